@@ -1,0 +1,47 @@
+# BigFleet. `make demo` runs the main job on this machine; `make test` runs everything that tests this repository.
+# Needs Go, git and make, and nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO_MIN := 1.26
+BIN    := $(CURDIR)/.bin
+export PATH := $(BIN):$(PATH)
+
+# Every module of go.work except e2e, whose tests run real control planes and come last.
+modules = $(shell go list -m -f '{{.Dir}}')
+units   = $(filter-out $(CURDIR)/e2e,$(modules))
+
+.PHONY: help
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: prerequisites
+prerequisites:
+	@command -v git >/dev/null || { echo "git is missing: install it and run make again" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "Go is missing: install Go $(GO_MIN) or newer and run make again" >&2; exit 1; }
+	@go version | awk '{split(substr($$3,3),v,"."); if (v[1]<1 || (v[1]==1 && v[2]<26)) {print "Go $(GO_MIN) or newer is needed, this is " $$3 > "/dev/stderr"; exit 1}}'
+
+.PHONY: demo
+demo: prerequisites ## A Deployment asks for more than its cluster has: watch machines come and go. KEEP=1 leaves it running.
+	@cd e2e && go run ./cmd/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: prerequisites generate-check lint modules-check unit e2e ## Everything that tests this repository.
+
+.PHONY: unit
+unit: prerequisites ## Tests of every module but e2e.
+	go test -timeout 15m $(addsuffix /...,$(units))
+
+.PHONY: e2e
+e2e: prerequisites ## Tests on real control planes (built once, about six minutes, then cached).
+	cd e2e && go run ./cmd/controlplane build && go test -p 1 -timeout 30m ./...
+
+.PHONY: race
+race: prerequisites ## The unit tests under the race detector.
+	go test -race -timeout 30m $(addsuffix /...,$(units))
+
+.PHONY: modules-check
+modules-check: prerequisites ## Every module builds alone, without go.work.
+	@for m in $(modules); do (cd $$m && GOWORK=off go build ./... && GOWORK=off go vet ./...) || { echo "$$m does not build alone: run 'GOWORK=off go build ./...' there" >&2; exit 1; }; done
