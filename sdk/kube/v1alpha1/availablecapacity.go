@@ -1,0 +1,78 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Availability says how likely capacity of a shape is to be had.
+// +kubebuilder:validation:Enum=None;Low;Medium;High
+type Availability string
+
+// Degrees of availability.
+const (
+	// AvailabilityNone: nothing is to be had, or nothing is known.
+	AvailabilityNone Availability = "None"
+	// AvailabilityLow: only machines that are withheld or out of stock.
+	AvailabilityLow Availability = "Low"
+	// AvailabilityMedium: machines could be created.
+	AvailabilityMedium Availability = "Medium"
+	// AvailabilityHigh: idle machines exist.
+	AvailabilityHigh Availability = "High"
+)
+
+// AvailableCapacity is a hint of what could be had for one shape that this cluster demands. It is never a reservation:
+// other clusters are shown the same machines, and the next moment may change it. The operator writes it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,path=availablecapacities,singular=availablecapacity,shortName=avc,categories=fleet
+// +kubebuilder:printcolumn:name="Availability",type=string,JSONPath=`.spec.availability`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.spec.availableCount`
+// +kubebuilder:printcolumn:name="Cost",type=string,JSONPath=`.spec.cost`
+type AvailableCapacity struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The hint.
+	Spec AvailableCapacitySpec `json:"spec"`
+	// When the hint was last given.
+	// +optional
+	Status AvailableCapacityStatus `json:"status,omitzero"`
+}
+
+// AvailableCapacitySpec is the hint.
+type AvailableCapacitySpec struct {
+	// Requirements describe the shape.
+	// +optional
+	// +listType=atomic
+	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
+	// Resources of one machine of the shape.
+	Resources corev1.ResourceList `json:"resources"`
+	// AvailableCount is how many machines are likely to be had soon.
+	AvailableCount int32 `json:"availableCount"`
+	// Availability is how likely that is.
+	Availability Availability `json:"availability"`
+	// Cost is the expected price of one machine in dollars per hour; "0" means unknown.
+	Cost resource.Quantity `json:"cost"`
+}
+
+// AvailableCapacityStatus is when the hint was last given.
+type AvailableCapacityStatus struct {
+	// UpdatedAt is when the shard last changed the hint.
+	// +optional
+	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
+}
+
+// AvailableCapacityList is a list of AvailableCapacities.
+//
+// +kubebuilder:object:root=true
+type AvailableCapacityList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// Items of the list.
+	Items []AvailableCapacity `json:"items"`
+}

@@ -1,0 +1,133 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RequestPhase says how far a CapacityRequest got.
+// +kubebuilder:validation:Enum=Pending;Acknowledged
+type RequestPhase string
+
+// Phases of a CapacityRequest. The step is one way; empty counts as Pending.
+const (
+	RequestPending      RequestPhase = "Pending"
+	RequestAcknowledged RequestPhase = "Acknowledged"
+)
+
+// CapacityRequest states one Pod's worth of demand. Create one to ask BigFleet for capacity; delete it to withdraw the
+// demand. Capacity is asked for as long as the object exists, whether or not the Pod already runs: BigFleet compares
+// total demand with total capacity. `kubectl get cr` shows the phase; `kubectl describe cr` shows in the condition
+// Fulfilled why capacity is missing.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,path=capacityrequests,singular=capacityrequest,shortName={cr,crs},categories=fleet
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Fulfilled")].reason`
+type CapacityRequest struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is asked for.
+	Spec CapacityRequestSpec `json:"spec"`
+	// What became of it. Written by the operator.
+	// +optional
+	// +kubebuilder:default={phase: Pending}
+	Status CapacityRequestStatus `json:"status,omitzero"`
+}
+
+// CapacityRequestSpec is the demand of one Pod.
+type CapacityRequestSpec struct {
+	// Requirements are ANDed constraints on the labels of the node. Empty means any node.
+	// +optional
+	// +listType=atomic
+	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
+	// Resources is the request of this one Pod, for example {cpu: 500m, memory: 1Gi}. A request without resources counts
+	// as zero.
+	Resources corev1.ResourceList `json:"resources"`
+	// Priority is the value of the Pod's PriorityClass; larger is served first and may take machines from smaller. Use 0
+	// for Pods without one.
+	Priority int32 `json:"priority"`
+	// TopologySpread are the Pod's spread constraints. Only DoNotSchedule has an effect.
+	// +optional
+	// +listType=atomic
+	TopologySpread []TopologySpread `json:"topologySpread,omitempty"`
+	// Tolerations are the taints that the Pod tolerates. Entries with a key under node.kubernetes.io/ and tolerationSeconds
+	// (which admission adds to every Pod) should be left out. No entry means that the Pod tolerates no taint.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// CoLocation asks that this Pod and its peers all land in one topology domain, such as one rack.
+	// +optional
+	CoLocation *CoLocation `json:"coLocation,omitempty"`
+	// InterruptionPenalty is what interrupting the Pod costs, in dollars (500m is half a dollar). It is rounded up to a
+	// power of two. Absent means $0.
+	// +optional
+	InterruptionPenalty *resource.Quantity `json:"interruptionPenalty,omitempty"`
+	// ReclamationPenalty is the value tied to the very machine the Pod runs on (a local cache, a warm model), in dollars.
+	// It is rounded up to a power of two. Absent means $0.
+	// +optional
+	ReclamationPenalty *resource.Quantity `json:"reclamationPenalty,omitempty"`
+}
+
+// TopologySpread is one spread constraint.
+type TopologySpread struct {
+	// TopologyKey is the node label whose values are the domains.
+	TopologyKey string `json:"topologyKey"`
+	// MaxSkew is the largest allowed difference between two domains; at least 1.
+	MaxSkew int32 `json:"maxSkew"`
+	// WhenUnsatisfiable is DoNotSchedule or ScheduleAnyway. ScheduleAnyway has no effect on capacity.
+	WhenUnsatisfiable corev1.UnsatisfiableConstraintAction `json:"whenUnsatisfiable"`
+}
+
+// CoLocation is the first required Pod affinity term of a Pod. All requests with the same term form one group that must
+// fit into a single domain.
+type CoLocation struct {
+	// TopologyKey is the node label whose value all members must share, for example topology.bigfleet/rack.
+	TopologyKey string `json:"topologyKey"`
+	// LabelSelector selects the peers. Absent selects nothing: the term is then ignored.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	// Namespaces of the peers. Empty means the namespace of the CapacityRequest, unless namespaceSelector is set.
+	// +optional
+	// +listType=atomic
+	Namespaces []string `json:"namespaces,omitempty"`
+	// NamespaceSelector selects further namespaces of peers by their labels.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// CapacityRequestStatus is what became of the request.
+type CapacityRequestStatus struct {
+	// Phase is Pending until the demand was handed to the shard, then Acknowledged for ever. Acknowledged says that the
+	// shard knows the demand, not that capacity exists: see condition Fulfilled.
+	Phase RequestPhase `json:"phase"`
+	// AcknowledgedAt is when the phase became Acknowledged.
+	// +optional
+	AcknowledgedAt *metav1.Time `json:"acknowledgedAt,omitempty"`
+	// Conditions are Valid (the request can be used) and Fulfilled (capacity is bound or on its way).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// CapacityRequestList is a list of CapacityRequests.
+//
+// +kubebuilder:object:root=true
+type CapacityRequestList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// Items of the list.
+	Items []CapacityRequest `json:"items"`
+}
