@@ -1,0 +1,96 @@
+// Package epoch keeps the number that tells one life of a shard process from the next.
+//
+// Every mutating provider call carries the epoch, and a provider refuses an older one. A process that takes an epoch
+// at or below that of its predecessor is therefore refused everywhere, and one that takes a number twice can act beside
+// its own ghost. Take is called once, before the first command, and returns a number that no earlier life of this data
+// directory had; it is on the disk before it is returned.
+//
+// The package owns the file <data-dir>/epoch and nothing else. It never repairs a file that it cannot read: a person
+// decides, with the floor flag. Start at Take. Tests cite SHARD-20.
+package epoch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FileName is the name of the epoch file inside the data directory.
+const FileName = "epoch"
+
+// ErrUnreadable marks content that is not a number. The remedy is a floor above every epoch that was ever used.
+var ErrUnreadable = errors.New("the epoch file holds no number")
+
+// Take returns the epoch of this process and makes it durable first: the largest of the stored number plus one, the
+// Unix seconds of now, and the floor (0 means none).
+//
+// Unix seconds are in the choice because a lost volume must still outrank its predecessors. A missing file is legal.
+// A file that does not parse is ErrUnreadable unless a floor is given.
+func Take(dir string, now time.Time, floor int64) (int64, error) {
+	path := filepath.Join(dir, FileName)
+	stored, err := read(path)
+	if err != nil && (!errors.Is(err, ErrUnreadable) || floor <= 0) {
+		return 0, err
+	}
+	if stored == math.MaxInt64 {
+		return 0, fmt.Errorf("epoch %d in %s cannot be followed: the number is used up", stored, path)
+	}
+	next := max(stored+1, now.Unix(), floor)
+	if err := write(dir, path, next); err != nil {
+		return 0, fmt.Errorf("store epoch %d in %s: %w", next, path, err)
+	}
+	return next, nil
+}
+
+func read(path string) (int64, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the epoch: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: %s; start once with --epoch-floor set above every epoch this shard has used "+
+			"(the provider's fence refusals name the highest)", ErrUnreadable, path)
+	}
+	return n, nil
+}
+
+// write replaces the file so that a crash at any point leaves the old number or the new one, never a part of one.
+func write(dir, path string, n int64) error {
+	tmp, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(strconv.FormatInt(n, 10) + "\n")
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

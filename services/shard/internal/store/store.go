@@ -1,0 +1,180 @@
+// Package store is shard.db: the few things a shard remembers over a restart.
+//
+// Two kinds of data live here and are treated differently. Control state (pauses, retired clusters, forgotten machines,
+// the ownership view, reservations, the term mark, the done set) is written by Put and is on the disk when Put returns;
+// the caller answers its client only then. Hints (the journal of open operations, poison hashes) are written by Hint,
+// which returns at once; a crash may lose the last moments of them and nothing may depend on them.
+//
+// The package knows keys and bytes, never their meaning. Start at Open.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// FileName is the name of the database inside the data directory.
+const FileName = "shard.db"
+
+// LockName is the file whose lock makes a second process on one data directory fail to start (SHARD-3.4).
+const LockName = "lock"
+
+// hintEvery is how long hints wait to be written together. A hint lost in a crash costs one double purchase at most.
+const hintEvery = 100 * time.Millisecond
+
+// hintsMax bounds the hints waiting for the disk; above it the newest value per key is still kept, since hints coalesce
+// by key, so only the number of distinct keys is bounded.
+const hintsMax = 100_000
+
+// Store is an open shard.db. Put and Load may be called from any goroutine; Run writes the hints.
+type Store struct {
+	db *bolt.DB
+
+	mu      sync.Mutex
+	hints   map[hintKey][]byte // nil value: delete
+	dropped int64
+	wake    chan struct{}
+}
+
+type hintKey struct{ bucket, key string }
+
+// Open opens or makes the database in dir. A second process on the same directory gets an error after a moment.
+func Open(dir string) (*Store, error) {
+	path := filepath.Join(dir, FileName)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 500 * time.Millisecond})
+	if errors.Is(err, bolt.ErrTimeout) {
+		return nil, fmt.Errorf("%s is in use: another shard process runs on this data directory", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return &Store{db: db, hints: map[hintKey][]byte{}, wake: make(chan struct{}, 1)}, nil
+}
+
+// Close writes the waiting hints and closes the database.
+func (s *Store) Close() error {
+	err := s.flush()
+	return errors.Join(err, s.db.Close())
+}
+
+// Put stores a value, or deletes the key when value is nil, and returns when that is on the disk.
+func (s *Store) Put(bucket, key string, value []byte) error {
+	return s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) })
+}
+
+// Load reads a whole bucket. A bucket that does not exist is empty.
+func (s *Store) Load(bucket string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	err := s.db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		if b == nil {
+			return nil
+		}
+		return b.ForEach(func(k, v []byte) error {
+			out[string(k)] = append([]byte{}, v...)
+			return nil
+		})
+	})
+	return out, err
+}
+
+// Hint queues a value to be stored soon, or a delete when value is nil. It never blocks.
+func (s *Store) Hint(bucket, key string, value []byte) {
+	s.mu.Lock()
+	k := hintKey{bucket, key}
+	if _, known := s.hints[k]; !known && len(s.hints) >= hintsMax {
+		s.dropped++
+	} else {
+		s.hints[k] = value
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes hints until ctx ends. An error of the disk is returned; the caller starts Run again after a pause, and the
+// hints that could not be written are tried again then.
+func (s *Store) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hintEvery):
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) flush() error {
+	s.mu.Lock()
+	batch := s.hints
+	s.hints = map[hintKey][]byte{}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		for k, v := range batch {
+			if err := put(tx, k.bucket, k.key, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	for k, v := range batch {
+		if _, newer := s.hints[k]; !newer {
+			s.hints[k] = v
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return fmt.Errorf("write hints to %s: %w", s.db.Path(), err)
+}
+
+func put(tx *bolt.Tx, bucket, key string, value []byte) error {
+	b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		return b.Delete([]byte(key))
+	}
+	return b.Put([]byte(key), value)
+}
+
+// EnsureDir makes the data directory and checks that it can be written, so that a read-only volume is one clear error
+// at the start.
+func EnsureDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return fmt.Errorf("data directory %s cannot be written: %w", dir, err)
+	}
+	defer os.Remove(probe.Name())
+	return probe.Close()
+}

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// SHARD-5.4: what Put stored is there after a restart; a nil value deletes.
+func TestPutSurvives(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][2]string{{"a", "1"}, {"b", "2"}, {"a", "3"}} {
+		if err := s.Put("pauses", p[0], []byte(p[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put("pauses", "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Load("pauses")
+	if err != nil || len(got) != 1 || string(got["a"]) != "3" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if got, err := s.Load("never"); err != nil || len(got) != 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// SHARD-13.15: hints are written soon, coalesced by key, and at the latest by Close.
+func TestHintsAreWrittenTogether(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		s.Hint("journal", "m1", []byte("old"))
+		s.Hint("journal", "m1", []byte("new"))
+		s.Hint("journal", "m2", []byte("x"))
+		s.Hint("journal", "m2", nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got, err := s.Load("journal")
+		if err != nil || len(got) != 1 || string(got["m1"]) != "new" {
+			t.Fatalf("%v, %v", got, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s.Hint("journal", "m3", []byte("late"))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, _ := s.Load("journal"); string(got["m3"]) != "late" {
+		t.Fatalf("%v", got)
+	}
+}
+
+// SHARD-3.4: a second holder of the data directory is refused.
+func TestSecondHolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Acquire(dir); err == nil || !strings.Contains(err.Error(), "another shard process") {
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	l, err = Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+}
