@@ -1,0 +1,291 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"connectrpc.com/otelconnect"
+	"connectrpc.com/validate"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+)
+
+// ServerConfig is what a Server needs.
+type ServerConfig struct {
+	Log      *slog.Logger         // required
+	Services []Service            // required; one row per service of the port
+	Identity *identity.Source     // nil means plaintext
+	Tracer   trace.TracerProvider // nil means no traces
+	Meter    metric.MeterProvider // nil means no RPC metrics
+
+	Keepalive      Keepalive
+	StreamsMax     int           // calls at a time on one connection; 0 means 1000
+	ConnectionsMax int           // per listener; 0 means 20,000. Connections above are closed at once and counted
+	StopTimeout    time.Duration // for Run; 0 means 5 s
+	NoReflection   bool
+	// InsecureAdmin serves AllowMutation RPCs to any plaintext peer (SHARD-22.5).
+	InsecureAdmin bool
+	// OnRefused hears of calls refused for who called. It must not block.
+	OnRefused func(Refusal)
+	// HTTP are further handlers on the port, by ServeMux pattern: a web UI beside its RPCs.
+	HTTP map[string]http.Handler
+}
+
+// Service is one row of a Server.
+type Service struct {
+	Name   string // full name, for example bigfleetv1alpha1connect.ShardName
+	Limits Limits // required
+	// Access has one rule for each RPC of the service, by procedure name.
+	Access map[string]Access
+	// Validate runs the generated request rules behind the identity check (WIRE-3.12). Answers are never validated.
+	Validate bool
+	// Before runs outside the identity check, After inside validation, both in the given order.
+	Before, After []connect.Interceptor
+	// New mounts the handler:
+	//
+	//	func(opts ...connect.HandlerOption) (string, http.Handler) {
+	//		return bigfleetv1alpha1connect.NewShardHandler(impl, opts...)
+	//	}
+	New func(opts ...connect.HandlerOption) (string, http.Handler)
+}
+
+// Server is one RPC port. Make it with NewServer, run it with Run or Serve and Stop.
+type Server struct {
+	config    ServerConfig
+	http      *http.Server
+	health    *health
+	streaming map[string]bool // by procedure
+
+	streams, calls       context.Context // end when streams, then unary calls, must end
+	endStreams, endCalls context.CancelFunc
+	stop                 sync.Once
+	stopped              chan struct{}
+	stopErr              error
+}
+
+// NewServer checks the whole configuration and mounts the services. It starts nothing.
+func NewServer(c ServerConfig) (*Server, error) {
+	if c.Log == nil {
+		return nil, errors.New("rpc.ServerConfig.Log is required")
+	}
+	if c.StreamsMax == 0 {
+		c.StreamsMax = streamsMax
+	}
+	if c.ConnectionsMax == 0 {
+		c.ConnectionsMax = connectionsMax
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = stopTimeout
+	}
+	s := &Server{config: c, health: newHealth(), streaming: map[string]bool{}, stopped: make(chan struct{})}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
+	s.calls, s.endCalls = context.WithCancel(context.Background())
+	mux, err := s.mount()
+	if err != nil {
+		return nil, err
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(c.Identity == nil)
+	s.http = &http.Server{
+		Handler: s.scope(mux), Protocols: protocols, HTTP2: c.Keepalive.http2(c.StreamsMax), ConnContext: connContext,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
+		ErrorLog: slog.NewLogLogger(&quietHandler{Handler: c.Log.Handler(), sampler: &sampler{}}, slog.LevelWarn),
+	}
+	if c.Identity != nil {
+		s.http.TLSConfig = c.Identity.ServerConfig()
+	}
+	return s, nil
+}
+
+func (s *Server) mount() (*http.ServeMux, error) {
+	telemetry, err := newTelemetry(s.config.Tracer, s.config.Meter)
+	if err != nil {
+		return nil, err
+	}
+	edge := &edge{log: s.config.Log, sampler: &sampler{}}
+	mux := http.NewServeMux()
+	var names []string
+	var wrong []error
+	for _, service := range s.config.Services {
+		path, handler, err := s.mountService(service, telemetry, edge)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("rpc.Service %s: %w", service.Name, err))
+			continue
+		}
+		mux.Handle(path, handler)
+		names = append(names, service.Name)
+		s.health.add(service.Name)
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	meta := []connect.HandlerOption{
+		connect.WithReadMaxBytes(metaBytesMax), connect.WithSendMaxBytes(metaBytesMax), connect.WithInterceptors(edge),
+	}
+	mux.Handle(grpchealth.NewHandler(s.health, meta...))
+	s.streaming["/grpc.health.v1.Health/Watch"] = true
+	if !s.config.NoReflection {
+		reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
+		mux.Handle(grpcreflect.NewHandlerV1(reflector, meta...))
+		mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, meta...))
+		s.streaming["/"+grpcreflect.ReflectV1ServiceName+"/ServerReflectionInfo"] = true
+		s.streaming["/"+grpcreflect.ReflectV1AlphaServiceName+"/ServerReflectionInfo"] = true
+	}
+	for pattern, handler := range s.config.HTTP {
+		mux.Handle(pattern, handler)
+	}
+	return mux, nil
+}
+
+func (s *Server) mountService(service Service, telemetry connect.Interceptor, edge *edge) (string, http.Handler, error) {
+	if service.New == nil {
+		return "", nil, errors.New("New is required")
+	}
+	if err := service.Limits.check(); err != nil {
+		return "", nil, err
+	}
+	methods, err := methodsOf(service.Name)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := checkAccess(methods, service.Access); err != nil {
+		return "", nil, err
+	}
+	for _, m := range methods {
+		s.streaming[m.procedure] = m.streaming
+	}
+	chain := []connect.Interceptor{telemetry, edge}
+	chain = append(chain, service.Before...)
+	chain = append(chain, &accessInterceptor{service.Access, s.config.InsecureAdmin, s.config.OnRefused})
+	if service.Validate {
+		chain = append(chain, validate.NewInterceptor())
+	}
+	chain = append(chain, service.After...)
+	path, handler := service.New(
+		connect.WithReadMaxBytes(service.Limits.ReadMaxBytes), connect.WithSendMaxBytes(service.Limits.SendMaxBytes),
+		connect.WithInterceptors(chain...),
+	)
+	if path != "/"+service.Name+"/" {
+		return "", nil, fmt.Errorf("New mounts %s", path)
+	}
+	return path, handler, nil
+}
+
+// newTelemetry never falls back to the global providers: two servers in one process must not share state.
+func newTelemetry(tracer trace.TracerProvider, meter metric.MeterProvider) (connect.Interceptor, error) {
+	if tracer == nil {
+		tracer = tracenoop.NewTracerProvider()
+	}
+	if meter == nil {
+		meter = metricnoop.NewMeterProvider()
+	}
+	return otelconnect.NewInterceptor(otelconnect.WithTracerProvider(tracer), otelconnect.WithMeterProvider(meter),
+		otelconnect.WithTrustRemote())
+}
+
+// SetServing sets what the health service says about a service, "" for the process. Each mounted service and "" are
+// SERVING until somebody says otherwise, and nothing is once a stop has begun.
+func (s *Server) SetServing(service string, serving bool) { s.health.set(service, serving) }
+
+// scope gives each request its peer and a context that ends with the server.
+func (s *Server) scope(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := identify(r); err != nil {
+			http.Error(w, "internal error", http.StatusInternalServerError)
+			return
+		}
+		end, streaming := s.calls, s.streaming[r.URL.Path]
+		if streaming {
+			end = s.streams
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		done := make(chan struct{})
+		release := context.AfterFunc(end, func() {
+			defer close(done)
+			cancel(ErrStopping)
+			// A handler blocked in Receive reads the body and does not look at its context; a deadline in the past
+			// ends that read. It fails only where deadlines are not supported, and then the hard stop ends the read.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+		})
+		next.ServeHTTP(w, r.WithContext(ctx))
+		if !release() {
+			<-done // w must not be touched after this handler returned
+		}
+	})
+}
+
+// Serve accepts connections from ln until Stop. It may be called for several listeners. It returns nil after a Stop.
+func (s *Server) Serve(ln net.Listener) error {
+	ln = &limitListener{Listener: ln, free: make(chan struct{}, s.config.ConnectionsMax), log: s.config.Log, sampler: &sampler{}}
+	var err error
+	if s.config.Identity != nil {
+		err = s.http.ServeTLS(ln, "", "")
+	} else {
+		err = s.http.Serve(ln)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		<-s.stopped
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", ln.Addr(), err)
+}
+
+// Run serves the listeners until ctx ends, then stops within StopTimeout. A listener that fails ends Run with its
+// error. Run owns the listeners.
+func (s *Server) Run(ctx context.Context, listeners ...net.Listener) error {
+	failed := make(chan error, len(listeners))
+	for _, ln := range listeners {
+		go func() { failed <- s.Serve(ln) }()
+	}
+	var err error
+	waiting := len(listeners)
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		waiting--
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)
+	defer cancel()
+	stopErr := s.Stop(limit)
+	for range waiting {
+		err = errors.Join(err, <-failed)
+	}
+	if stopErr != nil {
+		s.config.Log.Warn("calls were cut at the end of the stop", "err", stopErr)
+	}
+	return err
+}
+
+// Stop ends the server in order: health says NOT_SERVING, listeners close and peers are told to go away, streams end
+// with cause ErrStopping, unary calls may finish until ctx ends, then everything is cut. The error is ctx's when
+// something had to be cut. Further calls wait for the first.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stop.Do(func() {
+		defer close(s.stopped)
+		s.health.stop()
+		s.endStreams()
+		s.stopErr = s.http.Shutdown(ctx)
+		s.endCalls()
+		if s.stopErr != nil {
+			_ = s.http.Close()
+		}
+	})
+	<-s.stopped
+	return s.stopErr
+}
