@@ -1,0 +1,124 @@
+package simcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
+)
+
+// Deployments is the resource that the workload model watches.
+var Deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+
+const workloadPause = 20 * time.Millisecond
+
+// workloads keeps each Deployment's Pods in number. It owns Pods directly: a rollout is not what is simulated here.
+type workloads struct {
+	store *kubesim.Store
+	wake  chan struct{}
+	next  int // number of the next Pod: names never repeat
+
+	mu          sync.Mutex
+	pods        cache[corev1.Pod]
+	deployments cache[appsv1.Deployment]
+}
+
+func (c *Cluster) runWorkloads(ctx context.Context) {
+	w := &workloads{store: c.store, wake: make(chan struct{}, 1)}
+	poke := func() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	w.pods = cache[corev1.Pod]{byKey: map[string]*corev1.Pod{}, changed: func(string, *corev1.Pod, *corev1.Pod) { poke() }}
+	w.deployments = cache[appsv1.Deployment]{byKey: map[string]*appsv1.Deployment{}, changed: func(string, *appsv1.Deployment, *appsv1.Deployment) { poke() }}
+	locked := func(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
+	var feeds sync.WaitGroup
+	feeds.Go(func() { follow(ctx, c.store, kubesim.Pods, &w.pods, locked) })
+	feeds.Go(func() { follow(ctx, c.store, Deployments, &w.deployments, locked) })
+	defer feeds.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(workloadPause):
+		}
+		w.round()
+	}
+}
+
+// round compares and acts on one consistent view; the store's answers arrive as later changes.
+func (w *workloads) round() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	byOwner := map[string][]*corev1.Pod{}
+	for _, p := range w.pods.byKey {
+		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "Deployment" && p.DeletionTimestamp == nil && !ended(p) {
+			byOwner[string(o.UID)] = append(byOwner[string(o.UID)], p)
+		}
+	}
+	for _, d := range w.deployments.byKey {
+		want := 1
+		if d.Spec.Replicas != nil {
+			want = int(*d.Spec.Replicas)
+		}
+		w.scale(d, byOwner[string(d.UID)], want)
+	}
+}
+
+func (w *workloads) scale(d *appsv1.Deployment, have []*corev1.Pod, want int) {
+	for range want - len(have) {
+		w.create(d)
+	}
+	if len(have) <= want {
+		return
+	}
+	// Pods that wait go first, as ReplicaSets do it.
+	slices.SortFunc(have, func(a, b *corev1.Pod) int {
+		if (a.Spec.NodeName == "") != (b.Spec.NodeName == "") {
+			if a.Spec.NodeName == "" {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, p := range have[:len(have)-want] {
+		_, _ = w.store.Delete(kubesim.Pods, p.Namespace, p.Name, metav1.DeleteOptions{}) // gone already is as good
+		delete(w.pods.byKey, key(p))
+	}
+}
+
+func (w *workloads) create(d *appsv1.Deployment) {
+	w.next++
+	isController := true
+	p := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
+	p.Name, p.Namespace = fmt.Sprintf("%s-%05d", d.Name, w.next), d.Namespace
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID, Controller: &isController,
+	}}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
+	if err != nil {
+		return // a typed Pod always converts
+	}
+	if o, err := w.store.Create(kubesim.Pods, &kubesim.Object{Object: raw}); err == nil {
+		p.UID = o.GetUID()
+		w.pods.byKey[key(p)] = p // counted now; the watch repeats it
+	}
+}
