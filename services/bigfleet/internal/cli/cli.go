@@ -1,0 +1,89 @@
+// Package cli puts the verbs together into the `bigfleet` command. Start at Main.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// Main runs one command line and returns the exit code. args are without the program's name.
+func Main(ctx context.Context, e env.Env, args []string) exit.Code {
+	a := app.New(e)
+	defer a.Close()
+	root := New(a)
+	root.SetArgs(args)
+	root.SetIn(e.In)
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return exit.OK
+	}
+	report(a, err)
+	return exit.CodeOf(err)
+}
+
+// New returns the root command.
+func New(a *app.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "bigfleet",
+		Short:         "Capacity for a fleet of Kubernetes clusters: try it, run it, ask it why",
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.Check() },
+		// cobra's own errors about flags and arguments are usage errors.
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknown(c, args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &exit.Error{Code: exit.Usage, Say: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
+	})
+	a.Bind(root.PersistentFlags())
+	root.AddCommand(status.New(a), get.New(a))
+	return root
+}
+
+func unknown(c *cobra.Command, name string) error {
+	hint := "`bigfleet --help` lists the commands"
+	if near := c.SuggestionsFor(name); len(near) > 0 {
+		hint = "Did you mean `bigfleet " + strings.Join(near, "` or `bigfleet ") + "`?"
+	}
+	return &exit.Error{Code: exit.Usage, Say: fmt.Sprintf("there is no command %q", name), Hint: hint}
+}
+
+// report writes the one line of OPS-4.9, or the same as an object for programs.
+func report(a *app.App, err error) {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		e = &exit.Error{Code: exit.Usage, Say: err.Error()} // what cobra refuses is wrong usage
+	}
+	if a.Format == output.JSON || a.Format == output.JSONL {
+		reason := e.Reason
+		if reason == "" {
+			reason = e.Code.String()
+		}
+		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Say, "hint": e.Hint})
+		return
+	}
+	a.Notef("bigfleet: %s", e.Error())
+	if a.Verbose() && e.Err != nil {
+		a.Notef("cause: %v", e.Err)
+	}
+}

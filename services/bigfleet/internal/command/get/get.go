@@ -1,0 +1,108 @@
+// Package get is `bigfleet get <kind> [name]`: tables of what the fleet holds.
+package get
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// filter is what the flags of get select.
+type filter struct {
+	cluster, provider, zone, instanceType string
+	states                                []string
+	reasons                               []string
+	unmet                                 bool
+	name                                  string // the optional second argument
+}
+
+// kind is one thing that can be listed.
+type kind struct {
+	names []string // plural first
+	about string
+	list  func(context.Context, *app.App, filter) (output.List, error)
+}
+
+func kinds() []kind {
+	return []kind{
+		{[]string{"machines", "machine", "m"}, "machines of every shard", machines},
+		{[]string{"needs", "need", "n"}, "rows of demand, highest precedence first", needs},
+		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", clusters},
+		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", shards},
+		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", hints},
+		{[]string{"pauses", "pause"}, "pauses in force", pauses},
+		{[]string{"drains", "drain"}, "drains under way", drains},
+	}
+}
+
+// New returns the verb.
+func New(a *app.App) *cobra.Command {
+	var f filter
+	var names []string
+	var help strings.Builder
+	help.WriteString("Lists one kind of thing:\n\n")
+	for _, k := range kinds() {
+		names = append(names, k.names[0])
+		help.WriteString("  " + k.names[0] + strings.Repeat(" ", 10-len(k.names[0])) + k.about + "\n")
+	}
+	c := &cobra.Command{
+		Use: "get KIND [NAME]", Args: cobra.RangeArgs(1, 2),
+		Short: "List machines, needs, clusters and more", Long: help.String(), ValidArgs: names,
+		Example: "  bigfleet get needs --unmet\n  bigfleet get machines --cluster red --state configured -o wide",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				f.name = args[1]
+			}
+			k, err := find(args[0], names)
+			if err != nil {
+				return err
+			}
+			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, f) })
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.cluster, "cluster", "", "only this cluster")
+	fs.StringVar(&f.provider, "provider", "", "only this provider")
+	fs.StringVar(&f.zone, "zone", "", "only this zone")
+	fs.StringVar(&f.instanceType, "type", "", "only this instance type")
+	fs.StringSliceVar(&f.states, "state", nil, "only machines in these states, for example idle,configured")
+	fs.StringSliceVar(&f.reasons, "reason", nil, "only needs unmet for these reasons, for example priority-starved")
+	fs.BoolVar(&f.unmet, "unmet", false, "only needs that are not satisfied")
+	return a.Watchable(c)
+}
+
+func find(name string, names []string) (kind, error) {
+	for _, k := range kinds() {
+		for _, n := range k.names {
+			if n == name {
+				return k, nil
+			}
+		}
+	}
+	return kind{}, exit.Usagef("there is no kind %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// show prints what there is even when a part did not answer, and then says so.
+func show(ctx context.Context, a *app.App, k kind, f filter) error {
+	list, failed := k.list(ctx, a, f)
+	var known *exit.Error
+	if failed != nil && (!errors.As(failed, &known) || known.Reason != "partial") {
+		return failed
+	}
+	if f.name != "" && len(list.Rows) == 0 && failed == nil {
+		return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[1] + " " + f.name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
+	}
+	if err := a.Format.Write(a.Out, list); err != nil {
+		return err
+	}
+	if len(list.Rows) == 0 && a.Format.ForPeople() {
+		a.Notef("no %s", k.names[0])
+	}
+	return failed
+}

@@ -1,0 +1,300 @@
+package get
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// gather asks every shard for its rows and joins them in shard order.
+func gather[T proto.Message](ctx context.Context, a *app.App, what string, ask func(context.Context, fleet.Shard) ([]T, error)) ([]T, error) {
+	f, all, err := a.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, failed := fleet.Each(ctx, f, all, what, ask)
+	var out []T
+	for _, rows := range answers {
+		if rows != nil {
+			out = append(out, *rows...)
+		}
+	}
+	return out, failed
+}
+
+// table turns messages into a list: row says the cells, the first of which is the name.
+func table[T proto.Message](prefix string, columns []output.Column, items []T, row func(T) []string) output.List {
+	l := output.List{Columns: columns}
+	for _, m := range items {
+		cells := row(m)
+		l.Rows = append(l.Rows, cells)
+		l.Names = append(l.Names, prefix+cells[0])
+		l.Items = append(l.Items, m)
+	}
+	return l
+}
+
+func columns(heads ...string) []output.Column {
+	out := make([]output.Column, len(heads))
+	for i, h := range heads {
+		name, wide := strings.CutPrefix(h, "+")
+		out[i] = output.Column{Head: name, Wide: wide}
+	}
+	return out
+}
+
+func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	states, err := enums[bigfleetv1alpha1.MachineState]("state", "MACHINE_STATE_", f.states, bigfleetv1alpha1.MachineState_value)
+	if err != nil {
+		return output.List{}, err
+	}
+	items, failed := gather(ctx, a, "listing machines", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.MachineView, error) {
+		req := &bigfleetv1alpha1.ListMachinesRequest{
+			States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone,
+		}
+		var out []*bigfleetv1alpha1.MachineView
+		for {
+			got, err := s.Read.ListMachines(ctx, connect.NewRequest(req))
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range got.Msg.GetMachines() {
+				if f.name == "" || m.GetMachine().GetId() == f.name {
+					out = append(out, m)
+				}
+			}
+			if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+				return out, nil
+			}
+		}
+	})
+	now := a.Now()
+	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+NODE", "+OPERATION", "+WITHHELD", "+SHARD"), items,
+		func(v *bigfleetv1alpha1.MachineView) []string {
+			m := v.GetMachine()
+			cluster := m.GetCluster()
+			if cluster == "" && v.GetIntendedClusterId() != "" {
+				cluster = "(" + v.GetIntendedClusterId() + ")"
+			}
+			return []string{
+				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), dash(cluster), m.GetInstanceType(), m.GetZone(),
+				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), output.Age(now, v.GetStateSinceUnixNanos()),
+				dash(v.GetNodeName()), dash(v.GetOperationId()), dash(v.GetWithheldReason()), dash(v.GetShardId()),
+			}
+		}), failed
+}
+
+func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	reasons, err := enums[bigfleetv1alpha1.UnmetReason]("reason", "UNMET_REASON_", f.reasons, bigfleetv1alpha1.UnmetReason_value)
+	if err != nil {
+		return output.List{}, err
+	}
+	items, failed := gather(ctx, a, "reading needs", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
+		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: f.cluster, UnsatisfiedOnly: f.unmet}))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = stream.Close() }()
+		var out []*bigfleetv1alpha1.NeedView
+		for stream.Receive() {
+			n := stream.Msg().GetNeed()
+			if n == nil || len(reasons) > 0 && !slices.Contains(reasons, n.GetUnmetReason()) || f.name != "" && needName(n) != f.name {
+				continue
+			}
+			out = append(out, n)
+		}
+		return out, stream.Err()
+	})
+	now := a.Now()
+	return table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
+		func(n *bigfleetv1alpha1.NeedView) []string {
+			return []string{
+				needName(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), vector(n.GetNeed().GetAggregateResources()),
+				fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), dash(vector(n.GetResidualDeficit().GetResources())),
+				dash(n.GetDetailText()), output.Age(now, n.GetUnmetSinceUnixNanos()), output.Dollars(n.GetCostUsdPerHour()), dash(n.GetNeed().GetGroup()), dash(n.GetSameDomain()),
+			}
+		}), failed
+}
+
+// needName is what explain takes: the cluster and a name inside it.
+func needName(n *bigfleetv1alpha1.NeedView) string {
+	id := n.GetNeed().GetRowId()
+	if id == "" {
+		id = n.GetProfileFingerprint()
+		if g := n.GetNeed().GetGroup(); g != "" {
+			id += "," + g
+		}
+	}
+	return n.GetClusterId() + "/" + id
+}
+
+func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, failed := gather(ctx, a, "listing clusters", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.ClusterView, error) {
+		req := &bigfleetv1alpha1.ListClustersRequest{}
+		var out []*bigfleetv1alpha1.ClusterView
+		for {
+			got, err := s.Read.ListClusters(ctx, connect.NewRequest(req))
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range got.Msg.GetClusters() {
+				if (f.name == "" || c.GetClusterId() == f.name) && (f.cluster == "" || c.GetClusterId() == f.cluster) {
+					out = append(out, c)
+				}
+			}
+			if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+				return out, nil
+			}
+		}
+	})
+	now := a.Now()
+	return table("cluster/", columns("NAME", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
+		func(c *bigfleetv1alpha1.ClusterView) []string {
+			session, gate := "lost", "closed"
+			if c.GetConnected() {
+				session = "up " + output.Age(now, c.GetConnectedSinceUnixNanos())
+			}
+			if c.GetGateOpen() {
+				gate = "open"
+			}
+			return []string{
+				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()),
+				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
+				output.Dollars(c.GetCostPerHour()), gate, dash(c.GetOperatorVersion()),
+			}
+		}), failed
+}
+
+func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, failed := gather(ctx, a, "listing hints", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.CapacityHint, error) {
+		req := &bigfleetv1alpha1.ListHintsRequest{ClusterId: f.cluster}
+		var out []*bigfleetv1alpha1.CapacityHint
+		for {
+			got, err := s.Read.ListHints(ctx, connect.NewRequest(req))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, got.Msg.GetHints()...)
+			if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+				return out, nil
+			}
+		}
+	})
+	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
+		u := h.GetUpdate()
+		return []string{h.GetClusterId(), fmt.Sprint(u.GetAvailableCount()), output.Enum("CONFIDENCE_", u.GetConfidence().String()), vector(u.GetResources().GetResources()), output.Dollars(u.GetCostPerHour())}
+	}), failed
+}
+
+func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, failed := gather(ctx, a, "reading pauses", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.Pause, error) {
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg.GetPauses(), nil
+	})
+	return table("pause/", columns("NAME", "KINDS", "CLUSTER", "PROVIDER", "REASON", "BY", "SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
+		kinds := make([]string, len(p.GetKinds()))
+		for i, k := range p.GetKinds() {
+			kinds[i] = output.Enum("ACTION_KIND_", k.String())
+		}
+		all := strings.Join(kinds, ",")
+		if all == "" {
+			all = "all"
+		}
+		return []string{p.GetPauseId(), all, dash(p.GetClusterId()), dash(p.GetProvider()), p.GetReason(), p.GetActor(), output.Time(p.GetCreatedAtUnixNanos()), output.Time(p.GetExpiresAtUnixNanos())}
+	}), failed
+}
+
+func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, failed := gather(ctx, a, "reading drains", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.DrainView, error) {
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg.GetDrains(), nil
+	})
+	return table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
+		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
+	}), failed
+}
+
+func shards(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	fl, err := a.Fleet()
+	if err != nil {
+		return output.List{}, err
+	}
+	var items []*bigfleetv1alpha1.ShardRegistryEntry
+	err = fl.Leader(ctx, "listing shards", func(ctx context.Context, c fleet.Coordinator) error {
+		got, err := c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, s := range got.Msg.GetShards() {
+			if f.name == "" || s.GetShardId() == f.name {
+				items = append(items, s)
+			}
+		}
+		return nil
+	})
+	now := a.Now()
+	return table("shard/", columns("NAME", "STATE", "ADDRESS", "LAST REPORT", "+EPOCH", "+REGISTERED"), items, func(s *bigfleetv1alpha1.ShardRegistryEntry) []string {
+		return []string{s.GetShardId(), output.Enum("SHARD_STATE_", s.GetState().String()), s.GetAddress(), output.Age(now, s.GetLastHeartbeatUnixNs()), fmt.Sprint(s.GetEpoch()), output.Time(s.GetRegisteredAtUnixNs())}
+	}), err
+}
+
+// enums reads the short forms of enum values, for example idle or priority-starved.
+func enums[E ~int32](flag, prefix string, values []string, all map[string]int32) ([]E, error) {
+	var out []E
+	for _, v := range values {
+		n, ok := all[prefix+strings.ToUpper(strings.ReplaceAll(v, "-", "_"))]
+		if !ok || n == 0 {
+			var known []string
+			for name, n := range all {
+				if n != 0 {
+					known = append(known, output.Enum(prefix, name))
+				}
+			}
+			slices.Sort(known)
+			return nil, exit.Usagef("--%s %s is unknown: use one of %s", flag, v, strings.Join(known, ", "))
+		}
+		out = append(out, E(n))
+	}
+	return out, nil
+}
+
+// vector words a resource vector with cpu and memory first.
+func vector(m map[string]string) string {
+	var out []string
+	for _, k := range []string{"cpu", "memory"} {
+		if v, ok := m[k]; ok {
+			out = append(out, k+"="+v)
+		}
+	}
+	var rest []string
+	for k, v := range m {
+		if k != "cpu" && k != "memory" {
+			rest = append(rest, k+"="+v)
+		}
+	}
+	slices.Sort(rest)
+	return strings.Join(append(out, rest...), " ")
+}
+
+func dash(s string) string {
+	if s == "" {
+		return output.Never
+	}
+	return s
+}

@@ -1,0 +1,114 @@
+// Package exit is the contract between the command line and scripts: what a run ends with.
+//
+// An Error is one failed verb: a code of OPS-4.10, a sentence that says what failed and why, and what to do. Verbs return it;
+// only main turns it into a process exit. Of maps the errors of RPCs to it, so that every verb answers alike.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+)
+
+// Code is a process exit code of OPS-4.10.
+type Code int
+
+// The codes.
+const (
+	OK          Code = 0 // done, or nothing found wrong
+	Failed      Code = 1
+	Usage       Code = 2 // wrong usage or configuration
+	NotFound    Code = 3 // the named thing does not exist
+	Problems    Code = 4 // ran fine and found problems
+	Unreachable Code = 5 // no server, no leader, or a part did not answer
+	Denied      Code = 6
+	Refused     Code = 7 // the state forbids it
+	Declined    Code = 8 // the user said no
+)
+
+var names = map[Code]string{
+	Failed: "failed", Usage: "usage", NotFound: "not_found", Problems: "problems", Unreachable: "unreachable",
+	Denied: "permission_denied", Refused: "refused", Declined: "declined",
+}
+
+func (c Code) String() string { return names[c] }
+
+// Error ends a verb. Say is one line for people: what failed and why. Hint says what to do.
+type Error struct {
+	Code   Code
+	Reason string // a token for programs; "" means the code's name
+	Say    string
+	Hint   string
+	Err    error // for -v, never shown otherwise
+}
+
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Say
+	}
+	return e.Say + ". " + e.Hint
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usagef is a wrong command line.
+func Usagef(format string, args ...any) *Error {
+	return &Error{Code: Usage, Say: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf is the exit code of a verb's error.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return Failed
+}
+
+var byConnectCode = map[connect.Code]Code{
+	connect.CodeInvalidArgument: Usage, connect.CodeNotFound: NotFound, connect.CodeUnavailable: Unreachable,
+	connect.CodeDeadlineExceeded: Unreachable, connect.CodePermissionDenied: Denied, connect.CodeUnauthenticated: Denied,
+	connect.CodeFailedPrecondition: Unreachable, // the coordinator's "not the leader" (WIRE-5.1)
+	connect.CodeAborted:            Refused, connect.CodeAlreadyExists: Refused,
+}
+
+// Of turns the error of a call into an Error. What names the call for people, for example "reading the status of shard-0".
+func Of(what string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var dial *rpc.DialError
+	if errors.As(err, &dial) {
+		return &Error{Code: Unreachable, Reason: "no_connection", Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
+			Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: err}
+	}
+	out := &Error{Code: Failed, Say: what + ": " + text(err), Err: err}
+	if code, ok := byConnectCode[connect.CodeOf(err)]; ok {
+		out.Code = code
+	}
+	if p, ok := rpc.Detail[*bigfleetv1alpha1.Problem](err); ok {
+		out.Reason, out.Hint = p.GetReason(), p.GetHint()
+	}
+	return out
+}
+
+// text is the server's sentence without the code's name before it.
+func text(err error) string {
+	var e *connect.Error
+	if errors.As(err, &e) {
+		return e.Message()
+	}
+	return err.Error()
+}

@@ -1,0 +1,264 @@
+// Package fleet reaches the processes that a verb asks: one shard by address, or every shard that the coordinator lists.
+//
+// Answers of several shards are merged by the verbs. A shard that does not answer is named and makes the exit code 5 after
+// everything else was printed (OPS-4.6). Nothing here retries; the deadline of a call is --timeout.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+)
+
+// Defaults of the global flags (OPS-4.4).
+const (
+	CoordinatorDefault = "127.0.0.1:7790"
+	TimeoutDefault     = 10 * time.Second
+)
+
+// Config is what the global flags say.
+type Config struct {
+	Coordinator []string         // addresses
+	Shard       string           // id or host:port; "" means every shard
+	Timeout     time.Duration    // of one call
+	Identity    *identity.Source // nil means plaintext
+}
+
+// Fleet opens connections when they are first used. Close ends them.
+type Fleet struct {
+	cfg Config
+
+	mu      sync.Mutex
+	clients map[string]*rpc.Client
+}
+
+// New keeps the configuration; it dials nothing.
+func New(c Config) *Fleet {
+	if len(c.Coordinator) == 0 {
+		c.Coordinator = []string{CoordinatorDefault}
+	}
+	if c.Timeout == 0 {
+		c.Timeout = TimeoutDefault
+	}
+	return &Fleet{cfg: c, clients: map[string]*rpc.Client{}}
+}
+
+// Close drops the connections.
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.clients {
+		c.CloseIdle()
+	}
+}
+
+// Deadline bounds one unary call.
+func (f *Fleet) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, f.cfg.Timeout)
+}
+
+func (f *Fleet) client(address string) (*rpc.Client, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.clients[address]; c != nil {
+		return c, nil
+	}
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity})
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+	}
+	f.clients[address] = c
+	return c, nil
+}
+
+// Shard is one shard that can be asked.
+type Shard struct {
+	ID      string // "" while only its address is known
+	Address string
+	Read    bigfleetv1alpha1connect.ShardReadClient
+	Admin   bigfleetv1alpha1connect.ShardAdminClient
+}
+
+// Label names the shard for people.
+func (s Shard) Label() string {
+	if s.ID == "" {
+		return s.Address
+	}
+	return s.ID
+}
+
+// Shards finds the shards that --shard names: one by address without asking anybody, else by the coordinator's list.
+func (f *Fleet) Shards(ctx context.Context) ([]Shard, error) {
+	if _, _, err := net.SplitHostPort(f.cfg.Shard); err == nil {
+		s, err := f.shard("", f.cfg.Shard)
+		return []Shard{s}, err
+	}
+	entries, err := f.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Shard
+	for _, e := range entries {
+		if f.cfg.Shard != "" && e.GetShardId() != f.cfg.Shard {
+			continue
+		}
+		s, err := f.shard(e.GetShardId(), e.GetAddress())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 && f.cfg.Shard != "" {
+		return nil, &exit.Error{Code: exit.NotFound, Say: "shard " + f.cfg.Shard + " is not registered", Hint: "`bigfleet get shards` lists them; --shard also takes host:port"}
+	}
+	if len(out) == 0 {
+		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no shard", Hint: "Name one with --shard host:port"}
+	}
+	return out, nil
+}
+
+func (f *Fleet) shard(id, address string) (Shard, error) {
+	c, err := f.client(address)
+	if err != nil {
+		return Shard{}, err
+	}
+	return Shard{
+		ID: id, Address: address,
+		Read:  rpc.Stub(c, bigfleetv1alpha1connect.NewShardReadClient),
+		Admin: rpc.Stub(c, bigfleetv1alpha1connect.NewShardAdminClient),
+	}, nil
+}
+
+func (f *Fleet) listed(ctx context.Context) ([]*bigfleetv1alpha1.ShardRegistryEntry, error) {
+	var out []*bigfleetv1alpha1.ShardRegistryEntry
+	err := f.Leader(ctx, "listing shards", func(ctx context.Context, c Coordinator) error {
+		answer, err := c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
+		if err == nil {
+			out = answer.Msg.GetShards()
+		}
+		return err
+	})
+	return out, err
+}
+
+// Coordinator is one replica.
+type Coordinator struct {
+	Address string
+	Core    bigfleetv1alpha1connect.CoordinatorClient
+	Admin   bigfleetv1alpha1connect.CoordinatorAdminClient
+}
+
+func (f *Fleet) coordinator(address string) (Coordinator, error) {
+	c, err := f.client(address)
+	if err != nil {
+		return Coordinator{}, err
+	}
+	return Coordinator{
+		Address: address,
+		Core:    rpc.Stub(c, bigfleetv1alpha1connect.NewCoordinatorClient),
+		Admin:   rpc.Stub(c, bigfleetv1alpha1connect.NewCoordinatorAdminClient),
+	}, nil
+}
+
+// Replicas are the coordinators that --coordinator names.
+func (f *Fleet) Replicas() ([]Coordinator, error) {
+	var out []Coordinator
+	for _, a := range f.cfg.Coordinator {
+		c, err := f.coordinator(a)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Leader makes one call on the leader: it follows the hint of a follower and else tries every address once (COORD-6.3).
+func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
+	waiting := append([]string(nil), f.cfg.Coordinator...)
+	tried := map[string]bool{}
+	var last error
+	for len(waiting) > 0 {
+		address := waiting[0]
+		waiting = waiting[1:]
+		if tried[address] {
+			continue
+		}
+		tried[address] = true
+		c, err := f.coordinator(address)
+		if err != nil {
+			return err
+		}
+		bounded, cancel := f.Deadline(ctx)
+		err = call(bounded, c)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		hint, follower := rpc.Detail[*bigfleetv1alpha1.NotLeader](err)
+		if !follower && !rpc.NotSent(err) && connect.CodeOf(err) != connect.CodeUnavailable && connect.CodeOf(err) != connect.CodeFailedPrecondition {
+			return exit.Of(what, err)
+		}
+		if at := hint.GetLeader().GetLeaderAddress(); at != "" {
+			waiting = append([]string{at}, waiting...)
+		}
+		last = err
+	}
+	err := exit.Of(what, last)
+	var known *exit.Error
+	if errors.As(err, &known) && connect.CodeOf(last) == connect.CodeFailedPrecondition {
+		known.Say = what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", ")
+		known.Hint = "An election takes about a second; `bigfleet raft status` shows the replicas"
+	}
+	return err
+}
+
+// Each asks every shard at once and returns the answers in the order of shards, nil where one failed, and one error that
+// names those that failed.
+func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask func(context.Context, Shard) (T, error)) ([]*T, error) {
+	answers, errs := make([]*T, len(shards)), make([]error, len(shards))
+	var all sync.WaitGroup
+	for i, s := range shards {
+		all.Go(func() {
+			bounded, cancel := f.Deadline(ctx)
+			defer cancel()
+			got, err := ask(bounded, s)
+			if err != nil {
+				errs[i] = exit.Of(what+" of "+s.Label(), err)
+				return
+			}
+			answers[i] = &got
+		})
+	}
+	all.Wait()
+	return answers, partial(shards, errs)
+}
+
+// partial is nil, the one error, or a list of the shards that did not answer.
+func partial(shards []Shard, errs []error) error {
+	var silent []string
+	var first error
+	for i, err := range errs {
+		if err != nil {
+			silent = append(silent, shards[i].Label())
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if len(silent) == 0 || len(shards) == 1 {
+		return first
+	}
+	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: errors.Join(errs...)}
+}

@@ -1,0 +1,213 @@
+// Package output writes answers in the formats of OPS-4.2.
+//
+// A verb hands over protocol messages and, for people, rows. JSON and YAML are the proto JSON of the messages, complete and
+// stable; tables are for reading and may change. Start at Printer.
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// Format is a value of -o.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table"
+	Wide  Format = "wide"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+	JSONL Format = "jsonl"
+	Name  Format = "name"
+)
+
+// Formats lists them for help and completion.
+func Formats() []string {
+	return []string{string(Table), string(Wide), string(JSON), string(YAML), string(JSONL), string(Name)}
+}
+
+// Parse checks a value of -o.
+func Parse(s string) (Format, error) {
+	if !slices.Contains(Formats(), s) {
+		return "", exit.Usagef("-o %s is not a format: use one of %s", s, strings.Join(Formats(), ", "))
+	}
+	return Format(s), nil
+}
+
+// ForPeople says whether rows and sentences are wanted instead of messages.
+func (f Format) ForPeople() bool { return f == Table || f == Wide }
+
+// Column is one column of a table. Wide columns show with -o wide only.
+type Column struct {
+	Head string
+	Wide bool
+}
+
+// List is an answer of many things.
+type List struct {
+	Columns []Column
+	Rows    [][]string // one cell a column
+	Names   []string   // one a row, for -o name
+	Items   []proto.Message
+}
+
+// Write prints a list.
+func (f Format) Write(w io.Writer, l List) error {
+	switch f {
+	case Name:
+		for _, n := range l.Names {
+			if _, err := fmt.Fprintln(w, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	case JSONL:
+		for _, m := range l.Items {
+			if err := f.Message(w, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	case JSON, YAML:
+		items := make([]json.RawMessage, len(l.Items))
+		for i, m := range l.Items {
+			raw, err := encode(m)
+			if err != nil {
+				return err
+			}
+			items[i] = raw
+		}
+		return f.raw(w, map[string]any{"items": items})
+	}
+	return writeTable(w, l, f == Wide)
+}
+
+// Message prints one message as data. Table formats print JSON too: a verb with rows calls Write.
+func (f Format) Message(w io.Writer, m proto.Message) error {
+	raw, err := encode(m)
+	if err != nil {
+		return err
+	}
+	if f == JSONL {
+		_, err = fmt.Fprintf(w, "%s\n", raw)
+		return err
+	}
+	return f.raw(w, raw)
+}
+
+func (f Format) raw(w io.Writer, v any) error {
+	if f == YAML {
+		out, err := yaml.Marshal(v)
+		if err == nil {
+			_, err = w.Write(out)
+		}
+		return err
+	}
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", out)
+	}
+	return err
+}
+
+// encode is proto JSON with stable spacing: protojson varies its own on purpose.
+func encode(m proto.Message) (json.RawMessage, error) {
+	raw, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// writeTable aligns columns two spaces apart. The last cell of a row is not padded.
+func writeTable(w io.Writer, l List, wide bool) error {
+	var show []int
+	for i, c := range l.Columns {
+		if wide || !c.Wide {
+			show = append(show, i)
+		}
+	}
+	width := make([]int, len(l.Columns))
+	head := make([]string, len(l.Columns))
+	for i, c := range l.Columns {
+		head[i] = c.Head
+	}
+	all := append([][]string{head}, l.Rows...)
+	for _, row := range all {
+		for _, i := range show {
+			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for _, row := range all {
+		var line strings.Builder
+		for n, i := range show {
+			line.WriteString(row[i])
+			if n < len(show)-1 {
+				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(row[i])+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Never stands for "has not happened".
+const Never = "—"
+
+// Time is a Unix-nanosecond time in RFC 3339 UTC.
+func Time(nanos int64) string {
+	if nanos == 0 {
+		return Never
+	}
+	return time.Unix(0, nanos).UTC().Format(time.RFC3339)
+}
+
+// Age is how long ago a Unix-nanosecond time was, in the largest two units.
+func Age(now time.Time, nanos int64) string {
+	if nanos == 0 {
+		return Never
+	}
+	return Span(now.Sub(time.Unix(0, nanos)))
+}
+
+// Span words a duration in its largest two units.
+func Span(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Enum is the short form of an enum value: MACHINE_STATE_IDLE is idle.
+func Enum(prefix, name string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
+}
+
+// Dollars words an hourly price.
+func Dollars(perHour float64) string { return fmt.Sprintf("$%.2f/h", perHour) }

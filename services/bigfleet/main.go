@@ -1,0 +1,19 @@
+// Command bigfleet tries, runs and questions BigFleet. Installed as kubectl-bigfleet it is `kubectl bigfleet`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/cli"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Main(ctx, env.System(), os.Args[1:])
+	stop()
+	os.Exit(int(code))
+}
