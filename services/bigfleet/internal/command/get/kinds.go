@@ -190,9 +190,8 @@ func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			}
 		}
 	})
-	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
-		u := h.GetUpdate()
-		return []string{h.GetClusterId(), fmt.Sprint(u.GetAvailableCount()), output.Enum("CONFIDENCE_", u.GetConfidence().String()), vector(u.GetResources().GetResources()), output.Dollars(u.GetCostPerHour())}
+	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST", "WHY", "+PROFILE"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
+		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), vector(h.GetResources().GetResources()), output.Dollars(h.GetCostPerHour()), dash(h.GetReason()), h.GetProfileFingerprint()}
 	}), failed
 }
 
