@@ -297,6 +297,22 @@ func (p *Process) Exited() <-chan struct{} {
 	return closed
 }
 
+// ExitCode returns the exit status of the latest incarnation: -1 while it runs, when a signal ended it, and before the
+// first start.
+func (p *Process) ExitCode() int {
+	r := p.current()
+	if r == nil || !r.done() {
+		return -1
+	}
+	if exit, found := errors.AsType[*exec.ExitError](r.err); found {
+		return exit.ExitCode()
+	}
+	if r.err != nil {
+		return -1
+	}
+	return 0
+}
+
 // Name returns Config.Name.
 func (p *Process) Name() string { return p.cfg.Name }
 

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/cache"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
@@ -57,6 +58,9 @@ func TestProcessIsStartedKilledRestartedAndStopped(t *testing.T) {
 	if p.Running() || alive(first) {
 		t.Fatal("running after Kill")
 	}
+	if p.ExitCode() != -1 {
+		t.Fatalf("exit code %d after SIGKILL, want -1", p.ExitCode())
+	}
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +74,9 @@ func TestProcessIsStartedKilledRestartedAndStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Exited()
+	if p.ExitCode() != 0 {
+		t.Fatalf("exit code %d after a graceful end, want 0", p.ExitCode())
+	}
 	if err := p.Stop(); err != nil {
 		t.Fatalf("Stop of a stopped process: %v", err)
 	}
@@ -194,6 +201,7 @@ func TestConfigNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestBuildReportsCompilerErrors(t *testing.T) {
+	t.Setenv(cache.Env, t.TempDir())
 	if _, err := proc.Build(t.Context(), "e2e/proc/testdata/child", "-no-such-flag"); err == nil || !strings.Contains(err.Error(), "no-such-flag") {
 		t.Fatalf("got %v; want what go build printed", err)
 	}
