@@ -11,7 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
@@ -56,7 +59,10 @@ func New(a *app.App) *cobra.Command {
 		return &exit.Error{Code: exit.Usage, Say: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
 	})
 	a.Bind(root.PersistentFlags())
-	root.AddCommand(status.New(a), get.New(a))
+	root.AddCommand(
+		status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
+		pause.New(a), pause.NewResume(a),
+	)
 	return root
 }
 

@@ -211,3 +211,28 @@ func Enum(prefix, name string) string {
 
 // Dollars words an hourly price.
 func Dollars(perHour float64) string { return fmt.Sprintf("$%.2f/h", perHour) }
+
+// Dash is s, or a dash for nothing.
+func Dash(s string) string {
+	if s == "" {
+		return Never
+	}
+	return s
+}
+
+// Vector words a resource vector with cpu and memory first.
+func Vector(m map[string]string) string {
+	var first, rest []string
+	for k, v := range m {
+		if k != "cpu" && k != "memory" {
+			rest = append(rest, k+"="+v)
+		}
+	}
+	slices.Sort(rest)
+	for _, k := range []string{"cpu", "memory"} {
+		if v, ok := m[k]; ok {
+			first = append(first, k+"="+v)
+		}
+	}
+	return strings.Join(append(first, rest...), " ")
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
 // gather asks every shard for its rows and joins them in shard order.
@@ -87,9 +88,9 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				cluster = "(" + v.GetIntendedClusterId() + ")"
 			}
 			return []string{
-				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), dash(cluster), m.GetInstanceType(), m.GetZone(),
+				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), output.Dash(cluster), m.GetInstanceType(), m.GetZone(),
 				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), output.Age(now, v.GetStateSinceUnixNanos()),
-				dash(v.GetNodeName()), dash(v.GetOperationId()), dash(v.GetWithheldReason()), dash(v.GetShardId()),
+				output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
 			}
 		}), failed
 }
@@ -108,7 +109,7 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		var out []*bigfleetv1alpha1.NeedView
 		for stream.Receive() {
 			n := stream.Msg().GetNeed()
-			if n == nil || len(reasons) > 0 && !slices.Contains(reasons, n.GetUnmetReason()) || f.name != "" && needName(n) != f.name {
+			if n == nil || len(reasons) > 0 && !slices.Contains(reasons, n.GetUnmetReason()) || f.name != "" && subject.NeedName(n) != f.name {
 				continue
 			}
 			out = append(out, n)
@@ -119,23 +120,11 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	return table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
 			return []string{
-				needName(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), vector(n.GetNeed().GetAggregateResources()),
-				fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), dash(vector(n.GetResidualDeficit().GetResources())),
-				dash(n.GetDetailText()), output.Age(now, n.GetUnmetSinceUnixNanos()), output.Dollars(n.GetCostUsdPerHour()), dash(n.GetNeed().GetGroup()), dash(n.GetSameDomain()),
+				subject.NeedName(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), output.Vector(n.GetNeed().GetAggregateResources()),
+				fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), output.Dash(output.Vector(n.GetResidualDeficit().GetResources())),
+				output.Dash(n.GetDetailText()), output.Age(now, n.GetUnmetSinceUnixNanos()), output.Dollars(n.GetCostUsdPerHour()), output.Dash(n.GetNeed().GetGroup()), output.Dash(n.GetSameDomain()),
 			}
 		}), failed
-}
-
-// needName is what explain takes: the cluster and a name inside it.
-func needName(n *bigfleetv1alpha1.NeedView) string {
-	id := n.GetNeed().GetRowId()
-	if id == "" {
-		id = n.GetProfileFingerprint()
-		if g := n.GetNeed().GetGroup(); g != "" {
-			id += "," + g
-		}
-	}
-	return n.GetClusterId() + "/" + id
 }
 
 func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
@@ -170,7 +159,7 @@ func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return []string{
 				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()),
 				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
-				output.Dollars(c.GetCostPerHour()), gate, dash(c.GetOperatorVersion()),
+				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
 			}
 		}), failed
 }
@@ -191,7 +180,7 @@ func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 	})
 	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST", "WHY", "+PROFILE"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
-		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), vector(h.GetResources().GetResources()), output.Dollars(h.GetCostPerHour()), dash(h.GetReason()), h.GetProfileFingerprint()}
+		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), output.Vector(h.GetResources().GetResources()), output.Dollars(h.GetCostPerHour()), output.Dash(h.GetReason()), h.GetProfileFingerprint()}
 	}), failed
 }
 
@@ -212,7 +201,7 @@ func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		if all == "" {
 			all = "all"
 		}
-		return []string{p.GetPauseId(), all, dash(p.GetClusterId()), dash(p.GetProvider()), p.GetReason(), p.GetActor(), output.Time(p.GetCreatedAtUnixNanos()), output.Time(p.GetExpiresAtUnixNanos())}
+		return []string{p.GetPauseId(), all, output.Dash(p.GetClusterId()), output.Dash(p.GetProvider()), p.GetReason(), p.GetActor(), output.Time(p.GetCreatedAtUnixNanos()), output.Time(p.GetExpiresAtUnixNanos())}
 	}), failed
 }
 
@@ -225,7 +214,7 @@ func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return got.Msg.GetDrains(), nil
 	})
 	return table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
-		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
+		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
 	}), failed
 }
 
@@ -271,29 +260,4 @@ func enums[E ~int32](flag, prefix string, values []string, all map[string]int32)
 		out = append(out, E(n))
 	}
 	return out, nil
-}
-
-// vector words a resource vector with cpu and memory first.
-func vector(m map[string]string) string {
-	var out []string
-	for _, k := range []string{"cpu", "memory"} {
-		if v, ok := m[k]; ok {
-			out = append(out, k+"="+v)
-		}
-	}
-	var rest []string
-	for k, v := range m {
-		if k != "cpu" && k != "memory" {
-			rest = append(rest, k+"="+v)
-		}
-	}
-	slices.Sort(rest)
-	return strings.Join(append(out, rest...), " ")
-}
-
-func dash(s string) string {
-	if s == "" {
-		return output.Never
-	}
-	return s
 }

@@ -1,0 +1,141 @@
+// Package history is `bigfleet history SUBJECT` and `bigfleet events`: the decision records of the shards.
+package history
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+)
+
+// New returns `history`.
+func New(a *app.App) *cobra.Command {
+	var since time.Duration
+	var limit int
+	c := &cobra.Command{
+		Use: "history SUBJECT", Args: cobra.ExactArgs(1),
+		Short:   "What was decided and done, newest first",
+		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h",
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := subject.Parse(args[0], subject.Machine, subject.Need, subject.Cluster, subject.Shard)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), a, s, since, limit)
+		},
+	}
+	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
+	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
+	return c
+}
+
+func run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration, limit int) error {
+	if limit < 1 {
+		return exit.Usagef("--limit %d: want at least 1", limit)
+	}
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	var truncated bool
+	var mu sync.Mutex
+	answers, failed := fleet.Each(ctx, f, shards, "reading the history", func(ctx context.Context, sh fleet.Shard) ([]*bigfleetv1alpha1.DecisionRecord, error) {
+		records, cut, err := read(ctx, a, sh, s, since, limit)
+		mu.Lock()
+		truncated = truncated || cut
+		mu.Unlock()
+		return records, err
+	})
+	var all []*bigfleetv1alpha1.DecisionRecord
+	for _, r := range answers {
+		if r != nil {
+			all = append(all, *r...)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y *bigfleetv1alpha1.DecisionRecord) int {
+		return cmp.Compare(y.GetAtUnixNanos(), x.GetAtUnixNanos())
+	})
+	if len(all) > limit {
+		all = all[:limit]
+	}
+	if err := a.Format.Write(a.Out, table(all)); err != nil {
+		return err
+	}
+	if len(all) == 0 && failed == nil {
+		return &exit.Error{Code: exit.NotFound, Say: "the log holds nothing about " + s.String(), Hint: "It may be older than the log, or misspelt"}
+	}
+	if truncated {
+		a.Notef("older records have left the log")
+	}
+	return failed
+}
+
+func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {
+	req := &bigfleetv1alpha1.GetMachineHistoryRequest{PageSize: int32(min(limit, 5000))}
+	switch s.Kind {
+	case subject.Machine:
+		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_MachineId{MachineId: s.Name}
+	case subject.Need:
+		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_Need{Need: s.NeedRef()}
+	case subject.Cluster:
+		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_ClusterId{ClusterId: s.Name}
+	}
+	if since > 0 {
+		req.SinceUnixNanos = a.Now().Add(-since).UnixNano()
+	}
+	for len(out) < limit {
+		got, err := sh.Read.GetMachineHistory(ctx, connect.NewRequest(req))
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		out = append(out, got.Msg.GetRecords()...)
+		truncated = truncated || got.Msg.GetTruncated()
+		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	return out, truncated, nil
+}
+
+func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
+	l := output.List{Columns: []output.Column{
+		{Head: "TIME"}, {Head: "WHAT"}, {Head: "MACHINE"}, {Head: "CLUSTER"}, {Head: "CAUSE"}, {Head: "OUTCOME"}, {Head: "TOOK"}, {Head: "DETAIL"},
+		{Head: "CYCLE", Wide: true}, {Head: "ACTOR", Wide: true}, {Head: "OPERATION", Wide: true}, {Head: "SHARD", Wide: true},
+	}}
+	for _, r := range records {
+		l.Items = append(l.Items, r)
+		l.Names = append(l.Names, fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence()))
+		l.Rows = append(l.Rows, row(r))
+	}
+	return l
+}
+
+func row(r *bigfleetv1alpha1.DecisionRecord) []string {
+	what := output.Enum("RECORD_TYPE_", r.GetType().String())
+	if r.GetKind() != 0 {
+		what = output.Enum("ACTION_KIND_", r.GetKind().String()) + " " + what
+	}
+	took := ""
+	if d := r.GetDurationNanos(); d != 0 {
+		took = time.Duration(d).Round(time.Millisecond).String()
+	}
+	return []string{
+		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(r.GetCause()), output.Dash(r.GetOutcome()),
+		output.Dash(took), r.GetDetail(), fmt.Sprint(r.GetCycle()), output.Dash(r.GetActor()), output.Dash(r.GetOperationId()), r.GetShardId(),
+	}
+}

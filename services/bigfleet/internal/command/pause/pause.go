@@ -1,0 +1,144 @@
+// Package pause is `bigfleet pause` and `bigfleet resume`: stop actuation now, shard by shard, without the coordinator's help.
+package pause
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// New returns `pause`.
+func New(a *app.App) *cobra.Command {
+	var all bool
+	var kinds []string
+	var cluster, provider string
+	var expires time.Duration
+	c := &cobra.Command{
+		Use: "pause (--all | --shard SHARD)", Args: cobra.NoArgs,
+		Short:   "Stop actions of some kinds, for one cluster or provider, or all",
+		Example: "  bigfleet pause --all --reason 'storage incident' --for 2h\n  bigfleet pause --shard shard-0 --kind reclaim --cluster red --reason 'migration'",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if all == c.Flags().Changed("shard") {
+				return exit.Usagef("say which shards: --all or --shard SHARD")
+			}
+			req := &bigfleetv1alpha1.PauseActuationRequest{
+				ClusterId: cluster, Provider: provider, Reason: a.Reason, TtlSeconds: int64(expires.Seconds()), ValidateOnly: a.DryRun,
+			}
+			for _, k := range kinds {
+				n := bigfleetv1alpha1.ActionKind_value["ACTION_KIND_"+strings.ToUpper(k)]
+				if n == 0 {
+					return exit.Usagef("--kind %s is unknown: use bootstrap, provision, preempt, reclaim or delete", k)
+				}
+				req.Kinds = append(req.Kinds, bigfleetv1alpha1.ActionKind(n))
+			}
+			return run(c.Context(), a, req)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "every shard")
+	c.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: bootstrap, provision, preempt, reclaim, delete; default all")
+	c.Flags().StringVar(&cluster, "cluster", "", "only actions for this cluster")
+	c.Flags().StringVar(&provider, "provider", "", "only actions at this provider")
+	c.Flags().DurationVar(&expires, "for", 0, "lift by itself after this; default never")
+	return a.Mutates(c, true)
+}
+
+func run(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PauseActuationRequest) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.Confirm("Pauses %s on %d shards. Running nodes are not touched.", scope(req), len(shards)); err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "pausing", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.PauseActuationResponse, error) {
+		got, err := s.Admin.PauseActuation(ctx, connect.NewRequest(req))
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg, nil
+	})
+	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "PAUSE"}, {Head: "UNTIL"}}}
+	for i, p := range answers {
+		if p == nil {
+			continue
+		}
+		pause := (*p).GetPause()
+		l.Items = append(l.Items, *p)
+		l.Names = append(l.Names, "pause/"+pause.GetPauseId())
+		l.Rows = append(l.Rows, []string{shards[i].Label(), cmp.Or(pause.GetPauseId(), "dry run"), output.Time(pause.GetExpiresAtUnixNanos())})
+	}
+	if err := a.Format.Write(a.Out, l); err != nil {
+		return err
+	}
+	return failed
+}
+
+func scope(req *bigfleetv1alpha1.PauseActuationRequest) string {
+	what := "all actions"
+	if len(req.GetKinds()) > 0 {
+		names := make([]string, len(req.GetKinds()))
+		for i, k := range req.GetKinds() {
+			names[i] = output.Enum("ACTION_KIND_", k.String())
+		}
+		what = strings.Join(names, ", ")
+	}
+	if req.GetClusterId() != "" {
+		what += " for cluster " + req.GetClusterId()
+	}
+	if req.GetProvider() != "" {
+		what += " at provider " + req.GetProvider()
+	}
+	return what
+}
+
+// NewResume returns `resume`.
+func NewResume(a *app.App) *cobra.Command {
+	return a.Mutates(&cobra.Command{
+		Use: "resume PAUSE", Args: cobra.ExactArgs(1),
+		Short:   "Lift one pause",
+		Example: "  bigfleet resume p-1 --shard shard-0 --reason 'incident over'",
+		RunE: func(c *cobra.Command, args []string) error {
+			return resume(c.Context(), a, args[0])
+		},
+	}, true)
+}
+
+// resume lifts the pause on every shard that has it.
+func resume(ctx context.Context, a *app.App, id string) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.Confirm("Lifts pause %s.", id); err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "resuming", func(ctx context.Context, s fleet.Shard) (bool, error) {
+		_, err := s.Admin.ResumeActuation(ctx, connect.NewRequest(&bigfleetv1alpha1.ResumeActuationRequest{PauseId: id, Reason: a.Reason, ValidateOnly: a.DryRun}))
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	lifted := 0
+	for i, ok := range answers {
+		if ok != nil && *ok {
+			lifted++
+			_, _ = fmt.Fprintf(a.Out, "%s: lifted %s\n", shards[i].Label(), id)
+		}
+	}
+	if lifted == 0 && failed == nil {
+		return &exit.Error{Code: exit.NotFound, Say: "no shard has a pause " + id, Hint: "`bigfleet get pauses` lists them"}
+	}
+	return failed
+}
