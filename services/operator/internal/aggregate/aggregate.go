@@ -1,0 +1,297 @@
+package aggregate
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// Key names a request.
+type Key struct{ Namespace, Name string }
+
+// KeyOf is the key of a request.
+func KeyOf(r *request.Request) Key { return Key{r.Namespace, r.Name} }
+
+// Aggregate is the demand of one cluster. The zero value is not usable; start with New.
+type Aggregate struct {
+	slots   map[Key]int32    // where in members a request is
+	members []member         // slots; free ones have no request
+	free    []int32          // slots to use again
+	texts   map[string]*text // by raw text; those in use
+	rows    map[string]*row  // by identity; those with a member
+	order   []*row           // rows in the order of the wire; nil: sort again
+	invalid map[int32]bool   // slots whose request has a fatal problem
+	raw     []byte           // scratch
+	waiting map[Key]struct{} // counted requests that were not acknowledged and not taken by TakeWaiting
+}
+
+type member struct {
+	request *request.Request
+	text    *text    // what it is counted with; nil: not counted
+	problem *Problem // of its present text
+	at      int32    // place among its row's members
+}
+
+// New returns an empty aggregate with room for n requests.
+func New(n int) *Aggregate {
+	return &Aggregate{
+		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[string]*text{}, rows: map[string]*row{},
+		invalid: map[int32]bool{}, waiting: make(map[Key]struct{}),
+	}
+}
+
+// Set takes the present form of a request and says whether the rows changed. A request that is being deleted counts no
+// more. One that cannot be counted keeps the contribution it had when it last could: an edit under a running Pod must
+// not withdraw its node (OP-5.12).
+func (a *Aggregate) Set(r *request.Request) (changed bool) {
+	if r.DeletionTimestamp != nil {
+		return a.Delete(KeyOf(r))
+	}
+	return a.set(r, nil)
+}
+
+// set counts r, or fallback when r cannot be counted and nothing is counted for it yet.
+func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
+	key := KeyOf(r)
+	slot, known := a.slots[key]
+	if !known {
+		slot = a.slot()
+		a.slots[key] = slot
+	}
+	m := &a.members[slot]
+	m.request = r
+	next := a.text(r)
+	m.problem = next.problem
+	if next.row == nil {
+		a.invalid[slot] = true
+		delete(a.waiting, key)
+		if m.text == nil && fallback != nil {
+			a.count(slot, a.adopt(fallback))
+			return true
+		}
+		return false
+	}
+	delete(a.invalid, slot)
+	if r.Pending() {
+		a.waiting[key] = struct{}{}
+	} else {
+		delete(a.waiting, key)
+	}
+	if m.text == next {
+		return false
+	}
+	if m.text != nil {
+		a.uncount(slot)
+	}
+	a.count(slot, next)
+	return true
+}
+
+// Delete forgets a request and says whether the rows changed.
+func (a *Aggregate) Delete(key Key) (changed bool) {
+	slot, known := a.slots[key]
+	if !known {
+		return false
+	}
+	if a.members[slot].text != nil {
+		a.uncount(slot)
+		changed = true
+	}
+	a.members[slot] = member{}
+	a.free = append(a.free, slot)
+	delete(a.slots, key)
+	delete(a.invalid, slot)
+	delete(a.waiting, key)
+	return changed
+}
+
+func (a *Aggregate) slot() int32 {
+	if n := len(a.free); n > 0 {
+		slot := a.free[n-1]
+		a.free = a.free[:n-1]
+		return slot
+	}
+	a.members = append(a.members, member{})
+	return int32(len(a.members) - 1)
+}
+
+func (a *Aggregate) count(slot int32, t *text) {
+	m := &a.members[slot]
+	m.text, m.at = t, int32(len(t.row.members))
+	if len(t.row.members) == 0 {
+		a.rows[t.row.profile.key], a.order = t.row, nil
+	}
+	t.row.members = append(t.row.members, slot)
+	if t.count == 0 {
+		a.texts[t.raw] = t
+	}
+	t.row.count(t)
+}
+
+func (a *Aggregate) uncount(slot int32) {
+	m := &a.members[slot]
+	t, row := m.text, m.text.row
+	m.text = nil
+	row.uncount(t)
+	if t.count == 0 {
+		delete(a.texts, t.raw)
+	}
+	end := len(row.members) - 1
+	moved := row.members[end]
+	row.members[m.at] = moved
+	a.members[moved].at = m.at
+	row.members = row.members[:end]
+	if end == 0 {
+		delete(a.rows, row.profile.key)
+		a.order = nil
+	}
+}
+
+// text finds what a request says among the texts in use, or translates it.
+func (a *Aggregate) text(r *request.Request) *text {
+	a.raw = appendRaw(a.raw[:0], r.Namespace, &r.Spec)
+	if t, ok := a.texts[string(a.raw)]; ok {
+		return t
+	}
+	profile, problem := translate(r.Namespace, &r.Spec)
+	t := &text{raw: string(a.raw), amounts: r.Spec.Resources, problem: problem}
+	if profile == nil {
+		return t
+	}
+	if t.row = a.rows[profile.key]; t.row == nil {
+		t.row = &row{profile: profile}
+	}
+	return t
+}
+
+// adopt gives a text of another aggregate a place in this one.
+func (a *Aggregate) adopt(from *text) *text {
+	if t, ok := a.texts[from.raw]; ok {
+		return t
+	}
+	t := &text{raw: from.raw, amounts: from.amounts, problem: from.problem}
+	if t.row = a.rows[from.row.profile.key]; t.row == nil {
+		t.row = &row{profile: from.row.profile}
+	}
+	return t
+}
+
+// appendRaw writes what a request says as it is written: equal bytes mean the same, the reverse need not hold. The
+// namespace matters only for co-location.
+func appendRaw(b []byte, namespace string, s *request.Spec) []byte {
+	str := func(v string) {
+		b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+	}
+	num := func(v int64) { b = binary.AppendVarint(b, v) }
+	num(int64(len(s.Requirements)))
+	for i := range s.Requirements {
+		r := &s.Requirements[i]
+		str(r.Key)
+		str(string(r.Operator))
+		num(int64(len(r.Values)))
+		for _, v := range r.Values {
+			str(v)
+		}
+	}
+	num(int64(len(s.Resources)))
+	for i := range s.Resources {
+		str(s.Resources[i].Name)
+		num(s.Resources[i].Milli)
+	}
+	num(int64(s.Priority))
+	num(s.InterruptionPenalty.Milli)
+	num(s.ReclamationPenalty.Milli)
+	num(int64(len(s.Spread)))
+	for i := range s.Spread {
+		str(s.Spread[i].TopologyKey)
+		str(string(s.Spread[i].WhenUnsatisfiable))
+		num(int64(s.Spread[i].MaxSkew))
+	}
+	num(int64(len(s.Tolerations)))
+	for i := range s.Tolerations {
+		t := &s.Tolerations[i]
+		str(t.Key)
+		str(string(t.Operator))
+		str(t.Value)
+		str(string(t.Effect))
+	}
+	if c := s.CoLocation; c != nil {
+		str(namespace)
+		str(c.TopologyKey)
+		b = appendRawSelectors(b, c.LabelSelector, c.NamespaceSelector)
+		for _, n := range c.Namespaces {
+			str(n)
+		}
+	}
+	if f := s.Fault; f != nil {
+		str("\x00fault")
+		str(f.Field)
+		str(f.Message)
+	}
+	return b
+}
+
+func appendRawSelectors(b []byte, selectors ...*metav1.LabelSelector) []byte {
+	for _, s := range selectors {
+		b = selector(b, s)
+		b = append(b, 0)
+	}
+	return b
+}
+
+// Rebuild returns a new aggregate of the given requests, and whether its rows equal those of a. Contributions of
+// requests that could be counted once and cannot now are carried over.
+func (a *Aggregate) Rebuild(requests []*request.Request) (fresh *Aggregate, equal bool) {
+	fresh = New(len(requests))
+	for _, r := range requests {
+		if r.DeletionTimestamp != nil {
+			continue
+		}
+		var fallback *text
+		if slot, ok := a.slots[KeyOf(r)]; ok && a.invalid[slot] {
+			fallback = a.members[slot].text
+		}
+		fresh.set(r, fallback)
+	}
+	return fresh, slices.EqualFunc(a.Needs(), fresh.Needs(), sameNeed)
+}
+
+func sameNeed(a, b *pb.CapacityNeed) bool {
+	same := func(x, y map[string]string) bool {
+		if len(x) != len(y) {
+			return false
+		}
+		for k, v := range x {
+			if y[k] != v {
+				return false
+			}
+		}
+		return true
+	}
+	return a.RowId == b.RowId && same(a.AggregateResources, b.AggregateResources) && same(a.MinUnit, b.MinUnit)
+}
+
+// Needs are the rows in their fixed order: larger priority first, then by identity. The rows are shared and must not be
+// changed.
+func (a *Aggregate) Needs() []*pb.CapacityNeed {
+	if a.order == nil {
+		a.order = make([]*row, 0, len(a.rows))
+		for _, r := range a.rows {
+			a.order = append(a.order, r)
+		}
+		slices.SortFunc(a.order, func(x, y *row) int {
+			return cmp.Or(cmp.Compare(y.profile.need.Priority, x.profile.need.Priority), strings.Compare(x.profile.id, y.profile.id))
+		})
+	}
+	needs := make([]*pb.CapacityNeed, len(a.order))
+	for i, r := range a.order {
+		needs[i] = r.need()
+	}
+	return needs
+}

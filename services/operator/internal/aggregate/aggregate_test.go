@@ -1,0 +1,404 @@
+package aggregate
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// req decodes a request as the cache would.
+func req(t testing.TB, name, spec string) *request.Request {
+	t.Helper()
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, name = "default", namespace
+	}
+	r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func set(t testing.TB, a *Aggregate, specs ...string) {
+	t.Helper()
+	for i, s := range specs {
+		a.Set(req(t, fmt.Sprintf("r%d", i), s))
+	}
+}
+
+func valid(t testing.TB, needs []*pb.CapacityNeed) {
+	t.Helper()
+	if err := protovalidate.Validate(&pb.ClusterCapacityNeeds{ClusterId: "c", Needs: needs}); err != nil {
+		t.Fatalf("the wire refuses the roll-up: %v", err)
+	}
+}
+
+// OP-5.7: sums and maxima, no count. Scenario 13.
+func TestManyEqualRequestsAreOneRow(t *testing.T) {
+	a := New(0)
+	for i := range 25_000 {
+		a.Set(req(t, fmt.Sprintf("n%d/r%d", i%7, i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5}`))
+	}
+	a.Set(req(t, "big", `{"resources":{"cpu":"3","memory":"512Mi"},"priority":5}`))
+	needs := a.Needs()
+	if len(needs) != 1 {
+		t.Fatalf("%d rows, want 1", len(needs))
+	}
+	want := &pb.CapacityNeed{
+		AggregateResources: map[string]string{"cpu": "12503", "memory": "25600512Mi"},
+		MinUnit:            map[string]string{"cpu": "3", "memory": "1Gi"},
+		Priority:           5, InterruptionPenaltyBucket: 1, ReclamationPenaltyBucket: 1, TolerationsStated: true, RowId: needs[0].RowId,
+	}
+	if d := cmp.Diff(want, needs[0], protocmp.Transform()); d != "" {
+		t.Error(d)
+	}
+	valid(t, needs)
+
+	a.Delete(Key{"default", "big"})
+	if got := a.Needs()[0].MinUnit["cpu"]; got != "500m" {
+		t.Errorf("after the largest left min_unit is %s, want 500m", got)
+	}
+}
+
+// OP-5.9: sums beyond 64 bits of milli-units stay exact.
+func TestSumsDoNotOverflow(t *testing.T) {
+	a := New(0)
+	for i := range 20_000 {
+		a.Set(req(t, fmt.Sprint(i), `{"resources":{"memory":"1Ti","cpu":"1m"}}`))
+	}
+	got := resource.MustParse(a.Needs()[0].AggregateResources["memory"])
+	want := resource.MustParse("20000Ti")
+	if got.Cmp(want) != 0 {
+		t.Errorf("sum is %s, want %s", got.String(), want.String())
+	}
+	for i := range 19_999 {
+		a.Delete(Key{"default", fmt.Sprint(i)})
+	}
+	if got := a.Needs()[0].AggregateResources["memory"]; got != "1Ti" {
+		t.Errorf("sum is %s, want 1Ti", got)
+	}
+}
+
+// OP-5.8: what means the same is one row, however it is written; what differs is another.
+func TestRowIdentity(t *testing.T) {
+	base := `{"resources":{"cpu":"1"},"priority":1,"requirements":[{"key":"zone","operator":"In","values":["b","a"]},{"key":"arch","operator":"Exists"}]}`
+	for name, c := range map[string]struct {
+		spec string
+		same bool
+	}{
+		"permuted":           {`{"priority":1,"resources":{"cpu":"1000m"},"requirements":[{"key":"arch","operator":"Exists","values":["x"]},{"key":"zone","operator":"In","values":["a","b","a"]}]}`, true},
+		"soft spread":        {strings.Replace(base, `{`, `{"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"ScheduleAnyway"}],`, 1), true},
+		"other resources":    {strings.Replace(base, `"1"`, `"7"`, 1), true},
+		"zero penalty":       {strings.Replace(base, `{`, `{"interruptionPenalty":"0",`, 1), true},
+		"hard spread":        {strings.Replace(base, `{`, `{"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}],`, 1), false},
+		"priority":           {strings.Replace(base, `"priority":1`, `"priority":2`, 1), false},
+		"interruption":       {strings.Replace(base, `{`, `{"interruptionPenalty":"500m",`, 1), false},
+		"reclamation":        {strings.Replace(base, `{`, `{"reclamationPenalty":"500m",`, 1), false},
+		"toleration":         {strings.Replace(base, `{`, `{"tolerations":[{"key":"gpu","operator":"Exists"}],`, 1), false},
+		"co-location":        {strings.Replace(base, `{`, `{"coLocation":{"topologyKey":"rack","labelSelector":{}},`, 1), false},
+		"operator":           {strings.Replace(base, `Exists`, `DoesNotExist`, 1), false},
+		"no requirement":     {`{"resources":{"cpu":"1"},"priority":1}`, false},
+		"nil label selector": {strings.Replace(base, `{`, `{"coLocation":{"topologyKey":"rack"},`, 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := New(0)
+			set(t, a, base, c.spec)
+			if got := len(a.Needs()) == 1; got != c.same {
+				t.Errorf("one row: %v, want %v", got, c.same)
+			}
+			valid(t, a.Needs())
+		})
+	}
+}
+
+// OP-5.13 to OP-5.16. Scenarios 14, 15.
+func TestCoLocation(t *testing.T) {
+	gang := func(topology, rest string) string {
+		return `{"resources":{"cpu":"1"},"priority":0,"coLocation":{"topologyKey":"` + topology + `",` + rest + `}}`
+	}
+	groups := func(a *Aggregate) (out []string) {
+		for _, n := range a.Needs() {
+			same := 0
+			for _, r := range n.Requirements {
+				if r.Operator == pb.NodeSelectorRequirement_OPERATOR_SAME {
+					same++
+				}
+			}
+			if (n.Group != "") != (same == 1) {
+				t.Errorf("group %q has %d Same requirements", n.Group, same)
+			}
+			out = append(out, n.Group)
+		}
+		valid(t, a.Needs())
+		return out
+	}
+	t.Run("a term with permuted maps is one group", func(t *testing.T) {
+		a := New(0)
+		set(t, a, gang("rack", `"labelSelector":{"matchLabels":{"a":"1","b":"2"},"matchExpressions":[{"key":"k","operator":"In","values":["x","y"]}]}`),
+			gang("rack", `"labelSelector":{"matchExpressions":[{"key":"k","operator":"In","values":["y","x","x"]}],"matchLabels":{"b":"2","a":"1"}}`))
+		if g := groups(a); len(g) != 1 || !strings.HasPrefix(g[0], "g1-") || len(g[0]) != 35 {
+			t.Errorf("groups %q", g)
+		}
+	})
+	t.Run("equal selectors in two namespaces are two groups", func(t *testing.T) {
+		a := New(0)
+		spec := gang("rack", `"labelSelector":{"matchLabels":{"a":"1"}}`)
+		a.Set(req(t, "one/r", spec))
+		a.Set(req(t, "two/r", spec))
+		if g := groups(a); len(g) != 2 {
+			t.Errorf("groups %q", g)
+		}
+	})
+	t.Run("named namespaces join requests of two namespaces", func(t *testing.T) {
+		a := New(0)
+		a.Set(req(t, "one/r", gang("rack", `"namespaces":["two","one"],"labelSelector":{"matchLabels":{"a":"1"}}`)))
+		a.Set(req(t, "two/r", gang("rack", `"namespaces":["one","two"],"labelSelector":{"matchLabels":{"a":"1"}}`)))
+		if g := groups(a); len(g) != 1 {
+			t.Errorf("groups %q", g)
+		}
+	})
+	t.Run("different terms stay apart, and keep one Same each when built again", func(t *testing.T) {
+		a := New(0)
+		set(t, a, gang("rack", `"labelSelector":{"matchLabels":{"a":"1"}}`), gang("rack", `"labelSelector":{"matchLabels":{"a":"2"}}`),
+			gang("zone", `"labelSelector":{"matchLabels":{"a":"1"}}`))
+		first := groups(a)
+		fresh, equal := a.Rebuild(a.Requests())
+		if again := groups(fresh); !equal || len(first) != 3 || !slices.Equal(first, again) {
+			t.Errorf("groups %q, then %q", first, again)
+		}
+	})
+	t.Run("a nil selector is no term", func(t *testing.T) {
+		a := New(0)
+		set(t, a, gang("rack", `"namespaces":["x"]`))
+		if p := a.Problem(Key{"default", "r0"}); p == nil || p.Reason != ReasonEmptyCoLocation || p.Fatal {
+			t.Errorf("problem %+v", p)
+		}
+		if g := groups(a); len(g) != 1 || g[0] != "" {
+			t.Errorf("groups %q", g)
+		}
+	})
+}
+
+// OP-5.18, OP-5.19. Scenario 16.
+func TestPenaltyBuckets(t *testing.T) {
+	for dollars, want := range map[string]pb.PenaltyBucket{
+		`"500m"`: pb.PenaltyBucket_PENALTY_BUCKET_HALF_DOLLAR, `0`: pb.PenaltyBucket_PENALTY_BUCKET_ZERO, `-1`: pb.PenaltyBucket_PENALTY_BUCKET_ZERO,
+		`20000000`: pb.PenaltyBucket_PENALTY_BUCKET_PINNED, `null`: pb.PenaltyBucket_PENALTY_BUCKET_ZERO, `"501m"`: pb.PenaltyBucket_PENALTY_BUCKET_1,
+		`1`: pb.PenaltyBucket_PENALTY_BUCKET_1, `"1001m"`: pb.PenaltyBucket_PENALTY_BUCKET_2, `8192`: pb.PenaltyBucket_PENALTY_BUCKET_8192,
+		`"8192.5"`: pb.PenaltyBucket_PENALTY_BUCKET_16384, `8388608`: pb.PenaltyBucket_PENALTY_BUCKET_8388608,
+		`"8388608.001"`: pb.PenaltyBucket_PENALTY_BUCKET_PINNED, `"1n"`: pb.PenaltyBucket_PENALTY_BUCKET_HALF_DOLLAR, `"9E"`: pb.PenaltyBucket_PENALTY_BUCKET_PINNED,
+	} {
+		a := New(0)
+		set(t, a, `{"resources":{},"priority":9,"interruptionPenalty":`+dollars+`}`)
+		if n := a.Needs()[0]; n.InterruptionPenaltyBucket != want || n.ReclamationPenaltyBucket != pb.PenaltyBucket_PENALTY_BUCKET_ZERO {
+			t.Errorf("%s dollars: %v and %v, want %v and zero", dollars, n.InterruptionPenaltyBucket, n.ReclamationPenaltyBucket, want)
+		}
+	}
+	a := New(0)
+	set(t, a, `{"resources":{},"priority":0,"reclamationPenalty":"-1"}`)
+	if p := a.Problem(Key{"default", "r0"}); p == nil || p.Reason != ReasonNegativePenalty || p.Fatal {
+		t.Errorf("a negative penalty gives %+v, want a warning", p)
+	}
+}
+
+// OP-5.12: what cannot be translated is left out, with the field named. Scenario 18.
+func TestUntranslatableRequests(t *testing.T) {
+	long := strings.Repeat("x", 318)
+	for spec, want := range map[string]string{
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Gt","values":["1"]}]}`:            "spec.requirements[0].operator",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"In"}]}`:                           "spec.requirements[0].values",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"NotIn","values":[]}]}`:            "spec.requirements[0].values",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"","operator":"Exists"}]}`:                        "spec.requirements[0].key",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"` + long + `","operator":"Exists"}]}`:            "spec.requirements[0].key",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"k","operator":"In","values":["` + long + `"]}]}`: "spec.requirements[0].values",
+		`{"resources":{"cpu":"-1"}}`:                      "spec.resources.cpu",
+		`{"resources":{"cpu":"1e1.5"}}`:                   "spec.resources.cpu",
+		`{"resources":{"memory":"9E"}}`:                   "spec.resources.memory",
+		`{"resources":{"` + long + `":"1"}}`:              "spec.resources",
+		`{"resources":{"cpu":"1"},"priority":3000000000}`: "spec.priority",
+		`{"resources":{},"interruptionPenalty":"1e1.5"}`:  "spec.interruptionPenalty",
+		`{"resources":{},"topologySpread":[{"topologyKey":"z","maxSkew":0,"whenUnsatisfiable":"DoNotSchedule"}]}`:                         "spec.topologySpread[0].maxSkew",
+		`{"resources":{},"topologySpread":[{"topologyKey":"","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]}`:                          "spec.topologySpread[0].topologyKey",
+		`{"resources":{},"topologySpread":[{"topologyKey":"z","maxSkew":1,"whenUnsatisfiable":"Perhaps"}]}`:                               "spec.topologySpread[0].whenUnsatisfiable",
+		`{"resources":{},"tolerations":[{"key":"a","operator":"Lt","value":"1"}]}`:                                                        "spec.tolerations[0].operator",
+		`{"resources":{},"tolerations":[{"key":"a","effect":"Explode"}]}`:                                                                 "spec.tolerations[0].effect",
+		`{"resources":{},"coLocation":{"topologyKey":"","labelSelector":{}}}`:                                                             "spec.coLocation.topologyKey",
+		`{"resources":{},"requirements":[` + repeat(`{"key":"k%d","operator":"Exists"}`, 64) + `]}`:                                       "spec.requirements",
+		`{"resources":{` + repeat(`"example.com/r%d":1`, 65) + `}}`:                                                                       "spec.resources",
+		`{"resources":{},"requirements":[{"key":"k","operator":"In","values":[` + repeat(`"v%d"`, 4097) + `]}]}`:                          "spec.requirements[0].values",
+		`{"resources":{},"tolerations":[` + repeat(`{"key":"k%d","operator":"Exists"}`, 65) + `]}`:                                        "spec.tolerations",
+		`{"resources":{},"topologySpread":[` + repeat(`{"topologyKey":"k%d","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}`, 17) + `]}`: "spec.topologySpread",
+		`{"resources":["cpu"]}`: "spec",
+	} {
+		a := New(0)
+		set(t, a, spec)
+		p := a.Problem(Key{"default", "r0"})
+		if p == nil || !p.Fatal || !strings.HasPrefix(p.Message, want+" ") {
+			t.Errorf("%.100s: problem %+v, want one that names %s", spec, p, want)
+		}
+		if len(a.Needs()) != 0 || a.Invalid() != 1 || len(a.TakeWaiting()) != 0 {
+			t.Errorf("%.100s: %d rows, %d invalid; it must not count and not be acknowledged", spec, len(a.Needs()), a.Invalid())
+		}
+	}
+}
+
+func repeat(format string, n int) string {
+	var parts []string
+	for i := range n {
+		parts = append(parts, fmt.Sprintf(format, i))
+	}
+	return strings.Join(parts, ",")
+}
+
+// OP-5.12: an edit that breaks a request does not withdraw the node under its Pod; deleting the request does.
+func TestLastValidContributionStays(t *testing.T) {
+	good, bad := `{"resources":{"cpu":"2"},"priority":0}`, `{"resources":{"cpu":"9"},"priority":0,"requirements":[{"key":"n","operator":"Gt","values":["1"]}]}`
+	a := New(0)
+	set(t, a, good)
+	if a.Set(req(t, "r0", bad)) {
+		t.Error("an edit that cannot be read changed the rows")
+	}
+	for range 2 { // also after a rebuild
+		if n := a.Needs(); len(n) != 1 || n[0].AggregateResources["cpu"] != "2" || !a.Problem(Key{"default", "r0"}).Fatal {
+			t.Fatalf("rows %v, problem %+v", n, a.Problem(Key{"default", "r0"}))
+		}
+		var equal bool
+		if a, equal = a.Rebuild(a.Requests()); !equal {
+			t.Fatal("the rebuild differs")
+		}
+	}
+	if !a.Set(req(t, "r0", `{"resources":{"cpu":"3"},"priority":0}`)) || a.Needs()[0].AggregateResources["cpu"] != "3" || a.Problem(Key{"default", "r0"}) != nil {
+		t.Error("a repaired request is not counted")
+	}
+	a.Set(req(t, "r0", bad))
+	if !a.Delete(Key{"default", "r0"}) || len(a.Needs()) != 0 || a.Invalid() != 0 {
+		t.Error("a deleted request still counts")
+	}
+}
+
+// OP-5.10.
+func TestDeletingRequestsDoNotCount(t *testing.T) {
+	a := New(0)
+	set(t, a, `{"resources":{"cpu":"2"},"priority":0}`, `{"priority":0}`)
+	leaving := req(t, "r0", `{"resources":{"cpu":"2"},"priority":0}`)
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	if !a.Set(leaving) || a.Len() != 1 || len(a.Needs()) != 1 || len(a.Needs()[0].AggregateResources) != 0 {
+		t.Errorf("%d requests, rows %v", a.Len(), a.Needs())
+	}
+}
+
+// OP-5.12: a row whose requests name more resources than the wire takes leaves out the odd ones, whatever the order.
+func TestTooManyResourcesInOneRow(t *testing.T) {
+	build := func(order []int) *Aggregate {
+		a := New(0)
+		for _, i := range order {
+			a.Set(req(t, fmt.Sprintf("odd%d", i), fmt.Sprintf(`{"priority":0,"resources":{"cpu":"1","example.com/r%03d":"1"}}`, i)))
+		}
+		for i := range 5 {
+			a.Set(req(t, fmt.Sprintf("plain%d", i), `{"priority":0,"resources":{"cpu":"1","memory":"1Gi"}}`))
+		}
+		return a
+	}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(100)
+	a, b := build(order), build(slices.Sorted(slices.Values(order)))
+	if d := cmp.Diff(a.Needs(), b.Needs(), protocmp.Transform()); d != "" {
+		t.Error(d)
+	}
+	valid(t, a.Needs())
+	n := a.Needs()[0]
+	if n.AggregateResources["memory"] != "5Gi" || n.AggregateResources["cpu"] != fmt.Sprint(5+62) {
+		t.Errorf("sums %v", n.AggregateResources)
+	}
+	out := 0
+	for i := range 100 {
+		if p := a.Problem(Key{"default", fmt.Sprintf("odd%d", i)}); p != nil && p.Reason == ReasonTooManyResources {
+			out++
+		}
+	}
+	if out != 38 || a.Problem(Key{"default", "plain0"}) != nil {
+		t.Errorf("%d requests are left out, want 38", out)
+	}
+}
+
+// OP-5.9, scenario 12: incremental rows equal a rebuild and do not depend on order.
+func TestIncrementalEqualsRebuild(t *testing.T) {
+	specs := []string{
+		`{"resources":{"cpu":"%d"},"priority":0}`,
+		`{"resources":{"cpu":"1","memory":"%dMi"},"priority":0}`,
+		`{"resources":{"cpu":"%dm"},"priority":7,"requirements":[{"key":"b","operator":"In","values":["x"]},{"key":"a","operator":"Exists"}]}`,
+		`{"resources":{"cpu":"%dm"},"priority":7,"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In","values":["x"]}]}`,
+		`{"resources":{"gpu":"%d"},"priority":0,"coLocation":{"topologyKey":"rack","labelSelector":{"matchLabels":{"a":"b"}}}}`,
+		`{"resources":{"cpu":"%d"},"priority":0,"requirements":[{"key":"b","operator":"Lt","values":["x"]}]}`,
+		`{"resources":{"cpu":"-%d"},"priority":0}`,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a := New(0)
+		last := map[Key]*request.Request{}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			ns := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "namespace")
+			key := Key{ns, fmt.Sprint(rapid.IntRange(0, 7).Draw(t, "name"))}
+			if rapid.IntRange(0, 3).Draw(t, "op") == 0 {
+				a.Delete(key)
+				delete(last, key)
+			} else {
+				r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+				spec := fmt.Sprintf(rapid.SampledFrom(specs).Draw(t, "spec"), rapid.IntRange(1, 3).Draw(t, "amount"))
+				if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
+					t.Fatal(err)
+				}
+				a.Set(r)
+				last[key] = r
+			}
+			var list []*request.Request
+			for _, r := range last {
+				list = append(list, r) // in map order, which is the point
+			}
+			fresh, equal := a.Rebuild(list)
+			if !equal {
+				t.Fatalf("incremental %v\nrebuilt %v", a.Needs(), fresh.Needs())
+			}
+			x, _ := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.ClusterCapacityNeeds{Needs: a.Needs()})
+			y, _ := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.ClusterCapacityNeeds{Needs: fresh.Needs()})
+			if string(x) != string(y) {
+				t.Fatal("equal demand gives other bytes")
+			}
+			for key := range last {
+				row := a.Row(key)
+				if row == "" {
+					continue
+				}
+				if !slices.ContainsFunc(a.Members(row), func(r *request.Request) bool { return KeyOf(r) == key }) {
+					t.Fatalf("%v is not a member of its row", key)
+				}
+			}
+		}
+	})
+}
+
+// OP-6.1: what waits for its acknowledgement is returned once.
+func TestTakeWaiting(t *testing.T) {
+	a := New(0)
+	set(t, a, `{"resources":{"cpu":"2"},"priority":0}`, `{"resources":{"cpu":"2"},"priority":0}`)
+	done := req(t, "r2", `{"resources":{"cpu":"2"},"priority":0}`)
+	done.Status.Phase = "Acknowledged"
+	a.Set(done)
+	if got := a.TakeWaiting(); len(got) != 2 || len(a.TakeWaiting()) != 0 {
+		t.Errorf("waiting %v", got)
+	}
+}

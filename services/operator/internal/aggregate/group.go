@@ -1,0 +1,63 @@
+package aggregate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// groupPrefix names the derivation of group names. Another derivation needs another prefix, because a gang's machines
+// carry the name for life (OP-5.15).
+const groupPrefix = "g1-"
+
+// Group is the name of the gang that a co-location term forms, seen from a namespace. Equal terms give equal names in
+// every cluster and process; the name leaks no label (OP-5.14, OP-5.15).
+func Group(namespace string, c *v1alpha1.CoLocation) string {
+	h := sha256.Sum256(term(namespace, c))
+	return groupPrefix + hex.EncodeToString(h[:16])
+}
+
+// term is the canonical text of a co-location term. As in Kubernetes, the own namespace counts only if the term names
+// no namespaces at all.
+func term(namespace string, c *v1alpha1.CoLocation) []byte {
+	namespaces := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+	if len(namespaces) == 0 && c.NamespaceSelector == nil {
+		namespaces = []string{namespace}
+	}
+	b := append([]byte("topology "), strconv.Quote(c.TopologyKey)...)
+	b = append(b, "\nnamespaces"...)
+	for _, n := range namespaces {
+		b = strconv.AppendQuote(append(b, ' '), n)
+	}
+	b = selector(append(b, "\nnamespaces where "...), c.NamespaceSelector)
+	return selector(append(b, "\npods where "...), c.LabelSelector)
+}
+
+func selector(b []byte, s *metav1.LabelSelector) []byte {
+	if s == nil {
+		return append(b, "nothing"...)
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		parts = append(parts, strconv.Quote(k)+" = "+strconv.Quote(s.MatchLabels[k]))
+	}
+	var expressions []string
+	for _, e := range s.MatchExpressions {
+		p := strconv.Quote(e.Key) + " " + strconv.Quote(string(e.Operator))
+		for _, v := range slices.Compact(slices.Sorted(slices.Values(e.Values))) {
+			p += " " + strconv.Quote(v)
+		}
+		expressions = append(expressions, p)
+	}
+	slices.Sort(expressions)
+	for _, p := range append(parts, slices.Compact(expressions)...) {
+		b = append(append(b, p...), "; "...)
+	}
+	return append(b, "all"...)
+}

@@ -1,0 +1,13 @@
+package aggregate
+
+// Limits of a row. They are the rules of the wire contract (section 14.1) less what the operator itself adds, so that a
+// request which keeps them can never make a shard refuse the roll-up.
+const (
+	requirementsMax     = 63   // 64 on the wire, one of them is ours: Same
+	requirementValueMax = 4096 // values of one requirement
+	keyBytesMax         = 317  // keys of requirements, taints, topologies; names of resources
+	valueBytesMax       = 253  // values of requirements and tolerations
+	spreadMax           = 16   // spread constraints
+	tolerationsMax      = 64   // tolerations
+	resourcesMax        = 64   // resources of a request, and of a row
+)

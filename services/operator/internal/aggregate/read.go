@@ -1,0 +1,81 @@
+package aggregate
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// Len is the number of requests, counted or not.
+func (a *Aggregate) Len() int { return len(a.slots) }
+
+// Requests are all requests, in no order.
+func (a *Aggregate) Requests() []*request.Request {
+	out := make([]*request.Request, 0, len(a.slots))
+	for _, slot := range a.slots {
+		out = append(out, a.members[slot].request)
+	}
+	return out
+}
+
+// Members are the requests that are counted in a row, in no order.
+func (a *Aggregate) Members(rowID string) []*request.Request {
+	for _, r := range a.rows {
+		if r.profile.id == rowID {
+			out := make([]*request.Request, 0, len(r.members))
+			for _, slot := range r.members {
+				out = append(out, a.members[slot].request)
+			}
+			return out
+		}
+	}
+	return nil
+}
+
+// Row is the id of the row that a request is counted in; empty if it is not counted.
+func (a *Aggregate) Row(key Key) string {
+	if slot, ok := a.slots[key]; ok && a.members[slot].text != nil {
+		return a.members[slot].text.row.profile.id
+	}
+	return ""
+}
+
+// Problem is what is wrong with a request, or nil.
+func (a *Aggregate) Problem(key Key) *Problem {
+	slot, ok := a.slots[key]
+	if !ok {
+		return nil
+	}
+	return a.members[slot].trouble()
+}
+
+func (m *member) trouble() *Problem {
+	if m.text != nil && m.text.over {
+		return fatal(ReasonTooManyResources, "spec.resources",
+			"names resources beyond the %d most used among requests with the same constraints", resourcesMax)
+	}
+	return m.problem
+}
+
+// Invalid is the number of requests with a fatal problem.
+func (a *Aggregate) Invalid() int { return len(a.invalid) }
+
+// TakeWaiting returns the requests that are counted, not acknowledged and not returned before, in no order. A request
+// that is set again while it is still Pending is returned again only after Retry or a change of its object.
+func (a *Aggregate) TakeWaiting() []Key {
+	if len(a.waiting) == 0 {
+		return nil
+	}
+	out := make([]Key, 0, len(a.waiting))
+	for k := range a.waiting {
+		if slot, ok := a.slots[k]; ok && !a.members[slot].text.over {
+			out = append(out, k)
+		}
+	}
+	clear(a.waiting)
+	return out
+}
+
+// Waits says whether a request is counted and not acknowledged.
+func (a *Aggregate) Waits(key Key) bool {
+	slot, ok := a.slots[key]
+	return ok && a.members[slot].text != nil && a.members[slot].request.Pending()
+}

@@ -1,0 +1,220 @@
+package aggregate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+	"google.golang.org/protobuf/proto"
+)
+
+// Problem says what is wrong with a request. A request with a fatal problem cannot be counted; others are counted, and
+// the problem is a warning.
+type Problem struct {
+	Reason  string // reason of the condition Valid
+	Message string // names the field
+	Fatal   bool
+}
+
+func fatal(reason, field, format string, args ...any) *Problem {
+	return &Problem{Reason: reason, Message: field + " " + fmt.Sprintf(format, args...), Fatal: true}
+}
+
+// Reasons of the condition Valid.
+const (
+	ReasonValid            = "Valid"
+	ReasonUnreadable       = "Unreadable"
+	ReasonOperator         = "UnsupportedOperator"
+	ReasonRequirement      = "InvalidRequirement"
+	ReasonSpread           = "InvalidTopologySpread"
+	ReasonToleration       = "InvalidToleration"
+	ReasonCoLocation       = "InvalidCoLocation"
+	ReasonResources        = "InvalidResources"
+	ReasonTooManyResources = "TooManyResources"
+	ReasonEmptyCoLocation  = "EmptyCoLocation"
+	ReasonNegativePenalty  = "NegativePenalty"
+)
+
+// profile is what a request's row is told apart by: everything of a row but amounts.
+type profile struct {
+	need *pb.CapacityNeed // canonical, without amounts and row id
+	key  string           // identity
+	id   string           // row id: hash of the identity
+}
+
+var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Operator{
+	corev1.NodeSelectorOpIn:           pb.NodeSelectorRequirement_OPERATOR_IN,
+	corev1.NodeSelectorOpNotIn:        pb.NodeSelectorRequirement_OPERATOR_NOT_IN,
+	corev1.NodeSelectorOpExists:       pb.NodeSelectorRequirement_OPERATOR_EXISTS,
+	corev1.NodeSelectorOpDoesNotExist: pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST,
+}
+
+// translate gives the canonical profile of a request, or a fatal problem. A problem beside a profile is a warning.
+func translate(namespace string, s *request.Spec) (*profile, *Problem) {
+	if f := s.Fault; f != nil {
+		return nil, fatal(ReasonUnreadable, f.Field, "%s", f.Message)
+	}
+	if len(s.Resources) > resourcesMax {
+		return nil, fatal(ReasonTooManyResources, "spec.resources", "has more than %d entries", resourcesMax)
+	}
+	for _, a := range s.Resources {
+		if a.Name == "" || len(a.Name) > keyBytesMax {
+			return nil, fatal(ReasonResources, "spec.resources", "has a name of %d bytes; 1 to %d are allowed", len(a.Name), keyBytesMax)
+		}
+	}
+	need := &pb.CapacityNeed{
+		Priority:                  s.Priority,
+		InterruptionPenaltyBucket: Bucket(s.InterruptionPenalty.Milli),
+		ReclamationPenaltyBucket:  Bucket(s.ReclamationPenalty.Milli),
+		TolerationsStated:         true,
+	}
+	var p *Problem
+	if need.Requirements, p = requirements(s.Requirements); p != nil {
+		return nil, p
+	}
+	if need.Spread, p = spread(s.Spread); p != nil {
+		return nil, p
+	}
+	if need.Tolerations, p = tolerations(s.Tolerations); p != nil {
+		return nil, p
+	}
+	var warning *Problem
+	if s.InterruptionPenalty.Milli < 0 || s.ReclamationPenalty.Milli < 0 {
+		warning = &Problem{Reason: ReasonNegativePenalty, Message: "a negative penalty counts as $0"}
+	}
+	if c := s.CoLocation; c != nil {
+		if c.LabelSelector == nil {
+			warning = &Problem{Reason: ReasonEmptyCoLocation,
+				Message: "spec.coLocation.labelSelector is absent, which selects nothing: the term is ignored"}
+		} else if p := join(need, namespace, c); p != nil {
+			return nil, p
+		}
+	}
+	return newProfile(need), warning
+}
+
+// join makes the row a gang: the group's name and the one requirement that all machines share a domain (OP-5.16).
+func join(need *pb.CapacityNeed, namespace string, c *v1alpha1.CoLocation) *Problem {
+	if c.TopologyKey == "" || len(c.TopologyKey) > keyBytesMax {
+		return fatal(ReasonCoLocation, "spec.coLocation.topologyKey", "has %d bytes; 1 to %d are allowed", len(c.TopologyKey), keyBytesMax)
+	}
+	need.Group = Group(namespace, c)
+	need.Requirements = append(need.Requirements, &pb.NodeSelectorRequirement{
+		Key: c.TopologyKey, Operator: pb.NodeSelectorRequirement_OPERATOR_SAME,
+	})
+	return nil
+}
+
+func newProfile(need *pb.CapacityNeed) *profile {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(need)
+	if err != nil {
+		panic(err) // only texts that are not UTF-8 fail, and JSON decoding has replaced those
+	}
+	h := sha256.Sum256(b)
+	return &profile{need: need, key: string(b), id: "r1-" + hex.EncodeToString(h[:16])}
+}
+
+// canonical sorts and removes repetitions.
+func canonical[T any](list []T, compare func(a, b T) int) []T {
+	slices.SortFunc(list, compare)
+	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
+}
+
+func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequirement, *Problem) {
+	var out []*pb.NodeSelectorRequirement
+	for i, r := range in {
+		field := fmt.Sprintf("spec.requirements[%d]", i)
+		op, known := operators[r.Operator]
+		switch {
+		case !known:
+			return nil, fatal(ReasonOperator, field+".operator", "%q cannot be used; In, NotIn, Exists and DoesNotExist can", r.Operator)
+		case r.Key == "" || len(r.Key) > keyBytesMax:
+			return nil, fatal(ReasonRequirement, field+".key", "has %d bytes; 1 to %d are allowed", len(r.Key), keyBytesMax)
+		case len(r.Values) > requirementValueMax:
+			return nil, fatal(ReasonRequirement, field+".values", "has more than %d entries", requirementValueMax)
+		}
+		next := &pb.NodeSelectorRequirement{Key: r.Key, Operator: op}
+		if op == pb.NodeSelectorRequirement_OPERATOR_IN || op == pb.NodeSelectorRequirement_OPERATOR_NOT_IN {
+			if len(r.Values) == 0 {
+				return nil, fatal(ReasonRequirement, field+".values", "is empty; %s needs at least one", r.Operator)
+			}
+			next.Values = canonical(slices.Clone(r.Values), strings.Compare)
+			if slices.ContainsFunc(next.Values, func(v string) bool { return len(v) > valueBytesMax }) {
+				return nil, fatal(ReasonRequirement, field+".values", "has an entry of more than %d bytes", valueBytesMax)
+			}
+		}
+		out = append(out, next)
+	}
+	out = canonical(out, func(a, b *pb.NodeSelectorRequirement) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+	})
+	if len(out) > requirementsMax {
+		return nil, fatal(ReasonRequirement, "spec.requirements", "has more than %d entries", requirementsMax)
+	}
+	return out, nil
+}
+
+// spread keeps the hard constraints; a soft one would only split rows (OP-5.11).
+func spread(in []v1alpha1.TopologySpread) ([]*pb.TopologySpread, *Problem) {
+	var out []*pb.TopologySpread
+	for i, s := range in {
+		field := fmt.Sprintf("spec.topologySpread[%d]", i)
+		switch {
+		case s.WhenUnsatisfiable == corev1.ScheduleAnyway:
+			continue
+		case s.WhenUnsatisfiable != corev1.DoNotSchedule:
+			return nil, fatal(ReasonSpread, field+".whenUnsatisfiable", "%q is neither DoNotSchedule nor ScheduleAnyway", s.WhenUnsatisfiable)
+		case s.TopologyKey == "" || len(s.TopologyKey) > keyBytesMax:
+			return nil, fatal(ReasonSpread, field+".topologyKey", "has %d bytes; 1 to %d are allowed", len(s.TopologyKey), keyBytesMax)
+		case s.MaxSkew < 1:
+			return nil, fatal(ReasonSpread, field+".maxSkew", "is %d; at least 1 is needed", s.MaxSkew)
+		}
+		out = append(out, &pb.TopologySpread{
+			TopologyKey: s.TopologyKey, MaxSkew: s.MaxSkew,
+			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE,
+		})
+	}
+	out = canonical(out, func(a, b *pb.TopologySpread) int {
+		return cmp.Or(strings.Compare(a.TopologyKey, b.TopologyKey), cmp.Compare(a.MaxSkew, b.MaxSkew))
+	})
+	if len(out) > spreadMax {
+		return nil, fatal(ReasonSpread, "spec.topologySpread", "has more than %d hard entries", spreadMax)
+	}
+	return out, nil
+}
+
+func tolerations(in []corev1.Toleration) ([]*pb.Toleration, *Problem) {
+	var out []*pb.Toleration
+	for i, t := range in {
+		field := fmt.Sprintf("spec.tolerations[%d]", i)
+		next := &pb.Toleration{Key: t.Key, Operator: string(cmp.Or(t.Operator, corev1.TolerationOpEqual)), Value: t.Value, Effect: string(t.Effect)}
+		switch {
+		case t.Operator == corev1.TolerationOpExists:
+			next.Value = ""
+		case next.Operator != string(corev1.TolerationOpEqual):
+			return nil, fatal(ReasonToleration, field+".operator", "%q is neither Equal nor Exists", t.Operator)
+		}
+		if next.Effect != "" && !slices.Contains([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, t.Effect) {
+			return nil, fatal(ReasonToleration, field+".effect", "%q is no taint effect", t.Effect)
+		}
+		if len(t.Key) > keyBytesMax || len(t.Value) > valueBytesMax {
+			return nil, fatal(ReasonToleration, field, "is too long: key %d of %d bytes, value %d of %d", len(t.Key), keyBytesMax, len(t.Value), valueBytesMax)
+		}
+		out = append(out, next)
+	}
+	out = canonical(out, func(a, b *pb.Toleration) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Operator, b.Operator), strings.Compare(a.Value, b.Value), strings.Compare(a.Effect, b.Effect))
+	})
+	if len(out) > tolerationsMax {
+		return nil, fatal(ReasonToleration, "spec.tolerations", "has more than %d entries", tolerationsMax)
+	}
+	return out, nil
+}
