@@ -11,11 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/cost"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/order"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/version"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -61,8 +65,9 @@ func New(a *app.App) *cobra.Command {
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
 		status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
-		pause.New(a), pause.NewResume(a),
+		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
 	)
+	root.AddCommand(order.New(a)...)
 	return root
 }
 

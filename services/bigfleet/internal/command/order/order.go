@@ -1,0 +1,253 @@
+// Package order holds the verbs that give one shard an order beyond pausing: machines, rollups, clusters, reconcile, backoff
+// and reservations. Each says what it does, asks, takes a reason and supports --dry-run (OPS-4.8).
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// order is one mutation of ShardAdmin.
+type order struct {
+	use, short, example string
+	says                string // with one %s for the argument
+	argument            string // name of what the argument is, for errors
+	send                func(context.Context, *app.App, fleet.Shard, string) (proto.Message, error)
+	tell                func(proto.Message) string
+}
+
+// command makes the verb of an order. Shards that do not know the argument are passed over; one must know it.
+func (o order) command(a *app.App) *cobra.Command {
+	return a.Mutates(&cobra.Command{
+		Use: o.use, Args: cobra.ExactArgs(1), Short: o.short, Example: o.example,
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, args[0]) },
+	}, true)
+}
+
+func (o order) run(ctx context.Context, a *app.App, argument string) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.Confirm(o.says, argument); err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "the order", func(ctx context.Context, s fleet.Shard) (proto.Message, error) {
+		got, err := o.send(ctx, a, s, argument)
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return nil, nil
+		}
+		return got, err
+	})
+	done := 0
+	for i, got := range answers {
+		if got == nil || *got == nil {
+			continue
+		}
+		done++
+		if !a.Format.ForPeople() {
+			if err := a.Format.Message(a.Out, *got); err != nil {
+				return err
+			}
+			continue
+		}
+		_, _ = fmt.Fprintf(a.Out, "%s: %s\n", shards[i].Label(), o.tell(*got))
+	}
+	if done == 0 && failed == nil {
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("no shard knows the %s %s", o.argument, argument)}
+	}
+	return failed
+}
+
+// group is a verb that only holds others.
+func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exit.Usagef("%s has no verb %q: `%s --help` lists them", c.CommandPath(), args[0], c.CommandPath())
+		}
+		return nil
+	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(verbs...)
+	return c
+}
+
+// New returns the verbs.
+func New(a *app.App) []*cobra.Command {
+	return []*cobra.Command{
+		group("machines", "Orders about one machine", retry().command(a), forget().command(a)),
+		group("rollups", "Orders about held roll-ups", accept().command(a)),
+		group("clusters", "Orders about one cluster", newRetire(a), unretire().command(a)),
+		group("backoff", "Orders about backoffs", newClear(a)),
+		group("reservations", "Orders about reservations of moves", abandon().command(a)),
+		newReconcile(a),
+	}
+}
+
+// answer unwraps a Connect answer for order.send.
+func answer[T any, P interface {
+	*T
+	proto.Message
+}](got *connect.Response[T], err error) (proto.Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	return P(got.Msg), nil
+}
+
+func retry() order {
+	return order{
+		use: "retry MACHINE", short: "Clear a machine's backoffs and ask its provider again", example: "  bigfleet machines retry m-0001 --reason 'quota raised'",
+		says: "Clears the backoffs of machine %s and asks its provider.", argument: "machine",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.RetryMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.RetryMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(m proto.Message) string {
+			v := m.(*bigfleetv1alpha1.RetryMachineResponse).GetMachine().GetMachine()
+			return v.GetId() + " is " + output.Enum("MACHINE_STATE_", v.GetState().String())
+		},
+	}
+}
+
+func forget() order {
+	return order{
+		use: "forget MACHINE", short: "Ignore an unbound machine until its state at the provider changes", example: "  bigfleet machines forget m-0001 --reason 'broken disk'",
+		says: "Ignores machine %s: it is neither used nor released until its provider reports another state.", argument: "machine",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(proto.Message) string { return "forgotten" },
+	}
+}
+
+func accept() order {
+	return order{
+		use: "accept CLUSTER", short: "Accept the roll-up that is being held", example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
+		says: "Accepts the held roll-up of cluster %s: machines that nobody needs any more will be drained, within the reclaim budget.", argument: "held roll-up of cluster",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.AcceptRollup(ctx, connect.NewRequest(&bigfleetv1alpha1.AcceptRollupRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(m proto.Message) string {
+			r := m.(*bigfleetv1alpha1.AcceptRollupResponse)
+			return fmt.Sprintf("accepted: %d needs before, %d after, %d machines surplus", r.GetNeedsBefore(), r.GetNeedsAfter(), r.GetSurplusMachines())
+		},
+	}
+}
+
+func unretire() order {
+	return order{
+		use: "unretire CLUSTER", short: "Take back that a cluster is dead", example: "  bigfleet clusters unretire red --reason 'it is back'",
+		says: "Takes back that cluster %s is dead.", argument: "retired cluster",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.UnretireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.UnretireClusterRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(proto.Message) string { return "taken back" },
+	}
+}
+
+func abandon() order {
+	return order{
+		use: "abandon MOVE", short: "Give up the reservation of a move", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
+		says: "Gives up the reservation of move %s.", argument: "move",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.AbandonReservation(ctx, connect.NewRequest(&bigfleetv1alpha1.AbandonReservationRequest{MoveId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(m proto.Message) string {
+			return fmt.Sprintf("freed %d machines", len(m.(*bigfleetv1alpha1.AbandonReservationResponse).GetMachineIds()))
+		},
+	}
+}
+
+// newRetire needs the number of machines as a proof that the person knows the cluster.
+func newRetire(a *app.App) *cobra.Command {
+	var bound int32
+	o := order{
+		use: "retire CLUSTER", short: "Declare a silent cluster dead: its machines are released", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
+		says: "Declares cluster %s dead: its demand becomes zero and its machines are drained and released.", argument: "cluster",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			return answer(s.Admin.RetireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireClusterRequest{ClusterId: id, BoundMachines: bound, Reason: a.Reason, ValidateOnly: a.DryRun})))
+		},
+		tell: func(m proto.Message) string {
+			return fmt.Sprintf("retired: %d machines will go", m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines())
+		},
+	}
+	c := o.command(a)
+	c.Flags().Int32Var(&bound, "machines", 0, "how many machines the cluster has, within 10%")
+	_ = c.MarkFlagRequired("machines") // fails only for an unknown flag
+	return c
+}
+
+func newReconcile(a *app.App) *cobra.Command {
+	var provider string
+	c := &cobra.Command{
+		Use: "reconcile", Args: cobra.NoArgs, Short: "Read providers in full now", Example: "  bigfleet reconcile --reason 'after the outage'",
+	}
+	c.Flags().StringVar(&provider, "provider", "", "only this provider")
+	o := order{
+		says: "Reads %s in full.", argument: "provider",
+		send: func(ctx context.Context, a *app.App, s fleet.Shard, _ string) (proto.Message, error) {
+			return answer(s.Admin.ReconcileNow(ctx, connect.NewRequest(&bigfleetv1alpha1.ReconcileNowRequest{Provider: provider, Reason: a.Reason})))
+		},
+		tell: func(m proto.Message) string {
+			r := m.(*bigfleetv1alpha1.ReconcileNowResponse)
+			return fmt.Sprintf("%d machines read, %d rejected, %d removals held", r.GetMachines(), r.GetRejected(), r.GetRemovalsHeld())
+		},
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if a.DryRun {
+			return exit.Usagef("reconcile only reads: it has no --dry-run")
+		}
+		what := "every provider"
+		if provider != "" {
+			what = "provider " + provider
+		}
+		return o.run(c.Context(), a, what)
+	}
+	return a.Mutates(c, true)
+}
+
+func newClear(a *app.App) *cobra.Command {
+	var cluster, pool, provider string
+	c := &cobra.Command{
+		Use: "clear", Args: cobra.NoArgs, Short: "Clear backoffs of a cluster, pool or provider", Example: "  bigfleet backoff clear --cluster red --reason 'template fixed'",
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "a cluster")
+	c.Flags().StringVar(&pool, "pool", "", "a pool, as `bigfleet status` prints it")
+	c.Flags().StringVar(&provider, "provider", "", "a provider")
+	c.MarkFlagsMutuallyExclusive("cluster", "pool", "provider")
+	c.MarkFlagsOneRequired("cluster", "pool", "provider")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		req := &bigfleetv1alpha1.ClearBackoffRequest{Reason: a.Reason, ValidateOnly: a.DryRun}
+		what := ""
+		switch {
+		case cluster != "":
+			what, req.Subject = "cluster "+cluster, &bigfleetv1alpha1.ClearBackoffRequest_ClusterId{ClusterId: cluster}
+		case pool != "":
+			what, req.Subject = "pool "+pool, &bigfleetv1alpha1.ClearBackoffRequest_Pool{Pool: pool}
+		case provider != "":
+			what, req.Subject = "provider "+provider, &bigfleetv1alpha1.ClearBackoffRequest_Provider{Provider: provider}
+		default:
+			return errors.New("no subject")
+		}
+		return order{
+			says: "Clears the backoffs of %s.", argument: "backoff of",
+			send: func(ctx context.Context, _ *app.App, s fleet.Shard, _ string) (proto.Message, error) {
+				return answer(s.Admin.ClearBackoff(ctx, connect.NewRequest(req)))
+			},
+			tell: func(m proto.Message) string {
+				return fmt.Sprintf("%d cleared", m.(*bigfleetv1alpha1.ClearBackoffResponse).GetCleared())
+			},
+		}.run(c.Context(), a, what)
+	}
+	return a.Mutates(c, true)
+}

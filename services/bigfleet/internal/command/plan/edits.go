@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// edits are the flags that stand for common edits.
+type edits struct {
+	add      []string // cluster=cpu=4,memory=8Gi[;priority=100]
+	scale    []string // cluster=factor
+	drop     []string // cluster
+	remove   []string // machine
+	price    []string // type|zone=factor
+	stockOut []string // type[@zone]
+	lift     bool
+}
+
+func (e *edits) bind(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&e.add, "add-demand", nil, "CLUSTER:cpu=4,memory=8Gi[,priority=N]; repeatable")
+	fs.StringArrayVar(&e.scale, "scale", nil, "CLUSTER=FACTOR multiplies the cluster's demand; repeatable")
+	fs.StringArrayVar(&e.drop, "drop-cluster", nil, "plan as if this cluster were retired; repeatable")
+	fs.StringArrayVar(&e.remove, "remove-machine", nil, "plan as if this machine were gone; repeatable")
+	fs.StringArrayVar(&e.price, "price", nil, "TYPE[@ZONE]=FACTOR multiplies prices; repeatable")
+	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "TYPE[@ZONE] has nothing left; repeatable")
+	fs.BoolVar(&e.lift, "lift-pause", false, "plan as if nothing were paused")
+}
+
+func (e *edits) apply(req *bigfleetv1alpha1.PlanRequest) error {
+	for _, text := range e.add {
+		d, err := demand(text)
+		if err != nil {
+			return err
+		}
+		req.Demand = append(req.Demand, d)
+	}
+	for _, text := range e.scale {
+		cluster, factor, err := factorOf("--scale", text)
+		if err != nil {
+			return err
+		}
+		req.Demand = append(req.Demand, &bigfleetv1alpha1.DemandEdit{ClusterId: cluster, Edit: &bigfleetv1alpha1.DemandEdit_Scale{Scale: factor}})
+	}
+	for _, cluster := range e.drop {
+		req.Demand = append(req.Demand, &bigfleetv1alpha1.DemandEdit{ClusterId: cluster, Edit: &bigfleetv1alpha1.DemandEdit_Drop{Drop: true}})
+	}
+	for _, id := range e.remove {
+		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_Remove{Remove: id}})
+	}
+	for _, text := range e.price {
+		pool, factor, err := factorOf("--price", text)
+		if err != nil {
+			return err
+		}
+		edit := poolOf(pool)
+		edit.Factor = factor
+		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_Price{Price: edit}})
+	}
+	for _, pool := range e.stockOut {
+		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_StockOut{StockOut: poolOf(pool)}})
+	}
+	req.LiftPauses = req.GetLiftPauses() || e.lift
+	return nil
+}
+
+func factorOf(flag, text string) (string, float64, error) {
+	i := strings.LastIndex(text, "=")
+	if i <= 0 {
+		return "", 0, exit.Usagef("%s %s: want NAME=FACTOR", flag, text)
+	}
+	factor, err := strconv.ParseFloat(text[i+1:], 64)
+	if err != nil || factor < 0 {
+		return "", 0, exit.Usagef("%s %s: the factor is no positive number", flag, text)
+	}
+	return text[:i], factor, nil
+}
+
+func poolOf(text string) *bigfleetv1alpha1.PriceEdit {
+	instanceType, zone, _ := strings.Cut(text, "@")
+	return &bigfleetv1alpha1.PriceEdit{InstanceType: instanceType, Zone: zone}
+}
+
+// demand reads CLUSTER:cpu=4,memory=8Gi,priority=100. Cluster ids may hold colons, so the last one counts.
+func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
+	i := strings.LastIndex(text, ":")
+	if i <= 0 {
+		return nil, exit.Usagef("--add-demand %s: want CLUSTER:cpu=4,memory=8Gi", text)
+	}
+	need := &bigfleetv1alpha1.CapacityNeed{AggregateResources: map[string]string{}, MinUnit: map[string]string{}}
+	for _, part := range strings.Split(text[i+1:], ",") {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || name == "" || value == "" {
+			return nil, exit.Usagef("--add-demand %s: %q is not NAME=QUANTITY", text, part)
+		}
+		if name == "priority" {
+			p, err := strconv.ParseInt(value, 10, 32)
+			if err != nil {
+				return nil, exit.Usagef("--add-demand %s: priority %s is no 32-bit number", text, value)
+			}
+			need.Priority = int32(p)
+			continue
+		}
+		need.AggregateResources[name] = value
+	}
+	return &bigfleetv1alpha1.DemandEdit{ClusterId: text[:i], Edit: &bigfleetv1alpha1.DemandEdit_Add{Add: need}}, nil
+}
