@@ -1,0 +1,278 @@
+package demand
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// Cluster is the demand of one cluster. The engine reads it; only the Table writes it.
+type Cluster struct {
+	ID       symbol.ID // in Space.Clusters
+	Name     string
+	Needs    []Need // in turn order; replaced as a whole, never changed in place
+	Holds    []Hold // of each Need; replaced as a whole
+	Overhead resource.Vector
+	Facts    Facts
+	Version  uint64 // grows with every change of what the engine reads
+
+	byKey map[symbol.ID]int32 // row key to position in Needs
+}
+
+// Table is the demand of a shard. It is not safe for concurrent use.
+type Table struct {
+	space    *symbol.Space
+	clusters map[string]*Cluster
+	ordered  []*Cluster // by name
+	forms    map[string]*Form
+	freeForm []uint32
+	formIDs  uint32
+	keys     keyUse
+	version  uint64
+	rows     int
+}
+
+// NewTable returns an empty table in the given space.
+func NewTable(space *symbol.Space) *Table {
+	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, keys: newKeyUse()}
+}
+
+// Replacement says what Replace did.
+type Replacement struct {
+	Changed bool // something the engine reads is different now
+	Merged  int  // rows that had the row key of another row and were added to it (SHARD-10.5)
+	Added   int  // row keys that were not there before
+	Removed int  // row keys that are gone
+}
+
+// Replace makes rows the whole demand of a cluster. A row key that was there keeps its arrival and its hold; a new one
+// arrives at the given time (ENG-4.8). Rows with equal row keys are added up: the aggregate is the sum, the min unit the
+// larger amount of each dimension. The rows may be changed by Seal, and are not kept.
+func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity, at int64) Replacement {
+	c := t.ensure(cluster)
+	var did Replacement
+	needs := t.intern(rows, &did)
+	old := c.byKey
+	for i := range needs {
+		n := &needs[i]
+		n.Arrival = at
+		if j, ok := old[n.Key]; ok {
+			n.Arrival = c.Needs[j].Arrival
+		} else {
+			did.Added++
+		}
+	}
+	did.Removed = len(c.Needs) - (len(needs) - did.Added)
+	slices.SortFunc(needs, func(a, b Need) int { return compareNeeds(&a, &b) })
+	over := resource.Intern(t.space.Dimensions, overhead)
+	did.Changed = !over.Equal(&c.Overhead) || !equalNeeds(needs, c.Needs)
+
+	holds := make([]Hold, len(needs))
+	byKey := make(map[symbol.ID]int32, len(needs))
+	for i := range needs {
+		if j, ok := old[needs[i].Key]; ok {
+			holds[i] = c.Holds[j]
+		}
+		byKey[needs[i].Key] = int32(i)
+	}
+	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
+	t.rows += len(needs) - len(c.Needs)
+	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
+	if did.Changed {
+		t.touch(c)
+	}
+	return did
+}
+
+// intern turns rows into Needs without arrival, one per row key, and counts everything they use.
+func (t *Table) intern(rows []Row, did *Replacement) []Need {
+	needs := make([]Need, 0, len(rows))
+	seen := make(map[symbol.ID]int, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if r.Fingerprint == "" {
+			r.Seal()
+		}
+		key := t.space.Keys.Intern(r.Fingerprint, r.Group)
+		agg := resource.Intern(t.space.Dimensions, r.Aggregate)
+		unit := resource.Intern(t.space.Dimensions, r.MinUnit)
+		if j, ok := seen[key]; ok {
+			n := &needs[j]
+			t.space.Keys.Release(key)
+			sum, larger := n.Aggregate.Add(agg), n.MinUnit.Max(unit)
+			sum.Retain(t.space.Dimensions)
+			larger.Retain(t.space.Dimensions)
+			for _, v := range []*resource.Vector{&n.Aggregate, &n.MinUnit, &agg, &unit} {
+				v.Release(t.space.Dimensions)
+			}
+			n.Aggregate, n.MinUnit = sum, larger
+			did.Merged++
+			continue
+		}
+		seen[key] = len(needs)
+		form := t.form(r.Profile, r.Fingerprint)
+		t.keys.add(form, 1)
+		needs = append(needs, Need{Form: form, Key: key, Group: r.Group, RowID: r.RowID, Aggregate: agg, MinUnit: unit})
+	}
+	return needs
+}
+
+// release gives back everything that the present Needs of c use.
+func (t *Table) release(c *Cluster) {
+	for i := range c.Needs {
+		n := &c.Needs[i]
+		n.Aggregate.Release(t.space.Dimensions)
+		n.MinUnit.Release(t.space.Dimensions)
+		t.space.Keys.Release(n.Key)
+		t.keys.add(n.Form, -1)
+		t.dropForm(n.Form)
+	}
+	c.Overhead.Release(t.space.Dimensions)
+}
+
+func equalNeeds(a, b []Need) bool {
+	return slices.EqualFunc(a, b, func(x, y Need) bool {
+		return x.Key == y.Key && x.Arrival == y.Arrival && x.RowID == y.RowID && x.Aggregate.Equal(&y.Aggregate) &&
+			x.MinUnit.Equal(&y.MinUnit)
+	})
+}
+
+// ensure returns the cluster, new if need be.
+func (t *Table) ensure(name string) *Cluster {
+	c := t.clusters[name]
+	if c == nil {
+		c = &Cluster{ID: t.space.Clusters.Intern(name), Name: name}
+		t.clusters[name] = c
+		i, _ := slices.BinarySearchFunc(t.ordered, name, func(c *Cluster, s string) int { return strings.Compare(c.Name, s) })
+		t.ordered = slices.Insert(t.ordered, i, c)
+		t.touch(c)
+	}
+	return c
+}
+
+func (t *Table) touch(c *Cluster) {
+	t.version++
+	c.Version = t.version
+}
+
+// Remove forgets a cluster: its rows, holds and facts (SHARD-2.4 says when that is right).
+func (t *Table) Remove(cluster string) bool {
+	c := t.clusters[cluster]
+	if c == nil {
+		return false
+	}
+	t.release(c)
+	t.rows -= len(c.Needs)
+	delete(t.clusters, cluster)
+	t.ordered = slices.DeleteFunc(t.ordered, func(x *Cluster) bool { return x == c })
+	t.space.Clusters.Release(c.ID)
+	t.version++
+	return true
+}
+
+// SetHold holds a Need or lets it go, and reports whether that changed anything. A row key that is not in the demand is
+// left alone.
+func (t *Table) SetHold(cluster string, key RowKey, h Hold) bool {
+	c := t.clusters[cluster]
+	if c == nil {
+		return false
+	}
+	i, ok := t.position(c, key)
+	if !ok || c.Holds[i] == h {
+		return false
+	}
+	c.Holds = slices.Clone(c.Holds)
+	c.Holds[i] = h
+	t.touch(c)
+	return true
+}
+
+// SetHolds is SetHold for all Needs of a cluster at once; f is asked for each one.
+func (t *Table) SetHolds(cluster string, f func(n *Need) Hold) bool {
+	c := t.clusters[cluster]
+	if c == nil {
+		return false
+	}
+	holds := make([]Hold, len(c.Needs))
+	for i := range c.Needs {
+		holds[i] = f(&c.Needs[i])
+	}
+	if slices.Equal(holds, c.Holds) {
+		return false
+	}
+	c.Holds = holds
+	t.touch(c)
+	return true
+}
+
+// SetFacts replaces the facts of a cluster, which need not have rows, and reports whether that changed anything.
+func (t *Table) SetFacts(cluster string, f Facts) bool {
+	if c := t.clusters[cluster]; c != nil && c.Facts == f {
+		return false
+	}
+	c := t.ensure(cluster)
+	c.Facts = f
+	t.touch(c)
+	return true
+}
+
+// Cluster returns the demand of one cluster, or nil. It stays current until the next write to that cluster.
+func (t *Table) Cluster(name string) *Cluster { return t.clusters[name] }
+
+// Clusters returns all clusters by name, ascending. The slice is the table's own and valid until the next write.
+func (t *Table) Clusters() []*Cluster { return t.ordered }
+
+// Position returns where a row key is in the Needs of a cluster.
+func (t *Table) Position(cluster string, key RowKey) (int, bool) {
+	c := t.clusters[cluster]
+	if c == nil {
+		return 0, false
+	}
+	return t.position(c, key)
+}
+
+func (t *Table) position(c *Cluster, key RowKey) (int, bool) {
+	id, ok := t.space.Keys.Find(key.Fingerprint, key.Group)
+	if !ok {
+		return 0, false
+	}
+	i, ok := c.byKey[id]
+	return int(i), ok
+}
+
+// Rows is the number of Needs in the table.
+func (t *Table) Rows() int { return t.rows }
+
+// Version grows with every change of what the engine reads, in any cluster.
+func (t *Table) Version() uint64 { return t.version }
+
+// Space returns the numbering the table uses.
+func (t *Table) Space() *symbol.Space { return t.space }
+
+// Clone returns an independent copy in a clone of the space. Forms are shared: they are never changed.
+func (t *Table) Clone(space *symbol.Space) *Table {
+	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
+		forms: make(map[string]*Form, len(t.forms)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
+		keys: t.keys.clone(), version: t.version, rows: t.rows}
+	copies := make(map[*Form]*Form, len(t.forms))
+	for fp, f := range t.forms {
+		g := *f
+		c.forms[fp], copies[f] = &g, &g
+	}
+	for _, g := range c.forms {
+		g.Stripped = copies[g.Stripped]
+	}
+	for i, old := range t.ordered {
+		n := *old
+		n.Needs = slices.Clone(old.Needs)
+		for j := range n.Needs {
+			n.Needs[j].Form = copies[n.Needs[j].Form]
+		}
+		n.byKey = maps.Clone(old.byKey)
+		c.ordered[i], c.clusters[n.Name] = &n, &n
+	}
+	return c
+}
