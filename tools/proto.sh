@@ -63,9 +63,9 @@ check() {
   buf lint || { say "buf lint found the above"; failed=1; }
   buf format -d --exit-code --path proto/bigfleet >&2 || { say "proto/ is not formatted: run 'make generate'"; failed=1; }
   buf build --path proto/bigfleet --exclude-source-info -o "$tmp/now.binpb"
-  for image in contract release; do
-    buf breaking "$tmp/now.binpb" --exclude-imports --config buf.yaml --against "proto/baseline/$image.binpb" ||
-      { say "the schema breaks proto/baseline/$image.binpb: a breaking change is a new package (WIRE-1.10)"; failed=1; }
+  for image in contract:proto/baseline/contract.yaml release:buf.yaml; do
+    buf breaking "$tmp/now.binpb" --exclude-imports --config "${image#*:}" --against "proto/baseline/${image%:*}.binpb" ||
+      { say "the schema breaks proto/baseline/${image%:*}.binpb: a breaking change is a new package (WIRE-1.10)"; failed=1; }
   done
   return $failed
 }
