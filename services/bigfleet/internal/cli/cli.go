@@ -34,12 +34,31 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
+	started := false
+	eachRun(root, func() { started = true })
 	err := root.ExecuteContext(ctx)
+	var known *exit.Error
+	if err != nil && !started && !errors.As(err, &known) {
+		err = &exit.Error{Code: exit.Usage, Say: err.Error()} // cobra's own: flags and arguments
+	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return exit.OK
 	}
 	report(a, err)
 	return exit.CodeOf(err)
+}
+
+// eachRun calls hook when a verb of the tree begins to run.
+func eachRun(c *cobra.Command, hook func()) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			hook()
+			return run(c, args)
+		}
+	}
+	for _, child := range c.Commands() {
+		eachRun(child, hook)
+	}
 }
 
 // New returns the root command.
@@ -49,7 +68,6 @@ func New(a *app.App) *cobra.Command {
 		Short:         "Capacity for a fleet of Kubernetes clusters: try it, run it, ask it why",
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.Check() },
-		// cobra's own errors about flags and arguments are usage errors.
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknown(c, args[0])
@@ -83,7 +101,7 @@ func unknown(c *cobra.Command, name string) error {
 func report(a *app.App, err error) {
 	var e *exit.Error
 	if !errors.As(err, &e) {
-		e = &exit.Error{Code: exit.Usage, Say: err.Error()} // what cobra refuses is wrong usage
+		e = &exit.Error{Code: exit.CodeOf(err), Say: err.Error(), Err: err}
 	}
 	if a.Format == output.JSON || a.Format == output.JSONL {
 		reason := e.Reason
