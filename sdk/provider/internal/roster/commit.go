@@ -1,0 +1,240 @@
+package roster
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/store"
+)
+
+// Change is what one commit does to one machine. The caller holds the slot.
+type Change struct {
+	Slot *Slot
+	// Record is the machine's next form; nil leaves it as it is.
+	Record *lifecycle.Record
+	// Remove ends the record and leaves a tombstone.
+	Remove bool
+	// Mark moves the mark of one shard.
+	Mark *MarkMove
+	// drop forgets marks; used by the sweep.
+	drop []string
+}
+
+// MarkMove sets the mark of a shard to a token.
+type MarkMove struct {
+	Shard string
+	Token lifecycle.Token
+}
+
+// commit is a request to the committer.
+type commit struct {
+	changes []Change
+	plain   []store.Write
+	rows    []*Row // one per change, nil where nothing visible or stored changes
+	done    chan error
+}
+
+// Commit stores the changes as one unit and then shows them. It returns once they are durable; the caller's context is
+// not asked, because a commit that began cannot be taken back. On an error nothing became visible and the store is never
+// written again.
+func (r *Roster) Commit(changes ...Change) error {
+	return r.submit(r.requests, &commit{changes: changes})
+}
+
+// CommitBulk is Commit for work nobody waits for: a mutation waits for at most one bulk batch (PROV-16.7). At most
+// CommitBatchMax changes.
+func (r *Roster) CommitBulk(changes []Change) error {
+	return r.submit(r.bulk, &commit{changes: changes})
+}
+
+func (r *Roster) submit(queue chan *commit, c *commit) error {
+	c.rows = make([]*Row, len(c.changes))
+	for i, change := range c.changes {
+		// The encoding is done here, by many callers in parallel, and not by the one committer.
+		if change.Record != nil && !change.Remove {
+			c.rows[i] = newRow(change.Record)
+		}
+	}
+	c.done = make(chan error, 1)
+	select {
+	case queue <- c:
+	case <-r.stop:
+		return ErrClosed
+	}
+	if err := <-c.done; err != nil {
+		return err
+	}
+	r.applyMarks(c.changes)
+	return nil
+}
+
+// commitLoop joins what is waiting into one transaction. There is no linger: while one batch is being synced, the next one
+// gathers in front of the channel (PROV-16.3).
+func (r *Roster) commitLoop() {
+	defer close(r.stopped)
+	for {
+		select {
+		case first := <-r.requests:
+			r.commitBatch(r.gather(first))
+			select { // bulk work gets its turn after each batch, so that neither side starves
+			case b := <-r.bulk:
+				r.commitBatch([]*commit{b})
+			default:
+			}
+		case b := <-r.bulk:
+			r.commitBatch([]*commit{b})
+		case <-r.stop:
+			return
+		}
+	}
+}
+
+func (r *Roster) gather(first *commit) []*commit {
+	batch, size := []*commit{first}, len(first.changes)
+	for size < r.config.CommitBatchMax {
+		select {
+		case c := <-r.requests:
+			batch = append(batch, c)
+			size += max(1, len(c.changes))
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (r *Roster) commitBatch(batch []*commit) {
+	err := r.Sick()
+	if err == nil {
+		start := time.Now()
+		var writes []store.Write
+		var shown []*Row
+		writes, shown = r.prepare(batch)
+		if err = r.config.Store.Commit(writes); err != nil {
+			// PROV-12.7: after a failed sync nobody knows what is on disk.
+			err = fmt.Errorf("the store %s cannot be written, restart the provider once that is repaired: %w", r.config.Store.Describe(), err)
+			r.sick.CompareAndSwap(nil, &sickness{err})
+		} else {
+			r.show(shown)
+		}
+		size := 0
+		for _, c := range batch {
+			size += max(1, len(c.changes))
+		}
+		r.config.OnCommit(size, time.Since(start), err)
+	}
+	for _, c := range batch {
+		c.done <- err
+	}
+}
+
+// prepare numbers the visible changes and encodes everything for the store. Only the committer runs it, so the revision
+// counter needs no lock to be read here.
+func (r *Roster) prepare(batch []*commit) (writes []store.Write, shown []*Row) {
+	r.order.Lock()
+	newest := r.order.newest
+	r.order.Unlock()
+	now := r.config.Now()
+	before := newest
+	for _, c := range batch {
+		writes = append(writes, c.plain...)
+		for i, change := range c.changes {
+			old := change.Slot.row.Load()
+			switch {
+			case change.Remove:
+				newest++
+				row := &Row{Revision: newest, id: change.Slot.id, removed: now}
+				c.rows[i] = row
+				writes = append(writes,
+					store.Write{Table: store.Machines, Key: []byte(row.id)},
+					store.Write{Table: store.Removals, Key: number(newest), Value: encodeRemoval(row)})
+				shown = append(shown, row)
+			case c.rows[i] != nil:
+				row := c.rows[i]
+				if row.visible(old) {
+					newest++
+					row.Revision = newest
+				} else {
+					row.Revision = old.Revision
+				}
+				if old != nil && old.Record == nil {
+					writes = append(writes, store.Write{Table: store.Removals, Key: number(old.Revision)})
+				}
+				writes = append(writes, store.Write{Table: store.Machines, Key: []byte(row.id), Value: encodeRow(row)})
+				shown = append(shown, row)
+			}
+			if m := change.Mark; m != nil {
+				writes = append(writes, store.Write{Table: store.Marks, Key: markKey(change.Slot.id, m.Shard), Value: encodeMark(m.Token, now.Unix())})
+			}
+			for _, shard := range change.drop {
+				writes = append(writes, store.Write{Table: store.Marks, Key: markKey(change.Slot.id, shard)})
+			}
+		}
+	}
+	if newest != before {
+		writes = append(writes, store.Write{Table: store.Meta, Key: keyRevision, Value: number(newest)})
+	}
+	// Sorted keys make a B+tree touch each page once.
+	slices.SortStableFunc(writes, func(a, b store.Write) int {
+		if a.Table != b.Table {
+			return int(a.Table) - int(b.Table)
+		}
+		return bytes.Compare(a.Key, b.Key)
+	})
+	return writes, shown
+}
+
+// show makes the committed rows visible, all at once for a reader that takes a cut.
+func (r *Roster) show(rows []*Row) {
+	if len(rows) == 0 {
+		return
+	}
+	r.order.Lock()
+	defer r.order.Unlock()
+	for _, row := range rows {
+		slot := r.find(row.id) // the writer holds it, so it exists
+		old := slot.row.Load()
+		r.place(slot, old, row)
+	}
+}
+
+// place puts a row where old was. order is locked.
+func (r *Roster) place(slot *Slot, old, row *Row) {
+	switch {
+	case old == nil:
+	case old.Revision == row.Revision: // changed inside only
+		r.order.revisions.replace(row)
+		slot.row.Store(row)
+		return
+	default:
+		r.order.revisions.remove(old.Revision)
+	}
+	if old != nil && old.Record == nil {
+		r.forgetTombstone(old)
+	}
+	if old != nil && old.Record != nil {
+		r.machines.Add(-1)
+	}
+	if row.Record != nil {
+		r.machines.Add(1)
+	} else {
+		r.order.tombstones = append(r.order.tombstones, tombstone{row.Revision, row})
+		r.order.standing++
+	}
+	r.order.revisions.append(row)
+	r.order.newest = max(r.order.newest, row.Revision)
+	slot.row.Store(row)
+}
+
+func (r *Roster) forgetTombstone(row *Row) {
+	all := r.order.tombstones
+	i := sort.Search(len(all), func(i int) bool { return all[i].revision >= row.Revision })
+	if i < len(all) && all[i].row == row {
+		all[i].row = nil
+		r.order.standing--
+	}
+}

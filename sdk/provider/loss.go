@@ -1,0 +1,118 @@
+package provider
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
+)
+
+// losses counts rounds in which hosts were missing, and holds back what would be too many at once.
+type losses struct {
+	mu      sync.Mutex
+	missing map[string]int  // rounds in a row, by machine
+	hints   map[string]bool // reported gone by a definite answer
+	held    []string        // machines whose loss the guard holds back
+}
+
+// hint notes a definite "gone"; the next complete round confirms it (PROV-17.4).
+func (l *losses) hint(machine string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hints == nil {
+		l.hints = map[string]bool{}
+	}
+	l.hints[machine] = true
+}
+
+func (l *losses) holding() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.held)
+}
+
+// judge returns the machines that are lost now. hosts is how many hosts there ought to be.
+func (l *losses) judge(absent map[string]bool, hosts, rounds int) (lost []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next, hints := map[string]int{}, map[string]bool{}
+	for id := range absent {
+		next[id] = l.missing[id] + 1
+		if next[id] >= rounds || l.hints[id] {
+			lost = append(lost, id)
+			if l.hints[id] {
+				hints[id] = true // kept while the guard holds
+			}
+		}
+	}
+	l.missing, l.hints = next, hints
+	slices.Sort(lost)
+	l.held = nil
+	if len(lost) > max(3, hosts/10) { // PROV-17.5
+		l.held, lost = lost, nil
+	}
+	return lost
+}
+
+// lose fails the machines whose hosts are proven gone.
+func (p *Provider) lose(v *view) error {
+	absent, hosts := map[string]bool{}, 0
+	for row := range p.roster.All() {
+		r := row.Record
+		if !r.Host.Present() || r.State != lifecycle.Idle && r.State != lifecycle.Configured {
+			continue
+		}
+		hosts++
+		// A machine that changed after the round began may have a host that the round could not see.
+		if !v.seen[r.ID] && r.ChangedAt.Before(v.began) {
+			absent[r.ID] = true
+		}
+	}
+	lost := p.losses.judge(absent, hosts, p.set.lossRounds)
+	held := p.losses.holding()
+	p.metrics.guard.Set(float64(len(held)))
+	if len(held) > 0 {
+		zones := map[string]int{}
+		for _, id := range held {
+			if row := p.roster.Get(id); row != nil {
+				zones[row.Record.Shape.Attributes().Zone]++
+			}
+		}
+		say := fmt.Sprintf("%d of %d hosts are missing, by zone %v; none is given up before they return or an operator acknowledges it (AcknowledgeLoss)", len(held), hosts, zones)
+		if p.rejected.news("guard", say) {
+			p.log.Error("loss guard holds", "say", say)
+		}
+	}
+	return p.giveUp(lost)
+}
+
+func (p *Provider) giveUp(ids []string) error {
+	batch := p.newBatch()
+	now := time.Now()
+	for _, id := range ids {
+		if err := batch.change(id, func(r *lifecycle.Record) (*lifecycle.Record, bool) {
+			if r == nil {
+				return nil, false
+			}
+			next, ok := lifecycle.Lose(r, fmt.Sprintf("host %s is gone; nothing of it answers at the substrate. The slot is offered again by itself", r.Host.Ref), now)
+			if !ok {
+				return nil, false
+			}
+			return next, false
+		}); err != nil {
+			return err
+		}
+	}
+	if err := batch.flush(); err != nil {
+		return err
+	}
+	for _, id := range batch.done {
+		p.metrics.lost.Inc()
+		p.metrics.transitions.WithLabelValues("host", "lost").Inc()
+		p.histories.add(transition{machine: id, result: lifecycle.Failed, began: now, ended: now, cause: "host lost"})
+		p.log.Warn("host lost", "machine", id)
+	}
+	return nil
+}

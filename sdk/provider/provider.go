@@ -1,0 +1,322 @@
+package provider
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/roster"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Provider is one provider server. Make it with New, run it once with Run.
+type Provider struct {
+	name    string
+	backend Backend
+	set     settings
+	log     *slog.Logger
+	metrics *metrics
+	tracer  trace.Tracer
+	tls     *identity.Source
+
+	roster    *roster.Roster
+	queue     *queue
+	callers   *callers
+	histories histories
+	offers    offers
+	losses    losses
+	janitor   janitor
+	rules     lifecycle.Rules
+	started   time.Time
+
+	phase  atomic.Int32 // starting, serving, stopping
+	paused atomic.Bool
+	health *health
+	ready  chan struct{}
+	addr   atomic.Pointer[string]
+	ran    atomic.Bool
+
+	// work is the life of everything in the background; it ends later than Run's context.
+	work     context.Context
+	endWork  context.CancelCauseFunc
+	workers  sync.WaitGroup
+	rounds   chan struct{} // asks for a reconcile round
+	rejected onceLog
+}
+
+const (
+	starting int32 = iota
+	serving
+	stopping
+)
+
+// errStopping is the cause of the work context when the process stops: the transition is cut off, not failed.
+var errStopping = errors.New("the provider is stopping")
+
+// New checks everything that can be checked without I/O. Run does the rest.
+func New(name string, b Backend, options ...Option) (*Provider, error) {
+	p := &Provider{name: name, backend: b, set: defaults(), ready: make(chan struct{}), rounds: make(chan struct{}, 1)}
+	for _, o := range options {
+		o(&p.set)
+	}
+	if err := p.set.check(name, b); err != nil {
+		return nil, fmt.Errorf("provider %s: %w", name, err)
+	}
+	p.set.timeouts, p.set.retention = p.set.timeouts.withDefaults(), p.set.retention.withDefaults()
+	c, err := newCatalogue(name, p.set.offerings)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s: %w", name, err)
+	}
+	p.offers.wanted = c
+	p.log = p.set.log.With("provider", name)
+	p.tracer = p.set.tracer.Tracer("github.com/bigfleet-dev/bigfleet/sdk/provider")
+	if p.metrics, err = newMetrics(name, p); err != nil {
+		return nil, fmt.Errorf("provider %s: %w", name, err)
+	}
+	_, deleter := b.(Deleter)
+	p.rules = lifecycle.Rules{
+		DeleteSupported: deleter, ShardIDBytesMax: ShardIDBytesMax, MetadataBytesMax: MetadataBytesMax, BlobBytesMax: BlobBytesMax,
+	}
+	p.queue = newQueue(p.set.transitions, p.set.queue)
+	p.callers = newCallers(p.set.callsMax, p.metrics)
+	p.health = newHealth()
+	return p, nil
+}
+
+// Name is the provider's name.
+func (p *Provider) Name() string { return p.name }
+
+// Ready is closed once the provider answers: store loaded, recovery done, inventory known.
+func (p *Provider) Ready() <-chan struct{} { return p.ready }
+
+// Addr is where the RPC port listens, empty before Run.
+func (p *Provider) Addr() string {
+	if a := p.addr.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+// Serving says whether mutations and reads are answered; the error is the reason for people why not (readiness).
+func (p *Provider) Serving() error {
+	switch p.phase.Load() {
+	case starting:
+		return errors.New("starting: the inventory is not known yet")
+	case stopping:
+		return errStopping
+	}
+	if err := p.roster.Sick(); err != nil {
+		return err
+	}
+	if p.paused.Load() {
+		return errors.New("mutations are paused by an operator")
+	}
+	return nil
+}
+
+func (p *Provider) storeID() string {
+	id := p.roster.ID()
+	return hex.EncodeToString(id[:])
+}
+
+// Run opens the store, serves, and works until ctx ends; then it stops in order and returns nil. It returns an error when
+// it could not start (a *StartError) or when serving failed.
+func (p *Provider) Run(ctx context.Context) error {
+	if p.ran.Swap(true) {
+		return errors.New("Run was called before: make another Provider")
+	}
+	p.started = time.Now()
+	if err := p.open(); err != nil {
+		return &StartError{err}
+	}
+	closeStore := func(err error) error { return errors.Join(err, p.roster.Close()) }
+	listener, err := p.listen()
+	if err != nil {
+		return &StartError{closeStore(err)}
+	}
+	p.work, p.endWork = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer p.endWork(errStopping)
+
+	server := p.newServer()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	p.announce(listener)
+
+	background, endBackground := context.WithCancel(ctx)
+	defer endBackground()
+	var loops sync.WaitGroup
+	began := make(chan error, 1)
+	loops.Go(func() { began <- p.begin(background, &loops) })
+
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		err = fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	case err = <-began:
+		if err == nil {
+			select {
+			case <-ctx.Done():
+			case err = <-served:
+				err = fmt.Errorf("serve %s: %w", listener.Addr(), err)
+			}
+		} else if ctx.Err() == nil {
+			err = &StartError{err}
+		} else {
+			err = nil
+		}
+	}
+	endBackground()
+	p.stop(server, &loops)
+	return closeStore(err)
+}
+
+// StartError says that a provider could not start: configuration, credentials or store. Programs exit with 2.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
+
+func (p *Provider) open() error {
+	if on, _ := p.set.tls.Enabled(); on {
+		source, err := identity.Load(p.set.tls, identity.Options{OnReload: p.reloaded})
+		if err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+		p.tls = source
+	}
+	st, err := p.set.openStore()
+	if err != nil {
+		return err
+	}
+	p.roster, err = roster.Open(roster.Config{
+		Store: st, Random: p.set.random, Now: time.Now,
+		CommitBatchMax: CommitBatchMax, UnknownMarksMax: p.set.unknownMarks, TombstonesMax: p.set.tombstones,
+		OnCommit: p.metrics.commit,
+	})
+	if err != nil {
+		return err
+	}
+	p.metrics.storeBytes(st.Bytes)
+	p.paused.Store(len(p.roster.Setting(settingPaused)) > 0)
+	return nil
+}
+
+func (p *Provider) reloaded(r identity.Reload) {
+	p.metrics.tlsReload.WithLabelValues(outcome(r.Err)).Inc()
+	if r.Err != nil {
+		p.log.Error("the TLS files changed and cannot be used; the last good set stays", "err", r.Err)
+		return
+	}
+	p.log.Info("TLS files reloaded", "not_after", r.NotAfter)
+}
+
+func (p *Provider) listen() (net.Listener, error) {
+	if p.set.listener != nil {
+		return p.set.listener, nil
+	}
+	l, err := net.Listen("tcp", p.set.addr)
+	if err != nil {
+		return nil, fmt.Errorf("RPC port: %w", err)
+	}
+	return l, nil
+}
+
+func (p *Provider) announce(l net.Listener) {
+	addr := l.Addr().String()
+	p.addr.Store(&addr)
+	store := "durable"
+	if !p.set.durable(p) {
+		store = "memory: everything is forgotten at the end of this process"
+	}
+	p.log.Info("provider starts", "addr", addr, "tls", p.tls != nil, "store", store, "store_id", p.storeID(),
+		"readiness", p.set.readiness.mode, "version", p.set.version)
+	if p.set.readiness.mode == "none" {
+		p.log.Warn("readiness is none: machines are shown as Configured before their nodes are Ready")
+	}
+	if p.set.anyShard && p.tls != nil {
+		p.log.Warn("shard SANs are not checked: any certificate of the CA may mutate as any shard")
+	}
+}
+
+func (s *settings) durable(p *Provider) bool { return p.roster.Durable() }
+
+// begin recovers, learns the inventory, opens for business and starts the loops.
+func (p *Provider) begin(ctx context.Context, loops *sync.WaitGroup) error {
+	if a, ok := p.backend.(Attacher); ok {
+		a.Attach(fleet{p})
+	}
+	resume, err := p.recover()
+	if err != nil {
+		return err
+	}
+	if err := p.offer(p.offers.wanted); err != nil {
+		return err
+	}
+	if err := p.firstRound(ctx); err != nil {
+		return err
+	}
+	for _, w := range resume {
+		p.start(w)
+	}
+	p.phase.CompareAndSwap(starting, serving)
+	p.health.set(true)
+	close(p.ready)
+	p.log.Info("provider serves", "machines", p.roster.Machines(), "after", time.Since(p.started).Round(time.Millisecond))
+	loops.Go(func() { p.reconcileLoop(ctx) })
+	loops.Go(func() { p.sweepLoop(ctx) })
+	if n, ok := p.backend.(Notifier); ok {
+		loops.Go(func() { p.notifyLoop(ctx, n) })
+	}
+	if q, ok := p.backend.(Pricer); ok {
+		loops.Go(func() { p.priceLoop(ctx, q) })
+	}
+	return nil
+}
+
+// recover fails, or takes up again, what the last stop cut off (PROV-12.5, 12.6).
+func (p *Provider) recover() (resume []*work, err error) {
+	var batch []roster.Change
+	now := time.Now()
+	flush := func() error {
+		defer func() {
+			for _, c := range batch {
+				p.roster.Release(c.Slot)
+			}
+			batch = batch[:0]
+		}()
+		if len(batch) == 0 {
+			return nil
+		}
+		return p.roster.CommitBulk(batch)
+	}
+	for row := range p.roster.All() {
+		k := lifecycle.InFlight(row.Record.State)
+		if k == 0 {
+			continue
+		}
+		if p.set.resume && k != Configure && (k != Delete || p.rules.DeleteSupported) {
+			resume = append(resume, p.workOf(row.Record))
+			continue
+		}
+		slot := p.roster.Acquire(row.ID())
+		next, _ := lifecycle.Interrupt(row.Record, now)
+		batch = append(batch, roster.Change{Slot: slot, Record: next})
+		p.metrics.transitions.WithLabelValues(k.Label(), "interrupted").Inc()
+		p.log.Warn("transition was cut off by the last stop", "machine", row.ID(), "kind", k.Label(), "operation", row.Record.Operation(k))
+		if len(batch) == CommitBatchMax {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return resume, flush()
+}
