@@ -31,6 +31,7 @@ require (
 	connectrpc.com/otelconnect v0.10.0 // indirect
 	connectrpc.com/validate v0.7.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/kube v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
@@ -79,3 +80,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/kube => ../../sdk/kube

@@ -11,7 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/certs"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/coordinate"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/cost"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
@@ -85,8 +88,24 @@ func New(a *app.App) *cobra.Command {
 		status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
 		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
 	)
-	root.AddCommand(order.New(a)...)
+	root.AddCommand(order.NewReconcile(a), certs.New(a), crds.New(a))
+	root.AddCommand(groups(a)...)
 	return root
+}
+
+// groups hangs the orders to shards and to the coordinator under the noun they are about.
+func groups(a *app.App) []*cobra.Command {
+	toShard, toCoordinator := order.Verbs(a), coordinate.Verbs(a)
+	var out []*cobra.Command
+	for _, g := range []struct{ name, about string }{
+		{"machines", "Orders about one machine"}, {"rollups", "Orders about held roll-ups"}, {"clusters", "Orders about one cluster"},
+		{"backoff", "Orders about backoffs"}, {"reservations", "Orders about reservations of moves"}, {"shards", "Orders about one shard"},
+		{"domains", "Who owns which domain"}, {"quota", "Quotas and their slices"}, {"providers", "Providers the coordinator knows"},
+		{"rebalance", "Moving capacity between shards"}, {"raft", "The coordinator's Raft group"}, {"instructions", "Instructions to shards"},
+	} {
+		out = append(out, order.Group(g.name, g.about, append(toShard[g.name], toCoordinator[g.name]...)...))
+	}
+	return out
 }
 
 func unknown(c *cobra.Command, name string) error {

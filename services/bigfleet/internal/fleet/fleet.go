@@ -262,3 +262,6 @@ func partial(shards []Shard, errs []error) error {
 	}
 	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: errors.Join(errs...)}
 }
+
+// Unanswered names a part that did not answer.
+func Unanswered(what string, err error) error { return exit.Of("reading "+what, err) }

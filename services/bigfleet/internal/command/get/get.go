@@ -35,6 +35,14 @@ func kinds() []kind {
 		{[]string{"needs", "need", "n"}, "rows of demand, highest precedence first", needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", clusters},
 		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", shards},
+		{[]string{"domains", "domain"}, "domains and the shards that own them", domains},
+		{[]string{"bindings", "binding"}, "clusters and the shards they are bound to", bindings},
+		{[]string{"moves", "move"}, "moves of machines between shards", moves},
+		{[]string{"quotas", "quota"}, "quotas and their slices", quotas},
+		{[]string{"providers", "provider"}, "providers the coordinator knows", providers},
+		{[]string{"instructions", "instruction"}, "instructions that shards have not done yet", instructions},
+		{[]string{"audit"}, "what was ordered from the coordinator, newest first", audit},
+		{[]string{"peers", "peer"}, "Raft peers; works without a leader", peers},
 		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", hints},
 		{[]string{"pauses", "pause"}, "pauses in force", pauses},
 		{[]string{"drains", "drain"}, "drains under way", drains},
@@ -49,7 +57,7 @@ func New(a *app.App) *cobra.Command {
 	help.WriteString("Lists one kind of thing:\n\n")
 	for _, k := range kinds() {
 		names = append(names, k.names[0])
-		help.WriteString("  " + k.names[0] + strings.Repeat(" ", 10-len(k.names[0])) + k.about + "\n")
+		help.WriteString("  " + k.names[0] + strings.Repeat(" ", 14-len(k.names[0])) + k.about + "\n")
 	}
 	c := &cobra.Command{
 		Use: "get KIND [NAME]", Args: cobra.RangeArgs(1, 2),
@@ -96,7 +104,7 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 		return failed
 	}
 	if f.name != "" && len(list.Rows) == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[1] + " " + f.name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
+		return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[min(1, len(k.names)-1)] + " " + f.name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
 	}
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err

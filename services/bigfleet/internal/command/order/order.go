@@ -70,8 +70,8 @@ func (o order) run(ctx context.Context, a *app.App, argument string) error {
 	return failed
 }
 
-// group is a verb that only holds others.
-func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+// Group is a verb that only holds others.
+func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return exit.Usagef("%s has no verb %q: `%s --help` lists them", c.CommandPath(), args[0], c.CommandPath())
@@ -82,15 +82,11 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// New returns the verbs.
-func New(a *app.App) []*cobra.Command {
-	return []*cobra.Command{
-		group("machines", "Orders about one machine", retry().command(a), forget().command(a)),
-		group("rollups", "Orders about held roll-ups", accept().command(a)),
-		group("clusters", "Orders about one cluster", newRetire(a), unretire().command(a)),
-		group("backoff", "Orders about backoffs", newClear(a)),
-		group("reservations", "Orders about reservations of moves", abandon().command(a)),
-		newReconcile(a),
+// Verbs returns the orders by the group they belong to, for the root to hang up.
+func Verbs(a *app.App) map[string][]*cobra.Command {
+	return map[string][]*cobra.Command{
+		"machines": {retry().command(a), forget().command(a)}, "rollups": {accept().command(a)}, "clusters": {newRetire(a), unretire().command(a)},
+		"backoff": {newClear(a)}, "reservations": {abandon().command(a)},
 	}
 }
 
@@ -187,7 +183,8 @@ func newRetire(a *app.App) *cobra.Command {
 	return c
 }
 
-func newReconcile(a *app.App) *cobra.Command {
+// NewReconcile returns `reconcile`.
+func NewReconcile(a *app.App) *cobra.Command {
 	var provider string
 	c := &cobra.Command{
 		Use: "reconcile", Args: cobra.NoArgs, Short: "Read providers in full now", Example: "  bigfleet reconcile --reason 'after the outage'",

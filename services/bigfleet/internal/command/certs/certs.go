@@ -1,0 +1,54 @@
+// Package certs is `bigfleet certs dev`: a throw-away CA and one certificate per identity, for trials.
+package certs
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// New returns the group.
+func New(a *app.App) *cobra.Command {
+	var ids []string
+	dev := &cobra.Command{
+		Use: "dev DIR", Args: cobra.ExactArgs(1),
+		Short:   "Write a throw-away CA and one certificate per identity",
+		Long:    "Writes ca.crt and, for each identity, a certificate and key that end after 30 days. For trials: a real fleet has its own CA.",
+		Example: "  bigfleet certs dev ./certs --id admin --id shard/shard-0 --id cluster/red",
+		RunE:    func(_ *cobra.Command, args []string) error { return write(a, args[0], ids) },
+	}
+	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity without bigfleet://; repeatable")
+	group := &cobra.Command{Use: "certs", Short: "Certificates for trials", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	group.AddCommand(dev)
+	return group
+}
+
+func write(a *app.App, dir string, ids []string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("making %s: %v", dir, err), Err: err}
+	}
+	ca, err := devca.New("bigfleet certs dev")
+	if err != nil {
+		return err
+	}
+	for i, text := range ids {
+		id, err := identity.Parse("bigfleet://" + text)
+		if err != nil {
+			return exit.Usagef("--id %s: %v", text, err)
+		}
+		name := fmt.Sprintf("%02d-%s", i, id.Kind)
+		files, err := ca.Write(dir, name, devca.For(id, "localhost"))
+		if err != nil {
+			return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("writing %s in %s: %v", name, dir, err), Err: err}
+		}
+		_, _ = fmt.Fprintf(a.Out, "bigfleet://%s  --tls-cert %s --tls-key %s --tls-ca %s\n", text, files.Cert, files.Key, files.CA)
+	}
+	a.Notef("for trials only: the CA's key was thrown away, the certificates end after 30 days")
+	return nil
+}

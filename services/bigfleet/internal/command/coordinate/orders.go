@@ -1,0 +1,169 @@
+package coordinate
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+func shardOrders() []order {
+	return []order{
+		{
+			use: "drain SHARD", args: 1, short: "Hand a shard's clusters and domains to others", example: "  bigfleet shards drain shard-2 --reason 'hardware goes'",
+			says: func(a []string) string {
+				return "Shard " + a[0] + " gives its clusters and domains to other shards."
+			},
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.DrainShard, &bigfleetv1alpha1.DrainShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
+			},
+			tell: func(m proto.Message) string {
+				r := m.(*bigfleetv1alpha1.DrainShardResponse)
+				return fmt.Sprintf("%d domains and %d clusters are left to move", r.GetDomains(), r.GetClusters())
+			},
+		},
+		{
+			use: "undrain SHARD", args: 1, short: "Stop draining a shard", example: "  bigfleet shards undrain shard-2",
+			says: func(a []string) string { return "Shard " + a[0] + " is not drained any more." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.DrainShard, &bigfleetv1alpha1.DrainShardRequest{ShardId: a[0], Cancel: true, ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "remove SHARD", args: 1, reasonRequired: true, short: "Forget a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
+			says: func(a []string) string {
+				return "Forgets shard " + a[0] + " with its domain assignments and cluster bindings."
+			},
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Core.RemoveShard, &bigfleetv1alpha1.RemoveShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "readmit SHARD", args: 1, short: "Let a removed shard register again", example: "  bigfleet shards readmit shard-2",
+			says: func(a []string) string { return "Shard " + a[0] + " may register again." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.ReadmitShard, &bigfleetv1alpha1.ReadmitShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+	}
+}
+
+func clusterOrders() []order {
+	return []order{
+		{
+			use: "bind CLUSTER SHARD", args: 2, short: "Bind a cluster to a shard", example: "  bigfleet clusters bind red shard-0",
+			says: func(a []string) string { return "Binds cluster " + a[0] + " to shard " + a[1] + "." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.BindCluster, &bigfleetv1alpha1.BindClusterRequest{ClusterId: a[0], ShardId: a[1], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "unbind CLUSTER", args: 1, short: "Forget the binding of a cluster", example: "  bigfleet clusters unbind red",
+			says: func(a []string) string { return "Forgets which shard cluster " + a[0] + " belongs to." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.UnbindCluster, &bigfleetv1alpha1.UnbindClusterRequest{ClusterId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+	}
+}
+
+func domainOrders() []order {
+	return []order{
+		{
+			use: "assign KEY=VALUE SHARD", args: 2, short: "Claim a domain nobody owns for a shard", example: "  bigfleet domains assign topology.kubernetes.io/zone=eu-1a shard-0",
+			says: func(a []string) string { return "Gives domain " + a[0] + " to shard " + a[1] + "." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				key, value, err := domainOf(a[0])
+				if err != nil {
+					return nil, err
+				}
+				return call(ctx, c, c.Core.AssignDomain, &bigfleetv1alpha1.AssignDomainRequest{TopologyKey: key, TopologyValue: value, ShardId: a[1], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "unassign KEY=VALUE", args: 1, short: "Take a domain from its shard", example: "  bigfleet domains unassign topology.kubernetes.io/zone=eu-1a",
+			says: func(a []string) string { return "Takes domain " + a[0] + " from its shard." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				key, value, err := domainOf(a[0])
+				if err != nil {
+					return nil, err
+				}
+				return call(ctx, c, c.Core.UnassignDomain, &bigfleetv1alpha1.UnassignDomainRequest{TopologyKey: key, TopologyValue: value, ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "move KEY=VALUE SHARD", args: 2, short: "Hand a domain over: the old owner lets go first", example: "  bigfleet domains move topology.kubernetes.io/zone=eu-1a shard-1",
+			says: func(a []string) string {
+				return "Hands domain " + a[0] + " to shard " + a[1] + " once its owner has let go."
+			},
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				key, value, err := domainOf(a[0])
+				if err != nil {
+					return nil, err
+				}
+				return call(ctx, c, c.Admin.MoveDomain, &bigfleetv1alpha1.MoveDomainRequest{TopologyKey: key, TopologyValue: value, ToShardId: a[1], ValidateOnly: c.app.DryRun})
+			},
+		},
+	}
+}
+
+func raftOrders() []order {
+	return []order{
+		{
+			use: "remove-peer NODE", args: 1, reasonRequired: true, short: "Remove a Raft peer", example: "  bigfleet raft remove-peer coordinator-2 --reason 'disk lost'",
+			says: func(a []string) string { return "Removes peer " + a[0] + " from the Raft group." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.RemoveRaftPeer, &bigfleetv1alpha1.RemoveRaftPeerRequest{NodeId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "readmit NODE", args: 1, short: "Let a removed Raft peer join again", example: "  bigfleet raft readmit coordinator-2",
+			says: func(a []string) string { return "Peer " + a[0] + " may join again." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.ReadmitRaftPeer, &bigfleetv1alpha1.ReadmitRaftPeerRequest{NodeId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "transfer-leader NODE", args: 1, short: "Hand leadership to a peer", example: "  bigfleet raft transfer-leader coordinator-1",
+			says: func(a []string) string { return "Hands leadership to " + a[0] + "." },
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				return call(ctx, c, c.Admin.TransferLeadership, &bigfleetv1alpha1.TransferLeadershipRequest{NodeId: a[0], ValidateOnly: c.app.DryRun})
+			},
+			tell: func(m proto.Message) string {
+				return m.(*bigfleetv1alpha1.TransferLeadershipResponse).GetLeader().GetLeaderId() + " leads"
+			},
+		},
+	}
+}
+
+func removeProvider() order {
+	return order{
+		use: "remove PROVIDER", args: 1, reasonRequired: true, short: "Remove a provider that no shard reports", example: "  bigfleet providers remove old-cloud --reason 'contract ended'",
+		says: func(a []string) string { return "Removes provider " + a[0] + "." },
+		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+			return call(ctx, c, c.Admin.RemoveProvider, &bigfleetv1alpha1.RemoveProviderRequest{Name: a[0], ValidateOnly: c.app.DryRun})
+		},
+	}
+}
+
+func cancelMove() order {
+	return order{
+		use: "cancel MOVE", args: 1, short: "Cancel or withdraw a move", example: "  bigfleet rebalance cancel mv-17",
+		says: func(a []string) string { return "Cancels move " + a[0] + "." },
+		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+			return call(ctx, c, c.Admin.CancelMove, &bigfleetv1alpha1.CancelMoveRequest{MoveId: a[0], ValidateOnly: c.app.DryRun})
+		},
+	}
+}
+
+func retryInstruction() order {
+	return order{
+		use: "retry SHARD INSTRUCTION", args: 2, short: "Send a stuck instruction again", example: "  bigfleet instructions retry shard-0 i-12",
+		says: func(a []string) string { return "Sends instruction " + a[1] + " to shard " + a[0] + " again." },
+		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+			return call(ctx, c, c.Admin.RetryInstruction, &bigfleetv1alpha1.RetryInstructionRequest{ShardId: a[0], InstructionId: a[1], ValidateOnly: c.app.DryRun})
+		},
+	}
+}

@@ -1,0 +1,180 @@
+package coordinate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+func newSetProvider(a *app.App) *cobra.Command {
+	p := &bigfleetv1alpha1.ProviderRegistration{}
+	var policy string
+	o := order{
+		use: "set PROVIDER", args: 1, short: "Add or replace a provider", example: "  bigfleet providers set sim --address 127.0.0.1:9000 --partition-key topology.kubernetes.io/zone",
+		says: func(args []string) string { return "Sets provider " + args[0] + "." },
+		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
+			p.Name = args[0]
+			if policy != "" {
+				n := bigfleetv1alpha1.UnownedPolicy_value["UNOWNED_POLICY_"+strings.ToUpper(strings.ReplaceAll(policy, "-", "_"))]
+				if n == 0 {
+					return nil, exit.Usagef("--unowned %s is unknown: use default-owner or auto-assign", policy)
+				}
+				p.UnownedPolicy = bigfleetv1alpha1.UnownedPolicy(n)
+			}
+			return call(ctx, c, c.Admin.UpsertProvider, &bigfleetv1alpha1.UpsertProviderRequest{Provider: p, ValidateOnly: c.app.DryRun})
+		},
+	}
+	c := o.command(a)
+	c.Flags().StringSliceVar(&p.Addresses, "address", nil, "host:port; repeatable")
+	c.Flags().StringVar(&p.Region, "region", "", "region")
+	c.Flags().StringSliceVar(&p.PartitionKeys, "partition-key", nil, "topology keys by which ownership is split; repeatable")
+	c.Flags().StringVar(&p.DefaultOwner, "default-owner", "", "shard that owns what nobody was assigned")
+	c.Flags().StringVar(&policy, "unowned", "", "default-owner or auto-assign")
+	return c
+}
+
+func newSetQuota(a *app.App) *cobra.Command {
+	q := &bigfleetv1alpha1.Quota{Slices: map[string]int32{}}
+	var slices map[string]int
+	o := order{
+		use: "set PROVIDER MACHINES", args: 2, short: "Declare a quota and its slices", example: "  bigfleet quota set sim 100 --region eu-1 --slice shard-0=60 --slice shard-1=40",
+		says: func(args []string) string {
+			return "Declares " + args[1] + " machines of provider " + args[0] + "."
+		},
+		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
+			n, err := strconv.ParseInt(args[1], 10, 32)
+			if err != nil || n < 0 {
+				return nil, exit.Usagef("%q is no number of machines", args[1])
+			}
+			q.Provider, q.Declared = args[0], int32(n)
+			for shard, n := range slices {
+				q.Slices[shard] = int32(n)
+			}
+			return call(ctx, c, c.Admin.SetQuota, &bigfleetv1alpha1.SetQuotaRequest{Quota: q, ValidateOnly: c.app.DryRun})
+		},
+	}
+	c := o.command(a)
+	c.Flags().StringVar(&q.Region, "region", "", "region")
+	c.Flags().StringToIntVar(&slices, "slice", nil, "SHARD=MACHINES; repeatable")
+	return c
+}
+
+func newDeleteQuota(a *app.App) *cobra.Command {
+	var region string
+	o := order{
+		use: "delete PROVIDER", args: 1, reasonRequired: true, short: "Delete a quota", example: "  bigfleet quota delete sim --region eu-1 --reason 'no limit any more'",
+		says: func(args []string) string { return "Deletes the quota of provider " + args[0] + "." },
+		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
+			return call(ctx, c, c.Admin.DeleteQuota, &bigfleetv1alpha1.DeleteQuotaRequest{Provider: args[0], Region: region, ValidateOnly: c.app.DryRun})
+		},
+	}
+	c := o.command(a)
+	c.Flags().StringVar(&region, "region", "", "region")
+	return c
+}
+
+func newRebalanceStatus(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "The rebalancer's policy", Example: "  bigfleet rebalance status",
+		RunE: func(c *cobra.Command, _ []string) error {
+			f, err := a.Fleet()
+			if err != nil {
+				return err
+			}
+			var got *bigfleetv1alpha1.GetRebalanceResponse
+			err = f.Leader(c.Context(), "reading the policy", func(ctx context.Context, co fleet.Coordinator) error {
+				r, err := co.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
+				if err == nil {
+					got = r.Msg
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if !a.Format.ForPeople() {
+				return a.Format.Message(a.Out, got)
+			}
+			p := got.GetPolicy()
+			_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
+				output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
+			return err
+		},
+	}
+}
+
+func newRebalanceSet(a *app.App) *cobra.Command {
+	var mode string
+	var tier, open int32
+	o := order{
+		use: "set", args: 0, short: "Set the rebalancer's policy", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
+		says: func([]string) string { return "Sets rebalancing to " + mode + "." },
+		send: func(ctx context.Context, c caller, _ []string) (proto.Message, error) {
+			n := bigfleetv1alpha1.RebalanceMode_value["REBALANCE_MODE_"+strings.ToUpper(strings.ReplaceAll(mode, "-", "_"))]
+			if n == 0 {
+				return nil, exit.Usagef("--mode %s is unknown: use on, dry-run or off", mode)
+			}
+			policy := &bigfleetv1alpha1.RebalancePolicy{Mode: bigfleetv1alpha1.RebalanceMode(n), MaxTier: bigfleetv1alpha1.MoveTier(tier), MaxOpenMoves: open}
+			return call(ctx, c, c.Admin.SetRebalance, &bigfleetv1alpha1.SetRebalanceRequest{Policy: policy, ValidateOnly: c.app.DryRun})
+		},
+	}
+	c := o.command(a)
+	c.Flags().StringVar(&mode, "mode", "", "on, dry-run or off")
+	_ = c.MarkFlagRequired("mode") // fails only for an unknown flag
+	c.Flags().Int32Var(&tier, "max-tier", 0, "highest tier of moves; 0 is the default")
+	c.Flags().Int32Var(&open, "max-open", 0, "most open moves; 0 is the default")
+	return c
+}
+
+// newRaftStatus asks each replica for itself, so it works without a leader.
+func newRaftStatus(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "What each replica says of itself; works without a leader", Example: "  bigfleet raft status --coordinator 127.0.0.1:7790",
+		RunE: func(c *cobra.Command, _ []string) error {
+			f, err := a.Fleet()
+			if err != nil {
+				return err
+			}
+			replicas, err := f.Replicas()
+			if err != nil {
+				return err
+			}
+			l := output.List{Columns: []output.Column{
+				{Head: "NODE"}, {Head: "ROLE"}, {Head: "LEADER"}, {Head: "TERM"}, {Head: "COMMITTED"}, {Head: "APPLIED"}, {Head: "STATE"}, {Head: "CLUSTER", Wide: true}, {Head: "BUILD", Wide: true},
+			}}
+			var failed error
+			for _, r := range replicas {
+				ctx, cancel := f.Deadline(c.Context())
+				got, err := r.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+				cancel()
+				if err != nil {
+					failed = fleet.Unanswered("the status of "+r.Address, err)
+					a.Notef("%v", failed)
+					continue
+				}
+				s := got.Msg
+				l.Items = append(l.Items, s)
+				l.Names = append(l.Names, "peer/"+s.GetNodeId())
+				l.Rows = append(l.Rows, []string{
+					s.GetNodeId(), s.GetRole(), output.Dash(s.GetLeader().GetLeaderId()), fmt.Sprint(s.GetRaftTerm()), fmt.Sprint(s.GetCommitIndex()), fmt.Sprint(s.GetAppliedIndex()),
+					output.Dash(s.GetStateHash()), output.Dash(s.GetClusterUuid()), output.Dash(s.GetBuild()),
+				})
+			}
+			if err := a.Format.Write(a.Out, l); err != nil {
+				return err
+			}
+			return failed
+		},
+	}
+}

@@ -1,0 +1,214 @@
+package get
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// fromLeader lists one thing that the coordinator's leader keeps. next reads a page: it returns the token of the next one.
+func fromLeader[T proto.Message](ctx context.Context, a *app.App, what string, next func(context.Context, fleet.Coordinator, string) ([]T, string, error)) ([]T, error) {
+	f, err := a.Fleet()
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	err = f.Leader(ctx, what, func(ctx context.Context, c fleet.Coordinator) error {
+		out = nil
+		for token := ""; ; {
+			rows, after, err := next(ctx, c, token)
+			if err != nil {
+				return err
+			}
+			out = append(out, rows...)
+			if token = after; token == "" {
+				return nil
+			}
+		}
+	})
+	return out, err
+}
+
+func domains(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing domains", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.DomainAssignment, string, error) {
+		got, err := c.Core.ListDomainAssignments(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainAssignmentsRequest{PageToken: token}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetAssignments(), got.Msg.GetNextPageToken(), nil
+	})
+	name := func(d *bigfleetv1alpha1.DomainAssignment) string {
+		return d.GetTopologyKey() + "=" + d.GetTopologyValue()
+	}
+	return table("domain/", columns("NAME", "SHARD", "MOVING TO", "SINCE"), named(items, f.name, name), func(d *bigfleetv1alpha1.DomainAssignment) []string {
+		return []string{name(d), d.GetShardId(), output.Dash(d.GetNextShardId()), output.Time(d.GetSinceUnixNanos())}
+	}), err
+}
+
+// named keeps the item that the second argument of get names, or all.
+func named[T any](items []T, want string, name func(T) string) []T {
+	if want == "" {
+		return items
+	}
+	return slices.DeleteFunc(items, func(v T) bool { return name(v) != want })
+}
+
+func bindings(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing bindings", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.ClusterBinding, string, error) {
+		got, err := c.Admin.ListClusterBindings(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClusterBindingsRequest{PageToken: token}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetBindings(), got.Msg.GetNextPageToken(), nil
+	})
+	items = named(items, f.name, (*bigfleetv1alpha1.ClusterBinding).GetClusterId)
+	return table("binding/", columns("CLUSTER", "SHARD", "SOURCE", "SESSION", "MACHINES", "CONFLICT"), items, func(b *bigfleetv1alpha1.ClusterBinding) []string {
+		session := "none"
+		if b.GetLiveSession() {
+			session = "live"
+		}
+		return []string{b.GetClusterId(), b.GetShardId(), output.Enum("SOURCE_", b.GetSource().String()), session, fmt.Sprint(b.GetBoundMachines()), output.Dash(b.GetConflictingShardId())}
+	}), err
+}
+
+func providers(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing providers", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.ProviderRegistration, string, error) {
+		got, err := c.Admin.ListProviders(ctx, connect.NewRequest(&bigfleetv1alpha1.ListProvidersRequest{}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetProviders(), "", nil
+	})
+	items = named(items, f.name, (*bigfleetv1alpha1.ProviderRegistration).GetName)
+	return table("provider/", columns("NAME", "REGION", "ADDRESSES", "SHARDS", "DEFAULT OWNER", "+PARTITION KEYS"), items, func(p *bigfleetv1alpha1.ProviderRegistration) []string {
+		return []string{p.GetName(), output.Dash(p.GetRegion()), strings.Join(p.GetAddresses(), ","), output.Dash(strings.Join(p.GetShardIds(), ",")), output.Dash(p.GetDefaultOwner()), output.Dash(strings.Join(p.GetPartitionKeys(), ","))}
+	}), err
+}
+
+func quotas(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing quotas", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.Quota, string, error) {
+		got, err := c.Admin.ListQuotas(ctx, connect.NewRequest(&bigfleetv1alpha1.ListQuotasRequest{}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetQuotas(), "", nil
+	})
+	name := func(q *bigfleetv1alpha1.Quota) string {
+		return strings.TrimSuffix(q.GetProvider()+"/"+q.GetRegion(), "/")
+	}
+	return table("quota/", columns("NAME", "DECLARED", "SLICES", "HELD BACK"), named(items, f.name, name), func(q *bigfleetv1alpha1.Quota) []string {
+		return []string{name(q), fmt.Sprint(q.GetDeclared()), output.Dash(numbers(q.GetSlices())), output.Dash(numbers(q.GetHeldBack()))}
+	}), err
+}
+
+func numbers(m map[string]int32) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, fmt.Sprintf("%s=%d", k, m[k]))
+	}
+	return strings.Join(out, " ")
+}
+
+func moves(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing moves", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.Move, string, error) {
+		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetMoves(), "", nil
+	})
+	items = named(items, f.name, (*bigfleetv1alpha1.Move).GetMoveId)
+	return table("move/", columns("NAME", "STATE", "TIER", "FROM", "TO", "WANTED", "MACHINES", "REASON", "+UPDATED"), items, func(m *bigfleetv1alpha1.Move) []string {
+		return []string{
+			m.GetMoveId(), output.Enum("STATE_", m.GetState().String()), output.Enum("MOVE_TIER_", m.GetTier().String()), m.GetFromShardId(), m.GetToShardId(),
+			fmt.Sprint(m.GetWanted()), fmt.Sprint(len(m.GetMachineIds())), output.Dash(m.GetReason()), output.Time(m.GetUpdatedAtUnixNanos()),
+		}
+	}), err
+}
+
+func instructions(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing instructions", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.PendingInstruction, string, error) {
+		got, err := c.Admin.ListInstructions(ctx, connect.NewRequest(&bigfleetv1alpha1.ListInstructionsRequest{}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetInstructions(), "", nil
+	})
+	name := func(i *bigfleetv1alpha1.PendingInstruction) string { return i.GetInstruction().GetInstructionId() }
+	now := a.Now()
+	return table("instruction/", columns("NAME", "SHARD", "AGE", "STUCK", "LAST ANSWER"), named(items, f.name, name), func(i *bigfleetv1alpha1.PendingInstruction) []string {
+		stuck := "no"
+		if i.GetStuck() {
+			stuck = "yes"
+		}
+		return []string{name(i), i.GetShardId(), output.Age(now, i.GetSinceUnixNanos()), stuck, output.Dash(i.GetLastAck().GetReason())}
+	}), err
+}
+
+func audit(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "reading the audit", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.AuditRecord, string, error) {
+		got, err := c.Admin.ListAudit(ctx, connect.NewRequest(&bigfleetv1alpha1.ListAuditRequest{PageToken: token}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetRecords(), got.Msg.GetNextPageToken(), nil
+	})
+	return table("audit/", columns("INDEX", "TIME", "METHOD", "ACTOR", "REQUEST", "RESULT", "REASON"), items, func(r *bigfleetv1alpha1.AuditRecord) []string {
+		return []string{fmt.Sprint(r.GetIndex()), output.Time(r.GetAtUnixNanos()), r.GetMethod(), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
+	}), err
+}
+
+// peers asks each replica for itself: it works without a leader.
+func peers(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	fl, err := a.Fleet()
+	if err != nil {
+		return output.List{}, err
+	}
+	replicas, err := fl.Replicas()
+	if err != nil {
+		return output.List{}, err
+	}
+	byID := map[string]*bigfleetv1alpha1.RaftPeer{}
+	var last error
+	for _, r := range replicas {
+		bounded, cancel := fl.Deadline(ctx)
+		got, err := r.Admin.GetCoordinatorStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+		cancel()
+		if err != nil {
+			last = fleet.Unanswered("the status of "+r.Address, err)
+			continue
+		}
+		for _, p := range got.Msg.GetPeers() {
+			if known := byID[p.GetNodeId()]; known == nil || got.Msg.GetRole() == "leader" {
+				byID[p.GetNodeId()] = p
+			}
+		}
+	}
+	items := make([]*bigfleetv1alpha1.RaftPeer, 0, len(byID))
+	for _, p := range byID {
+		items = append(items, p)
+	}
+	slices.SortFunc(items, func(x, y *bigfleetv1alpha1.RaftPeer) int { return cmp.Compare(x.GetNodeId(), y.GetNodeId()) })
+	if len(items) > 0 {
+		last = nil // one replica's list is the whole list
+	}
+	items = named(items, f.name, (*bigfleetv1alpha1.RaftPeer).GetNodeId)
+	return table("peer/", columns("NAME", "ROLE", "SUFFRAGE", "RPC", "RAFT", "LAST CONTACT", "+BUILD"), items, func(p *bigfleetv1alpha1.RaftPeer) []string {
+		role := "follower"
+		if p.GetLeader() {
+			role = "leader"
+		}
+		return []string{p.GetNodeId(), role, p.GetSuffrage(), output.Dash(p.GetRpcAddress()), p.GetRaftAddress(), fmt.Sprintf("%d ms", p.GetLastContactMs()), output.Dash(p.GetBuild())}
+	}), last
+}
