@@ -6,7 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Operator says how the values of a requirement are compared. The numbers are those of the wire.
@@ -204,4 +208,16 @@ func appendNumber(b []byte, n int) []byte {
 func shortHash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
+}
+
+// FoldGroup is the group of a folded Need (ENG-8.3): "fold1-" and the first 32 hex digits of SHA-256 over one member's
+// aggregate: the number of resources, and of each one, by name, its name and its amount in decimal, as in Fingerprint.
+func FoldGroup(space *symbol.Space, aggregate *resource.Vector) string {
+	list := aggregate.Quantities(space.Dimensions)
+	b := appendNumber(make([]byte, 0, 128), len(list))
+	for _, q := range list {
+		b = appendField(b, q.Name)
+		b = appendField(b, strconv.FormatInt(q.Milli, 10))
+	}
+	return "fold1-" + shortHash(b)
 }

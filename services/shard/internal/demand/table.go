@@ -15,6 +15,7 @@ type Cluster struct {
 	Name     string
 	Needs    []Need // in turn order; replaced as a whole, never changed in place
 	Holds    []Hold // of each Need; replaced as a whole
+	Unplaced []bool // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -80,11 +81,25 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	}
 	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
 	t.rows += len(needs) - len(c.Needs)
+	if c.Unplaced != nil {
+		c.Unplaced = carry(c, needs)
+	}
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
 	if did.Changed {
 		t.touch(c)
 	}
 	return did
+}
+
+// carry moves the unplaced marks of c to the positions of the new Needs.
+func carry(c *Cluster, needs []Need) []bool {
+	out := make([]bool, len(needs))
+	for i := range needs {
+		if j, ok := c.byKey[needs[i].Key]; ok {
+			out[i] = c.Unplaced[j]
+		}
+	}
+	return out
 }
 
 // intern turns rows into Needs without arrival, one per row key, and counts everything they use.
@@ -204,6 +219,30 @@ func (t *Table) SetHolds(cluster string, f func(n *Need) Hold) bool {
 		return false
 	}
 	c.Holds = holds
+	t.touch(c)
+	return true
+}
+
+// SetUnplaced marks the Needs of a cluster whose Pods its scheduler could not place; f is asked for each one. The mark
+// shows in verdicts and changes no decision (ENG-11.14).
+func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
+	c := t.clusters[cluster]
+	if c == nil {
+		return false
+	}
+	var marks []bool
+	for i := range c.Needs {
+		if f(&c.Needs[i]) {
+			if marks == nil {
+				marks = make([]bool, len(c.Needs))
+			}
+			marks[i] = true
+		}
+	}
+	if slices.Equal(marks, c.Unplaced) {
+		return false
+	}
+	c.Unplaced = marks
 	t.touch(c)
 	return true
 }

@@ -66,3 +66,12 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	c.perC = maps.Clone(t.perC)
 	return &c
 }
+
+// Price returns the price of a machine, in millionths of a dollar per hour.
+func (t *Table) Price(i Index) int64 { return t.entries[i].m.Price }
+
+// Probability returns the interruption probability of a machine, in parts per million.
+func (t *Table) Probability(i Index) int32 { return t.entries[i].m.Probability }
+
+// CapacityType returns the holding-cost class of a machine.
+func (t *Table) CapacityType(i Index) CapacityType { return t.entries[i].m.CapacityType }

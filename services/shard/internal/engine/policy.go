@@ -1,0 +1,80 @@
+package engine
+
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+
+// second is the unit of the constants, in the nanoseconds of the inputs.
+const second int64 = 1_000_000_000
+
+// Policy is the constants of ENG-24. It is fixed in production; tests, simulation and what-if may pass another. A policy
+// must not be changed while a Planner that has seen it is in use: pass another one.
+type Policy struct {
+	GraceTiers   []GraceTier // by gap, largest first; the last one has gap -1 and takes the rest (ENG-15.11)
+	ReclaimGrace int64       // seconds (ENG-16.1)
+	DrainMargin  int64       // seconds a preempt promise outlives its grace (ENG-5.8)
+
+	DrainEstimate int64 // seconds, at least 1 (ENG-15.9)
+	VictimWeights Weights
+
+	Hold Holds // nanoseconds an elastic Idle machine is kept (ENG-16.7)
+
+	ParkAfter, ParkReprobe int64 // nominal cycles (ENG-18.3)
+
+	Sharing                              bool  // ENG-11.1
+	StuckAfter, SharingStep, SharingCalm int64 // nanoseconds (ENG-11.11 to 11.13)
+
+	JoinTimeout          int64 // nanoseconds (ENG-17.3)
+	JoinGuardPerMille    int64 // of the Configured machines (ENG-17.4)
+	JoinFailures         int32 // in a row (ENG-17.6)
+	JoinRetryHold        int64 // nanoseconds (ENG-17.7)
+	ExchangeTries        int   // covers per plan (ENG-13.10)
+	ParallelMin, Workers int   // open Needs (ENG-14.6); 0 workers means GOMAXPROCS
+}
+
+// GraceTier gives Preempts with a gap above Above this many seconds.
+type GraceTier struct{ Above, Seconds int64 }
+
+// Weights are the weights of the victim score, in tenths.
+type Weights struct{ Priority, Drain, Interruption, Reclamation int64 }
+
+// Holds says how long Idle machines of the elastic types are kept, in nanoseconds. A type cannot be released whose hold
+// is not above 0; other types never are, and this type cannot say otherwise (ENG-16.7).
+type Holds struct{ OnDemand, Spot int64 }
+
+// Of returns the hold of a capacity type, and false for types that are never released.
+func (h Holds) Of(c inventory.CapacityType) (int64, bool) {
+	switch c {
+	case inventory.OnDemand:
+		return h.OnDemand, h.OnDemand > 0
+	case inventory.Spot:
+		return h.Spot, h.Spot > 0
+	}
+	return 0, false
+}
+
+// DefaultPolicy returns the constants of ENG-24.
+func DefaultPolicy() *Policy {
+	return &Policy{
+		GraceTiers:    []GraceTier{{900_000, 10}, {500_000, 30}, {100_000, 120}, {-1, 600}},
+		ReclaimGrace:  600,
+		DrainMargin:   120,
+		DrainEstimate: 30,
+		VictimWeights: Weights{Priority: 10, Drain: 1, Interruption: 1, Reclamation: 1},
+		Hold:          Holds{OnDemand: 600 * second, Spot: 60 * second},
+		ParkAfter:     8, ParkReprobe: 32,
+		Sharing:    true,
+		StuckAfter: 120 * second, SharingStep: 600 * second, SharingCalm: 3600 * second,
+		JoinTimeout: 900 * second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * second,
+		ExchangeTries: 256,
+		ParallelMin:   512,
+	}
+}
+
+// grace returns the seconds of grace for a priority gap (ENG-15.11).
+func (p *Policy) grace(gap int64) int64 {
+	for _, t := range p.GraceTiers {
+		if gap > t.Above {
+			return t.Seconds
+		}
+	}
+	return p.ReclaimGrace
+}

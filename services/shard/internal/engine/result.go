@@ -1,0 +1,260 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Result is what one plan says (ENG-2.6). Nobody changes it; unchanged blocks are shared with the result before.
+type Result struct {
+	Now, Cycle int64
+	Actions    []Action // in the order of ENG-2.10
+	Drains     []Drain
+	Blocks     []*Block   // by cluster, ascending
+	Promised   []Promised // promises that changed hands
+	Short      []Ref      // what is still short, in turn order: the seed of the shortfall ledger (ENG-15.14)
+	CostBefore int64      // price of what is billed now, millionths of a dollar per hour
+	CostAfter  int64      // the same when every Provision and Delete has happened
+	Counters   Counters
+}
+
+// Block is the part of a result that belongs to one cluster.
+type Block struct {
+	Cluster  string
+	Needs    []demand.Need     // the rows of its demand, in turn order
+	Verdicts []Verdict         // of each row
+	Missing  []Missing         // of the short rows
+	Folded   []Folded          // Needs made of several rows (ENG-8.3)
+	Claims   []Claim           // by machine Index
+	Shares   []Share           // by machine Index, then row
+	Shunned  []inventory.Index // Configured, but not credited for not having joined (ENG-17.3), by Index
+	Guarded  []inventory.Index // overdue, but credited because the guard says so (ENG-17.4 to 17.6), by Index
+}
+
+// Missing is what a SHORT row lacks.
+type Missing struct {
+	Row      int32
+	Residual resource.Vector
+	Freed    resource.Vector // capacity of the victims that preemption found
+}
+
+// Folded is one Need that stands for several rows of one cluster.
+type Folded struct {
+	Need    demand.Need // stripped profile, group "fold1-…", aggregate of all members
+	Members []int32     // rows, by arrival and group
+	Domain  string
+}
+
+// ClaimKind says how a claimed machine counts.
+type ClaimKind uint8
+
+const (
+	ClaimBound     ClaimKind = 1 // bound and credited
+	ClaimInFlight  ClaimKind = 2 // in flight and credited
+	ClaimKept      ClaimKind = 3 // kept for a gang elsewhere, credited with nothing (ENG-10.3)
+	ClaimIdle      ClaimKind = 4 // taken by this plan
+	ClaimPurchased ClaimKind = 5 // bought by this plan
+	ClaimPromised  ClaimKind = 6 // promised by this plan through preemption (ENG-15)
+)
+
+// Claim says that a machine counts for a Need, whole.
+type Claim struct {
+	Machine inventory.Index
+	Row     int32 // as in Ref
+	Kind    ClaimKind
+}
+
+// Share says that a Need uses whole units on a machine that another Need claims.
+type Share struct {
+	Machine inventory.Index
+	Row     int32
+	Units   int64
+}
+
+// Promised says to whom a machine in flight belongs from now on.
+type Promised struct {
+	Machine inventory.Index
+	To      inventory.Promise
+}
+
+// Counters is the material of the engine's metrics (ENG-22).
+type Counters struct {
+	OpenNeeds, DirtyClusters                                      int
+	ProposalsCommitted, ProposalsExecutedAgain, Displaced         int
+	CreditHit, CreditMiss, MatchHit, MatchMiss, FoldHit, FoldMiss int
+	OrderHit, OrderMiss                                           int
+	Shares, JoinOverdue, JoinGuarded                              int
+	PromisesCreate, PromisesPreempt                               int
+	ExchangeTries                                                 int
+	ExchangeSaved                                                 int64 // millionths of a dollar per hour
+	ReclaimMatchesUnmet                                           int   // must be 0
+}
+
+// Block returns the block of a cluster, or nil.
+func (r *Result) Block(cluster string) (*Block, int32) {
+	i, ok := slices.BinarySearchFunc(r.Blocks, cluster, func(b *Block, c string) int { return strings.Compare(b.Cluster, c) })
+	if !ok {
+		return nil, -1
+	}
+	return r.Blocks[i], int32(i)
+}
+
+// Need returns the Need behind a Ref and its cluster.
+func (r *Result) Need(ref Ref) (*demand.Need, string) {
+	b := r.Blocks[ref.Block]
+	if ref.Row >= FoldedRow {
+		return &b.Folded[ref.Row-FoldedRow].Need, b.Cluster
+	}
+	return &b.Needs[ref.Row], b.Cluster
+}
+
+// Domain returns the Same domain that a Need chose, or "".
+func (r *Result) Domain(ref Ref) string {
+	b := r.Blocks[ref.Block]
+	if ref.Row >= FoldedRow {
+		return b.Folded[ref.Row-FoldedRow].Domain
+	}
+	return b.Verdicts[ref.Row].Domain
+}
+
+// Verdict returns the verdict on a row of demand.
+func (r *Result) Verdict(cluster string, key demand.RowKey) (*Verdict, Ref) {
+	b, at := r.Block(cluster)
+	if b == nil {
+		return nil, Nobody
+	}
+	for i := range b.Needs {
+		if b.Needs[i].Group == key.Group && b.Needs[i].Form.Fingerprint == key.Fingerprint {
+			return &b.Verdicts[i], Ref{at, int32(i)}
+		}
+	}
+	return nil, Nobody
+}
+
+// TurnPosition is 1 plus the number of short Needs before a short row in turn order, and 0 for a row that is not short.
+func (r *Result) TurnPosition(ref Ref) int {
+	b := r.Blocks[ref.Block]
+	if b.Verdicts[ref.Row].Status != Short {
+		return 0
+	}
+	n, c := r.Need(ref)
+	i, _ := slices.BinarySearchFunc(r.Short, Ref{}, func(at, _ Ref) int {
+		m, d := r.Need(at)
+		return compareTurns(m, d, n, c)
+	})
+	return i + 1
+}
+
+// compareTurns is the turn order (ENG-7.2).
+func compareTurns(a *demand.Need, ac string, b *demand.Need, bc string) int {
+	return cmp.Or(demand.CompareRank(&a.Form.Profile, &b.Form.Profile), demand.CompareArrival(a.Arrival, b.Arrival),
+		strings.Compare(ac, bc), strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
+}
+
+// Claim returns the claim that a Need of a cluster has on a machine.
+func (r *Result) Claim(cluster string, i inventory.Index) (Claim, bool) {
+	b, _ := r.Block(cluster)
+	if b == nil {
+		return Claim{}, false
+	}
+	at, ok := slices.BinarySearchFunc(b.Claims, i, func(c Claim, i inventory.Index) int { return cmp.Compare(c.Machine, i) })
+	if !ok {
+		return Claim{}, false
+	}
+	return b.Claims[at], true
+}
+
+// HandsOver answers the question of ENG-5.9 for a promised machine that has just become Idle: was it credited, by this
+// plan, to the Need of its promise? If so, its Bootstrap starts now, for the returned Need.
+func (r *Result) HandsOver(i inventory.Index, p inventory.Promise) (Ref, bool) {
+	c, ok := r.Claim(p.Cluster, i)
+	if !ok || c.Kind == ClaimKept {
+		return Nobody, false
+	}
+	_, at := r.Block(p.Cluster)
+	ref := Ref{at, c.Row}
+	if r.names(ref, p.For.Fingerprint, p.For.Group) {
+		return ref, true
+	}
+	return Nobody, false
+}
+
+// names reports whether a row key is that of a Need or, for a folded Need, of one of its members (ENG-5.7).
+func (r *Result) names(ref Ref, fingerprint, group string) bool {
+	n, _ := r.Need(ref)
+	if n.Form.Fingerprint == fingerprint && n.Group == group {
+		return true
+	}
+	if ref.Row < FoldedRow {
+		return false
+	}
+	b := r.Blocks[ref.Block]
+	for _, m := range b.Folded[ref.Row-FoldedRow].Members {
+		if b.Needs[m].Group == group && b.Needs[m].Form.Fingerprint == fingerprint {
+			return true
+		}
+	}
+	return false
+}
+
+// Stamp returns the attribution that a machine gets when it is bound for a Need (ENG-5.5).
+func (r *Result) Stamp(ref Ref) inventory.Stamp {
+	n, _ := r.Need(ref)
+	return inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: n.Form.Priority,
+		Interruption: n.Form.Interruption.Penalty(), Reclamation: n.Form.Reclamation.Penalty()}
+}
+
+// Promise returns the promise that an action makes when it starts at the given time: an intent for Provision, a
+// reservation for a Preempt or Reclaim that has a preemptor (ENG-5.8, ENG-15.12). A reservation expires; the core calls
+// again when the drain itself begins.
+func (r *Result) Promise(a Action, now int64, p *Policy) (inventory.Promise, bool) {
+	if p == nil {
+		p = DefaultPolicy()
+	}
+	switch {
+	case a.Kind == Provision:
+		_, cluster := r.Need(a.Need)
+		return inventory.Promise{Cluster: cluster, For: r.Stamp(a.Need), Cause: inventory.ForCreate}, true
+	case a.Drain >= 0 && !r.Drains[a.Drain].Preemptor.None():
+		d := r.Drains[a.Drain]
+		_, cluster := r.Need(d.Preemptor)
+		return inventory.Promise{Cluster: cluster, For: r.Stamp(d.Preemptor), Cause: inventory.ForPreempt,
+			Expires: now + (d.Grace+p.DrainMargin)*second}, true
+	}
+	return inventory.Promise{}, false
+}
+
+// View spells out an action of this result. w is the world of the plan.
+func (r *Result) View(w *World, a Action) View {
+	v := View{Machine: w.Inventory.ID(a.Machine), Kind: a.Kind, Cause: a.Cause, Cost: a.Cost, Price: w.Inventory.Price(a.Machine),
+		Cluster: w.Inventory.Cluster(a.Machine)}
+	if s, ok := w.Inventory.Stamp(a.Machine); ok {
+		v.Row = demand.RowKey{Fingerprint: s.Fingerprint, Group: s.Group}
+		v.Priority, v.Interruption, v.Reclamation = s.Priority, s.Interruption, s.Reclamation
+	}
+	if !a.Need.None() {
+		n, cluster := r.Need(a.Need)
+		v.Row, v.RowID, v.Priority = n.RowKey(), n.RowID, n.Form.Priority
+		v.Interruption, v.Reclamation = n.Form.Interruption.Penalty(), n.Form.Reclamation.Penalty()
+		if a.Kind == Bootstrap || a.Kind == Provision {
+			v.Cluster, v.Domain = cluster, r.Domain(a.Need)
+		}
+	}
+	if a.Drain >= 0 {
+		d := r.Drains[a.Drain]
+		v.Grace, v.Score, v.Terms = d.Grace, d.Score, d.Terms
+		if !d.Preemptor.None() {
+			n, cluster := r.Need(d.Preemptor)
+			v.PreemptorCluster, v.Preemptor, v.PreemptorRowID = cluster, n.RowKey(), n.RowID
+			if a.Kind == Preempt {
+				v.PreemptorPriority = n.Form.Priority
+			}
+		}
+	}
+	return v
+}
