@@ -23,6 +23,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 )
 
@@ -226,4 +227,27 @@ func (s *Stack) ProviderClient() bigfleetv1alpha1connect.CapacityProviderClient 
 // ShardRead reads the shard over gRPC.
 func (s *Stack) ShardRead() bigfleetv1alpha1connect.ShardReadClient {
 	return bigfleetv1alpha1connect.NewShardReadClient(client(), "http://"+s.ShardAddr, connect.WithGRPC())
+}
+
+// Session opens a session as an operator does. The first frame is the caller's to send.
+func (s *Stack) Session(ctx context.Context) *connect.BidiStreamForClient[bigfleetv1alpha1.OperatorMessage, bigfleetv1alpha1.ShardMessage] {
+	c := client()
+	c.Timeout = 0 // a session has no end of its own
+	return bigfleetv1alpha1connect.NewShardClient(c, "http://"+s.ShardAddr, connect.WithGRPC()).Session(ctx)
+}
+
+// Needs reads the rows of one cluster from the shard.
+func (s *Stack) Needs(ctx context.Context, cluster string) ([]*bigfleetv1alpha1.NeedView, error) {
+	stream, err := s.ShardRead().InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: cluster}))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	var out []*bigfleetv1alpha1.NeedView
+	for stream.Receive() {
+		if n := stream.Msg().GetNeed(); n != nil {
+			out = append(out, n)
+		}
+	}
+	return out, stream.Err()
 }

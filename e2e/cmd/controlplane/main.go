@@ -1,6 +1,6 @@
 // Command controlplane builds and runs the real Kubernetes control planes of the end-to-end tests.
 //
-//	controlplane build             compile what this machine lacks (about 6 minutes once, on two cores)
+//	controlplane build             compile what this machine lacks (about 7 minutes once, on two idle cores)
 //	controlplane up --clusters 2   run control planes in the foreground until interrupted
 //
 // Data goes to stdout, progress to stderr. Exit status 0 is success, 1 is a control plane that failed while it ran,

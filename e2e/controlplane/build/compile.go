@@ -12,16 +12,21 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
 const (
-	// coldBuildBytes is the free space a cold build needs where the caches are: 3.3 GB of compiler cache, 1 GB of
-	// modules, 0.5 GB of binaries and their temporary copies, measured on linux/amd64, and a margin.
+	// coldBuildBytes is the free space a cold build needs where the caches are: 3.7 GB of compiler cache, 1 GB of
+	// modules and 0.4 GB of binaries, measured on linux/amd64, and temporary files.
 	coldBuildBytes = 6 << 30
 
+	// Directories of a build in progress.
+	sourceDir       = "source" // go.mod and go.sum
+	compilerTempDir = "tmp"
+
 	progressEvery     = 15 * time.Second
-	interruptPatience = 10 * time.Second
+	interruptPatience = 30 * time.Second // a compiler finishes its package first
 )
 
 // buildFlags applies to every recipe.
@@ -63,12 +68,14 @@ func (b *builder) build(ctx context.Context, r recipe, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	source, output := filepath.Join(work, "source"), filepath.Join(work, "output")
+	source, output := filepath.Join(work, sourceDir), filepath.Join(work, "output")
 	if err := writeModule(r.files, source); err != nil {
 		return err
 	}
-	if err := os.Mkdir(output, 0o755); err != nil {
-		return err
+	for _, dir := range []string{output, filepath.Join(work, compilerTempDir)} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
 	}
 
 	b.say("%s: compiling %s (once; later runs find it in %s)", r, strings.Join(r.binaries(), ", "), dir)
@@ -194,11 +201,16 @@ func copyStages(ctx context.Context, r recipe, source, target string) error {
 	return os.WriteFile(target, all.Bytes(), 0o644)
 }
 
-func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+// goCommand runs go in source, a directory of workDir. Its temporary files, a gigabyte, go next to source, so that they
+// are removed with it however the command ends.
+func goCommand(ctx context.Context, source string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
+	cmd.Dir = source
 	cmd.Env = append(os.Environ(), buildEnv()...)
-	// An interrupted go command removes its temporary files and stops its compilers; a killed one does not.
+	cmd.Env = append(cmd.Env, "GOTMPDIR="+filepath.Join(filepath.Dir(source), compilerTempDir))
+	// An interrupted go command stops its compilers and cleans up. It must get one signal: a second, such as that which a
+	// terminal sends to the whole process group on Ctrl-C, ends it on the spot.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = interruptPatience
 	return cmd
