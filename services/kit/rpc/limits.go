@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Limits of one service or client, in bytes of one message. Both are required; there is no unlimited.
+// Limits of one service or client, in bytes of one message. Both are required; there is no unlimited. Of a compressed
+// message the sender's limit counts the compressed bytes and the reader's the plain ones, so the reader's decides.
 type Limits struct {
 	ReadMaxBytes int
 	SendMaxBytes int
