@@ -196,7 +196,7 @@ func (x InstructAck_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InstructAck_Outcome.Descriptor instead.
 func (InstructAck_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{26, 0}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // One report of one shard. Unknown shards register themselves through it.
@@ -2133,7 +2133,8 @@ type ShardView struct {
 	DefaultOwner bool `protobuf:"varint,5,opt,name=default_owner,json=defaultOwner,proto3" json:"default_owner,omitempty"`
 	// Domains owned.
 	OwnedDomains []*DomainRef `protobuf:"bytes,6,rep,name=owned_domains,json=ownedDomains,proto3" json:"owned_domains,omitempty"`
-	// Domains of other shards of this provider. For the default owner only.
+	// Domains of other shards of this provider: all for the default owner; those of earlier partition keys for a shard
+	// that owns domains of a later one.
 	ForeignDomains []*DomainRef `protobuf:"bytes,7,rep,name=foreign_domains,json=foreignDomains,proto3" json:"foreign_domains,omitempty"`
 	// Machines owned by exception.
 	ExceptionsIn []*MachineException `protobuf:"bytes,8,rep,name=exceptions_in,json=exceptionsIn,proto3" json:"exceptions_in,omitempty"`
@@ -2144,7 +2145,9 @@ type ShardView struct {
 	// Clusters released to other shards.
 	ReleasedClusters []string `protobuf:"bytes,11,rep,name=released_clusters,json=releasedClusters,proto3" json:"released_clusters,omitempty"`
 	// What may be drawn per region.
-	QuotaSlices   []*QuotaSlice `protobuf:"bytes,12,rep,name=quota_slices,json=quotaSlices,proto3" json:"quota_slices,omitempty"`
+	QuotaSlices []*QuotaSlice `protobuf:"bytes,12,rep,name=quota_slices,json=quotaSlices,proto3" json:"quota_slices,omitempty"`
+	// Clusters bound here whose machines carry the names of other shards.
+	Inherited     []*InheritedCluster `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2263,6 +2266,68 @@ func (x *ShardView) GetQuotaSlices() []*QuotaSlice {
 	return nil
 }
 
+func (x *ShardView) GetInherited() []*InheritedCluster {
+	if x != nil {
+		return x.Inherited
+	}
+	return nil
+}
+
+// A cluster whose machines were configured by shards that let go of it.
+type InheritedCluster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cluster.
+	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Shards that let go of it: machines that carry their names are mine.
+	FromShardIds  []string `protobuf:"bytes,2,rep,name=from_shard_ids,json=fromShardIds,proto3" json:"from_shard_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InheritedCluster) Reset() {
+	*x = InheritedCluster{}
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InheritedCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InheritedCluster) ProtoMessage() {}
+
+func (x *InheritedCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InheritedCluster.ProtoReflect.Descriptor instead.
+func (*InheritedCluster) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *InheritedCluster) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *InheritedCluster) GetFromShardIds() []string {
+	if x != nil {
+		return x.FromShardIds
+	}
+	return nil
+}
+
 // How many elastic machines a shard may hold in one region, SPECULATIVE ones not counted.
 type QuotaSlice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2278,7 +2343,7 @@ type QuotaSlice struct {
 
 func (x *QuotaSlice) Reset() {
 	*x = QuotaSlice{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[22]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2355,7 @@ func (x *QuotaSlice) String() string {
 func (*QuotaSlice) ProtoMessage() {}
 
 func (x *QuotaSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[22]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2368,7 @@ func (x *QuotaSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaSlice.ProtoReflect.Descriptor instead.
 func (*QuotaSlice) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{22}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QuotaSlice) GetProvider() string {
@@ -2340,7 +2405,7 @@ type ReleaseCluster struct {
 
 func (x *ReleaseCluster) Reset() {
 	*x = ReleaseCluster{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[23]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2417,7 @@ func (x *ReleaseCluster) String() string {
 func (*ReleaseCluster) ProtoMessage() {}
 
 func (x *ReleaseCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[23]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2430,7 @@ func (x *ReleaseCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCluster.ProtoReflect.Descriptor instead.
 func (*ReleaseCluster) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{23}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReleaseCluster) GetClusterId() string {
@@ -2413,7 +2478,7 @@ type ReserveMachines struct {
 
 func (x *ReserveMachines) Reset() {
 	*x = ReserveMachines{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[24]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2490,7 @@ func (x *ReserveMachines) String() string {
 func (*ReserveMachines) ProtoMessage() {}
 
 func (x *ReserveMachines) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[24]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2503,7 @@ func (x *ReserveMachines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveMachines.ProtoReflect.Descriptor instead.
 func (*ReserveMachines) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{24}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReserveMachines) GetMoveId() string {
@@ -2531,7 +2596,7 @@ type CancelMove struct {
 
 func (x *CancelMove) Reset() {
 	*x = CancelMove{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[25]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2608,7 @@ func (x *CancelMove) String() string {
 func (*CancelMove) ProtoMessage() {}
 
 func (x *CancelMove) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[25]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2621,7 @@ func (x *CancelMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMove.ProtoReflect.Descriptor instead.
 func (*CancelMove) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{25}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelMove) GetMoveId() string {
@@ -2593,7 +2658,7 @@ type InstructAck struct {
 
 func (x *InstructAck) Reset() {
 	*x = InstructAck{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[26]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2670,7 @@ func (x *InstructAck) String() string {
 func (*InstructAck) ProtoMessage() {}
 
 func (x *InstructAck) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[26]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2683,7 @@ func (x *InstructAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstructAck.ProtoReflect.Descriptor instead.
 func (*InstructAck) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{26}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InstructAck) GetInstructionId() string {
@@ -2673,7 +2738,7 @@ type AssignDomainRequest struct {
 
 func (x *AssignDomainRequest) Reset() {
 	*x = AssignDomainRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[27]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2750,7 @@ func (x *AssignDomainRequest) String() string {
 func (*AssignDomainRequest) ProtoMessage() {}
 
 func (x *AssignDomainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[27]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2763,7 @@ func (x *AssignDomainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignDomainRequest.ProtoReflect.Descriptor instead.
 func (*AssignDomainRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{27}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AssignDomainRequest) GetTopologyKey() string {
@@ -2738,7 +2803,7 @@ type AssignDomainResponse struct {
 
 func (x *AssignDomainResponse) Reset() {
 	*x = AssignDomainResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[28]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2815,7 @@ func (x *AssignDomainResponse) String() string {
 func (*AssignDomainResponse) ProtoMessage() {}
 
 func (x *AssignDomainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[28]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2828,7 @@ func (x *AssignDomainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignDomainResponse.ProtoReflect.Descriptor instead.
 func (*AssignDomainResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{28}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{29}
 }
 
 // Takes a domain from its shard.
@@ -2781,7 +2846,7 @@ type UnassignDomainRequest struct {
 
 func (x *UnassignDomainRequest) Reset() {
 	*x = UnassignDomainRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[29]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2858,7 @@ func (x *UnassignDomainRequest) String() string {
 func (*UnassignDomainRequest) ProtoMessage() {}
 
 func (x *UnassignDomainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[29]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2871,7 @@ func (x *UnassignDomainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnassignDomainRequest.ProtoReflect.Descriptor instead.
 func (*UnassignDomainRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{29}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UnassignDomainRequest) GetTopologyKey() string {
@@ -2839,7 +2904,7 @@ type UnassignDomainResponse struct {
 
 func (x *UnassignDomainResponse) Reset() {
 	*x = UnassignDomainResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[30]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2916,7 @@ func (x *UnassignDomainResponse) String() string {
 func (*UnassignDomainResponse) ProtoMessage() {}
 
 func (x *UnassignDomainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[30]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +2929,7 @@ func (x *UnassignDomainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnassignDomainResponse.ProtoReflect.Descriptor instead.
 func (*UnassignDomainResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{30}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{31}
 }
 
 // Forgets a shard.
@@ -2882,7 +2947,7 @@ type RemoveShardRequest struct {
 
 func (x *RemoveShardRequest) Reset() {
 	*x = RemoveShardRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[31]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +2959,7 @@ func (x *RemoveShardRequest) String() string {
 func (*RemoveShardRequest) ProtoMessage() {}
 
 func (x *RemoveShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[31]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +2972,7 @@ func (x *RemoveShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveShardRequest.ProtoReflect.Descriptor instead.
 func (*RemoveShardRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{31}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveShardRequest) GetShardId() string {
@@ -2940,7 +3005,7 @@ type RemoveShardResponse struct {
 
 func (x *RemoveShardResponse) Reset() {
 	*x = RemoveShardResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[32]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3017,7 @@ func (x *RemoveShardResponse) String() string {
 func (*RemoveShardResponse) ProtoMessage() {}
 
 func (x *RemoveShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[32]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3030,7 @@ func (x *RemoveShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveShardResponse.ProtoReflect.Descriptor instead.
 func (*RemoveShardResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{32}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{33}
 }
 
 // Selects shards.
@@ -2981,7 +3046,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[33]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3058,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[33]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3071,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{33}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListShardsRequest) GetPageSize() int32 {
@@ -3038,7 +3103,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[34]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3115,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[34]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3128,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{34}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListShardsResponse) GetShards() []*ShardRegistryEntry {
@@ -3120,7 +3185,7 @@ type ShardRegistryEntry struct {
 
 func (x *ShardRegistryEntry) Reset() {
 	*x = ShardRegistryEntry{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[35]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3197,7 @@ func (x *ShardRegistryEntry) String() string {
 func (*ShardRegistryEntry) ProtoMessage() {}
 
 func (x *ShardRegistryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[35]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3210,7 @@ func (x *ShardRegistryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardRegistryEntry.ProtoReflect.Descriptor instead.
 func (*ShardRegistryEntry) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{35}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ShardRegistryEntry) GetShardId() string {
@@ -3247,7 +3312,7 @@ type ListDomainAssignmentsRequest struct {
 
 func (x *ListDomainAssignmentsRequest) Reset() {
 	*x = ListDomainAssignmentsRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[36]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3324,7 @@ func (x *ListDomainAssignmentsRequest) String() string {
 func (*ListDomainAssignmentsRequest) ProtoMessage() {}
 
 func (x *ListDomainAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[36]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3337,7 @@ func (x *ListDomainAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*ListDomainAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{36}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListDomainAssignmentsRequest) GetPageSize() int32 {
@@ -3309,7 +3374,7 @@ type ListDomainAssignmentsResponse struct {
 
 func (x *ListDomainAssignmentsResponse) Reset() {
 	*x = ListDomainAssignmentsResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[37]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3386,7 @@ func (x *ListDomainAssignmentsResponse) String() string {
 func (*ListDomainAssignmentsResponse) ProtoMessage() {}
 
 func (x *ListDomainAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[37]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3399,7 @@ func (x *ListDomainAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*ListDomainAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{37}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListDomainAssignmentsResponse) GetAssignments() []*DomainAssignment {
@@ -3370,7 +3435,7 @@ type DomainAssignment struct {
 
 func (x *DomainAssignment) Reset() {
 	*x = DomainAssignment{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[38]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3447,7 @@ func (x *DomainAssignment) String() string {
 func (*DomainAssignment) ProtoMessage() {}
 
 func (x *DomainAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[38]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3460,7 @@ func (x *DomainAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainAssignment.ProtoReflect.Descriptor instead.
 func (*DomainAssignment) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{38}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DomainAssignment) GetTopologyKey() string {
@@ -3448,7 +3513,7 @@ type ListShardReportsRequest struct {
 
 func (x *ListShardReportsRequest) Reset() {
 	*x = ListShardReportsRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3525,7 @@ func (x *ListShardReportsRequest) String() string {
 func (*ListShardReportsRequest) ProtoMessage() {}
 
 func (x *ListShardReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3538,7 @@ func (x *ListShardReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardReportsRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{39}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListShardReportsRequest) GetShardId() string {
@@ -3512,7 +3577,7 @@ type ListShardReportsResponse struct {
 
 func (x *ListShardReportsResponse) Reset() {
 	*x = ListShardReportsResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3589,7 @@ func (x *ListShardReportsResponse) String() string {
 func (*ListShardReportsResponse) ProtoMessage() {}
 
 func (x *ListShardReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3602,7 @@ func (x *ListShardReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardReportsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{40}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListShardReportsResponse) GetReports() []*ShardReportSnapshot {
@@ -3588,7 +3653,7 @@ type ShardReportSnapshot struct {
 
 func (x *ShardReportSnapshot) Reset() {
 	*x = ShardReportSnapshot{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3665,7 @@ func (x *ShardReportSnapshot) String() string {
 func (*ShardReportSnapshot) ProtoMessage() {}
 
 func (x *ShardReportSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3678,7 @@ func (x *ShardReportSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardReportSnapshot.ProtoReflect.Descriptor instead.
 func (*ShardReportSnapshot) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{41}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ShardReportSnapshot) GetShardId() string {
@@ -3702,7 +3767,7 @@ type JoinRaftClusterRequest struct {
 
 func (x *JoinRaftClusterRequest) Reset() {
 	*x = JoinRaftClusterRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3779,7 @@ func (x *JoinRaftClusterRequest) String() string {
 func (*JoinRaftClusterRequest) ProtoMessage() {}
 
 func (x *JoinRaftClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3792,7 @@ func (x *JoinRaftClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRaftClusterRequest.ProtoReflect.Descriptor instead.
 func (*JoinRaftClusterRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{42}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JoinRaftClusterRequest) GetNodeId() string {
@@ -3792,7 +3857,7 @@ type JoinRaftClusterResponse struct {
 
 func (x *JoinRaftClusterResponse) Reset() {
 	*x = JoinRaftClusterResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3869,7 @@ func (x *JoinRaftClusterResponse) String() string {
 func (*JoinRaftClusterResponse) ProtoMessage() {}
 
 func (x *JoinRaftClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3882,7 @@ func (x *JoinRaftClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRaftClusterResponse.ProtoReflect.Descriptor instead.
 func (*JoinRaftClusterResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{43}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JoinRaftClusterResponse) GetClusterUuid() string {
@@ -3843,7 +3908,7 @@ type SnapshotSaveRequest struct {
 
 func (x *SnapshotSaveRequest) Reset() {
 	*x = SnapshotSaveRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +3920,7 @@ func (x *SnapshotSaveRequest) String() string {
 func (*SnapshotSaveRequest) ProtoMessage() {}
 
 func (x *SnapshotSaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +3933,7 @@ func (x *SnapshotSaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSaveRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSaveRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{44}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{45}
 }
 
 // One frame of a snapshot.
@@ -3889,7 +3954,7 @@ type SnapshotSaveChunk struct {
 
 func (x *SnapshotSaveChunk) Reset() {
 	*x = SnapshotSaveChunk{}
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +3966,7 @@ func (x *SnapshotSaveChunk) String() string {
 func (*SnapshotSaveChunk) ProtoMessage() {}
 
 func (x *SnapshotSaveChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_coordinator_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +3979,7 @@ func (x *SnapshotSaveChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSaveChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotSaveChunk) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{45}
+	return file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotSaveChunk) GetPayload() isSnapshotSaveChunk_Payload {
@@ -4134,7 +4199,7 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\amove_id\x18\xe8\a \x01(\tR\x06moveId\"U\n" +
 	"\tDomainRef\x12!\n" +
 	"\ftopology_key\x18\x01 \x01(\tR\vtopologyKey\x12%\n" +
-	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\x82\x05\n" +
+	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\xc5\x05\n" +
 	"\tShardView\x128\n" +
 	"\aversion\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.ViewVersionR\aversion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12%\n" +
@@ -4149,7 +4214,12 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\x0eowned_clusters\x18\n" +
 	" \x03(\tR\rownedClusters\x12+\n" +
 	"\x11released_clusters\x18\v \x03(\tR\x10releasedClusters\x12@\n" +
-	"\fquota_slices\x18\f \x03(\v2\x1d.bigfleet.v1alpha1.QuotaSliceR\vquotaSlices\"\\\n" +
+	"\fquota_slices\x18\f \x03(\v2\x1d.bigfleet.v1alpha1.QuotaSliceR\vquotaSlices\x12A\n" +
+	"\tinherited\x18\r \x03(\v2#.bigfleet.v1alpha1.InheritedClusterR\tinherited\"W\n" +
+	"\x10InheritedCluster\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12$\n" +
+	"\x0efrom_shard_ids\x18\x02 \x03(\tR\ffromShardIds\"\\\n" +
 	"\n" +
 	"QuotaSlice\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x16\n" +
@@ -4329,7 +4399,7 @@ func file_bigfleet_v1alpha1_coordinator_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_coordinator_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bigfleet_v1alpha1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_bigfleet_v1alpha1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_bigfleet_v1alpha1_coordinator_proto_goTypes = []any{
 	(MoveTier)(0),                         // 0: bigfleet.v1alpha1.MoveTier
 	(ShardState)(0),                       // 1: bigfleet.v1alpha1.ShardState
@@ -4356,61 +4426,62 @@ var file_bigfleet_v1alpha1_coordinator_proto_goTypes = []any{
 	(*TransferOwnership)(nil),             // 22: bigfleet.v1alpha1.TransferOwnership
 	(*DomainRef)(nil),                     // 23: bigfleet.v1alpha1.DomainRef
 	(*ShardView)(nil),                     // 24: bigfleet.v1alpha1.ShardView
-	(*QuotaSlice)(nil),                    // 25: bigfleet.v1alpha1.QuotaSlice
-	(*ReleaseCluster)(nil),                // 26: bigfleet.v1alpha1.ReleaseCluster
-	(*ReserveMachines)(nil),               // 27: bigfleet.v1alpha1.ReserveMachines
-	(*CancelMove)(nil),                    // 28: bigfleet.v1alpha1.CancelMove
-	(*InstructAck)(nil),                   // 29: bigfleet.v1alpha1.InstructAck
-	(*AssignDomainRequest)(nil),           // 30: bigfleet.v1alpha1.AssignDomainRequest
-	(*AssignDomainResponse)(nil),          // 31: bigfleet.v1alpha1.AssignDomainResponse
-	(*UnassignDomainRequest)(nil),         // 32: bigfleet.v1alpha1.UnassignDomainRequest
-	(*UnassignDomainResponse)(nil),        // 33: bigfleet.v1alpha1.UnassignDomainResponse
-	(*RemoveShardRequest)(nil),            // 34: bigfleet.v1alpha1.RemoveShardRequest
-	(*RemoveShardResponse)(nil),           // 35: bigfleet.v1alpha1.RemoveShardResponse
-	(*ListShardsRequest)(nil),             // 36: bigfleet.v1alpha1.ListShardsRequest
-	(*ListShardsResponse)(nil),            // 37: bigfleet.v1alpha1.ListShardsResponse
-	(*ShardRegistryEntry)(nil),            // 38: bigfleet.v1alpha1.ShardRegistryEntry
-	(*ListDomainAssignmentsRequest)(nil),  // 39: bigfleet.v1alpha1.ListDomainAssignmentsRequest
-	(*ListDomainAssignmentsResponse)(nil), // 40: bigfleet.v1alpha1.ListDomainAssignmentsResponse
-	(*DomainAssignment)(nil),              // 41: bigfleet.v1alpha1.DomainAssignment
-	(*ListShardReportsRequest)(nil),       // 42: bigfleet.v1alpha1.ListShardReportsRequest
-	(*ListShardReportsResponse)(nil),      // 43: bigfleet.v1alpha1.ListShardReportsResponse
-	(*ShardReportSnapshot)(nil),           // 44: bigfleet.v1alpha1.ShardReportSnapshot
-	(*JoinRaftClusterRequest)(nil),        // 45: bigfleet.v1alpha1.JoinRaftClusterRequest
-	(*JoinRaftClusterResponse)(nil),       // 46: bigfleet.v1alpha1.JoinRaftClusterResponse
-	(*SnapshotSaveRequest)(nil),           // 47: bigfleet.v1alpha1.SnapshotSaveRequest
-	(*SnapshotSaveChunk)(nil),             // 48: bigfleet.v1alpha1.SnapshotSaveChunk
-	nil,                                   // 49: bigfleet.v1alpha1.ShardSummary.PerInstanceTypeCountsEntry
-	nil,                                   // 50: bigfleet.v1alpha1.ShardSummary.PerZoneCountsEntry
-	nil,                                   // 51: bigfleet.v1alpha1.ShardSummary.PerStateCountsEntry
-	(CapacityType)(0),                     // 52: bigfleet.v1alpha1.CapacityType
-	(*Resources)(nil),                     // 53: bigfleet.v1alpha1.Resources
-	(*NodeSelectorRequirement)(nil),       // 54: bigfleet.v1alpha1.NodeSelectorRequirement
-	(PenaltyBucket)(0),                    // 55: bigfleet.v1alpha1.PenaltyBucket
-	(UnmetReason)(0),                      // 56: bigfleet.v1alpha1.UnmetReason
+	(*InheritedCluster)(nil),              // 25: bigfleet.v1alpha1.InheritedCluster
+	(*QuotaSlice)(nil),                    // 26: bigfleet.v1alpha1.QuotaSlice
+	(*ReleaseCluster)(nil),                // 27: bigfleet.v1alpha1.ReleaseCluster
+	(*ReserveMachines)(nil),               // 28: bigfleet.v1alpha1.ReserveMachines
+	(*CancelMove)(nil),                    // 29: bigfleet.v1alpha1.CancelMove
+	(*InstructAck)(nil),                   // 30: bigfleet.v1alpha1.InstructAck
+	(*AssignDomainRequest)(nil),           // 31: bigfleet.v1alpha1.AssignDomainRequest
+	(*AssignDomainResponse)(nil),          // 32: bigfleet.v1alpha1.AssignDomainResponse
+	(*UnassignDomainRequest)(nil),         // 33: bigfleet.v1alpha1.UnassignDomainRequest
+	(*UnassignDomainResponse)(nil),        // 34: bigfleet.v1alpha1.UnassignDomainResponse
+	(*RemoveShardRequest)(nil),            // 35: bigfleet.v1alpha1.RemoveShardRequest
+	(*RemoveShardResponse)(nil),           // 36: bigfleet.v1alpha1.RemoveShardResponse
+	(*ListShardsRequest)(nil),             // 37: bigfleet.v1alpha1.ListShardsRequest
+	(*ListShardsResponse)(nil),            // 38: bigfleet.v1alpha1.ListShardsResponse
+	(*ShardRegistryEntry)(nil),            // 39: bigfleet.v1alpha1.ShardRegistryEntry
+	(*ListDomainAssignmentsRequest)(nil),  // 40: bigfleet.v1alpha1.ListDomainAssignmentsRequest
+	(*ListDomainAssignmentsResponse)(nil), // 41: bigfleet.v1alpha1.ListDomainAssignmentsResponse
+	(*DomainAssignment)(nil),              // 42: bigfleet.v1alpha1.DomainAssignment
+	(*ListShardReportsRequest)(nil),       // 43: bigfleet.v1alpha1.ListShardReportsRequest
+	(*ListShardReportsResponse)(nil),      // 44: bigfleet.v1alpha1.ListShardReportsResponse
+	(*ShardReportSnapshot)(nil),           // 45: bigfleet.v1alpha1.ShardReportSnapshot
+	(*JoinRaftClusterRequest)(nil),        // 46: bigfleet.v1alpha1.JoinRaftClusterRequest
+	(*JoinRaftClusterResponse)(nil),       // 47: bigfleet.v1alpha1.JoinRaftClusterResponse
+	(*SnapshotSaveRequest)(nil),           // 48: bigfleet.v1alpha1.SnapshotSaveRequest
+	(*SnapshotSaveChunk)(nil),             // 49: bigfleet.v1alpha1.SnapshotSaveChunk
+	nil,                                   // 50: bigfleet.v1alpha1.ShardSummary.PerInstanceTypeCountsEntry
+	nil,                                   // 51: bigfleet.v1alpha1.ShardSummary.PerZoneCountsEntry
+	nil,                                   // 52: bigfleet.v1alpha1.ShardSummary.PerStateCountsEntry
+	(CapacityType)(0),                     // 53: bigfleet.v1alpha1.CapacityType
+	(*Resources)(nil),                     // 54: bigfleet.v1alpha1.Resources
+	(*NodeSelectorRequirement)(nil),       // 55: bigfleet.v1alpha1.NodeSelectorRequirement
+	(PenaltyBucket)(0),                    // 56: bigfleet.v1alpha1.PenaltyBucket
+	(UnmetReason)(0),                      // 57: bigfleet.v1alpha1.UnmetReason
 }
 var file_bigfleet_v1alpha1_coordinator_proto_depIdxs = []int32{
 	10, // 0: bigfleet.v1alpha1.ShardReport.summary:type_name -> bigfleet.v1alpha1.ShardSummary
 	11, // 1: bigfleet.v1alpha1.ShardReport.shortfalls:type_name -> bigfleet.v1alpha1.Shortfall
-	29, // 2: bigfleet.v1alpha1.ShardReport.instruction_acks:type_name -> bigfleet.v1alpha1.InstructAck
+	30, // 2: bigfleet.v1alpha1.ShardReport.instruction_acks:type_name -> bigfleet.v1alpha1.InstructAck
 	4,  // 3: bigfleet.v1alpha1.ShardReport.view_version:type_name -> bigfleet.v1alpha1.ViewVersion
 	5,  // 4: bigfleet.v1alpha1.ShardReport.clusters:type_name -> bigfleet.v1alpha1.ClusterLink
 	6,  // 5: bigfleet.v1alpha1.ShardReport.supply:type_name -> bigfleet.v1alpha1.SupplyBucket
 	7,  // 6: bigfleet.v1alpha1.ShardReport.holdings:type_name -> bigfleet.v1alpha1.Holdings
-	52, // 7: bigfleet.v1alpha1.SupplyBucket.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	53, // 8: bigfleet.v1alpha1.SupplyBucket.allocatable:type_name -> bigfleet.v1alpha1.Resources
+	53, // 7: bigfleet.v1alpha1.SupplyBucket.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	54, // 8: bigfleet.v1alpha1.SupplyBucket.allocatable:type_name -> bigfleet.v1alpha1.Resources
 	23, // 9: bigfleet.v1alpha1.Holdings.domains:type_name -> bigfleet.v1alpha1.DomainRef
 	8,  // 10: bigfleet.v1alpha1.Holdings.exceptions_in:type_name -> bigfleet.v1alpha1.MachineException
 	8,  // 11: bigfleet.v1alpha1.Holdings.exceptions_out:type_name -> bigfleet.v1alpha1.MachineException
 	9,  // 12: bigfleet.v1alpha1.Holdings.reservations:type_name -> bigfleet.v1alpha1.Reservation
-	49, // 13: bigfleet.v1alpha1.ShardSummary.per_instance_type_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerInstanceTypeCountsEntry
-	50, // 14: bigfleet.v1alpha1.ShardSummary.per_zone_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerZoneCountsEntry
-	51, // 15: bigfleet.v1alpha1.ShardSummary.per_state_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerStateCountsEntry
-	54, // 16: bigfleet.v1alpha1.Shortfall.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	53, // 17: bigfleet.v1alpha1.Shortfall.deficit:type_name -> bigfleet.v1alpha1.Resources
-	55, // 18: bigfleet.v1alpha1.Shortfall.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	53, // 19: bigfleet.v1alpha1.Shortfall.min_unit:type_name -> bigfleet.v1alpha1.Resources
-	56, // 20: bigfleet.v1alpha1.Shortfall.unmet_reason:type_name -> bigfleet.v1alpha1.UnmetReason
+	50, // 13: bigfleet.v1alpha1.ShardSummary.per_instance_type_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerInstanceTypeCountsEntry
+	51, // 14: bigfleet.v1alpha1.ShardSummary.per_zone_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerZoneCountsEntry
+	52, // 15: bigfleet.v1alpha1.ShardSummary.per_state_counts:type_name -> bigfleet.v1alpha1.ShardSummary.PerStateCountsEntry
+	55, // 16: bigfleet.v1alpha1.Shortfall.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	54, // 17: bigfleet.v1alpha1.Shortfall.deficit:type_name -> bigfleet.v1alpha1.Resources
+	56, // 18: bigfleet.v1alpha1.Shortfall.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	54, // 19: bigfleet.v1alpha1.Shortfall.min_unit:type_name -> bigfleet.v1alpha1.Resources
+	57, // 20: bigfleet.v1alpha1.Shortfall.unmet_reason:type_name -> bigfleet.v1alpha1.UnmetReason
 	17, // 21: bigfleet.v1alpha1.ReportAck.instructions:type_name -> bigfleet.v1alpha1.CoordinatorInstruction
 	13, // 22: bigfleet.v1alpha1.ReportAck.leader_hint:type_name -> bigfleet.v1alpha1.LeaderHint
 	13, // 23: bigfleet.v1alpha1.NotLeader.leader:type_name -> bigfleet.v1alpha1.LeaderHint
@@ -4420,53 +4491,54 @@ var file_bigfleet_v1alpha1_coordinator_proto_depIdxs = []int32{
 	21, // 27: bigfleet.v1alpha1.CoordinatorInstruction.cross_shard_drain:type_name -> bigfleet.v1alpha1.CrossShardDrain
 	22, // 28: bigfleet.v1alpha1.CoordinatorInstruction.transfer_ownership:type_name -> bigfleet.v1alpha1.TransferOwnership
 	24, // 29: bigfleet.v1alpha1.CoordinatorInstruction.set_view:type_name -> bigfleet.v1alpha1.ShardView
-	26, // 30: bigfleet.v1alpha1.CoordinatorInstruction.release_cluster:type_name -> bigfleet.v1alpha1.ReleaseCluster
-	27, // 31: bigfleet.v1alpha1.CoordinatorInstruction.reserve_machines:type_name -> bigfleet.v1alpha1.ReserveMachines
-	28, // 32: bigfleet.v1alpha1.CoordinatorInstruction.cancel_move:type_name -> bigfleet.v1alpha1.CancelMove
+	27, // 30: bigfleet.v1alpha1.CoordinatorInstruction.release_cluster:type_name -> bigfleet.v1alpha1.ReleaseCluster
+	28, // 31: bigfleet.v1alpha1.CoordinatorInstruction.reserve_machines:type_name -> bigfleet.v1alpha1.ReserveMachines
+	29, // 32: bigfleet.v1alpha1.CoordinatorInstruction.cancel_move:type_name -> bigfleet.v1alpha1.CancelMove
 	4,  // 33: bigfleet.v1alpha1.ShardView.version:type_name -> bigfleet.v1alpha1.ViewVersion
 	23, // 34: bigfleet.v1alpha1.ShardView.owned_domains:type_name -> bigfleet.v1alpha1.DomainRef
 	23, // 35: bigfleet.v1alpha1.ShardView.foreign_domains:type_name -> bigfleet.v1alpha1.DomainRef
 	8,  // 36: bigfleet.v1alpha1.ShardView.exceptions_in:type_name -> bigfleet.v1alpha1.MachineException
 	8,  // 37: bigfleet.v1alpha1.ShardView.exceptions_out:type_name -> bigfleet.v1alpha1.MachineException
-	25, // 38: bigfleet.v1alpha1.ShardView.quota_slices:type_name -> bigfleet.v1alpha1.QuotaSlice
-	52, // 39: bigfleet.v1alpha1.ReserveMachines.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	54, // 40: bigfleet.v1alpha1.ReserveMachines.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	53, // 41: bigfleet.v1alpha1.ReserveMachines.min_unit:type_name -> bigfleet.v1alpha1.Resources
-	0,  // 42: bigfleet.v1alpha1.ReserveMachines.tier:type_name -> bigfleet.v1alpha1.MoveTier
-	55, // 43: bigfleet.v1alpha1.ReserveMachines.requester_interruption_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	2,  // 44: bigfleet.v1alpha1.InstructAck.outcome:type_name -> bigfleet.v1alpha1.InstructAck.Outcome
-	38, // 45: bigfleet.v1alpha1.ListShardsResponse.shards:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
-	1,  // 46: bigfleet.v1alpha1.ShardRegistryEntry.state:type_name -> bigfleet.v1alpha1.ShardState
-	4,  // 47: bigfleet.v1alpha1.ShardRegistryEntry.view_version:type_name -> bigfleet.v1alpha1.ViewVersion
-	41, // 48: bigfleet.v1alpha1.ListDomainAssignmentsResponse.assignments:type_name -> bigfleet.v1alpha1.DomainAssignment
-	44, // 49: bigfleet.v1alpha1.ListShardReportsResponse.reports:type_name -> bigfleet.v1alpha1.ShardReportSnapshot
-	10, // 50: bigfleet.v1alpha1.ShardReportSnapshot.summary:type_name -> bigfleet.v1alpha1.ShardSummary
-	11, // 51: bigfleet.v1alpha1.ShardReportSnapshot.shortfalls:type_name -> bigfleet.v1alpha1.Shortfall
-	5,  // 52: bigfleet.v1alpha1.ShardReportSnapshot.clusters:type_name -> bigfleet.v1alpha1.ClusterLink
-	6,  // 53: bigfleet.v1alpha1.ShardReportSnapshot.supply:type_name -> bigfleet.v1alpha1.SupplyBucket
-	3,  // 54: bigfleet.v1alpha1.Coordinator.ReportShard:input_type -> bigfleet.v1alpha1.ShardReport
-	30, // 55: bigfleet.v1alpha1.Coordinator.AssignDomain:input_type -> bigfleet.v1alpha1.AssignDomainRequest
-	32, // 56: bigfleet.v1alpha1.Coordinator.UnassignDomain:input_type -> bigfleet.v1alpha1.UnassignDomainRequest
-	34, // 57: bigfleet.v1alpha1.Coordinator.RemoveShard:input_type -> bigfleet.v1alpha1.RemoveShardRequest
-	36, // 58: bigfleet.v1alpha1.Coordinator.ListShards:input_type -> bigfleet.v1alpha1.ListShardsRequest
-	39, // 59: bigfleet.v1alpha1.Coordinator.ListDomainAssignments:input_type -> bigfleet.v1alpha1.ListDomainAssignmentsRequest
-	42, // 60: bigfleet.v1alpha1.Coordinator.ListShardReports:input_type -> bigfleet.v1alpha1.ListShardReportsRequest
-	45, // 61: bigfleet.v1alpha1.Coordinator.JoinRaftCluster:input_type -> bigfleet.v1alpha1.JoinRaftClusterRequest
-	47, // 62: bigfleet.v1alpha1.Coordinator.SnapshotSave:input_type -> bigfleet.v1alpha1.SnapshotSaveRequest
-	12, // 63: bigfleet.v1alpha1.Coordinator.ReportShard:output_type -> bigfleet.v1alpha1.ReportAck
-	31, // 64: bigfleet.v1alpha1.Coordinator.AssignDomain:output_type -> bigfleet.v1alpha1.AssignDomainResponse
-	33, // 65: bigfleet.v1alpha1.Coordinator.UnassignDomain:output_type -> bigfleet.v1alpha1.UnassignDomainResponse
-	35, // 66: bigfleet.v1alpha1.Coordinator.RemoveShard:output_type -> bigfleet.v1alpha1.RemoveShardResponse
-	37, // 67: bigfleet.v1alpha1.Coordinator.ListShards:output_type -> bigfleet.v1alpha1.ListShardsResponse
-	40, // 68: bigfleet.v1alpha1.Coordinator.ListDomainAssignments:output_type -> bigfleet.v1alpha1.ListDomainAssignmentsResponse
-	43, // 69: bigfleet.v1alpha1.Coordinator.ListShardReports:output_type -> bigfleet.v1alpha1.ListShardReportsResponse
-	46, // 70: bigfleet.v1alpha1.Coordinator.JoinRaftCluster:output_type -> bigfleet.v1alpha1.JoinRaftClusterResponse
-	48, // 71: bigfleet.v1alpha1.Coordinator.SnapshotSave:output_type -> bigfleet.v1alpha1.SnapshotSaveChunk
-	63, // [63:72] is the sub-list for method output_type
-	54, // [54:63] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	26, // 38: bigfleet.v1alpha1.ShardView.quota_slices:type_name -> bigfleet.v1alpha1.QuotaSlice
+	25, // 39: bigfleet.v1alpha1.ShardView.inherited:type_name -> bigfleet.v1alpha1.InheritedCluster
+	53, // 40: bigfleet.v1alpha1.ReserveMachines.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	55, // 41: bigfleet.v1alpha1.ReserveMachines.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	54, // 42: bigfleet.v1alpha1.ReserveMachines.min_unit:type_name -> bigfleet.v1alpha1.Resources
+	0,  // 43: bigfleet.v1alpha1.ReserveMachines.tier:type_name -> bigfleet.v1alpha1.MoveTier
+	56, // 44: bigfleet.v1alpha1.ReserveMachines.requester_interruption_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	2,  // 45: bigfleet.v1alpha1.InstructAck.outcome:type_name -> bigfleet.v1alpha1.InstructAck.Outcome
+	39, // 46: bigfleet.v1alpha1.ListShardsResponse.shards:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
+	1,  // 47: bigfleet.v1alpha1.ShardRegistryEntry.state:type_name -> bigfleet.v1alpha1.ShardState
+	4,  // 48: bigfleet.v1alpha1.ShardRegistryEntry.view_version:type_name -> bigfleet.v1alpha1.ViewVersion
+	42, // 49: bigfleet.v1alpha1.ListDomainAssignmentsResponse.assignments:type_name -> bigfleet.v1alpha1.DomainAssignment
+	45, // 50: bigfleet.v1alpha1.ListShardReportsResponse.reports:type_name -> bigfleet.v1alpha1.ShardReportSnapshot
+	10, // 51: bigfleet.v1alpha1.ShardReportSnapshot.summary:type_name -> bigfleet.v1alpha1.ShardSummary
+	11, // 52: bigfleet.v1alpha1.ShardReportSnapshot.shortfalls:type_name -> bigfleet.v1alpha1.Shortfall
+	5,  // 53: bigfleet.v1alpha1.ShardReportSnapshot.clusters:type_name -> bigfleet.v1alpha1.ClusterLink
+	6,  // 54: bigfleet.v1alpha1.ShardReportSnapshot.supply:type_name -> bigfleet.v1alpha1.SupplyBucket
+	3,  // 55: bigfleet.v1alpha1.Coordinator.ReportShard:input_type -> bigfleet.v1alpha1.ShardReport
+	31, // 56: bigfleet.v1alpha1.Coordinator.AssignDomain:input_type -> bigfleet.v1alpha1.AssignDomainRequest
+	33, // 57: bigfleet.v1alpha1.Coordinator.UnassignDomain:input_type -> bigfleet.v1alpha1.UnassignDomainRequest
+	35, // 58: bigfleet.v1alpha1.Coordinator.RemoveShard:input_type -> bigfleet.v1alpha1.RemoveShardRequest
+	37, // 59: bigfleet.v1alpha1.Coordinator.ListShards:input_type -> bigfleet.v1alpha1.ListShardsRequest
+	40, // 60: bigfleet.v1alpha1.Coordinator.ListDomainAssignments:input_type -> bigfleet.v1alpha1.ListDomainAssignmentsRequest
+	43, // 61: bigfleet.v1alpha1.Coordinator.ListShardReports:input_type -> bigfleet.v1alpha1.ListShardReportsRequest
+	46, // 62: bigfleet.v1alpha1.Coordinator.JoinRaftCluster:input_type -> bigfleet.v1alpha1.JoinRaftClusterRequest
+	48, // 63: bigfleet.v1alpha1.Coordinator.SnapshotSave:input_type -> bigfleet.v1alpha1.SnapshotSaveRequest
+	12, // 64: bigfleet.v1alpha1.Coordinator.ReportShard:output_type -> bigfleet.v1alpha1.ReportAck
+	32, // 65: bigfleet.v1alpha1.Coordinator.AssignDomain:output_type -> bigfleet.v1alpha1.AssignDomainResponse
+	34, // 66: bigfleet.v1alpha1.Coordinator.UnassignDomain:output_type -> bigfleet.v1alpha1.UnassignDomainResponse
+	36, // 67: bigfleet.v1alpha1.Coordinator.RemoveShard:output_type -> bigfleet.v1alpha1.RemoveShardResponse
+	38, // 68: bigfleet.v1alpha1.Coordinator.ListShards:output_type -> bigfleet.v1alpha1.ListShardsResponse
+	41, // 69: bigfleet.v1alpha1.Coordinator.ListDomainAssignments:output_type -> bigfleet.v1alpha1.ListDomainAssignmentsResponse
+	44, // 70: bigfleet.v1alpha1.Coordinator.ListShardReports:output_type -> bigfleet.v1alpha1.ListShardReportsResponse
+	47, // 71: bigfleet.v1alpha1.Coordinator.JoinRaftCluster:output_type -> bigfleet.v1alpha1.JoinRaftClusterResponse
+	49, // 72: bigfleet.v1alpha1.Coordinator.SnapshotSave:output_type -> bigfleet.v1alpha1.SnapshotSaveChunk
+	64, // [64:73] is the sub-list for method output_type
+	55, // [55:64] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_coordinator_proto_init() }
@@ -4488,8 +4560,8 @@ func file_bigfleet_v1alpha1_coordinator_proto_init() {
 		(*CoordinatorInstruction_ReserveMachines)(nil),
 		(*CoordinatorInstruction_CancelMove)(nil),
 	}
-	file_bigfleet_v1alpha1_coordinator_proto_msgTypes[26].OneofWrappers = []any{}
-	file_bigfleet_v1alpha1_coordinator_proto_msgTypes[45].OneofWrappers = []any{
+	file_bigfleet_v1alpha1_coordinator_proto_msgTypes[27].OneofWrappers = []any{}
+	file_bigfleet_v1alpha1_coordinator_proto_msgTypes[46].OneofWrappers = []any{
 		(*SnapshotSaveChunk_MetaJson)(nil),
 		(*SnapshotSaveChunk_Data)(nil),
 	}
@@ -4499,7 +4571,7 @@ func file_bigfleet_v1alpha1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_coordinator_proto_rawDesc), len(file_bigfleet_v1alpha1_coordinator_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
