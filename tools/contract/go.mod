@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.2
 	buf.build/go/protovalidate v1.4.0
+	connectrpc.com/connect v1.21.1
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
 	google.golang.org/protobuf v1.36.12
 )
