@@ -47,7 +47,6 @@ type Note struct {
 type Config struct {
 	Client    client.Client // required
 	Component string        // required: who says it
-	Namespace string        // for events about objects without namespace; empty means default
 	Quiet     time.Duration // 0 means 5 min
 	Log       *slog.Logger  // required
 	Dropped   func()        // hears of each event that was not written; may be nil
@@ -126,10 +125,7 @@ func (w *Writer) event(n Note) *corev1.Event {
 	now := metav1.Now()
 	namespace := n.About.Namespace
 	if namespace == "" {
-		namespace = w.Namespace
-	}
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+		namespace = metav1.NamespaceDefault // the only place the API server takes them, with kube-system
 	}
 	kind := corev1.EventTypeNormal
 	if n.Warning {

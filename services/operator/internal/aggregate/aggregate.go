@@ -28,6 +28,7 @@ type Aggregate struct {
 	order   []*row           // rows in the order of the wire; nil: sort again
 	invalid map[int32]bool   // slots whose request has a fatal problem
 	raw     []byte           // scratch
+	pending int              // requests not acknowledged
 	waiting map[Key]struct{} // counted requests that were not acknowledged and not taken by TakeWaiting
 }
 
@@ -65,7 +66,12 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 		a.slots[key] = slot
 	}
 	m := &a.members[slot]
-	m.request = r
+	if m.request != nil && m.request.Pending() {
+		a.pending--
+	}
+	if m.request = r; r.Pending() {
+		a.pending++
+	}
 	next := a.text(r)
 	m.problem = next.problem
 	if next.row == nil {
@@ -102,6 +108,9 @@ func (a *Aggregate) Delete(key Key) (changed bool) {
 	if a.members[slot].text != nil {
 		a.uncount(slot)
 		changed = true
+	}
+	if a.members[slot].request.Pending() {
+		a.pending--
 	}
 	a.members[slot] = member{}
 	a.free = append(a.free, slot)

@@ -79,3 +79,8 @@ func (a *Aggregate) Waits(key Key) bool {
 	slot, ok := a.slots[key]
 	return ok && a.members[slot].text != nil && a.members[slot].request.Pending()
 }
+
+// Phases counts the requests by phase.
+func (a *Aggregate) Phases() (acknowledged, pending int) {
+	return len(a.slots) - a.pending, a.pending
+}

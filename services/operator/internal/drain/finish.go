@@ -1,0 +1,114 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
+)
+
+// finish ends a drain. text is the reason of a stop, or what went wrong.
+func (t *drain) finish(outcome, text string) {
+	t.d.mu.Lock()
+	if t.ended {
+		t.d.mu.Unlock()
+		return
+	}
+	t.ended, t.outcome, t.blocked = true, outcome, 0
+	id := t.state.Machine
+	t.d.mu.Unlock()
+	t.d.Instruments.DrainDuration.WithLabelValues(outcome).Observe(time.Since(t.begun).Seconds())
+	t.d.Log.Info("a drain ended", "node", t.node, "machine", id, "outcome", outcome, "detail", text, "duration", time.Since(t.begun).Round(time.Millisecond))
+	switch outcome {
+	case outcomeDrained, outcomeGone:
+		t.d.Show(id, upcoming.DrainDone, "")
+		t.report(pb.DrainState_DRAIN_STATE_DONE, "")
+	case outcomeDeadline:
+		t.d.Show(id, upcoming.DrainFailed, text)
+		t.report(pb.DrainState_DRAIN_STATE_DEADLINE_EXCEEDED, "")
+		t.d.Note(notes.Note{About: upcoming.Subject(id), Warning: true, Reason: "DrainDeadline", Message: text})
+	case outcomeStopped:
+		t.d.Show(id, upcoming.DrainNone, "")
+		t.report(pb.DrainState_DRAIN_STATE_STOPPED, text)
+		t.d.Note(notes.Note{About: upcoming.Subject(id), Reason: "DrainStopped", Message: "the drain of node " + t.node + " was stopped: " + text})
+	}
+}
+
+// giveBack ends a drain that is taken back and makes its node as it was before (OP-8.15).
+func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
+	d.mu.Lock()
+	stop, uncordon := t.stop, !t.state.WasUnschedulable
+	d.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-t.over
+	}
+	for pause := errorRetryMin; ; pause = min(2*pause, errorRetryMax) {
+		err := t.patchNode(ctx, releasePatch(uncordon))
+		if err == nil || apierrors.IsNotFound(err) {
+			break
+		}
+		d.Log.Warn("a node could not be given back", "node", t.node, "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+	d.mu.Lock()
+	t.ended = false // it may have ended at its deadline; what counts now is that it was taken back
+	d.mu.Unlock()
+	t.finish(outcomeStopped, reason)
+	d.mu.Lock()
+	delete(d.drains, t.node)
+	d.mu.Unlock()
+	d.Log.Info("a node is given back", "node", t.node, "machine", t.state.Machine, "uncordoned", uncordon, "why", why)
+}
+
+// report tells the shard how the drain is going (OP-8.13).
+func (t *drain) report(s pb.DrainState, reason string) {
+	t.d.mu.Lock()
+	r := &pb.DrainReport{
+		InstructionId: t.state.Instruction, MachineId: t.state.Machine, State: s, Reason: reason,
+		PodsBlocked: int32(t.blocked), DeadlineUnixNanos: t.state.deadline().UnixNano(),
+	}
+	t.d.mu.Unlock()
+	r.BlockingBudgets = t.budgets()
+	t.attempts.mu.Lock()
+	r.PodsTotal, r.PodsEvicted, r.PodsTerminating = int32(t.total), int32(t.evicted), int32(t.terminating)
+	r.ProtectedPods = append(r.ProtectedPods, t.protected...)
+	t.attempts.mu.Unlock()
+	t.d.Report(r)
+}
+
+// announce tells the owners of the Pods that they have to go (OP-14.3).
+func (t *drain) announce() {
+	t.d.mu.Lock()
+	grace := time.Until(t.state.deadline()).Round(time.Second)
+	t.d.mu.Unlock()
+	for _, p := range t.d.Pods.On(t.node) {
+		if pods.Evictable(p) && p.DeletionTimestamp == nil {
+			t.d.Note(notes.Note{About: PodSubject(p), Reason: "DrainStarted",
+				Message: fmt.Sprintf("node %s is being drained within %v: %s", t.node, grace, causes[t.cause])})
+		}
+	}
+}
+
+var causes = map[pb.ReclaimInstruction_Cause]string{
+	pb.ReclaimInstruction_CAUSE_UNSPECIFIED: "the fleet takes the machine back",
+	pb.ReclaimInstruction_CAUSE_VOLUNTARY:   "the cluster has more machines than it needs",
+	pb.ReclaimInstruction_CAUSE_PREEMPT:     "a workload of higher priority needs the machine",
+	pb.ReclaimInstruction_CAUSE_ADMIN:       "an administrator asked for it",
+}
+
+// PodSubject is a Pod as the subject of an event.
+func PodSubject(p *corev1.Pod) notes.Subject {
+	return notes.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}

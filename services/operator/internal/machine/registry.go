@@ -1,0 +1,343 @@
+package machine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// Match says how the Node of a machine was found.
+type Match int
+
+const (
+	None       Match = iota // no Node
+	ByLabel                 // OP-10.1 rule 1
+	ByProvider              // rule 2
+	ByName                  // rule 3: the name that the shard gave
+	ByID                    // rule 4: a Node is named like the machine
+	Ambiguous               // more than one Node could be meant: nobody acts
+)
+
+// Machine is what the shard says of a machine.
+type Machine struct {
+	ID, ProviderID, NodeName string
+	Configured               time.Time // since when the shard calls it Configured; zero: it does not
+}
+
+// names is a small set.
+type names map[string]struct{}
+
+func put(m map[string]names, key, name string) {
+	if key == "" {
+		return
+	}
+	if m[key] == nil {
+		m[key] = names{}
+	}
+	m[key][name] = struct{}{}
+}
+
+func drop(m map[string]names, key, name string) {
+	delete(m[key], name)
+	if len(m[key]) == 0 {
+		delete(m, key)
+	}
+}
+
+// Registry joins machines and Nodes. Use New.
+type Registry struct {
+	onChange func(ids []string)
+
+	mu       sync.RWMutex
+	machines map[string]*Machine
+	nodes    map[string]*corev1.Node
+	// Nodes by what they say, machines by what the shard says of them.
+	nodesByLabel, nodesByProvider                       map[string]names
+	machinesByLabel, machinesByProvider, machinesByName map[string]names
+}
+
+// New returns an empty Registry. onChange hears of machines whose Node may have changed; it may be called with
+// repetitions, from several goroutines, and must not block.
+func New(onChange func(ids []string)) *Registry {
+	return &Registry{
+		onChange: onChange, machines: map[string]*Machine{}, nodes: map[string]*corev1.Node{},
+		nodesByLabel: map[string]names{}, nodesByProvider: map[string]names{},
+		machinesByLabel: map[string]names{}, machinesByProvider: map[string]names{}, machinesByName: map[string]names{},
+	}
+}
+
+// Set takes what the shard says of a machine. Empty fields keep what was known.
+func (r *Registry) Set(m Machine) {
+	r.mu.Lock()
+	old := r.machines[m.ID]
+	if old != nil {
+		if m.ProviderID == "" {
+			m.ProviderID = old.ProviderID
+		}
+		if m.NodeName == "" {
+			m.NodeName = old.NodeName
+		}
+		if !m.Configured.IsZero() && !old.Configured.IsZero() {
+			m.Configured = old.Configured
+		}
+		r.unindex(old)
+	}
+	r.machines[m.ID] = &m
+	put(r.machinesByLabel, LabelValue(m.ID), m.ID)
+	put(r.machinesByProvider, m.ProviderID, m.ID)
+	put(r.machinesByName, m.NodeName, m.ID)
+	changed := old == nil || *old != m
+	r.mu.Unlock()
+	if changed {
+		r.onChange([]string{m.ID})
+	}
+}
+
+// Forget drops a machine that is no longer this cluster's.
+func (r *Registry) Forget(id string) {
+	r.mu.Lock()
+	if m := r.machines[id]; m != nil {
+		r.unindex(m)
+		delete(r.machines, id)
+	}
+	r.mu.Unlock()
+}
+
+func (r *Registry) unindex(m *Machine) {
+	drop(r.machinesByLabel, LabelValue(m.ID), m.ID)
+	drop(r.machinesByProvider, m.ProviderID, m.ID)
+	drop(r.machinesByName, m.NodeName, m.ID)
+}
+
+// SetNode takes the present form of a Node.
+func (r *Registry) SetNode(n *corev1.Node) {
+	r.mu.Lock()
+	old := r.nodes[n.Name]
+	ids := r.named(old)
+	r.unindexNode(old)
+	r.nodes[n.Name] = n
+	put(r.nodesByLabel, n.Labels[v1alpha1.LabelMachineID], n.Name)
+	put(r.nodesByProvider, n.Spec.ProviderID, n.Name)
+	ids = append(ids, r.named(n)...)
+	r.mu.Unlock()
+	r.tell(ids)
+}
+
+// DeleteNode takes the end of a Node.
+func (r *Registry) DeleteNode(name string) {
+	r.mu.Lock()
+	old := r.nodes[name]
+	ids := r.named(old)
+	r.unindexNode(old)
+	delete(r.nodes, name)
+	r.mu.Unlock()
+	r.tell(ids)
+}
+
+func (r *Registry) unindexNode(n *corev1.Node) {
+	if n != nil {
+		drop(r.nodesByLabel, n.Labels[v1alpha1.LabelMachineID], n.Name)
+		drop(r.nodesByProvider, n.Spec.ProviderID, n.Name)
+	}
+}
+
+func (r *Registry) tell(ids []string) {
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		r.onChange(slices.Compact(ids))
+	}
+}
+
+// named lists the machines that a Node could be.
+func (r *Registry) named(n *corev1.Node) (ids []string) {
+	if n == nil {
+		return nil
+	}
+	for _, set := range []names{
+		r.machinesByLabel[n.Labels[v1alpha1.LabelMachineID]], r.machinesByProvider[n.Spec.ProviderID], r.machinesByName[n.Name],
+	} {
+		for id := range set {
+			ids = append(ids, id)
+		}
+	}
+	if r.machines[n.Name] != nil {
+		ids = append(ids, n.Name)
+	}
+	return ids
+}
+
+// Find returns the Node of a machine. Machines that the shard never spoke of are found by label and name alone.
+func (r *Registry) Find(id string) (*corev1.Node, Match) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.find(id)
+}
+
+func (r *Registry) find(id string) (*corev1.Node, Match) {
+	m := r.machines[id]
+	if m == nil {
+		m = &Machine{ID: id}
+	}
+	label := LabelValue(id)
+	found, how := "", None
+	for name := range r.nodesByLabel[label] {
+		if found != "" || r.contradicts(r.nodes[name], id) {
+			return nil, Ambiguous
+		}
+		found, how = name, ByLabel
+	}
+	if m.ProviderID != "" {
+		for name := range r.nodesByProvider[m.ProviderID] {
+			claims := r.nodes[name].Labels[v1alpha1.LabelMachineID]
+			if found != "" && found != name || claims != "" && claims != label {
+				return nil, Ambiguous
+			}
+			if found == "" {
+				found, how = name, ByProvider
+			}
+		}
+	}
+	if found != "" {
+		return r.nodes[found], how
+	}
+	for _, by := range []struct {
+		name string
+		how  Match
+	}{{m.NodeName, ByName}, {id, ByID}} {
+		n := r.nodes[by.name]
+		if n == nil {
+			continue
+		}
+		if n.Labels[v1alpha1.LabelMachineID] != "" || r.contradicts(n, id) {
+			return nil, Ambiguous
+		}
+		return n, by.how
+	}
+	return nil, None
+}
+
+// contradicts says that a Node's provider id is that of another machine.
+func (r *Registry) contradicts(n *corev1.Node, id string) bool {
+	if n.Spec.ProviderID == "" {
+		return false
+	}
+	claims := r.machinesByProvider[n.Spec.ProviderID]
+	_, mine := claims[id]
+	return len(claims) > 0 && !mine
+}
+
+// Resolve finds the Node that an entry of a reclaim instruction means: a machine id first, then a node name (OP-10.4).
+// It returns the machine id, if the Node belongs to a known machine.
+func (r *Registry) Resolve(entry string) (id string, n *corev1.Node, how Match) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if n, how := r.find(entry); how != None {
+		return entry, n, how
+	}
+	n = r.nodes[entry]
+	if n == nil {
+		return entry, nil, None
+	}
+	for _, id := range r.named(n) {
+		if m, how := r.find(id); how != None {
+			if m != n {
+				return id, nil, Ambiguous
+			}
+			return id, n, how
+		}
+	}
+	return entry, n, ByName
+}
+
+// Machine returns what the shard says of a machine.
+func (r *Registry) Machine(id string) (Machine, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	m, ok := r.machines[id]
+	if !ok {
+		return Machine{}, false
+	}
+	return *m, true
+}
+
+// MachineOf returns the machine that a Node belongs to.
+func (r *Registry) MachineOf(node string) (id string, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	n := r.nodes[node]
+	for _, id := range r.named(n) {
+		if m, _ := r.find(id); m == n {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// Node returns a Node by name, or nil.
+func (r *Registry) Node(name string) *corev1.Node {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.nodes[name]
+}
+
+// Nodes returns all Nodes, in no order.
+func (r *Registry) Nodes() []*corev1.Node {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	out := make([]*corev1.Node, 0, len(r.nodes))
+	for _, n := range r.nodes {
+		out = append(out, n)
+	}
+	return out
+}
+
+// IDs returns all known machines, sorted.
+func (r *Registry) IDs() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	out := make([]string, 0, len(r.machines))
+	for id := range r.machines {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Ready returns the Ready condition of a Node: its value, since when, and why.
+func Ready(n *corev1.Node) (ready bool, since time.Time, reason string) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time, c.Reason
+		}
+	}
+	return false, n.CreationTimestamp.Time, "NoReadyCondition"
+}
+
+// Strip drops what is not read of a Node, before it enters the cache.
+func Strip(o any) (any, error) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	n.ManagedFields, n.Finalizers, n.OwnerReferences = nil, nil, nil
+	keep := map[string]string{}
+	for _, k := range []string{v1alpha1.AnnotationDrain, v1alpha1.LabelMachineID} {
+		if v, ok := n.Annotations[k]; ok {
+			keep[k] = v
+		}
+	}
+	n.Annotations = keep
+	status := corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: n.Status.NodeInfo.KubeletVersion}}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			c.LastHeartbeatTime, c.Message = n.CreationTimestamp, ""
+			status.Conditions = append(status.Conditions, c)
+		}
+	}
+	n.Status = status
+	return n, nil
+}

@@ -1,0 +1,14 @@
+package publish
+
+import "time"
+
+const (
+	debounceDefault = 250 * time.Millisecond
+	heartbeatEvery  = 10 * time.Second
+	spacing         = time.Second      // between two roll-ups (OP-5.1)
+	rebuildEvery    = 10 * time.Minute // full rebuild (OP-5.9)
+	softBytes       = 1 << 20          // a warning; the shard's documented soft limit (WIRE-4.4)
+	softRows        = 1000
+	hardBytes       = 16 << 20 // not sent: the shard's default refusal (WIRE-4.4)
+	batchesMax      = 4096     // roll-ups with requests that wait for the shard's acknowledgement; older ones merge
+)

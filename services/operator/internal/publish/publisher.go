@@ -1,0 +1,321 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// FeatureAck is the feature of shards that say what became of each roll-up.
+const FeatureAck = "rollup-ack"
+
+// Link is what a Publisher needs of an open session.
+type Link interface {
+	Rollup(needs *pb.ClusterCapacityNeeds)
+	Has(feature string) bool
+}
+
+// Config is what a Publisher needs.
+type Config struct {
+	ClusterID   string                     // required
+	Acknowledge func(keys []aggregate.Key) // required: the shard has these requests
+	Overhead    func() map[string]string   // what DaemonSets take of a fresh node; nil means not known
+	OnOutcome   func(Outcome)              // hears what became of roll-ups; may be nil
+	OnProblem   func(key aggregate.Key)    // hears of requests whose validity may have changed; may be nil
+	Debounce    time.Duration              // 0 means 250 ms
+	Heartbeat   time.Duration              // 0 means 10 s
+	Instruments *instruments.Instruments   // required
+	Log         *slog.Logger               // required
+}
+
+// Outcome is what became of a roll-up.
+type Outcome struct {
+	At            time.Time
+	Result        string // accepted, unchanged, held, rejected, unknown, too_large
+	Rows, Bytes   int
+	Reason, Text  string
+	FieldPath     string
+	HeldCount     int32
+	HeldNeeded    int32
+	SoftExceeded  bool
+	OfTimestampNs int64
+}
+
+// Publisher sends the demand.
+type Publisher struct {
+	Config
+	wake chan struct{}
+
+	mu        sync.Mutex
+	demand    *aggregate.Aggregate
+	synced    bool      // the cache was complete once
+	changed   time.Time // first change that was not sent; zero: none
+	link      Link      // nil: no session
+	greeted   bool      // the shard answered Hello, so its features are known
+	urgent    bool      // send at once: a session opened
+	last      time.Time // last roll-up
+	stamp     int64     // its timestamp
+	built     time.Time // last rebuild
+	tracker   tracker
+	oversized bool
+	accepted  time.Time
+}
+
+// New checks the configuration.
+func New(c Config) (*Publisher, error) {
+	if c.ClusterID == "" || c.Acknowledge == nil || c.Instruments == nil || c.Log == nil {
+		return nil, errors.New("publish: ClusterID, Acknowledge, Instruments and Log are required")
+	}
+	if c.Debounce <= 0 {
+		c.Debounce = debounceDefault
+	}
+	if c.Heartbeat <= 0 {
+		c.Heartbeat = heartbeatEvery
+	}
+	if c.OnOutcome == nil {
+		c.OnOutcome = func(Outcome) {}
+	}
+	if c.OnProblem == nil {
+		c.OnProblem = func(aggregate.Key) {}
+	}
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), tracker: newTracker()}, nil
+}
+
+// Set takes the present form of a request from the cache.
+func (p *Publisher) Set(r *request.Request) {
+	key := aggregate.KeyOf(r)
+	p.mu.Lock()
+	if !r.Pending() || r.DeletionTimestamp != nil {
+		p.tracker.forget(key)
+	}
+	p.touch(p.demand.Set(r))
+	p.mu.Unlock()
+	p.OnProblem(key)
+}
+
+// Delete takes the end of a request from the cache.
+func (p *Publisher) Delete(key aggregate.Key) {
+	p.mu.Lock()
+	p.tracker.forget(key)
+	p.touch(p.demand.Delete(key))
+	p.mu.Unlock()
+	p.OnProblem(key)
+}
+
+// Touch makes a roll-up due although no request changed, for example because the node overhead did.
+func (p *Publisher) Touch() {
+	p.mu.Lock()
+	p.touch(true)
+	p.mu.Unlock()
+}
+
+func (p *Publisher) touch(changed bool) {
+	if changed && p.changed.IsZero() {
+		p.changed = time.Now()
+		p.signal()
+	}
+}
+
+// Synced says that the cache is complete: from now on roll-ups may be sent (OP-1.3).
+func (p *Publisher) Synced() {
+	p.mu.Lock()
+	p.synced = true
+	p.mu.Unlock()
+	p.signal()
+}
+
+// Opened makes a roll-up due at once.
+func (p *Publisher) Opened(l Link) {
+	p.mu.Lock()
+	p.link, p.urgent, p.greeted = l, true, false
+	p.tracker.opened(time.Now())
+	p.mu.Unlock()
+	p.signal()
+}
+
+// Greeted says that the shard answered Hello. One that does not tell what becomes of a roll-up has what was handed to
+// it (OP-6.1).
+func (p *Publisher) Greeted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.greeted = true
+	p.settle(time.Now())
+}
+
+// settle hands on what need not wait for an answer: everything, to a shard that gives none; what waited too long, to
+// one that does not give it (OP-6.2).
+func (p *Publisher) settle(now time.Time) {
+	switch {
+	case p.link == nil || !p.greeted:
+	case !p.link.Has(FeatureAck):
+		p.release(p.tracker.all())
+	default:
+		p.release(p.tracker.silent(now, 2*p.Heartbeat))
+	}
+}
+
+// Closed says that the session has ended.
+func (p *Publisher) Closed() {
+	p.mu.Lock()
+	p.link = nil
+	p.mu.Unlock()
+}
+
+func (p *Publisher) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends roll-ups when they are due, until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(p.step(time.Now()))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// step sends a roll-up if one is due, and returns the time until the next may be.
+func (p *Publisher) step(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == nil || !p.synced {
+		return time.Hour // the wake channel says when that changes
+	}
+	due := p.due()
+	if wait := due.Sub(now); wait > 0 {
+		return wait
+	}
+	p.send(now)
+	return max(0, p.due().Sub(now))
+}
+
+func (p *Publisher) due() time.Time {
+	if p.urgent {
+		return time.Time{}
+	}
+	due := p.last.Add(p.Heartbeat)
+	if !p.changed.IsZero() {
+		at := p.changed.Add(p.Debounce)
+		if earliest := p.last.Add(spacing); at.Before(earliest) {
+			at = earliest
+		}
+		if at.Before(due) {
+			due = at
+		}
+	}
+	return due
+}
+
+// send builds a roll-up and hands it to the session.
+func (p *Publisher) send(now time.Time) {
+	start := time.Now()
+	if p.urgent || now.Sub(p.built) >= rebuildEvery {
+		p.rebuild()
+		p.built = now
+	}
+	listed := time.Now()
+	needs := p.build(now)
+	size := proto.Size(needs)
+	built := time.Now()
+	p.last, p.changed, p.urgent = now, time.Time{}, false
+	p.Instruments.RollupBytes.Set(float64(size))
+	p.Instruments.RollupRows.Set(float64(len(needs.Needs)))
+	p.gauge()
+	if size > hardBytes {
+		p.tooLarge(now, size, len(needs.Needs))
+		return
+	}
+	p.oversized = false
+	p.link.Rollup(needs)
+	p.tracker.sent(needs.TimestampUnixNanos, now, p.demand.TakeWaiting(), outcomeOf(needs, size))
+	p.settle(now)
+	done := time.Now()
+	p.Instruments.RollupPhase.WithLabelValues("list").Observe(listed.Sub(start).Seconds())
+	p.Instruments.RollupPhase.WithLabelValues("build").Observe(built.Sub(listed).Seconds())
+	p.Instruments.RollupPhase.WithLabelValues("enqueue").Observe(done.Sub(built).Seconds())
+	p.Instruments.RollupDuration.Observe(done.Sub(start).Seconds())
+}
+
+func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {
+	p.stamp = max(now.UnixNano(), p.stamp+1) // strictly grows, so that an acknowledgement names one roll-up (OP-5.4)
+	needs := &pb.ClusterCapacityNeeds{ClusterId: p.ClusterID, TimestampUnixNanos: p.stamp, Needs: p.demand.Needs()}
+	if p.Overhead != nil {
+		needs.NodeOverhead = p.Overhead()
+	}
+	return needs
+}
+
+// rebuild computes the demand anew from the requests. A difference is a bug of ours; the rebuild wins (OP-5.9).
+func (p *Publisher) rebuild() {
+	fresh, equal := p.demand.Rebuild(p.demand.Requests())
+	if !equal {
+		p.Instruments.AggregationMismatch.Inc()
+		p.Log.Error("the incremental demand differed from a rebuild; the rebuild is used", "cluster", p.ClusterID)
+	}
+	p.demand = fresh
+}
+
+func (p *Publisher) tooLarge(now time.Time, size, rows int) {
+	p.Instruments.Rollups.WithLabelValues("too_large").Inc()
+	if !p.oversized {
+		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "cluster", p.ClusterID, "bytes", size, "limit", hardBytes, "rows", rows)
+	}
+	p.oversized = true
+	p.OnOutcome(Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",
+		Text: "the demand has more distinct shapes than a roll-up can hold; requests with equal constraints aggregate"})
+}
+
+func (p *Publisher) gauge() {
+	acknowledged, pending := p.demand.Phases()
+	p.Instruments.Requests.WithLabelValues("Acknowledged").Set(float64(acknowledged))
+	p.Instruments.Requests.WithLabelValues("Pending").Set(float64(pending))
+	p.Instruments.RequestsInvalid.Set(float64(p.demand.Invalid()))
+}
+
+// release hands requests to the Acknowledger, those that still wait.
+func (p *Publisher) release(keys []aggregate.Key) {
+	out := keys[:0]
+	for _, k := range keys {
+		if p.demand.Waits(k) {
+			out = append(out, k)
+		}
+	}
+	if len(out) > 0 {
+		p.Acknowledge(out)
+	}
+}
+
+// AcceptedAge is the age of the last accepted roll-up in seconds, -1 before the first.
+func (p *Publisher) AcceptedAge() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.accepted.IsZero() {
+		return -1
+	}
+	return time.Since(p.accepted).Seconds()
+}
+
+// Read calls f with the demand as it is now. f must not keep it.
+func (p *Publisher) Read(f func(*aggregate.Aggregate)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p.demand)
+}

@@ -1,0 +1,15 @@
+package upcoming
+
+import "time"
+
+const (
+	concurrencyDefault = 32 // more contends on client caches and makes the tail worse (OP-4.13)
+	conflictRetries    = 5  // within one handling (OP-12.8)
+	retryMin           = 50 * time.Millisecond
+	retryMax           = 10 * time.Second
+	settle             = 3 * time.Second // how long a change of the Node alone waits for a change of the phase
+	failedKept         = time.Hour       // Failed objects of machines that are gone
+	failedKeptUnheard  = 24 * time.Hour  // the same when the shard never ended a replay (OP-12.10)
+	sweepEvery         = time.Minute
+	joinTimeoutDefault = 10 * time.Minute // Configured without a Ready Node (OP-11.3)
+)

@@ -1,0 +1,105 @@
+package upcoming
+
+import (
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+)
+
+// Resynced says that the shard has mentioned every machine it knows of since the session opened: objects of other
+// machines are deleted, but for young failures and nodes that are being drained (OP-12.10).
+func (w *Writer) Resynced() {
+	now := time.Now()
+	w.mu.Lock()
+	w.resyncs++
+	w.adoptAll()
+	var gone []string
+	for id, e := range w.entries {
+		if e.session == w.session || e.stage.gone || w.Draining(id) {
+			continue
+		}
+		if e.stage.phase == v1alpha1.NodeFailed && now.Sub(e.failed) < failedKept {
+			continue
+		}
+		e.stage = stage{phase: e.stage.phase, gone: true}
+		gone = append(gone, id)
+	}
+	w.mu.Unlock()
+	for _, id := range gone {
+		w.queue.Add(id)
+	}
+	if len(gone) > 0 {
+		w.Log.Info("UpcomingNodes that the shard no longer knows are deleted", "machines", gone)
+	}
+}
+
+// adoptAll starts an entry for every object of an earlier process.
+func (w *Writer) adoptAll() {
+	for _, o := range w.objects {
+		if id := o.Spec.MachineID; id != "" {
+			if e := w.entry(id); e.written == nil && !e.stage.gone {
+				e.written = o
+			}
+		}
+	}
+}
+
+// sweep deletes failures that were shown long enough, and looks for nodes that never joined.
+func (w *Writer) sweep(now time.Time) {
+	w.mu.Lock()
+	w.adoptAll()
+	var again, overdue []string
+	for id, e := range w.entries {
+		if e.stage.phase == v1alpha1.NodeFailed && !e.stage.gone && !w.Draining(id) {
+			kept := failedKeptUnheard
+			if e.frame.GetReleased() {
+				kept = failedKept
+			}
+			node, _ := w.Machines.Find(id)
+			if now.Sub(e.failed) >= kept && (e.frame.GetReleased() || w.resyncs == 0 && node == nil) {
+				e.stage.gone = true
+				again = append(again, id)
+			}
+		}
+		if w.late(id, now) {
+			overdue = append(overdue, id)
+			again = append(again, id)
+		}
+	}
+	w.mu.Unlock()
+	w.Instruments.NodesNeverJoined.Set(float64(len(overdue)))
+	for _, id := range again {
+		w.queue.Add(id)
+	}
+	for _, id := range overdue {
+		w.Note(notes.Note{About: Subject(id), Warning: true, Reason: ReasonNeverJoined,
+			Message: "machine " + id + " is configured, but no Ready Node appeared within " + w.JoinTimeout.String()})
+	}
+	conflicts := 0
+	for _, id := range w.Machines.IDs() {
+		if _, how := w.Machines.Find(id); how == machine.Ambiguous {
+			conflicts++
+		}
+	}
+	w.Instruments.IdentityConflicts.Set(float64(conflicts))
+}
+
+func (w *Writer) late(id string, now time.Time) bool {
+	m, known := w.Machines.Machine(id)
+	if !known {
+		return false
+	}
+	node, _ := w.Machines.Find(id)
+	if node == nil {
+		return w.overdue(m, time.Time{}, now)
+	}
+	ready, since, _ := machine.Ready(node)
+	return !ready && w.overdue(m, since, now)
+}
+
+// Subject is a machine's object as the subject of an event.
+func Subject(id string) notes.Subject {
+	return notes.Subject{APIVersion: v1alpha1.GroupVersion().String(), Kind: "UpcomingNode", Name: Name(id)}
+}

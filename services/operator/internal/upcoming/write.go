@@ -1,0 +1,185 @@
+package upcoming
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// errChanged means that the object was not as it was thought to be; what is known is corrected, and it is worth trying
+// again at once.
+var errChanged = errors.New("the object was changed meanwhile")
+
+func retryable(err error) bool { return errors.Is(err, errChanged) || apierrors.IsConflict(err) }
+
+// write brings the object of one machine to what it should be.
+func (w *Writer) write(ctx context.Context, id string) error {
+	w.mu.Lock()
+	e := w.entries[id]
+	if e == nil {
+		w.mu.Unlock()
+		return nil
+	}
+	s, frame, written, arrived, waiters := e.stage, e.frame, e.written, e.arrived, e.waiters
+	e.arrived, e.waiters = time.Time{}, nil
+	w.mu.Unlock()
+
+	after, err := w.converge(ctx, e, s, frame, written)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if after == nil || newer(after, e.written) {
+		e.written = after
+	}
+	if err != nil {
+		if e.arrived.IsZero() {
+			e.arrived = arrived
+		}
+		e.waiters = append(e.waiters, waiters...)
+		return err
+	}
+	for _, done := range waiters {
+		close(done)
+	}
+	if !arrived.IsZero() {
+		w.Instruments.NodeStateUpdate.WithLabelValues(string(s.phase)).Observe(time.Since(arrived).Seconds())
+	}
+	if s.gone && e.stage.gone {
+		delete(w.entries, id)
+		w.Machines.Forget(id)
+	}
+	return nil
+}
+
+// converge returns the object as the API server has it after the attempt; nil when it has none.
+func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.NodeStateUpdate, written *v1alpha1.UpcomingNode) (*v1alpha1.UpcomingNode, error) {
+	if s.gone && (written == nil || s.phase != v1alpha1.NodeDrained) {
+		return w.remove(ctx, e.id, written)
+	}
+	if written == nil {
+		fresh := &v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: Name(e.id)}}
+		w.spec(fresh, e.id, frame)
+		err := w.Client.Create(ctx, fresh)
+		if apierrors.IsAlreadyExists(err) {
+			w.count("create", "conflict")
+			var live v1alpha1.UpcomingNode
+			if err := w.Client.Get(ctx, client.ObjectKeyFromObject(fresh), &live); err != nil {
+				return nil, errors.Join(errChanged, err)
+			}
+			return &live, errChanged
+		}
+		if err != nil {
+			w.count("create", "error")
+			return nil, err
+		}
+		w.count("create", "success")
+		written = fresh
+	}
+	want := written.DeepCopy()
+	w.spec(want, e.id, frame)
+	if !equality.Semantic.DeepEqual(want.Spec, written.Spec) {
+		after, err := w.patch(ctx, "spec_update", written, want, false)
+		if err != nil {
+			return after, err
+		}
+		written = after
+		want = written.DeepCopy()
+	}
+	w.status(want, e, s, frame)
+	if !equality.Semantic.DeepEqual(want.Status, written.Status) {
+		after, err := w.patch(ctx, "status_update", written, want, true)
+		if err != nil {
+			return after, err
+		}
+		written = after
+	} else {
+		w.count("status_update", "noop")
+	}
+	if s.gone {
+		return w.remove(ctx, e.id, written)
+	}
+	return written, nil
+}
+
+// patch sends the difference without a resource version (OP-12.6).
+func (w *Writer) patch(ctx context.Context, op string, from, to *v1alpha1.UpcomingNode, status bool) (*v1alpha1.UpcomingNode, error) {
+	out := to.DeepCopy()
+	var err error
+	if status {
+		err = w.Client.Status().Patch(ctx, out, client.MergeFrom(from))
+	} else {
+		err = w.Client.Patch(ctx, out, client.MergeFrom(from))
+	}
+	switch {
+	case err == nil:
+		w.count(op, "success")
+		return out, nil
+	case apierrors.IsNotFound(err):
+		w.count(op, "conflict")
+		return nil, errChanged
+	case apierrors.IsConflict(err):
+		w.count(op, "conflict")
+	default:
+		w.count(op, "error")
+	}
+	return from, err
+}
+
+func (w *Writer) remove(ctx context.Context, id string, written *v1alpha1.UpcomingNode) (*v1alpha1.UpcomingNode, error) {
+	err := w.Client.Delete(ctx, &v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: Name(id)}})
+	switch {
+	case err == nil:
+		w.count("delete", "success")
+	case apierrors.IsNotFound(err):
+		w.count("delete", "noop")
+	default:
+		w.count("delete", "error")
+		return written, err
+	}
+	return nil, nil
+}
+
+func (w *Writer) count(op, outcome string) {
+	w.Instruments.UpcomingWrites.WithLabelValues(op, outcome).Inc()
+}
+
+// spec fills what the shard says of the node to come (OP-12.3).
+func (w *Writer) spec(o *v1alpha1.UpcomingNode, id string, m *pb.NodeStateUpdate) {
+	o.Spec.MachineID = id
+	if o.Spec.Resources == nil {
+		o.Spec.Resources = corev1.ResourceList{}
+	}
+	if m == nil {
+		return
+	}
+	o.Spec.Labels = maps.Clone(m.Labels)
+	o.Spec.Resources = w.resources(m.Resources)
+	o.Spec.Taints = nil
+	for _, t := range m.Taints {
+		o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+}
+
+func (w *Writer) resources(r *pb.Resources) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, text := range r.GetResources() {
+		q, err := resource.ParseQuantity(text)
+		if err != nil || name == "" {
+			w.Instruments.QuantitiesUnreadable.Inc()
+			continue
+		}
+		out[corev1.ResourceName(name)] = q
+	}
+	return out
+}

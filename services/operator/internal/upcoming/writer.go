@@ -1,0 +1,249 @@
+package upcoming
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+)
+
+// Config is what a Writer needs.
+type Config struct {
+	Client      client.Client                               // required
+	Machines    *machine.Registry                           // required
+	Draining    func(id string) bool                        // required: the operator drains the machine's node now
+	Note        func(notes.Note)                            // required
+	OnReady     func(id string, obj *v1alpha1.UpcomingNode) // may be nil
+	Concurrency int                                         // 0 means 32
+	JoinTimeout time.Duration                               // 0 means 10 min
+	Instruments *instruments.Instruments                    // required
+	Log         *slog.Logger                                // required
+}
+
+// Writer writes UpcomingNodes.
+type Writer struct {
+	Config
+	queue workqueue.TypedRateLimitingInterface[string]
+
+	mu      sync.Mutex
+	entries map[string]*entry                 // by machine id
+	objects map[string]*v1alpha1.UpcomingNode // as the cache has them, by object name
+	session uint64
+	resyncs int // replays that the shard ended
+}
+
+// entry is one machine.
+type entry struct {
+	id      string
+	stage   stage
+	frame   *pb.NodeStateUpdate // the newest; nil: known from an object only
+	drain   DrainState
+	written *v1alpha1.UpcomingNode // what the API server has, as far as we know
+	session uint64                 // when it was mentioned last
+	arrived time.Time              // of the frame that is not written yet; zero: none
+	failed  time.Time              // since when it is Failed
+	waiters []chan struct{}        // closed after the next write
+}
+
+// New checks the configuration.
+func New(c Config) (*Writer, error) {
+	if c.Client == nil || c.Machines == nil || c.Draining == nil || c.Note == nil || c.Instruments == nil || c.Log == nil {
+		return nil, errors.New("upcoming: Client, Machines, Draining, Note, Instruments and Log are required")
+	}
+	c.Concurrency = cmp.Or(max(c.Concurrency, 0), concurrencyDefault)
+	c.JoinTimeout = cmp.Or(c.JoinTimeout, joinTimeoutDefault)
+	return &Writer{
+		Config: c, entries: map[string]*entry{}, objects: map[string]*v1alpha1.UpcomingNode{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax)),
+	}, nil
+}
+
+// Name is the name of a machine's object.
+func Name(id string) string {
+	if name := "un-" + id; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	h := sha256.Sum256([]byte(id))
+	return "un-" + hex.EncodeToString(h[:16])
+}
+
+// Opened says that a session opened: machines that the shard does not mention from now on are pruned when the replay
+// ends.
+func (w *Writer) Opened() {
+	w.mu.Lock()
+	w.session++
+	w.mu.Unlock()
+}
+
+// Update takes a node state from the shard.
+func (w *Writer) Update(m *pb.NodeStateUpdate) {
+	now := time.Now()
+	w.mu.Lock()
+	e := w.entry(m.MachineId)
+	next, known := fold(e.stage, m)
+	if e.drain == DrainRunning && (next.phase == v1alpha1.NodeReady || next.phase == v1alpha1.NodeDraining) && !next.gone {
+		next = drained(next, DrainRunning, "") // a replay must not hide a drain that runs (scenario 34)
+	}
+	e.become(next, now)
+	e.frame, e.session = m, w.session
+	if e.arrived.IsZero() {
+		e.arrived = now
+	}
+	w.mu.Unlock()
+	if !known {
+		w.Instruments.UnknownFrames.WithLabelValues("machine_state").Inc()
+	}
+	w.queue.Add(m.MachineId)
+}
+
+func (e *entry) become(s stage, now time.Time) {
+	if s.phase == v1alpha1.NodeFailed && e.stage.phase != v1alpha1.NodeFailed {
+		e.failed = now
+	}
+	e.stage = s
+}
+
+// entry finds a machine, or starts it from the object that an earlier process left.
+func (w *Writer) entry(id string) *entry {
+	e := w.entries[id]
+	if e == nil {
+		e = &entry{id: id}
+		if o := w.objects[Name(id)]; o != nil {
+			e.written = o
+			e.stage = stage{phase: o.Status.Phase, failure: o.Status.LastError,
+				leaving: o.Status.Phase == v1alpha1.NodeDraining || o.Status.Phase == v1alpha1.NodeDrained}
+			e.failed = failedSince(o)
+		}
+		w.entries[id] = e
+	}
+	return e
+}
+
+// SetDrain says what the drain of a machine's node does. The channel is closed once the object shows it.
+func (w *Writer) SetDrain(id string, d DrainState, why string) <-chan struct{} {
+	done := make(chan struct{})
+	w.mu.Lock()
+	e := w.entries[id]
+	if e == nil && w.objects[Name(id)] != nil {
+		e = w.entry(id)
+	}
+	if e == nil || e.stage.gone {
+		w.mu.Unlock()
+		close(done)
+		return done
+	}
+	e.drain = d
+	e.become(drained(e.stage, d, why), time.Now())
+	e.waiters = append(e.waiters, done)
+	w.mu.Unlock()
+	w.queue.Add(id)
+	return done
+}
+
+// Touch says that the Nodes of machines changed.
+func (w *Writer) Touch(ids []string) {
+	for _, id := range ids {
+		w.mu.Lock()
+		_, known := w.entries[id]
+		w.mu.Unlock()
+		if known {
+			w.queue.AddAfter(id, settle)
+		}
+	}
+}
+
+// SetObject takes the present form of an object from the cache.
+func (w *Writer) SetObject(o *v1alpha1.UpcomingNode) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.objects[o.Name] = o
+	if e := w.entries[o.Spec.MachineID]; e != nil && Name(e.id) == o.Name && newer(o, e.written) {
+		e.written = o
+	}
+}
+
+// DeleteObject takes the end of an object from the cache. One that somebody else deleted is written again.
+func (w *Writer) DeleteObject(o *v1alpha1.UpcomingNode) {
+	w.mu.Lock()
+	delete(w.objects, o.Name)
+	e := w.entries[o.Spec.MachineID]
+	again := e != nil && !e.stage.gone && e.written != nil && !newer(e.written, o)
+	if again {
+		e.written = nil
+	}
+	w.mu.Unlock()
+	if again {
+		w.queue.Add(e.id)
+	}
+}
+
+// newer compares resource versions, which are numbers on every API server that we know; others count as newer.
+func newer(a, b *v1alpha1.UpcomingNode) bool {
+	if b == nil {
+		return true
+	}
+	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return errX != nil || errY != nil || x > y
+}
+
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, w.queue.ShutDown)()
+	var workers sync.WaitGroup
+	for range w.Concurrency {
+		workers.Go(func() {
+			for {
+				id, stopping := w.queue.Get()
+				if stopping {
+					return
+				}
+				w.handle(ctx, id)
+				w.queue.Done(id)
+			}
+		})
+	}
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			workers.Wait()
+			return nil
+		case <-sweep.C:
+			w.sweep(time.Now())
+		}
+	}
+}
+
+func (w *Writer) handle(ctx context.Context, id string) {
+	w.Instruments.DispatchInflight.Inc()
+	defer w.Instruments.DispatchInflight.Dec()
+	var err error
+	for range conflictRetries {
+		if err = w.write(ctx, id); !retryable(err) {
+			break
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.Log.Warn("an UpcomingNode could not be written", "machine", id, "err", err)
+		w.queue.AddRateLimited(id)
+		return
+	}
+	w.queue.Forget(id)
+}
