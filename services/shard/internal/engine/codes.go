@@ -1,0 +1,107 @@
+package engine
+
+// code is the text of one code: its name on paper and in records, a sentence for people, and what could be done. Each
+// table below is positional and its length is checked by the compiler, so a code without a sentence does not compile
+// (ENG-19.10).
+type code struct{ name, say, do string }
+
+var detailCodes = [...]code{
+	{"", "Nothing to add.", ""},
+	{"CLUSTER_OFFLINE", "The cluster's operator is not connected, so nothing is bought for it.", "Bring the operator back; demand is kept."},
+	{"BOOTSTRAP_BACKOFF", "The last bootstrap of this need failed; it waits before the next attempt.", "Look at the bootstrap template of the cluster."},
+	{"PARKED", "No domain can hold the gang, and trying again has not helped; it waits for the next probe.", "Add machines to one domain, or make the gang smaller."},
+	{"DOMAIN_TOO_SMALL", "No domain could hold the gang even if all its machines were free.", "Make the gang smaller, use larger machines, or a wider topology key."},
+	{"NO_MATCH", "No machine in any state matches the requirements.", "Drop the named requirement, or add such machines."},
+	{"DIMENSION_MISSING", "Machines match, but none offers one of the requested resources.", "Add machines with that resource."},
+	{"TOO_SMALL", "Machines match, but none is large enough for one unit.", "Make the unit smaller, or add larger machines."},
+	{"SPREAD_BLOCKED", "Machines are free, but only where the spread constraint forbids them.", "Add machines in the other domains, or allow more skew."},
+	{"NODE_NOT_JOINED", "A machine was configured, but its node never joined.", "Look at the bootstrap template and at the network of the nodes."},
+	{"PREEMPTION_SHORT", "Victims were found, but they free too little.", "Add machines, or raise the priority."},
+	{"STOCK_OUT", "The provider is out of the machines that fit.", "Allow other types, zones or capacity types."},
+	{"QUOTA", "The quota for the machines that fit is used up.", "Raise the quota, or allow other types."},
+	{"WITHHELD", "The machines that fit are withheld.", "See the marks of the machines."},
+	{"HELD_BY_OTHERS", "The machines that fit are held by others.", "Add machines, or raise the priority."},
+	{"STARTING", "Machines are being configured.", ""},
+	{"CREATING", "Machines are being created.", ""},
+	{"WAITING_FOR_DRAIN", "Machines are on their way once they are drained.", ""},
+	{"NODE_NOT_READY", "A node that joined is not Ready now.", "Look at the node; its recovery belongs to the cluster."},
+	{"UNPLACED", "Capacity covers the demand, but the scheduler could not place all Pods.", "Look at the events of the pending Pods."},
+	{"SPREAD_IGNORED", "The spread constraint is ignored, because the need asks for one domain.", "Remove one of the two."},
+}
+
+var _ [0]struct{} = [len(detailCodes) - details]struct{}{}
+
+// String returns the name of the detail as the wire spells it, without its prefix.
+func (d Detail) String() string { return nameOf(detailCodes[:], int(d)) }
+
+// Sentence says the detail in words, and Remedy what could be done about it.
+func (d Detail) Sentence() string { return detailCodes[min(int(d), details-1)].say }
+
+// Remedy says what could be done about the detail, or "".
+func (d Detail) Remedy() string { return detailCodes[min(int(d), details-1)].do }
+
+var reasonCodes = [...]code{
+	{"", "Satisfied.", ""},
+	{"PRIORITY_STARVED", "Matching supply exists, but equal or higher precedence holds it.", ""},
+	{"NO_MATCHING_SUPPLY", "No suitable machine is in this shard.", ""},
+	{"TOPOLOGY_UNSATISFIABLE", "The topology constraint cannot be met in this shard.", ""},
+	{"PREEMPTION_EXHAUSTED", "Victims were found but free too little.", ""},
+}
+
+// String returns the name of the reason as the wire spells it, without its prefix.
+func (r UnmetReason) String() string { return nameOf(reasonCodes[:], int(r)) }
+
+var causeCodes = [...]code{
+	{"", "", ""},
+	{"phase1.idle", "An Idle machine was free.", ""},
+	{"phase1.speculative", "A slot was free, and nothing Idle was left.", ""},
+	{"phase1.handover", "The machine was promised to this need and is Idle now.", ""},
+	{"phase2.inversion", "A need of higher priority lacks what this machine gives to one of lower priority.", ""},
+	{"phase2.excess", "Nobody claims the machine, and a need of higher priority lacks it.", ""},
+	{"phase3.excess", "Nobody claims the machine any more.", ""},
+	{"phase3.excess_promised", "Nobody claims the machine any more, and another need waits for it.", ""},
+	{"phase3.gang_moved", "The gang that the machine served has chosen another domain.", ""},
+	{"phase3.not_joined", "The node of the machine never joined its cluster.", ""},
+	{"phase3.release", "The machine has been Idle for longer than its hold.", ""},
+}
+
+var _ [0]struct{} = [len(causeCodes) - int(causes)]struct{}{}
+
+// String returns the name of the cause, for example "phase2.inversion".
+func (c Cause) String() string { return nameOf(causeCodes[:], int(c)) }
+
+// Sentence says the cause in words.
+func (c Cause) Sentence() string { return causeCodes[min(int(c), int(causes)-1)].say }
+
+var keepCodes = [...]code{
+	{"", "The plan does something with it.", ""},
+	{"CLAIMED", "A need claims it.", "It goes when that need shrinks."},
+	{"CLAIMED_WITH_SHARES", "A need claims it, and others use parts of it.", "It goes when all of them shrink."},
+	{"NOT_HEARD", "Its cluster has not reported since the shard started.", "It is looked at when the cluster's first roll-up arrives."},
+	{"READINESS_GUARD", "Its node never joined, but too many others did not either, so none is given up.", "Look at the bootstrap template."},
+	{"NOT_OWNED", "Another shard owns it.", ""},
+	{"SURPLUS_MATURES", "Nobody claims it any more; it is left to finish starting.", ""},
+	{"PROMISED", "It is promised to a need.", ""},
+	{"PROMISED_UNUSED", "It was promised to a need that no longer wants it.", ""},
+	{"LEAVING", "It is on its way out.", ""},
+	{"HOLD", "It is Idle and inside its hold.", "It is deleted when the hold ends."},
+	{"FIXED", "Its capacity type is never released.", ""},
+	{"WITHHELD", "It is withheld.", ""},
+	{"SLOT", "It is a slot and costs nothing.", ""},
+	{"FAILED", "It failed and waits for repair, retry or forget.", ""},
+}
+
+var _ [0]struct{} = [len(keepCodes) - int(KeepReasonShellReserve)]struct{}{}
+
+// String returns the name of the keep reason as the wire spells it, without its prefix.
+func (k KeepReason) String() string { return nameOf(keepCodes[:], int(k)) }
+
+// Sentence says the keep reason in words.
+func (k KeepReason) Sentence() string { return keepCodes[min(int(k), int(KeepReasonShellReserve)-1)].say }
+
+func nameOf(table []code, i int) string {
+	if i < len(table) {
+		return table[i].name
+	}
+	return "UNKNOWN"
+}

@@ -1,0 +1,408 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// render writes everything a result says, by id and row key, so that results of worlds with other numbering compare.
+func render(w *World, r *Result) string {
+	var b strings.Builder
+	inv := w.Inventory
+	need := func(ref Ref) string {
+		if ref.None() {
+			return "-"
+		}
+		n, c := r.Need(ref)
+		return fmt.Sprintf("%s/%s/%q", c, n.Form.Fingerprint, n.Group)
+	}
+	vector := func(v resource.Vector) string { return fmt.Sprint(v.Quantities(w.Space.Dimensions)) }
+	fmt.Fprintf(&b, "now %d cycle %d cost %d after %d\n", r.Now, r.Cycle, r.CostBefore, r.CostAfter)
+	for _, a := range r.Actions {
+		fmt.Fprintf(&b, "action %s %s %s %s cost %d", a.Kind, inv.ID(a.Machine), a.Cause, need(a.Need), a.Cost)
+		if a.Drain >= 0 {
+			d := r.Drains[a.Drain]
+			fmt.Fprintf(&b, " grace %d for %s gap %d score %d %v", d.Grace, need(d.Preemptor), d.Gap, d.Score, d.Terms)
+		}
+		b.WriteByte('\n')
+	}
+	for _, p := range r.Promised {
+		fmt.Fprintf(&b, "promise %s %+v\n", inv.ID(p.Machine), p.To)
+	}
+	for _, s := range r.Short {
+		fmt.Fprintf(&b, "short %s\n", need(s))
+	}
+	for at, bl := range r.Blocks {
+		fmt.Fprintf(&b, "cluster %s\n", bl.Cluster)
+		for i := range bl.Verdicts {
+			v := bl.Verdicts[i]
+			missing := ""
+			if v.Missing >= 0 {
+				m := bl.Missing[v.Missing]
+				missing = fmt.Sprintf("%d %s freed %s", m.Row, vector(m.Residual), vector(m.Freed))
+			}
+			v.Missing = 0
+			fmt.Fprintf(&b, "  row %s %+v %s\n", need(Ref{int32(at), int32(i)}), v, missing)
+		}
+		for i := range bl.Folded {
+			f := &bl.Folded[i]
+			fmt.Fprintf(&b, "  folded %s %s %s %d %v\n", need(Ref{int32(at), FoldedRow + int32(i)}), vector(f.Need.Aggregate),
+				vector(f.Need.MinUnit), f.Need.Arrival, f.Members)
+		}
+		var lines []string
+		for _, c := range bl.Claims {
+			lines = append(lines, fmt.Sprintf("  claim %s %s %d\n", inv.ID(c.Machine), need(Ref{int32(at), c.Row}), c.Kind))
+		}
+		for _, s := range bl.Shares {
+			lines = append(lines, fmt.Sprintf("  share %s %s %d\n", inv.ID(s.Machine), need(Ref{int32(at), s.Row}), s.Units))
+		}
+		for _, i := range bl.Shunned {
+			lines = append(lines, fmt.Sprintf("  shunned %s\n", inv.ID(i)))
+		}
+		for _, i := range bl.Guarded {
+			lines = append(lines, fmt.Sprintf("  guarded %s\n", inv.ID(i)))
+		}
+		slices.Sort(lines)
+		b.WriteString(strings.Join(lines, ""))
+	}
+	return b.String()
+}
+
+func sameBytes(t testing.TB, w *World, a, b *Result) {
+	t.Helper()
+	if d := difference(render(w, a), render(w, b)); d != "" {
+		t.Fatalf("results differ:\n%s", d)
+	}
+}
+
+// difference shows the lines that only one of two texts has, in order.
+func difference(a, b string) string {
+	if a == b {
+		return ""
+	}
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	var out []string
+	for _, l := range x {
+		if !slices.Contains(y, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range y {
+		if !slices.Contains(x, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	if len(out) == 0 {
+		for i := range x {
+			if i >= len(y) || x[i] != y[i] {
+				return fmt.Sprintf("order differs at line %d: %s", i, x[i])
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// facts is what invariants needs to know of one machine.
+type holder struct {
+	claims   []Ref // credited or kept, section 15 aside
+	promised []Ref
+	shares   map[Ref]int64
+	action   *Action
+}
+
+// invariants checks ENG-P1 to P10 on one plan, as far as they can be seen from outside.
+func invariants(w *World, p *Policy, r *Result) error {
+	inv := w.Inventory
+	on := map[inventory.Index]*holder{}
+	at := func(i inventory.Index) *holder {
+		if on[i] == nil {
+			on[i] = &holder{shares: map[Ref]int64{}}
+		}
+		return on[i]
+	}
+	for bi, b := range r.Blocks {
+		for _, c := range b.Claims {
+			ref := Ref{int32(bi), c.Row}
+			if c.Kind == ClaimPromised {
+				at(c.Machine).promised = append(at(c.Machine).promised, ref)
+			} else {
+				at(c.Machine).claims = append(at(c.Machine).claims, ref)
+			}
+		}
+		for _, s := range b.Shares {
+			at(s.Machine).shares[Ref{int32(bi), s.Row}] += s.Units
+		}
+	}
+	for i := range r.Actions {
+		a := &r.Actions[i]
+		if at(a.Machine).action != nil {
+			return fmt.Errorf("P8: %s is in two actions", inv.ID(a.Machine))
+		}
+		at(a.Machine).action = a
+	}
+	view := newViews(w)
+	for i, h := range on {
+		if err := checkMachine(w, r, view, i, h); err != nil {
+			return err
+		}
+	}
+	return checkFleet(w, p, r, view, on)
+}
+
+// views answers match and fit through the literal engine's rules.
+type views struct {
+	n  *naive
+	by map[inventory.Index]*nMachine
+}
+
+func newViews(w *World) *views {
+	n := &naive{w: w, p: DefaultPolicy(), now: w.Inventory.Now(), out: &Result{}}
+	n.load()
+	v := &views{n: n, by: map[inventory.Index]*nMachine{}}
+	for _, m := range n.machines {
+		v.by[m.i] = m
+	}
+	return v
+}
+
+func (v *views) need(r *Result, ref Ref) *nNeed {
+	n, _ := r.Need(ref)
+	d := &nNeed{c: v.n.clusters[ref.Block], n: *n, same: n.Form.Same}
+	if len(n.Form.Spread) > 0 && d.same == nil {
+		d.spread = &n.Form.Spread[0]
+	}
+	return d
+}
+
+func checkMachine(w *World, r *Result, v *views, i inventory.Index, h *holder) error {
+	inv, id, m := w.Inventory, w.Inventory.ID(i), v.by[i]
+	if len(h.claims) > 1 {
+		return fmt.Errorf("P1: %s has %d claims", id, len(h.claims))
+	}
+	if len(h.promised) > 1 {
+		return fmt.Errorf("P6: %s is promised twice", id)
+	}
+	if len(h.shares) > 0 && len(h.claims) == 0 {
+		return fmt.Errorf("11.8: %s has shares and no claim", id)
+	}
+	for _, ref := range append(slices.Clone(h.claims), h.promised...) {
+		d := v.need(r, ref)
+		s := v.n.supply(m, d.c)
+		if !v.n.usable(d, m) || !s.Touches(&d.n.Aggregate) {
+			return fmt.Errorf("P2: %s is claimed by %s, which cannot use it", id, d.n.Group)
+		}
+		if d.same != nil && value(m, d.same.Key) != r.Domain(ref) && !keptClaim(r, ref, i) {
+			return fmt.Errorf("P2: %s is outside the domain %q of %s", id, r.Domain(ref), d.n.Group)
+		}
+	}
+	if len(h.shares) > 0 {
+		c := v.n.clusters[h.claims[0].Block]
+		rest := v.n.supply(m, c)
+		for ref, k := range h.shares {
+			d := v.need(r, ref)
+			taken := d.n.MinUnit.Times(k)
+			if ref.Block != h.claims[0].Block || !v.n.match(d, m) || !rest.Covers(&taken) {
+				return fmt.Errorf("P1: shares on %s do not fit", id)
+			}
+			rest = rest.Sub(taken)
+		}
+	}
+	if a := h.action; a != nil {
+		st := inv.Seen(i)
+		want := map[Kind]inventory.State{Bootstrap: inventory.Idle, Provision: inventory.Speculative, Preempt: inventory.Configured,
+			Reclaim: inventory.Configured, Delete: inventory.Idle}[a.Kind]
+		if st != want || inv.Foreign(i) {
+			return fmt.Errorf("P8: %s of %s, which is %s", a.Kind, id, st)
+		}
+		if (a.Kind == Bootstrap || a.Kind == Provision) != (len(h.claims) == 1 && !inv.Seen(i).Bound()) {
+			return fmt.Errorf("P9: %s of %s with %d claims", a.Kind, id, len(h.claims))
+		}
+		if a.Kind == Preempt || a.Kind == Reclaim {
+			return checkDrain(w, r, v, i, h)
+		}
+	}
+	return nil
+}
+
+func keptClaim(r *Result, ref Ref, i inventory.Index) bool {
+	return slices.Contains(r.Blocks[ref.Block].Claims, Claim{Machine: i, Row: ref.Row, Kind: ClaimKept})
+}
+
+func checkDrain(w *World, r *Result, v *views, i inventory.Index, h *holder) error {
+	inv, id := w.Inventory, w.Inventory.ID(i)
+	c := w.Demand.Cluster(inv.Cluster(i))
+	if c == nil || !c.Facts.Heard {
+		return fmt.Errorf("P6: drain of %s, whose cluster was not heard", id)
+	}
+	d := r.Drains[h.action.Drain]
+	if h.action.Cause != CauseInversion {
+		if len(h.claims) > 0 {
+			return fmt.Errorf("P5: %s is excess and claimed", id)
+		}
+		return nil
+	}
+	n, cluster := r.Need(d.Preemptor)
+	if cluster == c.Name {
+		return fmt.Errorf("P6: %s is a victim inside its own cluster", id)
+	}
+	for _, ref := range append(slices.Clone(h.claims), sharers(h)...) {
+		if x, _ := r.Need(ref); x.Form.Priority >= n.Form.Priority {
+			return fmt.Errorf("P10: %s serves priority %d and is taken for %d", id, x.Form.Priority, n.Form.Priority)
+		}
+	}
+	if s, ok := inv.Stamp(i); ok && s.Priority >= n.Form.Priority {
+		return fmt.Errorf("P6: %s is stamped %d and taken for %d", id, s.Priority, n.Form.Priority)
+	}
+	return nil
+}
+
+func sharers(h *holder) []Ref {
+	var out []Ref
+	for ref := range h.shares {
+		out = append(out, ref)
+	}
+	return out
+}
+
+func checkFleet(w *World, p *Policy, r *Result, v *views, on map[inventory.Index]*holder) error {
+	inv := w.Inventory
+	for i := range inv.All() {
+		h := on[i]
+		if h == nil {
+			h = &holder{}
+		}
+		c := w.Demand.Cluster(inv.Cluster(i))
+		excess := inv.Seen(i) == inventory.Configured && !inv.Foreign(i) && len(h.claims) == 0 && c != nil && c.Facts.Heard
+		taken := h.action != nil && (h.action.Kind == Reclaim || h.action.Kind == Preempt && h.action.Cause == CauseExcessTaken)
+		if excess != taken {
+			return fmt.Errorf("P5: %s: excess %v, drained %v", inv.ID(i), excess, taken)
+		}
+		if h.action != nil && h.action.Kind == Delete {
+			hold, ok := p.Hold.Of(inv.CapacityType(i))
+			_, promised := inv.Promise(i)
+			if !ok || promised || len(h.claims) > 0 || inv.Now()-inv.Since(i) < hold {
+				return fmt.Errorf("P7: delete of %s", inv.ID(i))
+			}
+		}
+		if k := r.Keep(w, p, i); (k.Action != nil) == (k.Reason != NoKeepReason) {
+			return fmt.Errorf("P9: %s has action %v and reason %v", inv.ID(i), k.Action, k.Reason)
+		}
+	}
+	for bi, b := range r.Blocks {
+		if len(b.Verdicts) != len(b.Needs) {
+			return fmt.Errorf("P9: %s has %d verdicts for %d rows", b.Cluster, len(b.Verdicts), len(b.Needs))
+		}
+		for i := range b.Needs {
+			vd := &b.Verdicts[i]
+			if (vd.Status == Short) != (vd.Missing >= 0) || (vd.Reason == NoUnmetReason) != (vd.Status != Short) || vd.Status == 0 {
+				return fmt.Errorf("P9: verdict %+v of %s", *vd, b.Needs[i].Group)
+			}
+			if vd.Status == Short && b.Missing[vd.Missing].Residual.IsZero() {
+				return fmt.Errorf("P9: %s is short by nothing", b.Needs[i].Group)
+			}
+			if err := checkNeed(r, v, on, Ref{int32(bi), int32(i)}); err != nil {
+				return err
+			}
+		}
+		for i := range b.Folded {
+			if err := checkNeed(r, v, on, Ref{int32(bi), FoldedRow + int32(i)}); err != nil {
+				return err
+			}
+		}
+	}
+	return checkMoney(w, r)
+}
+
+// checkNeed: P3, that what counts and what is missing add up; P4, that no short plain Need is left beside what it could use.
+func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) error {
+	b := r.Blocks[ref.Block]
+	if ref.Row < FoldedRow && b.Verdicts[ref.Row].Fold >= 0 {
+		return nil // its folded Need is checked
+	}
+	d := v.need(r, ref)
+	rest := d.n.Aggregate
+	for _, c := range b.Claims {
+		if c.Row != ref.Row || c.Kind == ClaimKept {
+			continue
+		}
+		s := v.n.supply(v.by[c.Machine], d.c)
+		for to, k := range on[c.Machine].shares {
+			x := v.need(r, to)
+			s = s.Sub(x.n.MinUnit.Times(k))
+		}
+		rest = rest.Sub(s)
+	}
+	for _, s := range b.Shares {
+		if s.Row == ref.Row {
+			rest = rest.Sub(d.n.MinUnit.Times(s.Units))
+		}
+	}
+	short := slices.Contains(r.Short, ref)
+	if short == rest.IsZero() && !sharedOnly(b, ref) {
+		return fmt.Errorf("P3: %s lacks %v and is short: %v", d.n.Group, rest.Quantities(v.n.w.Space.Dimensions), short)
+	}
+	if !short || d.same != nil || d.spread != nil || heldNeed(b, v, ref) {
+		return nil
+	}
+	for _, m := range v.n.machines {
+		s := v.n.supply(m, d.c)
+		h := on[m.i]
+		if h != nil && (len(h.claims) > 0 || len(h.promised) > 0) || !v.n.usable(d, m) || !s.Touches(&rest) {
+			continue
+		}
+		mine := m.state.Bound() && m.m.Cluster == b.Cluster && !slices.Contains(b.Shunned, m.i)
+		pool := !m.foreign && (m.state == inventory.Idle || m.state == inventory.Speculative) && m.promise == nil && !withheldFor(m, b.Cluster)
+		if mine || pool {
+			return fmt.Errorf("P4: %s is short and %s is left", d.n.Group, m.m.ID)
+		}
+	}
+	return nil
+}
+
+// sharedOnly: credits of shares are bounded by what was missing when they were given, so a Need that lost something later
+// may be short by less than its shares would cover.
+func sharedOnly(b *Block, ref Ref) bool {
+	return slices.ContainsFunc(b.Shares, func(s Share) bool { return s.Row == ref.Row })
+}
+
+func heldNeed(b *Block, v *views, ref Ref) bool {
+	if ref.Row < FoldedRow {
+		return b.Verdicts[ref.Row].Hold != demand.NotHeld
+	}
+	for _, m := range b.Folded[ref.Row-FoldedRow].Members {
+		if b.Verdicts[m].Hold == demand.NotHeld {
+			return false
+		}
+	}
+	return true
+}
+
+// checkMoney is ENG-P15.
+func checkMoney(w *World, r *Result) error {
+	inv := w.Inventory
+	before := int64(0)
+	for i := range inv.All() {
+		if billed(inv.State(i)) && !inv.Foreign(i) {
+			before = resource.AddSat(before, inv.Price(i))
+		}
+	}
+	after := before
+	for _, a := range r.Actions {
+		switch a.Kind {
+		case Provision:
+			after = resource.AddSat(after, inv.Price(a.Machine))
+		case Delete:
+			after -= inv.Price(a.Machine)
+		}
+	}
+	if before != r.CostBefore || after != r.CostAfter {
+		return fmt.Errorf("P15: cost %d and %d, want %d and %d", r.CostBefore, r.CostAfter, before, after)
+	}
+	return nil
+}

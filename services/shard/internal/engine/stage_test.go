@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// stage is a world in which plans are carried out: what the core and the providers do, without failures.
+type stage struct {
+	*script
+	now     int64
+	cycle   int64
+	dwell   map[string]int // cycles a create, configure, drain or delete takes; 0 is at once
+	due     map[inventory.Index]int64
+	last    *Result
+	planner *Planner
+	join    Join
+	sharing Sharing
+	engines []func(Input) *Result // further engines that must give the same bytes
+	moved   map[Kind]int          // actions carried out
+}
+
+func newStage() *stage {
+	return &stage{script: newScript(), dwell: map[string]int{}, due: map[inventory.Index]int64{}, planner: NewPlanner(),
+		moved: map[Kind]int{}, engines: []func(Input) *Result{Plan}}
+}
+
+func (s *stage) input() Input { return Input{World: s.w, Cycle: s.cycle, Policy: s.policy} }
+
+// plan plans the present world with every engine and checks what must always hold.
+func (s *stage) plan(t testing.TB) *Result {
+	s.w.Inventory.Advance(s.now)
+	s.last = s.planner.Plan(s.input())
+	for _, e := range s.engines {
+		sameBytes(t, s.w, s.last, e(s.input()))
+	}
+	if err := invariants(s.w, s.policy, s.last); err != nil {
+		t.Fatal(err)
+	}
+	return s.last
+}
+
+// step is one cycle of 10 s: things finish, a plan is made and carried out. It returns the actions in words.
+func (s *stage) step(t testing.TB) []string {
+	s.cycle++
+	s.now += nominalCycle
+	s.finish()
+	s.holds()
+	r := s.plan(t)
+	s.parking.Observe(r, s.cycle)
+	s.execute(r)
+	var out []string
+	for _, l := range s.show(r, true) {
+		if !strings.HasSuffix(l, " short") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (s *stage) holds() {
+	for _, c := range s.w.Demand.Clusters() {
+		s.w.Demand.SetHolds(c.Name, func(n *demand.Need) demand.Hold {
+			for _, a := range s.names[n.RowKey()] {
+				if r := s.rows[a]; r != nil && r.cluster == c.Name && r.hold != demand.NotHeld {
+					return r.hold
+				}
+			}
+			if s.parking.Parked(c.Name, n.RowKey(), s.policy) {
+				return demand.HeldParked
+			}
+			return demand.NotHeld
+		})
+	}
+}
+
+// run makes n cycles and says what was done in those that did something.
+func (s *stage) run(t testing.TB, n int) []string {
+	var out []string
+	quiet := 0
+	for range n {
+		did := s.step(t)
+		if len(did) == 0 {
+			quiet++
+			continue
+		}
+		quiet = 0
+		for _, d := range did {
+			out = append(out, fmt.Sprintf("cycle %d: %s", s.cycle, d))
+		}
+	}
+	return append(out, fmt.Sprintf("quiet for %d cycles: %s", quiet, s.summary(s.last)))
+}
+
+// execute starts every action of a plan.
+func (s *stage) execute(r *Result) {
+	inv := s.w.Inventory
+	for _, p := range r.Promised {
+		inv.SetPromise(p.Machine, &p.To)
+	}
+	for _, a := range r.Actions {
+		s.moved[a.Kind]++
+		i := a.Machine
+		switch a.Kind {
+		case Bootstrap:
+			_, cluster := r.Need(a.Need)
+			stamp := r.Stamp(a.Need)
+			s.bind(i, cluster, stamp)
+		case Provision:
+			p, _ := r.Promise(a, s.now, s.policy)
+			inv.Move(i, inventory.Creating, "")
+			inv.SetPromise(i, &p)
+			s.start(i, "create")
+		case Preempt, Reclaim:
+			if p, ok := r.Promise(a, s.now, s.policy); ok {
+				inv.SetPromise(i, &p)
+			}
+			if a.Cause == CauseNotJoined {
+				s.join.Drained(inv.Cluster(i), s.now)
+				inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldNotJoined, Cluster: inv.Cluster(i), Until: s.now + s.policy.JoinRetryHold})
+			}
+			inv.Move(i, inventory.Draining, inv.Cluster(i))
+			s.start(i, "drain")
+		case Delete:
+			inv.Move(i, inventory.Deleting, "")
+			s.start(i, "delete")
+		}
+	}
+}
+
+func (s *stage) bind(i inventory.Index, cluster string, stamp inventory.Stamp) {
+	inv := s.w.Inventory
+	inv.SetPromise(i, nil)
+	inv.Move(i, inventory.Configuring, cluster)
+	inv.SetStamp(i, &stamp)
+	inv.SetReadiness(i, inventory.NoReport)
+	s.start(i, "configure")
+}
+
+func (s *stage) start(i inventory.Index, what string) {
+	s.due[i] = s.now + int64(s.dwell[what])*nominalCycle
+	if s.dwell[what] == 0 {
+		s.arrive(i)
+	}
+}
+
+// finish ends what is due, by id.
+func (s *stage) finish() {
+	var list []inventory.Index
+	for i, at := range s.due {
+		if at <= s.now {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b inventory.Index) int { return strings.Compare(s.w.Inventory.ID(a), s.w.Inventory.ID(b)) })
+	for _, i := range list {
+		s.arrive(i)
+	}
+}
+
+func (s *stage) arrive(i inventory.Index) {
+	inv := s.w.Inventory
+	delete(s.due, i)
+	switch inv.State(i) {
+	case inventory.Creating, inventory.Draining:
+		inv.Move(i, inventory.Idle, "")
+		inv.SetStamp(i, nil)
+		inv.SetSince(i, s.now)
+		if p, ok := inv.Promise(i); ok {
+			if ref, ok := s.last.HandsOver(i, p); ok {
+				s.bind(i, p.Cluster, s.last.Stamp(ref))
+			} else {
+				inv.SetPromise(i, nil)
+			}
+		}
+	case inventory.Configuring:
+		inv.Move(i, inventory.Configured, inv.Cluster(i))
+		inv.SetSince(i, s.now)
+	case inventory.Deleting:
+		inv.Move(i, inventory.Speculative, "")
+	}
+}
