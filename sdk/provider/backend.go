@@ -158,6 +158,9 @@ type ConfigureOp struct {
 	ID      string
 	Machine Machine
 	Cluster string
+	// Metadata goes with the binding and means nothing to a provider. A Binder may write it together with the join, and
+	// then has nothing left to do in Bind.
+	Metadata map[string]string
 	// Blob is the boot data: a secret. It must not reach logs, tags or errors.
 	Blob []byte
 }

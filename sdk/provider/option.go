@@ -191,3 +191,8 @@ func (s *settings) check(name string, b Backend) error {
 	}
 	return errors.Join(append(all, s.readiness.check(b))...)
 }
+
+// withMemory makes the store at Run, so that several programs may be made from one configuration.
+func withMemory() Option {
+	return func(s *settings) { s.openStore = func() (store.Store, error) { return store.Memory(), nil } }
+}

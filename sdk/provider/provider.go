@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -129,12 +130,15 @@ func (p *Provider) storeID() string {
 }
 
 // Run opens the store, serves, and works until ctx ends; then it stops in order and returns nil. It returns an error when
-// it could not start (a *StartError) or when serving failed.
-func (p *Provider) Run(ctx context.Context) error {
+// it could not start (a *StartError) or when serving failed. A backend that is an io.Closer is closed at the end.
+func (p *Provider) Run(ctx context.Context) (err error) {
 	if p.ran.Swap(true) {
 		return errors.New("Run was called before: make another Provider")
 	}
 	p.started = time.Now()
+	if c, ok := p.backend.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
 	if err := p.open(); err != nil {
 		return &StartError{err}
 	}

@@ -139,11 +139,12 @@ func (p *Provider) perform(ctx context.Context, w *work) (result lifecycle.Resul
 	case Create:
 		return p.create(ctx, w, m, row.Record)
 	case Configure:
-		if err := p.backend.Configure(ctx, ConfigureOp{ID: w.id, Machine: m, Cluster: w.cluster, Blob: w.blob}); err != nil {
+		metadata := cloneMap(row.Record.Metadata)
+		if err := p.backend.Configure(ctx, ConfigureOp{ID: w.id, Machine: m, Cluster: w.cluster, Metadata: metadata, Blob: w.blob}); err != nil {
 			return result, err
 		}
 		if b, ok := p.backend.(Binder); ok {
-			if err := b.Bind(ctx, m, Binding{Cluster: w.cluster, Metadata: cloneMap(row.Record.Metadata)}); err != nil {
+			if err := b.Bind(ctx, m, Binding{Cluster: w.cluster, Metadata: metadata}); err != nil {
 				return result, fmt.Errorf("write the binding on the host: %w", err)
 			}
 		}

@@ -1,0 +1,153 @@
+// Package kwok is the provider that makes real Node objects in real apiservers and lets kwok play their kubelets.
+//
+// Configure makes a Node in the apiserver of the target cluster, with the labels, taints and size of the machine; the
+// machine is Configured once that Node is Ready. Drain cordons, evicts and deletes it. Create and Delete move only a
+// virtual host, after the delays of the configuration. So everything above the machines is real: the scheduler places
+// real Pods, disruption budgets count, an apiserver can be away.
+//
+// It owns the Nodes that carry its provider label and its store id, and nothing else in a cluster. It never runs a
+// container, never touches a Node of another provider, and gives up no machine because an apiserver does not answer.
+//
+// It is written on sdk/provider like anybody's. Run serves it, NewCommand is the program. Start at Config, then backend.go.
+// Clauses are cited as PROV-n.m of docs/spec/provider.md.
+package kwok
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+
+	"github.com/spf13/cobra"
+)
+
+// Config is what Run needs.
+type Config struct {
+	Name      string              // name of the provider; required
+	Clusters  nodeready.Clusters  // how to reach clusters; required
+	Offerings []provider.Offering // the slots; required
+	Delays    Delays
+	// OrphanAge is how long a Node of ours must be unexplained before it is removed. 0 means 2 min.
+	OrphanAge time.Duration
+	Log       *slog.Logger      // required
+	Options   []provider.Option // the rest: WithStateFile, WithListener, …
+}
+
+// Delays make the virtual hosts as slow as real ones. Jitter is the share, 0 to 1, by which each is drawn shorter or
+// longer.
+type Delays struct {
+	Create    time.Duration `yaml:"create" doc:"Time to make a host."`
+	Configure time.Duration `yaml:"configure" doc:"Time before the Node appears."`
+	Drain     time.Duration `yaml:"drain" doc:"Time to reset a host after its Node is gone."`
+	Delete    time.Duration `yaml:"delete" doc:"Time to give a host back."`
+	Jitter    float64       `yaml:"jitter" doc:"Share, 0 to 1, by which each delay is drawn shorter or longer."`
+}
+
+// Run serves the provider until ctx ends.
+func Run(ctx context.Context, c Config) error {
+	p, err := New(c)
+	if err != nil {
+		return &provider.StartError{Err: err}
+	}
+	return p.Run(ctx)
+}
+
+// New makes the provider without running it. Provider.Run ends its watches too.
+func New(c Config) (*provider.Provider, error) {
+	b, err := newBackend(c)
+	if err != nil {
+		return nil, err
+	}
+	options := append([]provider.Option{provider.WithOfferings(c.Offerings...), provider.WithLogger(c.Log)}, c.Options...)
+	p, err := provider.New(c.Name, b, append(options, provider.WithReadiness(provider.NodesReadiness(b.nodes)))...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return p, nil
+}
+
+// settings is kwok's own part of the configuration file (PROV-27.2).
+type settings struct {
+	Clusters      map[string]clusterSection `yaml:"clusters" doc:"Clusters by id."`
+	KubeconfigDir string                    `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id."`
+	Default       clusterSection            `yaml:"default" doc:"Kubeconfig of every cluster that is named nowhere else."`
+	Delays        Delays                    `yaml:"delays" doc:"How long the virtual hosts take; all zero by default."`
+}
+
+type clusterSection struct {
+	Kubeconfig string `yaml:"kubeconfig" doc:"File."`
+	Context    string `yaml:"context" doc:"Context of the file; empty for its current one."`
+}
+
+// Validate implements the check of sdk/provider's configuration.
+func (s *settings) Validate() error {
+	var all []error
+	if len(s.Clusters) == 0 && s.KubeconfigDir == "" && s.Default.Kubeconfig == "" {
+		all = append(all, errors.New("no cluster is named: give clusters, kubeconfig_dir (--kubeconfig-dir) or default (--kubeconfig)"))
+	}
+	for id, c := range s.Clusters {
+		if c.Kubeconfig == "" {
+			all = append(all, fmt.Errorf("clusters[%s]: kubeconfig is missing", id))
+		}
+	}
+	return errors.Join(append(all, s.Delays.validate())...)
+}
+
+func (d Delays) validate() error {
+	if d.Create < 0 || d.Configure < 0 || d.Drain < 0 || d.Delete < 0 || d.Jitter < 0 || d.Jitter > 1 {
+		return errors.New("delays must be at least 0, jitter 0 to 1")
+	}
+	return nil
+}
+
+func (s settings) clusters() nodeready.Kubeconfigs {
+	k := nodeready.Kubeconfigs{
+		Clusters: map[string]nodeready.Kubeconfig{}, Dir: s.KubeconfigDir,
+		Default: nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context},
+	}
+	for id, c := range s.Clusters {
+		k.Clusters[id] = nodeready.Kubeconfig{File: c.Kubeconfig, Context: c.Context}
+	}
+	return k
+}
+
+// NewCommand is the program bigfleet-provider-kwok.
+func NewCommand() *cobra.Command { return program().Command() }
+
+// Main runs the program and exits.
+func Main() { provider.Main(program()) }
+
+func program() provider.Program[settings] {
+	return provider.Program[settings]{
+		Name: "kwok", Short: "Provider that makes Node objects and lets kwok play their kubelets",
+		Build: func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+			b, err := newBackend(Config{
+				Name: s.Common.Provider, Clusters: s.Config.clusters(), Delays: s.Config.Delays,
+				OrphanAge: s.Common.Retention.Orphan, Log: s.Log,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			return b, []provider.Option{provider.WithReadiness(provider.NodesReadiness(b.nodes))}, nil
+		},
+		Default:   func() []provider.Offering { return Catalogue(defaultSlots) },
+		Catalogue: Catalogue,
+		Flags: func(cmd *cobra.Command, s *settings) {
+			f := cmd.Flags()
+			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
+			f.StringVar(&s.Default.Kubeconfig, "kubeconfig", "", "kubeconfig of every cluster that is named nowhere else")
+			f.StringVar(&s.Default.Context, "context", "", "context of --kubeconfig")
+			f.DurationVar(&s.Delays.Create, "create-delay", 0, "time to make a host")
+			f.DurationVar(&s.Delays.Configure, "configure-delay", 0, "time before the Node appears")
+			f.DurationVar(&s.Delays.Drain, "drain-delay", 0, "time to reset a host after its Node is gone")
+			f.DurationVar(&s.Delays.Delete, "delete-delay", 0, "time to give a host back")
+		},
+	}
+}
+
+var _ io.Closer = (*backend)(nil)
