@@ -18,23 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bodyMax bounds a request body, as a real API server does.
-const bodyMax = 3 << 20
-
 // Server answers the Kubernetes REST protocol over a Store.
 type Server struct{ store *Store }
 
 // NewServer serves the objects of s.
 func NewServer(s *Store) *Server { return &Server{store: s} }
 
-// ClientConfig is how a client-go client reaches a Server that listens on address (host:port). Bodies travel as JSON: the
-// server reads nothing else.
+// ClientConfig is how a client-go client reaches a Server that listens on address (host:port).
 func ClientConfig(address string) *rest.Config {
-	return &rest.Config{
-		Host:          "http://" + address,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"},
-		QPS:           -1,
-	}
+	return &rest.Config{Host: "http://" + address, QPS: -1}
 }
 
 // target is what a request path names.
@@ -271,49 +263,6 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, t target) error 
 	}
 	o, err := s.store.Delete(t.resource.GroupVersionResource, t.namespace, t.name, opts)
 	return reply(w, r, http.StatusOK, o, err)
-}
-
-func readObject(r *http.Request) (*Object, error) {
-	o := &Object{}
-	if err := readJSON(r, &o.Object); err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
-func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > bodyMax {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body is larger than %d bytes", bodyMax))
-	}
-	return body, nil
-}
-
-func readJSON(r *http.Request, into any) error {
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	if len(body) == 0 {
-		return io.EOF
-	}
-	if ct := r.Header.Get("Content-Type"); ct != "" && !strings.Contains(ct, "json") {
-		return unsupported(ct)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return apierrors.NewBadRequest("body: " + err.Error())
-	}
-	return nil
-}
-
-func unsupported(contentType string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("the simulated cluster reads JSON, not %s", contentType),
-	}}
 }
 
 func metadataOnly(r *http.Request) bool {

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
@@ -32,7 +34,9 @@ func cluster(t *testing.T) (*kubesim.Store, kubernetes.Interface, dynamic.Interf
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	cfg := kubesim.ClientConfig(strings.TrimPrefix(server.URL, "http://"))
-	client, err := kubernetes.NewForConfig(cfg)
+	protobuf := rest.CopyConfig(cfg)
+	protobuf.ContentType = runtime.ContentTypeProtobuf // as controller-runtime's clients send built-in kinds
+	client, err := kubernetes.NewForConfig(protobuf)
 	if err != nil {
 		t.Fatal(err)
 	}
