@@ -82,7 +82,7 @@ func TestExtensionsBreakNothing(t *testing.T) {
 func changedImage(t *testing.T, file, from, to string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "proto"), os.DirFS(filepath.Join(root(t), "proto"))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "proto"), os.DirFS(filepath.Join(root, "proto"))); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "proto", "bigfleet", "v1alpha1", file+".proto")
@@ -132,7 +132,7 @@ func follow(t *testing.T, dir, old, renamed string) {
 func breaks(t *testing.T, image, baseline string) bool {
 	t.Helper()
 	config := map[string]string{"contract": "proto/baseline/contract.yaml", "release": "buf.yaml"}[baseline]
-	_, err := buf(t, root(t), "breaking", image, "--exclude-imports", "--config", config, "--against", "proto/baseline/"+baseline+".binpb")
+	_, err := buf(t, root, "breaking", image, "--exclude-imports", "--config", config, "--against", "proto/baseline/"+baseline+".binpb")
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

@@ -23,17 +23,19 @@ import (
 // buf runs the pinned buf in dir and returns its standard output. It builds the tools when they are missing.
 func buf(t testing.TB, dir string, args ...string) ([]byte, error) {
 	t.Helper()
-	if err := installed(); err != nil {
+	path, err := installed()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t.Context(), dir, filepath.Join(root(t), ".bin", "buf"), args...)
+	return run(t.Context(), dir, path, args...)
 }
 
-var installed = sync.OnceValue(func() error {
-	if out, err := exec.Command("../install.sh", "api").CombinedOutput(); err != nil { // tests run in their package's directory
-		return fmt.Errorf("tools/install.sh api: %w\n%s", err, out)
+// installed builds the tools once and returns the absolute path of buf.
+var installed = sync.OnceValues(func() (string, error) {
+	if out, err := exec.Command(filepath.Join(root, "tools", "install.sh"), "api").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("tools/install.sh api: %w\n%s", err, out)
 	}
-	return nil
+	return filepath.Abs(filepath.Join(root, ".bin", "buf"))
 })
 
 func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
@@ -74,7 +76,7 @@ func descriptors(t testing.TB, image []byte) []protoreflect.FileDescriptor {
 // WIRE-1.4, 13.4: without extensions, the schema of today is the committed contract image to the byte. So no number below 1000
 // was ever added, moved or dropped.
 func TestContractImageIsWhatIsLeftWithoutExtensions(t *testing.T) {
-	path := filepath.Join(root(t), "proto", "baseline", "contract.binpb")
+	path := filepath.Join(root, "proto", "baseline", "contract.binpb")
 	stripped := contract.Strip(contract.Generated(), spec(t))
 	got, err := proto.MarshalOptions{Deterministic: true}.Marshal(stripped)
 	if err != nil {
@@ -96,7 +98,7 @@ func TestContractImageIsWhatIsLeftWithoutExtensions(t *testing.T) {
 // The image holds section 14 and nothing else.
 func TestContractImageHoldsNoExtension(t *testing.T) {
 	s := spec(t)
-	for _, fd := range readImage(t, filepath.Join(root(t), "proto", "baseline", "contract.binpb")) {
+	for _, fd := range readImage(t, filepath.Join(root, "proto", "baseline", "contract.binpb")) {
 		for i := range fd.Messages().Len() {
 			m := fd.Messages().Get(i)
 			if in := s.Message(string(m.Name())); in == nil || !in.Contract {
@@ -110,7 +112,7 @@ func TestContractImageHoldsNoExtension(t *testing.T) {
 		}
 	}
 	// Every contract field, enum and RPC is in it.
-	image := contract.Listing(readImage(t, filepath.Join(root(t), "proto", "baseline", "contract.binpb")))
+	image := contract.Listing(readImage(t, filepath.Join(root, "proto", "baseline", "contract.binpb")))
 	only := contract.Spec{Services: []contract.Service{*s.Service("Shard"), *s.Service("CapacityProvider"), *s.Service("Coordinator")}}
 	for _, m := range s.Messages {
 		if !m.Contract {
@@ -136,7 +138,7 @@ func TestContractImageHoldsNoExtension(t *testing.T) {
 
 // gen/go is what proto/ compiles to. (tools/proto.sh generate-check compares the text; this needs no plugin.)
 func TestGeneratedGoIsWhatProtoSays(t *testing.T) {
-	image, err := buf(t, root(t), "build", "--path", "proto/bigfleet", "-o", "-#format=binpb")
+	image, err := buf(t, root, "build", "--path", "proto/bigfleet", "-o", "-#format=binpb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +149,7 @@ func TestGeneratedGoIsWhatProtoSays(t *testing.T) {
 
 // WIRE-1.1, 2.4: proto3, the package, no language option in any proto; managed mode adds the Go package alone.
 func TestFileOptions(t *testing.T) {
-	image, err := buf(t, root(t), "build", "--path", "proto/bigfleet", "-o", "-#format=binpb")
+	image, err := buf(t, root, "build", "--path", "proto/bigfleet", "-o", "-#format=binpb")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package contract_test
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,19 +10,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/tools/contract"
 )
 
-// root is the repository, found from this file so that tests run from anywhere.
-func root(t testing.TB) string {
-	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the path of this file is unknown")
-	}
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
-}
-
 func spec(t testing.TB) *contract.Spec {
 	t.Helper()
-	s, err := contract.ReadSpec(root(t))
+	s, err := contract.ReadSpec(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +45,7 @@ func difference(aName string, a []string, bName string, b []string) []string {
 
 // A typo in any kind of cell is seen: as a difference, or by the reader itself.
 func TestComparisonSeesEveryKindOfTypo(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root(t), "docs", "spec", "wire.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "spec", "wire.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

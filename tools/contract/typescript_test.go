@@ -31,7 +31,7 @@ func TestTypeScriptCarriesTheSameSchema(t *testing.T) {
 	for _, fd := range contract.Generated() {
 		want := protodesc.ToFileDescriptorProto(fd)
 		want.Options = nil // managed mode gives Go a package
-		path := filepath.Join(root(t), "gen", "ts", strings.TrimSuffix(want.GetName(), ".proto")+"_pb.js")
+		path := filepath.Join(root, "gen", "ts", strings.TrimSuffix(want.GetName(), ".proto")+"_pb.js")
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Error(err)
@@ -71,7 +71,7 @@ func withoutJSONNames(messages []*descriptorpb.DescriptorProto) {
 // The package type-checks, and a client written with it talks to a Connect server of ours: GET for reads, error details, streams.
 func TestTypeScriptClient(t *testing.T) {
 	node(t)
-	dir := filepath.Join(root(t), "gen", "ts")
+	dir := filepath.Join(root, "gen", "ts")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
 		if out, err := run(t.Context(), dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"); err != nil {
 			t.Fatalf("npm ci: %v %s%s", err, out, stderr(err))
