@@ -1,0 +1,241 @@
+// Package core is the shard's state machine: everything the shard knows and every decision it makes about when and how
+// to act on what the engine planned.
+//
+// Step takes one event and returns the effects in the order in which they must start. The core has no goroutine, lock,
+// clock, I/O or random source, and iterates over no map in an order that could matter: time arrives in events, ids are
+// made from the epoch and counters, jitter is a hash. So one recorded history gives one sequence of effects, in
+// production, in the simulator, and in a replay of the decision log (SHARD-4).
+//
+// It owns the demand table and the inventory (through engine.World), sessions as far as decisions need them, open
+// operations, all deadlines, the rails between a decision and its start, and the ledgers. It never blocks, never fails,
+// never sees a secret, and never judges by the text of a message.
+//
+// The shell around it (packages loop, session, actuator, reconcile, report, inspect, audit) turns I/O into events and
+// effects into I/O. Start at Core.Step; then cycle.go, dispatch.go, operation.go, merge.go, rollup.go. Tests cite
+// clauses of docs/spec/shard.md as SHARD-n.n.
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Core is the state of one shard process. It is not safe for concurrent use.
+type Core struct {
+	cfg   Config
+	epoch int64
+	now   int64 // Mono of the step
+	wall  int64 // wall clock of the step, written out only
+
+	started    bool
+	stopping   bool
+	superseded string // evidence; empty: not superseded
+
+	world   *engine.World
+	planner *engine.Planner
+	policy  *engine.Policy
+	cols    columns
+
+	providers []*provider
+	clusters  clusterSet
+	ops       operations
+	getsByID  map[int64]*get
+	gets      int64 // numbers Gets
+	lists     int64 // numbers Lists
+	stamp     int64 // mutation counter (SHARD-13.5)
+	opCount   int64
+	records   int64 // numbers decision records
+
+	cycle   cycleState
+	lanes   lanes
+	rails   rails
+	ctl     Control
+	pools   poolSet
+	ledger  ledger
+	admin   adminState
+	coord   coordinatorState
+	pub     publisher
+	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
+	poison  map[string]int64        // content hash to Mono at which it ends
+
+	timers timers
+	armed  int64 // last WakeAt; 0: none
+	eff    []Effect
+
+	faults Faults // planted defects; all off outside tests
+}
+
+// New returns a core that waits for Started. The policy is the engine's; nil means its default.
+func New(policy *engine.Policy) *Core {
+	if policy == nil {
+		policy = engine.DefaultPolicy()
+	}
+	c := &Core{
+		world: engine.NewWorld(), planner: engine.NewPlanner(), policy: policy,
+		getsByID: map[int64]*get{}, journal: map[string]JournalEntry{}, poison: map[string]int64{},
+	}
+	c.clusters.init()
+	c.ops.init()
+	c.pools.init()
+	c.ledger.init()
+	c.pub.init()
+	return c
+}
+
+// Step applies one event and returns effects in the order they must start. It never blocks and never fails: what is
+// wrong with an event becomes a record or a count. The slice is valid until the next Step.
+func (c *Core) Step(at At, e Event) []Effect {
+	c.eff = c.eff[:0]
+	if at.Mono > c.now { // a clock that went back is the shell's defect; history goes on where it was
+		c.now = at.Mono
+	}
+	c.wall = at.Wall
+	if !c.started {
+		if s, ok := e.(Started); ok {
+			c.start(s)
+			c.settle()
+		}
+		return c.eff
+	}
+	c.handle(e)
+	c.runTimers()
+	c.settle()
+	return c.eff
+}
+
+// handle applies the event itself.
+func (c *Core) handle(e Event) {
+	switch e := e.(type) {
+	case SessionOpened:
+		c.sessionOpened(e)
+	case SessionClosed:
+		c.sessionClosed(e)
+	case RollupArrived:
+		c.rollupArrived(e)
+	case BootstrapAnswered:
+		c.bootstrapAnswered(e)
+	case ReclaimAcked:
+		c.reclaimAcked(e)
+	case NodeReported:
+		c.nodeReported(e)
+	case DrainReported:
+		c.drainReported(e)
+	case UnplacedReported:
+		c.unplacedReported(e)
+	case ListPage:
+		c.listPage(e)
+	case ListDone:
+		c.listDone(e)
+	case GetDone:
+		c.getDone(e)
+	case CommandDone:
+		c.commandDone(e)
+	case CoordinatorReplied:
+		c.coordinatorReplied(e)
+	case AdminAsked:
+		c.adminAsked(e)
+	case Stopping:
+		c.stop()
+	case Tick, Started:
+	default:
+		panic(fmt.Sprintf("core: unknown event %T", e))
+	}
+}
+
+// settle does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
+func (c *Core) settle() {
+	c.maybeCycle()
+	c.dispatch()
+	c.driveReconcile()
+	c.flushPublish()
+	c.arm()
+}
+
+// NextWake tells when the core wants a Tick, for the loop's timer.
+func (c *Core) NextWake() (mono int64, ok bool) { return c.armed, c.armed != 0 }
+
+func (c *Core) emit(e Effect) { c.eff = append(c.eff, e) }
+
+// toWall turns a moment of Mono into the wall clock of this step, for display.
+func (c *Core) toWall(mono int64) int64 {
+	if mono == 0 {
+		return 0
+	}
+	return c.wall - (c.now - mono)
+}
+
+// columns are what the core itself keeps for each machine, by Index.
+type columns struct {
+	stamp  []int64 // value of the mutation counter at the last local change
+	listed []int64 // number of the List that last showed the machine
+	absent []absence
+}
+
+// absence counts the full Lists a machine was missing from, for the removal guard.
+type absence struct {
+	lists int32
+	since int64
+}
+
+func (l *columns) grow(n int) {
+	for len(l.stamp) < n {
+		l.stamp = append(l.stamp, 0)
+		l.listed = append(l.listed, 0)
+		l.absent = append(l.absent, absence{})
+	}
+}
+
+// touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
+func (c *Core) touched(i inventory.Index) {
+	c.stamp++
+	c.cols.stamp[i] = c.stamp
+}
+
+func (c *Core) start(s Started) {
+	c.started = true
+	c.cfg, c.epoch, c.ctl = s.Config.WithDefaults(), s.Epoch, s.Control
+	if c.cfg.ForgetCoordinator {
+		c.ctl.Coordinator = Lineage{}
+	}
+	for _, name := range c.cfg.Providers {
+		c.providers = append(c.providers, newProvider(name, c.cfg.ProviderConcurrency))
+	}
+	for _, j := range s.Journal {
+		c.journal[j.Machine] = j
+	}
+	for _, p := range s.Poisoned {
+		c.poison[p.Hash] = p.Until
+	}
+	c.lanes.init(c.cfg.ExecuteConcurrency)
+	c.cycle.lastEnd = c.now - c.cfg.CycleMinSpacing
+	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
+	c.startPauses()
+	c.startOwnership()
+	for _, name := range s.Control.Retired {
+		c.clusters.ensure(name).retired = true
+		c.openGate(c.clusters.get(name), "retired")
+	}
+	c.record(Record{Type: RecordProcess, Detail: fmt.Sprintf("started, epoch %d, version %s", c.epoch, c.cfg.Version)})
+	for _, p := range c.providers {
+		c.requestList(p, true)
+	}
+}
+
+// stop is the first step of the end: nothing new is started, waiting pulls are rolled back (SHARD-3.9).
+func (c *Core) stop() {
+	if c.stopping {
+		return
+	}
+	c.stopping = true
+	c.record(Record{Type: RecordProcess, Detail: "stopping"})
+	for _, o := range c.ops.ordered() {
+		if o.Phase == phasePulling || o.Phase == phaseReady {
+			c.rollBack(o, OutcomeCancelled, "the shard is stopping")
+		}
+	}
+}
+
+// frozen reports whether this process must not start anything: it is stopping or superseded.
+func (c *Core) frozen() bool { return c.stopping || c.superseded != "" }

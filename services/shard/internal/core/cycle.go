@@ -1,0 +1,278 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// trigger is why a cycle runs (SHARD-6.3).
+type trigger uint8
+
+const (
+	triggerRollup trigger = iota
+	triggerMachine
+	triggerSession
+	triggerNode
+	triggerExpiry
+	triggerAdmin
+	triggerInterval
+	triggers
+)
+
+func (t trigger) String() string {
+	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval"}[t]
+}
+
+// cycleState is the cadence of decisions and what the last plan left to start.
+type cycleState struct {
+	n       int64 // cycles of this process
+	at      int64 // Mono of the last one
+	wall    int64
+	lastEnd int64
+	pending [triggers]bool
+	wanted  bool
+
+	result   *engine.Result // of the last cycle
+	waiting  [kinds][]decision
+	planned  map[planKey]int64 // when a decision that is still planned first appeared
+	held     map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
+	started  int64             // starts in this cycle, for --max-actions-per-cycle
+	deferred bool              // some start had to wait for the next cycle
+
+	redispatch bool // something that may let a decision go has changed
+	holdEnds   []holdEnd
+	rollups    []int64 // arrivals that no cycle has used yet
+	fullAt     int64   // when a plan was last computed from nothing
+}
+
+type planKey struct {
+	Machine string
+	Kind    Kind
+}
+
+// decision is one action of the last plan that has not started.
+type decision struct {
+	action  engine.Action
+	index   inventory.Index
+	machine string
+	cycle   int64
+	planned int64
+
+	// Filled in when it starts.
+	view    engine.View
+	stamp   Stamp
+	promise *inventory.Promise
+	reqs    []demand.Requirement
+	why     hold // what held it at the last look
+}
+
+// trigger asks for a cycle.
+func (c *Core) trigger(t trigger) {
+	c.cycle.pending[t] = true
+	c.cycle.wanted = true
+}
+
+func (s *cycleState) noteRollup(now int64) { s.rollups = append(s.rollups, now) }
+
+// allListed tells whether each provider has delivered one complete full List in this process. No cycle runs before:
+// planning on half an inventory buys again what already exists (SHARD-6.6).
+func (c *Core) allListed() bool {
+	for _, p := range c.providers {
+		if !p.listed {
+			return false
+		}
+	}
+	return true
+}
+
+// maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
+// storm costs at most ten cycles a second (SHARD-6.4).
+func (c *Core) maybeCycle() {
+	s := &c.cycle
+	for len(s.holdEnds) > 0 { // few; order does not matter, each only marks its cluster
+		i := slices.IndexFunc(s.holdEnds, func(h holdEnd) bool { return h.At <= c.now })
+		if i < 0 {
+			break
+		}
+		if cl := c.clusters.get(s.holdEnds[i].Cluster); cl != nil {
+			cl.holds, cl.facts = true, true
+			cl.changed()
+		}
+		s.holdEnds = slices.Delete(s.holdEnds, i, i+1)
+		c.trigger(triggerExpiry)
+	}
+	if !s.wanted || c.frozen() || !c.allListed() {
+		return
+	}
+	if next := s.lastEnd + c.cfg.CycleMinSpacing; c.now < next {
+		c.timers.add(next, timerSpacing, "")
+		return
+	}
+	c.runCycle()
+}
+
+// runCycle is one cycle, in the order of SHARD-6.7.
+func (c *Core) runCycle() {
+	s := &c.cycle
+	for t, set := range s.pending {
+		if set {
+			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
+		}
+	}
+	s.pending, s.wanted = [triggers]bool{}, false
+	s.n++
+	s.at, s.wall, s.started, s.deferred = c.now, c.wall, 0, false
+
+	c.lapse(c.world.Inventory.Advance(c.now))
+	c.ledger.advance(c)
+	c.applyQuotas()
+	c.bringHoldsUpToDate()
+	in := engine.Input{World: c.world, Cycle: s.n, Policy: c.policy}
+	r := c.planner.Plan(in)
+	r = c.compareFull(in, r)
+	c.keepPromises(r)
+	s.result = r
+	c.ledger.plan(c, r)
+	c.replaceDecisions(r)
+	for _, at := range s.rollups {
+		c.sample(MetricCycleLag, "", c.now-at)
+	}
+	s.rollups = s.rollups[:0]
+	s.lastEnd = c.now
+	s.redispatch = true
+	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
+	c.dispatch()
+	c.ledger.after(c)
+	c.pub.cycle = true
+	c.checkCheap()
+}
+
+// lapse records promises and marks that ended by time.
+func (c *Core) lapse(list []inventory.Lapse) {
+	for _, l := range list {
+		id := c.world.Inventory.ID(l.Index)
+		c.dirtyMachine(id)
+		if l.Promise != nil {
+			c.announce(l.Index)
+		}
+	}
+}
+
+// compareFull computes the plan from nothing now and then and uses that one if the two differ (SHARD-6.10).
+func (c *Core) compareFull(in engine.Input, r *engine.Result) *engine.Result {
+	if c.cycle.n%fullPlanEvery != 0 && c.now-c.cycle.fullAt < fullPlanMax {
+		return r
+	}
+	c.cycle.fullAt = c.now
+	full := engine.Plan(in)
+	if d := differ(r, full); d != "" {
+		c.sample(MetricPlanMismatch, "", 1)
+		c.record(Record{Type: RecordProcess, Detail: clipText("the incremental plan differs from the full one, which is used: " + d)})
+		c.planner.Forget()
+		return full
+	}
+	return r
+}
+
+// differ says where two results of one input part, or "".
+func differ(a, b *engine.Result) string {
+	switch {
+	case !slices.Equal(a.Actions, b.Actions):
+		return "actions"
+	case !slices.Equal(a.Drains, b.Drains):
+		return "drains"
+	case !slices.Equal(a.Short, b.Short):
+		return "short needs"
+	case len(a.Blocks) != len(b.Blocks):
+		return "clusters"
+	case !slices.Equal(a.Promised, b.Promised):
+		return "promises"
+	}
+	for i, x := range a.Blocks {
+		y := b.Blocks[i]
+		if x == y {
+			continue
+		}
+		if x.Cluster != y.Cluster || !slices.Equal(x.Verdicts, y.Verdicts) || !slices.Equal(x.Claims, y.Claims) ||
+			!slices.Equal(x.Shares, y.Shares) {
+			return "cluster " + y.Cluster
+		}
+	}
+	return ""
+}
+
+// keepPromises stores the promises that changed hands (ENG-15.4).
+func (c *Core) keepPromises(r *engine.Result) {
+	for _, p := range r.Promised {
+		to := p.To
+		if c.world.Inventory.SetPromise(p.Machine, &to) {
+			c.dirtyMachine(c.world.Inventory.ID(p.Machine))
+			c.announce(p.Machine)
+		}
+	}
+}
+
+// replaceDecisions makes the new plan's actions the ones to start. Decisions that did not start are not kept: a stale
+// decision is a wrong one, and the new plan has derived again what is still true (SHARD-6.8).
+func (c *Core) replaceDecisions(r *engine.Result) {
+	s := &c.cycle
+	dropped := 0
+	for k := range s.waiting {
+		dropped += len(s.waiting[k])
+		s.waiting[k] = s.waiting[k][:0]
+	}
+	planned, held := make(map[planKey]int64, len(r.Actions)), map[planKey]bool{}
+	wanted := map[string]bool{}
+	again := 0
+	for _, a := range r.Actions {
+		id := c.world.Inventory.ID(a.Machine)
+		key := planKey{id, a.Kind}
+		at, old := s.planned[key]
+		if !old {
+			at = c.now
+		} else {
+			again++
+		}
+		planned[key] = at
+		if s.held[key] {
+			held[key] = true
+		}
+		if a.Kind == KindPreempt || a.Kind == KindReclaim {
+			wanted[id] = true
+		}
+		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.n, planned: at})
+	}
+	s.planned, s.held = planned, held
+	if n := dropped - again; n > 0 {
+		c.sample(MetricDropped, "", int64(n))
+	}
+	c.cancelUnwanted(wanted)
+}
+
+// decisionOf makes a decision of an action of the last plan, spelled out.
+func (c *Core) decisionOf(a engine.Action) *decision {
+	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.cycle.n, planned: c.now}
+	c.spell(d)
+	return d
+}
+
+// spell fills in what a start needs.
+func (c *Core) spell(d *decision) {
+	r := c.cycle.result
+	d.view = r.View(c.world, d.action)
+	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
+		d.stamp = r.Stamp(d.action.Need)
+		n, _ := r.Need(d.action.Need)
+		d.reqs = n.Form.Requirements
+		d.view.Row = n.RowKey()
+	}
+	if p, ok := r.Promise(d.action, c.now, c.policy); ok {
+		d.promise = &p
+	}
+}
+
+func (c *Core) cycleText() string { return fmt.Sprintf("cycle %d", c.cycle.n) }

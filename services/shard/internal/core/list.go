@@ -1,0 +1,318 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// list is a List under way.
+type list struct {
+	id      int64
+	full    bool  // asked without a cursor
+	asked   int64 // mutation counter when it was sent (SHARD-13.5)
+	started int64
+	seen    int64
+	changed int64
+	merging int64
+}
+
+// requestList sends a List. At most one per provider runs (SHARD-13.1).
+func (c *Core) requestList(p *provider, full bool) {
+	if p.list != nil {
+		p.needFull = p.needFull || full
+		return
+	}
+	c.lists++
+	full = full || p.needFull || len(p.cursor) == 0
+	p.needFull = false
+	p.list = &list{id: c.lists, full: full, asked: c.stamp, started: c.now}
+	e := ListMachines{List: c.lists, Provider: p.name, Paged: p.paged, Timeout: listTimeout}
+	if !full {
+		e.Cursor = p.cursor
+	}
+	c.emit(e)
+}
+
+// driveReconcile sends the Lists and Gets that are due.
+func (c *Core) driveReconcile() {
+	for _, p := range c.providers {
+		if p.list == nil {
+			switch {
+			case p.needFull && c.now >= p.nextList:
+				c.requestList(p, true)
+			case p.listed && c.now >= p.nextFull:
+				c.requestList(p, true)
+			case c.now >= p.nextList && (p.listed || p.fails > 0):
+				c.requestList(p, !c.incremental(p) || !p.listed)
+			}
+		}
+		c.pollInflight(p)
+		c.sendGets(p)
+		if p.list == nil {
+			c.timers.add(max(p.nextList, c.now+Millisecond), timerList, p.name)
+		}
+	}
+}
+
+// incremental tells whether the cursor is to be used (SHARD-13.2).
+func (c *Core) incremental(p *provider) bool {
+	switch c.cfg.Incremental {
+	case IncrementalOff:
+		return false
+	case IncrementalOn:
+		return true
+	}
+	return p.paged || p.advanced
+}
+
+// pollInflight looks faster at machines whose command was accepted: after the poll interval, then at an eighth of the
+// age of the youngest such operation, never slower than the reconcile interval (SHARD-13.3).
+func (c *Core) pollInflight(p *provider) {
+	var waiting []*operation
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Provider == p.name && o.Phase == phaseWaiting {
+			waiting = append(waiting, o)
+		}
+	}
+	if len(waiting) == 0 || !p.listed {
+		return
+	}
+	if p.pollAt == 0 {
+		p.pollAt = p.youngest + c.cfg.InflightPollInterval
+	}
+	if c.now < p.pollAt {
+		c.timers.add(p.pollAt, timerList, p.name)
+		return
+	}
+	pause := min(max(c.cfg.InflightPollInterval, (c.now-p.youngest)/8), c.cfg.ReconcileInterval)
+	switch {
+	case c.incremental(p) && len(p.cursor) > 0:
+		if p.list == nil {
+			c.requestList(p, false)
+		}
+	case len(waiting) <= inflightGetsMax:
+		for _, o := range waiting {
+			c.want(p.name, o.Machine, getForPoll)
+		}
+	default:
+		pause = max(pause, Second, 4*p.lastTook)
+		if p.list == nil {
+			c.requestList(p, true)
+		}
+	}
+	p.pollAt = c.now + pause
+	c.timers.add(p.pollAt, timerList, p.name)
+}
+
+// listOf finds the provider whose List has an id.
+func (c *Core) listOf(id int64) *provider {
+	for _, p := range c.providers {
+		if p.list != nil && p.list.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// listPage merges part of a List.
+func (c *Core) listPage(e ListPage) {
+	p := c.listOf(e.List)
+	if p == nil {
+		return
+	}
+	for _, f := range e.Rows {
+		f.Machine.Provider = p.name
+		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.world.Inventory.Machine(i).Provider != p.name {
+			c.rejectMachine(RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}, p)
+			continue
+		}
+		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.cols.listed[i] == p.list.id {
+			c.rejectMachine(RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}, p)
+			continue
+		}
+		p.list.seen++
+		switch c.merge(f, p.list.asked) {
+		case mergedAdopted:
+			p.list.changed++
+		case mergedSetAside:
+			p.owed[f.Machine.ID] = true
+		}
+		c.sawInList(p, f.Machine.ID)
+	}
+	for _, r := range e.Rejected {
+		c.rejectMachine(r, p)
+		c.sawInList(p, r.ID) // a rejected record still counts as seen
+	}
+}
+
+func (c *Core) sawInList(p *provider, id string) {
+	if i, known := c.world.Inventory.Find(id); known {
+		c.cols.grow(c.world.Inventory.Bound())
+		c.cols.listed[i] = p.list.id
+		c.cols.absent[i] = absence{}
+	}
+}
+
+func (c *Core) rejectMachine(r RejectedID, p *provider) {
+	c.sample(MetricMachinesRejected, r.Reason, 1)
+	c.record(Record{Type: RecordMachineRejected, Machine: r.ID, Provider: p.name, Outcome: r.Reason, Detail: clipText(r.Text)})
+}
+
+// listDone ends a List: the cursor is stored only now, when everything before it was merged (SHARD-13.8).
+func (c *Core) listDone(e ListDone) {
+	p := c.listOf(e.List)
+	if p == nil {
+		return
+	}
+	l := p.list
+	p.list = nil
+	if e.Failed {
+		c.listFailed(p, e)
+		return
+	}
+	p.fails, p.lastError = 0, ""
+	p.lastTook = e.Duration
+	if len(p.cursor) > 0 && string(p.cursor) != string(e.Revision) {
+		p.advanced = true
+	}
+	p.cursor, p.paged = e.Revision, p.paged || e.Paged
+	p.listedAt = c.now
+	p.nextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.name, int(c.lists))
+	c.emit(Sample{Metric: MetricListDuration, Label1: p.name, Label2: listMode(l.full), Value: e.Duration})
+	whole := l.full || e.Complete
+	for _, id := range e.Removed {
+		c.removalReported(p, id)
+	}
+	if whole {
+		p.nextFull = c.now + c.cfg.FullReconcileInterval
+		p.fullAt = c.now
+		c.removeAbsent(p, l, e)
+	}
+	if whole && !p.listed {
+		p.listed = true
+		c.firstListed()
+	}
+	if c.incremental(p) && !l.full {
+		for _, id := range sortedKeys(p.owed) {
+			if c.ops.byMachine[id] == nil {
+				delete(p.owed, id)
+				c.want(p.name, id, getForOwed)
+			}
+		}
+	} else {
+		clear(p.owed)
+	}
+	if whole {
+		c.answerReconcile(p, l)
+	}
+}
+
+func listMode(full bool) string {
+	if full {
+		return "full"
+	}
+	return "incremental"
+}
+
+// listFailed tries again with backoff. Decisions go on and no machine fails because of it (SHARD-13.17).
+func (c *Core) listFailed(p *provider, e ListDone) {
+	p.fails++
+	p.lastError, p.errorAt = fmt.Sprintf("List: %s: %s", e.Code, clipText(e.Error)), c.now
+	if len(p.cursor) > 0 {
+		p.cursor = nil // a cursor error and a broken List both mean: look at everything
+	}
+	r := rampList
+	r.most = max(c.cfg.ReconcileInterval, Second)
+	p.nextList = c.now + r.after(p.fails)
+	c.sample(MetricReconcileErrors, p.name, 1)
+	c.answerReconcileFailed(p)
+}
+
+// firstListed runs once, when the last provider has delivered its first full List.
+func (c *Core) firstListed() {
+	if !c.allListed() {
+		return
+	}
+	c.dropJournal()
+	for _, cl := range c.clusters.ordered {
+		if cl.gateWaits {
+			c.tryGate(cl)
+		}
+	}
+	c.finishResyncs()
+	c.trigger(triggerMachine)
+}
+
+// removeAbsent removes the machines that a complete List did not show (SHARD-13.10), behind the guard: an empty success
+// is a provider bug more often than a vanished fleet (SHARD-13.11).
+func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
+	missing, known := c.absentFrom(p, l, e)
+	guard := len(missing) > max(removalMin, known/10) || (e.Seen == 0 && l.seen == 0 && known > 0 && len(missing) > 0)
+	if c.faults.SkipRemovalGuard {
+		guard = false
+	}
+	held := 0
+	for _, i := range missing {
+		a := &c.cols.absent[i]
+		if a.lists == 0 {
+			a.since = c.now
+		}
+		a.lists++
+		if guard && !(a.lists >= removalLists && c.now-a.since >= removalElapsed) {
+			held++
+			continue
+		}
+		c.removeIfUnbound(p, i)
+	}
+	if held != p.held {
+		c.record(Record{Type: RecordRemovalsHeld, Provider: p.name, Detail: fmt.Sprintf("%d of %d machines are missing from a full List; removals held: %d",
+			len(missing), known, held)})
+		p.held = held
+	}
+}
+
+// absentFrom finds the provider's machines that a List did not show and that were not set aside.
+func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory.Index, known int) {
+	inv := c.world.Inventory
+	for i := range inv.All() {
+		if inv.Machine(i).Provider != p.name {
+			continue
+		}
+		known++
+		if c.cols.listed[i] == l.id || p.owed[inv.ID(i)] || c.cols.stamp[i] > l.asked || c.commandInFlight(inv.ID(i)) {
+			continue
+		}
+		missing = append(missing, i)
+	}
+	return missing, known
+}
+
+// commandInFlight tells whether facts about a machine are set aside now (SHARD-13.6).
+func (c *Core) commandInFlight(id string) bool {
+	o := c.ops.byMachine[id]
+	return o != nil && (o.Phase == phasePulling || o.Phase == phaseReady || o.Phase == phaseSending || o.Phase == phaseFenced)
+}
+
+// removeIfUnbound removes a machine that is gone; a bound one only when Get says not found.
+func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
+	inv := c.world.Inventory
+	if inv.Foreign(i) {
+		c.removeMachine(i)
+		return
+	}
+	if s := inv.State(i); boundState(s) || c.ops.byMachine[inv.ID(i)] != nil {
+		c.want(p.name, inv.ID(i), getForAbsent)
+		return
+	}
+	c.vanish(i, "missing from a full List")
+}
+
+// removalReported takes a tombstone of an incremental List.
+func (c *Core) removalReported(p *provider, id string) {
+	i, ok := c.world.Inventory.Find(id)
+	if !ok || c.world.Inventory.Machine(i).Provider != p.name || c.commandInFlight(id) {
+		return
+	}
+	c.removeIfUnbound(p, i)
+}

@@ -1,0 +1,172 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// boundState reports whether machines in a state have a cluster.
+func boundState(s inventory.State) bool {
+	return s == inventory.Configuring || s == inventory.Configured || s == inventory.Draining
+}
+
+// count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state or cluster
+// goes through move, put or removeMachine, and nowhere else.
+func (c *Core) count(s inventory.State, name string, by int) {
+	if name == "" {
+		return
+	}
+	cl := c.clusters.ensure(name)
+	cl.counts[s] += by
+	cl.changed()
+}
+
+// move stores a transition of our own making.
+func (c *Core) move(i inventory.Index, to inventory.State, name string) {
+	inv := c.world.Inventory
+	from, old := inv.State(i), inv.Cluster(i)
+	if from == to && old == name {
+		return
+	}
+	c.count(from, old, -1)
+	inv.Move(i, to, name)
+	c.count(to, name, 1)
+	if from != to {
+		inv.SetSince(i, c.now)
+	}
+	c.cols.grow(inv.Bound())
+	c.touched(i)
+	c.dirtyMachine(inv.ID(i))
+	c.trigger(triggerMachine)
+}
+
+// put stores the provider's word.
+func (c *Core) put(m inventory.Machine) (i inventory.Index, changed bool) {
+	inv := c.world.Inventory
+	if old, known := inv.Find(m.ID); known {
+		c.count(inv.State(old), inv.Cluster(old), -1)
+	}
+	i, changed = inv.Put(m)
+	c.count(inv.State(i), inv.Cluster(i), 1)
+	c.cols.grow(inv.Bound())
+	if changed {
+		c.dirtyMachine(m.ID)
+		c.trigger(triggerMachine)
+	}
+	return i, changed
+}
+
+// removeMachine forgets a machine and everything that hangs on it.
+func (c *Core) removeMachine(i inventory.Index) {
+	inv := c.world.Inventory
+	id := inv.ID(i)
+	c.count(inv.State(i), inv.Cluster(i), -1)
+	if cl := c.clusters.get(inv.Cluster(i)); cl != nil {
+		delete(cl.nodes, id)
+	}
+	inv.Remove(i)
+	c.cols.stamp[i], c.cols.listed[i], c.cols.absent[i] = 0, 0, absence{}
+	c.rails.forgetMachine(id)
+	c.pools.removed(id)
+	delete(c.pub.told, id)
+	delete(c.pub.acquired, id)
+	c.dirtyMachine(id)
+	c.trigger(triggerMachine)
+}
+
+// shownTo is the cluster that is to see a machine as its own: the one it is bound to, or the one it is being made for.
+// A machine is first shown when the provider has accepted the command, so that a roll-back leaves no object behind
+// (SHARD-18.4, 18.6).
+func (c *Core) shownTo(i inventory.Index) (string, bool) {
+	inv := c.world.Inventory
+	id, told := inv.ID(i), ""
+	told = c.pub.told[id]
+	accepted := true
+	if o := c.ops.byMachine[id]; o != nil && !o.drains() {
+		accepted = o.Phase == phaseWaiting || o.Accepted != 0
+	}
+	var to string
+	switch inv.State(i) {
+	case inventory.Configured, inventory.Draining:
+		to = inv.Cluster(i)
+	case inventory.Configuring:
+		if to = inv.Cluster(i); !accepted && told != to {
+			to = ""
+		}
+	case inventory.Creating:
+		if p, ok := inv.Promise(i); ok && p.Cause == inventory.ForCreate {
+			if to = p.Cluster; !accepted && told != to {
+				to = ""
+			}
+		}
+	case inventory.Idle:
+		if p, ok := inv.Promise(i); ok && p.Cluster == told {
+			to = told // between Create and Configure of one hand-over
+		}
+	case inventory.Failed:
+		if to = inv.Cluster(i); to == "" {
+			to = told
+		}
+	}
+	return to, to != ""
+}
+
+// announce tells the clusters concerned that something about a machine changed: the one that loses it first
+// (SHARD-18.1, 18.2).
+func (c *Core) announce(i inventory.Index) {
+	id := c.world.Inventory.ID(i)
+	to, shown := c.shownTo(i)
+	if before := c.pub.told[id]; before != "" && before != to {
+		c.release(i, before, c.world.Inventory.Machine(i))
+	}
+	if !shown {
+		return
+	}
+	c.pub.told[id] = to
+	if cl := c.clusters.get(to); cl != nil && cl.connected() {
+		c.sendNodeState(i, cl, false)
+	}
+}
+
+// release tells a cluster that a machine is no longer its own.
+func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
+	delete(c.pub.told, m.ID)
+	cl := c.clusters.get(name)
+	if cl == nil {
+		return
+	}
+	delete(cl.nodes, m.ID)
+	if cl.connected() {
+		m.Cluster = name
+		c.emit(SendNodeState{Cluster: name, Session: cl.session, Machine: m, Released: true, Since: c.toWall(c.now)})
+	}
+}
+
+// announceRollback takes back what a rolled-back operation may have shown.
+func (c *Core) announceRollback(o *operation) {
+	if i, ok := c.world.Inventory.Find(o.Machine); ok && i == o.Index {
+		c.announce(i)
+	}
+}
+
+func (c *Core) sendNodeState(i inventory.Index, cl *cluster, released bool) {
+	inv := c.world.Inventory
+	m := inv.Machine(i)
+	s := SendNodeState{Cluster: cl.name, Session: cl.session, Machine: m, Released: released, Since: c.toWall(inv.Since(i))}
+	s.Machine.Cluster = cl.name
+	if n := cl.nodes[m.ID]; n != nil {
+		s.Node = n.name
+	}
+	stamp, ok := inv.Stamp(i)
+	if p, promised := inv.Promise(i); promised && p.Cluster == cl.name {
+		stamp, ok = p.For, true
+	}
+	if ok {
+		s.For = demand.RowKey{Fingerprint: stamp.Fingerprint, Group: stamp.Group}
+		if at, found := c.world.Demand.Position(cl.name, s.For); found {
+			s.RowID = c.world.Demand.Cluster(cl.name).Needs[at].RowID
+		}
+	}
+	c.pub.told[m.ID] = cl.name
+	c.emit(s)
+}

@@ -1,0 +1,53 @@
+package core
+
+// Metric names what a Sample is about. The shell maps each to one metric of SHARD-29.3; gauges come from Publish.
+type Metric uint8
+
+const (
+	MetricCycleTriggers Metric = iota + 1
+	MetricPlanMismatch
+	MetricActions        // kind
+	MetricOutcomes       // kind, outcome
+	MetricDropped        //
+	MetricDeduped        //
+	MetricDeferred       //
+	MetricSuppressed     // kind
+	MetricDryRun         // kind
+	MetricReclaimsCapped //
+	MetricReclaimsUnresolved
+	MetricEvictionsSkipped
+	MetricIdleReleases
+	MetricRollups           // disposition
+	MetricRollupsRejected   // cluster, reason
+	MetricRollupWarnings    // rule
+	MetricRollupQuarantined // cluster; a gauge
+	MetricRollupBytes
+	MetricSessions // event
+	MetricStrayAnswers
+	MetricMachinesRejected // reason
+	MetricUnexpectedEdges  // from, to
+	MetricBindingConflicts
+	MetricListDuration // provider, mode
+	MetricReconcileErrors
+	MetricCycleLag
+	MetricDispatchWait // kind
+	MetricRequestBootstrap
+	MetricProviderRPC // "provider\x00rpc", code
+	MetricCreatePhase
+	MetricConfigurePhase
+	MetricDrainPhase
+	MetricDeletePhase
+	MetricProvisioningLatency // path
+	MetricDemandToReady       // path
+	MetricFenceReordered
+	MetricShortfallLog // a log line, not a metric
+	MetricOwnershipRelabels
+	MetricOwnershipViolations
+	MetricInstructions // outcome
+
+	metrics = int(MetricInstructions) + 1
+)
+
+func (c *Core) sample(m Metric, label string, v int64) {
+	c.emit(Sample{Metric: m, Label1: label, Value: v})
+}

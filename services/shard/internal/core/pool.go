@@ -1,0 +1,142 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// A pool is what is out of stock together: provider, type, zone and capacity type (SHARD-14.11).
+type pool struct {
+	Key      string                 `n:"1"`
+	Provider string                 `n:"2"`
+	Type     string                 `n:"3"`
+	Zone     string                 `n:"4"`
+	Class    inventory.CapacityType `n:"5"`
+	Backoff  backoff                `n:"6"`
+	Probe    string                 `n:"7"` // machine let through after the pause; empty: pausing
+}
+
+type poolSet struct {
+	byKey map[string]*pool
+	order []*pool // by key
+}
+
+func (s *poolSet) init() { s.byKey = map[string]*pool{} }
+
+// PoolKey is how status prints a pool and ClearBackoff takes it.
+func PoolKey(provider, instanceType, zone string, class inventory.CapacityType) string {
+	return provider + "/" + instanceType + "/" + zone + "/" + class.String()
+}
+
+// poolFailed withholds a pool after a Create of it was refused or failed, first for 30 s and then longer.
+func (c *Core) poolFailed(o *operation) {
+	i, ok := c.world.Inventory.Find(o.Machine)
+	if !ok {
+		return
+	}
+	m := c.world.Inventory.Machine(i)
+	key := PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType)
+	p := c.pools.byKey[key]
+	if p == nil {
+		p = &pool{Key: key, Provider: m.Provider, Type: m.InstanceType, Zone: m.Zone, Class: m.CapacityType}
+		c.pools.byKey[key] = p
+		at, _ := slices.BinarySearchFunc(c.pools.order, key, func(p *pool, k string) int { return strings.Compare(p.Key, k) })
+		c.pools.order = slices.Insert(c.pools.order, at, p)
+	}
+	p.Backoff.fail(rampPool, c.now, key)
+	p.Probe = ""
+	c.timers.add(p.Backoff.Until, timerDispatch, "")
+	c.record(Record{Type: RecordBackoffChanged, Provider: m.Provider, Detail: fmt.Sprintf("pool %s is out of stock, attempt %d", key, p.Backoff.Fails)})
+	c.markPool(p)
+}
+
+// markPool shows the pool's machines to the engine as withheld; after the pause all but one probe.
+func (c *Core) markPool(p *pool) {
+	inv := c.world.Inventory
+	for i := range inv.All() {
+		if m := inv.Machine(i); m.State == inventory.Speculative && p.holds(&m) {
+			c.markPooled(p, i)
+		}
+	}
+	c.trigger(triggerExpiry)
+}
+
+func (c *Core) markPooled(p *pool, i inventory.Index) {
+	inv := c.world.Inventory
+	if p.Backoff.Until <= c.now && (p.Probe == "" || p.Probe == inv.ID(i)) {
+		p.Probe = inv.ID(i)
+		inv.Lift(i, inventory.WithheldStockOut, "")
+		return
+	}
+	inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldStockOut})
+}
+
+func (p *pool) holds(m *inventory.Machine) bool {
+	return m.Provider == p.Provider && m.InstanceType == p.Type && m.Zone == p.Zone && m.CapacityType == p.Class
+}
+
+// wakePools lets one probe through for each pool whose pause is over.
+func (c *Core) wakePools() {
+	for _, p := range c.pools.order {
+		if p.Probe == "" && p.Backoff.Until <= c.now {
+			c.markPool(p)
+		}
+	}
+}
+
+// clearPool ends the memory of a pool.
+func (c *Core) clearPool(key string) bool {
+	p := c.pools.byKey[key]
+	if p == nil {
+		return false
+	}
+	delete(c.pools.byKey, key)
+	c.pools.order = slices.DeleteFunc(c.pools.order, func(x *pool) bool { return x == p })
+	inv := c.world.Inventory
+	for i := range inv.All() {
+		if m := inv.Machine(i); p.holds(&m) {
+			inv.Lift(i, inventory.WithheldStockOut, "")
+		}
+	}
+	c.record(Record{Type: RecordBackoffChanged, Provider: p.Provider, Detail: "pool " + key + " is in stock again"})
+	c.trigger(triggerExpiry)
+	return true
+}
+
+// created ends the memory of the pool of a slot that became a host.
+func (s *poolSet) created(c *Core, m inventory.Machine) {
+	if len(s.order) > 0 {
+		c.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
+	}
+}
+
+// removed lets another machine be the probe.
+func (s *poolSet) removed(id string) {
+	for _, p := range s.order {
+		if p.Probe == id {
+			p.Probe = ""
+		}
+	}
+}
+
+// stateChanged follows a machine into and out of a pool: only slots are withheld.
+func (s *poolSet) stateChanged(c *Core, i inventory.Index, to inventory.State) {
+	if len(s.order) == 0 {
+		return
+	}
+	inv := c.world.Inventory
+	m := inv.Machine(i)
+	p := s.byKey[PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType)]
+	if p == nil {
+		return
+	}
+	switch to {
+	case inventory.Speculative:
+		c.markPooled(p, i)
+	default:
+		inv.Lift(i, inventory.WithheldStockOut, "")
+	}
+}

@@ -1,0 +1,388 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Publish is what readers outside the loop see: immutable, replaced as a whole, sharing what did not change
+// (SHARD-23.2). Times are Mono; Offset added to one gives the wall clock.
+type Publish struct {
+	At       int64
+	Offset   int64
+	Status   Status
+	Clusters []*ClusterView // by name
+	Needs    []*NeedBlock   // by cluster; nil before the first cycle
+	Supply   *Summary
+}
+
+// Wall turns a Mono of this process into a wall clock; 0 stays 0.
+func (p *Publish) Wall(mono int64) int64 {
+	if mono == 0 {
+		return 0
+	}
+	return mono + p.Offset
+}
+
+// Status describes the shard (SHARD-23.1).
+type Status struct {
+	Config     Config
+	Epoch      int64
+	Listed     bool // every provider has listed once
+	Stopping   bool
+	Superseded string
+	Paused     bool // any pause exists
+	DryRun     bool
+	Pauses     []Pause
+	Cycle      int64
+	CycleAt    int64
+	States     [9]int
+	Foreign    int
+	Needs      int
+	Short      int
+	Sessions   int
+	Silent     int
+	GatesShut  int
+	Waiting    [kinds]int
+	InFlight   [kinds]int
+	Open       [kinds]int
+	Tokens     int64 // thousandths of a reclaim token of the shard
+	Providers  []ProviderStatus
+	Pools      []PoolStatus
+	Drains     []DrainStatus
+	Cost       int64
+	Held       int // clusters whose roll-up is held
+	Parked     int
+	Counters   engine.Counters
+	Unmet      map[engine.UnmetReason]int
+	OldestAge  int64 // of the oldest unmet need; 0: none
+	Shortfalls []Shortfall
+	Aged       [4]int // shortfalls by age in nominal cycles: 1-9, 10-59, 60-299, 300 and more
+	Coord      CoordinatorStatus
+}
+
+// ProviderStatus describes one provider.
+type ProviderStatus struct {
+	Name        string
+	ListedAt    int64
+	Incremental bool
+	Breaker     int
+	Limit       int64
+	InFlight    int64
+	Held        int
+	LastError   string
+	ErrorAt     int64
+}
+
+// PoolStatus is one pool that is out of stock.
+type PoolStatus struct {
+	Key, Provider, Type, Zone string
+	Class                     inventory.CapacityType
+	RetryAt                   int64
+	Fails                     int
+}
+
+// DrainStatus is one drain under way.
+type DrainStatus struct {
+	Machine, Cluster, Instruction string
+	Started, Ends                 int64
+	Note                          drainNote
+}
+
+// Shortfall is what all clusters lack of one profile.
+type Shortfall struct {
+	Fingerprint string
+	Priority    int32
+	Since       int64
+	AgeCycles   int64
+	Residual    []resource.Quantity
+	MinUnit     []resource.Quantity
+	Reqs        []demand.Requirement
+	Reason      engine.UnmetReason
+	Bucket      demand.Bucket
+}
+
+// ClusterView describes one cluster.
+type ClusterView struct {
+	Name          string
+	Connected     bool
+	Since         int64
+	Features      []string
+	Version       string
+	Disposition   Disposition
+	DispositionAt int64
+	Reason        string
+	Held          int
+	GateOpen      bool
+	Needs, Short  int
+	States        [9]int
+	Tokens        int64
+	Backoffs      []BackoffView
+	Silent        bool
+	Retired       bool
+	Fresh         int64
+	Unplaced      []UnplacedRow
+
+	of *NeedBlock
+}
+
+type clusterView = ClusterView
+
+// BackoffView is one pause of a cluster.
+type BackoffView struct {
+	Subject string // fingerprint; empty: the whole cluster
+	Until   int64
+	Text    string
+}
+
+// NeedBlock is the rows of one cluster with their verdicts, in turn order.
+type NeedBlock struct {
+	Cluster string
+	Rows    []NeedRow
+	of      *engine.Block
+	at      int64
+}
+
+// NeedRow is one row of demand and the last verdict on it.
+type NeedRow struct {
+	Row        demand.Row
+	Arrival    int64
+	Verdict    engine.Verdict
+	Residual   []resource.Quantity
+	Freed      []resource.Quantity
+	Since      int64 // since when it is short; 0: it is not
+	AgeCycles  int64
+	Turn       int
+	Parked     int64 // nominal cycles stalled, if parked
+	BlobText   string
+	Suppressed hold // paused or dry run
+	Breaker    bool
+}
+
+// Summary is the supply that reports carry.
+type Summary struct {
+	Total, Available int
+	ByType, ByZone   map[string]int
+}
+
+// publisher is the state behind Publish and behind what clusters were told.
+type publisher struct {
+	cycle    bool // a cycle ran since the last publication
+	lastAt   int64
+	needs    map[string]*NeedBlock
+	list     []*NeedBlock
+	told     map[string]string // machine id to the cluster that was shown it
+	acquired map[string]*acquisition
+}
+
+func (p *publisher) init() {
+	p.needs, p.told, p.acquired = map[string]*NeedBlock{}, map[string]string{}, map[string]*acquisition{}
+}
+
+// publishEvery is how often readers see a change that caused no cycle.
+const publishEvery = 250 * Millisecond
+
+// flushPublish emits what readers see, after a cycle or now and then.
+func (c *Core) flushPublish() {
+	if !c.pub.cycle && c.now-c.pub.lastAt < publishEvery && c.pub.lastAt != 0 {
+		return
+	}
+	if c.pub.cycle {
+		c.pub.list = c.needBlocks()
+	}
+	c.pub.cycle, c.pub.lastAt = false, c.now
+	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.pub.list, Status: c.status()}
+	for _, cl := range c.clusters.ordered {
+		p.Clusters = append(p.Clusters, c.viewCluster(cl))
+		p.Status.count(c, cl)
+	}
+	c.emit(p)
+}
+
+// needBlocks spells out the blocks that changed with the last plan; the others are kept.
+func (c *Core) needBlocks() []*NeedBlock {
+	r := c.cycle.result
+	if r == nil {
+		return nil
+	}
+	out := make([]*NeedBlock, 0, len(r.Blocks))
+	next := make(map[string]*NeedBlock, len(r.Blocks))
+	for at, b := range r.Blocks {
+		n := c.pub.needs[b.Cluster]
+		if n == nil || n.of != b || hasShort(b) {
+			n = c.spellBlock(r, b, int32(at))
+		}
+		next[b.Cluster] = n
+		out = append(out, n)
+	}
+	c.pub.needs = next
+	return out
+}
+
+func hasShort(b *engine.Block) bool { return len(b.Missing) > 0 }
+
+func (c *Core) spellBlock(r *engine.Result, b *engine.Block, at int32) *NeedBlock {
+	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
+	cl := c.clusters.get(b.Cluster)
+	dims := c.world.Space.Dimensions
+	for i := range b.Needs {
+		need, v := &b.Needs[i], b.Verdicts[i]
+		row := NeedRow{Row: demand.Row{Profile: need.Form.Profile, Group: need.Group, RowID: need.RowID, Fingerprint: need.Form.Fingerprint,
+			Aggregate: need.Aggregate.Quantities(dims), MinUnit: need.MinUnit.Quantities(dims)}, Arrival: need.Arrival, Verdict: v}
+		if v.Status == engine.Short {
+			row.Since = c.ledger.unmetSince(b.Cluster, need.RowKey())
+			row.AgeCycles = c.ageCycles(row.Since)
+			row.Turn = r.TurnPosition(engine.Ref{Block: at, Row: int32(i)})
+			if v.Missing >= 0 {
+				m := &b.Missing[v.Missing]
+				row.Residual, row.Freed = m.Residual.Quantities(dims), m.Freed.Quantities(dims)
+			}
+		}
+		if cl != nil {
+			row.BlobText = cl.blobText[need.Form.Fingerprint]
+		}
+		if v.Bootstrap+v.Provision > 0 {
+			row.Suppressed = c.rails.stops(c, KindBootstrap, b.Cluster, "")
+		}
+		n.Rows[i] = row
+	}
+	return n
+}
+
+func (c *Core) viewCluster(cl *cluster) *ClusterView {
+	silent, block := c.silent(cl), c.pub.needs[cl.name]
+	if s := cl.shown; s != nil && s.Silent == silent && s.of == block && len(s.Backoffs) == 0 && s.Tokens == c.tokensOf(cl) {
+		return s
+	}
+	v := &ClusterView{Name: cl.name, Connected: cl.connected(), Features: cl.features, Version: cl.version, Disposition: cl.disposition,
+		DispositionAt: cl.dispAt, Reason: cl.dispReason, Held: cl.held.Count, GateOpen: cl.gateOpen, States: cl.counts,
+		Tokens: c.tokensOf(cl), Silent: silent, Retired: cl.retired, Fresh: cl.fresh, Unplaced: cl.unplaced, of: block}
+	if v.Connected {
+		v.Since = cl.sessionSince
+	}
+	if b := block; b != nil {
+		v.Needs = len(b.Rows)
+		for i := range b.Rows {
+			if b.Rows[i].Verdict.Status == engine.Short {
+				v.Short++
+			}
+		}
+	} else if d := c.world.Demand.Cluster(cl.name); d != nil {
+		v.Needs = len(d.Needs)
+	}
+	if cl.timeouts.Until > c.now {
+		v.Backoffs = append(v.Backoffs, BackoffView{Until: cl.timeouts.Until, Text: "bootstrap answers time out"})
+	}
+	for _, fp := range sortedKeys(cl.blobs) {
+		if b := cl.blobs[fp]; b.Until > c.now {
+			v.Backoffs = append(v.Backoffs, BackoffView{Subject: fp, Until: b.Until, Text: cl.blobText[fp]})
+		}
+	}
+	cl.shown = v
+	return v
+}
+
+// tokensOf is the level of a cluster's reclaim bucket now, in thousandths, without changing it.
+func (c *Core) tokensOf(cl *cluster) int64 {
+	b := cl.reclaim
+	b.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
+	return b.Milli
+}
+
+// silent tells whether a cluster with machines has not reported for long. The shard must not act on it by itself
+// (SHARD-12.5).
+func (c *Core) silent(cl *cluster) bool {
+	return cl.bound() > 0 && c.now-cl.fresh >= c.cfg.SilentAfter
+}
+
+func (s *Status) count(c *Core, cl *cluster) {
+	if cl.connected() {
+		s.Sessions++
+	}
+	if c.silent(cl) {
+		s.Silent++
+	}
+	if !cl.gateOpen && cl.bound() > 0 {
+		s.GatesShut++
+	}
+	if cl.held.Count > 0 {
+		s.Held++
+	}
+}
+
+func (c *Core) status() Status {
+	inv := c.world.Inventory
+	s := Status{Config: c.cfg, Epoch: c.epoch, Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
+		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.decommissioned, DryRun: c.cfg.DryRun || c.ctl.DryRun,
+		Pauses: c.ctl.Pauses, Cycle: c.cycle.n, CycleAt: c.cycle.at, Foreign: c.coord.foreign,
+		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coordStatus()}
+	for st := range s.States {
+		s.States[st] = inv.Count(inventory.State(st))
+	}
+	b := c.rails.reclaim
+	b.refill(c.now, reclaimCapacity(inv.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
+	s.Tokens = b.Milli
+	for _, k := range allKinds {
+		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.lanes.used[k])
+	}
+	for _, p := range c.providers {
+		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, ListedAt: p.listedAt, Incremental: c.incremental(p),
+			Breaker: p.breaker.state(c.now), Limit: p.limit(), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
+	}
+	for _, p := range c.pools.order {
+		s.Pools = append(s.Pools, PoolStatus{Key: p.Key, Provider: p.Provider, Type: p.Type, Zone: p.Zone, Class: p.Class,
+			RetryAt: p.Backoff.Until, Fails: p.Backoff.Fails})
+	}
+	c.statusOfNeeds(&s)
+	c.statusOfDrains(&s)
+	return s
+}
+
+func (c *Core) statusOfNeeds(s *Status) {
+	r := c.cycle.result
+	if r == nil {
+		return
+	}
+	s.Cost, s.Counters = r.CostBefore, r.Counters
+	for _, ref := range r.Short {
+		if ref.Row >= engine.FoldedRow {
+			continue
+		}
+		s.Short++
+		s.Unmet[r.Blocks[ref.Block].Verdicts[ref.Row].Reason]++
+	}
+	for _, f := range c.ledger.ordered() {
+		age := c.ageCycles(f.First)
+		s.OldestAge = max(s.OldestAge, c.now-f.First)
+		switch {
+		case age >= 300:
+			s.Aged[3]++
+		case age >= 60:
+			s.Aged[2]++
+		case age >= 10:
+			s.Aged[1]++
+		default:
+			s.Aged[0]++
+		}
+		if len(s.Shortfalls) < shortfallsMax {
+			s.Shortfalls = append(s.Shortfalls, Shortfall{Fingerprint: f.Fingerprint, Priority: f.Priority, Since: f.First, AgeCycles: age,
+				Residual: f.Residual, MinUnit: f.MinUnit, Reqs: f.Reqs, Reason: f.Reason, Bucket: f.Bucket})
+		}
+	}
+}
+
+// statusOfDrains lists the drains under way, oldest first, at most 100.
+func (c *Core) statusOfDrains(s *Status) {
+	for _, o := range c.ops.list {
+		if o.Deleted || !o.drains() || len(s.Drains) == 100 {
+			continue
+		}
+		s.Drains = append(s.Drains, DrainStatus{Machine: o.Machine, Cluster: o.Cluster, Instruction: o.Instruction,
+			Started: o.Started, Ends: o.DrainEnds, Note: o.Drain})
+	}
+}
+
+// dirtyMachine notes that something about a machine changed, for readers that follow machines.
+func (c *Core) dirtyMachine(id string) {}

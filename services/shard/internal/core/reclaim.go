@@ -1,0 +1,188 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// instruct tells the operator to cordon and drain, before the provider's Drain: otherwise routine scale-down kills pods
+// without honouring disruption budgets (SHARD-17.1).
+func (c *Core) instruct(o *operation, cl *cluster) {
+	o.Phase = phaseInstructing
+	if o.Instruction == "" {
+		o.Instruction = wireID(o.ID, "reclaim", 1)
+		c.ops.byInstr[o.Instruction] = o
+	}
+	c.sendInstruction(o, cl, o.Grace, false, "")
+	c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID)
+	if o.Kind == KindPreempt {
+		c.timers.add(c.now+preemptAckWait, timerAckWait, o.ID)
+	}
+}
+
+func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled bool, reason string) {
+	cause := CauseVoluntary
+	if o.Kind == KindPreempt {
+		cause = CausePreempt
+	}
+	s := SendReclaim{Instruction: o.Instruction, Cluster: cl.name, Session: cl.session, Machine: o.Machine, GraceSecs: grace,
+		PreemptorPriority: o.PreemptorPriority, Cause: cause, Cancelled: cancelled, Reason: reason}
+	if n := cl.nodes[o.Machine]; n != nil {
+		s.Node = n.name
+	}
+	c.emit(s)
+}
+
+// repeatInstruction sends an unacked instruction again, with the same id (SHARD-17.4).
+func (c *Core) repeatInstruction(id string) {
+	o := c.ops.byID[id]
+	if o == nil || o.Phase != phaseInstructing || c.frozen() {
+		return
+	}
+	c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID)
+	if cl := c.clusters.get(o.Cluster); cl != nil && cl.connected() && !c.rails.pausedFor(c, o.Kind, o.Cluster, o.Provider) {
+		o.Repeats++
+		c.sendInstruction(o, cl, o.Grace, false, "")
+	}
+}
+
+// reissueInstructions sends every open instruction of a cluster on its new session: unacked ones at once, and those of
+// machines that drain with what is left of their grace (SHARD-17.4, 17.6).
+func (c *Core) reissueInstructions(cl *cluster) {
+	for _, o := range c.ops.ordered() {
+		if o.Cluster != cl.name || !o.drains() || o.Instruction == "" {
+			continue
+		}
+		switch {
+		case o.Phase == phaseInstructing:
+			c.sendInstruction(o, cl, o.Grace, false, "")
+		case c.world.Inventory.State(o.Index) == inventory.Draining:
+			c.sendInstruction(o, cl, max(0, (o.DrainEnds-c.now)/Second), false, "")
+		}
+	}
+	c.reissueJournaled(cl)
+}
+
+// reclaimAcked takes the operator's word that the node is cordoned.
+func (c *Core) reclaimAcked(e ReclaimAcked) {
+	o := c.ops.byInstr[e.Instruction]
+	if o == nil || o.Cluster != e.Cluster {
+		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
+		return
+	}
+	if cl := c.clusters.get(e.Cluster); cl == nil || cl.session != e.Session {
+		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
+		return
+	}
+	first := !o.Acked
+	o.Acked = true
+	if first && (e.NodesStarted <= 0 || len(e.Failures) > 0) { // loud, but the Drain goes on (SHARD-17.7)
+		c.sample(MetricReclaimsUnresolved, "", 1)
+		text := "no node was cordoned"
+		for _, f := range e.Failures {
+			text = fmt.Sprintf("%s: %s %s", f.Node, f.Reason, clipText(f.Message))
+		}
+		c.recordOp(RecordStarted, o, "unresolved", text)
+	}
+	if o.Phase == phaseInstructing {
+		c.drainNow(o, "")
+	}
+}
+
+// ackWaitOver drains for a Preempt whose ack did not come in time (SHARD-17.5).
+func (c *Core) ackWaitOver(id string) {
+	if o := c.ops.byID[id]; o != nil && o.Phase == phaseInstructing && o.Kind == KindPreempt {
+		c.drainNow(o, "cordon unconfirmed")
+	}
+}
+
+// drainNow makes the operation ready to send Drain. The machine is Draining once the command leaves. A note says why
+// there was no ack.
+func (c *Core) drainNow(o *operation, note string) {
+	if note != "" {
+		c.recordOp(RecordStarted, o, "", note)
+	}
+	o.Phase = phaseReady
+	c.cycle.redispatch = true
+	c.dirtyMachine(o.Machine)
+}
+
+// drainUnannounced drains for a Preempt whose cluster has no session: nobody can evict (SHARD-17.5).
+func (c *Core) drainUnannounced(o *operation) {
+	c.sample(MetricEvictionsSkipped, "", 1)
+	c.drainNow(o, "eviction skipped: the cluster has no session")
+}
+
+// sendDrain moves the machine to Draining, with its reservation if it has one, and sends the command.
+func (c *Core) sendDrain(o *operation) {
+	inv := c.world.Inventory
+	if inv.State(o.Index) != inventory.Draining {
+		o.DrainEnds = c.now + o.Grace*Second
+		if o.Cause == engine.CauseNotJoined {
+			c.ledger.join.Drained(o.Cluster, c.now)
+			c.clusters.ensure(o.Cluster).facts = true
+		}
+		c.move(o.Index, inventory.Draining, o.Cluster)
+		if o.Promise != nil {
+			p := *o.Promise
+			p.Expires = o.DrainEnds + c.policy.DrainMargin*Second
+			inv.SetPromise(o.Index, &p)
+		}
+		c.announce(o.Index)
+	}
+	c.send(o)
+}
+
+// drained clears what bound the machine, when the drain has ended and not when it was acknowledged (SHARD-14.5).
+func (c *Core) drained(o *operation, i inventory.Index) {
+	delete(c.ops.byInstr, o.Instruction)
+	if o.Cause == engine.CauseNotJoined { // others may use it (ENG-17.7)
+		c.world.Inventory.Withhold(i, inventory.Withheld{Reason: inventory.WithheldNotJoined,
+			Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
+	}
+}
+
+// cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
+// sent. A peer that cannot be told has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
+func (c *Core) cancelUnwanted(wanted map[string]bool) {
+	for _, o := range c.ops.ordered() {
+		if o.Phase != phaseInstructing || wanted[o.Machine] {
+			continue
+		}
+		cl := c.clusters.get(o.Cluster)
+		if cl == nil || !cl.connected() || !cl.has.reclaimCancel {
+			continue
+		}
+		c.cancelInstruction(o, "no longer wanted")
+		c.endCancelled(o, "the plan no longer asks for the machine")
+	}
+}
+
+func (c *Core) endCancelled(o *operation, why string) {
+	c.end(o, OutcomeCancelled, why)
+}
+
+// cancelInstruction takes an instruction back, so that the operator uncordons.
+func (c *Core) cancelInstruction(o *operation, why string) {
+	delete(c.ops.byInstr, o.Instruction)
+	cl := c.clusters.get(o.Cluster)
+	if cl == nil || !cl.connected() || !cl.has.reclaimCancel {
+		return
+	}
+	c.recordOp(RecordEnded, o, "cancellation_sent", why)
+	c.sendInstruction(o, cl, 0, true, why)
+}
+
+// drainReported keeps the operator's last word on a drain (SHARD-17.9).
+func (c *Core) drainReported(e DrainReported) {
+	o := c.ops.byInstr[e.Instruction]
+	if o == nil || o.Cluster != e.Cluster {
+		return
+	}
+	if cl := c.clusters.get(e.Cluster); cl == nil || cl.session != e.Session {
+		return
+	}
+	o.Drain = drainNote{State: e.State, PodsLeft: e.PodsLeft, Blocking: e.Blocking, Reason: e.Reason}
+}
