@@ -76,8 +76,7 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 		return a.fleet, nil
 	}
 	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout}
-	files := identity.Files{Cert: a.flags.cert, Key: a.flags.key, CA: a.flags.ca}
-	if files != (identity.Files{}) {
+	if files := a.TLSFiles(); files != (identity.Files{}) {
 		source, err := identity.Load(files, identity.Options{})
 		if err != nil {
 			return nil, exit.Usagef("TLS: %v", err)
@@ -87,6 +86,14 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 	a.fleet = fleet.New(cfg)
 	return a.fleet, nil
 }
+
+// TLSFiles are what the TLS flags name.
+func (a *App) TLSFiles() identity.Files {
+	return identity.Files{Cert: a.flags.cert, Key: a.flags.key, CA: a.flags.ca}
+}
+
+// Timeout is the bound of one call.
+func (a *App) Timeout() time.Duration { return a.flags.timeout }
 
 // Shards finds the shards to ask.
 func (a *App) Shards(ctx context.Context) (*fleet.Fleet, []fleet.Shard, error) {

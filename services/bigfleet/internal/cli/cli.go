@@ -15,12 +15,14 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/coordinate"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/cost"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/crds"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/doctor"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/order"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/snapshot"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/version"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
@@ -88,7 +90,7 @@ func New(a *app.App) *cobra.Command {
 		status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
 		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
 	)
-	root.AddCommand(order.NewReconcile(a), certs.New(a), crds.New(a))
+	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
 	return root
 }

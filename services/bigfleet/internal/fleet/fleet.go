@@ -98,9 +98,33 @@ func (s Shard) Label() string {
 	return s.ID
 }
 
+// Direct says whether one shard is asked by address, without a coordinator.
+func (f *Fleet) Direct() bool {
+	_, _, err := net.SplitHostPort(f.cfg.Shard)
+	return err == nil
+}
+
+// Provider is one provider that can be asked.
+type Provider struct {
+	Machines bigfleetv1alpha1connect.CapacityProviderClient
+	Admin    bigfleetv1alpha1connect.ProviderAdminClient
+}
+
+// Provider reaches the provider at an address.
+func (f *Fleet) Provider(address string) (Provider, error) {
+	c, err := f.client(address)
+	if err != nil {
+		return Provider{}, err
+	}
+	return Provider{
+		Machines: rpc.Stub(c, bigfleetv1alpha1connect.NewCapacityProviderClient),
+		Admin:    rpc.Stub(c, bigfleetv1alpha1connect.NewProviderAdminClient),
+	}, nil
+}
+
 // Shards finds the shards that --shard names: one by address without asking anybody, else by the coordinator's list.
 func (f *Fleet) Shards(ctx context.Context) ([]Shard, error) {
-	if _, _, err := net.SplitHostPort(f.cfg.Shard); err == nil {
+	if f.Direct() {
 		s, err := f.shard("", f.cfg.Shard)
 		return []Shard{s}, err
 	}
@@ -186,6 +210,15 @@ func (f *Fleet) Replicas() ([]Coordinator, error) {
 
 // Leader makes one call on the leader: it follows the hint of a follower and else tries every address once (COORD-6.3).
 func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
+	return f.LeaderStream(ctx, what, func(ctx context.Context, c Coordinator) error {
+		bounded, cancel := f.Deadline(ctx)
+		defer cancel()
+		return call(bounded, c)
+	})
+}
+
+// LeaderStream is Leader without a deadline of its own, for streams.
+func (f *Fleet) LeaderStream(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
 	waiting := append([]string(nil), f.cfg.Coordinator...)
 	tried := map[string]bool{}
 	var last error
@@ -200,10 +233,7 @@ func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Conte
 		if err != nil {
 			return err
 		}
-		bounded, cancel := f.Deadline(ctx)
-		err = call(bounded, c)
-		cancel()
-		if err == nil {
+		if err = call(ctx, c); err == nil {
 			return nil
 		}
 		hint, follower := rpc.Detail[*bigfleetv1alpha1.NotLeader](err)

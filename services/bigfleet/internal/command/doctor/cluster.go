@@ -1,0 +1,253 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/crds"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+)
+
+const definitionsGroup = "apiextensions.k8s.io"
+
+// clusterChecks looks inside one managed cluster: definitions, rights, Lease holders, identity of Nodes.
+func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.kubeContext}).ClientConfig()
+	if err != nil {
+		r.fail("cluster", "Name a kubeconfig with --kubeconfig and a context with --kube-context", "no way to its API server: %v", err)
+		return
+	}
+	cfg.Timeout = a.Timeout()
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		r.fail("cluster", "Check the kubeconfig", "%v", err)
+		return
+	}
+	v, err := client.Discovery().ServerVersion()
+	if err != nil {
+		r.fail("cluster", "Check the kubeconfig and that the API server runs", "its API server at %s does not answer: %v", cfg.Host, err)
+		return
+	}
+	r.ok("cluster", "API server %s at %s", v.GitVersion, cfg.Host)
+	d, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		r.fail("cluster", "Check the kubeconfig", "%v", err)
+		return
+	}
+	definitions(ctx, r, d)
+	rights(ctx, r, cfg, f.operatorAccount)
+	leases(ctx, a, r, client)
+	nodes(ctx, r, client)
+}
+
+// definitions compares what is installed with what this version carries.
+func definitions(ctx context.Context, r *report, d dynamic.Interface) {
+	gvr := schema.GroupVersionResource{Group: definitionsGroup, Version: "v1", Resource: "customresourcedefinitions"}
+	fix := "`bigfleet crds print | kubectl apply --server-side -f -` installs those of this version"
+	for _, file := range crds.All() {
+		want := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(file.YAML, &want.Object); err != nil {
+			r.fail("CRD "+file.Name, "Report this", "this binary carries a broken definition: %v", err)
+			continue
+		}
+		about := "CRD " + want.GetName()
+		got, err := d.Resource(gvr).Get(ctx, want.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			r.fail(about, fix, "it is not installed")
+		case err != nil:
+			r.fail(about, "", "it cannot be read: %v", err)
+		case !covers(spec(got), spec(want)):
+			r.fail(about, fix, "it is of another version than this command: fields or columns differ")
+		default:
+			r.ok(about, "installed, of this version")
+		}
+	}
+}
+
+func spec(o *unstructured.Unstructured) any {
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	return map[string]any{"versions": versions}
+}
+
+// covers says whether got holds everything in want: an API server adds defaults, which are no difference.
+func covers(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		have, ok := got.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range want {
+			if !covers(have[k], v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, ok := got.([]any)
+		if !ok || len(have) != len(want) {
+			return false
+		}
+		for i, v := range want {
+			if !covers(have[i], v) {
+				return false
+			}
+		}
+		return true
+	case int64, float64, int:
+		return number(got) == number(want)
+	}
+	return got == want
+}
+
+func number(v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case int:
+		return float64(v)
+	case float64:
+		return v
+	}
+	return -1
+}
+
+// right is one thing the operator must be allowed to do (OP-16).
+type right struct{ group, resource, subresource, verb string }
+
+func operatorRights() []right {
+	const fleet = "bigfleet.lucy.sh"
+	out := []right{{fleet, "capacityrequests", "status", "patch"}, {fleet, "upcomingnodes", "status", "patch"}, {"", "pods", "eviction", "create"}, {"", "nodes", "", "patch"}}
+	for _, verb := range []string{"get", "list", "watch"} {
+		for _, on := range []right{{fleet, "capacityrequests", "", ""}, {fleet, "upcomingnodes", "", ""}, {fleet, "availablecapacities", "", ""}, {"", "nodes", "", ""}, {"", "pods", "", ""}, {"apps", "daemonsets", "", ""}} {
+			on.verb = verb
+			out = append(out, on)
+		}
+	}
+	for _, verb := range []string{"create", "patch", "delete"} {
+		out = append(out, right{fleet, "upcomingnodes", "", verb}, right{fleet, "availablecapacities", "", verb})
+	}
+	return out
+}
+
+// rights asks the API server what the account may do, as that account.
+func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
+	about := "RBAC"
+	as := rest.CopyConfig(cfg)
+	if account != "" {
+		as.Impersonate = rest.ImpersonationConfig{UserName: account}
+		about += " of " + account
+	}
+	client, err := kubernetes.NewForConfig(as)
+	if err != nil {
+		r.fail(about, "", "%v", err)
+		return
+	}
+	var missing []string
+	for _, need := range operatorRights() {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: need.group, Resource: need.resource, Subresource: need.subresource, Verb: need.verb,
+		}}}
+		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			r.fail(about, "Run this with rights to impersonate the account, or with --as ''", "its rights cannot be asked: %v", err)
+			return
+		}
+		if !got.Status.Allowed {
+			missing = append(missing, need.verb+" "+need.name())
+		}
+	}
+	if len(missing) > 0 {
+		r.fail(about, "Install the ClusterRole of chart bigfleet-operator (rbac.create=true) and bind it to the account", "it may not %v", missing)
+		return
+	}
+	r.ok(about, "everything the operator needs is allowed")
+}
+
+func (n right) name() string {
+	out := n.resource
+	if n.subresource != "" {
+		out += "/" + n.subresource
+	}
+	if n.group != "" {
+		out += "." + n.group
+	}
+	return out
+}
+
+// leases says whether somebody holds the operator's Lease.
+func leases(ctx context.Context, a *app.App, r *report, client kubernetes.Interface) {
+	all, err := client.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.warn("Lease", "Run this with the right to list Leases", "they cannot be listed: %v", err)
+		return
+	}
+	found := false
+	for _, l := range all.Items {
+		if len(l.Name) < len(leasePrefix) || l.Name[:len(leasePrefix)] != leasePrefix {
+			continue
+		}
+		found = true
+		holder := ""
+		if l.Spec.HolderIdentity != nil {
+			holder = *l.Spec.HolderIdentity
+		}
+		if l.Spec.RenewTime == nil || a.Now().Sub(l.Spec.RenewTime.Time) > leaseOld || holder == "" {
+			r.fail("Lease "+l.Namespace+"/"+l.Name, "Look at the operator's Pods", "nobody renews it: no operator is at work")
+			continue
+		}
+		r.ok("Lease "+l.Namespace+"/"+l.Name, "held by %s", holder)
+	}
+	if !found {
+		r.warn("Lease", "Install chart bigfleet-operator, or ignore this where the operator runs elsewhere without election", "no operator has ever held one here")
+	}
+}
+
+const leasePrefix = "bigfleet-operator-"
+
+// machineLabel names the machine behind a Node (WIRE-11).
+const machineLabel = "bigfleet.lucy.sh/machine-id"
+
+// nodes finds two Nodes for one machine and machines' Nodes that never became Ready.
+func nodes(ctx context.Context, r *report, client kubernetes.Interface) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: machineLabel})
+	if err != nil {
+		r.warn("Nodes", "Run this with the right to list Nodes", "they cannot be listed: %v", err)
+		return
+	}
+	byMachine := map[string]string{}
+	bad := 0
+	for _, n := range list.Items {
+		id := n.Labels[machineLabel]
+		if other := byMachine[id]; other != "" {
+			bad++
+			r.fail("Node "+n.Name, "Remove the label from the Node that is not this machine; neither is drained meanwhile", "it and %s both claim machine %s", other, id)
+		}
+		byMachine[id] = n.Name
+		ready := false
+		for _, c := range n.Status.Conditions {
+			ready = ready || c.Type == "Ready" && c.Status == "True"
+		}
+		if !ready && time.Since(n.CreationTimestamp.Time) > 10*time.Minute {
+			bad++
+			r.warn("Node "+n.Name, "Look at its kubelet and network plugin", "it is not Ready %s after it was made", time.Since(n.CreationTimestamp.Time).Round(time.Minute))
+		}
+	}
+	if bad == 0 {
+		r.ok("Nodes", "%d belong to machines, each to one", len(list.Items))
+	}
+}

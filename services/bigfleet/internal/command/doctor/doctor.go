@@ -1,0 +1,124 @@
+// Package doctor is `bigfleet doctor`: it looks at everything that commonly goes wrong and says how to put it right (OPS-4.21).
+//
+// Each check yields findings: ok, warn or fail, each with a remedy when it is not ok. A check that cannot look says so, as a
+// finding of its own; nothing is guessed. It only reads. Start at run.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+type level string
+
+const (
+	ok   level = "ok"
+	warn level = "warn"
+	fail level = "fail"
+)
+
+// finding is one thing looked at.
+type finding struct {
+	Level level  `json:"level"`
+	About string `json:"about"`
+	Say   string `json:"say"`
+	Fix   string `json:"fix,omitempty"`
+}
+
+// report collects findings in the order in which they were made.
+type report struct{ findings []finding }
+
+func (r *report) ok(about, say string, args ...any) { r.add(ok, about, "", say, args...) }
+func (r *report) warn(about, fix, say string, args ...any) {
+	r.add(warn, about, fix, say, args...)
+}
+func (r *report) fail(about, fix, say string, args ...any) {
+	r.add(fail, about, fix, say, args...)
+}
+
+func (r *report) add(l level, about, fix, say string, args ...any) {
+	r.findings = append(r.findings, finding{l, about, fmt.Sprintf(say, args...), fix})
+}
+
+func (r *report) count(l level) (n int) {
+	for _, f := range r.findings {
+		if f.Level == l {
+			n++
+		}
+	}
+	return n
+}
+
+// flags beside the global ones.
+type flags struct {
+	kubeconfig, kubeContext string
+	clusterOnly             bool
+	operatorAccount         string
+}
+
+// Limits of what is still healthy.
+const (
+	skewMax     = 2 * time.Second // the Date header has a resolution of one second
+	expiryWarn  = 7 * 24 * time.Hour
+	pauseOld    = 24 * time.Hour
+	reportOld   = time.Minute
+	inventoryOK = 60.0 // seconds
+	leaseOld    = time.Minute
+)
+
+// New returns the verb.
+func New(a *app.App) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use: "doctor", Args: cobra.NoArgs,
+		Short:   "Find what is wrong and say how to put it right",
+		Example: "  bigfleet doctor\n  bigfleet doctor --shard 127.0.0.1:7780\n  bigfleet doctor --cluster-only --kubeconfig red.kubeconfig",
+		RunE:    func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
+	}
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "also look inside a managed cluster; default with --cluster-only is the usual kubeconfig")
+	c.Flags().StringVar(&f.kubeContext, "kube-context", "", "context of the kubeconfig")
+	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "look only inside the managed cluster")
+	c.Flags().StringVar(&f.operatorAccount, "as", "system:serviceaccount:bigfleet-system:bigfleet-operator", "whose rights in the cluster are checked; empty means one's own")
+	return c
+}
+
+func run(ctx context.Context, a *app.App, f flags) error {
+	r := &report{}
+	if !f.clusterOnly {
+		if err := fleetChecks(ctx, a, r); err != nil {
+			return err
+		}
+	}
+	if f.clusterOnly || f.kubeconfig != "" {
+		clusterChecks(ctx, a, r, f)
+	}
+	if err := show(a, r); err != nil {
+		return err
+	}
+	if n := r.count(fail); n > 0 {
+		return &exit.Error{Code: exit.Problems, Reason: "findings", Say: fmt.Sprintf("%d failed, %d to look at", n, r.count(warn))}
+	}
+	return nil
+}
+
+func show(a *app.App, r *report) error {
+	if !a.Format.ForPeople() {
+		return json.NewEncoder(a.Out).Encode(map[string]any{"findings": r.findings})
+	}
+	for _, f := range r.findings {
+		if _, err := fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Level, f.About, f.Say); err != nil {
+			return err
+		}
+		if f.Fix != "" {
+			_, _ = fmt.Fprintf(a.Out, "      -> %s\n", f.Fix)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// fleetChecks looks at the management plane from outside in: ways there, coordinator, shards, providers.
+func fleetChecks(ctx context.Context, a *app.App, r *report) error {
+	f, err := a.Fleet()
+	if err != nil {
+		return err
+	}
+	direct := f.Direct()
+	if !direct {
+		replicas, err := f.Replicas()
+		if err != nil {
+			return err
+		}
+		coordinator(ctx, a, f, r, replicas)
+	}
+	shards, err := f.Shards(ctx)
+	if err != nil {
+		r.fail("shards", "Name a shard with --shard host:port to look at it without the coordinator", "they cannot be listed: %v", err)
+		return nil
+	}
+	providers := map[string]bool{}
+	for _, s := range shards {
+		if !endpoint(ctx, a, r, "shard "+s.Label(), s.Address, identity.Shard) {
+			continue
+		}
+		for _, p := range shard(ctx, a, f, r, s) {
+			providers[p] = true
+		}
+	}
+	for address := range providers {
+		if endpoint(ctx, a, r, "provider "+address, address, "") {
+			provider(ctx, a, f, r, address)
+		}
+	}
+	if !direct {
+		claims(ctx, f, r, shards)
+	}
+	return nil
+}
+
+func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, replicas []fleet.Coordinator) {
+	leaders, answered := map[string]bool{}, 0
+	hashes := map[string]string{}
+	for _, c := range replicas {
+		about := "coordinator " + c.Address
+		if !endpoint(ctx, a, r, about, c.Address, identity.Coordinator) {
+			continue
+		}
+		bounded, cancel := f.Deadline(ctx)
+		got, err := c.Admin.GetCoordinatorStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+		cancel()
+		if err != nil {
+			r.fail(about, "Look at its log", "it does not tell its status: %v", err)
+			continue
+		}
+		answered++
+		clock(a, r, about, got.Header())
+		s := got.Msg
+		leaders[s.GetLeader().GetLeaderId()] = true
+		at := fmt.Sprintf("%d", s.GetAppliedIndex())
+		if other, seen := hashes[at]; seen && other != s.GetStateHash() && s.GetStateHash() != "" {
+			r.fail(about, "Stop this replica, remove it with `bigfleet raft remove-peer` and let it join with an empty disk", "at index %s its state differs from another replica's", at)
+		}
+		hashes[at] = s.GetStateHash()
+		if age := a.Now().Sub(time.Unix(0, s.GetSnapshotAtUnixNanos())); s.GetSnapshotAtUnixNanos() != 0 && age > 24*time.Hour {
+			r.warn(about, "`bigfleet snapshot save` makes one now", "its newest snapshot is %s old", output.Span(age))
+		}
+	}
+	switch {
+	case answered == 0:
+		r.fail("coordinator", "Shards go on without it; start it to rebalance and to list shards", "no replica answers")
+	case len(leaders) != 1 || leaders[""]:
+		r.fail("coordinator", "An election takes a second; if it lasts, bring back a majority of the replicas", "there is no leader that all replicas agree on")
+	default:
+		r.ok("coordinator", "%d of %d replicas answer and agree on a leader", answered, len(replicas))
+	}
+}
+
+// clock compares the server's clock with one's own.
+func clock(a *app.App, r *report, about string, h http.Header) {
+	theirs, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return // a peer that sends no date cannot be compared
+	}
+	if skew := a.Now().Sub(theirs); skew.Abs() > skewMax {
+		r.fail(about, "Run a time service (chrony, systemd-timesyncd) on both machines", "its clock differs by %s from this machine's", skew.Round(time.Second))
+	}
+}
+
+// shard looks at one shard and returns the addresses of its providers.
+func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.Shard) []string {
+	about := "shard " + s.Label()
+	bounded, cancel := f.Deadline(ctx)
+	defer cancel()
+	got, err := s.Read.GetStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+	if err != nil {
+		r.fail(about, "Look at its log", "it does not tell its status: %v", err)
+		return nil
+	}
+	clock(a, r, about, got.Header())
+	st := got.Msg
+	switch {
+	case st.GetSuperseded():
+		r.fail(about, "Stop this process: a newer one with the same id is at work. If it is the one that should run, restart it: it takes a newer epoch", "it is fenced: a provider has seen a newer epoch of the same shard, and it does nothing any more")
+	case !st.GetReady():
+		r.fail(about, "It becomes ready when every provider has been listed once", "it is not ready: %v", st.GetNotReadyReasons())
+	default:
+		r.ok(about, "ready, cycle %d, %d machines' states known", st.GetCycle(), total(st.GetMachinesByState()))
+	}
+	if st.GetDryRun() {
+		r.warn(about, "`bigfleet dry-run off --reason …` lets it act", "dry run: it decides and does nothing")
+	}
+	for _, p := range st.GetPauses() {
+		if age := a.Now().Sub(time.Unix(0, p.GetCreatedAtUnixNanos())); age > pauseOld && p.GetExpiresAtUnixNanos() == 0 {
+			r.warn(about, "`bigfleet resume "+p.GetPauseId()+" --reason …`", "pause %s (%s) is %s old and never ends: was it forgotten?", p.GetPauseId(), p.GetReason(), output.Span(age))
+		}
+	}
+	if st.GetSilentClusters() > 0 {
+		r.warn(about, "`bigfleet get clusters` names them; look at their operators", "%d clusters are silent", st.GetSilentClusters())
+	}
+	for _, w := range st.GetWarnings() {
+		r.warn(about, "", "%s", w)
+	}
+	var providers []string
+	for _, p := range st.GetProviders() {
+		providers = append(providers, p.GetAddress())
+		if p.GetBreaker() != "closed" && p.GetBreaker() != "" {
+			r.fail(about, "Look at the provider's log; the shard tries again by itself", "provider %s failed often: its breaker is %s", p.GetName(), p.GetBreaker())
+		}
+		if p.GetInventoryAgeSeconds() > inventoryOK {
+			r.fail(about, "Check the provider; nothing is reclaimed on old facts", "the inventory of provider %s is %.0f s old", p.GetName(), p.GetInventoryAgeSeconds())
+		}
+		if p.GetRemovalsHeld() > 0 {
+			r.warn(about, "If they are really gone, wait; else look why the provider lists fewer machines", "provider %s stopped listing %d machines; they are kept for the moment", p.GetName(), p.GetRemovalsHeld())
+		}
+	}
+	return providers
+}
+
+func total(m map[string]int32) (n int32) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// claims finds machines and clusters that two shards hold.
+func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard) {
+	owners := map[string]string{}
+	clusters := map[string]string{}
+	for _, s := range shards {
+		bounded, cancel := f.Deadline(ctx)
+		seen, err := s.Read.ListClusters(bounded, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{}))
+		cancel()
+		if err != nil {
+			continue // said already by shard
+		}
+		for _, c := range seen.Msg.GetClusters() {
+			if other := clusters[c.GetClusterId()]; other != "" && c.GetConnected() {
+				r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
+			}
+			if c.GetConnected() {
+				clusters[c.GetClusterId()] = s.Label()
+			}
+		}
+		bounded, cancel = f.Deadline(ctx)
+		bound, err := s.Read.ListMachines(bounded, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{
+			PageSize: 5000, States: []bigfleetv1alpha1.MachineState{bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED},
+		}))
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, m := range bound.Msg.GetMachines() {
+			if foreign(m) {
+				continue
+			}
+			id := m.GetMachine().GetId()
+			if other := owners[id]; other != "" {
+				r.fail("machine "+id, "`bigfleet get domains` shows who should own it", "shards %s and %s both claim it", other, s.Label())
+			}
+			owners[id] = s.Label()
+		}
+	}
+}
+
+func foreign(m *bigfleetv1alpha1.MachineView) bool {
+	for _, f := range m.GetFlags() {
+		if f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN {
+			return true
+		}
+	}
+	return false
+}
