@@ -42,6 +42,21 @@ e2e: prerequisites ## Tests on real control planes (built once, about six minute
 race: prerequisites ## The unit tests under the race detector.
 	go test -race -timeout 30m $(addsuffix /...,$(units))
 
+.PHONY: generate
+generate: prerequisites ## Rewrite gen/ and deploy/crds from proto/ and sdk/kube.
+	tools/proto.sh generate
+	tools/install.sh kube
+	cd sdk/kube && go generate ./...
+
+.PHONY: generate-check
+generate-check: prerequisites ## Fail when gen/ is not what proto/ generates. (deploy/crds is checked by a test of sdk/kube.)
+	tools/proto.sh generate-check
+
+.PHONY: lint
+lint: prerequisites ## Buf lint, format and breaking checks, and gofmt.
+	tools/proto.sh check
+	@unformatted=$$(git ls-files '*.go' | grep -vE '^(gen/|.*/testdata/)' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'ed, run gofmt -w on: $$unformatted" >&2; exit 1; }
+
 .PHONY: modules-check
 modules-check: prerequisites ## Every module builds alone, without go.work.
 	@for m in $(modules); do (cd $$m && GOWORK=off go build ./... && GOWORK=off go vet ./...) || { echo "$$m does not build alone: run 'GOWORK=off go build ./...' there" >&2; exit 1; }; done
