@@ -1,0 +1,301 @@
+package kwokprovider
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+
+	"connectrpc.com/connect"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func node(t *testing.T, cp *controlplane.ControlPlane, name string) *corev1.Node {
+	t.Helper()
+	n, err := cp.Client().CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// PROV-27.1 to 27.6, scenario 60: one machine serves red, then blue. Its Node in red is gone before it is Idle; its Node in
+// blue is Ready before it is Configured, and carries what it must.
+func TestOneMachineTwoClusters(t *testing.T) {
+	planes := controlplane.StartAllT(t, controlplane.Config{Name: "red"}, controlplane.Config{Name: "blue"})
+	red, blue := planes[0], planes[1]
+	r := start(t, options{}, configs(red, blue))
+	m := id(0)
+	r.create(t, m)
+	for _, cp := range []*controlplane.ControlPlane{red, blue, red} {
+		r.configure(t, m, cp.Name())
+		got := r.settles(t, m, configured, 30*time.Second)
+		n := node(t, cp, m)
+		if n == nil || !ready(n) {
+			t.Fatalf("CONFIGURED, but its node is not Ready: %v", n)
+		}
+		if n.Spec.ProviderID != got.GetHost().GetRef() || n.Spec.ProviderID != "kwok://kw/"+m || got.GetHost().GetProvider() != "kw" {
+			t.Errorf("host %v, providerID %q", got.GetHost(), n.Spec.ProviderID)
+		}
+		for key, want := range map[string]string{
+			"bigfleet.lucy.sh/machine-id": m, "bigfleet.lucy.sh/provider": "kw", "node.kubernetes.io/instance-type": "t.4x",
+			"topology.kubernetes.io/zone": "z-1a", "kubernetes.io/hostname": m, "topology.bigfleet/rack": "r1",
+			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+		} {
+			if n.Labels[key] != want {
+				t.Errorf("label %s is %q, want %q", key, n.Labels[key], want)
+			}
+		}
+		if !hasTaint(n, "dedicated") || n.Status.Allocatable.Cpu().String() != "4" || n.Status.Allocatable.Pods().String() != "110" {
+			t.Errorf("taints %v, allocatable %v", n.Spec.Taints, n.Status.Allocatable)
+		}
+		r.drain(t, m, 5)
+		r.settles(t, m, idle, 30*time.Second)
+		if n := node(t, cp, m); n != nil {
+			t.Fatalf("IDLE, but its node is still in %s", cp.Name())
+		}
+	}
+	// PROV-14.5: a cluster that nobody knows.
+	_, err := r.Configure(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ConfigureRequest{MachineId: m, ClusterId: "green", BootstrapBlob: []byte("x")}))
+	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "green") {
+		t.Fatalf("Configure for an unknown cluster: %v", err)
+	}
+	if got := r.get(t, m); got.GetState() != idle || got.GetCluster() != "" {
+		t.Fatalf("after the refusal: %v", got)
+	}
+}
+
+// PROV-27.7, scenario 61: a disruption budget holds Pods back until the grace ends; then they and the Node go.
+func TestDrainRespectsBudgetWithinGrace(t *testing.T) {
+	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
+	r := start(t, options{}, configs(cp))
+	m := id(0)
+	r.create(t, m)
+	r.configure(t, m, "red")
+	r.settles(t, m, configured, 30*time.Second)
+	pods := cp.Client().CoreV1().Pods("default")
+	deploy(t, cp, 2)
+	waitFor(t, "two running pods", func(ctx context.Context) bool {
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		return err == nil && len(list.Items) == 2
+	})
+	all := intstr.FromString("100%")
+	if _, err := cp.Client().PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "hold"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the budget to count", func(ctx context.Context) bool {
+		b, err := cp.Client().PolicyV1().PodDisruptionBudgets("default").Get(ctx, "hold", metav1.GetOptions{})
+		return err == nil && b.Status.CurrentHealthy == 2 && b.Status.DisruptionsAllowed == 0
+	})
+	const grace = 4
+	begin := time.Now()
+	r.drain(t, m, grace)
+	r.settles(t, m, idle, time.Minute)
+	if took := time.Since(begin); took < grace*time.Second {
+		t.Errorf("the budget held for %s only, the grace is %d s", took, grace)
+	}
+	if n := node(t, cp, m); n != nil {
+		t.Error("IDLE with its node still there")
+	}
+	list, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + m})
+	if err != nil || len(list.Items) != 0 {
+		t.Errorf("%d pods are still on the node (%v)", len(list.Items), err)
+	}
+}
+
+// PROV-27.9 and 14.6: a Node that somebody deletes is a lost host; an apiserver that is away is not, and a Configure
+// during the outage succeeds after it.
+func TestLostNodeAndAbsentAPIServer(t *testing.T) {
+	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
+	r := start(t, options{slots: 3}, configs(cp))
+	for i := range 3 {
+		r.create(t, id(i))
+	}
+	for i := range 2 {
+		r.configure(t, id(i), "red")
+	}
+	for i := range 2 {
+		r.settles(t, id(i), configured, 30*time.Second)
+	}
+	if err := cp.Client().CoreV1().Nodes().Delete(t.Context(), id(0), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the loss", func(context.Context) bool { return r.get(t, id(0)).GetState() == failed })
+	lost := r.get(t, id(0))
+	if lost.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_HOST_LOST || lost.GetCluster() != "red" || !strings.HasPrefix(lost.GetLastError(), "host: ") {
+		t.Errorf("lost machine: %v", lost)
+	}
+	apiserver := cp.Component(controlplane.APIServer)
+	if err := apiserver.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	r.configure(t, id(2), "red")
+	time.Sleep(3 * time.Second) // ten rounds of reconcile
+	if m := r.get(t, id(1)); m.GetState() != configured {
+		t.Errorf("a machine was given up while its apiserver was away: %v", m)
+	}
+	if m := r.get(t, id(2)); m.GetState() != configuring {
+		t.Errorf("a machine is %s while its apiserver is away", m.GetState())
+	}
+	if err := apiserver.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	r.settles(t, id(2), configured, time.Minute)
+	if m := r.get(t, id(1)); m.GetState() != configured {
+		t.Errorf("a machine was given up after the outage: %v", m)
+	}
+}
+
+// PROV-12.3, 12.5 and 27.8: after a restart the bound machine is bound, the Node untouched; a Configure that was cut off is
+// Failed as interrupted, and its Node goes with it.
+func TestRestart(t *testing.T) {
+	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
+	o := options{slots: 2, state: filepath.Join(t.TempDir(), "p.db"), more: []provider.Option{
+		provider.WithRetention(provider.Retention{Failed: 300 * time.Millisecond, Orphan: 300 * time.Millisecond}),
+	}}
+	r := start(t, o, configs(cp))
+	r.create(t, id(0))
+	r.create(t, id(1))
+	r.configure(t, id(0), "red")
+	r.settles(t, id(0), configured, 30*time.Second)
+	before := node(t, cp, id(0)).UID
+	if err := cp.Component(controlplane.Kwok).Pause(); err != nil {
+		t.Fatal(err)
+	}
+	r.configure(t, id(1), "red") // its Node appears and does not become Ready
+	waitFor(t, "the second node", func(context.Context) bool { return node(t, cp, id(1)) != nil })
+	r.stop()
+
+	again := start(t, o, configs(cp))
+	again.seq = r.seq
+	if m := again.get(t, id(0)); m.GetState() != configured || m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" {
+		t.Errorf("after the restart: %v", m)
+	}
+	if n := node(t, cp, id(0)); n == nil || n.UID != before {
+		t.Error("the node of a bound machine was touched by a restart")
+	}
+	if m := again.get(t, id(1)); m.GetState() != failed || m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_INTERRUPTED {
+		t.Errorf("cut off: %v", m)
+	}
+	// PROV-18.2, 18.4: its node exists, so the janitor waits for an operator.
+	answer, err := again.admin.RetireMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: id(1), Force: true, Reason: "test"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := node(t, cp, id(1)); n != nil {
+		t.Error("a retired machine left its node")
+	}
+	if m := again.get(t, answer.Msg.GetReplacementId()); m.GetState() != speculative {
+		t.Errorf("replacement: %v", m)
+	}
+}
+
+// PROV-27.10: 1,000 Configures at once. The figure is logged; what is asserted is that all of them succeed with one Node each.
+func TestBurst(t *testing.T) {
+	const machines = 1000
+	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
+	r := start(t, options{slots: machines}, configs(cp))
+	each := func(do func(i int)) {
+		var all sync.WaitGroup
+		places := make(chan struct{}, 64)
+		for i := range machines {
+			places <- struct{}{}
+			all.Go(func() { defer func() { <-places }(); do(i) })
+		}
+		all.Wait()
+	}
+	each(func(i int) { r.create(t, id(i)) })
+	begin := time.Now()
+	took := make([]time.Duration, machines)
+	var all sync.WaitGroup
+	for i := range machines {
+		all.Go(func() {
+			r.configure(t, id(i), "red")
+			for r.get(t, id(i)).GetState() == configuring {
+				time.Sleep(100 * time.Millisecond)
+			}
+			took[i] = time.Since(begin)
+		})
+	}
+	all.Wait()
+	t.Logf("%d Configures at once: p50 %s, p99 %s, last %s", machines, percentile(took, 50), percentile(took, 99), percentile(took, 100))
+	for i := range machines {
+		if m := r.get(t, id(i)); m.GetState() != configured {
+			t.Fatalf("%v", m)
+		}
+	}
+	nodes, err := cp.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "bigfleet.lucy.sh/provider=kw"})
+	if err != nil || len(nodes.Items) != machines {
+		t.Fatalf("%d nodes (%v)", len(nodes.Items), err)
+	}
+	begin = time.Now()
+	each(func(i int) { r.drain(t, id(i), 0) })
+	each(func(i int) { r.settles(t, id(i), idle, time.Minute) })
+	t.Logf("%d drains: %s", machines, time.Since(begin))
+}
+
+func ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func hasTaint(n *corev1.Node, key string) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func deploy(t *testing.T, cp *controlplane.ControlPlane, replicas int32) {
+	t.Helper()
+	labels := map[string]string{"app": "a"}
+	if _, err := cp.Client().AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "c", Image: "c"}},
+					Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitFor(t *testing.T, what string, done func(context.Context) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(t.Context()); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
