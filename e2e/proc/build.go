@@ -13,10 +13,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/cache"
 )
+
+// interruptPatience is how long an interrupted go command may take: a compiler finishes its package first.
+const interruptPatience = 30 * time.Second
 
 // Build compiles the main package in dir, a slash-separated path from the root of the repository such as
 // "services/shard/cmd/shard", and returns the path of the binary. flags go to "go build" ("-race", "-tags=x").
@@ -30,6 +35,10 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	source := filepath.Join(root, filepath.FromSlash(dir))
+	if _, err := os.Stat(source); err != nil {
+		return "", fmt.Errorf("no package to build: %w", err)
+	}
 	binary, err := binaryPath(root, dir, flags)
 	if err != nil {
 		return "", err
@@ -42,9 +51,12 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 
 	args := slices.Concat([]string{"build", "-o", binary}, flags, []string{"."})
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(root, filepath.FromSlash(dir))
+	cmd.Dir = source
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
+	defer Isolate(cmd, syscall.SIGINT)()
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that go removes its temporary files
+	cmd.WaitDelay = interruptPatience
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("go build of %s: %w\n%s", dir, err, bytes.TrimSpace(output.Bytes()))
 	}

@@ -132,8 +132,7 @@ func (p *Process) start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts one incarnation from a thread that lives as long as the child: Linux sends the parent-death signal
-// when the thread that forked ends, not when the process does.
+// launch starts one incarnation, from a goroutine that lives as long as the child: see Isolate.
 func (p *Process) launch() (*run, error) {
 	if err := os.MkdirAll(filepath.Dir(p.cfg.LogFile), 0o755); err != nil {
 		return nil, err
@@ -155,13 +154,11 @@ func (p *Process) launch() (*run, error) {
 	cmd.Dir = p.cfg.Dir
 	cmd.Env = append(os.Environ(), p.cfg.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
 
 	r := &run{logOffset: info.Size(), exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		unlock := lockThread()
-		defer unlock()
+		defer Isolate(cmd, syscall.SIGKILL)()
 		err := cmd.Start()
 		if err == nil {
 			r.pid = cmd.Process.Pid

@@ -205,6 +205,9 @@ func TestBuildReportsCompilerErrors(t *testing.T) {
 	if _, err := proc.Build(t.Context(), "e2e/proc/testdata/child", "-no-such-flag"); err == nil || !strings.Contains(err.Error(), "no-such-flag") {
 		t.Fatalf("got %v; want what go build printed", err)
 	}
+	if _, err := proc.Build(t.Context(), "e2e/no/such/package"); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v; want not exist", err)
+	}
 }
 
 func wantNoChild(t *testing.T, err error) {

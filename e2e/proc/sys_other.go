@@ -2,10 +2,15 @@
 
 package proc
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
-// childAttributes gives the child a process group of its own. There is no parent-death signal on this system: a test
-// that is killed leaves its children behind.
-func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
-func lockThread() (unlock func()) { return func() {} }
+// Isolate gives cmd a process group of its own, out of reach of the signals that a terminal sends to ours. There is no
+// parent-death signal on this system: when this process is killed, cmd lives on. Start cmd and wait for it before
+// release, on the same goroutine.
+func Isolate(cmd *exec.Cmd, _ syscall.Signal) (release func()) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return func() {}
+}

@@ -6,8 +6,8 @@
 // directory and built there. They do not end in .mod and .sum so that Go does not take them for modules of ours.
 //
 // Results live in the harness cache (package cache), in one directory per module whose name carries the version, the
-// Go release and the platform, and a hash of everything else that shaped it. A directory is complete or absent. Several processes may
-// call Ensure at once: one builds, the others wait. A cold build of everything takes 13 minutes of
+// Go release and the platform, and a hash of everything else that shaped it. A directory is complete or absent. Several
+// processes may call Ensure at once: one builds, the others wait. A cold build of everything takes 13 minutes of
 // processor time, so 7 minutes on two idle cores.
 //
 // It never starts a program it built; package controlplane does. Start at Ensure, then recipe.go.

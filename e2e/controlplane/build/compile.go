@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
 
 const (
@@ -150,7 +152,13 @@ func (b *builder) goBuild(ctx context.Context, r recipe, source, output string, 
 	cmd := goCommand(ctx, source, append(args, packages...)...)
 	cmd.Stderr = log
 	stop := b.reportEvery(progressEvery, r, log)
+	// go must get one signal: a second, such as that which a terminal sends on Ctrl-C, ends it on the spot.
+	release := proc.Isolate(cmd, syscall.SIGINT)
 	err := cmd.Run()
+	release()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // compilers that an interrupted go left to finish
+	}
 	stop()
 	if err == nil {
 		return nil
@@ -208,9 +216,7 @@ func goCommand(ctx context.Context, source string, args ...string) *exec.Cmd {
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), buildEnv()...)
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+filepath.Join(filepath.Dir(source), compilerTempDir))
-	// An interrupted go command stops its compilers and cleans up. It must get one signal: a second, such as that which a
-	// terminal sends to the whole process group on Ctrl-C, ends it on the spot.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// An interrupted go command stops its compilers and cleans up.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = interruptPatience
 	return cmd
