@@ -45,6 +45,10 @@ const (
 	dialTimeout = 5 * time.Second
 	// stopTimeout is how long Run lets calls finish after its context ended.
 	stopTimeout = 5 * time.Second
+	// shutdownSlice is how often connections that arrived during a stop are told to go away.
+	shutdownSlice = 250 * time.Millisecond
+	// cutGrace is how long a call may take to answer after its context ended in a stop.
+	cutGrace = 500 * time.Millisecond
 )
 
 // Keepalive says when a silent connection is asked whether it is alive. Zero fields mean 30 s and 10 s (WIRE-4.5).

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -71,6 +72,7 @@ type Server struct {
 
 	streams, calls       context.Context // end when streams, then unary calls, must end
 	endStreams, endCalls context.CancelFunc
+	active               atomic.Int64 // calls in flight
 	stop                 sync.Once
 	stopped              chan struct{}
 	stopErr              error
@@ -209,6 +211,8 @@ func (s *Server) scope(next http.Handler) http.Handler {
 			http.Error(w, "internal error", http.StatusInternalServerError)
 			return
 		}
+		s.active.Add(1)
+		defer s.active.Add(-1)
 		end, streaming := s.calls, s.streaming[r.URL.Path]
 		if streaming {
 			end = s.streams
@@ -273,19 +277,43 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) error {
 }
 
 // Stop ends the server in order: health says NOT_SERVING, listeners close and peers are told to go away, streams end
-// with cause ErrStopping, unary calls may finish until ctx ends, then everything is cut. The error is ctx's when
-// something had to be cut. Further calls wait for the first.
+// with cause ErrStopping, unary calls may finish until ctx ends. Then their contexts end with the same cause, they have
+// half a second to answer, and what is left is cut. The error is ctx's when it came to that. Further calls wait for the
+// first.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer close(s.stopped)
 		s.health.stop()
 		s.endStreams()
-		s.stopErr = s.http.Shutdown(ctx)
+		s.stopErr = s.shutdown(ctx)
 		s.endCalls()
 		if s.stopErr != nil {
+			s.awaitCalls(cutGrace)
 			_ = s.http.Close()
 		}
 	})
 	<-s.stopped
 	return s.stopErr
+}
+
+// shutdown is http.Server.Shutdown, repeated. net/http tells each HTTP/2 connection once to go away, when Shutdown
+// begins; one that was accepted before and speaks its first byte after is never told, counts as busy for ever, and
+// would hold the stop until its deadline. Each repetition tells those that have come since.
+func (s *Server) shutdown(ctx context.Context) error {
+	for {
+		slice, cancel := context.WithTimeout(ctx, shutdownSlice)
+		err := s.http.Shutdown(slice)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
+
+// awaitCalls waits until no call is in flight, at most for limit. Without it a cut connection would race with the end
+// of the contexts, and handlers would see a peer that left where there was a stop.
+func (s *Server) awaitCalls(limit time.Duration) {
+	for end := time.Now().Add(limit); s.active.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
 }

@@ -116,14 +116,54 @@ func TestHardStop(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
-	if err := <-unary; err == nil {
-		t.Error("the call succeeded")
-	}
+	// It had time to answer before its connection was cut.
+	wantCode(t, <-unary, connect.CodeUnavailable)
 	if err := <-cause; !errors.Is(err, rpc.ErrStopping) {
 		t.Errorf("cause %v", err)
 	}
 	if !strings.Contains(p.logs.String(), "cut at the end of the stop") {
 		t.Error("the log does not say that calls were cut")
+	}
+}
+
+// A connection that was accepted before the stop and speaks HTTP/2 only after it began does not hold the stop.
+func TestStopWithLateConnection(t *testing.T) {
+	p := start(t, &fleet{}, func(c *rpc.ServerConfig) { c.StopTimeout = 10 * time.Minute })
+	// A served call proves that the server accepts; the raw connection after it is accepted in order.
+	if _, err := rpc.Stub(dial(t, p.addr, nil), api.NewCapacityProviderClient).Get(within(t), ref("m1")); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.stop() }()
+	ctx := within(t)
+	for { // until the listener is closed
+		probe, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			break
+		}
+		_ = probe.Close()
+		if ctx.Err() != nil {
+			t.Fatal("the listener stays open")
+		}
+	}
+	time.Sleep(20 * time.Millisecond) // lets net/http finish telling the connections it knows; the result does not depend on it
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(conn, preface+settings); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Error("the stop waits for a connection that never made a call")
 	}
 }
 

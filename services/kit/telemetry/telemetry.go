@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 
@@ -85,7 +86,7 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(about))
 	t.Meter, t.close = meter, append(t.close, meter.Shutdown)
 	if err := t.startTraces(ctx, c.OTLPEndpoint, about); err != nil {
-		return nil, err
+		return nil, errors.Join(err, t.Close(ctx))
 	}
 	return t, nil
 }
@@ -114,12 +115,24 @@ func (t *Telemetry) startTraces(ctx context.Context, endpoint string, about *res
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "http://" + endpoint
 	}
+	if at, err := url.Parse(endpoint); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return fmt.Errorf("--otlp-endpoint %q: want host:port, http://host:port or https://host:port", endpoint)
+	}
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(endpoint))
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	t.Tracer, t.close = provider, append(t.close, provider.Shutdown)
+	t.Tracer = provider
+	t.close = append(t.close, func(ctx context.Context) error {
+		err := provider.Shutdown(ctx)
+		if err != nil {
+			// The processor is still delivering to an endpoint that does not answer, for up to 30 s. Without its
+			// exporter it gives up at once.
+			_ = exporter.Shutdown(ctx)
+		}
+		return err
+	})
 	return nil
 }
 
