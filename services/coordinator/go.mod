@@ -1,0 +1,22 @@
+module github.com/bigfleet-dev/bigfleet/services/coordinator
+
+go 1.26.0
+
+require (
+	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
+	github.com/google/go-cmp v0.7.0
+	github.com/hashicorp/go-immutable-radix/v2 v2.1.0
+	google.golang.org/protobuf v1.36.12
+	pgregory.net/rapid v1.3.0
+)
+
+require (
+	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.2 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.0 // indirect
+)
+
+replace (
+	github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
+	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
+	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
+)

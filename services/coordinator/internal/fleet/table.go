@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"iter"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+)
+
+// table is one immutable table in key order. Keys are compared byte for byte. The zero table is empty.
+type table[T any] struct {
+	tree *iradix.Tree[*T]
+}
+
+func (t table[T]) get(key string) *T {
+	if t.tree == nil {
+		return nil
+	}
+	row, _ := t.tree.Get([]byte(key))
+	return row
+}
+
+func (t table[T]) len() int {
+	if t.tree == nil {
+		return 0
+	}
+	return t.tree.Len()
+}
+
+// put and drop replace the table in place; tables copied from it before are not affected.
+func (t *table[T]) put(key string, row *T) {
+	if t.tree == nil {
+		t.tree = iradix.New[*T]()
+	}
+	t.tree, _, _ = t.tree.Insert([]byte(key), row)
+}
+
+func (t *table[T]) drop(key string) {
+	if t.tree != nil {
+		t.tree, _, _ = t.tree.Delete([]byte(key))
+	}
+}
+
+// all walks the table in key order.
+func (t table[T]) all() iter.Seq2[string, *T] { return t.under("") }
+
+// under walks the rows whose key starts with prefix, in key order.
+func (t table[T]) under(prefix string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		if t.tree == nil {
+			return
+		}
+		it := t.tree.Root().Iterator()
+		it.SeekPrefix([]byte(prefix))
+		for key, row, ok := it.Next(); ok; key, row, ok = it.Next() {
+			if !yield(string(key), row) {
+				return
+			}
+		}
+	}
+}
+
+// after walks the rows whose key is greater than key, in key order.
+func (t table[T]) after(key string) iter.Seq2[string, *T] {
+	if key == "" {
+		return t.all()
+	}
+	return func(yield func(string, *T) bool) {
+		if t.tree == nil {
+			return
+		}
+		it := t.tree.Root().Iterator()
+		it.SeekLowerBound([]byte(key))
+		for k, row, ok := it.Next(); ok; k, row, ok = it.Next() {
+			if string(k) != key && !yield(string(k), row) {
+				return
+			}
+		}
+	}
+}
+
+// last returns the row with the greatest key.
+func (t table[T]) last() (string, *T) {
+	if t.tree == nil {
+		return "", nil
+	}
+	key, row, _ := t.tree.Root().Maximum()
+	return string(key), row
+}
+
+// first returns the row with the smallest key.
+func (t table[T]) first() (string, *T) {
+	if t.tree == nil {
+		return "", nil
+	}
+	key, row, _ := t.tree.Root().Minimum()
+	return string(key), row
+}
+
+// set is an index: keys without rows.
+type set struct{ table[struct{}] }
+
+func (s *set) add(key string) { s.put(key, &struct{}{}) }
