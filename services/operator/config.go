@@ -34,7 +34,7 @@ type Config struct {
 	ClusterID string               // required: permanent identity of the cluster
 	ShardAddr string               // required: host:port of the shard
 	REST      *rest.Config         // required: the cluster's API server
-	Namespace string               // of the Lease and the ConfigMaps; default: that of the Pod, else bigfleet-system
+	Namespace string               // of the Lease and the ConfigMaps; default: that of the Pod, else default
 	Telemetry *telemetry.Telemetry // required
 
 	TLS  identity.Files                                                    // empty: plaintext
@@ -66,7 +66,7 @@ type Config struct {
 }
 
 const (
-	namespaceDefault        = "bigfleet-system"
+	namespaceDefault        = "default"
 	serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 	cacheSyncDefault        = 2 * time.Minute
 )

@@ -1,0 +1,81 @@
+package podcontroller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+)
+
+// NewCommand returns the program bigfleet-podcontroller.
+func NewCommand() *cobra.Command {
+	var shared config.Shared
+	var c Config
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "bigfleet-podcontroller",
+		Short: "keeps one CapacityRequest per Pod, so that BigFleet knows the demand of this cluster",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+	}
+	fs := cmd.Flags()
+	shared.Bind(fs, ":8080")
+	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty means the service account of the Pod")
+	fs.StringVar(&c.Namespace, "namespace", "", "namespace of the Lease; empty means that of the Pod, else "+namespaceDefault)
+	fs.StringVar(&c.PriorityClassDefaults, "priority-class-defaults", "", "YAML file with the penalties that PriorityClasses have by default, in dollars")
+	fs.StringSliceVar(&c.ExcludeNamespaces, "exclude-namespaces", nil, "namespaces whose Pods get no CapacityRequest")
+	fs.StringVar(&c.UnmanagedNodeSelector, "unmanaged-node-selector", UnmanagedNodeSelectorDefault, "labels of nodes that are not BigFleet's; Pods bound to them get no CapacityRequest")
+	fs.StringVar(&c.BestEffortFloor, "best-effort-floor", BestEffortFloorDefault, "what a Pod without cpu and memory requests counts as")
+	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
+	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods looked at in parallel")
+	fs.DurationVar(&c.CacheSyncTimeout, "cache-sync-timeout", cacheSyncDefault, "how long the first listing of all objects may take")
+	fs.Float32Var(&c.QPS, "qps", -1, "API requests a second; negative means no limit here (other controllers default to 20)")
+	fs.IntVar(&c.Burst, "burst", 0, "API requests at once when --qps is positive; 0 means twice --qps")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		printed, err := config.Loader{Role: "podcontroller", Command: cmd, Shared: &shared, Check: func() error {
+			probe := c
+			return probe.check()
+		}}.Load()
+		if err != nil || printed {
+			return err
+		}
+		if c.REST, err = apiaccess.LoadREST(kubeconfig); err != nil {
+			return config.Fail(err)
+		}
+		return serve(cmd.Context(), c, shared)
+	}
+	return cmd
+}
+
+// serve runs one pod controller with telemetry and a port of its own.
+func serve(ctx context.Context, c Config, shared config.Shared) (err error) {
+	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{
+		Component: "podcontroller", LogFormat: shared.LogFormat, LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		err = errors.Join(err, c.Telemetry.Close(ctx))
+	}()
+	listener, err := telemetry.Listen(shared.MetricsAddr)
+	if err != nil {
+		return err
+	}
+	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- ops.Run(serving, listener) }()
+	err = Run(ctx, c)
+	stop()
+	return errors.Join(err, <-done)
+}

@@ -1,0 +1,229 @@
+package podcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/election"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/penalty"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
+)
+
+type controller struct {
+	Config
+	log       *slog.Logger
+	access    *apiaccess.Access
+	events    *notes.Writer
+	penalties *penalty.Defaults
+	keeper    *keeper.Keeper
+	leader    func(holds bool)
+	synced    []func() bool
+}
+
+// Run is one pod controller. It returns nil when ctx ended, and an error when it cannot work or lost its Lease.
+func Run(ctx context.Context, c Config) error {
+	if c.REST == nil || c.Telemetry == nil {
+		return errors.New("podcontroller.Config: REST and Telemetry are required")
+	}
+	if err := c.check(); err != nil {
+		return config.Fail(err)
+	}
+	p := &controller{Config: c, log: c.Telemetry.Log}
+	closeMetrics, err := p.build(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeMetrics()
+	complete := make(chan struct{})
+	c.Telemetry.Health.AddReady("caches", func() error {
+		select {
+		case <-complete:
+			return nil
+		default:
+			return errors.New("the caches are not complete yet")
+		}
+	})
+	group := process.New(process.Config{Log: p.log, OnStop: c.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
+	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
+	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
+		if err := p.sync(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		close(complete)
+		return p.lead(ctx)
+	}})
+	return group.Run(ctx)
+}
+
+func (p *controller) build(ctx context.Context) (closeMetrics func(), err error) {
+	if p.penalties, err = penalty.Load(p.PriorityClassDefaults); err != nil {
+		return nil, config.Fail(err)
+	}
+	if p.access, err = p.connect(); err != nil {
+		return nil, err
+	}
+	m := telemetry.NewMetrics(p.Telemetry.Registry, "bigfleet_")
+	reconciles := m.CounterVec("unschedulable_pod_controller_reconciles_total", "Looks at Pods by outcome.", "outcome")
+	for _, o := range keeper.Outcomes() {
+		reconciles.WithLabelValues(o)
+	}
+	unsupported := m.CounterVec("podcontroller_unsupported_constraints_total", "Constraints of Pods that have no effect on capacity, by kind.", "kind")
+	repairs := m.Counter("podcontroller_resync_repairs_total", "Changes that only the periodic full look found: a bug, or somebody else's edit that was missed.")
+	dropped := m.Counter("podcontroller_events_dropped_total", "Kubernetes events that were not written.")
+	leader := m.Gauge("podcontroller_leader", "1 while this process holds the Lease.")
+	p.leader = func(holds bool) {
+		leader.Set(map[bool]float64{true: 1}[holds])
+		p.log.Info("leader election", "holds", holds)
+	}
+	if err := m.Err(); err != nil {
+		return nil, err
+	}
+	if p.events, err = notes.New(notes.Config{Client: p.access.Client, Component: "bigfleet-podcontroller", Log: p.log, Dropped: dropped.Inc}); err != nil {
+		return nil, err
+	}
+	excluded := map[string]bool{}
+	for _, n := range p.ExcludeNamespaces {
+		excluded[n] = true
+	}
+	p.keeper, err = keeper.New(keeper.Config{
+		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class}, ExcludeNamespaces: excluded,
+		Unmanaged: p.unmanaged, Workers: p.Workers, Note: p.events.Note, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Close, p.watch(ctx)
+}
+
+func (p *controller) connect() (*apiaccess.Access, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), keeper.Register(s)); err != nil {
+		return nil, err
+	}
+	owned, err := labels.NewRequirement(v1alpha1.LabelOwnedByPod, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	core := corev1.SchemeGroupVersion
+	return apiaccess.Connect(apiaccess.Config{
+		REST: p.REST, Scheme: s, QPS: p.QPS, Burst: p.Burst,
+		Kinds: []apiaccess.Kind{
+			{GVK: v1alpha1.GroupVersion().WithKind("CapacityRequest"), Resource: "capacityrequests"},
+			{GVK: core.WithKind("Pod"), Resource: "pods"},
+			{GVK: core.WithKind("Node"), Resource: "nodes", Cluster: true},
+			{GVK: core.WithKind("Event"), Resource: "events"},
+		},
+		Objects: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:    {Transform: translate.StripPod},
+			&corev1.Node{}:   {Transform: translate.StripNode},
+			&keeper.Object{}: {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
+		},
+		OnWatchError: func(kind string, err error) {
+			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
+		},
+	})
+}
+
+func (p *controller) watch(ctx context.Context) error {
+	return errors.Join(
+		handle(ctx, p, &corev1.Node{}, p.keeper.SetNode, p.keeper.DeleteNode),
+		handle(ctx, p, &keeper.Object{}, p.keeper.SetObject, p.keeper.DeleteObject),
+		handle(ctx, p, &corev1.Pod{}, p.keeper.SetPod, p.keeper.DeletePod),
+	)
+}
+
+// handle calls set and gone for the objects of one kind, one after the other.
+func handle[T client.Object](ctx context.Context, p *controller, kind T, set, gone func(T)) error {
+	informer, err := p.access.Cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if o, ok := o.(T); ok {
+				set(o)
+			}
+		},
+		UpdateFunc: func(_, o any) {
+			if o, ok := o.(T); ok {
+				set(o)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = unknown.Obj
+			}
+			if o, ok := o.(T); ok {
+				gone(o)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	p.synced = append(p.synced, registration.HasSynced)
+	return nil
+}
+
+// sync waits until the handlers have seen everything that exists: a Pod without its request in view would get a second.
+func (p *controller) sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.CacheSyncTimeout, fmt.Errorf(
+		"the caches were not complete within %v: are the CustomResourceDefinitions installed, may this service account list and watch?", p.CacheSyncTimeout))
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for _, synced := range p.synced {
+		for !synced() {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}
+
+// lead works while this process holds the Lease (OP-15.22).
+func (p *controller) lead(ctx context.Context) error {
+	if p.NoLeaderElection {
+		p.leader(true)
+		return p.work(ctx)
+	}
+	leases, err := election.Client(p.access.REST, p.Namespace)
+	if err != nil {
+		return err
+	}
+	return election.Run(ctx, election.Config{Leases: leases, Namespace: p.Namespace, Name: leaseName, Log: p.log, OnLeader: p.leader}, p.work)
+}
+
+func (p *controller) work(ctx context.Context) error {
+	group := process.New(process.Config{Log: p.log, StopTimeout: 8 * time.Second})
+	group.Add(process.Component{Name: "events", Run: p.events.Run})
+	group.Add(process.Component{Name: "penalties", Run: func(ctx context.Context) error {
+		return p.penalties.Watch(ctx, p.log, p.keeper.LookAtAll)
+	}})
+	group.Add(process.Component{Name: "keeper", Run: p.keeper.Run})
+	return group.Run(ctx)
+}

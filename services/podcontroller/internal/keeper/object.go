@@ -1,0 +1,103 @@
+package keeper
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// Object is a CapacityRequest as the cache holds it: its spec is kept as text, because an object that somebody else
+// wrote may hold values that the typed client cannot decode, and one such object would fail the whole list.
+type Object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              json.RawMessage `json:"spec,omitempty"`
+}
+
+// ObjectList is a list of Objects.
+type ObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Object `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object. The text of a spec is never changed and is shared.
+func (o *Object) DeepCopyObject() runtime.Object {
+	out := *o
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *ObjectList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]Object, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*Object)
+	}
+	return &out
+}
+
+// Register puts Object into a scheme as the type of CapacityRequest.
+func Register(s *runtime.Scheme) error {
+	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequest"), &Object{})
+	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequestList"), &ObjectList{})
+	return nil
+}
+
+// Strip drops what is not read, before an object enters the cache.
+func Strip(o any) (any, error) {
+	r, ok := o.(*Object)
+	if !ok {
+		return o, nil
+	}
+	r.ManagedFields, r.Finalizers = nil, nil
+	return r, nil
+}
+
+// says compares what the object asks for and is marked with, with what it should.
+func (o *Object) says(want *v1alpha1.CapacityRequest) bool {
+	var have v1alpha1.CapacityRequestSpec
+	if json.Unmarshal(o.Spec, &have) != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(have, want.Spec) &&
+		o.Annotations[v1alpha1.AnnotationReduced] == want.Annotations[v1alpha1.AnnotationReduced] &&
+		o.Labels[v1alpha1.LabelOwnedByPod] == want.Labels[v1alpha1.LabelOwnedByPod]
+}
+
+const nameCut = 240 // bytes of the Pod's name that a request's name keeps (OP-15.2)
+
+// Name is the name of a Pod's request.
+func Name(pod string, uid types.UID) string {
+	if len(pod) > nameCut {
+		pod = strings.TrimRight(pod[:nameCut], ".") // a part of a name must not begin with a dash
+	}
+	h := sha256.Sum256([]byte(uid))
+	return pod + "-" + hex.EncodeToString(h[:5])
+}
+
+// wanted is the request that a Pod should have, without its spec.
+func wanted(p *corev1.Pod, reduced []string) *v1alpha1.CapacityRequest {
+	out := &v1alpha1.CapacityRequest{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: Name(p.Name, p.UID),
+		Labels: map[string]string{v1alpha1.LabelOwnedByPod: string(p.UID)},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true),
+		}},
+	}}
+	if len(reduced) > 0 {
+		out.Annotations = map[string]string{v1alpha1.AnnotationReduced: strings.Join(reduced, "; ")}
+	}
+	return out
+}

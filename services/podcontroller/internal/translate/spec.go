@@ -1,0 +1,180 @@
+package translate
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// Penalties are dollars; nil means $0.
+type Penalties struct {
+	Interruption, Reclamation *resource.Quantity
+}
+
+// Defaults are what a Pod does not say itself.
+type Defaults struct {
+	// Floor is what a Pod without cpu and memory requests counts as (OP-15.15).
+	Floor corev1.ResourceList
+	// Class gives the penalties of a PriorityClass; nil means none has any.
+	Class func(name string) Penalties
+}
+
+// Result is what a Pod asks for.
+type Result struct {
+	Spec    v1alpha1.CapacityRequestSpec
+	Verdict Verdict  // Wanted or Unsupported
+	Reduced []string // what could not be expressed, in words
+	Ignored []string // kinds of constraints that have no effect on capacity, for the metric
+	Faults  []string // annotations that cannot be read
+}
+
+// Kinds of ignored constraints (OP-15.20).
+const (
+	KindPodAffinity     = "pod_affinity_terms"
+	KindPodAntiAffinity = "pod_anti_affinity"
+	KindMinDomains      = "min_domains"
+	KindNodePolicy      = "node_inclusion_policy"
+	KindNodeTerms       = "node_affinity_terms"
+	KindFieldSelectors  = "match_fields"
+)
+
+// AnyNode is the requirement of a Pod that has none: any node that BigFleet knows the type of (OP-15.11).
+func AnyNode() corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists}
+}
+
+// Spec translates a Pod. n is the Node that it is bound to, nil if it is not bound or the Node is not known.
+func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
+	var r Result
+	terms, reduced, ok := term(p, n)
+	r.Reduced = reduced
+	if len(reduced) > 0 {
+		r.Ignored = append(r.Ignored, KindNodeTerms)
+	}
+	if !ok {
+		r.Verdict = Unsupported
+		return r
+	}
+	for key, value := range p.Spec.NodeSelector {
+		terms = append(terms, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
+	}
+	if terms = canonical(terms); len(terms) == 0 {
+		terms = []corev1.NodeSelectorRequirement{AnyNode()}
+	}
+	r.Spec.Requirements = terms
+	r.Spec.Resources = resources(p, d.Floor)
+	if p.Spec.Priority != nil {
+		r.Spec.Priority = *p.Spec.Priority
+	}
+	r.Spec.Tolerations = tolerations(p)
+	r.penalties(p, d)
+	r.spread(p)
+	r.coLocation(p)
+	return r
+}
+
+// resources is the scheduler's own arithmetic (OP-15.14), with a floor for Pods that state neither cpu nor memory.
+func resources(p *corev1.Pod, floor corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}) {
+		if !q.IsZero() {
+			out[name] = q
+		}
+	}
+	_, cpu := out[corev1.ResourceCPU]
+	_, memory := out[corev1.ResourceMemory]
+	if !cpu && !memory {
+		for name, q := range floor {
+			out[name] = q.DeepCopy()
+		}
+	}
+	return out
+}
+
+// tolerations leaves out what admission gives to every Pod (OP-5.21).
+func tolerations(p *corev1.Pod) (out []corev1.Toleration) {
+	for _, t := range p.Spec.Tolerations {
+		if t.TolerationSeconds != nil && strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			continue
+		}
+		out = append(out, *t.DeepCopy())
+	}
+	return out
+}
+
+// penalties resolves each on its own: annotation, then PriorityClass, then none (OP-15.17).
+func (r *Result) penalties(p *corev1.Pod, d Defaults) {
+	var class Penalties
+	if d.Class != nil {
+		class = d.Class(p.Spec.PriorityClassName)
+	}
+	for _, x := range []struct {
+		key      string
+		fallback *resource.Quantity
+		out      **resource.Quantity
+	}{
+		{v1alpha1.AnnotationInterruptionPenalty, class.Interruption, &r.Spec.InterruptionPenalty},
+		{v1alpha1.AnnotationReclamationPenalty, class.Reclamation, &r.Spec.ReclamationPenalty},
+	} {
+		if text, ok := p.Annotations[x.key]; ok {
+			q, err := resource.ParseQuantity(text)
+			if err == nil {
+				*x.out = &q
+				continue
+			}
+			r.Faults = append(r.Faults, fmt.Sprintf("annotation %s: %q is not a quantity; it counts as absent", x.key, text))
+		}
+		if x.fallback != nil {
+			q := x.fallback.DeepCopy()
+			*x.out = &q
+		}
+	}
+}
+
+// spread keeps the hard constraints (OP-15.19).
+func (r *Result) spread(p *corev1.Pod) {
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
+			continue
+		}
+		r.Spec.TopologySpread = append(r.Spec.TopologySpread, v1alpha1.TopologySpread{
+			TopologyKey: c.TopologyKey, MaxSkew: c.MaxSkew, WhenUnsatisfiable: c.WhenUnsatisfiable,
+		})
+		if c.MinDomains != nil {
+			r.Ignored = append(r.Ignored, KindMinDomains)
+		}
+		if c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy != corev1.NodeInclusionPolicyHonor ||
+			c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy != corev1.NodeInclusionPolicyIgnore {
+			r.Ignored = append(r.Ignored, KindNodePolicy)
+		}
+	}
+}
+
+// coLocation is the first required Pod affinity term (OP-15.18).
+func (r *Result) coLocation(p *corev1.Pod) {
+	a := p.Spec.Affinity
+	if a == nil {
+		return
+	}
+	if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		r.Ignored = append(r.Ignored, KindPodAntiAffinity)
+	}
+	if a.PodAffinity == nil || len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
+		return
+	}
+	terms := a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	first := terms[0].DeepCopy()
+	r.Spec.CoLocation = &v1alpha1.CoLocation{
+		TopologyKey: first.TopologyKey, LabelSelector: first.LabelSelector, Namespaces: first.Namespaces, NamespaceSelector: first.NamespaceSelector,
+	}
+	if len(terms) > 1 {
+		r.Ignored = append(r.Ignored, KindPodAffinity)
+	}
+}

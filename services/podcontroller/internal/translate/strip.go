@@ -1,0 +1,79 @@
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+)
+
+// StripPod drops what translation does not read of a Pod, before it enters the cache (OP-15.22).
+func StripPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
+		},
+		Spec: corev1.PodSpec{
+			Containers: stripContainers(p.Spec.Containers), InitContainers: stripContainers(p.Spec.InitContainers),
+			Overhead: p.Spec.Overhead, Resources: p.Spec.Resources, NodeSelector: p.Spec.NodeSelector, NodeName: p.Spec.NodeName,
+			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Tolerations: p.Spec.Tolerations,
+			TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, SchedulingGates: p.Spec.SchedulingGates,
+		},
+		Status: corev1.PodStatus{
+			Phase: p.Status.Phase, Resources: p.Status.Resources, AllocatedResources: p.Status.AllocatedResources,
+			ContainerStatuses: stripStatuses(p.Status.ContainerStatuses), InitContainerStatuses: stripStatuses(p.Status.InitContainerStatuses),
+		},
+	}
+	for _, k := range []string{corev1.MirrorPodAnnotationKey, "kubernetes.io/config.source", v1alpha1.AnnotationIgnore,
+		v1alpha1.AnnotationInterruptionPenalty, v1alpha1.AnnotationReclamationPenalty} {
+		if v, ok := p.Annotations[k]; ok {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[k] = v
+		}
+	}
+	for _, r := range p.OwnerReferences {
+		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: r.Kind, Controller: r.Controller})
+	}
+	for _, c := range p.Status.Conditions { // an infeasible resize changes what counts
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+	}
+	if a := p.Spec.Affinity; a != nil {
+		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: a.NodeAffinity, PodAffinity: a.PodAffinity, PodAntiAffinity: a.PodAntiAffinity}
+	}
+	return out, nil
+}
+
+func stripContainers(in []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, 0, len(in))
+	for _, c := range in {
+		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return out
+}
+
+func stripStatuses(in []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
+	for _, c := range in {
+		if c.Resources != nil || c.AllocatedResources != nil {
+			out = append(out, corev1.ContainerStatus{Name: c.Name, Resources: c.Resources, AllocatedResources: c.AllocatedResources})
+		}
+	}
+	return out
+}
+
+// StripNode keeps the name and the labels of a Node.
+func StripNode(o any) (any, error) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels}}, nil
+}

@@ -1,0 +1,140 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// term picks the expressions of the required node affinity that stand for it (OP-15.12, OP-15.13). reduced says in
+// words what was lost. ok is false for a pending Pod none of whose terms can be expressed.
+func term(p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, reduced []string, ok bool) {
+	terms := nodeTerms(p)
+	if len(terms) == 0 {
+		return nil, nil, true
+	}
+	if merged, exact := merge(terms); exact {
+		return merged, nil, true
+	}
+	if p.Spec.NodeName == "" {
+		usable := slices.DeleteFunc(slices.Clone(terms), func(t corev1.NodeSelectorTerm) bool { return !expressible(t) })
+		if len(usable) == 0 {
+			return nil, []string{"no term of the node affinity can be expressed: Gt and Lt are not known to capacity"}, false
+		}
+		if merged, exact := merge(usable); exact {
+			return merged, lost(len(terms)-len(usable), "cannot be expressed and %s left out"), true
+		}
+		return usable[0].MatchExpressions, []string{fmt.Sprintf("the first of %d alternative node affinity terms is used", len(terms))}, true
+	}
+	i := satisfied(terms, n)
+	if len(terms) > 1 {
+		reduced = []string{fmt.Sprintf("of %d alternative node affinity terms, number %d is used, which its node satisfies", len(terms), i+1)}
+	}
+	for _, e := range terms[i].MatchExpressions {
+		if known(e.Operator) {
+			out = append(out, e)
+			continue
+		}
+		reduced = append(reduced, fmt.Sprintf("%s %s cannot be expressed and is left out", e.Key, e.Operator))
+	}
+	return out, reduced, true
+}
+
+func lost(terms int, format string) []string {
+	switch terms {
+	case 0:
+		return nil
+	case 1:
+		return []string{"1 alternative node affinity term " + fmt.Sprintf(format, "is")}
+	}
+	return []string{fmt.Sprintf("%d alternative node affinity terms ", terms) + fmt.Sprintf(format, "are")}
+}
+
+func known(op corev1.NodeSelectorOperator) bool {
+	switch op {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+		return true
+	}
+	return false
+}
+
+// expressible says that a term of a pending Pod can be expressed whole.
+func expressible(t corev1.NodeSelectorTerm) bool {
+	return len(t.MatchFields) == 0 && !slices.ContainsFunc(t.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool { return !known(e.Operator) })
+}
+
+// satisfied is the index of the first term that the node satisfies; 0 when the node is not known or satisfies none.
+func satisfied(terms []corev1.NodeSelectorTerm, n *corev1.Node) int {
+	if n == nil {
+		return 0
+	}
+	for i, t := range terms {
+		s, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t}})
+		if err == nil && s.Match(n) {
+			return i
+		}
+	}
+	return 0
+}
+
+// merge joins alternative terms exactly: they may differ in the In values of one key only.
+func merge(terms []corev1.NodeSelectorTerm) (out []corev1.NodeSelectorRequirement, exact bool) {
+	for _, t := range terms {
+		if !expressible(t) {
+			return nil, false
+		}
+	}
+	first := canonical(terms[0].MatchExpressions)
+	differs := -1
+	for _, t := range terms[1:] {
+		other := canonical(t.MatchExpressions)
+		if len(other) != len(first) {
+			return nil, false
+		}
+		for i := range first {
+			if equal(first[i], other[i]) {
+				continue
+			}
+			if first[i].Key != other[i].Key || first[i].Operator != corev1.NodeSelectorOpIn || other[i].Operator != corev1.NodeSelectorOpIn ||
+				differs >= 0 && differs != i {
+				return nil, false
+			}
+			differs = i
+		}
+	}
+	if differs >= 0 {
+		for _, t := range terms[1:] {
+			first[differs].Values = append(first[differs].Values, canonical(t.MatchExpressions)[differs].Values...)
+		}
+	}
+	return first, true
+}
+
+// canonical sorts requirements and their values and removes repetitions. Contradictions stay as they are.
+func canonical(in []corev1.NodeSelectorRequirement) []corev1.NodeSelectorRequirement {
+	out := make([]corev1.NodeSelectorRequirement, 0, len(in))
+	for _, r := range in {
+		r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
+		if len(r.Values) == 0 {
+			r.Values = nil
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, compare)
+	return slices.CompactFunc(out, equal)
+}
+
+func compare(a, b corev1.NodeSelectorRequirement) int {
+	if c := strings.Compare(a.Key, b.Key); c != 0 {
+		return c
+	}
+	if c := strings.Compare(string(a.Operator), string(b.Operator)); c != 0 {
+		return c
+	}
+	return slices.Compare(a.Values, b.Values)
+}
+
+func equal(a, b corev1.NodeSelectorRequirement) bool { return compare(a, b) == 0 }
