@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ func fromFile(fs *pflag.FlagSet, path string, sources map[string]string) []error
 			}
 			continue
 		}
-		if err := assign(fs, f, value); err != nil {
+		if err := assign(f, value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", at(value), f.Name, err))
 			continue
 		}
@@ -102,7 +103,7 @@ func suggestion(fs *pflag.FlagSet, key string) string {
 }
 
 // assign gives a flag the value of a node: a scalar as its text, a list or mapping to flags that take several.
-func assign(fs *pflag.FlagSet, f *pflag.Flag, n *yaml.Node) error {
+func assign(f *pflag.Flag, n *yaml.Node) error {
 	texts, err := texts(f, n)
 	if err != nil {
 		return err
@@ -111,15 +112,15 @@ func assign(fs *pflag.FlagSet, f *pflag.Flag, n *yaml.Node) error {
 		if err := many.Replace(texts); err != nil {
 			return errors.New(reasonFor(f, strings.Join(texts, ","), err))
 		}
-		markSet(fs, f)
+		f.Changed = true
 		return nil
 	}
 	for _, text := range texts {
-		if err := set(fs, f, text); err != nil {
+		if err := set(f, text); err != nil {
 			return errors.New(reasonFor(f, text, err))
 		}
 	}
-	markSet(fs, f)
+	f.Changed = true
 	return nil
 }
 
@@ -142,7 +143,7 @@ func texts(f *pflag.Flag, n *yaml.Node) ([]string, error) {
 		}
 		return scalars(n.Content)
 	case yaml.MappingNode:
-		if !strings.HasPrefix(f.Value.Type(), "stringTo") {
+		if !isMapping(f) {
 			return nil, fmt.Errorf("takes no mapping")
 		}
 		words, err := scalars(n.Content)
@@ -151,12 +152,27 @@ func texts(f *pflag.Flag, n *yaml.Node) ([]string, error) {
 		}
 		var out []string
 		for i := 0; i+1 < len(words); i += 2 {
-			out = append(out, words[i]+"="+words[i+1])
+			pair, err := csvField(words[i] + "=" + words[i+1])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, pair)
 		}
 		return out, nil
 	default:
 		return nil, fmt.Errorf("is not a value")
 	}
+}
+
+// csvField quotes a pair for pflag, which splits at commas.
+func csvField(text string) (string, error) {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.Write([]string{text}); err != nil {
+		return "", err
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n"), w.Error()
 }
 
 func scalars(nodes []*yaml.Node) ([]string, error) {
@@ -175,5 +191,8 @@ func scalars(nodes []*yaml.Node) ([]string, error) {
 func takesMany(f *pflag.Flag) bool {
 	_, slice := f.Value.(pflag.SliceValue)
 	repeats, ok := f.Value.(interface{ Repeats() bool })
-	return slice || strings.HasPrefix(f.Value.Type(), "stringTo") || ok && repeats.Repeats()
+	return slice || isMapping(f) || ok && repeats.Repeats()
 }
+
+// isMapping reports whether a flag is one of pflag's key=value flags.
+func isMapping(f *pflag.Flag) bool { return strings.HasPrefix(f.Value.Type(), "stringTo") }

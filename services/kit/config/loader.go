@@ -90,7 +90,7 @@ func (l Loader) fromEnv(fs *pflag.FlagSet, sources map[string]string) []error {
 		if !ok || sources[f.Name] != "" {
 			return
 		}
-		if err := set(fs, f, text); err != nil {
+		if err := set(f, text); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s", name, reasonFor(f, text, err)))
 			return
 		}
@@ -99,17 +99,15 @@ func (l Loader) fromEnv(fs *pflag.FlagSet, sources map[string]string) []error {
 	return errs
 }
 
-// set gives a flag one text, as the command line would.
-func set(fs *pflag.FlagSet, f *pflag.Flag, text string) error {
+// set gives a flag one text, as the command line would: Changed tells "set to the default" from "not set", whatever
+// the source was.
+func set(f *pflag.Flag, text string) error {
 	if err := f.Value.Set(text); err != nil {
 		return err
 	}
-	markSet(fs, f)
+	f.Changed = true
 	return nil
 }
-
-// markSet makes Changed true, so that a role can tell "set to the default" from "not set" whatever the source was.
-func markSet(_ *pflag.FlagSet, f *pflag.Flag) { f.Changed = true }
 
 // reasonFor never repeats a secret.
 func reasonFor(f *pflag.Flag, text string, err error) string {

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"encoding/csv"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -18,14 +21,9 @@ func printTo(w io.Writer, fs *pflag.FlagSet, sources map[string]string) error {
 		if source == "" {
 			source = "default"
 		}
-		key := &yaml.Node{Kind: yaml.ScalarNode, Value: f.Name}
 		value := node(f)
-		if value.Kind == yaml.ScalarNode {
-			value.LineComment = source
-		} else {
-			key.LineComment = source
-		}
-		root.Content = append(root.Content, key, value)
+		value.LineComment = source
+		root.Content = append(root.Content, scalar(f.Name), value)
 	})
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
@@ -36,22 +34,46 @@ func printTo(w io.Writer, fs *pflag.FlagSet, sources map[string]string) error {
 }
 
 func node(f *pflag.Flag) *yaml.Node {
-	if isSecret(f) {
-		if f.Value.String() == "" {
-			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: ""}
-		}
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "***"}
-	}
-	if many, ok := f.Value.(pflag.SliceValue); ok {
+	text := f.Value.String()
+	many, isList := f.Value.(pflag.SliceValue)
+	switch {
+	case isSecret(f) && text != "":
+		return scalar("***")
+	case isList:
 		out := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, text := range many.GetSlice() {
-			out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
+		for _, item := range many.GetSlice() {
+			out.Content = append(out.Content, scalar(item))
 		}
 		return out
+	case isMapping(f):
+		return mapping(text)
+	case text == "":
+		return scalar("")
+	default:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: text} // plain, so that numbers and booleans stay what they are
 	}
-	out := &yaml.Node{Kind: yaml.ScalarNode, Value: f.Value.String()}
-	if out.Value == "" {
-		out.Tag = "!!str"
+}
+
+// scalar is a string, quoted where YAML would take it for something else.
+func scalar(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+}
+
+// mapping reads what pflag's stringTo... flags print, [a=1,b=2] with CSV quoting, in the order of the keys.
+func mapping(text string) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	if text == "" {
+		return out
+	}
+	pairs, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return scalar(text)
+	}
+	slices.Sort(pairs)
+	for _, pair := range pairs {
+		key, value, _ := strings.Cut(pair, "=")
+		out.Content = append(out.Content, scalar(key), scalar(value))
 	}
 	return out
 }
