@@ -217,6 +217,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 func Register(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequest"), &Request{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequestList"), &List{})
+	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion()) // list and watch options of the group
 	return nil
 }
 

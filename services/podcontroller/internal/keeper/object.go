@@ -52,6 +52,7 @@ func (l *ObjectList) DeepCopyObject() runtime.Object {
 func Register(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequest"), &Object{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequestList"), &ObjectList{})
+	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion()) // list and watch options of the group
 	return nil
 }
 
