@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/validate"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
@@ -188,7 +189,8 @@ func (s *Server) mountService(service Service, telemetry connect.Interceptor, ed
 	return path, handler, nil
 }
 
-// newTelemetry never falls back to the global providers: two servers in one process must not share state.
+// newTelemetry never falls back to the global providers or propagator: two servers in one process must not share
+// state. The caller's trace goes on here, so that one trace can span roll-up, cycle and provider call (OPS-9.3).
 func newTelemetry(tracer trace.TracerProvider, meter metric.MeterProvider) (connect.Interceptor, error) {
 	if tracer == nil {
 		tracer = tracenoop.NewTracerProvider()
@@ -197,7 +199,7 @@ func newTelemetry(tracer trace.TracerProvider, meter metric.MeterProvider) (conn
 		meter = metricnoop.NewMeterProvider()
 	}
 	return otelconnect.NewInterceptor(otelconnect.WithTracerProvider(tracer), otelconnect.WithMeterProvider(meter),
-		otelconnect.WithTrustRemote())
+		otelconnect.WithPropagator(propagation.TraceContext{}), otelconnect.WithTrustRemote())
 }
 
 // SetServing sets what the health service says about a service, "" for the process. Each mounted service and "" are
