@@ -18,6 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
@@ -41,6 +42,7 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	clients map[string]*rpc.Client
+	leader  *leader.Client
 }
 
 // New keeps the configuration; it dials nothing.
@@ -60,6 +62,9 @@ func (f *Fleet) Close() {
 	defer f.mu.Unlock()
 	for _, c := range f.clients {
 		c.CloseIdle()
+	}
+	if f.leader != nil {
+		f.leader.Close()
 	}
 }
 
@@ -208,50 +213,51 @@ func (f *Fleet) Replicas() ([]Coordinator, error) {
 	return out, nil
 }
 
-// Leader makes one call on the leader: it follows the hint of a follower and else tries every address once (COORD-6.3).
+// Leader makes one call at the leading coordinator (COORD-6.3).
 func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
-	return f.LeaderStream(ctx, what, func(ctx context.Context, c Coordinator) error {
-		bounded, cancel := f.Deadline(ctx)
-		defer cancel()
-		return call(bounded, c)
-	})
+	bounded, cancel := f.Deadline(ctx)
+	defer cancel()
+	return f.atLeader(bounded, what, call)
 }
 
 // LeaderStream is Leader without a deadline of its own, for streams.
 func (f *Fleet) LeaderStream(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
-	waiting := append([]string(nil), f.cfg.Coordinator...)
-	tried := map[string]bool{}
-	var last error
-	for len(waiting) > 0 {
-		address := waiting[0]
-		waiting = waiting[1:]
-		if tried[address] {
-			continue
-		}
-		tried[address] = true
-		c, err := f.coordinator(address)
-		if err != nil {
-			return err
-		}
-		if err = call(ctx, c); err == nil {
-			return nil
-		}
-		hint, follower := rpc.Detail[*bigfleetv1alpha1.NotLeader](err)
-		if !follower && !rpc.NotSent(err) && connect.CodeOf(err) != connect.CodeUnavailable && connect.CodeOf(err) != connect.CodeFailedPrecondition {
-			return exit.Of(what, err)
-		}
-		if at := hint.GetLeader().GetLeaderAddress(); at != "" {
-			waiting = append([]string{at}, waiting...)
-		}
-		last = err
+	return f.atLeader(ctx, what, call, leader.Unbounded())
+}
+
+func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Context, Coordinator) error, opts ...leader.Option) error {
+	l, err := f.leaderClient()
+	if err != nil {
+		return err
 	}
-	err := exit.Of(what, last)
-	var known *exit.Error
-	if errors.As(err, &known) && connect.CodeOf(last) == connect.CodeFailedPrecondition {
-		known.Say = what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", ")
-		known.Hint = "An election takes about a second; `bigfleet raft status` shows the replicas"
+	err = l.Do(ctx, func(ctx context.Context, t leader.Target) error {
+		return call(ctx, Coordinator{Address: t.Addr, Core: t.Coordinator, Admin: t.Admin})
+	}, opts...)
+	var nobody *leader.NoLeaderError
+	if !errors.As(err, &nobody) {
+		return exit.Of(what, err)
 	}
-	return err
+	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Say: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
+		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
+	if rpc.NotSent(nobody.Last) {
+		out.Reason, out.Say = "no_connection", what+": nothing answers at "+strings.Join(f.cfg.Coordinator, ", ")
+		out.Hint = "Check --coordinator and that the process runs; `bigfleet doctor` checks more"
+	}
+	return out
+}
+
+func (f *Fleet) leaderClient() (*leader.Client, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leader != nil {
+		return f.leader, nil
+	}
+	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity})
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+	}
+	f.leader = l
+	return l, nil
 }
 
 // Each asks every shard at once and returns the answers in the order of shards, nil where one failed, and one error that

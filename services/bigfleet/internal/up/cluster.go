@@ -1,0 +1,33 @@
+package up
+
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/simcluster"
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/operator"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
+)
+
+// Cluster is a simulated cluster with BigFleet's two agents in it.
+type Cluster struct {
+	*simcluster.Cluster
+	Client kubernetes.Interface
+}
+
+// add puts the cluster and its agents into the group. Each agent has telemetry of its own, as in a process of its own.
+func (c *Cluster) add(g *process.Group, shardAddr string, telemetryOf func(component string) *telemetry.Telemetry) {
+	g.Add(process.Component{Name: "cluster-" + c.ID(), Run: c.Run})
+	g.Add(process.Component{Name: "podcontroller-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
+		return podcontroller.Run(ctx, podcontroller.Config{REST: c.ClientConfig(), Telemetry: telemetryOf("podcontroller-" + c.ID()), NoLeaderElection: true})
+	}})
+	g.Add(process.Component{Name: "operator-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
+		return operator.Run(ctx, operator.Config{
+			ClusterID: c.ID(), ShardAddr: shardAddr, REST: c.ClientConfig(), Telemetry: telemetryOf("operator-" + c.ID()),
+			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub,
+		})
+	}})
+}

@@ -1,0 +1,183 @@
+package up
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Scenario is a scripted story: the same steps at the same times, whoever watches.
+type Scenario struct {
+	Name  string
+	About string
+	Steps []Step
+}
+
+// Step is one thing that happens. After counts from the step before, and is divided by --speed.
+type Step struct {
+	After time.Duration
+	Say   string
+	Do    func(context.Context, *World) error
+}
+
+// Scenarios are the stories that ship (OPS-5.3, OPS-5.5). The clusters are the first ones of the world.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{"steady", "a little demand everywhere, then nothing changes", []Step{
+			{0, "every cluster runs a small web service", each(service("web", 6, "1", 0))},
+		}},
+		{"burst", "one cluster asks for much at once and gives it back", []Step{
+			{0, "every cluster runs a small web service", each(service("web", 4, "1", 0))},
+			{2 * time.Second, "cluster 1 gets a burst of 60 Pods", on(0, service("burst", 60, "1", 0))},
+			{40 * time.Second, "the burst is over", on(0, scale("burst", 0))},
+		}},
+		{"priority", "a low-priority batch fills the fleet, then something urgent arrives elsewhere", []Step{
+			{0, "cluster 1 fills everything there is with batch work", on(0, service("batch", 400, "1", -10))},
+			{15 * time.Second, "cluster 2 urgently needs 24 Pods", on(1, service("urgent", 24, "1", 1_000_000))},
+			{30 * time.Second, "the urgent work is done", on(1, scale("urgent", 0))},
+		}},
+		{"gang", "a training job wants all its machines in one rack", []Step{
+			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "3"))},
+		}},
+		{"saturate", "more demand than the cloud can ever sell", []Step{
+			{0, "every cluster asks for 200 Pods", each(service("flood", 200, "1", 0))},
+		}},
+		{"budget", "a disruption budget that lets no Pod go", []Step{
+			{0, "cluster 1 runs a guarded service", on(0, guarded("guarded", 8))},
+			{8 * time.Second, "it is scaled to zero but for two, which must not be disturbed", on(0, scale("guarded", 2))},
+		}},
+		{"restart", "the shard dies and comes back", []Step{
+			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
+			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node goes", func(_ context.Context, w *World) error { return w.StopShard() }},
+			{10 * time.Second, "the shard starts again and finds everything as it was", func(_ context.Context, w *World) error { return w.StartShard() }},
+		}},
+	}
+}
+
+// Find returns the scenario with a name.
+func Find(name string) (Scenario, error) {
+	var names []string
+	for _, s := range Scenarios() {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return Scenario{}, fmt.Errorf("there is no scenario %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// Names lists the scenarios.
+func Names() []string {
+	var out []string
+	for _, s := range Scenarios() {
+		out = append(out, s.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// act is something done in one cluster.
+type act func(context.Context, *Cluster) error
+
+func each(do act) func(context.Context, *World) error {
+	return func(ctx context.Context, w *World) error {
+		for _, c := range w.Clusters {
+			if err := do(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// on does it in the cluster with this index, or in the last one of a smaller world.
+func on(i int, do act) func(context.Context, *World) error {
+	return func(ctx context.Context, w *World) error {
+		if len(w.Clusters) == 0 {
+			return nil
+		}
+		return do(ctx, w.Clusters[min(i, len(w.Clusters)-1)])
+	}
+}
+
+func service(name string, replicas int32, cpu string, priority int32) act {
+	return func(ctx context.Context, c *Cluster) error {
+		return c.apply(ctx, deployment(name, replicas, cpu, func(s *corev1.PodSpec) {
+			if priority != 0 {
+				s.Priority = &priority
+			}
+		}))
+	}
+}
+
+func gang(name string, replicas int32, cpu string) act {
+	return func(ctx context.Context, c *Cluster) error {
+		same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+		return c.apply(ctx, deployment(name, replicas, cpu, func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: same, TopologyKey: rackKey}},
+			}}
+		}))
+	}
+}
+
+func guarded(name string, replicas int32) act {
+	return func(ctx context.Context, c *Cluster) error {
+		all := intstr.FromString("100%")
+		budget := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+		}
+		if _, err := c.Client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, budget, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		return service(name, replicas, "2", 0)(ctx, c)
+	}
+}
+
+func scale(name string, replicas int32) act {
+	return func(ctx context.Context, c *Cluster) error {
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+		_, err := c.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+}
+
+const (
+	namespace = "default"
+	rackKey   = "topology.bigfleet/rack"
+)
+
+func deployment(name string, replicas int32, cpu string, shape func(*corev1.PodSpec)) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	grace := int64(1)
+	spec := corev1.PodSpec{
+		TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{Name: "main", Image: "simulated", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi")},
+		}}},
+	}
+	shape(&spec)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+}
+
+func (c *Cluster) apply(ctx context.Context, d *appsv1.Deployment) error {
+	_, err := c.Client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,184 @@
+package up
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	corev1 "k8s.io/api/core/v1"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+const (
+	viewEvery = 500 * time.Millisecond
+	viewLines = 8 // of what happened, under the picture
+	barWidth  = 40
+)
+
+// view shows the world: a repainted picture on a terminal, lines on change elsewhere.
+type view struct {
+	out    io.Writer
+	paint  bool // repaint with escape sequences
+	start  time.Time
+	said   []string
+	last   string
+	colour bool
+}
+
+func (v *view) say(format string, args ...any) {
+	line := fmt.Sprintf("%6.1fs  %s", time.Since(v.start).Seconds(), fmt.Sprintf(format, args...))
+	v.said = append(v.said, line)
+	if !v.paint {
+		_, _ = fmt.Fprintln(v.out, line)
+	}
+}
+
+// frame is what is seen at one moment.
+type frame struct {
+	Status   *bigfleetv1alpha1.GetStatusResponse // nil while the shard is away
+	Clusters []clusterFrame
+}
+
+type clusterFrame struct {
+	ID                        string
+	Running, Starting, Waits  int
+	Nodes, Ready, Unschedable int
+}
+
+// look gathers a frame. The clusters are read from their stores, which costs nobody anything.
+func (w *World) look(ctx context.Context) frame {
+	var f frame
+	bounded, cancel := context.WithTimeout(ctx, viewEvery)
+	defer cancel()
+	if got, err := w.Read.GetStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{})); err == nil {
+		f.Status = got.Msg
+	}
+	for _, c := range w.Clusters {
+		f.Clusters = append(f.Clusters, c.look())
+	}
+	return f
+}
+
+func (c *Cluster) look() clusterFrame {
+	out := clusterFrame{ID: c.ID()}
+	pods, _, _ := c.Store().List(kubesim.Pods, kubesim.Filter{Namespace: namespace})
+	for _, p := range pods {
+		spec, _ := p.Object["spec"].(map[string]any)
+		status, _ := p.Object["status"].(map[string]any)
+		switch {
+		case status["phase"] == string(corev1.PodRunning):
+			out.Running++
+		case spec["nodeName"] == nil || spec["nodeName"] == "":
+			out.Waits++
+		default:
+			out.Starting++
+		}
+	}
+	nodes, _, _ := c.Store().List(kubesim.Nodes, kubesim.Filter{})
+	for _, n := range nodes {
+		out.Nodes++
+		if spec, _ := n.Object["spec"].(map[string]any); spec["unschedulable"] == true {
+			out.Unschedable++
+		}
+	}
+	return out
+}
+
+// run shows frames until ctx ends.
+func (v *view) run(ctx context.Context, w *World) {
+	tick := time.NewTicker(viewEvery)
+	defer tick.Stop()
+	for {
+		v.show(w.look(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (v *view) show(f frame) {
+	if v.paint {
+		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", v.picture(f))
+		return
+	}
+	if line := summary(f); line != v.last {
+		v.last = line
+		_, _ = fmt.Fprintf(v.out, "%6.1fs  %s\n", time.Since(v.start).Seconds(), line)
+	}
+}
+
+// summary is one line for logs and pipes.
+func summary(f frame) string {
+	var parts []string
+	for _, c := range f.Clusters {
+		parts = append(parts, fmt.Sprintf("%s %d/%d Pods on %d Nodes", c.ID, c.Running, c.Running+c.Starting+c.Waits, c.Nodes))
+	}
+	if f.Status == nil {
+		return strings.Join(append(parts, "shard away"), " | ")
+	}
+	return strings.Join(append(parts, "machines "+states(f.Status), fmt.Sprintf("%d of %d needs unmet", f.Status.GetUnsatisfiedNeeds(), f.Status.GetNeeds()),
+		output.Dollars(f.Status.GetCostPerHour())), " | ")
+}
+
+func states(s *bigfleetv1alpha1.GetStatusResponse) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(s.GetMachinesByState())) {
+		if n := s.GetMachinesByState()[k]; n != 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, output.Enum("MACHINE_STATE_", k)))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// picture is the whole screen.
+func (v *view) picture(f frame) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\r\n", args...) }
+	line("BigFleet, simulated clusters on a simulated cloud  %s  (Ctrl-C stops)", output.Span(time.Since(v.start)))
+	line("")
+	for _, c := range f.Clusters {
+		all := c.Running + c.Starting + c.Waits
+		line("%-12s %s %3d of %3d Pods run, %d wait, %d Nodes, %d leaving", c.ID, v.bar(c, all), c.Running, all, c.Waits, c.Nodes, c.Unschedable)
+	}
+	line("")
+	if s := f.Status; s != nil {
+		line("machines     %s", states(s))
+		line("needs        %d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
+		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
+	} else {
+		line("the shard is away: nothing is bought and nothing is taken")
+	}
+	line("")
+	for _, s := range v.said[max(0, len(v.said)-viewLines):] {
+		line("%s", s)
+	}
+	return b.String()
+}
+
+// bar draws Pods: full for running, half for starting, dots for waiting.
+func (v *view) bar(c clusterFrame, all int) string {
+	if all == 0 {
+		return strings.Repeat(" ", barWidth)
+	}
+	run := c.Running * barWidth / all
+	start := c.Starting * barWidth / all
+	wait := barWidth - run - start
+	if c.Waits == 0 {
+		run, wait = run+wait, 0
+	}
+	full, dots := strings.Repeat("█", run), strings.Repeat("·", wait)
+	if v.colour {
+		full, dots = "\x1b[32m"+full+"\x1b[0m", "\x1b[31m"+dots+"\x1b[0m"
+	}
+	return full + strings.Repeat("▒", start) + dots
+}
