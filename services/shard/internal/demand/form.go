@@ -45,34 +45,43 @@ func (t *Table) FormLen() int { return int(t.formIDs) }
 
 // keyUse counts which label keys the profiles in the demand look at, and how (ENG-6.5).
 type keyUse struct {
-	match    map[string]int // In, NotIn, Exists, DoesNotExist
+	values   map[string]int // In, NotIn, and Same with values listed
+	presence map[string]int // Exists, DoesNotExist, Same and hard spread
 	topology map[string]int // Same and hard spread
 	version  uint64         // grows when a key comes into use or goes out of it
 }
 
-func newKeyUse() keyUse { return keyUse{match: map[string]int{}, topology: map[string]int{}} }
+func newKeyUse() keyUse {
+	return keyUse{values: map[string]int{}, presence: map[string]int{}, topology: map[string]int{}}
+}
 
 func (k *keyUse) add(f *Form, by int) {
 	for _, r := range f.Requirements {
-		if r.Op == Same {
+		switch r.Op {
+		case In, NotIn:
+			k.count(k.values, r.Key, by)
+		case Same:
+			if len(r.Values) > 0 {
+				k.count(k.values, r.Key, by)
+			}
+			k.count(k.presence, r.Key, by)
 			k.count(k.topology, r.Key, by)
-			// The listed values and the presence of a Same key are tested through the column of the key.
-			continue
+		default:
+			k.count(k.presence, r.Key, by)
 		}
-		k.count(k.match, r.Key, by)
 	}
 	for _, s := range f.Spread {
+		k.count(k.presence, s.Key, by)
 		k.count(k.topology, s.Key, by)
 	}
 }
 
 func (k *keyUse) count(m map[string]int, key string, by int) {
 	old := m[key]
-	switch now := old + by; {
-	case now == 0:
+	if now := old + by; now == 0 {
 		delete(m, key)
 		k.version++
-	default:
+	} else {
 		m[key] = now
 		if old == 0 {
 			k.version++
@@ -81,14 +90,17 @@ func (k *keyUse) count(m map[string]int, key string, by int) {
 }
 
 func (k *keyUse) clone() keyUse {
-	return keyUse{match: maps.Clone(k.match), topology: maps.Clone(k.topology), version: k.version}
+	return keyUse{values: maps.Clone(k.values), presence: maps.Clone(k.presence), topology: maps.Clone(k.topology), version: k.version}
 }
 
-// MatchKeys lists the label keys that some profile tests with In, NotIn, Exists or DoesNotExist, ascending.
-func (t *Table) MatchKeys() []string { return slices.Sorted(maps.Keys(t.keys.match)) }
+// ValueKeys lists the label keys of which some profile tests the value, ascending.
+func (t *Table) ValueKeys() []string { return slices.Sorted(maps.Keys(t.keys.values)) }
+
+// PresenceKeys lists the label keys of which some profile asks whether they are there, ascending.
+func (t *Table) PresenceKeys() []string { return slices.Sorted(maps.Keys(t.keys.presence)) }
 
 // TopologyKeys lists the label keys that some profile uses with Same or hard spread, ascending.
 func (t *Table) TopologyKeys() []string { return slices.Sorted(maps.Keys(t.keys.topology)) }
 
-// KeysVersion grows when MatchKeys or TopologyKeys changes.
+// KeysVersion grows when one of the three lists changes.
 func (t *Table) KeysVersion() uint64 { return t.keys.version }

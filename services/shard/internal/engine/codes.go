@@ -97,7 +97,9 @@ var _ [0]struct{} = [len(keepCodes) - int(KeepReasonShellReserve)]struct{}{}
 func (k KeepReason) String() string { return nameOf(keepCodes[:], int(k)) }
 
 // Sentence says the keep reason in words.
-func (k KeepReason) Sentence() string { return keepCodes[min(int(k), int(KeepReasonShellReserve)-1)].say }
+func (k KeepReason) Sentence() string {
+	return keepCodes[min(int(k), int(KeepReasonShellReserve)-1)].say
+}
 
 func nameOf(table []code, i int) string {
 	if i < len(table) {

@@ -333,6 +333,9 @@ func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) err
 		}
 		s := v.n.supply(v.by[c.Machine], d.c)
 		for to, k := range on[c.Machine].shares {
+			if c.Kind == ClaimPromised {
+				break // what others have on a victim ends with its drain
+			}
 			x := v.need(r, to)
 			s = s.Sub(x.n.MinUnit.Times(k))
 		}

@@ -89,6 +89,7 @@ type nNeed struct {
 	domain   string
 	chosen   bool
 	possible bool // satisfiable
+	lost     bool // something was taken over from it (15.4)
 	victims  int
 	freed    resource.Vector
 }
@@ -220,7 +221,7 @@ func (n *naive) foldable(c *nCluster, d *demand.Need) bool {
 }
 
 func inFlight(m *nMachine, c *nCluster) bool {
-	return m.promise != nil && m.promise.Cluster == c.d.Name &&
+	return m.promise != nil && m.promise.Cluster == c.d.Name && !m.foreign &&
 		(m.state == inventory.Creating || m.state == inventory.Idle || m.state == inventory.Draining)
 }
 

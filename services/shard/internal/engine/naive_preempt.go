@@ -13,6 +13,13 @@ import (
 func (n *naive) preemption() {
 	order := 0
 	for _, d := range n.needs {
+		if d.lost {
+			n.lookAgain(d)
+			if d.hold == demand.NotHeld {
+				n.acquire(d, inventory.Idle)
+				n.acquire(d, inventory.Speculative)
+			}
+		}
 		if d.hold != demand.NotHeld || !n.short(d) || d.same != nil && !d.chosen {
 			continue
 		}
@@ -95,7 +102,7 @@ func (n *naive) takeover(d *nNeed) []*nMachine {
 	rank := map[inventory.State]int{inventory.Idle: 0, inventory.Draining: 1, inventory.Creating: 2}
 	return n.select_(func(m *nMachine) bool {
 		_, flying := rank[m.state]
-		return flying && m.promise != nil && m.goesTo == nil && m.claim != d && m.promise.For.Priority < d.n.Form.Priority &&
+		return flying && m.promise != nil && !m.foreign && m.goesTo == nil && m.claim != d && m.promise.For.Priority < d.n.Form.Priority &&
 			n.effective(m) < int64(d.n.Form.Priority) && !withheldFor(m, d.c.d.Name) && n.usable(d, m)
 	}, func(a, b *nMachine) int {
 		return cmp.Or(cmp.Compare(a.promise.For.Priority, b.promise.For.Priority), cmp.Compare(rank[a.state], rank[b.state]),
@@ -121,9 +128,11 @@ func (n *naive) effective(m *nMachine) int64 {
 // takeOver hands the promise of m on to d. Whoever was credited with it is short again.
 func (n *naive) takeOver(d *nNeed, m *nMachine) {
 	if m.claim != nil {
+		m.claim.lost = true
 		n.drop(m.claim, m)
 	}
 	for _, s := range m.shares {
+		s.to.lost = true
 		s.to.received = slices.DeleteFunc(s.to.received, func(x *nShare) bool { return x == s })
 	}
 	m.shares = nil

@@ -255,13 +255,19 @@ func (n *naive) reattribute(d *nNeed) {
 // lastLook is ENG-12.9.
 func (n *naive) lastLook() {
 	for _, d := range n.needs {
-		if !n.short(d) || d.same != nil && !d.chosen {
-			continue
-		}
-		for _, m := range n.bound(d.c, func(m *nMachine) bool { return m.claim == nil && n.usable(d, m) && inside(d, m) }) {
-			if rest := n.residual(d); n.contributes(d, m, rest) && (d.spread == nil || n.eligible(d, m)) {
-				n.claim(d, m)
-			}
+		n.lookAgain(d)
+	}
+}
+
+func (n *naive) lookAgain(d *nNeed) {
+	if !n.short(d) || d.same != nil && !d.chosen {
+		return
+	}
+	for _, m := range n.bound(d.c, func(m *nMachine) bool {
+		return m.claim == nil && m.goesTo == nil && n.usable(d, m) && inside(d, m)
+	}) {
+		if rest := n.residual(d); n.contributes(d, m, rest) && (d.spread == nil || n.eligible(d, m)) {
+			n.claim(d, m)
 		}
 	}
 }

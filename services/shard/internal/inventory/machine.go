@@ -122,8 +122,15 @@ type Machine struct {
 	Failure      int32               `n:"17"` // the wire's MachineFailure
 }
 
+// What is kept of the host: it is shown, never compared, and longer ones are cut.
+const (
+	hostRefMax      = 4096
+	hostProviderMax = 255
+)
+
 // normalise sorts what has no order of its own. Of labels with equal keys the last one stays.
 func (m *Machine) normalise() {
+	m.HostProvider, m.HostRef = m.HostProvider[:min(len(m.HostProvider), hostProviderMax)], m.HostRef[:min(len(m.HostRef), hostRefMax)]
 	if !slices.IsSortedFunc(m.Labels, compareLabelKeys) || hasTwins(m.Labels) {
 		m.Labels = slices.Clone(m.Labels)
 		slices.SortStableFunc(m.Labels, compareLabelKeys)

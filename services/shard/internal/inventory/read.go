@@ -8,70 +8,168 @@ import (
 )
 
 // Live reports whether i names a machine now.
-func (t *Table) Live(i Index) bool { return int(i) < len(t.entries) && t.entries[i].live }
+func (t *Table) Live(i Index) bool { return int(i) < len(t.rows) && t.rows[i].flags&isLive != 0 }
 
-// Machine returns what the provider says about a machine. The slices are the table's own.
-func (t *Table) Machine(i Index) Machine { return t.entries[i].m }
-
-// ID returns the id of a machine.
-func (t *Table) ID(i Index) string { return t.entries[i].m.ID }
-
-// State returns the state as the provider says it or as the shard moved it.
-func (t *Table) State(i Index) State { return t.entries[i].m.State }
-
-// Seen returns the state as the engine sees it: Failed if the machine is stuck.
-func (t *Table) Seen(i Index) State {
-	if t.entries[i].stuck {
-		return Failed
+// Machine returns what the provider says about a machine, in plain form and sorted. It is for records and reads; plans
+// use Row and Class.
+func (t *Table) Machine(i Index) Machine {
+	r := &t.rows[i]
+	s := &t.shapes.all[t.classes[r.Class].Shape]
+	str := t.space.Strings
+	m := Machine{ID: t.ID(i), Provider: str.Text(s.Provider), State: r.State(), InstanceType: str.Text(s.Type), Zone: str.Text(s.Zone),
+		CapacityType: s.Capacity, Price: s.Price, Probability: s.Probability, Cluster: t.space.Clusters.Text(r.Cluster),
+		Taints: slices.Clone(s.Taints), LastError: t.errors[i].text, Failure: t.errors[i].class}
+	if !s.Resources.IsZero() {
+		m.Resources = s.Resources.Quantities(t.space.Dimensions)
 	}
-	return t.entries[i].m.State
+	if !s.Allocatable.IsZero() {
+		m.Allocatable = s.Allocatable.Quantities(t.space.Dimensions)
+	}
+	for w := t.labelSets.get(t.labels[i]); len(w) > 0; w = w[2:] {
+		m.Labels = append(m.Labels, Label{str.Text(w[0]), str.Text(w[1])})
+	}
+	slices.SortFunc(m.Labels, compareLabelKeys)
+	m.HostProvider, m.HostRef = t.host(i)
+	return m
 }
 
+// ID returns the id of a machine. The string stays valid after the machine is gone.
+func (t *Table) ID(i Index) string { return t.ids.text(t.idRef[i]) }
+
+// Row returns the part of a machine that plans touch. It is the table's own and valid until the next write.
+func (t *Table) Row(i Index) *Row { return &t.rows[i] }
+
+// Rows returns all rows by Index, those of no machine included. They are the table's own and valid until the next write.
+func (t *Table) Rows() []Row { return t.rows }
+
+// State returns the state as the provider says it or as the shard moved it.
+func (t *Table) State(i Index) State { return t.rows[i].State() }
+
+// Seen returns the state as the engine sees it: Failed if the machine is stuck.
+func (t *Table) Seen(i Index) State { return t.rows[i].Seen() }
+
 // Cluster returns the cluster a machine is bound to, or "".
-func (t *Table) Cluster(i Index) string { return t.entries[i].m.Cluster }
+func (t *Table) Cluster(i Index) string { return t.space.Clusters.Text(t.rows[i].Cluster) }
 
 // Stamp returns the attribution of a machine.
-func (t *Table) Stamp(i Index) (Stamp, bool) { return t.entries[i].stamp, t.entries[i].hasStamp }
+func (t *Table) Stamp(i Index) (Stamp, bool) {
+	id := t.rows[i].Stamp
+	if id == 0 {
+		return Stamp{}, false
+	}
+	s := &t.stamps.all[id]
+	fp, group := t.space.Keys.Text(s.Key)
+	return Stamp{Fingerprint: fp, Group: group, Priority: s.Priority, Interruption: s.Interruption, Reclamation: s.Reclamation}, true
+}
+
+// StampRow returns a stamp by its number in Row; that of 0 is empty.
+func (t *Table) StampRow(id uint32) *StampRow { return &t.stamps.all[id] }
 
 // Promise returns the promise of a machine.
 func (t *Table) Promise(i Index) (Promise, bool) {
-	if p := t.entries[i].promise; p != nil {
-		return *p, true
-	}
-	return Promise{}, false
+	p, ok := t.promises[i]
+	return p, ok
 }
 
 // Withheld returns the marks of a machine, by reason and cluster. The slice is the table's own.
-func (t *Table) Withheld(i Index) []Withheld { return t.entries[i].withheld }
+func (t *Table) Withheld(i Index) []Withheld { return t.marks[i] }
+
+// WithheldFrom reports whether a machine must not be acquired for a cluster.
+func (t *Table) WithheldFrom(i Index, cluster string) bool {
+	f := t.rows[i].flags
+	if f&markedAll != 0 {
+		return true
+	}
+	return f&markedSome != 0 && slices.ContainsFunc(t.marks[i], func(w Withheld) bool { return w.Cluster == cluster })
+}
 
 // Since returns when the machine entered its present state, as SetSince stored it.
-func (t *Table) Since(i Index) int64 { return t.entries[i].since }
+func (t *Table) Since(i Index) int64 { return t.rows[i].Since }
 
 // Readiness returns what node reports say.
-func (t *Table) Readiness(i Index) Readiness { return t.entries[i].readiness }
+func (t *Table) Readiness(i Index) Readiness { return t.rows[i].Readiness() }
 
 // Foreign reports whether another shard owns the machine.
-func (t *Table) Foreign(i Index) bool { return t.entries[i].foreign }
+func (t *Table) Foreign(i Index) bool { return t.rows[i].Foreign() }
 
 // Stuck reports whether the machine is marked stuck.
-func (t *Table) Stuck(i Index) bool { return t.entries[i].stuck }
+func (t *Table) Stuck(i Index) bool { return t.rows[i].flags&isStuck != 0 }
+
+// Price returns the price of a machine, in millionths of a dollar per hour.
+func (t *Table) Price(i Index) int64 { return t.classes[t.rows[i].Class].Price }
+
+// Probability returns the interruption probability of a machine, in parts per million.
+func (t *Table) Probability(i Index) int32 { return t.classes[t.rows[i].Class].Probability }
+
+// CapacityType returns the holding-cost class of a machine.
+func (t *Table) CapacityType(i Index) CapacityType {
+	return t.shapes.all[t.classes[t.rows[i].Class].Shape].Capacity
+}
+
+// Provider returns which of the shard's providers lists a machine.
+func (t *Table) Provider(i Index) string {
+	return t.space.Strings.Text(t.shapes.all[t.classes[t.rows[i].Class].Shape].Provider)
+}
+
+// Len is the number of machines; Bound is one more than the largest Index in use.
+func (t *Table) Len() int   { return t.live }
+func (t *Table) Bound() int { return len(t.rows) }
+
+// Count is the number of machines in a state, as the provider says it.
+func (t *Table) Count(s State) int { return t.counts[s] }
+
+// Version grows with every change.
+func (t *Table) Version() uint64 { return t.version }
+
+// Now is the time of the last Advance.
+func (t *Table) Now() int64 { return t.now }
+
+// Space returns the numbering the table uses.
+func (t *Table) Space() *symbol.Space { return t.space }
 
 // Clone returns an independent copy in a clone of the space.
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := *t
 	c.space = space
-	c.entries = slices.Clone(t.entries)
-	c.byID = maps.Clone(t.byID)
+	c.rows, c.labels = slices.Clone(t.rows), slices.Clone(t.labels)
+	c.idRef, c.hostRef = slices.Clone(t.idRef), slices.Clone(t.hostRef)
+	c.ids, c.hosts = t.ids.clone(), t.hosts.clone()
+	c.byID.slots = slices.Clone(t.byID.slots)
+	c.order.all = t.order.all.clone()
 	c.free, c.removed = slices.Clone(t.free), slices.Clone(t.removed)
-	c.perC = maps.Clone(t.perC)
+	c.promises, c.marks, c.errors = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors)
+	c.expiry = slices.Clone(t.expiry)
+	c.shapes, c.labelSets, c.projected, c.stamps = t.shapes.clone(), t.labelSets.clone(), t.projected.clone(), t.stamps.clone()
+	c.classes = slices.Clone(t.classes)
+	for i := range c.classes {
+		for k := range c.classes[i].Pools {
+			c.classes[i].Pools[k] = t.classes[i].Pools[k].clone()
+		}
+	}
+	c.classIDs, c.freeClass = maps.Clone(t.classIDs), slices.Clone(t.freeClass)
+	c.valueKeys, c.presenceKeys = slices.Clone(t.valueKeys), slices.Clone(t.presenceKeys)
+	c.scratch, c.words = nil, nil
+	c.clusters = slices.Clone(t.clusters)
+	for i := range c.clusters {
+		c.clusters[i].list, c.clusters[i].avoided = slices.Clone(t.clusters[i].list), slices.Clone(t.clusters[i].avoided)
+	}
+	c.topology = slices.Clone(t.topology)
+	for i, top := range t.topology {
+		c.topology[i] = top.clone()
+	}
+	for i := range c.release {
+		c.release[i] = t.release[i].clone()
+	}
+	c.poolLog.list = slices.Clone(t.poolLog.list)
 	return &c
 }
 
-// Price returns the price of a machine, in millionths of a dollar per hour.
-func (t *Table) Price(i Index) int64 { return t.entries[i].m.Price }
-
-// Probability returns the interruption probability of a machine, in parts per million.
-func (t *Table) Probability(i Index) int32 { return t.entries[i].m.Probability }
-
-// CapacityType returns the holding-cost class of a machine.
-func (t *Table) CapacityType(i Index) CapacityType { return t.entries[i].m.CapacityType }
+func (top *Topology) clone() *Topology {
+	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue)}
+	for i := range c.Domains {
+		for k := range c.Domains[i].Pools {
+			c.Domains[i].Pools[k] = top.Domains[i].Pools[k].clone()
+		}
+	}
+	return c
+}

@@ -17,239 +17,390 @@ const None = ^Index(0)
 
 // Table is the inventory of a shard. It is not safe for concurrent use.
 type Table struct {
-	space   *symbol.Space
-	entries []entry
-	byID    map[string]Index
+	space *symbol.Space
+
+	// By Index.
+	rows    []Row
+	labels  []uint32 // in labelSets
+	idRef   []textRef
+	hostRef []textRef
+
+	ids     texts
+	hosts   texts
+	byID    idIndex
+	order   idOrder
 	free    []Index
 	removed []Index // since the last Advance
-	now     int64
-	version uint64
-	perC    map[string]uint64 // version by cluster
-	counts  [states]int
+	live    int
+
+	// What few machines have.
+	promises map[Index]Promise
+	marks    map[Index][]Withheld
+	errors   map[Index]failure
+	expiry   expiryHeap
+
+	// Interned parts.
+	shapes       shapes
+	labelSets    labelSets
+	projected    labelSets
+	classes      []Class
+	classIDs     map[classKey]uint32
+	freeClass    []uint32
+	serial       uint32
+	classVersion uint64
+	stamps       stampTable
+	valueKeys    []symbol.ID
+	presenceKeys []symbol.ID
+	typeKey      symbol.ID
+	zoneKey      symbol.ID
+	scratch      []byte
+	words        []symbol.ID
+
+	// Indexes and counts.
+	clusters     []clusterMembers // by symbol of the cluster
+	topology     []*Topology
+	release      [2]List // by hold clock: on-demand, spot
+	counts       [states]int
+	billed       wide
+	poolLog      poolLog
+	stockVersion uint64
+	version      uint64
+	now          int64
 }
 
-type entry struct {
-	live      bool
-	m         Machine
-	stamp     Stamp
-	hasStamp  bool
-	promise   *Promise
-	withheld  []Withheld
-	since     int64
-	readiness Readiness
-	foreign   bool
-	stuck     bool
+type failure struct {
+	text  string
+	class int32
 }
 
 // New returns an empty table in the given space.
 func New(space *symbol.Space) *Table {
-	return &Table{space: space, byID: map[string]Index{}, perC: map[string]uint64{}}
+	t := &Table{space: space, promises: map[Index]Promise{}, marks: map[Index][]Withheld{}, errors: map[Index]failure{},
+		shapes: newShapes(), labelSets: newLabelSets(), projected: newLabelSets(), classIDs: map[classKey]uint32{}, stamps: newStampTable()}
+	t.typeKey, t.zoneKey = space.Strings.Intern(TypeKey), space.Strings.Intern(ZoneKey)
+	return t
 }
 
 // Put stores what a provider says about a machine: a new one, or new word of one that is known. It touches nothing of
 // what the shard remembers. changed is false if that is what the table holds already.
 func (t *Table) Put(m Machine) (i Index, changed bool) {
 	m.normalise()
-	i, known := t.byID[m.ID]
-	if !known {
-		if n := len(t.free); n > 0 {
-			i, t.free = t.free[n-1], t.free[:n-1]
-		} else {
-			i = Index(len(t.entries))
-			t.entries = append(t.entries, entry{})
+	i, known := t.byID.find(t, m.ID)
+	if known {
+		if t.same(i, &m) {
+			return i, false
 		}
-		t.entries[i] = entry{live: true, m: m}
-		t.byID[m.ID] = i
-		t.counts[m.State]++
-		t.touch(i)
+		t.leave(i)
+		t.store(i, &m)
+		t.enter(i)
 		return i, true
 	}
-	e := &t.entries[i]
-	if equalMachines(&e.m, &m) {
-		return i, false
-	}
-	t.touch(i)
-	t.counts[e.m.State]--
-	t.counts[m.State]++
-	e.m = m
-	t.touch(i)
+	i = t.allot()
+	t.idRef[i] = t.ids.add(m.ID)
+	t.order.add(t, i)
+	t.rows[i].flags = isLive
+	t.byID.insert(t, i)
+	t.live++
+	shape, labels := t.internShape(&m), t.internLabels(m.Labels)
+	t.rows[i].Class, t.labels[i] = t.classFor(shape, labels), labels
+	t.fields(i, &m)
+	t.enter(i)
 	return i, true
 }
 
-func equalMachines(a, b *Machine) bool {
-	return a.ID == b.ID && a.Provider == b.Provider && a.State == b.State && a.InstanceType == b.InstanceType && a.Zone == b.Zone &&
-		a.CapacityType == b.CapacityType && a.Price == b.Price && a.Probability == b.Probability && a.Cluster == b.Cluster &&
-		a.HostProvider == b.HostProvider && a.HostRef == b.HostRef && a.LastError == b.LastError && a.Failure == b.Failure &&
-		slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Allocatable, b.Allocatable) &&
-		slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Taints, b.Taints)
+// allot returns a number for a new machine, with all its columns zero but for its label.
+func (t *Table) allot() Index {
+	if n := len(t.free); n > 0 {
+		i := t.free[n-1]
+		t.free = t.free[:n-1]
+		return i
+	}
+	t.rows = append(t.rows, Row{})
+	t.labels = append(t.labels, 0)
+	t.idRef, t.hostRef = append(t.idRef, 0), append(t.hostRef, 0)
+	return Index(len(t.rows) - 1)
 }
 
-// touch advances the versions of everything that counts machine i now.
-func (t *Table) touch(i Index) {
-	t.version++
-	e := &t.entries[i]
-	if e.m.Cluster != "" {
-		t.perC[e.m.Cluster] = t.version
+// store replaces shape, labels and fields of a known machine.
+func (t *Table) store(i Index, m *Machine) {
+	r := &t.rows[i]
+	oldShape := t.classes[r.Class].Shape
+	if !t.sameShape(oldShape, m) || !t.sameLabels(i, m.Labels) {
+		shape, labels := t.internShape(m), t.internLabels(m.Labels)
+		oldClass, oldLabels := r.Class, t.labels[i]
+		r.Class, t.labels[i] = t.classFor(shape, labels), labels
+		t.releaseClass(oldClass)
+		t.releaseShape(oldShape)
+		t.releaseLabels(oldLabels)
 	}
-	if e.promise != nil {
-		t.perC[e.promise.Cluster] = t.version
+	t.fields(i, m)
+}
+
+// fields stores what is not interned: state, cluster, host and error.
+func (t *Table) fields(i Index, m *Machine) {
+	r := &t.rows[i]
+	r.flags = r.flags&^stateBits | flags(m.State)&stateBits
+	t.setCluster(r, m.Cluster)
+	if !t.sameHost(i, m) {
+		t.setHost(i, m)
 	}
+	if m.LastError == "" && m.Failure == 0 {
+		delete(t.errors, i)
+	} else {
+		t.errors[i] = failure{m.LastError, m.Failure}
+	}
+}
+
+func (t *Table) setCluster(r *Row, cluster string) {
+	old := r.Cluster
+	r.Cluster = t.space.Clusters.Intern(cluster)
+	t.dropCluster(old)
+}
+
+func (t *Table) dropCluster(id symbol.ID) {
+	if t.space.Clusters.Release(id) && int(id) < len(t.clusters) {
+		t.clusters[id] = clusterMembers{}
+	}
+}
+
+// same reports whether the table holds exactly this about machine i.
+func (t *Table) same(i Index, m *Machine) bool {
+	r := &t.rows[i]
+	e := t.errors[i]
+	return r.State() == m.State && t.space.Clusters.Text(r.Cluster) == m.Cluster && e.text == m.LastError && e.class == m.Failure &&
+		t.sameShape(t.classes[r.Class].Shape, m) && t.sameLabels(i, m.Labels) && t.sameHost(i, m)
 }
 
 // Move stores a transition that the shard made itself: the state, and the cluster, which is empty for states that have
 // none. It is Put for these two fields alone.
 func (t *Table) Move(i Index, s State, cluster string) bool {
-	e := &t.entries[i]
-	if e.m.State == s && e.m.Cluster == cluster {
+	r := &t.rows[i]
+	if r.State() == s && t.space.Clusters.Text(r.Cluster) == cluster {
 		return false
 	}
-	t.touch(i)
-	t.counts[e.m.State]--
-	t.counts[s]++
-	e.m.State, e.m.Cluster = s, cluster
-	t.touch(i)
+	t.leave(i)
+	r.flags = r.flags&^stateBits | flags(s)&stateBits
+	t.setCluster(r, cluster)
+	t.enter(i)
 	return true
 }
 
 // Remove forgets a machine. Its Index is not given to another before the next Advance.
 func (t *Table) Remove(i Index) {
-	t.touch(i)
-	t.counts[t.entries[i].m.State]--
-	delete(t.byID, t.entries[i].m.ID)
-	t.entries[i] = entry{}
+	t.leave(i)
+	r := &t.rows[i]
+	t.byID.remove(t, i)
+	t.order.drop(t, i)
+	t.stamps.release(t.space, r.Stamp)
+	if p, ok := t.promises[i]; ok {
+		delete(t.promises, i)
+		t.releasePromise(p)
+	}
+	for _, w := range t.marks[i] {
+		t.releaseMark(w)
+	}
+	delete(t.marks, i)
+	delete(t.errors, i)
+	shape := t.classes[r.Class].Shape
+	t.releaseClass(r.Class)
+	t.releaseShape(shape)
+	t.releaseLabels(t.labels[i])
+	t.dropCluster(r.Cluster)
+	t.ids.drop(t.idRef[i])
+	t.hosts.drop(t.hostRef[i])
+	t.rows[i], t.labels[i], t.idRef[i], t.hostRef[i] = Row{}, 0, 0, 0
+	t.live--
 	t.removed = append(t.removed, i)
+	t.compactIDs()
+	t.compactHosts()
 }
 
 // SetStamp stores or, with nil, clears the attribution of a machine.
 func (t *Table) SetStamp(i Index, s *Stamp) bool {
-	e := &t.entries[i]
-	var v Stamp
-	if s != nil {
-		v = *s
-	}
-	if e.hasStamp == (s != nil) && e.stamp == v {
+	r := &t.rows[i]
+	if old, has := t.Stamp(i); has == (s != nil) && (s == nil || old == *s) {
 		return false
 	}
-	e.stamp, e.hasStamp = v, s != nil
+	id := uint32(0)
+	if s != nil {
+		id = t.stamps.intern(t.space, s)
+	}
+	old := r.Stamp
+	r.Stamp = id
+	t.stamps.release(t.space, old)
 	t.touch(i)
 	return true
 }
 
 // SetPromise stores or, with nil, clears the promise of a machine.
 func (t *Table) SetPromise(i Index, p *Promise) bool {
-	e := &t.entries[i]
-	if p == nil && e.promise == nil || p != nil && e.promise != nil && *p == *e.promise {
+	old, has := t.promises[i]
+	if has == (p != nil) && (p == nil || old == *p) {
 		return false
 	}
-	t.touch(i)
-	e.promise = nil
+	t.leave(i)
+	r := &t.rows[i]
+	r.flags &^= isPromised
 	if p != nil {
-		c := *p
-		e.promise = &c
+		t.promises[i] = *p
+		t.space.Clusters.Intern(p.Cluster)
+		t.space.Keys.Intern(p.For.Fingerprint, p.For.Group)
+		r.flags |= isPromised
+		t.expiry.push(p.Expires, i)
+	} else {
+		delete(t.promises, i)
 	}
-	t.touch(i)
+	if has {
+		t.releasePromise(old)
+	}
+	t.enter(i)
 	return true
+}
+
+func (t *Table) releasePromise(p Promise) {
+	if id, ok := t.space.Clusters.Find(p.Cluster); ok {
+		t.dropCluster(id)
+	}
+	if id, ok := t.space.Keys.Find(p.For.Fingerprint, p.For.Group); ok {
+		t.space.Keys.Release(id)
+	}
 }
 
 // Withhold adds a mark, or replaces the one with the same reason and cluster.
 func (t *Table) Withhold(i Index, w Withheld) bool {
-	e := &t.entries[i]
-	for j := range e.withheld {
-		if e.withheld[j].Reason == w.Reason && e.withheld[j].Cluster == w.Cluster {
-			if e.withheld[j] == w {
-				return false
-			}
-			e.withheld = slices.Clone(e.withheld)
-			e.withheld[j] = w
-			t.touch(i)
-			return true
-		}
+	list := slices.Clone(t.marks[i])
+	at := slices.IndexFunc(list, func(x Withheld) bool { return x.Reason == w.Reason && x.Cluster == w.Cluster })
+	switch {
+	case at < 0:
+		list = append(list, w)
+	case list[at] == w:
+		return false
+	default:
+		list[at] = w
 	}
-	e.withheld = append(slices.Clone(e.withheld), w)
-	slices.SortFunc(e.withheld, func(a, b Withheld) int {
+	slices.SortFunc(list, func(a, b Withheld) int {
 		return cmp.Or(cmp.Compare(a.Reason, b.Reason), strings.Compare(a.Cluster, b.Cluster))
 	})
-	t.touch(i)
+	t.setMarks(i, list)
+	t.expiry.push(w.Until, i)
 	return true
 }
 
 // Lift takes away the mark with this reason and cluster.
 func (t *Table) Lift(i Index, r WithheldReason, cluster string) bool {
-	e := &t.entries[i]
-	for j := range e.withheld {
-		if e.withheld[j].Reason == r && e.withheld[j].Cluster == cluster {
-			e.withheld = slices.Delete(slices.Clone(e.withheld), j, j+1)
-			t.touch(i)
-			return true
+	list := slices.DeleteFunc(slices.Clone(t.marks[i]), func(x Withheld) bool { return x.Reason == r && x.Cluster == cluster })
+	if len(list) == len(t.marks[i]) {
+		return false
+	}
+	t.setMarks(i, list)
+	return true
+}
+
+func (t *Table) setMarks(i Index, list []Withheld) {
+	t.leave(i)
+	old := t.marks[i]
+	for _, w := range list { // so that the cluster has a number for as long as the mark stands
+		t.space.Clusters.Intern(w.Cluster)
+	}
+	r := &t.rows[i]
+	r.flags &^= markedAll | markedSome | markedStays
+	for _, w := range list {
+		if w.Cluster == "" {
+			r.flags |= markedAll
+		} else {
+			r.flags |= markedSome
+		}
+		if w.Reason.BlocksRelease() {
+			r.flags |= markedStays
 		}
 	}
-	return false
+	if len(list) == 0 {
+		delete(t.marks, i)
+	} else {
+		t.marks[i] = list
+	}
+	t.enter(i)
+	for _, w := range old {
+		t.releaseMark(w)
+	}
+}
+
+func (t *Table) releaseMark(w Withheld) {
+	if id, ok := t.space.Clusters.Find(w.Cluster); ok {
+		t.dropCluster(id)
+	}
 }
 
 // SetSince stores when the machine entered its present state, on the shard's clock: idle_since of an Idle machine,
 // configured_at of a Configured one. The table does not set it by itself.
 func (t *Table) SetSince(i Index, at int64) bool {
-	e := &t.entries[i]
-	if e.since == at {
+	r := &t.rows[i]
+	if r.Since == at {
 		return false
 	}
-	e.since = at
-	t.touch(i)
+	t.leave(i)
+	r.Since = at
+	t.enter(i)
 	return true
 }
 
 // SetReadiness stores what node reports say. A new binding begins with NoReport.
-func (t *Table) SetReadiness(i Index, r Readiness) bool {
-	e := &t.entries[i]
-	if e.readiness == r {
+func (t *Table) SetReadiness(i Index, ready Readiness) bool {
+	r := &t.rows[i]
+	if r.Readiness() == ready {
 		return false
 	}
-	e.readiness = r
+	r.flags = r.flags&^readyBits | flags(ready)<<readyShift
 	t.touch(i)
 	return true
 }
 
 // SetForeign marks a machine as owned by another shard (ENG-5.10), or takes the mark away. A new machine is ours.
-func (t *Table) SetForeign(i Index, foreign bool) bool {
-	e := &t.entries[i]
-	if e.foreign == foreign {
-		return false
-	}
-	e.foreign = foreign
-	t.touch(i)
-	return true
-}
+func (t *Table) SetForeign(i Index, foreign bool) bool { return t.setFlag(i, isForeign, foreign) }
 
 // SetStuck makes the engine see the machine as Failed, whatever its state (SHARD-14.14), or takes that back.
-func (t *Table) SetStuck(i Index, stuck bool) bool {
-	e := &t.entries[i]
-	if e.stuck == stuck {
+func (t *Table) SetStuck(i Index, stuck bool) bool { return t.setFlag(i, isStuck, stuck) }
+
+func (t *Table) setFlag(i Index, f flags, on bool) bool {
+	r := &t.rows[i]
+	if r.flags&f != 0 == on {
 		return false
 	}
-	e.stuck = stuck
-	t.touch(i)
+	t.leave(i)
+	r.flags ^= f
+	t.enter(i)
 	return true
 }
 
-// Advance sets the time of the next plan. It drops promises and marks that have expired at it and returns the machines
-// that lost one, by id. It also frees the numbers of machines removed since the last call.
+// Advance sets the time of the next plan. It drops promises and marks that have expired at it and returns them, by
+// machine id. It also frees the numbers of machines removed since the last call.
 func (t *Table) Advance(now int64) []Lapse {
 	t.now = now
 	t.free = append(t.free, t.removed...)
 	t.removed = t.removed[:0]
 	var out []Lapse
-	for i := range t.All() {
-		e := &t.entries[i]
-		if p := e.promise; p != nil && p.Expires != 0 && p.Expires <= now {
-			out = append(out, Lapse{Index: i, Promise: p})
+	for {
+		i, ok := t.expiry.pop(now)
+		if !ok {
+			break
+		}
+		if t.rows[i].flags&isLive == 0 {
+			continue
+		}
+		if p, has := t.promises[i]; has && p.Expires != 0 && p.Expires <= now {
+			out = append(out, Lapse{Index: i, Promise: &p})
 			t.SetPromise(i, nil)
 		}
-		for _, w := range slices.Clone(e.withheld) {
+		for _, w := range slices.Clone(t.marks[i]) {
 			if w.Until != 0 && w.Until <= now {
 				out = append(out, Lapse{Index: i, Withheld: w})
 				t.Lift(i, w.Reason, w.Cluster)
 			}
 		}
+	}
+	slices.SortStableFunc(out, func(a, b Lapse) int { return cmp.Compare(t.rows[a.Index].Order, t.rows[b.Index].Order) })
+	if len(t.expiry) > 1024+4*(len(t.promises)+len(t.marks)) {
+		t.rebuildExpiry()
 	}
 	return out
 }
@@ -262,35 +413,17 @@ type Lapse struct {
 }
 
 // Find returns the machine with an id.
-func (t *Table) Find(id string) (Index, bool) {
-	i, ok := t.byID[id]
-	return i, ok
-}
+func (t *Table) Find(id string) (Index, bool) { return t.byID.find(t, id) }
 
 // All visits every machine by id, ascending.
 func (t *Table) All() iter.Seq[Index] {
-	ids := make([]Index, 0, len(t.byID))
-	for i := range t.entries {
-		if t.entries[i].live {
-			ids = append(ids, Index(i))
+	return func(yield func(Index) bool) {
+		for _, c := range t.order.all.chunks {
+			for _, i := range c {
+				if !yield(i) {
+					return
+				}
+			}
 		}
 	}
-	slices.SortFunc(ids, func(a, b Index) int { return strings.Compare(t.entries[a].m.ID, t.entries[b].m.ID) })
-	return slices.Values(ids)
 }
-
-// Len is the number of machines; Bound is one more than the largest Index in use.
-func (t *Table) Len() int   { return len(t.byID) }
-func (t *Table) Bound() int { return len(t.entries) }
-
-// Count is the number of machines in a state, as the provider says it.
-func (t *Table) Count(s State) int { return t.counts[s] }
-
-// Version grows with every change.
-func (t *Table) Version() uint64 { return t.version }
-
-// Now is the time of the last Advance.
-func (t *Table) Now() int64 { return t.now }
-
-// Space returns the numbering the table uses.
-func (t *Table) Space() *symbol.Space { return t.space }

@@ -1,0 +1,168 @@
+package inventory
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// Class is machines that no Need can tell apart, but for their values of topology keys (ENG-6.5): one Shape, and equal
+// labels as far as some profile looks at them. How machines are split into classes changes no result.
+type Class struct {
+	Serial      uint32 // never given twice, so that memories of a class whose number was given away can be told
+	Shape       uint32
+	Price       int64
+	Probability int32
+	Supply      resource.Vector
+	Counts      [states]int32 // machines by state as the engine sees it, owned or not
+	Stock       [pools]int32  // owned Idle and Speculative machines, whatever their promises and marks
+	Pools       [pools]List   // owned, without promise and without a mark for all; by id
+
+	labels uint32 // in Table.projected
+	refs   int32
+}
+
+// presence stands for "the key is there" in projected labels, where no profile asks for the value.
+const presence = ^symbol.ID(0)
+
+type classKey struct{ shape, labels uint32 }
+
+// MatchKeys says which label keys profiles look at: some for their values, some only for being there (ENG-6.5).
+type MatchKeys struct {
+	Values   []string // In, NotIn, and Same with values listed
+	Presence []string // Exists, DoesNotExist, and Same and hard spread
+}
+
+// SetMatchKeys tells the table which keys profiles look at. If it was told of all of them before, nothing happens;
+// otherwise machines are classed anew. Keys that nobody looks at any more are forgotten when they are many.
+func (t *Table) SetMatchKeys(k MatchKeys) {
+	const spare = 16
+	known := func(old []symbol.ID, keys []string) bool {
+		for _, key := range keys {
+			if id, ok := t.space.Strings.Find(key); !ok || !slices.Contains(old, id) {
+				return false
+			}
+		}
+		return len(old) <= len(keys)+spare
+	}
+	if known(t.valueKeys, k.Values) && known(t.presenceKeys, k.Presence) {
+		return
+	}
+	for _, id := range slices.Concat(t.valueKeys, t.presenceKeys) {
+		defer t.space.Strings.Release(id)
+	}
+	t.valueKeys, t.presenceKeys = nil, nil
+	for _, key := range k.Values {
+		t.valueKeys = append(t.valueKeys, t.space.Strings.Intern(key))
+	}
+	for _, key := range k.Presence {
+		t.presenceKeys = append(t.presenceKeys, t.space.Strings.Intern(key))
+	}
+	slices.Sort(t.valueKeys)
+	slices.Sort(t.presenceKeys)
+	for i := range t.rows {
+		if t.rows[i].flags&isLive == 0 {
+			continue
+		}
+		old := t.rows[i].Class
+		if id := t.classFor(t.classes[old].Shape, t.labels[i]); id != old {
+			t.leave(Index(i))
+			t.rows[i].Class = id
+			t.enter(Index(i))
+		}
+		t.releaseClass(old) // classFor has added a user, the same one or another
+	}
+}
+
+// classFor returns the class for a shape and a label set and adds one user. The shape's own count is not touched.
+func (t *Table) classFor(shape, labels uint32) uint32 {
+	t.words = t.words[:0]
+	for w := t.labelSets.get(labels); len(w) > 0; w = w[2:] {
+		if _, ok := slices.BinarySearch(t.valueKeys, w[0]); ok {
+			t.words = append(t.words, w[0], w[1])
+		} else if _, ok := slices.BinarySearch(t.presenceKeys, w[0]); ok {
+			t.words = append(t.words, w[0], presence)
+		}
+	}
+	proj, _ := t.projected.intern(t.words)
+	k := classKey{shape, proj}
+	id, ok := t.classIDs[k]
+	if ok {
+		t.projected.release(proj)
+		t.classes[id].refs++
+		return id
+	}
+	s := &t.shapes.all[shape]
+	t.serial++
+	c := Class{Serial: t.serial, Shape: shape, Price: s.Price, Probability: s.Probability, Supply: s.Supply, labels: proj, refs: 1}
+	if n := len(t.freeClass); n > 0 {
+		id, t.freeClass = t.freeClass[n-1], t.freeClass[:n-1]
+		t.classes[id] = c
+	} else {
+		id = uint32(len(t.classes))
+		t.classes = append(t.classes, c)
+	}
+	t.classIDs[k] = id
+	t.classVersion++
+	return id
+}
+
+func (t *Table) releaseClass(id uint32) {
+	c := &t.classes[id]
+	if c.refs--; c.refs > 0 {
+		return
+	}
+	t.projected.release(c.labels)
+	delete(t.classIDs, classKey{c.Shape, c.labels})
+	*c = Class{}
+	t.freeClass = append(t.freeClass, id)
+	t.classVersion++
+}
+
+// Classes is the length of an array indexed by class. Class returns one; a class without machines has Serial 0.
+func (t *Table) Classes() int            { return len(t.classes) }
+func (t *Table) Class(id uint32) *Class  { return &t.classes[id] }
+func (t *Table) Shape(id uint32) *Shape  { return &t.shapes.all[id] }
+func (t *Table) Shapes() int             { return len(t.shapes.all) }
+func (t *Table) ClassVersion() uint64    { return t.classVersion }
+func (s *Shape) SpeculativeStock() int32 { return s.stock }
+
+// ClassAttr looks up a key of a class as profiles see it (ENG-6.1). A value is known only for the keys of
+// MatchKeys.Values and for the two that machines have fields for; for other keys only whether they are there.
+func (t *Table) ClassAttr(c *Class, key string) (value string, has bool) {
+	s := &t.shapes.all[c.Shape]
+	switch {
+	case key == TypeKey && s.Type != 0:
+		return t.space.Strings.Text(s.Type), true
+	case key == ZoneKey && s.Zone != 0:
+		return t.space.Strings.Text(s.Zone), true
+	}
+	id, ok := t.space.Strings.Find(key)
+	if !ok {
+		return "", false
+	}
+	v, has := t.projected.value(c.labels, id)
+	if has && v != presence {
+		value = t.space.Strings.Text(v)
+	}
+	return value, has
+}
+
+// The label keys that a machine answers from its own fields.
+const (
+	TypeKey = "node.kubernetes.io/instance-type"
+	ZoneKey = "topology.kubernetes.io/zone"
+)
+
+// Value looks up any key of a machine. The value is in Space.Strings.
+func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
+	s := &t.shapes.all[t.classes[t.rows[i].Class].Shape]
+	switch {
+	case key == t.typeKey && s.Type != 0:
+		return s.Type, true
+	case key == t.zoneKey && s.Zone != 0:
+		return s.Zone, true
+	}
+	return t.labelSets.value(t.labels[i], key)
+}

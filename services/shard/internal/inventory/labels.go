@@ -1,0 +1,157 @@
+package inventory
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// labelSets holds each distinct set of labels once. A set is a run of key and value symbols in one array, by key symbol.
+// Set 0 is the empty one.
+type labelSets struct {
+	words []symbol.ID
+	sets  []labelSet
+	slots []uint32 // hash index of set ids + 1
+	used  int
+	free  []uint32
+	dead  int // words of forgotten sets
+}
+
+type labelSet struct {
+	at, n uint32 // words
+	refs  int32
+}
+
+func newLabelSets() labelSets { return labelSets{sets: []labelSet{{}}} }
+
+// get returns the words of a set.
+func (l *labelSets) get(id uint32) []symbol.ID {
+	s := l.sets[id]
+	return l.words[s.at : s.at+s.n]
+}
+
+// value returns the value of a key in a set.
+func (l *labelSets) value(id uint32, key symbol.ID) (symbol.ID, bool) {
+	w := l.get(id)
+	for i := 0; i < len(w); i += 2 {
+		if w[i] == key {
+			return w[i+1], true
+		}
+	}
+	return 0, false
+}
+
+func hashWords(w []symbol.ID) uint64 {
+	h := uint64(len(w)) * 0x9E3779B97F4A7C15
+	for _, x := range w {
+		h = (h ^ uint64(x)) * 0xD6E8FEB86659FD93
+		h ^= h >> 32
+	}
+	return h
+}
+
+// intern returns the id of a set of words, which must be sorted by key, and adds one user. A new set takes one user of
+// each of its symbols; of a known one, the caller's symbols are released by the caller.
+func (l *labelSets) intern(words []symbol.ID) (id uint32, isNew bool) {
+	if len(words) == 0 {
+		return 0, false
+	}
+	if 4*(l.used+1) > 3*len(l.slots) {
+		l.grow()
+	}
+	mask := uint64(len(l.slots) - 1)
+	at := hashWords(words) & mask
+	for ; l.slots[at] != 0; at = (at + 1) & mask {
+		if id := l.slots[at] - 1; slices.Equal(l.get(id), words) {
+			l.sets[id].refs++
+			return id, false
+		}
+	}
+	if n := len(l.free); n > 0 {
+		id, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		id = uint32(len(l.sets))
+		l.sets = append(l.sets, labelSet{})
+	}
+	l.sets[id] = labelSet{at: uint32(len(l.words)), n: uint32(len(words)), refs: 1}
+	l.words = append(l.words, words...)
+	l.slots[at] = id + 1
+	l.used++
+	return id, true
+}
+
+func (l *labelSets) grow() {
+	l.slots = make([]uint32, max(64, 2*len(l.slots)))
+	mask := uint64(len(l.slots) - 1)
+	for id := 1; id < len(l.sets); id++ {
+		if l.sets[id].refs == 0 {
+			continue
+		}
+		at := hashWords(l.get(uint32(id))) & mask
+		for l.slots[at] != 0 {
+			at = (at + 1) & mask
+		}
+		l.slots[at] = uint32(id) + 1
+	}
+}
+
+// release removes one user and returns the words of the set if it was the last one; they are valid until the next call.
+func (l *labelSets) release(id uint32) []symbol.ID {
+	if id == 0 {
+		return nil
+	}
+	if l.sets[id].refs--; l.sets[id].refs > 0 {
+		return nil
+	}
+	words := slices.Clone(l.get(id))
+	l.forget(id)
+	l.dead += len(words)
+	l.free = append(l.free, id)
+	l.used--
+	if l.dead > len(l.words)/2 && l.dead > 1024 {
+		l.compact()
+	}
+	return words
+}
+
+// forget takes a set out of the hash index and closes the gap in its run of slots.
+func (l *labelSets) forget(id uint32) {
+	mask := uint64(len(l.slots) - 1)
+	at := hashWords(l.get(id)) & mask
+	for l.slots[at] != id+1 {
+		at = (at + 1) & mask
+	}
+	for hole := at; ; {
+		l.slots[hole] = 0
+		next := hole
+		for {
+			next = (next + 1) & mask
+			if l.slots[next] == 0 {
+				l.sets[id].n = 0
+				return
+			}
+			home := hashWords(l.get(l.slots[next]-1)) & mask
+			if (next-home)&mask >= (next-hole)&mask {
+				break
+			}
+		}
+		l.slots[hole] = l.slots[next]
+		hole = next
+	}
+}
+
+func (l *labelSets) compact() {
+	words := make([]symbol.ID, 0, len(l.words)-l.dead)
+	for id := range l.sets {
+		s := &l.sets[id]
+		at := uint32(len(words))
+		words = append(words, l.words[s.at:s.at+s.n]...)
+		s.at = at
+	}
+	l.words, l.dead = words, 0
+}
+
+func (l *labelSets) clone() labelSets {
+	return labelSets{words: slices.Clone(l.words), sets: slices.Clone(l.sets), slots: slices.Clone(l.slots), used: l.used,
+		free: slices.Clone(l.free), dead: l.dead}
+}
