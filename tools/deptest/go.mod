@@ -1,0 +1,3 @@
+module github.com/bigfleet-dev/bigfleet/tools/deptest
+
+go 1.26.0

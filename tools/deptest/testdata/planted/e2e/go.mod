@@ -1,0 +1,3 @@
+module planted.example/fleet/e2e
+
+go 1.26.0

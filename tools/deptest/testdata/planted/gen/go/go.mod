@@ -1,0 +1,3 @@
+module planted.example/fleet/gen/go
+
+go 1.26.0

@@ -1,0 +1,5 @@
+package handwritten
+
+import (
+	_ "planted.example/fleet/sdk/identity/devca"
+)

@@ -1,0 +1,5 @@
+package wire
+
+import (
+	_ "google.golang.org/protobuf/proto"
+)

@@ -1,0 +1,5 @@
+package clean
+
+import (
+	_ "planted.example/fleet/gen/go/v1"
+)

@@ -1,0 +1,5 @@
+package leak
+
+import (
+	_ "planted.example/fleet/services/kit/config"
+)

@@ -1,0 +1,5 @@
+package node
+
+import (
+	_ "k8s.io/api/core"
+)

@@ -1,0 +1,3 @@
+module planted.example/fleet/services/kit
+
+go 1.26.0

@@ -1,0 +1,5 @@
+package harness
+
+import (
+	_ "planted.example/fleet/e2e/stack"
+)

@@ -1,0 +1,5 @@
+package peer
+
+import (
+	_ "planted.example/fleet/services/coordinator/fleet"
+)

@@ -1,0 +1,7 @@
+package main
+
+import (
+	_ "planted.example/fleet/services/providers/kwok/load"
+)
+
+func main() {}

@@ -1,0 +1,3 @@
+module planted.example/fleet/services/providers/kwok
+
+go 1.26.0

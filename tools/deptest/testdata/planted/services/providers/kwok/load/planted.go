@@ -1,0 +1,5 @@
+package load
+
+import (
+	_ "planted.example/fleet/services/kit/bench"
+)

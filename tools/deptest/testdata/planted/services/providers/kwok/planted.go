@@ -1,0 +1,5 @@
+package kwok
+
+import (
+	_ "planted.example/fleet/services/coordinator/fleet"
+)

@@ -1,0 +1,5 @@
+package core
+
+import (
+	_ "time"
+)

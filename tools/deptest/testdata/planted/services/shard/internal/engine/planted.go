@@ -1,0 +1,5 @@
+package engine
+
+import (
+	_ "planted.example/fleet/services/shard/internal/clock"
+)

@@ -1,0 +1,6 @@
+package inventory
+
+import (
+	_ "k8s.io/api/core"
+	_ "os"
+)

@@ -1,0 +1,6 @@
+package golden
+
+import (
+	_ "os"
+	_ "time"
+)

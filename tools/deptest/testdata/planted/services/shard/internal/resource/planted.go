@@ -1,0 +1,5 @@
+package resource
+
+import (
+	_ "google.golang.org/protobuf/proto"
+)

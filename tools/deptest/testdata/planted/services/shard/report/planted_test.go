@@ -1,0 +1,5 @@
+package report
+
+import (
+	_ "planted.example/fleet/services/kit/peer"
+)

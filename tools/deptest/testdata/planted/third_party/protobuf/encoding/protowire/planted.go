@@ -1,0 +1,5 @@
+package protowire
+
+import (
+	_ "google.golang.org/protobuf/proto"
+)
