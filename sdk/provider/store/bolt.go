@@ -23,10 +23,9 @@ func Open(file string) (_ Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("state file %s: make its directory: %w", file, err)
 	}
-	// The free list is rebuilt at open: writing it with each commit would make a commit grow with the file.
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{
-		Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
-	})
+	// The free list is written with each commit, although that costs a page: rebuilding it at open walks the file in a
+	// goroutine of bbolt's own, where a damaged page ends the process instead of giving an error.
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return nil, explain(file, err)
 	}
