@@ -57,7 +57,7 @@ type (
 	// AcceptedRollup answers AdminAcceptRollup.
 	AcceptedRollup struct{ Before, After, Surplus int }
 	// Reconciled answers AdminReconcile.
-	Reconciled struct{ Machines, Held int }
+	Reconciled struct{ Machines, Rejected, Held int }
 	// Retired answers AdminRetire.
 	Retired struct {
 		Bound int

@@ -22,6 +22,7 @@ type CoordinatorStatus struct {
 	Disputed       bool
 	Text           string
 	Address        string
+	Error          string // of the last report; filled in by the shell
 	Domains        []DomainRef
 	Reservations   []Reservation
 }

@@ -138,3 +138,13 @@ const (
 	InstructionInvalid  InstructionOutcome = 3
 	InstructionFailed   InstructionOutcome = 4
 )
+
+// DoneSet and DomainSet are how shard.db keeps these lists.
+type (
+	DoneSet struct {
+		Acks []DoneAck `n:"1"`
+	}
+	DomainSet struct {
+		Domains []DomainRef `n:"1"`
+	}
+)

@@ -46,7 +46,9 @@ func (c *Core) put(m inventory.Machine) (i inventory.Index, changed bool) {
 	if old, known := inv.Find(m.ID); known {
 		c.count(inv.State(old), inv.Cluster(old), -1)
 	}
+	known := inv.Len()
 	i, changed = inv.Put(m)
+	c.provider(m.Provider).machines += inv.Len() - known
 	c.count(inv.State(i), inv.Cluster(i), 1)
 	c.cols.grow(inv.Bound())
 	if changed {
@@ -64,6 +66,7 @@ func (c *Core) removeMachine(i inventory.Index) {
 	if cl := c.clusters.get(inv.Cluster(i)); cl != nil {
 		delete(cl.nodes, id)
 	}
+	c.provider(inv.Machine(i).Provider).machines--
 	inv.Remove(i)
 	c.cols.stamp[i], c.cols.listed[i], c.cols.absent[i] = 0, 0, absence{}
 	c.rails.forgetMachine(id)

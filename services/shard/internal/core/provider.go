@@ -32,17 +32,17 @@ type provider struct {
 	waiters   []int64 // admin asks that wait for the next full List
 
 	// Commands.
-	inflight   int64
-	max        int64
-	allowed    int64
-	unknowns   int // unknown outcomes in a row
-	accepted   int // accepted since the last raise
-	breaker    breaker
-	fence      fence
-	slowUntil  int64 // concurrency 1 until then, after a reordering provider was found
-	youngest   int64 // when a command was last accepted
-	pollAt     int64 // next look at machines on their way
-	capability []string
+	inflight  int64
+	max       int64
+	allowed   int64
+	unknowns  int // unknown outcomes in a row
+	accepted  int // accepted since the last raise
+	breaker   breaker
+	fence     fence
+	slowUntil int64 // concurrency 1 until then, after a reordering provider was found
+	youngest  int64 // when a command was last accepted
+	pollAt    int64 // next look at machines on their way
+	machines  int
 }
 
 func newProvider(name string, limit int64) *provider {

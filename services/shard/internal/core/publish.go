@@ -61,11 +61,14 @@ type Status struct {
 	Shortfalls []Shortfall
 	Aged       [4]int // shortfalls by age in nominal cycles: 1-9, 10-59, 60-299, 300 and more
 	Coord      CoordinatorStatus
+	Plaintext  bool // filled in by the shell
 }
 
 // ProviderStatus describes one provider.
 type ProviderStatus struct {
 	Name        string
+	Listed      bool // once in this process
+	Machines    int
 	ListedAt    int64
 	Incremental bool
 	Breaker     int
@@ -124,6 +127,7 @@ type ClusterView struct {
 	Retired       bool
 	Fresh         int64
 	Unplaced      []UnplacedRow
+	Cost          int64
 
 	of *NeedBlock
 }
@@ -263,6 +267,9 @@ func (c *Core) viewCluster(cl *cluster) *ClusterView {
 		v.Since = cl.sessionSince
 	}
 	if b := block; b != nil {
+		for i := range b.Rows {
+			v.Cost += b.Rows[i].Verdict.Cost
+		}
 		v.Needs = len(b.Rows)
 		for i := range b.Rows {
 			if b.Rows[i].Verdict.Status == engine.Short {
@@ -328,7 +335,7 @@ func (c *Core) status() Status {
 		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.lanes.used[k])
 	}
 	for _, p := range c.providers {
-		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, ListedAt: p.listedAt, Incremental: c.incremental(p),
+		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, Listed: p.listed, Machines: p.machines, ListedAt: p.listedAt, Incremental: c.incremental(p),
 			Breaker: p.breaker.state(c.now), Limit: p.limit(), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
 	}
 	for _, p := range c.pools.order {
@@ -386,3 +393,6 @@ func (c *Core) statusOfDrains(s *Status) {
 
 // dirtyMachine notes that something about a machine changed, for readers that follow machines.
 func (c *Core) dirtyMachine(id string) {}
+
+// Paused reports whether a pause or dry run keeps what is planned for the row from starting.
+func (r *NeedRow) Paused() bool { return r.Suppressed == heldPaused || r.Suppressed == heldDryRun }

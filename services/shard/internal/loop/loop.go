@@ -227,6 +227,9 @@ func (l *Loop) take() (item, *Source, bool) {
 	}
 }
 
+// First applies an event before the loop runs, so that nothing can come before it.
+func (l *Loop) First(e core.Event) { l.step(e) }
+
 // Run steps the core until ctx ends. It returns nil then.
 func (l *Loop) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)

@@ -1,0 +1,156 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
+)
+
+// apply carries out the effects of one step, in order, without judging or blocking (SHARD-5.2, 5.3). It runs on the
+// loop's goroutine.
+func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
+	for _, f := range effects {
+		if s.actuator.Apply(f) || s.sessions.Apply(f) {
+			continue
+		}
+		switch f := f.(type) {
+		case core.Persist:
+			s.store.Hint(f.Bucket, f.Key, f.Value)
+		case core.Record:
+			s.logRecord(&f)
+		case core.Sample:
+			if f.Metric == core.MetricShortfallLog {
+				s.log.Info(f.Label1, "shortfalls", f.Value)
+			} else {
+				s.meter.Sample(f)
+			}
+		case *core.Publish:
+			s.publish(f)
+		case core.Superseded:
+			why := "superseded"
+			s.refusing.Store(&why)
+			s.log.Error("superseded: another process has this shard's identity; nothing is actuated from here on", "err", f.Evidence)
+		case core.AdminAnswer:
+			s.orders.Answer(f)
+		}
+	}
+}
+
+// publish swaps the view that readers see.
+func (s *shell) publish(p *core.Publish) {
+	p.Status.Plaintext = s.identity == nil
+	s.view.Store(p)
+	s.meter.Publish(p)
+	if p.Status.Cycle != s.lastCycle {
+		s.lastCycle, s.cycled = p.Status.Cycle, true
+		s.meter.Planned(&p.Status.Counters)
+	}
+}
+
+// observe measures a step; one that ran a cycle is a cycle.
+func (s *shell) observe(e core.Event, d time.Duration) {
+	s.meter.Step(e, d)
+	if !s.cycled {
+		return
+	}
+	s.cycled = false
+	s.cycleTook.Store(int64(d))
+	if s.lastCycle > int64(s.MetricsWarmupCycles) {
+		s.meter.Cycle(d)
+	}
+}
+
+// panicked writes down what is needed to find the defect. State after a panic is not trusted, so the process ends
+// (SHARD-3.7). A roll-up that did it is refused for a day after the restart (SHARD-3.8).
+func (s *shell) panicked(at core.At, e core.Event, p any) {
+	s.log.Error("the core failed; the process ends and is rebuilt from providers and operators",
+		"event", core.KindOf(e).String(), "err", fmt.Sprint(p))
+	if r, ok := e.(core.RollupArrived); ok && r.Hash != "" {
+		if err := s.store.Put(core.BucketPoison, r.Hash, codec.Marshal(poisonNote{Until: time.Now().Add(24 * time.Hour).Unix()})); err != nil {
+			s.log.Error("the roll-up that made the core fail could not be banned", "cluster", r.Cluster, "err", err)
+		}
+	}
+}
+
+type poisonNote struct {
+	Until int64 `n:"1"` // Unix seconds
+}
+
+// logRecord writes the records that people look for in the log.
+func (s *shell) logRecord(r *core.Record) {
+	level := slog.LevelDebug
+	switch r.Type {
+	case core.RecordStarted, core.RecordEnded, core.RecordSessionOpened, core.RecordSessionClosed, core.RecordGateOpened, core.RecordAdmin,
+		core.RecordProcess, core.RecordInstruction, core.RecordOwnership, core.RecordMachineRecovered, core.RecordDryRun:
+		level = slog.LevelInfo
+	case core.RecordRollupHeld, core.RecordUnexpectedEdge, core.RecordMachineVanished, core.RecordMachineStuck, core.RecordMachineFailed,
+		core.RecordBackoffChanged, core.RecordMachineRejected:
+		level = slog.LevelWarn
+	case core.RecordBindingConflict, core.RecordRemovalsHeld, core.RecordFence:
+		level = slog.LevelError
+	}
+	if !s.log.Enabled(context.Background(), level) {
+		return
+	}
+	args := make([]any, 0, 24)
+	add := func(key string, v string) {
+		if v != "" {
+			args = append(args, key, v)
+		}
+	}
+	if r.Kind != 0 {
+		add("kind", r.Kind.String())
+	}
+	add("machine", r.Machine)
+	add("cluster", r.Cluster)
+	add("provider", r.Provider)
+	add("operation", r.Op)
+	add("need", r.Fingerprint)
+	if r.Cause != 0 {
+		add("cause", r.Cause.String())
+	}
+	add("outcome", r.Outcome)
+	add("actor", r.Actor)
+	add("detail", r.Detail)
+	s.log.Log(context.Background(), level, recordTitle(r.Type), args...)
+}
+
+func recordTitle(t core.RecordType) string {
+	titles := [...]string{"", "operation started", "operation ended", "decision held back: paused", "decision held back: dry run",
+		"roll-up accepted", "roll-up held", "roll-up rejected", "reclaim gate opened", "machine record rejected", "unexpected transition",
+		"binding conflict", "machine vanished", "machine stuck", "machine failed", "machine recovered", "backoff changed", "removals held",
+		"fence", "session opened", "session closed", "instruction", "order", "ownership", "process"}
+	return titles[t]
+}
+
+// gauge brings the gauges up to date that need a look at the shell's own parts.
+func (s *shell) gauge(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.meter.Outboxes(s.sessions.Outboxes())
+		}
+	}
+}
+
+// loadControl reads what a restart must not forget.
+func loadControl(db *store.Store, now core.At) (c core.Control, journal []core.JournalEntry, poisoned []core.Poison, err error) {
+	l := loader{db: db, now: now}
+	c.Pauses = l.pauses()
+	c.Retired = l.names(core.BucketRetired)
+	c.Forgotten = load[core.Forgotten](&l, core.BucketForgotten)
+	c.Reservations = load[core.Reservation](&l, core.BucketReservations)
+	l.control(&c)
+	journal = load[core.JournalEntry](&l, core.BucketJournal)
+	poisoned = l.poisoned()
+	return c, journal, poisoned, l.err
+}

@@ -1,0 +1,11 @@
+// Command bigfleet-shard runs one shard.
+package main
+
+import (
+	"os"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
+)
+
+func main() { os.Exit(process.Execute(shard.NewCommand())) }

@@ -1,0 +1,132 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+)
+
+// NewCommand returns the program bigfleet-shard. The help texts name defaults that differ from what operators of such
+// systems know (OPS-2.4).
+func NewCommand() *cobra.Command {
+	var (
+		shared    config.Shared
+		c         Config
+		providers []string
+		health    string
+		guard     bool
+		verify    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "bigfleet-shard",
+		Short: "One shard of BigFleet: hears what clusters need, decides, and acts through capacity providers",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+	}
+	fs := cmd.Flags()
+	shared.Bind(fs, ":8780")
+	fs.StringVar(&health, "health-addr", "", "listen address of health alone; empty means the metrics port")
+	fs.StringVar(&c.Listen, "listen", ":7780", "listen address of sessions, reads and orders")
+	fs.StringVar(&c.ID, "id", "shard-0", "permanent identity of this shard")
+	fs.StringVar(&c.DataDir, "data-dir", "./data", "where the epoch, shard.db and the decision log live")
+	fs.StringSliceVar(&providers, "provider-addr", nil, "capacity provider to buy from, host:port, or name=host:port several times (required: there is no fake one)")
+	fs.StringVar(&c.CoordinatorAddr, "coordinator-addr", "", "coordinator replicas, host:port, comma separated; empty means none")
+	fs.StringVar(&c.AdvertiseAddr, "advertise-addr", "", "address under which others reach this shard; empty means --listen")
+	fs.DurationVar(&c.CoordinatorHeartbeat, "coordinator-heartbeat-interval", 10*time.Second, "how often this shard reports")
+	fs.BoolVar(&c.ForgetCoordinator, "forget-coordinator", false, "follow the first coordinator that answers, whatever this shard followed before")
+	fs.DurationVar(&c.CycleMinSpacing, "cycle-min-spacing", 100*time.Millisecond, "shortest pause between cycles")
+	fs.DurationVar(&c.CycleInterval, "cycle-interval", 10*time.Second, "longest pause between cycles, and the nominal cycle that ages count")
+	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", 10*time.Second, "how often a provider is listed")
+	fs.DurationVar(&c.FullReconcileInterval, "full-reconcile-interval", 10*time.Minute, "how often a provider is listed in full when cursors are used")
+	fs.DurationVar(&c.InflightPoll, "inflight-poll-interval", 200*time.Millisecond, "how soon machines on their way are looked at")
+	fs.StringVar(&c.Incremental, "incremental-reconcile", "auto", "use cursors: auto (once the provider has shown that they work), on or off")
+	fs.IntVar(&c.ExecuteConcurrency, "execute-concurrency", 128, "commands in flight over all kinds (one at a time makes a shard do a few actions per cycle)")
+	fs.IntVar(&c.ExecutePerCluster, "execute-per-cluster", 64, "bootstrap pulls and Configures of one cluster at once")
+	fs.IntVar(&c.ProviderConcurrency, "provider-concurrency", 128, "commands at one provider at once")
+	fs.DurationVar(&c.BootstrapTimeout, "bootstrap-timeout", 30*time.Second, "how long an operator may take to render boot data")
+	fs.DurationVar(&c.ExecuteTimeout, "execute-timeout", 30*time.Second, "one attempt of one command")
+	fs.IntVar(&c.MaxActionsPerCycle, "max-actions-per-cycle", 0, "starts per cycle; 0 means no limit")
+	fs.IntVar(&c.ProvisionRate, "provision-rate", 0, "Creates a minute; 0 means no limit")
+	fs.BoolVar(&c.ActuationPaused, "actuation-paused", false, "start nothing; no RPC lifts this")
+	fs.BoolVar(&c.DryRun, "dry-run", false, "plan and say what would be done, but start nothing")
+	fs.Float64Var(&c.ReclaimCapFraction, "reclaim-cap-fraction", 0.05, "part of the Configured machines that may be reclaimed per window; 0 means no limit")
+	fs.DurationVar(&c.ReclaimCapWindow, "reclaim-cap-window", 10*time.Second, "window of --reclaim-cap-fraction")
+	fs.BoolVar(&guard, "empty-rollup-guard", true, "hold a roll-up that asks for almost nothing until it was confirmed")
+	fs.DurationVar(&c.SilentAfter, "silent-after", 10*time.Minute, "after which a cluster with machines and no roll-up is called silent")
+	fs.DurationVar(&c.CreatingStuckAfter, "creating-stuck-after", 30*time.Minute, "after which a machine being created is called stuck")
+	fs.DurationVar(&c.ConfiguringStuckAfter, "configuring-stuck-after", 20*time.Minute, "after which a machine being configured is called stuck")
+	fs.DurationVar(&c.HintInterval, "available-capacity-interval", 5*time.Second, "how often one capacity hint may change")
+	fs.IntVar(&c.SessionsMax, "max-sessions", 10_000, "clusters served at once")
+	fs.DurationVar(&c.SessionAgeMax, "session-max-age", 12*time.Hour, "after which a session has to be opened anew")
+	config.BytesVar(fs, &c.RollupBytesMax, "max-rollup-bytes", 16<<20, "largest roll-up accepted (a usual one is a few KB)")
+	fs.IntVar(&c.RollupNeedsMax, "max-rollup-needs", 50_000, "rows of the largest roll-up accepted")
+	fs.Int64Var(&c.EpochFloor, "epoch-floor", 0, "lowest epoch to take; needed when the epoch file cannot be read")
+	fs.DurationVar(&c.ShutdownGrace, "shutdown-grace", 15*time.Second, "how long commands in flight may finish at a stop")
+	fs.StringVar(&c.AuditLog, "audit-log", "", "file for decision records as JSON lines; empty means none")
+	fs.DurationVar(&c.DecisionLogRetention, "decision-log-retention", 168*time.Hour, "how long the decision log is kept; 0 turns it off (on by default)")
+	config.BytesVar(fs, &c.DecisionLogBytesMax, "decision-log-max-bytes", 4<<30, "size of the decision log")
+	fs.IntVar(&c.MetricsWarmupCycles, "metrics-warmup-cycles", 0, "cycles left out of the cycle histograms")
+	fs.BoolVar(&c.PhaseAttributionLog, "phase-attribution-log", false, "log what each 20th cycle did")
+	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "on plaintext, take orders from any peer and not from loopback alone")
+	fs.BoolVar(&verify, "verify-peer-identity", true, "require the coordinator's certificate to say that it is one")
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		printed, err := config.Loader{Role: "shard", Command: cmd, Shared: &shared, Check: func() error {
+			var problem error
+			c.Providers, problem = ParseProviders(providers)
+			probe := c
+			probe.ReclaimCapSet, probe.Telemetry = true, &telemetry.Telemetry{}
+			probe.defaults()
+			return errors.Join(problem, probe.check(), config.CheckListen("health-addr", orOff(health)))
+		}}.Load()
+		if err != nil || printed {
+			return err
+		}
+		c.TLS, c.ReclaimCapSet, c.NoRollupGuard, c.NoPeerIdentity = shared.TLS, true, !guard, !verify
+		if c.DecisionLogRetention == 0 {
+			c.DecisionLogRetention = -1
+		}
+		return serve(cmd.Context(), c, shared, health)
+	}
+	return cmd
+}
+
+func orOff(addr string) string {
+	if addr == "" {
+		return telemetry.Off
+	}
+	return addr
+}
+
+// serve runs one shard with telemetry and ports of its own for it.
+func serve(ctx context.Context, c Config, shared config.Shared, healthAddr string) (err error) {
+	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{Component: "shard", Instance: c.ID, LogFormat: shared.LogFormat,
+		LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		err = errors.Join(err, c.Telemetry.Close(ctx))
+	}()
+	for _, addr := range []string{shared.MetricsAddr, orOff(healthAddr)} {
+		listener, err := telemetry.Listen(addr)
+		if err != nil {
+			return err
+		}
+		if listener == nil {
+			continue
+		}
+		ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
+		if err != nil {
+			return err
+		}
+		c.Ops = append(c.Ops, OpsPort{Ops: ops, Listener: listener})
+	}
+	return Run(ctx, c)
+}

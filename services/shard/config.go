@@ -1,0 +1,247 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+// Config is what a shard needs. Zero values mean the documented defaults (SHARD-31).
+type Config struct {
+	ID      string // required, COORD-1.9 syntax
+	DataDir string // required
+
+	// Listen is where sessions, reads and orders are served. Listener replaces it.
+	Listen   string
+	Listener net.Listener
+
+	Providers       []Provider // required; there is no default provider and no fake one
+	CoordinatorAddr string     // empty: off
+	AdvertiseAddr   string     // what the coordinator tells others; empty: Listen
+
+	CoordinatorHeartbeat time.Duration // 0 means 10 s
+	ForgetCoordinator    bool
+
+	CycleMinSpacing, CycleInterval                             time.Duration // 100 ms, 10 s
+	ReconcileInterval, FullReconcileInterval, InflightPoll     time.Duration // 10 s, 10 min, 200 ms
+	Incremental                                                string        // auto, on, off; true and false are accepted
+	ExecuteConcurrency, ExecutePerCluster, ProviderConcurrency int           // 128, 64, 128
+	BootstrapTimeout, ExecuteTimeout                           time.Duration // 30 s, 30 s
+	MaxActionsPerCycle, ProvisionRate                          int           // 0: no limit
+	ActuationPaused, DryRun                                    bool
+	ReclaimCapFraction                                         float64       // 0.05; 0 disables when ReclaimCapSet
+	ReclaimCapSet                                              bool          // the fraction was given, so 0 means off
+	ReclaimCapWindow                                           time.Duration // 10 s
+	NoRollupGuard                                              bool
+	SilentAfter, CreatingStuckAfter, ConfiguringStuckAfter     time.Duration // 10, 30, 20 min
+	HintInterval                                               time.Duration // 5 s
+	SessionsMax                                                int           // 10,000
+	SessionAgeMax                                              time.Duration // 12 h
+	RollupBytesMax                                             int64         // 16 MiB
+	RollupNeedsMax                                             int           // 50,000
+	EpochFloor                                                 int64
+	ShutdownGrace                                              time.Duration // 15 s
+	AuditLog                                                   string
+	DecisionLogRetention                                       time.Duration // 168 h; negative: off
+	DecisionLogBytesMax                                        int64         // 4 GiB
+	MetricsWarmupCycles                                        int
+	PhaseAttributionLog                                        bool
+
+	TLS            identity.Files // none of them: plaintext
+	InsecureAdmin  bool
+	NoPeerIdentity bool                 // do not require the coordinator's identity
+	Telemetry      *telemetry.Telemetry // required
+	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the shard (SHARD-3.6).
+	Ops []OpsPort
+	// Ready is closed when the port is served. May be nil.
+	Ready chan<- struct{}
+}
+
+// OpsPort is one port for metrics and health.
+type OpsPort struct {
+	Ops      *telemetry.Ops
+	Listener net.Listener
+
+	used bool
+}
+
+// Provider is one provider to buy from.
+type Provider struct {
+	Name string // empty means Addr
+	Addr string // host:port
+	// Dial replaces the network, for providers in the same process.
+	Dial Dialer
+}
+
+var idSyntax = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+// ParseProviders reads the values of --provider-addr: host:port, or name=host:port several times.
+func ParseProviders(values []string) ([]Provider, error) {
+	var out []Provider
+	var errs []error
+	for _, v := range values {
+		name, addr, named := strings.Cut(v, "=")
+		if !named {
+			name, addr = v, v
+		}
+		if err := config.CheckDial("provider-addr", addr); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if name == "" {
+			errs = append(errs, fmt.Errorf("--provider-addr %q has an empty name", v))
+		}
+		if slices.ContainsFunc(out, func(p Provider) bool { return p.Name == name }) {
+			errs = append(errs, fmt.Errorf("--provider-addr names %q twice", name))
+		}
+		out = append(out, Provider{Name: name, Addr: addr})
+	}
+	return out, errors.Join(errs...)
+}
+
+func (c *Config) defaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.CoordinatorHeartbeat, 10*time.Second)
+	set(&c.SessionAgeMax, 12*time.Hour)
+	set(&c.ShutdownGrace, 15*time.Second)
+	set(&c.DecisionLogRetention, 168*time.Hour)
+	if c.SessionsMax == 0 {
+		c.SessionsMax = 10_000
+	}
+	if c.RollupBytesMax == 0 {
+		c.RollupBytesMax = 16 << 20
+	}
+	if c.RollupNeedsMax == 0 {
+		c.RollupNeedsMax = 50_000
+	}
+	if c.DecisionLogBytesMax == 0 {
+		c.DecisionLogBytesMax = 4 << 30
+	}
+	if !c.ReclaimCapSet && c.ReclaimCapFraction == 0 {
+		c.ReclaimCapFraction = 0.05
+	}
+	if c.Incremental == "" {
+		c.Incremental = "auto"
+	}
+	if c.AdvertiseAddr == "" {
+		c.AdvertiseAddr = c.Listen
+	}
+	for i := range c.Providers {
+		if c.Providers[i].Name == "" {
+			c.Providers[i].Name = c.Providers[i].Addr
+		}
+	}
+	slices.SortFunc(c.Providers, func(a, b Provider) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// check reports everything that is wrong at once (SHARD-3.2).
+func (c *Config) check() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !idSyntax.MatchString(c.ID) {
+		fail("--id %q must be 1 to 128 of letters, digits, dot, underscore and dash", c.ID)
+	}
+	if c.DataDir == "" {
+		fail("--data-dir is empty: the epoch and the decision log need a place that survives restarts")
+	}
+	if len(c.Providers) == 0 {
+		fail("--provider-addr is empty: name the capacity provider to buy from; there is no built-in fake one")
+	}
+	if c.Listener == nil {
+		errs = append(errs, config.CheckListen("listen", c.Listen))
+	}
+	if c.CoordinatorAddr != "" {
+		for _, a := range strings.Split(c.CoordinatorAddr, ",") {
+			errs = append(errs, config.CheckDial("coordinator-addr", a))
+		}
+	}
+	if _, err := incremental(c.Incremental); err != nil {
+		errs = append(errs, err)
+	}
+	if f := c.ReclaimCapFraction; f < 0 || f > 1 || f != f {
+		fail("--reclaim-cap-fraction %v must be between 0 and 1", f)
+	}
+	for _, d := range []struct {
+		flag string
+		v    time.Duration
+	}{{"cycle-min-spacing", c.CycleMinSpacing}, {"cycle-interval", c.CycleInterval}, {"reconcile-interval", c.ReconcileInterval},
+		{"full-reconcile-interval", c.FullReconcileInterval}, {"inflight-poll-interval", c.InflightPoll}, {"bootstrap-timeout", c.BootstrapTimeout},
+		{"execute-timeout", c.ExecuteTimeout}, {"reclaim-cap-window", c.ReclaimCapWindow}, {"shutdown-grace", c.ShutdownGrace},
+		{"session-max-age", c.SessionAgeMax}} {
+		if d.v < 0 {
+			fail("--%s %s is negative", d.flag, d.v)
+		}
+	}
+	for _, n := range []struct {
+		flag string
+		v    int
+	}{{"execute-concurrency", c.ExecuteConcurrency}, {"execute-per-cluster", c.ExecutePerCluster}, {"provider-concurrency", c.ProviderConcurrency},
+		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"max-sessions", c.SessionsMax},
+		{"max-rollup-needs", c.RollupNeedsMax}} {
+		if n.v < 0 {
+			fail("--%s %d is negative", n.flag, n.v)
+		}
+	}
+	if c.Telemetry == nil {
+		fail("shard.Config: Telemetry is required")
+	}
+	return errors.Join(errs...)
+}
+
+func incremental(s string) (core.Incremental, error) {
+	switch s {
+	case "auto":
+		return core.IncrementalAuto, nil
+	case "on", "true":
+		return core.IncrementalOn, nil
+	case "off", "false":
+		return core.IncrementalOff, nil
+	}
+	return 0, fmt.Errorf("--incremental-reconcile %q must be auto, on or off", s)
+}
+
+// coreConfig is the part that the core decides with.
+func (c *Config) coreConfig(version string, features []string) core.Config {
+	mode, _ := incremental(c.Incremental)
+	out := core.Config{
+		ShardID: c.ID, Version: version, Incremental: mode, Paused: c.ActuationPaused, DryRun: c.DryRun,
+		CycleMinSpacing: int64(c.CycleMinSpacing), CycleInterval: int64(c.CycleInterval), ReconcileInterval: int64(c.ReconcileInterval),
+		FullReconcileInterval: int64(c.FullReconcileInterval), InflightPollInterval: int64(c.InflightPoll),
+		ExecuteConcurrency: int64(c.ExecuteConcurrency), ExecutePerCluster: int64(c.ExecutePerCluster), ProviderConcurrency: int64(c.ProviderConcurrency),
+		BootstrapTimeout: int64(c.BootstrapTimeout), ExecuteTimeout: int64(c.ExecuteTimeout), MaxActionsPerCycle: int64(c.MaxActionsPerCycle),
+		ProvisionRate: int64(c.ProvisionRate), ReclaimCapWindow: int64(c.ReclaimCapWindow), RollupGuardOff: c.NoRollupGuard,
+		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 0.5), ReclaimCapOff: c.ReclaimCapFraction == 0,
+		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
+		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "",
+		ForgetCoordinator: c.ForgetCoordinator, Features: features,
+	}
+	for _, p := range c.Providers {
+		out.Providers = append(out.Providers, p.Name)
+	}
+	return out.WithDefaults()
+}
+
+// Version is the build's version, or "devel".
+func Version() string {
+	if v := telemetry.ReadBuild().Version; v != "" && v != "unknown" {
+		return v
+	}
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "devel"
+}

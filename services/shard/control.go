@@ -1,0 +1,103 @@
+package shard
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
+)
+
+// loader reads buckets of shard.db and keeps the first error.
+type loader struct {
+	db  *store.Store
+	now core.At
+	err error
+}
+
+func (l *loader) bucket(name string) map[string][]byte {
+	m, err := l.db.Load(name)
+	if err != nil && l.err == nil {
+		l.err = err
+	}
+	return m
+}
+
+// load reads all values of a bucket, in key order. A value that does not decode is left out: it is of a newer version or
+// damaged, and what it said will be said again.
+func load[T any](l *loader, name string) []T {
+	m := l.bucket(name)
+	var out []T
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		var v T
+		if codec.Unmarshal(m[k], &v) == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (l *loader) names(bucket string) []string { return slices.Sorted(maps.Keys(l.bucket(bucket))) }
+
+// pauses reads the pauses that have not expired; what is left of each is counted on Mono from here on.
+func (l *loader) pauses() []core.Pause {
+	var out []core.Pause
+	for _, p := range load[core.Pause](l, core.BucketPauses) {
+		if p.Expires > 0 {
+			if p.TTL = p.Expires - l.now.Wall; p.TTL <= 0 {
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Keys of the control bucket.
+const (
+	keyDryRun  = "dry-run"
+	keyLineage = "lineage"
+	keyView    = "view"
+	keyDone    = "done"
+	keyDomains = "domains"
+)
+
+// control reads the single values.
+func (l *loader) control(c *core.Control) {
+	m := l.bucket(core.BucketControl)
+	_, c.DryRun = m[keyDryRun]
+	read := func(key string, into any) bool {
+		raw, ok := m[key]
+		return ok && codec.Unmarshal(raw, into) == nil
+	}
+	read(keyLineage, &c.Coordinator)
+	var view core.View
+	if read(keyView, &view) {
+		c.View = &view
+	}
+	var done core.DoneSet
+	if read(keyDone, &done) {
+		c.Done = done.Acks
+	}
+	var domains core.DomainSet
+	if read(keyDomains, &domains) {
+		c.Domains = domains.Domains
+	}
+}
+
+// poisoned reads the banned contents that are still banned.
+func (l *loader) poisoned() []core.Poison {
+	m := l.bucket(core.BucketPoison)
+	var out []core.Poison
+	for _, hash := range slices.Sorted(maps.Keys(m)) {
+		var n poisonNote
+		if codec.Unmarshal(m[hash], &n) != nil {
+			continue
+		}
+		if left := n.Until*core.Second - l.now.Wall; left > 0 {
+			out = append(out, core.Poison{Hash: hash, Until: l.now.Mono + left})
+		}
+	}
+	return out
+}

@@ -1,0 +1,288 @@
+// Package actuator speaks to the providers for the core.
+//
+// It carries out three effects: Command (one attempt of one mutating call with a fresh fence token), GetMachine and
+// ListMachines, each in a goroutine of its own with its own deadline, and answers each exactly once with an event. How
+// many run at a time is the core's business. It never retries, never judges an outcome, and never learns what a command
+// is for.
+//
+// The package owns the provider connections and the process-wide fence sequence. Records pass the machine gate here, off
+// the core's goroutine, and Lists are handed over in pages. Start at New and Actuator.Apply. Tests cite SHARD-13.4,
+// SHARD-14.6, SHARD-20.4.
+package actuator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
+)
+
+// Provider is one provider of the shard.
+type Provider struct {
+	Name   string
+	Client bigfleetv1alpha1connect.CapacityProviderClient
+}
+
+// Config is what an Actuator needs.
+type Config struct {
+	ShardID   string
+	Epoch     int64
+	Providers []Provider   // at least one
+	Gate      *ingest.Gate // required
+	Loop      *loop.Loop   // required
+	Blobs     Blobs        // required
+	Log       *slog.Logger // required
+
+	PageRows int // rows handed to the core at a time; 0 means 4096
+	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
+}
+
+// Blobs gives out bootstrap data by request id.
+type Blobs interface {
+	Bytes(request string) ([]byte, bool)
+}
+
+// Actuator carries out effects. Apply is called by the loop; everything else happens in goroutines that end with Stop.
+type Actuator struct {
+	cfg      Config
+	sequence atomic.Int64
+	outcomes *loop.Source
+	pages    *loop.Source
+	clients  map[string]bigfleetv1alpha1connect.CapacityProviderClient
+
+	ctx     context.Context // of reads; ends with Stop
+	cancel  context.CancelFunc
+	calls   context.Context // of commands; ends when the grace of a stop is over
+	abandon context.CancelFunc
+	reads   sync.WaitGroup
+	writes  sync.WaitGroup
+}
+
+// New returns an actuator that has not called anybody.
+func New(c Config) *Actuator {
+	if c.PageRows == 0 {
+		c.PageRows = 4096
+	}
+	if c.WireRows == 0 {
+		c.WireRows = 20_000
+	}
+	a := &Actuator{cfg: c, outcomes: c.Loop.Source("outcomes", 4096, false), pages: c.Loop.Source("pages", 4, true),
+		clients: map[string]bigfleetv1alpha1connect.CapacityProviderClient{}}
+	for _, p := range c.Providers {
+		a.clients[p.Name] = p.Client
+	}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.calls, a.abandon = context.WithCancel(context.Background())
+	return a
+}
+
+// Apply carries out an effect that concerns providers and reports whether it was one. It never blocks.
+func (a *Actuator) Apply(e core.Effect) bool {
+	switch e := e.(type) {
+	case core.Command:
+		token := a.sequence.Add(1) // taken in the order of effects, so tokens of one machine rise in the order of calls
+		blob, _ := a.cfg.Blobs.Bytes(e.Blob)
+		blob = append([]byte(nil), blob...)
+		a.writes.Go(func() { a.command(e, token, blob) })
+	case core.GetMachine:
+		a.reads.Go(func() { a.get(e) })
+	case core.ListMachines:
+		a.reads.Go(func() { a.list(e) })
+	default:
+		return false
+	}
+	return true
+}
+
+// Stop ends reads at once and waits for the commands in flight until ctx ends; then they are abandoned (SHARD-3.9).
+func (a *Actuator) Stop(ctx context.Context) {
+	a.cancel()
+	done := make(chan struct{})
+	go func() { a.writes.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	a.abandon()
+	<-done
+	a.reads.Wait()
+}
+
+// command makes one attempt.
+func (a *Actuator) command(e core.Command, token int64, blob []byte) {
+	ctx, cancel := context.WithTimeout(a.calls, time.Duration(e.Timeout))
+	defer cancel()
+	start := time.Now()
+	ack, err := a.call(ctx, e, token, blob)
+	clear(blob)
+	done := core.CommandDone{Op: e.Op, Attempt: e.Attempt, Machine: e.Machine, Token: token, Sent: true, Duration: int64(time.Since(start))}
+	if err != nil {
+		done.Code, done.Detail, done.Sent = codeOf(err), message(err), !rpc.NotSent(err)
+		if d, ok := rpc.Detail[*pb.FenceDetail](err); ok {
+			done.HasFence, done.FenceEpoch, done.FenceSeq = true, d.MarkEpoch, d.MarkSequence
+		}
+	} else {
+		done.ProviderOp = ack.GetOperationId()
+		f, refused := a.cfg.Gate.Machine(ack.GetMachine(), e.Machine)
+		if refused != nil {
+			done.AckRejected, done.Detail = refused.Reason, refused.Text
+		} else {
+			f.Machine.Provider = e.Provider
+			done.Ack = &f
+		}
+	}
+	a.outcomes.Push(context.Background(), done)
+}
+
+func (a *Actuator) call(ctx context.Context, e core.Command, token int64, blob []byte) (*pb.TransitionAck, error) {
+	c := a.clients[e.Provider]
+	switch e.RPC {
+	case core.RPCCreate:
+		return unwrap(c.Create(ctx, connect.NewRequest(&pb.CreateRequest{MachineId: e.Machine, ShardId: a.cfg.ShardID,
+			ShardEpoch: a.cfg.Epoch, SequenceNumber: token})))
+	case core.RPCConfigure:
+		return unwrap(c.Configure(ctx, connect.NewRequest(&pb.ConfigureRequest{MachineId: e.Machine, ClusterId: e.Cluster,
+			BootstrapBlob: blob, ShardId: a.cfg.ShardID, ShardEpoch: a.cfg.Epoch, SequenceNumber: token, ShardMetadata: convert.Metadata(e.Metadata)})))
+	case core.RPCDrain:
+		return unwrap(c.Drain(ctx, connect.NewRequest(&pb.DrainRequest{MachineId: e.Machine, GracePeriodSeconds: e.GraceSecs,
+			ShardId: a.cfg.ShardID, ShardEpoch: a.cfg.Epoch, SequenceNumber: token})))
+	default:
+		return unwrap(c.Delete(ctx, connect.NewRequest(&pb.DeleteRequest{MachineId: e.Machine, ShardId: a.cfg.ShardID,
+			ShardEpoch: a.cfg.Epoch, SequenceNumber: token})))
+	}
+}
+
+func unwrap[T any](r *connect.Response[T], err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg, nil
+}
+
+// get asks for one machine.
+func (a *Actuator) get(e core.GetMachine) {
+	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
+	defer cancel()
+	m, err := unwrap(a.clients[e.Provider].Get(ctx, connect.NewRequest(&pb.MachineRef{Id: e.Machine})))
+	done := core.GetDone{Get: e.Get, Machine: e.Machine}
+	switch {
+	case err != nil:
+		done.Code, done.Error = codeOf(err), message(err)
+		done.NotFound = done.Code == core.CodeNotFound
+	default:
+		f, refused := a.cfg.Gate.Machine(m, e.Machine)
+		if refused != nil {
+			done.Rejected, done.Error = refused.Reason, refused.Text
+		} else {
+			f.Machine.Provider = e.Provider
+			done.Row = &f
+		}
+	}
+	a.outcomes.Push(context.Background(), done)
+}
+
+// list reads machines and hands them over in pages (SHARD-13.4).
+func (a *Actuator) list(e core.ListMachines) {
+	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
+	defer cancel()
+	start := time.Now()
+	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}
+	filter := &pb.ListFilter{SinceRevision: e.Cursor}
+	if e.Paged {
+		filter.MaxResults = int32(a.cfg.WireRows)
+	}
+	for {
+		l, err := unwrap(a.clients[e.Provider].List(ctx, connect.NewRequest(filter)))
+		if err != nil {
+			done.Failed, done.Code, done.Error = true, codeOf(err), message(err)
+			break
+		}
+		done.Paged = done.Paged || l.Complete || l.More
+		done.Complete = l.Complete || len(e.Cursor) == 0
+		done.Removed = append(done.Removed, l.RemovedIds...)
+		done.Revision = l.Revision
+		done.Seen += int64(len(l.Machines))
+		if !a.handOver(ctx, e, l.Machines) {
+			done.Failed, done.Code, done.Error = true, core.CodeCanceled, "the shard is stopping"
+			break
+		}
+		if !e.Paged || !l.More && len(l.Machines) < a.cfg.WireRows {
+			break
+		}
+		filter.SinceRevision = l.Revision
+	}
+	done.Duration = int64(time.Since(start))
+	a.pages.Push(context.WithoutCancel(ctx), done)
+}
+
+// handOver gates records in parallel and pushes them page by page, in order.
+func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, machines []*pb.Machine) bool {
+	for len(machines) > 0 {
+		n := min(len(machines), a.cfg.PageRows)
+		if !a.pages.Push(ctx, a.gate(e, machines[:n])) {
+			return false
+		}
+		machines = machines[n:]
+	}
+	return true
+}
+
+func (a *Actuator) gate(e core.ListMachines, machines []*pb.Machine) core.ListPage {
+	facts := make([]core.Fact, len(machines))
+	bad := make([]*ingest.Refused, len(machines))
+	workers := runtime.GOMAXPROCS(0)
+	if len(machines) < 256 {
+		workers = 1
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(machines); i += workers {
+				facts[i], bad[i] = a.cfg.Gate.Machine(machines[i], "")
+			}
+		})
+	}
+	wg.Wait()
+	page := core.ListPage{List: e.List, Rows: make([]core.Fact, 0, len(machines))}
+	for i := range machines {
+		if bad[i] != nil {
+			page.Rejected = append(page.Rejected, core.RejectedID{ID: machines[i].GetId(), Reason: bad[i].Reason, Text: bad[i].Text})
+			continue
+		}
+		facts[i].Machine.Provider = e.Provider
+		page.Rows = append(page.Rows, facts[i])
+	}
+	return page
+}
+
+// codeOf is the status of a failed call. An error that is no status means that the stream broke.
+func codeOf(err error) core.Code {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return core.CodeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return core.CodeCanceled
+	}
+	return core.Code(connect.CodeOf(err))
+}
+
+func message(err error) string {
+	var c *connect.Error
+	if errors.As(err, &c) {
+		return c.Message()
+	}
+	return err.Error()
+}

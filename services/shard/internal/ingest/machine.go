@@ -1,0 +1,144 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"buf.build/go/protovalidate"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Refused says why a machine record did not pass the gate (WIRE-3.10).
+type Refused struct {
+	Reason string
+	Text   string
+}
+
+func (r *Refused) Error() string { return r.Reason + ": " + r.Text }
+
+// Machine turns a provider's record into a fact, or says why it is refused. A record in an ack or a Get answer must be
+// of the machine asked for: pass its id as want, or "" for List rows.
+func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
+	switch {
+	case m == nil:
+		return core.Fact{}, &Refused{"structural", "no record"}
+	case m.Id == "":
+		return core.Fact{}, &Refused{"identity", "the record has no id"}
+	case want != "" && m.Id != want:
+		return core.Fact{}, &Refused{"identity", fmt.Sprintf("a record of %q where %q was asked for", clip(m.Id), clip(want))}
+	}
+	if err := g.rules.Validate(m); err != nil {
+		return core.Fact{}, machineViolation(err)
+	}
+	f := core.Fact{Machine: inventory.Machine{
+		ID: m.Id, State: inventory.State(m.State), InstanceType: m.InstanceType, Zone: m.Zone,
+		CapacityType: inventory.CapacityType(m.CapacityType), Price: inventory.PriceOfDollars(m.PricePerHour),
+		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: m.LastError,
+		Failure: int32(m.Failure), HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
+	}}
+	var refused *Refused
+	if f.Machine.Resources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
+		return core.Fact{}, refused
+	}
+	if f.Machine.Allocatable, refused = supply("allocatable", m.GetAllocatable().GetResources()); refused != nil {
+		return core.Fact{}, refused
+	}
+	for k, v := range m.Labels {
+		f.Machine.Labels = append(f.Machine.Labels, inventory.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(f.Machine.Labels, func(a, b inventory.Label) int { return strings.Compare(a.Key, b.Key) })
+	for _, t := range m.Taints {
+		f.Machine.Taints = append(f.Machine.Taints, inventory.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: t.GetEffect()})
+	}
+	readMetadata(&f, m.ShardMetadata)
+	return f, nil
+}
+
+func machineViolation(err error) *Refused {
+	var bad *protovalidate.ValidationError
+	if !errors.As(err, &bad) || len(bad.Violations) == 0 {
+		return &Refused{"structural", clip(err.Error())}
+	}
+	r := &Refused{"structural", clip(err.Error())}
+	for _, v := range bad.Violations {
+		path := protovalidate.FieldPathString(v.Proto.GetField())
+		switch {
+		case path == "price_per_hour":
+			return &Refused{"price", clip(v.Proto.GetMessage())}
+		case path == "interruption_probability":
+			r = &Refused{"interruption_probability", clip(v.Proto.GetMessage())}
+		case path == "id":
+			return &Refused{"identity", clip(v.Proto.GetMessage())}
+		case strings.HasPrefix(path, "resources") || strings.HasPrefix(path, "allocatable"):
+			if r.Reason == "structural" {
+				r = &Refused{"quantity", path + ": " + clip(v.Proto.GetMessage())}
+			}
+		}
+	}
+	return r
+}
+
+// supply reads what a machine offers, rounded down. A negative amount refuses the record.
+func supply(field string, m map[string]string) ([]resource.Quantity, *Refused) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	out := make([]resource.Quantity, 0, len(m))
+	for _, name := range sortedNames(m) {
+		v, err := resource.Parse(m[name], resource.Down)
+		switch {
+		case err != nil && !errors.Is(err, resource.ErrRange):
+			return nil, &Refused{"quantity", fmt.Sprintf("%s of %s: %q is %v", field, clip(name), clip(m[name]), err)}
+		case v < 0:
+			return nil, &Refused{"quantity", fmt.Sprintf("%s of %s is negative: %q", field, clip(name), clip(m[name]))}
+		case name == "" || v == 0:
+			continue
+		}
+		out = append(out, resource.Quantity{Name: name, Milli: v})
+	}
+	return out, nil
+}
+
+// readMetadata takes the attribution out of the echoed map, key by key: absent leaves zero, unknown is ignored,
+// malformed is skipped (SHARD-13.14). The map itself is not kept.
+func readMetadata(f *core.Fact, m map[string]string) {
+	priority, interruption, reclamation, fingerprint, group, owner := core.MetadataKeys()
+	if v, ok := m[fingerprint]; ok {
+		f.Stamp.Fingerprint, f.HasStamp = v, true
+	}
+	if v, ok := m[group]; ok {
+		f.Stamp.Group = v
+	}
+	if v, ok := m[priority]; ok {
+		if n, err := strconv.ParseInt(v, 10, 32); err == nil {
+			f.Stamp.Priority, f.HasStamp = int32(n), true
+		}
+	}
+	if p, ok := penalty(m[interruption]); ok {
+		f.Stamp.Interruption, f.HasStamp = p, true
+	}
+	if p, ok := penalty(m[reclamation]); ok {
+		f.Stamp.Reclamation, f.HasStamp = p, true
+	}
+	f.Owner = m[owner]
+}
+
+func penalty(s string) (demand.Penalty, bool) {
+	if s == "" {
+		return 0, false
+	}
+	d, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(d, 0) || math.IsNaN(d) {
+		return 0, false
+	}
+	return demand.PenaltyOfDollars(d), true
+}

@@ -1,0 +1,242 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Limits of what a roll-up may be (WIRE-4.4).
+type Limits struct {
+	RollupBytes int64
+	RollupNeeds int64
+}
+
+// Gate checks what comes from outside.
+type Gate struct {
+	rules  protovalidate.Validator
+	limits Limits
+}
+
+// New compiles the rules once.
+func New(l Limits) (*Gate, error) {
+	v, err := protovalidate.New(protovalidate.WithMessages(&pb.ClusterCapacityNeeds{}, &pb.Machine{}, &pb.Hello{}, &pb.BootstrapBlobResponse{},
+		&pb.ReclaimAck{}, &pb.NodeReport{}, &pb.DrainReport{}, &pb.UnplacedPods{}, &pb.CoordinatorInstruction{}))
+	if err != nil {
+		return nil, fmt.Errorf("compile the rules of the wire contract: %w", err)
+	}
+	return &Gate{rules: v, limits: l}, nil
+}
+
+// Check runs the generated rules on one payload and says in one line what is wrong.
+func (g *Gate) Check(m proto.Message) error { return g.rules.Validate(m) }
+
+// Soft limits, above which a roll-up is accepted with a warning (WIRE-4.4).
+const (
+	softBytes = 1 << 20
+	softNeeds = 1000
+	aheadMax  = 10 * time.Minute
+	warnings  = 20 // lines kept per roll-up
+)
+
+// Rollup turns a roll-up into core form, or says why it is refused. size is its encoded size, cluster the session's,
+// now the receiver's clock. The event's session and arrival are for the caller to fill in.
+func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now time.Time) core.RollupArrived {
+	e := core.RollupArrived{Cluster: cluster, Bytes: int64(size)}
+	if m == nil {
+		e.Reject = reject("empty", "the roll-up has no payload", -1, "")
+		return e
+	}
+	e.Stamp, e.RowCount = m.TimestampUnixNanos, int64(len(m.Needs))
+	if e.Reject = g.refuse(m, cluster, size); e.Reject != nil {
+		return e
+	}
+	r := reader{}
+	r.soft(m, size, now)
+	for i, n := range m.Needs {
+		row := r.need(i, n)
+		row.Seal()
+		e.Rows = append(e.Rows, row)
+	}
+	e.Overhead = r.quantities(-1, "node_overhead", m.NodeOverhead)
+	e.Warnings = r.warnings
+	if e.Reject = sums(e.Rows); e.Reject != nil {
+		e.Rows, e.Overhead = nil, nil
+		return e
+	}
+	slices.SortStableFunc(e.Rows, func(a, b demand.Row) int {
+		if c := strings.Compare(a.Fingerprint, b.Fingerprint); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Group, b.Group)
+	})
+	e.Hash = contentHash(e.Rows, e.Overhead)
+	return e
+}
+
+func reject(reason, message string, index int64, path string) *core.Rejection {
+	return &core.Rejection{Reason: reason, Message: message, NeedIndex: index, FieldPath: path}
+}
+
+// refuse applies the hard rules in the order of WIRE-3.9.
+func (g *Gate) refuse(m *pb.ClusterCapacityNeeds, cluster string, size int) *core.Rejection {
+	switch {
+	case int64(size) > g.limits.RollupBytes:
+		return reject("too_large", fmt.Sprintf("%d bytes; at most %d are accepted", size, g.limits.RollupBytes), -1, "")
+	case int64(len(m.Needs)) > g.limits.RollupNeeds:
+		return reject("too_large", fmt.Sprintf("%d rows; at most %d are accepted", len(m.Needs), g.limits.RollupNeeds), -1, "needs")
+	case m.ClusterId != cluster:
+		return reject("foreign_cluster", fmt.Sprintf("the roll-up names cluster %q, the session is of %q", clip(m.ClusterId), cluster), -1, "cluster_id")
+	}
+	for i, n := range m.Needs {
+		if olderGeneration(n) {
+			return reject("invalid", "sender speaks an older generation", int64(i), "needs.4")
+		}
+	}
+	if r := parses(m); r != nil {
+		return r
+	}
+	err := g.rules.Validate(m)
+	var bad *protovalidate.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &bad) || len(bad.Violations) == 0:
+		return reject("invalid", clip(err.Error()), -1, "")
+	}
+	return ofViolation(bad)
+}
+
+// ofViolation picks the violation that comes first in WIRE-3.9.
+func ofViolation(bad *protovalidate.ValidationError) *core.Rejection {
+	var best *core.Rejection
+	order := []string{"quantity", "same", "invalid"}
+	for _, v := range bad.Violations {
+		path := protovalidate.FieldPathString(v.Proto.GetField())
+		reason := "invalid"
+		switch rule := v.Proto.GetRuleId(); {
+		case rule == "need.single_same":
+			reason = "same"
+		case rule == "string.pattern" && isQuantityPath(path):
+			reason = "quantity"
+		}
+		index := int64(-1)
+		for _, el := range v.Proto.GetField().GetElements() {
+			if el.GetFieldName() == "needs" && el.GetSubscript() != nil {
+				index = int64(el.GetIndex())
+			}
+		}
+		if best == nil || slices.Index(order, reason) < slices.Index(order, best.Reason) {
+			best = reject(reason, clip(v.Proto.GetMessage()), index, path)
+		}
+	}
+	return best
+}
+
+func isQuantityPath(path string) bool {
+	return strings.Contains(path, "aggregate_resources") || strings.Contains(path, "min_unit") || strings.Contains(path, "node_overhead")
+}
+
+// olderGeneration finds field number 4, which an older generation used for a replica count: both decode without error
+// and mean different amounts (WIRE-1.8).
+func olderGeneration(n *pb.CapacityNeed) bool {
+	if n == nil {
+		return false
+	}
+	for b := n.ProtoReflect().GetUnknown(); len(b) > 0; {
+		num, typ, l := protowire.ConsumeTag(b)
+		if l < 0 {
+			return false
+		}
+		if num == 4 {
+			return true
+		}
+		size := protowire.ConsumeFieldValue(num, typ, b[l:])
+		if size < 0 {
+			return false
+		}
+		b = b[l+size:]
+	}
+	return false
+}
+
+// parses lets the parser have the last word on quantities that match the pattern (WIRE-3.11).
+func parses(m *pb.ClusterCapacityNeeds) *core.Rejection {
+	check := func(index int64, field string, q map[string]string) *core.Rejection {
+		for _, name := range sortedNames(q) {
+			if _, err := resource.Parse(q[name], resource.Up); err != nil && !errors.Is(err, resource.ErrRange) {
+				return reject("quantity", fmt.Sprintf("%q of %s is %v", clip(q[name]), clip(name), err), index, fmt.Sprintf("%s[%q]", field, clip(name)))
+			}
+		}
+		return nil
+	}
+	if r := check(-1, "node_overhead", m.NodeOverhead); r != nil {
+		return r
+	}
+	for i, n := range m.Needs {
+		prefix := fmt.Sprintf("needs[%d].", i)
+		if r := check(int64(i), prefix+"aggregate_resources", n.GetAggregateResources()); r != nil {
+			return r
+		}
+		if r := check(int64(i), prefix+"min_unit", n.GetMinUnit()); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// sums refuses amounts whose total over the roll-up leaves 63 bits: past that point nothing can be compared.
+func sums(rows []demand.Row) *core.Rejection {
+	total := map[string]int64{}
+	for i := range rows {
+		for _, q := range rows[i].Aggregate {
+			if total[q.Name]+q.Milli < total[q.Name] {
+				return reject("quantity", fmt.Sprintf("the sum of %s over the roll-up does not fit", clip(q.Name)), int64(i),
+					fmt.Sprintf("needs[%d].aggregate_resources[%q]", i, clip(q.Name)))
+			}
+			total[q.Name] += q.Milli
+		}
+	}
+	return nil
+}
+
+// contentHash names the content of a roll-up: equal content, whatever the order of rows on the wire, has equal names.
+func contentHash(rows []demand.Row, overhead []resource.Quantity) string {
+	type content struct {
+		Rows     []demand.Row        `n:"1"`
+		Overhead []resource.Quantity `n:"2"`
+	}
+	sum := sha256.Sum256(codec.Marshal(content{rows, overhead}))
+	return hex.EncodeToString(sum[:16])
+}
+
+func sortedNames(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func clip(s string) string {
+	const most = 256
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}

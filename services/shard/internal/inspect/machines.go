@@ -1,0 +1,214 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// visitFor bounds one visit of the core (SHARD-23.3).
+const (
+	visitFor      = 2 * time.Millisecond
+	visitMachines = 4096
+)
+
+// ListMachines pages through machines, by id.
+func (s *Server) ListMachines(ctx context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
+	done, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	only, err := narrow(ctx, r.Msg.ClusterId)
+	if err != nil {
+		return nil, err
+	}
+	key, err := untoken(r.Msg.PageToken, 1)
+	if err != nil {
+		return nil, err
+	}
+	after := ""
+	if len(key) > 0 {
+		after = key[0]
+	}
+	size := pageSize(r.Msg.PageSize, 1000)
+	out := &pb.ListMachinesResponse{}
+	for more := true; more && len(out.Machines) <= size; {
+		err := s.visit(ctx, func(c *core.Core) {
+			if out.FirstCycle == 0 {
+				out.FirstCycle = c.Cycle()
+			}
+			out.LastCycle = c.Cycle()
+			view := s.cfg.View()
+			stop := time.Now().Add(visitFor)
+			ids := c.Ids(after, visitMachines)
+			more = len(ids) == visitMachines
+			for n, id := range ids {
+				if m, ok := c.Machine(id); ok && matches(r.Msg, only, &m) {
+					out.Machines = append(out.Machines, s.machine(view, &m))
+				}
+				after = id
+				if len(out.Machines) > size {
+					more = true
+					return
+				}
+				if n%64 == 63 && time.Now().After(stop) {
+					more = more || n+1 < len(ids)
+					return
+				}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(out.Machines) > size {
+		out.Machines = out.Machines[:size]
+		out.NextPageToken = token(out.Machines[size-1].Machine.Id)
+	}
+	return connect.NewResponse(out), nil
+}
+
+func matches(q *pb.ListMachinesRequest, only string, m *core.MachineView) bool {
+	x := &m.Machine
+	switch {
+	case len(q.States) > 0 && !slices.Contains(q.States, pb.MachineState(x.State)):
+	case only != "" && x.Cluster != only && m.Intended != only:
+	case q.Provider != "" && x.Provider != q.Provider:
+	case q.InstanceType != "" && x.InstanceType != q.InstanceType:
+	case q.Zone != "" && x.Zone != q.Zone:
+	case len(q.CapacityTypes) > 0 && !slices.Contains(q.CapacityTypes, pb.CapacityType(x.CapacityType)):
+	case q.ProfileFingerprint != "" && m.Stamp.Fingerprint != q.ProfileFingerprint:
+	case len(q.Flags) > 0 && !slices.ContainsFunc(m.Flags, func(f core.MachineFlag) bool { return slices.Contains(q.Flags, pb.MachineFlag(f)) }):
+	default:
+		return true
+	}
+	return false
+}
+
+func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {
+	out := &pb.MachineView{Machine: convert.Machine(&m.Machine, &m.Stamp), Provider: m.Machine.Provider, StateSinceUnixNanos: v.Wall(m.Since),
+		IntendedClusterId: m.Intended, ProfileFingerprint: m.Stamp.Fingerprint, Group: m.Stamp.Group, Priority: m.Stamp.Priority,
+		InterruptionPenaltyDollars: m.Stamp.Interruption.Dollars(), ReclamationPenaltyDollars: m.Stamp.Reclamation.Dollars(),
+		OperationId: m.Op, OperationKind: pb.ActionKind(m.OpKind), WithheldReason: m.Withheld, BackoffUntilUnixNanos: v.Wall(m.Backoff),
+		NodeName: m.Node, NodeReady: m.Ready, ShardId: s.cfg.ShardID}
+	for _, f := range m.Flags {
+		out.Flags = append(out.Flags, pb.MachineFlag(f))
+	}
+	return out
+}
+
+// GetMachine describes one machine and why it is kept.
+func (s *Server) GetMachine(ctx context.Context, r *connect.Request[pb.GetMachineRequest]) (*connect.Response[pb.GetMachineResponse], error) {
+	done, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	out, err := s.getMachine(ctx, r.Msg.MachineId)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineResponse, error) {
+	var (
+		m     core.MachineView
+		why   core.Kept
+		found bool
+		hold  int64
+	)
+	if err := s.visit(ctx, func(c *core.Core) {
+		if m, found = c.Machine(id); found {
+			why, _ = c.Why(id)
+			hold = c.HoldUntil(id)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if own := scope(ctx); !found || own != "" && m.Machine.Cluster != own && m.Intended != own {
+		return nil, notFound("this shard knows no machine " + id)
+	}
+	v := s.cfg.View()
+	out := &pb.GetMachineResponse{Machine: s.machine(v, &m), HoldUntilUnixNanos: v.Wall(hold), RowId: why.Need.RowID}
+	out.KeepReason, out.KeepText = keep(v, &m, &why)
+	if why.Drain != nil {
+		out.Drain = drain(v, why.Drain)
+	}
+	if why.Op != nil {
+		out.Operation = convert.Record(why.Op, s.cfg.ShardID)
+	}
+	return out, nil
+}
+
+// keep says in the words of the wire and in a sentence why a machine is as it is, or what holds its release.
+func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, string) {
+	if k.Planned != 0 {
+		return planned(k)
+	}
+	need := fmt.Sprintf("%s of cluster %s (priority %d)", k.Need.Fingerprint, k.Need.Cluster, k.Need.Priority)
+	r := pb.KeepReason(k.Keep.Reason)
+	switch k.Keep.Reason {
+	case engine.KeepClaimed:
+		return r, "it serves need " + need
+	case engine.KeepClaimedWithShares:
+		return r, fmt.Sprintf("it serves need %s, and %d others use what is left of it", need, k.Keep.Receivers)
+	case engine.KeepNotHeard:
+		return r, "its cluster has not reported since this shard started, so nothing is taken from it"
+	case engine.KeepReadinessGuard:
+		return r, "its node has not joined, but too many have not for this to be the machine's fault"
+	case engine.KeepNotOwned:
+		return r, "another shard owns it"
+	case engine.KeepSurplusMatures:
+		return r, "nobody needs it, but it is still booting and draining a boot is worse"
+	case engine.KeepPromised:
+		return r, "it is promised to need " + need
+	case engine.KeepPromisedUnused:
+		return r, "it was bought for a need that no longer wants it"
+	case engine.KeepLeaving:
+		return r, "it is on its way out"
+	case engine.KeepHold:
+		return r, "idle; kept until " + time.Unix(0, v.Wall(k.Keep.Until)).UTC().Format(time.RFC3339) + " in case somebody needs it"
+	case engine.KeepFixed:
+		return r, "idle; machines of this capacity type are never given back"
+	case engine.KeepWithheld:
+		return r, "withheld: " + m.Withheld
+	case engine.KeepSlot:
+		return r, "a slot; it costs nothing"
+	case engine.KeepFailed:
+		return r, "failed: " + m.Machine.LastError
+	}
+	if m.Machine.State == inventory.Failed {
+		return pb.KeepReason_KEEP_REASON_FAILED, "failed: " + m.Machine.LastError
+	}
+	return r, "no plan has looked at it yet"
+}
+
+// planned says what will happen to a machine, or what holds that back.
+func planned(k *core.Kept) (pb.KeepReason, string) {
+	what := k.Planned.String() + " is planned"
+	switch held := k.HeldText(); held {
+	case "":
+		return pb.KeepReason_KEEP_REASON_UNSPECIFIED, what
+	case "reclaim_budget":
+		return pb.KeepReason_KEEP_REASON_BUDGET, what + ", but the reclaim budget is spent for now"
+	case "no_session", "no_report", "gate":
+		return pb.KeepReason_KEEP_REASON_NO_SESSION, what + ", but its cluster has no session that has reported"
+	case "paused", "dry_run":
+		return pb.KeepReason_KEEP_REASON_PAUSED, what + ", but actuation is paused or in dry run"
+	case "stale_inventory":
+		return pb.KeepReason_KEEP_REASON_STALE_INVENTORY, what + ", but the inventory is too old to act on"
+	default:
+		return pb.KeepReason_KEEP_REASON_UNSPECIFIED, what + "; it waits: " + held
+	}
+}

@@ -1,0 +1,164 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+// row is one need and whose it is.
+type row struct {
+	cluster string
+	*core.NeedRow
+}
+
+// compareRows is the order of InspectNeeds: priority descending, arrival, cluster, and then what makes it total.
+func compareRows(a, b row) int {
+	return cmp.Or(cmp.Compare(b.Row.Profile.Priority, a.Row.Profile.Priority), demand.CompareArrival(a.Arrival, b.Arrival),
+		strings.Compare(a.cluster, b.cluster), strings.Compare(a.Row.Fingerprint, b.Row.Fingerprint), strings.Compare(a.Row.Group, b.Row.Group))
+}
+
+// InspectNeeds streams a header, then one frame per need, highest precedence first (WIRE-9.4).
+func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.InspectNeedsRequest], out *connect.ServerStream[pb.InspectNeedsResponse]) error {
+	done, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer done()
+	q := r.Msg
+	only, err := narrow(ctx, q.ClusterId)
+	if err != nil {
+		return err
+	}
+	after, err := untoken(q.PageToken, 5)
+	if err != nil {
+		return err
+	}
+	v := s.cfg.View()
+	rows, short := selectRows(v, only, q)
+	total := len(rows)
+	if len(after) > 0 {
+		rows = rows[position(rows, after):]
+	}
+	header := &pb.InspectNeedsHeader{Cycle: v.Status.Cycle, ComputedAtUnixNanos: v.Wall(v.Status.CycleAt), TotalNeeds: int32(total),
+		UnsatisfiedNeeds: int32(short), ShardId: s.cfg.ShardID}
+	if n := int(q.Limit); n > 0 && len(rows) > n {
+		rows = rows[:n]
+		header.NextPageToken = rowToken(rows[n-1])
+	}
+	if err := out.Send(&pb.InspectNeedsResponse{Frame: &pb.InspectNeedsResponse_Header{Header: header}}); err != nil {
+		return err
+	}
+	for _, x := range rows {
+		if err := out.Send(&pb.InspectNeedsResponse{Frame: &pb.InspectNeedsResponse_Need{Need: needView(v, x)}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows []row, short int) {
+	for _, b := range v.Needs {
+		if only != "" && b.Cluster != only {
+			continue
+		}
+		for i := range b.Rows {
+			n := &b.Rows[i]
+			isShort := n.Verdict.Status == engine.Short
+			if q.UnsatisfiedOnly && !isShort || q.RowId != "" && n.Row.RowID != q.RowId {
+				continue
+			}
+			if isShort {
+				short++
+			}
+			rows = append(rows, row{b.Cluster, n})
+		}
+	}
+	slices.SortFunc(rows, compareRows)
+	return rows, short
+}
+
+func rowToken(r row) string {
+	return token(strconv.FormatInt(int64(r.Row.Profile.Priority), 10), strconv.FormatInt(r.Arrival, 10), r.cluster, r.Row.Fingerprint,
+		strings.ReplaceAll(r.Row.Group, "\x00", "\x01"))
+}
+
+// position is the first row behind a token. The row it names may be gone.
+func position(rows []row, key []string) int {
+	priority, _ := strconv.ParseInt(key[0], 10, 32)
+	arrival, _ := strconv.ParseInt(key[1], 10, 64)
+	at := row{key[2], &core.NeedRow{Arrival: arrival, Row: demand.Row{Fingerprint: key[3], Group: strings.ReplaceAll(key[4], "\x01", "\x00"),
+		Profile: demand.Profile{Priority: int32(priority)}}}}
+	i, found := slices.BinarySearchFunc(rows, at, compareRows)
+	if found {
+		i++
+	}
+	return i
+}
+
+// needView writes one row with its verdict.
+func needView(v *core.Publish, r row) *pb.NeedView {
+	d := &r.Verdict
+	out := &pb.NeedView{
+		Need: convert.Need(&r.Row), ClusterId: r.cluster, ArrivalUnixNanos: v.Wall(r.Arrival), ProfileFingerprint: r.Row.Fingerprint,
+		Satisfied: d.Status != engine.Short, ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
+		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Row.Group != "",
+		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
+		Detail: Detail(r.NeedRow), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: d.Coming, SharedCount: d.Shared,
+		TurnPosition: int32(r.Turn), CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
+	}
+	out.DetailText = Text(r.NeedRow)
+	if d.Status == engine.Short {
+		out.AgeCyclesUnmet, out.UnmetSinceUnixNanos = int32(r.AgeCycles), v.Wall(r.Since)
+		if d.Reason == engine.PreemptionExhausted {
+			out.Preemption = &pb.PreemptionSummary{VictimsFound: d.Victims, CapacityFreed: convert.Quantities(r.Freed)}
+		}
+	}
+	return out
+}
+
+// Detail is the finer reason of a row: the shell's own where it knows better than the engine (SHARD-23.4).
+func Detail(r *core.NeedRow) pb.NeedDetail {
+	switch {
+	case r.BlobText != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
+		return pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR
+	case r.Paused():
+		return pb.NeedDetail_NEED_DETAIL_PAUSED
+	case r.Breaker:
+		return pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER
+	}
+	return pb.NeedDetail(r.Verdict.Detail)
+}
+
+// Text is one sentence about a row for people.
+func Text(r *core.NeedRow) string {
+	d := &r.Verdict
+	switch Detail(r) {
+	case pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR:
+		return "Boot data could not be rendered: " + r.BlobText
+	case pb.NeedDetail_NEED_DETAIL_PAUSED:
+		return "Actuation is paused or in dry run; what is planned for this need does not start."
+	case pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER:
+		return "The provider does not answer; commands wait until it does."
+	}
+	switch {
+	case d.Detail != engine.NoDetail:
+		return d.Detail.Sentence()
+	case d.Status == engine.Short:
+		return d.Reason.String()
+	case d.Status == engine.OnTheWay:
+		return fmt.Sprintf("%d machines are on their way.", d.Coming+d.Bootstrap+d.Provision)
+	}
+	return "Covered."
+}

@@ -1,0 +1,213 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// gauges are set from what the core publishes.
+type gauges struct {
+	inventory, spend                      *prometheus.GaugeVec
+	age, machines, held, breaker, limit   *prometheus.GaugeVec
+	stuck, failed, withheld               *prometheus.GaugeVec
+	foreign, unjoined                     prometheus.Gauge
+	needs, oldest, shortfalls             prometheus.Gauge
+	unmet, aged, demand                   *prometheus.GaugeVec
+	queue, inflight                       *prometheus.GaugeVec
+	paused, dryRun, fenced, epoch         prometheus.Gauge
+	tokens, rollupAge                     *prometheus.GaugeVec
+	silent, gates, sessions, pools        prometheus.Gauge
+	openNeeds, dirty, shares              prometheus.Gauge
+	parked, joinOverdue, joinGuarded      prometheus.Gauge
+	promises, sharing                     *prometheus.GaugeVec
+	exchangeSaved, reclaimMatches         prometheus.Gauge
+	occProposals, memo                    *prometheus.CounterVec
+	occDisplaced, occExhausted, exchanges prometheus.Counter
+	term, lastReport, disputed            prometheus.Gauge
+}
+
+func (g *gauges) register(m *telemetry.Metrics) {
+	g.inventory = m.GaugeVec("inventory_machines", "Machines owned by this shard.", "state", "capacity_type", "interruption_penalty_bucket")
+	g.spend = m.GaugeVec("spend_dollars_per_hour", "Provider prices summed.", "capacity_type", "state")
+	g.age = m.GaugeVec("inventory_age_seconds", "Age of the last List that ended well.", "provider")
+	g.machines = m.GaugeVec("list_machines", "Machines known of a provider.", "provider")
+	g.held = m.GaugeVec("removals_held", "Removals that the guard holds.", "provider")
+	g.breaker = m.GaugeVec("provider_breaker", "0 closed, 1 half-open, 2 open.", "provider")
+	g.limit = m.GaugeVec("provider_concurrency", "Commands allowed at once now.", "provider")
+	g.stuck = m.GaugeVec("machines_stuck", "Machines too long in a transition.", "state")
+	g.failed = m.GaugeVec("machines_failed", "Failed machines.", "bound")
+	g.withheld = m.GaugeVec("machines_withheld", "Machines counted but not offered.", "reason")
+	g.foreign = m.Gauge("machines_foreign", "Machines that another shard owns.")
+	g.unjoined = m.Gauge("machines_unjoined", "Machines Configured for 5 minutes in a reporting cluster without a ready node.")
+	g.needs = m.Gauge("needs", "Needs in force.")
+	g.unmet = m.GaugeVec("needs_unmet", "Needs that are short.", "reason")
+	g.oldest = m.Gauge("unmet_oldest_seconds", "Age of the oldest unmet need.")
+	g.demand = m.GaugeVec("demand_machines", "Machines that the plan counts for needs.", "interruption_penalty_bucket")
+	g.shortfalls = m.Gauge("shortfalls", "Profiles that are short.")
+	g.aged = m.GaugeVec("shortfalls_aged", "Profiles that are short, by age in nominal cycles.", "bucket")
+	g.queue = m.GaugeVec("action_queue_depth", "Decisions waiting to start.", "kind")
+	g.inflight = m.GaugeVec("execute_inflight", "Commands in flight.", "kind")
+	g.paused = m.Gauge("actuation_paused", "1 while any pause exists.")
+	g.dryRun = m.Gauge("dry_run", "1 in dry run.")
+	g.tokens = m.GaugeVec("reclaim_tokens", "Reclaim tokens left; cluster empty: of the shard.", "cluster")
+	g.rollupAge = m.GaugeVec("rollup_age_seconds", "Age of the last accepted or unchanged roll-up.", "cluster")
+	g.silent = m.Gauge("clusters_silent", "Clusters with machines and no roll-up for long.")
+	g.gates = m.Gauge("reclaim_gates_closed", "Clusters with machines whose reclaim gate is closed.")
+	g.sessions = m.Gauge("active_sessions", "Sessions installed.")
+	g.pools = m.Gauge("pools_stocked_out", "Pools out of stock.")
+	g.fenced = m.Gauge("fenced", "1 when a newer process has this identity.")
+	g.epoch = m.Gauge("epoch", "Epoch of this process.")
+	g.disputed = m.Gauge("epoch_disputed", "1 when the coordinator saw a higher epoch of this shard.")
+	g.term = m.Gauge("coordinator_term", "Highest fencing term seen.")
+	g.lastReport = m.Gauge("coordinator_last_report_seconds", "Time since the last answered report; -1: never.")
+
+	g.openNeeds = m.Gauge("engine_open_needs", "Open needs of the last plan.")
+	g.dirty = m.Gauge("engine_dirty_clusters", "Clusters recomputed by the last plan.")
+	g.memo = m.CounterVec("engine_memo_total", "Uses of the engine's caches.", "cache", "result")
+	g.shares = m.Gauge("engine_shares", "Receivers served by shares.")
+	g.sharing = m.GaugeVec("engine_sharing_level", "Clusters per sharing level.", "level")
+	g.joinOverdue = m.Gauge("engine_join_overdue", "Configured machines that did not join in time.")
+	g.joinGuarded = m.Gauge("engine_join_guarded", "Of those, credited because the guard says so.")
+	g.parked = m.Gauge("engine_parked_needs", "Gangs in the parking ledger.")
+	g.promises = m.GaugeVec("engine_promises", "Promises on machines.", "cause")
+	g.exchangeSaved = m.Gauge("engine_exchange_saved_dollars_per_hour", "What exchange saved in the last plan.")
+	g.exchanges = m.Counter("engine_exchange_tries_total", "Covers tried by exchange.")
+	g.reclaimMatches = m.Gauge("engine_reclaim_matches_unmet", "Machines reclaimed while fitting a short need of their cluster; must be 0.")
+	g.occProposals = m.CounterVec("phase1_occ_proposals_total", "Proposals of parallel turns.", "outcome")
+	g.occDisplaced = m.Counter("phase1_occ_displacements_total", "Needs opened by re-attribution.")
+	g.occExhausted = m.Counter("phase1_occ_retries_exhausted_total", "Always 0: retries are bounded by construction.")
+}
+
+var kinds = [...]core.Kind{engine.Bootstrap, engine.Provision, engine.Preempt, engine.Reclaim, engine.Delete}
+
+// Publish sets the gauges.
+func (t *Meter) Publish(p *core.Publish) {
+	g, s := &t.gauges, &p.Status
+	g.foreign.Set(float64(s.Foreign))
+	g.needs.Set(float64(s.Needs))
+	for _, r := range [...]struct {
+		reason engine.UnmetReason
+		label  string
+	}{{engine.PriorityStarved, "priority_starved"}, {engine.NoMatchingSupply, "no_matching_supply"},
+		{engine.TopologyUnsatisfiable, "topology_unsatisfiable"}, {engine.PreemptionExhausted, "preemption_exhausted"}} {
+		g.unmet.WithLabelValues(r.label).Set(float64(s.Unmet[r.reason]))
+	}
+	g.oldest.Set(time.Duration(s.OldestAge).Seconds())
+	g.shortfalls.Set(float64(s.Aged[0] + s.Aged[1] + s.Aged[2] + s.Aged[3]))
+	for i, bucket := range [...]string{"1-9", "10-59", "60-299", "300+"} {
+		g.aged.WithLabelValues(bucket).Set(float64(s.Aged[i]))
+	}
+	for _, k := range kinds {
+		g.queue.WithLabelValues(k.String()).Set(float64(s.Waiting[k]))
+		g.inflight.WithLabelValues(k.String()).Set(float64(s.InFlight[k]))
+	}
+	g.paused.Set(one(s.Paused))
+	g.dryRun.Set(one(s.DryRun))
+	g.fenced.Set(one(s.Superseded != ""))
+	g.epoch.Set(float64(s.Epoch))
+	g.silent.Set(float64(s.Silent))
+	g.gates.Set(float64(s.GatesShut))
+	g.sessions.Set(float64(s.Sessions))
+	g.pools.Set(float64(len(s.Pools)))
+	g.term.Set(float64(s.Coord.Lineage.Term))
+	g.disputed.Set(one(s.Coord.Disputed))
+	g.parked.Set(float64(s.Parked))
+	for _, pr := range s.Providers {
+		age := -1.0
+		if pr.ListedAt > 0 {
+			age = time.Duration(p.At - pr.ListedAt).Seconds()
+		}
+		g.age.WithLabelValues(pr.Name).Set(age)
+		g.held.WithLabelValues(pr.Name).Set(float64(pr.Held))
+		g.breaker.WithLabelValues(pr.Name).Set(float64(pr.Breaker))
+		g.limit.WithLabelValues(pr.Name).Set(float64(pr.Limit))
+	}
+	t.engine(&s.Counters)
+	t.perCluster(p)
+}
+
+func (t *Meter) engine(c *engine.Counters) {
+	g := &t.gauges
+	g.openNeeds.Set(float64(c.OpenNeeds))
+	g.dirty.Set(float64(c.DirtyClusters))
+	g.shares.Set(float64(c.Shares))
+	g.joinOverdue.Set(float64(c.JoinOverdue))
+	g.joinGuarded.Set(float64(c.JoinGuarded))
+	g.promises.WithLabelValues("create").Set(float64(c.PromisesCreate))
+	g.promises.WithLabelValues("preempt").Set(float64(c.PromisesPreempt))
+	g.exchangeSaved.Set(float64(c.ExchangeSaved) / 1e6)
+	g.reclaimMatches.Set(float64(c.ReclaimMatchesUnmet))
+}
+
+// Planned counts what one plan did. Called once per cycle.
+func (t *Meter) Planned(c *engine.Counters) {
+	g := &t.gauges
+	g.occProposals.WithLabelValues("committed").Add(float64(c.ProposalsCommitted))
+	g.occProposals.WithLabelValues("conflict").Add(float64(c.ProposalsExecutedAgain))
+	g.occDisplaced.Add(float64(c.Displaced))
+	g.exchanges.Add(float64(c.ExchangeTries))
+	for _, m := range [...]struct {
+		cache     string
+		hit, miss int
+	}{{"credit", c.CreditHit, c.CreditMiss}, {"match", c.MatchHit, c.MatchMiss}, {"fold", c.FoldHit, c.FoldMiss}, {"order", c.OrderHit, c.OrderMiss}} {
+		g.memo.WithLabelValues(m.cache, "hit").Add(float64(m.hit))
+		g.memo.WithLabelValues(m.cache, "miss").Add(float64(m.miss))
+	}
+}
+
+// perCluster sets the series of clusters that have a session or machines, and deletes those of clusters that left.
+func (t *Meter) perCluster(p *core.Publish) {
+	g := &t.gauges
+	g.tokens.WithLabelValues("").Set(float64(p.Status.Tokens) / 1000)
+	now := map[string]bool{}
+	for _, c := range p.Clusters {
+		bound := c.States[inventory.Configuring] + c.States[inventory.Configured] + c.States[inventory.Draining]
+		if !c.Connected && bound == 0 {
+			continue
+		}
+		now[c.Name] = true
+		g.tokens.WithLabelValues(c.Name).Set(float64(c.Tokens) / 1000)
+		age := -1.0
+		if c.Fresh > 0 {
+			age = time.Duration(p.At - c.Fresh).Seconds()
+		}
+		g.rollupAge.WithLabelValues(c.Name).Set(age)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range t.clusters {
+		if !now[name] {
+			g.tokens.DeleteLabelValues(name)
+			g.rollupAge.DeleteLabelValues(name)
+			t.held.DeleteLabelValues(name)
+			t.counters[core.MetricRollupsRejected].DeletePartialMatch(prometheus.Labels{"cluster": name})
+		}
+	}
+	t.clusters = now
+}
+
+// LastReport sets when a coordinator last answered; negative: never.
+func (t *Meter) LastReport(age time.Duration) { t.gauges.lastReport.Set(age.Seconds()) }
+
+// Outboxes sets how many frames wait, by class.
+func (t *Meter) Outboxes(depth map[string]int) {
+	for class, n := range depth {
+		t.outDepth.WithLabelValues(class).Set(float64(n))
+	}
+}
+
+// Queue sets how many events wait in one kind of source.
+func (t *Meter) Queue(source string, n int) { t.queues.WithLabelValues(source).Set(float64(n)) }
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

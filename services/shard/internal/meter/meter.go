@@ -1,0 +1,201 @@
+// Package meter turns what the core says into the metrics of a shard, under exactly the names of SHARD-29.3.
+//
+// Counters and histograms come from core.Sample, gauges from core.Publish, and a few from the shell's own packages. It
+// owns names, labels and the removal of series whose subject is gone; it never decides what is worth counting.
+//
+// A Meter is safe for concurrent use. Start at New.
+package meter
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
+)
+
+// Meter is the metrics of one shard.
+type Meter struct {
+	cycle      prometheus.Histogram
+	phases     *prometheus.HistogramVec
+	steps      *prometheus.HistogramVec
+	queues     *prometheus.GaugeVec
+	restarts   *prometheus.CounterVec
+	logErrors  prometheus.Counter
+	oversize   prometheus.Counter
+	identity   prometheus.Counter
+	slow       prometheus.Counter
+	stray      *prometheus.CounterVec
+	coalesced  prometheus.Counter
+	outDropped *prometheus.CounterVec
+	outDepth   *prometheus.GaugeVec
+
+	counters map[core.Metric]*prometheus.CounterVec
+	seconds  map[core.Metric]*prometheus.HistogramVec
+	bytes    *prometheus.HistogramVec
+	held     *prometheus.GaugeVec
+	gauges   gauges
+
+	mu       sync.Mutex
+	clusters map[string]bool // clusters that have series
+}
+
+// New registers everything.
+func New(m *telemetry.Metrics) (*Meter, error) {
+	t := &Meter{
+		cycle:      m.Histogram("cycle_duration_seconds", "How long one cycle takes, from snapshot to dispatch."),
+		phases:     m.HistogramVec("cycle_phase_duration_seconds", "How long one phase takes.", "phase"),
+		steps:      m.HistogramVec("step_duration_seconds", "How long the core works on one event.", "event"),
+		queues:     m.GaugeVec("event_queue_depth", "Events waiting for the core.", "source"),
+		restarts:   m.CounterVec("component_restarts_total", "Restarts of parts of the process.", "component"),
+		logErrors:  m.Counter("decision_log_errors_total", "Records that could not be written to the decision log."),
+		oversize:   m.Counter("frames_oversize_total", "Frames above the hard ceiling; each ended its stream."),
+		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate was of somebody else."),
+		slow:       m.Counter("outbox_slow_closed_total", "Sessions ended as slow consumers."),
+		stray:      m.CounterVec("frames_skipped_total", "Frames that were skipped, by kind.", "kind"),
+		coalesced:  m.Counter("outbox_coalesced_total", "Frames replaced by a newer one of their key."),
+		outDropped: m.CounterVec("outbox_dropped_total", "Frames dropped at the byte limit.", "class"),
+		outDepth:   m.GaugeVec("outbox_depth", "Frames waiting in outboxes.", "class"),
+		held:       m.GaugeVec("rollup_quarantined", "Confirmations of a held roll-up; 0: none is held.", "cluster"),
+		bytes:      m.HistogramOf("rollup_bytes", "Encoded size of roll-ups.", telemetry.BytesBuckets()),
+		counters:   map[core.Metric]*prometheus.CounterVec{},
+		seconds:    map[core.Metric]*prometheus.HistogramVec{},
+		clusters:   map[string]bool{},
+	}
+	for _, r := range counterRows {
+		t.counters[r.metric] = m.CounterVec(r.name, r.help, r.labels...)
+	}
+	for _, r := range secondRows {
+		t.seconds[r.metric] = m.HistogramVec(r.name, r.help, r.labels...)
+	}
+	t.gauges.register(m)
+	return t, m.Err()
+}
+
+type row struct {
+	metric core.Metric
+	name   string
+	help   string
+	labels []string
+}
+
+var counterRows = []row{
+	{core.MetricCycleTriggers, "cycle_triggers_total", "What made cycles run.", []string{"cause"}},
+	{core.MetricPlanMismatch, "plan_mismatch_total", "Plans in which the incremental path differed from the full one.", nil},
+	{core.MetricActions, "actions_total", "Operations started.", []string{"kind"}},
+	{core.MetricOutcomes, "action_execute_outcomes_total", "Operations ended, by outcome.", []string{"kind", "outcome"}},
+	{core.MetricDropped, "actions_dropped_total", "Decisions replaced by a newer plan before they started.", nil},
+	{core.MetricDeduped, "actions_deduped_total", "Decisions whose start state no longer held.", nil},
+	{core.MetricDeferred, "actions_deferred_total", "Decisions put off by --max-actions-per-cycle.", nil},
+	{core.MetricSuppressed, "actions_suppressed_total", "Decisions that a pause held back.", []string{"kind"}},
+	{core.MetricDryRun, "actions_dryrun_total", "Decisions that dry run held back.", []string{"kind"}},
+	{core.MetricReclaimsCapped, "reclaims_capped_total", "Reclaims that had to wait for the budget.", nil},
+	{core.MetricReclaimsUnresolved, "reclaims_unresolved_total", "Reclaims whose nodes could not all be cordoned.", nil},
+	{core.MetricEvictionsSkipped, "evictions_skipped_total", "Drains without eviction because the cluster had no session.", nil},
+	{core.MetricIdleReleases, "idle_releases_total", "Finished Deletes.", nil},
+	{core.MetricRollups, "rollups_total", "Roll-ups processed.", []string{"disposition"}},
+	{core.MetricRollupsRejected, "rollups_rejected_total", "Roll-ups refused.", []string{"cluster", "reason"}},
+	{core.MetricRollupWarnings, "rollup_warnings_total", "Soft violations in roll-ups.", []string{"rule"}},
+	{core.MetricSessions, "session_lifecycle_total", "Sessions installed, replaced and removed.", []string{"event"}},
+	{core.MetricStrayAnswers, "answers_stray_total", "Answers to nothing that is open.", []string{"kind"}},
+	{core.MetricMachinesRejected, "machines_rejected_total", "Machine records that the gate refused.", []string{"reason"}},
+	{core.MetricUnexpectedEdges, "unexpected_edges_total", "Transitions that nobody here commanded.", []string{"from", "to"}},
+	{core.MetricBindingConflicts, "binding_conflicts_total", "Machines that the provider says belong to another cluster.", nil},
+	{core.MetricReconcileErrors, "reconcile_errors_total", "Lists that failed.", []string{"provider"}},
+	{core.MetricFenceReordered, "fence_reordered_total", "Fence refusals explained by a provider that mixes up tokens.", nil},
+	{core.MetricOwnershipRelabels, "ownership_relabels_total", "Machines given up because they changed owner while being created.", nil},
+	{core.MetricOwnershipViolations, "ownership_violations_total", "Machines on which two shards acted.", nil},
+	{core.MetricInstructions, "instructions_total", "Coordinator instructions answered.", []string{"outcome"}},
+}
+
+var secondRows = []row{
+	{core.MetricListDuration, "list_duration_seconds", "How long a List takes.", []string{"provider", "mode"}},
+	{core.MetricCycleLag, "cycle_lag_seconds", "From a roll-up's arrival to the end of the cycle that used it.", nil},
+	{core.MetricDispatchWait, "dispatch_wait_seconds", "From the plan that first had a decision to its start.", []string{"kind"}},
+	{core.MetricRequestBootstrap, "request_bootstrap_seconds", "From a bootstrap request to its answer.", nil},
+	{core.MetricProviderRPC, "provider_rpc_seconds", "Provider calls alone.", []string{"provider", "rpc", "code"}},
+	{core.MetricCreatePhase, "create_phase_seconds", "From Create to a host.", nil},
+	{core.MetricConfigurePhase, "configure_phase_seconds", "From Configure to Configured.", nil},
+	{core.MetricDrainPhase, "drain_phase_seconds", "From Drain to Idle.", nil},
+	{core.MetricDeletePhase, "delete_phase_seconds", "From Delete to a slot.", nil},
+	{core.MetricProvisioningLatency, "provisioning_latency_seconds", "From unmet demand to a Configured machine.", []string{"path"}},
+	{core.MetricDemandToReady, "demand_to_ready_seconds", "From unmet demand to a Ready node.", []string{"path"}},
+}
+
+// Sample takes one observation.
+func (t *Meter) Sample(s core.Sample) {
+	switch s.Metric {
+	case core.MetricRollupBytes:
+		t.bytes.WithLabelValues().Observe(float64(s.Value))
+		return
+	case core.MetricRollupQuarantined:
+		t.held.WithLabelValues(s.Label1).Set(float64(s.Value))
+		return
+	}
+	if h := t.seconds[s.Metric]; h != nil {
+		h.WithLabelValues(labels(s)...).Observe(time.Duration(s.Value).Seconds())
+		return
+	}
+	if c := t.counters[s.Metric]; c != nil {
+		c.WithLabelValues(labels(s)...).Add(float64(s.Value))
+	}
+}
+
+func labels(s core.Sample) []string {
+	switch s.Metric {
+	case core.MetricProviderRPC:
+		provider, rpc, _ := strings.Cut(s.Label1, "\x00")
+		return []string{provider, rpc, s.Label2}
+	case core.MetricOutcomes, core.MetricRollupsRejected, core.MetricUnexpectedEdges, core.MetricListDuration:
+		return []string{s.Label1, s.Label2}
+	}
+	if s.Label1 == "" {
+		return nil
+	}
+	return []string{s.Label1}
+}
+
+// Step takes the duration of one step of the core.
+func (t *Meter) Step(e core.Event, d time.Duration) {
+	t.steps.WithLabelValues(core.KindOf(e).String()).Observe(d.Seconds())
+}
+
+// Cycle takes the duration of a step that ran a cycle.
+func (t *Meter) Cycle(d time.Duration) { t.cycle.Observe(d.Seconds()) }
+
+// Phase takes the duration of one phase.
+func (t *Meter) Phase(name string, d time.Duration) {
+	t.phases.WithLabelValues(name).Observe(d.Seconds())
+}
+
+// Restarted counts a restart of a component.
+func (t *Meter) Restarted(component string) { t.restarts.WithLabelValues(component).Inc() }
+
+// LogError counts a record that was not written.
+func (t *Meter) LogError() { t.logErrors.Inc() }
+
+// IdentityRejected implements session.Observer.
+func (t *Meter) IdentityRejected() { t.identity.Inc() }
+
+// FrameOversize implements session.Observer.
+func (t *Meter) FrameOversize() { t.oversize.Inc() }
+
+// SlowClosed implements session.Observer.
+func (t *Meter) SlowClosed() { t.slow.Inc() }
+
+// StrayFrame implements session.Observer.
+func (t *Meter) StrayFrame(kind string) { t.stray.WithLabelValues(kind).Inc() }
+
+// OutboxEnded implements session.Observer.
+func (t *Meter) OutboxEnded(s session.OutboxStats) {
+	t.coalesced.Add(float64(s.Coalesced))
+	for c, n := range s.Dropped {
+		if n > 0 {
+			t.outDropped.WithLabelValues(session.Class(c).String()).Add(float64(n))
+		}
+	}
+}

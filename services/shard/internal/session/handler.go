@@ -1,0 +1,307 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
+)
+
+// Config is what a Handler needs.
+type Config struct {
+	ShardID string // required, for the Hello ack
+	Version string
+	Gate    *ingest.Gate // required
+	Loop    *loop.Loop   // required
+	Blobs   *Blobs       // required
+	Log     *slog.Logger // required
+	Observe Observer     // required
+
+	SessionsMax   int
+	SessionAgeMax time.Duration
+	Outbox        OutboxLimits
+	SlowAfter     time.Duration // one write that takes longer ends the session
+	FastFrames    int           // answers and reports waiting for the core, per session
+	RollupWorkers int
+	BlobBytesMax  int
+	Features      []string
+	// Refusing returns why new sessions are refused (stopping, superseded), or "".
+	Refusing func() string
+}
+
+// Observer hears of what the metrics count.
+type Observer interface {
+	IdentityRejected()
+	FrameOversize()
+	SlowClosed()
+	StrayFrame(kind string)
+	OutboxEnded(OutboxStats)
+}
+
+// Handler serves Shard.Session.
+type Handler struct {
+	cfg     Config
+	workers chan struct{}
+	arrival atomic.Int64
+	control *loop.Source // opened and closed events, in order
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[string]*live
+	number   int64
+}
+
+// live is one installed stream.
+type live struct {
+	cluster string
+	number  int64
+	outbox  *Outbox
+	cancel  context.CancelCauseFunc
+	writing atomic.Int64 // Unix nanoseconds at which the present write began; 0: none
+	fast    *loop.Source
+	rollups *loop.Source
+
+	mu      sync.Mutex
+	pending *pb.ClusterCapacityNeeds // the one-place slot (SHARD-8.2)
+	size    int
+	arrived int64
+	working bool
+}
+
+// NewHandler returns a handler without sessions.
+func NewHandler(c Config) *Handler {
+	return &Handler{cfg: c, workers: make(chan struct{}, max(2, c.RollupWorkers)), sessions: map[string]*live{},
+		control: c.Loop.Source("sessions", 1024, false)}
+}
+
+type transportKey struct{}
+
+// transport reaches below connect, to the stream's deadlines and the peer's certificate.
+type transport struct {
+	ctl      *http.ResponseController
+	notAfter time.Time // zero: plaintext
+}
+
+// Wrap makes the deadlines of each stream reachable for the handler. It goes around the generated handler.
+func Wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t := &transport{ctl: http.NewResponseController(w)}
+		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+			t.notAfter = r.TLS.PeerCertificates[0].NotAfter
+		}
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), transportKey{}, t)))
+	})
+}
+
+// Why a session ends. Each is sent to the operator with its code (WIRE-6.6).
+var (
+	errReplaced = connect.NewError(connect.CodeAborted, errors.New("replaced"))
+	errReauth   = connect.NewError(connect.CodeUnavailable, errors.New("reauthenticate"))
+	errSlow     = connect.NewError(connect.CodeResourceExhausted, errors.New("slow consumer"))
+	errEnded    = errors.New("the operator closed the stream")
+)
+
+type stream = connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]
+
+// Session is the stream of one cluster.
+func (h *Handler) Session(ctx context.Context, s *stream) error {
+	first, err := s.Receive()
+	if err != nil {
+		return h.receiveError(err, "the stream ended before a Hello came")
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return rpc.NewError(connect.CodeInvalidArgument, "the first frame must be a Hello with the cluster's id")
+	}
+	if err := h.cfg.Gate.Check(hello); err != nil {
+		return rpc.NewError(connect.CodeInvalidArgument, "Hello: "+err.Error())
+	}
+	if err := h.admit(ctx, hello.ClusterId); err != nil {
+		return err
+	}
+	l, ctx, err := h.install(ctx, hello.ClusterId)
+	if err != nil {
+		return err
+	}
+	return h.run(ctx, s, l, hello)
+}
+
+// admit checks who calls, before anything is installed (SHARD-7.2, WIRE-6.2).
+func (h *Handler) admit(ctx context.Context, cluster string) error {
+	peer := rpc.PeerFrom(ctx)
+	if err := peer.RequireID(identity.ID{Kind: identity.Cluster, Name: cluster}); err != nil {
+		h.cfg.Observe.IdentityRejected()
+		h.cfg.Log.Error("session refused: the certificate is of somebody else", "cluster", cluster, "peer", peer.String())
+		return err
+	}
+	if why := h.cfg.Refusing(); why != "" {
+		return rpc.NewError(connect.CodeUnavailable, why)
+	}
+	return nil
+}
+
+// install makes a session the cluster's only one. The newest wins; the older one ends at once (SHARD-7.3).
+func (h *Handler) install(ctx context.Context, cluster string) (*live, context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	h.mu.Lock()
+	old := h.sessions[cluster]
+	if old == nil && len(h.sessions) >= h.cfg.SessionsMax {
+		h.mu.Unlock()
+		cancel(nil)
+		return nil, nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("this shard serves %d clusters and takes no more", h.cfg.SessionsMax))
+	}
+	h.number++
+	l := &live{cluster: cluster, number: h.number, outbox: NewOutbox(h.cfg.Outbox), cancel: cancel,
+		fast:    h.cfg.Loop.Source("session", h.cfg.FastFrames, false),
+		rollups: h.cfg.Loop.Source("rollup", 1, false)}
+	h.sessions[cluster] = l
+	h.wg.Add(1)
+	h.mu.Unlock()
+	if old != nil {
+		old.cancel(errReplaced)
+	}
+	return l, ctx, nil
+}
+
+// run serves an installed session until something ends it.
+func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) error {
+	defer h.wg.Done()
+	log := h.cfg.Log.With("cluster", l.cluster, "session", l.number)
+	if v := hello.ProtocolVersion; v != "v1alpha1" {
+		log.Warn("the operator speaks another protocol version", "theirs", v, "ours", "v1alpha1")
+	}
+	t, _ := ctx.Value(transportKey{}).(*transport)
+	ctx, stopTimers := h.bound(ctx, t)
+	defer stopTimers()
+	writerDone := make(chan struct{})
+	go func() { defer close(writerDone); h.write(ctx, s, l) }()
+	stopWatch := context.AfterFunc(ctx, func() {
+		if t != nil {
+			_ = t.ctl.SetReadDeadline(time.Unix(1, 0)) // a blocked Receive returns
+		}
+	})
+	defer stopWatch()
+	h.open(ctx, l, hello)
+	log.Info("session opened", "operator", hello.OperatorVersion, "features", hello.Features)
+	err := h.receive(ctx, s, l)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	l.cancel(errEnded)
+	h.remove(l)
+	h.awaitWriter(writerDone, t, err)
+	h.cfg.Observe.OutboxEnded(l.outbox.Stats())
+	log.Info("session ended", "err", err)
+	return ended(err)
+}
+
+// bound ends the session when the certificate ends or the session is old, each as "reauthenticate" (SHARD-7.8).
+func (h *Handler) bound(ctx context.Context, t *transport) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	age := h.cfg.SessionAgeMax - time.Duration(rand.Int64N(int64(h.cfg.SessionAgeMax)/10+1))
+	timer := time.AfterFunc(age, func() { cancel(errReauth) })
+	stop := func() { timer.Stop(); cancel(nil) }
+	if t == nil || t.notAfter.IsZero() {
+		return ctx, stop
+	}
+	expiry := time.AfterFunc(time.Until(t.notAfter), func() { cancel(errReauth) })
+	return ctx, func() { expiry.Stop(); stop() }
+}
+
+// ended turns the cause of an end into what the operator sees.
+func ended(err error) error {
+	switch {
+	case err == nil, errors.Is(err, errEnded), errors.Is(err, context.Canceled):
+		return nil
+	case errors.Is(err, rpc.ErrStopping):
+		return rpc.NewError(connect.CodeUnavailable, "shutting down")
+	}
+	return err
+}
+
+// open tells the core of the session.
+func (h *Handler) open(ctx context.Context, l *live, hello *pb.Hello) {
+	h.control.Push(context.WithoutCancel(ctx), core.SessionOpened{Cluster: l.cluster, Session: l.number, Features: hello.Features,
+		ProtocolVersion: hello.ProtocolVersion, OperatorVersion: hello.OperatorVersion, Instance: hello.InstanceId})
+}
+
+// remove takes the session out, itself only, and tells the core.
+func (h *Handler) remove(l *live) {
+	h.mu.Lock()
+	if h.sessions[l.cluster] == l {
+		delete(h.sessions, l.cluster)
+	}
+	h.mu.Unlock()
+	l.fast.Close()
+	l.rollups.Close()
+	h.control.Push(context.Background(), core.SessionClosed{Cluster: l.cluster, Session: l.number, Reason: "the stream ended"})
+	l.outbox.Close()
+	l.drop()
+}
+
+// receiveError tells an operator's error from its silence.
+func (h *Handler) receiveError(err error, missing string) error {
+	if connect.CodeOf(err) == connect.CodeResourceExhausted {
+		h.cfg.Observe.FrameOversize()
+		return err
+	}
+	return rpc.NewError(connect.CodeInvalidArgument, missing)
+}
+
+// Sessions is how many streams are installed.
+func (h *Handler) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sessions)
+}
+
+// Outboxes sums up the queues of all sessions, for the gauge.
+func (h *Handler) Outboxes() (depth map[string]int) {
+	depth = map[string]int{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.sessions {
+		s := l.outbox.Stats()
+		for c, n := range s.Depth {
+			depth[Class(c).String()] += n
+		}
+	}
+	return depth
+}
+
+// current returns the installed session of a cluster if it still has the number.
+func (h *Handler) current(cluster string, number int64) *live {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.sessions[cluster]; l != nil && l.number == number {
+		return l
+	}
+	return nil
+}
+
+// Close ends one session with a code and reason of the core.
+func (h *Handler) Close(e core.CloseSession) {
+	if l := h.current(e.Cluster, e.Session); l != nil {
+		l.cancel(connect.NewError(connect.Code(e.Code), errors.New(e.Reason)))
+	}
+}
+
+// Wait returns when every stream has ended.
+func (h *Handler) Wait() { h.wg.Wait() }
+
+func errorText(err error) string { return strings.TrimSpace(err.Error()) }

@@ -1,0 +1,194 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+// receive routes what the operator sends until the stream ends. It never decodes a roll-up itself: a large one must not
+// delay the bootstrap answers behind it (SHARD-8.1).
+func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
+	for {
+		m, err := s.Receive()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errEnded
+		case connect.CodeOf(err) == connect.CodeResourceExhausted:
+			h.cfg.Observe.FrameOversize()
+			return err
+		case err != nil:
+			return errEnded
+		}
+		if err := h.route(ctx, l, m); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// route hands one frame to where it belongs. Unknown and unset payloads are counted and skipped (WIRE-6.7).
+func (h *Handler) route(ctx context.Context, l *live, m *pb.OperatorMessage) error {
+	switch p := m.Payload.(type) {
+	case *pb.OperatorMessage_Hello:
+		return h.again(ctx, l, p.Hello)
+	case *pb.OperatorMessage_Rollup:
+		h.rollup(ctx, l, p.Rollup)
+	case *pb.OperatorMessage_BootstrapResponse:
+		h.bootstrap(ctx, l, p.BootstrapResponse)
+	case *pb.OperatorMessage_ReclaimAck:
+		h.reclaimAck(ctx, l, p.ReclaimAck)
+	case *pb.OperatorMessage_NodeReport:
+		r := p.NodeReport
+		if h.passes(l, "node_report", r) {
+			l.fast.Push(ctx, core.NodeReported{Cluster: l.cluster, Session: l.number, Machine: r.MachineId, Node: r.NodeName,
+				Present: r.Present, Ready: r.Present && r.Ready, LastOfFullSet: r.LastOfFullSet})
+		}
+	case *pb.OperatorMessage_DrainReport:
+		r := p.DrainReport
+		if h.passes(l, "drain_report", r) {
+			l.fast.Push(ctx, core.DrainReported{Cluster: l.cluster, Session: l.number, Instruction: r.InstructionId, State: int32(r.State),
+				PodsLeft: int64(r.PodsTotal - r.PodsEvicted), Blocking: r.BlockingBudgets, Reason: r.Reason})
+		}
+	case *pb.OperatorMessage_UnplacedPods:
+		if h.passes(l, "unplaced_pods", p.UnplacedPods) {
+			l.fast.Push(ctx, unplaced(l, p.UnplacedPods))
+		}
+	default:
+		h.cfg.Observe.StrayFrame("unknown")
+	}
+	return nil
+}
+
+// passes runs the generated rules on a payload that needs no answer; one that breaks them is counted and skipped.
+func (h *Handler) passes(l *live, kind string, m proto.Message) bool {
+	if err := h.cfg.Gate.Check(m); err != nil {
+		h.cfg.Observe.StrayFrame("invalid_" + kind)
+		h.cfg.Log.Warn("a frame was skipped", "cluster", l.cluster, "kind", kind, "err", errorText(err))
+		return false
+	}
+	return true
+}
+
+// again answers a second Hello (SHARD-7.5).
+func (h *Handler) again(ctx context.Context, l *live, hello *pb.Hello) error {
+	if hello.GetClusterId() != l.cluster {
+		return rpc.NewError(connect.CodeInvalidArgument, "a session cannot change its cluster; open another stream")
+	}
+	h.open(ctx, l, hello)
+	return nil
+}
+
+func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
+	e := core.UnplacedReported{Cluster: l.cluster, Session: l.number}
+	for _, r := range m.Rows {
+		e.Rows = append(e.Rows, core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos})
+	}
+	slices.SortFunc(e.Rows, func(a, b core.UnplacedRow) int { return strings.Compare(a.RowID, b.RowID) })
+	return e
+}
+
+// bootstrap keeps the secret bytes here and tells the core what it may know of them (SHARD-4.6).
+func (h *Handler) bootstrap(ctx context.Context, l *live, r *pb.BootstrapBlobResponse) {
+	e := core.BootstrapAnswered{Request: r.RequestId, Cluster: l.cluster, Session: l.number, Error: r.Error, Retryable: r.Retryable,
+		Length: int64(len(r.UserData))}
+	if r.TtlSeconds > 0 {
+		e.TTL = int64(min(r.TtlSeconds, int64(math.MaxInt64/int64(time.Second)))) * int64(time.Second)
+	}
+	switch {
+	case e.Error != "":
+	case len(r.UserData) > h.cfg.BlobBytesMax:
+		e.Error = "the bootstrap data is larger than the shard accepts"
+	default:
+		sum := sha256.Sum256(r.UserData)
+		e.Digest = hex.EncodeToString(sum[:])
+		if !h.cfg.Blobs.put(r.RequestId, l.cluster, r.UserData) {
+			h.cfg.Observe.StrayFrame("bootstrap")
+			return
+		}
+	}
+	l.fast.Push(ctx, e)
+}
+
+func (h *Handler) reclaimAck(ctx context.Context, l *live, r *pb.ReclaimAck) {
+	e := core.ReclaimAcked{Instruction: r.InstructionId, Cluster: l.cluster, Session: l.number, NodesStarted: int64(r.NodesStarted)}
+	for _, f := range r.Failures {
+		e.Failures = append(e.Failures, core.NodeFailure{Node: f.GetNode(), Reason: f.GetReason().String(), Message: f.GetMessage()})
+	}
+	l.fast.Push(ctx, e)
+}
+
+// rollup puts a roll-up into the session's one-place slot; a newer one replaces a waiting one, since a full replacement
+// makes it worthless (SHARD-8.2).
+func (h *Handler) rollup(ctx context.Context, l *live, m *pb.ClusterCapacityNeeds) {
+	if m == nil {
+		m = &pb.ClusterCapacityNeeds{}
+	}
+	size := proto.Size(m)
+	l.mu.Lock()
+	l.pending, l.size, l.arrived = m, size, h.arrival.Add(1)
+	start := !l.working
+	l.working = true
+	l.mu.Unlock()
+	if start {
+		go h.work(ctx, l)
+	}
+}
+
+// work gates the session's roll-ups, one at a time, within the shared pool (SHARD-8.3).
+func (h *Handler) work(ctx context.Context, l *live) {
+	for {
+		select {
+		case h.workers <- struct{}{}:
+		case <-ctx.Done():
+			l.drop()
+			return
+		}
+		m, size, arrived := l.take()
+		if m == nil {
+			<-h.workers
+			return
+		}
+		e := h.cfg.Gate.Rollup(m, l.cluster, size, time.Now())
+		<-h.workers
+		e.Session, e.Arrival = l.number, arrived
+		if e.Reject != nil {
+			h.cfg.Log.Error("roll-up rejected", "cluster", l.cluster, "reason", e.Reject.Reason, "need", e.Reject.NeedIndex,
+				"field", e.Reject.FieldPath, "err", e.Reject.Message)
+		}
+		l.rollups.Push(ctx, e)
+	}
+}
+
+// take empties the slot, or ends the work when it is empty.
+func (l *live) take() (*pb.ClusterCapacityNeeds, int, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.pending
+	l.pending = nil
+	if m == nil {
+		l.working = false
+	}
+	return m, l.size, l.arrived
+}
+
+func (l *live) drop() {
+	l.mu.Lock()
+	l.pending, l.working = nil, false
+	l.mu.Unlock()
+}

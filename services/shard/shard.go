@@ -1,0 +1,315 @@
+// Package shard is one shard of BigFleet: it hears what clusters need, decides with the engine, and acts through
+// capacity providers.
+//
+// Run is a whole shard in one call: several may run in one process. It binds its port, takes an epoch, gives the
+// deterministic core (internal/core) its first event, serves sessions, reads and orders, and returns when its context
+// ends. It works without a coordinator, and nothing here can wait for one: the coordinator is another module that this
+// one does not require.
+//
+// Start at Run; then internal/core, which holds every decision, and internal/loop, internal/session and
+// internal/actuator, which connect it to the world.
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/actuator"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/epoch"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inspect"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/meter"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/order"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
+)
+
+// Dialer makes connections in place of the network.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// shell is everything around the core of one shard.
+type shell struct {
+	Config
+	log      *slog.Logger
+	started  time.Time
+	version  string
+	epoch    int64
+	identity *identity.Source
+
+	store     *store.Store
+	core      *core.Core
+	loop      *loop.Loop
+	gate      *ingest.Gate
+	blobs     *session.Blobs
+	sessions  *session.Handler
+	actuator  *actuator.Actuator
+	orders    *order.Server
+	reads     *inspect.Server
+	meter     *meter.Meter
+	metrics   *telemetry.Metrics
+	lifecycle *loop.Source
+
+	view      atomic.Pointer[core.Publish]
+	cycleTook atomic.Int64
+	cycled    bool // the step that is being applied ran a cycle; loop's goroutine only
+	lastCycle int64
+	refusing  atomic.Pointer[string]
+}
+
+// Run is one shard. It returns nil when ctx ended, an error with exit code 2 for a wrong configuration, and another
+// error when the shard cannot work.
+func Run(ctx context.Context, c Config) (err error) {
+	c.defaults()
+	if err := c.check(); err != nil {
+		return config.Fail(err)
+	}
+	s := &shell{Config: c, started: time.Now(), version: Version()}
+	s.log = c.Telemetry.Log.With("shard_id", c.ID)
+	if err := store.EnsureDir(c.DataDir); err != nil {
+		return err
+	}
+	lock, err := store.Acquire(c.DataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	if err := s.listen(); err != nil {
+		return err
+	}
+	defer s.Listener.Close()
+	if s.epoch, err = epoch.Take(c.DataDir, time.Now(), c.EpochFloor); err != nil {
+		return err
+	}
+	s.log = s.log.With("epoch", s.epoch)
+	if s.store, err = store.Open(c.DataDir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.store.Close()) }()
+	if s.identity, err = c.Telemetry.LoadIdentity(c.TLS); err != nil {
+		return config.Fail(err)
+	}
+	if err := s.build(); err != nil {
+		return err
+	}
+	defer s.metrics.Close()
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.group().Run(ctx)
+}
+
+// listen binds the port before anything is taken or changed: a half-alive process is worse than none (SHARD-3.2).
+func (s *shell) listen() (err error) {
+	if s.Listener != nil {
+		return nil
+	}
+	if s.Listener, err = net.Listen("tcp", s.Listen); err != nil {
+		return fmt.Errorf("listen on %s: %w", s.Listen, err)
+	}
+	return nil
+}
+
+// build makes all parts; nothing runs yet.
+func (s *shell) build() (err error) {
+	if s.gate, err = ingest.New(ingest.Limits{RollupBytes: s.RollupBytesMax, RollupNeeds: int64(s.RollupNeedsMax)}); err != nil {
+		return err
+	}
+	s.metrics = s.Telemetry.Metrics("bigfleet_shard_")
+	if s.meter, err = meter.New(s.metrics); err != nil {
+		return err
+	}
+	s.core = core.New(nil)
+	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe})
+	s.lifecycle = s.loop.Source("lifecycle", 8, false)
+	s.blobs = session.NewBlobs()
+	s.sessions = session.NewHandler(session.Config{
+		ShardID: s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,
+		SessionsMax: s.SessionsMax, SessionAgeMax: s.SessionAgeMax, SlowAfter: SlowConsumerAfter, FastFrames: FastFramesMax,
+		Outbox:       session.OutboxLimits{EssentialFrames: OutboxEssentialFrames, Bytes: OutboxBytes},
+		BlobBytesMax: BlobBytesMax, Features: session.Features(), Refusing: s.refuses,
+	})
+	providers, err := s.dial()
+	if err != nil {
+		return err
+	}
+	s.actuator = actuator.New(actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log})
+	visits := s.loop.Source("reads", 32, false)
+	addresses := map[string]string{}
+	for _, p := range s.Providers {
+		addresses[p.Name] = p.Addr
+	}
+	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core,
+		Visits: visits, View: s.view.Load, NotReady: s.notReady, ReadsMax: ReadsMax, Log: s.log,
+		CycleTook: func() time.Duration { return time.Duration(s.cycleTook.Load()) }})
+	s.orders = order.New(order.Config{Loop: s.loop, Store: s.store, View: s.view.Load, Log: s.log, Reads: s.reads})
+	s.health()
+	return nil
+}
+
+// dial builds the provider clients. Each speaks gRPC over HTTP/2 (SHARD-3.13); nothing is connected yet.
+func (s *shell) dial() (out []actuator.Provider, err error) {
+	for _, p := range s.Providers {
+		client, err := rpc.NewClient(rpc.ClientConfig{Addr: p.Addr, Dial: p.Dial, Identity: s.identity, Log: s.log,
+			Limits: rpc.Limits{ReadMaxBytes: ProviderBytesMax, SendMaxBytes: 32 << 20}, Tracer: s.Telemetry.Tracer})
+		if err != nil {
+			return nil, fmt.Errorf("provider %s: %w", p.Name, err)
+		}
+		out = append(out, actuator.Provider{Name: p.Name, Client: rpc.Stub(client, bigfleetv1alpha1connect.NewCapacityProviderClient)})
+	}
+	return out, nil
+}
+
+// begin gives the core its first event.
+func (s *shell) begin() error {
+	control, journal, poisoned, err := loadControl(s.store, s.loop.Now())
+	if err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Join(s.DataDir, store.FileName), err)
+	}
+	s.loop.First(core.Started{Config: s.coreConfig(s.version, session.Features()), Epoch: s.epoch, Control: control, Journal: journal, Poisoned: poisoned})
+	s.log.Info("shard started", "version", s.version, "listen", s.Listener.Addr().String(), "providers", len(s.Providers),
+		"coordinator", s.CoordinatorAddr, "tls", s.identity != nil)
+	return nil
+}
+
+// group orders the parts: the last one added stops first (SHARD-3.9).
+func (s *shell) group() *process.Group {
+	g := process.New(process.Config{Log: s.log, StopTimeout: StopTimeout, OnRestart: s.meter.Restarted, OnStop: func() {
+		why := "shutting down"
+		s.refusing.CompareAndSwap(nil, &why)
+		s.Telemetry.Health.Stopping()
+	}})
+	g.Add(process.Component{Name: "store", Kind: process.Restarts, Run: s.store.Run})
+	g.Add(process.Component{Name: "loop", Run: s.loop.Run})
+	for i := range s.Ops {
+		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
+	}
+	g.Add(process.Component{Name: "gauges", Kind: process.Restarts, Run: s.gauge})
+	g.Add(process.Component{Name: "rpc", Run: s.serve})
+	g.Add(process.Component{Name: "actuator", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }, Drain: s.drain})
+	return g
+}
+
+// run serves the port, binding it anew when it was lost.
+func (p *OpsPort) run(ctx context.Context) (err error) {
+	ln := p.Listener
+	addr := ln.Addr().String()
+	if p.used {
+		if ln, err = telemetry.Listen(addr); err != nil {
+			return err
+		}
+	}
+	p.used = true
+	return p.Ops.Run(ctx, ln)
+}
+
+// drain is the first part of a stop: nothing new starts, and commands in flight may finish for the grace.
+func (s *shell) drain(ctx context.Context) {
+	s.lifecycle.Push(ctx, core.Stopping{})
+	ctx, cancel := context.WithTimeout(ctx, s.ShutdownGrace)
+	defer cancel()
+	s.actuator.Stop(ctx)
+}
+
+// serve runs the port.
+func (s *shell) serve(ctx context.Context) error {
+	server, err := rpc.NewServer(rpc.ServerConfig{
+		Log: s.log, Identity: s.identity, Tracer: s.Telemetry.Tracer, InsecureAdmin: s.InsecureAdmin, StopTimeout: 5 * time.Second,
+		Services: []rpc.Service{s.sessionService(), s.readService(), s.adminService()},
+	})
+	if err != nil {
+		return err
+	}
+	if s.Ready != nil {
+		close(s.Ready)
+		s.Ready = nil
+	}
+	return server.Run(ctx, s.Listener)
+}
+
+func (s *shell) sessionService() rpc.Service {
+	frame := int(max(FrameBytesMax, 4*s.RollupBytesMax))
+	return rpc.Service{
+		Name: bigfleetv1alpha1connect.ShardName, Limits: rpc.Limits{ReadMaxBytes: frame, SendMaxBytes: frame},
+		Access: map[string]rpc.Access{bigfleetv1alpha1connect.ShardSessionProcedure: rpc.HandlerDecides()},
+		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
+			path, h := bigfleetv1alpha1connect.NewShardHandler(s.sessions, opts...)
+			return path, session.Wrap(h)
+		},
+	}
+}
+
+func (s *shell) readService() rpc.Service {
+	return rpc.Service{Name: bigfleetv1alpha1connect.ShardReadName, Limits: rpc.ReadLimits(), Validate: true, Access: inspect.Access(),
+		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
+			return bigfleetv1alpha1connect.NewShardReadHandler(s.reads, opts...)
+		}}
+}
+
+func (s *shell) adminService() rpc.Service {
+	return rpc.Service{Name: bigfleetv1alpha1connect.ShardAdminName, Limits: rpc.ReadLimits(), Validate: true, Access: order.Access(),
+		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
+			return bigfleetv1alpha1connect.NewShardAdminHandler(s.orders, opts...)
+		}}
+}
+
+// refuses says why new sessions are refused, or "".
+func (s *shell) refuses() string {
+	if p := s.refusing.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// notReady says why the shard is not ready. The coordinator is never asked (SHARD-2.5).
+func (s *shell) notReady() (out []string) {
+	if why := s.refuses(); why != "" {
+		out = append(out, why)
+	}
+	v := s.view.Load()
+	if v == nil {
+		return append(out, "starting")
+	}
+	var missing []string
+	for _, p := range v.Status.Providers {
+		if !p.Listed {
+			missing = append(missing, p.Name)
+		}
+	}
+	if len(missing) > 0 {
+		out = append(out, "not yet listed: "+strings.Join(missing, ", "))
+	}
+	return out
+}
+
+func (s *shell) health() {
+	s.Telemetry.Health.AddReady("shard", func() error {
+		if list := s.notReady(); len(list) > 0 {
+			return errors.New(strings.Join(list, "; "))
+		}
+		return nil
+	})
+	s.Telemetry.Health.AddLive("loop", func() error {
+		if s.loop.Stalled(StalledAfter) {
+			return fmt.Errorf("no step has ended for %s while events wait", StalledAfter)
+		}
+		return nil
+	})
+}
