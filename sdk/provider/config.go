@@ -26,6 +26,7 @@ type Common struct {
 	OfferingsFile string            `yaml:"offerings_file" doc:"File with a list under the key offerings; read again when it changes and on SIGHUP."`
 	Offerings     []OfferingSection `yaml:"offerings" doc:"The quota: which slots there are."`
 	SeedCount     int               `yaml:"seed_count" doc:"Number of slots from the built-in catalogue when there are no offerings."`
+	ControlAddr   string            `yaml:"control_addr" doc:"Address of SubstrateControl, where the substrate is a pretended one; empty for none."`
 	UseFake       bool              `yaml:"use_fake_backend" doc:"Run against the fake substrate instead of the real one."`
 
 	ReconcileInterval time.Duration `yaml:"reconcile_interval" doc:"How often the hosts are described."`

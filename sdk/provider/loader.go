@@ -38,6 +38,7 @@ func (l *loader[C]) flags(cmd *cobra.Command) {
 	f.StringVar(&c.OfferingsFile, "offerings", c.OfferingsFile, "file with the offerings; read again when it changes")
 	f.IntVar(&c.SeedCount, "seed-count", c.SeedCount, "slots from the built-in catalogue when there are no offerings")
 	f.BoolVar(&c.UseFake, "use-fake-backend", c.UseFake, "run against the fake substrate")
+	f.StringVar(&c.ControlAddr, "control-addr", c.ControlAddr, "address of SubstrateControl, with a fake substrate; empty for none")
 	f.DurationVar(&c.ReconcileInterval, "reconcile-interval", c.ReconcileInterval, "how often the hosts are described")
 	f.BoolVar(&c.Server.Reflection, "reflection", c.Server.Reflection, "serve gRPC reflection")
 	f.BoolVar(&c.Server.Pprof, "enable-pprof", c.Server.Pprof, "serve profiles on the metrics port, for loopback callers")

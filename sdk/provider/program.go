@@ -43,9 +43,10 @@ type Program[C any] struct {
 
 // Setup is what Build gets.
 type Setup[C any] struct {
-	Common Common
-	Config C
-	Log    *slog.Logger
+	Common    Common
+	Config    C
+	Offerings []Offering // those in force, wherever they come from
+	Log       *slog.Logger
 }
 
 // Main runs the program with the process's arguments and signals, and exits.
@@ -144,7 +145,7 @@ func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry promet
 		}
 		log.Warn("running against the fake substrate: no real machine is touched")
 	}
-	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Log: log})
+	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log})
 	if err != nil {
 		return nil, err
 	}

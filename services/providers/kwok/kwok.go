@@ -22,6 +22,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
 
 	"github.com/spf13/cobra"
 )
@@ -87,15 +88,20 @@ type clusterSection struct {
 // Validate implements the check of sdk/provider's configuration.
 func (s *settings) Validate() error {
 	var all []error
-	if len(s.Clusters) == 0 && s.KubeconfigDir == "" && s.Default.Kubeconfig == "" {
-		all = append(all, errors.New("no cluster is named: give clusters, kubeconfig_dir (--kubeconfig-dir) or default (--kubeconfig)"))
-	}
 	for id, c := range s.Clusters {
 		if c.Kubeconfig == "" {
 			all = append(all, fmt.Errorf("clusters[%s]: kubeconfig is missing", id))
 		}
 	}
 	return errors.Join(append(all, s.Delays.validate())...)
+}
+
+// named says why no machine could join a cluster. The fake backend needs none.
+func (s settings) named() error {
+	if len(s.Clusters) == 0 && s.KubeconfigDir == "" && s.Default.Kubeconfig == "" {
+		return errors.New("no cluster is named: give clusters, kubeconfig_dir (--kubeconfig-dir) or default (--kubeconfig)")
+	}
+	return nil
 }
 
 func (d Delays) validate() error {
@@ -126,6 +132,9 @@ func program() provider.Program[settings] {
 	return provider.Program[settings]{
 		Name: "kwok", Short: "Provider that makes Node objects and lets kwok play their kubelets",
 		Build: func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+			if err := s.Config.named(); err != nil {
+				return nil, nil, err
+			}
 			b, err := newBackend(Config{
 				Name: s.Common.Provider, Clusters: s.Config.clusters(), Delays: s.Config.Delays,
 				OrphanAge: s.Common.Retention.Orphan, Log: s.Log,
@@ -135,6 +144,7 @@ func program() provider.Program[settings] {
 			}
 			return b, []provider.Option{provider.WithReadiness(provider.NodesReadiness(b.nodes))}, nil
 		},
+		Fake:      substrate.Fake[settings](substrate.Config{}),
 		Default:   func() []provider.Offering { return Catalogue(defaultSlots) },
 		Catalogue: Catalogue,
 		Flags: func(cmd *cobra.Command, s *settings) {
