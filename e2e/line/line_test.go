@@ -19,6 +19,9 @@ import (
 func TestFromPendingToRunningAndBack(t *testing.T) {
 	const pods, machines, quota = 20, 5, 12
 	s := stack.StartT(t, stack.Config{Offerings: spot(quota), ShardArgs: []string{"--reclaim-cap-fraction", "1"}})
+	if err := s.Settled(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
 	red := s.Clusters[0]
 	phases := watchPhases(t, red)
 	clock, err := red.WatchPods(t.Context())

@@ -103,6 +103,38 @@ func Start(ctx context.Context, c Config) (_ *Stack, err error) {
 	return s, nil
 }
 
+// rollupSpacing is the least time between two roll-ups of an operator (OP-5.1).
+const rollupSpacing = time.Second
+
+// Settled waits until the shard has heard every cluster, and until the operators may send again at once: what is measured from
+// then on is what a cluster that has been there for a while sees.
+func (s *Stack) Settled(ctx context.Context) error {
+	for {
+		got, err := s.ShardRead().ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{}))
+		if err != nil {
+			return err
+		}
+		heard := 0
+		for _, c := range got.Msg.GetClusters() {
+			if c.GetGateOpen() {
+				heard++
+			}
+		}
+		pause := 50 * time.Millisecond
+		if heard == len(s.Clusters) {
+			pause = rollupSpacing
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		if heard == len(s.Clusters) {
+			return nil
+		}
+	}
+}
+
 // StartT is Start for tests: it fails t when something does not start, stops all when t ends, and shows the logs if t failed.
 func StartT(t testing.TB, c Config) *Stack {
 	t.Helper()

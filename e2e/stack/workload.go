@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Workload is a Deployment whose Pods ask for something.
@@ -45,14 +46,10 @@ func (c *Cluster) Deploy(ctx context.Context, w Workload) error {
 	return err
 }
 
-// Scale sets the replicas of a Deployment.
+// Scale sets the replicas of a Deployment. It is a patch, because the controller writes the same object.
 func (c *Cluster) Scale(ctx context.Context, name string, replicas int32) error {
-	scale, err := c.Client().AppsV1().Deployments("default").GetScale(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	scale.Spec.Replicas = replicas
-	_, err = c.Client().AppsV1().Deployments("default").UpdateScale(ctx, name, scale, metav1.UpdateOptions{})
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := c.Client().AppsV1().Deployments("default").Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 

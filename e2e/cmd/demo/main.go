@@ -70,6 +70,9 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		}
 		err = errors.Join(err, s.Stop())
 	}()
+	if err := s.Settled(ctx); err != nil {
+		return err
+	}
 	tell.say("ready: one cluster without a single Node, a shard, a provider with 25 machines to sell")
 	if err := acquire(ctx, tell, s); err != nil {
 		return err
