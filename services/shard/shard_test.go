@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -211,4 +213,43 @@ func TestDemandBecomesMachinesAndGoesBack(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// metric reads one series; 0 when it does not exist.
+func (r *running) metric(t testing.TB, series string) float64 {
+	t.Helper()
+	families, err := r.tel.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, rest, _ := strings.Cut(series, "{")
+	want := map[string]string{}
+	for _, pair := range strings.Split(strings.TrimSuffix(rest, "}"), ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			want[k] = strings.Trim(v, `"`)
+		}
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.Metric {
+			got := map[string]string{}
+			for _, l := range m.Label {
+				got[l.GetName()] = l.GetValue()
+			}
+			if !maps.Equal(got, want) {
+				continue
+			}
+			switch {
+			case m.Counter != nil:
+				return m.Counter.GetValue()
+			case m.Gauge != nil:
+				return m.Gauge.GetValue()
+			case m.Histogram != nil:
+				return float64(m.Histogram.GetSampleCount())
+			}
+		}
+	}
+	return 0
 }

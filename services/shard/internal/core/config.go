@@ -120,6 +120,7 @@ const (
 	shortfallsMax       = 100
 	errorTextMax        = 512
 	digestEvery         = 10_000
+	rejectsMax          = 10_000
 	relabelPause        = 10 * Minute
 )
 

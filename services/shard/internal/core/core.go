@@ -107,6 +107,9 @@ func (c *Core) Step(at At, e Event) []Effect {
 
 // handle applies the event itself.
 func (c *Core) handle(e Event) {
+	if _, tick := e.(Tick); !tick {
+		c.pub.dirty = true
+	}
 	switch e := e.(type) {
 	case SessionOpened:
 		c.sessionOpened(e)
@@ -221,6 +224,7 @@ func (c *Core) start(s Started) {
 	for _, p := range c.providers {
 		c.requestList(p, true)
 	}
+	c.pub.dirty = true
 }
 
 // stop is the first step of the end: nothing new is started, waiting pulls are rolled back (SHARD-3.9).

@@ -132,6 +132,7 @@ func (c *Core) listPage(e ListPage) {
 			continue
 		}
 		p.list.seen++
+		delete(p.rejects, f.Machine.ID)
 		switch c.merge(f, p.list.asked) {
 		case mergedAdopted:
 			p.list.changed++
@@ -154,8 +155,15 @@ func (c *Core) sawInList(p *provider, id string) {
 	}
 }
 
+// rejectMachine counts a refused record, and records it when it is news.
 func (c *Core) rejectMachine(r RejectedID, p *provider) {
 	c.sample(MetricMachinesRejected, r.Reason, 1)
+	if p.rejects[r.ID] == r.Reason {
+		return
+	}
+	if len(p.rejects) < rejectsMax {
+		p.rejects[r.ID] = r.Reason
+	}
 	c.record(Record{Type: RecordMachineRejected, Machine: r.ID, Provider: p.name, Outcome: r.Reason, Detail: clipText(r.Text)})
 }
 

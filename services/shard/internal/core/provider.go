@@ -43,10 +43,12 @@ type provider struct {
 	youngest  int64 // when a command was last accepted
 	pollAt    int64 // next look at machines on their way
 	machines  int
+	rejects   map[string]string // reason by id of records refused at the last look
 }
 
 func newProvider(name string, limit int64) *provider {
-	return &provider{name: name, max: limit, allowed: limit, owed: map[string]bool{}, wanted: map[string]getPurpose{}}
+	return &provider{name: name, max: limit, allowed: limit, owed: map[string]bool{}, wanted: map[string]getPurpose{},
+		rejects: map[string]string{}}
 }
 
 func (c *Core) provider(name string) *provider {

@@ -174,6 +174,7 @@ type Summary struct {
 // publisher is the state behind Publish and behind what clusters were told.
 type publisher struct {
 	cycle    bool // a cycle ran since the last publication
+	dirty    bool // something else happened since then
 	lastAt   int64
 	needs    map[string]*NeedBlock
 	list     []*NeedBlock
@@ -186,13 +187,18 @@ func (p *publisher) init() {
 }
 
 // publishEvery is how often readers see a change that caused no cycle.
-const publishEvery = 250 * Millisecond
+const publishEvery = 100 * Millisecond
 
-// flushPublish emits what readers see, after a cycle or now and then.
+// flushPublish emits what readers see: at once after a cycle, else soon after the first change.
 func (c *Core) flushPublish() {
-	if !c.pub.cycle && c.now-c.pub.lastAt < publishEvery && c.pub.lastAt != 0 {
+	if !c.pub.cycle && !c.pub.dirty {
 		return
 	}
+	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && c.now < next && c.pub.lastAt != 0 {
+		c.timers.add(next, timerPublish, "")
+		return
+	}
+	c.pub.dirty = false
 	if c.pub.cycle {
 		c.pub.list = c.needBlocks()
 	}

@@ -20,6 +20,7 @@ const (
 	timerFence    // a fence suspicion moves on; subject: provider
 	timerHints    // hints or need statuses are due
 	timerPoison
+	timerPublish     // readers are to see what happened
 	timerInstruction // an instruction that waits is looked at again
 )
 
@@ -108,7 +109,7 @@ func (c *Core) runTimers() {
 			c.retryInstructions()
 		case timerDispatch:
 			c.trigger(triggerExpiry)
-		case timerSpacing, timerList, timerHints:
+		case timerSpacing, timerList, timerHints, timerPublish:
 			// settle looks at these whenever anything happens
 		}
 	}

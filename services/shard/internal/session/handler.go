@@ -190,17 +190,21 @@ func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) 
 	defer stopTimers()
 	writerDone := make(chan struct{})
 	go func() { defer close(writerDone); h.write(ctx, s, l) }()
+	unblocked := make(chan struct{})
 	stopWatch := context.AfterFunc(ctx, func() {
+		defer close(unblocked)
 		if t != nil {
 			_ = t.ctl.SetReadDeadline(time.Unix(1, 0)) // a blocked Receive returns
 		}
 	})
-	defer stopWatch()
 	h.open(ctx, l, hello)
 	log.Info("session opened", "operator", hello.OperatorVersion, "features", hello.Features)
 	err := h.receive(ctx, s, l)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
+	}
+	if !stopWatch() {
+		<-unblocked // the stream must not be touched after the handler has returned
 	}
 	l.cancel(errEnded)
 	h.remove(l)
