@@ -3,15 +3,16 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,8 +20,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/overhead"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/status"
 )
 
 // kinds are what the operator reads or writes.
@@ -59,15 +62,20 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 	return apiaccess.Connect(apiaccess.Config{
 		REST: p.REST, Scheme: s, Kinds: kinds(), QPS: p.QPS, Burst: p.Burst,
 		Objects: map[client.Object]cache.ByObject{
-			&request.Request{}:            {Transform: request.Strip},
-			&corev1.Node{}:                {Transform: machine.Strip},
-			&corev1.Pod{}:                 {Transform: pods.Strip},
+			&request.Request{}:  {Transform: request.Strip},
+			&corev1.Node{}:      {Transform: machine.Strip},
+			&corev1.Pod{}:       {Transform: pods.Strip},
+			&appsv1.DaemonSet{}: {Transform: overhead.Strip},
+			&corev1.ConfigMap{}: {Transform: cache.TransformStripManagedFields(), Namespaces: map[string]cache.Config{p.Namespace: {}},
+				Field: fields.OneTermEqualSelector("metadata.name", status.StopName)},
 			&v1alpha1.UpcomingNode{}:      {Transform: cache.TransformStripManagedFields()},
 			&v1alpha1.AvailableCapacity{}: {Transform: cache.TransformStripManagedFields()},
 		},
 		OnWatchError: func(kind string, err error) {
 			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
-			p.freshness.broken(kind)
+			if strings.Contains(kind, "request.Request") || strings.Contains(kind, "CapacityRequest") {
+				p.freshness.broken()
+			}
 		},
 	})
 }
@@ -75,103 +83,48 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 // watch connects the parts with the cache.
 func (p *parts) watch(ctx context.Context) error {
 	return errors.Join(
-		handle(ctx, p, &request.Request{}, func(r *request.Request) {
+		follow(ctx, p, &request.Request{}, func(r *request.Request) {
 			p.freshness.alive()
 			p.demand.Set(r)
 		}, func(r *request.Request) { p.demand.Delete(aggregate.KeyOf(r)) }),
-		handle(ctx, p, &corev1.Node{}, func(n *corev1.Node) {
+		follow(ctx, p, &corev1.Node{}, func(n *corev1.Node) {
 			p.machines.SetNode(n)
 			p.drains.Wake(n.Name)
 		}, func(n *corev1.Node) {
 			p.machines.DeleteNode(n.Name)
 			p.drains.Wake(n.Name)
 		}),
-		handle(ctx, p, &corev1.Pod{}, p.pods.Set, p.pods.Delete),
-		handle(ctx, p, &v1alpha1.UpcomingNode{}, p.upcoming.SetObject, p.upcoming.DeleteObject),
-		handle(ctx, p, &v1alpha1.AvailableCapacity{}, p.hints.SetObject, func(o *v1alpha1.AvailableCapacity) { p.hints.DeleteObject(o.Name) }),
+		follow(ctx, p, &corev1.Pod{}, p.pods.Set, p.pods.Delete),
+		follow(ctx, p, &appsv1.DaemonSet{}, p.overhead.Set, p.overhead.Delete),
+		follow(ctx, p, &corev1.ConfigMap{}, p.stop.set, p.stop.gone),
+		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.upcoming.SetObject, p.upcoming.DeleteObject),
+		follow(ctx, p, &v1alpha1.AvailableCapacity{}, p.hints.SetObject, func(o *v1alpha1.AvailableCapacity) { p.hints.DeleteObject(o.Name) }),
 	)
 }
 
-// handle calls set and gone for the objects of one kind, one after the other.
-func handle[T client.Object](ctx context.Context, p *parts, kind T, set, gone func(T)) error {
-	informer, err := p.access.Cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) {
-			if o, ok := o.(T); ok {
-				set(o)
-			}
-		},
-		UpdateFunc: func(_, o any) {
-			if o, ok := o.(T); ok {
-				set(o)
-			}
-		},
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			if o, ok := o.(T); ok {
-				gone(o)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	p.freshness.watch(registration.HasSynced)
-	return nil
+func follow[T client.Object](ctx context.Context, p *parts, kind T, set, gone func(T)) error {
+	synced, err := apiaccess.Follow(ctx, p.access.Cache, kind, set, gone)
+	p.synced = append(p.synced, synced)
+	return err
 }
 
-// sync waits until every handler has seen everything that exists.
-func (p *parts) sync(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.CacheSyncTimeout, fmt.Errorf(
-		"the caches were not complete within %v: are the CustomResourceDefinitions installed, may this service account list and watch?", p.CacheSyncTimeout))
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !p.freshness.synced() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// freshness knows whether the cache can be believed (OP-5.3).
+// freshness knows whether the cache of CapacityRequests can be believed (OP-5.3).
 type freshness struct {
-	mu      sync.Mutex
-	all     []func() bool
-	brokeAt time.Time // zero: the watch of CapacityRequests works
+	mu              sync.Mutex
+	brokeAt, lastAt time.Time // first and last failure of this outage; zero: the watch works
 }
 
-func (f *freshness) watch(synced func() bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = append(f.all, synced)
-}
+// calm is how long no failure means that the watch works again: the cache tries at least this often.
+const calm = 2 * time.Minute
 
-func (f *freshness) synced() bool {
+func (f *freshness) broken() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.all {
-		if !s() {
-			return false
-		}
+	now := time.Now()
+	if f.brokeAt.IsZero() || now.Sub(f.lastAt) > calm {
+		f.brokeAt = now
 	}
-	return true
-}
-
-func (f *freshness) broken(string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.brokeAt.IsZero() {
-		f.brokeAt = time.Now()
-	}
+	f.lastAt = now
 }
 
 func (f *freshness) alive() {
@@ -180,11 +133,34 @@ func (f *freshness) alive() {
 	f.brokeAt = time.Time{}
 }
 
-func (f *freshness) age() float64 {
+// since is when the watch broke; zero while it works.
+func (f *freshness) since() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.brokeAt.IsZero() {
-		return 0
+	if time.Since(f.lastAt) > calm {
+		return time.Time{}
 	}
-	return time.Since(f.brokeAt).Seconds()
+	return f.brokeAt
+}
+
+func (f *freshness) age() float64 {
+	if at := f.since(); !at.IsZero() {
+		return time.Since(at).Seconds()
+	}
+	return 0
+}
+
+// stopSwitch is the ConfigMap with which a person stops all evictions at once (OP-9.3).
+type stopSwitch struct{ on atomic.Bool }
+
+func (s *stopSwitch) set(m *corev1.ConfigMap) {
+	if m.Name == status.StopName {
+		s.on.Store(m.Data[status.StopKey] == status.StopText)
+	}
+}
+
+func (s *stopSwitch) gone(m *corev1.ConfigMap) {
+	if m.Name == status.StopName {
+		s.on.Store(false)
+	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
-// config2 marks an error as one of configuration, with exit code 2 (OPS-2.5).
-func config2(err error) error { return config.Fail(err) }
+// misconfigured marks an error as one of configuration, with exit code 2 (OPS-2.5).
+func misconfigured(err error) error { return config.Fail(err) }
 
 // NewCommand returns the program bigfleet-operator.
 func NewCommand() *cobra.Command {
@@ -64,7 +64,7 @@ func NewCommand() *cobra.Command {
 		}
 		c.TLS = shared.TLS
 		if c.REST, err = apiaccess.LoadREST(kubeconfig); err != nil {
-			return config2(err)
+			return misconfigured(err)
 		}
 		return serve(cmd.Context(), c, shared)
 	}

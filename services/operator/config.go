@@ -69,6 +69,7 @@ const (
 	namespaceDefault        = "default"
 	serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 	cacheSyncDefault        = 2 * time.Minute
+	heartbeatDefault        = 10 * time.Second
 )
 
 // check reports everything that is wrong at once, and fills defaults.

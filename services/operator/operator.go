@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,9 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
@@ -20,16 +24,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/acknowledge"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/bootstrap"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/drain"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/hint"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/nodereport"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/overhead"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/session"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/status"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/unplaced"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/verdict"
 )
 
 // parts are the pieces of one operator. Each owns one concern; they meet only here and in the router.
@@ -38,19 +47,28 @@ type parts struct {
 	log         *slog.Logger
 	instruments *instruments.Instruments
 	access      *apiaccess.Access
+	synced      []func() bool // one per kind in the cache
 	freshness   freshness
+	stop        stopSwitch
+	last        lastRollup
 
 	machines *machine.Registry
 	pods     *pods.Store
+	overhead *overhead.Sum
 	events   *notes.Writer
 	acks     *acknowledge.Acknowledger
 	demand   *publish.Publisher
+	teller   *verdict.Teller
 	upcoming *upcoming.Writer
 	hints    *hint.Writer
 	drains   *drain.Drainer
 	reports  *nodereport.Reporter
+	labeller *machine.Labeller
+	unplaced unplaced.Watcher
 	tokens   *bootstrap.Tokens // nil: the renderer needs none
+	versions *bootstrap.Versions
 	renderer *bootstrap.Renderer
+	status   status.Writer
 	session  *session.Client
 	router   *router
 }
@@ -61,7 +79,7 @@ func Run(ctx context.Context, c Config) error {
 		return errors.New("operator.Config: REST and Telemetry are required")
 	}
 	if err := c.check(); err != nil {
-		return config2(err)
+		return misconfigured(err)
 	}
 	p := &parts{Config: c, log: c.Telemetry.Log.With("cluster", c.ClusterID)}
 	if err := p.build(ctx); err != nil {
@@ -80,7 +98,7 @@ func Run(ctx context.Context, c Config) error {
 	group := process.New(process.Config{Log: p.log, OnStop: p.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "operator", Run: func(ctx context.Context) error {
-		if err := p.sync(ctx); err != nil {
+		if err := apiaccess.Sync(ctx, p.CacheSyncTimeout, p.synced...); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -120,15 +138,22 @@ func LeaseName(clusterID string) string {
 
 // work is what the holder of the Lease does. The session goes first when the work stops, the writers last.
 func (p *parts) work(ctx context.Context) error {
+	if err := p.takeOver(ctx); err != nil {
+		return err
+	}
 	group := process.New(process.Config{Log: p.log, StopTimeout: 8 * time.Second})
 	add := func(name string, run func(context.Context) error) {
 		group.Add(process.Component{Name: name, Run: run})
 	}
 	add("events", p.events.Run)
+	add("status", p.status.Run)
 	add("upcoming", p.upcoming.Run)
 	add("hints", p.hints.Run)
 	add("acknowledge", p.acks.Run)
 	add("reports", p.reports.Run)
+	add("labels", p.labeller.Run)
+	add("verdicts", p.teller.Run)
+	add("unplaced", p.unplaced.Run)
 	if p.tokens != nil {
 		add("tokens", p.tokens.Run)
 	}
@@ -140,13 +165,33 @@ func (p *parts) work(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
+// takeOver starts from what an earlier process left: its bootstrap tokens.
+func (p *parts) takeOver(ctx context.Context) error {
+	if p.tokens == nil {
+		return nil
+	}
+	left, err := p.status.Load(ctx)
+	if err != nil {
+		p.log.Warn("the status of an earlier operator cannot be read; its bootstrap tokens are left to expire", "err", err)
+		return nil
+	}
+	var tokens []bootstrap.Token
+	for _, t := range left.Tokens {
+		tokens = append(tokens, bootstrap.Token{ID: t.ID, Machine: t.Machine, Expires: t.Expires.Time})
+	}
+	p.tokens.Adopt(tokens)
+	return nil
+}
+
 // build makes the parts. Nothing runs yet.
 func (p *parts) build(ctx context.Context) (err error) {
 	source, err := p.tls()
 	if err != nil {
 		return err
 	}
-	p.instruments, err = instruments.New(p.Telemetry.Registry, p.freshness.age, func() float64 { return p.demand.AcceptedAge() })
+	p.instruments, err = instruments.New(p.Telemetry.Registry, instruments.Reads{
+		CacheAge: p.freshness.age, AcceptedAge: func() float64 { return p.demand.AcceptedAge() }, EvictionsStopped: p.stop.on.Load,
+	})
 	if err != nil {
 		return err
 	}
@@ -157,22 +202,61 @@ func (p *parts) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	p.versions = &bootstrap.Versions{Read: p.access.ServerVersion}
 	p.machines = machine.New(func(ids []string) {
 		p.upcoming.Touch(ids)
 		p.reports.Touch(ids)
+		p.labeller.Touch(ids)
 	})
+	p.labeller = machine.NewLabeller(p.machines, p.access.Client, p.log)
 	p.reports = nodereport.New(p.machines, p.nodeReady)
-	p.pods = pods.New(func(node string) { p.drains.Wake(node) })
+	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound)
+	for _, step := range []func() error{
+		p.buildDemand, p.buildObjects, p.buildDrains, func() error { return p.buildBootstrap(ctx) }, p.buildStatus,
+		func() error { p.router = newRouter(p); return p.buildSession(source) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return p.watch(ctx)
+}
+
+// buildDemand makes what goes up.
+func (p *parts) buildDemand() (err error) {
 	p.acks, err = acknowledge.New(acknowledge.Config{Client: p.access.Client, Concurrency: p.AckConcurrency, PerSecond: p.AckQPS, Instruments: p.instruments, Log: p.log})
 	if err != nil {
 		return err
 	}
+	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Debounce: p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OnOutcome: p.rollupOutcome,
+		OnProblem: func(key aggregate.Key) { p.teller.Changed(key) },
+		Debounce:  p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
+	p.teller, err = verdict.New(verdict.Config{
+		Client: p.access.Client, Demand: p.demand.Read, Note: p.events.Note, Log: p.log,
+		Waits: func(uid types.UID) bool {
+			pod := p.pods.Get(uid)
+			return pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil
+		},
+	})
+	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
+		Pods: p.pods, Request: p.demand.OfPod, Satisfied: p.teller.Satisfied, Ready: p.machines.RowReady, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Send: func(r *pb.UnplacedPods) {
+			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
+				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})
+			}
+		},
+	}}
+	return err
+}
+
+// buildObjects makes what shows the shard's decisions.
+func (p *parts) buildObjects() (err error) {
 	p.upcoming, err = upcoming.New(upcoming.Config{
 		Client: p.access.Client, Machines: p.machines, Draining: func(id string) bool { return p.drains.Running(id) }, Note: p.events.Note,
 		Concurrency: p.DispatchConcurrency, JoinTimeout: p.NodeJoinTimeout, Instruments: p.instruments, Log: p.log,
@@ -180,42 +264,22 @@ func (p *parts) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.hints, err = hint.New(hint.Config{Client: p.access.Client, Instruments: p.instruments, Log: p.log}); err != nil {
-		return err
-	}
+	p.hints, err = hint.New(hint.Config{Client: p.access.Client, Instruments: p.instruments, Log: p.log})
+	return err
+}
+
+func (p *parts) buildDrains() (err error) {
 	p.drains, err = drain.New(drain.Config{
 		Client: p.access.Client, Machines: p.machines, Pods: p.pods, Show: p.upcoming.SetDrain, Report: p.reportDrain,
-		Stopped: func() bool { return false }, Note: p.events.Note, Instruments: p.instruments, Log: p.log,
+		Stopped: p.stop.on.Load, Note: p.events.Note, Instruments: p.instruments, Log: p.log,
 	})
-	if err != nil {
-		return err
-	}
-	if err := p.buildBootstrap(ctx); err != nil {
-		return err
-	}
-	p.router = newRouter(p)
-	if err := p.buildSession(source); err != nil {
-		return err
-	}
-	return p.watch(ctx)
+	return err
 }
 
 // tls loads the certificate and checks that it is this cluster's (OP-3.7).
 func (p *parts) tls() (*identity.Source, error) {
-	on, err := p.TLS.Enabled()
-	if err != nil {
-		return nil, config2(err)
-	}
-	if !on {
-		p.log.Warn("the session to the shard is plaintext: anybody on the way can read and change it; give --tls-cert, --tls-key and --tls-ca")
-		return nil, nil
-	}
-	source, err := identity.Load(p.TLS, identity.Options{OnReload: func(r identity.Reload) {
-		if r.Err != nil {
-			p.log.Error("changed TLS files cannot be used; the last good ones stay", "err", r.Err)
-		}
-	}})
-	if err != nil {
+	source, err := p.Telemetry.LoadIdentity(p.TLS)
+	if err != nil || source == nil {
 		return nil, err
 	}
 	id, err := source.ID()
@@ -223,7 +287,7 @@ func (p *parts) tls() (*identity.Source, error) {
 		return nil, err
 	}
 	if want := (identity.ID{Kind: identity.Cluster, Name: p.ClusterID}); id != want {
-		return nil, config2(fmt.Errorf("the certificate is that of %s; cluster %s needs %s", id, p.ClusterID, want))
+		return nil, misconfigured(fmt.Errorf("the certificate is that of %s; cluster %s needs %s", id, p.ClusterID, want))
 	}
 	return source, nil
 }
@@ -248,15 +312,6 @@ func (p *parts) buildSession(source *identity.Source) error {
 	return err
 }
 
-func (p *parts) buildBootstrap(context.Context) (err error) {
-	p.renderer, err = bootstrap.New(bootstrap.Config{
-		ClusterID: p.ClusterID, Renderer: p.BootstrapRenderer, TemplateFile: p.BootstrapTemplateFile, Custom: p.Render, APIServer: p.APIServerURL,
-		KubeletVersion: p.KubeletVersion, TTL: p.BootstrapTTL, Tokens: p.tokens, Versions: &bootstrap.Versions{Read: p.access.ServerVersion},
-		Instruments: p.instruments, Log: p.log,
-	})
-	return err
-}
-
 // reportDrain sends the report of a drain to a shard that wants it.
 func (p *parts) reportDrain(r *pb.DrainReport) {
 	if l := p.session.Link(); l != nil && l.Has(featureDrainReport) {
@@ -271,11 +326,29 @@ func (p *parts) nodeReady(id, _ string) {
 	}
 }
 
+// podBound hears that a Pod that waited got a node: if that node is younger than the Pod, the Pod waited for it (OP-19.3).
+func (p *parts) podBound(pod *corev1.Pod) {
+	n := p.machines.Node(pod.Spec.NodeName)
+	if n == nil || n.CreationTimestamp.Before(&pod.CreationTimestamp) {
+		return
+	}
+	if ready, since, _ := machine.Ready(n); ready {
+		p.instruments.PodToNode.Observe(max(0, since.Sub(pod.CreationTimestamp.Time).Seconds()))
+	}
+}
+
 // know notes what a node state says of a machine.
 func (p *parts) know(m *pb.NodeStateUpdate) {
-	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName}
-	if m.State == pb.MachineState_MACHINE_STATE_CONFIGURED {
+	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName, RowID: m.RowId}
+	coming := false
+	switch m.State {
+	case pb.MachineState_MACHINE_STATE_CONFIGURED:
 		known.Configured = time.Now()
+	case pb.MachineState_MACHINE_STATE_SPECULATIVE, pb.MachineState_MACHINE_STATE_CREATING, pb.MachineState_MACHINE_STATE_CONFIGURING:
+		coming = true
+	case pb.MachineState_MACHINE_STATE_DRAINING, pb.MachineState_MACHINE_STATE_DELETING:
+		known.Leaving = true
 	}
 	p.machines.Set(known)
+	p.teller.Machine(m.MachineId, m.RowId, coming && !m.Released)
 }

@@ -6,7 +6,9 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/nodereport"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/session"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/unplaced"
 )
 
 // Limits of lanes. A lane that is full drops the newest frame, which the shard repeats.
@@ -16,7 +18,7 @@ const (
 )
 
 // Features that this operator has (WIRE-2.8).
-var features = []string{"rollup-ack", nodereport.Feature, featureDrainReport, "reclaim-cancel", "released"}
+var features = []string{publish.FeatureAck, nodereport.Feature, featureDrainReport, unplaced.Feature, "need-status", "reclaim-cancel", "released"}
 
 const featureDrainReport = "drain-report"
 
@@ -49,6 +51,7 @@ func (r *router) Opened(l *session.Link) {
 func (r *router) Closed(*session.Link, error) {
 	r.demand.Closed()
 	r.reports.Closed()
+	r.teller.Session(false)
 	r.instruments.Connected.Set(0)
 }
 
@@ -71,6 +74,8 @@ func (r *router) Receive(l *session.Link, m *pb.ShardMessage) {
 		r.nodeState(p.NodeStateUpdate)
 	case *pb.ShardMessage_AvailableCapacity:
 		r.hints.Update(p.AvailableCapacity)
+	case *pb.ShardMessage_NeedStatus:
+		r.teller.Status(p.NeedStatus)
 	default:
 		r.instruments.UnknownFrames.WithLabelValues("unknown_payload").Inc()
 	}
@@ -81,6 +86,7 @@ func (r *router) acknowledged(l *session.Link, a *pb.Acknowledgement) {
 	case session.EchoHello:
 		r.instruments.Connected.Set(1)
 		r.demand.Greeted()
+		r.teller.Session(true)
 		if l.Has(nodereport.Feature) {
 			r.reports.Greeted(l)
 		}

@@ -3,7 +3,6 @@ package podcontroller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,7 +62,7 @@ func Run(ctx context.Context, c Config) error {
 	group := process.New(process.Config{Log: p.log, OnStop: c.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
-		if err := p.sync(ctx); err != nil {
+		if err := apiaccess.Sync(ctx, p.CacheSyncTimeout, p.synced...); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -147,62 +145,16 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 
 func (p *controller) watch(ctx context.Context) error {
 	return errors.Join(
-		handle(ctx, p, &corev1.Node{}, p.keeper.SetNode, p.keeper.DeleteNode),
-		handle(ctx, p, &keeper.Object{}, p.keeper.SetObject, p.keeper.DeleteObject),
-		handle(ctx, p, &corev1.Pod{}, p.keeper.SetPod, p.keeper.DeletePod),
+		follow(ctx, p, &corev1.Node{}, p.keeper.SetNode, p.keeper.DeleteNode),
+		follow(ctx, p, &keeper.Object{}, p.keeper.SetObject, p.keeper.DeleteObject),
+		follow(ctx, p, &corev1.Pod{}, p.keeper.SetPod, p.keeper.DeletePod),
 	)
 }
 
-// handle calls set and gone for the objects of one kind, one after the other.
-func handle[T client.Object](ctx context.Context, p *controller, kind T, set, gone func(T)) error {
-	informer, err := p.access.Cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) {
-			if o, ok := o.(T); ok {
-				set(o)
-			}
-		},
-		UpdateFunc: func(_, o any) {
-			if o, ok := o.(T); ok {
-				set(o)
-			}
-		},
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			if o, ok := o.(T); ok {
-				gone(o)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	p.synced = append(p.synced, registration.HasSynced)
-	return nil
-}
-
-// sync waits until the handlers have seen everything that exists: a Pod without its request in view would get a second.
-func (p *controller) sync(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.CacheSyncTimeout, fmt.Errorf(
-		"the caches were not complete within %v: are the CustomResourceDefinitions installed, may this service account list and watch?", p.CacheSyncTimeout))
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for _, synced := range p.synced {
-		for !synced() {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-tick.C:
-			}
-		}
-	}
-	return nil
+func follow[T client.Object](ctx context.Context, p *controller, kind T, set, gone func(T)) error {
+	synced, err := apiaccess.Follow(ctx, p.access.Cache, kind, set, gone)
+	p.synced = append(p.synced, synced)
+	return err
 }
 
 // lead works while this process holds the Lease (OP-15.22).

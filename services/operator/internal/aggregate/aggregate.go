@@ -25,6 +25,7 @@ type Aggregate struct {
 	free    []int32          // slots to use again
 	texts   map[string]*text // by raw text; those in use
 	rows    map[string]*row  // by identity; those with a member
+	byID    map[string]*row  // the same by row id
 	order   []*row           // rows in the order of the wire; nil: sort again
 	invalid map[int32]bool   // slots whose request has a fatal problem
 	raw     []byte           // scratch
@@ -42,7 +43,7 @@ type member struct {
 // New returns an empty aggregate with room for n requests.
 func New(n int) *Aggregate {
 	return &Aggregate{
-		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[string]*text{}, rows: map[string]*row{},
+		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[string]*text{}, rows: map[string]*row{}, byID: map[string]*row{},
 		invalid: map[int32]bool{}, waiting: make(map[Key]struct{}),
 	}
 }
@@ -134,7 +135,7 @@ func (a *Aggregate) count(slot int32, t *text) {
 	m := &a.members[slot]
 	m.text, m.at = t, int32(len(t.row.members))
 	if len(t.row.members) == 0 {
-		a.rows[t.row.profile.key], a.order = t.row, nil
+		a.rows[t.row.profile.key], a.byID[t.row.profile.id], a.order = t.row, t.row, nil
 	}
 	t.row.members = append(t.row.members, slot)
 	if t.count == 0 {
@@ -158,6 +159,7 @@ func (a *Aggregate) uncount(slot int32) {
 	row.members = row.members[:end]
 	if end == 0 {
 		delete(a.rows, row.profile.key)
+		delete(a.byID, row.profile.id)
 		a.order = nil
 	}
 }

@@ -16,16 +16,33 @@ func (a *Aggregate) Requests() []*request.Request {
 	return out
 }
 
-// Members are the requests that are counted in a row, in no order.
-func (a *Aggregate) Members(rowID string) []*request.Request {
-	for _, r := range a.rows {
-		if r.profile.id == rowID {
-			out := make([]*request.Request, 0, len(r.members))
-			for _, slot := range r.members {
-				out = append(out, a.members[slot].request)
-			}
-			return out
+// Members calls f with the requests that are counted in a row, in no order, until it returns false.
+func (a *Aggregate) Members(rowID string, f func(*request.Request) bool) {
+	r := a.byID[rowID]
+	if r == nil {
+		return
+	}
+	for _, slot := range r.members {
+		if !f(a.members[slot].request) {
+			return
 		}
+	}
+}
+
+// HasRow says whether any request is counted in a row.
+func (a *Aggregate) HasRow(rowID string) bool { return a.byID[rowID] != nil }
+
+// Rows calls f with the id of each row, in no order.
+func (a *Aggregate) Rows(f func(rowID string)) {
+	for id := range a.byID {
+		f(id)
+	}
+}
+
+// Request returns a request, or nil.
+func (a *Aggregate) Request(key Key) *request.Request {
+	if slot, ok := a.slots[key]; ok {
+		return a.members[slot].request
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Token struct {
 type TokensConfig struct {
 	Client      client.Client
 	Pool        int           // tokens kept ready; 0 means 16
+	Wanted      bool          // fill the pool from the start; else from the first token that is taken
 	TTL         time.Duration // of blobs
 	OnChange    func()        // the list of live tokens changed; may be nil
 	Instruments *instruments.Instruments
@@ -57,9 +58,10 @@ type Tokens struct {
 	TokensConfig
 	wake chan struct{}
 
-	mu    sync.Mutex
-	ready []*Token
-	out   map[string]*Token // handed out or to be deleted, by id
+	mu     sync.Mutex
+	wanted bool
+	ready  []*Token
+	out    map[string]*Token // handed out or to be deleted, by id
 }
 
 // NewTokens starts nothing; Run fills the pool.
@@ -79,13 +81,14 @@ func NewTokens(c TokensConfig) (*Tokens, error) {
 	if c.OnChange == nil {
 		c.OnChange = func() {}
 	}
-	return &Tokens{TokensConfig: c, wake: make(chan struct{}, 1), out: map[string]*Token{}}, nil
+	return &Tokens{TokensConfig: c, wake: make(chan struct{}, 1), wanted: c.Wanted, out: map[string]*Token{}}, nil
 }
 
 // Take hands out a token that lives at least ttl and a margin. It comes from the pool, or is minted now.
 func (t *Tokens) Take(ctx context.Context, machine string, ttl time.Duration) (*Token, error) {
 	defer t.signal()
 	t.mu.Lock()
+	t.wanted = true
 	for len(t.ready) > 0 {
 		token := t.ready[0]
 		t.ready = t.ready[1:]
@@ -220,7 +223,7 @@ func (t *Tokens) Run(ctx context.Context) error {
 func (t *Tokens) fill(ctx context.Context) {
 	for ctx.Err() == nil {
 		t.mu.Lock()
-		full := len(t.ready) >= t.Pool
+		full := !t.wanted || len(t.ready) >= t.Pool
 		t.mu.Unlock()
 		if full {
 			return

@@ -1,10 +1,12 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/status"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
 )
 
@@ -119,6 +122,21 @@ func (d *Drainer) Counts() (running, blocked int) {
 		}
 	}
 	return running, blocked
+}
+
+// List describes the drains, by node.
+func (d *Drainer) List() (out []status.Drain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, t := range d.drains {
+		text := cmp.Or(t.outcome, "running")
+		if !t.ended && t.blocked > 0 {
+			text = "blocked"
+		}
+		out = append(out, status.Drain{Node: name, Machine: t.state.Machine, Instruction: t.state.Instruction, Deadline: *status.Second(t.state.deadline()), State: text})
+	}
+	slices.SortFunc(out, func(a, b status.Drain) int { return strings.Compare(a.Node, b.Node) })
+	return out
 }
 
 // Wake looks at a node again: its Pods or the Node itself changed.

@@ -47,8 +47,14 @@ type Instruments struct {
 	metrics *telemetry.Metrics
 }
 
-// New registers the metrics. The two functions give the ages that grow between scrapes, in seconds.
-func New(reg prometheus.Registerer, cacheAge, acceptedAge func() float64) (*Instruments, error) {
+// Reads are values that are read at each scrape.
+type Reads struct {
+	CacheAge, AcceptedAge func() float64 // seconds
+	EvictionsStopped      func() bool
+}
+
+// New registers the metrics.
+func New(reg prometheus.Registerer, r Reads) (*Instruments, error) {
 	m := telemetry.NewMetrics(reg, "bigfleet_operator_")
 	i := &Instruments{
 		RollupDuration:       m.Histogram("rollup_duration_seconds", "From the decision to send a roll-up until it was handed to the session."),
@@ -84,8 +90,14 @@ func New(reg prometheus.Registerer, cacheAge, acceptedAge func() float64) (*Inst
 		QuantitiesUnreadable: m.Counter("quantities_unreadable_total", "Quantities of the shard's frames that cannot be read and were skipped."),
 		metrics:              m,
 	}
-	m.GaugeFunc("cache_age_seconds", "How long the watch of CapacityRequests is broken; 0 while it works.", cacheAge)
-	m.GaugeFunc("rollup_accepted_age_seconds", "Age of the last roll-up that the shard accepted; -1 before the first.", acceptedAge)
+	m.GaugeFunc("cache_age_seconds", "How long the watch of CapacityRequests is broken; 0 while it works.", r.CacheAge)
+	m.GaugeFunc("rollup_accepted_age_seconds", "Age of the last roll-up that the shard accepted; -1 before the first.", r.AcceptedAge)
+	m.GaugeFunc("evictions_stopped", "1 while the ConfigMap bigfleet-operator-stop stops all evictions.", func() float64 {
+		if r.EvictionsStopped() {
+			return 1
+		}
+		return 0
+	})
 	return i, m.Err()
 }
 

@@ -25,7 +25,9 @@ const (
 // Machine is what the shard says of a machine.
 type Machine struct {
 	ID, ProviderID, NodeName string
+	RowID                    string    // of the demand that it serves; empty: the shard does not say
 	Configured               time.Time // since when the shard calls it Configured; zero: it does not
+	Leaving                  bool      // the shard takes it back
 }
 
 // names is a small set.
@@ -178,8 +180,8 @@ func (r *Registry) Find(id string) (*corev1.Node, Match) {
 }
 
 func (r *Registry) find(id string) (*corev1.Node, Match) {
-	m := r.machines[id]
-	if m == nil {
+	m, known := r.machines[id]
+	if !known {
 		m = &Machine{ID: id}
 	}
 	label := LabelValue(id)
@@ -213,6 +215,9 @@ func (r *Registry) find(id string) (*corev1.Node, Match) {
 			continue
 		}
 		if n.Labels[v1alpha1.LabelMachineID] != "" || r.contradicts(n, id) {
+			if !known {
+				continue // no machine has this id, and the Node is a known one's
+			}
 			return nil, Ambiguous
 		}
 		return n, by.how
@@ -262,6 +267,25 @@ func (r *Registry) Machine(id string) (Machine, bool) {
 		return Machine{}, false
 	}
 	return *m, true
+}
+
+// RowReady says whether every machine that the shard gave to a row is Configured with a Ready Node.
+func (r *Registry) RowReady(rowID string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for id, m := range r.machines {
+		if m.RowID != rowID || m.Leaving {
+			continue
+		}
+		n, _ := r.find(id)
+		if n == nil || m.Configured.IsZero() {
+			return false
+		}
+		if ready, _, _ := Ready(n); !ready {
+			return false
+		}
+	}
+	return true
 }
 
 // MachineOf returns the machine that a Node belongs to.

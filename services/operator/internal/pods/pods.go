@@ -18,25 +18,38 @@ import (
 
 // Store holds the Pods of the cluster. It is safe for concurrent use.
 type Store struct {
-	onNode func(node string)
+	onNode  func(node string)
+	onBound func(p *corev1.Pod)
 
 	mu     sync.RWMutex
 	byUID  map[types.UID]*corev1.Pod
 	byNode map[string]map[types.UID]*corev1.Pod
+	stuck  map[types.UID]*corev1.Pod // the scheduler cannot place them
 }
 
-// New returns an empty Store. onNode hears of nodes whose Pods changed and must not block; nil means nobody does.
-func New(onNode func(node string)) *Store {
+// New returns an empty Store. onNode hears of nodes whose Pods changed, onBound of Pods that waited and got a node. They
+// must not block; nil means nobody hears.
+func New(onNode func(node string), onBound func(p *corev1.Pod)) *Store {
 	if onNode == nil {
 		onNode = func(string) {}
 	}
-	return &Store{onNode: onNode, byUID: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]*corev1.Pod{}}
+	if onBound == nil {
+		onBound = func(*corev1.Pod) {}
+	}
+	return &Store{onNode: onNode, onBound: onBound, byUID: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]*corev1.Pod{},
+		stuck: map[types.UID]*corev1.Pod{}}
 }
 
 // Set takes the present form of a Pod.
 func (s *Store) Set(p *corev1.Pod) {
 	s.mu.Lock()
+	old := s.byUID[p.UID]
 	s.byUID[p.UID] = p
+	if unschedulable(p) {
+		s.stuck[p.UID] = p
+	} else {
+		delete(s.stuck, p.UID)
+	}
 	if node := p.Spec.NodeName; node != "" {
 		if s.byNode[node] == nil {
 			s.byNode[node] = map[types.UID]*corev1.Pod{}
@@ -46,7 +59,29 @@ func (s *Store) Set(p *corev1.Pod) {
 	s.mu.Unlock()
 	if p.Spec.NodeName != "" {
 		s.onNode(p.Spec.NodeName)
+		if old != nil && old.Spec.NodeName == "" {
+			s.onBound(p)
+		}
 	}
+}
+
+func unschedulable(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return true
+		}
+	}
+	return false
+}
+
+// Unschedulable returns the Pods that the scheduler says it cannot place, in no order.
+func (s *Store) Unschedulable() []*corev1.Pod {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.stuck))
 }
 
 // Delete takes the end of a Pod.
@@ -56,6 +91,7 @@ func (s *Store) Delete(p *corev1.Pod) {
 		p = known
 	}
 	delete(s.byUID, p.UID)
+	delete(s.stuck, p.UID)
 	delete(s.byNode[p.Spec.NodeName], p.UID)
 	if len(s.byNode[p.Spec.NodeName]) == 0 {
 		delete(s.byNode, p.Spec.NodeName)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
@@ -57,14 +59,15 @@ type Publisher struct {
 
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
-	synced    bool      // the cache was complete once
-	changed   time.Time // first change that was not sent; zero: none
-	link      Link      // nil: no session
-	greeted   bool      // the shard answered Hello, so its features are known
-	urgent    bool      // send at once: a session opened
-	last      time.Time // last roll-up
-	stamp     int64     // its timestamp
-	built     time.Time // last rebuild
+	byPod     map[types.UID]aggregate.Key // requests by the Pod that controls them
+	synced    bool                        // the cache was complete once
+	changed   time.Time                   // first change that was not sent; zero: none
+	link      Link                        // nil: no session
+	greeted   bool                        // the shard answered Hello, so its features are known
+	urgent    bool                        // send at once: a session opened
+	last      time.Time                   // last roll-up
+	stamp     int64                       // its timestamp
+	built     time.Time                   // last rebuild
 	tracker   tracker
 	oversized bool
 	accepted  time.Time
@@ -87,7 +90,7 @@ func New(c Config) (*Publisher, error) {
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), tracker: newTracker()}, nil
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]aggregate.Key{}, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.
@@ -96,6 +99,9 @@ func (p *Publisher) Set(r *request.Request) {
 	p.mu.Lock()
 	if !r.Pending() || r.DeletionTimestamp != nil {
 		p.tracker.forget(key)
+	}
+	if _, uid, ok := r.Pod(); ok {
+		p.byPod[uid] = key
 	}
 	p.touch(p.demand.Set(r))
 	p.mu.Unlock()
@@ -106,6 +112,11 @@ func (p *Publisher) Set(r *request.Request) {
 func (p *Publisher) Delete(key aggregate.Key) {
 	p.mu.Lock()
 	p.tracker.forget(key)
+	if r := p.demand.Request(key); r != nil {
+		if _, uid, ok := r.Pod(); ok && p.byPod[uid] == key {
+			delete(p.byPod, uid)
+		}
+	}
 	p.touch(p.demand.Delete(key))
 	p.mu.Unlock()
 	p.OnProblem(key)
@@ -311,6 +322,17 @@ func (p *Publisher) AcceptedAge() float64 {
 		return -1
 	}
 	return time.Since(p.accepted).Seconds()
+}
+
+// OfPod returns the request of a Pod and the row that it is counted in.
+func (p *Publisher) OfPod(pod *corev1.Pod) (q *request.Request, row string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key, ok := p.byPod[pod.UID]
+	if !ok {
+		return nil, ""
+	}
+	return p.demand.Request(key), p.demand.Row(key)
 }
 
 // Read calls f with the demand as it is now. f must not keep it.

@@ -1,0 +1,152 @@
+// Package overhead sums what DaemonSets take on every fresh worker node, so that the engine does not count on it: without
+// this, Pods that fit on paper stay pending on a real node.
+//
+// A DaemonSet counts when its node selector and required node affinity would match a node that nobody has labelled by
+// hand: one with the labels that all nodes of machines share now, and those that every kubelet sets. One that runs on
+// some nodes only, such as a driver for GPUs, does not count: it is not overhead of every node.
+//
+// Start at Sum.Text. Tests cite the operator specification as OP-n.n.
+package overhead
+
+import (
+	"maps"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+)
+
+const resourcesMax = 64 // pairs on the wire
+
+// Sum knows the DaemonSets. It is safe for concurrent use.
+type Sum struct {
+	machines *machine.Registry
+	changed  func()
+
+	mu   sync.Mutex
+	sets map[types.UID]*appsv1.DaemonSet
+	last map[string]string
+}
+
+// New returns an empty Sum. changed hears when the sum may have changed; it must not block.
+func New(machines *machine.Registry, changed func()) *Sum {
+	return &Sum{machines: machines, changed: changed, sets: map[types.UID]*appsv1.DaemonSet{}}
+}
+
+// Set takes the present form of a DaemonSet.
+func (s *Sum) Set(d *appsv1.DaemonSet) {
+	s.mu.Lock()
+	s.sets[d.UID] = d
+	s.mu.Unlock()
+	s.recount()
+}
+
+// Delete takes the end of a DaemonSet.
+func (s *Sum) Delete(d *appsv1.DaemonSet) {
+	s.mu.Lock()
+	delete(s.sets, d.UID)
+	s.mu.Unlock()
+	s.recount()
+}
+
+func (s *Sum) recount() {
+	now := s.count()
+	s.mu.Lock()
+	same := maps.Equal(now, s.last)
+	s.last = now
+	s.mu.Unlock()
+	if !same {
+		s.changed()
+	}
+}
+
+// Text is the sum as quantities by resource; nil when it is nothing. It must not be changed.
+func (s *Sum) Text() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+func (s *Sum) count() map[string]string {
+	fresh := s.fresh()
+	total := corev1.ResourceList{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.sets {
+		if d.DeletionTimestamp != nil || !matches(&d.Spec.Template.Spec, fresh) {
+			continue
+		}
+		pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
+		for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+			sum := total[name]
+			sum.Add(q)
+			total[name] = sum
+		}
+	}
+	var out map[string]string
+	for name, q := range total {
+		if q.Sign() <= 0 || len(out) >= resourcesMax {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[string(name)] = q.String()
+	}
+	return out
+}
+
+// fresh is a node that nobody has labelled by hand.
+func (s *Sum) fresh() *corev1.Node {
+	var shared map[string]string
+	for _, n := range s.machines.Nodes() {
+		if _, ours := s.machines.MachineOf(n.Name); !ours {
+			continue
+		}
+		if shared == nil {
+			shared = maps.Clone(n.Labels)
+			continue
+		}
+		maps.DeleteFunc(shared, func(k, v string) bool { return n.Labels[k] != v })
+	}
+	labels := map[string]string{
+		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", corev1.LabelHostname: "fresh",
+		corev1.LabelInstanceTypeStable: "fresh", corev1.LabelTopologyZone: "fresh", corev1.LabelTopologyRegion: "fresh",
+	}
+	maps.Copy(labels, shared)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: labels}}
+}
+
+func matches(p *corev1.PodSpec, n *corev1.Node) bool {
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *p}).Match(n)
+	return err == nil && ok
+}
+
+// Strip drops what is not read of a DaemonSet, before it enters the cache.
+func Strip(o any) (any, error) {
+	d, ok := o.(*appsv1.DaemonSet)
+	if !ok {
+		return o, nil
+	}
+	spec := &d.Spec.Template.Spec
+	strip := func(in []corev1.Container) []corev1.Container {
+		out := make([]corev1.Container, 0, len(in))
+		for _, c := range in {
+			out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+		}
+		return out
+	}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion, DeletionTimestamp: d.DeletionTimestamp},
+		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: strip(spec.Containers), InitContainers: strip(spec.InitContainers), Overhead: spec.Overhead, Resources: spec.Resources,
+			NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
+		}}},
+	}, nil
+}

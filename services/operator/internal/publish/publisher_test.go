@@ -1,0 +1,369 @@
+package publish
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// line is a session that keeps what it is given.
+type line struct {
+	mu       sync.Mutex
+	features []string
+	sent     []*pb.ClusterCapacityNeeds
+	at       []time.Duration
+	start    time.Time
+}
+
+func (l *line) Rollup(n *pb.ClusterCapacityNeeds) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent, l.at = append(l.sent, n), append(l.at, time.Since(l.start))
+}
+
+func (l *line) Has(f string) bool { return slices.Contains(l.features, f) }
+
+func (l *line) times() []time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.at)
+}
+
+func (l *line) last() *pb.ClusterCapacityNeeds {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent[len(l.sent)-1]
+}
+
+type bench struct {
+	*Publisher
+	mu       sync.Mutex
+	acked    []string
+	outcomes []Outcome
+}
+
+func newBench(t *testing.T, more ...func(*Config)) *bench {
+	t.Helper()
+	i, err := instruments.New(prometheus.NewRegistry(), instruments.Reads{
+		CacheAge: func() float64 { return 0 }, AcceptedAge: func() float64 { return 0 }, EvictionsStopped: func() bool { return false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{}
+	c := Config{ClusterID: "red", Instruments: i, Log: slog.New(slog.DiscardHandler),
+		Acknowledge: func(keys []aggregate.Key) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, k := range keys {
+				b.acked = append(b.acked, k.Name)
+			}
+			slices.Sort(b.acked)
+		},
+		OnOutcome: func(o Outcome) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.outcomes = append(b.outcomes, o)
+		},
+	}
+	for _, f := range more {
+		f(&c)
+	}
+	if b.Publisher, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Run(t.Context()) }()
+	return b
+}
+
+func (b *bench) names() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.acked)
+}
+
+func (b *bench) open(features ...string) *line {
+	l := &line{features: features, start: time.Now()}
+	b.Opened(l)
+	return l
+}
+
+func req(name, cpu string) *request.Request {
+	r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"resources":{"cpu":%q},"priority":0}`, cpu), &r.Spec); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// OP-5.1, scenario 10: at once when a session opens, then with the heartbeat.
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Synced()
+		l := b.open()
+		time.Sleep(35 * time.Second)
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}
+		if got := l.times(); !slices.Equal(got, want) {
+			t.Errorf("sent at %v, want %v", got, want)
+		}
+	})
+}
+
+// OP-5.1, scenario 10: 250 ms after the first change, not sooner than a second after the one before, and a steady stream
+// of changes does not starve it.
+func TestDebounceAndSpacing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Synced()
+		l := b.open()
+		time.Sleep(5 * time.Second)
+		for i := range 300 { // 100 changes a second for three seconds
+			b.Set(req("a", fmt.Sprint(i+1)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		want := []time.Duration{0, 5250 * time.Millisecond, 6250 * time.Millisecond, 7250 * time.Millisecond, 8250 * time.Millisecond}
+		if got := l.times(); !slices.Equal(got, want) {
+			t.Errorf("sent at %v, want %v", got, want)
+		}
+		if got := l.last().Needs[0].AggregateResources["cpu"]; got != "300" {
+			t.Errorf("the last roll-up says %s, want 300", got)
+		}
+	})
+}
+
+// An update that does not alter the aggregate is no change.
+func TestEqualDemandIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Set(req("a", "1"))
+		b.Synced()
+		l := b.open()
+		time.Sleep(2 * time.Second)
+		b.Set(req("a", "1000m"))
+		time.Sleep(5 * time.Second)
+		if got := l.times(); len(got) != 1 {
+			t.Errorf("sent at %v", got)
+		}
+	})
+}
+
+// OP-1.3, OP-5.3, scenario 11: nothing is sent before the cache was complete.
+func TestNothingBeforeTheCacheIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l := b.open()
+		b.Set(req("a", "1"))
+		time.Sleep(time.Hour)
+		if got := l.times(); len(got) != 0 {
+			t.Fatalf("sent at %v", got)
+		}
+		b.Synced()
+		time.Sleep(time.Second)
+		if got := l.times(); len(got) != 1 {
+			t.Errorf("sent at %v after the cache was complete, want once", got)
+		}
+	})
+}
+
+// OP-5.4: timestamps strictly grow.
+func TestTimestampsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Synced()
+		last := int64(0)
+		for range 5 {
+			l := b.open()
+			synctest.Wait() // no time passes
+			if s := l.last().TimestampUnixNanos; s <= last {
+				t.Fatalf("timestamp %d after %d", s, last)
+			} else {
+				last = s
+			}
+		}
+	})
+}
+
+// OP-5.5, scenario 19: above the hard limit nothing is sent and the shard keeps what it has.
+func TestTooLargeIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Synced()
+		l := b.open()
+		synctest.Wait()
+		values := make([]string, 4000)
+		for i := range values {
+			values[i] = fmt.Sprintf("%0250d", i)
+		}
+		for i := range 20 { // a megabyte each
+			r := req(fmt.Sprint(i), "1")
+			r.Spec.Priority = int32(i)
+			r.Spec.Requirements = []corev1.NodeSelectorRequirement{{Key: "k", Operator: corev1.NodeSelectorOpIn, Values: values}}
+			b.Set(r)
+		}
+		time.Sleep(2 * time.Second)
+		if n := len(l.last().Needs); n != 0 {
+			t.Errorf("a roll-up with %d rows was sent", n)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if n := len(b.outcomes); n == 0 || b.outcomes[n-1].Result != "too_large" {
+			t.Errorf("outcomes %v", b.outcomes)
+		}
+	})
+}
+
+// OP-6.1: a shard without the extension has what was handed to it.
+func TestAcknowledgeWithoutExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Set(req("a", "1"))
+		b.Synced()
+		b.open()
+		time.Sleep(time.Minute)
+		if got := b.names(); len(got) != 0 {
+			t.Fatalf("acknowledged %v before the shard answered Hello", got)
+		}
+		b.Greeted()
+		b.Set(req("b", "1"))
+		time.Sleep(2 * time.Second)
+		b.Set(req("b", "1")) // seen again, still Pending: one patch for life
+		time.Sleep(30 * time.Second)
+		if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("acknowledged %v", got)
+		}
+	})
+}
+
+func answer(l *line, d pb.RollupDisposition) *pb.Acknowledgement {
+	return &pb.Acknowledgement{Echo: "rollup", Rollup: &pb.RollupResult{Disposition: d, TimestampUnixNanos: l.last().TimestampUnixNanos, Reason: "guard"}}
+}
+
+// OP-6.2, scenario 22: with the extension a request is acknowledged when a roll-up that holds it was accepted.
+func TestAcknowledgeWithExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Set(req("a", "1"))
+		b.Synced()
+		l := b.open(FeatureAck)
+		synctest.Wait()
+		b.Greeted()
+		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED))
+		time.Sleep(time.Second)
+		b.Set(req("b", "1"))
+		time.Sleep(3 * time.Second)
+		if got := b.names(); len(got) != 0 {
+			t.Fatalf("acknowledged %v, although the shard refused", got)
+		}
+		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED))
+		if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("acknowledged %v", got)
+		}
+	})
+}
+
+// OP-6.2: a shard that named the extension and then says nothing at all for two heartbeats.
+func TestAcknowledgeWhenTheShardIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Set(req("a", "1"))
+		b.Synced()
+		b.open(FeatureAck)
+		b.Greeted()
+		time.Sleep(19 * time.Second)
+		if got := b.names(); len(got) != 0 {
+			t.Fatalf("acknowledged %v too early", got)
+		}
+		time.Sleep(5 * time.Second)
+		if got := b.names(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("acknowledged %v", got)
+		}
+	})
+}
+
+// A session that is lost before the answer: the request is in the next session's roll-ups, and its answer counts.
+func TestAcknowledgeAcrossSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Set(req("a", "1"))
+		b.Synced()
+		b.open(FeatureAck)
+		synctest.Wait()
+		b.Closed()
+		time.Sleep(time.Minute)
+		l := b.open(FeatureAck)
+		synctest.Wait()
+		b.Greeted()
+		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_UNCHANGED))
+		if got := b.names(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("acknowledged %v", got)
+		}
+	})
+}
+
+// OP-5.6: what the shard says of a roll-up, with the extension, by echo alone, and unknown.
+func TestOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Synced()
+		l := b.open(FeatureAck)
+		synctest.Wait()
+		for _, a := range []*pb.Acknowledgement{
+			answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_HELD), answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED), answer(l, 99),
+			{Echo: "rollup-rejected: same"}, {Echo: "rollup-held"}, {Echo: "rollup"}, {Echo: "something-new"}, {Echo: "node-state-resync-complete"},
+		} {
+			b.Answered(a)
+		}
+		var got []string
+		for _, o := range b.outcomes {
+			got = append(got, o.Result)
+		}
+		if want := []string{"held", "accepted", "unknown", "rejected", "held", "accepted"}; !slices.Equal(got, want) {
+			t.Errorf("outcomes %v, want %v", got, want)
+		}
+	})
+}
+
+// OP-5.20: the overhead goes with the demand, and a change of it is a change of demand.
+func TestOverhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		overhead := map[string]string{"cpu": "100m"}
+		b := newBench(t, func(c *Config) {
+			c.Overhead = func() map[string]string {
+				mu.Lock()
+				defer mu.Unlock()
+				return overhead
+			}
+		})
+		b.Synced()
+		l := b.open()
+		time.Sleep(2 * time.Second)
+		mu.Lock()
+		overhead = map[string]string{"cpu": "200m"}
+		mu.Unlock()
+		b.Touch()
+		time.Sleep(2 * time.Second)
+		if got := l.times(); len(got) != 2 || l.last().NodeOverhead["cpu"] != "200m" {
+			t.Errorf("sent at %v, the last with %v", got, l.last().NodeOverhead)
+		}
+	})
+}
