@@ -1,0 +1,108 @@
+package measure
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// Result is one line of a results file.
+type Result struct {
+	Schema        int            `json:"schema"`
+	Bench         string         `json:"bench"`
+	Size          map[string]any `json:"size"`
+	Commit        string         `json:"commit"`
+	Time          time.Time      `json:"time"`
+	Seed          uint64         `json:"seed"`
+	WorkloadSum   string         `json:"workload_sha256"`
+	GOMAXPROCS    int            `json:"gomaxprocs"`
+	Machine       Machine        `json:"machine"`
+	Floor         Series         `json:"floor"`
+	Subject       Series         `json:"subject"`
+	Ratio         Ratio          `json:"ratio"`
+	Target        float64        `json:"target"`
+	Met           bool           `json:"met"`
+	AllocsOp      int64          `json:"allocs_op"`
+	BytesOp       int64          `json:"bytes_op"`
+	HeapPeakBytes int64          `json:"heap_peak_bytes"`
+	Oracle        Oracle         `json:"oracle"`
+	Dropped       []string       `json:"dropped"`
+}
+
+// Ratio is the median over rounds and the interval that holds the true one.
+type Ratio struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Rounds int     `json:"rounds"`
+}
+
+// Oracle is what checked the outputs. A failed check ends the run, so Failed is 0 in every line that exists.
+type Oracle struct {
+	Name   string `json:"name"`
+	Checks int    `json:"checks"`
+	Failed int    `json:"failed"`
+}
+
+// Series is every sample of one side, in ns.
+type Series struct {
+	Probe   string
+	samples []int64
+}
+
+// NewSeries makes a series of samples, for results that are not pairs: latencies of B6, B9, B11.
+func NewSeries(probe string, ns []int64) Series { return Series{Probe: probe, samples: ns} }
+
+// Samples returns all samples.
+func (s Series) Samples() []int64 { return s.samples }
+
+// rawMax is how many samples of a series are kept one by one.
+const rawMax = 2_000
+
+// seriesJSON is a Series in a file: raw, or buckets of 1 % width with exact quantiles.
+type seriesJSON struct {
+	Probe   string     `json:"probe,omitempty"`
+	NS      []int64    `json:"ns,omitempty"`
+	Count   int        `json:"count,omitempty"`
+	Buckets [][2]int64 `json:"buckets,omitempty"` // lower bound in ns, count
+	P50     float64    `json:"p50,omitempty"`
+	P90     float64    `json:"p90,omitempty"`
+	P99     float64    `json:"p99,omitempty"`
+	Max     float64    `json:"max,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Series) MarshalJSON() ([]byte, error) {
+	out := seriesJSON{Probe: s.Probe}
+	if len(s.samples) <= rawMax {
+		out.NS = s.samples
+		return json.Marshal(out)
+	}
+	all := floats(s.samples)
+	out.Count, out.P50, out.P90, out.P99, out.Max = len(all), Quantile(all, 0.5), Quantile(all, 0.9), Quantile(all, 0.99), Quantile(all, 1)
+	counts := map[int]int64{}
+	low, high := math.MaxInt, math.MinInt
+	for _, ns := range s.samples {
+		b := bucket(ns)
+		counts[b]++
+		low, high = min(low, b), max(high, b)
+	}
+	for b := low; b <= high; b++ {
+		if counts[b] > 0 {
+			out.Buckets = append(out.Buckets, [2]int64{int64(math.Ceil(math.Pow(1.01, float64(b)))), counts[b]})
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A series that was written as buckets comes back without samples.
+func (s *Series) UnmarshalJSON(data []byte) error {
+	var in seriesJSON
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	s.Probe, s.samples = in.Probe, in.NS
+	return nil
+}
+
+func bucket(ns int64) int { return int(math.Floor(math.Log(float64(max(1, ns))) / math.Log(1.01))) }
