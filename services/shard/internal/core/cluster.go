@@ -56,11 +56,13 @@ type cluster struct {
 	reportingSince int64
 	unplaced       []UnplacedRow
 
-	hints    map[string]*hintSent
-	statuses map[string]*statusSent
-	shown    *clusterView // last published; nil: changed since
-	holds    bool         // holds have to be computed again
-	facts    bool         // facts have to be told to the engine again
+	hints       map[string]*hintSent
+	stated      *NeedBlock // block whose verdicts were last sent
+	statusWaits bool       // some verdict of it had to wait
+	statuses    map[string]*statusSent
+	shown       *clusterView // last published; nil: changed since
+	holds       bool         // holds have to be computed again
+	facts       bool         // facts have to be told to the engine again
 }
 
 // node is what a cluster reports of one machine's node.

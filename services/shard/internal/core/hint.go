@@ -14,6 +14,4 @@ type statusSent struct {
 	at   int64
 }
 
-func (c *Core) statusDue() {}
-
 func (c *Core) hintsDue() {}

@@ -170,7 +170,6 @@ func (l *ledger) logOldest(c *Core) {
 
 // after runs what follows a plan: hints and need statuses.
 func (l *ledger) after(c *Core) {
-	c.statusDue()
 	c.hintsDue()
 }
 

@@ -162,7 +162,6 @@ type NeedRow struct {
 	Parked     int64 // nominal cycles stalled, if parked
 	BlobText   string
 	Suppressed hold // paused or dry run
-	Breaker    bool
 }
 
 // Summary is the supply that reports carry.
@@ -176,6 +175,7 @@ type publisher struct {
 	cycle    bool // a cycle ran since the last publication
 	dirty    bool // something else happened since then
 	lastAt   int64
+	statusAt int64 // when a verdict that had to wait may be sent; 0: none waits
 	needs    map[string]*NeedBlock
 	list     []*NeedBlock
 	told     map[string]string // machine id to the cluster that was shown it
@@ -191,7 +191,8 @@ const publishEvery = 100 * Millisecond
 
 // flushPublish emits what readers see: at once after a cycle, else soon after the first change.
 func (c *Core) flushPublish() {
-	if !c.pub.cycle && !c.pub.dirty {
+	waits := c.pub.statusAt > 0 && c.now >= c.pub.statusAt
+	if !c.pub.cycle && !c.pub.dirty && !waits {
 		return
 	}
 	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && c.now < next && c.pub.lastAt != 0 {
@@ -201,6 +202,9 @@ func (c *Core) flushPublish() {
 	c.pub.dirty = false
 	if c.pub.cycle {
 		c.pub.list = c.needBlocks()
+		c.statusDue()
+	} else if c.pub.statusAt > 0 && c.now >= c.pub.statusAt {
+		c.statusDue()
 	}
 	c.pub.cycle, c.pub.lastAt = false, c.now
 	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.pub.list, Status: c.status()}
@@ -253,9 +257,7 @@ func (c *Core) spellBlock(r *engine.Result, b *engine.Block, at int32) *NeedBloc
 		if cl != nil {
 			row.BlobText = cl.blobText[need.Form.Fingerprint]
 		}
-		if v.Bootstrap+v.Provision > 0 {
-			row.Suppressed = c.rails.stops(c, KindBootstrap, b.Cluster, "")
-		}
+		row.Suppressed = c.suppression(b.Cluster, &v)
 		n.Rows[i] = row
 	}
 	return n
@@ -400,5 +402,6 @@ func (c *Core) statusOfDrains(s *Status) {
 // dirtyMachine notes that something about a machine changed, for readers that follow machines.
 func (c *Core) dirtyMachine(id string) {}
 
-// Paused reports whether a pause or dry run keeps what is planned for the row from starting.
-func (r *NeedRow) Paused() bool { return r.Suppressed == heldPaused || r.Suppressed == heldDryRun }
+func (r *NeedRow) key() demand.RowKey {
+	return demand.RowKey{Fingerprint: r.Row.Fingerprint, Group: r.Row.Group}
+}

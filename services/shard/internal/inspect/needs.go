@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,10 +114,10 @@ func needView(v *core.Publish, r row) *pb.NeedView {
 		Satisfied: d.Status != engine.Short, ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
 		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Row.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
-		Detail: Detail(r.NeedRow), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: d.Coming, SharedCount: d.Shared,
+		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
 		TurnPosition: int32(r.Turn), CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
 	}
-	out.DetailText = Text(r.NeedRow)
+	out.DetailText = r.Text()
 	if d.Status == engine.Short {
 		out.AgeCyclesUnmet, out.UnmetSinceUnixNanos = int32(r.AgeCycles), v.Wall(r.Since)
 		if d.Reason == engine.PreemptionExhausted {
@@ -126,39 +125,4 @@ func needView(v *core.Publish, r row) *pb.NeedView {
 		}
 	}
 	return out
-}
-
-// Detail is the finer reason of a row: the shell's own where it knows better than the engine (SHARD-23.4).
-func Detail(r *core.NeedRow) pb.NeedDetail {
-	switch {
-	case r.BlobText != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
-		return pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR
-	case r.Paused():
-		return pb.NeedDetail_NEED_DETAIL_PAUSED
-	case r.Breaker:
-		return pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER
-	}
-	return pb.NeedDetail(r.Verdict.Detail)
-}
-
-// Text is one sentence about a row for people.
-func Text(r *core.NeedRow) string {
-	d := &r.Verdict
-	switch Detail(r) {
-	case pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR:
-		return "Boot data could not be rendered: " + r.BlobText
-	case pb.NeedDetail_NEED_DETAIL_PAUSED:
-		return "Actuation is paused or in dry run; what is planned for this need does not start."
-	case pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER:
-		return "The provider does not answer; commands wait until it does."
-	}
-	switch {
-	case d.Detail != engine.NoDetail:
-		return d.Detail.Sentence()
-	case d.Status == engine.Short:
-		return d.Reason.String()
-	case d.Status == engine.OnTheWay:
-		return fmt.Sprintf("%d machines are on their way.", d.Coming+d.Bootstrap+d.Provision)
-	}
-	return "Covered."
 }

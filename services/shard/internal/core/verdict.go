@@ -1,0 +1,152 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+// Details that the shard adds to the engine's (SHARD-23.4). The numbers are those of bigfleet.v1alpha1.NeedDetail.
+const (
+	DetailBootstrapError  int32 = 21
+	DetailProviderBreaker int32 = 22
+	DetailPaused          int32 = 23
+	DetailRail            int32 = 24
+)
+
+// Detail is the finer reason of a row: the shard's own where it knows better than the engine.
+func (r *NeedRow) Detail() int32 {
+	switch {
+	case r.BlobText != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
+		return DetailBootstrapError
+	case r.Suppressed == heldPaused || r.Suppressed == heldDryRun:
+		return DetailPaused
+	case r.Suppressed == heldBreaker || r.Suppressed == heldFence:
+		return DetailProviderBreaker
+	case r.Suppressed != heldNothing:
+		return DetailRail
+	}
+	return int32(r.Verdict.Detail)
+}
+
+// Text is one sentence about a row for people.
+func (r *NeedRow) Text() string {
+	d := &r.Verdict
+	switch r.Detail() {
+	case DetailBootstrapError:
+		return "Boot data could not be rendered: " + r.BlobText
+	case DetailPaused:
+		return "Actuation is paused or in dry run; what is planned for this need does not start."
+	case DetailProviderBreaker:
+		return "The provider does not answer; commands wait until it does."
+	case DetailRail:
+		return "What is planned for this need waits: " + r.Suppressed.String() + "."
+	}
+	switch {
+	case d.Detail != engine.NoDetail:
+		return d.Detail.Sentence()
+	case d.Status == engine.Short:
+		return d.Reason.String()
+	case d.Status == engine.OnTheWay:
+		return fmt.Sprintf("%d machines are on their way.", r.Coming())
+	}
+	return "Covered."
+}
+
+// Coming is how many machines are on their way for the row, those included that the last plan takes or buys.
+func (r *NeedRow) Coming() int32 {
+	return max(r.Verdict.Coming, r.Verdict.Bootstrap+r.Verdict.Provision)
+}
+
+// suppression tells what keeps the actions planned for needs of a cluster from starting, if it is something that a
+// person should hear of. Limits that pass by themselves within moments are not.
+func (c *Core) suppression(name string, v *engine.Verdict) hold {
+	k := KindBootstrap
+	if v.Bootstrap == 0 {
+		if v.Provision == 0 {
+			return heldNothing
+		}
+		k = KindProvision
+	}
+	if h := c.rails.stops(c, k, name, ""); h != heldNothing {
+		return h
+	}
+	open := len(c.providers) > 0
+	for _, p := range c.providers {
+		open = open && p.breaker.state(c.now) == 2
+	}
+	switch {
+	case open:
+		return heldBreaker
+	case k == KindProvision && c.cfg.ProvisionRate > 0 && !c.rails.creates.has():
+		return heldRate
+	}
+	return heldNothing
+}
+
+// statusDue tells each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
+// (SHARD-25.5). It runs when blocks were spelled out anew, and again when a row had to wait.
+func (c *Core) statusDue() {
+	next := int64(0)
+	for _, b := range c.pub.list {
+		cl := c.clusters.get(b.Cluster)
+		if cl == nil || !cl.connected() || !cl.has.needStatus || cl.stated == b && !cl.statusWaits {
+			continue
+		}
+		cl.stated, cl.statusWaits = b, false
+		for i := range b.Rows {
+			r := &b.Rows[i]
+			if r.Row.RowID == "" {
+				continue
+			}
+			if at := c.stateNeed(cl, r); at > 0 {
+				cl.statusWaits = true
+				if next == 0 || at < next {
+					next = at
+				}
+			}
+		}
+		c.forgetStatuses(cl, b)
+	}
+	if c.pub.statusAt = next; next > 0 {
+		c.timers.add(next, timerHints, "")
+	}
+}
+
+// stateNeed sends one verdict if it differs from what was sent last, or returns when it may.
+func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
+	satisfied := r.Verdict.Status != engine.Short
+	text, detail := r.Text(), r.Detail()
+	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
+	sent := cl.statuses[r.Row.RowID]
+	switch {
+	case sent != nil && sent.hash == h:
+		return 0
+	case sent != nil && c.now-sent.at < needStatusEvery:
+		return sent.at + needStatusEvery
+	}
+	cl.statuses[r.Row.RowID] = &statusSent{hash: h, at: c.now}
+	s := SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: r.Row.RowID, Key: r.key(), Satisfied: satisfied,
+		Reason: int32(r.Verdict.Reason), Detail: detail, Text: text, Residual: r.Residual, OnTheWay: int64(r.Coming())}
+	if !satisfied {
+		s.Since = c.toWall(r.Since)
+	}
+	c.emit(s)
+	return 0
+}
+
+// forgetStatuses drops what was said of rows that are gone.
+func (c *Core) forgetStatuses(cl *cluster, b *NeedBlock) {
+	if len(cl.statuses) <= len(b.Rows) {
+		return
+	}
+	live := make(map[string]bool, len(b.Rows))
+	for i := range b.Rows {
+		live[b.Rows[i].Row.RowID] = true
+	}
+	for _, id := range sortedKeys(cl.statuses) {
+		if !live[id] {
+			delete(cl.statuses, id)
+		}
+	}
+}

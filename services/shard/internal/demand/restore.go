@@ -1,0 +1,53 @@
+package demand
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Saved is one row of a Table as a checkpoint keeps it.
+type Saved struct {
+	Row      Row   `n:"1"`
+	Arrival  int64 `n:"2"`
+	Hold     Hold  `n:"3"`
+	Unplaced bool  `n:"4"`
+}
+
+// Save lists the rows of a cluster in turn order, with what the core said about each, and the overhead of its nodes.
+func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity) {
+	c := t.clusters[cluster]
+	if c == nil {
+		return nil, nil
+	}
+	dims := t.space.Dimensions
+	for i := range c.Needs {
+		n := &c.Needs[i]
+		rows = append(rows, Saved{Row: Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(dims),
+			MinUnit: n.MinUnit.Quantities(dims), RowID: n.RowID, Fingerprint: n.Form.Fingerprint}, Arrival: n.Arrival, Hold: c.Holds[i],
+			Unplaced: i < len(c.Unplaced) && c.Unplaced[i]})
+	}
+	return rows, c.Overhead.Quantities(dims)
+}
+
+// Restore makes saved rows the demand of a cluster that the table does not know yet.
+func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quantity) {
+	plain := make([]Row, len(rows))
+	saved := make(map[RowKey]*Saved, len(rows))
+	for i := range rows {
+		plain[i] = rows[i].Row
+		saved[RowKey{rows[i].Row.Fingerprint, rows[i].Row.Group}] = &rows[i]
+	}
+	t.Replace(cluster, plain, overhead, 0)
+	c := t.clusters[cluster]
+	for i := range c.Needs {
+		c.Needs[i].Arrival = saved[c.Needs[i].RowKey()].Arrival
+	}
+	slices.SortFunc(c.Needs, func(a, b Need) int { return compareNeeds(&a, &b) })
+	for i := range c.Needs {
+		c.byKey[c.Needs[i].Key] = int32(i)
+	}
+	t.SetHolds(cluster, func(n *Need) Hold { return saved[n.RowKey()].Hold })
+	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })
+	t.touch(c)
+}
