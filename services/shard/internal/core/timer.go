@@ -52,6 +52,14 @@ func (t *timers) add(at int64, k timerKind, subject string) {
 	heap.Push(&t.heap, key)
 }
 
+// remember notes a restored deadline.
+func (t *timers) remember(e timer) {
+	if t.last == nil {
+		t.last = map[timer]bool{}
+	}
+	t.last[timer{At: e.At, Kind: e.Kind, Subject: e.Subject}] = true
+}
+
 // due takes the earliest deadline that has passed.
 func (t *timers) due(now int64) (timer, bool) {
 	if len(t.heap) == 0 || t.heap[0].At > now {
@@ -85,8 +93,10 @@ func (c *Core) runTimers() {
 			return
 		}
 		switch t.Kind {
-		case timerCycle:
-			c.trigger(triggerInterval)
+		case timerCycle: // each cycle arms one, so all but the last are of cycles that others have followed
+			if c.now-c.cycle.lastEnd >= c.cfg.CycleInterval {
+				c.trigger(triggerInterval)
+			}
 		case timerPull:
 			c.pullTimedOut(t.Subject)
 		case timerAckWait:
