@@ -164,6 +164,7 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 	if cl == nil || cl.session != e.Session {
 		return
 	}
+	news := !slices.Equal(cl.unplaced, e.Rows)
 	cl.unplaced = e.Rows
 	cl.changed()
 	var keys []demand.RowKey
@@ -175,5 +176,7 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 		}
 	}
 	c.ledger.sharing.Report(cl.name, keys, c.now)
-	c.trigger(triggerNode)
+	if news { // it is repeated with each heartbeat, and a heartbeat that says nothing new causes no cycle (SHARD-6.5)
+		c.trigger(triggerNode)
+	}
 }
