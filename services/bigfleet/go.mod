@@ -18,6 +18,7 @@ require (
 	k8s.io/client-go v0.36.3
 	k8s.io/component-helpers v0.36.3
 	k8s.io/klog/v2 v2.140.0
+	sigs.k8s.io/controller-runtime v0.24.1
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -42,6 +43,7 @@ require (
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.46.0 // indirect
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0 // indirect
@@ -49,7 +51,6 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.46.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	google.golang.org/grpc v1.83.1 // indirect
-	sigs.k8s.io/controller-runtime v0.24.1 // indirect
 )
 
 require (
@@ -63,14 +64,18 @@ require (
 	connectrpc.com/validate v0.7.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/kube v0.0.0
+	github.com/bigfleet-dev/bigfleet/sdk/nodeready v0.0.0
+	github.com/bigfleet-dev/bigfleet/sdk/provider v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/incluster v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/services/operator v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/shard v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
-	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/logr v1.4.4
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
@@ -119,3 +124,11 @@ replace github.com/bigfleet-dev/bigfleet/services/operator => ../operator
 replace github.com/bigfleet-dev/bigfleet/services/podcontroller => ../podcontroller
 
 replace github.com/bigfleet-dev/bigfleet/services/incluster => ../incluster
+
+replace github.com/bigfleet-dev/bigfleet/services/shard => ../shard
+
+replace github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../providers/kwok
+
+replace github.com/bigfleet-dev/bigfleet/sdk/provider => ../../sdk/provider
+
+replace github.com/bigfleet-dev/bigfleet/sdk/nodeready => ../../sdk/nodeready

@@ -24,6 +24,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/snapshot"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/up"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/version"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
@@ -87,7 +88,7 @@ func New(a *app.App) *cobra.Command {
 	})
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
-		status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
+		up.New(a), status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
 		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
 	)
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a))

@@ -18,16 +18,27 @@ type Cluster struct {
 	Client kubernetes.Interface
 }
 
-// add puts the cluster and its agents into the group. Each agent has telemetry of its own, as in a process of its own.
-func (c *Cluster) add(g *process.Group, shardAddr string, telemetryOf func(component string) *telemetry.Telemetry) {
+type telemetryOf func(ctx context.Context, component string) (*telemetry.Telemetry, error)
+
+// add puts the cluster and its agents into the group.
+func (c *Cluster) add(ctx context.Context, g *process.Group, shardAddr string, of telemetryOf) error {
+	controller, err := of(ctx, "podcontroller-"+c.ID())
+	if err != nil {
+		return err
+	}
+	agent, err := of(ctx, "operator-"+c.ID())
+	if err != nil {
+		return err
+	}
 	g.Add(process.Component{Name: "cluster-" + c.ID(), Run: c.Run})
 	g.Add(process.Component{Name: "podcontroller-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
-		return podcontroller.Run(ctx, podcontroller.Config{REST: c.ClientConfig(), Telemetry: telemetryOf("podcontroller-" + c.ID()), NoLeaderElection: true})
+		return podcontroller.Run(ctx, podcontroller.Config{REST: c.ClientConfig(), Telemetry: controller, NoLeaderElection: true})
 	}})
 	g.Add(process.Component{Name: "operator-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
 		return operator.Run(ctx, operator.Config{
-			ClusterID: c.ID(), ShardAddr: shardAddr, REST: c.ClientConfig(), Telemetry: telemetryOf("operator-" + c.ID()),
+			ClusterID: c.ID(), ShardAddr: shardAddr, REST: c.ClientConfig(), Telemetry: agent,
 			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub,
 		})
 	}})
+	return nil
 }

@@ -42,7 +42,7 @@ func Scenarios() []Scenario {
 			{40 * time.Second, "the burst is over", on(0, scale("burst", 0))},
 		}},
 		{"priority", "a low-priority batch fills the fleet, then something urgent arrives elsewhere", []Step{
-			{0, "cluster 1 fills everything there is with batch work", on(0, service("batch", 400, "1", -10))},
+			{0, "cluster 1 fills everything there is with batch work", on(0, service("batch", 720, "1", -10))},
 			{15 * time.Second, "cluster 2 urgently needs 24 Pods", on(1, service("urgent", 24, "1", 1_000_000))},
 			{30 * time.Second, "the urgent work is done", on(1, scale("urgent", 0))},
 		}},

@@ -77,6 +77,9 @@ func run(ctx context.Context, a *app.App, by []string) error {
 		list.Rows = append(list.Rows, row)
 		list.Names = append(list.Names, "cost/"+strings.Join(s.group, "/"))
 	}
+	if len(list.Items) == 0 && failed != nil {
+		return failed
+	}
 	if a.Format.ForPeople() {
 		a.Notef("prices are what the providers state")
 	}

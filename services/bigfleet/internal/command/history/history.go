@@ -70,6 +70,9 @@ func run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 	if len(all) > limit {
 		all = all[:limit]
 	}
+	if len(all) == 0 && failed != nil {
+		return failed
+	}
 	if err := a.Format.Write(a.Out, table(all)); err != nil {
 		return err
 	}
