@@ -35,8 +35,8 @@ func (r ramp) after(n int) int64 {
 
 // backoff is a row of failures and the time before which nothing is tried again.
 type backoff struct {
-	Fails int
-	Until int64
+	Fails int   `n:"1"`
+	Until int64 `n:"2"`
 }
 
 // fail records one more failure; the pause is jittered by 20% either way, by subject and attempt (SHARD-14.9).

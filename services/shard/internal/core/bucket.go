@@ -5,11 +5,11 @@ import "math/bits"
 // bucket is a token bucket on Mono (SHARD-19.3). Levels are thousandths of a token, so that slow refills add up
 // exactly and no floating point takes part in a decision.
 type bucket struct {
-	Milli int64 // level
-	At    int64 // Mono of the level
-	Cap   int64 // whole tokens; a bucket starts full
-	Rest  int64 // what the last refill left over: below window, in units of 1/window milli-tokens
-	Made  bool
+	Milli int64 `n:"1"` // level
+	At    int64 `n:"2"` // Mono of the level
+	Cap   int64 `n:"3"` // whole tokens; a bucket starts full
+	Rest  int64 `n:"4"` // what the last refill left over: below window, in units of 1/window milli-tokens
+	Made  bool  `n:"5"`
 }
 
 // refill brings the level up to now. Capacity follows the size of the scope: max(1, floor(f x configured)); a bucket

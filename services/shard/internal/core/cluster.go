@@ -101,9 +101,9 @@ func featuresOf(list []string) featureSet {
 
 // confirmation counts reports that say the same unlikely thing (SHARD-11.4).
 type confirmation struct {
-	Count int
-	First int64
-	Last  int64
+	Count int   `n:"1"`
+	First int64 `n:"2"`
+	Last  int64 `n:"3"`
 }
 
 // add counts a report if the last counted one is old enough, and tells whether that makes enough of them over enough

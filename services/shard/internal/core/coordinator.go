@@ -11,6 +11,7 @@ type coordinatorState struct {
 	address        string
 	repliedAt      int64
 	foreign        int
+	owners         map[string]string // shard named by the metadata of a bound machine, where it is not ours
 }
 
 // CoordinatorStatus describes the coordinator client's side of the core.

@@ -46,7 +46,9 @@ type Core struct {
 	lists     int64 // numbers Lists
 	stamp     int64 // mutation counter (SHARD-13.5)
 	opCount   int64
-	records   int64 // numbers decision records
+	records   int64  // numbers decision records
+	rolling   hash64 // of every effect so far (SHARD-4.9)
+	steps     int64
 
 	cycle   cycleState
 	lanes   lanes
@@ -96,12 +98,14 @@ func (c *Core) Step(at At, e Event) []Effect {
 		if s, ok := e.(Started); ok {
 			c.start(s)
 			c.settle()
+			c.roll()
 		}
 		return c.eff
 	}
 	c.handle(e)
 	c.runTimers()
 	c.settle()
+	c.roll()
 	return c.eff
 }
 
@@ -141,6 +145,8 @@ func (c *Core) handle(e Event) {
 		c.adminAsked(e)
 	case Stopping:
 		c.stop()
+	case CheckpointAsked:
+		c.checkpoint()
 	case Tick, Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))

@@ -47,6 +47,7 @@ type cycleState struct {
 	holdEnds   []holdEnd
 	rollups    []int64 // arrivals that no cycle has used yet
 	fullAt     int64   // when a plan was last computed from nothing
+	ranBefore  bool    // restored: the core of the snapshot had a plan
 }
 
 type planKey struct {

@@ -326,7 +326,7 @@ func (c *Core) startDecision(d *decision) {
 	case KindReclaim:
 		c.rails.spend(cl)
 		if cl.retired && !cl.connected() {
-			o.Phase = phaseReady
+			o.Phase, o.Alone = phaseReady, true
 		} else {
 			c.instruct(o, cl)
 		}

@@ -32,14 +32,15 @@ const (
 	EffectSuperseded
 	EffectWakeAt
 	EffectAdminAnswer
+	EffectCheckpointTaken
 
-	effectKinds = int(EffectAdminAnswer) + 1
+	effectKinds = int(EffectCheckpointTaken) + 1
 )
 
 func (k EffectKind) String() string {
 	return [...]string{"", "command", "get_machine", "list_machines", "pull_bootstrap", "drop_blob", "send_reclaim",
 		"send_node_state", "send_hint", "send_need_status", "send_ack", "close_session", "ack_instruction", "persist",
-		"record", "sample", "publish", "superseded", "wake_at", "admin_answer"}[k]
+		"record", "sample", "publish", "superseded", "wake_at", "admin_answer", "checkpoint_taken"}[k]
 }
 
 // KindOfEffect names the kind of an effect.

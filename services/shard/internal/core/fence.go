@@ -8,12 +8,12 @@ import (
 // fence is the suspicion that a newer process has this shard's identity (SHARD-20.6). A provider that mixes up the order
 // of tokens must not stop a healthy shard, and a zombie's second attempt is refused as surely as its first.
 type fence struct {
-	suspect bool
-	since   int64
-	refused []string // operations refused by the fence, oldest first
-	confirm string   // operation of the confirming attempt; empty: not sent
-	tries   int
-	nextTry int64
+	Suspect bool     `n:"1"`
+	Since   int64    `n:"2"`
+	Refused []string `n:"3"` // operations refused by the fence, oldest first
+	Confirm string   `n:"4"` // operation of the confirming attempt; empty: not sent
+	Tries   int      `n:"5"`
+	NextTry int64    `n:"6"`
 }
 
 // fenceSuspected takes a refusal by the fence.
@@ -25,13 +25,13 @@ func (c *Core) fenceSuspected(o *operation, e CommandDone) {
 		return
 	}
 	o.Phase = phaseFenced
-	if f.suspect && f.confirm == o.ID {
+	if f.Suspect && f.Confirm == o.ID {
 		c.supersede(fmt.Sprintf("provider %s refused %s of %s twice, with tokens %d/%d and older", p.name, o.rpc(), o.Machine, c.epoch, e.Token))
 		return
 	}
-	f.refused = append(f.refused, o.ID)
-	if !f.suspect {
-		f.suspect, f.since = true, c.now
+	f.Refused = append(f.Refused, o.ID)
+	if !f.Suspect {
+		f.Suspect, f.Since = true, c.now
 		c.record(Record{Type: RecordFence, Provider: p.name, Machine: o.Machine, Op: o.ID, Sequence: e.Token,
 			Detail: "refused by the fence; waiting for the commands in flight before one confirming attempt"})
 		c.timers.add(c.now+c.cfg.ExecuteTimeout, timerFence, p.name)
@@ -42,23 +42,23 @@ func (c *Core) fenceSuspected(o *operation, e CommandDone) {
 // confirmFence sends the one confirming attempt when nothing else is in flight, or after the time of one command.
 func (c *Core) confirmFence(p *provider) {
 	f := &p.fence
-	if !f.suspect || f.confirm != "" || c.superseded != "" || c.stopping {
+	if !f.Suspect || f.Confirm != "" || c.superseded != "" || c.stopping {
 		return
 	}
-	if p.inflight > 0 && c.now < f.since+c.cfg.ExecuteTimeout || c.now < f.nextTry {
+	if p.inflight > 0 && c.now < f.Since+c.cfg.ExecuteTimeout || c.now < f.NextTry {
 		return
 	}
-	for len(f.refused) > 0 {
-		o := c.ops.byID[f.refused[0]]
+	for len(f.Refused) > 0 {
+		o := c.ops.byID[f.Refused[0]]
 		if o == nil || o.rpc() == RPCConfigure && (o.BlobAt == 0 || !c.blobFresh(o)) {
-			f.refused = f.refused[1:]
+			f.Refused = f.Refused[1:]
 			if o != nil {
 				c.rollBack(o, OutcomeFenced, "refused by the fence; the blob expired before it could be confirmed")
 			}
 			continue
 		}
-		f.confirm = o.ID
-		f.tries++
+		f.Confirm = o.ID
+		f.Tries++
 		o.Slot = true
 		c.lanes.used[o.Kind]++
 		p.inflight++
@@ -71,16 +71,16 @@ func (c *Core) confirmFence(p *provider) {
 
 // ended looks at the end of any command that was not refused by the fence.
 func (f *fence) ended(c *Core, p *provider, o *operation, class Class) {
-	if !f.suspect {
+	if !f.Suspect {
 		return
 	}
-	if f.confirm != o.ID {
+	if f.Confirm != o.ID {
 		c.confirmFence(p)
 		return
 	}
 	switch class {
 	case Accepted, Refused, Gone: // the token passed: the order of tokens was mixed up, not ours
-		others := slices.DeleteFunc(f.refused, func(id string) bool { return id == o.ID })
+		others := slices.DeleteFunc(f.Refused, func(id string) bool { return id == o.ID })
 		*f = fence{}
 		p.slowUntil = c.now + fenceSlowPeriod
 		c.timers.add(p.slowUntil, timerDispatch, "")
@@ -94,14 +94,14 @@ func (f *fence) ended(c *Core, p *provider, o *operation, class Class) {
 		}
 		c.cycle.redispatch = true
 	default: // no answer: ask again with backoff
-		f.confirm = ""
-		f.nextTry = c.now + rampAsk.after(f.tries)
-		c.timers.add(f.nextTry, timerFence, p.name)
+		f.Confirm = ""
+		f.NextTry = c.now + rampAsk.after(f.Tries)
+		c.timers.add(f.NextTry, timerFence, p.name)
 	}
 }
 
 // unresolved keeps an operation whose confirming attempt had no answer in the fence's hands.
-func (f *fence) unresolved(o *operation) bool { return f.suspect && slices.Contains(f.refused, o.ID) }
+func (f *fence) unresolved(o *operation) bool { return f.Suspect && slices.Contains(f.Refused, o.ID) }
 
 func (c *Core) fenceTimer(name string) { c.confirmFence(c.provider(name)) }
 

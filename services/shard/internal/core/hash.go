@@ -54,3 +54,11 @@ func hex16(v uint64) string {
 	}
 	return string(b[:])
 }
+
+func (h hash64) bytes(b []byte) hash64 {
+	h = h.u64(uint64(len(b)))
+	for _, x := range b {
+		h = h.byte(x)
+	}
+	return h
+}

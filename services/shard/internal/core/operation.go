@@ -99,6 +99,7 @@ type operation struct {
 	Drain      drainNote `n:"46"` // last word of the operator
 	Repeats    int64     `n:"47"`
 	Deleted    bool      `n:"48"`
+	Alone      bool      `n:"49"` // of a retired cluster: the provider drains alone
 }
 
 // drainNote is the operator's last report on a drain.

@@ -98,7 +98,7 @@ func (p *provider) noteAccepted(now int64) {
 
 // mayCall tells what keeps a command from being sent to the provider now.
 func (p *provider) mayCall(c *Core, pass *dispatchPass) hold {
-	if p.fence.suspect && !c.faults.Unfence {
+	if p.fence.Suspect && !c.faults.Unfence {
 		return heldFence
 	}
 	if p.slowUntil > 0 && c.now >= p.slowUntil {
@@ -115,12 +115,12 @@ func (p *provider) mayCall(c *Core, pass *dispatchPass) hold {
 
 // breaker stops commands to a provider that does not answer. Lists and Gets go on (SHARD-14.12).
 type breaker struct {
-	Fails   int     // in a row
-	Window  []int64 // when the last failures were
-	Open    bool
-	Trips   int
-	Until   int64
-	Probing bool // one call was let through
+	Fails   int     `n:"1"` // within the window
+	Window  []int64 `n:"2"` // when the last failures were
+	Open    bool    `n:"3"`
+	Trips   int     `n:"4"`
+	Until   int64   `n:"5"`
+	Probing bool    `n:"6"` // one call was let through
 }
 
 func (b *breaker) stops(now int64, pass *dispatchPass) hold {

@@ -1,0 +1,285 @@
+package core
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+// CheckpointAsked makes the core hand out a Snapshot and plan anew, so that this core and one made of the snapshot stand
+// alike from here on. It is not in the table of SHARD-5.1: it changes no decision, and the decision log needs it in its
+// history (SHARD-28.3).
+type CheckpointAsked struct{}
+
+func (CheckpointAsked) event() EventKind { return KindCheckpointAsked }
+
+// CheckpointTaken carries the snapshot to the decision log.
+type CheckpointTaken struct{ State *Snapshot }
+
+func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
+
+// checkpoint hands out the state and forgets what follows from it.
+func (c *Core) checkpoint() {
+	c.emit(CheckpointTaken{State: c.capture()})
+	c.replan()
+}
+
+// replan drops everything that is derived and computes it again in this step.
+func (c *Core) replan() {
+	c.planner.Forget()
+	c.pub.needs, c.pub.list = map[string]*NeedBlock{}, nil
+	for _, cl := range c.clusters.ordered {
+		cl.shown, cl.stated, cl.statusWaits = nil, nil, false
+		cl.holds, cl.facts = true, true
+	}
+	c.pub.dirty = true
+	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.allListed() {
+		return
+	}
+	c.runCycle()
+}
+
+// Restore makes a core of a snapshot. It is in the state that the core had after it gave the snapshot out; the effects
+// of that step are returned.
+func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
+	c := New(policy)
+	c.started = true
+	c.cfg, c.epoch, c.now, c.wall = s.Config, s.Epoch, s.At.Mono, s.At.Wall
+	c.stopping, c.superseded, c.ctl = s.Stopping, s.Superseded, s.Control
+	c.opCount, c.gets, c.lists, c.stamp, c.records = s.Ops, s.Gets, s.Lists, s.Stamp, s.Records
+	c.rolling, c.steps, c.armed = hash64(s.Rolling), s.Steps, s.Armed
+	c.lanes.init(c.cfg.ExecuteConcurrency)
+	for i := range s.Providers {
+		c.providers = append(c.providers, s.Providers[i].restore(c.cfg.ProviderConcurrency))
+	}
+	for i := range s.Clusters {
+		c.restoreCluster(&s.Clusters[i])
+	}
+	for i := range s.Machines {
+		c.restoreMachine(&s.Machines[i])
+	}
+	for _, o := range s.Open {
+		c.restoreOperation(o)
+	}
+	for _, g := range s.GetsOpen {
+		c.getsByID[g.ID] = &get{g.Provider, g.Machine, g.Purpose, g.Asked}
+	}
+	for _, t := range s.Timers {
+		heap.Push(&c.timers.heap, t)
+		c.timers.remember(t)
+	}
+	c.timers.seq = s.TimerSeq
+	for _, p := range s.Pools {
+		copied := *p
+		c.pools.byKey[p.Key] = &copied
+		c.pools.order = append(c.pools.order, &copied)
+	}
+	c.rails.reclaim, c.rails.creates = s.Rails.Reclaim, s.Rails.Creates
+	c.ledger.restore(&s.Ledger)
+	for _, j := range s.Journal {
+		c.journal[j.Machine] = j
+	}
+	for _, p := range s.Poison {
+		c.poison[p.Hash] = p.Until
+	}
+	c.restoreOrders(s)
+	c.coord.restore(&s.Coord)
+	c.restoreCycle(&s.Cycle)
+	c.eff = c.eff[:0]
+	c.replan()
+	c.runTimers()
+	c.settle()
+	c.roll()
+	return c, c.eff
+}
+
+func (c *Core) restoreOrders(s *Snapshot) {
+	for _, e := range s.Waiting {
+		if c.admin.gets == nil {
+			c.admin.gets = map[string][]AdminAsked{}
+		}
+		c.admin.gets[e.Machine] = append(c.admin.gets[e.Machine], e)
+	}
+	for _, l := range s.Listing {
+		if c.admin.done == nil {
+			c.admin.done = map[int64]int{}
+		}
+		c.admin.done[l.N/1_000] = int(l.N % 1_000)
+	}
+}
+
+func (c *Core) restoreCycle(s *savedCycle) {
+	y := &c.cycle
+	y.n, y.at, y.wall, y.lastEnd, y.fullAt = s.N, s.At, s.Wall, s.LastEnd, s.FullAt
+	y.started, y.deferred, y.ranBefore, y.redispatch = s.Started, s.Deferred, s.Ran, s.Dispatch
+	y.holdEnds, y.rollups = slices.Clone(s.HoldEnds), slices.Clone(s.Rollups)
+	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
+	for _, p := range s.Planned {
+		key := planKey{p.Machine, p.Kind}
+		y.planned[key] = p.At
+		if p.Held {
+			y.held[key] = true
+		}
+	}
+	y.pending, y.wanted = [triggers]bool{}, false
+	for _, t := range s.Pending {
+		y.pending[t], y.wanted = true, true
+	}
+}
+
+func (s *savedProvider) restore(limit int64) *provider {
+	p := newProvider(s.Name, limit)
+	p.listed, p.listedAt, p.fullAt, p.cursor, p.paged, p.advanced = s.Listed, s.ListedAt, s.FullAt, s.Cursor, s.Paged, s.Advanced
+	p.lastTook, p.nextList, p.nextFull, p.fails = s.LastTook, s.NextList, s.NextFull, int(s.Fails)
+	p.lastError, p.errorAt, p.gets, p.held, p.needFull = s.LastError, s.ErrorAt, int(s.Gets), int(s.Held), s.NeedFull
+	p.waiters, p.inflight, p.allowed = slices.Clone(s.Waiters), s.Inflight, s.Allowed
+	p.unknowns, p.accepted, p.breaker, p.fence = int(s.Unknowns), int(s.Accepted), s.Breaker, s.Fence
+	p.slowUntil, p.youngest, p.pollAt = s.SlowUntil, s.Youngest, s.PollAt
+	for _, id := range s.Owed {
+		p.owed[id] = true
+	}
+	for _, w := range s.Asked {
+		p.asked = append(p.asked, want{w.Machine})
+	}
+	for _, w := range s.Wanted {
+		p.wanted[w.Machine] = w.Why
+	}
+	for _, r := range s.Rejects {
+		p.rejects[r.Key] = r.Value
+	}
+	if l := s.List; l != nil {
+		p.list = &list{id: l.ID, full: l.Full, asked: l.Asked, started: l.Started, seen: l.Seen}
+	}
+	return p
+}
+
+func (c *Core) restoreCluster(s *savedCluster) {
+	cl := c.clusters.ensure(s.Name)
+	cl.session, cl.sessionSince, cl.features, cl.has = s.Session, s.SessionSince, s.Features, featuresOf(s.Features)
+	cl.version, cl.protocol, cl.heard, cl.known, cl.hash = s.Version, s.Protocol, s.Heard, s.Known, s.Hash
+	cl.rows, cl.totals, cl.arrival, cl.fresh = int(s.Rows), s.Totals, s.Arrival, s.Fresh
+	cl.disposition, cl.dispAt, cl.dispReason = s.Disposition, s.DispAt, s.DispReason
+	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
+	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
+	cl.reporting, cl.reportingSince, cl.unplaced = s.Reporting, s.ReportingSince, s.Unplaced
+	for _, b := range s.Blobs {
+		copied := b.Backoff
+		cl.blobs[b.Subject] = &copied
+	}
+	for _, t := range s.BlobText {
+		cl.blobText[t.Key] = t.Value
+	}
+	for _, n := range s.Nodes {
+		cl.nodes[n.Machine] = &node{n.Name, n.Ready, n.At}
+	}
+	for _, h := range s.Hints {
+		cl.hints[h.Fingerprint] = &hintSent{h.Count, h.Confidence, h.Price, h.At}
+	}
+	for _, x := range s.Statuses {
+		cl.statuses[x.Row] = &statusSent{x.Hash, x.At}
+	}
+	if s.InTable {
+		c.world.Demand.Restore(s.Name, s.Demand, s.Overhead)
+		c.world.Demand.SetFacts(s.Name, s.Facts)
+	}
+}
+
+func (c *Core) restoreMachine(s *savedMachine) {
+	inv := c.world.Inventory
+	i, _ := c.put(s.Machine)
+	inv.SetStamp(i, s.Stamp)
+	inv.SetPromise(i, s.Promise)
+	for _, w := range s.Withheld {
+		inv.Withhold(i, w)
+	}
+	inv.SetSince(i, s.Since)
+	inv.SetReadiness(i, s.Readiness)
+	inv.SetForeign(i, s.Foreign)
+	inv.SetStuck(i, s.Stuck)
+	c.cols.stamp[i], c.cols.listed[i] = s.Changed, s.Listed
+	c.cols.absent[i] = absence{int32(s.Absent), s.AbsentAt}
+	id := s.Machine.ID
+	if s.Told != "" {
+		c.pub.told[id] = s.Told
+	}
+	if s.Acquired != nil {
+		copied := *s.Acquired
+		c.pub.acquired[id] = &copied
+	}
+	c.coord.setOwner(id, s.Owner)
+	if s.Capped {
+		if c.rails.capped == nil {
+			c.rails.capped = map[string]bool{}
+		}
+		c.rails.capped[id] = true
+	}
+	if len(s.Backoffs) > 0 {
+		var b [rpcs]backoff
+		for _, x := range s.Backoffs {
+			b[x.RPC] = x.Backoff
+		}
+		if c.rails.backoffs == nil {
+			c.rails.backoffs = map[string]*[rpcs]backoff{}
+		}
+		c.rails.backoffs[id] = &b
+	}
+}
+
+func (c *Core) restoreOperation(saved *operation) {
+	o := *saved
+	o.Index, _ = c.world.Inventory.Find(o.Machine)
+	c.ops.add(&o)
+	if o.Request != "" && (o.Phase == phasePulling || o.BlobAt != 0) {
+		c.ops.byRequest[o.Request] = &o
+	}
+	if o.Instruction != "" {
+		c.ops.byInstr[o.Instruction] = &o
+	}
+	if o.Slot {
+		c.lanes.used[o.Kind]++
+	}
+}
+
+func (l *ledger) restore(s *savedLedger) {
+	l.parking.Restore(s.Parking)
+	l.sharing.Restore(s.Sharing)
+	l.join.Restore(s.Join)
+	l.oldest = s.Oldest
+	for _, u := range s.Unmet {
+		l.unmet[needKey{u.Cluster, u.Row}] = u.At
+	}
+	for _, x := range s.Lost {
+		l.lost[x.Name] = x.N
+	}
+	for _, x := range s.Short {
+		l.shortfalls[x.Name] = &shortfall{Fingerprint: x.Name, First: x.N}
+	}
+}
+
+func (s *coordinatorState) save() savedCoordinator {
+	return savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Answered: s.answered, Text: s.text, Address: s.address,
+		RepliedAt: s.repliedAt}
+}
+
+func (s *coordinatorState) restore(x *savedCoordinator) {
+	s.decommissioned, s.disputed, s.answered, s.text = x.Decommissioned, x.Disputed, x.Answered, x.Text
+	s.address, s.repliedAt = x.Address, x.RepliedAt
+}
+
+// setOwner remembers which shard a bound machine's metadata names.
+func (s *coordinatorState) setOwner(machine, owner string) {
+	if owner == "" {
+		delete(s.owners, machine)
+		return
+	}
+	if s.owners == nil {
+		s.owners = map[string]string{}
+	}
+	s.owners[machine] = owner
+}
+
+// sortedInts is sortedKeys for numbers.
+func sortedInts[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
