@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/certs"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/coordinate"
@@ -29,6 +30,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/operator"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
+	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
 // Main runs one command line and returns the exit code. args are without the program's name.
@@ -93,6 +98,7 @@ func New(a *app.App) *cobra.Command {
 	)
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
+	root.AddCommand(roles()...)
 	return root
 }
 
@@ -109,6 +115,44 @@ func groups(a *app.App) []*cobra.Command {
 		out = append(out, order.Group(g.name, g.about, append(toShard[g.name], toCoordinator[g.name]...)...))
 	}
 	return out
+}
+
+// roles are the programs of BigFleet, each as its own binary has it (OPS-1.1).
+func roles() []*cobra.Command {
+	named := func(c *cobra.Command, use, short string) *cobra.Command {
+		c.Use, c.Short, c.Hidden = use, short, true // people meet the verbs first; `bigfleet roles` lists these
+		return c
+	}
+	programs := []*cobra.Command{
+		named(shard.NewCommand(), "shard", "Run a shard"),
+		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
+		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),
+		named(providerRole(kwok.NewCommand()), "provider-kwok", "Run the kwok provider"),
+	}
+	list := &cobra.Command{
+		Use: "roles", Args: cobra.NoArgs, Short: "The long-running programs in this binary", Example: "  bigfleet roles",
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, p := range programs {
+				if _, err := fmt.Fprintf(c.OutOrStdout(), "bigfleet %-14s %s\n", p.Use, p.Short); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	return append(programs, list)
+}
+
+// providerRole gives a provider's errors the exit code that the SDK assigns to them.
+func providerRole(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := run(c, args); err != nil {
+			return &exit.Error{Code: exit.Code(provider.ExitCode(err)), Say: err.Error(), Err: err}
+		}
+		return nil
+	}
+	return c
 }
 
 func unknown(c *cobra.Command, name string) error {

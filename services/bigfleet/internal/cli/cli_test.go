@@ -219,7 +219,7 @@ func TestExamplesParse(t *testing.T) {
 		for _, child := range c.Commands() {
 			visit(path, child)
 		}
-		if c.HasSubCommands() || c.Name() == "help" || strings.Contains(path, "completion") {
+		if c.HasSubCommands() || c.Hidden || c.Name() == "help" || strings.Contains(path, "completion") {
 			return
 		}
 		if c.Example == "" {

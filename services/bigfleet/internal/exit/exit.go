@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
@@ -70,7 +71,7 @@ func CodeOf(err error) Code {
 	case errors.As(err, &e):
 		return e.Code
 	}
-	return Failed
+	return Code(process.ExitCode(err)) // roles say theirs: 1 or 2
 }
 
 var byConnectCode = map[connect.Code]Code{
