@@ -1,0 +1,377 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// checker holds the safety rules of SHARD-33.5. It keeps what an outsider knows: what was really sent, accepted,
+// acknowledged and done. It looks into the core only to ask what the shard believes about a machine.
+type checker struct {
+	w *world
+
+	// Of the present process.
+	mirror  map[string]*said
+	ops     map[string]core.Record // open operations, by id
+	ofM     map[string]string      // the same, by machine
+	acked   map[string]bool        // instructions whose ack the process was given
+	instr   map[string]string      // last instruction, by machine
+	listed  map[string]int64       // last good List, by provider (virtual time)
+	stuck   map[string]bool
+	intent  map[string]string // machine to the cluster it was last acquired for
+	starts  []reclaimStart
+	peak    map[string]int64 // most Configured machines of a scope; "" is the shard
+	fresh   []core.Record    // starts of this step
+	cycleAt int64
+	person  map[string]bool // clusters whose roll-up a person was asked to accept
+	retired map[string]bool
+	pulls   map[string]string // open pulls: operation's cluster by request
+
+	lastAct  int64 // virtual time of the last start
+	lastKind core.Record
+	unjoined int64 // when a machine was last taken back because its node did not join; 0: never
+	pending  core.RollupArrived
+	hasRoll  bool
+	sentAcks map[string]bool
+	lists    map[int64]string // provider of each List
+}
+
+type reclaimStart struct {
+	at      int64
+	cluster string
+}
+
+// said is what one cluster has said to the present process, as the rules of SHARD-8 and 11 say that it must be taken.
+type said struct {
+	rows    []demand.Row
+	known   bool
+	session int64 // session of the last accepted or unchanged roll-up
+	first   int64 // when demand was first accepted
+	held    []int64
+	gate    bool
+	version int64
+}
+
+func newChecker(w *world) *checker {
+	c := &checker{w: w, sentAcks: map[string]bool{}}
+	c.reset()
+	return c
+}
+
+// reset forgets what belonged to a process.
+func (c *checker) reset() {
+	c.mirror, c.ops, c.ofM, c.acked, c.instr = map[string]*said{}, map[string]core.Record{}, map[string]string{}, map[string]bool{}, map[string]string{}
+	c.listed, c.stuck, c.intent, c.peak = map[string]int64{}, map[string]bool{}, map[string]string{}, map[string]int64{}
+	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
+	c.starts, c.fresh, c.lists = nil, nil, map[int64]string{}
+	c.cycleAt = 0
+}
+
+func (c *checker) of(name string) *said {
+	s := c.mirror[name]
+	if s == nil {
+		s = &said{}
+		c.mirror[name] = s
+	}
+	return s
+}
+
+func (c *checker) processStarted(p *process) {
+	c.reset()
+	for _, name := range c.w.disk.retired {
+		c.retired[name] = true
+	}
+}
+
+// before looks at an event on its way into the core.
+func (c *checker) before(p *process, e core.Event) {
+	switch e := e.(type) {
+	case core.CommandDone:
+		if e.Code == core.CodeFailedPrecondition && e.HasFence && e.FenceEpoch > p.epoch {
+			p.refused++
+		}
+	}
+	if p != c.w.proc {
+		return
+	}
+	c.hasRoll = false
+	c.followOrders(p, e)
+	switch e := e.(type) {
+	case core.RollupArrived:
+		c.pending, c.hasRoll = e, true
+	case core.ReclaimAcked:
+		if cn := p.conns[e.Cluster]; cn != nil && cn.session == e.Session {
+			c.acked[e.Instruction] = true
+		}
+	case core.CommandDone:
+		if m := c.w.machine(e.Machine); m != nil && core.Classify(e.Code, e.Sent, e.Ack != nil && e.AckRejected == "") == core.Refused {
+			m.failing++
+		}
+	case core.ListDone:
+		if !e.Failed {
+			c.listed[c.lists[e.List]] = c.w.now
+		}
+		delete(c.lists, e.List)
+	case core.BootstrapAnswered:
+		delete(c.pulls, e.Request)
+	}
+}
+
+// effect looks at one effect, after the step and before it is carried out.
+func (c *checker) effect(p *process, e core.Event, x core.Effect) {
+	if cmd, ok := x.(core.Command); ok {
+		c.checkRights(p, cmd)
+	}
+	if p != c.w.proc {
+		return
+	}
+	switch x := x.(type) {
+	case core.Command:
+		c.checkCommand(p, x)
+	case core.PullBootstrap:
+		c.checkPull(p, x)
+	case core.DropBlob:
+		delete(c.pulls, x.Request)
+	case core.SendReclaim:
+		if !x.Cancelled {
+			c.instr[x.Machine] = x.Instruction
+		}
+	case core.SendAck:
+		if x.Rollup != nil && c.hasRoll && x.Cluster == c.pending.Cluster {
+			c.disposed(p, x)
+		}
+	case core.ListMachines:
+		c.lists[x.List] = x.Provider
+	case core.Record:
+		c.record(p, x)
+	}
+}
+
+// checkRights: who may not send commands at all (SHARD-20.7, 33.5.8).
+func (c *checker) checkRights(p *process, x core.Command) {
+	c.w.tally.Checks++
+	switch {
+	case p.refused > 0:
+		c.w.broken("zombie-acts", "SHARD-33.5.8", x.Machine, x.Cluster, "%s sends %s of %s after a provider showed it a newer epoch", p.name, x.RPC, x.Machine)
+	case p.halted:
+		c.w.broken("superseded-acts", "SHARD-20.7", x.Machine, x.Cluster, "%s is superseded and sends %s of %s", p.name, x.RPC, x.Machine)
+	}
+}
+
+func (c *checker) checkCommand(p *process, x core.Command) {
+	w := c.w
+	if p.paused || p.dryRun {
+		w.broken("command-while-paused", "SHARD-33.5.9", x.Machine, x.Cluster, "%s sends %s of %s while everything is paused or dry", x.Op, x.RPC, x.Machine)
+	}
+	op, open := c.ops[x.Op]
+	if !open {
+		w.broken("command-without-operation", "SHARD-15.1", x.Machine, x.Cluster, "%s is not open and sends %s of %s", x.Op, x.RPC, x.Machine)
+		return
+	}
+	perProvider, perKind := int64(1), int64(1)
+	for _, id := range sortedKeys(p.inflight) {
+		other := p.inflight[id]
+		if other.Machine == x.Machine {
+			w.broken("two-commands", "SHARD-33.5.1", x.Machine, x.Cluster, "%s of %s is sent while %s is in flight", x.RPC, x.Machine, other.RPC)
+		}
+		if other.Provider == x.Provider {
+			perProvider++
+		}
+		if c.ops[id].Kind == op.Kind {
+			perKind++
+		}
+	}
+	if perProvider > w.config.ProviderConcurrency {
+		w.broken("provider-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands in flight at %s, at most %d", perProvider, x.Provider, w.config.ProviderConcurrency)
+	}
+	if most := laneSize(op.Kind, w.config.ExecuteConcurrency); perKind > most {
+		w.broken("lane-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands of %s in flight, at most %d", perKind, op.Kind, most)
+	}
+	if x.RPC == core.RPCDrain && op.Kind == core.KindReclaim && !c.retired[op.Cluster] && !c.acked[c.instr[x.Machine]] {
+		w.broken("drain-without-ack", "SHARD-33.5.2", x.Machine, op.Cluster, "%s of %s is drained although its operator did not say that it is cordoned", x.Machine, op.Cluster)
+	}
+	if x.RPC == core.RPCConfigure && x.Cluster != op.Cluster {
+		w.broken("configure-elsewhere", "SHARD-33.5.1", x.Machine, x.Cluster, "%s is for %s and configures for %s", x.Op, op.Cluster, x.Cluster)
+	}
+}
+
+func laneSize(k core.Kind, total int64) int64 {
+	switch k {
+	case core.KindBootstrap:
+		return max(1, total/2)
+	case core.KindProvision:
+		return max(1, total/4)
+	case core.KindPreempt:
+		return max(1, total/8)
+	}
+	return max(1, total/16)
+}
+
+func (c *checker) checkPull(p *process, x core.PullBootstrap) {
+	w := c.w
+	if p.paused || p.dryRun {
+		w.broken("pull-while-paused", "SHARD-33.5.9", x.Machine.ID, x.Cluster, "a bootstrap blob is asked of %s while everything is paused or dry", x.Cluster)
+	}
+	n := int64(1)
+	for _, name := range c.pulls {
+		if name == x.Cluster {
+			n++
+		}
+	}
+	if n > w.config.ExecutePerCluster {
+		w.broken("cluster-limit", "SHARD-33.5.10", x.Machine.ID, x.Cluster, "%d pulls wait for %s, at most %d", n, x.Cluster, w.config.ExecutePerCluster)
+	}
+	c.pulls[x.Request] = x.Cluster
+}
+
+// isStart tells the record of a start from the notes that use its type.
+func isStart(r core.Record) bool {
+	return r.Type == core.RecordStarted && r.Outcome == "" && r.Detail == ""
+}
+
+func (c *checker) record(p *process, r core.Record) {
+	w := c.w
+	switch r.Type {
+	case core.RecordStarted:
+		if isStart(r) {
+			c.started(p, r)
+		}
+	case core.RecordEnded:
+		if r.Outcome != "cancellation_sent" {
+			c.ended(r)
+		}
+	case core.RecordMachineFailed:
+		if m := w.machine(r.Machine); m != nil && m.failing == 0 {
+			w.broken("failed-by-itself", "SHARD-33.5.7", r.Machine, r.Cluster, "%s is taken for Failed; its provider never said so and refused nothing", r.Machine)
+		}
+	case core.RecordMachineVanished:
+		delete(c.intent, r.Machine)
+	case core.RecordMachineStuck:
+		c.stuck[r.Machine] = true
+	case core.RecordGateOpened:
+		c.gateOpened(p, r)
+	}
+}
+
+func (c *checker) started(p *process, r core.Record) {
+	w := c.w
+	w.tally.Checks++
+	if other := c.ofM[r.Machine]; other != "" {
+		w.broken("two-operations", "SHARD-15.1", r.Machine, r.Cluster, "%s begins while %s is open", r.Op, other)
+	}
+	if want := [...]inventory.State{0, inventory.Idle, inventory.Speculative, inventory.Configured, inventory.Configured, inventory.Idle}; r.From != want[kindIndex(r.Kind)] {
+		w.broken("stale-decision", "SHARD-33.5.1", r.Machine, r.Cluster, "%s of %s starts from %s", r.Kind, r.Machine, r.From)
+	}
+	if p.paused || p.dryRun {
+		w.broken("start-while-paused", "SHARD-33.5.9", r.Machine, r.Cluster, "%s of %s starts while everything is paused or dry", r.Kind, r.Machine)
+	}
+	c.ops[r.Op], c.ofM[r.Machine] = r, r.Op
+	c.lastAct, c.lastKind = w.now, r
+	if r.Cause == engine.CauseNotJoined {
+		c.unjoined = w.now
+	}
+	c.fresh = append(c.fresh, r)
+	delete(c.stuck, r.Machine)
+	switch r.Kind {
+	case core.KindBootstrap, core.KindProvision:
+		c.intent[r.Machine] = r.Cluster
+	case core.KindReclaim:
+		c.reclaimStarted(p, r)
+	case core.KindPreempt:
+		c.preemptStarted(p, r)
+	case core.KindDelete:
+		c.deleteStarted(p, r)
+	}
+}
+
+func kindIndex(k core.Kind) int {
+	return slices.Index([]core.Kind{0, core.KindBootstrap, core.KindProvision, core.KindPreempt, core.KindReclaim, core.KindDelete}, k)
+}
+
+func (c *checker) ended(r core.Record) {
+	if _, open := c.ops[r.Op]; !open {
+		c.w.broken("ended-twice", "SHARD-15.1", r.Machine, r.Cluster, "%s ends with %q and is not open", r.Op, r.Outcome)
+	}
+	delete(c.ops, r.Op)
+	delete(c.ofM, r.Machine)
+	if r.Outcome != core.OutcomeSuccess.String() && (r.Kind == core.KindBootstrap || r.Kind == core.KindProvision) {
+		delete(c.intent, r.Machine)
+	}
+}
+
+// reclaimStarted: a voluntary drain needs an open gate, a live session that has itself reported, and a fresh inventory;
+// and no more of them may start than the budget lets through.
+func (c *checker) reclaimStarted(p *process, r core.Record) {
+	w, s := c.w, c.of(r.Cluster)
+	cn := p.conns[r.Cluster]
+	switch {
+	case c.retired[r.Cluster]:
+	case !s.known:
+		w.broken("reclaim-unheard", "SHARD-12.1", r.Machine, r.Cluster, "%s is reclaimed from %s, which this process has not heard from", r.Machine, r.Cluster)
+	case !s.gate:
+		w.broken("reclaim-gate", "SHARD-33.5.2", r.Machine, r.Cluster, "%s is reclaimed from %s, whose gate is closed", r.Machine, r.Cluster)
+	case cn == nil:
+		w.broken("reclaim-offline", "SHARD-33.5.2", r.Machine, r.Cluster, "%s is reclaimed from %s, which has no session", r.Machine, r.Cluster)
+	case s.session != cn.session:
+		w.broken("reclaim-unreported", "SHARD-12.4", r.Machine, r.Cluster, "%s is reclaimed from %s, whose session %d has not reported; %d had", r.Machine, r.Cluster, cn.session, s.session)
+	case w.now-c.listed[r.Provider] > 5*minute:
+		w.broken("reclaim-stale", "SHARD-12.4", r.Machine, r.Cluster, "%s is reclaimed on an inventory that is %s old", r.Machine, clock(w.now-c.listed[r.Provider]))
+	}
+	c.starts = append(c.starts, reclaimStart{w.now, r.Cluster})
+	for len(c.starts) > 0 && w.now-c.starts[0].at > minute {
+		c.starts = c.starts[1:]
+	}
+	for _, window := range []int64{w.config.ReclaimCapWindow, minute} {
+		for _, scope := range []string{"", r.Cluster} {
+			n := int64(0)
+			for _, x := range c.starts {
+				if w.now-x.at < window && (scope == "" || x.cluster == scope) {
+					n++
+				}
+			}
+			most := max(1, c.peak[scope]*w.config.ReclaimCapPerMille/1000) * (1 + (window+w.config.ReclaimCapWindow-1)/w.config.ReclaimCapWindow)
+			if n > most {
+				w.broken("reclaim-budget", "SHARD-33.5.3", r.Machine, r.Cluster, "%d reclaims of scope %q within %s, at most %d", n, scope, clock(window), most)
+			}
+		}
+	}
+}
+
+// preemptStarted: a victim ranks strictly below its preemptor and stands in another cluster whose demand is known.
+func (c *checker) preemptStarted(p *process, r core.Record) {
+	w := c.w
+	if r.Cause == engine.CauseInversion && r.PreemptorPriority <= r.Priority {
+		w.broken("preempt-priority", "SHARD-33.5.4", r.Machine, r.Cluster, "%s of priority %d is taken for priority %d", r.Machine, r.Priority, r.PreemptorPriority)
+	}
+	if r.PreemptorCluster == r.Cluster {
+		w.broken("preempt-self", "SHARD-33.5.4", r.Machine, r.Cluster, "%s is taken from %s for itself", r.Machine, r.Cluster)
+	}
+	if s := c.of(r.Cluster); !s.known && !c.retired[r.Cluster] {
+		w.broken("preempt-unheard", "ENG-P6", r.Machine, r.Cluster, "%s is taken from %s, which this process has not heard from", r.Machine, r.Cluster)
+	}
+	demanded := slices.ContainsFunc(c.of(r.PreemptorCluster).rows, func(row demand.Row) bool { return row.Profile.Priority == r.PreemptorPriority })
+	if !demanded && p.core.Cycle() == r.Cycle && c.of(r.PreemptorCluster).known {
+		w.broken("preempt-for-nobody", "SHARD-33.5.4", r.Machine, r.Cluster, "%s is taken for priority %d of %s, which asks for nothing of that priority", r.Machine, r.PreemptorPriority, r.PreemptorCluster)
+	}
+}
+
+// deleteStarted: a release is of an elastic machine that has been Idle for its hold.
+func (c *checker) deleteStarted(p *process, r core.Record) {
+	w, m := c.w, c.w.machine(r.Machine)
+	if m == nil || m.lied {
+		return
+	}
+	hold, elastic := w.policy.Hold.Of(m.CapacityType)
+	switch {
+	case !elastic:
+		w.broken("delete-fixed", "SHARD-33.5.13", r.Machine, "", "%s is %s and is to be deleted", r.Machine, m.CapacityType)
+	case m.State == inventory.Idle && w.now-m.since < hold:
+		w.broken("delete-early", "SHARD-33.5.13", r.Machine, "", "%s has been Idle for %s and is to be deleted; its hold is %s", r.Machine, clock(w.now-m.since), clock(hold))
+	case w.now-c.listed[r.Provider] > 5*minute:
+		w.broken("delete-stale", "SHARD-12.4", r.Machine, "", "%s is to be deleted on an inventory that is %s old", r.Machine, clock(w.now-c.listed[r.Provider]))
+	}
+}

@@ -1,0 +1,400 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// disposed takes what became of the roll-up of this step, and judges it by the rules of the guard.
+func (c *checker) disposed(p *process, x core.SendAck) {
+	w, s := c.w, c.of(x.Cluster)
+	cn := p.conns[x.Cluster]
+	if cn == nil || cn.session != c.pending.Session {
+		w.broken("rollup-of-another", "SHARD-8.4", "", x.Cluster, "a roll-up of session %d is judged, and that is not the session of %s", c.pending.Session, x.Cluster)
+		return
+	}
+	why := c.suspicious(p, x.Cluster, s)
+	switch x.Rollup.Disposition {
+	case core.DispositionAccepted:
+		if why && !c.confirmed(s) && !c.person[x.Cluster] {
+			w.broken("guard-passed", "SHARD-11.4", "", x.Cluster, "%s reports %d rows after %d with machines bound, and is believed at once", x.Cluster, len(c.pending.Rows), len(s.rows))
+		}
+		c.accept(s)
+	case core.DispositionUnchanged:
+		if !s.known || hashRows(s.rows) != c.pending.Hash {
+			w.broken("unchanged-changed", "SHARD-8.6", "", x.Cluster, "a roll-up with other content is called unchanged")
+		}
+		s.session, s.held = c.pending.Session, nil
+	case core.DispositionHeld:
+		if !why {
+			w.broken("held-for-nothing", "SHARD-11.5", "", x.Cluster, "%s reports %d rows after %d and is held", x.Cluster, len(c.pending.Rows), len(s.rows))
+		}
+		s.held = append(s.held, w.now)
+	}
+}
+
+func (c *checker) accept(s *said) {
+	if !s.known {
+		s.first = c.w.now
+	}
+	s.rows, s.known, s.session, s.held = c.pending.Rows, true, c.pending.Session, nil
+	s.version++
+}
+
+// suspicious is SHARD-11.3 in other words than the core's.
+func (c *checker) suspicious(p *process, name string, s *said) bool {
+	if !s.known {
+		return false
+	}
+	if len(s.rows) >= 10 && len(c.pending.Rows)*10 < len(s.rows) {
+		return true
+	}
+	if c.boundTo(p, name) < 10 {
+		return false
+	}
+	before, now, any := sums(s.rows), sums(c.pending.Rows), false
+	for name, v := range before {
+		if v > 0 {
+			any = true
+			if now[name]*10 >= v {
+				return false
+			}
+		}
+	}
+	return any
+}
+
+// confirmed tells whether the held roll-ups and the one of now make three confirmations, five seconds apart, over twenty.
+func (c *checker) confirmed(s *said) bool {
+	n, first, last := 0, int64(0), int64(0)
+	for _, t := range append(slices.Clone(s.held), c.w.now) {
+		if n == 0 {
+			n, first, last = 1, t, t
+		} else if t-last >= 5*second {
+			n++
+			last = t
+		}
+	}
+	return n >= 3 && last-first >= 20*second
+}
+
+func sums(rows []demand.Row) map[string]int64 {
+	m := map[string]int64{}
+	for i := range rows {
+		for _, q := range rows[i].Aggregate {
+			m[q.Name] += q.Milli
+		}
+	}
+	return m
+}
+
+// boundTo counts the machines that the process believes bound to a cluster.
+func (c *checker) boundTo(p *process, name string) int {
+	if v := c.viewOf(p, name); v != nil {
+		return v.States[inventory.Configuring] + v.States[inventory.Configured] + v.States[inventory.Draining]
+	}
+	return 0
+}
+
+func (c *checker) viewOf(p *process, name string) *core.ClusterView {
+	if p.publish == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(p.publish.Clusters, name, func(v *core.ClusterView, n string) int { return compare(v.Name, n) })
+	if !ok {
+		return nil
+	}
+	return p.publish.Clusters[i]
+}
+
+// gateOpened: the gate opens by demand of this process, and not at once when that is next to nothing (SHARD-12.2, 12.3).
+func (c *checker) gateOpened(p *process, r core.Record) {
+	w, s := c.w, c.of(r.Cluster)
+	s.gate = true
+	switch {
+	case c.retired[r.Cluster] || c.person[r.Cluster]:
+	case !s.known && !c.hasRoll:
+		w.broken("gate-unheard", "SHARD-12.2", "", r.Cluster, "the gate of %s opens and nothing was heard from it", r.Cluster)
+	case w.now-s.first < 20*second && c.littleDemand(p, r.Cluster, s):
+		w.broken("gate-at-once", "SHARD-12.3", "", r.Cluster, "the gate of %s opens at once although it asks for a tenth of what is bound to it", r.Cluster)
+	}
+}
+
+func (c *checker) littleDemand(p *process, name string, s *said) bool {
+	rows, n := s.rows, 0
+	if c.hasRoll && c.pending.Cluster == name && c.pending.Reject == nil {
+		rows = c.pending.Rows
+	}
+	have := map[string]int64{}
+	for _, id := range p.core.Ids("", 1<<20) {
+		if v, _ := p.core.Machine(id); v.Machine.Cluster == name && bound(v.Machine.State) {
+			n++
+			for _, q := range v.Machine.Allocatable {
+				have[q.Name] += q.Milli
+			}
+		}
+	}
+	want := sums(rows)
+	for k, v := range have {
+		if v > 0 && want[k]*10 >= v {
+			return false
+		}
+	}
+	return n >= 10
+}
+
+// after looks at the state that a step has left.
+func (c *checker) after(p *process, e core.Event) {
+	if p != c.w.proc {
+		return
+	}
+	if len(c.fresh) == 0 && p.publish == nil {
+		return
+	}
+	defer func() { c.fresh = c.fresh[:0] }()
+	cycled := p.core.Cycle() > 0 && c.cycleOf(p)
+	for _, v := range p.views() {
+		c.peak[v.Name] = max(c.peak[v.Name], int64(v.States[inventory.Configured]))
+	}
+	if p.publish != nil {
+		c.peak[""] = max(c.peak[""], int64(p.publish.Status.States[inventory.Configured]))
+	}
+	if len(c.fresh) == 0 || !cycled || c.w.fail != nil {
+		return
+	}
+	c.judgeStarts(p)
+}
+
+func (p *process) views() []*core.ClusterView {
+	if p.publish == nil {
+		return nil
+	}
+	return p.publish.Clusters
+}
+
+// cycleOf tells whether a cycle ran in this step.
+func (c *checker) cycleOf(p *process) bool {
+	if n := p.core.Cycle(); n != c.cycleAt {
+		c.cycleAt = n
+		c.w.tally.Cycles++
+		return true
+	}
+	return false
+}
+
+// followOrders keeps what people ordered, once the core was told.
+func (c *checker) followOrders(p *process, e core.Event) {
+	a, ok := e.(core.AdminAsked)
+	if !ok {
+		return
+	}
+	switch a.Command {
+	case core.AdminDryRun:
+		p.dryRun = a.DryRun
+	case core.AdminPause, core.AdminResume:
+		if a.Command == core.AdminPause && coversAll(*a.Pause) && a.Pause.TTL == 0 {
+			p.pauses = append(p.pauses, a.Pause.ID)
+		}
+		p.pauses = slices.DeleteFunc(p.pauses, func(id string) bool { return id == a.PauseID })
+		p.paused = len(p.pauses) > 0
+	}
+}
+
+// judgeStarts asks of each acquisition whether it was needed and of each reclaim whether it was not, by counting what
+// the process itself believes to be there.
+func (c *checker) judgeStarts(p *process) {
+	names := map[string]bool{}
+	for _, r := range c.fresh {
+		names[r.Cluster] = true
+	}
+	for _, name := range sortedKeys(names) {
+		s := c.mirror[name]
+		if s == nil || !s.known || c.retired[name] {
+			continue
+		}
+		have := c.supplyOf(p, name)
+		for _, r := range c.fresh {
+			if r.Cluster != name || c.w.fail != nil {
+				continue
+			}
+			c.w.tally.Checks++
+			switch {
+			case r.Kind == core.KindReclaim && r.Cause == engine.CauseExcess:
+				c.judgeReclaim(p, r, s, have)
+			case r.Kind == core.KindBootstrap || r.Kind == core.KindProvision:
+				c.judgeBuy(r, s, have)
+			}
+		}
+	}
+}
+
+// supply is one machine that counts for a cluster.
+type supply struct {
+	inventory.Machine
+	leaving bool // a drain of it is open
+	doubt   bool // stuck, or its node never joined: the engine may not count it
+}
+
+// supplyOf lists what is bound to a cluster or on its way to it.
+func (c *checker) supplyOf(p *process, name string) []supply {
+	var out []supply
+	for _, id := range p.core.Ids("", 1<<20) {
+		v, _ := p.core.Machine(id)
+		m := v.Machine
+		mine := m.Cluster == name && (m.State == inventory.Configuring || m.State == inventory.Configured)
+		if !mine {
+			mine = v.Intended == name || c.intent[id] == name && (m.State == inventory.Creating || m.State == inventory.Idle)
+		}
+		if !mine || m.State == inventory.Failed {
+			continue
+		}
+		op := c.ops[c.ofM[id]]
+		s := supply{Machine: m, leaving: op.Kind == core.KindReclaim || op.Kind == core.KindPreempt, doubt: c.stuck[id] || slices.Contains(v.Flags, core.FlagStuck)}
+		if m.State == inventory.Configured && v.Readiness < inventory.ReadyOnce && p.core.Now()-v.Since >= c.w.policy.JoinTimeout {
+			s.doubt = true
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// credit is what one machine can be for a row: whole units of it, in each resource.
+func credit(m *inventory.Machine, row *demand.Row) (units int64) {
+	if !matches(&row.Profile, m) {
+		return 0
+	}
+	units = 1 << 40
+	for _, q := range row.MinUnit {
+		if q.Milli > 0 {
+			units = min(units, amount(m.Allocatable, q.Name)/q.Milli)
+		}
+	}
+	return units
+}
+
+// judgeReclaim: a machine that a row still needs is not excess. What other machines of the cluster could give the row is
+// counted in full, so only a plain mistake is found.
+func (c *checker) judgeReclaim(p *process, r core.Record, s *said, have []supply) {
+	i := slices.IndexFunc(have, func(x supply) bool { return x.ID == r.Machine })
+	if i < 0 || have[i].doubt {
+		return
+	}
+	m := &have[i].Machine
+	for k := range s.rows {
+		row := &s.rows[k]
+		if row.Group != "" || len(row.Profile.Spread) > 0 || credit(m, row) == 0 {
+			continue
+		}
+		for _, want := range row.Aggregate {
+			sum := int64(0)
+			for j := range have {
+				if o := c.ops[c.ofM[have[j].ID]]; j != i && o.Kind != core.KindReclaim && credit(&have[j].Machine, row) > 0 {
+					sum += amount(have[j].Allocatable, want.Name)
+				}
+			}
+			if sum < want.Milli && amount(m.Allocatable, want.Name) > 0 {
+				c.w.broken("reclaim-needed", "ENG-P5", r.Machine, r.Cluster, "%s is reclaimed from %s, where row %s wants %d of %s and all others together have %d",
+					r.Machine, r.Cluster, row.RowID, want.Milli, want.Name, sum)
+				return
+			}
+		}
+	}
+}
+
+// judgeBuy: no row is bought for twice. The rows that could use the machines at hand claim at most so many of them; when
+// there are more, one is free for the row that something was bought for.
+func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
+	k := slices.IndexFunc(s.rows, func(x demand.Row) bool { return x.Fingerprint == r.Fingerprint && x.Group == r.Group })
+	if k < 0 || s.rows[k].Group != "" || len(s.rows[k].Profile.Spread) > 0 {
+		return
+	}
+	target := &s.rows[k]
+	var usable []supply
+	for _, x := range have {
+		if !x.leaving && !x.doubt && x.ID != r.Machine && credit(&x.Machine, target) > 0 {
+			usable = append(usable, x)
+		}
+	}
+	most := int64(0)
+	for i := range s.rows {
+		row := &s.rows[i]
+		least := int64(0)
+		for j := range usable {
+			if units := credit(&usable[j].Machine, row); units > 0 && (least == 0 || units < least) {
+				least = units
+			}
+		}
+		if least == 0 {
+			continue
+		}
+		if row.Group != "" || len(row.Profile.Spread) > 0 {
+			return // gangs choose by domain; a count says nothing
+		}
+		most += (unitsOf(row) + least - 1) / least
+	}
+	if len(usable) > 0 && int64(len(usable)) >= most {
+		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way",
+			r.Kind, r.Machine, target.RowID, r.Cluster, most, len(usable))
+	}
+}
+
+func unitsOf(row *demand.Row) int64 {
+	units := int64(0)
+	for _, q := range row.Aggregate {
+		if u := amount(row.MinUnit, q.Name); u > 0 {
+			units = max(units, (q.Milli+u-1)/u)
+		}
+	}
+	return units
+}
+
+// checkNeeds compares the demand of the core with what was said (SHARD-33.5.5).
+func (c *checker) checkNeeds(p *process) {
+	for _, b := range p.publish.Needs {
+		s := c.mirror[b.Cluster]
+		if s == nil || !s.known || c.retired[b.Cluster] {
+			continue
+		}
+		got, want := make([]demand.Row, 0, len(b.Rows)), map[demand.RowKey][]resource.Quantity{}
+		for i := range b.Rows {
+			got = append(got, b.Rows[i].Row)
+		}
+		for i := range s.rows {
+			key := demand.RowKey{Fingerprint: s.rows[i].Fingerprint, Group: s.rows[i].Group}
+			want[key] = addAmounts(want[key], s.rows[i].Aggregate)
+		}
+		for i := range got {
+			key := demand.RowKey{Fingerprint: got[i].Fingerprint, Group: got[i].Group}
+			for _, q := range want[key] {
+				if amount(got[i].Aggregate, q.Name) != q.Milli {
+					c.w.broken("demand-differs", "SHARD-33.5.5", "", b.Cluster, "%s wants %d of %s for row %s and the plan counts %d", b.Cluster, q.Milli, q.Name,
+						got[i].RowID, amount(got[i].Aggregate, q.Name))
+				}
+			}
+			if want[key] == nil {
+				c.w.broken("demand-invented", "SHARD-33.5.5", "", b.Cluster, "the plan counts a row %s that %s never asked for", got[i].RowID, b.Cluster)
+			}
+			delete(want, key)
+		}
+		if len(want) > 0 && !slices.ContainsFunc(s.rows, func(r demand.Row) bool { return r.Group != "" }) {
+			c.w.broken("demand-dropped", "SHARD-33.5.5", "", b.Cluster, "%d rows of %s are not in the plan", len(want), b.Cluster)
+		}
+	}
+}
+
+func addAmounts(a, b []resource.Quantity) []resource.Quantity {
+	out := slices.Clone(a)
+	for _, q := range b {
+		if i := slices.IndexFunc(out, func(x resource.Quantity) bool { return x.Name == q.Name }); i >= 0 {
+			out[i].Milli += q.Milli
+		} else {
+			out = append(out, q)
+		}
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// quiet is how long nothing may have been started at the end of a run.
+const quiet = 10 * minute
+
+// end checks that a run has come to rest, and in the right place (SHARD-33.6).
+func (c *checker) end() {
+	w := c.w
+	p := w.proc
+	if p == nil || p.publish == nil || p.halted {
+		w.broken("no-process", "SHARD-33.6", "", "", "at the end of the tail no process is at work")
+		return
+	}
+	c.sameInventory(p)
+	c.sameNodes(p)
+	c.atRest(p)
+	c.satisfied(p)
+}
+
+// sameInventory: the shard believes what is so.
+func (c *checker) sameInventory(p *process) {
+	w := c.w
+	known := map[string]bool{}
+	for _, id := range p.core.Ids("", 1<<20) {
+		known[id] = true
+		v, _ := p.core.Machine(id)
+		m := w.machine(id)
+		switch {
+		case m == nil:
+			w.broken("ghost", "SHARD-33.6", id, v.Machine.Cluster, "%s is %s for the shard and does not exist", id, v.Machine.State)
+		case m.State != v.Machine.State || bound(m.State) && m.Cluster != v.Machine.Cluster:
+			w.broken("inventory-differs", "SHARD-33.6", id, m.Cluster, "%s is %s %q at the provider and %s %q for the shard", id, m.State, m.Cluster, v.Machine.State, v.Machine.Cluster)
+		case m.Price != v.Machine.Price:
+			w.broken("price-differs", "SHARD-13.9", id, "", "%s costs %d and the shard believes %d", id, m.Price, v.Machine.Price)
+		case m.State == inventory.Idle && (v.Stamp.Fingerprint != "" && v.Intended == ""):
+			w.broken("stamp-stays", "SHARD-14.3", id, "", "%s is Idle and still bears the priority of its last workload", id)
+		}
+	}
+	for _, q := range w.providers {
+		for _, m := range q.order {
+			if !known[m.ID] && !slices.ContainsFunc(w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == m.ID }) {
+				w.broken("unknown-machine", "SHARD-33.6", m.ID, m.Cluster, "%s is %s at the provider and the shard does not know it", m.ID, m.State)
+			}
+		}
+	}
+}
+
+// sameNodes: every node object has its machine, and the reverse.
+func (c *checker) sameNodes(p *process) {
+	w := c.w
+	for _, cl := range w.clusters {
+		o := cl.ops[0]
+		for _, q := range w.providers {
+			for _, m := range q.order {
+				if _, has := o.objects[m.ID]; m.State == inventory.Configured && m.Cluster == cl.name && !has {
+					w.broken("object-missing", "SHARD-33.6", m.ID, cl.name, "%s serves %s, which was never told", m.ID, cl.name)
+				}
+			}
+		}
+		for _, id := range sortedKeys(o.objects) {
+			m := w.machine(id)
+			if o.has("released") && o.objects[id] != inventory.Failed && (m == nil || !bound(m.State) && m.State != inventory.Creating || bound(m.State) && m.Cluster != cl.name) {
+				w.broken("object-stays", "SHARD-18.4", id, cl.name, "%s has an object for %s, which is not its machine any more", cl.name, id)
+			}
+		}
+	}
+}
+
+// atRest: nothing is under way, nothing was started for a while, nothing is held back.
+func (c *checker) atRest(p *process) {
+	w, s := c.w, &p.publish.Status
+	// A machine whose node did not join is kept from its cluster for an hour, and may then be tried once more.
+	again := c.unjoined > 0 && w.now-c.unjoined < w.policy.JoinRetryHold+2*quiet
+	if w.now-c.lastAct < quiet && c.lastKind.Op != "" && !again {
+		w.broken("no-rest", "SHARD-33.6", c.lastKind.Machine, c.lastKind.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
+			c.lastKind.Kind, c.lastKind.Machine, c.lastKind.Cause, c.lastKind.Cluster, clock(w.now-c.lastAct))
+	}
+	for _, id := range sortedKeys(c.ops) {
+		r := c.ops[id]
+		w.broken("operation-open", "SHARD-33.6", r.Machine, r.Cluster, "%s, a %s of %s, is still open", id, r.Kind, r.Machine)
+	}
+	for _, q := range s.Providers {
+		if q.Breaker != 0 {
+			w.broken("breaker-open", "SHARD-33.6", "", "", "the breaker of %s is not closed", q.Name)
+		}
+		if q.Held != 0 {
+			w.broken("removals-held", "SHARD-33.6", "", "", "%d removals of %s are still held", q.Held, q.Name)
+		}
+	}
+	if s.Paused || s.DryRun {
+		w.broken("still-paused", "SHARD-33.6", "", "", "the shard is still paused or dry")
+	}
+	for _, v := range p.publish.Clusters {
+		if w.clusterNamed(v.Name) == nil {
+			continue
+		}
+		switch {
+		case !v.Connected:
+			w.broken("offline", "SHARD-33.6", "", v.Name, "%s has no session", v.Name)
+		case !v.GateOpen:
+			w.broken("gate-shut", "SHARD-33.6", "", v.Name, "the gate of %s is still shut", v.Name)
+		case v.Held > 0:
+			w.broken("rollup-held", "SHARD-33.6", "", v.Name, "the roll-up of %s is still held", v.Name)
+		}
+	}
+}
+
+// satisfied: no plain row is short while a machine that it could use is free, and no machine is left over.
+func (c *checker) satisfied(p *process) {
+	w := c.w
+	for _, b := range p.publish.Needs {
+		cl := w.clusterNamed(b.Cluster)
+		if cl == nil {
+			continue
+		}
+		for i := range b.Rows {
+			row := &b.Rows[i]
+			if row.Verdict.Status == engine.OnTheWay {
+				w.broken("always-on-the-way", "SHARD-33.6", "", b.Cluster, "row %s of %s still waits for machines on their way", row.Row.RowID, b.Cluster)
+			}
+			if row.Verdict.Status != engine.Short || row.Row.Group != "" || len(row.Row.Profile.Spread) > 0 {
+				continue
+			}
+			if id := c.freeFor(p, &row.Row, row.Residual); id != "" {
+				w.broken("unmet", "SHARD-33.6", id, b.Cluster, "row %s of %s is short (%s, hold %d) while %s is free and fits", row.Row.RowID, b.Cluster, row.Verdict.Detail, row.Verdict.Hold, id)
+			}
+		}
+	}
+	c.sameDemand(p)
+}
+
+// freeFor finds a free machine that a short row could use.
+func (c *checker) freeFor(p *process, row *demand.Row, residual []resource.Quantity) string {
+	for _, q := range c.w.providers {
+		for _, m := range q.order {
+			if m.State != inventory.Idle && m.State != inventory.Speculative || credit(&m.Machine, row) == 0 {
+				continue
+			}
+			v, known := p.core.Machine(m.ID)
+			if !known || v.Intended != "" || slices.Contains(v.Flags, core.FlagWithheld) || v.Op != "" {
+				continue
+			}
+			for _, r := range residual {
+				if r.Milli > 0 && amount(m.Allocatable, r.Name) > 0 {
+					return m.ID
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// sameDemand: the last plan knows what every cluster wants now.
+func (c *checker) sameDemand(p *process) {
+	for _, cl := range c.w.clusters {
+		s := c.mirror[cl.name]
+		if s == nil || hashRows(s.rows) != hashRows(cl.rows()) {
+			c.w.broken("demand-old", "SHARD-33.6", "", cl.name, "the demand of %s is not what it wants now", cl.name)
+		}
+	}
+	c.checkNeeds(p)
+}

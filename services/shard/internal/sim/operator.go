@@ -1,0 +1,444 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// operator is the model of one cluster's operator: it dials, reports demand on change and by heartbeat, answers
+// bootstrap requests, cordons, evicts and acknowledges.
+type operator struct {
+	c        *cluster
+	name     string
+	features []string
+	conn     *conn
+	down     bool // crashed, until woken
+	gone     bool // never comes back
+	tries    int
+	lastSent int64
+	sending  bool // a roll-up is scheduled
+	beat     int64
+	objects  map[string]inventory.State // UpcomingNodes by machine
+	mention  map[string]bool            // named since the last Hello
+	drains   map[string]bool            // instructions taken
+}
+
+// conn is one stream between an operator and a process. Frames in each direction arrive in order, or not at all.
+type conn struct {
+	w       *world
+	o       *operator
+	p       *process
+	session int64
+	client  bool // the operator thinks that it lives
+	server  bool // the process does
+	upAt    int64
+	downAt  int64
+}
+
+var allFeatures = []string{"drain-report", "need-status", "node-report", "reclaim-cancel", "released", "rollup-ack", "unplaced-pods"}
+
+func (c *cluster) newOperator(n int) *operator {
+	o := &operator{c: c, name: fmt.Sprintf("%s/operator-%d", c.name, n), objects: map[string]inventory.State{}, mention: map[string]bool{}, drains: map[string]bool{}}
+	switch {
+	case c.r.chance(.15): // a peer without extensions
+	case c.r.chance(.3):
+		for _, f := range allFeatures {
+			if c.r.chance(.6) {
+				o.features = append(o.features, f)
+			}
+		}
+	default:
+		o.features = allFeatures
+	}
+	return o
+}
+
+func (o *operator) has(feature string) bool { return slices.Contains(o.features, feature) }
+
+// dial opens a stream, again and again until it is there.
+func (o *operator) dial() {
+	w := o.c.w
+	if o.down || o.gone || o.conn != nil {
+		return
+	}
+	p := w.proc
+	if p == nil || p.halted || p.frozen {
+		o.tries++
+		w.after(min(second<<min(o.tries, 4), 15*second)+o.c.r.between(0, second), o.dial)
+		return
+	}
+	o.tries = 0
+	cn := &conn{w: w, o: o, p: p, client: true}
+	o.conn = cn
+	w.after(w.delay(), func() {
+		if p.dead || !cn.client {
+			cn.clientGone()
+			return
+		}
+		p.streams++
+		cn.session, cn.server = p.streams, true
+		if old := p.conns[o.c.name]; old != nil {
+			old.serverCloses("replaced")
+		}
+		p.conns[o.c.name] = cn
+		w.note("", o.c.name, "%s has session %d at %s", o.name, cn.session, p.name)
+		p.step(core.SessionOpened{Cluster: o.c.name, Session: cn.session, Features: o.features, ProtocolVersion: "v1alpha1", OperatorVersion: "sim"})
+	})
+}
+
+// toOperator delivers a frame in order, unless the stream is gone. It tells whether the frame could be queued.
+func (cn *conn) toOperator(session int64, f func(o *operator)) bool {
+	if cn == nil || !cn.server || cn.session != session {
+		return false
+	}
+	d := cn.w.delay()
+	if cn.w.roll(FrameSlow) {
+		d += cn.w.net.between(second, minute)
+	}
+	cn.downAt = max(cn.downAt, cn.w.now+d)
+	cn.w.at(cn.downAt, func() {
+		if cn.client && cn.o.conn == cn && !cn.o.down {
+			f(cn.o)
+		}
+	})
+	return true
+}
+
+// toShard delivers an event in order, unless the stream is gone.
+func (cn *conn) toShard(e core.Event) {
+	if cn == nil || !cn.client {
+		return
+	}
+	d := cn.w.delay()
+	if cn.w.roll(FrameSlow) {
+		d += cn.w.net.between(second, minute)
+	}
+	cn.upAt = max(cn.upAt, cn.w.now+d)
+	cn.w.at(cn.upAt, func() {
+		if !cn.server || cn.p.dead {
+			return
+		}
+		if r, ok := e.(core.RollupArrived); ok {
+			cn.p.arrival++
+			r.Session, r.Arrival = cn.session, cn.p.arrival
+			e = r
+		}
+		if b, ok := e.(core.BootstrapAnswered); ok && b.Error == "" {
+			cn.p.blobs[b.Request] = blob{works: b.Digest != brokenBlob}
+		}
+		cn.p.step(withSession(e, cn.session))
+	})
+}
+
+func withSession(e core.Event, session int64) core.Event {
+	switch e := e.(type) {
+	case core.BootstrapAnswered:
+		e.Session = session
+		return e
+	case core.ReclaimAcked:
+		e.Session = session
+		return e
+	case core.NodeReported:
+		e.Session = session
+		return e
+	case core.DrainReported:
+		e.Session = session
+		return e
+	case core.UnplacedReported:
+		e.Session = session
+		return e
+	}
+	return e
+}
+
+// serverGone is what the operator's side sees some time after the process is gone.
+func (cn *conn) serverGone() {
+	cn.server = false
+	wait := cn.w.delay()
+	if cn.w.roll(DeafOperator) {
+		wait += cn.w.net.between(second, 40*second) // half open: only a ping finds out
+	}
+	cn.w.after(wait, cn.clientGone)
+}
+
+// serverCloses ends the stream from the shard's side.
+func (cn *conn) serverCloses(reason string) {
+	if !cn.server {
+		return
+	}
+	cn.serverGone()
+	cn.closed(reason)
+}
+
+// closed tells the core that the stream ended, as the shell does when its handler returns.
+func (cn *conn) closed(reason string) {
+	p := cn.p
+	if p.conns[cn.o.c.name] == cn {
+		delete(p.conns, cn.o.c.name)
+	}
+	cn.w.after(millisecond, func() {
+		p.step(core.SessionClosed{Cluster: cn.o.c.name, Session: cn.session, Reason: reason})
+	})
+}
+
+// clientGone is the operator noticing that its stream is gone; it dials again.
+func (cn *conn) clientGone() {
+	if !cn.client {
+		return
+	}
+	cn.client = false
+	if cn.server { // the shard notices later, perhaps much later
+		wait := cn.w.delay()
+		if cn.w.roll(DeafOperator) {
+			wait += cn.w.net.between(second, 40*second)
+		}
+		cn.w.after(wait, func() {
+			if cn.server {
+				cn.server = false
+				cn.closed("stream ended")
+			}
+		})
+	}
+	if o := cn.o; o.conn == cn {
+		o.conn = nil
+		cn.w.after(o.c.r.between(100*millisecond, 3*second), o.dial)
+	}
+}
+
+// acked takes an acknowledgement.
+func (o *operator) acked(a core.SendAck) {
+	if a.Hello {
+		clear(o.mention)
+		o.sayAll()
+		return
+	}
+	if a.Echo == core.EchoResync {
+		for _, id := range sortedKeys(o.objects) {
+			if !o.mention[id] {
+				delete(o.objects, id)
+			}
+		}
+	}
+}
+
+// sayAll is what an operator sends on a new stream: its nodes, then its demand.
+func (o *operator) sayAll() {
+	if o.has("node-report") {
+		nodes := slices.Clone(o.c.nodes)
+		for i, n := range nodes {
+			o.reportNode(n, i == len(nodes)-1)
+		}
+		if len(nodes) == 0 {
+			o.conn.toShard(core.NodeReported{Cluster: o.c.name, LastOfFullSet: true})
+		}
+	}
+	o.sendRollup()
+	o.beat++
+	o.heartbeat(o.beat)
+}
+
+func (o *operator) reportNode(n *node, last bool) {
+	if o.conn == nil || o.down || !o.has("node-report") {
+		return
+	}
+	o.conn.toShard(core.NodeReported{Cluster: o.c.name, Machine: n.m.ID, Node: "node-" + n.m.ID, Present: n.joined, Ready: n.ready, LastOfFullSet: last})
+}
+
+// heartbeat repeats the roll-up every 10 s.
+func (o *operator) heartbeat(mine int64) {
+	o.c.w.after(10*second, func() {
+		if mine != o.beat || o.conn == nil || o.down || o.gone {
+			return
+		}
+		o.sendRollup()
+		o.reportStuck()
+		o.heartbeat(mine)
+	})
+}
+
+// somethingChanged sends a roll-up 250 ms after a change, at most one a second.
+func (o *operator) somethingChanged() {
+	w := o.c.w
+	if o.sending || o.conn == nil || o.down {
+		return
+	}
+	o.sending = true
+	w.at(max(w.now+250*millisecond, o.lastSent+second), func() {
+		o.sending = false
+		o.sendRollup()
+	})
+}
+
+func (o *operator) sendRollup() {
+	w := o.c.w
+	if o.conn == nil || o.down || o.gone {
+		return
+	}
+	o.lastSent = w.now
+	rows := o.c.rows()
+	if o.c.wiped {
+		rows = nil
+	}
+	e := core.RollupArrived{Cluster: o.c.name, Rows: rows, RowCount: int64(len(rows)), Hash: hashRows(rows), Bytes: int64(100 * len(rows)), Stamp: w.wall()}
+	if w.roll(RollupRejected) {
+		e.Rows, e.Hash = nil, ""
+		e.Reject = &core.Rejection{Reason: "invalid", Message: "a bucket that no penalty has", NeedIndex: 0, FieldPath: "needs[0]"}
+	}
+	o.conn.toShard(e)
+}
+
+func hashRows(rows []demand.Row) string {
+	h := newDigest()
+	for i := range rows {
+		h = h.str(rows[i].Fingerprint).str(rows[i].Group)
+		for _, q := range rows[i].Aggregate {
+			h = h.str(q.Name).u64(uint64(q.Milli))
+		}
+	}
+	return fmt.Sprintf("%016x", h.sum())
+}
+
+// reportStuck tells which Pods the scheduler could not place for two minutes.
+func (o *operator) reportStuck() {
+	if !o.has("unplaced-pods") {
+		return
+	}
+	var rows []core.UnplacedRow
+	for _, d := range o.c.work {
+		if d.pending > 0 && d.stuck > 0 && o.c.w.now-d.stuck > 2*minute {
+			rows = append(rows, core.UnplacedRow{RowID: d.row.RowID, Pods: int64(d.pending), Since: epochOfRuns + d.stuck})
+		}
+	}
+	slices.SortFunc(rows, func(a, b core.UnplacedRow) int { return compare(a.RowID, b.RowID) })
+	o.conn.toShard(core.UnplacedReported{Cluster: o.c.name, Rows: rows})
+}
+
+// nodeState keeps the UpcomingNode objects.
+func (o *operator) nodeState(s core.SendNodeState) {
+	id := s.Machine.ID
+	if s.Released {
+		delete(o.objects, id)
+		return
+	}
+	_, known := o.objects[id]
+	o.objects[id], o.mention[id] = s.Machine.State, true
+	if n := o.c.nodeOf(id); n != nil && n.joined && !known {
+		o.reportNode(n, false) // a machine that becomes known is reported (OP-11.1)
+	}
+	if s.Machine.State == inventory.Failed && !o.has("released") {
+		delete(o.objects, id)
+	}
+}
+
+// brokenBlob is the digest of a blob with which no node can join.
+const brokenBlob = "broken"
+
+// pulled answers a bootstrap request.
+func (o *operator) pulled(x core.PullBootstrap) {
+	w := o.c.w
+	if w.roll(BlobSilence) {
+		return
+	}
+	a := core.BootstrapAnswered{Request: x.Request, Cluster: o.c.name, Digest: "d", Length: 100}
+	switch {
+	case w.roll(BlobError):
+		a.Error, a.Retryable, a.Length, a.Digest = "the template does not render", o.c.r.chance(.5), 0, ""
+	case w.roll(BlobShortTTL):
+		a.TTL = o.c.r.between(millisecond, 10*second)
+	case w.roll(BlobBroken):
+		a.Digest = brokenBlob
+	}
+	cn := o.conn
+	w.after(o.c.r.spread(10*millisecond, 5*second), func() {
+		if o.conn == cn && !o.down {
+			cn.toShard(a)
+		}
+	})
+}
+
+// told carries out a reclaim instruction: cordon, acknowledge, evict; or takes it back.
+func (o *operator) told(x core.SendReclaim) {
+	w, n := o.c.w, o.c.nodeOf(x.Machine)
+	if x.Cancelled {
+		if n != nil && o.drains[x.Instruction] {
+			n.cordoned = false
+			o.c.look()
+		}
+		delete(o.drains, x.Instruction)
+		return
+	}
+	ack := core.ReclaimAcked{Instruction: x.Instruction, Cluster: o.c.name, NodesStarted: 1}
+	if n == nil || !n.joined {
+		ack.NodesStarted = 0
+	} else {
+		n.cordoned = true
+	}
+	if w.roll(AckFailures) {
+		ack.NodesStarted, ack.Failures = 0, []core.NodeFailure{{Node: x.Node, Reason: "NotFound", Message: "no node has this machine id"}}
+	}
+	first := !o.drains[x.Instruction]
+	o.drains[x.Instruction] = true
+	if first && n != nil {
+		o.evictLater(n, x.Instruction, x.GraceSecs*second)
+	}
+	if w.roll(AckLost) {
+		return
+	}
+	cn := o.conn
+	w.after(o.c.r.spread(10*millisecond, 4*second), func() {
+		if o.conn != cn {
+			return
+		}
+		w.check.ackSent(x.Instruction)
+		cn.toShard(ack)
+		if w.roll(AckTwice) {
+			cn.toShard(ack)
+		}
+	})
+}
+
+func (o *operator) evictLater(n *node, instruction string, grace int64) {
+	w := o.c.w
+	wait := o.c.r.spread(100*millisecond, 30*second)
+	if w.roll(EvictionBlocked) {
+		wait = grace
+	}
+	w.after(wait, func() {
+		if n.m.node != n || !n.cordoned {
+			return
+		}
+		n.evict()
+		o.c.look()
+		if o.conn != nil && o.has("drain-report") {
+			o.conn.toShard(core.DrainReported{Cluster: o.c.name, Instruction: instruction, State: 2})
+		}
+	})
+}
+
+// leave ends an operator for good.
+func (o *operator) leave(why string) {
+	o.gone = true
+	o.c.w.note("", o.c.name, "%s leaves: %s", o.name, why)
+	if o.conn != nil {
+		o.conn.clientGone()
+	}
+}
+
+// crash takes an operator down until it is woken.
+func (o *operator) crash() {
+	o.down = true
+	if o.conn != nil {
+		o.conn.clientGone()
+	}
+}
+
+func (o *operator) wake() {
+	if o.down {
+		o.down = false
+		o.dial()
+	}
+}

@@ -1,0 +1,332 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+// process is one run of the shard's program: the core, and what the shell keeps beside it.
+type process struct {
+	w       *world
+	core    *core.Core
+	name    string
+	epoch   int64
+	began   int64 // virtual time of its Mono 0
+	dead    bool
+	frozen  bool
+	queue   []core.Event // what came while it was frozen
+	alarm   int64        // number of the armed alarm
+	armed   int64
+	tokens  int64 // sequence numbers taken
+	streams int64 // session numbers given
+	arrival int64
+	conns   map[string]*conn // server side, by cluster
+	blobs   map[string]blob  // by request
+	owns    bool             // the disk is its own; a twin's is not
+	unsaved []core.Persist   // hints not on the disk yet
+	crashIn int              // effects left before it dies in the middle of a step; 0: not planned
+	paused  bool             // a pause of everything is in force (what the core was told)
+	pauses  []string
+	dryRun  bool
+	halted  bool // superseded, by its own word
+	refused int  // commands refused by the fence, of a newer epoch
+
+	inflight map[string]core.Command // by operation
+	publish  *core.Publish
+	tape     []taped
+}
+
+// blob is a bootstrap blob as the shell keeps it. Its bytes stand for whether a node can join with it.
+type blob struct{ works bool }
+
+// taped is one recorded event, with the digest of its effects.
+type taped struct {
+	at   core.At
+	e    core.Event
+	sum  uint64
+	deep uint64
+}
+
+// startProcess starts the program from what is on the disk.
+func (w *world) startProcess() {
+	d := &w.disk
+	d.epoch = max(d.epoch+1, w.wall()/second)
+	p := &process{w: w, core: core.New(w.policy), epoch: d.epoch, began: w.now, conns: map[string]*conn{}, blobs: map[string]blob{},
+		inflight: map[string]core.Command{}, dryRun: d.dryRun, owns: true}
+	p.name = fmt.Sprintf("epoch %d", p.epoch)
+	p.core.Plant(w.Defect)
+	w.proc = p
+	w.check.processStarted(p)
+	s := core.Started{Config: w.config, Epoch: p.epoch}
+	s.Control.DryRun, s.Control.Retired, s.Control.Forgotten = d.dryRun, slices.Clone(d.retired), slices.Clone(d.forgotten)
+	for _, id := range sortedKeys(d.pauses) {
+		s.Control.Pauses = append(s.Control.Pauses, d.pauses[id])
+		p.paused = p.paused || coversAll(d.pauses[id])
+	}
+	for _, id := range sortedKeys(d.journal) {
+		var e core.JournalEntry
+		if err := codec.Unmarshal(d.journal[id], &e); err != nil {
+			w.broken("journal-unreadable", "SHARD-13.15", id, "", "a journal entry does not read back: %v", err)
+		}
+		s.Journal = append(s.Journal, e)
+	}
+	w.note("", "", "process starts: epoch %d, %d journal entries, %d pauses", p.epoch, len(s.Journal), len(s.Control.Pauses))
+	p.step(s)
+}
+
+func coversAll(p core.Pause) bool { return len(p.Kinds) == 0 && p.Cluster == "" && p.Provider == "" }
+
+// kill ends a process at once, as kill -9 does.
+func (w *world) kill(p *process, why string) {
+	if p == nil || p.dead {
+		return
+	}
+	w.note("", "", "process %s ends: %s", p.name, why)
+	w.endProcess(p)
+	if p == w.proc {
+		w.proc = nil
+		if w.roll(HintsLost) {
+			w.note("", "", "%d hints were not on the disk yet", len(p.unsaved))
+			p.unsaved = nil
+		} else {
+			p.save(len(p.unsaved))
+		}
+		if w.roll(DataDirLost) {
+			w.disk = newDisk()
+			w.note("", "", "the data dir is lost")
+			w.check.dataDirLost()
+		}
+	} else if p == w.twin {
+		w.twin = nil
+	}
+	for _, name := range sortedKeys(p.conns) {
+		p.conns[name].serverGone()
+	}
+}
+
+// endProcess stops a process and replays its tape.
+func (w *world) endProcess(p *process) {
+	if p == nil || p.dead {
+		return
+	}
+	p.dead = true
+	p.replay()
+}
+
+// thaw lets a frozen process go on with what waited.
+func (p *process) thaw() {
+	if !p.frozen || p.dead {
+		return
+	}
+	p.frozen = false
+	p.w.note("", "", "process %s goes on; %d events waited", p.name, len(p.queue))
+	waiting := p.queue
+	p.queue = nil
+	for _, e := range waiting {
+		p.step(e)
+	}
+	p.armed = 0 // an alarm that rang meanwhile was not heard
+	p.rearm()
+}
+
+func (p *process) at() core.At { return core.At{Mono: p.w.now - p.began, Wall: p.w.wall()} }
+
+// virtual turns the clock of the process into a time of the run.
+func (p *process) virtual(mono int64) int64 { return p.began + mono }
+
+// step gives the core one event and carries out its effects.
+func (p *process) step(e core.Event) {
+	w := p.w
+	if p.dead || w.fail != nil {
+		return
+	}
+	if p.frozen {
+		p.queue = append(p.queue, e)
+		return
+	}
+	w.steps++
+	w.tally.Events[core.KindOf(e)]++
+	w.check.before(p, e)
+	at := p.at()
+	effects, crash := p.tryStep(at, e)
+	if crash != "" {
+		w.broken("panic", "SHARD-3.7", "", "", "%T: %s", e, crash)
+		return
+	}
+	sum := newDigest()
+	for _, x := range effects {
+		sum.effect(x)
+	}
+	w.trace = w.trace.u64(sum.sum())
+	if w.Replay {
+		p.tape = append(p.tape, taped{at: at, e: e, sum: sum.sum(), deep: p.digest()})
+	}
+	if w.log != nil {
+		w.logEvent(p, e)
+	}
+	for _, x := range effects {
+		if w.log != nil {
+			w.logEffect(p, x)
+		}
+		w.tally.effect(x)
+		w.check.effect(p, e, x)
+	}
+	w.check.after(p, e)
+	for i, x := range effects {
+		if p.crashIn > 0 {
+			if p.crashIn--; p.crashIn == 0 {
+				w.note("", "", "crash in the middle of a step: %d of %d effects were carried out", i, len(effects))
+				w.crashed(p)
+				return
+			}
+		}
+		p.apply(x)
+		if w.fail != nil {
+			return
+		}
+	}
+	p.rearm()
+}
+
+func (p *process) tryStep(at core.At, e core.Event) (effects []core.Effect, crash string) {
+	defer func() {
+		if r := recover(); r != nil {
+			crash = fmt.Sprint(r) + "\n" + stack()
+		}
+	}()
+	return p.core.Step(at, e), ""
+}
+
+// digester is the core's own digest of its state (SHARD-4.9).
+type digester interface{ Digest() uint64 }
+
+func (p *process) digest() uint64 {
+	if d, ok := any(p.core).(digester); ok && len(p.tape)%64 == 0 {
+		return d.Digest()
+	}
+	return 0
+}
+
+// rearm sets the alarm clock to what the core wants.
+func (p *process) rearm() {
+	at, ok := p.core.NextWake()
+	if !ok || at == p.armed {
+		return
+	}
+	p.armed = at
+	p.alarm++
+	mine := p.alarm
+	p.w.at(p.virtual(at), func() {
+		if mine == p.alarm && !p.dead && !p.frozen {
+			p.armed = 0
+			p.step(core.Tick{})
+		}
+	})
+}
+
+// apply carries out one effect, as the shell would.
+func (p *process) apply(x core.Effect) {
+	w := p.w
+	switch x := x.(type) {
+	case core.Command:
+		p.send(x)
+	case core.GetMachine:
+		w.providerNamed(x.Provider).get(p, x)
+	case core.ListMachines:
+		w.providerNamed(x.Provider).list(p, x)
+	case core.PullBootstrap:
+		if c := p.conns[x.Cluster]; c == nil || !c.toOperator(x.Session, func(o *operator) { o.pulled(x) }) {
+			w.after(millisecond, func() {
+				p.step(core.BootstrapAnswered{Request: x.Request, Cluster: x.Cluster, Session: x.Session, Undeliverable: true})
+			})
+		}
+	case core.DropBlob:
+		delete(p.blobs, x.Request)
+	case core.SendReclaim:
+		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.told(x) })
+	case core.SendNodeState:
+		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.nodeState(x) })
+	case core.SendAck:
+		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.acked(x) })
+	case core.SendHint, core.SendNeedStatus:
+		// advice; nobody in a cluster acts on it
+	case core.CloseSession:
+		if c := p.conns[x.Cluster]; c != nil && c.session == x.Session {
+			c.serverCloses(x.Reason)
+		}
+	case core.Persist:
+		p.unsaved = append(p.unsaved, x)
+		if len(p.unsaved) == 1 {
+			w.after(w.net.between(millisecond, second), func() { p.save(len(p.unsaved)) })
+		}
+	case *core.Publish:
+		p.publish = x
+	case core.Superseded:
+		p.halted = true
+	case core.AdminAnswer:
+		w.answered(p, x)
+	case core.AckInstruction, core.Record, core.Sample, core.WakeAt:
+	}
+}
+
+// save writes the oldest hints to the disk.
+func (p *process) save(n int) {
+	if !p.owns {
+		p.unsaved = nil // it has a disk of its own, which nobody reads again
+	}
+	for _, x := range p.unsaved[:min(n, len(p.unsaved))] {
+		switch x.Bucket {
+		case core.BucketJournal:
+			if x.Value == nil {
+				delete(p.w.disk.journal, x.Key)
+			} else {
+				p.w.disk.journal[x.Key] = x.Value
+			}
+		case core.BucketPauses:
+			delete(p.w.disk.pauses, x.Key)
+		case core.BucketRetired:
+			p.w.disk.retired = slices.DeleteFunc(p.w.disk.retired, func(n string) bool { return n == x.Key })
+		case core.BucketForgotten:
+			p.w.disk.forgotten = slices.DeleteFunc(p.w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == x.Key })
+		}
+	}
+	p.unsaved = slices.Delete(p.unsaved, 0, min(n, len(p.unsaved)))
+}
+
+// replay runs the recorded events through a fresh core. Equal history, equal effects (SHARD-4.1, 28.2).
+func (p *process) replay() {
+	if !p.w.Replay || len(p.tape) == 0 {
+		return
+	}
+	c := core.New(p.w.policy)
+	c.Plant(p.w.Defect)
+	for i, t := range p.tape {
+		sum := newDigest()
+		for _, x := range c.Step(t.at, t.e) {
+			sum.effect(x)
+		}
+		if sum.sum() != t.sum {
+			p.w.broken("replay-differs", "SHARD-4.9", "", "", "event %d of %s, a %s, has other effects when replayed", i, p.name, core.KindOf(t.e))
+			return
+		}
+		if d, ok := any(c).(digester); ok && t.deep != 0 && d.Digest() != t.deep {
+			p.w.broken("replay-differs", "SHARD-4.9", "", "", "event %d of %s leaves another state when replayed", i, p.name)
+			return
+		}
+	}
+	p.w.tally.Replayed += len(p.tape)
+	p.tape = nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	return keys
+}

@@ -1,0 +1,425 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// strike makes a timed fault happen.
+func (w *world) strike(f Fault) {
+	if w.calm || w.fail != nil {
+		return
+	}
+	r := w.rollDice[f]
+	switch {
+	case f >= Outage && f <= SlotNew:
+		w.strikeProvider(f, r, w.providers[r.intn(len(w.providers))])
+	case f >= NodeLost && f <= RollupStorm:
+		w.strikeCluster(f, r, w.clusters[r.intn(len(w.clusters))])
+	case f >= ProcessCrash && f <= WallJump:
+		w.strikeProcess(f, r)
+	case f >= AdminPause && f <= AdminRetire:
+		w.strikePeople(f, r)
+	case f == DemandMove:
+		w.moveDemand(r, w.clusters[r.intn(len(w.clusters))])
+	}
+}
+
+func (w *world) strikeProvider(f Fault, r *random, p *provider) {
+	switch f {
+	case Outage:
+		d := r.spread(5*second, 15*minute)
+		w.struck(f, "", "", "%s is down for %s", p.name, clock(d))
+		p.down = true
+		w.after(d, func() { p.down = false })
+	case RestartKeeps:
+		d := r.between(second, 20*second)
+		w.struck(f, "", "", "%s restarts, %s", p.name, clock(d))
+		p.down = true
+		w.after(d, func() { p.down = false })
+	case RestartForgets:
+		w.struck(f, "", "", "%s restarts without memory", p.name)
+		p.forget()
+	case StockOut:
+		if len(p.order) == 0 {
+			return
+		}
+		pool := poolOf(p.order[r.intn(len(p.order))])
+		w.struck(f, "", "", "%s has no %s", p.name, pool)
+		p.dry[pool] = true
+		w.after(r.between(minute, 20*minute), func() { delete(p.dry, pool) })
+	case HostLoss, SpotInterruption, PriceMove, SlotGone:
+		w.strikeMachine(f, r, p)
+	case SlotNew:
+		m := p.addSlot()
+		w.struck(f, m.ID, "", "%s", m.ID)
+	}
+}
+
+func (w *world) strikeMachine(f Fault, r *random, p *provider) {
+	if len(p.order) == 0 {
+		return
+	}
+	m := p.order[r.intn(len(p.order))]
+	switch f {
+	case HostLoss:
+		if !m.State.Hosted() {
+			return
+		}
+		w.struck(f, m.ID, m.Cluster, "%s was %s", m.ID, m.State)
+		m.fail(6, "the host is gone")
+	case SpotInterruption:
+		if m.CapacityType != inventory.Spot || m.State != inventory.Configured {
+			return
+		}
+		w.struck(f, m.ID, m.Cluster, "%s", m.ID)
+		p.moves++
+		m.move, m.last = p.moves, 0
+		m.set(inventory.Speculative, "interrupted")
+	case PriceMove:
+		w.struck(f, m.ID, "", "%s", m.ID)
+		m.Price = max(1000, m.Price*r.between(50, 200)/100)
+		m.changed()
+	case SlotGone:
+		if r.chance(.3) || m.State == inventory.Speculative || m.State == inventory.Idle {
+			w.struck(f, m.ID, m.Cluster, "%s was %s", m.ID, m.State)
+			p.remove(m)
+		}
+	}
+}
+
+// forget is a restart that loses marks, cursors, and whatever was under way.
+func (p *provider) forget() {
+	p.born++
+	p.top = [2]int64{}
+	p.past = nil
+	for _, m := range slices.Clone(p.order) {
+		m.marked, m.last = false, 0
+		p.moves++
+		m.move = p.moves
+		switch m.State {
+		case inventory.Creating:
+			m.set(inventory.Speculative, "forgotten")
+		case inventory.Configuring, inventory.Draining:
+			m.set(inventory.Idle, "forgotten")
+		case inventory.Deleting:
+			m.set(inventory.Speculative, "forgotten")
+		case inventory.Failed:
+			m.fail(0, "still broken after the restart")
+		}
+	}
+	p.w.check.fenceForgotten(p)
+}
+
+func (w *world) strikeCluster(f Fault, r *random, c *cluster) {
+	o := c.ops[r.intn(len(c.ops))]
+	switch f {
+	case NodeLost:
+		if len(c.nodes) == 0 {
+			return
+		}
+		n := c.nodes[r.intn(len(c.nodes))]
+		if !n.ready {
+			return
+		}
+		w.struck(f, n.m.ID, c.name, "%s is not Ready", n.m.ID)
+		n.ready = false
+		c.report(n)
+		w.after(r.between(10*second, 5*minute), func() {
+			if n.m.node == n && n.joined && !n.ready {
+				n.ready = true
+				c.report(n)
+				c.look()
+			}
+		})
+	case SessionDrop:
+		if o.conn != nil {
+			w.struck(f, "", c.name, "%s", o.name)
+			o.conn.clientGone()
+		}
+	case OperatorCrash:
+		d := r.spread(second, 20*minute)
+		w.struck(f, "", c.name, "%s for %s", o.name, clock(d))
+		o.crash()
+		w.after(d, o.wake)
+	case TwoOperators:
+		if len(c.ops) > 1 {
+			return
+		}
+		second := c.newOperator(1)
+		w.struck(f, "", c.name, "%s dials too", second.name)
+		c.ops = append(c.ops, second)
+		second.dial()
+		w.after(r.between(20*core.Second, 5*minute), func() {
+			if !second.gone {
+				c.ops = slices.DeleteFunc(c.ops, func(x *operator) bool { return x == second })
+				second.leave("only one is meant to run")
+			}
+		})
+	case RollupWiped:
+		w.struck(f, "", c.name, "%s reports nothing for a while", c.name)
+		c.wiped = true
+		c.changedDemand()
+		w.after(r.between(second, 15*core.Second), func() {
+			if c.wiped {
+				c.wiped = false
+				c.changedDemand()
+			}
+		})
+	case RollupStorm:
+		w.struck(f, "", c.name, "%s changes its demand all the time", c.name)
+		for i := range 40 {
+			w.after(int64(i)*r.between(200*millisecond, 2*core.Second), func() {
+				if !w.calm {
+					w.moveDemand(r, c)
+				}
+			})
+		}
+	}
+}
+
+// moveDemand is users at work: a workload grows, shrinks, ends or starts again.
+func (w *world) moveDemand(r *random, c *cluster) {
+	d := c.work[r.intn(len(c.work))]
+	pods := d.pods
+	switch {
+	case r.chance(.15):
+		pods = 0
+	case d.pods == 0:
+		pods = 1 + r.intn(8)
+	default:
+		pods = max(0, d.pods*int(r.between(30, 200))/100+r.intn(3)-1)
+	}
+	if d.row.Group != "" {
+		pods = min(pods, 8)
+	}
+	most := 40
+	if w.profile.scale {
+		most = 400
+	}
+	w.tally.Faults[DemandMove]++
+	c.scale(d, min(pods, most))
+}
+
+func (w *world) strikeProcess(f Fault, r *random) {
+	p := w.proc
+	switch f {
+	case WallJump:
+		by := r.between(-6*hour, 6*hour)
+		w.struck(f, "", "", "the wall clock jumps by %d s", by/second)
+		w.wallShift += by
+		return
+	case ProcessCrash:
+		if p == nil || p.frozen {
+			return
+		}
+		w.struck(f, "", "", "kill -9 soon")
+		p.crashIn = 1 + r.intn(30)
+	case CleanStop:
+		if p == nil || p.frozen {
+			return
+		}
+		w.struck(f, "", "", "SIGTERM")
+		p.step(core.Stopping{})
+		w.after(r.between(second, 15*second), func() {
+			if w.proc == p {
+				w.restart(p, "stopped", 3*second)
+			}
+		})
+	case ProcessFreeze:
+		if p == nil || p.frozen {
+			return
+		}
+		d := r.spread(second, 12*minute)
+		w.struck(f, "", "", "the process does not run for %s", clock(d))
+		p.frozen = true
+		w.after(d, p.thaw)
+	case ProcessTwice:
+		if p == nil || w.twin != nil || p.frozen {
+			return
+		}
+		w.struck(f, "", "", "a second process starts; %s goes on beside it", p.name)
+		p.owns = false
+		w.twin = p
+		p.save(0)
+		w.startProcess()
+		for _, name := range sortedKeys(p.conns) {
+			if r.chance(.8) {
+				p.conns[name].serverCloses("moved")
+			}
+		}
+		w.after(r.between(30*second, 10*minute), func() { w.kill(p, "the older of two is stopped") })
+	}
+}
+
+// crashed ends a process in the middle of a step and starts it again later.
+func (w *world) crashed(p *process) {
+	if p != w.proc {
+		w.kill(p, "crash")
+		return
+	}
+	w.restart(p, "kill -9", w.net.spread(3*second, 5*minute))
+}
+
+func (w *world) restart(p *process, why string, down int64) {
+	w.kill(p, why)
+	w.after(down, func() {
+		if w.proc == nil {
+			w.startProcess()
+		}
+	})
+}
+
+// ask gives the core an order of a person.
+func (w *world) ask(a core.AdminAsked) {
+	p := w.proc
+	if p == nil || p.frozen {
+		return
+	}
+	w.asks++
+	a.Ask, a.Actor, a.Reason = w.asks, "person", "simulated"
+	w.open[a.Ask] = a
+	w.after(millisecond, func() { p.step(a) })
+}
+
+// answered stores what an order changed for good.
+func (w *world) answered(p *process, x core.AdminAnswer) {
+	a, known := w.open[x.Ask]
+	delete(w.open, x.Ask)
+	if !known || x.Code != core.CodeOK || !p.owns {
+		return
+	}
+	switch a.Command {
+	case core.AdminRetire:
+		if !slices.Contains(w.disk.retired, a.Cluster) {
+			w.disk.retired = append(w.disk.retired, a.Cluster)
+			slices.Sort(w.disk.retired)
+		}
+	case core.AdminForget:
+		if m := w.machine(a.Machine); m != nil {
+			w.disk.forgotten = append(w.disk.forgotten, core.Forgotten{Machine: a.Machine, State: uint8(m.State)})
+			slices.SortFunc(w.disk.forgotten, func(a, b core.Forgotten) int { return compare(a.Machine, b.Machine) })
+		}
+	case core.AdminRetry:
+		w.disk.forgotten = slices.DeleteFunc(w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == a.Machine })
+	}
+}
+
+func (w *world) strikePeople(f Fault, r *random) {
+	p := w.proc
+	if p == nil || p.frozen {
+		return
+	}
+	switch f {
+	case AdminPause:
+		w.pause(r)
+	case AdminDryRun:
+		w.struck(f, "", "", "dry run for a while")
+		w.setDryRun(true)
+		w.after(r.between(10*second, 5*minute), func() { w.setDryRun(false) })
+	case AdminRetry, AdminForget:
+		ids := p.core.Ids("", 1<<20)
+		if len(ids) == 0 {
+			return
+		}
+		id := pick(r, ids)
+		w.struck(f, id, "", "%s", id)
+		a := core.AdminAsked{Command: core.AdminRetry, Machine: id}
+		if f == AdminForget {
+			a.Command = core.AdminForget
+		}
+		w.ask(a)
+	case AdminReconcile:
+		w.struck(f, "", "", "all providers")
+		w.ask(core.AdminAsked{Command: core.AdminReconcile})
+	case AdminAccept:
+		for _, c := range w.clusters {
+			if !c.wiped { // a person looks before accepting
+				w.struck(f, "", c.name, "%s", c.name)
+				w.check.acceptedByPerson(c.name)
+				w.ask(core.AdminAsked{Command: core.AdminAcceptRollup, Cluster: c.name})
+				return
+			}
+		}
+	case AdminClear:
+		w.struck(f, "", "", "all pauses")
+		w.clearBackoffs()
+	case AdminRetire:
+		w.retire(r)
+	}
+}
+
+// pause stores a pause and then tells the core, in the order of SHARD-5.4.
+func (w *world) pause(r *random) {
+	ps := core.Pause{ID: fmt.Sprintf("pause-%d", w.steps), Reason: "simulated", Actor: "person", Created: w.wall()}
+	switch r.intn(4) {
+	case 0:
+		ps.Cluster = w.clusters[r.intn(len(w.clusters))].name
+	case 1:
+		ps.Kinds = []core.Kind{core.KindReclaim}
+	}
+	d := r.between(10*second, 8*minute)
+	if r.chance(.3) {
+		ps.TTL, ps.Expires = d, w.wall()+d
+	}
+	w.struck(AdminPause, "", ps.Cluster, "%s for %s", ps.ID, clock(d))
+	w.disk.pauses[ps.ID] = ps
+	w.ask(core.AdminAsked{Command: core.AdminPause, Pause: &ps})
+	if ps.TTL == 0 {
+		w.after(d, func() { w.resume(ps.ID) })
+	}
+}
+
+func (w *world) resume(id string) {
+	delete(w.disk.pauses, id)
+	w.ask(core.AdminAsked{Command: core.AdminResume, PauseID: id})
+}
+
+func (w *world) setDryRun(on bool) {
+	w.disk.dryRun = on
+	w.ask(core.AdminAsked{Command: core.AdminDryRun, DryRun: on})
+}
+
+func (w *world) clearBackoffs() {
+	for _, p := range w.providers {
+		w.ask(core.AdminAsked{Command: core.AdminClearBackoff, Provider: p.name})
+	}
+	for _, c := range w.clusters {
+		w.ask(core.AdminAsked{Command: core.AdminClearBackoff, Cluster: c.name})
+	}
+}
+
+// retire declares a cluster dead whose operator is away; a wrong count is refused, and so is a live cluster.
+func (w *world) retire(r *random) {
+	c := w.clusters[r.intn(len(w.clusters))]
+	n := int64(0)
+	for _, p := range w.providers {
+		for _, m := range p.order {
+			if m.Cluster == c.name && bound(m.State) {
+				n++
+			}
+		}
+	}
+	if r.chance(.2) {
+		n += 5
+	}
+	w.struck(AdminRetire, "", c.name, "%s with %d machines", c.name, n)
+	w.check.retireAsked(c.name)
+	w.ask(core.AdminAsked{Command: core.AdminRetire, Cluster: c.name, Bound: n})
+}
+
+// peopleTidyUp is what people do once the trouble is over: nothing stays paused, forgotten or in a long backoff.
+func (w *world) peopleTidyUp() {
+	w.setDryRun(false)
+	for _, id := range sortedKeys(w.disk.pauses) {
+		w.resume(id)
+	}
+	for _, f := range w.disk.forgotten {
+		w.ask(core.AdminAsked{Command: core.AdminRetry, Machine: f.Machine})
+	}
+	w.clearBackoffs()
+	w.after(10*minute, w.clearBackoffs)
+}
