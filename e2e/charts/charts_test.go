@@ -1,0 +1,366 @@
+package charts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
+	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/services/operator"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden renders anew")
+
+const small = "clusterID: red\nshardAddress: bigfleet-shard-0.bigfleet-shard-headless.bigfleet-system.svc:7780\n"
+
+const everything = small + `
+tls: {issuerRef: {name: fleet, kind: ClusterIssuer}, required: true}
+bootstrap:
+  template: |
+    #!/bin/sh
+    echo {{ .MachineID }} {{ .Token }}
+  caBundle: |
+    -----BEGIN CERTIFICATE-----
+    MIIB
+    -----END CERTIFICATE-----
+  kubeletVersion: v1.35.2
+  apiServerURL: https://api.red.example.com:6443
+otlpEndpoint: otel.observability:4317
+metrics: {podMonitor: {enabled: true, labels: {team: fleet}}, serviceMonitor: {enabled: true}}
+alerts: {labels: {release: prometheus}}
+networkPolicy: {apiServerCIDRs: [10.0.0.1/32], metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
+image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+nodeSelector: {kubernetes.io/os: linux}
+tolerations: [{key: CriticalAddonsOnly, operator: Exists}]
+podAnnotations: {example.com/a: b}
+podLabels: {example.com/c: d}
+priorityClassName: system-cluster-critical
+extraArgs: [--ack-qps=100]
+extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+extraVolumes: [{name: extra, emptyDir: {}}]
+extraVolumeMounts: [{name: extra, mountPath: /extra}]
+imagePullSecrets: [{name: pull}]
+`
+
+func releases() map[string]Release {
+	monitoring := []string{"monitoring.coreos.com/v1"}
+	return map[string]Release{
+		"crds":                      {Chart: "bigfleet-crds", Name: "crds", Namespace: "bigfleet-system"},
+		"operator":                  {Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: "bigfleet-system", Values: small + "crds: {install: false}\n"},
+		"operator-everything":       {Chart: "bigfleet-operator", Name: "edge", Namespace: "bigfleet-system", Values: everything + "crds: {install: false}\n", APIs: monitoring},
+		"operator-stub":             {Chart: "bigfleet-operator", Name: "edge", Namespace: "bf", Values: small + "crds: {install: false}\nreplicas: 1\nbootstrap: {renderer: stub}\nnetworkPolicy: {enabled: false}\nflowSchema: {create: false}\ndashboards: {enabled: false}\n"},
+		"pod-controller":            {Chart: "bigfleet-pod-controller", Name: "bigfleet-pod-controller", Namespace: "bigfleet-system"},
+		"pod-controller-everything": {Chart: "bigfleet-pod-controller", Name: "pc", Namespace: "bigfleet-system", Values: "priorityClassDefaults: {batch-high: {interruptionPenalty: 64, reclamationPenalty: 500m}}\nexcludeNamespaces: [kube-system, lab]\nmetrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}\notlpEndpoint: otel:4317\nserviceAccount: {create: false, name: existing}\n"},
+	}
+}
+
+func render(t testing.TB, r Release) []byte {
+	t.Helper()
+	out, err := Render(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// OPS-7.1: golden renders. Run with -rewrite and look at the difference.
+func TestGolden(t *testing.T) {
+	for name, r := range releases() {
+		t.Run(name, func(t *testing.T) {
+			got := render(t, r)
+			file := filepath.Join("testdata", name+".yaml")
+			if name == "crds" { // the definitions are compared by a test of sdk/kube; here counts that they are rendered
+				if n := bytes.Count(got, []byte("kind: CustomResourceDefinition")); n != 3 || !bytes.Contains(got, []byte("helm.sh/resource-policy: keep")) {
+					t.Errorf("%d definitions", n)
+				}
+				return
+			}
+			if *rewrite {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("the render of %s changed; look at `go test ./charts -run TestGolden -rewrite && git diff`", name)
+			}
+		})
+	}
+}
+
+// OPS-7.2, OPS-7.1: the schema refuses what the templates could not know, with a message that names the value.
+func TestBadValues(t *testing.T) {
+	for values, want := range map[string]string{
+		"":                                     "clusterID is required",
+		"clusterID: red":                       "shardAddress is required",
+		small + "replica: 2":                   "replica",
+		small + "replicas: 0":                  "replicas",
+		small + "bootstrap: {renderer: magic}": "renderer",
+		small + "bootstrap: {ttl: soon}":       "ttl",
+		small + "bootstrap: {apiServerURL: http://x}":                           "apiServerURL",
+		small + "logLevel: loud":                                                "logLevel",
+		small + "image: {digest: md5:1}":                                        "digest",
+		"clusterID: red\nshardAddress: bigfleet-shard.bigfleet-system.svc:7780": "names the Service of all shards",
+		"clusterID: red\nshardAddress: bigfleet-shard:7780":                     "names the Service of all shards",
+		"clusterID: \"-red\"\nshardAddress: a:1":                                "clusterID",
+		"clusterID: red\nshardAddress: nowhere":                                 "shardAddress",
+	} {
+		_, err := Render(t.Context(), Release{Chart: "bigfleet-operator", Name: "x", Namespace: "x", Values: values})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that names %s", values, err, want)
+		}
+	}
+	for values, want := range map[string]string{
+		"workers: 0": "workers", "bestEffortFloor: lots": "bestEffortFloor", "priorityClassDefaults: {a: {penalty: 1}}": "penalty", "unmanagedNodeSelector: \"\"": "unmanagedNodeSelector",
+	} {
+		_, err := Render(t.Context(), Release{Chart: "bigfleet-pod-controller", Name: "x", Namespace: "x", Values: values})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that names %s", values, err, want)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, r := range releases() {
+		if _, err := run(t.Context(), r.Chart, r.Values, "lint", ".", "--strict", "--kube-version", KubeVersion, "--values", "-"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Documents splits a render.
+func documents(render []byte) (out []map[string]any) {
+	for doc := range strings.SplitSeq(string(render), "\n---\n") {
+		var o map[string]any
+		if yaml.Unmarshal([]byte(doc), &o) == nil && len(o) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func deployment(t testing.TB, render []byte) *appsv1.Deployment {
+	t.Helper()
+	for doc := range strings.SplitSeq(string(render), "\n---\n") {
+		if strings.Contains(doc, "\nkind: Deployment\n") {
+			var d appsv1.Deployment
+			if err := yaml.UnmarshalStrict([]byte(doc), &d); err != nil {
+				t.Fatal(err)
+			}
+			return &d
+		}
+	}
+	t.Fatal("no Deployment in the render")
+	return nil
+}
+
+// OPS-7.3: the restricted level, and a read-only root.
+func TestSecurityDefaults(t *testing.T) {
+	for _, name := range []string{"operator", "pod-controller"} {
+		d := deployment(t, render(t, releases()[name]))
+		p, c := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
+		switch {
+		case p.SecurityContext == nil || !*p.SecurityContext.RunAsNonRoot || p.SecurityContext.SeccompProfile.Type != "RuntimeDefault",
+			c.SecurityContext == nil || *c.SecurityContext.AllowPrivilegeEscalation || !*c.SecurityContext.ReadOnlyRootFilesystem,
+			len(c.SecurityContext.Capabilities.Drop) != 1 || c.SecurityContext.Capabilities.Drop[0] != "ALL":
+			t.Errorf("%s: security context %+v, %+v", name, p.SecurityContext, c.SecurityContext)
+		}
+	}
+}
+
+// OP-16: the rights are exactly those of the table.
+func TestRights(t *testing.T) {
+	want := map[string][]string{
+		"operator ClusterRole": {
+			"capacityrequests.bigfleet.lucy.sh get,list,watch", "capacityrequests/status.bigfleet.lucy.sh patch",
+			"upcomingnodes.bigfleet.lucy.sh get,list,watch,create,patch,delete", "availablecapacities.bigfleet.lucy.sh get,list,watch,create,patch,delete",
+			"upcomingnodes/status.bigfleet.lucy.sh patch", "nodes get,list,watch,patch", "pods get,list,watch", "daemonsets.apps get,list,watch",
+			"pods/eviction create", "events create,patch", "events.events.k8s.io create,patch",
+		},
+		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update,patch", "configmaps get,list,watch,create,patch"},
+		"operator Role kube-public":     {"configmaps=cluster-info get"},
+		"operator Role kube-system":     {"secrets create,delete"},
+		"pod-controller ClusterRole": {
+			"pods get,list,watch", "nodes get,list,watch", "namespaces get,list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete",
+			"events create,patch", "events.events.k8s.io create,patch",
+		},
+		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update,patch"},
+	}
+	got := map[string][]string{}
+	for _, name := range []string{"operator", "pod-controller"} {
+		for doc := range strings.SplitSeq(string(render(t, releases()[name])), "\n---\n") {
+			var r rbacv1.Role
+			if yaml.Unmarshal([]byte(doc), &r) != nil || r.Kind != "Role" && r.Kind != "ClusterRole" {
+				continue
+			}
+			key := strings.TrimSpace(name + " " + r.Kind + " " + r.Namespace)
+			for _, rule := range r.Rules {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						if group != "" {
+							resource += "." + group
+						}
+						if len(rule.ResourceNames) > 0 {
+							resource += "=" + strings.Join(rule.ResourceNames, ",")
+						}
+						got[key] = append(got[key], resource+" "+strings.Join(rule.Verbs, ","))
+					}
+				}
+			}
+		}
+	}
+	for key := range want {
+		slices.Sort(want[key])
+		slices.Sort(got[key])
+		if !slices.Equal(want[key], got[key]) {
+			t.Errorf("%s:\n got %v\nwant %v", key, got[key], want[key])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("roles %v", got)
+	}
+	stub := render(t, releases()["operator-stub"])
+	if bytes.Contains(stub, []byte("secrets")) || bytes.Contains(stub, []byte("bootstrappers")) {
+		t.Error("a renderer without tokens has rights on them")
+	}
+}
+
+// OPS-7.1: the programs take the rendered arguments.
+func TestArgumentsAreFlags(t *testing.T) {
+	for name, command := range map[string]func() *cobra.Command{
+		"operator": operator.NewCommand, "operator-stub": operator.NewCommand, "operator-everything": operator.NewCommand,
+		"pod-controller": podcontroller.NewCommand, "pod-controller-everything": podcontroller.NewCommand,
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := deployment(t, render(t, releases()[name])).Spec.Template.Spec.Containers[0].Args
+			cmd := command()
+			cmd.SetArgs(append(slices.Clone(args), "--print-config"))
+			var out bytes.Buffer
+			cmd.SetOut(&out)
+			if err := cmd.Execute(); err != nil {
+				t.Fatalf("%v: %v", args, err)
+			}
+			for _, a := range args {
+				flag, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+				if !strings.Contains(out.String(), flag+":") {
+					t.Errorf("--%s is not in the effective configuration:\n%s", flag, out.String())
+				}
+			}
+		})
+	}
+}
+
+// OPS-7.1, OPS-7.6: a real API server takes every object by server-side apply, twice, and the real programs start with
+// the rendered arguments.
+func TestApplyAndStart(t *testing.T) {
+	cp := controlplane.StartT(t, controlplane.Config{Omit: []controlplane.Component{controlplane.Kwok}})
+	if err := cp.ApplyYAML(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: bigfleet-system}\n")); err != nil {
+		t.Fatal(err)
+	}
+	all := releases()
+	withCRDs := all["operator"]
+	withCRDs.Values = small
+	for range 2 {
+		for _, r := range []Release{all["crds"], withCRDs, all["pod-controller"]} {
+			if err := cp.ApplyYAML(t.Context(), render(t, r)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, main := range map[string]string{
+		"operator": "services/operator/cmd/bigfleet-operator", "pod-controller": "services/podcontroller/cmd/bigfleet-podcontroller",
+	} {
+		t.Run(name, func(t *testing.T) {
+			binary := proc.BuildT(t, main)
+			port, err := loopback.Reserve()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer port.Release()
+			sa := "system:serviceaccount:bigfleet-system:bigfleet-" + name
+			kubeconfig, err := cp.UserKubeconfig(sa, "system:serviceaccounts", "system:authenticated")
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := slices.Clone(deployment(t, render(t, all[name])).Spec.Template.Spec.Containers[0].Args)
+			for i, a := range args {
+				a = strings.ReplaceAll(a, "$(POD_NAMESPACE)", "bigfleet-system")
+				if strings.HasPrefix(a, "--metrics-addr=") {
+					a = "--metrics-addr=" + port.Addr()
+				}
+				args[i] = a
+			}
+			args = append(args, "--kubeconfig", kubeconfig)
+			if name == "operator" { // there is no cluster-info here
+				args = append(args, "--apiserver-url", cp.Endpoint())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			p, err := proc.Start(ctx, proc.Config{Name: name, Path: binary, Args: args, LogFile: filepath.Join(t.TempDir(), "log"), Ready: proc.HTTP("http://"+port.Addr()+"/readyz", nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// OP-17.5: the committed definitions and deep copies are what controller-gen makes of the types.
+func TestDefinitionsAreGenerated(t *testing.T) {
+	binary, err := tool(t.Context(), "kube", "sigs.k8s.io/controller-tools/cmd/controller-gen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, fresh := filepath.Join(root, "sdk", "kube"), t.TempDir()
+	for _, generator := range [][]string{
+		{"crd", "paths=./v1alpha1", "output:crd:dir=" + filepath.Join(fresh, "crds")},
+		{"object", "paths=./v1alpha1", "output:object:dir=" + filepath.Join(fresh, "v1alpha1")},
+	} {
+		cmd := exec.CommandContext(t.Context(), binary, generator...)
+		cmd.Dir = module
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("controller-gen: %v\n%s", err, out)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(fresh, "*", "*"))
+	if err != nil || len(files) != 4 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		rel, _ := filepath.Rel(fresh, f)
+		want, errWant := os.ReadFile(f)
+		got, errGot := os.ReadFile(filepath.Join(module, rel))
+		if err := errors.Join(errWant, errGot); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("sdk/kube/%s is not what controller-gen makes: run make generate", rel)
+		}
+	}
+}
