@@ -285,3 +285,15 @@ func NewerView(x, y *pb.Version) bool {
 func SameView(x, y *pb.Version) bool {
 	return x.GetTerm() == y.GetTerm() && x.GetIndex() == y.GetIndex()
 }
+
+// LevelOf is the feature level that an entry of these operations needs. Every kind so far came with the first level; a
+// kind that comes with a later one is listed here.
+func LevelOf(ops []*pb.Operation) int32 {
+	level := int32(1)
+	for _, op := range ops {
+		level = max(level, levelOfKind(op))
+	}
+	return level
+}
+
+func levelOfKind(*pb.Operation) int32 { return 1 }
