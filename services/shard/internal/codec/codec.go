@@ -34,6 +34,30 @@ func Append(b []byte, v any) []byte {
 	return appendStruct(b, rv)
 }
 
+// Check walks a type and panics where a value of it could not be encoded. Tests call it for every type that is written,
+// because Marshal itself meets a field only when it is set.
+func Check(v any) { check(reflect.TypeOf(v), map[reflect.Type]bool{}) }
+
+func check(t reflect.Type, seen map[reflect.Type]bool) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+	case reflect.Map, reflect.Interface, reflect.Func, reflect.Chan, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+		panic(fmt.Sprintf("codec: a %s cannot be encoded", t))
+	default:
+		return
+	}
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	for _, f := range fieldsOf(t) {
+		check(t.Field(f.index).Type, seen)
+	}
+}
+
 // ErrMalformed is the cause of every Unmarshal error.
 var ErrMalformed = errors.New("malformed bytes")
 

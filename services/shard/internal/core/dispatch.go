@@ -61,7 +61,7 @@ func (c *Core) takeSlot(o *operation) bool {
 	if o.Slot {
 		return true
 	}
-	if !c.lanes.free(o.Kind) || p.inflight >= p.limit() {
+	if !c.lanes.free(o.Kind) || p.inflight >= p.limit(c.now) {
 		return false
 	}
 	o.Slot = true

@@ -20,11 +20,11 @@ type fence struct {
 func (c *Core) fenceSuspected(o *operation, e CommandDone) {
 	p := c.provider(o.Provider)
 	f := &p.fence
+	o.Phase = phaseFenced
 	if e.HasFence && e.FenceEpoch > c.epoch {
 		c.supersede(fmt.Sprintf("provider %s holds a mark of epoch %d for %s, ours is %d", p.name, e.FenceEpoch, o.Machine, c.epoch))
 		return
 	}
-	o.Phase = phaseFenced
 	if f.Suspect && f.Confirm == o.ID {
 		c.supersede(fmt.Sprintf("provider %s refused %s of %s twice, with tokens %d/%d and older", p.name, o.rpc(), o.Machine, c.epoch, e.Token))
 		return

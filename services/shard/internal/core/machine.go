@@ -33,6 +33,9 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 	c.count(to, name, 1)
 	if from != to {
 		inv.SetSince(i, c.now)
+		if limit := c.stuckAfter(i); limit > 0 {
+			c.timers.add(c.now+limit, timerStuck, inv.ID(i))
+		}
 	}
 	c.cols.grow(inv.Bound())
 	c.touched(i)

@@ -67,7 +67,7 @@ type operation struct {
 	Cost     int64                `n:"16"`
 	Price    int64                `n:"17"`
 	Score    int64                `n:"18"`
-	Terms    engine.ScoreTerms    `n:"19"`
+	Terms    Terms                `n:"19"`
 
 	Grace             int64              `n:"20"` // seconds
 	Preemptor         demand.RowKey      `n:"21"`
@@ -188,7 +188,7 @@ func (c *Core) open(d *decision) *operation {
 		ID: c.operationID(c.opCount), N: c.opCount, Kind: v.Kind, Index: d.index, Machine: v.Machine,
 		Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster, Cycle: d.cycle, Cause: v.Cause,
 		Need: v.Row, RowID: v.RowID, Priority: v.Priority, Domain: v.Domain, Cost: v.Cost, Price: v.Price,
-		Score: v.Score, Terms: v.Terms, Grace: v.Grace, Preemptor: v.Preemptor, PreemptorCluster: v.PreemptorCluster,
+		Score: v.Score, Terms: termsOf(v.Terms), Grace: v.Grace, Preemptor: v.Preemptor, PreemptorCluster: v.PreemptorCluster,
 		PreemptorPriority: v.PreemptorPriority, Stamp: d.stamp, Reqs: d.reqs, Promise: d.promise, Started: c.now,
 		Unmet: c.ledger.unmetSince(v.Cluster, v.Row), Planned: d.planned, Before: c.snapshot(d.index),
 	}

@@ -57,8 +57,8 @@ func (c *Core) provider(name string) *provider {
 }
 
 // limit is how many commands may be in flight now (SHARD-15.5).
-func (p *provider) limit() int64 {
-	if p.slowUntil > 0 {
+func (p *provider) limit(now int64) int64 {
+	if now < p.slowUntil {
 		return 1
 	}
 	return p.allowed
@@ -101,13 +101,10 @@ func (p *provider) mayCall(c *Core, pass *dispatchPass) hold {
 	if p.fence.Suspect && !c.faults.Unfence {
 		return heldFence
 	}
-	if p.slowUntil > 0 && c.now >= p.slowUntil {
-		p.slowUntil = 0
-	}
 	if h := p.breaker.stops(c.now, pass); h != heldNothing {
 		return h
 	}
-	if p.inflight >= p.limit() {
+	if p.inflight >= p.limit(c.now) {
 		return heldProvider
 	}
 	return heldNothing

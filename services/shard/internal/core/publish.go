@@ -344,7 +344,7 @@ func (c *Core) status() Status {
 	}
 	for _, p := range c.providers {
 		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, Listed: p.listed, Machines: p.machines, ListedAt: p.listedAt, Incremental: c.incremental(p),
-			Breaker: p.breaker.state(c.now), Limit: p.limit(), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
+			Breaker: p.breaker.state(c.now), Limit: p.limit(c.now), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
 	}
 	for _, p := range c.pools.order {
 		s.Pools = append(s.Pools, PoolStatus{Key: p.Key, Provider: p.Provider, Type: p.Type, Zone: p.Zone, Class: p.Class,

@@ -70,11 +70,21 @@ type Record struct {
 	Actor             string          `n:"27"`
 	RowID             string          `n:"29"`
 
-	PreemptorCluster     string            `n:"30"`
-	PreemptorFingerprint string            `n:"31"`
-	Terms                engine.ScoreTerms `n:"34"`
-	Domain               string            `n:"35"`
+	PreemptorCluster     string `n:"30"`
+	PreemptorFingerprint string `n:"31"`
+	Terms                Terms  `n:"34"`
+	Domain               string `n:"35"`
 }
+
+// Terms are the four terms of a victim score, in micro-points, as records keep them.
+type Terms struct {
+	Priority     int64 `n:"1"`
+	Drain        int64 `n:"2"`
+	Interruption int64 `n:"3"`
+	Reclamation  int64 `n:"4"`
+}
+
+func termsOf(s engine.ScoreTerms) Terms { return Terms(s) }
 
 // record numbers a record and emits it.
 func (c *Core) record(r Record) {
@@ -107,5 +117,5 @@ func (c *Core) recordOfDecision(t RecordType, d *decision) Record {
 	return Record{Type: t, Kind: v.Kind, Machine: v.Machine, Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster,
 		Fingerprint: v.Row.Fingerprint, Group: v.Row.Group, RowID: v.RowID, Priority: v.Priority, Cause: v.Cause, Cost: v.Cost,
 		Score: v.Score, Price: v.Price, Grace: v.Grace, PreemptorPriority: v.PreemptorPriority, PreemptorCluster: v.PreemptorCluster,
-		PreemptorFingerprint: v.Preemptor.Fingerprint, Terms: v.Terms, Domain: v.Domain, Cycle: d.cycle}
+		PreemptorFingerprint: v.Preemptor.Fingerprint, Terms: termsOf(v.Terms), Domain: v.Domain, Cycle: d.cycle}
 }
