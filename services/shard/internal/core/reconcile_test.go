@@ -167,7 +167,7 @@ func TestStuckCreateIsReplacedOnce(t *testing.T) {
 	w.connect("red")
 	w.run(Second)
 	w.rollup("red", needs(0, 4))
-	w.run(31 * Minute)
+	w.run(29 * Minute)
 	w.dwell = Second
 	w.run(10 * Minute)
 	if n := len(w.called(RPCCreate)); n != 2 {
