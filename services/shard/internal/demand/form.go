@@ -9,7 +9,7 @@ import (
 func (t *Table) form(p Profile, fingerprint string) *Form {
 	f := t.forms[fingerprint]
 	if f == nil {
-		f = &Form{Profile: p, Fingerprint: fingerprint}
+		f = &Form{Profile: p, Fingerprint: fingerprint, Match: string(p.appendMatch(nil))}
 		if n := len(t.freeForm); n > 0 {
 			f.ID, t.freeForm = t.freeForm[n-1], t.freeForm[:n-1]
 		} else {

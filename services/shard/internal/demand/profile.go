@@ -164,9 +164,22 @@ const FingerprintPrefix = "f1-"
 // number of tolerations, and of each one its key, operator, value and effect; priority; both buckets.
 func (p Profile) Fingerprint() string {
 	c := p.Canonical()
-	b := make([]byte, 0, 256)
-	b = appendNumber(b, len(c.Requirements))
-	for _, r := range c.Requirements {
+	b := c.appendRequirements(make([]byte, 0, 256))
+	b = appendNumber(b, len(c.Spread))
+	for _, s := range c.Spread {
+		b = appendField(b, s.Key)
+		b = appendNumber(b, int(s.MaxSkew))
+	}
+	b = c.appendTolerations(b)
+	b = appendNumber(b, int(c.Priority))
+	b = appendNumber(b, int(c.Interruption))
+	b = appendNumber(b, int(c.Reclamation))
+	return FingerprintPrefix + shortHash(b)
+}
+
+func (p *Profile) appendRequirements(b []byte) []byte {
+	b = appendNumber(b, len(p.Requirements))
+	for _, r := range p.Requirements {
 		b = appendField(b, r.Key)
 		b = appendNumber(b, int(r.Op))
 		b = appendNumber(b, len(r.Values))
@@ -174,28 +187,27 @@ func (p Profile) Fingerprint() string {
 			b = appendField(b, v)
 		}
 	}
-	b = appendNumber(b, len(c.Spread))
-	for _, s := range c.Spread {
-		b = appendField(b, s.Key)
-		b = appendNumber(b, int(s.MaxSkew))
-	}
+	return b
+}
+
+func (p *Profile) appendTolerations(b []byte) []byte {
 	stated := 0
-	if c.TolerationsStated {
+	if p.TolerationsStated {
 		stated = 1
 	}
 	b = appendNumber(b, stated)
-	b = appendNumber(b, len(c.Tolerations))
-	for _, t := range c.Tolerations {
+	b = appendNumber(b, len(p.Tolerations))
+	for _, t := range p.Tolerations {
 		b = appendField(b, t.Key)
 		b = appendField(b, t.Op)
 		b = appendField(b, t.Value)
 		b = appendField(b, t.Effect)
 	}
-	b = appendNumber(b, int(c.Priority))
-	b = appendNumber(b, int(c.Interruption))
-	b = appendNumber(b, int(c.Reclamation))
-	return FingerprintPrefix + shortHash(b)
+	return b
 }
+
+// appendMatch spells out what decides which machines match a profile in canonical form.
+func (p *Profile) appendMatch(b []byte) []byte { return p.appendTolerations(p.appendRequirements(b)) }
 
 func appendField(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)

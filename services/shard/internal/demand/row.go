@@ -38,6 +38,7 @@ type Form struct {
 	ID          uint32 // dense; given to another Form when this one is forgotten, so caches keep the pointer as well
 	Stripped    *Form  // the profile without Same; the Form itself if it has none
 	Same        *Requirement
+	Match       string // equal for Forms that match the same machines: requirements and tolerations, spelled out
 
 	refs int32
 }

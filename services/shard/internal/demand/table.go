@@ -315,3 +315,9 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	}
 	return c
 }
+
+// Row returns the position in Needs of a row key of Space.Keys.
+func (c *Cluster) Row(key symbol.ID) (int, bool) {
+	i, ok := c.byKey[key]
+	return int(i), ok
+}

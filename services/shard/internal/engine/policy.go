@@ -78,3 +78,6 @@ func (p *Policy) grace(gap int64) int64 {
 	}
 	return p.ReclaimGrace
 }
+
+// defaultPolicy stands in for a nil policy; nobody changes it.
+var defaultPolicy = DefaultPolicy()

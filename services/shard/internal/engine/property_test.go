@@ -1,19 +1,27 @@
 package engine
 
 import (
+	"errors"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 // ENG-P1 to P10 and P15 on random fleets.
 func TestInvariants(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFleet(t, shape{clusters: 3, rows: 5, machines: 14})
+	checkFleets(t, func(f *fleet) error {
 		w := f.build(straight)
-		r := Plan(Input{World: w, Policy: f.policy})
-		if err := invariants(w, f.policy, r); err != nil {
-			t.Fatalf("%v\n%s", err, render(w, r))
+		return invariants(w, f.policy, Plan(Input{World: w, Policy: f.policy}))
+	})
+}
+
+// ENG-23.8, ENG-P11: the engine gives the bytes of the literal one.
+func TestEngineEqualsNaive(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		w := f.build(straight)
+		in := Input{World: w, Policy: f.policy}
+		fast, slow := Plan(in), planNaively(in)
+		if d := difference(render(w, slow), render(w, fast)); d != "" {
+			return errors.New("- naive, + engine\n" + d)
 		}
+		return nil
 	})
 }

@@ -2,6 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -42,18 +46,119 @@ type fleetMachine struct {
 	stuck   bool
 }
 
-// shape says how large random worlds are and what they may hold.
+// Fleets are drawn from a seed, which rapid draws, and not value by value: even spreads find more than small values do,
+// and a fleet shrinks better by losing machines and rows (see shrink).
+type source = *rand.Rand
+
+func oneOf[T any](t source, list ...T) T { return list[t.IntN(len(list))] }
+
+func chance(t source, percent int) bool { return t.IntN(100) < percent }
+
+// shape says how large random worlds are and what they are mostly made of, in per cent.
 type shape struct {
 	clusters, rows, machines int
 	plain                    bool // no Same, no spread, no sharing: for laws that hold without them only
+	same, spread, twins      int  // Needs with Same, with hard spread, equal to another row but for the group
+	bound, speculative       int  // machines bound to a cluster, and slots; the others are anything
+	picky                    int  // requirements, tolerations, taints, marks, odd states
+	prices                   int  // distinct prices; few make ties
 }
 
-func oneOf[T any](t *rapid.T, label string, list ...T) T {
-	return rapid.SampledFrom(list).Draw(t, label)
+// shapes are the themes that the laws are checked on.
+var shapes = map[string]shape{
+	"mixed":   {clusters: 3, rows: 5, machines: 14, same: 25, spread: 15, twins: 10, bound: 40, speculative: 25, picky: 15, prices: 6},
+	"market":  {clusters: 2, rows: 4, machines: 20, same: 0, spread: 10, twins: 0, bound: 5, speculative: 85, picky: 4, prices: 40},
+	"ties":    {clusters: 2, rows: 5, machines: 18, same: 10, spread: 25, twins: 20, bound: 20, speculative: 60, picky: 4, prices: 2},
+	"gangs":   {clusters: 2, rows: 7, machines: 18, same: 80, spread: 5, twins: 40, bound: 45, speculative: 30, picky: 5, prices: 4},
+	"crowded": {clusters: 4, rows: 6, machines: 14, same: 15, spread: 10, twins: 10, bound: 80, speculative: 5, picky: 8, prices: 6},
+	"sharing": {clusters: 2, rows: 9, machines: 10, same: 15, spread: 0, twins: 10, bound: 50, speculative: 35, picky: 2, prices: 6},
+	"picky":   {clusters: 3, rows: 5, machines: 14, same: 30, spread: 20, twins: 10, bound: 40, speculative: 25, picky: 50, prices: 6},
 }
 
-func chance(t *rapid.T, label string, percent int) bool {
-	return rapid.IntRange(0, 99).Draw(t, label) < percent
+var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky"}
+
+// checkFleets checks a law on random fleets of every theme. A fleet that breaks it is shrunk before it is shown.
+func checkFleets(t *testing.T, law func(f *fleet) error) {
+	for _, theme := range themes {
+		t.Run(theme, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				seed := rapid.Uint64().Draw(rt, "seed")
+				f := drawFleet(rand.New(rand.NewPCG(seed, 1)), shapes[theme])
+				if err := law(f); err != nil {
+					small, err := shrink(f, err, law)
+					rt.Fatalf("%v\n%s", err, small)
+				}
+			})
+		})
+	}
+}
+
+// shrink takes machines, rows and clusters away as long as the law stays broken.
+func shrink(f *fleet, err error, law func(f *fleet) error) (*fleet, error) {
+	for again := true; again; {
+		again = false
+		for _, smaller := range f.smaller() {
+			if e := law(smaller); e != nil {
+				f, err, again = smaller, e, true
+				break
+			}
+		}
+	}
+	return f, err
+}
+
+// smaller lists the fleets with one thing less.
+func (f *fleet) smaller() []*fleet {
+	var out []*fleet
+	with := func(change func(c *fleet)) {
+		c := *f
+		c.machines, c.clusters = slices.Clone(f.machines), slices.Clone(f.clusters)
+		change(&c)
+		out = append(out, &c)
+	}
+	for i := range f.machines {
+		with(func(c *fleet) { c.machines = slices.Delete(c.machines, i, i+1) })
+	}
+	for i := range f.clusters {
+		if len(f.clusters) > 1 {
+			with(func(c *fleet) { c.clusters = slices.Delete(c.clusters, i, i+1) })
+		}
+		for r := range f.clusters[i].rows {
+			with(func(c *fleet) { c.clusters[i].rows = slices.Delete(slices.Clone(c.clusters[i].rows), r, r+1) })
+		}
+	}
+	for i, m := range f.machines {
+		if len(m.marks) > 0 {
+			with(func(c *fleet) { c.machines[i].marks = nil })
+		}
+		if m.stamp != nil {
+			with(func(c *fleet) { c.machines[i].stamp = nil })
+		}
+		if len(m.m.Taints)+len(m.m.Labels) > 0 {
+			with(func(c *fleet) { c.machines[i].m.Taints, c.machines[i].m.Labels = nil, nil })
+		}
+	}
+	return out
+}
+
+func (f *fleet) String() string {
+	var b strings.Builder
+	for _, c := range f.clusters {
+		fmt.Fprintf(&b, "cluster %s %+v overhead %v\n", c.name, c.facts, c.overhead)
+		for _, r := range c.rows {
+			fmt.Fprintf(&b, "  row %+v arrival %d hold %d\n", r.row, r.arrival, r.hold)
+		}
+	}
+	for _, m := range f.machines {
+		fmt.Fprintf(&b, "machine %+v since %ds ready %d foreign %v stuck %v marks %v\n", m.m, m.since/second, m.ready, m.foreign, m.stuck, m.marks)
+		if m.stamp != nil {
+			fmt.Fprintf(&b, "  stamp %+v\n", *m.stamp)
+		}
+		if m.promise != nil {
+			fmt.Fprintf(&b, "  promise %+v\n", *m.promise)
+		}
+	}
+	return b.String()
 }
 
 func milli(name string, n int64) resource.Quantity {
@@ -61,149 +166,172 @@ func milli(name string, n int64) resource.Quantity {
 }
 
 // drawProfile draws a profile of few keys and values, so that Needs and machines meet often.
-func drawProfile(t *rapid.T, sh shape) demand.Profile {
+func drawProfile(t source, sh shape) demand.Profile {
 	p := demand.Profile{
-		Priority:     oneOf[int32](t, "priority", 0, 0, 10, 10, 100, 1000, 200_000, 2_000_000),
-		Interruption: oneOf[demand.Bucket](t, "interruption", 0, 0, 1, 5, 10, 27),
-		Reclamation:  oneOf[demand.Bucket](t, "reclamation", 0, 0, 2, 6),
+		Priority:     oneOf[int32](t, 0, 0, 10, 10, 100, 1000, 200_000, 2_000_000),
+		Interruption: oneOf[demand.Bucket](t, 0, 0, 1, 5, 10, 27),
+		Reclamation:  oneOf[demand.Bucket](t, 0, 0, 2, 6),
 	}
 	add := func(r demand.Requirement) { p.Requirements = append(p.Requirements, r) }
-	if chance(t, "zonal", 20) {
-		add(demand.Requirement{Key: "topology.kubernetes.io/zone", Op: oneOf(t, "op", demand.In, demand.NotIn), Values: []string{oneOf(t, "z", "a", "b")}})
+	if chance(t, sh.picky) {
+		add(demand.Requirement{Key: "topology.kubernetes.io/zone", Op: oneOf(t, demand.In, demand.NotIn), Values: []string{oneOf(t, "a", "b")}})
 	}
-	if chance(t, "typed", 15) {
-		add(demand.Requirement{Key: "node.kubernetes.io/instance-type", Op: demand.In, Values: []string{oneOf(t, "t", "small", "large"), "mid"}})
+	if chance(t, sh.picky) {
+		add(demand.Requirement{Key: "node.kubernetes.io/instance-type", Op: demand.In, Values: []string{oneOf(t, "small", "large"), "mid"}})
 	}
-	if chance(t, "labelled", 15) {
-		add(demand.Requirement{Key: "disk", Op: oneOf(t, "dop", demand.Exists, demand.DoesNotExist, demand.NotIn), Values: []string{"hdd"}})
+	if chance(t, sh.picky) {
+		add(demand.Requirement{Key: "disk", Op: oneOf(t, demand.Exists, demand.DoesNotExist, demand.NotIn), Values: []string{"hdd"}})
 	}
-	if chance(t, "tolerating", 15) {
+	if chance(t, sh.picky) {
 		p.TolerationsStated = true
-		if chance(t, "tolerates", 60) {
+		if chance(t, 60) {
 			p.Tolerations = []demand.Toleration{{Key: "gpu", Op: demand.TolerationExists}}
 		}
 	}
 	if sh.plain {
 		return p
 	}
-	if chance(t, "same", 35) {
-		add(demand.Requirement{Key: oneOf(t, "same key", "rack", "rack", "topology.kubernetes.io/zone"), Op: demand.Same})
+	if chance(t, sh.same) {
+		r := demand.Requirement{Key: oneOf(t, "rack", "rack", "rack", "topology.kubernetes.io/zone"), Op: demand.Same}
+		if chance(t, sh.picky/2) {
+			r.Values = []string{"r1", "r2", "a"}
+		}
+		add(r)
 	}
-	if chance(t, "spread", 20) {
-		p.Spread = []demand.Spread{{Key: oneOf(t, "spread key", "topology.kubernetes.io/zone", "rack"), MaxSkew: oneOf[int32](t, "skew", 1, 1, 2)}}
+	if chance(t, sh.spread) {
+		p.Spread = []demand.Spread{{Key: oneOf(t, "topology.kubernetes.io/zone", "topology.kubernetes.io/zone", "rack"),
+			MaxSkew: oneOf[int32](t, 1, 1, 2)}}
 	}
 	return p
 }
 
-func drawRow(t *rapid.T, sh shape, i int) fleetRow {
-	r := demand.Row{Profile: drawProfile(t, sh), RowID: fmt.Sprintf("row%d", i), Group: oneOf(t, "group", "", "g1", "g2", "g3")}
-	unit, cores := oneOf[int64](t, "unit", 0, 1, 2, 4), oneOf[int64](t, "cores", 0, 1, 2, 3, 4, 8, 9, 16, 30)
+func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
+	if len(c.rows) > 0 && chance(t, sh.twins) {
+		twin := oneOf(t, c.rows...)
+		twin.row.Group = oneOf(t, "g4", "g5", "g6", "g7")
+		twin.arrival = oneOf[int64](t, 0, 1, 2, 3)
+		return twin
+	}
+	r := demand.Row{Profile: drawProfile(t, sh), RowID: fmt.Sprintf("row%d", len(c.rows)), Group: oneOf(t, "", "g1", "g2", "g3")}
+	unit, cores := oneOf[int64](t, 0, 1, 1, 2, 4), oneOf[int64](t, 0, 1, 2, 3, 4, 8, 9, 16, 30)
 	r.Aggregate = []resource.Quantity{milli("cpu", cores)}
 	if unit > 0 {
 		r.MinUnit = []resource.Quantity{milli("cpu", unit)}
 	}
-	if chance(t, "memory", 40) {
-		r.Aggregate = append(r.Aggregate, milli("mem", oneOf[int64](t, "gib", 1, 4, 10, 30)))
-		if unit > 0 && chance(t, "memory unit", 60) {
-			r.MinUnit = append(r.MinUnit, milli("mem", oneOf[int64](t, "unit gib", 1, 2, 5)))
+	if chance(t, 40) {
+		r.Aggregate = append(r.Aggregate, milli("mem", oneOf[int64](t, 1, 4, 10, 30)))
+		if unit > 0 && chance(t, 60) {
+			r.MinUnit = append(r.MinUnit, milli("mem", oneOf[int64](t, 1, 2, 5)))
 		}
 	}
-	if chance(t, "devices", 15) {
-		r.Aggregate = append(r.Aggregate, milli("gpu", oneOf[int64](t, "gpus", 1, 2, 4)))
+	if chance(t, 10) {
+		r.Aggregate = append(r.Aggregate, milli("gpu", oneOf[int64](t, 1, 2, 4)))
 	}
-	return fleetRow{row: r, arrival: oneOf[int64](t, "arrival", 0, 1, 2, 2, 3), unplaced: chance(t, "unplaced", 5),
-		hold: oneOf(t, "hold", demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
+	return fleetRow{row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
+		hold: oneOf(t, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
 			demand.NotHeld, demand.HeldParked, demand.HeldOffline)}
 }
 
-func drawMachine(t *rapid.T, f *fleet, i int) fleetMachine {
-	m := inventory.Machine{ID: fmt.Sprintf("m%02d", rapid.IntRange(0, 30).Draw(t, "id")*40+i), Provider: "p"}
-	m.InstanceType = oneOf(t, "type", "small", "mid", "large", "")
-	m.Zone = oneOf(t, "zone", "a", "b", "c")
-	m.CapacityType = oneOf(t, "capacity", inventory.OnDemand, inventory.OnDemand, inventory.Spot, inventory.Reserved, inventory.BareMetal)
-	m.Price = oneOf[int64](t, "price", 0, 1, 2, 3, 5, 8) * 100_000
-	m.Probability = oneOf[int32](t, "risk", 0, 0, 0, 10_000, 50_000)
-	m.Resources = []resource.Quantity{milli("cpu", oneOf[int64](t, "cpu", 1, 2, 4, 4, 8, 16))}
-	if chance(t, "has memory", 85) {
-		m.Resources = append(m.Resources, milli("mem", oneOf[int64](t, "mem", 2, 4, 8, 16)))
+func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
+	m := inventory.Machine{ID: fmt.Sprintf("m%04d", t.IntN(30)*40+i), Provider: "p"}
+	m.InstanceType = oneOf(t, "small", "mid", "large", "")
+	m.Zone = oneOf(t, "a", "b", "c")
+	m.CapacityType = oneOf(t, inventory.OnDemand, inventory.OnDemand, inventory.Spot, inventory.Reserved, inventory.BareMetal)
+	m.Price = int64(t.IntN(sh.prices)) * 100_000
+	m.Probability = oneOf[int32](t, 0, 0, 0, 10_000, 50_000)
+	m.Resources = []resource.Quantity{milli("cpu", oneOf[int64](t, 1, 2, 4, 4, 8, 16))}
+	if chance(t, 85) {
+		m.Resources = append(m.Resources, milli("mem", oneOf[int64](t, 2, 4, 8, 16)))
 	}
-	if chance(t, "has gpu", 20) {
-		m.Resources = append(m.Resources, milli("gpu", oneOf[int64](t, "gpu", 1, 2)))
+	if chance(t, 20) {
+		m.Resources = append(m.Resources, milli("gpu", oneOf[int64](t, 1, 2)))
 	}
-	if chance(t, "allocatable", 20) {
-		m.Allocatable = []resource.Quantity{milli("cpu", oneOf[int64](t, "acpu", 1, 3, 7)), milli("mem", 3)}
+	if chance(t, 20) {
+		m.Allocatable = []resource.Quantity{milli("cpu", oneOf[int64](t, 1, 3, 7)), milli("mem", 3)}
 	}
-	if chance(t, "racked", 85) {
-		m.Labels = append(m.Labels, inventory.Label{Key: "rack", Value: oneOf(t, "rack", "r1", "r2", "r3")})
+	if chance(t, 90) {
+		m.Labels = append(m.Labels, inventory.Label{Key: "rack", Value: oneOf(t, "r1", "r2", "r3")})
 	}
-	if chance(t, "has disk", 40) {
-		m.Labels = append(m.Labels, inventory.Label{Key: "disk", Value: oneOf(t, "disk", "ssd", "hdd")})
+	if chance(t, 40) {
+		m.Labels = append(m.Labels, inventory.Label{Key: "disk", Value: oneOf(t, "ssd", "hdd")})
 	}
-	if chance(t, "tainted", 10) {
-		m.Taints = []inventory.Taint{{Key: "gpu", Effect: oneOf(t, "effect", demand.NoSchedule, demand.PreferNoSchedule)}}
+	if chance(t, sh.picky) {
+		m.Taints = []inventory.Taint{{Key: "gpu", Effect: oneOf(t, demand.NoSchedule, demand.PreferNoSchedule)}}
 	}
-	x := fleetMachine{m: m, since: oneOf[int64](t, "since", 0, 100, 900, 990, 995) * second, foreign: chance(t, "foreign", 5), stuck: chance(t, "stuck", 3)}
-	x.m.State = oneOf(t, "state", inventory.Idle, inventory.Idle, inventory.Speculative, inventory.Speculative, inventory.Speculative,
-		inventory.Configured, inventory.Configured, inventory.Configured, inventory.Configured, inventory.Configuring, inventory.Creating,
-		inventory.Draining, inventory.Deleting, inventory.Failed)
-	x.ready = oneOf(t, "ready", inventory.ReadyOnce, inventory.ReadyOnce, inventory.NoReport, inventory.NotReady, inventory.ReadyLost)
-	cluster := rapid.SampledFrom(f.clusters).Draw(t, "cluster")
+	if chance(t, sh.picky/4) {
+		m.Labels = append(m.Labels, inventory.Label{Key: "topology.kubernetes.io/zone", Value: oneOf(t, "a", "b")})
+		if chance(t, 70) {
+			m.Zone = ""
+		}
+	}
+	x := fleetMachine{m: m, since: oneOf[int64](t, 0, 100, 900, 990, 995) * second, foreign: chance(t, sh.picky/3), stuck: chance(t, sh.picky/5)}
+	switch n := t.IntN(100); {
+	case n < sh.bound:
+		x.m.State = oneOf(t, inventory.Configured, inventory.Configured, inventory.Configured, inventory.Configuring)
+	case n < sh.bound+sh.speculative:
+		x.m.State = inventory.Speculative
+	default:
+		x.m.State = oneOf(t, inventory.Idle, inventory.Idle, inventory.Creating, inventory.Draining, inventory.Idle, inventory.Creating,
+			inventory.Draining, inventory.Deleting, inventory.Failed)
+	}
+	x.ready = oneOf(t, inventory.ReadyOnce, inventory.ReadyOnce, inventory.NoReport, inventory.NotReady, inventory.ReadyLost)
+	cluster := oneOf(t, f.clusters...)
 	stamp := drawStamp(t, cluster)
 	switch x.m.State {
 	case inventory.Configuring, inventory.Configured, inventory.Draining:
 		x.m.Cluster = cluster.name
-		if chance(t, "stamped", 85) {
+		if chance(t, 85) {
 			x.stamp = &stamp
 		}
-		if x.m.State == inventory.Draining && chance(t, "reserved", 60) {
-			x.promise = &inventory.Promise{Cluster: rapid.SampledFrom(f.clusters).Draw(t, "for").name, For: stamp, Cause: inventory.ForPreempt,
-				Expires: oneOf[int64](t, "expires", 0, 500, 2000) * second}
+		if x.m.State == inventory.Draining && chance(t, 60) {
+			x.promise = &inventory.Promise{Cluster: oneOf(t, f.clusters...).name, For: stamp, Cause: inventory.ForPreempt,
+				Expires: oneOf[int64](t, 0, 500, 2000) * second}
 		}
 	case inventory.Creating, inventory.Idle:
-		if chance(t, "promised", 40) {
+		if chance(t, 50) {
 			x.promise = &inventory.Promise{Cluster: cluster.name, For: stamp, Cause: inventory.ForCreate}
 		}
 	}
-	if chance(t, "withheld", 12) {
-		x.marks = append(x.marks, inventory.Withheld{Reason: oneOf(t, "reason", inventory.WithheldStockOut, inventory.WithheldQuota,
-			inventory.WithheldBackoff, inventory.WithheldForgotten), Cluster: oneOf(t, "withheld for", "", cluster.name)})
+	if chance(t, sh.picky) {
+		x.marks = append(x.marks, inventory.Withheld{Reason: oneOf(t, inventory.WithheldStockOut, inventory.WithheldQuota,
+			inventory.WithheldBackoff, inventory.WithheldForgotten), Cluster: oneOf(t, "", cluster.name, cluster.name)})
 	}
 	return x
 }
 
 // drawStamp is mostly that of a row of the cluster, sometimes that of one that is gone, sometimes foreign.
-func drawStamp(t *rapid.T, c fleetCluster) inventory.Stamp {
-	if len(c.rows) > 0 && chance(t, "known row", 75) {
-		r := rapid.SampledFrom(c.rows).Draw(t, "row")
+func drawStamp(t source, c fleetCluster) inventory.Stamp {
+	if len(c.rows) > 0 && chance(t, 75) {
+		r := oneOf(t, c.rows...)
 		p := r.row.Profile.Canonical()
 		return inventory.Stamp{Fingerprint: p.Fingerprint(), Group: r.row.Group, Priority: p.Priority,
 			Interruption: p.Interruption.Penalty(), Reclamation: p.Reclamation.Penalty()}
 	}
-	return inventory.Stamp{Fingerprint: oneOf(t, "fingerprint", "f1-gone", "f1-gone", "v0-old"), Group: "g1",
-		Priority: oneOf[int32](t, "old priority", 0, 10, 100, 1000), Reclamation: oneOf[demand.Penalty](t, "old reclamation", 0, 1, 16)}
+	return inventory.Stamp{Fingerprint: oneOf(t, "f1-gone", "f1-gone", "v0-old"), Group: "g1",
+		Priority: oneOf[int32](t, 0, 10, 100, 1000), Reclamation: oneOf[demand.Penalty](t, 0, 1, 16)}
 }
 
-func drawFleet(t *rapid.T, sh shape) *fleet {
+func drawFleet(t source, sh shape) *fleet {
 	f := &fleet{now: 1000 * second, policy: DefaultPolicy()}
 	names := []string{"blue", "green", "red", "white"}
-	for _, name := range names[:rapid.IntRange(1, sh.clusters).Draw(t, "clusters")] {
+	for _, name := range names[:1+t.IntN(sh.clusters)] {
 		c := fleetCluster{name: name}
-		c.facts = demand.Facts{Heard: chance(t, "heard", 80), SharingPerMille: oneOf[int32](t, "sharing", 1000, 1000, 500, 0),
-			ReportsReadiness: chance(t, "reports", 25), ReportingSince: oneOf[int64](t, "reporting since", 0, 50, 200) * second,
-			JoinDrained: oneOf[int32](t, "drained", 0, 0, 1), JoinFailures: oneOf[int32](t, "failures", 0, 0, 1, 3)}
+		c.facts = demand.Facts{Heard: chance(t, 80), SharingPerMille: oneOf[int32](t, 1000, 1000, 500, 0),
+			ReportsReadiness: chance(t, 25), ReportingSince: oneOf[int64](t, 0, 50, 200) * second,
+			JoinDrained: oneOf[int32](t, 0, 0, 1), JoinFailures: oneOf[int32](t, 0, 0, 1, 3)}
 		if sh.plain {
 			c.facts.SharingPerMille = 0
 		}
-		if chance(t, "overhead", 30) {
+		if chance(t, 30) {
 			c.overhead = []resource.Quantity{milli("cpu", 1)}
 		}
-		for i := range rapid.IntRange(0, sh.rows).Draw(t, "rows") {
-			c.rows = append(c.rows, drawRow(t, sh, i))
+		for range t.IntN(sh.rows + 1) {
+			c.rows = append(c.rows, drawRow(t, sh, &c))
 		}
 		f.clusters = append(f.clusters, c)
 	}
-	for i := range rapid.IntRange(0, sh.machines).Draw(t, "machines") {
-		f.machines = append(f.machines, drawMachine(t, f, i))
+	for i := range t.IntN(sh.machines + 1) {
+		f.machines = append(f.machines, drawMachine(t, sh, f, i))
 	}
 	return f
 }

@@ -205,6 +205,10 @@ func (r *Result) names(ref Ref, fingerprint, group string) bool {
 // Stamp returns the attribution that a machine gets when it is bound for a Need (ENG-5.5).
 func (r *Result) Stamp(ref Ref) inventory.Stamp {
 	n, _ := r.Need(ref)
+	return stampOfNeed(n)
+}
+
+func stampOfNeed(n *demand.Need) inventory.Stamp {
 	return inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: n.Form.Priority,
 		Interruption: n.Form.Interruption.Penalty(), Reclamation: n.Form.Reclamation.Penalty()}
 }

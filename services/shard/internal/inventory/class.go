@@ -166,3 +166,15 @@ func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
 	}
 	return t.labelSets.value(t.labels[i], key)
 }
+
+// ClassValue is ClassAttr in symbols. Of a key that only presence is known of, the value means nothing.
+func (t *Table) ClassValue(c *Class, key symbol.ID) (symbol.ID, bool) {
+	s := &t.shapes.all[c.Shape]
+	switch {
+	case key == t.typeKey && s.Type != 0:
+		return s.Type, true
+	case key == t.zoneKey && s.Zone != 0:
+		return s.Zone, true
+	}
+	return t.projected.value(c.labels, key)
+}

@@ -75,6 +75,13 @@ func (t *Table) index(i Index, by int32) {
 			l.remove(i, t.bySince)
 		}
 	}
+	if r.InFlight() {
+		if by > 0 {
+			t.flying.insert(i, t.byOrder)
+		} else {
+			t.flying.remove(i, t.byOrder)
+		}
+	}
 	if id, ok := t.member(i); ok {
 		m := t.clusterOf(id)
 		m.version = t.version
@@ -138,6 +145,9 @@ func (t *Table) Members(cluster symbol.ID) ([]Index, uint64) {
 	return m.list, m.version
 }
 
+// MemberPosition returns where a machine that is bound or in flight is in the Members of its cluster.
+func (t *Table) MemberPosition(i Index) int32 { return int32(t.rows[i].pos) }
+
 // Avoided returns the free machines that are withheld for this cluster alone, in no order.
 func (t *Table) Avoided(cluster symbol.ID) []Index {
 	if int(cluster) >= len(t.clusters) {
@@ -149,6 +159,9 @@ func (t *Table) Avoided(cluster symbol.ID) []Index {
 // Releasable returns the Idle machines of an elastic type that nothing but a claim keeps from being released when their
 // hold is over, by Since and then by id.
 func (t *Table) Releasable(c CapacityType) *List { return &t.release[c-OnDemand] }
+
+// Flying returns the machines in flight, by id.
+func (t *Table) Flying() *List { return &t.flying }
 
 // StockVersion grows when a class gains its first, or loses its last, owned Idle or Speculative machine.
 func (t *Table) StockVersion() uint64 { return t.stockVersion }
@@ -222,7 +235,48 @@ type Topology struct {
 // Domain is the free machines with one value.
 type Domain struct {
 	Value symbol.ID
-	Pools [pools]List // by class, then by id
+	Pools [pools]List   // by class, then by id
+	Cells [pools][]Cell // how many of which class, by class
+}
+
+// Cell counts the machines of one class in a domain.
+type Cell struct {
+	Class uint32
+	N     int32
+}
+
+// count adds by to the cell of a class, which comes and goes with its machines.
+func (d *Domain) count(k Pool, class uint32, by int32) {
+	cells := d.Cells[k]
+	at, ok := slices.BinarySearchFunc(cells, class, func(c Cell, class uint32) int { return cmp.Compare(c.Class, class) })
+	if !ok {
+		d.Cells[k] = slices.Insert(cells, at, Cell{class, by})
+		return
+	}
+	if cells[at].N += by; cells[at].N == 0 {
+		d.Cells[k] = slices.Delete(cells, at, at+1)
+	}
+}
+
+// Run visits the machines of one class in a domain by id, until yield says stop.
+func (t *Table) Run(d *Domain, k Pool, class uint32, yield func(i Index) bool) {
+	l := &d.Pools[k]
+	at, _ := slices.BinarySearchFunc(l.chunks, class, func(c []Index, class uint32) int {
+		if t.rows[c[len(c)-1]].Class < class {
+			return -1
+		}
+		return 1
+	})
+	for ; at < len(l.chunks); at++ {
+		for _, i := range l.chunks[at] {
+			switch c := t.rows[i].Class; {
+			case c > class:
+				return
+			case c == class && !yield(i):
+				return
+			}
+		}
+	}
 }
 
 // SetTopologyKeys tells the table for which keys to keep Topology. Keys that are not listed are forgotten.
@@ -286,6 +340,7 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 		top.Domains = append(top.Domains, Domain{Value: v})
 		top.byValue[v] = d
 	}
+	top.Domains[d].count(k, t.rows[i].Class, by)
 	if by > 0 {
 		top.Domains[d].Pools[k].insert(i, t.byClass)
 	} else {

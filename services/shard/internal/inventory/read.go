@@ -160,6 +160,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	for i := range c.release {
 		c.release[i] = t.release[i].clone()
 	}
+	c.flying = t.flying.clone()
 	c.poolLog.list = slices.Clone(t.poolLog.list)
 	return &c
 }
@@ -169,6 +170,7 @@ func (top *Topology) clone() *Topology {
 	for i := range c.Domains {
 		for k := range c.Domains[i].Pools {
 			c.Domains[i].Pools[k] = top.Domains[i].Pools[k].clone()
+			c.Domains[i].Cells[k] = slices.Clone(top.Domains[i].Cells[k])
 		}
 	}
 	return c

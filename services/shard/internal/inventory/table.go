@@ -60,6 +60,7 @@ type Table struct {
 	clusters     []clusterMembers // by symbol of the cluster
 	topology     []*Topology
 	release      [2]List // by hold clock: on-demand, spot
+	flying       List    // in flight, by id
 	counts       [states]int
 	billed       wide
 	poolLog      poolLog

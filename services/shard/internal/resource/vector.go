@@ -264,3 +264,14 @@ func MulSat(a, b int64) int64 {
 	}
 	return a * b
 }
+
+// AppendKey appends bytes that are equal exactly for equal vectors, in the numbering of one table.
+func (v *Vector) AppendKey(b []byte) []byte {
+	b = append(b, byte(v.n), byte(v.n>>8))
+	for i := range v.Len() {
+		d, x := v.Dim(i), uint64(v.Val(i))
+		b = append(b, byte(d), byte(d>>8), byte(d>>16), byte(d>>24),
+			byte(x), byte(x>>8), byte(x>>16), byte(x>>24), byte(x>>32), byte(x>>40), byte(x>>48), byte(x>>56))
+	}
+	return b
+}

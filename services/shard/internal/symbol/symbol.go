@@ -25,6 +25,7 @@ type Table struct {
 	text []string
 	refs []int32
 	free []ID
+	gone uint64
 }
 
 // NewTable returns a table that holds the empty string only.
@@ -80,16 +81,20 @@ func (t *Table) Release(id ID) bool {
 	delete(t.ids, t.text[id])
 	t.text[id] = ""
 	t.free = append(t.free, id)
+	t.gone++
 	return true
 }
 
 // Len returns one more than the largest number in use: the length an array indexed by ID needs.
 func (t *Table) Len() int { return len(t.text) }
 
+// Forgotten counts the strings that were forgotten. While it stays the same, every number means what it meant.
+func (t *Table) Forgotten() uint64 { return t.gone }
+
 // Live returns how many strings are known, the empty one included.
 func (t *Table) Live() int { return len(t.ids) }
 
 // Clone returns an independent copy in which every number means the same.
 func (t *Table) Clone() *Table {
-	return &Table{ids: maps.Clone(t.ids), text: slices.Clone(t.text), refs: slices.Clone(t.refs), free: slices.Clone(t.free)}
+	return &Table{ids: maps.Clone(t.ids), text: slices.Clone(t.text), refs: slices.Clone(t.refs), free: slices.Clone(t.free), gone: t.gone}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// supplyGroup is the machines of a pool that are alike for one Need: equal effective cost and equal supply in the
-// dimensions the Need asks for. Grouping by more than that would make the answer depend on how classes are split.
+// supplyGroup is the machines of a pool that are alike for one Need: equal effective cost and equal supply. Grouping by
+// more than that would make the answer depend on how classes are split.
 type supplyGroup struct {
 	cost   int64
+	whole  resource.Vector // supply without overhead, which groups
 	supply resource.Vector
 	free   []*nMachine // by id
 }
@@ -22,18 +23,13 @@ func (n *naive) group(d *nNeed, list []*nMachine) []*supplyGroup {
 	var out []*supplyGroup
 next:
 	for _, m := range list {
-		var s resource.Vector
-		full := n.supply(m, d.c)
-		for i := range d.n.Aggregate.Len() {
-			s = s.With(d.n.Aggregate.Dim(i), full.Get(d.n.Aggregate.Dim(i)))
-		}
 		for _, g := range out {
-			if g.cost == n.cost(d, m) && g.supply.Equal(&s) {
+			if g.cost == n.cost(d, m) && g.whole.Equal(&m.supply) {
 				g.free = append(g.free, m)
 				continue next
 			}
 		}
-		out = append(out, &supplyGroup{cost: n.cost(d, m), supply: s, free: []*nMachine{m}})
+		out = append(out, &supplyGroup{cost: n.cost(d, m), whole: m.supply, supply: n.supply(m, d.c), free: []*nMachine{m}})
 	}
 	for _, g := range out {
 		slices.SortFunc(g.free, byID)

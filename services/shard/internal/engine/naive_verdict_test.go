@@ -56,19 +56,6 @@ func (n *naive) close(b *Block, d *nNeed, row int32, v Verdict, rest resource.Ve
 	b.Verdicts[row] = v
 }
 
-// reasonOf is the table of ENG-19.4.
-func reasonOf(d Detail) UnmetReason {
-	switch d {
-	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
-		return NoMatchingSupply
-	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
-		return TopologyUnsatisfiable
-	case DetailPreemptionShort:
-		return PreemptionExhausted
-	}
-	return PriorityStarved
-}
-
 func (n *naive) verdict(d *nNeed) Verdict {
 	v := Verdict{Missing: -1, Fold: -1, Hold: d.hold, Victims: int32(d.victims), CoveragePerMille: 1000}
 	here, rest := n.withoutConfigured(d), n.residual(d)

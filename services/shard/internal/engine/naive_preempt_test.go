@@ -45,17 +45,20 @@ func (n *naive) preemption() {
 			rest = rest.Sub(s)
 			return true
 		}
-		over := pick(n.takeover(d), want)
-		excess := pick(n.excess(d), want)
+		over := nPick(n.takeover(d), want)
+		excess := nPick(n.excess(d), want)
 		before := rest
-		victims := pick(n.candidates(d), want)
+		victims := nPick(n.candidates(d), want)
 		if rest.IsZero() && d.spread == nil {
 			victims = n.spare(d, before, victims)
 		}
 		drained := slices.Concat(excess, victims)
 		d.victims = len(drained)
 		for _, m := range drained {
-			d.freed = d.freed.Add(n.supply(m, d.c))
+			for i := range d.n.Aggregate.Len() {
+				dim, s := d.n.Aggregate.Dim(i), n.supply(m, d.c)
+				d.freed = d.freed.With(dim, resource.AddSat(d.freed.Get(dim), s.Get(dim)))
+			}
 		}
 		if gang && !rest.IsZero() {
 			continue
@@ -87,7 +90,7 @@ func (n *naive) preemption() {
 	}
 }
 
-func pick(list []*nMachine, want func(m *nMachine) bool) []*nMachine {
+func nPick(list []*nMachine, want func(m *nMachine) bool) []*nMachine {
 	var out []*nMachine
 	for _, m := range list {
 		if want(m) {

@@ -1,0 +1,461 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// clusterState is one cluster at work: its Needs, the machines that count for it, and who claims which. Credit fills it
+// from the cluster's own demand and machines alone (ENG-9), so it is kept until one of the two changes. What happens
+// after credit may change it further; it is then spoiled, and credited anew in the next plan.
+type clusterState struct {
+	d  *demand.Cluster
+	at int32 // block of the result
+
+	// What it was credited from.
+	demandVersion uint64
+	supplyVersion uint64
+	classVersion  uint64
+	foldVersion   uint64
+	expires       int64 // when readiness changes its answer by itself; 0 is never
+	policy        *Policy
+	spoiled       bool
+
+	f       *frame
+	dims    []resource.Dim
+	wants   []want
+	rowWant []int32 // by row of demand: its Need, or the folded Need it is a member of
+	folds   []Folded
+	loc     []local
+	members int     // of loc; behind them is what the plan acquired
+	bound   []int32 // bound and creditable: Configured, then Configuring, each in keep order
+	flight  []int32 // in flight: Idle, Creating, Draining, each by id
+	byID    []int32 // the same, by id
+	vec     []int64 // all vectors of the cluster
+	shares  []share
+	columns []column
+	shunned []inventory.Index
+	guarded []inventory.Index
+	overdue int
+
+	loose     int  // bound and creditable machines that nobody claims
+	open      int  // Needs that are short and not held, after credit
+	handsOver bool // an Idle machine was credited to a Need
+	block     *Block
+	judged    bool // block is up to date
+}
+
+// want is one Need at work.
+type want struct {
+	need   *demand.Need
+	row    int32
+	at     int32 // position in wants
+	hold   demand.Hold
+	bucket demand.Bucket // of interruption
+	bits   wantBits
+	skew   int32
+	m      *matcher
+	key    symbol.ID // of Same or of the hard spread
+	vec    int32     // of aggregate, min unit and residual, one behind the other
+
+	claims   int32 // first of its claims, chained by local.next
+	lastOne  int32
+	own      int32 // first of its Own machines, chained by local.ownNext, in walk order
+	received int32 // first of its shares, chained by share.nextTo
+	members  []int32
+
+	domain   symbol.ID // if wChosen
+	promised []passed
+	victims  int32
+	freed    []int64
+}
+
+type wantBits uint16
+
+const (
+	wSame     wantBits = 1 << iota
+	wSpread            // has a hard spread that counts
+	wUnit              // min unit is not empty
+	wZero              // asks for nothing
+	wChosen            // domain says where
+	wPossible          // its domain could cover it with what is free (10.6 key 2)
+	wLost              // something was taken over from it (15.4)
+	wLaid              // local.used of its claims is right
+	wFolded
+	wQueued // has a turn in this plan
+)
+
+// passed is a machine that section 15 promised to a Need.
+type passed struct {
+	idx   inventory.Index
+	class uint32
+	state inventory.State
+}
+
+// local is one machine in its cluster.
+type local struct {
+	idx     inventory.Index
+	class   uint32
+	order   uint32
+	stamp   uint32
+	state   inventory.State
+	bits    localBits
+	claim   int32 // position in wants, or -1
+	next    int32 // in the claimant's chain
+	owner   int32 // position in wants of the Need whose Own it is, or -1
+	ownNext int32
+	shares  int32 // first share on it, chained by share.nextOn
+	out     int32 // vector: what shares take, or -1
+	used    int32 // vector: what its claimant uses (11.3), or -1; right while the claimant has wLaid
+	price   int64
+	recl    demand.Penalty // stamped
+}
+
+type localBits uint8
+
+const (
+	lKept     localBits = 1 << iota // claimed, but credited with nothing
+	lAcquired                       // taken from a free pool by this plan
+	lShunned                        // not credited for not having joined
+	lOurs                           // stamped in our format
+	lGone                           // promised to another by section 15, or drained by it
+	lPreempt                        // drained as a Preempt
+)
+
+// share is whole units of one Need on a machine that another claims.
+type share struct {
+	to, on         int32
+	nextTo, nextOn int32
+	units          int64
+	vec            int32 // what left the offered part, and what is credited
+}
+
+// column is the value of one topology key of each local machine: the symbol, or -1.
+type column struct {
+	key    symbol.ID
+	values []int64
+}
+
+func (cl *clusterState) k() int { return len(cl.dims) }
+
+func (cl *clusterState) alloc(n int) int32 {
+	at := len(cl.vec)
+	for range n * cl.k() {
+		cl.vec = append(cl.vec, 0)
+	}
+	return int32(at)
+}
+
+func (cl *clusterState) at_(off int32, n int) []int64 {
+	k := cl.k()
+	from := int(off) + n*k
+	return cl.vec[from : from+k : from+k]
+}
+
+func (cl *clusterState) aggregate(w *want) []int64 { return cl.at_(w.vec, 0) }
+func (cl *clusterState) unit(w *want) []int64      { return cl.at_(w.vec, 1) }
+func (cl *clusterState) rest(w *want) []int64      { return cl.at_(w.vec, 2) }
+func (cl *clusterState) short(w *want) bool        { return !zero(cl.rest(w)) }
+
+func (cl *clusterState) supply(l *local) []int64 { return cl.f.of(l.class) }
+
+// usable is match and fit (ENG-6.3).
+func (cl *clusterState) usable(w *want, l *local) bool { return cl.fits(w, l.class) }
+
+func (cl *clusterState) fits(w *want, class uint32) bool {
+	return w.m.has(class) && coversAll(cl.f.of(class), cl.unit(w))
+}
+
+// worth is what a machine counts for w, whole, while the shares of others on it stay. The result may be buf.
+func (cl *clusterState) worth(w *want, l *local, buf []int64) []int64 {
+	s := cl.supply(l)
+	if l.out < 0 {
+		return s
+	}
+	buf = append(buf[:0], s...)
+	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+		if cl.shares[i].to != w.at {
+			less(buf, cl.at_(cl.shares[i].vec, 0))
+		}
+	}
+	return buf
+}
+
+// prepare sets up the Needs of a cluster: frame, matchers and folding. It looks things up in the catalog and is not for
+// concurrent use.
+func (cl *clusterState) prepare(p *planning) {
+	cl.dims = dimsOf(cl.dims, cl.d.Needs)
+	cl.f = p.cat.frameOf(cl.d, cl.dims)
+	cl.vec, cl.shares, cl.columns = cl.vec[:0], cl.shares[:0], cl.columns[:0]
+	cl.wants, cl.folds = cl.wants[:0], nil
+	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
+	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
+	cl.foldVersion = p.foldVersion
+	cl.spoiled, cl.judged = false, false
+	for i := range cl.d.Needs {
+		n := &cl.d.Needs[i]
+		m := p.cat.matcherOf(n.Form)
+		if n.Form.Same != nil && p.foldable(cl, n, m) {
+			cl.fold(p, int32(i))
+			continue
+		}
+		cl.add(p, n, m, int32(i), cl.d.Holds[i])
+	}
+	if len(cl.folds) > 0 {
+		cl.sortFolds(p)
+	}
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		w.at = int32(i)
+		if w.bits&wFolded == 0 {
+			cl.rowWant[w.row] = int32(i)
+			continue
+		}
+		for _, m := range w.members {
+			cl.rowWant[m] = int32(i)
+		}
+	}
+}
+
+func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
+	cl.wants = append(cl.wants, want{need: n, row: row, hold: hold, m: m, bucket: n.Form.Interruption, claims: -1, lastOne: -1, own: -1,
+		received: -1})
+	w := &cl.wants[len(cl.wants)-1]
+	str := p.w.Space.Strings
+	switch {
+	case n.Form.Same != nil:
+		w.bits |= wSame
+		w.key, _ = str.Find(n.Form.Same.Key)
+	case len(n.Form.Spread) > 0:
+		w.bits |= wSpread
+		w.key, _ = str.Find(n.Form.Spread[0].Key)
+		w.skew = n.Form.Spread[0].MaxSkew
+	}
+	w.vec = cl.alloc(3)
+	cl.measure(w)
+	return w
+}
+
+// measure writes the vectors of a Need from its demand.
+func (cl *clusterState) measure(w *want) {
+	cl.f.project(&w.need.Aggregate, cl.aggregate(w))
+	cl.f.project(&w.need.MinUnit, cl.unit(w))
+	copy(cl.rest(w), cl.aggregate(w))
+	w.bits &^= wUnit | wZero
+	if !zero(cl.unit(w)) {
+		w.bits |= wUnit
+	}
+	if zero(cl.aggregate(w)) {
+		w.bits |= wZero
+	}
+}
+
+// gather lists the machines of the cluster and whose Own each is.
+func (cl *clusterState) gather(p *planning) {
+	inv := p.w.Inventory
+	list, _ := inv.Members(cl.d.ID)
+	cl.loc = slices.Grow(cl.loc[:0], len(list))
+	cl.bound, cl.flight, cl.byID = cl.bound[:0], cl.flight[:0], cl.byID[:0]
+	for _, i := range list {
+		r := inv.Row(i)
+		l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
+			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
+		var key symbol.ID
+		keyed := false
+		if r.Stamp != 0 {
+			s := inv.StampRow(r.Stamp)
+			l.recl = s.Reclamation
+			if s.Ours {
+				l.bits |= lOurs
+			}
+			key, keyed = s.Key, true
+		}
+		if l.state.Bound() {
+			cl.bound = append(cl.bound, int32(len(cl.loc)))
+		} else {
+			cl.flight = append(cl.flight, int32(len(cl.loc)))
+			pr, _ := inv.Promise(i)
+			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+		}
+		if keyed {
+			l.owner = cl.ownerOf(p, key)
+		}
+		cl.loc = append(cl.loc, l)
+	}
+	cl.members = len(cl.loc)
+	cl.readiness(p)
+	slices.SortFunc(cl.bound, cl.boundOrder)
+	slices.SortFunc(cl.flight, func(a, b int32) int {
+		x, y := &cl.loc[a], &cl.loc[b]
+		return cmp.Or(cmp.Compare(flightRank(x.state), flightRank(y.state)), cmp.Compare(x.order, y.order))
+	})
+	cl.byID = append(cl.byID, cl.flight...)
+	slices.SortFunc(cl.byID, func(a, b int32) int { return cmp.Compare(cl.loc[a].order, cl.loc[b].order) })
+	for _, list := range [...][]int32{cl.flight, cl.bound} { // chains are built from the end: bound first, each in order
+		for _, at := range slices.Backward(list) {
+			if l := &cl.loc[at]; l.owner >= 0 {
+				w := &cl.wants[l.owner]
+				l.ownNext, w.own = w.own, at
+			}
+		}
+	}
+	cl.loose = len(cl.bound)
+}
+
+// ownerOf returns the Need that a row key names (ENG-5.7), or -1.
+func (cl *clusterState) ownerOf(p *planning, key symbol.ID) int32 {
+	if row, ok := cl.d.Row(key); ok {
+		return cl.rowWant[row]
+	}
+	if len(cl.folds) > 0 {
+		fp, group := p.w.Space.Keys.Text(key)
+		for i := range cl.folds {
+			if n := &cl.folds[i].Need; n.Group == group && n.Form.Fingerprint == fp {
+				return cl.rowWant[cl.folds[i].Members[0]]
+			}
+		}
+	}
+	return -1
+}
+
+// flightRank orders in-flight machines for credit: Idle, Creating, Draining.
+func flightRank(s inventory.State) int {
+	switch s {
+	case inventory.Idle:
+		return 0
+	case inventory.Creating:
+		return 1
+	}
+	return 2
+}
+
+// keep is keep order (ENG-7.3).
+func (cl *clusterState) keep(a, b int32) int {
+	x, y := &cl.loc[a], &cl.loc[b]
+	return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(y.recl, x.recl), cmp.Compare(x.order, y.order))
+}
+
+func (cl *clusterState) boundOrder(a, b int32) int {
+	return cmp.Or(cmp.Compare(cl.loc[b].state, cl.loc[a].state), cl.keep(a, b)) // Configured is the larger number
+}
+
+// values returns the column of a topology key, for all local machines.
+func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
+	var col *column
+	for i := range cl.columns {
+		if cl.columns[i].key == key {
+			col = &cl.columns[i]
+		}
+	}
+	if col == nil {
+		cl.columns = append(cl.columns, column{key: key})
+		col = &cl.columns[len(cl.columns)-1]
+	}
+	for i := len(col.values); i < len(cl.loc); i++ {
+		v, has := inv.Value(cl.loc[i].idx, key)
+		x := int64(v)
+		if !has {
+			x = -1
+		}
+		col.values = append(col.values, x)
+	}
+	return col.values
+}
+
+// claim makes a machine count for w, whole. A share of w on it becomes part of the claim.
+func (cl *clusterState) claim(w *want, at int32) {
+	l := &cl.loc[at]
+	if l.shares >= 0 {
+		cl.dropSharesOf(w, at)
+	}
+	cl.hold(w, at)
+	var buf [8]int64
+	less(cl.rest(w), cl.worth(w, l, buf[:0]))
+}
+
+// hold puts a machine into w's chain without crediting it.
+func (cl *clusterState) hold(w *want, at int32) {
+	l := &cl.loc[at]
+	l.claim, l.next = w.at, -1
+	l.bits &^= lKept
+	if w.lastOne >= 0 {
+		cl.loc[w.lastOne].next = at
+	} else {
+		w.claims = at
+	}
+	w.lastOne = at
+	w.bits &^= wLaid
+	if l.state.Bound() && l.bits&lShunned == 0 {
+		cl.loose--
+	}
+}
+
+// release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.
+func (cl *clusterState) release(at int32) {
+	l := &cl.loc[at]
+	w := &cl.wants[l.claim]
+	prev := int32(-1)
+	for i := w.claims; i != at; i = cl.loc[i].next {
+		prev = i
+	}
+	if prev < 0 {
+		w.claims = l.next
+	} else {
+		cl.loc[prev].next = l.next
+	}
+	if w.lastOne == at {
+		w.lastOne = prev
+	}
+	l.claim, l.next = -1, -1
+	l.bits &^= lKept
+	w.bits &^= wLaid
+	if l.state.Bound() && l.bits&lShunned == 0 {
+		cl.loose++
+	}
+}
+
+// recount computes the residual of a Need from its claims and shares.
+func (cl *clusterState) recount(w *want) {
+	rest := cl.rest(w)
+	copy(rest, cl.aggregate(w))
+	var buf [8]int64
+	for i := w.claims; i >= 0; i = cl.loc[i].next {
+		if l := &cl.loc[i]; l.bits&lKept == 0 {
+			less(rest, cl.worth(w, l, buf[:0]))
+		}
+	}
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		less(rest, cl.at_(cl.shares[i].vec, 1))
+	}
+	for i := range w.promised {
+		less(rest, cl.f.of(w.promised[i].class))
+	}
+}
+
+// claimWalk claims the listed machines one after the other, as far as w is short, they are unclaimed, usable, pass, and
+// contribute. pass may be nil.
+func (cl *clusterState) claimWalk(w *want, list []int32, pass func(at int32, l *local) bool) {
+	if cl.loose == 0 && len(list) > 0 && cl.loc[list[0]].state.Bound() {
+		return
+	}
+	rest := cl.rest(w)
+	var buf [8]int64
+	for _, at := range list {
+		l := &cl.loc[at]
+		if l.claim >= 0 || l.bits&(lShunned|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
+			continue
+		}
+		if zero(rest) {
+			return
+		}
+		if touches(cl.worth(w, l, buf[:0]), rest) {
+			cl.claim(w, at)
+		}
+	}
+}

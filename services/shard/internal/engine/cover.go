@@ -1,0 +1,543 @@
+package engine
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// coverer carries out the cover rule (ENG-13.1 to 13.7). It works with counts per group; which machines these are is
+// found when the answer is applied: always those with the smallest ids, so a count says it all.
+type coverer struct {
+	stock *stock
+
+	// The question.
+	mk     *market
+	pool   inventory.Pool
+	domain *inventory.Domain // of a market of one domain, else nil
+	avoid  []slot            // free machines that this cluster must not take, by class
+	spare  []inventory.Index // these machines
+	unit   []int64
+	input  []int64 // the residual at the start
+	shared bool    // others read the market at the same time: its heads must not be moved
+
+	// The work.
+	rest   []int64
+	active []int   // dimensions that are positive in input
+	shift  []uint8 // of the weight of each of them
+	used   []int32 // by group: tentatively taken
+	seq    []pick  // bulk steps in order
+	ends   []ending
+	list   []pick // the answer
+	best   []pick
+	sum    []sum128 // by active dimension: supply of list, less input
+	total  sum128
+	ids    []orderedPick
+}
+
+// pick is n machines of a group.
+type pick struct{ group, n int32 }
+
+// ending is a finish of 13.4: what the first at bulk steps took, and one machine of a group.
+type ending struct {
+	at    int
+	group int32
+}
+
+// available is how many machines of a group are free and not yet taken by this cover.
+func (c *coverer) available(g int32) int32 {
+	gr := &c.mk.groups[g]
+	n := -c.used[g]
+	for i := gr.from; i < gr.to; i++ {
+		s := &c.mk.slots[i]
+		if c.domain != nil {
+			n += s.n
+		} else {
+			n += c.stock.free[c.pool][s.class]
+		}
+		for _, a := range c.avoid {
+			if a.class == s.class {
+				n -= a.n
+			}
+		}
+	}
+	return n
+}
+
+// front returns the cheapest group of a stack with something left, or -1.
+func (c *coverer) front(s int32, heads []int32) int32 {
+	st := &c.mk.stacks[s]
+	for g := heads[s]; g < st.to; g++ {
+		if c.available(g) > 0 {
+			return g
+		}
+		if g == heads[s] && c.domain == nil && !c.shared && c.used[g] == 0 && len(c.avoid) == 0 {
+			heads[s]++ // free machines only become fewer while Needs take turns
+		}
+	}
+	return -1
+}
+
+// cover answers for the residual input. The answer is in list: groups and counts, in no order. It reports whether the
+// input is covered; if not, everything that contributes is in the answer (13.7).
+func (c *coverer) cover() bool {
+	c.prepare()
+	var heads []int32
+	if c.domain == nil {
+		heads = c.mk.heads(c.stock, c.pool)
+	} else {
+		heads = c.mk.head[c.pool]
+	}
+	for {
+		g, end := c.choose(heads)
+		if g < 0 {
+			break
+		}
+		if end >= 0 {
+			c.ends = append(c.ends, ending{len(c.seq), end})
+		}
+		sup := c.mk.f.of(c.mk.stacks[c.mk.groups[g].stack].class)
+		q := c.bulk(g, sup)
+		c.used[g] += q
+		c.seq = append(c.seq, pick{g, q})
+		left := false
+		for _, j := range c.active {
+			hi, lo := bits.Mul64(uint64(sup[j]), uint64(q))
+			if hi != 0 || lo >= uint64(c.rest[j]) {
+				c.rest[j] = 0
+			} else {
+				c.rest[j] -= int64(lo)
+				left = true
+			}
+		}
+		if !left {
+			break
+		}
+	}
+	covered := zero(c.rest)
+	if !covered {
+		c.list = c.merge(c.list[:0], len(c.seq), -1)
+	} else {
+		c.settle()
+		c.swap(heads)
+	}
+	for _, p := range c.seq {
+		c.used[p.group] = 0
+	}
+	for _, p := range c.list {
+		c.used[p.group] = 0
+	}
+	return covered
+}
+
+func (c *coverer) prepare() {
+	if n := len(c.mk.groups); n > len(c.used) {
+		c.used = append(c.used, make([]int32, n-len(c.used))...)
+	}
+	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
+	c.rest = append(c.rest[:0], c.input...)
+	c.active, c.shift = c.active[:0], c.shift[:0]
+	top := 0
+	for j, x := range c.input {
+		if x > 0 {
+			c.active = append(c.active, j)
+			top = max(top, bits.Len64(uint64(x)))
+		}
+	}
+	for _, j := range c.active {
+		c.shift = append(c.shift, uint8(top-bits.Len64(uint64(c.input[j]))))
+	}
+}
+
+// choose is the choice of 13.3, and beside it the finisher of 13.4; -1 is none.
+func (c *coverer) choose(heads []int32) (best, end int32) {
+	best, end = -1, -1
+	var bestCost, endCost int64
+	var bestShare uint64
+	for s := range c.mk.stacks {
+		sup := c.mk.f.of(c.mk.stacks[s].class)
+		share, covers := uint64(0), true
+		for a, j := range c.active {
+			x := sup[j]
+			if r := c.rest[j]; x < r {
+				covers = false
+			} else {
+				x = r
+			}
+			var carry uint64
+			if share, carry = bits.Add64(share, uint64(x)<<c.shift[a], 0); carry != 0 {
+				share = math.MaxUint64
+			}
+		}
+		if share == 0 || !coversAll(sup, c.unit) {
+			continue
+		}
+		g := c.front(int32(s), heads)
+		if g < 0 {
+			continue
+		}
+		cost := c.mk.groups[g].cost
+		if covers && (end < 0 || cost < endCost || cost == endCost && c.first(g) < c.first(end)) {
+			end, endCost = g, cost
+		}
+		if best < 0 || c.better(g, cost, share, best, bestCost, bestShare) {
+			best, bestCost, bestShare = g, cost, share
+		}
+	}
+	return best, end
+}
+
+// better compares two groups by cost per share, and breaks ties as 13.3 says.
+func (c *coverer) better(g int32, cost int64, share uint64, h int32, hCost int64, hShare uint64) bool {
+	ahi, alo := bits.Mul64(uint64(cost), hShare)
+	bhi, blo := bits.Mul64(uint64(hCost), share)
+	switch {
+	case ahi != bhi:
+		return ahi < bhi
+	case alo != blo:
+		return alo < blo
+	case share != hShare:
+		return share > hShare
+	case cost != hCost:
+		return cost < hCost
+	}
+	return c.first(g) < c.first(h)
+}
+
+// first is the order of the first machine of a group that this cover has not taken.
+func (c *coverer) first(g int32) uint32 {
+	n := c.used[g]
+	order := uint32(math.MaxUint32)
+	c.machines(g, func(i inventory.Index) bool {
+		if n == 0 {
+			order = c.stock.inv.Row(i).Order
+			return false
+		}
+		n--
+		return true
+	})
+	return order
+}
+
+// bulk is how many machines of a group one step takes.
+func (c *coverer) bulk(g int32, sup []int64) int32 {
+	q := int64(math.MaxInt64)
+	for _, j := range c.active {
+		if r := c.rest[j]; r > 0 && sup[j] > 0 {
+			q = min(q, r/sup[j])
+		}
+	}
+	return int32(min(max(q, 1), int64(c.available(g))))
+}
+
+// merge adds up the first n bulk steps and one machine of end by group.
+func (c *coverer) merge(into []pick, n int, end int32) []pick {
+	add := func(p pick) {
+		for i := range into {
+			if into[i].group == p.group {
+				into[i].n += p.n
+				return
+			}
+		}
+		into = append(into, p)
+	}
+	for _, p := range c.seq[:n] {
+		add(p)
+	}
+	if end >= 0 {
+		add(pick{end, 1})
+	}
+	return into
+}
+
+// settle drops what is not needed from every complete candidate and keeps the best one (13.5).
+func (c *coverer) settle() {
+	c.best = c.best[:0]
+	var bestTotal sum128
+	bestCount := int64(0)
+	for e := 0; e <= len(c.ends); e++ {
+		at, end := len(c.seq), int32(-1)
+		if e < len(c.ends) {
+			at, end = c.ends[e].at, c.ends[e].group
+		}
+		c.list = c.merge(c.list[:0], at, end)
+		c.drop()
+		n := int64(0)
+		for _, p := range c.list {
+			n += int64(p.n)
+		}
+		if d := c.total.compare(bestTotal); e == 0 || d < 0 || d == 0 && n < bestCount {
+			c.best = append(c.best[:0], c.list...)
+			bestTotal, bestCount = c.total, n
+		}
+	}
+	c.list = append(c.list[:0], c.best...)
+}
+
+// drop removes machines from list, dearest first, whose removal leaves the input covered. It leaves sum and total right.
+func (c *coverer) drop() {
+	c.measure()
+	slices.SortFunc(c.list, func(a, b pick) int { return cmp.Compare(c.mk.groups[b.group].cost, c.mk.groups[a.group].cost) })
+	for from := 0; from < len(c.list); {
+		to := from + 1
+		for to < len(c.list) && c.mk.groups[c.list[to].group].cost == c.mk.groups[c.list[from].group].cost {
+			to++
+		}
+		if to == from+1 {
+			c.remove(&c.list[from], c.removable(c.list[from]))
+		} else {
+			c.dropTied(from, to)
+		}
+		from = to
+	}
+	c.list = slices.DeleteFunc(c.list, func(p pick) bool { return p.n == 0 })
+}
+
+// orderedPick is one machine of the list, by the order of its id.
+type orderedPick struct {
+	order uint32
+	at    int
+}
+
+// dropTied is drop for groups of equal cost: their machines go one by one, larger id first.
+func (c *coverer) dropTied(from, to int) {
+	c.ids = c.ids[:0]
+	for at := from; at < to; at++ {
+		n := c.list[at].n
+		c.machines(c.list[at].group, func(i inventory.Index) bool {
+			c.ids = append(c.ids, orderedPick{c.stock.inv.Row(i).Order, at})
+			n--
+			return n > 0
+		})
+	}
+	slices.SortFunc(c.ids, func(a, b orderedPick) int { return cmp.Compare(b.order, a.order) })
+	for _, x := range c.ids {
+		if p := &c.list[x.at]; c.removable(*p) > 0 {
+			c.remove(p, 1)
+		}
+	}
+}
+
+// measure computes the surplus over the input and the cost of list.
+func (c *coverer) measure() {
+	c.sum = c.sum[:0]
+	for range c.active {
+		c.sum = append(c.sum, sum128{})
+	}
+	c.total = sum128{}
+	for _, p := range c.list {
+		sup := c.supplyOf(p.group)
+		for a, j := range c.active {
+			c.sum[a].add(uint64(sup[j]), uint64(p.n))
+		}
+		c.total.add(uint64(c.mk.groups[p.group].cost), uint64(p.n))
+	}
+	for a, j := range c.active {
+		c.sum[a].sub(uint64(c.input[j]), 1)
+	}
+}
+
+func (c *coverer) supplyOf(g int32) []int64 {
+	return c.mk.f.of(c.mk.stacks[c.mk.groups[g].stack].class)
+}
+
+// removable is how many machines of a pick the surplus allows to remove.
+func (c *coverer) removable(p pick) int32 {
+	n := uint64(p.n)
+	sup := c.supplyOf(p.group)
+	for a, j := range c.active {
+		if sup[j] > 0 {
+			n = min(n, c.sum[a].div(uint64(sup[j])))
+		}
+	}
+	return int32(n)
+}
+
+func (c *coverer) remove(p *pick, n int32) {
+	if n == 0 {
+		return
+	}
+	sup := c.supplyOf(p.group)
+	for a, j := range c.active {
+		c.sum[a].sub(uint64(sup[j]), uint64(n))
+	}
+	c.total.sub(uint64(c.mk.groups[p.group].cost), uint64(n))
+	p.n -= n
+}
+
+// swap is 13.6: as long as there is a cheaper machine in whose place a taken one can go.
+func (c *coverer) swap(heads []int32) {
+	for _, p := range c.seq {
+		c.used[p.group] = 0
+	}
+	for _, p := range c.list {
+		c.used[p.group] = p.n
+	}
+	for range 8 {
+		c.drop() // sorts by cost, dearest first, and measures
+		out, in := c.exchangeable(heads)
+		if out < 0 {
+			return
+		}
+		for _, p := range c.list {
+			c.used[p.group] = 0
+		}
+		c.list[out].n--
+		c.list = slices.DeleteFunc(append(c.list, pick{in, 1}), func(p pick) bool { return p.n == 0 })
+		c.list = mergeTwins(c.list)
+		c.drop()
+		for _, p := range c.list {
+			c.used[p.group] = p.n
+		}
+	}
+}
+
+func mergeTwins(list []pick) []pick {
+	last := list[len(list)-1]
+	for i := range list[:len(list)-1] {
+		if list[i].group == last.group {
+			list[i].n += last.n
+			return list[:len(list)-1]
+		}
+	}
+	return list
+}
+
+// exchangeable finds the dearest taken machine that a cheaper free one can stand in for, and the cheapest such.
+func (c *coverer) exchangeable(heads []int32) (out int, in int32) {
+	tied := false
+	for at := range c.list {
+		if at > 0 && c.mk.groups[c.list[at].group].cost == c.mk.groups[c.list[at-1].group].cost {
+			tied = true
+		}
+	}
+	if tied {
+		c.sortByLast()
+	}
+	for at, p := range c.list {
+		if in := c.standIn(p.group, heads); in >= 0 {
+			return at, in
+		}
+	}
+	return -1, -1
+}
+
+// sortByLast sorts the list by cost, dearest first, and groups of equal cost by their last machine, larger id first.
+func (c *coverer) sortByLast() {
+	c.ids = c.ids[:0]
+	for at, p := range c.list {
+		n, last := p.n, uint32(0)
+		c.machines(p.group, func(i inventory.Index) bool {
+			last = c.stock.inv.Row(i).Order
+			n--
+			return n > 0
+		})
+		c.ids = append(c.ids, orderedPick{last, at})
+	}
+	old := slices.Clone(c.list)
+	slices.SortStableFunc(c.ids, func(a, b orderedPick) int {
+		return cmp.Or(cmp.Compare(c.mk.groups[old[b.at].group].cost, c.mk.groups[old[a.at].group].cost), cmp.Compare(b.order, a.order))
+	})
+	for i, x := range c.ids {
+		c.list[i] = old[x.at]
+	}
+}
+
+// standIn returns the cheapest free group, cheaper than g, with which the input stays covered without one of g, or -1.
+func (c *coverer) standIn(g int32, heads []int32) int32 {
+	cost, sup := c.mk.groups[g].cost, c.supplyOf(g)
+	in := int32(-1)
+	var inCost int64
+next:
+	for s := range c.mk.stacks {
+		have := c.mk.f.of(c.mk.stacks[s].class)
+		for a, j := range c.active {
+			if sup[j] > have[j] && !c.sum[a].atLeast(uint64(sup[j]-have[j])) {
+				continue next
+			}
+		}
+		if !coversAll(have, c.unit) || !touches(have, c.input) {
+			continue
+		}
+		f := c.front(int32(s), heads)
+		if f < 0 {
+			continue
+		}
+		if k := c.mk.groups[f].cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
+			in, inCost = f, k
+		}
+	}
+	return in
+}
+
+// machines visits the free machines of a group by id, those that this cluster must not take left out, until yield says
+// stop. How many this cover has taken tentatively plays no part.
+func (c *coverer) machines(g int32, yield func(i inventory.Index) bool) {
+	gr := &c.mk.groups[g]
+	if gr.to == gr.from+1 {
+		c.ofClass(c.mk.slots[gr.from].class, yield)
+		return
+	}
+	// Several classes with equal supply and cost: merge them by id.
+	var all []inventory.Index
+	for i := gr.from; i < gr.to; i++ {
+		c.ofClass(c.mk.slots[i].class, func(i inventory.Index) bool {
+			all = append(all, i)
+			return true
+		})
+	}
+	rows := c.stock.inv.Rows()
+	slices.SortFunc(all, func(a, b inventory.Index) int { return cmp.Compare(rows[a].Order, rows[b].Order) })
+	for _, i := range all {
+		if !yield(i) {
+			return
+		}
+	}
+}
+
+func (c *coverer) ofClass(class uint32, yield func(i inventory.Index) bool) {
+	visit := yield
+	if len(c.spare) > 0 {
+		visit = func(i inventory.Index) bool { return slices.Contains(c.spare, i) || yield(i) }
+	}
+	if c.domain == nil {
+		c.stock.each(class, c.pool, visit)
+		return
+	}
+	c.stock.inv.Run(c.domain, c.pool, class, func(i inventory.Index) bool { return c.stock.isTaken(i) || visit(i) })
+}
+
+// sum128 is a sum or difference of products that never overflows and is never negative.
+type sum128 struct{ hi, lo uint64 }
+
+func (s *sum128) add(a, n uint64) {
+	hi, lo := bits.Mul64(a, n)
+	var carry uint64
+	s.lo, carry = bits.Add64(s.lo, lo, 0)
+	s.hi += hi + carry
+}
+
+func (s *sum128) sub(a, n uint64) {
+	hi, lo := bits.Mul64(a, n)
+	var borrow uint64
+	s.lo, borrow = bits.Sub64(s.lo, lo, 0)
+	s.hi -= hi + borrow
+}
+
+func (s sum128) compare(t sum128) int {
+	return cmp.Or(cmp.Compare(s.hi, t.hi), cmp.Compare(s.lo, t.lo))
+}
+
+func (s sum128) atLeast(x uint64) bool { return s.hi > 0 || s.lo >= x }
+
+// div is s ÷ d, at most the largest uint64.
+func (s sum128) div(d uint64) uint64 {
+	if s.hi >= d {
+		return math.MaxUint64
+	}
+	q, _ := bits.Div64(s.hi, s.lo, d)
+	return q
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// credit is section 9: what the cluster has already, before anything is acquired. It reads nothing but the cluster, so
+// clusters may be credited at the same time.
+func (cl *clusterState) credit(p *planning, x *scratch) {
+	cl.gather(p)
+	cl.roundOwn(p, x)
+	cl.roundRest(p, x)
+	cl.roundSpill(p, x)
+	cl.open, cl.handsOver = 0, false
+	for _, at := range cl.flight {
+		if l := &cl.loc[at]; l.state == inventory.Idle && l.claim >= 0 {
+			cl.handsOver = true
+		}
+	}
+	for i := range cl.wants {
+		if w := &cl.wants[i]; w.hold == demand.NotHeld && cl.short(w) {
+			cl.open++
+		}
+	}
+}
+
+// readiness is section 17: machines whose Nodes never joined are not credited, within bounds.
+func (cl *clusterState) readiness(p *planning) {
+	cl.shunned, cl.guarded = cl.shunned[:0:0], cl.guarded[:0:0]
+	cl.overdue, cl.expires = 0, 0
+	f := cl.d.Facts
+	if !f.ReportsReadiness {
+		return
+	}
+	inv, now := p.w.Inventory, p.now
+	configured := 0
+	var overdue []int32
+	for _, at := range cl.bound {
+		l := &cl.loc[at]
+		if l.state != inventory.Configured {
+			continue
+		}
+		configured++
+		r := inv.Row(l.idx)
+		if r.Foreign() || r.Readiness().WasReady() {
+			continue
+		}
+		if due := max(r.Since, f.ReportingSince) + p.policy.JoinTimeout; now >= due {
+			overdue = append(overdue, at)
+		} else if cl.expires == 0 || due < cl.expires {
+			cl.expires = due
+		}
+	}
+	slices.SortFunc(overdue, func(a, b int32) int {
+		x, y := &cl.loc[a], &cl.loc[b]
+		return cmp.Or(cmp.Compare(inv.Row(x.idx).Since, inv.Row(y.idx).Since), cmp.Compare(x.order, y.order))
+	})
+	allowed := max(1, int(p.policy.JoinGuardPerMille)*configured/1000) - int(f.JoinDrained)
+	allowed = min(allowed, int(p.policy.JoinFailures-f.JoinFailures))
+	if len(overdue) >= 5 && 2*len(overdue) > configured {
+		allowed = 0
+	}
+	for i, at := range overdue {
+		if i < allowed {
+			cl.loc[at].bits |= lShunned
+			cl.shunned = append(cl.shunned, cl.loc[at].idx)
+		} else {
+			cl.guarded = append(cl.guarded, cl.loc[at].idx)
+		}
+	}
+	cl.overdue = len(overdue)
+	cl.bound = slices.DeleteFunc(cl.bound, func(at int32) bool { return cl.loc[at].bits&lShunned != 0 })
+	slices.Sort(cl.shunned)
+	slices.Sort(cl.guarded)
+}
+
+// roundOwn is ENG-9.3: every Need claims its Own bound machines. As no machine is the Own of two, one walk over all of
+// them in keep order does it for all Needs at once; gangs choose a domain (10.3).
+func (cl *clusterState) roundOwn(p *planning, x *scratch) {
+	for _, at := range cl.bound {
+		l := &cl.loc[at]
+		if l.owner < 0 {
+			continue
+		}
+		w := &cl.wants[l.owner]
+		if w.bits&(wSame|wZero) != 0 || !touches(cl.supply(l), cl.rest(w)) || !cl.usable(w, l) {
+			continue
+		}
+		cl.claim(w, at)
+	}
+	for i := range cl.wants {
+		if w := &cl.wants[i]; w.bits&wSame != 0 && w.bits&wZero == 0 {
+			cl.ownDomain(p, w, x)
+		}
+	}
+}
+
+// roundRest is ENG-9.4.
+func (cl *clusterState) roundRest(p *planning, x *scratch) {
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if !cl.short(w) || w.bits&wChosen != 0 {
+			continue
+		}
+		if w.bits&wSame != 0 {
+			cl.provisionalDomain(p, w, x)
+			continue
+		}
+		if cl.loose > 0 {
+			cl.claimWalk(w, cl.bound, func(_ int32, l *local) bool { return l.bits&lOurs == 0 })
+		}
+		cl.share(p, w, x, func(l *local) bool { return l.state.Bound() })
+		cl.claimWalk(w, cl.bound, nil)
+		for at := w.own; at >= 0 && cl.short(w); at = cl.loc[at].ownNext {
+			cl.claimFlying(w, at)
+		}
+	}
+}
+
+// claimFlying claims an in-flight machine if it is unclaimed and w can use it.
+func (cl *clusterState) claimFlying(w *want, at int32) {
+	l := &cl.loc[at]
+	if l.state.Bound() || l.claim >= 0 || !cl.usable(w, l) {
+		return
+	}
+	var buf [8]int64
+	if touches(cl.worth(w, l, buf[:0]), cl.rest(w)) {
+		cl.claim(w, at)
+	}
+}
+
+// roundSpill is ENG-9.6: what flies for a row that is gone still arrives in this cluster. A gang takes it inside its
+// domain, and chooses one by it if it has none.
+func (cl *clusterState) roundSpill(p *planning, x *scratch) {
+	if len(cl.flight) == 0 {
+		return
+	}
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if !cl.short(w) {
+			continue
+		}
+		if w.bits&wSame != 0 {
+			cl.spillGang(p, w, x)
+			continue
+		}
+		cl.share(p, w, x, func(l *local) bool { return !l.state.Bound() })
+		for _, at := range cl.byID {
+			if !cl.short(w) {
+				break
+			}
+			cl.claimFlying(w, at)
+		}
+	}
+}

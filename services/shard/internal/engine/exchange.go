@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// exchange is ENG-13.10: after the turns, Needs that bought of what ran out give back and buy again in another order, if
+// that is cheaper and nobody else is the worse for it.
+func (p *planning) exchange() {
+	p.tries, p.spent, p.saved = 0, false, 0
+	if p.policy.ExchangeTries < 2 {
+		return
+	}
+	list := p.exchangers()
+	for improved := true; improved && !p.spent; {
+		improved = false
+		for b := range list {
+			for a := range b {
+				if p.spent {
+					return
+				}
+				improved = p.try(list[b], list[a]) || improved
+			}
+		}
+		for c := range list {
+			for b := range c {
+				for a := range b {
+					if p.spent {
+						return
+					}
+					improved = p.try(list[c], list[b], list[a]) || improved
+				}
+			}
+		}
+	}
+}
+
+// exchangers lists the plain, covered Needs that bought Speculative machines and could have used a shape of hardware
+// that ran out, in turn order. Shapes, not classes: labels must not change the answer.
+func (p *planning) exchangers() []turn {
+	if !p.bought {
+		return nil
+	}
+	inv := p.w.Inventory
+	spent := make([]int32, inv.Shapes()) // taken Speculative machines by shape
+	any := false
+	for _, i := range p.stock.list {
+		if r := inv.Row(i); p.stock.isTaken(i) && r.Seen() == inventory.Speculative {
+			s := inv.Class(r.Class).Shape
+			spent[s]++
+			any = any || spent[s] == inv.Shape(s).SpeculativeStock()
+		}
+	}
+	if !any {
+		return nil
+	}
+	var gone []uint32 // classes of exhausted shapes that had something free
+	for c := range inv.Classes() {
+		cl := inv.Class(uint32(c))
+		if cl.Serial != 0 && cl.Pools[inventory.SpeculativePool].Len() > 0 && spent[cl.Shape] == inv.Shape(cl.Shape).SpeculativeStock() {
+			gone = append(gone, uint32(c))
+		}
+	}
+	var out []turn
+	for _, cl := range p.states {
+		if !cl.spoiled {
+			continue
+		}
+		for i := range cl.wants {
+			w := &cl.wants[i]
+			if w.bits&(wSame|wSpread) != 0 || cl.short(w) || !cl.hasBought(w) {
+				continue
+			}
+			if slices.ContainsFunc(gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
+				out = append(out, turnOf(cl, w))
+			}
+		}
+	}
+	slices.SortFunc(out, compareTurn)
+	return out
+}
+
+// couldTake reports whether a class had a Speculative machine free that is not withheld from the cluster.
+func (p *planning) couldTake(cl *clusterState, class uint32) bool {
+	avoided := p.w.Inventory.Avoided(cl.d.ID)
+	if len(avoided) == 0 {
+		return true
+	}
+	n := p.w.Inventory.Class(class).Pools[inventory.SpeculativePool].Len()
+	for _, i := range avoided {
+		if r := p.w.Inventory.Row(i); r.Class == class && r.Seen() == inventory.Speculative {
+			n--
+		}
+	}
+	return n > 0
+}
+
+// hasBought reports whether w took Speculative machines and none of them carries a share.
+func (cl *clusterState) hasBought(w *want) bool {
+	found := false
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if l := &cl.loc[at]; l.bits&lAcquired != 0 && l.state == inventory.Speculative {
+			if l.shares >= 0 {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// try lets the listed Needs give back what they bought and buy again in the listed order.
+func (p *planning) try(order ...turn) bool {
+	for _, t := range order {
+		if cl, w := p.state(t); !cl.hasBought(w) {
+			return false
+		}
+	}
+	if p.spent = p.spent || p.tries+len(order) > p.policy.ExchangeTries; p.spent {
+		return false
+	}
+	p.tries += len(order)
+	var was, is sum128
+	old := make([][]inventory.Index, len(order))
+	for i, t := range order {
+		cl, w := p.state(t)
+		old[i] = p.giveBackAll(cl, w, &was)
+	}
+	ok := true
+	for _, t := range order {
+		cl, w := p.state(t)
+		p.acquire(cl, w, inventory.SpeculativePool)
+		ok = ok && !cl.short(w)
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			if l := &cl.loc[at]; l.bits&lAcquired != 0 && l.state == inventory.Speculative {
+				is.add(uint64(effectiveCost(p.w.Inventory.Class(l.class), w.bucket)), 1)
+			}
+		}
+	}
+	if ok && is.compare(was) < 0 && !p.wanted(old) {
+		d := was
+		d.sub(is.lo, 1)
+		d.hi -= is.hi
+		p.saved += int64(d.lo)
+		return true
+	}
+	var ignored sum128
+	for _, t := range order {
+		cl, w := p.state(t)
+		p.giveBackAll(cl, w, &ignored)
+	}
+	for i, t := range order {
+		cl, w := p.state(t)
+		for _, m := range old[i] {
+			p.take(cl, w, m, inventory.SpeculativePool)
+		}
+	}
+	return false
+}
+
+// giveBackAll makes free again what w bought, and adds up what it cost.
+func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inventory.Index {
+	var out []inventory.Index
+	for at := w.claims; at >= 0; {
+		l := &cl.loc[at]
+		next := l.next
+		if l.bits&lAcquired != 0 && l.state == inventory.Speculative {
+			total.add(uint64(effectiveCost(p.w.Inventory.Class(l.class), w.bucket)), 1)
+			out = append(out, l.idx)
+			cl.release(at)
+			l.bits |= lGone // the place in loc stays empty; taking it again makes a new one
+			p.stock.giveBack(l.idx, l.class, inventory.SpeculativePool)
+			p.countTaken(l.idx, l.class, inventory.SpeculativePool, -1)
+		}
+		at = next
+	}
+	cl.recount(w)
+	return out
+}
+
+// wanted reports whether a short Need could use one of the machines that were given back and not taken again.
+func (p *planning) wanted(lists [][]inventory.Index) bool {
+	inv := p.w.Inventory
+	for _, list := range lists {
+		for _, i := range list {
+			if p.stock.isTaken(i) {
+				continue
+			}
+			class := inv.Row(i).Class
+			for _, cl := range p.states {
+				if cl.open == 0 && !cl.spoiled {
+					continue
+				}
+				for at := range cl.wants {
+					w := &cl.wants[at]
+					if held(w) || !cl.short(w) || !cl.fits(w, class) || !touches(cl.f.of(class), cl.rest(w)) || inv.WithheldFrom(i, cl.d.Name) {
+						continue
+					}
+					if w.bits&wSame != 0 {
+						if v, has := inv.Value(i, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
+							continue
+						}
+					}
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// lastLook is ENG-12.9: whoever is still short looks once more at what its cluster has left.
+func (p *planning) lastLook() {
+	for _, cl := range p.states {
+		if cl.loose == 0 {
+			continue
+		}
+		for i := range cl.wants {
+			p.lookAgain(cl, &cl.wants[i])
+		}
+	}
+}
+
+// lookAgain lets w claim unclaimed bound machines of its cluster: a gang in its domain, a spread within its skew.
+func (p *planning) lookAgain(cl *clusterState, w *want) {
+	if cl.loose == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
+		return
+	}
+	var values []int64
+	if w.bits&(wSame|wSpread) != 0 {
+		values = cl.values(p.w.Inventory, w.key)
+	}
+	before := cl.loose
+	cl.claimWalk(w, cl.bound, func(at int32, _ *local) bool {
+		switch {
+		case w.bits&wSame != 0:
+			return values[at] == int64(w.domain)
+		case w.bits&wSpread != 0:
+			if values[at] < 0 {
+				return false
+			}
+			p.known(cl, w)
+			i := p.spread.find(symbol.ID(values[at]))
+			return p.spread.mayGo(i, w.skew)
+		}
+		return true
+	})
+	if cl.loose != before {
+		cl.spoiled = true
+	}
+}

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// finish writes the actions in the order of ENG-2.10 and what goes with them.
+func (p *planning) finish() {
+	p.acquisitions()
+	p.preempts()
+	p.reclaims()
+	p.releases()
+	p.costs()
+	p.promises()
+}
+
+// acquisitions lists Bootstraps and Provisions by turn order of their Needs.
+func (p *planning) acquisitions() {
+	p.queue = p.queue[:0]
+	inv := p.w.Inventory
+	for _, cl := range p.states {
+		if !cl.spoiled && !cl.handsOver {
+			continue
+		}
+		for i := range cl.wants {
+			if w := &cl.wants[i]; w.claims >= 0 && cl.acts(inv, w) {
+				p.queue = append(p.queue, turnOf(cl, w))
+			}
+		}
+	}
+	slices.SortFunc(p.queue, compareTurn)
+	for _, t := range p.queue {
+		cl, w := p.state(t)
+		from := len(p.res.Actions)
+		ref := Ref{cl.at, w.row}
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			l := &cl.loc[at]
+			kind, cause := cl.actionFor(inv, w, l)
+			if kind != 0 {
+				p.res.Actions = append(p.res.Actions, Action{Machine: l.idx, Kind: kind, Cause: cause, Need: ref, Drain: -1,
+					Cost: effectiveCost(inv.Class(l.class), w.bucket)})
+			}
+		}
+		rows := inv.Rows()
+		slices.SortFunc(p.res.Actions[from:], func(a, b Action) int {
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cost, b.Cost), cmp.Compare(rows[a.Machine].Order, rows[b.Machine].Order))
+		})
+	}
+}
+
+// acts reports whether a plan does something for w.
+func (cl *clusterState) acts(inv *inventory.Table, w *want) bool {
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if kind, _ := cl.actionFor(inv, w, &cl.loc[at]); kind != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// actionFor is what happens to a claimed machine: it is acquired, or handed over to the Need that credit gave it (9.10).
+func (cl *clusterState) actionFor(inv *inventory.Table, w *want, l *local) (Kind, Cause) {
+	switch {
+	case l.bits&lAcquired != 0 && l.state == inventory.Idle:
+		return Bootstrap, CauseIdle
+	case l.bits&lAcquired != 0:
+		return Provision, CauseSpeculative
+	case l.state == inventory.Idle && !held(w) && !inv.WithheldFrom(l.idx, cl.d.Name):
+		return Bootstrap, CauseHandover
+	}
+	return 0, 0
+}
+
+// harmed is the Need that a drained machine was claimed by, or else the row that it was stamped for, or Nobody.
+func (p *planning) harmed(cl *clusterState, l *local) Ref {
+	if l.claim >= 0 {
+		return Ref{cl.at, cl.wants[l.claim].row}
+	}
+	if l.stamp == 0 {
+		return Nobody
+	}
+	key := p.w.Inventory.StampRow(l.stamp).Key
+	if row, ok := cl.d.Row(key); ok {
+		return Ref{cl.at, int32(row)}
+	}
+	if l.owner >= 0 {
+		return Ref{cl.at, cl.wants[l.owner].row}
+	}
+	return Nobody
+}
+
+func (p *planning) drainAction(cl *clusterState, l *local, k Kind, c Cause, d Drain) {
+	p.res.Actions = append(p.res.Actions, Action{Machine: l.idx, Kind: k, Cause: c, Need: p.harmed(cl, l), Cost: l.price,
+		Drain: int32(len(p.res.Drains))})
+	p.res.Drains = append(p.res.Drains, d)
+}
+
+func (p *planning) refOf(t turn) Ref {
+	cl, w := p.state(t)
+	return Ref{cl.at, w.row}
+}
+
+// preempts lists Preempts by turn order of the preemptor, then as they were chosen.
+func (p *planning) preempts() {
+	for _, d := range p.drained {
+		if d.kind == Preempt {
+			p.drainAction(d.cl, &d.cl.loc[d.at], Preempt, d.cause, Drain{Grace: p.policy.grace(d.gap), Preemptor: p.refOf(d.preemptor),
+				Gap: d.gap, Score: d.terms.Sum(), Terms: d.terms})
+		}
+	}
+}
+
+// reclaims lists what nobody claims in heard clusters, the first of every cluster, then the second, and so on (16.4).
+func (p *planning) reclaims() {
+	type queue struct {
+		cl   *clusterState
+		list []int32
+	}
+	var queues []queue
+	inv := p.w.Inventory
+	for _, cl := range p.states {
+		if !cl.d.Facts.Heard || cl.loose == 0 && len(cl.shunned) == 0 {
+			continue
+		}
+		var list []int32
+		for at := range cl.loc[:cl.members] {
+			if l := &cl.loc[at]; l.state == inventory.Configured && l.claim < 0 && l.bits&lPreempt == 0 && !inv.Row(l.idx).Foreign() {
+				list = append(list, int32(at))
+			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		slices.SortFunc(list, func(a, b int32) int {
+			x, y := p.promisedAt(cl, a), p.promisedAt(cl, b)
+			if x >= 0 || y >= 0 {
+				return cmp.Compare(uint32(x), uint32(y)) // -1 is the largest
+			}
+			return cl.keep(b, a)
+		})
+		queues = append(queues, queue{cl, list})
+	}
+	for round := 0; len(queues) > 0; round++ {
+		for _, q := range queues {
+			p.reclaim(q.cl, q.list[round])
+		}
+		queues = slices.DeleteFunc(queues, func(q queue) bool { return len(q.list) == round+1 })
+	}
+}
+
+// promisedAt returns the position in drained of a Reclaim that has a preemptor, or -1.
+func (p *planning) promisedAt(cl *clusterState, at int32) int32 {
+	if cl.loc[at].bits&lGone == 0 {
+		return -1
+	}
+	return int32(slices.IndexFunc(p.drained, func(d drainage) bool { return d.cl == cl && d.at == at }))
+}
+
+func (p *planning) reclaim(cl *clusterState, at int32) {
+	l := &cl.loc[at]
+	d := Drain{Grace: p.policy.ReclaimGrace, Preemptor: Nobody}
+	cause := CauseExcess
+	if i := p.promisedAt(cl, at); i >= 0 {
+		d.Preemptor, d.Gap = p.refOf(p.drained[i].preemptor), p.drained[i].gap
+		cause = CauseExcessPromised
+	} else if l.owner >= 0 {
+		if w := &cl.wants[l.owner]; w.bits&(wSame|wChosen) == wSame|wChosen && cl.values(p.w.Inventory, w.key)[at] != int64(w.domain) {
+			cause = CauseGangMoved
+		}
+	}
+	if l.bits&lShunned != 0 {
+		cause = CauseNotJoined
+	}
+	p.drainAction(cl, l, Reclaim, cause, d)
+	if l.bits&lShunned == 0 {
+		p.res.Counters.ReclaimMatchesUnmet += cl.couldUse(p, l, at)
+	}
+}
+
+// couldUse counts the short Needs of the cluster that a machine could have served: there must be none.
+func (cl *clusterState) couldUse(p *planning, l *local, at int32) int {
+	n := 0
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if w.bits&wSpread != 0 || !cl.short(w) || !cl.usable(w, l) || !touches(cl.supply(l), cl.rest(w)) {
+			continue
+		}
+		if w.bits&wSame != 0 && (w.bits&wChosen == 0 || cl.values(p.w.Inventory, w.key)[at] != int64(w.domain)) {
+			continue
+		}
+		n++
+	}
+	return n
+}
+
+// releases lists Idle machines whose hold is over and that nobody took, dearest first (16.7 to 16.9).
+func (p *planning) releases() {
+	inv := p.w.Inventory
+	from := len(p.res.Actions)
+	for _, c := range [...]inventory.CapacityType{inventory.OnDemand, inventory.Spot} {
+		hold, ok := p.policy.Hold.Of(c)
+		if !ok {
+			continue
+		}
+	oldest:
+		for _, chunk := range inv.Releasable(c).Chunks() {
+			for _, i := range chunk {
+				r := inv.Row(i)
+				if p.now-r.Since < hold {
+					break oldest
+				}
+				if !p.stock.isTaken(i) {
+					p.res.Actions = append(p.res.Actions, Action{Machine: i, Kind: Delete, Cause: CauseRelease, Need: Nobody,
+						Cost: inv.Class(r.Class).Price, Drain: -1})
+				}
+			}
+		}
+	}
+	rows := inv.Rows()
+	slices.SortFunc(p.res.Actions[from:], func(a, b Action) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(rows[a.Machine].Order, rows[b.Machine].Order))
+	})
+}
+
+// costs is ENG-P15.
+func (p *planning) costs() {
+	inv := p.w.Inventory
+	p.res.CostBefore = inv.Billed()
+	p.res.CostAfter = p.res.CostBefore
+	for i := range p.res.Actions {
+		switch a := &p.res.Actions[i]; a.Kind {
+		case Provision:
+			p.res.CostAfter = resource.AddSat(p.res.CostAfter, inv.Price(a.Machine))
+		case Delete:
+			p.res.CostAfter -= inv.Price(a.Machine)
+		}
+	}
+}
+
+// promises lists the promises that changed hands, by machine id.
+func (p *planning) promises() {
+	inv := p.w.Inventory
+	for _, h := range p.handed {
+		pr, _ := inv.Promise(h.idx)
+		cl, _ := p.state(h.to)
+		p.res.Promised = append(p.res.Promised, Promised{Machine: h.idx, To: inventory.Promise{Cluster: cl.d.Name,
+			For: p.stampFor(h.to), Cause: pr.Cause, Expires: pr.Expires}})
+	}
+	slices.SortFunc(p.res.Promised, func(a, b Promised) int { return cmp.Compare(inv.Row(a.Machine).Order, inv.Row(b.Machine).Order) })
+}
+
+func (p *planning) stampFor(t turn) inventory.Stamp {
+	_, w := p.state(t)
+	return stampOfNeed(w.need)
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// folding remembers answers of section 8 that many gangs share.
+type folding struct {
+	version   uint64 // of stock and classes
+	stock     map[string]bool
+	forgotten uint64            // of the dimensions
+	names     map[string]string // group by aggregate
+	index     map[foldKey]int   // of the cluster at work
+	key       []byte
+}
+
+type foldKey struct {
+	form  *demand.Form
+	group string
+}
+
+func (f *folding) begin(w *World) {
+	if f.index == nil {
+		*f = folding{stock: map[string]bool{}, names: map[string]string{}, index: map[foldKey]int{}}
+	}
+	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
+		f.version = v
+		clear(f.stock)
+	}
+	if n := w.Space.Dimensions.Forgotten(); f.forgotten != n || len(f.names) > catalogMax {
+		f.forgotten = n
+		clear(f.names)
+	}
+	if len(f.stock) > 16*catalogMax {
+		clear(f.stock)
+	}
+}
+
+// foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
+// asks for more than the aggregate says, and is left alone.
+func (p *planning) foldable(cl *clusterState, n *demand.Need, m *matcher) bool {
+	if n.Aggregate.IsZero() || !n.Aggregate.Covers(&n.MinUnit) {
+		return false
+	}
+	f := &p.folding
+	f.key = n.Aggregate.AppendKey(append(append(f.key[:0], m.form.Match...), cl.f.id...))
+	inStock, known := f.stock[string(f.key)]
+	want := cl.scratch(p)
+	cl.f.project(&n.Aggregate, want)
+	if !known {
+		for _, c := range m.classes {
+			s := p.w.Inventory.Class(c).Stock
+			if s[0]+s[1] > 0 && coversAll(cl.f.of(c), want) {
+				inStock = true
+				break
+			}
+		}
+		f.stock[string(f.key)] = inStock
+	}
+	if inStock {
+		return true
+	}
+	list, _ := p.w.Inventory.Members(cl.d.ID)
+	return slices.ContainsFunc(list, func(i inventory.Index) bool {
+		c := p.w.Inventory.Row(i).Class
+		return m.has(c) && coversAll(cl.f.of(c), want)
+	})
+}
+
+func (cl *clusterState) scratch(p *planning) []int64 {
+	p.buf = slices.Grow(p.buf[:0], cl.k())[:cl.k()]
+	return p.buf
+}
+
+// fold adds a foldable row to the Need that stands for all like it (ENG-8.3).
+func (cl *clusterState) fold(p *planning, row int32) {
+	n := &cl.d.Needs[row]
+	f := &p.folding
+	if len(cl.folds) == 0 {
+		clear(f.index)
+	}
+	f.key = n.Aggregate.AppendKey(f.key[:0])
+	group, ok := f.names[string(f.key)]
+	if !ok {
+		group = demand.FoldGroup(p.w.Space, &n.Aggregate)
+		f.names[string(f.key)] = group
+	}
+	k := foldKey{n.Form.Stripped, group}
+	at, ok := f.index[k]
+	if !ok {
+		at = len(cl.folds)
+		f.index[k] = at
+		cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate, Arrival: n.Arrival}})
+	}
+	d := &cl.folds[at]
+	d.Members = append(d.Members, row)
+	if demand.CompareArrival(n.Arrival, d.Need.Arrival) < 0 {
+		d.Need.Arrival = n.Arrival
+	}
+}
+
+// sortFolds adds the folded Needs and puts all Needs back into turn order.
+func (cl *clusterState) sortFolds(p *planning) {
+	for i := range cl.folds {
+		d := &cl.folds[i]
+		first := &cl.d.Needs[d.Members[0]]
+		d.Need.Aggregate = first.Aggregate
+		hold := cl.d.Holds[d.Members[0]]
+		for _, row := range d.Members[1:] {
+			d.Need.Aggregate = d.Need.Aggregate.Add(cl.d.Needs[row].Aggregate)
+			if cl.d.Holds[row] == demand.NotHeld {
+				hold = demand.NotHeld
+			}
+		}
+		slices.SortFunc(d.Members, func(a, b int32) int {
+			x, y := &cl.d.Needs[a], &cl.d.Needs[b]
+			return cmp.Or(demand.CompareArrival(x.Arrival, y.Arrival), strings.Compare(x.Group, y.Group),
+				strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint))
+		})
+		w := cl.add(p, &d.Need, p.cat.matcherOf(d.Need.Form), FoldedRow+int32(i), hold)
+		w.bits |= wFolded
+		w.members = d.Members
+	}
+	slices.SortFunc(cl.wants, func(a, b want) int {
+		return cmp.Or(compareTurns(a.need, "", b.need, ""), cmp.Compare(len(a.members), len(b.members)))
+	})
+}
+
+// foldsStand reports whether section 8 still gives the answers that the cluster was credited with.
+func (cl *clusterState) foldsStand(p *planning) bool {
+	for i := range cl.d.Needs {
+		n := &cl.d.Needs[i]
+		if n.Form.Same == nil {
+			continue
+		}
+		folded := cl.wants[cl.rowWant[i]].bits&wFolded != 0
+		if p.foldable(cl, n, p.cat.matcherOf(n.Form)) != folded {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,422 @@
+package engine
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// judge writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1).
+func (p *planning) judge(cl *clusterState) *Block {
+	b := &Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]Verdict, len(cl.d.Needs)), Shunned: cl.shunned, Guarded: cl.guarded,
+		Folded: cl.folds}
+	n := 0
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		n += len(w.promised)
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			n++
+		}
+	}
+	b.Claims = make([]Claim, 0, n)
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if w.bits&(wFolded|wChosen|wSame) == wSame|wChosen {
+			b.Verdicts[w.row].Domain = p.text(w.domain)
+		}
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			l := &cl.loc[at]
+			b.Claims = append(b.Claims, Claim{Machine: l.idx, Row: w.row, Kind: l.kind()})
+		}
+		for _, m := range w.promised {
+			b.Claims = append(b.Claims, Claim{Machine: m.idx, Row: w.row, Kind: ClaimPromised})
+		}
+		from := len(b.Shares)
+		for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+			on := cl.loc[cl.shares[s].on].idx
+			at := slices.IndexFunc(b.Shares[from:], func(x Share) bool { return x.Machine == on })
+			if at < 0 {
+				at = len(b.Shares) - from
+				b.Shares = append(b.Shares, Share{Machine: on, Row: w.row})
+			}
+			b.Shares[from+at].Units += cl.shares[s].units
+		}
+		p.verdicts(b, cl, w)
+	}
+	slices.SortFunc(b.Missing, func(x, y Missing) int { return int(x.Row) - int(y.Row) })
+	for i := range b.Missing {
+		b.Verdicts[b.Missing[i].Row].Missing = int32(i)
+	}
+	return b
+}
+
+func (l *local) kind() ClaimKind {
+	switch {
+	case l.bits&lKept != 0:
+		return ClaimKept
+	case l.bits&lAcquired != 0 && l.state == inventory.Idle:
+		return ClaimIdle
+	case l.bits&lAcquired != 0:
+		return ClaimPurchased
+	case !l.state.Bound():
+		return ClaimInFlight
+	}
+	return ClaimBound
+}
+
+// verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
+func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
+	v := p.verdict(cl, w)
+	if w.bits&wFolded == 0 {
+		p.close(b, cl, w, w.row, v, cl.rest(w))
+		return
+	}
+	unit := cl.unit(w)
+	here, soon := wholeUnits(cl.aggregate(w), cl.restConfigured(w), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
+	n := int64(len(w.members))
+	dims := int64(0)
+	for _, u := range unit {
+		dims += min(u, 1)
+	}
+	nothing := make([]int64, len(unit))
+	for i, row := range w.members {
+		m := Verdict{Status: Short, Fold: w.row, Satisfiable: true, Missing: -1, Hold: cl.d.Holds[row],
+			Cost: v.Cost/n + min(1, max(0, v.Cost%n-int64(i)))}
+		left := unit
+		if int64(i) < soon {
+			m.Status, m.Shared, m.CoveragePerMille, m.Coverage, left = OnTheWay, 1, 1000, dims*1_000_000, nothing
+			m.Coming = 1
+		}
+		if int64(i) < here {
+			m.Status, m.Coming = Met, 0
+		}
+		if m.Status == Short {
+			m.Victims = v.Victims
+		}
+		p.close(b, cl, w, row, m, left)
+	}
+}
+
+// wholeUnits is floor((all - rest) ÷ unit) over all dimensions.
+func wholeUnits(all, rest, unit []int64) int64 {
+	k := int64(-1)
+	for j, u := range unit {
+		if u == 0 {
+			continue
+		}
+		if n := (all[j] - rest[j]) / u; k < 0 || n < k {
+			k = n
+		}
+	}
+	return max(k, 0)
+}
+
+// close adds detail, reason and residual to a verdict and stores it.
+func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdict, rest []int64) {
+	v.Domain = b.Verdicts[row].Domain
+	switch v.Status {
+	case Met:
+		v.Detail = p.metDetail(cl, w, row)
+	case OnTheWay:
+		v.Detail = p.comingDetail(cl, w)
+	default:
+		v.Detail = p.shortDetail(cl, w, v.Hold)
+		v.Reason = reasonOf(v.Detail)
+		if w.bits&wSame != 0 && !v.Satisfiable {
+			v.Reason = TopologyUnsatisfiable
+		}
+		m := Missing{Row: row, Residual: cl.f.vector(rest)}
+		if w.freed != nil {
+			m.Freed = cl.f.vector(w.freed)
+		}
+		b.Missing = append(b.Missing, m)
+	}
+	b.Verdicts[row] = v
+}
+
+func (p *planning) verdict(cl *clusterState, w *want) Verdict {
+	v := Verdict{Missing: -1, Fold: -1, Hold: w.hold, Victims: w.victims, CoveragePerMille: 1000}
+	agg, rest := cl.aggregate(w), cl.rest(w)
+	configured := true // everything that counts is Configured
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		l := &cl.loc[at]
+		v.Cost = resource.AddSat(v.Cost, l.price)
+		if l.bits&lKept != 0 {
+			continue
+		}
+		if l.state != inventory.Configured {
+			v.Coming++
+			configured = false
+		}
+		switch {
+		case l.bits&lAcquired != 0 && l.state == inventory.Speculative:
+			v.Provision++
+		case l.bits&lAcquired != 0:
+			v.Bootstrap++
+		default:
+			v.Claimed++
+			if kind, _ := cl.actionFor(p.w.Inventory, w, l); kind == Bootstrap {
+				v.Bootstrap++
+			}
+		}
+	}
+	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+		configured = configured && cl.loc[cl.shares[s].on].state == inventory.Configured
+		first := true
+		for o := w.received; o != s; o = cl.shares[o].nextTo {
+			first = first && cl.shares[o].on != cl.shares[s].on
+		}
+		if first {
+			v.Shared++
+		}
+	}
+	v.Coming += int32(len(w.promised))
+	switch {
+	case !zero(rest):
+		v.Status = Short
+	case configured && len(w.promised) == 0 || zero(cl.restConfigured(w)):
+		v.Status = Met
+	default:
+		v.Status = OnTheWay
+	}
+	if len(w.promised) > 0 { // coverage is of what is credited and acquired
+		promised := w.promised
+		w.promised = nil
+		saved := append([]int64(nil), rest...)
+		cl.recount(w)
+		p.coverage(&v, agg, rest)
+		w.promised = promised
+		copy(rest, saved)
+	} else {
+		p.coverage(&v, agg, rest)
+	}
+	v.Satisfiable = v.Status != Short || w.bits&(wSame|wPossible) == wSame|wPossible
+	if w.bits&(wSame|wChosen) == wSame|wChosen {
+		v.Domain = p.text(w.domain)
+	}
+	return v
+}
+
+// coverage fills in how much of each dimension is there: the capped score, and the worst part in thousandths.
+func (p *planning) coverage(v *Verdict, agg, rest []int64) {
+	for j, want := range agg {
+		if want == 0 {
+			continue
+		}
+		have := want - rest[j]
+		hi, lo := bits.Mul64(uint64(have), 1_000_000)
+		q, _ := bits.Div64(hi, lo, uint64(want))
+		v.Coverage += int64(q)
+		v.CoveragePerMille = min(v.CoveragePerMille, int32(q/1000))
+	}
+}
+
+// restConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
+func (cl *clusterState) restConfigured(w *want) []int64 {
+	rest := append([]int64(nil), cl.aggregate(w)...)
+	var buf [8]int64
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if l := &cl.loc[at]; l.bits&lKept == 0 && l.state == inventory.Configured {
+			less(rest, cl.worth(w, l, buf[:0]))
+		}
+	}
+	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+		if cl.loc[cl.shares[s].on].state == inventory.Configured {
+			less(rest, cl.at_(cl.shares[s].vec, 1))
+		}
+	}
+	return rest
+}
+
+// reasonOf is the table of ENG-19.4.
+func reasonOf(d Detail) UnmetReason {
+	switch d {
+	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
+		return NoMatchingSupply
+	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
+		return TopologyUnsatisfiable
+	case DetailPreemptionShort:
+		return PreemptionExhausted
+	}
+	return PriorityStarved
+}
+
+func (p *planning) metDetail(cl *clusterState, w *want, row int32) Detail {
+	if cl.d.Facts.ReportsReadiness {
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			if l := &cl.loc[at]; l.state == inventory.Configured && p.w.Inventory.Readiness(l.idx) == inventory.ReadyLost {
+				return DetailNodeNotReady
+			}
+		}
+	}
+	switch {
+	case cl.d.Unplaced != nil && cl.d.Unplaced[row]:
+		return DetailUnplaced
+	case w.bits&wSame != 0 && len(w.need.Form.Spread) > 0:
+		return DetailSpreadIgnored
+	}
+	return NoDetail
+}
+
+func (p *planning) comingDetail(cl *clusterState, w *want) Detail {
+	if len(cl.shunned) > 0 && slices.ContainsFunc(cl.loc, func(l local) bool { return l.bits&lShunned != 0 && l.owner == w.at }) {
+		return DetailNodeNotJoined
+	}
+	detail := DetailStarting
+	see := func(s inventory.State) bool {
+		switch s {
+		case inventory.Draining, inventory.Configured:
+			return true
+		case inventory.Creating, inventory.Speculative:
+			detail = DetailCreating
+		}
+		return false
+	}
+	for _, m := range w.promised {
+		if see(m.state) {
+			return DetailWaitingForDrain
+		}
+	}
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if l := &cl.loc[at]; l.bits&lKept == 0 && l.state != inventory.Configured && see(l.state) {
+			return DetailWaitingForDrain
+		}
+	}
+	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+		if st := cl.loc[cl.shares[s].on].state; st != inventory.Configured && see(st) {
+			return DetailWaitingForDrain
+		}
+	}
+	return detail
+}
+
+// shortDetail is the first row of ENG-19.4 that applies.
+func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Detail {
+	switch hold {
+	case demand.HeldOffline:
+		return DetailClusterOffline
+	case demand.HeldBootstrapBackoff:
+		return DetailBootstrapBackoff
+	case demand.HeldParked:
+		return DetailParked
+	}
+	if len(w.m.classes) == 0 {
+		return DetailNoMatch
+	}
+	for j, want := range cl.aggregate(w) {
+		if want > 0 && !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
+			return DetailDimensionMissing
+		}
+	}
+	if !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
+		return DetailTooSmall
+	}
+	if w.bits&wSame != 0 && !p.domainExists(cl, w) {
+		return DetailDomainTooSmall
+	}
+	left := p.leftFor(cl, w)
+	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w, left) {
+		return DetailSpreadBlocked
+	}
+	for at := range cl.loc[:cl.members] {
+		if l := &cl.loc[at]; l.bits&lShunned != 0 && cl.usable(w, l) && touches(cl.supply(l), cl.rest(w)) {
+			return DetailNodeNotJoined
+		}
+	}
+	if w.victims > 0 {
+		return DetailPreemptionShort
+	}
+	return p.withheldDetail(cl, left)
+}
+
+// domainExists reports whether some domain could hold w if all its owned machines were free.
+func (p *planning) domainExists(cl *clusterState, w *want) bool {
+	inv := p.w.Inventory
+	k := cl.k()
+	x := &p.x
+	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
+	for i := range inv.All() {
+		r := inv.Row(i)
+		if !cl.fits(w, r.Class) || r.Seen() == inventory.Failed || r.Foreign() && !(r.Bound() && r.Cluster == cl.d.ID) {
+			continue
+		}
+		v, has := inv.Value(i, w.key)
+		if !has {
+			continue
+		}
+		b := x.bucketOf(v, k)
+		sum := x.at(b.sum, k)
+		more(sum, cl.f.of(r.Class))
+		if coversAll(sum, cl.aggregate(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftFor lists the owned Idle and Speculative machines without promise that nobody took and that w could use, withheld
+// ones included.
+func (p *planning) leftFor(cl *clusterState, w *want) []inventory.Index {
+	inv := p.w.Inventory
+	var out []inventory.Index
+	for i := range inv.All() {
+		r := inv.Row(i)
+		if s := r.Seen(); s != inventory.Idle && s != inventory.Speculative || r.Foreign() || r.Promised() || p.stock.isTaken(i) {
+			continue
+		}
+		if cl.fits(w, r.Class) && touches(cl.f.of(r.Class), cl.rest(w)) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (p *planning) spreadBlocked(cl *clusterState, w *want, left []inventory.Index) bool {
+	p.known(cl, w)
+	free := false
+	for _, i := range left {
+		if p.w.Inventory.WithheldFrom(i, cl.d.Name) {
+			continue
+		}
+		free = true
+		if v, has := p.w.Inventory.Value(i, w.key); has && p.spread.mayGo(p.spread.find(v), w.skew) {
+			return false
+		}
+	}
+	return free
+}
+
+func (p *planning) withheldDetail(cl *clusterState, left []inventory.Index) Detail {
+	var counts [details]int
+	for _, i := range left {
+		if !p.w.Inventory.WithheldFrom(i, cl.d.Name) {
+			return DetailHeldByOthers
+		}
+		for _, w := range p.w.Inventory.Withheld(i) {
+			if w.Cluster == "" || w.Cluster == cl.d.Name {
+				counts[withheldDetailOf(w.Reason)]++
+				break
+			}
+		}
+	}
+	best := DetailHeldByOthers
+	for _, x := range [...]Detail{DetailStockOut, DetailQuota, DetailWithheld} {
+		if counts[x] > counts[best] {
+			best = x
+		}
+	}
+	return best
+}
+
+func withheldDetailOf(r inventory.WithheldReason) Detail {
+	switch r {
+	case inventory.WithheldStockOut:
+		return DetailStockOut
+	case inventory.WithheldQuota:
+		return DetailQuota
+	}
+	return DetailWithheld
+}

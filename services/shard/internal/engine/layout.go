@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// scratch is what one worker needs beside the cluster it works on.
+type scratch struct {
+	list    []int32
+	rest    []int64
+	offers  []offer
+	buckets []bucket
+	sums    []int64
+}
+
+type offer struct {
+	at int32
+	k  int64 // whole units
+}
+
+// lay puts the aggregate of a Need onto its credited machines in keep order, in proportion (ENG-11.3). Shares already
+// given stay out of the way, so that a giver whose claims change never takes back what others count on (ENG-11.7).
+func (cl *clusterState) lay(g *want, x *scratch) {
+	g.bits |= wLaid
+	x.list = x.list[:0]
+	for at := g.claims; at >= 0; at = cl.loc[at].next {
+		l := &cl.loc[at]
+		if l.bits&lKept != 0 {
+			continue
+		}
+		if l.used < 0 {
+			l.used = cl.alloc(1)
+		}
+		x.list = append(x.list, at)
+	}
+	if len(x.list) > 1 {
+		slices.SortFunc(x.list, cl.keep)
+	}
+	x.rest = append(x.rest[:0], cl.aggregate(g)...)
+	var buf [8]int64
+	for _, at := range x.list {
+		l := &cl.loc[at]
+		proportion(cl.worth(g, l, buf[:0]), x.rest, cl.at_(l.used, 0))
+	}
+	if zero(x.rest) {
+		return
+	}
+	for _, at := range x.list {
+		l := &cl.loc[at]
+		used := cl.at_(l.used, 0)
+		for j, room := range cl.worth(g, l, buf[:0]) {
+			more := min(room-used[j], x.rest[j])
+			used[j] += more
+			x.rest[j] -= more
+		}
+	}
+}
+
+// proportion writes to used what of rest goes into room when its scarcest dimension fills up, and takes it off rest.
+func proportion(room, rest, used []int64) {
+	num, den := int64(1), int64(1)
+	for j, r := range rest {
+		if r == 0 {
+			continue
+		}
+		ahi, alo := bits.Mul64(uint64(room[j]), uint64(den))
+		bhi, blo := bits.Mul64(uint64(num), uint64(r))
+		if ahi < bhi || ahi == bhi && alo < blo {
+			num, den = room[j], r
+		}
+	}
+	for j, r := range rest {
+		u := r
+		if num != den {
+			hi, lo := bits.Mul64(uint64(num), uint64(r))
+			var carry uint64
+			lo, carry = bits.Add64(lo, uint64(den-1), 0)
+			q, _ := bits.Div64(hi+carry, lo, uint64(den))
+			u = int64(q)
+		}
+		used[j] = min(u, room[j])
+		rest[j] = r - used[j]
+	}
+}
+
+// offered is how many whole units of w a machine of another Need offers (ENG-11.4, 11.5).
+func (cl *clusterState) offered(w *want, l *local, x *scratch) int64 {
+	unit, sup := cl.unit(w), cl.supply(l)
+	if !coversAll(sup, unit) {
+		return 0
+	}
+	g := &cl.wants[l.claim]
+	if g.bits&wLaid == 0 {
+		cl.lay(g, x)
+	}
+	used := cl.at_(l.used, 0)
+	per := uint64(cl.d.Facts.SharingPerMille)
+	k := int64(math.MaxInt64)
+	for j, u := range unit {
+		if u == 0 {
+			continue
+		}
+		free := sup[j] - used[j]
+		if per != 1000 {
+			hi, lo := bits.Mul64(uint64(free), per)
+			q, _ := bits.Div64(hi, lo, 1000)
+			free = int64(q)
+		}
+		if l.out >= 0 {
+			free -= cl.vec[int(l.out)+j]
+		}
+		if free < u {
+			return 0
+		}
+		k = min(k, free/u)
+	}
+	return k
+}
+
+// share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
+func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *local) bool) {
+	if !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || w.bits&(wSame|wSpread|wUnit) != wUnit || cl.unitsMissing(w) == 0 {
+		return
+	}
+	x.offers = x.offers[:0]
+	for at := range cl.loc {
+		l := &cl.loc[at]
+		if l.claim < 0 || l.claim == w.at || l.bits&(lKept|lGone) != 0 || !keep(l) || !w.m.has(l.class) {
+			continue
+		}
+		if k := cl.offered(w, l, x); k > 0 {
+			x.offers = append(x.offers, offer{int32(at), k})
+		}
+	}
+	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.keep(a.at, b.at)) })
+	for _, o := range x.offers {
+		missing := cl.unitsMissing(w)
+		if missing == 0 {
+			return
+		}
+		cl.give(w, o.at, min(o.k, missing))
+	}
+}
+
+// unitsMissing is how many whole units the residual of w still needs.
+func (cl *clusterState) unitsMissing(w *want) int64 {
+	n := int64(0)
+	rest := cl.rest(w)
+	for j, u := range cl.unit(w) {
+		if u > 0 && rest[j] > 0 {
+			n = max(n, (rest[j]-1)/u+1)
+		}
+	}
+	return n
+}
+
+// give makes k units of w a share on a machine.
+func (cl *clusterState) give(w *want, at int32, k int64) {
+	l := &cl.loc[at]
+	if l.out < 0 {
+		l.out = cl.alloc(1)
+	}
+	s := share{to: w.at, on: at, nextTo: w.received, nextOn: l.shares, units: k, vec: cl.alloc(2)}
+	taken, credit, out, rest := cl.at_(s.vec, 0), cl.at_(s.vec, 1), cl.at_(l.out, 0), cl.rest(w)
+	for j, u := range cl.unit(w) {
+		taken[j] = u * k
+		credit[j] = min(taken[j], rest[j])
+		rest[j] -= credit[j]
+		out[j] += taken[j]
+	}
+	w.received, l.shares = int32(len(cl.shares)), int32(len(cl.shares))
+	cl.shares = append(cl.shares, s)
+}
+
+// dropSharesOf ends the shares of w on a machine and counts its residual anew.
+func (cl *clusterState) dropSharesOf(w *want, at int32) {
+	found := false
+	for i := cl.loc[at].shares; i >= 0; {
+		next := cl.shares[i].nextOn
+		if cl.shares[i].to == w.at {
+			cl.dropShare(i)
+			found = true
+		}
+		i = next
+	}
+	if found {
+		cl.recount(w)
+	}
+}
+
+// dropShare takes a share out of both chains. The receiver's residual is for the caller to recount.
+func (cl *clusterState) dropShare(i int32) {
+	s := &cl.shares[i]
+	l, w := &cl.loc[s.on], &cl.wants[s.to]
+	for at := &l.shares; ; at = &cl.shares[*at].nextOn {
+		if *at == i {
+			*at = s.nextOn
+			break
+		}
+	}
+	for at := &w.received; ; at = &cl.shares[*at].nextTo {
+		if *at == i {
+			*at = s.nextTo
+			break
+		}
+	}
+	less(cl.at_(l.out, 0), cl.at_(s.vec, 0))
+	if l.claim >= 0 {
+		cl.wants[l.claim].bits &^= wLaid
+	}
+}

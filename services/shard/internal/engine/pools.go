@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// stock is what the plan at work has left of the free pools of the table: the table's lists are not touched, machines
+// that the plan took are marked and passed over.
+type stock struct {
+	inv    *inventory.Table
+	free   [2][]int32  // by class
+	cursor [2][]cursor // by class: nothing before it is free
+	taken  []uint64    // one bit per Index
+	list   []inventory.Index
+	gen    uint32 // grows when something is given back, or a new plan begins: places remembered as empty may not be
+}
+
+type cursor struct{ chunk, pos int32 }
+
+// begin makes everything free that the table says is free.
+func (s *stock) begin(inv *inventory.Table) {
+	s.inv = inv
+	s.gen++
+	n := inv.Classes()
+	for k := range s.free {
+		s.free[k] = slices.Grow(s.free[k][:0], n)[:n]
+		s.cursor[k] = slices.Grow(s.cursor[k][:0], n)[:n]
+		clear(s.cursor[k])
+	}
+	for c := range n {
+		cl := inv.Class(uint32(c))
+		s.free[0][c], s.free[1][c] = int32(cl.Pools[0].Len()), int32(cl.Pools[1].Len())
+	}
+	for _, i := range s.list {
+		s.taken[i/64] = 0
+	}
+	s.list = s.list[:0]
+	if need := (inv.Bound() + 63) / 64; need > len(s.taken) {
+		s.taken = append(s.taken, make([]uint64, need-len(s.taken))...)
+	}
+}
+
+func (s *stock) isTaken(i inventory.Index) bool { return s.taken[i/64]&(1<<(i%64)) != 0 }
+
+// take marks a free machine as taken.
+func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
+	s.taken[i/64] |= 1 << (i % 64)
+	s.free[k][class]--
+	s.list = append(s.list, i)
+}
+
+// giveBack makes a machine free again that the plan took.
+func (s *stock) giveBack(i inventory.Index, class uint32, k inventory.Pool) {
+	s.taken[i/64] &^= 1 << (i % 64)
+	s.free[k][class]++
+	s.cursor[k][class] = cursor{}
+	s.gen++
+}
+
+// each visits the machines of a class that are still free, by id, until yield says stop.
+func (s *stock) each(class uint32, k inventory.Pool, yield func(i inventory.Index) bool) {
+	chunks := s.inv.Class(class).Pools[k].Chunks()
+	cur := &s.cursor[k][class]
+	first := true
+	for c := int(cur.chunk); c < len(chunks); c++ {
+		from := 0
+		if c == int(cur.chunk) {
+			from = int(cur.pos)
+		}
+		for p, i := range chunks[c][from:] {
+			if s.isTaken(i) {
+				continue
+			}
+			if first {
+				*cur = cursor{int32(c), int32(from + p)}
+				first = false
+			}
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,448 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// drainage is a machine that section 15 drains.
+type drainage struct {
+	idx       inventory.Index
+	cl        *clusterState // where it is bound
+	at        int32
+	kind      Kind
+	cause     Cause
+	preemptor turn
+	gap       int64
+	terms     ScoreTerms
+}
+
+// handed is a promise that changed hands (15.4).
+type handed struct {
+	idx inventory.Index
+	to  turn
+}
+
+// victimIndex is every machine that somebody of higher priority may take, best first. The order does not depend on who
+// asks: the preemptor's own priority adds the same to every score.
+type victimIndex struct {
+	built  bool
+	list   []victim
+	lowest int64 // effective priority of the lowest
+}
+
+type victim struct {
+	base      int64 // score without the preemptor's priority
+	effective int64
+	cl        int32 // position in states
+	at        int32
+	class     uint32
+	order     uint32
+}
+
+// preemption is section 15.
+func (p *planning) preemption() {
+	p.drained, p.handed = p.drained[:0], p.handed[:0]
+	p.victims.built = false
+	p.queue = p.queue[:0]
+	for _, cl := range p.states {
+		if cl.open == 0 && !cl.spoiled {
+			continue
+		}
+		for i := range cl.wants {
+			w := &cl.wants[i]
+			w.bits &^= wQueued
+			if !held(w) && cl.short(w) {
+				w.bits |= wQueued
+				p.queue = append(p.queue, turnOf(cl, w))
+			}
+		}
+	}
+	slices.SortFunc(p.queue, compareTurn)
+	p.late = p.late[:0]
+	for at := 0; at < len(p.queue) || len(p.late) > 0; {
+		var t turn
+		if len(p.late) > 0 && (at == len(p.queue) || compareTurn(p.late[0], p.queue[at]) < 0) {
+			t = p.popLate()
+		} else {
+			t = p.queue[at]
+			at++
+		}
+		cl, w := p.state(t)
+		if w.bits&wLost != 0 {
+			p.lookAgain(cl, w)
+			if !held(w) {
+				p.acquire(cl, w, inventory.IdlePool)
+				p.acquire(cl, w, inventory.SpeculativePool)
+			}
+		}
+		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
+			p.preemptFor(cl, w)
+		}
+	}
+}
+
+// wish is what a preemptor still lacks, on paper.
+type wish struct {
+	p    *planning
+	cl   *clusterState
+	w    *want
+	rest []int64
+}
+
+// takes puts a machine against the wish, if it contributes, lies in the domain and keeps the skew.
+func (h *wish) takes(i inventory.Index, class uint32) bool {
+	sup := h.cl.f.of(class)
+	if !touches(sup, h.rest) {
+		return false
+	}
+	if h.w.bits&(wSame|wSpread) != 0 {
+		v, has := h.p.w.Inventory.Value(i, h.w.key)
+		if !has || h.w.bits&wSame != 0 && v != h.w.domain {
+			return false
+		}
+		if h.w.bits&wSpread != 0 {
+			s := &h.p.spread
+			at := s.find(v)
+			if !s.mayGo(at, h.w.skew) {
+				return false
+			}
+			s.counts[s.position(v)]++
+		}
+	}
+	less(h.rest, sup)
+	return true
+}
+
+// preemptFor uses the three means of 15.2, the gentler first.
+func (p *planning) preemptFor(cl *clusterState, w *want) {
+	h := &p.wish
+	h.p, h.cl, h.w = p, cl, w
+	h.rest = append(h.rest[:0], cl.rest(w)...)
+	if w.bits&wSpread != 0 {
+		p.known(cl, w)
+	}
+	over := p.takeovers(h)
+	excess := p.excessFor(h)
+	before := append([]int64(nil), h.rest...)
+	victims := p.victimsFor(h)
+	if len(victims) > 0 && zero(h.rest) && w.bits&wSpread == 0 {
+		victims = p.spare(cl, before, victims)
+	}
+	w.victims = int32(len(excess) + len(victims))
+	if w.victims > 0 {
+		w.freed = make([]int64, cl.k())
+		for _, list := range [][]victim{excess, victims} {
+			for _, v := range list {
+				more(w.freed, cl.f.of(v.class))
+			}
+		}
+		for j, want := range cl.aggregate(w) {
+			if want == 0 {
+				w.freed[j] = 0 // what the Need does not ask for is of no interest
+			}
+		}
+		cl.spoiled = true
+	}
+	gang := w.bits&wSame != 0 && !coversAll(cl.unit(w), cl.aggregate(w))
+	if gang && !zero(h.rest) {
+		return // 15.3: half a rack helps nobody
+	}
+	for _, i := range over {
+		p.takeOver(cl, w, i)
+	}
+	for _, v := range excess {
+		src := p.states[v.cl]
+		l := &src.loc[v.at]
+		stamped := int32(0)
+		if l.stamp != 0 {
+			stamped = p.w.Inventory.StampRow(l.stamp).Priority
+		}
+		d := drainage{kind: Reclaim, cause: CauseExcessPromised, gap: int64(w.need.Form.Priority) - int64(stamped)}
+		if w.need.Form.Priority > stamped {
+			d.kind, d.cause = Preempt, CauseExcessTaken
+		}
+		p.drainFor(cl, w, v, d)
+	}
+	for _, v := range victims {
+		d := drainage{kind: Preempt, cause: CauseInversion, gap: int64(w.need.Form.Priority) - v.effective}
+		d.terms = p.scoreTerms(&p.states[v.cl].loc[v.at], d.gap)
+		p.drainFor(cl, w, v, d)
+	}
+}
+
+// promise counts a machine for w that is not its cluster's yet.
+func (p *planning) promise(cl *clusterState, w *want, i inventory.Index, class uint32, s inventory.State) {
+	w.promised = append(w.promised, passed{i, class, s})
+	less(cl.rest(w), cl.f.of(class))
+	cl.spoiled = true
+}
+
+func (p *planning) drainFor(cl *clusterState, w *want, v victim, d drainage) {
+	src := p.states[v.cl]
+	l := &src.loc[v.at]
+	l.bits |= lGone
+	if d.kind == Preempt {
+		l.bits |= lPreempt
+	}
+	src.spoiled = true
+	d.idx, d.cl, d.at, d.preemptor = l.idx, src, v.at, turnOf(cl, w)
+	p.drained = append(p.drained, d)
+	p.promise(cl, w, l.idx, l.class, l.state)
+}
+
+// takeovers lists what 15.4 may hand on.
+func (p *planning) takeovers(h *wish) []inventory.Index {
+	inv := p.w.Inventory
+	flying := inv.Flying()
+	if flying.Len() == 0 {
+		return nil
+	}
+	type candidate struct {
+		i     inventory.Index
+		class uint32
+		prio  int32
+		rank  int
+		price int64
+	}
+	priority := h.w.need.Form.Priority
+	var list []candidate
+	for _, chunk := range flying.Chunks() { // by id
+		for _, i := range chunk {
+			pr, _ := inv.Promise(i)
+			r := inv.Row(i)
+			if pr.For.Priority >= priority || !h.cl.fits(h.w, r.Class) || p.isHanded(i) || inv.WithheldFrom(i, h.cl.d.Name) {
+				continue
+			}
+			if src, at := p.localOf(i, pr.Cluster); src != nil {
+				l := &src.loc[at]
+				if src == h.cl && l.claim == h.w.at || src.effective(p, l) >= int64(priority) {
+					continue
+				}
+			}
+			list = append(list, candidate{i, r.Class, pr.For.Priority, takeoverRank(r.Seen()), inv.Class(r.Class).Price})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.prio, b.prio), cmp.Compare(a.rank, b.rank), cmp.Compare(a.price, b.price))
+	})
+	var out []inventory.Index
+	for _, c := range list {
+		if h.takes(c.i, c.class) {
+			out = append(out, c.i)
+		}
+	}
+	return out
+}
+
+func takeoverRank(s inventory.State) int {
+	switch s {
+	case inventory.Idle:
+		return 0
+	case inventory.Draining:
+		return 1
+	}
+	return 2
+}
+
+func (p *planning) isHanded(i inventory.Index) bool {
+	return slices.ContainsFunc(p.handed, func(h handed) bool { return h.idx == i })
+}
+
+// localOf finds a machine in the state of a cluster.
+func (p *planning) localOf(i inventory.Index, cluster string) (*clusterState, int32) {
+	c := p.w.Demand.Cluster(cluster)
+	if c == nil {
+		return nil, -1
+	}
+	cl := p.byID[c.ID]
+	// Members were gathered in the inventory's order, so the position of the machine there is its place here.
+	at := p.w.Inventory.MemberPosition(i)
+	return cl, at
+}
+
+// effective is the effective priority of 15.7; of a machine in flight, that of those who count on it.
+func (cl *clusterState) effective(p *planning, l *local) int64 {
+	e := int64(-1 << 40)
+	if l.state.Bound() && l.stamp != 0 {
+		e = int64(p.w.Inventory.StampRow(l.stamp).Priority)
+	}
+	if l.claim >= 0 {
+		e = max(e, int64(cl.wants[l.claim].need.Form.Priority))
+	}
+	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+		e = max(e, int64(cl.wants[cl.shares[i].to].need.Form.Priority))
+	}
+	return e
+}
+
+// takeOver hands the promise of a machine on to w. Whoever counted on it is short again.
+func (p *planning) takeOver(cl *clusterState, w *want, i inventory.Index) {
+	inv := p.w.Inventory
+	pr, _ := inv.Promise(i)
+	if src, at := p.localOf(i, pr.Cluster); src != nil {
+		l := &src.loc[at]
+		if l.claim >= 0 {
+			loser := &src.wants[l.claim]
+			src.release(at)
+			src.recount(loser)
+			p.lose(src, loser)
+		}
+		for l.shares >= 0 {
+			s := l.shares
+			loser := &src.wants[src.shares[s].to]
+			src.dropShare(s)
+			src.recount(loser)
+			p.lose(src, loser)
+		}
+		l.bits |= lGone
+		src.spoiled = true
+	}
+	p.handed = append(p.handed, handed{i, turnOf(cl, w)})
+	p.promise(cl, w, i, inv.Row(i).Class, inv.Row(i).Seen())
+}
+
+// lose gives a Need that lost a promise its place later in this order.
+func (p *planning) lose(cl *clusterState, w *want) {
+	w.bits |= wLost
+	if w.bits&wQueued == 0 {
+		displaced, hold := p.displace, w.hold
+		w.hold = demand.NotHeld // held ones look again too
+		p.openLate(cl, w)
+		w.hold, p.displace = hold, displaced
+	}
+}
+
+// excessFor lists what 15.5 may give: Configured machines of other heard clusters that nobody claims.
+func (p *planning) excessFor(h *wish) []victim {
+	if zero(h.rest) {
+		return nil
+	}
+	inv := p.w.Inventory
+	var list []victim
+	for ci, cl := range p.states {
+		if cl == h.cl || !cl.d.Facts.Heard || cl.loose == 0 && len(cl.shunned) == 0 {
+			continue
+		}
+		for at := range cl.loc[:cl.members] {
+			l := &cl.loc[at]
+			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() && h.cl.fits(h.w, l.class) &&
+				!inv.WithheldFrom(l.idx, h.cl.d.Name) {
+				list = append(list, victim{cl: int32(ci), at: int32(at), class: l.class, order: l.order})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b victim) int {
+		return cmp.Or(cmp.Compare(inv.Class(a.class).Price, inv.Class(b.class).Price), cmp.Compare(a.order, b.order))
+	})
+	return slices.DeleteFunc(list, func(v victim) bool { return !h.takes(p.states[v.cl].loc[v.at].idx, v.class) })
+}
+
+// victimsFor lists the victims of 15.6 that are needed, best first.
+func (p *planning) victimsFor(h *wish) []victim {
+	if zero(h.rest) {
+		return nil
+	}
+	p.victims.build(p)
+	priority := int64(h.w.need.Form.Priority)
+	if p.victims.lowest >= priority {
+		return nil
+	}
+	var out []victim
+	for _, v := range p.victims.list {
+		if v.effective >= priority || !h.cl.fits(h.w, v.class) {
+			continue
+		}
+		cl := p.states[v.cl]
+		l := &cl.loc[v.at]
+		if cl == h.cl || l.bits&lGone != 0 || l.claim < 0 || p.w.Inventory.WithheldFrom(l.idx, h.cl.d.Name) {
+			continue
+		}
+		// Takeovers may have changed who counts on it since the index was built; the order stays, as stamps do.
+		if h.takes(l.idx, v.class) {
+			out = append(out, v)
+			if zero(h.rest) {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// build lists every claimed, owned Configured machine of heard clusters by score.
+func (x *victimIndex) build(p *planning) {
+	if x.built {
+		return
+	}
+	x.built, x.list, x.lowest = true, x.list[:0], 1<<40
+	inv := p.w.Inventory
+	for ci, cl := range p.states {
+		if !cl.d.Facts.Heard {
+			continue
+		}
+		for _, at := range cl.bound {
+			l := &cl.loc[at]
+			if l.state != inventory.Configured || l.claim < 0 || l.bits&lGone != 0 || inv.Row(l.idx).Foreign() {
+				continue
+			}
+			e := cl.effective(p, l)
+			x.lowest = min(x.lowest, e)
+			t := p.scoreTerms(l, -e)
+			x.list = append(x.list, victim{base: t.Sum(), effective: e, cl: int32(ci), at: at, class: l.class, order: l.order})
+		}
+	}
+	slices.SortFunc(x.list, func(a, b victim) int { return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order)) })
+}
+
+// scoreTerms is ENG-15.9.
+func (p *planning) scoreTerms(l *local, gap int64) ScoreTerms {
+	var s inventory.StampRow
+	if l.stamp != 0 {
+		s = *p.w.Inventory.StampRow(l.stamp)
+	}
+	cents := func(x demand.Penalty) int64 { return max(1, int64(x)*50) }
+	w := p.policy.VictimWeights
+	return ScoreTerms{
+		Priority:     w.Priority * 100_000 * gap,
+		Drain:        w.Drain * 100_000 / max(1, p.policy.DrainEstimate),
+		Interruption: w.Interruption * 10_000_000 / cents(s.Interruption),
+		Reclamation:  w.Reclamation * 10_000_000 / cents(s.Reclamation),
+	}
+}
+
+// spare drops victims that are not needed, worst first (15.10).
+func (p *planning) spare(cl *clusterState, residual []int64, victims []victim) []victim {
+	sum := make([]sum128, len(residual))
+	for j, r := range residual {
+		for _, v := range victims {
+			sum[j].add(uint64(cl.f.of(v.class)[j]), 1)
+		}
+		if r > 0 {
+			sum[j].sub(uint64(r), 1)
+		}
+	}
+	keep := make([]bool, len(victims))
+	for i, v := range slices.Backward(victims) {
+		sup := cl.f.of(v.class)
+		for j, r := range residual {
+			if r > 0 && !sum[j].atLeast(uint64(sup[j])) {
+				keep[i] = true
+			}
+		}
+		if !keep[i] {
+			for j := range residual {
+				sum[j].sub(uint64(sup[j]), 1)
+			}
+		}
+	}
+	var out []victim
+	for i, v := range victims {
+		if keep[i] {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// turns is section 12: open Needs acquire, one after the other.
+func (p *planning) turns() {
+	p.queue = p.queue[:0]
+	for _, cl := range p.states {
+		if cl.open == 0 {
+			continue
+		}
+		for i := range cl.wants {
+			if w := &cl.wants[i]; !held(w) && cl.short(w) {
+				w.bits |= wQueued
+				p.queue = append(p.queue, turnOf(cl, w))
+			}
+		}
+	}
+	slices.SortFunc(p.queue, compareTurn)
+	p.late = p.late[:0]
+	for at := 0; at < len(p.queue) || len(p.late) > 0; {
+		var t turn
+		if len(p.late) > 0 && (at == len(p.queue) || compareTurn(p.late[0], p.queue[at]) < 0) {
+			t = p.popLate()
+		} else {
+			t = p.queue[at]
+			at++
+		}
+		cl, w := p.state(t)
+		if cl.short(w) {
+			p.takeTurn(cl, w)
+		}
+	}
+}
+
+// openLate gives a Need that has lost something a turn, if none is to come yet (12.6).
+func (p *planning) openLate(cl *clusterState, w *want) {
+	p.displace++
+	cl.spoiled = true
+	if held(w) || w.bits&wQueued != 0 {
+		return
+	}
+	w.bits |= wQueued
+	h := append(p.late, turnOf(cl, w))
+	for c := len(h) - 1; c > 0; {
+		up := (c - 1) / 2
+		if compareTurn(h[up], h[c]) <= 0 {
+			break
+		}
+		h[up], h[c] = h[c], h[up]
+		c = up
+	}
+	p.late = h
+}
+
+func (p *planning) popLate() turn {
+	h := p.late
+	t := h[0]
+	h[0] = h[len(h)-1]
+	h = h[:len(h)-1]
+	for up := 0; ; {
+		c := 2*up + 1
+		if c >= len(h) {
+			break
+		}
+		if c+1 < len(h) && compareTurn(h[c+1], h[c]) < 0 {
+			c++
+		}
+		if compareTurn(h[up], h[c]) <= 0 {
+			break
+		}
+		h[up], h[c] = h[c], h[up]
+		up = c
+	}
+	p.late = h
+	return t
+}
+
+// takeTurn is ENG-12.3.
+func (p *planning) takeTurn(cl *clusterState, w *want) {
+	if w.bits&wSame != 0 {
+		if !p.gangTurn(cl, w) {
+			return
+		}
+	} else {
+		if cl.loose > 0 {
+			cl.spoiled = true
+			cl.claimWalk(w, cl.bound, nil)
+		}
+		shares := len(cl.shares)
+		cl.share(p, w, &p.x, func(*local) bool { return true })
+		cl.spoiled = cl.spoiled || len(cl.shares) > shares
+	}
+	p.acquire(cl, w, inventory.IdlePool)
+	p.acquire(cl, w, inventory.SpeculativePool)
+	p.reattribute(cl, w)
+}
+
+// acquire takes free machines of one pool by the cover rule.
+func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
+	if !cl.short(w) || !p.anyFree(w.m, k) {
+		return
+	}
+	c := &p.cover
+	c.stock, c.pool, c.domain = &p.stock, k, nil
+	c.avoidFor(cl, k, nil)
+	c.unit = append(c.unit[:0], cl.unit(w)...)
+	c.input = append(c.input[:0], cl.rest(w)...)
+	switch {
+	case w.bits&wSpread != 0:
+		p.acquireSpread(cl, w, k)
+		return
+	case w.bits&wSame != 0:
+		t := p.topology(w.key)
+		d, ok := t.top.Domain(w.domain)
+		if !ok {
+			return
+		}
+		if len(c.spare) > 0 {
+			c.avoidFor(cl, k, func(i inventory.Index) bool {
+				v, has := p.w.Inventory.Value(i, w.key)
+				return has && v == w.domain
+			})
+		}
+		p.domainMarket(cl, w, t, int(d), k)
+		c.mk, c.domain = &p.local, &t.top.Domains[d]
+	default:
+		c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
+	}
+	if len(c.mk.groups) == 0 {
+		return
+	}
+	c.cover()
+	p.apply(cl, w, k)
+}
+
+// avoidFor notes which free machines the cluster must not take, of those that only selects; nil selects all.
+func (c *coverer) avoidFor(cl *clusterState, k inventory.Pool, only func(i inventory.Index) bool) {
+	c.avoid, c.spare = c.avoid[:0], c.spare[:0]
+	for _, i := range c.stock.inv.Avoided(cl.d.ID) {
+		r := c.stock.inv.Row(i)
+		if (k == inventory.IdlePool) != (r.Seen() == inventory.Idle) || c.stock.isTaken(i) || only != nil && !only(i) {
+			continue
+		}
+		c.spare = append(c.spare, i)
+		at := slices.IndexFunc(c.avoid, func(s slot) bool { return s.class == r.Class })
+		if at < 0 {
+			at = len(c.avoid)
+			c.avoid = append(c.avoid, slot{class: r.Class})
+		}
+		c.avoid[at].n++
+	}
+}
+
+// domainMarket makes the market of what one domain has left for w.
+func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k inventory.Pool) {
+	m := &p.local
+	m.m, m.f, m.bucket = w.m, cl.f, w.bucket
+	m.slots = m.slots[:0]
+	for i, cell := range t.top.Domains[d].Cells[k] {
+		if n := p.left(t, d, k, i); n > 0 && cl.fits(w, cell.Class) {
+			m.slots = append(m.slots, slot{cell.Class, n})
+		}
+	}
+	m.arrange(p.cat)
+	m.head[k] = m.head[k][:0]
+	for i := range m.stacks {
+		m.head[k] = append(m.head[k], m.stacks[i].from)
+	}
+}
+
+// apply takes the machines that the cover rule counted.
+func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
+	c := &p.cover
+	for _, pk := range c.list {
+		n := pk.n
+		p.taking = p.taking[:0]
+		c.machines(pk.group, func(i inventory.Index) bool {
+			p.taking = append(p.taking, i)
+			n--
+			return n > 0
+		})
+		for _, i := range p.taking {
+			p.take(cl, w, i, k)
+		}
+	}
+}
+
+// reattribute is ENG-12.5: bound machines of the own cluster that serve a lower priority are credited to w instead.
+func (p *planning) reattribute(cl *clusterState, w *want) {
+	priority := w.need.Form.Priority
+	if !cl.short(w) || cl.wants[len(cl.wants)-1].need.Form.Priority >= priority {
+		return
+	}
+	var values []int64
+	if w.bits&wSame != 0 {
+		values = cl.values(p.w.Inventory, w.key)
+	}
+	list := p.x.list[:0]
+	for _, at := range cl.bound {
+		l := &cl.loc[at]
+		if l.claim < 0 || cl.wants[l.claim].need.Form.Priority >= priority || l.bits&lShunned != 0 || !cl.usable(w, l) ||
+			values != nil && values[at] != int64(w.domain) {
+			continue
+		}
+		list = append(list, at)
+	}
+	slices.SortFunc(list, func(a, b int32) int {
+		x, y := cl.wants[cl.loc[a].claim].need, cl.wants[cl.loc[b].claim].need
+		return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), cl.keep(a, b))
+	})
+	for _, at := range list {
+		if !cl.short(w) {
+			break
+		}
+		l := &cl.loc[at]
+		worth := append(p.buf[:0], cl.supply(l)...)
+		p.buf = worth
+		for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+			if s := &cl.shares[i]; s.to != w.at && cl.wants[s.to].need.Form.Priority >= priority {
+				less(worth, cl.at_(s.vec, 0))
+			}
+		}
+		if !touches(worth, cl.rest(w)) {
+			continue
+		}
+		for i := l.shares; i >= 0; {
+			next := cl.shares[i].nextOn
+			if loser := &cl.wants[cl.shares[i].to]; loser.need.Form.Priority < priority {
+				cl.dropShare(i)
+				cl.recount(loser)
+				p.openLate(cl, loser)
+			}
+			i = next
+		}
+		loser := &cl.wants[l.claim]
+		cl.release(at)
+		cl.recount(loser)
+		p.openLate(cl, loser)
+		cl.claim(w, at)
+		cl.spoiled = true
+	}
+	p.x.list = list
+}
