@@ -6,7 +6,7 @@
 //
 // Why not client-go's elector: it waits up to 2.2 times its retry period between looks, by jitter meant for hundreds of
 // candidates. Here are two, and the time until the other one takes over is a promise: a killed holder is replaced within
-// Duration plus Retry, one that stopped properly within Retry.
+// Duration plus two Looks, one that stopped properly within one.
 //
 // The package keeps no state beyond a call of Run. Start there.
 package election
@@ -32,7 +32,8 @@ import (
 const (
 	Duration = 15 * time.Second // a Lease not renewed for this long is free
 	Renew    = 10 * time.Second // a holder that could not renew for this long stops
-	Retry    = 2 * time.Second  // between looks of a candidate, and between renewals
+	Retry    = 2 * time.Second  // between renewals
+	Look     = 1 * time.Second  // between looks of a candidate: a renewal is seen one look late, its absence another
 )
 
 // ErrLost means that another process may hold the Lease now.
@@ -83,7 +84,7 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context) error) er
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(Retry):
+		case <-time.After(Look):
 		}
 	}
 	e.OnLeader(true)

@@ -106,7 +106,7 @@ func TestHandOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		graceful bool
 		within   time.Duration
-	}{"graceful stop": {true, Retry}, "killed": {false, Duration + Retry}} {
+	}{"graceful stop": {true, Look}, "killed": {false, Duration + 2*Look}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{down: map[string]bool{}}
