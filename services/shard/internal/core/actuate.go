@@ -294,6 +294,10 @@ func (c *Core) handOver(i inventory.Index) {
 		c.announce(i)
 		return
 	}
+	if p.Expires == 0 { // a start that is held back or undone must not keep the machine for ever for a need that may go away
+		p.Expires = c.now + c.policy.DrainMargin*Second
+		inv.SetPromise(i, &p)
+	}
 	d := c.decisionOf(engine.Action{Machine: i, Kind: KindBootstrap, Cause: engine.CauseHandover, Need: ref,
 		Cost: c.effectiveCost(i, p), Drain: -1})
 	d.planned = c.now

@@ -68,6 +68,7 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 // Scenario 24, SHARD-16.7: a blob that expired while it waited is never sent; one more pull, then the attempt ends.
 func TestExpiredBlobIsNeverSent(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ExecuteConcurrency = 2; c.ProviderConcurrency = 1 }, host("h1", inventory.Idle, ""), host("h2", inventory.Idle, ""))
+	w.tampered = true
 	w.blob = func(PullBootstrap) *BootstrapAnswered {
 		p := w.c.provider("p")
 		p.inflight++ // somebody else's command takes the only slot just then

@@ -62,9 +62,10 @@ type Core struct {
 	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
 	poison  map[string]int64        // content hash to Mono at which it ends
 
-	timers timers
-	armed  int64 // last WakeAt; 0: none
-	eff    []Effect
+	timers  timers
+	reduced reducer
+	armed   int64 // last WakeAt; 0: none
+	eff     []Effect
 
 	faults Faults // planted defects; all off outside tests
 }
@@ -90,6 +91,7 @@ func New(policy *engine.Policy) *Core {
 // wrong with an event becomes a record or a count. The slice is valid until the next Step.
 func (c *Core) Step(at At, e Event) []Effect {
 	c.eff = c.eff[:0]
+	c.reduced = reducer{}
 	if at.Mono > c.now { // a clock that went back is the shell's defect; history goes on where it was
 		c.now = at.Mono
 	}

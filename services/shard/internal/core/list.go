@@ -121,25 +121,34 @@ func (c *Core) listPage(e ListPage) {
 	if p == nil {
 		return
 	}
+	c.reduced.page = &ListPage{List: e.List, Rejected: e.Rejected[:len(e.Rejected):len(e.Rejected)]}
 	for _, f := range e.Rows {
 		f.Machine.Provider = p.name
 		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.world.Inventory.Machine(i).Provider != p.name {
-			c.rejectMachine(RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}, p)
+			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
+			c.rejectMachine(x, p)
+			c.reduced.keepRejected(x)
 			continue
 		}
 		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.cols.listed[i] == p.list.id {
-			c.rejectMachine(RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}, p)
+			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}
+			c.rejectMachine(x, p)
+			c.reduced.keepRejected(x)
 			continue
 		}
 		p.list.seen++
+		_, wasRejected := p.rejects[f.Machine.ID]
 		delete(p.rejects, f.Machine.ID)
-		switch c.merge(f, p.list.asked) {
+		did := c.merge(f, p.list.asked)
+		switch did {
 		case mergedAdopted:
 			p.list.changed++
 		case mergedSetAside:
 			p.owed[f.Machine.ID] = true
 		}
-		c.sawInList(p, f.Machine.ID)
+		if back := c.sawInList(p, f.Machine.ID); did != mergedNothing || wasRejected || back {
+			c.reduced.keepRow(f)
+		}
 	}
 	for _, r := range e.Rejected {
 		c.rejectMachine(r, p)
@@ -147,12 +156,16 @@ func (c *Core) listPage(e ListPage) {
 	}
 }
 
-func (c *Core) sawInList(p *provider, id string) {
-	if i, known := c.world.Inventory.Find(id); known {
-		c.cols.grow(c.world.Inventory.Bound())
-		c.cols.listed[i] = p.list.id
-		c.cols.absent[i] = absence{}
+// sawInList notes that a List showed a machine, and tells whether it had been missing before.
+func (c *Core) sawInList(p *provider, id string) (back bool) {
+	i, known := c.world.Inventory.Find(id)
+	if !known {
+		return false
 	}
+	c.cols.grow(c.world.Inventory.Bound())
+	back = c.cols.absent[i] != absence{}
+	c.cols.listed[i], c.cols.absent[i] = p.list.id, absence{}
+	return back
 }
 
 // rejectMachine counts a refused record, and records it when it is news.
@@ -175,6 +188,12 @@ func (c *Core) listDone(e ListDone) {
 	}
 	l := p.list
 	p.list = nil
+	if e.Seen == 0 {
+		e.Seen = l.seen
+	}
+	kept := e
+	kept.Reduced = true
+	c.reduced.done = &kept
 	if e.Failed {
 		c.listFailed(p, e)
 		return
@@ -256,7 +275,12 @@ func (c *Core) firstListed() {
 // is a provider bug more often than a vanished fleet (SHARD-13.11).
 func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
 	missing, known := c.absentFrom(p, l, e)
-	guard := len(missing) > max(removalMin, known/10) || (e.Seen == 0 && l.seen == 0 && known > 0 && len(missing) > 0)
+	if !e.Reduced {
+		for _, i := range missing {
+			c.reduced.done.Missing = append(c.reduced.done.Missing, c.world.Inventory.ID(i))
+		}
+	}
+	guard := len(missing) > max(removalMin, known/10) || (e.Seen == 0 && known > 0 && len(missing) > 0)
 	if c.faults.SkipRemovalGuard {
 		guard = false
 	}
@@ -283,6 +307,14 @@ func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
 // absentFrom finds the provider's machines that a List did not show and that were not set aside.
 func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory.Index, known int) {
 	inv := c.world.Inventory
+	if e.Reduced {
+		for _, id := range e.Missing {
+			if i, ok := inv.Find(id); ok {
+				missing = append(missing, i)
+			}
+		}
+		return missing, p.machines
+	}
 	for i := range inv.All() {
 		if inv.Machine(i).Provider != p.name {
 			continue

@@ -101,6 +101,7 @@ func TestStaleListDoesNotUndoABinding(t *testing.T) {
 	w.dwell = 5 * Second
 	w.connect("red")
 	w.run(9500 * Millisecond)
+	w.tampered = true
 	stale := *w.fact("h1")
 	w.c.requestList(w.c.providers[0], true) // sent now, answered below
 	id := w.c.lists
@@ -190,7 +191,7 @@ func TestJournalSurvivesARestart(t *testing.T) {
 	creating, draining := slot("c1"), host("d1", inventory.Draining, "red")
 	creating.State = inventory.Creating
 	w := newWorld(t, nil)
-	w.c = New(nil)
+	w.c, w.log = New(nil), nil
 	w.provider["c1"], w.provider["d1"] = &creating, &draining
 	want := needs(0, 4)
 	w.step(Started{Config: Config{ShardID: "shard-0", Providers: []string{"p"}, ReclaimCapOff: true}, Epoch: 8, Journal: []JournalEntry{
@@ -217,7 +218,7 @@ func TestJournalSurvivesARestart(t *testing.T) {
 // SHARD-6.6, scenario 53: no cycle before each provider has listed once.
 func TestNoCycleBeforeEveryProviderListed(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(2)...)
-	w.c = New(nil)
+	w.c, w.log = New(nil), nil
 	w.step(Started{Config: Config{ShardID: "shard-0", Providers: []string{"p", "q"}}, Epoch: 8})
 	w.connect("red")
 	w.listErr = true

@@ -151,7 +151,7 @@ func (s *savedProvider) restore(limit int64) *provider {
 		p.rejects[r.Key] = r.Value
 	}
 	if l := s.List; l != nil {
-		p.list = &list{id: l.ID, full: l.Full, asked: l.Asked, started: l.Started, seen: l.Seen}
+		p.list = &list{id: l.ID, full: l.Full, asked: l.Asked, started: l.Started}
 	}
 	return p
 }
@@ -199,7 +199,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	inv.SetReadiness(i, s.Readiness)
 	inv.SetForeign(i, s.Foreign)
 	inv.SetStuck(i, s.Stuck)
-	c.cols.stamp[i], c.cols.listed[i] = s.Changed, s.Listed
+	c.cols.stamp[i] = s.Changed
 	c.cols.absent[i] = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID
 	if s.Told != "" {

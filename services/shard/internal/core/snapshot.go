@@ -111,7 +111,6 @@ type savedList struct {
 	Full    bool  `n:"2"`
 	Asked   int64 `n:"3"`
 	Started int64 `n:"4"`
-	Seen    int64 `n:"5"`
 }
 
 type savedWant struct {
@@ -137,7 +136,6 @@ type savedMachine struct {
 	Foreign   bool                 `n:"7"`
 	Stuck     bool                 `n:"8"`
 	Changed   int64                `n:"9"` // stamp column
-	Listed    int64                `n:"10"`
 	Absent    int64                `n:"11"`
 	AbsentAt  int64                `n:"12"`
 	Told      string               `n:"13"`
@@ -329,7 +327,7 @@ func (p *provider) save() savedProvider {
 	s.Breaker.Window = slices.Clone(p.breaker.Window)
 	s.Fence.Refused = slices.Clone(p.fence.Refused)
 	if l := p.list; l != nil {
-		s.List = &savedList{l.id, l.full, l.asked, l.started, l.seen}
+		s.List = &savedList{l.id, l.full, l.asked, l.started}
 	}
 	for _, w := range p.asked {
 		s.Asked = append(s.Asked, savedWant{Machine: w.machine})
@@ -346,7 +344,7 @@ func (p *provider) save() savedProvider {
 func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	inv := c.world.Inventory
 	m := savedMachine{Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
-		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Changed: c.cols.stamp[i], Listed: c.cols.listed[i],
+		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Changed: c.cols.stamp[i],
 		Absent: int64(c.cols.absent[i].lists), AbsentAt: c.cols.absent[i].since}
 	id := m.Machine.ID
 	if s, ok := inv.Stamp(i); ok {

@@ -44,6 +44,8 @@ type world struct {
 	listErr bool
 	listing func([]Fact) []Fact
 	answers []AdminAnswer
+
+	tampered bool
 }
 
 type later struct {
@@ -68,6 +70,7 @@ func newWorld(t testing.TB, edit func(*Config), machines ...inventory.Machine) *
 		edit(&cfg)
 	}
 	w.step(Started{Config: cfg, Epoch: 7})
+	t.Cleanup(w.replay)
 	return w
 }
 
@@ -93,6 +96,21 @@ func slotsOf(n int) (out []inventory.Machine) {
 	return out
 }
 
+// replay takes the reduced record of the history and must arrive at the same decisions and the same state (SHARD-28.2).
+// Tests that reach into the core say so with tampered.
+func (w *world) replay() {
+	if w.tampered || w.t.Failed() {
+		return
+	}
+	c := New(nil)
+	for _, l := range w.log {
+		c.Step(l.at, l.e)
+	}
+	if c.Digest() != w.c.Digest() || c.StateDigest() != w.c.StateDigest() {
+		w.t.Errorf("the reduced record replays to %x/%x, the history was %x/%x", c.Digest(), c.StateDigest(), w.c.Digest(), w.c.StateDigest())
+	}
+}
+
 func (w *world) after(d int64, do func()) {
 	w.seq++
 	w.queue = append(w.queue, later{w.mono + d, w.seq, do})
@@ -101,8 +119,9 @@ func (w *world) after(d int64, do func()) {
 // step gives one event to the core and takes its effects in.
 func (w *world) step(e Event) {
 	at := At{w.mono, w.wall}
-	w.log = append(w.log, logged{at, e})
-	for _, x := range slices.Clone(w.c.Step(at, e)) {
+	effects := slices.Clone(w.c.Step(at, e))
+	w.log = append(w.log, logged{at, w.c.Reduced(e)})
+	for _, x := range effects {
 		w.take(x)
 	}
 	w.check()

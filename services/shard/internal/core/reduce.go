@@ -1,0 +1,47 @@
+package core
+
+// What the decision log keeps of an event is enough to take the same step again, and no more (SHARD-28.2): a roll-up
+// that changed nothing is its hash, a List is the rows that meant something and the ids that were missing. The core
+// collects that while it steps, because only it knows.
+
+// reducer is the reduced form of the event of this step.
+type reducer struct {
+	page *ListPage
+	done *ListDone
+}
+
+// keepRow notes a row of a List that did more than confirm what is known.
+func (r *reducer) keepRow(f Fact) {
+	if r.page != nil {
+		r.page.Rows = append(r.page.Rows, f)
+	}
+}
+
+// keepRejected notes a record that the core itself refused.
+func (r *reducer) keepRejected(x RejectedID) {
+	if r.page != nil {
+		r.page.Rejected = append(r.page.Rejected, x)
+	}
+}
+
+// Reduced returns what the decision log has to keep of the event that was just applied. Call it once, before the next
+// Step, with that event.
+func (c *Core) Reduced(e Event) Event {
+	switch e := e.(type) {
+	case RollupArrived:
+		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.disposition == DispositionUnchanged && cl.arrival == e.Arrival {
+			e.Rows, e.Overhead, e.Warnings = nil, nil, e.Warnings
+		}
+		return e
+	case ListPage:
+		if c.reduced.page != nil {
+			return *c.reduced.page
+		}
+		return ListPage{List: e.List}
+	case ListDone:
+		if c.reduced.done != nil {
+			return *c.reduced.done
+		}
+	}
+	return e
+}
