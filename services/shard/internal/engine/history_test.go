@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"pgregory.net/rapid"
+)
+
+// change makes one random change to a fleet and to the world built from it.
+func (f *fleet) change(t source, sh shape, w *World) {
+	switch n := t.IntN(12); {
+	case n < 4 && len(f.machines) > 0: // another machine behind the same id
+		i := t.IntN(len(f.machines))
+		x := drawMachine(t, sh, f, i)
+		x.m.ID = f.machines[i].m.ID
+		f.machines[i] = x
+		x.apply(w)
+	case n < 5 && len(f.machines) > 0: // only its price
+		i := t.IntN(len(f.machines))
+		f.machines[i].m.Price = int64(t.IntN(sh.prices)) * 100_000
+		f.machines[i].apply(w)
+	case n < 6:
+		x := drawMachine(t, sh, f, 40+t.IntN(1000))
+		if _, ok := w.Inventory.Find(x.m.ID); !ok {
+			f.machines = append(f.machines, x)
+			x.apply(w)
+		}
+	case n < 7 && len(f.machines) > 0:
+		i := t.IntN(len(f.machines))
+		at, _ := w.Inventory.Find(f.machines[i].m.ID)
+		w.Inventory.Remove(at)
+		f.machines = slices.Delete(f.machines, i, i+1)
+	case n < 8:
+		f.now += int64(t.IntN(400)) * second
+	default:
+		c := &f.clusters[t.IntN(len(f.clusters))]
+		switch t.IntN(4) {
+		case 0:
+			c.rows = append(c.rows, drawRow(t, sh, c))
+		case 1:
+			if len(c.rows) > 0 {
+				i := t.IntN(len(c.rows))
+				c.rows = slices.Delete(slices.Clone(c.rows), i, i+1)
+			}
+		case 2:
+			if len(c.rows) > 0 {
+				c.rows = slices.Clone(c.rows)
+				r := &c.rows[t.IntN(len(c.rows))]
+				r.hold, r.unplaced = oneOf(t, r.hold, 0, 1), chance(t, 20)
+			}
+		case 3:
+			c.facts.Heard, c.facts.SharingPerMille = chance(t, 80), oneOf[int32](t, 1000, 500, 0)
+			c.facts.JoinFailures = oneOf[int32](t, 0, 1, 3)
+		}
+		c.apply(w, straight)
+	}
+}
+
+// ENG-21.1, ENG-P11, ENG-S65: after each step of a random history the Planner gives the bytes of the full plan and of the
+// literal one, whatever it remembers and whenever it is made to forget.
+func TestIncrementalEqualsFull(t *testing.T) {
+	for _, theme := range themes {
+		t.Run(theme, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 2))
+				f := drawFleet(r, shapes[theme])
+				w := f.build(straight)
+				inc := NewPlanner()
+				for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
+					for range 1 + r.IntN(3) {
+						f.change(r, shapes[theme], w)
+					}
+					w.Inventory.Advance(f.now)
+					if chance(r, 5) {
+						inc.Forget()
+					}
+					in := Input{World: w, Cycle: int64(step), Policy: f.policy}
+					if err := sameAnswers(w, inc.Plan(in), Plan(in), planNaively(in)); err != nil {
+						rt.Fatalf("step %d: %v", step, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// sameAnswers compares the incremental answer with the others.
+func sameAnswers(w *World, inc, full, slow *Result) error {
+	got := render(w, inc)
+	for _, o := range []struct {
+		name string
+		r    *Result
+	}{{"full", full}, {"naive", slow}} {
+		if d := difference(render(w, o.r), got); d != "" {
+			return errors.New(fmt.Sprintf("- %s, + incremental\n%s", o.name, d))
+		}
+	}
+	return nil
+}
+
+// ENG-2.2, ENG-P11: neither the order in which things were inserted nor what was there before shows in the bytes.
+func TestInsertionOrderDoesNotShow(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		r := rand.New(rand.NewPCG(uint64(len(f.machines)), 7))
+		w := f.build(straight)
+		want := render(w, Plan(Input{World: w, Policy: f.policy}))
+
+		other := NewWorld() // numbers were given to others before
+		for i := range 5 {
+			other.Inventory.Put(inventory.Machine{ID: fmt.Sprintf("old%d", i), State: inventory.Speculative,
+				Labels: []inventory.Label{{Key: fmt.Sprint("k", i), Value: "v"}}})
+		}
+		for i := range 5 {
+			at, _ := other.Inventory.Find(fmt.Sprintf("old%d", i))
+			other.Inventory.Remove(at)
+		}
+		f.fill(other, r.Perm)
+		if d := difference(want, render(other, Plan(Input{World: other, Policy: f.policy}))); d != "" {
+			return errors.New(d)
+		}
+		return nil
+	})
+}
+
+// ENG-P21: label keys that no profile looks at, made visible, split classes and change nothing.
+func TestClassSplitsDoNotShow(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		w := f.build(straight)
+		want := render(w, Plan(Input{World: w, Policy: f.policy}))
+		before := w.Inventory.Classes()
+		w.Inventory.SetMatchKeys(inventory.MatchKeys{Values: append(w.Demand.ValueKeys(), "rack", "disk"), Presence: w.Demand.PresenceKeys()})
+		pl := NewPlanner()
+		pl.p.cat = newCatalog()
+		pl.p.cat.inv = w.Inventory
+		v := w.Demand.KeysVersion()
+		pl.p.cat.keys = &v // the keys stay as they were set here
+		pl.p.w = w
+		if d := difference(want, render(w, pl.Plan(Input{World: w, Policy: f.policy}))); d != "" {
+			return fmt.Errorf("%d classes, then %d\n%s", before, w.Inventory.Classes(), d)
+		}
+		return nil
+	})
+}
