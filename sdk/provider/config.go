@@ -176,7 +176,7 @@ func (c Common) Options() ([]Option, error) {
 		WithRetention(Retention{c.Retention.Failed, c.Retention.Lost, c.Retention.Stockout, c.Retention.Orphan}),
 		WithPrices(c.Prices.Interval, c.Prices.AgeMax), WithTransitionLimits(c.Limits.Transitions, c.Limits.Queue),
 		WithTombstones(c.Limits.Tombstones, c.Limits.TombstoneTTL), WithCallLimits(calls),
-		WithTLS(identity.Files{Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}), WithRequireTLS(c.TLS.Require),
+		WithTLS(c.Files()), WithRequireTLS(c.TLS.Require),
 		WithShardSAN(c.TLS.ShardSAN), WithReflection(c.Server.Reflection),
 	}
 	if file := c.StateFile(); file != "" {
@@ -247,4 +247,9 @@ func decodeStrict(b []byte, into any) error {
 		return err
 	}
 	return nil
+}
+
+// Files are the TLS files of the configuration.
+func (c Common) Files() identity.Files {
+	return identity.Files{Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}
 }

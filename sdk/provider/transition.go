@@ -87,6 +87,10 @@ func (p *Provider) run(w *work) {
 	defer stop()
 	result, err := p.attempts(ctx, w, &last)
 	switch {
+	case err == nil && context.Cause(ctx) == errLimit:
+		// It came back because the limit ended its context, and says that it worked: too late (PROV-11.3).
+		p.timeout(w, last.get())
+		p.late(w, result)
 	case err == nil:
 		p.settle(w, result)
 	case errors.Is(context.Cause(ctx), errStopping):

@@ -141,7 +141,9 @@ func Check(a Attributes) error {
 	if err := checkText(a); err != nil {
 		all = append(all, err)
 	}
-	all = append(all, checkQuantities(a)...)
+	if err := CheckQuantities(a.Resources, a.Allocatable); err != nil {
+		all = append(all, err)
+	}
 	for _, t := range a.Taints {
 		if t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
 			bad("taint %q with effect %q: the key must not be empty, the effect is NoSchedule, PreferNoSchedule or NoExecute", t.Key, t.Effect)
@@ -150,11 +152,14 @@ func Check(a Attributes) error {
 	return errors.Join(all...)
 }
 
-func checkQuantities(a Attributes) (all []error) {
+// CheckQuantities names every broken rule of PROV-9.8, joined: quantities parse and are not negative, dimensions that both
+// maps have are positive in resources.
+func CheckQuantities(resources, allocatable map[string]string) error {
+	var all []error
 	for _, side := range []struct {
 		field string
 		m     map[string]string
-	}{{"resources", a.Resources}, {"allocatable", a.Allocatable}} {
+	}{{"resources", resources}, {"allocatable", allocatable}} {
 		for _, name := range sortedKeys(side.m) {
 			sign, err := quantity.Sign(side.m[name])
 			switch {
@@ -164,12 +169,12 @@ func checkQuantities(a Attributes) (all []error) {
 				all = append(all, fmt.Errorf("%s[%s]: %w", side.field, name, err))
 			case sign < 0:
 				all = append(all, fmt.Errorf("%s[%s] = %s is negative", side.field, name, side.m[name]))
-			case sign == 0 && side.field == "resources" && a.Allocatable[name] != "":
+			case sign == 0 && side.field == "resources" && allocatable[name] != "":
 				all = append(all, fmt.Errorf("resources[%s] must be positive, because allocatable names it too", name))
 			}
 		}
 	}
-	return all
+	return errors.Join(all...)
 }
 
 // checkText refuses text that cannot travel in a proto3 string.

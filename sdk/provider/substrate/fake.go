@@ -23,7 +23,7 @@ func Fake[C any](c Config) func(context.Context, provider.Setup[C]) (provider.Ba
 		if err != nil {
 			return nil, nil, err
 		}
-		served, err := cloud.Serve(s.Common.ControlAddr, identity.Files{Cert: s.Common.TLS.Cert, Key: s.Common.TLS.Key, CA: s.Common.TLS.CA})
+		served, err := cloud.Serve(s.Common.ControlAddr, s.Common.Files())
 		if err != nil {
 			return nil, nil, err
 		}

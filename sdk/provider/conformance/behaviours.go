@@ -1,0 +1,80 @@
+package conformance
+
+import (
+	"slices"
+)
+
+// behaviours lists everything the suite judges, in the order of the run: cheap and telling ones first, kills and floods
+// last, and the two that look back over the whole run at the very end.
+func behaviours() []behaviour {
+	return slices.Concat(
+		fieldBehaviours(), argsBehaviours(), lifeBehaviours(), onceBehaviours(), fenceBehaviours(), metaBehaviours(), listBehaviours(),
+		raceBehaviours(), walkBehaviours(), whoBehaviours(), failBehaviours(), readyBehaviours(), lossBehaviours(), lastBehaviours(),
+		sizeBehaviours(), afterwards(),
+	)
+}
+
+// afterwards judge what the whole run has seen.
+func afterwards() []behaviour {
+	return []behaviour{
+		{
+			name: "field/every-record-seen", profile: Core, clauses: []string{"PROV-3.1", "PROV-3.7", "PROV-9.1", "PROV-9.2", "PROV-9.5", "PROV-9.10"},
+			says: "emit no record, in any answer, that breaks a rule of sections 3 and 9",
+			do: func(c *Case) {
+				c.suite.mu.Lock()
+				defer c.suite.mu.Unlock()
+				for _, v := range c.suite.violations {
+					c.faults = append(c.faults, v)
+				}
+			},
+		},
+		{
+			name: "fence/code-means-stale", profile: Core, clauses: []string{"PROV-5.1", "PROV-6.3", "PROV-6.6"},
+			says: "answer FAILED_PRECONDITION to a stale token and to nothing else, in the whole run",
+			do: func(c *Case) {
+				c.suite.mu.Lock()
+				defer c.suite.mu.Unlock()
+				c.faults = append(c.faults, c.suite.miscoded...)
+			},
+		},
+		{
+			name: "once/ids-are-unique", profile: Core, clauses: []string{"PROV-7.3", "PROV-7.4"},
+			says: "give no operation id to two machines or two kinds, in the whole run",
+			do: func(c *Case) {
+				c.suite.mu.Lock()
+				defer c.suite.mu.Unlock()
+				c.faults = append(c.faults, c.suite.collisions...)
+				c.check(c.suite.operations[""] == "", "an ack carried an empty operation id")
+			},
+		},
+	}
+}
+
+// unseen lists the (M) clauses of sections 2 to 14 that nobody can see from outside, each with the reason. A test fails
+// for a clause that is neither here nor cited by a behaviour.
+func unseen() map[string]string {
+	return map[string]string{
+		"PROV-2.3":   "health and reflection are what the SDK serves; the contract does not ask others for them",
+		"PROV-2.4":   "flags of a program; tested with the SDK",
+		"PROV-2.5":   "reload of files; tested with the SDK",
+		"PROV-2.10":  "a setting; who/* judges the default",
+		"PROV-3.10":  "a matter of what the provider leaves out; args/delete-unsupported sees the answer",
+		"PROV-4.5":   "how the checks are built; args and fence see their order",
+		"PROV-5.7":   "a defect cannot be provoked from outside",
+		"PROV-6.16":  "memory inside; fence/unknown-machines sees the marks",
+		"PROV-6.17":  "takes a day",
+		"PROV-7.9":   "seen in the journal of a fake substrate only: race/one-effect does, where there is one",
+		"PROV-7.10":  "memory inside",
+		"PROV-8.10":  "a reason, not a rule",
+		"PROV-9.4":   "whether hardware is rented is not visible",
+		"PROV-9.11":  "start-up of a program; tested with the SDK",
+		"PROV-10.5":  "needs a start that takes long; tested with the SDK",
+		"PROV-10.6":  "needs more than 256 MiB of machines; tested with the SDK",
+		"PROV-10.18": "the inside of a cursor",
+		"PROV-10.20": "a lock inside; the benchmarks of the SDK watch mutations while lists run",
+		"PROV-12.7":  "needs a broken disk; tested with the SDK",
+		"PROV-12.8":  "needs a damaged file; tested with the SDK",
+		"PROV-14.2":  "configuration",
+		"PROV-14.3":  "configuration",
+	}
+}

@@ -1,0 +1,264 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
+
+	"connectrpc.com/connect"
+)
+
+// own is a shard id that no other behaviour and no other run uses, so that first contact is first contact. Under mTLS with
+// one certificate there is only one shard id, and behaviours that need several cannot be judged.
+func (c *Case) own(n int) string {
+	if c.Target.Shard != "" {
+		c.cannot("first contact needs shard ids of its own; the certificate speaks for %q only (hook certs, or plaintext)", c.Target.Shard)
+	}
+	return fmt.Sprintf("conformance-%s-%s-%d", c.suite.run, c.behaviour.name, n)
+}
+
+// probe sends a mutation that is refused for its position if the token passes, so that only the mark moves: Create on a
+// machine that is configured. It answers whether the token was stale.
+func (c *Case) probe(id string, f fence) (stale bool) {
+	_, err := c.send(request{kind: lifecycle.Create, machine: id, fence: f})
+	return codeOf(err) == connect.CodeFailedPrecondition
+}
+
+// judgeTokens sends tokens in order and compares each answer.
+func (c *Case) judgeTokens(id, shard string, tokens []token, wantStale []bool) {
+	for i, t := range tokens {
+		if stale := c.probe(id, fence{shard, t.epoch, t.sequence}); stale != wantStale[i] {
+			c.check(false, "token %d of %v: stale is %v, want %v", i+1, tokens, stale, wantStale[i])
+			return
+		}
+	}
+}
+
+func fenceBehaviours() []behaviour {
+	order := func(tokens []token, stale ...bool) func(*Case) {
+		return func(c *Case) { c.judgeTokens(c.node(), c.own(0), tokens, stale) }
+	}
+	return []behaviour{
+		{
+			name: "fence/stale-token", profile: Core, hosts: 1, clauses: []string{"PROV-6.3", "PROV-6.4", "PROV-6.9"},
+			says: "refuse every token that is not strictly newer than the mark, by epoch and then by sequence",
+			do: order([]token{{5, 10}, {5, 10}, {5, 9}, {4, 99}, {5, 11}, {6, -3}, {6, -4}, {5, 100}, {6, -2}},
+				false, true, true, true, false, false, true, true, false),
+		},
+		{
+			name: "fence/negative", profile: Core, hosts: 1, clauses: []string{"PROV-6.6", "PROV-6.7"},
+			says: "take negative numbers as ordinary ones, also on first contact",
+			do:   order([]token{{-7, -7}, {-7, -8}, {-7, -6}, {-8, 5}, {-6, -9}, {0, 0}, {0, -1}}, false, true, false, true, false, false, true),
+		},
+		{
+			name: "fence/extremes", profile: Core, hosts: 1, clauses: []string{"PROV-6.8"},
+			says: "take the extremes of int64 without arithmetic: after (max, max) everything is stale",
+			do: order([]token{{math.MinInt64, math.MinInt64}, {math.MinInt64, math.MinInt64}, {math.MinInt64, math.MaxInt64}, {math.MaxInt64, math.MinInt64},
+				{math.MaxInt64, math.MaxInt64}, {math.MaxInt64, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MinInt64, 0}},
+				false, true, false, false, false, true, true, true),
+		},
+		{
+			name: "fence/first-contact", profile: Core, hosts: 1, clauses: []string{"PROV-6.6"},
+			says: "accept the first token of a shard about a machine, whatever it is, zeros included",
+			do: func(c *Case) {
+				id := c.node()
+				for i, t := range []token{{0, 0}, {-1, -1}, {math.MaxInt64, 0}, {1, math.MinInt64}} {
+					shard := c.own(i)
+					c.check(!c.probe(id, fence{shard, t.epoch, t.sequence}), "first contact with %v is stale", t)
+					c.check(c.probe(id, fence{shard, t.epoch, t.sequence}), "its replay passes")
+				}
+			},
+		},
+		{
+			name: "fence/effect", profile: Core, hosts: 1, clauses: []string{"PROV-6.4", "PROV-4.4"},
+			says: "do nothing for a stale token: no move, no binding, no operation id",
+			do: func(c *Case) {
+				id, shard := c.host(), c.own(0)
+				c.check(!c.probe(id, fence{shard, 10, 10}), "first contact is stale")
+				before := c.get(id)
+				for _, k := range c.kinds() {
+					q := c.ordinary(k, id, fence{shard, 10, 9})
+					a, err := c.send(q)
+					c.check(codeOf(err) == connect.CodeFailedPrecondition && a == nil, "%s with a stale token: %s", k, codeName(codeOf(err)))
+					c.same(k.String()+" with a stale token", before)
+				}
+			},
+		},
+		{
+			name: "fence/refusal-moves-mark", profile: Core, hosts: 1, clauses: []string{"PROV-6.5"},
+			says: "make a token that passed the mark, even if the call is then refused",
+			do: func(c *Case) {
+				id, shard := c.host(), c.own(0)
+				for i, q := range []request{
+					{kind: lifecycle.Configure},                   // no cluster
+					{kind: lifecycle.Drain, grace: math.MinInt64}, // negative grace, or wrong state
+				} {
+					q.machine, q.fence = id, fence{shard, 1, int64(i + 1)}
+					if _, err := c.send(q); codeOf(err) == connect.CodeFailedPrecondition {
+						c.check(false, "%s with token (1, %d): stale", q.kind, i+1)
+					}
+					if c.get(id).GetState() != idle { // a provider may read a negative grace as 0, never on IDLE
+						c.failf("a refused call moved the machine")
+					}
+					c.check(c.probe(id, q.fence), "the token of a refused %s passes again", q.kind)
+				}
+			},
+		},
+		{
+			name: "fence/stale-keeps-mark", profile: Core, hosts: 1, clauses: []string{"PROV-6.4"},
+			says: "leave the mark where it is when a token is stale",
+			do:   order([]token{{2, 5}, {1, 1}, {2, 3}, {1, 9}, {2, 4}, {2, 6}}, false, true, true, true, true, false),
+		},
+		{
+			name: "fence/before-existence", profile: Core, clauses: []string{"PROV-4.1", "PROV-4.2", "PROV-6.5"},
+			says: "fence before it looks whether the machine exists",
+			do: func(c *Case) {
+				for _, k := range c.kinds() {
+					id, shard := "nobody-"+c.suite.run+"-"+k.Label(), c.own(int(k))
+					_, err := c.send(c.ordinary(k, id, fence{shard, 1, 1}))
+					c.check(codeOf(err) == connect.CodeNotFound, "%s: %s", k, codeName(codeOf(err)))
+					_, err = c.send(c.ordinary(k, id, fence{shard, 1, 1}))
+					c.check(codeOf(err) == connect.CodeFailedPrecondition, "%s again with the same token: %s, not FAILED_PRECONDITION", k, codeName(codeOf(err)))
+				}
+			},
+		},
+		{
+			name: "fence/before-repeat", profile: Core, hosts: 1, clauses: []string{"PROV-4.2", "PROV-6.12", "PROV-7.6"},
+			says: "fence a stale replay of an applied operation; give the same request with a fresh token the known id",
+			do: func(c *Case) {
+				id, shard := c.host(), c.own(0)
+				first, err := c.send(c.ordinary(lifecycle.Configure, id, fence{shard, 1, 1}))
+				if err != nil {
+					c.failf("Configure: %v", err)
+				}
+				c.settles(id, lifecycle.Configure)
+				_, err = c.send(c.ordinary(lifecycle.Configure, id, fence{shard, 1, 1}))
+				c.check(codeOf(err) == connect.CodeFailedPrecondition, "a stale replay: %s", codeName(codeOf(err)))
+				again, err := c.send(c.ordinary(lifecycle.Configure, id, fence{shard, 1, 2}))
+				c.repeated("with a fresh token", lifecycle.Configure, first, again, err)
+				c.check(c.probe(id, fence{shard, 1, 2}), "the repeat did not move the mark")
+			},
+		},
+		{
+			name: "fence/all-kinds", profile: Core, hosts: 1, clauses: []string{"PROV-6.1", "PROV-6.2"},
+			says: "fence each of the mutations, with one mark for all of them",
+			do: func(c *Case) {
+				id, shard := c.node(), c.own(0)
+				c.check(!c.probe(id, fence{shard, 1, 100}), "first contact is stale")
+				for i, k := range c.kinds() {
+					_, err := c.send(c.ordinary(k, id, fence{shard, 1, 100 - int64(i)}))
+					c.check(codeOf(err) == connect.CodeFailedPrecondition, "%s with an old token: %s", k, codeName(codeOf(err)))
+				}
+				c.check(c.get(id).GetState() == configured, "an old token moved the machine")
+			},
+		},
+		{
+			name: "fence/machines-are-apart", profile: Core, hosts: 2, clauses: []string{"PROV-6.2", "PROV-6.10"},
+			says: "keep one mark per (shard, machine): a high token for one machine fences no other",
+			do: func(c *Case) {
+				ids, shard := c.bound(2), c.own(0)
+				c.check(!c.probe(ids[0], fence{shard, 1, 1_000_000}), "first contact is stale")
+				c.check(!c.probe(ids[1], fence{shard, 1, 1}), "a token for one machine is fenced by a token for another: the mark must be per machine")
+				c.check(!c.probe(ids[1], fence{shard, 1, 2}), "a newer token is stale")
+				c.check(c.probe(ids[0], fence{shard, 1, 999_999}), "an older token passes")
+			},
+		},
+		{
+			name: "fence/shards-are-apart", profile: Core, hosts: 1, clauses: []string{"PROV-6.10"},
+			says: "keep shards apart on one machine",
+			do: func(c *Case) {
+				id, a, b := c.node(), c.own(0), c.own(1)
+				c.check(!c.probe(id, fence{a, 9, 9}) && !c.probe(id, fence{b, 1, 1}), "one shard's token fences another shard")
+				c.check(!c.probe(id, fence{b, 1, 2}) && c.probe(id, fence{a, 9, 8}), "the marks of two shards are mixed up")
+			},
+		},
+		{
+			name: "fence/unknown-machines", profile: Core, clauses: []string{"PROV-6.5", "PROV-6.16"},
+			says: "keep marks for machines that do not exist",
+			do: func(c *Case) {
+				id, shard := "nobody-"+c.suite.run+"-marks", c.own(0)
+				for i, stale := range []bool{false, true, true, false} {
+					t := []token{{3, 3}, {3, 3}, {2, 9}, {3, 4}}[i]
+					if got := c.probe(id, fence{shard, t.epoch, t.sequence}); got != stale {
+						c.check(false, "token %v: stale is %v, want %v", t, got, stale)
+					}
+				}
+			},
+		},
+		{
+			name: "fence/unfenced", profile: Core, hosts: 1, clauses: []string{"PROV-6.11"},
+			says: "never fence, and record nothing for, a caller with an empty shard id and zeros; fence the empty id with other numbers",
+			do: func(c *Case) {
+				if c.TLS != nil {
+					c.cannot("under mTLS the empty shard id is refused; run it in plaintext")
+				}
+				id, shard := c.node(), c.own(0)
+				c.check(!c.probe(id, fence{shard, 5, 5}), "first contact is stale")
+				for range 3 {
+					c.check(!c.probe(id, fence{}), "an unfenced call is stale")
+				}
+				c.check(c.probe(id, fence{shard, 5, 5}) && !c.probe(id, fence{shard, 5, 6}), "unfenced calls moved a mark")
+				epoch := c.suite.epoch // the empty shard id is shared by all runs
+				c.check(!c.probe(id, fence{"", epoch, 7}), "the empty shard id with a number is stale on first contact")
+				c.check(c.probe(id, fence{"", epoch, 7}) && c.probe(id, fence{"", epoch, 6}), "the empty shard id with a number is not fenced")
+				c.check(!c.probe(id, fence{}), "an unfenced call is stale after fenced ones of the empty id")
+			},
+		},
+		{
+			name: "fence/reads-are-free", profile: Core, hosts: 1, clauses: []string{"PROV-6.1"},
+			says: "serve reads between fenced calls and move no mark with them",
+			do: func(c *Case) {
+				id, shard := c.node(), c.own(0)
+				for i := range int64(5) {
+					c.check(!c.probe(id, fence{shard, 1, i}), "token (1, %d) is stale", i)
+					c.get(id)
+					c.list(&bigfleetv1alpha1.ListFilter{MaxResults: 1})
+					c.check(c.probe(id, fence{shard, 1, i}), "a read moved the mark back")
+				}
+			},
+		},
+		{
+			name: "fence/out-of-order", racing: true, profile: Core, clauses: []string{"PROV-6.2", "PROV-6.10", "PROV-13.3"},
+			says: "fence no call of one healthy shard whose workers overtake each other across machines",
+			do: func(c *Case) {
+				shard, const400 := c.own(0), 400
+				sequences := c.random.Perm(const400)
+				var wait sync.WaitGroup
+				places := make(chan struct{}, 50)
+				for i, seq := range sequences {
+					places <- struct{}{}
+					wait.Go(func() {
+						defer func() { <-places }()
+						id := fmt.Sprintf("nobody-%s-%d", c.suite.run, i)
+						c.check(!c.probe(id, fence{shard, 1, int64(seq)}), "a call about machine %d of %d is stale", i, const400)
+					})
+				}
+				wait.Wait()
+			},
+		},
+		{
+			name: "fence/random", profile: Core, hosts: 2, clauses: []string{"PROV-6.3", "PROV-6.4", "PROV-6.5", "PROV-6.10"},
+			says: "agree with the lexicographic order on random tokens of several shards and machines",
+			do: func(c *Case) {
+				ids := append(c.bound(2), "nobody-"+c.suite.run+"-random")
+				marks := map[[2]string]token{}
+				small := func() int64 { return int64(c.random.IntN(9) - 4) }
+				for range 300 {
+					id, shard := ids[c.random.IntN(len(ids))], c.own(c.random.IntN(3))
+					t := token{small(), small()}
+					mark, known := marks[[2]string{shard, id}]
+					want := known && (t.epoch < mark.epoch || t.epoch == mark.epoch && t.sequence <= mark.sequence)
+					if got := c.probe(id, fence{shard, t.epoch, t.sequence}); got != want {
+						c.failf("token %v of %s about %s: stale is %v, the mark is %v (known %v)", t, shard, id, got, mark, known)
+					}
+					if !want {
+						marks[[2]string{shard, id}] = t
+					}
+				}
+			},
+		},
+	}
+}
