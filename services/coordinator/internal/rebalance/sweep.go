@@ -1,0 +1,326 @@
+package rebalance
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+const (
+	// verdictsMax bounds the donors named in one proposal.
+	verdictsMax = 50
+	// looksMax bounds one sweep: what is left comes with the next one, in the same order.
+	looksMax = 200_000
+	// reportsMin is in how many reports a shortfall must have been (COORD-12.3).
+	reportsMin = 2
+)
+
+// Shard is what a sweep knows of one shard.
+type Shard struct {
+	ID, Provider string
+	Draining     bool
+	Fresh        bool // its last report is
+	Moves        bool // it takes part in moves
+	Quarantined  bool // it holds a roll-up back
+	EpochChanged bool // it restarted within the last two minutes
+	Machines     int32
+	Supply       []Bucket
+	Shortfalls   []Shortfall
+}
+
+// Flow is an earlier move: it keeps its two shards apart for a while, in both directions.
+type Flow struct {
+	From, To, Fingerprint string
+	Kind                  Kind
+	Open                  bool
+	AgeSeconds            int64 // since it ended
+	// Cooling is how many of the machines the recipient got may not move again yet.
+	Cooling int32
+}
+
+// Input of a Sweep.
+type Input struct {
+	Shards []Shard // by id
+	Policy *v1.RebalancePolicy
+	Flows  []Flow
+	// Room is how many further machine exceptions the fleet may have.
+	Room int64
+	// Slice is how many quota units a shard has for a region, if there is a row.
+	Slice func(provider, region, shard string) (units int32, limited bool)
+}
+
+// Proposal is one move that should be made.
+type Proposal struct {
+	Tier      v1.MoveTier
+	From, To  string
+	Provider  string
+	Bucket    Bucket
+	Shortfall *Shortfall
+	Wanted    int32
+	Reason    string
+	Donors    []*v1.DonorVerdict
+}
+
+type pair struct{ a, b string }
+
+type slot struct {
+	shard string
+	kind  Kind
+}
+
+// sweep is one run.
+type sweep struct {
+	in      Input
+	byID    map[string]*Shard
+	donors  map[string][]*Shard // by provider
+	cooling map[pair]bool
+	busy    map[slot]bool // (donor, bucket) with an open move
+	waiting map[pair]bool // (recipient, fingerprint) with an open move
+	held    map[slot]int32
+	given   map[string]int32 // by donor, this sweep
+	memo    map[lookup][]candidate
+	hungry  map[hunger]bool
+	looks   int
+	out     []Proposal
+}
+
+type lookup struct {
+	provider string
+	req      *Requirements
+	unit     *Vector
+	tier     v1.MoveTier
+}
+
+type hunger struct {
+	shard string
+	kind  *Kind
+	size  *Vector
+}
+
+type candidate struct {
+	donor   *Shard
+	bucket  *Bucket
+	surplus int32
+}
+
+// Sweep returns the moves that should be made now, in the order of what they serve.
+func Sweep(in Input) []Proposal {
+	s := &sweep{in: in, byID: map[string]*Shard{}, donors: map[string][]*Shard{}, cooling: map[pair]bool{}, busy: map[slot]bool{},
+		waiting: map[pair]bool{}, held: map[slot]int32{}, given: map[string]int32{}, memo: map[lookup][]candidate{}, hungry: map[hunger]bool{}}
+	for i := range in.Shards {
+		sh := &in.Shards[i]
+		s.byID[sh.ID] = sh
+		s.donors[sh.Provider] = append(s.donors[sh.Provider], sh)
+	}
+	room := int64(in.Policy.GetMaxOpenMoves())
+	for _, f := range in.Flows {
+		if f.Open {
+			room--
+			s.busy[slot{f.From, f.Kind}], s.waiting[pair{f.To, f.Fingerprint}] = true, true
+		}
+		if f.Open || f.AgeSeconds < in.Policy.GetFlowCooldownSeconds() {
+			s.cooling[pair{f.From, f.To}], s.cooling[pair{f.To, f.From}] = true, true
+		}
+		s.held[slot{f.To, f.Kind}] += f.Cooling
+	}
+	queue := s.eligible()
+	heap.Init(queue)
+	for queue.Len() > 0 && int64(len(s.out)) < room && s.in.Room > 0 && s.looks < looksMax {
+		need := heap.Pop(queue).(need)
+		s.serve(need)
+	}
+	return s.out
+}
+
+// need is one shortfall and its shard.
+type need struct {
+	shard     *Shard
+	shortfall *Shortfall
+}
+
+// needs is a heap in the order of COORD-12.4.
+type needs []need
+
+func (n needs) Len() int      { return len(n) }
+func (n needs) Swap(i, j int) { n[i], n[j] = n[j], n[i] }
+func (n needs) Less(i, j int) bool {
+	x, y := n[i], n[j]
+	return cmp.Or(cmp.Compare(y.shortfall.Priority, x.shortfall.Priority), cmp.Compare(y.shortfall.AgeSeconds, x.shortfall.AgeSeconds),
+		cmp.Compare(x.shard.ID, y.shard.ID), cmp.Compare(x.shortfall.Fingerprint, y.shortfall.Fingerprint)) < 0
+}
+func (n *needs) Push(x any) { *n = append(*n, x.(need)) }
+func (n *needs) Pop() any {
+	last := (*n)[len(*n)-1]
+	*n = (*n)[:len(*n)-1]
+	return last
+}
+
+// eligible are the shortfalls that may be served by others at all (COORD-12.3).
+func (s *sweep) eligible() *needs {
+	out := &needs{}
+	youngest := slices.Min(s.in.Policy.GetAgeGatesSeconds())
+	for i := range s.in.Shards {
+		sh := &s.in.Shards[i]
+		if !sh.Fresh || !sh.Moves || sh.Quarantined || sh.Draining {
+			continue
+		}
+		for j := range sh.Shortfalls {
+			if f := &sh.Shortfalls[j]; Eligible(f) && f.AgeSeconds >= youngest && !s.waiting[pair{sh.ID, f.Fingerprint}] {
+				*out = append(*out, need{sh, f})
+			}
+		}
+	}
+	return out
+}
+
+// Eligible reports whether a shortfall could ever be resolved by another shard.
+func Eligible(f *Shortfall) bool {
+	return f.AgeSeconds > 0 && !f.Requirements.Same && !f.TopologyBound &&
+		f.Unmet != v1.UnmetReason_UNMET_REASON_TOPOLOGY_UNSATISFIABLE && f.Reports >= reportsMin && len(f.Deficit) > 0
+}
+
+// serve tries the tiers in order and proposes at most one move for a shortfall.
+func (s *sweep) serve(n need) {
+	var verdicts []*v1.DonorVerdict
+	for tier := v1.MoveTier_MOVE_TIER_IDLE; tier <= s.in.Policy.GetMaxTier(); tier++ {
+		if gate := s.in.Policy.GetAgeGatesSeconds()[tier-1]; n.shortfall.AgeSeconds < gate {
+			continue
+		}
+		best, want, found := s.choose(n, tier, &verdicts)
+		if !found {
+			continue
+		}
+		s.propose(n, tier, best, want, verdicts)
+		return
+	}
+}
+
+// choose picks the donor: cheaper, then larger surplus, then id (COORD-12.8).
+func (s *sweep) choose(n need, tier v1.MoveTier, verdicts *[]*v1.DonorVerdict) (candidate, int32, bool) {
+	for _, c := range s.candidates(n, tier) {
+		s.looks++
+		want, why := s.amount(n, tier, c)
+		if want > 0 {
+			return c, want, true
+		}
+		if len(*verdicts) < verdictsMax {
+			*verdicts = append(*verdicts, &v1.DonorVerdict{ShardId: c.donor.ID, Reason: fmt.Sprintf("%s %s, tier %d: %s", c.bucket.Kind.InstanceType, c.bucket.Kind.Zone, tier, why)})
+		}
+	}
+	return candidate{}, 0, false
+}
+
+// amount is how many machines a candidate gives to a need, or why none.
+func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
+	switch {
+	case c.donor.ID == n.shard.ID:
+		return 0, "it is the shard that is short"
+	case s.cooling[pair{c.donor.ID, n.shard.ID}]:
+		return 0, "a move between the two shards is under way, or was a short while ago"
+	case s.busy[slot{c.donor.ID, *c.bucket.Kind}]:
+		return 0, "a move of such machines from it is under way"
+	}
+	budget := max(1, int32(math.Floor(float64(c.donor.Machines)*s.in.Policy.GetDonorCap()))) - s.given[c.donor.ID]
+	if budget <= 0 {
+		return 0, "it gave as much as one sweep may take from it"
+	}
+	want := machinesFor(n.shortfall.Deficit, c.bucket.Allocatable)
+	if want == 0 {
+		return 0, "its machines lack a resource that is short"
+	}
+	give := min(want, int64(c.surplus), int64(budget), s.in.Room)
+	if tier == v1.MoveTier_MOVE_TIER_QUOTA && s.in.Slice != nil {
+		if units, limited := s.in.Slice(n.shard.Provider, c.bucket.Kind.Region, c.donor.ID); limited && int64(units) < give {
+			if give = int64(units); give <= 0 {
+				return 0, "it has no quota units to give with its slots"
+			}
+		}
+	}
+	return int32(give), ""
+}
+
+// candidates are the buckets of a provider that could serve a need, best first. The list is made once for all needs
+// that ask for the same.
+func (s *sweep) candidates(n need, tier v1.MoveTier) []candidate {
+	key := lookup{n.shard.Provider, n.shortfall.Requirements, n.shortfall.MinUnit, tier}
+	if list, ok := s.memo[key]; ok {
+		return list
+	}
+	var list []candidate
+	for _, donor := range s.donors[n.shard.Provider] {
+		if n.shard.Provider == "" || !donor.Fresh || !donor.Moves || donor.EpochChanged || donor.Draining && tier == v1.MoveTier_MOVE_TIER_DRAIN {
+			continue
+		}
+		for i := range donor.Supply {
+			b := &donor.Supply[i]
+			surplus := s.surplus(donor, b, tier)
+			if surplus <= 0 || !allows(n.shortfall.Requirements, b.Kind) || !covers(b.Allocatable, n.shortfall.MinUnit) || s.needsItself(donor, b) {
+				continue
+			}
+			list = append(list, candidate{donor, b, surplus})
+		}
+	}
+	slices.SortFunc(list, func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(x.bucket.Price, y.bucket.Price), cmp.Compare(y.surplus, x.surplus), cmp.Compare(x.donor.ID, y.donor.ID),
+			cmp.Compare(x.bucket.Kind.InstanceType, y.bucket.Kind.InstanceType), cmp.Compare(x.bucket.Kind.Zone, y.bucket.Kind.Zone),
+			cmp.Compare(x.bucket.Kind.CapacityType, y.bucket.Kind.CapacityType))
+	})
+	s.memo[key] = list
+	return list
+}
+
+// surplus is what a donor may give from a bucket (COORD-12.7).
+func (s *sweep) surplus(donor *Shard, b *Bucket, tier v1.MoveTier) int32 {
+	var have int32
+	switch tier {
+	case v1.MoveTier_MOVE_TIER_IDLE:
+		have = b.Idle - s.held[slot{donor.ID, *b.Kind}]
+		if !donor.Draining {
+			have -= max(1, int32(math.Ceil(float64(b.Idle)*s.in.Policy.GetDonorMargin())))
+		}
+	case v1.MoveTier_MOVE_TIER_QUOTA:
+		have = b.Speculative - s.held[slot{donor.ID, *b.Kind}]
+	case v1.MoveTier_MOVE_TIER_DRAIN:
+		have = b.Configured
+	}
+	return have
+}
+
+// needsItself reports whether a donor is short of what a bucket could serve. A shard that is being emptied gives it all
+// the same.
+func (s *sweep) needsItself(donor *Shard, b *Bucket) bool {
+	if donor.Draining {
+		return false
+	}
+	key := hunger{donor.ID, b.Kind, b.Allocatable}
+	own, ok := s.hungry[key]
+	if !ok {
+		own = slices.ContainsFunc(donor.Shortfalls, func(f Shortfall) bool {
+			return len(f.Deficit) > 0 && allows(f.Requirements, b.Kind) && covers(b.Allocatable, f.MinUnit)
+		})
+		s.hungry[key] = own
+	}
+	return own
+}
+
+// propose records a move and what it takes from the rest of the sweep.
+func (s *sweep) propose(n need, tier v1.MoveTier, c candidate, want int32, verdicts []*v1.DonorVerdict) {
+	left := reduce(n.shortfall.Deficit, c.bucket.Allocatable, int64(want))
+	cover := "covers all of it"
+	if len(left) > 0 {
+		cover = "covers a part of it"
+	}
+	verdicts = append(verdicts, &v1.DonorVerdict{ShardId: c.donor.ID, Taken: true,
+		Reason: fmt.Sprintf("%d of %d machines at %g dollars per hour", want, c.surplus, c.bucket.Price)})
+	s.out = append(s.out, Proposal{Tier: tier, From: c.donor.ID, To: n.shard.ID, Provider: n.shard.Provider, Bucket: *c.bucket, Shortfall: n.shortfall,
+		Wanted: want, Donors: verdicts, Reason: fmt.Sprintf("shard %s is short for %d s at priority %d; %d machines of type %s in zone %s from shard %s: %s",
+			n.shard.ID, n.shortfall.AgeSeconds, n.shortfall.Priority, want, c.bucket.Kind.InstanceType, c.bucket.Kind.Zone, c.donor.ID, cover)})
+	s.given[c.donor.ID] += want
+	s.in.Room -= int64(want)
+	s.busy[slot{c.donor.ID, *c.bucket.Kind}], s.waiting[pair{n.shard.ID, n.shortfall.Fingerprint}] = true, true
+	s.cooling[pair{c.donor.ID, n.shard.ID}], s.cooling[pair{n.shard.ID, c.donor.ID}] = true, true
+}
