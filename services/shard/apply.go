@@ -14,6 +14,7 @@ import (
 // apply carries out the effects of one step, in order, without judging or blocking (SHARD-5.2, 5.3). It runs on the
 // loop's goroutine.
 func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
+	s.keep(at, e)
 	for _, f := range effects {
 		if s.actuator.Apply(f) || s.sessions.Apply(f) {
 			continue
@@ -22,6 +23,7 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 		case core.Persist:
 			s.store.Hint(f.Bucket, f.Key, f.Value)
 		case core.Record:
+			s.audit.Record(&f)
 			s.logRecord(&f)
 		case core.Sample:
 			if f.Metric == core.MetricShortfallLog {
@@ -35,10 +37,27 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			why := "superseded"
 			s.refusing.Store(&why)
 			s.log.Error("superseded: another process has this shard's identity; nothing is actuated from here on", "err", f.Evidence)
+		case core.CheckpointTaken:
+			s.audit.Checkpoint(at, f.State, s.core.Digest())
 		case core.AdminAnswer:
 			s.orders.Answer(f)
 		}
 	}
+}
+
+// digestEvery is how many events lie between two recorded digests (SHARD-4.9).
+const digestEvery = 10_000
+
+// keep hands the event to the decision log, in the form that is enough to take the same step again.
+func (s *shell) keep(at core.At, e core.Event) {
+	if !s.recording {
+		return
+	}
+	digest := uint64(0)
+	if s.core.Steps()%digestEvery == 0 {
+		digest = s.core.Digest()
+	}
+	s.audit.Event(s.core.Steps(), at, s.core.Reduced(e), digest)
 }
 
 // publish swaps the view that readers see.
@@ -70,6 +89,10 @@ func (s *shell) observe(e core.Event, d time.Duration) {
 func (s *shell) panicked(at core.At, e core.Event, p any) {
 	s.log.Error("the core failed; the process ends and is rebuilt from providers and operators",
 		"event", core.KindOf(e).String(), "err", fmt.Sprint(p))
+	if s.recording {
+		s.audit.Event(s.core.Steps()+1, at, e, 0)
+		s.audit.Sync(2 * time.Second)
+	}
 	if r, ok := e.(core.RollupArrived); ok && r.Hash != "" {
 		if err := s.store.Put(core.BucketPoison, r.Hash, codec.Marshal(poisonNote{Until: time.Now().Add(24 * time.Hour).Unix()})); err != nil {
 			s.log.Error("the roll-up that made the core fail could not be banned", "cluster", r.Cluster, "err", err)

@@ -31,6 +31,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/actuator"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/epoch"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
@@ -63,6 +64,7 @@ type shell struct {
 	actuator  *actuator.Actuator
 	orders    *order.Server
 	reads     *inspect.Server
+	audit     *audit.Log
 	meter     *meter.Meter
 	metrics   *telemetry.Metrics
 	lifecycle *loop.Source
@@ -71,6 +73,7 @@ type shell struct {
 	cycleTook atomic.Int64
 	cycled    bool // the step that is being applied ran a cycle; loop's goroutine only
 	lastCycle int64
+	recording bool // events go to the decision log
 	refusing  atomic.Pointer[string]
 }
 
@@ -151,12 +154,13 @@ func (s *shell) build() (err error) {
 		return err
 	}
 	s.actuator = actuator.New(actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log})
+	s.audit = s.newAudit()
 	visits := s.loop.Source("reads", 32, false)
 	addresses := map[string]string{}
 	for _, p := range s.Providers {
 		addresses[p.Name] = p.Addr
 	}
-	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core,
+	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core, Records: s.audit,
 		Visits: visits, View: s.view.Load, NotReady: s.notReady, ReadsMax: ReadsMax, Log: s.log,
 		CycleTook: func() time.Duration { return time.Duration(s.cycleTook.Load()) }})
 	s.orders = order.New(order.Config{Loop: s.loop, Store: s.store, View: s.view.Load, Log: s.log, Reads: s.reads})
@@ -197,6 +201,7 @@ func (s *shell) group() *process.Group {
 		s.Telemetry.Health.Stopping()
 	}})
 	g.Add(process.Component{Name: "store", Kind: process.Restarts, Run: s.store.Run})
+	g.Add(process.Component{Name: "decision-log", Kind: process.Restarts, Run: s.audit.Run})
 	g.Add(process.Component{Name: "loop", Run: s.loop.Run})
 	for i := range s.Ops {
 		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
@@ -312,4 +317,16 @@ func (s *shell) health() {
 		}
 		return nil
 	})
+}
+
+// newAudit makes the decision log. Without a directory it keeps the newest records in memory only.
+func (s *shell) newAudit() *audit.Log {
+	ask := s.loop.Source("checkpoints", 1, false)
+	c := audit.Config{Lines: s.AuditLog, Shard: s.ID, Epoch: s.epoch, Version: s.version, Log: s.log, OnError: s.meter.LogError,
+		Retention: s.DecisionLogRetention, BytesMax: s.DecisionLogBytesMax, Checkpoint: func() bool { return ask.TryPush(core.CheckpointAsked{}) }}
+	if s.DecisionLogRetention > 0 {
+		c.Dir = filepath.Join(s.DataDir, "decisions")
+	}
+	s.recording = c.Dir != ""
+	return audit.New(c)
 }

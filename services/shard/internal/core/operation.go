@@ -51,7 +51,7 @@ type operation struct {
 	ID       string          `n:"1"`
 	N        int64           `n:"2"` // position in the order of starts
 	Kind     Kind            `n:"3"`
-	Index    inventory.Index `n:"4"`
+	Index    inventory.Index `n:"-"` // numbers of machines depend on history
 	Machine  string          `n:"5"`
 	Provider string          `n:"6"`
 	Cluster  string          `n:"7"` // acquired for, or drained from

@@ -30,7 +30,7 @@ func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
 		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.disposition == DispositionUnchanged && cl.arrival == e.Arrival {
-			e.Rows, e.Overhead, e.Warnings = nil, nil, e.Warnings
+			e.Rows, e.Overhead = nil, nil
 		}
 		return e
 	case ListPage:

@@ -22,6 +22,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	Addresses map[string]string // provider name to dial address
 	Core      *core.Core        // touched through Visits only
 	Visits    *loop.Source
+	Records   *audit.Log
 	View      func() *core.Publish // never nil once the core has started
 	NotReady  func() []string
 	ReadsMax  int // 0 means 8

@@ -1,0 +1,421 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+// Config is what a Log needs.
+type Config struct {
+	Dir     string // segments; empty: nothing is written
+	Lines   string // --audit-log: records as JSON lines; empty: none
+	Shard   string
+	Epoch   int64
+	Version string
+	Log     *slog.Logger
+	OnError func() // counts each failure
+
+	Retention time.Duration
+	BytesMax  int64
+
+	SegmentBytes int64         // 0 means 64 MiB
+	SegmentAge   time.Duration // 0 means 1 h
+	Queue        int           // 0 means 65,536 entries
+	SyncEvery    time.Duration // 0 means 1 s
+	Recent       int           // records kept in memory for readers that follow; 0 means 16,384
+
+	// Checkpoint asks the core for a snapshot, which comes back through Log.Checkpoint, and reports whether it could ask.
+	// It must not block.
+	Checkpoint func() bool
+}
+
+// Log writes the decision log and keeps the newest records in memory.
+type Log struct {
+	cfg   Config
+	queue chan entry
+	lost  atomic.Int64
+
+	mu      sync.Mutex
+	recent  []*pb.DecisionRecord
+	next    int64 // sequence after the newest record
+	waiters map[chan struct{}]bool
+
+	file    *os.File
+	written int64
+	opened  time.Time
+	number  int64
+	events  [][]byte
+	records [][]byte
+	first   int64
+	last    int64
+	lines   *os.File
+	asked   atomic.Bool // a checkpoint is on its way
+	broken  bool        // the last write failed; the next segment begins with a checkpoint
+	reopen  atomic.Bool
+}
+
+// entry is one thing to write: an event, a record, or a checkpoint.
+type entry struct {
+	wall   int64
+	event  []byte
+	record *core.Record
+	state  *core.Snapshot
+	digest uint64
+	done   chan struct{} // closed when everything before it is on the disk
+}
+
+// New returns a log that has not touched the disk.
+func New(c Config) *Log {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.Queue, 65_536)
+	def(&c.Recent, 16_384)
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = 64 << 20
+	}
+	if c.SegmentAge == 0 {
+		c.SegmentAge = time.Hour
+	}
+	if c.SyncEvery == 0 {
+		c.SyncEvery = time.Second
+	}
+	return &Log{cfg: c, queue: make(chan entry, c.Queue), waiters: map[chan struct{}]bool{}, next: 1}
+}
+
+// Event queues an event in its reduced form. It is called by the loop and never blocks.
+func (l *Log) Event(step int64, at core.At, e core.Event, digest uint64) {
+	if l.cfg.Dir != "" {
+		l.put(entry{wall: at.Wall, event: encode(step, at, e, digest)})
+	}
+}
+
+// Record queues a record. It is called by the loop and never blocks.
+func (l *Log) Record(r *core.Record) {
+	l.remember(convert.Record(r, l.cfg.Shard))
+	if l.cfg.Dir != "" || l.cfg.Lines != "" {
+		l.put(entry{wall: r.Wall, record: r})
+	}
+}
+
+// Checkpoint queues a snapshot and the digest of the core behind it. The segment that it heads begins here.
+func (l *Log) Checkpoint(at core.At, s *core.Snapshot, digest uint64) {
+	l.put(entry{wall: at.Wall, state: s, digest: digest})
+}
+
+func (l *Log) put(e entry) {
+	select {
+	case l.queue <- e:
+	default:
+		if e.state != nil {
+			l.asked.Store(false)
+		}
+		l.lost.Add(1)
+		l.cfg.OnError()
+	}
+}
+
+// Sync returns when everything queued before it is on the disk, or after the given time.
+func (l *Log) Sync(limit time.Duration) {
+	done := make(chan struct{})
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case l.queue <- entry{done: done}:
+	case <-timer.C:
+		return
+	}
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// remember keeps a record for readers and wakes those that follow.
+func (l *Log) remember(r *pb.DecisionRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recent = append(l.recent, r)
+	if len(l.recent) > 2*l.cfg.Recent {
+		l.recent = append([]*pb.DecisionRecord(nil), l.recent[len(l.recent)-l.cfg.Recent:]...)
+	}
+	l.next = r.Sequence + 1
+	for w := range l.waiters {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Reopen makes the JSON lines go to a new file, after the old one was renamed (SHARD-28.8).
+func (l *Log) Reopen() { l.reopen.Store(true) }
+
+// Run writes until ctx ends and then flushes. A failing disk is an error: the caller starts Run again after a pause.
+func (l *Log) Run(ctx context.Context) (err error) {
+	defer func() {
+		if closeErr := l.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	tick := time.NewTicker(l.cfg.SyncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return l.finish()
+		case e := <-l.queue:
+			err = l.take(e)
+		case <-tick.C:
+			err = l.flush(true)
+		}
+		if err != nil {
+			l.cfg.OnError()
+			return err
+		}
+	}
+}
+
+// finish writes what is queued at the end of the process.
+func (l *Log) finish() error {
+	for {
+		select {
+		case e := <-l.queue:
+			if err := l.take(e); err != nil {
+				return err
+			}
+		default:
+			return l.flush(true)
+		}
+	}
+}
+
+// take collects one entry, in a segment that is open.
+func (l *Log) take(e entry) error {
+	if e.done != nil {
+		defer close(e.done)
+		return l.flush(true)
+	}
+	if e.record != nil && l.cfg.Lines != "" {
+		if err := l.line(e.record); err != nil {
+			return err
+		}
+	}
+	if l.cfg.Dir == "" {
+		return nil
+	}
+	if e.state != nil {
+		l.asked.Store(false)
+		return l.begin(e.state, e.digest, e.wall)
+	}
+	if l.file == nil && (l.broken || l.number > 0) {
+		l.askCheckpoint() // what comes before it cannot be replayed, and is left out as a gap
+		l.lost.Add(1)
+		return nil
+	}
+	if l.file == nil {
+		if err := l.begin(nil, 0, e.wall); err != nil {
+			return err
+		}
+	}
+	l.stamp(e.wall)
+	if e.event != nil {
+		l.events = append(l.events, e.event)
+	} else if raw, err := proto.Marshal(convert.Record(e.record, l.cfg.Shard)); err == nil {
+		l.records = append(l.records, raw)
+	}
+	if len(l.events)+len(l.records) >= 4096 {
+		return l.flush(false)
+	}
+	return nil
+}
+
+func (l *Log) stamp(wall int64) {
+	if l.first == 0 {
+		l.first = wall
+	}
+	l.last = wall
+}
+
+func (l *Log) askCheckpoint() {
+	if l.cfg.Checkpoint != nil && l.asked.CompareAndSwap(false, true) && !l.cfg.Checkpoint() {
+		l.asked.Store(false)
+	}
+}
+
+// begin starts a segment. When it cannot, the next one has to begin with a checkpoint.
+func (l *Log) begin(state *core.Snapshot, digest uint64, wall int64) error {
+	err := l.open(state, digest, wall)
+	if err != nil {
+		l.broken = true
+		l.lost.Add(1)
+	}
+	return err
+}
+
+func (l *Log) open(state *core.Snapshot, digest uint64, wall int64) error {
+	if err := l.flush(true); err != nil {
+		return err
+	}
+	if l.file != nil {
+		if err := l.file.Close(); err != nil {
+			return err
+		}
+		l.file = nil
+	}
+	if err := os.MkdirAll(l.cfg.Dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(l.cfg.Dir, segmentName(l.cfg.Epoch, l.number+1)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("decision log: %w", err)
+	}
+	l.number++
+	l.file, l.opened, l.broken, l.written = f, time.Now(), false, 0
+	h := head{Shard: l.cfg.Shard, Epoch: l.cfg.Epoch, Number: l.number, Version: l.cfg.Version, State: state, Digest: digest, Gap: l.lost.Swap(0)}
+	b, err := pack(blockHead, [][]byte{codec.Marshal(h)}, wall, wall)
+	if err != nil {
+		return err
+	}
+	if err := l.write(append([]byte(magic), b...)); err != nil {
+		return err
+	}
+	return l.prune()
+}
+
+// flush writes what was collected, and begins a new segment by asking for a checkpoint when this one is full or old.
+func (l *Log) flush(sync bool) error {
+	if l.file == nil {
+		l.events, l.records, l.first = nil, nil, 0
+		return nil
+	}
+	for _, x := range []struct {
+		kind blockKind
+		list *[][]byte
+	}{{blockEvents, &l.events}, {blockRecords, &l.records}} {
+		if len(*x.list) == 0 {
+			continue
+		}
+		b, err := pack(x.kind, *x.list, l.first, l.last)
+		if err != nil {
+			return err
+		}
+		*x.list = (*x.list)[:0]
+		if err := l.write(b); err != nil {
+			return err
+		}
+	}
+	l.first = 0
+	if sync {
+		if err := l.file.Sync(); err != nil {
+			l.giveUp()
+			return fmt.Errorf("decision log: %w", err)
+		}
+	}
+	if l.written >= l.cfg.SegmentBytes || time.Since(l.opened) >= l.cfg.SegmentAge || l.lost.Load() > 0 {
+		l.askCheckpoint()
+	}
+	return nil
+}
+
+func (l *Log) write(b []byte) error {
+	n, err := l.file.Write(b)
+	l.written += int64(n)
+	if err != nil {
+		l.giveUp()
+		return fmt.Errorf("decision log: %w", err)
+	}
+	return nil
+}
+
+// giveUp leaves a segment that cannot be written. What was collected is lost, as a marked gap.
+func (l *Log) giveUp() {
+	l.lost.Add(int64(len(l.events) + len(l.records) + 1))
+	l.events, l.records, l.first = nil, nil, 0
+	_ = l.file.Close()
+	l.file, l.broken = nil, true
+	l.asked.Store(false)
+}
+
+func (l *Log) close() error {
+	var err error
+	if l.file != nil {
+		err = l.file.Close()
+		l.file = nil
+	}
+	if l.lines != nil {
+		_ = l.lines.Close()
+		l.lines = nil
+	}
+	return err
+}
+
+// line appends a record to the JSON lines.
+func (l *Log) line(r *core.Record) error {
+	if l.reopen.Swap(false) && l.lines != nil {
+		_ = l.lines.Close()
+		l.lines = nil
+	}
+	if l.lines == nil {
+		f, err := os.OpenFile(l.cfg.Lines, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return fmt.Errorf("audit log: %w", err)
+		}
+		l.lines = f
+	}
+	raw, err := protojson.Marshal(convert.Record(r, l.cfg.Shard))
+	if err != nil {
+		return err
+	}
+	var one json.RawMessage = raw // protojson varies its spacing on purpose; lines are compact
+	compact, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
+	if _, err = l.lines.Write(append(compact, '\n')); err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	return nil
+}
+
+// prune removes the oldest segments beyond the retention and the size (SHARD-28.3). The one being written stays.
+func (l *Log) prune() error {
+	list, err := segments(l.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, s := range list {
+		total += s.size
+	}
+	oldest := time.Now().Add(-l.cfg.Retention).UnixNano()
+	for _, s := range list[:max(0, len(list)-1)] {
+		tooOld := l.cfg.Retention > 0 && s.modified < oldest
+		tooMuch := l.cfg.BytesMax > 0 && total > l.cfg.BytesMax
+		if !tooOld && !tooMuch {
+			continue
+		}
+		if err := os.Remove(s.path); err != nil {
+			return err
+		}
+		total -= s.size
+	}
+	return nil
+}

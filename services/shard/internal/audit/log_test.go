@@ -1,0 +1,334 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// history is a core that is driven by hand and written to a log.
+type history struct {
+	log    *Log
+	core   *core.Core
+	at     core.At
+	errors atomic.Int64
+	stop   func() error
+}
+
+func newHistory(t *testing.T, dir string, edit func(*Config)) *history {
+	h := &history{core: core.New(nil), at: core.At{Mono: 1, Wall: time.Now().UnixNano()}}
+	c := Config{Dir: dir, Shard: "s", Epoch: 7, Log: slog.New(slog.DiscardHandler), OnError: func() { h.errors.Add(1) }}
+	if edit != nil {
+		edit(&c)
+	}
+	h.log = New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		for {
+			err := h.log.Run(ctx)
+			if err == nil || ctx.Err() != nil {
+				done <- err
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	h.stop = func() error { cancel(); return <-done }
+	return h
+}
+
+func (h *history) step(e core.Event) {
+	h.at.Mono += core.Second
+	h.at.Wall += core.Second
+	effects := h.core.Step(h.at, e)
+	h.log.Event(h.core.Steps(), h.at, h.core.Reduced(e), h.core.Digest())
+	for _, x := range effects {
+		switch x := x.(type) {
+		case core.Record:
+			h.log.Record(&x)
+		case core.CheckpointTaken:
+			h.log.Checkpoint(h.at, x.State, h.core.Digest())
+		}
+	}
+}
+
+func (h *history) begin() {
+	h.step(core.Started{Config: core.Config{ShardID: "s", Providers: []string{"p"}}, Epoch: 7})
+	var rows []core.Fact
+	for i := range 20 {
+		rows = append(rows, core.Fact{Machine: inventory.Machine{ID: fmt.Sprintf("m%d", i), Provider: "p", State: inventory.Speculative,
+			CapacityType: inventory.Spot, Price: 1000, Resources: []resource.Quantity{{Name: "cpu", Milli: 4000}}}})
+	}
+	h.step(core.ListPage{List: 1, Rows: rows})
+	h.step(core.ListDone{List: 1, Complete: true, Seen: 20})
+}
+
+func (h *history) live(clusters int) {
+	for i := range clusters {
+		name := fmt.Sprintf("c%d", i)
+		h.step(core.SessionOpened{Cluster: name, Session: int64(i + 1)})
+		row := demand.Row{Aggregate: []resource.Quantity{{Name: "cpu", Milli: 3000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 1000}}}
+		row.Seal()
+		h.step(core.RollupArrived{Cluster: name, Session: int64(i + 1), Arrival: int64(i + 1), Rows: []demand.Row{row}, Hash: name})
+		h.step(core.Tick{})
+	}
+}
+
+// SHARD-28.2, scenario 71: the log replays to the same digests from its beginning and from every segment.
+func TestLogReplaysFromEverySegment(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, nil)
+	h.begin()
+	h.live(3)
+	h.step(core.CheckpointAsked{})
+	h.step(core.Tick{})
+	h.live(5)
+	h.step(core.CheckpointAsked{})
+	h.live(2)
+	want := h.core.StateDigest()
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for from := int64(1); from <= 3; from++ {
+		got, err := Replay{Dir: dir, From: from}.Run()
+		if err != nil {
+			t.Fatalf("from segment %d: %v", from, err)
+		}
+		if got.Core.StateDigest() != want || got.Segments != int(4-from) || got.Digests == 0 || got.Lost != 0 {
+			t.Errorf("from segment %d: %+v, state %x, want %x", from, got, got.Core.StateDigest(), want)
+		}
+	}
+	if h.errors.Load() != 0 {
+		t.Errorf("%d errors", h.errors.Load())
+	}
+}
+
+// SHARD-28.10: a history that was tampered with, or another policy, is found out.
+func TestDivergenceIsFound(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, nil)
+	h.begin()
+	h.live(2)
+	h.at.Mono += core.Hour
+	h.core.Step(h.at, core.SessionClosed{Cluster: "c1", Session: 2}) // a step that the log does not know of
+	h.live(1)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Replay{Dir: dir}).Run(); !errors.Is(err, ErrDiverged) {
+		t.Errorf("replayed with %v", err)
+	}
+}
+
+// SHARD-28.3: what a crash leaves is readable up to the last whole block, wherever it is cut.
+func TestCutAnywhere(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, func(c *Config) { c.SyncEvery = time.Hour })
+	h.begin()
+	h.log.Sync(10 * time.Second)
+	h.live(3)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := segments(dir)
+	whole, err := os.ReadFile(list[0].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n <= len(whole); n += 7 {
+		if err := os.WriteFile(list[0].path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Replay{Dir: dir}.Run()
+		if err != nil && got.Core != nil {
+			t.Fatalf("cut at %d: %v", n, err)
+		}
+	}
+	broken := append([]byte(nil), whole...)
+	broken[len(broken)-3] ^= 1
+	if err := os.WriteFile(list[0].path, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = scan(list[0].path, func(block) bool { return true }, func(block, []byte) error { return nil })
+	if !errors.Is(err, errPart) {
+		t.Errorf("a damaged block: %v", err)
+	}
+}
+
+// SHARD-28.4, scenario 70: while the disk fails nothing waits; the gap is marked, and the log goes on with a checkpoint.
+func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "decisions")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file where the directory should be
+		t.Fatal(err)
+	}
+	var h *history
+	asked := make(chan struct{}, 16)
+	h = newHistory(t, dir, func(c *Config) {
+		c.SyncEvery = 5 * time.Millisecond
+		c.Checkpoint = func() bool { asked <- struct{}{}; return true }
+	})
+	h.begin()
+	h.live(3)
+	for h.errors.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	h.live(1)
+	deadline := time.After(20 * time.Second)
+	for done := false; !done; {
+		select {
+		case <-asked:
+			done = true
+		case <-time.After(10 * time.Millisecond):
+			if list, _ := segments(dir); len(list) > 0 {
+				done = true
+			} else {
+				h.step(core.Tick{})
+			}
+		case <-deadline:
+			t.Fatal("no checkpoint was asked for")
+		}
+	}
+	h.step(core.CheckpointAsked{})
+	h.live(2)
+	want := h.core.StateDigest()
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Replay{Dir: dir}.Run()
+	if err != nil || got.Core.StateDigest() != want {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got.Lost == 0 {
+		t.Error("the gap is not marked")
+	}
+}
+
+// SHARD-28.4: a full queue loses entries, counts them, and blocks nobody.
+func TestFullQueueNeverBlocks(t *testing.T) {
+	var lost atomic.Int64
+	l := New(Config{Dir: t.TempDir(), Shard: "s", Epoch: 1, Queue: 4, Log: slog.New(slog.DiscardHandler), OnError: func() { lost.Add(1) }})
+	for i := range 100 { // nobody writes
+		l.Event(int64(i), core.At{}, core.Tick{}, 0)
+	}
+	if lost.Load() != 96 {
+		t.Errorf("%d were counted", lost.Load())
+	}
+}
+
+// SHARD-28.8: --audit-log has one JSON object per line, and Reopen follows a rename.
+func TestJSONLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	h := newHistory(t, "", func(c *Config) { c.Dir, c.Lines = "", file })
+	h.begin()
+	h.log.Sync(10 * time.Second)
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	h.log.Reopen()
+	h.live(1)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{file, file + ".1"} {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+			if !strings.HasPrefix(line, `{"sequence":"`) || !strings.HasSuffix(line, "}") {
+				t.Errorf("%s holds %q", f, line)
+			}
+		}
+	}
+}
+
+// SHARD-28.3: the oldest segments go first, by age and by size, and the one being written stays.
+func TestRetention(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, func(c *Config) { c.BytesMax = 1 })
+	h.begin()
+	for range 4 {
+		h.step(core.CheckpointAsked{})
+		h.live(1)
+		h.log.Sync(10 * time.Second)
+	}
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := segments(dir)
+	if err != nil || len(list) != 1 || list[0].number != 5 {
+		t.Errorf("left %v, %v", list, err)
+	}
+}
+
+// SHARD-23.1: history comes newest first, from memory and disk without doubles, and filtered.
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, func(c *Config) { c.Recent = 4 })
+	h.begin()
+	h.live(8)
+	h.log.Sync(10 * time.Second)
+	all, truncated, err := h.log.History(t.Context(), Query{})
+	if err != nil || truncated {
+		t.Fatal(err, truncated)
+	}
+	for i, r := range all {
+		if want := all[0].Sequence - int64(i); r.Sequence != want {
+			t.Fatalf("record %d has sequence %d, want %d", i, r.Sequence, want)
+		}
+	}
+	if all[len(all)-1].Sequence != 1 {
+		t.Errorf("the oldest is %d", all[len(all)-1].Sequence)
+	}
+	some, _, err := h.log.History(t.Context(), Query{Limit: 3, Match: func(r *pb.DecisionRecord) bool { return r.ClusterId == "c0" }})
+	if err != nil || len(some) == 0 || len(some) > 3 || some[0].ClusterId != "c0" {
+		t.Errorf("%v, %v", some, err)
+	}
+	list, next, skipped := h.log.Follow(1)
+	if len(list) == 0 || next != all[0].Sequence+1 || skipped != list[0].Sequence-1 {
+		t.Errorf("followed %d, next %d, skipped %d", len(list), next, skipped)
+	}
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SHARD-10.8 for files: any bytes are refused without a panic.
+func FuzzSegment(f *testing.F) {
+	b, err := pack(blockEvents, [][]byte{encode(1, core.At{Mono: 1}, core.Tick{}, 0)}, 1, 2)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(append([]byte(magic), b...))
+	f.Add([]byte(magic))
+	f.Add([]byte("nothing"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, segmentName(1, 1)), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = Replay{Dir: dir}.Run()
+	})
+}

@@ -1,0 +1,107 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+// Query selects records. Zero fields select everything.
+type Query struct {
+	Since, Until int64 // Unix nanoseconds, both inclusive
+	Match        func(*pb.DecisionRecord) bool
+	Limit        int
+}
+
+// History returns records, newest first, and whether older ones have left the log. Records that are not on the disk yet
+// come from memory.
+func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, truncated bool, err error) {
+	l.mu.Lock()
+	recent := slices.Clone(l.recent)
+	l.mu.Unlock()
+	oldest := int64(0)
+	if len(recent) > 0 {
+		oldest = recent[0].Sequence
+	}
+	keep := func(r *pb.DecisionRecord) {
+		if r.AtUnixNanos >= q.Since && (q.Until == 0 || r.AtUnixNanos <= q.Until) && (q.Match == nil || q.Match(r)) {
+			out = append(out, r)
+		}
+	}
+	for _, r := range slices.Backward(recent) {
+		keep(r)
+	}
+	if q.Limit > 0 && len(out) >= q.Limit || l.cfg.Dir == "" {
+		return cut(out, q.Limit), l.cfg.Dir == "" && oldest > 1, nil
+	}
+	list, err := segments(l.cfg.Dir)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, s := range slices.Backward(list) {
+		if ctx.Err() != nil {
+			return nil, false, ctx.Err()
+		}
+		from := len(out)
+		err := scan(s.path, func(b block) bool {
+			return b.kind == blockRecords && b.last >= q.Since && (q.Until == 0 || b.first <= q.Until)
+		}, func(_ block, raw []byte) error {
+			var r pb.DecisionRecord
+			if proto.Unmarshal(raw, &r) == nil && (r.ShardEpoch != l.cfg.Epoch || oldest == 0 || r.Sequence < oldest) {
+				keep(&r)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errPart) {
+			return nil, false, err
+		}
+		slices.Reverse(out[from:])
+		if q.Limit > 0 && len(out) >= q.Limit {
+			break
+		}
+	}
+	return cut(out, q.Limit), len(list) > 0 && list[0].number > 1, nil
+}
+
+func cut(list []*pb.DecisionRecord, limit int) []*pb.DecisionRecord {
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
+	}
+	return list
+}
+
+// Follow returns the records in memory from a sequence on, oldest first, the next sequence to ask for, and how many were
+// skipped because they have left memory.
+func (l *Log) Follow(from int64) (out []*pb.DecisionRecord, next, skipped int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from == 0 {
+		return nil, l.next, 0
+	}
+	for _, r := range l.recent {
+		if r.Sequence >= from {
+			out = append(out, r)
+		}
+	}
+	if len(l.recent) > 0 && l.recent[0].Sequence > from {
+		skipped = l.recent[0].Sequence - from
+	}
+	return out, max(l.next, from), skipped
+}
+
+// Wake returns a channel that receives when records were added, until stop is called.
+func (l *Log) Wake() (c <-chan struct{}, stop func()) {
+	w := make(chan struct{}, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiters[w] = true
+	return w, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.waiters, w)
+	}
+}

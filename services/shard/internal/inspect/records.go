@@ -1,0 +1,133 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
+)
+
+// GetMachineHistory returns records of a machine, need, cluster or the shard, newest first. Page tokens name the epoch
+// and sequence of the last record given.
+func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.GetMachineHistoryRequest]) (*connect.Response[pb.GetMachineHistoryResponse], error) {
+	done, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	key, err := untoken(r.Msg.PageToken, 2)
+	if err != nil {
+		return nil, err
+	}
+	match, err := subject(ctx, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	if len(key) > 0 {
+		match = olderThan(match, key)
+	}
+	size := pageSize(r.Msg.PageSize, 100)
+	list, truncated, err := s.cfg.Records.History(ctx, audit.Query{Since: r.Msg.SinceUnixNanos, Until: r.Msg.UntilUnixNanos, Match: match, Limit: size + 1})
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.GetMachineHistoryResponse{Records: list, Truncated: truncated}
+	if len(list) > size {
+		out.Records = list[:size]
+		last := list[size-1]
+		out.NextPageToken = token(strconv.FormatInt(last.ShardEpoch, 10), strconv.FormatInt(last.Sequence, 10))
+		out.Truncated = false
+	}
+	return connect.NewResponse(out), nil
+}
+
+func olderThan(match func(*pb.DecisionRecord) bool, key []string) func(*pb.DecisionRecord) bool {
+	epoch, _ := strconv.ParseInt(key[0], 10, 64)
+	sequence, _ := strconv.ParseInt(key[1], 10, 64)
+	return func(x *pb.DecisionRecord) bool {
+		return (x.ShardEpoch < epoch || x.ShardEpoch == epoch && x.Sequence < sequence) && match(x)
+	}
+}
+
+// subject makes the filter of a history request, inside what the caller may see.
+func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (func(*pb.DecisionRecord) bool, error) {
+	own := scope(ctx)
+	inScope := func(x *pb.DecisionRecord) bool { return own == "" || x.ClusterId == own }
+	switch q := m.Subject.(type) {
+	case *pb.GetMachineHistoryRequest_MachineId:
+		return func(x *pb.DecisionRecord) bool { return x.MachineId == q.MachineId && inScope(x) }, nil
+	case *pb.GetMachineHistoryRequest_Need:
+		n := q.Need
+		if _, err := narrow(ctx, n.ClusterId); err != nil {
+			return nil, err
+		}
+		return func(x *pb.DecisionRecord) bool {
+			return x.ClusterId == n.ClusterId && (n.RowId == "" || x.RowId == n.RowId) &&
+				(n.ProfileFingerprint == "" || x.ProfileFingerprint == n.ProfileFingerprint) && (n.Group == "" || x.Group == n.Group) &&
+				(x.RowId != "" || x.ProfileFingerprint != "")
+		}, nil
+	case *pb.GetMachineHistoryRequest_ClusterId:
+		only, err := narrow(ctx, q.ClusterId)
+		if err != nil {
+			return nil, err
+		}
+		return func(x *pb.DecisionRecord) bool { return x.ClusterId == only }, nil
+	}
+	return inScope, nil
+}
+
+// keepAlive is how often a stream that follows sends a frame although nothing happened (WIRE-9.5).
+const keepAlive = 10 * time.Second
+
+// WatchDecisions streams records from a position on.
+func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.WatchDecisionsRequest], out *connect.ServerStream[pb.WatchDecisionsResponse]) error {
+	q := r.Msg
+	only, err := narrow(ctx, q.ClusterId)
+	if err != nil {
+		return err
+	}
+	wake, stop := s.cfg.Records.Wake()
+	defer stop()
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	next := q.FromSequence
+	for {
+		list, to, skipped := s.cfg.Records.Follow(next)
+		next = to
+		if skipped > 0 {
+			if err := out.Send(&pb.WatchDecisionsResponse{NextSequence: next, Skipped: skipped}); err != nil {
+				return err
+			}
+		}
+		for _, x := range list {
+			if !watched(q, only, x) {
+				continue
+			}
+			if err := out.Send(&pb.WatchDecisionsResponse{Record: x, NextSequence: x.Sequence + 1}); err != nil {
+				return err
+			}
+		}
+		if !q.Follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-wake:
+		case <-tick.C:
+			if err := out.Send(&pb.WatchDecisionsResponse{NextSequence: next}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func watched(q *pb.WatchDecisionsRequest, only string, x *pb.DecisionRecord) bool {
+	return (only == "" || x.ClusterId == only) && (q.MachineId == "" || x.MachineId == q.MachineId) &&
+		(len(q.Kinds) == 0 || slices.Contains(q.Kinds, x.Kind)) && (len(q.Types) == 0 || slices.Contains(q.Types, x.Type))
+}
