@@ -33,10 +33,12 @@ type checker struct {
 
 	lastAct  int64 // virtual time of the last start
 	lastKind core.Record
-	unjoined int64 // when a machine was last taken back because its node did not join; 0: never
+	vanished int            // machines that the step took out although they are there
+	unseen   map[string]int // Lists in a row that did not show a machine that is there
+	pub      *core.Publish  // of this step
+	unjoined int64          // when a machine was last taken back because its node did not join; 0: never
 	pending  core.RollupArrived
 	hasRoll  bool
-	sentAcks map[string]bool
 	lists    map[int64]string // provider of each List
 }
 
@@ -57,7 +59,7 @@ type said struct {
 }
 
 func newChecker(w *world) *checker {
-	c := &checker{w: w, sentAcks: map[string]bool{}}
+	c := &checker{w: w}
 	c.reset()
 	return c
 }
@@ -68,7 +70,7 @@ func (c *checker) reset() {
 	c.listed, c.stuck, c.intent, c.peak = map[string]int64{}, map[string]bool{}, map[string]string{}, map[string]int64{}
 	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
 	c.starts, c.fresh, c.lists = nil, nil, map[int64]string{}
-	c.cycleAt = 0
+	c.cycleAt, c.unseen = 0, map[string]int{}
 }
 
 func (c *checker) of(name string) *said {
@@ -98,7 +100,7 @@ func (c *checker) before(p *process, e core.Event) {
 	if p != c.w.proc {
 		return
 	}
-	c.hasRoll = false
+	c.hasRoll, c.vanished, c.pub = false, 0, nil
 	c.followOrders(p, e)
 	switch e := e.(type) {
 	case core.RollupArrived:
@@ -108,7 +110,7 @@ func (c *checker) before(p *process, e core.Event) {
 			c.acked[e.Instruction] = true
 		}
 	case core.CommandDone:
-		if m := c.w.machine(e.Machine); m != nil && core.Classify(e.Code, e.Sent, e.Ack != nil && e.AckRejected == "") == core.Refused {
+		if m := c.w.machine(e.Machine); m != nil && e.Sent && refuses(e.Code) {
 			m.failing++
 		}
 	case core.ListDone:
@@ -119,6 +121,11 @@ func (c *checker) before(p *process, e core.Event) {
 	case core.BootstrapAnswered:
 		delete(c.pulls, e.Request)
 	}
+}
+
+// refuses tells the answers that say that a command can never work as asked (SHARD-14.6).
+func refuses(c core.Code) bool {
+	return c == core.CodeInvalidArgument || c == core.CodeUnimplemented || c == core.CodeOutOfRange
 }
 
 // effect looks at one effect, after the step and before it is carried out.
@@ -144,6 +151,8 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 		if x.Rollup != nil && c.hasRoll && x.Cluster == c.pending.Cluster {
 			c.disposed(p, x)
 		}
+	case *core.Publish:
+		c.pub = x
 	case core.ListMachines:
 		c.lists[x.List] = x.Provider
 	case core.Record:
@@ -250,6 +259,9 @@ func (c *checker) record(p *process, r core.Record) {
 		}
 	case core.RecordMachineVanished:
 		delete(c.intent, r.Machine)
+		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
+			c.vanished++
+		}
 	case core.RecordMachineStuck:
 		c.stuck[r.Machine] = true
 	case core.RecordGateOpened:
@@ -298,9 +310,7 @@ func (c *checker) ended(r core.Record) {
 	}
 	delete(c.ops, r.Op)
 	delete(c.ofM, r.Machine)
-	if r.Outcome != core.OutcomeSuccess.String() && (r.Kind == core.KindBootstrap || r.Kind == core.KindProvision) {
-		delete(c.intent, r.Machine)
-	}
+	delete(c.intent, r.Machine) // bound now, or handed over by a start that follows, or free
 }
 
 // reclaimStarted: a voluntary drain needs an open gate, a live session that has itself reported, and a fresh inventory;

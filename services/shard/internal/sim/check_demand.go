@@ -153,7 +153,8 @@ func (c *checker) after(p *process, e core.Event) {
 	if p != c.w.proc {
 		return
 	}
-	if len(c.fresh) == 0 && p.publish == nil {
+	c.notWiped(e)
+	if len(c.fresh) == 0 && p.publish == nil && c.pub == nil {
 		return
 	}
 	defer func() { c.fresh = c.fresh[:0] }()
@@ -164,10 +165,20 @@ func (c *checker) after(p *process, e core.Event) {
 	if p.publish != nil {
 		c.peak[""] = max(c.peak[""], int64(p.publish.Status.States[inventory.Configured]))
 	}
+	if cycled && c.pub != nil {
+		c.checkNeeds(c.pub)
+	}
 	if len(c.fresh) == 0 || !cycled || c.w.fail != nil {
 		return
 	}
 	c.judgeStarts(p)
+}
+
+// notWiped: one List that shows too little takes nothing out (SHARD-13.11).
+func (c *checker) notWiped(e core.Event) {
+	if d, ok := e.(core.ListDone); ok && c.vanished > 10 {
+		c.w.broken("mass-removal", "SHARD-13.11", "", "", "List %d takes %d machines out that are there", d.List, c.vanished)
+	}
 }
 
 func (p *process) views() []*core.ClusterView {
@@ -354,8 +365,8 @@ func unitsOf(row *demand.Row) int64 {
 }
 
 // checkNeeds compares the demand of the core with what was said (SHARD-33.5.5).
-func (c *checker) checkNeeds(p *process) {
-	for _, b := range p.publish.Needs {
+func (c *checker) checkNeeds(pub *core.Publish) {
+	for _, b := range pub.Needs {
 		s := c.mirror[b.Cluster]
 		if s == nil || !s.known || c.retired[b.Cluster] {
 			continue

@@ -42,6 +42,8 @@ func (c *checker) sameInventory(p *process) {
 			w.broken("inventory-differs", "SHARD-33.6", id, m.Cluster, "%s is %s %q at the provider and %s %q for the shard", id, m.State, m.Cluster, v.Machine.State, v.Machine.Cluster)
 		case m.Price != v.Machine.Price:
 			w.broken("price-differs", "SHARD-13.9", id, "", "%s costs %d and the shard believes %d", id, m.Price, v.Machine.Price)
+		case c.overdue(m):
+			w.broken("kept-idle", "ENG-16.7", id, v.Intended, "%s has been Idle for %s and costs money (flags %v, promised to %q)", id, clock(w.now-m.since), v.Flags, v.Intended)
 		case m.State == inventory.Idle && (v.Stamp.Fingerprint != "" && v.Intended == ""):
 			w.broken("stamp-stays", "SHARD-14.3", id, "", "%s is Idle and still bears the priority of its last workload", id)
 		}
@@ -53,6 +55,12 @@ func (c *checker) sameInventory(p *process) {
 			}
 		}
 	}
+}
+
+// overdue: an elastic machine that nobody has used for much longer than its hold.
+func (c *checker) overdue(m *machine) bool {
+	hold, elastic := c.w.policy.Hold.Of(m.CapacityType)
+	return elastic && m.State == inventory.Idle && c.w.now-m.since > hold+quiet
 }
 
 // sameNodes: every node object has its machine, and the reverse.
@@ -168,5 +176,5 @@ func (c *checker) sameDemand(p *process) {
 			c.w.broken("demand-old", "SHARD-33.6", "", cl.name, "the demand of %s is not what it wants now", cl.name)
 		}
 	}
-	c.checkNeeds(p)
+	c.checkNeeds(p.publish)
 }

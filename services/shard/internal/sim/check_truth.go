@@ -2,27 +2,25 @@ package sim
 
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// shown notes that a fact about a machine is given to the process. lie says that the provider knew better.
+// shown notes that a fact about a machine is given to the process. lie says that the provider knew better. A true word
+// ends the effect of a lie, unless an operation that began on the lie keeps facts from being judged (SHARD-13.6).
 func (c *checker) shown(m *machine, f *core.Fact, lie bool) {
+	delete(c.unseen, m.ID)
 	switch same := f.Machine.State == m.State && f.Machine.Cluster == m.Cluster; {
 	case lie && !same:
 		m.lied = true
-	case same:
+	case same && c.ofM[m.ID] == "":
 		m.lied = false
 	}
 }
 
 // hidden notes that a full List did not show a machine that is there.
-func (c *checker) hidden(m *machine) { m.lied = true }
-
-// truthMoved notes a transition at the provider.
-func (c *checker) truthMoved(m *machine, was inventory.State) {}
-
-// truthGone notes that a machine is no more.
-func (c *checker) truthGone(m *machine) {}
+func (c *checker) hidden(m *machine) {
+	m.lied = true
+	c.unseen[m.ID]++
+}
 
 // conflict: a Configure of a machine that serves another cluster. The provider refuses it, but a shard that was told the
 // truth must not have asked.
@@ -62,15 +60,6 @@ func (c *checker) commanded(m *machine, x core.Command) {
 		c.w.broken("drained-from-another", "SHARD-33.5.2", m.ID, m.Cluster, "%s drains %s from %s, which serves %s", x.Op, m.ID, op.Cluster, m.Cluster)
 	}
 }
-
-// fenceForgotten notes that a provider has no marks any more.
-func (c *checker) fenceForgotten(p *provider) {}
-
-// ackSent notes that an operator has cordoned and says so.
-func (c *checker) ackSent(instruction string) { c.sentAcks[instruction] = true }
-
-// dataDirLost notes that orders of people are gone with the disk.
-func (c *checker) dataDirLost() {}
 
 // acceptedByPerson notes that somebody accepts a held roll-up.
 func (c *checker) acceptedByPerson(name string) { c.person[name] = true }

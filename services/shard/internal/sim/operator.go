@@ -119,10 +119,11 @@ func (cn *conn) toShard(e core.Event) {
 	}
 	cn.upAt = max(cn.upAt, cn.w.now+d)
 	cn.w.at(cn.upAt, func() {
-		if !cn.server || cn.p.dead {
+		r, isRollup := e.(core.RollupArrived)
+		if cn.p.dead || !cn.server && !isRollup { // a roll-up that is being decoded outlives its stream (SHARD-8.4)
 			return
 		}
-		if r, ok := e.(core.RollupArrived); ok {
+		if isRollup {
 			cn.p.arrival++
 			r.Session, r.Arrival = cn.session, cn.p.arrival
 			e = r
@@ -393,7 +394,6 @@ func (o *operator) told(x core.SendReclaim) {
 		if o.conn != cn {
 			return
 		}
-		w.check.ackSent(x.Instruction)
 		cn.toShard(ack)
 		if w.roll(AckTwice) {
 			cn.toShard(ack)

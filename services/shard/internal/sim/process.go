@@ -98,7 +98,6 @@ func (w *world) kill(p *process, why string) {
 		if w.roll(DataDirLost) {
 			w.disk = newDisk()
 			w.note("", "", "the data dir is lost")
-			w.check.dataDirLost()
 		}
 	} else if p == w.twin {
 		w.twin = nil

@@ -131,7 +131,6 @@ func (m *machine) set(s inventory.State, why string) {
 		w.note(m.ID, m.Cluster, "provider: %s %s -> %s (%s)", m.ID, m.State, s, why)
 		m.since = w.now
 	}
-	was := m.State
 	m.State = s
 	switch s {
 	case inventory.Speculative, inventory.Creating, inventory.Idle, inventory.Deleting:
@@ -146,7 +145,6 @@ func (m *machine) set(s inventory.State, why string) {
 	}
 	m.host()
 	m.changed()
-	w.check.truthMoved(m, was)
 }
 
 func (m *machine) changed() {
@@ -356,7 +354,6 @@ func (p *provider) remove(m *machine) {
 	p.rev++
 	p.tombs = append(p.tombs, tomb{m.ID, p.rev})
 	p.w.note(m.ID, m.Cluster, "provider: %s is gone", m.ID)
-	p.w.check.truthGone(m)
 }
 
 // heal ends what faults left behind that does not end by itself.

@@ -1,15 +1,192 @@
 package sim
 
-import "testing"
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
 
-func BenchmarkSeeds(b *testing.B) {
-	for i := range b.N {
-		r, err := Run(Options{Seed: uint64(i + 1)})
-		if err != nil {
-			b.Fatal(err)
+// mustRun runs one seed.
+func mustRun(t testing.TB, o Options) Result {
+	t.Helper()
+	r, err := Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// SHARD-33.5, 33.6: a few seeds of each profile on every change; `make sim` runs thousands.
+func TestSeeds(t *testing.T) {
+	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process"} {
+		t.Run(profile, func(t *testing.T) {
+			n := uint64(12)
+			if testing.Short() {
+				n = 4
+			}
+			for seed := range n {
+				o := Options{Seed: seed + 1, Profile: profile}
+				if r := mustRun(t, o); r.Failure != nil {
+					t.Errorf("%v\nreproduce: %s", r.Failure, Command(o))
+				}
+			}
+		})
+	}
+}
+
+// SHARD-33.9: seeds that broke a rule once. Each names what it was.
+func TestRegressions(t *testing.T) {
+	for _, x := range []struct {
+		profile string
+		seed    uint64
+		was     string
+	}{
+		{"mixed", 154, "an Idle machine was promised for ever to a row that was gone (ENG-5.8)"},
+		{"mixed", 231, "the same after a bootstrap that was rolled back"},
+		{"mixed", 32, "a node that was ready all along was taken for one that never joined"},
+	} {
+		o := Options{Seed: x.seed, Profile: x.profile}
+		if r := mustRun(t, o); r.Failure != nil {
+			t.Errorf("%s: %v\nreproduce: %s", x.was, r.Failure, Command(o))
 		}
+	}
+}
+
+// SHARD-6.3, 6.5: at rest a shard plans once per interval, whatever triggered cycles before. The runs have a tail of 45
+// minutes, 270 intervals, and some demand before it.
+func TestRestIsQuiet(t *testing.T) {
+	for seed := range uint64(5) {
+		r := mustRun(t, Options{Seed: seed + 1, Profile: "calm"})
+		intervals := r.Virtual / (10 * second)
+		if most := int(2*intervals) + 1000; r.Tally.Cycles > most {
+			t.Errorf("seed %d: %d cycles in %d intervals", seed+1, r.Tally.Cycles, intervals)
+		}
+	}
+}
+
+// SHARD-33.1, 33.7: one seed, one history.
+func TestSameSeedSameDigest(t *testing.T) {
+	for seed := uint64(100); seed < 106; seed++ {
+		a, b := mustRun(t, Options{Seed: seed}), mustRun(t, Options{Seed: seed})
+		if a.Digest != b.Digest || a.Steps != b.Steps {
+			t.Errorf("seed %d: %d steps and %016x, then %d steps and %016x", seed, a.Steps, a.Digest, b.Steps, b.Digest)
+		}
+	}
+	if a, b := mustRun(t, Options{Seed: 100}), mustRun(t, Options{Seed: 101}); a.Digest == b.Digest {
+		t.Error("two seeds have one history")
+	}
+}
+
+// SHARD-4.9, 28.2: the recorded events of each process, replayed through a fresh core, give the same effects and states.
+func TestReplayGivesTheSame(t *testing.T) {
+	n := 0
+	for seed := uint64(200); seed < 206; seed++ {
+		r := mustRun(t, Options{Seed: seed, Replay: true})
 		if r.Failure != nil {
+			t.Errorf("seed %d: %v", seed, r.Failure)
+		}
+		n += r.Replayed
+	}
+	if n < 1000 {
+		t.Errorf("only %d events were replayed", n)
+	}
+}
+
+// SHARD-33.5.14, 4.3: no decision follows the wall clock. Restarts read wall clocks from the journal, so they are off.
+func TestWallClockDecidesNothing(t *testing.T) {
+	off, err := ParseFaults("process-crash,process-twice,clean-stop,data-dir-lost,hints-lost,admin-pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jumped := 0
+	for seed := uint64(1); seed <= 24; seed++ {
+		o := Options{Seed: seed, Profile: "process", Without: off}
+		with := mustRun(t, o)
+		o.Still = true
+		without := mustRun(t, o)
+		if with.Digest != without.Digest {
+			t.Errorf("seed %d: clock jumps change the history", seed)
+		}
+		jumped += with.Tally.Faults[WallJump]
+	}
+	if jumped == 0 {
+		t.Error("no clock ever jumped")
+	}
+}
+
+// Switching a kind of fault off leaves all other draws as they were, which is what makes failures shrinkable.
+func TestWithoutChangesNothingElse(t *testing.T) {
+	all := mustRun(t, Options{Seed: 7})
+	var never Fault
+	for f := range faults {
+		if !all.On.Has(f) && f != DemandMove {
+			never = f
+		}
+	}
+	var off FaultSet
+	if got := mustRun(t, Options{Seed: 7, Without: off.With(never)}); got.Digest != all.Digest {
+		t.Errorf("switching off %s, which was off, changes the history", never)
+	}
+}
+
+// SHARD-33.8: a failure is made smaller, and the command that is printed repeats it.
+func TestFailureIsShrunkAndReproduced(t *testing.T) {
+	for seed := uint64(1); seed < 200; seed++ {
+		o := Options{Seed: seed, Profile: "operator"}
+		o.Defect.SkipRollupGuard = true
+		r := mustRun(t, o)
+		if r.Failure == nil {
+			continue
+		}
+		small := Shrink(r, 30*time.Second)
+		if small.Failure == nil || small.Failure.Rule != r.Failure.Rule {
+			t.Fatalf("the smaller run breaks %v instead of %v", small.Failure, r.Failure)
+		}
+		if again := mustRun(t, small.Options); again.Failure == nil || *again.Failure != *small.Failure {
+			t.Fatalf("the smaller run is not repeatable: %v, then %v", small.Failure, again.Failure)
+		}
+		if len(strings.Split(small.On.String(), ",")) > len(strings.Split(r.On.String(), ",")) {
+			t.Errorf("%s is not smaller than %s", small.On, r.On)
+		}
+		if !strings.Contains(Command(small.Options), "-first") {
+			t.Error("no seed in the command")
+		}
+		return
+	}
+	t.Fatal("no seed found a roll-up guard that is switched off")
+}
+
+// The last line on stdout is the only one, and says how many passed.
+func TestSummaryLine(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := Main([]string{"-seeds", "2", "-profile", "calm"}, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if !regexp.MustCompile(`^2 passed, 0 failed \(seeds 1-2, profile calm, \d+\.\d fleet-days, \d+ s\)\n$`).MatchString(out.String()) {
+		t.Errorf("stdout is %q", out.String())
+	}
+	if code := Main([]string{"-profile", "nonsense"}, &out, &errs); code != 2 {
+		t.Errorf("an unknown profile ends with code %d", code)
+	}
+	if code := Main([]string{"-without", "nonsense"}, &out, &errs); code != 2 {
+		t.Errorf("an unknown fault ends with code %d", code)
+	}
+}
+
+// SHARD-33.3: one simulated day of 1,000 machines and 20 clusters, with heartbeats, Lists and faults.
+func BenchmarkDay(b *testing.B) {
+	for b.Loop() {
+		if r := mustRun(b, Options{Seed: 1, Profile: "day"}); r.Failure != nil {
 			b.Log(r.Failure)
 		}
+	}
+}
+
+// BenchmarkMixedSeed is the cost of one seed of the profile that `make sim` runs.
+func BenchmarkMixedSeed(b *testing.B) {
+	for seed := uint64(1); b.Loop(); seed++ {
+		mustRun(b, Options{Seed: seed})
 	}
 }

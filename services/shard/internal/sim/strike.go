@@ -111,7 +111,6 @@ func (p *provider) forget() {
 			m.fail(0, "still broken after the restart")
 		}
 	}
-	p.w.check.fenceForgotten(p)
 }
 
 func (w *world) strikeCluster(f Fault, r *random, c *cluster) {

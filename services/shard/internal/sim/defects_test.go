@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// defect is one planted bug: a patch of the core that only the build of this test sees.
+type defect struct {
+	profile string
+	rules   []string // any of them catches it
+	edits   []edit
+}
+
+type edit struct{ file, from, to string }
+
+// parseDefect reads testdata/defects/*.txt: a sentence, then "key: value" lines; "- " and "+ " hold the text that is
+// replaced (its first occurrence) and the text that replaces it.
+func parseDefect(t *testing.T, text string) defect {
+	t.Helper()
+	var d defect
+	for line := range strings.SplitSeq(text, "\n") {
+		key, value, _ := strings.Cut(line, ": ")
+		switch {
+		case key == "profile":
+			d.profile = value
+		case key == "rules":
+			d.rules = strings.Fields(value)
+		case key == "file":
+			d.edits = append(d.edits, edit{file: value})
+		case strings.HasPrefix(line, "- "):
+			d.edits[len(d.edits)-1].from = line[2:]
+		case strings.HasPrefix(line, "+ "):
+			d.edits[len(d.edits)-1].to = line[2:]
+		}
+	}
+	if d.profile == "" || len(d.rules) == 0 || len(d.edits) == 0 {
+		t.Fatal("not a defect")
+	}
+	return d
+}
+
+// build compiles the command with the defect planted, through an overlay: no file of the module changes.
+func (d defect) build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	patched, replace := map[string]string{}, map[string]string{}
+	for i, e := range d.edits {
+		path, err := filepath.Abs(filepath.Join("..", e.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := patched[path]; !ok {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patched[path] = string(b)
+		}
+		if !strings.Contains(patched[path], e.from) {
+			t.Fatalf("edit %d: %s has no %q any more; write the defect anew", i+1, e.file, e.from)
+		}
+		patched[path] = strings.Replace(patched[path], e.from, e.to, 1)
+		replace[path] = filepath.Join(dir, filepath.Base(e.file))
+		if err := os.WriteFile(replace[path], []byte(patched[path]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(overlay, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "sim")
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", bin, "./cmd/sim").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// A simulator that catches nothing proves nothing: every planted bug is caught by some seed, under a rule that fits it.
+func TestPlantedBugsAreCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the core once per bug")
+	}
+	files, err := filepath.Glob("testdata/defects/*.txt")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d defects, %v; at least ten are needed", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := parseDefect(t, string(text))
+			cmd := exec.Command(d.build(t), "-seeds", "400", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0")
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run()
+			if cmd.ProcessState.ExitCode() != 1 {
+				t.Fatalf("not caught in 400 seeds of %s: exit code %d, %s", d.profile, cmd.ProcessState.ExitCode(), out.String())
+			}
+			for _, rule := range d.rules {
+				if strings.Contains(errs.String(), ": "+rule+" (") {
+					return
+				}
+			}
+			t.Fatalf("caught, but under none of the rules %v:\n%s", d.rules, errs.String())
+		})
+	}
+}
