@@ -31,6 +31,7 @@ type clusterState struct {
 	wants   []want
 	rowWant []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds   []Folded
+	begun   []bool // by row: a gang that has begun on machines too small to hold it alone
 	loc     []local
 	members int     // of loc; behind them is what the plan acquired
 	bound   []int32 // bound and creditable: Configured, then Configuring, each in keep order
@@ -198,10 +199,11 @@ func (cl *clusterState) prepare(p *planning) {
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = p.foldVersion
 	cl.spoiled, cl.judged = false, false
+	cl.listBegun(p)
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]
 		m := p.cat.matcherOf(n.Form)
-		if n.Form.Same != nil && p.foldable(cl, n, m) {
+		if n.Form.Same != nil && p.foldable(cl, i, m) {
 			cl.fold(p, int32(i))
 			continue
 		}

@@ -42,9 +42,10 @@ func (f *folding) begin(w *World) {
 }
 
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
-// asks for more than the aggregate says, and is left alone.
-func (p *planning) foldable(cl *clusterState, n *demand.Need, m *matcher) bool {
-	if n.Aggregate.IsZero() || !n.Aggregate.Covers(&n.MinUnit) {
+// asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
+func (p *planning) foldable(cl *clusterState, row int, m *matcher) bool {
+	n := &cl.d.Needs[row]
+	if n.Aggregate.IsZero() || cl.begun[row] || !n.Aggregate.Covers(&n.MinUnit) {
 		return false
 	}
 	f := &p.folding
@@ -70,6 +71,42 @@ func (p *planning) foldable(cl *clusterState, n *demand.Need, m *matcher) bool {
 		c := p.w.Inventory.Row(i).Class
 		return m.has(c) && coversAll(cl.f.of(c), want)
 	})
+}
+
+// listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
+// such a gang would be bought again the moment a large machine shows up anywhere in the shard.
+func (cl *clusterState) listBegun(p *planning) {
+	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	clear(cl.begun)
+	if !slices.ContainsFunc(cl.d.Needs, func(n demand.Need) bool { return n.Form.Same != nil }) {
+		return
+	}
+	inv := p.w.Inventory
+	list, _ := inv.Members(cl.d.ID)
+	for _, i := range list {
+		r := inv.Row(i)
+		key, ok := inv.StampRow(r.Stamp).Key, r.Stamp != 0
+		if !r.Bound() {
+			pr, _ := inv.Promise(i)
+			key, ok = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+		}
+		if !ok {
+			continue
+		}
+		row, ok := cl.d.Row(key)
+		if !ok || cl.d.Needs[row].Form.Same == nil || cl.begun[row] {
+			continue
+		}
+		n, sup := &cl.d.Needs[row], cl.f.of(r.Class)
+		if !p.cat.matcherOf(n.Form).has(r.Class) {
+			continue
+		}
+		v := cl.scratch(p)
+		cl.f.project(&n.MinUnit, v)
+		fits := coversAll(sup, v)
+		cl.f.project(&n.Aggregate, v)
+		cl.begun[row] = fits && !coversAll(sup, v)
+	}
 }
 
 func (cl *clusterState) scratch(p *planning) []int64 {
@@ -139,7 +176,7 @@ func (cl *clusterState) foldsStand(p *planning) bool {
 			continue
 		}
 		folded := cl.wants[cl.rowWant[i]].bits&wFolded != 0
-		if p.foldable(cl, n, p.cat.matcherOf(n.Form)) != folded {
+		if p.foldable(cl, i, p.cat.matcherOf(n.Form)) != folded {
 			return false
 		}
 	}

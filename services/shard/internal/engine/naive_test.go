@@ -207,6 +207,11 @@ func (n *naive) foldable(c *nCluster, d *demand.Need) bool {
 		return false
 	}
 	probe := &nNeed{c: c, n: *d}
+	for _, m := range n.machines { // a gang that has begun on smaller machines stays on them
+		if s := n.supply(m, c); n.own(probe, m) && n.usable(probe, m) && !s.Covers(&d.Aggregate) {
+			return false
+		}
+	}
 	for _, m := range n.machines {
 		mine := m.state.Bound() && m.m.Cluster == c.d.Name || inFlight(m, c)
 		pool := !m.foreign && (m.state == inventory.Idle || m.state == inventory.Speculative)

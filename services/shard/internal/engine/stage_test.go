@@ -53,13 +53,13 @@ func (s *stage) step(t testing.TB) []string {
 	s.holds()
 	r := s.plan(t)
 	s.parking.Observe(r, s.cycle)
-	s.execute(r)
 	var out []string
 	for _, l := range s.show(r, true) {
 		if !strings.HasSuffix(l, " short") {
 			out = append(out, l)
 		}
 	}
+	s.execute(r)
 	return out
 }
 
