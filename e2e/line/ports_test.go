@@ -31,7 +31,7 @@ func TestPorts(t *testing.T) {
 	t.Run("bad input", func(t *testing.T) { badInput(t, s) })
 }
 
-var curl = regexp.MustCompile(`^curl -H '([^:]+): ([^']+)' -d '([^']*)' http://[^/]+:(\d+)(/\S+)$`)
+var curl = regexp.MustCompile(`^curl -H '([^:]+): ([^']+)' -d '([^']*)' http://\$(PROVIDER|SHARD)(/\S+)$`)
 
 // readmeCommands runs every curl line of the README: what is shown is what works. WIRE-12, OPS-3.1.
 func readmeCommands(t *testing.T, s *stack.Stack) {
@@ -48,7 +48,7 @@ func readmeCommands(t *testing.T, s *stack.Stack) {
 	if err != nil || len(machines) == 0 {
 		t.Fatalf("machines: %v, %v", machines, err)
 	}
-	byPort := map[string]string{"9090": s.ProviderAddr, "7780": s.ShardAddr}
+	addresses := map[string]string{"PROVIDER": s.ProviderAddr, "SHARD": s.ShardAddr}
 	ran := 0
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		line := lines.Text()
@@ -62,7 +62,7 @@ func readmeCommands(t *testing.T, s *stack.Stack) {
 		}
 		ran++
 		body := strings.ReplaceAll(m[3], "kwok-small-0", machines[0].GetId())
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+byPort[m[4]]+m[5], strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addresses[m[4]]+m[5], strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

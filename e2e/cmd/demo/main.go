@@ -134,15 +134,19 @@ func giveBack(ctx context.Context, tell story, s *stack.Stack) error {
 func lookAround(out io.Writer, s *stack.Stack) {
 	red := s.Clusters[0]
 	_, _ = fmt.Fprintf(out, `
-Everything keeps running until you press Ctrl-C. Look around:
+Everything keeps running until you press Ctrl-C. Look around, in a second terminal, from the root of
+the repository:
 
   export KUBECONFIG=%s
+  export SHARD=%s
+  export PROVIDER=%s
+
   %s get nodes,upcomingnodes,capacityrequests,pods
-  go run ./services/bigfleet status --shard %s
-  go run ./services/bigfleet get needs --shard %s
-  curl -H 'Content-Type: application/json' -d '{"maxResults":3}' http://%s/bigfleet.v1alpha1.CapacityProvider/List
-  curl -H 'Content-Type: application/json' -d '{}' http://%s/bigfleet.v1alpha1.ShardRead/GetStatus
+  go run ./services/bigfleet status --shard $SHARD
+  go run ./services/bigfleet get needs --shard $SHARD
+  curl -H 'Content-Type: application/json' -d '{"maxResults":3}' http://$PROVIDER/bigfleet.v1alpha1.CapacityProvider/List
+  curl -H 'Content-Type: application/json' -d '{}' http://$SHARD/bigfleet.v1alpha1.ShardRead/GetStatus
 
 Logs: %s/logs
-`, red.Kubeconfig(), red.Kubectl(), s.ShardAddr, s.ShardAddr, s.ProviderAddr, s.ShardAddr, s.Dir())
+`, red.Kubeconfig(), s.ShardAddr, s.ProviderAddr, red.Kubectl(), s.Dir())
 }
