@@ -153,6 +153,9 @@ func (c *Core) sendConfigure(o *operation) {
 	case cl == nil || !cl.connected():
 		o.BlobAt = 0
 		c.rollBack(o, OutcomeSessionLost, "the blob expired and the cluster has no session to ask for another")
+	case c.clustersBusy()[o.Cluster] > c.clusterLimit(cl): // the operation itself is one of them
+		o.BlobAt = 0
+		c.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
 	default:
 		c.pull(o)
 	}
