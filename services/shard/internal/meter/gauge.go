@@ -124,6 +124,7 @@ func (t *Meter) Publish(p *core.Publish) {
 			age = time.Duration(p.At - pr.ListedAt).Seconds()
 		}
 		g.age.WithLabelValues(pr.Name).Set(age)
+		g.machines.WithLabelValues(pr.Name).Set(float64(pr.Machines))
 		g.held.WithLabelValues(pr.Name).Set(float64(pr.Held))
 		g.breaker.WithLabelValues(pr.Name).Set(float64(pr.Breaker))
 		g.limit.WithLabelValues(pr.Name).Set(float64(pr.Limit))

@@ -73,7 +73,26 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		t.seconds[r.metric] = m.HistogramVec(r.name, r.help, r.labels...)
 	}
 	t.gauges.register(m)
-	return t, m.Err()
+	if err := m.Err(); err != nil {
+		return nil, err
+	}
+	t.zero()
+	return t, nil
+}
+
+// zero shows every series without labels from the start: rate() does not see a step from "absent" to 1, and an alert on
+// the first plan mismatch must.
+func (t *Meter) zero() {
+	for _, r := range counterRows {
+		if len(r.labels) == 0 {
+			t.counters[r.metric].WithLabelValues()
+		}
+	}
+	for _, r := range secondRows {
+		if len(r.labels) == 0 {
+			t.seconds[r.metric].WithLabelValues()
+		}
+	}
 }
 
 type row struct {
