@@ -62,6 +62,7 @@ func Run(ctx context.Context, c Config) error {
 	group := process.New(process.Config{Log: p.log, OnStop: c.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
+		p.log.Info("reading the cluster; nothing is written before all of it is known", "apiserver", p.REST.Host, "limit", p.CacheSyncTimeout)
 		if err := apiaccess.Sync(ctx, p.CacheSyncTimeout, p.synced...); err != nil {
 			if ctx.Err() != nil {
 				return nil
