@@ -65,6 +65,7 @@ type Actuator struct {
 
 	ctx     context.Context // of reads; ends with Stop
 	cancel  context.CancelFunc
+	failing sync.Map        // providers whose last List failed, so that only a change is logged
 	calls   context.Context // of commands; ends when the grace of a stop is over
 	abandon context.CancelFunc
 	reads   sync.WaitGroup
@@ -225,7 +226,25 @@ func (a *Actuator) list(e core.ListMachines) {
 		filter.SinceRevision = l.Revision
 	}
 	done.Duration = int64(time.Since(start))
+	if a.ctx.Err() == nil {
+		a.tell(e.Provider, done)
+	}
 	a.pages.Push(context.WithoutCancel(ctx), done)
+}
+
+// tell logs that a provider went silent or came back; the retries between the two are counted, not logged (SHARD-30.1).
+func (a *Actuator) tell(provider string, done core.ListDone) {
+	switch {
+	case done.Failed:
+		if _, known := a.failing.Swap(provider, true); !known {
+			a.cfg.Log.Warn("the provider cannot be listed; what was known stays in force, and this is tried again",
+				"provider", provider, "code", done.Code.String(), "err", done.Error)
+		}
+	default:
+		if _, known := a.failing.LoadAndDelete(provider); known {
+			a.cfg.Log.Info("the provider can be listed again", "provider", provider)
+		}
+	}
 }
 
 // handOver gates records in parallel and pushes them page by page, in order.
