@@ -49,7 +49,7 @@ func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
 		c.rollBack(o, OutcomeSessionLost, "the bootstrap request could not be sent")
 		return
 	}
-	if cl == nil || cl.session != e.Session {
+	if !cl.current(e.Session) {
 		c.sample(MetricStrayAnswers, "bootstrap", 1)
 		return
 	}
@@ -156,7 +156,19 @@ func (c *Core) sendConfigure(o *operation) {
 	case c.clustersBusy()[o.Cluster] > c.clusterLimit(cl): // the operation itself is one of them
 		o.BlobAt = 0
 		c.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
+	case c.clusterCalls(o.Cluster) >= c.clusterLimit(cl):
+		o.BlobAt = 0 // it stays ready and pulls when one of the others has ended (SHARD-15.4)
 	default:
 		c.pull(o)
 	}
+}
+
+// clusterCalls counts the pulls and Configures of a cluster that are under way now.
+func (c *Core) clusterCalls(name string) (n int64) {
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Kind == KindBootstrap && o.Cluster == name && (o.Phase == phasePulling || o.Phase == phaseSending) {
+			n++
+		}
+	}
+	return n
 }
