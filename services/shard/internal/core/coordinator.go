@@ -1,17 +1,37 @@
 package core
 
-import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
 
 // coordinatorState is what the core knows of the coordinator beyond Control.
 type coordinatorState struct {
 	decommissioned bool
 	disputed       bool
-	answered       bool // a coordinator has answered in this process
+	plain          bool // a coordinator that does not partition has answered
 	text           string
 	address        string
 	repliedAt      int64
 	foreign        int
-	owners         map[string]string // shard named by the metadata of a bound machine, where it is not ours
+	owners         map[string]string // shard named by the metadata of a bound machine
+	relabels       map[string]int64  // type/zone whose Creates pause, until
+	quotas         bool
+	used           map[string]int64 // elastic machines held, by region
+	waiting        []waitingOrder   // instructions that cannot be answered yet
+}
+
+// waitingOrder is an instruction whose answer waits for operations or Gets.
+type waitingOrder struct {
+	Instruction Instruction `n:"1"`
+	Deadline    int64       `n:"2"`
+	Pending     []string    `n:"3"` // machines still to be looked at
+	Taken       []string    `n:"4"`
 }
 
 // CoordinatorStatus describes the coordinator client's side of the core.
@@ -33,17 +53,422 @@ func (c *Core) coordStatus() CoordinatorStatus {
 		Disputed: c.coord.disputed, Text: c.coord.text, Address: c.coord.address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
 }
 
-func (c *Core) startOwnership() {}
+// How long a view may wait for operations on machines that it takes away (COORD-9.9f), and a transfer for its Gets.
+const (
+	viewPatience     = 10 * Minute
+	transferPatience = Minute
+)
 
-// ownMachine marks a machine that another shard owns.
-func (c *Core) ownMachine(i inventory.Index, f Fact) {}
+// coordinatorReplied takes the answer to a report. A coordinator that is gone changes nothing (SHARD-2.2).
+func (c *Core) coordinatorReplied(e CoordinatorReplied) {
+	if e.Failed {
+		if e.Decommissioned != c.coord.decommissioned || e.EpochDisputed != c.coord.disputed {
+			c.coord.decommissioned, c.coord.disputed, c.coord.text = e.Decommissioned, e.EpochDisputed, e.Text
+			c.record(Record{Type: RecordInstruction, Detail: e.Text})
+			c.cycle.redispatch = true
+		}
+		return
+	}
+	if e.Term != 0 && e.Term < c.ctl.Coordinator.Term {
+		return // a reply of the past is dropped whole (COORD-7.12)
+	}
+	if c.coord.decommissioned || c.coord.disputed {
+		c.coord.decommissioned, c.coord.disputed, c.coord.text = false, false, ""
+		c.cycle.redispatch = true
+		c.trigger(triggerAdmin)
+	}
+	c.ctl.Coordinator.Term = max(c.ctl.Coordinator.Term, e.Term)
+	if e.UUID != "" {
+		c.ctl.Coordinator.UUID = e.UUID
+	}
+	c.coord.repliedAt, c.coord.address = c.now, e.Address
+	if plain := e.UUID == "" && c.ctl.Coordinator.UUID == ""; plain != c.coord.plain {
+		c.coord.plain = plain
+		c.reownAll()
+	}
+	for _, x := range e.Instructions {
+		c.instruction(x)
+	}
+}
 
-func (c *Core) coordinatorReplied(e CoordinatorReplied) {}
+// instruction answers one order by the rules of COORD-8.4. Handlers are idempotent without the done set too.
+func (c *Core) instruction(x Instruction) {
+	switch i := slices.IndexFunc(c.ctl.Done, func(d DoneAck) bool { return d.ID == x.ID }); {
+	case x.ID == "" || c.isWaiting(x.ID):
+		return
+	case i >= 0:
+		c.emit(AckInstruction{ID: x.ID, Term: x.Term, Outcome: InstructionAccepted, Reason: "duplicate", Machines: c.ctl.Done[i].Machines})
+		return
+	case x.Term != 0 && x.Term < c.ctl.Coordinator.Term:
+		c.reply(x, InstructionStale, "a higher term is known", nil)
+		return
+	case x.Invalid != "":
+		c.reply(x, InstructionInvalid, x.Invalid, nil)
+		return
+	}
+	switch {
+	case x.SetView != nil:
+		c.setView(x)
+	case x.Assign != nil:
+		c.assign(x, *x.Assign, true)
+	case x.Unassign != nil:
+		c.assign(x, *x.Unassign, false)
+	case x.ReleaseCluster != "":
+		c.releaseCluster(x)
+	case x.Reserve != nil:
+		c.reserve(x)
+	case x.Transfer != nil:
+		c.transfer(x)
+	case x.CancelMove != "":
+		c.cancelMove(x)
+	default:
+		c.reply(x, InstructionInvalid, "unsupported", nil)
+	}
+}
 
-func (c *Core) retryInstructions() {}
+func (c *Core) isWaiting(id string) bool {
+	return slices.ContainsFunc(c.coord.waiting, func(w waitingOrder) bool { return w.Instruction.ID == id })
+}
 
-func (c *Core) applyQuotas() {}
+// reply answers an instruction. What must survive a restart is in the effect, and the shell stores it before the answer
+// leaves.
+func (c *Core) reply(x Instruction, o InstructionOutcome, reason string, machines []string, keep ...Persist) {
+	a := AckInstruction{ID: x.ID, Term: x.Term, Outcome: o, Reason: reason, Machines: machines, Retryable: true, Store: keep}
+	if o == InstructionAccepted {
+		c.ctl.Done = append(slices.Clone(c.ctl.Done), DoneAck{ID: x.ID, Machines: machines})
+		if n := len(c.ctl.Done) - instructionsDone; n > 0 {
+			c.ctl.Done = c.ctl.Done[n:]
+		}
+		a.Store = append(a.Store, Persist{Bucket: BucketControl, Key: "done", Value: codec.Marshal(DoneSet{c.ctl.Done})})
+	}
+	c.sample(MetricInstructions, o.String(), 1)
+	c.record(Record{Type: RecordInstruction, Outcome: o.String(), Detail: clipText(fmt.Sprintf("%s: %s %s", x.ID, x.kind(), reason))})
+	c.emit(a)
+}
 
-func (c *Core) quotaUsedUp(i inventory.Index) bool { return false }
+func (o InstructionOutcome) String() string {
+	return [...]string{"none", "accepted", "rejected_stale", "rejected_invalid", "failed"}[o]
+}
 
-func (c *Core) dropReservation(move string) {}
+func (x *Instruction) kind() string {
+	switch {
+	case x.SetView != nil:
+		return "set_view"
+	case x.Assign != nil:
+		return "assign_domain"
+	case x.Unassign != nil:
+		return "unassign_domain"
+	case x.ReleaseCluster != "":
+		return "release_cluster"
+	case x.Reserve != nil:
+		return "reserve_machines"
+	case x.Transfer != nil:
+		return "transfer"
+	case x.CancelMove != "":
+		return "cancel_move"
+	}
+	return "unknown"
+}
+
+func newer(a, b *View) bool {
+	return b == nil || cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index)) > 0
+}
+
+func (c *Core) keepView() Persist {
+	return Persist{Bucket: BucketControl, Key: "view", Value: codec.Marshal(c.ctl.View)}
+}
+
+// setView obeys a newer view. The answer waits until no operation of ours is open on a machine that it takes away.
+func (c *Core) setView(x Instruction) {
+	if !newer(x.SetView, c.ctl.View) {
+		c.reply(x, InstructionAccepted, "an equal or newer view is in force", nil)
+		return
+	}
+	v := *x.SetView
+	c.ctl.View = &v
+	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
+		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
+	c.emit(c.keepView())
+	c.reownAll()
+	c.trigger(triggerAdmin)
+	if lost := c.losing(); len(lost) > 0 {
+		c.wait(waitingOrder{Instruction: x, Deadline: c.now + viewPatience, Pending: lost})
+		return
+	}
+	c.reply(x, InstructionAccepted, "", nil, c.keepView())
+}
+
+func (c *Core) wait(w waitingOrder) {
+	c.coord.waiting = append(c.coord.waiting, w)
+	c.timers.add(w.Deadline, timerInstruction, w.Instruction.ID)
+}
+
+// retryInstructions looks again at the answers that wait: after an operation ended, a Get came, or a deadline passed.
+func (c *Core) retryInstructions() {
+	waiting := c.coord.waiting
+	c.coord.waiting = nil
+	for _, w := range waiting {
+		if w.Instruction.SetView != nil {
+			w.Pending = c.losing()
+		}
+		late := c.now >= w.Deadline
+		switch {
+		case w.Instruction.SetView != nil && len(w.Pending) == 0:
+			c.reownAll()
+			c.reply(w.Instruction, InstructionAccepted, "", nil, c.keepView())
+		case w.Instruction.SetView != nil && late:
+			c.reply(w.Instruction, InstructionFailed, "operations are still open on machines that the view takes away", w.Pending)
+		case w.Instruction.Transfer != nil && (len(w.Pending) == 0 || late):
+			c.adopted(w)
+		default:
+			c.coord.waiting = append(c.coord.waiting, w)
+		}
+	}
+}
+
+// assign changes the owned domains by one, for coordinators without views.
+func (c *Core) assign(x Instruction, d DomainRef, add bool) {
+	list := slices.DeleteFunc(slices.Clone(c.ctl.Domains), func(o DomainRef) bool { return o == d })
+	if add {
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b DomainRef) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
+	})
+	c.ctl.Domains = list
+	c.reownAll()
+	c.reply(x, InstructionAccepted, "", nil, Persist{Bucket: BucketControl, Key: "domains", Value: codec.Marshal(DomainSet{list})})
+}
+
+// releaseCluster lets go of a cluster that moved to another shard (COORD-10.5).
+func (c *Core) releaseCluster(x Instruction) {
+	cl := c.clusters.get(x.ReleaseCluster)
+	if cl == nil {
+		c.reply(x, InstructionAccepted, "", nil)
+		return
+	}
+	if cl.connected() {
+		c.reply(x, InstructionFailed, "the cluster has a live session here", nil)
+		return
+	}
+	for _, o := range c.ops.ordered() {
+		if o.Cluster == cl.name {
+			c.reply(x, InstructionFailed, "operations are open on the cluster's machines", []string{o.Machine})
+			return
+		}
+	}
+	c.world.Demand.Remove(cl.name)
+	cl.known, cl.hash, cl.rows, cl.totals, cl.gateOpen, cl.facts = false, "", 0, nil, false, true
+	cl.changed()
+	c.trigger(triggerAdmin)
+	c.reply(x, InstructionAccepted, "", nil)
+}
+
+// reserve keeps machines for a move: unclaimed ones, beyond this shard's own margin, fewer than asked being fine
+// (COORD-12.12).
+func (c *Core) reserve(x Instruction) {
+	r := x.Reserve
+	if i := slices.IndexFunc(c.ctl.Reservations, func(o Reservation) bool { return o.Move == r.Move }); i >= 0 {
+		c.reply(x, InstructionAccepted, "", c.ctl.Reservations[i].Machines)
+		return
+	}
+	state := inventory.Idle
+	switch r.Tier {
+	case 1:
+	case 2:
+		state = inventory.Speculative
+	default:
+		c.reply(x, InstructionInvalid, "this shard gives no machines that it would have to drain first", nil)
+		return
+	}
+	free := c.reservable(r, state)
+	if state == inventory.Idle { // at least one, or a tenth of the bucket, stays here
+		free = free[:max(0, len(free)-max(1, len(free)/10))]
+	}
+	free = free[:min(len(free), int(r.Count))]
+	if len(free) == 0 {
+		c.reply(x, InstructionInvalid, "no machine of this kind can be spared", nil)
+		return
+	}
+	kept := Reservation{Move: r.Move, To: r.To}
+	for _, i := range free {
+		c.world.Inventory.Withhold(i, inventory.Withheld{Reason: inventory.WithheldReserved})
+		kept.Machines = append(kept.Machines, c.world.Inventory.ID(i))
+	}
+	c.ctl.Reservations = append(slices.Clone(c.ctl.Reservations), kept)
+	c.trigger(triggerAdmin)
+	c.reply(x, InstructionAccepted, "", kept.Machines, Persist{Bucket: BucketReservations, Key: kept.Move, Value: codec.Marshal(kept)})
+}
+
+func (c *Core) reservable(r *ReserveOrder, state inventory.State) (out []inventory.Index) {
+	inv := c.world.Inventory
+	for i := range inv.All() {
+		m := inv.Machine(i)
+		_, promised := inv.Promise(i)
+		if m.State != state || inv.Foreign(i) || promised || len(inv.Withheld(i)) > 0 || c.ops.byMachine[m.ID] != nil ||
+			r.InstanceType != "" && m.InstanceType != r.InstanceType || r.Zone != "" && m.Zone != r.Zone ||
+			r.CapacityType != 0 && uint8(m.CapacityType) != r.CapacityType || !satisfies(&m, r.Requirements) || !holds(&m, r) ||
+			c.plannedFor(m.ID) {
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// holds tells whether a machine covers the smallest unit of the requester.
+func holds(m *inventory.Machine, r *ReserveOrder) bool {
+	offer := m.Allocatable
+	if len(offer) == 0 {
+		offer = m.Resources
+	}
+	for _, u := range r.MinUnit {
+		if !slices.ContainsFunc(offer, func(q quantity) bool { return q.Name == u.Name && q.Milli >= u.Milli }) {
+			return false
+		}
+	}
+	return true
+}
+
+// plannedFor tells whether the last plan takes a machine.
+func (c *Core) plannedFor(id string) bool {
+	for _, k := range []Kind{KindBootstrap, KindProvision} {
+		if _, ok := c.cycle.planned[planKey{id, k}]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// transfer is either side of a move: the recipient asks the provider about each machine and adopts it, the donor then
+// lets go of what was adopted (COORD-12.14, 12.15).
+func (c *Core) transfer(x Instruction) {
+	t := x.Transfer
+	switch {
+	case t.Move == "":
+		c.reply(x, InstructionInvalid, "unsupported: no move id", nil)
+	case t.To == c.cfg.ShardID:
+		w := waitingOrder{Instruction: x, Deadline: c.now + transferPatience, Pending: slices.Clone(t.Machines)}
+		c.coord.waiting = append(c.coord.waiting, w)
+		c.timers.add(w.Deadline, timerInstruction, x.ID)
+		for _, id := range t.Machines {
+			for _, p := range c.providers {
+				c.want(p.name, id, getForMove)
+			}
+		}
+		if len(t.Machines) == 0 {
+			c.retryInstructions()
+		}
+	case t.From == c.cfg.ShardID:
+		c.letGo(x)
+	default:
+		c.reply(x, InstructionInvalid, "this shard is neither side of the move", nil)
+	}
+}
+
+// moveAnswered counts a Get that a transfer waited for.
+func (c *Core) moveAnswered(machine string, f *Fact) {
+	for n := range c.coord.waiting {
+		w := &c.coord.waiting[n]
+		t := w.Instruction.Transfer
+		if t == nil || !slices.Contains(w.Pending, machine) {
+			continue
+		}
+		w.Pending = slices.DeleteFunc(slices.Clone(w.Pending), func(id string) bool { return id == machine })
+		want := inventory.Idle
+		if t.Speculative {
+			want = inventory.Speculative
+		}
+		if f != nil && f.Machine.State == want && f.Machine.Cluster == "" {
+			w.Taken = append(w.Taken, machine)
+		}
+	}
+	c.retryInstructions()
+}
+
+// adopted ends the recipient's part of a move.
+func (c *Core) adopted(w waitingOrder) {
+	if len(w.Taken) == 0 {
+		c.reply(w.Instruction, InstructionInvalid, "the provider shows none of the machines as free", nil)
+		return
+	}
+	slices.Sort(w.Taken)
+	v := c.editView()
+	for _, id := range w.Taken {
+		v.Out = slices.DeleteFunc(v.Out, func(x Exception) bool { return x.Machine == id })
+		v.In = append(v.In, Exception{Machine: id, Owner: c.cfg.ShardID, Move: w.Instruction.Transfer.Move})
+	}
+	c.reownAll()
+	c.trigger(triggerAdmin)
+	c.reply(w.Instruction, InstructionAccepted, "", w.Taken, c.keepView())
+}
+
+// editView makes the view ready to be changed by a move; its version stays, so the coordinator's next one replaces it.
+func (c *Core) editView() *View {
+	v := View{OnlyShard: true}
+	if c.ctl.View != nil {
+		v = *c.ctl.View
+	}
+	v.In, v.Out = slices.Clone(v.In), slices.Clone(v.Out)
+	c.ctl.View = &v
+	return &v
+}
+
+// letGo ends the donor's part of a move: exactly the adopted machines leave, the others are free again.
+func (c *Core) letGo(x Instruction) {
+	t := x.Transfer
+	v := c.editView()
+	for _, id := range t.Machines {
+		v.In = slices.DeleteFunc(v.In, func(e Exception) bool { return e.Machine == id })
+		v.Out = append(v.Out, Exception{Machine: id, Owner: t.To, Move: t.Move})
+	}
+	c.dropReservation(t.Move)
+	c.reownAll()
+	c.reply(x, InstructionAccepted, "", nil, c.keepView(), Persist{Bucket: BucketReservations, Key: t.Move})
+}
+
+// cancelMove undoes what this shard did for a move, or says what it has adopted already.
+func (c *Core) cancelMove(x Instruction) {
+	var taken []string
+	if v := c.ctl.View; v != nil {
+		for _, e := range v.In {
+			if e.Move == x.CancelMove {
+				taken = append(taken, e.Machine)
+			}
+		}
+	}
+	c.coord.waiting = slices.DeleteFunc(c.coord.waiting, func(w waitingOrder) bool {
+		return w.Instruction.Transfer != nil && w.Instruction.Transfer.Move == x.CancelMove
+	})
+	c.dropReservation(x.CancelMove)
+	slices.Sort(taken)
+	c.reply(x, InstructionAccepted, "", taken, Persist{Bucket: BucketReservations, Key: x.CancelMove})
+}
+
+// dropReservation frees the machines of a reservation. Nothing but a release, a cancellation or a person's order does
+// this, whatever time passes: the recipient may have adopted already (COORD-12.16).
+func (c *Core) dropReservation(move string) {
+	inv := c.world.Inventory
+	c.ctl.Reservations = slices.DeleteFunc(slices.Clone(c.ctl.Reservations), func(r Reservation) bool {
+		if r.Move != move {
+			return false
+		}
+		for _, id := range r.Machines {
+			if i, ok := inv.Find(id); ok {
+				inv.Lift(i, inventory.WithheldReserved, "")
+			}
+		}
+		return true
+	})
+	c.trigger(triggerAdmin)
+}
+
+// markReserved keeps a reserved machine reserved after a restart.
+func (c *Core) markReserved(i inventory.Index) {
+	id := c.world.Inventory.ID(i)
+	for _, r := range c.ctl.Reservations {
+		if slices.Contains(r.Machines, id) {
+			c.world.Inventory.Withhold(i, inventory.Withheld{Reason: inventory.WithheldReserved})
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+type quantity = resource.Quantity
+
 // Stamp is the attribution of a machine, as the inventory keeps it.
 type Stamp = inventory.Stamp
 
@@ -127,6 +129,7 @@ type AckInstruction struct {
 	Reason    string             `n:"4"`
 	Machines  []string           `n:"5"`
 	Retryable bool               `n:"6"`
+	Store     []Persist          `n:"7"` // to be on the disk before the answer leaves
 }
 
 // InstructionOutcome is the answer to an instruction. The numbers are those of the wire.

@@ -318,6 +318,7 @@ func (c *Core) startDecision(d *decision) {
 		c.move(o.Index, inventory.Creating, "")
 		inv.SetPromise(o.Index, d.promise)
 		c.rails.bought(c)
+		c.noteBought(o.Index)
 		c.noteAcquired(o)
 		o.Phase = phaseReady
 	case KindDelete:

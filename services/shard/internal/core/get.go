@@ -11,6 +11,7 @@ const (
 	getForStuck                           // it takes too long
 	getForAbsent                          // a full List did not show it
 	getForAdmin                           // a person wants to know
+	getForMove                            // it is to be adopted from another shard
 	getForOperation                       // an outcome is unknown
 )
 
@@ -70,6 +71,9 @@ func (c *Core) getDone(e GetDone) {
 	}
 	if e.Row != nil {
 		e.Row.Machine.Provider = p.name
+	}
+	if why == getForMove && (e.Row != nil || e.NotFound || e.Code != CodeOK) {
+		defer c.moveAnswered(g.machine, e.Row)
 	}
 	if e.Code != CodeOK && !e.NotFound {
 		p.lastError, p.errorAt = "Get: "+e.Code.String()+": "+clipText(e.Error), c.now

@@ -70,6 +70,10 @@ func (c *Core) removeMachine(i inventory.Index) {
 		delete(cl.nodes, id)
 	}
 	c.provider(inv.Machine(i).Provider).machines--
+	if inv.Foreign(i) {
+		c.coord.foreign--
+	}
+	c.coord.setOwner(id, "")
 	inv.Remove(i)
 	c.cols.stamp[i], c.cols.listed[i], c.cols.absent[i] = 0, 0, absence{}
 	c.rails.forgetMachine(id)

@@ -63,7 +63,11 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 		c.noteEdge(i, old, m, explained)
 		c.attribute(i, old, m, f)
 	}
+	c.ownMachine(i, f)
 	if o != nil && old.State != m.State {
+		if m.State == inventory.Idle {
+			c.relabelled(o, i)
+		}
 		c.advance(o, i, m)
 	} else {
 		c.announce(i)
@@ -158,6 +162,7 @@ func (c *Core) meet(f Fact) merged {
 	}
 	c.ownMachine(i, f)
 	c.useJournal(i, m)
+	c.markReserved(i)
 	c.announce(i)
 	c.afterEdge(i, 0)
 	return mergedAdopted

@@ -219,6 +219,14 @@ func (c *Core) end(o *operation, out Outcome, detail string) {
 	}
 	c.dirtyMachine(o.Machine)
 	c.settleOwed(o)
+	if c.cfg.Coordinated {
+		if i, ok := c.world.Inventory.Find(o.Machine); ok {
+			c.reown(i)
+		}
+		if len(c.coord.waiting) > 0 {
+			c.timers.add(c.now, timerInstruction, "")
+		}
+	}
 	c.trigger(triggerMachine)
 }
 

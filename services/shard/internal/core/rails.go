@@ -125,6 +125,13 @@ func (c *Core) mayBuy(i inventory.Index, pass *dispatchPass) hold {
 	if c.quotaUsedUp(i) {
 		return heldQuota
 	}
+	if len(c.coord.relabels) > 0 {
+		m := c.world.Inventory.Machine(i)
+		if until := c.coord.relabels[m.InstanceType+"/"+m.Zone]; until > c.now {
+			pass.wake(until)
+			return heldBackoff
+		}
+	}
 	return heldNothing
 }
 

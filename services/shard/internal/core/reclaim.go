@@ -72,7 +72,7 @@ func (c *Core) reclaimAcked(e ReclaimAcked) {
 		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
 		return
 	}
-	if cl := c.clusters.get(e.Cluster); cl == nil || cl.session != e.Session {
+	if cl := c.clusters.get(e.Cluster); !cl.current(e.Session) {
 		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
 		return
 	}
@@ -181,7 +181,7 @@ func (c *Core) drainReported(e DrainReported) {
 	if o == nil || o.Cluster != e.Cluster {
 		return
 	}
-	if cl := c.clusters.get(e.Cluster); cl == nil || cl.session != e.Session {
+	if cl := c.clusters.get(e.Cluster); !cl.current(e.Session) {
 		return
 	}
 	o.Drain = drainNote{State: e.State, PodsLeft: e.PodsLeft, Blocking: e.Blocking, Reason: e.Reason}

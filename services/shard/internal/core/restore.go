@@ -197,7 +197,9 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	}
 	inv.SetSince(i, s.Since)
 	inv.SetReadiness(i, s.Readiness)
-	inv.SetForeign(i, s.Foreign)
+	if inv.SetForeign(i, s.Foreign); s.Foreign {
+		c.coord.foreign++
+	}
 	inv.SetStuck(i, s.Stuck)
 	c.cols.stamp[i] = s.Changed
 	c.cols.absent[i] = absence{int32(s.Absent), s.AbsentAt}
@@ -260,13 +262,23 @@ func (l *ledger) restore(s *savedLedger) {
 }
 
 func (s *coordinatorState) save() savedCoordinator {
-	return savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Answered: s.answered, Text: s.text, Address: s.address,
-		RepliedAt: s.repliedAt}
+	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Text: s.text, Address: s.address,
+		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas}
+	for _, key := range sortedKeys(s.relabels) {
+		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
+	}
+	return x
 }
 
 func (s *coordinatorState) restore(x *savedCoordinator) {
-	s.decommissioned, s.disputed, s.answered, s.text = x.Decommissioned, x.Disputed, x.Answered, x.Text
-	s.address, s.repliedAt = x.Address, x.RepliedAt
+	s.decommissioned, s.disputed, s.plain, s.text = x.Decommissioned, x.Disputed, x.Plain, x.Text
+	s.address, s.repliedAt, s.waiting, s.quotas = x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
+	for _, r := range x.Relabels {
+		if s.relabels == nil {
+			s.relabels = map[string]int64{}
+		}
+		s.relabels[r.Name] = r.N
+	}
 }
 
 // setOwner remembers which shard a bound machine's metadata names.

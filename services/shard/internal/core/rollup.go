@@ -16,7 +16,7 @@ import (
 // sender's timestamp orders nothing (SHARD-8.4). Exactly one disposition is sent (SHARD-8.6).
 func (c *Core) rollupArrived(e RollupArrived) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.session != e.Session || e.Arrival <= cl.arrival {
+	if !cl.current(e.Session) || e.Arrival <= cl.arrival {
 		return
 	}
 	cl.arrival = e.Arrival

@@ -87,7 +87,7 @@ func (c *Core) finishResyncs() {
 // sessionClosed removes the session if it is the installed one; late clean-up of a replaced one changes nothing.
 func (c *Core) sessionClosed(e SessionClosed) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.session != e.Session {
+	if !cl.current(e.Session) {
 		return
 	}
 	c.sample(MetricSessions, "removed", 1)
@@ -118,7 +118,7 @@ func (c *Core) loseSession(cl *cluster, reason string) {
 // nodeReported keeps what a cluster sees of a machine's node. It feeds node names, latencies and ENG-17, nothing else.
 func (c *Core) nodeReported(e NodeReported) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.session != e.Session {
+	if !cl.current(e.Session) {
 		return
 	}
 	if e.LastOfFullSet && !cl.reporting {
@@ -161,7 +161,7 @@ func (c *Core) nodeReported(e NodeReported) {
 // unplacedReported keeps the newest report of Pods that the scheduler could not place (ENG-11.11).
 func (c *Core) unplacedReported(e UnplacedReported) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.session != e.Session {
+	if !cl.current(e.Session) {
 		return
 	}
 	news := !slices.Equal(cl.unplaced, e.Rows)

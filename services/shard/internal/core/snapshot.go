@@ -240,14 +240,15 @@ type savedCount struct {
 }
 
 type savedCoordinator struct {
-	Decommissioned bool          `n:"1"`
-	Disputed       bool          `n:"2"`
-	Answered       bool          `n:"3"`
-	Text           string        `n:"4"`
-	Address        string        `n:"5"`
-	RepliedAt      int64         `n:"6"`
-	Open           []Instruction `n:"7"`
-	Relabelled     []savedCount  `n:"8"`
+	Decommissioned bool           `n:"1"`
+	Disputed       bool           `n:"2"`
+	Plain          bool           `n:"3"`
+	Text           string         `n:"4"`
+	Address        string         `n:"5"`
+	RepliedAt      int64          `n:"6"`
+	Waiting        []waitingOrder `n:"7"`
+	Relabels       []savedCount   `n:"8"`
+	Quotas         bool           `n:"9"`
 }
 
 // capture copies the state. Everything that is mutable is copied.

@@ -1,0 +1,255 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Keys that a machine answers from its own fields (ENG-6.1).
+const (
+	labelType   = "node.kubernetes.io/instance-type"
+	labelZone   = "topology.kubernetes.io/zone"
+	labelRegion = "topology.kubernetes.io/region"
+)
+
+// labelOf looks a key up as profiles see it.
+func labelOf(m *inventory.Machine, key string) (string, bool) {
+	switch {
+	case key == labelType && m.InstanceType != "":
+		return m.InstanceType, true
+	case key == labelZone && m.Zone != "":
+		return m.Zone, true
+	}
+	for _, l := range m.Labels {
+		if l.Key == key {
+			return l.Value, true
+		}
+	}
+	return "", false
+}
+
+// mine tells whether this shard may act on a machine (COORD-9.3, 9.10).
+func (c *Core) mine(m *inventory.Machine, owner string) bool {
+	if !c.cfg.Coordinated {
+		return true
+	}
+	v := c.ctl.View
+	if v == nil {
+		return c.mineWithoutView(m, owner)
+	}
+	if boundState(m.State) {
+		switch {
+		case slices.Contains(v.Released, m.Cluster):
+			return false
+		case v.OnlyShard || slices.Contains(v.Clusters, m.Cluster):
+			return true
+		}
+		return owner == c.cfg.ShardID
+	}
+	if slices.ContainsFunc(v.In, func(x Exception) bool { return x.Machine == m.ID }) {
+		return true
+	}
+	if slices.ContainsFunc(v.Out, func(x Exception) bool { return x.Machine == m.ID }) {
+		return false
+	}
+	if v.OnlyShard {
+		return true
+	}
+	for _, key := range v.PartitionKeys {
+		value, has := labelOf(m, key)
+		switch {
+		case !has:
+		case slices.Contains(v.Owned, DomainRef{key, value}):
+			return true
+		case slices.Contains(v.ForeignOwned, DomainRef{key, value}):
+			return false
+		}
+	}
+	return v.DefaultOwner
+}
+
+// mineWithoutView is ownership before any view: nothing but what names this shard, until a coordinator that does not
+// partition has answered; then everything, or the assigned domains.
+func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
+	if !c.coord.plain {
+		return boundState(m.State) && owner == c.cfg.ShardID
+	}
+	if len(c.ctl.Domains) == 0 {
+		return true
+	}
+	for _, d := range c.ctl.Domains {
+		if value, has := labelOf(m, d.Key); has && value == d.Value {
+			return true
+		}
+	}
+	return boundState(m.State) && owner == c.cfg.ShardID
+}
+
+func (c *Core) startOwnership() {}
+
+// ownMachine notes what a fact says of ownership and marks the machine.
+func (c *Core) ownMachine(i inventory.Index, f Fact) {
+	if !c.cfg.Coordinated {
+		return
+	}
+	m := c.world.Inventory.Machine(i)
+	if boundState(m.State) {
+		c.coord.setOwner(m.ID, f.Owner)
+	} else {
+		c.coord.setOwner(m.ID, "")
+	}
+	c.reown(i)
+}
+
+// reown marks one machine as ours or another shard's. One with an open operation keeps its mark until that ends: two
+// shards on one provider must never both act on one machine (SHARD-21.6).
+func (c *Core) reown(i inventory.Index) {
+	inv := c.world.Inventory
+	m := inv.Machine(i)
+	mine := c.mine(&m, c.coord.owners[m.ID])
+	if !mine && c.ops.byMachine[m.ID] != nil {
+		return
+	}
+	if inv.SetForeign(i, !mine) {
+		if mine {
+			c.coord.foreign--
+		} else {
+			c.coord.foreign++
+		}
+		c.trigger(triggerAdmin)
+	}
+}
+
+// reownAll applies a new view to every machine.
+func (c *Core) reownAll() {
+	for i := range c.world.Inventory.All() {
+		c.reown(i)
+	}
+}
+
+// losing lists the machines that the view takes away while an operation of ours is open on them.
+func (c *Core) losing() (out []string) {
+	inv := c.world.Inventory
+	for _, o := range c.ops.ordered() {
+		i, ok := inv.Find(o.Machine)
+		if !ok || inv.Foreign(i) {
+			continue
+		}
+		if m := inv.Machine(i); !c.mine(&m, c.coord.owners[m.ID]) {
+			out = append(out, m.ID)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// relabelled notices a machine that changed its owner between slot and host: it is given up, and Creates of its type and
+// zone pause (COORD-9.9d).
+func (c *Core) relabelled(o *operation, i inventory.Index) {
+	inv := c.world.Inventory
+	m := inv.Machine(i)
+	if !c.cfg.Coordinated || o.Kind != KindProvision || c.mine(&m, "") {
+		return
+	}
+	c.sample(MetricOwnershipRelabels, "", 1)
+	key := m.InstanceType + "/" + m.Zone
+	if c.coord.relabels == nil {
+		c.coord.relabels = map[string]int64{}
+	}
+	c.coord.relabels[key] = c.now + relabelPause
+	inv.SetPromise(i, nil)
+	c.record(Record{Type: RecordOwnership, Machine: m.ID, Provider: m.Provider,
+		Detail: fmt.Sprintf("its labels as a host belong to another shard; Creates of %s pause for 10 min", key)})
+}
+
+// applyQuotas withholds the slots of regions whose slice is used up (COORD-11.4). Fixed capacity is never counted.
+func (c *Core) applyQuotas() {
+	v := c.ctl.View
+	c.coord.used = nil
+	if v == nil || len(v.Quotas) == 0 {
+		if c.coord.quotas {
+			c.coord.quotas = false
+			c.liftQuotas()
+		}
+		return
+	}
+	c.coord.quotas, c.coord.used = true, map[string]int64{}
+	inv := c.world.Inventory
+	for i := range inv.All() {
+		if m := inv.Machine(i); m.State != inventory.Speculative && m.CapacityType.Elastic() && !inv.Foreign(i) {
+			c.coord.used[quotaKey(&m)]++
+		}
+	}
+	for i := range inv.All() {
+		m := inv.Machine(i)
+		if m.State == inventory.Speculative && c.quotaUsedUp(i) {
+			inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldQuota})
+		} else {
+			inv.Lift(i, inventory.WithheldQuota, "")
+		}
+	}
+}
+
+func (c *Core) liftQuotas() {
+	for i := range c.world.Inventory.All() {
+		c.world.Inventory.Lift(i, inventory.WithheldQuota, "")
+	}
+}
+
+func quotaKey(m *inventory.Machine) string {
+	region, _ := labelOf(m, labelRegion)
+	return region
+}
+
+// quotaUsedUp tells whether a Create would exceed the slice of the machine's region. No row means unlimited.
+func (c *Core) quotaUsedUp(i inventory.Index) bool {
+	v := c.ctl.View
+	if v == nil || c.coord.used == nil {
+		return false
+	}
+	m := c.world.Inventory.Machine(i)
+	if !m.CapacityType.Elastic() {
+		return false
+	}
+	for _, q := range v.Quotas {
+		if q.Region == quotaKey(&m) {
+			return c.coord.used[q.Region] >= q.Machines
+		}
+	}
+	return false
+}
+
+// noteBought counts a started Create against its slice, so that one cycle cannot overrun it.
+func (c *Core) noteBought(i inventory.Index) {
+	if c.coord.used != nil {
+		if m := c.world.Inventory.Machine(i); m.CapacityType.Elastic() {
+			c.coord.used[quotaKey(&m)]++
+		}
+	}
+}
+
+// satisfies is the match of requirements with one machine, for reservations: the same rules as the engine's, on plain
+// values (ENG-6.2). Same never crosses a shard.
+func satisfies(m *inventory.Machine, reqs []demand.Requirement) bool {
+	for _, r := range reqs {
+		value, has := labelOf(m, r.Key)
+		ok := false
+		switch r.Op {
+		case demand.In:
+			ok = has && slices.Contains(r.Values, value)
+		case demand.NotIn:
+			ok = !has || !slices.Contains(r.Values, value)
+		case demand.Exists:
+			ok = has
+		case demand.DoesNotExist:
+			ok = !has
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
