@@ -46,9 +46,9 @@ type clusterState struct {
 
 	loose     int  // bound and creditable machines that nobody claims
 	open      int  // Needs that are short and not held, after credit
+	shorts    int  // Needs that are short, after credit
 	handsOver bool // an Idle machine was credited to a Need
 	block     *Block
-	judged    bool // block is up to date
 }
 
 // want is one Need at work.
@@ -63,6 +63,9 @@ type want struct {
 	m      *matcher
 	key    symbol.ID // of Same or of the hard spread
 	vec    int32     // of aggregate, min unit and residual, one behind the other
+
+	classes uint64 // version of the classes for which hopeless is known
+	none    Detail // why no class whatsoever could serve it, or NoDetail
 
 	claims   int32 // first of its claims, chained by local.next
 	lastOne  int32
@@ -198,7 +201,7 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = p.foldVersion
-	cl.spoiled, cl.judged = false, false
+	cl.spoiled, cl.block = false, nil
 	cl.listBegun(p)
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -15,15 +14,18 @@ func (cl *clusterState) credit(p *planning, x *scratch) {
 	cl.roundOwn(p, x)
 	cl.roundRest(p, x)
 	cl.roundSpill(p, x)
-	cl.open, cl.handsOver = 0, false
+	cl.open, cl.shorts, cl.handsOver = 0, 0, false
 	for _, at := range cl.flight {
 		if l := &cl.loc[at]; l.state == inventory.Idle && l.claim >= 0 {
 			cl.handsOver = true
 		}
 	}
 	for i := range cl.wants {
-		if w := &cl.wants[i]; w.hold == demand.NotHeld && cl.short(w) {
-			cl.open++
+		if w := &cl.wants[i]; cl.short(w) {
+			cl.shorts++
+			if !held(w) {
+				cl.open++
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // judge writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1).
@@ -303,22 +304,13 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 	case demand.HeldParked:
 		return DetailParked
 	}
-	if len(w.m.classes) == 0 {
-		return DetailNoMatch
-	}
-	for j, want := range cl.aggregate(w) {
-		if want > 0 && !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
-			return DetailDimensionMissing
-		}
-	}
-	if !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
-		return DetailTooSmall
+	if d := cl.hopeless(w); d != NoDetail {
+		return d
 	}
 	if w.bits&wSame != 0 && !p.domainExists(cl, w) {
 		return DetailDomainTooSmall
 	}
-	left := p.leftFor(cl, w)
-	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w, left) {
+	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w) {
 		return DetailSpreadBlocked
 	}
 	for at := range cl.loc[:cl.members] {
@@ -329,27 +321,87 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 	if w.victims > 0 {
 		return DetailPreemptionShort
 	}
-	return p.withheldDetail(cl, left)
+	return p.withheldDetail(cl, w)
+}
+
+// hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for
+// as long as the classes stay.
+func (cl *clusterState) hopeless(w *want) Detail {
+	if w.classes == w.m.version+1 {
+		return w.none
+	}
+	w.classes, w.none = w.m.version+1, NoDetail
+	if len(w.m.classes) == 0 {
+		w.none = DetailNoMatch
+		return w.none
+	}
+	for j, want := range cl.aggregate(w) {
+		if want > 0 && !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
+			w.none = DetailDimensionMissing
+			return w.none
+		}
+	}
+	if !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
+		w.none = DetailTooSmall
+	}
+	return w.none
 }
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
 func (p *planning) domainExists(cl *clusterState, w *want) bool {
-	inv := p.w.Inventory
-	k := cl.k()
-	x := &p.x
-	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
-	for i := range inv.All() {
-		r := inv.Row(i)
-		if !cl.fits(w, r.Class) || r.Seen() == inventory.Failed || r.Foreign() && !(r.Bound() && r.Cluster == cl.d.ID) {
+	t := p.topology(w.key)
+	if t == nil {
+		return false
+	}
+	agg := cl.aggregate(w)
+	sum := slices.Grow(p.buf[:0], len(agg))[:len(agg)]
+	p.buf = sum
+	foreign := slices.ContainsFunc(cl.loc[:cl.members], func(l local) bool { return l.state.Bound() && p.w.Inventory.Row(l.idx).Foreign() })
+	for d := range t.top.Domains {
+		dom := &t.top.Domains[d]
+		clear(sum)
+		for _, cell := range dom.Owned {
+			if !cl.fits(w, cell.Class) {
+				continue
+			}
+			for j, s := range cl.f.of(cell.Class) {
+				sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(cell.N)))
+			}
+		}
+		if foreign {
+			cl.addForeign(p, w, int64(dom.Value), sum)
+		}
+		if coversAll(sum, agg) {
+			return true
+		}
+	}
+	return foreign && cl.foreignAlone(p, w, t)
+}
+
+// addForeign adds machines of other shards that are bound to the cluster under one value of w's key.
+func (cl *clusterState) addForeign(p *planning, w *want, value int64, sum []int64) {
+	values := cl.values(p.w.Inventory, w.key)
+	for at := range cl.loc[:cl.members] {
+		l := &cl.loc[at]
+		if l.state.Bound() && values[at] == value && p.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
+			more(sum, cl.supply(l))
+		}
+	}
+}
+
+// foreignAlone is domainExists for values that only machines of other shards have.
+func (cl *clusterState) foreignAlone(p *planning, w *want, t *topState) bool {
+	values := cl.values(p.w.Inventory, w.key)
+	sum := make([]int64, cl.k())
+	for at := range cl.loc[:cl.members] {
+		if values[at] < 0 {
 			continue
 		}
-		v, has := inv.Value(i, w.key)
-		if !has {
+		if _, known := t.top.Domain(symbol.ID(values[at])); known {
 			continue
 		}
-		b := x.bucketOf(v, k)
-		sum := x.at(b.sum, k)
-		more(sum, cl.f.of(r.Class))
+		clear(sum)
+		cl.addForeign(p, w, values[at], sum)
 		if coversAll(sum, cl.aggregate(w)) {
 			return true
 		}
@@ -357,48 +409,62 @@ func (p *planning) domainExists(cl *clusterState, w *want) bool {
 	return false
 }
 
-// leftFor lists the owned Idle and Speculative machines without promise that nobody took and that w could use, withheld
-// ones included.
-func (p *planning) leftFor(cl *clusterState, w *want) []inventory.Index {
-	inv := p.w.Inventory
-	var out []inventory.Index
-	for i := range inv.All() {
-		r := inv.Row(i)
-		if s := r.Seen(); s != inventory.Idle && s != inventory.Speculative || r.Foreign() || r.Promised() || p.stock.isTaken(i) {
+// leftFree reports whether something is free that w could use and is not withheld from its cluster.
+func (p *planning) leftFree(cl *clusterState, w *want) bool {
+	for k := range inventory.Pool(2) {
+		if !p.anyFree(w.m, k) {
 			continue
 		}
-		if cl.fits(w, r.Class) && touches(cl.f.of(r.Class), cl.rest(w)) {
-			out = append(out, i)
+		p.cover.stock = &p.stock
+		p.cover.avoidFor(cl, k, nil)
+		for _, c := range w.m.classes[w.m.alive[k]:] {
+			if p.stock.free[k][c] > p.cover.avoided(c) && cl.fits(w, c) && touches(cl.f.of(c), cl.rest(w)) {
+				return true
+			}
 		}
 	}
-	return out
+	return false
 }
 
-func (p *planning) spreadBlocked(cl *clusterState, w *want, left []inventory.Index) bool {
+// spreadBlocked reports whether something is free for w, but only where the skew forbids it.
+func (p *planning) spreadBlocked(cl *clusterState, w *want) bool {
+	t := p.topology(w.key)
+	if t == nil || !p.leftFree(cl, w) {
+		return false
+	}
 	p.known(cl, w)
-	free := false
-	for _, i := range left {
-		if p.w.Inventory.WithheldFrom(i, cl.d.Name) {
-			continue
-		}
-		free = true
-		if v, has := p.w.Inventory.Value(i, w.key); has && p.spread.mayGo(p.spread.find(v), w.skew) {
-			return false
+	for d := range t.top.Domains {
+		for k := range inventory.Pool(2) {
+			p.cover.avoidFor(cl, k, p.inDomain(t, d))
+			for i, cell := range t.top.Domains[d].Cells[k] {
+				if p.left(t, d, k, i) > p.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && touches(cl.f.of(cell.Class), cl.rest(w)) &&
+					p.spread.mayGo(p.spread.find(t.top.Domains[d].Value), w.skew) {
+					return false
+				}
+			}
 		}
 	}
-	return free
+	return true
 }
 
-func (p *planning) withheldDetail(cl *clusterState, left []inventory.Index) Detail {
+// withheldDetail says what withholds most of what w could use, or that others hold it all.
+func (p *planning) withheldDetail(cl *clusterState, w *want) Detail {
+	inv := p.w.Inventory
+	if inv.Held().Len() == 0 || p.leftFree(cl, w) {
+		return DetailHeldByOthers
+	}
 	var counts [details]int
-	for _, i := range left {
-		if !p.w.Inventory.WithheldFrom(i, cl.d.Name) {
-			return DetailHeldByOthers
-		}
-		for _, w := range p.w.Inventory.Withheld(i) {
-			if w.Cluster == "" || w.Cluster == cl.d.Name {
-				counts[withheldDetailOf(w.Reason)]++
-				break
+	for _, chunk := range inv.Held().Chunks() {
+		for _, i := range chunk {
+			r := inv.Row(i)
+			if p.stock.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !touches(cl.f.of(r.Class), cl.rest(w)) {
+				continue
+			}
+			for _, m := range inv.Withheld(i) {
+				if m.Cluster == "" || m.Cluster == cl.d.Name {
+					counts[withheldDetailOf(m.Reason)]++
+					break
+				}
 			}
 		}
 	}

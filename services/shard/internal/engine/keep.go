@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -134,9 +133,10 @@ func (r *Result) claimOf(w *World, i inventory.Index) (Claim, Ref, int) {
 		}
 		b, at := r.Block(cluster)
 		n := 0
-		from, _ := slices.BinarySearchFunc(b.Shares, i, func(s Share, i inventory.Index) int { return cmp.Compare(s.Machine, i) })
-		for ; from < len(b.Shares) && b.Shares[from].Machine == i; from++ {
-			n++
+		for _, s := range b.Shares {
+			if s.Machine == i {
+				n++
+			}
 		}
 		return c, Ref{at, c.Row}, n
 	}

@@ -114,18 +114,18 @@ func (p *planning) stands(cl *clusterState) bool {
 	return true
 }
 
-// publish writes the blocks, those of unchanged clusters as they were.
+// publish writes the blocks. A cluster that nothing happened to keeps the one it had, unless the reason of a shortfall is
+// another now: that may lie elsewhere in the shard.
 func (p *planning) publish() {
 	r := p.res
 	r.Blocks = make([]*Block, len(p.states))
 	for i, cl := range p.states {
-		cl.block = p.judge(cl)
-		r.Blocks[i] = cl.block
-		for w := range cl.wants {
-			r.Counters.Shares += min(1, int(cl.wants[w].received+1))
+		if cl.spoiled || cl.block == nil || cl.shorts > 0 && !p.reasonsStand(cl) {
+			cl.block = p.judge(cl)
 		}
+		r.Blocks[i] = cl.block
+		r.Counters.Shares += cl.block.receivers()
 	}
-	p.shorts()
 	r.Counters.Displaced = p.displace
 	r.Counters.ExchangeTries, r.Counters.ExchangeSaved = p.tries, p.saved
 	for _, chunk := range p.w.Inventory.Flying().Chunks() {
@@ -137,12 +137,38 @@ func (p *planning) publish() {
 			}
 		}
 	}
+	p.shorts()
+}
+
+// reasonsStand reports whether the short rows of a cluster are short for the reasons that its block says.
+func (p *planning) reasonsStand(cl *clusterState) bool {
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if !cl.short(w) {
+			continue
+		}
+		if w.bits&wFolded == 0 {
+			if p.shortDetail(cl, w, w.hold) != cl.block.Verdicts[w.row].Detail {
+				return false
+			}
+			continue
+		}
+		for _, row := range w.members {
+			if v := &cl.block.Verdicts[row]; v.Status == Short && p.shortDetail(cl, w, v.Hold) != v.Detail {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // shorts lists what is still short, in turn order.
 func (p *planning) shorts() {
 	p.queue = p.queue[:0]
 	for _, cl := range p.states {
+		if cl.shorts == 0 && !cl.spoiled {
+			continue
+		}
 		for i := range cl.wants {
 			if w := &cl.wants[i]; cl.short(w) {
 				p.queue = append(p.queue, turnOf(cl, w))
@@ -150,7 +176,8 @@ func (p *planning) shorts() {
 		}
 	}
 	sortTurns(p.queue)
-	for _, t := range p.queue {
-		p.res.Short = append(p.res.Short, p.refOf(t))
+	p.res.Short = make([]Ref, len(p.queue))
+	for i, t := range p.queue {
+		p.res.Short[i] = p.refOf(t)
 	}
 }

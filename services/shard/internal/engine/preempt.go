@@ -79,7 +79,7 @@ func (p *planning) preemption() {
 				p.acquire(cl, w, inventory.SpeculativePool)
 			}
 		}
-		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
+		if !held(w) && cl.short(w) && !cl.beyondHelp(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
 			p.preemptFor(cl, w)
 		}
 	}

@@ -30,10 +30,21 @@ type Block struct {
 	Verdicts []Verdict         // of each row
 	Missing  []Missing         // of the short rows
 	Folded   []Folded          // Needs made of several rows (ENG-8.3)
-	Claims   []Claim           // by machine Index
-	Shares   []Share           // by machine Index, then row
+	Claims   []Claim           // by Need in turn order
+	Shares   []Share           // by Need in turn order
 	Shunned  []inventory.Index // Configured, but not credited for not having joined (ENG-17.3), by Index
 	Guarded  []inventory.Index // overdue, but credited because the guard says so (ENG-17.4 to 17.6), by Index
+}
+
+// receivers counts the Needs that have shares.
+func (b *Block) receivers() int {
+	n, last := 0, int32(-1)
+	for i := range b.Shares {
+		if row := b.Shares[i].Row; row != last {
+			n, last = n+1, row
+		}
+	}
+	return n
 }
 
 // Missing is what a SHORT row lacks.
@@ -162,8 +173,8 @@ func (r *Result) Claim(cluster string, i inventory.Index) (Claim, bool) {
 	if b == nil {
 		return Claim{}, false
 	}
-	at, ok := slices.BinarySearchFunc(b.Claims, i, func(c Claim, i inventory.Index) int { return cmp.Compare(c.Machine, i) })
-	if !ok {
+	at := slices.IndexFunc(b.Claims, func(c Claim) bool { return c.Machine == i })
+	if at < 0 {
 		return Claim{}, false
 	}
 	return b.Claims[at], true

@@ -33,10 +33,16 @@ func (p *planning) turns() {
 			at++
 		}
 		cl, w := p.state(t)
-		if cl.short(w) {
+		if cl.short(w) && !cl.beyondHelp(w) {
 			p.takeTurn(cl, w)
 		}
 	}
+}
+
+// beyondHelp reports whether no class matches and fits: then nothing that a turn or preemption could do helps.
+func (cl *clusterState) beyondHelp(w *want) bool {
+	d := cl.hopeless(w)
+	return d == DetailNoMatch || d == DetailTooSmall
 }
 
 // openLate gives a Need that has lost something a turn, if none is to come yet (12.6).

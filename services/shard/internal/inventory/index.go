@@ -67,6 +67,18 @@ func (t *Table) index(i Index, by int32) {
 	if k, ok := r.pool(); ok {
 		t.indexFree(i, k, by)
 	}
+	if r.sound() {
+		for _, top := range t.topology {
+			top.indexOwned(t, i, by)
+		}
+	}
+	if _, ok := r.stock(); ok && r.flags&isPromised == 0 && r.flags&(markedAll|markedSome) != 0 {
+		if by > 0 {
+			t.held.insert(i, t.byOrder)
+		} else {
+			t.held.remove(i, t.byOrder)
+		}
+	}
 	if s.Capacity.Elastic() && r.releasable() {
 		l := &t.release[s.Capacity-OnDemand]
 		if by > 0 {
@@ -160,6 +172,9 @@ func (t *Table) Avoided(cluster symbol.ID) []Index {
 // hold is over, by Since and then by id.
 func (t *Table) Releasable(c CapacityType) *List { return &t.release[c-OnDemand] }
 
+// Held returns the owned Idle and Speculative machines without promise that have a mark, by id.
+func (t *Table) Held() *List { return &t.held }
+
 // Flying returns the machines in flight, by id.
 func (t *Table) Flying() *List { return &t.flying }
 
@@ -237,6 +252,7 @@ type Domain struct {
 	Value symbol.ID
 	Pools [pools]List   // by class, then by id
 	Cells [pools][]Cell // how many of which class, by class
+	Owned []Cell        // all owned machines that have not failed, whatever they do, by class
 }
 
 // Cell counts the machines of one class in a domain.
@@ -246,16 +262,15 @@ type Cell struct {
 }
 
 // count adds by to the cell of a class, which comes and goes with its machines.
-func (d *Domain) count(k Pool, class uint32, by int32) {
-	cells := d.Cells[k]
+func count(cells []Cell, class uint32, by int32) []Cell {
 	at, ok := slices.BinarySearchFunc(cells, class, func(c Cell, class uint32) int { return cmp.Compare(c.Class, class) })
 	if !ok {
-		d.Cells[k] = slices.Insert(cells, at, Cell{class, by})
-		return
+		return slices.Insert(cells, at, Cell{class, by})
 	}
 	if cells[at].N += by; cells[at].N == 0 {
-		d.Cells[k] = slices.Delete(cells, at, at+1)
+		return slices.Delete(cells, at, at+1)
 	}
+	return cells
 }
 
 // Run visits the machines of one class in a domain by id, until yield says stop.
@@ -290,13 +305,16 @@ func (t *Table) SetTopologyKeys(keys []string) {
 			continue
 		}
 		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}}
-		for c := range t.classes {
-			for k := range Pool(pools) {
-				for _, chunk := range t.classes[c].Pools[k].chunks {
-					for _, i := range chunk {
-						top.index(t, i, k, +1)
-					}
-				}
+		for i := range t.rows {
+			r := &t.rows[i]
+			if r.flags&isLive == 0 {
+				continue
+			}
+			if r.sound() {
+				top.indexOwned(t, Index(i), +1)
+			}
+			if k, ok := r.pool(); ok {
+				top.index(t, Index(i), k, +1)
 			}
 		}
 		next = append(next, top)
@@ -328,10 +346,11 @@ func (top *Topology) Domain(value symbol.ID) (int32, bool) {
 	return d, ok
 }
 
-func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
+// domainOf returns the domain of a machine, new if need be, or -1.
+func (top *Topology) domainOf(t *Table, i Index) int32 {
 	v, has := t.Value(i, top.Key)
 	if !has {
-		return
+		return -1
 	}
 	d, ok := top.byValue[v]
 	if !ok {
@@ -340,7 +359,22 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 		top.Domains = append(top.Domains, Domain{Value: v})
 		top.byValue[v] = d
 	}
-	top.Domains[d].count(k, t.rows[i].Class, by)
+	return d
+}
+
+// indexOwned counts an owned machine in its domain.
+func (top *Topology) indexOwned(t *Table, i Index, by int32) {
+	if d := top.domainOf(t, i); d >= 0 {
+		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows[i].Class, by)
+	}
+}
+
+func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
+	d := top.domainOf(t, i)
+	if d < 0 {
+		return
+	}
+	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows[i].Class, by)
 	if by > 0 {
 		top.Domains[d].Pools[k].insert(i, t.byClass)
 	} else {

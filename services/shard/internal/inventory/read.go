@@ -160,7 +160,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	for i := range c.release {
 		c.release[i] = t.release[i].clone()
 	}
-	c.flying = t.flying.clone()
+	c.flying, c.held = t.flying.clone(), t.held.clone()
 	c.poolLog.list = slices.Clone(t.poolLog.list)
 	return &c
 }
@@ -168,6 +168,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 func (top *Topology) clone() *Topology {
 	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue)}
 	for i := range c.Domains {
+		c.Domains[i].Owned = slices.Clone(top.Domains[i].Owned)
 		for k := range c.Domains[i].Pools {
 			c.Domains[i].Pools[k] = top.Domains[i].Pools[k].clone()
 			c.Domains[i].Cells[k] = slices.Clone(top.Domains[i].Cells[k])

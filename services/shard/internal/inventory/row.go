@@ -92,6 +92,9 @@ func (r *Row) stock() (Pool, bool) {
 	return 0, false
 }
 
+// sound reports whether the machine is ours and has not failed.
+func (r *Row) sound() bool { return r.flags&isForeign == 0 && r.Seen() != Failed }
+
 // billed reports whether the machine costs its price now and is ours.
 func (r *Row) billed() bool {
 	s := r.State()

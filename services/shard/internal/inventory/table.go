@@ -61,6 +61,7 @@ type Table struct {
 	topology     []*Topology
 	release      [2]List // by hold clock: on-demand, spot
 	flying       List    // in flight, by id
+	held         List    // owned, Idle or Speculative, without promise, with a mark; by id
 	counts       [states]int
 	billed       wide
 	poolLog      poolLog
