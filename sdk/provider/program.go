@@ -47,6 +47,8 @@ type Setup[C any] struct {
 	Config    C
 	Offerings []Offering // those in force, wherever they come from
 	Log       *slog.Logger
+	// Registerer is where a provider may add metrics of its own; the SDK's are there already.
+	Registerer prometheus.Registerer
 }
 
 // Main runs the program with the process's arguments and signals, and exits.
@@ -145,7 +147,7 @@ func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry promet
 		}
 		log.Warn("running against the fake substrate: no real machine is touched")
 	}
-	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log})
+	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log, Registerer: registry})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -270,22 +269,13 @@ func plan(w io.Writer, t Target) error {
 		return err
 	}
 	s := &suite{target: t}
-	slots, hosts, used := 0, 0, 0
 	for _, b := range behaviours() {
 		why := s.applies(b)
 		if why == "" {
 			why = "runs"
-			slots, hosts = max(slots, b.slots), max(hosts, b.hosts)
-			if b.needsSlots {
-				used += b.slots
-			}
 		}
 		fmt.Fprintf(w, "%-32s %-36s %s\n", b.name, why, b.says)
 	}
-	if slices.Contains(t.Profiles, Cloud) {
-		_, err = fmt.Fprintf(w, "at a time: %d machines in SPECULATIVE, %d in SPECULATIVE or IDLE\n", slots, max(slots, hosts))
-	} else {
-		_, err = fmt.Fprintf(w, "in all: %d machines in SPECULATIVE, which become hosts for good, and %d in SPECULATIVE or IDLE\n", used, hosts)
-	}
+	_, err = fmt.Fprintln(w, "needed:", s.need().words(t))
 	return err
 }

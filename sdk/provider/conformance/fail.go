@@ -88,7 +88,7 @@ func failBehaviours() []behaviour {
 			clauses = append(clauses, "PROV-11.12")
 		}
 		out = append(out, behaviour{
-			name: "fail/" + k.Label() + "-error", profile: Fault, also: also, slots: boolInt(k == lifecycle.Create), hosts: boolInt(k != lifecycle.Create), needsSlots: k == lifecycle.Create,
+			name: "fail/" + k.Label() + "-error", profile: Fault, spends: 1, also: also, slots: boolInt(k == lifecycle.Create), hosts: boolInt(k != lifecycle.Create), needsSlots: k == lifecycle.Create,
 			clauses: clauses,
 			says:    "end a " + k.String() + " that the substrate refuses in FAILED with a last_error, for good; the ack itself is OK",
 			do: func(c *Case) {
@@ -110,7 +110,7 @@ func failBehaviours() []behaviour {
 	}
 	return append(out,
 		behaviour{
-			name: "fail/hang", profile: Fault, hosts: 1, clauses: []string{"PROV-11.1", "PROV-11.4"},
+			name: "fail/hang", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-11.1", "PROV-11.4"},
 			says: "end a Configure whose substrate call hangs in FAILED at its time limit",
 			do: func(c *Case) {
 				id := c.host()
@@ -123,7 +123,7 @@ func failBehaviours() []behaviour {
 			},
 		},
 		behaviour{
-			name: "fail/late-success", profile: Fault, slots: 1, needsSlots: true, clauses: []string{"PROV-11.3"},
+			name: "fail/late-success", profile: Fault, spends: 1, slots: 1, needsSlots: true, clauses: []string{"PROV-11.3"},
 			says: "throw a completion away that comes after the limit: the machine stays FAILED",
 			do: func(c *Case) {
 				id := c.slot()
@@ -140,7 +140,7 @@ func failBehaviours() []behaviour {
 			},
 		},
 		behaviour{
-			name: "fail/drain-without-grace", profile: Fault, hosts: 1, clauses: []string{"PROV-11.6"},
+			name: "fail/drain-without-grace", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-11.6"},
 			says: "end a Drain with grace 0 in IDLE or FAILED, though the substrate hangs; never in CONFIGURED again",
 			do: func(c *Case) {
 				id := c.node()
@@ -153,7 +153,7 @@ func failBehaviours() []behaviour {
 			},
 		},
 		behaviour{
-			name: "fail/stock-out", profile: Fault, slots: 1, needsSlots: true, clauses: []string{"PROV-11.11", "PROV-11.2"},
+			name: "fail/stock-out", profile: Fault, spends: 1, slots: 1, needsSlots: true, clauses: []string{"PROV-11.11", "PROV-11.2"},
 			says: "end a Create that finds no stock in FAILED without a host, with failure CAPACITY where it fills that field",
 			do: func(c *Case) {
 				id := c.slot()
@@ -231,7 +231,7 @@ func boolInt(b bool) int {
 func readyBehaviours() []behaviour {
 	return []behaviour{
 		{
-			name: "ready/gate", profile: Fault, hosts: 1, clauses: []string{"PROV-14.1", "PROV-14.6"},
+			name: "ready/gate", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-14.1", "PROV-14.6"},
 			says: "never report CONFIGURED before the node is Ready, and CONFIGURED once it is",
 			do: func(c *Case) {
 				id := c.host()
@@ -252,7 +252,7 @@ func readyBehaviours() []behaviour {
 			},
 		},
 		{
-			name: "ready/never", profile: Fault, hosts: 1, clauses: []string{"PROV-14.1", "PROV-11.1"},
+			name: "ready/never", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-14.1", "PROV-11.1"},
 			says: "end in FAILED at the limit when the node never becomes Ready, without having been CONFIGURED",
 			do: func(c *Case) {
 				id := c.host()

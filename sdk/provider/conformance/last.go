@@ -156,7 +156,7 @@ func lastBehaviours() []behaviour {
 			},
 		},
 		{
-			name: "last/random-kills", racing: true, profile: Durable, hosts: 3, clauses: []string{"PROV-12.1", "PROV-12.3", "PROV-12.5", "PROV-13.5", "PROV-6.14"},
+			name: "last/random-kills", racing: true, profile: Durable, spends: 3, hosts: 3, clauses: []string{"PROV-12.1", "PROV-12.3", "PROV-12.5", "PROV-13.5", "PROV-6.14"},
 			says: "lose no acked fact when it is killed at random moments under load, and double no machine",
 			do:   randomKills,
 		},
@@ -170,7 +170,7 @@ func lastBehaviours() []behaviour {
 			also = append(also, Cloud)
 		}
 		out = append(out, behaviour{
-			name: "last/cut-off-" + k.Label(), profile: Durable, also: also, slots: boolInt(k == lifecycle.Create), hosts: boolInt(k != lifecycle.Create), needsSlots: k == lifecycle.Create,
+			name: "last/cut-off-" + k.Label(), profile: Durable, spends: 1, also: also, slots: boolInt(k == lifecycle.Create), hosts: boolInt(k != lifecycle.Create), needsSlots: k == lifecycle.Create,
 			clauses: []string{"PROV-12.5", "PROV-12.1", "PROV-12.4"},
 			says:    "show a " + k.String() + " that kill -9 cut off as FAILED from the first answer on, or finish it under the same id",
 			do: func(c *Case) {

@@ -13,7 +13,7 @@ import (
 func lossBehaviours() []behaviour {
 	return []behaviour{
 		{
-			name: "loss/returns", profile: Fault, hosts: 2, clauses: []string{"PROV-3.4", "PROV-11.8"},
+			name: "loss/returns", profile: Fault, spends: 1, hosts: 2, clauses: []string{"PROV-3.4", "PROV-11.8"},
 			says: "end a machine whose host is proven gone in FAILED or not at all, and never touch another one",
 			do: func(c *Case) {
 				ids := c.idles(2)

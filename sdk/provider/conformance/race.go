@@ -166,7 +166,7 @@ func raceBehaviours() []behaviour {
 			},
 		},
 		{
-			name: "race/slow-one", profile: Core, also: []Profile{Fault}, hosts: 2, clauses: []string{"PROV-13.4"},
+			name: "race/slow-one", profile: Core, spends: 1, also: []Profile{Fault}, hosts: 2, clauses: []string{"PROV-13.4"},
 			says: "delay no ack, read or transition because another machine's substrate call is stuck",
 			do: func(c *Case) {
 				ids := c.idles(2)

@@ -30,6 +30,8 @@ type behaviour struct {
 	profile Profile
 	// slots and hosts are how many machines it needs at a time, in SPECULATIVE and with a host.
 	slots, hosts int
+	// spends is how many machines it leaves FAILED for good.
+	spends int
 	// also lists further profiles that must be claimed for it to apply, on top of profile.
 	also []Profile
 	// unless lists profiles that make it not applicable.
@@ -173,36 +175,48 @@ func (s *suite) survey(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// budget says why there are too few machines, empty when there are enough (PROV-29.6). One behaviour runs at a time.
-func (s *suite) budget() string {
-	slots, hosts := 0, 0
+// need is how many machines the behaviours that apply want (PROV-29.6).
+type need struct {
+	slots, hosts int // at a time
+	used         int // slots that become hosts for good, without Delete
+	spent        int // machines that end FAILED
+}
+
+func (s *suite) need() (n need) {
 	for _, b := range behaviours() {
-		if s.applies(b) == "" && s.options.wants(b) {
-			slots, hosts = max(slots, b.slots), max(hosts, b.hosts)
+		if s.applies(b) != "" || !s.options.wants(b) {
+			continue
+		}
+		n.slots, n.hosts, n.spent = max(n.slots, b.slots), max(n.hosts, b.hosts), n.spent+b.spends
+		if b.needsSlots {
+			n.used += b.slots
 		}
 	}
-	haveSlots, haveHosts := s.inventory.slots(), s.inventory.idle()
+	return n
+}
+
+// words says it.
+func (n need) words(t Target) string {
+	if t.claims(Cloud) {
+		return fmt.Sprintf("%d machines in SPECULATIVE and %d in SPECULATIVE or IDLE at a time, and %d more that end FAILED", n.slots, max(n.slots, n.hosts), n.spent)
+	}
+	return fmt.Sprintf("%d machines in SPECULATIVE, which become hosts for good without Delete, %d in SPECULATIVE or IDLE, and %d more that end FAILED", n.used, n.hosts, n.spent)
+}
+
+// budget says why there are too few machines, empty when there are enough. One behaviour runs at a time.
+func (s *suite) budget() string {
+	n, slots, all := s.need(), s.inventory.slots(), s.inventory.slots()+s.inventory.idle()
+	enough := slots >= n.used && all >= n.used+n.hosts+n.spent
 	switch {
-	case s.target.claims(BareMetal) && haveSlots == 0:
-		if haveHosts < hosts {
-			return fmt.Sprintf("%d machines in IDLE are needed, %d are there", hosts, haveHosts)
-		}
-	case !s.target.claims(Cloud):
-		// A slot that became a host stays one: count both, once for each behaviour that uses slots up.
-		used := 0
-		for _, b := range behaviours() {
-			if s.applies(b) == "" && s.options.wants(b) && b.needsSlots {
-				used += b.slots
-			}
-		}
-		if haveSlots < used || haveSlots+haveHosts < used+hosts {
-			return fmt.Sprintf("%d machines in SPECULATIVE and %d more in SPECULATIVE or IDLE are needed (without Delete a slot is used up), %d and %d are there",
-				used, hosts, haveSlots, haveHosts)
-		}
-	case haveSlots+haveHosts < max(slots, hosts) || haveSlots < slots:
-		return fmt.Sprintf("%d machines in SPECULATIVE are needed, and %d in SPECULATIVE or IDLE; %d and %d are there", slots, hosts, haveSlots, haveHosts)
+	case s.target.claims(Cloud):
+		enough = slots >= n.slots && all >= max(n.slots, n.hosts)+n.spent
+	case s.target.claims(BareMetal) && slots == 0:
+		enough = all >= n.hosts+n.spent
 	}
-	return ""
+	if enough {
+		return ""
+	}
+	return fmt.Sprintf("needed are %s; there are %d in SPECULATIVE and %d in IDLE", n.words(s.target), slots, all-slots)
 }
 
 // applies says why a behaviour does not apply, empty when it does.

@@ -25,31 +25,31 @@ var (
 )
 
 // WithoutDelete is the Cloud as a pool of hosts that cannot be given back.
-func (c *Cloud) WithoutDelete() provider.Backend { return noDelete{c} }
+func (c *Cloud) WithoutDelete() Undeletable { return Undeletable{c} }
 
-// noDelete has every method but Delete.
-type noDelete struct{ c *Cloud }
+// Undeletable is a Cloud with every method of a backend but Delete.
+type Undeletable struct{ c *Cloud }
 
-func (n noDelete) Describe(ctx context.Context, found func(provider.Host) error) error {
+func (n Undeletable) Describe(ctx context.Context, found func(provider.Host) error) error {
 	return n.c.Describe(ctx, found)
 }
-func (n noDelete) Create(ctx context.Context, op provider.CreateOp) (provider.Host, error) {
+func (n Undeletable) Create(ctx context.Context, op provider.CreateOp) (provider.Host, error) {
 	return n.c.Create(ctx, op)
 }
-func (n noDelete) Configure(ctx context.Context, op provider.ConfigureOp) error {
+func (n Undeletable) Configure(ctx context.Context, op provider.ConfigureOp) error {
 	return n.c.Configure(ctx, op)
 }
-func (n noDelete) Drain(ctx context.Context, op provider.DrainOp) error { return n.c.Drain(ctx, op) }
-func (n noDelete) Ready(ctx context.Context, m provider.Machine) error  { return n.c.Ready(ctx, m) }
-func (n noDelete) Attach(f provider.Fleet)                              { n.c.Attach(f) }
-func (n noDelete) Unbind(ctx context.Context, m provider.Machine) error { return n.c.Unbind(ctx, m) }
-func (n noDelete) Bind(ctx context.Context, m provider.Machine, b provider.Binding) error {
+func (n Undeletable) Drain(ctx context.Context, op provider.DrainOp) error { return n.c.Drain(ctx, op) }
+func (n Undeletable) Ready(ctx context.Context, m provider.Machine) error  { return n.c.Ready(ctx, m) }
+func (n Undeletable) Attach(f provider.Fleet)                              { n.c.Attach(f) }
+func (n Undeletable) Unbind(ctx context.Context, m provider.Machine) error { return n.c.Unbind(ctx, m) }
+func (n Undeletable) Bind(ctx context.Context, m provider.Machine, b provider.Binding) error {
 	return n.c.Bind(ctx, m, b)
 }
-func (n noDelete) Notify(ctx context.Context, send func(provider.Notice)) error {
+func (n Undeletable) Notify(ctx context.Context, send func(provider.Notice)) error {
 	return n.c.Notify(ctx, send)
 }
-func (n noDelete) Prices(ctx context.Context, quote func(provider.Quote) error) error {
+func (n Undeletable) Prices(ctx context.Context, quote func(provider.Quote) error) error {
 	return n.c.Prices(ctx, quote)
 }
 

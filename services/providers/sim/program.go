@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+
+	"github.com/spf13/cobra"
+)
+
+// controlAddrDefault is where SubstrateControl listens when nothing is said (PROV-26.11).
+const controlAddrDefault = "127.0.0.1:9001"
+
+// settings is the sim's own part of the configuration file.
+type settings struct {
+	World   `yaml:",inline"`
+	Control string `yaml:"sim_control_addr" doc:"Address of SubstrateControl when control_addr is not given; off for none."`
+}
+
+// Validate is called by sdk/provider.
+func (s *settings) Validate() error {
+	_, err := s.withPreset()
+	return err
+}
+
+// NewCommand is the program bigfleet-provider-sim.
+func NewCommand() *cobra.Command { return program().Command() }
+
+// Main runs the program and exits.
+func Main() { provider.Main(program()) }
+
+func program() provider.Program[settings] {
+	return provider.Program[settings]{
+		Name: "sim", Short: "Simulated cloud: moving prices, interruptions, stock-outs, no machines",
+		Config:    settings{World: World{Preset: "calm", Seed: 1, TimeScale: 1}, Control: controlAddrDefault},
+		Build:     build,
+		Fake:      build, // the substrate of the sim is a pretended one in any case
+		Catalogue: Catalogue,
+		Default:   func() []provider.Offering { return Catalogue(0) },
+		Flags: func(cmd *cobra.Command, s *settings) {
+			f := cmd.Flags()
+			f.StringVar(&s.Preset, "preset", s.Preset, "calm, lively or storm")
+			f.Int64Var(&s.Seed, "seed", s.Seed, "fixes every draw")
+			f.Float64Var(&s.TimeScale, "time-scale", s.TimeScale, "simulated seconds per second, 1 to 10000")
+			f.BoolVar(&s.NoDelete, "no-delete", s.NoDelete, "machines cannot be given back")
+			f.StringVar(&s.Control, "sim-control-addr", s.Control, "address of SubstrateControl when --control-addr is not given; off for none")
+		},
+	}
+}
+
+func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+	addr := s.Common.ControlAddr
+	if addr == "" && s.Config.Control != "off" {
+		addr = s.Config.Control
+	}
+	b, err := newBackend(Config{
+		Name: s.Common.Provider, Offerings: s.Offerings, World: s.Config.World, ControlAddr: addr, TLS: s.Common.Files(), Log: s.Log,
+		Registerer: s.Registerer,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.backend(), b.options(), nil
+}
