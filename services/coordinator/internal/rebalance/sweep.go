@@ -75,30 +75,22 @@ type slot struct {
 // sweep is one run.
 type sweep struct {
 	in      Input
-	byID    map[string]*Shard
-	donors  map[string][]*Shard // by provider
 	cooling map[pair]bool
 	busy    map[slot]bool // (donor, bucket) with an open move
 	waiting map[pair]bool // (recipient, fingerprint) with an open move
 	held    map[slot]int32
 	given   map[string]int32 // by donor, this sweep
 	memo    map[lookup][]candidate
-	hungry  map[hunger]bool
+	pools   *pools
 	looks   int
 	out     []Proposal
 }
 
 type lookup struct {
-	provider string
+	provider int
 	req      *Requirements
 	unit     *Vector
 	tier     v1.MoveTier
-}
-
-type hunger struct {
-	shard string
-	kind  *Kind
-	size  *Vector
 }
 
 type candidate struct {
@@ -109,13 +101,9 @@ type candidate struct {
 
 // Sweep returns the moves that should be made now, in the order of what they serve.
 func Sweep(in Input) []Proposal {
-	s := &sweep{in: in, byID: map[string]*Shard{}, donors: map[string][]*Shard{}, cooling: map[pair]bool{}, busy: map[slot]bool{},
-		waiting: map[pair]bool{}, held: map[slot]int32{}, given: map[string]int32{}, memo: map[lookup][]candidate{}, hungry: map[hunger]bool{}}
-	for i := range in.Shards {
-		sh := &in.Shards[i]
-		s.byID[sh.ID] = sh
-		s.donors[sh.Provider] = append(s.donors[sh.Provider], sh)
-	}
+	s := &sweep{in: in, cooling: map[pair]bool{}, busy: map[slot]bool{},
+		waiting: map[pair]bool{}, held: map[slot]int32{}, given: map[string]int32{}, memo: map[lookup][]candidate{}}
+	s.pools = newPools(in.Shards)
 	room := int64(in.Policy.GetMaxOpenMoves())
 	for _, f := range in.Flows {
 		if f.Open {
@@ -139,6 +127,7 @@ func Sweep(in Input) []Proposal {
 // need is one shortfall and its shard.
 type need struct {
 	shard     *Shard
+	provider  int // number of its provider; numbers hash faster than names, and every shortfall is looked up
 	shortfall *Shortfall
 }
 
@@ -168,9 +157,12 @@ func (s *sweep) eligible() *needs {
 		if !sh.Fresh || !sh.Moves || sh.Quarantined || sh.Draining {
 			continue
 		}
+		provider := s.pools.provider(sh.Provider)
 		for j := range sh.Shortfalls {
-			if f := &sh.Shortfalls[j]; Eligible(f) && f.AgeSeconds >= youngest && !s.waiting[pair{sh.ID, f.Fingerprint}] {
-				*out = append(*out, need{sh, f})
+			f := &sh.Shortfalls[j]
+			n := need{sh, provider, f}
+			if Eligible(f) && f.AgeSeconds >= youngest && s.anybody(n) && !s.waiting[pair{sh.ID, f.Fingerprint}] {
+				*out = append(*out, n)
 			}
 		}
 	}
@@ -181,6 +173,16 @@ func (s *sweep) eligible() *needs {
 func Eligible(f *Shortfall) bool {
 	return f.AgeSeconds > 0 && !f.Requirements.Same && !f.TopologyBound &&
 		f.Unmet != v1.UnmetReason_UNMET_REASON_TOPOLOGY_UNSATISFIABLE && f.Reports >= reportsMin && len(f.Deficit) > 0
+}
+
+// anybody reports whether some bucket could serve a need. Most needs of a fleet that is short all over are left out here.
+func (s *sweep) anybody(n need) bool {
+	for tier := v1.MoveTier_MOVE_TIER_IDLE; tier <= s.in.Policy.GetMaxTier(); tier++ {
+		if n.shortfall.AgeSeconds >= s.in.Policy.GetAgeGatesSeconds()[tier-1] && len(s.candidates(n, tier)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // serve tries the tiers in order and proposes at most one move for a shortfall.
@@ -246,22 +248,20 @@ func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
 // candidates are the buckets of a provider that could serve a need, best first. The list is made once for all needs
 // that ask for the same.
 func (s *sweep) candidates(n need, tier v1.MoveTier) []candidate {
-	key := lookup{n.shard.Provider, n.shortfall.Requirements, n.shortfall.MinUnit, tier}
+	key := lookup{n.provider, n.shortfall.Requirements, n.shortfall.MinUnit, tier}
 	if list, ok := s.memo[key]; ok {
 		return list
 	}
 	var list []candidate
-	for _, donor := range s.donors[n.shard.Provider] {
-		if n.shard.Provider == "" || !donor.Fresh || !donor.Moves || donor.EpochChanged || donor.Draining && tier == v1.MoveTier_MOVE_TIER_DRAIN {
-			continue
-		}
-		for i := range donor.Supply {
-			b := &donor.Supply[i]
-			surplus := s.surplus(donor, b, tier)
-			if surplus <= 0 || !allows(n.shortfall.Requirements, b.Kind) || !covers(b.Allocatable, n.shortfall.MinUnit) || s.needsItself(donor, b) {
+	for _, pool := range s.pools.serving(key.req, key.unit) {
+		for _, e := range s.pools.at[pool][n.provider] {
+			if !e.donor.Fresh || !e.donor.Moves || e.donor.EpochChanged || e.donor.Draining && tier == v1.MoveTier_MOVE_TIER_DRAIN {
 				continue
 			}
-			list = append(list, candidate{donor, b, surplus})
+			surplus := s.surplus(e.donor, e.bucket, tier)
+			if surplus > 0 && (e.donor.Draining || !s.pools.hungry(e.donor, pool)) {
+				list = append(list, candidate{e.donor, e.bucket, surplus})
+			}
 		}
 	}
 	slices.SortFunc(list, func(x, y candidate) int {
@@ -278,33 +278,24 @@ func (s *sweep) surplus(donor *Shard, b *Bucket, tier v1.MoveTier) int32 {
 	var have int32
 	switch tier {
 	case v1.MoveTier_MOVE_TIER_IDLE:
-		have = b.Idle - s.held[slot{donor.ID, *b.Kind}]
+		have = b.Idle - s.heldBy(donor, b)
 		if !donor.Draining {
 			have -= max(1, int32(math.Ceil(float64(b.Idle)*s.in.Policy.GetDonorMargin())))
 		}
 	case v1.MoveTier_MOVE_TIER_QUOTA:
-		have = b.Speculative - s.held[slot{donor.ID, *b.Kind}]
+		have = b.Speculative - s.heldBy(donor, b)
 	case v1.MoveTier_MOVE_TIER_DRAIN:
 		have = b.Configured
 	}
 	return have
 }
 
-// needsItself reports whether a donor is short of what a bucket could serve. A shard that is being emptied gives it all
-// the same.
-func (s *sweep) needsItself(donor *Shard, b *Bucket) bool {
-	if donor.Draining {
-		return false
+// heldBy counts the machines of a bucket that moved to the donor too recently to move again.
+func (s *sweep) heldBy(donor *Shard, b *Bucket) int32 {
+	if len(s.held) == 0 {
+		return 0
 	}
-	key := hunger{donor.ID, b.Kind, b.Allocatable}
-	own, ok := s.hungry[key]
-	if !ok {
-		own = slices.ContainsFunc(donor.Shortfalls, func(f Shortfall) bool {
-			return len(f.Deficit) > 0 && allows(f.Requirements, b.Kind) && covers(b.Allocatable, f.MinUnit)
-		})
-		s.hungry[key] = own
-	}
-	return own
+	return s.held[slot{donor.ID, *b.Kind}]
 }
 
 // propose records a move and what it takes from the rest of the sweep.
