@@ -33,6 +33,10 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			}
 		case *core.Publish:
 			s.publish(f)
+		case core.AckInstruction:
+			if s.reporter != nil {
+				s.reporter.Ack(f)
+			}
 		case core.Superseded:
 			why := "superseded"
 			s.refusing.Store(&why)
@@ -63,6 +67,13 @@ func (s *shell) keep(at core.At, e core.Event) {
 // publish swaps the view that readers see.
 func (s *shell) publish(p *core.Publish) {
 	p.Status.Plaintext = s.identity == nil
+	if s.reporter != nil {
+		answered, failure := s.reporter.State()
+		p.Status.Coord.Error = failure
+		if !answered.IsZero() {
+			s.meter.LastReport(time.Since(answered))
+		}
+	}
 	s.view.Store(p)
 	s.meter.Publish(p)
 	if p.Status.Cycle != s.lastCycle {

@@ -30,7 +30,9 @@ type Config struct {
 	AdvertiseAddr   string     // what the coordinator tells others; empty: Listen
 
 	CoordinatorHeartbeat time.Duration // 0 means 10 s
-	ForgetCoordinator    bool
+	// DialCoordinator replaces the network, for a coordinator in the same process.
+	DialCoordinator   Dialer
+	ForgetCoordinator bool
 
 	CycleMinSpacing, CycleInterval                             time.Duration // 100 ms, 10 s
 	ReconcileInterval, FullReconcileInterval, InflightPoll     time.Duration // 10 s, 10 min, 200 ms

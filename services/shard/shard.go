@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,11 +28,13 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/actuator"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/epoch"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
@@ -39,6 +42,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/meter"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/order"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/report"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
 )
@@ -65,6 +69,7 @@ type shell struct {
 	orders    *order.Server
 	reads     *inspect.Server
 	audit     *audit.Log
+	reporter  *report.Reporter // nil without a coordinator
 	meter     *meter.Meter
 	metrics   *telemetry.Metrics
 	lifecycle *loop.Source
@@ -155,6 +160,9 @@ func (s *shell) build() (err error) {
 	}
 	s.actuator = actuator.New(actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log})
 	s.audit = s.newAudit()
+	if s.reporter, err = s.newReporter(); err != nil {
+		return err
+	}
 	visits := s.loop.Source("reads", 32, false)
 	addresses := map[string]string{}
 	for _, p := range s.Providers {
@@ -205,6 +213,9 @@ func (s *shell) group() *process.Group {
 	g.Add(process.Component{Name: "loop", Run: s.loop.Run})
 	for i := range s.Ops {
 		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
+	}
+	if s.reporter != nil {
+		g.Add(process.Component{Name: "coordinator", Kind: process.Restarts, Run: s.reporter.Run})
 	}
 	g.Add(process.Component{Name: "gauges", Kind: process.Restarts, Run: s.gauge})
 	g.Add(process.Component{Name: "rpc", Run: s.serve})
@@ -329,4 +340,36 @@ func (s *shell) newAudit() *audit.Log {
 	}
 	s.recording = c.Dir != ""
 	return audit.New(c)
+}
+
+// newReporter makes the coordinator client, or nil without a coordinator. The mark of the highest term and the identity
+// of the group are on the disk before an answer is used (COORD-7.12).
+func (s *shell) newReporter() (*report.Reporter, error) {
+	if s.CoordinatorAddr == "" {
+		return nil, nil
+	}
+	var known core.Lineage
+	if !s.ForgetCoordinator {
+		m, err := s.store.Load(core.BucketControl)
+		if err != nil {
+			return nil, err
+		}
+		_ = codec.Unmarshal(m[keyLineage], &known) // damaged: as after --forget-coordinator, and pinned anew
+	}
+	client, err := leader.New(leader.Config{Addrs: strings.Split(s.CoordinatorAddr, ","), Identity: s.identity, AnyServer: s.NoPeerIdentity,
+		ClusterUUID: known.UUID, Term: known.Term, Log: s.log, Tracer: s.Telemetry.Tracer, Dial: s.DialCoordinator,
+		OnPin: func(uuid string, term int64) error {
+			return s.store.Put(core.BucketControl, keyLineage, codec.Marshal(core.Lineage{Term: term, UUID: uuid}))
+		}})
+	if err != nil {
+		return nil, fmt.Errorf("coordinator client: %w", err)
+	}
+	var addrs []string
+	for _, p := range s.Providers {
+		addrs = append(addrs, p.Addr)
+	}
+	slices.Sort(addrs)
+	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: report.ProviderAddress(addrs),
+		Epoch: s.epoch, Interval: s.CoordinatorHeartbeat, Client: client, Gate: s.gate, Loop: s.loop, Core: s.core, View: s.view.Load,
+		Store: s.store, Log: s.log}), nil
 }

@@ -122,7 +122,9 @@ func (c *confirmation) add(now int64) (confirmed bool) {
 func (c *cluster) connected() bool { return c.session != 0 }
 
 // current tells whether a session is the installed one. No session is nobody's.
-func (c *cluster) current(session int64) bool { return c != nil && session != 0 && c.session == session }
+func (c *cluster) current(session int64) bool {
+	return c != nil && session != 0 && c.session == session
+}
 
 // bound counts Configuring, Configured and Draining machines.
 func (c *cluster) bound() int {

@@ -32,6 +32,14 @@ type View struct {
 	Clusters      []string    `n:"11"`
 	Released      []string    `n:"12"`
 	Quotas        []Quota     `n:"13"`
+	Inherited     []Inherited `n:"14"`
+}
+
+// Inherited is a cluster bound here whose machines were configured by shards that let go of it: machines that carry
+// their names are this shard's.
+type Inherited struct {
+	Cluster string   `n:"1"`
+	From    []string `n:"2"`
 }
 
 // DomainRef is one value of one partition key.

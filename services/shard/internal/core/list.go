@@ -222,7 +222,7 @@ func (c *Core) listDone(e ListDone) {
 	}
 	if c.incremental(p) && !l.full {
 		for _, id := range sortedKeys(p.owed) {
-			if c.ops.byMachine[id] == nil {
+			if !c.commandInFlight(id) { // an operation that waits for this very fact would wait for the next full List
 				delete(p.owed, id)
 				c.want(p.name, id, getForOwed)
 			}

@@ -46,6 +46,8 @@ func (c *Core) mine(m *inventory.Machine, owner string) bool {
 			return false
 		case v.OnlyShard || slices.Contains(v.Clusters, m.Cluster):
 			return true
+		case slices.ContainsFunc(v.Inherited, func(x Inherited) bool { return x.Cluster == m.Cluster && slices.Contains(x.From, owner) }):
+			return true
 		}
 		return owner == c.cfg.ShardID
 	}

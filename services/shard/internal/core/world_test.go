@@ -44,6 +44,7 @@ type world struct {
 	listErr bool
 	listing func([]Fact) []Fact
 	answers []AdminAnswer
+	acks    []AckInstruction
 
 	tampered bool
 }
@@ -153,6 +154,8 @@ func (w *world) take(x Effect) {
 	case Sample:
 		key := fmt.Sprintf("%d/%s/%s", x.Metric, x.Label1, x.Label2)
 		w.samples[key] += x.Value
+	case AckInstruction:
+		w.acks = append(w.acks, x)
 	case AdminAnswer:
 		w.answers = append(w.answers, x)
 	}
@@ -170,7 +173,7 @@ func (w *world) fact(id string) *Fact {
 	}
 	f := &Fact{Machine: *m}
 	if s, ok := w.stamps[id]; ok && boundState(m.State) {
-		f.Stamp, f.HasStamp = s, true
+		f.Stamp, f.HasStamp, f.Owner = s, true, "shard-0"
 	}
 	return f
 }

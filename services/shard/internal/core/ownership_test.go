@@ -1,0 +1,202 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+func coordinated(c *Config) { c.Coordinated = true }
+
+func zoned(id, zone string, s inventory.State, cluster string) inventory.Machine {
+	m := host(id, s, cluster)
+	if s == inventory.Speculative || s == inventory.Creating {
+		m.HostProvider, m.HostRef = "", ""
+	}
+	m.Zone = zone
+	return m
+}
+
+// COORD-9.10: with a coordinator configured and no view yet, a shard acquires nothing; an answer without a UUID comes
+// from a coordinator that does not partition, and then it owns everything.
+func TestFirstContact(t *testing.T) {
+	w := newWorld(t, coordinated, slotsOf(4)...)
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(5 * Minute)
+	if len(w.calls) != 0 {
+		t.Fatalf("%d calls before any view", len(w.calls))
+	}
+	w.step(CoordinatorReplied{Term: 3})
+	w.run(Minute)
+	if w.state(inventory.Configured) != 1 {
+		t.Errorf("%d machines after an answer of a coordinator without views", w.state(inventory.Configured))
+	}
+}
+
+// COORD-9.1 to 9.3: a view gives domains; machines of other domains are absent from every decision.
+func TestViewsPartitionMachines(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Speculative, ""), zoned("b1", "zb", inventory.Speculative, ""), zoned("c1", "zc", inventory.Speculative, ""))
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 12))
+	view := &View{Term: 3, Index: 7, PartitionKeys: []string{labelZone}, Owned: []DomainRef{{labelZone, "za"}}}
+	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 3, SetView: view}}})
+	w.run(Minute)
+	if got := w.called(RPCCreate); len(got) != 1 || got[0] != "a1" {
+		t.Errorf("bought %v", got)
+	}
+	old := &View{Term: 3, Index: 6, OnlyShard: true}
+	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v0", Term: 3, SetView: old}}})
+	w.run(Minute)
+	if got := w.called(RPCCreate); len(got) != 1 {
+		t.Errorf("an older view was obeyed: %v", got)
+	}
+	more := &View{Term: 4, Index: 1, PartitionKeys: []string{labelZone}, DefaultOwner: true, ForeignOwned: []DomainRef{{labelZone, "zb"}}}
+	w.step(CoordinatorReplied{Term: 4, UUID: "u", Instructions: []Instruction{{ID: "v2", Term: 4, SetView: more}}})
+	w.run(Minute)
+	if got := w.called(RPCCreate); len(got) != 2 || got[1] != "c1" {
+		t.Errorf("as default owner bought %v", got)
+	}
+	if n := w.c.coord.foreign; n != 1 {
+		t.Errorf("%d machines are another shard's", n)
+	}
+}
+
+// COORD-9.9f: a view that takes a machine away is acked only when no operation of ours is open on it.
+func TestViewWaitsForOpenOperations(t *testing.T) {
+	w := newWorld(t, coordinated, slotsOf(1)...)
+	w.dwell = 2 * Minute
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Second)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v2", Term: 1, SetView: &View{Term: 1, Index: 2}}}})
+	if n := len(w.acks); n != 1 {
+		t.Fatalf("%d acks while a Create is open", n)
+	}
+	w.run(5 * Minute)
+	if n := len(w.acks); n != 2 || w.acks[1].Outcome != InstructionAccepted {
+		t.Errorf("acks %+v", w.acks)
+	}
+	if len(w.called(RPCConfigure)) != 0 {
+		t.Error("a machine that was lost was configured")
+	}
+}
+
+// COORD-8.4, 7.12: duplicates, stale terms, unknown payloads; a reply of a lower term is dropped whole.
+func TestInstructionRules(t *testing.T) {
+	w := newWorld(t, coordinated, slotsOf(1)...)
+	send := func(term int64, x Instruction) *AckInstruction {
+		n := len(w.acks)
+		w.step(CoordinatorReplied{Term: term, UUID: "u", Instructions: []Instruction{x}})
+		if len(w.acks) == n {
+			return nil
+		}
+		return &w.acks[len(w.acks)-1]
+	}
+	if a := send(5, Instruction{ID: "i1", Term: 5, Assign: &DomainRef{"k", "v"}}); a == nil || a.Outcome != InstructionAccepted || len(a.Store) == 0 {
+		t.Errorf("assign: %+v", a)
+	}
+	if a := send(5, Instruction{ID: "i1", Term: 5, Assign: &DomainRef{"k", "v"}}); a == nil || a.Reason != "duplicate" {
+		t.Errorf("again: %+v", a)
+	}
+	if a := send(5, Instruction{ID: "i2", Term: 4, Assign: &DomainRef{"k", "w"}}); a == nil || a.Outcome != InstructionStale {
+		t.Errorf("stale: %+v", a)
+	}
+	if a := send(5, Instruction{ID: "i3", Term: 5, Invalid: "unsupported"}); a == nil || a.Outcome != InstructionInvalid {
+		t.Errorf("unknown: %+v", a)
+	}
+	if a := send(4, Instruction{ID: "i4", Term: 4, Assign: &DomainRef{"k", "x"}}); a != nil {
+		t.Errorf("a reply of the past was answered: %+v", a)
+	}
+	if a := send(5, Instruction{Term: 5}); a != nil {
+		t.Errorf("no id: %+v", a)
+	}
+}
+
+// COORD-12.12, 12.15, 12.16: a donor reserves beyond its margin, keeps the reservation, and lets go of what was adopted.
+func TestReserveAndRelease(t *testing.T) {
+	machines := []inventory.Machine{}
+	for _, id := range []string{"i1", "i2", "i3", "i4"} {
+		m := host(id, inventory.Idle, "")
+		m.CapacityType = inventory.Reserved
+		machines = append(machines, m)
+	}
+	w := newWorld(t, coordinated, machines...)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})
+	w.run(Second)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "r1", Term: 1, Reserve: &ReserveOrder{Move: "m1", To: "other", InstanceType: "m4", Count: 9, Tier: 1}}}})
+	a := w.acks[len(w.acks)-1]
+	if a.Outcome != InstructionAccepted || len(a.Machines) != 3 {
+		t.Fatalf("reserved %+v", a)
+	}
+	w.connect("red")
+	w.rollup("red", needs(0, 16))
+	w.run(Minute)
+	if n := w.state(inventory.Configured); n != 1 {
+		t.Errorf("%d machines were used; three are reserved", n)
+	}
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "t1", Term: 1, Transfer: &TransferOrder{Move: "m1", From: "shard-0", To: "other", Machines: a.Machines[:2]}}}})
+	w.run(Minute)
+	if n := w.state(inventory.Configured); n != 2 {
+		t.Errorf("%d machines are used after one came back from the reservation", n)
+	}
+	if w.c.coord.foreign != 2 {
+		t.Errorf("%d machines were let go", w.c.coord.foreign)
+	}
+}
+
+// COORD-12.14: a recipient adopts only what the provider shows as free.
+func TestAdopt(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("b1", "zb", inventory.Idle, ""), zoned("b2", "zb", inventory.Configured, "blue"))
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, PartitionKeys: []string{labelZone}}}}})
+	w.run(Second)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "t1", Term: 1, Transfer: &TransferOrder{Move: "m1", From: "other", To: "shard-0", Machines: []string{"b1", "b2", "gone"}}}}})
+	w.run(10 * Second)
+	a := w.acks[len(w.acks)-1]
+	if a.Outcome != InstructionAccepted || len(a.Machines) != 1 || a.Machines[0] != "b1" {
+		t.Fatalf("adopted %+v", a)
+	}
+	w.connect("red")
+	w.rollup("red", needs(0, 4))
+	w.run(Minute)
+	if w.provider["b1"].Cluster != "red" {
+		t.Error("the adopted machine was not used")
+	}
+}
+
+// COORD-11.4: a slice bounds the elastic machines of a region; it drains nothing.
+func TestQuota(t *testing.T) {
+	w := newWorld(t, coordinated, slotsOf(6)...)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true,
+		Quotas: []Quota{{Provider: "p", Machines: 2}}}}}})
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 24))
+	w.run(5 * Minute)
+	if n := w.state(inventory.Configured); n != 2 {
+		t.Errorf("%d machines with a slice of 2", n)
+	}
+}
+
+// SHARD-21.7: a removed shard starts nothing until it is admitted again.
+func TestDecommissioned(t *testing.T) {
+	w := newWorld(t, coordinated, slotsOf(2)...)
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})
+	w.step(CoordinatorReplied{Failed: true, Decommissioned: true, Text: "removed"})
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(5 * Minute)
+	if len(w.calls) != 0 {
+		t.Errorf("%d calls", len(w.calls))
+	}
+	w.step(CoordinatorReplied{Term: 1, UUID: "u"})
+	w.run(Minute)
+	if w.state(inventory.Configured) != 1 {
+		t.Error("nothing happened after the next normal answer")
+	}
+}

@@ -1,0 +1,236 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+const (
+	scanMachines = 4096
+	bucketsMax   = 256
+)
+
+// build makes a report of the last view and takes the acks that ride on it. It returns nil before the first view.
+func (r *Reporter) build(ctx context.Context) (*pb.ShardReport, []*pb.InstructAck) {
+	v := r.cfg.View()
+	if v == nil {
+		return nil, nil
+	}
+	sum := r.scan(ctx)
+	r.mu.Lock()
+	acks := r.acks
+	r.acks = nil
+	r.mu.Unlock()
+	r.cycle++
+	st := &v.Status
+	out := &pb.ShardReport{
+		ShardId: r.cfg.ShardID, Cycle: r.cycle, TimestampUnixNanos: time.Now().UnixNano(), ShardEpoch: r.cfg.Epoch, ShardAddress: r.cfg.Address,
+		ShardVersion: r.cfg.Version, ObservedTerm: st.Coord.Lineage.Term, ClusterUuid: st.Coord.Lineage.UUID, InstructionAcks: acks,
+		Capabilities: []string{"view/1", "moves/1"}, Summary: sum.summary, Supply: sum.buckets(), SupplyComplete: sum.complete,
+	}
+	out.Summary.ProviderAddress, out.Summary.PerStateCounts = r.cfg.ProviderAddress, convert.States(st.States)
+	out.Summary.CostPerHour, out.Summary.Paused = convert.Dollars(st.Cost), st.Paused
+	if w := st.Coord.View; w != nil {
+		out.ViewVersion = &pb.ViewVersion{Term: w.Term, Index: w.Index}
+		out.ReturnedExceptions = sum.returned(w)
+	}
+	for i := range st.Shortfalls {
+		out.Shortfalls = append(out.Shortfalls, shortfall(v, &st.Shortfalls[i]))
+	}
+	if r.cycle-r.sentLink >= linksEvery || r.sentLink == 0 || r.holdings {
+		r.sentLink, out.ClustersComplete = r.cycle, true
+	}
+	if out.ClustersComplete {
+		out.Clusters = links(v)
+	}
+	if r.holdings {
+		out.Holdings = holdings(&st.Coord)
+	}
+	return out, acks
+}
+
+func shortfall(v *core.Publish, s *core.Shortfall) *pb.Shortfall {
+	return &pb.Shortfall{Requirements: convert.Requirements(s.Reqs), Deficit: convert.Quantities(s.Residual), Priority: s.Priority,
+		AgeCycles: int32(s.AgeCycles), InterruptionPenaltyBucket: pb.PenaltyBucket(s.Bucket), AgeSeconds: (v.At - s.Since) / core.Second,
+		MinUnit: convert.Quantities(s.MinUnit), Fingerprint: s.Fingerprint, UnmetReason: pb.UnmetReason(s.Reason),
+		TopologyBound: slices.ContainsFunc(s.Reqs, func(q demand.Requirement) bool { return q.Op == demand.Same })}
+}
+
+func links(v *core.Publish) (out []*pb.ClusterLink) {
+	for _, c := range v.Clusters {
+		x := &pb.ClusterLink{ClusterId: c.Name, LiveSession: c.Connected, RollupAgeSeconds: -1, Quarantined: c.Held > 0,
+			BoundMachines: int32(c.States[inventory.Configuring] + c.States[inventory.Configured] + c.States[inventory.Draining])}
+		if c.Fresh > 0 {
+			x.RollupAgeSeconds = (v.At - c.Fresh) / core.Second
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func holdings(c *core.CoordinatorStatus) *pb.Holdings {
+	out := &pb.Holdings{}
+	for _, r := range c.Reservations {
+		out.Reservations = append(out.Reservations, &pb.Reservation{MoveId: r.Move, MachineIds: r.Machines})
+	}
+	for _, d := range c.Domains {
+		out.Domains = append(out.Domains, &pb.DomainRef{TopologyKey: d.Key, TopologyValue: d.Value})
+	}
+	if v := c.View; v != nil {
+		for _, d := range v.Owned {
+			out.Domains = append(out.Domains, &pb.DomainRef{TopologyKey: d.Key, TopologyValue: d.Value})
+		}
+		out.ExceptionsIn, out.ExceptionsOut, out.ReleasedClusters = exceptions(v.In), exceptions(v.Out), v.Released
+	}
+	return out
+}
+
+func exceptions(list []core.Exception) (out []*pb.MachineException) {
+	for _, e := range list {
+		out = append(out, &pb.MachineException{MachineId: e.Machine, OwnerShardId: e.Owner, MoveId: e.Move})
+	}
+	return out
+}
+
+// summaryScan is what one walk over the inventory finds.
+type summaryScan struct {
+	summary  *pb.ShardSummary
+	supply   map[bucketKey]*bucket
+	states   map[string]inventory.State // of all machines, for exceptions that have ended
+	complete bool
+}
+
+type bucketKey struct {
+	instanceType, zone, arch, os, region string
+	class                                inventory.CapacityType
+}
+
+type bucket struct {
+	idle, slots, configured int32
+	price                   int64
+	offer                   []resource.Quantity
+}
+
+// scan visits the core in short chunks; the loop is never held up (SHARD-21.2).
+func (r *Reporter) scan(ctx context.Context) *summaryScan {
+	s := &summaryScan{summary: &pb.ShardSummary{PerInstanceTypeCounts: map[string]int32{}, PerZoneCounts: map[string]int32{}},
+		supply: map[bucketKey]*bucket{}, states: map[string]inventory.State{}}
+	after, more := "", true
+	for more {
+		ok := r.visits.Visit(ctx, func() {
+			ids := r.cfg.Core.Ids(after, scanMachines)
+			more = len(ids) == scanMachines
+			for _, id := range ids {
+				if m, found := r.cfg.Core.Machine(id); found {
+					s.add(&m)
+				}
+				after = id
+			}
+		})
+		if !ok {
+			return s
+		}
+	}
+	s.complete = true
+	return s
+}
+
+func (s *summaryScan) add(v *core.MachineView) {
+	m := &v.Machine
+	s.states[m.ID] = m.State
+	if slices.Contains(v.Flags, core.FlagForeign) {
+		return
+	}
+	s.summary.TotalMachines++
+	s.summary.PerInstanceTypeCounts[m.InstanceType]++
+	s.summary.PerZoneCounts[m.Zone]++
+	b := s.bucketOf(m)
+	switch m.State {
+	case inventory.Idle:
+		s.summary.FreeMachines++
+		b.idle++
+	case inventory.Speculative:
+		s.summary.FreeMachines++
+		b.slots++
+	case inventory.Configured:
+		b.configured++
+	}
+}
+
+func (s *summaryScan) bucketOf(m *inventory.Machine) *bucket {
+	k := bucketKey{instanceType: m.InstanceType, zone: m.Zone, class: m.CapacityType}
+	for _, l := range m.Labels {
+		switch l.Key {
+		case "kubernetes.io/arch":
+			k.arch = l.Value
+		case "kubernetes.io/os":
+			k.os = l.Value
+		case "topology.kubernetes.io/region":
+			k.region = l.Value
+		}
+	}
+	offer := m.Allocatable
+	if len(offer) == 0 {
+		offer = m.Resources
+	}
+	b := s.supply[k]
+	if b == nil {
+		b = &bucket{price: m.Price, offer: slices.Clone(offer)}
+		s.supply[k] = b
+		return b
+	}
+	b.price = min(b.price, m.Price)
+	b.offer = smaller(b.offer, offer)
+	return b
+}
+
+// smaller keeps the smaller amount of each dimension; one that is missing on either side is gone.
+func smaller(a, b []resource.Quantity) []resource.Quantity {
+	out := a[:0]
+	for _, x := range a {
+		if i := slices.IndexFunc(b, func(y resource.Quantity) bool { return y.Name == x.Name }); i >= 0 {
+			out = append(out, resource.Quantity{Name: x.Name, Milli: min(x.Milli, b[i].Milli)})
+		}
+	}
+	return out
+}
+
+// buckets lists the supply, the largest first, at most as many as the coordinator keeps.
+func (s *summaryScan) buckets() (out []*pb.SupplyBucket) {
+	for k, b := range s.supply { // sorted below
+		out = append(out, &pb.SupplyBucket{InstanceType: k.instanceType, Zone: k.zone, CapacityType: pb.CapacityType(k.class), Arch: k.arch, Os: k.os,
+			Region: k.region, Idle: b.idle, Speculative: b.slots, Configured: b.configured, Allocatable: convert.Quantities(b.offer),
+			PricePerHour: convert.Dollars(b.price)})
+	}
+	slices.SortFunc(out, func(a, b *pb.SupplyBucket) int {
+		return cmp.Or(cmp.Compare(b.Idle, a.Idle), cmp.Compare(b.Speculative, a.Speculative), strings.Compare(a.InstanceType, b.InstanceType),
+			strings.Compare(a.Zone, b.Zone), cmp.Compare(a.CapacityType, b.CapacityType), strings.Compare(a.Region, b.Region),
+			strings.Compare(a.Arch, b.Arch), strings.Compare(a.Os, b.Os))
+	})
+	return out[:min(len(out), bucketsMax)]
+}
+
+// returned lists the adopted machines whose exception has ended: they are gone, or slots again although they were moved
+// as hosts (COORD-9.7).
+func (s *summaryScan) returned(v *core.View) (out []string) {
+	if !s.complete {
+		return nil
+	}
+	for _, e := range v.In {
+		if _, there := s.states[e.Machine]; !there {
+			out = append(out, e.Machine)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,220 @@
+// Package report is the shard's side of ReportShard: it tells the coordinator what the shard has and lacks, and brings
+// the coordinator's instructions to the core.
+//
+// It is one goroutine on the leader-finding client of kit. It never waits for the core: a report is built from the last
+// published view and a scan of the inventory in short visits, and the answer becomes an event. A coordinator that is
+// gone, hangs or is of another lineage costs nothing but the report (SHARD-2.2, 21.3).
+//
+// It stores what must survive before anybody hears of it: the term mark and the group's identity before an answer is
+// used, what an instruction changed before its ack leaves (COORD-7.12, SHARD-5.4). It depends on generated code and kit,
+// never on the coordinator. Start at Reporter.Run. Tests cite SHARD-21 and COORD-7.2.
+package report
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
+)
+
+// Limits of the reporter (SHARD-21).
+const (
+	callTimeout = 5 * time.Second
+	acksMax     = 1024 // oldest dropped: instructions come again
+	linksEvery  = 6    // reports between two complete lists of clusters
+)
+
+// Store keeps what must survive a restart.
+type Store interface {
+	Put(bucket, key string, value []byte) error
+}
+
+// Client makes reports; *leader.Client is one.
+type Client interface {
+	Report(ctx context.Context, report *pb.ShardReport) (*pb.ReportAck, error)
+	Leader() string
+}
+
+// Config is what a Reporter needs.
+type Config struct {
+	ShardID, Version, Address string
+	ProviderAddress           string // sorted, joined by commas
+	Epoch                     int64
+	Interval                  time.Duration
+	Client                    Client
+	Gate                      *ingest.Gate
+	Loop                      *loop.Loop
+	Core                      *core.Core // touched through visits only
+	View                      func() *core.Publish
+	Store                     Store
+	Log                       *slog.Logger
+}
+
+// Reporter reports until it is stopped.
+type Reporter struct {
+	cfg    Config
+	source *loop.Source
+	visits *loop.Source
+
+	mu        sync.Mutex
+	acks      []*pb.InstructAck
+	unstored  []core.AckInstruction // answers whose changes are not on the disk yet
+	reported  time.Time             // last answered report
+	lastError string
+
+	cycle    int64
+	answered bool // a coordinator has answered in this process
+	holdings bool // it asked for them
+	sentLink int64
+	failing  bool
+}
+
+// New returns a reporter that has not called anybody.
+func New(c Config) *Reporter {
+	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false)}
+}
+
+// Ack takes the core's answer to an instruction. It is called by the loop and never blocks.
+func (r *Reporter) Ack(a core.AckInstruction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unstored = append(r.unstored, a)
+}
+
+// State tells when a coordinator last answered (zero: never) and what the last failure was.
+func (r *Reporter) State() (answered time.Time, lastError string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reported, r.lastError
+}
+
+// Run reports at once and then at the interval, with jitter, until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	for {
+		next := r.once(ctx)
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// once makes one report and returns the pause before the next.
+func (r *Reporter) once(ctx context.Context) time.Duration {
+	r.storeAcks()
+	report, acks := r.build(ctx)
+	if report == nil {
+		return 100 * time.Millisecond // the core has not published yet
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	ack, err := r.cfg.Client.Report(call, report)
+	cancel()
+	if err != nil {
+		r.failed(ctx, err, acks)
+		if !r.answered {
+			return time.Second + rand.N(2*time.Second) // never had an answer: sooner (COORD-7.14)
+		}
+		return r.jittered(r.cfg.Interval)
+	}
+	r.succeeded(ctx, ack)
+	if ms := ack.NextReportAfterMs; ms > 0 {
+		return r.jittered(min(time.Duration(ms)*time.Millisecond, 10*r.cfg.Interval))
+	}
+	return r.jittered(r.cfg.Interval)
+}
+
+func (r *Reporter) jittered(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
+
+// storeAcks puts on the disk what instructions changed; only then may their answers leave. What cannot be stored waits.
+func (r *Reporter) storeAcks() {
+	r.mu.Lock()
+	waiting := r.unstored
+	r.unstored = nil
+	r.mu.Unlock()
+	for i, a := range waiting {
+		for _, p := range a.Store {
+			if err := r.cfg.Store.Put(p.Bucket, p.Key, p.Value); err != nil {
+				r.cfg.Log.Error("the answer to an instruction waits: what it changed cannot be stored", "instruction", a.ID, "err", err)
+				r.mu.Lock()
+				r.unstored = append(waiting[i:len(waiting):len(waiting)], r.unstored...)
+				r.mu.Unlock()
+				return
+			}
+		}
+		x := &pb.InstructAck{InstructionId: a.ID, Outcome: pb.InstructAck_Outcome(a.Outcome), Reason: a.Reason, MachineIds: a.Machines}
+		if a.Outcome == core.InstructionFailed {
+			x.Retryable = &a.Retryable
+		}
+		r.mu.Lock()
+		r.acks = append(r.acks, x)
+		r.mu.Unlock()
+	}
+}
+
+// failed puts the acks back in front and says so once per change of state (SHARD-21.3).
+func (r *Reporter) failed(ctx context.Context, err error, acks []*pb.InstructAck) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	r.acks = append(acks, r.acks...)
+	if n := len(r.acks) - acksMax; n > 0 {
+		r.acks = r.acks[n:]
+	}
+	r.lastError = err.Error()
+	r.mu.Unlock()
+	if !r.failing {
+		r.failing = true
+		r.cfg.Log.Warn("the coordinator does not answer; the shard goes on without it", "err", err)
+	}
+	e := core.CoordinatorReplied{Failed: true, Text: err.Error()}
+	if d, ok := rpc.Detail[*pb.ShardDecommissioned](err); ok {
+		e.Decommissioned = true
+		e.Text = "this shard was removed from the fleet by " + d.Actor + "; nothing is actuated until it is admitted again"
+	} else if connect.CodeOf(err) == connect.CodeAborted {
+		e.EpochDisputed = true
+		e.Text = "the coordinator has seen a higher epoch of this shard: " + err.Error()
+	}
+	var lineage *leader.LineageError
+	if errors.As(err, &lineage) {
+		r.cfg.Log.Error("a coordinator of another group answers; it is ignored until a restart with --forget-coordinator", "err", err)
+	}
+	r.source.Push(ctx, e)
+}
+
+// succeeded brings an answer to the core. The client has stored the pin before it returned the answer.
+func (r *Reporter) succeeded(ctx context.Context, ack *pb.ReportAck) {
+	r.mu.Lock()
+	r.reported, r.lastError = time.Now(), ""
+	r.mu.Unlock()
+	if r.failing {
+		r.failing = false
+		r.cfg.Log.Info("the coordinator answers again")
+	}
+	r.answered, r.holdings = true, ack.SendHoldings
+	e := core.CoordinatorReplied{Term: ack.CoordinatorTerm, UUID: ack.ClusterUuid, Previous: ack.PreviousUuids, Address: r.cfg.Client.Leader()}
+	for _, x := range ack.Instructions {
+		e.Instructions = append(e.Instructions, r.cfg.Gate.Instruction(x))
+	}
+	r.source.Push(ctx, e)
+}
+
+// ProviderAddress is how a set of providers is reported as one.
+func ProviderAddress(addrs []string) string { return strings.Join(addrs, ",") }
