@@ -60,3 +60,9 @@ lint: prerequisites ## Buf lint, format and breaking checks, and gofmt.
 .PHONY: modules-check
 modules-check: prerequisites ## Every module builds alone, without go.work.
 	@for m in $(modules); do (cd $$m && GOWORK=off go build ./... && GOWORK=off go vet ./...) || { echo "$$m does not build alone: run 'GOWORK=off go build ./...' there" >&2; exit 1; }; done
+
+SEEDS ?= 2000
+SEED  ?= 1
+.PHONY: sim
+sim: prerequisites ## Simulated fleets with faults: SEEDS=n of them from SEED=first on (docs/simulator.md).
+	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed

@@ -33,10 +33,11 @@ type checker struct {
 
 	lastAct  int64 // virtual time of the last start
 	lastKind core.Record
-	vanished int            // machines that the step took out although they are there
-	unseen   map[string]int // Lists in a row that did not show a machine that is there
-	pub      *core.Publish  // of this step
-	unjoined int64          // when a machine was last taken back because its node did not join; 0: never
+	vanished int              // machines that the step took out although they are there
+	session  map[string]int64 // of each cluster, as the process was told
+	unseen   map[string]int   // Lists in a row that did not show a machine that is there
+	pub      *core.Publish    // of this step
+	unjoined int64            // when a machine was last taken back because its node did not join; 0: never
 	pending  core.RollupArrived
 	hasRoll  bool
 	lists    map[int64]string // provider of each List
@@ -70,7 +71,7 @@ func (c *checker) reset() {
 	c.listed, c.stuck, c.intent, c.peak = map[string]int64{}, map[string]bool{}, map[string]string{}, map[string]int64{}
 	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
 	c.starts, c.fresh, c.lists = nil, nil, map[int64]string{}
-	c.cycleAt, c.unseen = 0, map[string]int{}
+	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}
 }
 
 func (c *checker) of(name string) *said {
@@ -106,7 +107,7 @@ func (c *checker) before(p *process, e core.Event) {
 	case core.RollupArrived:
 		c.pending, c.hasRoll = e, true
 	case core.ReclaimAcked:
-		if cn := p.conns[e.Cluster]; cn != nil && cn.session == e.Session {
+		if c.session[e.Cluster] == e.Session {
 			c.acked[e.Instruction] = true
 		}
 	case core.CommandDone:
@@ -120,6 +121,12 @@ func (c *checker) before(p *process, e core.Event) {
 		delete(c.lists, e.List)
 	case core.BootstrapAnswered:
 		delete(c.pulls, e.Request)
+	case core.SessionOpened:
+		c.session[e.Cluster] = max(c.session[e.Cluster], e.Session)
+	case core.SessionClosed:
+		if c.session[e.Cluster] == e.Session {
+			c.session[e.Cluster] = 0
+		}
 	}
 }
 
@@ -317,17 +324,17 @@ func (c *checker) ended(r core.Record) {
 // and no more of them may start than the budget lets through.
 func (c *checker) reclaimStarted(p *process, r core.Record) {
 	w, s := c.w, c.of(r.Cluster)
-	cn := p.conns[r.Cluster]
+	session := c.session[r.Cluster]
 	switch {
 	case c.retired[r.Cluster]:
 	case !s.known:
 		w.broken("reclaim-unheard", "SHARD-12.1", r.Machine, r.Cluster, "%s is reclaimed from %s, which this process has not heard from", r.Machine, r.Cluster)
 	case !s.gate:
 		w.broken("reclaim-gate", "SHARD-33.5.2", r.Machine, r.Cluster, "%s is reclaimed from %s, whose gate is closed", r.Machine, r.Cluster)
-	case cn == nil:
+	case session == 0:
 		w.broken("reclaim-offline", "SHARD-33.5.2", r.Machine, r.Cluster, "%s is reclaimed from %s, which has no session", r.Machine, r.Cluster)
-	case s.session != cn.session:
-		w.broken("reclaim-unreported", "SHARD-12.4", r.Machine, r.Cluster, "%s is reclaimed from %s, whose session %d has not reported; %d had", r.Machine, r.Cluster, cn.session, s.session)
+	case s.session != session:
+		w.broken("reclaim-unreported", "SHARD-12.4", r.Machine, r.Cluster, "%s is reclaimed from %s, whose session %d has not reported; %d had", r.Machine, r.Cluster, session, s.session)
 	case w.now-c.listed[r.Provider] > 5*minute:
 		w.broken("reclaim-stale", "SHARD-12.4", r.Machine, r.Cluster, "%s is reclaimed on an inventory that is %s old", r.Machine, clock(w.now-c.listed[r.Provider]))
 	}

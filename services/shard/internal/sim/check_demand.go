@@ -13,8 +13,7 @@ import (
 // disposed takes what became of the roll-up of this step, and judges it by the rules of the guard.
 func (c *checker) disposed(p *process, x core.SendAck) {
 	w, s := c.w, c.of(x.Cluster)
-	cn := p.conns[x.Cluster]
-	if cn == nil || cn.session != c.pending.Session {
+	if now := c.session[x.Cluster]; now == 0 || now != c.pending.Session {
 		w.broken("rollup-of-another", "SHARD-8.4", "", x.Cluster, "a roll-up of session %d is judged, and that is not the session of %s", c.pending.Session, x.Cluster)
 		return
 	}
@@ -237,7 +236,7 @@ func (c *checker) judgeStarts(p *process) {
 			switch {
 			case r.Kind == core.KindReclaim && r.Cause == engine.CauseExcess:
 				c.judgeReclaim(p, r, s, have)
-			case r.Kind == core.KindBootstrap || r.Kind == core.KindProvision:
+			case r.Cause == engine.CauseIdle || r.Cause == engine.CauseSpeculative: // a hand-over was bought before
 				c.judgeBuy(r, s, have)
 			}
 		}
@@ -259,7 +258,7 @@ func (c *checker) supplyOf(p *process, name string) []supply {
 		m := v.Machine
 		mine := m.Cluster == name && (m.State == inventory.Configuring || m.State == inventory.Configured)
 		if !mine {
-			mine = v.Intended == name || c.intent[id] == name && (m.State == inventory.Creating || m.State == inventory.Idle)
+			mine = v.Intended == name || v.Intended == "" && c.intent[id] == name && (m.State == inventory.Creating || m.State == inventory.Idle)
 		}
 		if !mine || m.State == inventory.Failed {
 			continue
@@ -295,6 +294,9 @@ func (c *checker) judgeReclaim(p *process, r core.Record, s *said, have []supply
 	if i < 0 || have[i].doubt {
 		return
 	}
+	// A peer that cannot be told keeps draining what the plan counts again (SHARD-17.4); the plan does not know.
+	cn := p.conns[r.Cluster]
+	blind := cn == nil || !cn.o.has("reclaim-cancel")
 	m := &have[i].Machine
 	for k := range s.rows {
 		row := &s.rows[k]
@@ -304,7 +306,7 @@ func (c *checker) judgeReclaim(p *process, r core.Record, s *said, have []supply
 		for _, want := range row.Aggregate {
 			sum := int64(0)
 			for j := range have {
-				if o := c.ops[c.ofM[have[j].ID]]; j != i && o.Kind != core.KindReclaim && credit(&have[j].Machine, row) > 0 {
+				if o := c.ops[c.ofM[have[j].ID]]; j != i && (blind || o.Kind != core.KindReclaim) && credit(&have[j].Machine, row) > 0 {
 					sum += amount(have[j].Allocatable, want.Name)
 				}
 			}
@@ -327,7 +329,7 @@ func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
 	target := &s.rows[k]
 	var usable []supply
 	for _, x := range have {
-		if !x.leaving && !x.doubt && x.ID != r.Machine && credit(&x.Machine, target) > 0 {
+		if !x.leaving && !x.doubt && !c.bought(x.ID) && credit(&x.Machine, target) > 0 {
 			usable = append(usable, x)
 		}
 	}
@@ -348,10 +350,32 @@ func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
 		}
 		most += (unitsOf(row) + least - 1) / least
 	}
-	if len(usable) > 0 && int64(len(usable)) >= most {
+	if len(usable) > 0 && int64(len(usable)) >= most && (c.w.Strict || !reattributed(s.rows, target, usable)) {
 		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way",
 			r.Kind, r.Machine, target.RowID, r.Cluster, most, len(usable))
 	}
+}
+
+// reattributed tells whether a row of higher priority may have taken over machines that were bought for this one
+// (ENG-12.5). The row then takes a turn in which its own machines on their way do not count, and buys once per plan until
+// the first arrives: a gap of ENG-12.3 that docs/simulator.md describes. -strict reports it.
+func reattributed(rows []demand.Row, target *demand.Row, usable []supply) bool {
+	for i := range rows {
+		if rows[i].Profile.Priority <= target.Profile.Priority {
+			continue
+		}
+		for j := range usable {
+			if bound(usable[j].State) && credit(&usable[j].Machine, &rows[i]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bought tells whether a machine was acquired in this step: one plan may cover a row with more machines than the fewest.
+func (c *checker) bought(id string) bool {
+	return slices.ContainsFunc(c.fresh, func(r core.Record) bool { return r.Machine == id && r.Cause != engine.CauseHandover })
 }
 
 func unitsOf(row *demand.Row) int64 {

@@ -120,7 +120,7 @@ func (cn *conn) toShard(e core.Event) {
 	cn.upAt = max(cn.upAt, cn.w.now+d)
 	cn.w.at(cn.upAt, func() {
 		r, isRollup := e.(core.RollupArrived)
-		if cn.p.dead || !cn.server && !isRollup { // a roll-up that is being decoded outlives its stream (SHARD-8.4)
+		if cn.p.dead || cn.session == 0 || !cn.server && !isRollup { // a roll-up that is being decoded outlives its stream (SHARD-8.4)
 			return
 		}
 		if isRollup {

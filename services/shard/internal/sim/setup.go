@@ -31,6 +31,7 @@ type Options struct {
 	Replay bool // record the events of each process and replay them at its end
 	Log    *Timeline
 	Defect core.Faults // planted
+	Strict bool        // report known gaps too
 	Still  bool        // the wall clock never jumps, whatever the profile says
 }
 

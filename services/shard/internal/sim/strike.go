@@ -245,10 +245,18 @@ func (w *world) strikeProcess(f Fault, r *random) {
 		w.twin = p
 		p.save(0)
 		w.startProcess()
+		stay := r.chance(.5) // the operators do not notice, and both act
 		for _, name := range sortedKeys(p.conns) {
-			if r.chance(.8) {
+			if !stay || r.chance(.5) {
 				p.conns[name].serverCloses("moved")
 			}
+		}
+		for i := range 12 {
+			w.after(int64(i+1)*5*second, func() {
+				if !w.calm {
+					w.moveDemand(r, w.clusters[r.intn(len(w.clusters))])
+				}
+			})
 		}
 		w.after(r.between(30*second, 10*minute), func() { w.kill(p, "the older of two is stopped") })
 	}
