@@ -238,8 +238,10 @@ func ended(err error) error {
 	return err
 }
 
-// open tells the core of the session.
+// open tells the core of the session and returns when the core knows: frames of the session come from other queues, and
+// one that overtook the opening would be taken for a frame of nobody.
 func (h *Handler) open(ctx context.Context, l *live, hello *pb.Hello) {
+	defer h.control.Visit(ctx, func() {})
 	h.control.Push(context.WithoutCancel(ctx), core.SessionOpened{Cluster: l.cluster, Session: l.number, Features: hello.Features,
 		ProtocolVersion: hello.ProtocolVersion, OperatorVersion: hello.OperatorVersion, Instance: hello.InstanceId})
 }
