@@ -46,7 +46,7 @@ func (c *Core) commandDone(e CommandDone) {
 		c.fenceSuspected(o, e)
 		return
 	}
-	p.fence.ended(c, p, o, class)
+	p.fence.ended(c, p, o, class, e.Code)
 	if p.fence.unresolved(o) {
 		o.Phase = phaseFenced // the confirming attempt had no answer; it is made again
 		return

@@ -70,13 +70,16 @@ func (c *Core) confirmFence(p *provider) {
 }
 
 // ended looks at the end of any command that was not refused by the fence.
-func (f *fence) ended(c *Core, p *provider, o *operation, class Class) {
+func (f *fence) ended(c *Core, p *provider, o *operation, class Class, code Code) {
 	if !f.Suspect {
 		return
 	}
 	if f.Confirm != o.ID {
 		c.confirmFence(p)
 		return
+	}
+	if code == CodeAborted || code == CodeAlreadyExists {
+		class = Refused // the machine stands elsewhere: said by a provider that has let the token pass (PROV-7.2, 7.7)
 	}
 	switch class {
 	case Accepted, Refused, Gone: // the token passed: the order of tokens was mixed up, not ours

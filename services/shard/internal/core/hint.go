@@ -1,5 +1,13 @@
 package core
 
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
 // hintSent is the last hint a session got for one shape.
 type hintSent struct {
 	count      int64
@@ -14,4 +22,148 @@ type statusSent struct {
 	at   int64
 }
 
-func (c *Core) hintsDue() {}
+// hintsDue computes the hints of the clusters whose turn it is: each at most once per interval, at most 200 in one step,
+// the others in later steps (SHARD-25.3, 25.4). Hints are advice and reserve nothing.
+func (c *Core) hintsDue() {
+	done, next := 0, int64(0)
+	for _, cl := range c.clusters.ordered {
+		if !cl.connected() {
+			continue
+		}
+		at := cl.hintedAt + c.cfg.HintInterval
+		if cl.hintedAt != 0 && c.now < at {
+			continue // the next cycle after that looks again
+		}
+		if done == hintClustersPerStep {
+			next = c.now + c.cfg.CycleMinSpacing
+			break
+		}
+		done++
+		cl.hintedAt = c.now
+		c.hintCluster(cl)
+	}
+	if next > 0 {
+		c.timers.add(next, timerDispatch, "")
+	}
+}
+
+// hintCluster sends what changed for one cluster.
+func (c *Core) hintCluster(cl *cluster) {
+	d := c.world.Demand.Cluster(cl.name)
+	wanted := map[string]bool{}
+	if d != nil {
+		for i := range d.Needs { // turn order: priority first
+			n := &d.Needs[i]
+			fp := n.Form.Stripped.Fingerprint
+			if wanted[fp] || len(wanted) == hintsPerCluster {
+				continue
+			}
+			wanted[fp] = true
+			c.sendHint(cl, c.hintFor(d, n))
+		}
+	}
+	for _, fp := range sortedKeys(cl.hints) {
+		if !wanted[fp] { // said once, then forgotten
+			delete(cl.hints, fp)
+			c.emit(SendHint{Cluster: cl.name, Session: cl.session, Fingerprint: fp, Confidence: ConfidenceNone})
+		}
+	}
+}
+
+func (c *Core) sendHint(cl *cluster, h SendHint) {
+	now := hintSent{h.Count, h.Confidence, h.PriceMicro, c.now}
+	if old := cl.hints[h.Fingerprint]; old != nil && old.count == now.count && old.confidence == now.confidence && old.price == now.price {
+		return
+	}
+	cl.hints[h.Fingerprint] = &now
+	h.Cluster, h.Session = cl.name, cl.session
+	c.emit(h)
+}
+
+// hintFor counts the free machines that match and fit a need, by class (SHARD-25.1, 25.2).
+func (c *Core) hintFor(d *demand.Cluster, n *demand.Need) SendHint {
+	inv := c.world.Inventory
+	h := SendHint{Fingerprint: n.Form.Stripped.Fingerprint, Requirements: n.Form.Stripped.Requirements, Confidence: ConfidenceNone}
+	best := int64(-1)
+	var offer resource.Vector
+	var idle, slots, withheld int64
+	for id := range uint32(inv.Classes()) {
+		class := inv.Class(id)
+		if class == nil || !c.classServes(class, d, n) {
+			continue
+		}
+		shape := inv.Shape(class.Shape)
+		i, s := int64(class.Pools[inventory.IdlePool].Len()), int64(class.Pools[inventory.SpeculativePool].Len())
+		idle, slots = idle+i, slots+s
+		withheld += int64(class.Stock[inventory.IdlePool]) + int64(class.Stock[inventory.SpeculativePool]) - i - s
+		if i+s == 0 {
+			continue
+		}
+		price := shape.Price + int64(shape.Probability)*int64(n.Form.Interruption.Penalty())/2
+		if best < 0 || price < best {
+			best, offer = price, shape.Supply
+		}
+	}
+	h.Count = idle + slots
+	switch {
+	case idle > 0:
+		h.Confidence = ConfidenceHigh
+	case slots > 0:
+		h.Confidence = ConfidenceMedium
+	case withheld > 0:
+		h.Confidence, h.Reason = ConfidenceLow, "machines that fit are promised, withheld or out of stock"
+	default:
+		h.Reason = "no free machine fits"
+	}
+	if best >= 0 {
+		h.PriceMicro, h.Resources = best, offer.Quantities(c.world.Space.Dimensions)
+	}
+	return h
+}
+
+// classServes tells whether machines of a class match a need's profile without Same and fit its smallest unit, by the
+// rules of ENG-6 over class values.
+func (c *Core) classServes(class *inventory.Class, d *demand.Cluster, n *demand.Need) bool {
+	inv := c.world.Inventory
+	for _, r := range n.Form.Stripped.Requirements {
+		value, has := inv.ClassAttr(class, r.Key)
+		ok := false
+		switch r.Op {
+		case demand.In:
+			ok = has && slices.Contains(r.Values, value)
+		case demand.NotIn:
+			ok = !has || !slices.Contains(r.Values, value)
+		case demand.Exists:
+			ok = has
+		case demand.DoesNotExist:
+			ok = !has
+		}
+		if !ok {
+			return false
+		}
+	}
+	supply := class.Supply.Sub(d.Overhead)
+	if !supply.Covers(&n.MinUnit) || !supply.Touches(&n.Aggregate) {
+		return false
+	}
+	return tolerates(&n.Form.Profile, inv.Shape(class.Shape).Taints)
+}
+
+// tolerates is ENG-6.3a: a need whose sender states no tolerations tolerates everything.
+func tolerates(p *demand.Profile, taints []inventory.Taint) bool {
+	if !p.TolerationsStated {
+		return true
+	}
+	for _, t := range taints {
+		if t.Effect != demand.NoSchedule && t.Effect != demand.NoExecute {
+			continue
+		}
+		if !slices.ContainsFunc(p.Tolerations, func(x demand.Toleration) bool {
+			return (x.Effect == "" || x.Effect == t.Effect) &&
+				(x.Op == demand.TolerationExists && (x.Key == "" || x.Key == t.Key) || x.Op != demand.TolerationExists && x.Key == t.Key && x.Value == t.Value)
+		}) {
+			return false
+		}
+	}
+	return true
+}

@@ -220,7 +220,7 @@ func (c *Core) listDone(e ListDone) {
 		p.listed = true
 		c.firstListed()
 	}
-	if c.incremental(p) && !l.full {
+	if c.incremental(p) { // a full List sets aside too, and the deltas after it do not repeat what it showed
 		for _, id := range sortedKeys(p.owed) {
 			if !c.commandInFlight(id) { // an operation that waits for this very fact would wait for the next full List
 				delete(p.owed, id)

@@ -184,3 +184,28 @@ func (c *Core) HoldUntil(id string) int64 {
 	}
 	return 0
 }
+
+// HintView is one hint as it was last sent.
+type HintView struct {
+	Cluster, Fingerprint string
+	Count, PriceMicro    int64
+	Confidence           Confidence
+}
+
+// Hints lists what connected clusters were last told, by cluster and fingerprint; of one cluster, or of all.
+func (c *Core) Hints(only string) (out []HintView) {
+	for _, cl := range c.clusters.ordered {
+		if only != "" && cl.name != only {
+			continue
+		}
+		for _, fp := range sortedKeys(cl.hints) {
+			h := cl.hints[fp]
+			out = append(out, HintView{cl.name, fp, h.count, h.price, h.confidence})
+		}
+	}
+	return out
+}
+
+func (c Confidence) String() string {
+	return [...]string{"NONE", "NONE", "LOW", "MEDIUM", "HIGH"}[min(c, ConfidenceHigh)]
+}

@@ -164,7 +164,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 	cl.disposition, cl.dispAt, cl.dispReason = s.Disposition, s.DispAt, s.DispReason
 	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
 	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
-	cl.reporting, cl.reportingSince, cl.unplaced = s.Reporting, s.ReportingSince, s.Unplaced
+	cl.reporting, cl.reportingSince, cl.unplaced, cl.hintedAt = s.Reporting, s.ReportingSince, s.Unplaced, s.HintedAt
 	for _, b := range s.Blobs {
 		copied := b.Backoff
 		cl.blobs[b.Subject] = &copied

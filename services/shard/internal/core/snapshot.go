@@ -190,6 +190,7 @@ type savedCluster struct {
 	Overhead       []resource.Quantity `n:"35"`
 	Facts          demand.Facts        `n:"36"`
 	InTable        bool                `n:"37"` // the demand table knows the cluster
+	HintedAt       int64               `n:"38"`
 }
 
 type savedNode struct {
@@ -374,7 +375,8 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 		Protocol: cl.protocol, Heard: cl.heard, Known: cl.known, Hash: cl.hash, Rows: int64(cl.rows), Totals: cl.totals, Arrival: cl.arrival,
 		Fresh: cl.fresh, Disposition: cl.disposition, DispAt: cl.dispAt, DispReason: cl.dispReason, Held: cl.held, HeldRollup: cl.heldRollup,
 		GateOpen: cl.gateOpen, Gate: cl.gate, GateWaits: cl.gateWaits, Retired: cl.retired, Reclaim: cl.reclaim, Timeouts: cl.timeouts,
-		OneProbe: cl.oneProbe, Reporting: cl.reporting, ReportingSince: cl.reportingSince, Unplaced: cl.unplaced}
+		OneProbe: cl.oneProbe, Reporting: cl.reporting, ReportingSince: cl.reportingSince, Unplaced: cl.unplaced,
+		HintedAt: cl.hintedAt}
 	for _, fp := range sortedKeys(cl.blobs) {
 		s.Blobs = append(s.Blobs, savedBackoff{Subject: fp, Backoff: *cl.blobs[fp]})
 	}

@@ -1,0 +1,148 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder is a core that notes what it was given.
+type recorder struct {
+	mu   sync.Mutex
+	seen []string
+	wake int64
+	hold chan struct{} // each step waits for it, if set
+}
+
+func (r *recorder) Step(_ core.At, e core.Event) []core.Effect {
+	if r.hold != nil {
+		<-r.hold
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := e.(type) {
+	case core.SessionClosed:
+		r.seen = append(r.seen, e.Cluster)
+	case core.Tick:
+		r.seen = append(r.seen, "tick")
+		r.wake = 0 // a core asks for a later moment, or for none
+	default:
+		r.seen = append(r.seen, core.KindOf(e).String())
+	}
+	return nil
+}
+
+func (r *recorder) got() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
+func start(t *testing.T, r *recorder) (*Loop, func()) {
+	l := New(Config{Core: r, Apply: func(core.At, core.Event, []core.Effect) {}, Arm: func() (int64, bool) { return r.wake, r.wake > 0 }})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	return l, func() {
+		go func() { done <- l.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+}
+
+func named(s string) core.Event { return core.SessionClosed{Cluster: s} }
+
+// SHARD-4.8: sources take turns, and between two other waiting events at most one page of a List goes.
+func TestSourcesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		l, run := start(t, r)
+		a, b, pages := l.Source("a", 9, false), l.Source("b", 9, false), l.Source("pages", 9, true)
+		for i := range 3 {
+			a.TryPush(named(fmt.Sprintf("a%d", i)))
+			pages.TryPush(named(fmt.Sprintf("p%d", i)))
+		}
+		b.TryPush(named("b0"))
+		run()
+		synctest.Wait()
+		if got, want := fmt.Sprint(r.got()), "[p0 a0 p1 b0 p2 a1 a2]"; got != want {
+			t.Errorf("order %s, want %s", got, want)
+		}
+	})
+}
+
+// SHARD-4.8: a full source blocks its own producer only.
+func TestFullSourceBlocksItselfOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{hold: make(chan struct{})}
+		l, run := start(t, r)
+		full, other := l.Source("full", 1, false), l.Source("other", 1, false)
+		run()
+		pushed := 0
+		go func() {
+			for range 4 {
+				if full.Push(t.Context(), named("full")) {
+					pushed++
+				}
+			}
+		}()
+		synctest.Wait()
+		if pushed >= 4 {
+			t.Fatal("a full source took everything")
+		}
+		if !other.TryPush(named("other")) {
+			t.Fatal("another source was blocked")
+		}
+		close(r.hold)
+		synctest.Wait()
+		if got := r.got(); len(got) != 5 {
+			t.Errorf("seen %v", got)
+		}
+	})
+}
+
+// SHARD-4.5: the loop sends Tick at the moment the core asked for.
+func TestTickComesWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{wake: int64(10 * time.Second)}
+		_, run := start(t, r)
+		run()
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if len(r.got()) != 0 {
+			t.Fatal("too early")
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		if got := r.got(); fmt.Sprint(got) != "[tick]" {
+			t.Errorf("seen %v", got)
+		}
+	})
+}
+
+// A visit runs between steps, behind what was pushed to its source before, and says whether it ran.
+func TestVisit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		l, run := start(t, r)
+		s := l.Source("s", 4, false)
+		s.TryPush(named("before"))
+		run()
+		var at int
+		if !s.Visit(t.Context(), func() { at = len(r.got()) }) || at != 1 {
+			t.Errorf("visited after %d steps", at)
+		}
+		s.Close()
+		if s.Visit(t.Context(), func() { t.Error("ran on a closed source") }) {
+			t.Error("a closed source was visited")
+		}
+	})
+}
