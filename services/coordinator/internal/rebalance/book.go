@@ -53,6 +53,11 @@ type Kind struct {
 	CapacityType                         v1.CapacityType
 }
 
+// short is the part of a kind that a move's selector carries.
+func (k *Kind) short() Kind {
+	return Kind{InstanceType: k.InstanceType, Zone: k.Zone, CapacityType: k.CapacityType}
+}
+
 // Requirements is an interned set of constraints.
 type Requirements struct {
 	Wire []*v1.NodeSelectorRequirement

@@ -67,6 +67,7 @@ type Proposal struct {
 
 type pair struct{ a, b string }
 
+// slot is a bucket of a shard, as far as a move names it: type, zone and capacity type.
 type slot struct {
 	shard string
 	kind  Kind
@@ -108,12 +109,12 @@ func Sweep(in Input) []Proposal {
 	for _, f := range in.Flows {
 		if f.Open {
 			room--
-			s.busy[slot{f.From, f.Kind}], s.waiting[pair{f.To, f.Fingerprint}] = true, true
+			s.busy[slot{f.From, f.Kind.short()}], s.waiting[pair{f.To, f.Fingerprint}] = true, true
 		}
 		if f.Open || f.AgeSeconds < in.Policy.GetFlowCooldownSeconds() {
 			s.cooling[pair{f.From, f.To}], s.cooling[pair{f.To, f.From}] = true, true
 		}
-		s.held[slot{f.To, f.Kind}] += f.Cooling
+		s.held[slot{f.To, f.Kind.short()}] += f.Cooling
 	}
 	queue := s.eligible()
 	heap.Init(queue)
@@ -223,7 +224,7 @@ func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
 		return 0, "it is the shard that is short"
 	case s.cooling[pair{c.donor.ID, n.shard.ID}]:
 		return 0, "a move between the two shards is under way, or was a short while ago"
-	case s.busy[slot{c.donor.ID, *c.bucket.Kind}]:
+	case s.busy[slot{c.donor.ID, c.bucket.Kind.short()}]:
 		return 0, "a move of such machines from it is under way"
 	}
 	budget := max(1, int32(math.Floor(float64(c.donor.Machines)*s.in.Policy.GetDonorCap()))) - s.given[c.donor.ID]
@@ -295,7 +296,7 @@ func (s *sweep) heldBy(donor *Shard, b *Bucket) int32 {
 	if len(s.held) == 0 {
 		return 0
 	}
-	return s.held[slot{donor.ID, *b.Kind}]
+	return s.held[slot{donor.ID, b.Kind.short()}]
 }
 
 // propose records a move and what it takes from the rest of the sweep.
@@ -312,6 +313,6 @@ func (s *sweep) propose(n need, tier v1.MoveTier, c candidate, want int32, verdi
 			n.shard.ID, n.shortfall.AgeSeconds, n.shortfall.Priority, want, c.bucket.Kind.InstanceType, c.bucket.Kind.Zone, c.donor.ID, cover)})
 	s.given[c.donor.ID] += want
 	s.in.Room -= int64(want)
-	s.busy[slot{c.donor.ID, *c.bucket.Kind}], s.waiting[pair{n.shard.ID, n.shortfall.Fingerprint}] = true, true
+	s.busy[slot{c.donor.ID, c.bucket.Kind.short()}], s.waiting[pair{n.shard.ID, n.shortfall.Fingerprint}] = true, true
 	s.cooling[pair{c.donor.ID, n.shard.ID}], s.cooling[pair{n.shard.ID, c.donor.ID}] = true, true
 }
