@@ -33,8 +33,14 @@ type Table struct {
 	formIDs  uint32
 	keys     keyUse
 	version  uint64
+	set      uint64     // version of the set of clusters
+	log      []*Cluster // the last clusters that changed
+	logBase  uint64     // number of the first one in log
 	rows     int
 }
+
+// changeLogMax is how many changes are remembered for readers that follow them; who is further behind starts over.
+const changeLogMax = 1 << 14
 
 // NewTable returns an empty table in the given space.
 func NewTable(space *symbol.Space) *Table {
@@ -163,6 +169,7 @@ func (t *Table) ensure(name string) *Cluster {
 		t.clusters[name] = c
 		i, _ := slices.BinarySearchFunc(t.ordered, name, func(c *Cluster, s string) int { return strings.Compare(c.Name, s) })
 		t.ordered = slices.Insert(t.ordered, i, c)
+		t.set++
 		t.touch(c)
 	}
 	return c
@@ -171,7 +178,25 @@ func (t *Table) ensure(name string) *Cluster {
 func (t *Table) touch(c *Cluster) {
 	t.version++
 	c.Version = t.version
+	if len(t.log) == changeLogMax {
+		t.log = append(t.log[:0], t.log[changeLogMax/2:]...)
+		t.logBase += changeLogMax / 2
+	}
+	t.log = append(t.log, c)
 }
+
+// Changes returns the clusters that changed since the number that an earlier call returned, perhaps more than once, and
+// the number to give next time. ok is false if not all are remembered.
+func (t *Table) Changes(since uint64) (changed []*Cluster, next uint64, ok bool) {
+	next = t.logBase + uint64(len(t.log))
+	if since < t.logBase || since > next {
+		return nil, next, false
+	}
+	return t.log[since-t.logBase:], next, true
+}
+
+// SetVersion grows when a cluster comes or goes.
+func (t *Table) SetVersion() uint64 { return t.set }
 
 // Remove forgets a cluster: its rows, holds and facts (SHARD-2.4 says when that is right).
 func (t *Table) Remove(cluster string) bool {
@@ -185,6 +210,7 @@ func (t *Table) Remove(cluster string) bool {
 	t.ordered = slices.DeleteFunc(t.ordered, func(x *Cluster) bool { return x == c })
 	t.space.Clusters.Release(c.ID)
 	t.version++
+	t.set++
 	return true
 }
 
@@ -295,7 +321,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
 		forms: make(map[string]*Form, len(t.forms)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
-		keys: t.keys.clone(), version: t.version, rows: t.rows}
+		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows}
 	copies := make(map[*Form]*Form, len(t.forms))
 	for fp, f := range t.forms {
 		g := *f

@@ -25,6 +25,12 @@ type clusterState struct {
 	expires       int64 // when readiness changes its answer by itself; 0 is never
 	policy        *Policy
 	spoiled       bool
+	sets          setBits
+	gone          bool // not in the demand any more
+	isDirty       bool
+	hasGangs      bool
+	checked       uint64 // the plan that last looked at its reasons
+	counted       counted
 
 	f       *frame
 	dims    []resource.Dim
@@ -203,9 +209,11 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.foldVersion = p.foldVersion
 	cl.spoiled, cl.block = false, nil
 	cl.listBegun(p)
+	cl.hasGangs = false
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]
 		m := p.cat.matcherOf(n.Form)
+		cl.hasGangs = cl.hasGangs || n.Form.Same != nil
 		if n.Form.Same != nil && p.foldable(cl, i, m) {
 			cl.fold(p, int32(i))
 			continue

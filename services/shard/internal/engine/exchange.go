@@ -65,10 +65,7 @@ func (p *planning) exchangers() []turn {
 		}
 	}
 	var out []turn
-	for _, cl := range p.states {
-		if !cl.spoiled {
-			continue
-		}
+	for _, cl := range p.spoiled {
 		for i := range cl.wants {
 			w := &cl.wants[i]
 			if w.bits&(wSame|wSpread) != 0 || cl.short(w) || !cl.hasBought(w) {
@@ -214,10 +211,7 @@ func (p *planning) wanted(lists [][]inventory.Index) bool {
 
 // lastLook is ENG-12.9: whoever is still short looks once more at what its cluster has left.
 func (p *planning) lastLook() {
-	for _, cl := range p.states {
-		if cl.loose == 0 {
-			continue
-		}
+	for _, cl := range p.loose.of(func(cl *clusterState) bool { return cl.loose > 0 && (cl.shorts > 0 || cl.spoiled) }) {
 		for i := range cl.wants {
 			p.lookAgain(cl, &cl.wants[i])
 		}
@@ -249,6 +243,6 @@ func (p *planning) lookAgain(cl *clusterState, w *want) {
 		return true
 	})
 	if cl.loose != before {
-		cl.spoiled = true
+		p.spoil(cl)
 	}
 }

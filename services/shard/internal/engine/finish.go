@@ -22,10 +22,13 @@ func (p *planning) finish() {
 func (p *planning) acquisitions() {
 	p.queue = p.queue[:0]
 	inv := p.w.Inventory
-	for _, cl := range p.states {
-		if !cl.spoiled && !cl.handsOver {
-			continue
+	acting := slices.Clone(p.spoiled)
+	for _, cl := range p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver }) {
+		if !cl.spoiled {
+			acting = append(acting, cl)
 		}
+	}
+	for _, cl := range acting {
 		for i := range cl.wants {
 			if w := &cl.wants[i]; w.claims >= 0 && cl.acts(inv, w) {
 				p.queue = append(p.queue, turnOf(cl, w))
@@ -122,10 +125,7 @@ func (p *planning) reclaims() {
 	}
 	var queues []queue
 	inv := p.w.Inventory
-	for _, cl := range p.states {
-		if !cl.d.Facts.Heard || cl.loose == 0 && len(cl.shunned) == 0 {
-			continue
-		}
+	for _, cl := range p.withExcess() {
 		var list []int32
 		for at := range cl.loc[:cl.members] {
 			if l := &cl.loc[at]; l.state == inventory.Configured && l.claim < 0 && l.bits&lPreempt == 0 && !inv.Row(l.idx).Foreign() {

@@ -19,7 +19,7 @@ func (p *planning) gangTurn(cl *clusterState, w *want) bool {
 		w.bits &^= wChosen
 		return false
 	}
-	cl.spoiled = true
+	p.spoil(cl)
 	w.bits &^= wPossible
 	if best.satisfiable {
 		w.bits |= wPossible

@@ -115,6 +115,8 @@ type catalog struct {
 	forms    []formEntry // by Form.ID
 	matchers map[string]*matcher
 	frames   map[string]*frame
+	everyM   []*matcher
+	everyF   []*frame
 	markets  map[marketKey]*market
 	scratch  []byte
 }
@@ -139,9 +141,11 @@ const catalogMax = 4096
 
 // begin brings the catalog up to date with the tables. It tells the inventory which label keys profiles look at, which
 // may split its classes.
-func (c *catalog) begin(w *World) {
+//
+// It reports whether everything was made anew: what others remember of the old things is then of no use.
+func (c *catalog) begin(w *World) (anew bool) {
 	d, inv := w.Demand, w.Inventory
-	if c.inv != inv || len(c.matchers) > catalogMax+d.FormLen() || len(c.markets) > 4*catalogMax+8*d.FormLen() || len(c.frames) > catalogMax {
+	if anew = c.inv != inv || len(c.matchers) > catalogMax+d.FormLen() || len(c.markets) > 4*catalogMax+8*d.FormLen() || len(c.frames) > catalogMax; anew {
 		*c = *newCatalog()
 		c.inv = inv
 	}
@@ -159,7 +163,7 @@ func (c *catalog) begin(w *World) {
 		inv.SetTopologyKeys(topology)
 	}
 	if c.version == inv.ClassVersion() && c.serial != nil {
-		return
+		return anew
 	}
 	c.version = inv.ClassVersion()
 	if len(c.supplies) > 2*inv.Classes()+64 {
@@ -184,6 +188,13 @@ func (c *catalog) begin(w *World) {
 		}
 		c.supply[id] = n
 	}
+	for _, m := range c.everyM {
+		m.sync(inv)
+	}
+	for _, f := range c.everyF {
+		f.sync(inv)
+	}
+	return anew
 }
 
 // matcherOf returns the matcher of a Form, up to date.
@@ -197,6 +208,7 @@ func (c *catalog) matcherOf(f *demand.Form) *matcher {
 		if m == nil {
 			m = &matcher{form: f}
 			c.matchers[f.Match] = m
+			c.everyM = append(c.everyM, m)
 		}
 		*e = formEntry{f, m}
 	}
@@ -215,6 +227,7 @@ func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
 	if f == nil {
 		f = &frame{id: string(b), dims: slices.Clone(dims), overhead: d.Overhead}
 		c.frames[string(b)] = f
+		c.everyF = append(c.everyF, f)
 	}
 	f.sync(c.inv)
 	return f

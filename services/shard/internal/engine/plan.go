@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -25,6 +27,7 @@ func (pl *Planner) Plan(in Input) *Result {
 	if p.w != in.World {
 		pl.Forget()
 	}
+	p.plans++
 	p.begin(in)
 	p.credit()
 	p.turns()
@@ -49,7 +52,11 @@ func (p *planning) begin(in Input) {
 	if p.cat == nil {
 		p.cat = newCatalog()
 	}
-	p.cat.begin(p.w)
+	if p.cat.begin(p.w) { // matchers and frames are other ones now
+		p.byID, p.states, p.standing, p.spoiled = nil, nil, nil, nil
+		p.handsOver, p.loose, p.expiring, p.gangs = clusterSet{}, clusterSet{}, clusterSet{}, clusterSet{}
+		p.started = false
+	}
 	p.folding.begin(p.w)
 	p.foldVersion = p.folding.version
 	p.stock.begin(p.w.Inventory)
@@ -60,37 +67,163 @@ func (p *planning) begin(in Input) {
 // credit finds the clusters whose memory is out of date and credits them anew (ENG-21.2).
 func (p *planning) credit() {
 	p.dirty = p.dirty[:0]
-	clusters := p.w.Demand.Clusters()
-	p.states = p.states[:0]
-	for at, d := range clusters {
-		for int(d.ID) >= len(p.byID) {
-			p.byID = append(p.byID, nil)
-		}
-		cl := p.byID[d.ID]
-		if cl == nil {
-			cl = &clusterState{}
-			p.byID[d.ID] = cl
-		}
-		stale := cl.d != d || !p.stands(cl)
-		cl.d, cl.at = d, int32(at)
-		p.states = append(p.states, cl)
-		if stale {
-			p.dirty = append(p.dirty, cl)
-		}
+	if !p.findDirty() {
+		p.checkAll()
 	}
+	p.spoiled = p.spoiled[:0]
 	for _, cl := range p.dirty {
 		cl.prepare(p)
 	}
 	for _, cl := range p.dirty {
 		cl.credit(p, &p.x)
 	}
-	p.res.Counters.DirtyClusters = len(p.dirty)
-	p.res.Counters.CreditMiss, p.res.Counters.CreditHit = len(p.dirty), len(clusters)-len(p.dirty)
-	for _, cl := range p.states {
-		p.res.Counters.OpenNeeds += cl.open
-		p.res.Counters.JoinOverdue += cl.overdue
-		p.res.Counters.JoinGuarded += len(cl.guarded)
+	p.remember()
+	c := &p.res.Counters
+	c.DirtyClusters, c.CreditMiss, c.CreditHit = len(p.dirty), len(p.dirty), len(p.states)-len(p.dirty)
+	c.OpenNeeds, c.JoinOverdue, c.JoinGuarded = p.total.open, p.total.overdue, p.total.guarded
+}
+
+// findDirty follows what has changed since the last plan. It reports false if that cannot be known.
+func (p *planning) findDirty() bool {
+	d, inv := p.w.Demand, p.w.Inventory
+	byDemand, nextDemand, ok := d.Changes(p.demandSince)
+	bySupply, nextCluster, ok2 := inv.ClusterChanges(p.clusterSince)
+	p.demandSince, p.clusterSince = nextDemand, nextCluster
+	if !ok || !ok2 || !p.started || p.setVersion != d.SetVersion() || p.lastPolicy != p.policy {
+		p.started, p.setVersion, p.lastPolicy = true, d.SetVersion(), p.policy
+		return false
 	}
+	for _, c := range byDemand {
+		p.check(p.byID[c.ID])
+	}
+	for _, id := range bySupply {
+		if int(id) < len(p.byID) && p.byID[id] != nil && !p.byID[id].gone {
+			p.check(p.byID[id])
+		}
+	}
+	for _, cl := range p.spoiled {
+		p.check(cl)
+	}
+	for _, cl := range p.expiring.list {
+		p.check(cl)
+	}
+	if p.lastFold != p.foldVersion {
+		for _, cl := range p.gangs.list {
+			p.check(cl)
+		}
+	}
+	slices.SortFunc(p.dirty, func(a, b *clusterState) int { return int(a.at) - int(b.at) })
+	return true
+}
+
+// check puts a cluster among the dirty ones if what is remembered of it is not right any more.
+func (p *planning) check(cl *clusterState) {
+	if !cl.isDirty && !cl.gone && !p.stands(cl) {
+		cl.isDirty = true
+		p.dirty = append(p.dirty, cl)
+	}
+}
+
+// checkAll looks at every cluster, and at which there are.
+func (p *planning) checkAll() {
+	for _, cl := range p.states {
+		cl.gone = true
+	}
+	p.states = p.states[:0]
+	p.total, p.blocks, p.receivers = counted{}, nil, 0
+	for at, d := range p.w.Demand.Clusters() {
+		for int(d.ID) >= len(p.byID) {
+			p.byID = append(p.byID, nil)
+		}
+		cl := p.byID[d.ID]
+		if cl == nil || cl.d != d {
+			if cl != nil {
+				cl.gone = true
+			}
+			cl = &clusterState{d: d, spoiled: true}
+			p.byID[d.ID] = cl
+		}
+		cl.at, cl.gone = int32(at), false
+		cl.isDirty = !p.stands(cl)
+		if cl.isDirty {
+			p.dirty = append(p.dirty, cl)
+			cl.counted = counted{}
+		}
+		p.total.add(cl.counted, 1)
+		p.states = append(p.states, cl)
+	}
+}
+
+func (c *counted) add(o counted, by int) {
+	c.open, c.overdue, c.guarded = c.open+by*o.open, c.overdue+by*o.overdue, c.guarded+by*o.guarded
+}
+
+// remember files the clusters that were credited where later steps and later plans look for them.
+func (p *planning) remember() {
+	gone := func(cl *clusterState) bool { return !cl.gone }
+	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
+	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && (cl.loose > 0 || len(cl.shunned) > 0) })
+	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
+	p.gangs.sweep(inGangs, gone)
+	p.fresh = p.fresh[:0]
+	for _, cl := range p.dirty {
+		p.total.add(cl.counted, -1)
+		cl.counted = counted{cl.open, cl.overdue, len(cl.guarded)}
+		p.total.add(cl.counted, 1)
+		if cl.handsOver {
+			p.handsOver.add(cl, inHandsOver)
+		}
+		if cl.loose > 0 || len(cl.shunned) > 0 {
+			p.loose.add(cl, inLoose)
+		}
+		if cl.expires != 0 {
+			p.expiring.add(cl, inExpiring)
+		}
+		if cl.hasGangs {
+			p.gangs.add(cl, inGangs)
+		}
+		if cl.shorts == 0 {
+			continue
+		}
+		for i := range cl.wants {
+			if w := &cl.wants[i]; cl.short(w) {
+				p.fresh = append(p.fresh, turnOf(cl, w))
+			}
+		}
+	}
+	p.mergeStanding()
+	for _, cl := range p.dirty {
+		cl.isDirty = false
+	}
+	p.lastClasses, p.lastFold = p.w.Inventory.ClassVersion(), p.foldVersion
+}
+
+// mergeStanding replaces the entries of dirty clusters, and brings the others up to date with the classes.
+func (p *planning) mergeStanding() {
+	sortTurns(p.fresh)
+	out, at := p.oldStanding[:0], 0
+	add := func(t turn) {
+		cl, w := p.state(t)
+		out = append(out, p.stand(cl, w))
+	}
+	for i := range p.standing {
+		s := &p.standing[i]
+		if s.cl.gone || s.cl.isDirty {
+			continue
+		}
+		if s.moved = s.classes != p.w.Inventory.ClassVersion(); s.moved {
+			s.judge(p)
+		}
+		t := s.now()
+		for ; at < len(p.fresh) && compareTurn(p.fresh[at], t) < 0; at++ {
+			add(p.fresh[at])
+		}
+		out = append(out, *s)
+	}
+	for ; at < len(p.fresh); at++ {
+		add(p.fresh[at])
+	}
+	p.oldStanding, p.standing = p.standing, out
 }
 
 // stands reports whether what is remembered of a cluster is still right.
@@ -99,13 +232,6 @@ func (p *planning) stands(cl *clusterState) bool {
 	if cl.spoiled || cl.policy != p.policy || cl.demandVersion != cl.d.Version || cl.supplyVersion != version ||
 		cl.expires != 0 && cl.expires <= p.now {
 		return false
-	}
-	if cl.classVersion != p.w.Inventory.ClassVersion() {
-		cl.classVersion = p.w.Inventory.ClassVersion()
-		cl.f.sync(p.w.Inventory)
-		for i := range cl.wants {
-			cl.wants[i].m.sync(p.w.Inventory)
-		}
 	}
 	if cl.foldVersion != p.foldVersion {
 		cl.foldVersion = p.foldVersion
@@ -118,26 +244,69 @@ func (p *planning) stands(cl *clusterState) bool {
 // another now: that may lie elsewhere in the shard.
 func (p *planning) publish() {
 	r := p.res
-	r.Blocks = make([]*Block, len(p.states))
-	for i, cl := range p.states {
-		if cl.spoiled || cl.block == nil || cl.shorts > 0 && !p.reasonsStand(cl) {
-			cl.block = p.judge(cl)
-		}
-		r.Blocks[i] = cl.block
-		r.Counters.Shares += cl.block.receivers()
+	r.Short = make([]Ref, 0, len(p.standing))
+	for _, cl := range p.spoiled {
+		cl.block = nil
 	}
-	r.Counters.Displaced = p.displace
-	r.Counters.ExchangeTries, r.Counters.ExchangeSaved = p.tries, p.saved
+	r.Blocks = slices.Grow([]*Block(nil), len(p.states))[:len(p.states)]
+	if p.blocks == nil {
+		for i, cl := range p.states {
+			p.blockOf(cl)
+			r.Blocks[i] = cl.block
+		}
+		p.receivers = 0
+		for _, b := range r.Blocks {
+			p.receivers += b.receivers()
+		}
+	} else {
+		copy(r.Blocks, p.blocks)
+	}
+	renew := func(cl *clusterState) {
+		p.blockOf(cl)
+		if old := r.Blocks[cl.at]; old != cl.block {
+			p.receivers += cl.block.receivers() - old.receivers()
+			r.Blocks[cl.at] = cl.block
+		}
+	}
+	for _, cl := range p.dirty {
+		renew(cl)
+	}
+	for _, cl := range p.spoiled {
+		renew(cl)
+	}
+	p.stillShort(func(t turn, s *standing) {
+		if s != nil && (!s.fixed || s.moved) && s.cl.checked != p.plans {
+			s.cl.checked = p.plans
+			if !p.reasonsStand(s.cl) {
+				s.cl.block = nil
+				renew(s.cl)
+			}
+		}
+		r.Short = append(r.Short, p.refOf(t))
+	})
+	p.blocks = r.Blocks
+	p.counters()
+}
+
+// blockOf makes the block of a cluster if it has none.
+func (p *planning) blockOf(cl *clusterState) {
+	if cl.block == nil {
+		cl.block = p.judge(cl)
+	}
+}
+
+func (p *planning) counters() {
+	c := &p.res.Counters
+	c.Shares, c.Displaced, c.ExchangeTries, c.ExchangeSaved = p.receivers, p.displace, p.tries, p.saved
 	for _, chunk := range p.w.Inventory.Flying().Chunks() {
 		for _, i := range chunk {
 			if pr, _ := p.w.Inventory.Promise(i); pr.Cause == inventory.ForPreempt {
-				r.Counters.PromisesPreempt++
+				c.PromisesPreempt++
 			} else {
-				r.Counters.PromisesCreate++
+				c.PromisesCreate++
 			}
 		}
 	}
-	p.shorts()
 }
 
 // reasonsStand reports whether the short rows of a cluster are short for the reasons that its block says.
@@ -160,24 +329,4 @@ func (p *planning) reasonsStand(cl *clusterState) bool {
 		}
 	}
 	return true
-}
-
-// shorts lists what is still short, in turn order.
-func (p *planning) shorts() {
-	p.queue = p.queue[:0]
-	for _, cl := range p.states {
-		if cl.shorts == 0 && !cl.spoiled {
-			continue
-		}
-		for i := range cl.wants {
-			if w := &cl.wants[i]; cl.short(w) {
-				p.queue = append(p.queue, turnOf(cl, w))
-			}
-		}
-	}
-	sortTurns(p.queue)
-	p.res.Short = make([]Ref, len(p.queue))
-	for i, t := range p.queue {
-		p.res.Short[i] = p.refOf(t)
-	}
 }

@@ -22,10 +22,30 @@ type planning struct {
 	stock       stock
 	tops        []*topState
 
-	states []*clusterState // by block
-	dirty  []*clusterState
+	states    []*clusterState // by block
+	dirty     []*clusterState
+	spoiled   []*clusterState // in this plan; credited anew in the next
+	handsOver clusterSet
+	loose     clusterSet // may have excess
+	expiring  clusterSet // change with time
+	gangs     clusterSet // have Same rows
+	standing  []standing // Needs short after credit, in turn order
+	blocks    []*Block
+	total     counted
+	receivers int
+
+	plans        uint64
+	oldStanding  []standing
+	started      bool
+	lastPolicy   *Policy
+	demandSince  uint64
+	clusterSince uint64
+	setVersion   uint64
+	lastClasses  uint64
+	lastFold     uint64
 
 	queue   []turn
+	fresh   []turn
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	cover   coverer
 	x       scratch
@@ -171,7 +191,7 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	}
 	cl.loc = append(cl.loc, l)
 	cl.claim(w, int32(len(cl.loc)-1))
-	cl.spoiled = true
+	p.spoil(cl)
 }
 
 // anyFree reports whether a pool has anything left that matches.
@@ -195,3 +215,129 @@ func (p *planning) state(t turn) (*clusterState, *want) {
 func held(w *want) bool { return w.hold != demand.NotHeld }
 
 func sortTurns(list []turn) { slices.SortFunc(list, compareTurn) }
+
+// spoil marks a cluster whose memory this plan has changed beyond credit.
+func (p *planning) spoil(cl *clusterState) {
+	if !cl.spoiled {
+		cl.spoiled = true
+		p.spoiled = append(p.spoiled, cl)
+		if cl.loose >= 0 {
+			p.loose.add(cl, inLoose)
+		}
+	}
+}
+
+// withExcess lists the heard clusters that may have machines which nobody claims, in order.
+func (p *planning) withExcess() []*clusterState {
+	return p.loose.of(func(cl *clusterState) bool {
+		return cl.d.Facts.Heard && (cl.loose > 0 || len(cl.shunned) > 0 || cl.spoiled)
+	})
+}
+
+// clusterSet is clusters that had some property when they were added; who no longer has it falls out when it is read.
+type clusterSet struct{ list []*clusterState }
+
+type setBits uint8
+
+const (
+	inHandsOver setBits = 1 << iota
+	inLoose
+	inExpiring
+	inGangs
+)
+
+func (s *clusterSet) add(cl *clusterState, bit setBits) {
+	if cl.sets&bit == 0 {
+		cl.sets |= bit
+		s.list = append(s.list, cl)
+	}
+}
+
+// of returns the members that still have the property, in the order of clusters. The others stay in the set until they
+// are swept: a property may come back.
+func (s *clusterSet) of(has func(cl *clusterState) bool) []*clusterState {
+	var out []*clusterState
+	for _, cl := range s.list {
+		if has(cl) {
+			out = append(out, cl)
+		}
+	}
+	slices.SortFunc(out, func(a, b *clusterState) int { return int(a.at) - int(b.at) })
+	return out
+}
+
+// sweep drops the members that lost the property.
+func (s *clusterSet) sweep(bit setBits, has func(cl *clusterState) bool) {
+	s.list = slices.DeleteFunc(s.list, func(cl *clusterState) bool {
+		if has(cl) {
+			return false
+		}
+		cl.sets &^= bit
+		return true
+	})
+}
+
+// standing is a Need that was short after credit. It is remembered with its cluster, so that a plan does not touch
+// thousands of Needs to find out that nothing about them has changed.
+type standing struct {
+	turn       turn
+	cl         *clusterState
+	open       bool   // not held
+	beyondHelp bool   // no class matches and fits
+	fixed      bool   // the reason of the shortfall lies in the Need and the classes alone
+	classes    uint64 // version of the classes that the two are about
+	moved      bool   // the classes changed in this plan
+}
+
+// now is the turn with the present position of the cluster.
+func (s *standing) now() turn {
+	s.turn.cl = s.cl.at
+	return s.turn
+}
+
+func (p *planning) stand(cl *clusterState, w *want) standing {
+	s := standing{turn: turnOf(cl, w), cl: cl, open: !held(w)}
+	s.judge(p)
+	return s
+}
+
+// judge brings what depends on the classes up to date.
+func (s *standing) judge(p *planning) {
+	s.classes = p.w.Inventory.ClassVersion()
+	w := &s.cl.wants[s.turn.want]
+	none := s.cl.hopeless(w)
+	s.beyondHelp = none == DetailNoMatch || none == DetailTooSmall
+	s.fixed = w.bits&wFolded == 0 && (none != NoDetail || held(w))
+}
+
+// stillShort visits every short Need in turn order. s is what is remembered of one whose cluster nothing happened to, and
+// nil for the others.
+func (p *planning) stillShort(visit func(t turn, s *standing)) {
+	p.fresh = p.fresh[:0]
+	for _, cl := range p.spoiled {
+		for i := range cl.wants {
+			if w := &cl.wants[i]; cl.short(w) {
+				p.fresh = append(p.fresh, turnOf(cl, w))
+			}
+		}
+	}
+	sortTurns(p.fresh)
+	at := 0
+	for i := range p.standing {
+		s := &p.standing[i]
+		if s.cl.spoiled {
+			continue
+		}
+		t := s.now()
+		for ; at < len(p.fresh) && compareTurn(p.fresh[at], t) < 0; at++ {
+			visit(p.fresh[at], nil)
+		}
+		visit(t, s)
+	}
+	for ; at < len(p.fresh); at++ {
+		visit(p.fresh[at], nil)
+	}
+}
+
+// counted is what a cluster adds to the counters.
+type counted struct{ open, overdue, guarded int }

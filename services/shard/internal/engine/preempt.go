@@ -48,30 +48,19 @@ func (p *planning) preemption() {
 	p.drained, p.handed = p.drained[:0], p.handed[:0]
 	p.victims.built = false
 	p.queue = p.queue[:0]
-	for _, cl := range p.states {
-		if cl.open == 0 && !cl.spoiled {
-			continue
+	p.stillShort(func(t turn, s *standing) {
+		if s != nil && (!s.open || s.beyondHelp) {
+			return
 		}
-		for i := range cl.wants {
-			w := &cl.wants[i]
-			w.bits &^= wQueued
-			if !held(w) && cl.short(w) {
-				w.bits |= wQueued
-				p.queue = append(p.queue, turnOf(cl, w))
+		if s == nil {
+			if cl, w := p.state(t); held(w) || cl.beyondHelp(w) {
+				return
 			}
 		}
-	}
-	slices.SortFunc(p.queue, compareTurn)
+		p.queue = append(p.queue, t)
+	})
 	p.late = p.late[:0]
-	for at := 0; at < len(p.queue) || len(p.late) > 0; {
-		var t turn
-		if len(p.late) > 0 && (at == len(p.queue) || compareTurn(p.late[0], p.queue[at]) < 0) {
-			t = p.popLate()
-		} else {
-			t = p.queue[at]
-			at++
-		}
-		cl, w := p.state(t)
+	p.inOrder(func(cl *clusterState, w *want) {
 		if w.bits&wLost != 0 {
 			p.lookAgain(cl, w)
 			if !held(w) {
@@ -79,10 +68,10 @@ func (p *planning) preemption() {
 				p.acquire(cl, w, inventory.SpeculativePool)
 			}
 		}
-		if !held(w) && cl.short(w) && !cl.beyondHelp(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
+		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
 			p.preemptFor(cl, w)
 		}
-	}
+	})
 }
 
 // wish is what a preemptor still lacks, on paper.
@@ -145,7 +134,7 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 				w.freed[j] = 0 // what the Need does not ask for is of no interest
 			}
 		}
-		cl.spoiled = true
+		p.spoil(cl)
 	}
 	gang := w.bits&wSame != 0 && !coversAll(cl.unit(w), cl.aggregate(w))
 	if gang && !zero(h.rest) {
@@ -178,7 +167,7 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 func (p *planning) promise(cl *clusterState, w *want, i inventory.Index, class uint32, s inventory.State) {
 	w.promised = append(w.promised, passed{i, class, s})
 	less(cl.rest(w), cl.f.of(class))
-	cl.spoiled = true
+	p.spoil(cl)
 }
 
 func (p *planning) drainFor(cl *clusterState, w *want, v victim, d drainage) {
@@ -188,7 +177,7 @@ func (p *planning) drainFor(cl *clusterState, w *want, v victim, d drainage) {
 	if d.kind == Preempt {
 		l.bits |= lPreempt
 	}
-	src.spoiled = true
+	p.spoil(src)
 	d.idx, d.cl, d.at, d.preemptor = l.idx, src, v.at, turnOf(cl, w)
 	p.drained = append(p.drained, d)
 	p.promise(cl, w, l.idx, l.class, l.state)
@@ -299,7 +288,7 @@ func (p *planning) takeOver(cl *clusterState, w *want, i inventory.Index) {
 			p.lose(src, loser)
 		}
 		l.bits |= lGone
-		src.spoiled = true
+		p.spoil(src)
 	}
 	p.handed = append(p.handed, handed{i, turnOf(cl, w)})
 	p.promise(cl, w, i, inv.Row(i).Class, inv.Row(i).Seen())
@@ -323,15 +312,15 @@ func (p *planning) excessFor(h *wish) []victim {
 	}
 	inv := p.w.Inventory
 	var list []victim
-	for ci, cl := range p.states {
-		if cl == h.cl || !cl.d.Facts.Heard || cl.loose == 0 && len(cl.shunned) == 0 {
+	for _, cl := range p.withExcess() {
+		if cl == h.cl {
 			continue
 		}
 		for at := range cl.loc[:cl.members] {
 			l := &cl.loc[at]
 			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() && h.cl.fits(h.w, l.class) &&
 				!inv.WithheldFrom(l.idx, h.cl.d.Name) {
-				list = append(list, victim{cl: int32(ci), at: int32(at), class: l.class, order: l.order})
+				list = append(list, victim{cl: cl.at, at: int32(at), class: l.class, order: l.order})
 			}
 		}
 	}

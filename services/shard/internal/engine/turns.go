@@ -11,19 +11,25 @@ import (
 // turns is section 12: open Needs acquire, one after the other.
 func (p *planning) turns() {
 	p.queue = p.queue[:0]
-	for _, cl := range p.states {
-		if cl.open == 0 {
-			continue
-		}
-		for i := range cl.wants {
-			if w := &cl.wants[i]; !held(w) && cl.short(w) {
-				w.bits |= wQueued
-				p.queue = append(p.queue, turnOf(cl, w))
-			}
+	for i := range p.standing {
+		if s := &p.standing[i]; s.open && !s.beyondHelp {
+			p.queue = append(p.queue, s.now())
 		}
 	}
-	slices.SortFunc(p.queue, compareTurn)
 	p.late = p.late[:0]
+	p.inOrder(func(cl *clusterState, w *want) {
+		if cl.short(w) {
+			p.takeTurn(cl, w)
+		}
+	})
+}
+
+// inOrder visits the Needs of queue, which is in turn order, and those that openLate adds meanwhile, each in its place.
+func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
+	for _, t := range p.queue {
+		_, w := p.state(t)
+		w.bits |= wQueued
+	}
 	for at := 0; at < len(p.queue) || len(p.late) > 0; {
 		var t turn
 		if len(p.late) > 0 && (at == len(p.queue) || compareTurn(p.late[0], p.queue[at]) < 0) {
@@ -33,9 +39,8 @@ func (p *planning) turns() {
 			at++
 		}
 		cl, w := p.state(t)
-		if cl.short(w) && !cl.beyondHelp(w) {
-			p.takeTurn(cl, w)
-		}
+		w.bits &^= wQueued
+		visit(cl, w)
 	}
 }
 
@@ -48,7 +53,7 @@ func (cl *clusterState) beyondHelp(w *want) bool {
 // openLate gives a Need that has lost something a turn, if none is to come yet (12.6).
 func (p *planning) openLate(cl *clusterState, w *want) {
 	p.displace++
-	cl.spoiled = true
+	p.spoil(cl)
 	if held(w) || w.bits&wQueued != 0 {
 		return
 	}
@@ -96,12 +101,14 @@ func (p *planning) takeTurn(cl *clusterState, w *want) {
 		}
 	} else {
 		if cl.loose > 0 {
-			cl.spoiled = true
+			p.spoil(cl)
 			cl.claimWalk(w, cl.bound, nil)
 		}
 		shares := len(cl.shares)
 		cl.share(p, w, &p.x, func(*local) bool { return true })
-		cl.spoiled = cl.spoiled || len(cl.shares) > shares
+		if len(cl.shares) > shares {
+			p.spoil(cl)
+		}
 	}
 	p.acquire(cl, w, inventory.IdlePool)
 	p.acquire(cl, w, inventory.SpeculativePool)
@@ -250,7 +257,7 @@ func (p *planning) reattribute(cl *clusterState, w *want) {
 		cl.recount(loser)
 		p.openLate(cl, loser)
 		cl.claim(w, at)
-		cl.spoiled = true
+		p.spoil(cl)
 	}
 	p.x.list = list
 }

@@ -117,3 +117,26 @@ func (b *benchWorld) churn(p float64) {
 	}
 	b.w.Inventory.Advance(b.now)
 }
+
+// settle carries out a plan as if every machine took no time, so that the next round starts from where it leads.
+func (b *benchWorld) settle(r *Result) {
+	inv := b.w.Inventory
+	for _, a := range r.Actions {
+		i := a.Machine
+		switch a.Kind {
+		case Bootstrap, Provision:
+			_, cluster := r.Need(a.Need)
+			stamp := r.Stamp(a.Need)
+			inv.SetPromise(i, nil)
+			inv.Move(i, inventory.Configured, cluster)
+			inv.SetStamp(i, &stamp)
+			inv.SetReadiness(i, inventory.ReadyOnce)
+		case Preempt, Reclaim:
+			inv.Move(i, inventory.Idle, "")
+			inv.SetStamp(i, nil)
+		case Delete:
+			inv.Move(i, inventory.Speculative, "")
+		}
+		inv.SetSince(i, b.now)
+	}
+}

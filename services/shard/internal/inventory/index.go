@@ -40,8 +40,45 @@ func (t *Table) clusterOf(id symbol.ID) *clusterMembers {
 func (t *Table) touch(i Index) {
 	t.version++
 	if id, ok := t.member(i); ok {
-		t.clusterOf(id).version = t.version
+		t.clusterChanged(id)
 	}
+}
+
+// clusterChanged advances the version of a cluster and remembers that it did.
+func (t *Table) clusterChanged(id symbol.ID) *clusterMembers {
+	m := t.clusterOf(id)
+	m.version = t.version
+	l := &t.clusterLog
+	if n := len(l.list); n > 0 && l.list[n-1] == id {
+		return m
+	}
+	if len(l.list) == poolLogMax {
+		n := copy(l.list, l.list[poolLogMax/2:])
+		l.list = l.list[:n]
+		l.base += poolLogMax / 2
+	}
+	l.list = append(l.list, id)
+	return m
+}
+
+// clusterLog remembers the last clusters whose machines changed.
+type clusterLog struct {
+	list []symbol.ID
+	base uint64
+}
+
+// ClusterChanges returns the clusters whose Members changed since the number that an earlier call returned, perhaps more
+// than once, and the number to give next time. ok is false if not all are remembered.
+func (t *Table) ClusterChanges(since uint64) (changed []symbol.ID, next uint64, ok bool) {
+	l := &t.clusterLog
+	next = l.base + uint64(len(l.list))
+	if since > l.base {
+		since--
+	}
+	if since < l.base || since > next {
+		return nil, next, false
+	}
+	return l.list[since-l.base:], next, true
 }
 
 // leave takes a machine out of every index and count, enter puts it in, both from what its row says at that time. A
@@ -95,8 +132,7 @@ func (t *Table) index(i Index, by int32) {
 		}
 	}
 	if id, ok := t.member(i); ok {
-		m := t.clusterOf(id)
-		m.version = t.version
+		m := t.clusterChanged(id)
 		if by > 0 {
 			r.pos = uint32(len(m.list))
 			m.list = append(m.list, i)
@@ -131,8 +167,7 @@ func (t *Table) indexFree(i Index, k Pool, by int32) {
 				continue
 			}
 			id, _ := t.space.Clusters.Find(w.Cluster)
-			m := t.clusterOf(id)
-			m.version = t.version
+			m := t.clusterChanged(id)
 			if by > 0 {
 				m.avoided = append(m.avoided, i)
 			} else if at := slices.Index(m.avoided, i); at >= 0 {

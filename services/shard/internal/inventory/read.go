@@ -161,7 +161,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 		c.release[i] = t.release[i].clone()
 	}
 	c.flying, c.held = t.flying.clone(), t.held.clone()
-	c.poolLog.list = slices.Clone(t.poolLog.list)
+	c.poolLog.list, c.clusterLog.list = slices.Clone(t.poolLog.list), slices.Clone(t.clusterLog.list)
 	return &c
 }
 

@@ -65,6 +65,7 @@ type Table struct {
 	counts       [states]int
 	billed       wide
 	poolLog      poolLog
+	clusterLog   clusterLog
 	stockVersion uint64
 	version      uint64
 	now          int64
