@@ -19,6 +19,7 @@ const brokenFor = time.Minute
 type lastRollup struct {
 	mu sync.Mutex
 	status.Rollup
+	change uint64 // Outcome.Change of the last accepted one
 }
 
 // rollupOutcome hears what became of a roll-up (OP-5.6).
@@ -33,10 +34,12 @@ func (p *parts) rollupOutcome(o publish.Outcome) {
 	}
 	switch o.Result {
 	case "accepted":
+		// A shard may accept each heartbeat anew; what counts is when it first took the demand that is in force.
 		now.AcceptedSince = status.Second(o.At)
-		if o.OfTimestampNs == 0 && was.Result == "accepted" { // a shard without the extension accepts each heartbeat anew
+		if was.Result == "accepted" && was.AcceptedSince != nil && (o.Change == 0 || o.Change == p.last.change) {
 			now.AcceptedSince = was.AcceptedSince
 		}
+		p.last.change = o.Change
 	case "unchanged":
 		now.Result = "accepted"
 	}

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,8 +72,14 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 		},
 		OnWatchError: func(kind string, err error) {
 			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
-			if strings.Contains(kind, "request.Request") || strings.Contains(kind, "CapacityRequest") {
+		},
+		OnRead: func(plural string, err error) {
+			switch {
+			case plural != "capacityrequests":
+			case err != nil:
 				p.freshness.broken()
+			default:
+				p.freshness.alive()
 			}
 		},
 	})
@@ -83,10 +88,7 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 // watch connects the parts with the cache.
 func (p *parts) watch(ctx context.Context) error {
 	return errors.Join(
-		follow(ctx, p, &request.Request{}, func(r *request.Request) {
-			p.freshness.alive()
-			p.demand.Set(r)
-		}, func(r *request.Request) { p.demand.Delete(aggregate.KeyOf(r)) }),
+		follow(ctx, p, &request.Request{}, p.demand.Set, func(r *request.Request) { p.demand.Delete(aggregate.KeyOf(r)) }),
 		follow(ctx, p, &corev1.Node{}, func(n *corev1.Node) {
 			p.machines.SetNode(n)
 			p.drains.Wake(n.Name)
@@ -108,23 +110,19 @@ func follow[T client.Object](ctx context.Context, p *parts, kind T, set, gone fu
 	return err
 }
 
-// freshness knows whether the cache of CapacityRequests can be believed (OP-5.3).
+// freshness knows whether the cache of CapacityRequests can be believed (OP-5.3): the last attempt to list or watch them
+// was answered.
 type freshness struct {
-	mu              sync.Mutex
-	brokeAt, lastAt time.Time // first and last failure of this outage; zero: the watch works
+	mu      sync.Mutex
+	brokeAt time.Time // first failure of this outage; zero: the watch works
 }
-
-// calm is how long no failure means that the watch works again: the cache tries at least this often.
-const calm = 2 * time.Minute
 
 func (f *freshness) broken() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
-	if f.brokeAt.IsZero() || now.Sub(f.lastAt) > calm {
-		f.brokeAt = now
+	if f.brokeAt.IsZero() {
+		f.brokeAt = time.Now()
 	}
-	f.lastAt = now
 }
 
 func (f *freshness) alive() {
@@ -137,9 +135,6 @@ func (f *freshness) alive() {
 func (f *freshness) since() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.lastAt) > calm {
-		return time.Time{}
-	}
 	return f.brokeAt
 }
 

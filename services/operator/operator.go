@@ -86,6 +86,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer p.instruments.Close()
+	defer p.upcoming.Close()
 	synced := make(chan struct{})
 	p.Telemetry.Health.AddReady("caches", func() error {
 		select {

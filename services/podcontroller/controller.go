@@ -50,6 +50,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer closeMetrics()
+	defer p.keeper.Close()
 	complete := make(chan struct{})
 	c.Telemetry.Health.AddReady("caches", func() error {
 		select {

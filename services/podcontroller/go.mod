@@ -17,6 +17,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require pgregory.net/rapid v1.3.0
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0 // indirect

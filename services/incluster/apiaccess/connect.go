@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"path"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,6 +39,11 @@ type Config struct {
 
 	// OnWatchError hears of every broken list or watch. It must not block. nil means nobody does.
 	OnWatchError func(resource string, err error)
+
+	// OnRead hears of every attempt to list or watch a whole kind, by its plural: nil when the API server began to
+	// answer. The reflector hides a refused connection from OnWatchError, so this is how an outage is seen. It must not
+	// block. nil means nobody does.
+	OnRead func(plural string, err error)
 }
 
 // Access is a way to one API server.
@@ -71,6 +78,9 @@ func Connect(c Config) (*Access, error) {
 	// Built-in kinds come as protobuf where the server has it: half the bytes, a quarter of the decoding.
 	conf.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	conf.ContentType = "application/json"
+	if c.OnRead != nil {
+		conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return reads{next, c.OnRead} })
+	}
 	httpClient, err := rest.HTTPClientFor(conf)
 	if err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
@@ -103,6 +113,25 @@ func Connect(c Config) (*Access, error) {
 		return nil, fmt.Errorf("API cache: %w", err)
 	}
 	return &Access{Client: cl, Cache: ca, REST: conf}, nil
+}
+
+// reads reports what becomes of GET requests.
+type reads struct {
+	next http.RoundTripper
+	hear func(plural string, err error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r reads) RoundTrip(req *http.Request) (*http.Response, error) {
+	answer, err := r.next.RoundTrip(req)
+	if req.Method == http.MethodGet && req.Context().Err() == nil {
+		failed := err
+		if err == nil && answer.StatusCode >= http.StatusBadRequest {
+			failed = errors.New(answer.Status)
+		}
+		r.hear(path.Base(req.URL.Path), failed)
+	}
+	return answer, err
 }
 
 // ServerVersion asks the API server for its version, such as v1.36.3.

@@ -25,8 +25,8 @@ func newTracker() tracker {
 	return tracker{handed: map[aggregate.Key]struct{}{}, sentAt: map[int64]Outcome{}}
 }
 
-func outcomeOf(needs *pb.ClusterCapacityNeeds, size int) Outcome {
-	return Outcome{Rows: len(needs.Needs), Bytes: size, SoftExceeded: size > softBytes || len(needs.Needs) > softRows}
+func outcomeOf(needs *pb.ClusterCapacityNeeds, size int, change uint64) Outcome {
+	return Outcome{Change: change, Rows: len(needs.Needs), Bytes: size, SoftExceeded: size > softBytes || len(needs.Needs) > softRows}
 }
 
 func (t *tracker) opened(now time.Time) {

@@ -50,6 +50,7 @@ type Outcome struct {
 	HeldNeeded    int32
 	SoftExceeded  bool
 	OfTimestampNs int64
+	Change        uint64 // number of the last change of demand that the roll-up holds; 0: not known which roll-up
 }
 
 // Publisher sends the demand.
@@ -60,6 +61,7 @@ type Publisher struct {
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
 	byPod     map[types.UID]aggregate.Key // requests by the Pod that controls them
+	change    uint64                      // changes of demand so far, from 1
 	synced    bool                        // the cache was complete once
 	changed   time.Time                   // first change that was not sent; zero: none
 	link      Link                        // nil: no session
@@ -90,7 +92,7 @@ func New(c Config) (*Publisher, error) {
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]aggregate.Key{}, tracker: newTracker()}, nil
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]aggregate.Key{}, change: 1, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.
@@ -130,7 +132,11 @@ func (p *Publisher) Touch() {
 }
 
 func (p *Publisher) touch(changed bool) {
-	if changed && p.changed.IsZero() {
+	if !changed {
+		return
+	}
+	p.change++
+	if p.changed.IsZero() {
 		p.changed = time.Now()
 		p.signal()
 	}
@@ -256,7 +262,7 @@ func (p *Publisher) send(now time.Time) {
 	}
 	p.oversized = false
 	p.link.Rollup(needs)
-	p.tracker.sent(needs.TimestampUnixNanos, now, p.demand.TakeWaiting(), outcomeOf(needs, size))
+	p.tracker.sent(needs.TimestampUnixNanos, now, p.demand.TakeWaiting(), outcomeOf(needs, size, p.change))
 	p.settle(now)
 	done := time.Now()
 	p.Instruments.RollupPhase.WithLabelValues("list").Observe(listed.Sub(start).Seconds())

@@ -202,6 +202,9 @@ func newer(a, b *v1alpha1.UpcomingNode) bool {
 	return errX != nil || errY != nil || x > y
 }
 
+// Close ends a Writer whether or not it ever ran: a replica that never led has a queue too.
+func (w *Writer) Close() { w.queue.ShutDown() }
+
 // Run writes until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, w.queue.ShutDown)()

@@ -183,6 +183,9 @@ func (k *Keeper) known() []types.UID {
 	return out
 }
 
+// Close ends a Keeper whether or not it ever ran: a replica that never led has a queue too.
+func (k *Keeper) Close() { k.queue.ShutDown() }
+
 // Run looks at what changed until ctx ends. Handlers may feed the Keeper before: nothing is written until Run.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, k.queue.ShutDown)()

@@ -29,9 +29,13 @@ func term(p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, 
 		}
 		return usable[0].MatchExpressions, []string{fmt.Sprintf("the first of %d alternative node affinity terms is used", len(terms))}, true
 	}
-	i := satisfied(terms, n)
+	i, ok := satisfied(terms, n)
 	if len(terms) > 1 {
-		reduced = []string{fmt.Sprintf("of %d alternative node affinity terms, number %d is used, which its node satisfies", len(terms), i+1)}
+		why := "which its node satisfies"
+		if !ok {
+			why = "because its node is not known or satisfies none"
+		}
+		reduced = []string{fmt.Sprintf("of %d alternative node affinity terms, number %d is used, %s", len(terms), i+1, why)}
 	}
 	for _, e := range terms[i].MatchExpressions {
 		if known(e.Operator) {
@@ -66,18 +70,19 @@ func expressible(t corev1.NodeSelectorTerm) bool {
 	return len(t.MatchFields) == 0 && !slices.ContainsFunc(t.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool { return !known(e.Operator) })
 }
 
-// satisfied is the index of the first term that the node satisfies; 0 when the node is not known or satisfies none.
-func satisfied(terms []corev1.NodeSelectorTerm, n *corev1.Node) int {
+// satisfied is the index of the first term that the node satisfies; 0 and false when the node is not known or satisfies
+// none.
+func satisfied(terms []corev1.NodeSelectorTerm, n *corev1.Node) (int, bool) {
 	if n == nil {
-		return 0
+		return 0, false
 	}
 	for i, t := range terms {
 		s, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t}})
 		if err == nil && s.Match(n) {
-			return i
+			return i, true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // merge joins alternative terms exactly: they may differ in the In values of one key only.

@@ -1,0 +1,265 @@
+package translate
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"pgregory.net/rapid"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+func pod(t testing.TB, text string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	stripped, err := StripPod(p) // what the cache holds is what is translated
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stripped.(*corev1.Pod)
+}
+
+func floor() Defaults {
+	return Defaults{Floor: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("16Mi")}}
+}
+
+func node(labels ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		n.Labels[k] = v
+	}
+	return n
+}
+
+// words writes requirements in one line.
+func words(in []corev1.NodeSelectorRequirement) string {
+	var out []string
+	for _, r := range in {
+		out = append(out, strings.TrimSpace(r.Key+" "+string(r.Operator)+" "+strings.Join(r.Values, ",")))
+	}
+	return strings.Join(out, "; ")
+}
+
+const affinity = `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: `
+
+// OP-15.11 to OP-15.13, scenarios 44, 46.
+func TestRequirements(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    string
+		node    *corev1.Node
+		want    string
+		reduced bool
+		refused bool
+	}{
+		"none":     {`{}`, nil, "node.kubernetes.io/instance-type Exists", false, false},
+		"selector": {`{nodeSelector: {b: "2", a: "1"}}`, nil, "a In 1; b In 2", false, false},
+		"both": {`{nodeSelector: {a: "1"}, ` + affinity + `[{matchExpressions: [{key: z, operator: In, values: [w, x, x]}, {key: a, operator: In, values: ["1"]}]}]}}}}`, nil,
+			"a In 1; z In w,x", false, false},
+		"contradiction": {`{nodeSelector: {a: "1"}, ` + affinity + `[{matchExpressions: [{key: a, operator: In, values: ["2"]}]}]}}}}`, nil, "a In 1; a In 2", false, false},
+		"exact merge": {`{` + affinity + `[{matchExpressions: [{key: z, operator: In, values: [a]}, {key: k, operator: Exists}]}, {matchExpressions: [{key: k, operator: Exists}, {key: z, operator: In, values: [b]}]}]}}}}`, nil,
+			"k Exists; z In a,b", false, false},
+		"merge of three": {`{` + affinity + `[{matchExpressions: [{key: z, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [c, b]}]}, {matchExpressions: [{key: z, operator: In, values: [a]}]}]}}}}`, nil,
+			"z In a,b,c", false, false},
+		"two keys differ":                  {`{` + affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}}`, nil, "w In a", true, false},
+		"NotIn does not merge":             {`{` + affinity + `[{matchExpressions: [{key: z, operator: NotIn, values: [a]}]}, {matchExpressions: [{key: z, operator: NotIn, values: [b]}]}]}}}}`, nil, "z NotIn a", true, false},
+		"bound to a second-term node":      {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}}`, node("z=b"), "z In b", true, false},
+		"bound, node not known":            {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}}`, nil, "w In a", true, false},
+		"an empty term selects nothing":    {`{` + affinity + `[{}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", false, false},
+		"Gt pending":                       {`{` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}]}}}}`, nil, "", true, true},
+		"Gt bound":                         {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}, {key: z, operator: Exists}]}]}}}}`, node("n=5", "z=1"), "z Exists", true, false},
+		"only Gt bound":                    {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: n, operator: Lt, values: ["4"]}]}]}}}}`, node("n=3"), "node.kubernetes.io/instance-type Exists", true, false},
+		"Gt with a usable alternative":     {`{` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", true, false},
+		"a named node with an alternative": {`{` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Spec(pod(t, "spec: "+c.spec), c.node, floor())
+			if (r.Verdict == Unsupported) != c.refused || !c.refused && words(r.Spec.Requirements) != c.want || (len(r.Reduced) > 0) != c.reduced {
+				t.Errorf("verdict %d, requirements %q, reduced %q; want %q", r.Verdict, words(r.Spec.Requirements), r.Reduced, c.want)
+			}
+		})
+	}
+}
+
+// OP-15.9, OP-15.10, scenarios 48, 49; OP-15.7, OP-15.8.
+func TestWhy(t *testing.T) {
+	daemon := `metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: x, controller: true}]}`
+	for text, want := range map[string]Verdict{
+		`spec: {}`:                   Wanted,
+		`spec: {nodeName: n}`:        Wanted,
+		`status: {phase: Succeeded}`: Terminal,
+		`status: {phase: Failed}`:    Terminal,
+		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 30}`:  Leaving,
+		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 600}`: Leaving,
+		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 601}`: Wanted,
+		`metadata: {annotations: {kubernetes.io/config.mirror: x}}`:                              Excluded,
+		`metadata: {annotations: {kubernetes.io/config.source: file}}`:                           Excluded,
+		`metadata: {annotations: {kubernetes.io/config.source: api}}`:                            Wanted,
+		`metadata: {annotations: {bigfleet.lucy.sh/ignore: "true"}}`:                             Excluded,
+		`metadata: {annotations: {bigfleet.lucy.sh/ignore: "false"}}`:                            Wanted,
+		daemon: Excluded,
+		strings.Replace(daemon, "controller: true", "controller: false", 1):                                            Wanted,
+		`spec: {schedulingGates: [{name: quota}]}`:                                                                     Excluded,
+		`spec: {` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`:               Excluded,
+		`spec: {nodeName: n1, ` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`: Wanted,
+	} {
+		if got := Why(pod(t, text), Node{}, false); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+	if Why(pod(t, `spec: {nodeName: n}`), Node{Object: node(), Unmanaged: true}, false) != Excluded || Why(pod(t, `{}`), Node{}, true) != Excluded {
+		t.Error("an unmanaged node or an excluded namespace counts")
+	}
+}
+
+// OP-15.15, OP-15.16, OP-15.18, OP-15.19, OP-5.21.
+func TestTheRest(t *testing.T) {
+	p := pod(t, `
+spec:
+  priority: 7
+  containers: [{name: a}]
+  tolerations:
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
+  - {key: node.kubernetes.io/disk-pressure, operator: Exists, effect: NoSchedule}
+  - {key: gpu, operator: Exists, tolerationSeconds: 5}
+  topologySpreadConstraints:
+  - {topologyKey: zone, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeTaintsPolicy: Honor}
+  - {topologyKey: host, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}
+  affinity:
+    podAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: rack, labelSelector: {matchLabels: {job: a}}, namespaces: [x], namespaceSelector: {}}
+      - {topologyKey: zone, labelSelector: {}}
+      preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: host}}]
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host, labelSelector: {}}]
+`)
+	r := Spec(p, nil, floor())
+	want := v1alpha1.CapacityRequestSpec{
+		Requirements: []corev1.NodeSelectorRequirement{AnyNode()}, Priority: 7,
+		Resources:      corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("16Mi")},
+		Tolerations:    []corev1.Toleration{{Key: "node.kubernetes.io/disk-pressure", Operator: "Exists", Effect: "NoSchedule"}, {Key: "gpu", Operator: "Exists", TolerationSeconds: new(int64(5))}},
+		TopologySpread: []v1alpha1.TopologySpread{{TopologyKey: "zone", MaxSkew: 2, WhenUnsatisfiable: "DoNotSchedule"}},
+		CoLocation:     &v1alpha1.CoLocation{TopologyKey: "rack", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "a"}}, Namespaces: []string{"x"}, NamespaceSelector: &metav1.LabelSelector{}},
+	}
+	if !equality.Semantic.DeepEqual(r.Spec, want) {
+		a, _ := json.Marshal(r.Spec)
+		b, _ := json.Marshal(want)
+		t.Errorf("got %s\nwant %s", a, b)
+	}
+	slices.Sort(r.Ignored)
+	if got := strings.Join(r.Ignored, " "); got != "min_domains node_inclusion_policy pod_affinity_terms pod_anti_affinity" {
+		t.Errorf("ignored %s", got)
+	}
+	for requests, want := range map[string]string{`{}`: "cpu 10m memory 16Mi", `{cpu: 1}`: "cpu 1", `{memory: 1Gi}`: "memory 1Gi", `{nvidia.com/gpu: 1}`: "cpu 10m memory 16Mi nvidia.com/gpu 1", `{cpu: 0}`: "cpu 10m memory 16Mi"} {
+		p := pod(t, "spec: {containers: [{name: a, resources: {requests: "+requests+"}}]}")
+		var got []string
+		for name, q := range Spec(p, nil, floor()).Spec.Resources {
+			got = append(got, string(name)+" "+q.String())
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("requests %s count as %v, want %s", requests, got, want)
+		}
+	}
+}
+
+// OP-15.17: each penalty on its own: annotation, PriorityClass, none; an unreadable annotation counts as absent.
+func TestPenalties(t *testing.T) {
+	q := func(s string) *resource.Quantity { v := resource.MustParse(s); return &v }
+	d := floor()
+	d.Class = func(name string) Penalties {
+		if name == "gold" {
+			return Penalties{Interruption: q("64"), Reclamation: q("500m")}
+		}
+		return Penalties{}
+	}
+	for text, want := range map[string]string{
+		`{}`:                                "- -",
+		`{spec: {priorityClassName: gold}}`: "64 500m",
+		`{spec: {priorityClassName: lead}}`: "- -",
+		`{metadata: {annotations: {bigfleet.lucy.sh/interruption-penalty: "8192"}}, spec: {priorityClassName: gold}}`: "8192 500m",
+		`{metadata: {annotations: {bigfleet.lucy.sh/reclamation-penalty: "0"}}, spec: {priorityClassName: gold}}`:     "64 0",
+		`{metadata: {annotations: {bigfleet.lucy.sh/interruption-penalty: "lots"}}, spec: {priorityClassName: gold}}`: "64 500m!",
+		`{metadata: {annotations: {bigfleet.lucy.sh/interruption-penalty: "lots"}}}`:                                  "- -!",
+	} {
+		r := Spec(pod(t, text), nil, d)
+		say := func(q *resource.Quantity) string {
+			if q == nil {
+				return "-"
+			}
+			return q.String()
+		}
+		got := say(r.Spec.InterruptionPenalty) + " " + say(r.Spec.ReclamationPenalty) + strings.Repeat("!", len(r.Faults))
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// OP-15.14, scenario 45: the number of the scheduler's library, on random Pods, although the cache keeps a part of them.
+func TestResourcesAreTheSchedulers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		always := corev1.ContainerRestartPolicyAlways
+		list := func(label string) corev1.ResourceList {
+			out := corev1.ResourceList{}
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "example.com/gpu"} {
+				if n := rapid.IntRange(-2, 5).Draw(t, label); n >= 0 {
+					out[name] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+				}
+			}
+			return out
+		}
+		containers := func(kind string, sidecars bool) (out []corev1.Container) {
+			for i := range rapid.IntRange(0, 3).Draw(t, kind) {
+				c := corev1.Container{Name: kind + string(rune('a'+i)), Image: "x", Resources: corev1.ResourceRequirements{Requests: list("requests"), Limits: list("limits")}}
+				if sidecars && rapid.Bool().Draw(t, "sidecar") {
+					c.RestartPolicy = &always
+				}
+				out = append(out, c)
+			}
+			return out
+		}
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: containers("main", false), InitContainers: containers("init", true)}}
+		if rapid.Bool().Draw(t, "overhead") {
+			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("3")}
+		}
+		if rapid.Bool().Draw(t, "pod level") {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(rapid.Int64Range(1, 9).Draw(t, "pod cpu"), resource.DecimalSI)}}
+		}
+		if rapid.Bool().Draw(t, "resized") {
+			for _, c := range p.Spec.Containers {
+				p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, AllocatedResources: list("allocated"),
+					Resources: &corev1.ResourceRequirements{Requests: list("actual")}})
+			}
+			if rapid.Bool().Draw(t, "infeasible") {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: "True", Reason: corev1.PodReasonInfeasible}}
+			}
+		}
+		want := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+		for name, q := range want {
+			if q.IsZero() {
+				delete(want, name)
+			}
+		}
+		stripped, err := StripPod(p.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Spec(stripped.(*corev1.Pod), nil, Defaults{}).Spec.Resources
+		if !equality.Semantic.DeepEqual(got, want) {
+			t.Fatalf("got %v, the scheduler says %v", got, want)
+		}
+	})
+}
