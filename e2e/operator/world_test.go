@@ -3,10 +3,14 @@ package operator
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/charts"
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/crds"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
@@ -24,16 +29,26 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 )
 
-const clusterID = "red"
+const (
+	clusterID = "red"
+	namespace = "bigfleet-system"
+)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	const multi = "sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer"
+	// controller-runtime waits for ever for the first listing of a cache that was stopped before it was complete.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(multi+".func1"), goleak.IgnoreTopFunction(multi+"HandlerRegistration.func1"))
+}
 
-// world is one control plane with the definitions installed, and a client that may do everything.
+// world is one control plane with the charts installed, and a client that may do everything.
 type world struct {
 	testing.TB
 	cp     *controlplane.ControlPlane
 	client client.WithWatch
 	kube   kubernetes.Interface
+	calls  *calls // of the programs under test
+
+	registry *prometheus.Registry // of the newest operator
 }
 
 func newWorld(t testing.TB, omit ...controlplane.Component) *world {
@@ -56,7 +71,50 @@ func newWorld(t testing.TB, omit ...controlplane.Component) *world {
 		t.Fatal(err)
 	}
 	w.kube = w.cp.Client()
+	w.calls = &calls{}
+	w.install()
+	t.Cleanup(func() {
+		for _, f := range w.calls.forbidden() { // OP-16.1, scenario 51: in every scenario
+			t.Errorf("the API server refused the rights of the chart: %s", f)
+		}
+	})
 	return w
+}
+
+// install applies the charts, so that the programs run with their rights and nothing more.
+func (w *world) install() {
+	w.Helper()
+	w.must(w.cp.ApplyYAML(w.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")))
+	for _, r := range []charts.Release{
+		{Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: namespace, Values: "clusterID: red\nshardAddress: shard:7780\ncrds: {install: false}\nreplicas: 1\n"},
+		{Chart: "bigfleet-pod-controller", Name: "bigfleet-pod-controller", Namespace: namespace, Values: "replicas: 1\n"},
+	} {
+		render, err := charts.Render(w.Context(), r)
+		w.must(err)
+		w.must(w.cp.ApplyYAML(w.Context(), rightsOf(render)))
+	}
+}
+
+// rightsOf keeps what grants rights: nothing here would run the Pods of the Deployments.
+func rightsOf(render []byte) []byte {
+	var keep []string
+	for doc := range strings.SplitSeq(string(render), "\n---\n") {
+		for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema"} {
+			if strings.Contains("\n"+doc, "\nkind: "+kind+"\n") {
+				keep = append(keep, doc)
+			}
+		}
+	}
+	return []byte(strings.Join(keep, "\n---\n"))
+}
+
+// account is a client configuration of a service account of the charts, whose requests are counted.
+func (w *world) account(name string) *rest.Config {
+	w.Helper()
+	c, err := w.cp.UserConfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
+	w.must(err)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, w.calls, name} })
+	return c
 }
 
 // process is a program under test that runs in this process.
@@ -111,29 +169,33 @@ func (l logWriter) Write(b []byte) (int, error) {
 // operator runs an operator against a shard.
 func (w *world) operator(s *shard, more ...func(*operator.Config)) *process {
 	w.Helper()
-	return w.run("operator", func(ctx context.Context, t *telemetry.Telemetry) error {
-		c := operator.Config{ClusterID: clusterID, ShardAddr: s.addr, REST: w.rest(), Telemetry: t, Namespace: "default",
+	p := w.run("operator", func(ctx context.Context, t *telemetry.Telemetry) error {
+		c := operator.Config{ClusterID: clusterID, ShardAddr: s.addr, REST: w.account("bigfleet-operator"), Telemetry: t, Namespace: namespace,
 			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub}
 		for _, f := range more {
 			f(&c)
 		}
 		return operator.Run(ctx, c)
 	})
+	w.registry = p.telemetry.Registry
+	return p
+}
+
+func syncWithin(d time.Duration) func(*operator.Config) {
+	return func(c *operator.Config) { c.CacheSyncTimeout = d }
 }
 
 // podController runs a pod controller.
 func (w *world) podController(more ...func(*podcontroller.Config)) *process {
 	w.Helper()
 	return w.run("podcontroller", func(ctx context.Context, t *telemetry.Telemetry) error {
-		c := podcontroller.Config{REST: w.rest(), Telemetry: t, Namespace: "default", NoLeaderElection: true}
+		c := podcontroller.Config{REST: w.account("bigfleet-pod-controller"), Telemetry: t, Namespace: namespace, NoLeaderElection: true}
 		for _, f := range more {
 			f(&c)
 		}
 		return podcontroller.Run(ctx, c)
 	})
 }
-
-func (w *world) rest() *rest.Config { return w.cp.RESTConfig() }
 
 // until waits for a condition.
 func (w *world) until(what string, ok func() bool) {
@@ -207,31 +269,77 @@ func (w *world) phase(machine string) v1alpha1.NodePhase {
 	return ""
 }
 
-// node makes a Node of a machine, as a provider's kubelet would. kwok makes it Ready.
-func (w *world) node(name, machine string, more ...func(*corev1.Node)) *corev1.Node {
-	w.Helper()
+// nodeOf is the Node of a machine, as a provider's kubelet would register it.
+func (w *world) nodeOf(name, machine string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"node.kubernetes.io/instance-type": "test.large", "topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": name,
-	}}, Spec: corev1.NodeSpec{ProviderID: "test://" + machine}}
+	}}}
 	if machine != "" {
-		n.Labels[v1alpha1.LabelMachineID] = machine
-	} else {
-		n.Spec.ProviderID = ""
+		n.Labels[v1alpha1.LabelMachineID], n.Spec.ProviderID = machine, "test://"+machine
 	}
 	n.Status.Allocatable = resources("cpu", "4", "memory", "16Gi", "pods", "110")
 	n.Status.Capacity = n.Status.Allocatable
+	return n
+}
+
+// node makes a Node, which kwok makes Ready.
+func (w *world) node(name, machine string, more ...func(*corev1.Node)) *corev1.Node {
+	w.Helper()
+	n := w.nodeOf(name, machine)
 	for _, f := range more {
 		f(n)
 	}
 	w.create(n)
 	w.until("node "+name+" is Ready", func() bool {
 		n, ok := get(w, "", name, &corev1.Node{})
-		return ok && ready(n)
+		return ok && isReady(n)
 	})
 	return n
 }
 
-func ready(n *corev1.Node) bool {
+// with is the same world for a subtest.
+func (w *world) with(t *testing.T) *world {
+	out := *w
+	out.TB = t
+	return &out
+}
+
+// event finds an event about an object.
+func (w *world) event(kind, name, reason string) *corev1.Event {
+	w.Helper()
+	var list corev1.EventList
+	w.must(w.client.List(w.Context(), &list))
+	for i, e := range list.Items {
+		if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == reason {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// metric sums the operator's samples of a metric that have a label value.
+func (w *world) metric(t testing.TB, name, label string) float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0.0
+	for _, f := range families {
+		if f.GetName() != "bigfleet_operator_"+name {
+			continue
+		}
+		for _, m := range f.Metric {
+			if label != "" && !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+				continue
+			}
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return total
+}
+
+func isReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
