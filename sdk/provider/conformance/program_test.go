@@ -46,6 +46,7 @@ type process struct {
 	t             *testing.T
 	dir           string
 	addr, control string
+	binary        string // empty: the test binary itself
 	cmd           *exec.Cmd
 }
 
@@ -87,6 +88,9 @@ func (p *process) start(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
+	}
+	if p.binary != "" {
+		self = p.binary
 	}
 	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
