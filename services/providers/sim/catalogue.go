@@ -22,7 +22,7 @@ type family struct {
 	share     int // of a thousand slots
 }
 
-// families are 13 lines and 55 types. Prices have the shape that clouds publish: linear in size, arm cheaper than amd, memory
+// families are 13 lines and 54 types. Prices have the shape that clouds publish: linear in size, arm cheaper than amd, memory
 // dearer than compute, GPUs dearest; spot about a third, with more risk where capacity is scarce. They are nobody's list.
 var families = []family{
 	{name: "sg5", arch: "amd64", gibPerCPU: 4, usdPerCPU: 0.048, spot: 0.36, risk: 0.02, cpus: []int{2, 4, 8, 16, 32, 64}, share: 220},
