@@ -25,7 +25,7 @@ prerequisites:
 
 .PHONY: demo
 demo: prerequisites ## A Deployment asks for more than its cluster has: watch machines come and go. KEEP=1 leaves it running.
-	@cd e2e && go run ./cmd/demo $(if $(KEEP),--keep)
+	@go build -C e2e -o $(BIN)/demo ./cmd/demo && exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
 test: prerequisites generate-check lint modules-check unit e2e ## Everything that tests this repository.

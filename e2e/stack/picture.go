@@ -64,6 +64,9 @@ func (s *Stack) Look(ctx context.Context, c *Cluster) (Picture, error) {
 		}
 		for _, o := range list.Items {
 			phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+			if phase == "" {
+				phase = "new" // created, its status is the next write
+			}
 			count[phase]++
 		}
 	}

@@ -23,7 +23,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bigfleet-operator",
 		Short: "BigFleet's agent in one managed cluster: sends its demand to the shard and carries out what the shard decides",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
 	shared.Bind(fs, ":8770")

@@ -20,7 +20,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bigfleet-podcontroller",
 		Short: "keeps one CapacityRequest per Pod, so that BigFleet knows the demand of this cluster",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
 	shared.Bind(fs, ":8080")

@@ -25,7 +25,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bigfleet-shard",
 		Short: "One shard of BigFleet: hears what clusters need, decides, and acts through capacity providers",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Args:  config.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	fs := cmd.Flags()
 	shared.Bind(fs, ":8780")

@@ -96,10 +96,7 @@ func ParseProviders(values []string) ([]Provider, error) {
 		if !named {
 			name, addr = v, v
 		}
-		if err := config.CheckDial("provider-addr", addr); err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		errs = append(errs, config.CheckDial("provider-addr", addr))
 		if name == "" {
 			errs = append(errs, fmt.Errorf("--provider-addr %q has an empty name", v))
 		}

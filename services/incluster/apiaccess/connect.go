@@ -62,7 +62,11 @@ func LoadREST(kubeconfig string) (*rest.Config, error) {
 		}
 		return c, err
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	return c, nil
 }
 
 // Connect makes an Access. It sends nothing.

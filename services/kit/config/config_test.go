@@ -38,7 +38,7 @@ type role struct {
 
 func (r *role) execute(t *testing.T) error {
 	t.Helper()
-	cmd := &cobra.Command{Use: "operator", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "operator", Args: config.NoArgs}
 	fs := cmd.Flags()
 	r.shared.Bind(fs, ":8770")
 	fs.StringVar(&r.shardAddr, "shard-addr", "", "the shard")
@@ -83,6 +83,22 @@ func file(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// OPS-2.2: a file that cannot be read is the only problem worth naming, for it may hold what seems to be missing; an argument
+// is refused as one.
+func TestOneMistakeOneProblem(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--config: open /does/not/exist": {"--config", "/does/not/exist"},
+		`unexpected argument "7780"`:     {"--shard-addr", "x:1", "7780"},
+		"--shard-addr is required":       nil,
+	} {
+		err := (&role{args: args}).execute(t)
+		var bad *config.Error
+		if !errors.As(err, &bad) || len(bad.Problems) != 1 || !strings.Contains(err.Error(), want) || process.ExitCode(err) != 2 {
+			t.Errorf("%q: %v, want one problem that says %q", args, err, want)
+		}
+	}
 }
 
 // OPS-2.2: flag, environment, file, default, in this order, for every type.

@@ -15,12 +15,8 @@ import (
 // fileBytesMax is far above any file a person writes; it keeps a wrong path (a disk image) out of memory.
 const fileBytesMax = 1 << 20
 
-// fromFile fills flags from a YAML mapping of flag names.
-func fromFile(fs *pflag.FlagSet, path string, sources map[string]string) []error {
-	root, err := readFile(path)
-	if err != nil {
-		return []error{fmt.Errorf("--config: %w", err)}
-	}
+// fromFile fills flags from a YAML mapping of flag names, which was read from path.
+func fromFile(fs *pflag.FlagSet, path string, root *yaml.Node, sources map[string]string) []error {
 	if root == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ type Loader struct {
 	Command *cobra.Command // its local flags are the settings
 	Shared  *Shared        // bound to Command; required
 	// Check reports what is wrong with the role's own settings, errors.Join of all of it. It runs after everything was
-	// filled, even when something failed before, so that all problems appear at once.
+	// filled, even when a value was wrong, so that all problems appear at once.
 	Check func() error
 	// LookupEnv replaces os.LookupEnv in tests.
 	LookupEnv func(string) (string, bool)
@@ -39,11 +39,18 @@ func (l Loader) Load() (printed bool, err error) {
 		}
 	})
 	errs = append(errs, l.fromEnv(fs, sources)...)
+	known := true
 	if l.Shared.ConfigFile != "" {
-		errs = append(errs, fromFile(fs, l.Shared.ConfigFile, sources)...)
+		root, err := readFile(l.Shared.ConfigFile)
+		if known = err == nil; known {
+			errs = append(errs, fromFile(fs, l.Shared.ConfigFile, root, sources)...)
+		} else {
+			errs = append(errs, fmt.Errorf("--config: %w", err))
+		}
 	}
 	errs = append(errs, l.Shared.Check())
-	if l.Check != nil {
+	// Without the file nobody knows which settings are missing: only its absence is worth saying.
+	if l.Check != nil && known {
 		errs = append(errs, l.Check())
 	}
 	if err := Fail(errs...); err != nil {
@@ -53,6 +60,14 @@ func (l Loader) Load() (printed bool, err error) {
 		return true, printTo(l.Command.OutOrStdout(), fs, sources)
 	}
 	return false, nil
+}
+
+// NoArgs is the Args of a command that takes flags only.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Fail(fmt.Errorf("unexpected argument %q: %s takes flags only, see --help", args[0], cmd.CommandPath()))
 }
 
 // settings visits the flags that are settings, by name. help and the flags that steer Load itself are none.
