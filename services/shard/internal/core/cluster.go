@@ -59,6 +59,7 @@ type cluster struct {
 	hints       map[string]*hintSent
 	stated      *NeedBlock // block whose verdicts were last sent
 	hintedAt    int64      // when hints were last computed; 0: never in this session
+	hintBasis   hintBasis  // of the last hints; a cache, not state
 	statusWaits bool       // some verdict of it had to wait
 	statuses    map[string]*statusSent
 	shown       *clusterView // last published; nil: changed since

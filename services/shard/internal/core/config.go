@@ -113,6 +113,7 @@ const (
 	inflightGetsMax     = 64
 	hintsPerCluster     = 500
 	hintClustersPerStep = 200
+	hintNeedsPerStep    = 500 // a need is compared with each class that holds something: about 10 us with 1,000 of them
 	needStatusEvery     = 5 * Second
 	fullPlanEvery       = 100
 	fullPlanMax         = 10 * Minute

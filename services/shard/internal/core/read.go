@@ -39,13 +39,13 @@ const (
 // Ids lists the ids of all machines, ascending, from the one after the given id on, at most n. For readers that visit
 // the core between steps (SHARD-23.3).
 func (c *Core) Ids(after string, n int) []string {
-	out := make([]string, 0, n)
-	for i := range c.world.Inventory.All() {
-		if id := c.world.Inventory.ID(i); id > after {
-			if out = append(out, id); len(out) == n {
-				break
-			}
+	inv := c.world.Inventory
+	out := make([]string, 0, min(n, inv.Len()))
+	for i := range inv.After(after) {
+		if len(out) == n {
+			break
 		}
+		out = append(out, inv.ID(i))
 	}
 	return out
 }

@@ -45,7 +45,7 @@ func (c *Core) sessionOpened(e SessionOpened) {
 		cl.timeouts, cl.oneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
 		clear(cl.blobs)
 		clear(cl.hints)
-		cl.hintedAt = 0
+		cl.hintedAt, cl.hintBasis = 0, hintBasis{}
 		clear(cl.statuses)
 		c.trigger(triggerSession)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -423,6 +424,23 @@ func (t *Table) All() iter.Seq[Index] {
 	return func(yield func(Index) bool) {
 		for _, c := range t.order.all.chunks {
 			for _, i := range c {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// After visits the machines whose ids follow the given one, ascending. Finding the first takes two binary searches, so a
+// reader that goes through the table in parts pays for its part alone.
+func (t *Table) After(id string) iter.Seq[Index] {
+	return func(yield func(Index) bool) {
+		chunks := t.order.all.chunks
+		at := sort.Search(len(chunks), func(k int) bool { return t.ID(chunks[k][len(chunks[k])-1]) > id })
+		for ; at < len(chunks); at++ {
+			c := chunks[at]
+			for _, i := range c[sort.Search(len(c), func(k int) bool { return t.ID(c[k]) > id }):] {
 				if !yield(i) {
 					return
 				}

@@ -345,6 +345,43 @@ func TestOrderLabels(t *testing.T) {
 	}
 }
 
+// SHARD-23.3: a reader that goes through the table in parts sees each machine once, whatever the size of the parts.
+func TestPartsMakeTheWhole(t *testing.T) {
+	table := New(symbol.NewSpace())
+	for i := range 1500 {
+		table.Put(Machine{ID: fmt.Sprintf("m%05d", i*7919%1500*3), Provider: "p", State: Speculative})
+	}
+	var all []string
+	for i := range table.All() {
+		all = append(all, table.ID(i))
+	}
+	for _, part := range []int{1, 255, 256, 257, 4096} {
+		var got []string
+		for after := ""; ; after = got[len(got)-1] {
+			n := 0
+			for i := range table.After(after) {
+				if n == part {
+					break
+				}
+				got = append(got, table.ID(i))
+				n++
+			}
+			if n < part {
+				break
+			}
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("in parts of %d: %d machines, not the %d of the whole in its order", part, len(got), len(all))
+		}
+	}
+	for i := range table.After("m00001") { // an id that is not there
+		if table.ID(i) != "m00003" {
+			t.Errorf("after m00001 comes %s", table.ID(i))
+		}
+		break
+	}
+}
+
 func TestLegalEdges(t *testing.T) {
 	// ENG-5.2, ENG-P20: Idle is the hub, nothing moves from cluster to cluster directly.
 	want := "1>2 2>3 2>8 3>4 3>7 4>3 4>5 4>8 5>6 6>3 6>8 7>1 7>8"
