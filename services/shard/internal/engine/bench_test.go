@@ -1,40 +1,251 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
-	"time"
 
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/probe"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
 )
 
-// TestTimes prints rough times of every shape; it is for profiling and needs BIGFLEET_TIMES.
-func TestTimes(t *testing.T) {
-	if os.Getenv("BIGFLEET_TIMES") == "" {
-		t.Skip("set BIGFLEET_TIMES to run; the measured numbers come from the benchmarks")
+// The benchmarks B1 to B5 of the programme: `go test -bench B1 -benchtime 12x` is two rounds of warm-up and ten that
+// count. BIGFLEET_BENCH_SCALE=10 runs a tenth of every size, as CI does.
+
+const benchSeed = 1
+
+// scaled is n, or the part of it that BIGFLEET_BENCH_SCALE asks for.
+func scaled(n int) int {
+	if by, err := strconv.Atoi(os.Getenv("BIGFLEET_BENCH_SCALE")); err == nil && by > 1 {
+		return max(1, n/by)
 	}
-	at := time.Now()
-	lap := func(what string) {
-		fmt.Printf("%-40s %v\n", what, time.Since(at))
-		at = time.Now()
+	return n
+}
+
+// sizes of W-fleet and W-demand. Only the largest has targets.
+var steadySizes = []workload.Size{
+	{Machines: 50_000, Needs: 5_000, Clusters: 500},
+	{Machines: 225_000, Needs: 22_500, Clusters: 2_250},
+	{Machines: 500_000, Needs: 50_000, Clusters: 5_000},
+}
+
+// scanOf is P-scan over the columns of a fleet: the cheapest Idle machine of every second class.
+func scanOf(f *workload.Fleet) measure.Floor {
+	class, price := make([]uint16, f.Len()), make([]uint32, f.Len())
+	classes := make([]bool, len(f.Kinds)*len(f.Zones))
+	for i := range class {
+		class[i] = uint16(int(f.Kind[i])*len(f.Zones) + f.Zone(i))
+		price[i] = uint32(f.Price[i])
 	}
-	gen := workload.Steady(workload.Size{Machines: 500_000, Needs: 50_000, Clusters: 5_000}, 1)
-	lap("generate")
-	b := newBenchWorld(gen)
-	lap("fill")
-	fmt.Println("classes", b.w.Inventory.Classes(), "keys", b.w.Demand.ValueKeys(), b.w.Demand.PresenceKeys(), "forms", b.w.Demand.FormLen())
-	inc := NewPlanner()
-	r := inc.Plan(Input{World: b.w})
-	lap("first plan")
-	fmt.Println("actions", len(r.Actions), "short", len(r.Short), "open", r.Counters.OpenNeeds)
-	var steady time.Duration
-	for range 200 {
+	for c := range classes {
+		classes[c] = c%2 == 0
+	}
+	return probe.Scan(f.State, class, price, workload.Idle, classes)
+}
+
+func sizeOf(s workload.Size) map[string]any {
+	return map[string]any{"machines": s.Machines, "needs": s.Needs, "clusters": s.Clusters}
+}
+
+func benchmark(b *testing.B, name string, size map[string]any, pair func() measure.Pair) {
+	var p measure.Pair
+	b.Run(measure.Name(name, size)[len(name)+1:], func(b *testing.B) {
+		if p.Bench == "" { // testing tries every benchmark with one round first
+			p = pair()
+			p.Bench, p.Size, p.Seed = name, size, benchSeed
+		}
+		measure.Compare(b, p)
+	})
+}
+
+// B1, ENG-23.1: 1 % of the clusters send a roll-up, a thousandth of the machines take a step; the plan after that.
+func BenchmarkB1(b *testing.B) {
+	for _, s := range steadySizes {
+		s = workload.Size{Machines: scaled(s.Machines), Needs: scaled(s.Needs), Clusters: scaled(s.Clusters)}
+		var bw *benchWorld
+		for _, churn := range []float64{0.01, 0.001, 0, 0.1, 1} {
+			size := sizeOf(s)
+			size["churn"] = strconv.FormatFloat(churn*100, 'g', -1, 64) + "%"
+			benchmark(b, "B1", size, func() measure.Pair {
+				if bw == nil {
+					bw = newBenchWorld(workload.Steady(s, benchSeed))
+				}
+				pl := NewPlanner()
+				got := bw.rest(pl)
+				p := measure.Pair{WorkloadSum: bw.sum, Floor: scanOf(bw.gen.Fleet), Oracle: "same as the full plan",
+					Prepare: func() { bw.settle(got); bw.churn(churn) },
+					Subject: func() { got = pl.Plan(Input{World: bw.w}) },
+					Check:   func() error { return bw.checkSteady(got) },
+				}
+				switch churn {
+				case 0.01:
+					p.Target = 2
+				case 0.001:
+					p.Target = 0.5
+				}
+				return p
+			})
+		}
+	}
+}
+
+// rest plans and carries out until nothing is left to do, so that churn alone is measured afterwards.
+func (b *benchWorld) rest(pl *Planner) *Result {
+	for range 20 {
+		r := pl.Plan(Input{World: b.w})
+		if len(r.Actions) == 0 {
+			return r
+		}
 		b.settle(r)
-		b.churn(0.01)
-		at = time.Now()
-		r = inc.Plan(Input{World: b.w})
-		steady += time.Since(at)
+		b.w.Inventory.Advance(b.now)
 	}
-	fmt.Println("steady 1%, mean of 200", steady/200, len(r.Actions), "dirty", r.Counters.DirtyClusters, "open", r.Counters.OpenNeeds)
+	return pl.Plan(Input{World: b.w})
+}
+
+func (b *benchWorld) checkSteady(got *Result) error {
+	if err := sameResult(Plan(Input{World: b.w}), got); err != nil {
+		return err
+	}
+	return fullSize(b.w, got)
+}
+
+// B2, ENG-23.2: every Need is new and nothing is remembered.
+func BenchmarkB2(b *testing.B) {
+	for _, s := range steadySizes {
+		s = workload.Size{Machines: scaled(s.Machines), Needs: scaled(s.Needs), Clusters: scaled(s.Clusters)}
+		benchmark(b, "B2", sizeOf(s), func() measure.Pair {
+			gen := workload.Steady(s, benchSeed)
+			gen.Unbind()
+			return coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
+		})
+	}
+}
+
+// claimsOf is P-claim with as many pools as the fleet has types and zones.
+func claimsOf(gen *workload.World, claims int) measure.Floor {
+	return probe.Claim(gen.Demand.Rows(), claims, gen.Fleet.Len(), len(gen.Fleet.Kinds)*len(gen.Fleet.Zones), benchSeed)
+}
+
+// coldPair measures a plan from nothing against a floor.
+func coldPair(bw *benchWorld, target float64, floor measure.Floor) measure.Pair {
+	Plan(Input{World: bw.w}) // the inventory learns the keys of the demand
+	var got *Result
+	return measure.Pair{WorkloadSum: bw.sum, Floor: floor, Target: target, Oracle: "the rules at full size",
+		Subject: func() { got = Plan(Input{World: bw.w}) },
+		Check:   func() error { return fullSize(bw.w, got) },
+	}
+}
+
+// B3 and B4, ENG-23.3, 23.4: gangs.
+func BenchmarkB3(b *testing.B) {
+	benchmark(b, "B3", map[string]any{"machines": 18_000, "needs": 2_600}, func() measure.Pair { return gangPair(workload.Gangs(1, benchSeed), 8) })
+}
+
+func BenchmarkB4(b *testing.B) {
+	for _, k := range []int{1, 3, 16} {
+		benchmark(b, "B4", map[string]any{"machines": 18_000 * k, "needs": 2_600 * k}, func() measure.Pair {
+			return gangPair(workload.Gangs(k, benchSeed), 0)
+		})
+	}
+	k, fleet := scaled(300), scaled(28)
+	benchmark(b, "B4", map[string]any{"machines": 18_000 * fleet, "needs": 2_600 * k}, func() measure.Pair {
+		return gangPair(workload.GangFlood(k, fleet, benchSeed), 4)
+	})
+}
+
+func gangPair(gen *workload.World, target float64) measure.Pair {
+	f := gen.Fleet
+	units := make([][]int32, 2)
+	for p := range units {
+		units[p] = make([]int32, len(f.Kinds))
+		units[p][p] = 1
+	}
+	floor := measure.Sum(probe.Sort(gen.Demand.Rows(), benchSeed), claimsOf(gen, 8), probe.Domain(f.Rack, f.Kind, units, f.Racks))
+	return coldPair(newBenchWorld(gen), target, floor)
+}
+
+// B5, ENG-23.5: as many Needs of one machine as there are machines.
+func BenchmarkB5(b *testing.B) {
+	n := scaled(500_000)
+	benchmark(b, "B5", map[string]any{"machines": n, "needs": n}, func() measure.Pair {
+		gen := workload.One(n, benchSeed)
+		return coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
+	})
+}
+
+// sameResult compares two results of one world field by field.
+func sameResult(want, got *Result) error {
+	if want.Now != got.Now || want.CostBefore != got.CostBefore || want.CostAfter != got.CostAfter {
+		return errors.New("time or cost differ")
+	}
+	if err := sameList("action", want.Actions, got.Actions); err != nil {
+		return err
+	}
+	if err := sameList("drain", want.Drains, got.Drains); err != nil {
+		return err
+	}
+	if err := sameList("promise", want.Promised, got.Promised); err != nil {
+		return err
+	}
+	if err := sameList("short", want.Short, got.Short); err != nil {
+		return err
+	}
+	if len(want.Blocks) != len(got.Blocks) {
+		return fmt.Errorf("%d blocks, not %d", len(got.Blocks), len(want.Blocks))
+	}
+	for i, w := range want.Blocks {
+		if err := sameBlock(w, got.Blocks[i]); err != nil {
+			return fmt.Errorf("block %d, cluster %s: %w", i, w.Cluster, err)
+		}
+	}
+	return nil
+}
+
+func sameBlock(w, g *Block) error {
+	if w.Cluster != g.Cluster || len(w.Missing) != len(g.Missing) || len(w.Needs) != len(g.Needs) || len(w.Folded) != len(g.Folded) {
+		return errors.New("names or lengths differ")
+	}
+	for i := range w.Missing {
+		x, y := &w.Missing[i], &g.Missing[i]
+		if x.Row != y.Row || !x.Residual.Equal(&y.Residual) || !x.Freed.Equal(&y.Freed) {
+			return fmt.Errorf("what row %d lacks differs", x.Row)
+		}
+	}
+	return errors.Join(sameList("verdict", w.Verdicts, g.Verdicts), sameList("claim", w.Claims, g.Claims), sameList("share", w.Shares, g.Shares),
+		sameList("shunned", w.Shunned, g.Shunned), sameList("guarded", w.Guarded, g.Guarded))
+}
+
+func sameList[T comparable](what string, want, got []T) error {
+	if len(want) != len(got) {
+		return fmt.Errorf("%d of %s, not %d", len(got), what, len(want))
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			return fmt.Errorf("%s %d is %+v, not %+v", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// fullSize is the oracle of the programme for outputs that are too large for the literal engine: each machine claimed
+// once; each claim matches and fits; no Need over-covered by more than a machine; no plain Need short beside a free
+// machine; excess is Configured minus claimed; every Need has a verdict and its residual adds up.
+func fullSize(w *World, r *Result) error {
+	o := newFullOracle(w, r)
+	for bi, bl := range r.Blocks {
+		if err := o.block(int32(bi), bl); err != nil {
+			return fmt.Errorf("cluster %s: %w", bl.Cluster, err)
+		}
+	}
+	for i := range r.Actions {
+		a := &r.Actions[i]
+		if o.acts[a.Machine] {
+			return fmt.Errorf("%s is in two actions", w.Inventory.ID(a.Machine))
+		}
+		o.acts[a.Machine] = true
+	}
+	return o.leftOver()
 }

@@ -15,11 +15,12 @@ type benchWorld struct {
 	w    *World
 	rows []demand.Row // by row of the generated demand
 	now  int64
+	sum  string // of what was generated
 }
 
 // newBenchWorld fills a World as the core would: roll-ups accepted, machines listed, stamps on what is bound.
 func newBenchWorld(gen *workload.World) *benchWorld {
-	b := &benchWorld{gen: gen, w: NewWorld(), rows: make([]demand.Row, gen.Demand.Rows()), now: 1000 * second}
+	b := &benchWorld{gen: gen, w: NewWorld(), rows: make([]demand.Row, gen.Demand.Rows()), now: 1000 * second, sum: gen.Sum()}
 	for r := range b.rows {
 		b.rows[r] = b.row(int32(r))
 	}
