@@ -2,11 +2,8 @@ package aggregate
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
@@ -20,17 +17,16 @@ func KeyOf(r *request.Request) Key { return Key{r.Namespace, r.Name} }
 
 // Aggregate is the demand of one cluster. The zero value is not usable; start with New.
 type Aggregate struct {
-	slots   map[Key]int32    // where in members a request is
-	members []member         // slots; free ones have no request
-	free    []int32          // slots to use again
-	texts   map[string]*text // by raw text; those in use
-	rows    map[string]*row  // by identity; those with a member
-	byID    map[string]*row  // the same by row id
-	order   []*row           // rows in the order of the wire; nil: sort again
-	invalid map[int32]bool   // slots whose request has a fatal problem
-	raw     []byte           // scratch
-	pending int              // requests not acknowledged
-	waiting map[Key]struct{} // counted requests that were not acknowledged and not taken by TakeWaiting
+	slots   map[Key]int32      // where in members a request is
+	members []member           // slots; free ones have no request
+	free    []int32            // slots to use again
+	texts   map[identity]*text // those in use
+	rows    map[string]*row    // by identity; those with a member
+	byID    map[string]*row    // the same by row id
+	order   []*row             // rows in the order of the wire; nil: sort again
+	invalid map[int32]bool     // slots whose request has a fatal problem
+	pending int                // requests not acknowledged
+	waiting []int32            // slots that may wait to be taken by TakeWaiting
 }
 
 type member struct {
@@ -38,13 +34,14 @@ type member struct {
 	text    *text    // what it is counted with; nil: not counted
 	problem *Problem // of its present text
 	at      int32    // place among its row's members
+	waiting bool     // counted, not acknowledged, and not taken by TakeWaiting
 }
 
 // New returns an empty aggregate with room for n requests.
 func New(n int) *Aggregate {
 	return &Aggregate{
-		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[string]*text{}, rows: map[string]*row{}, byID: map[string]*row{},
-		invalid: map[int32]bool{}, waiting: make(map[Key]struct{}),
+		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[identity]*text{}, rows: map[string]*row{}, byID: map[string]*row{},
+		invalid: map[int32]bool{},
 	}
 }
 
@@ -77,27 +74,31 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 	m.problem = next.problem
 	if next.row == nil {
 		a.invalid[slot] = true
-		delete(a.waiting, key)
+		m.waiting = false
 		if m.text == nil && fallback != nil {
 			a.count(slot, a.adopt(fallback))
 			return true
 		}
 		return false
 	}
-	delete(a.invalid, slot)
-	if r.Pending() {
-		a.waiting[key] = struct{}{}
-	} else {
-		delete(a.waiting, key)
+	if len(a.invalid) > 0 {
+		delete(a.invalid, slot)
+	}
+	if wait := r.Pending(); wait != m.waiting {
+		if m.waiting = wait; wait {
+			a.waiting = append(a.waiting, slot)
+		}
 	}
 	if m.text == next {
 		return false
 	}
-	if m.text != nil {
+	changed = true
+	if old := m.text; old != nil {
+		changed = old.row != next.row || !slices.Equal(old.amounts, next.amounts) // else it only says the same otherwise
 		a.uncount(slot)
 	}
 	a.count(slot, next)
-	return true
+	return changed
 }
 
 // Delete forgets a request and says whether the rows changed.
@@ -117,7 +118,6 @@ func (a *Aggregate) Delete(key Key) (changed bool) {
 	a.free = append(a.free, slot)
 	delete(a.slots, key)
 	delete(a.invalid, slot)
-	delete(a.waiting, key)
 	return changed
 }
 
@@ -139,7 +139,7 @@ func (a *Aggregate) count(slot int32, t *text) {
 	}
 	t.row.members = append(t.row.members, slot)
 	if t.count == 0 {
-		a.texts[t.raw] = t
+		a.texts[t.is] = t
 	}
 	t.row.count(t)
 }
@@ -150,7 +150,7 @@ func (a *Aggregate) uncount(slot int32) {
 	m.text = nil
 	row.uncount(t)
 	if t.count == 0 {
-		delete(a.texts, t.raw)
+		delete(a.texts, t.is)
 	}
 	end := len(row.members) - 1
 	moved := row.members[end]
@@ -166,12 +166,15 @@ func (a *Aggregate) uncount(slot int32) {
 
 // text finds what a request says among the texts in use, or translates it.
 func (a *Aggregate) text(r *request.Request) *text {
-	a.raw = appendRaw(a.raw[:0], r.Namespace, &r.Spec)
-	if t, ok := a.texts[string(a.raw)]; ok {
+	is := identity{text: r.Spec.Text()}
+	if r.Spec.CoLocation != nil {
+		is.namespace = r.Namespace
+	}
+	if t, ok := a.texts[is]; ok {
 		return t
 	}
 	profile, problem := translate(r.Namespace, &r.Spec)
-	t := &text{raw: string(a.raw), amounts: r.Spec.Resources, problem: problem}
+	t := &text{is: is, amounts: r.Spec.Resources, problem: problem}
 	if profile == nil {
 		return t
 	}
@@ -183,77 +186,14 @@ func (a *Aggregate) text(r *request.Request) *text {
 
 // adopt gives a text of another aggregate a place in this one.
 func (a *Aggregate) adopt(from *text) *text {
-	if t, ok := a.texts[from.raw]; ok {
+	if t, ok := a.texts[from.is]; ok {
 		return t
 	}
-	t := &text{raw: from.raw, amounts: from.amounts, problem: from.problem}
+	t := &text{is: from.is, amounts: from.amounts, problem: from.problem}
 	if t.row = a.rows[from.row.profile.key]; t.row == nil {
 		t.row = &row{profile: from.row.profile}
 	}
 	return t
-}
-
-// appendRaw writes what a request says as it is written: equal bytes mean the same, the reverse need not hold. The
-// namespace matters only for co-location.
-func appendRaw(b []byte, namespace string, s *request.Spec) []byte {
-	str := func(v string) {
-		b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
-	}
-	num := func(v int64) { b = binary.AppendVarint(b, v) }
-	num(int64(len(s.Requirements)))
-	for i := range s.Requirements {
-		r := &s.Requirements[i]
-		str(r.Key)
-		str(string(r.Operator))
-		num(int64(len(r.Values)))
-		for _, v := range r.Values {
-			str(v)
-		}
-	}
-	num(int64(len(s.Resources)))
-	for i := range s.Resources {
-		str(s.Resources[i].Name)
-		num(s.Resources[i].Milli)
-	}
-	num(int64(s.Priority))
-	num(s.InterruptionPenalty.Milli)
-	num(s.ReclamationPenalty.Milli)
-	num(int64(len(s.Spread)))
-	for i := range s.Spread {
-		str(s.Spread[i].TopologyKey)
-		str(string(s.Spread[i].WhenUnsatisfiable))
-		num(int64(s.Spread[i].MaxSkew))
-	}
-	num(int64(len(s.Tolerations)))
-	for i := range s.Tolerations {
-		t := &s.Tolerations[i]
-		str(t.Key)
-		str(string(t.Operator))
-		str(t.Value)
-		str(string(t.Effect))
-	}
-	if c := s.CoLocation; c != nil {
-		str(namespace)
-		str(c.TopologyKey)
-		b = appendRawSelectors(b, c.LabelSelector, c.NamespaceSelector)
-		for _, n := range c.Namespaces {
-			str(n)
-		}
-	}
-	if f := s.Fault; f != nil {
-		str("\x00fault")
-		str(f.Field)
-		str(f.Message)
-	}
-	return b
-}
-
-func appendRawSelectors(b []byte, selectors ...*metav1.LabelSelector) []byte {
-	for _, s := range selectors {
-		b = selector(b, s)
-		b = append(b, 0)
-	}
-	return b
 }
 
 // Rebuild returns a new aggregate of the given requests, and whether its rows equal those of a. Contributions of

@@ -10,8 +10,10 @@ func (a *Aggregate) Len() int { return len(a.slots) }
 // Requests are all requests, in no order.
 func (a *Aggregate) Requests() []*request.Request {
 	out := make([]*request.Request, 0, len(a.slots))
-	for _, slot := range a.slots {
-		out = append(out, a.members[slot].request)
+	for i := range a.members {
+		if r := a.members[i].request; r != nil {
+			out = append(out, r)
+		}
 	}
 	return out
 }
@@ -82,12 +84,16 @@ func (a *Aggregate) TakeWaiting() []Key {
 		return nil
 	}
 	out := make([]Key, 0, len(a.waiting))
-	for k := range a.waiting {
-		if slot, ok := a.slots[k]; ok && !a.members[slot].text.over {
-			out = append(out, k)
+	for _, slot := range a.waiting {
+		m := &a.members[slot]
+		if !m.waiting { // taken, acknowledged or gone meanwhile; a slot may be listed twice
+			continue
+		}
+		if m.waiting = false; !m.text.over {
+			out = append(out, KeyOf(m.request))
 		}
 	}
-	clear(a.waiting)
+	a.waiting = a.waiting[:0]
 	return out
 }
 

@@ -10,11 +10,18 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
+// identity is what tells texts apart: equal identities mean the same, the reverse need not hold.
+type identity struct {
+	text      request.Text
+	namespace string // of requests with a co-location term, whose group depends on it; else empty
+}
+
 // text is one way to write a request, and how many requests are written so. All of them have one row and one vector.
 type text struct {
-	raw     string // what identifies it
-	row     *row   // nil: cannot be counted
+	is      identity
+	row     *row // nil: cannot be counted
 	amounts []request.Amount
+	dims    []*dim // of the row, one for each amount; while count is above zero
 	problem *Problem
 	count   int32 // requests counted with it
 	at      int32 // place among its row's texts
@@ -25,7 +32,7 @@ type text struct {
 type row struct {
 	profile *profile
 	texts   []*text // those with a count above zero, in no order
-	dims    []dim   // sorted by name
+	dims    []*dim  // sorted by name
 	members []int32 // slots of the requests counted in it, in no order
 	sent    *pb.CapacityNeed
 }
@@ -40,56 +47,63 @@ type dim struct {
 }
 
 func (r *row) dim(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.dims, name, func(d dim, n string) int { return strings.Compare(d.name, n) })
+	return slices.BinarySearchFunc(r.dims, name, func(d *dim, n string) int { return strings.Compare(d.name, n) })
 }
 
 // count adds one request with a text of this row.
 func (r *row) count(t *text) {
-	first := t.count == 0
-	t.count++
-	if first {
-		t.at, t.over = int32(len(r.texts)), false
-		r.texts = append(r.texts, t)
+	if t.count++; t.count == 1 {
+		r.add(t)
 	}
-	for _, a := range t.amounts {
-		i, ok := r.dim(a.Name)
-		if !ok {
-			r.dims = slices.Insert(r.dims, i, dim{name: a.Name})
-		}
-		d := &r.dims[i]
-		d.total.add(a.Milli)
-		if first {
-			d.texts++
-			d.largest = max(d.largest, a.Milli)
-		}
+	for i, d := range t.dims {
+		d.total.add(t.amounts[i].Milli)
 	}
 	r.sent = nil
 }
 
+// add takes a text up when its first request is counted.
+func (r *row) add(t *text) {
+	t.at, t.over = int32(len(r.texts)), false
+	r.texts = append(r.texts, t)
+	t.dims = make([]*dim, len(t.amounts))
+	for n, a := range t.amounts {
+		i, ok := r.dim(a.Name)
+		if !ok {
+			r.dims = slices.Insert(r.dims, i, &dim{name: a.Name})
+		}
+		d := r.dims[i]
+		d.texts++
+		d.largest = max(d.largest, a.Milli)
+		t.dims[n] = d
+	}
+}
+
 // uncount takes one request with a text of this row away.
 func (r *row) uncount(t *text) {
-	t.count--
-	last := t.count == 0
-	if last {
-		end := len(r.texts) - 1
-		r.texts[t.at] = r.texts[end]
-		r.texts[t.at].at = t.at
-		r.texts = slices.Delete(r.texts, end, end+1)
+	for i, d := range t.dims {
+		d.total.sub(t.amounts[i].Milli)
 	}
-	for _, a := range t.amounts {
-		i, _ := r.dim(a.Name)
-		d := &r.dims[i]
-		d.total.sub(a.Milli)
-		if !last {
-			continue
-		}
+	if t.count--; t.count == 0 {
+		r.remove(t)
+	}
+	r.sent = nil
+}
+
+// remove drops a text when its last request is gone.
+func (r *row) remove(t *text) {
+	end := len(r.texts) - 1
+	r.texts[t.at] = r.texts[end]
+	r.texts[t.at].at = t.at
+	r.texts = slices.Delete(r.texts, end, end+1)
+	for n, d := range t.dims {
 		if d.texts--; d.texts == 0 {
+			i, _ := r.dim(d.name)
 			r.dims = slices.Delete(r.dims, i, i+1)
-		} else if a.Milli == d.largest {
+		} else if t.amounts[n].Milli == d.largest {
 			d.stale = true
 		}
 	}
-	r.sent = nil
+	t.dims = nil
 }
 
 // need is the row as it is sent. It is built once per change and never altered after.
@@ -105,16 +119,15 @@ func (r *row) need() *pb.CapacityNeed {
 		AggregateResources: make(map[string]string, len(r.dims)), MinUnit: make(map[string]string, len(r.dims)),
 	}
 	dims := r.dims
-	for i := range dims {
-		if d := &dims[i]; d.stale {
+	for _, d := range dims {
+		if d.stale {
 			d.largest, d.stale = r.largest(d.name), false
 		}
 	}
 	if len(dims) > resourcesMax {
 		dims = r.fitting()
 	}
-	for i := range dims {
-		d := &dims[i]
+	for _, d := range dims {
 		r.sent.AggregateResources[d.name] = d.total.text(d.name)
 		r.sent.MinUnit[d.name] = quantityText(d.name, d.largest)
 	}
@@ -134,7 +147,7 @@ func (r *row) largest(name string) (largest int64) {
 
 // fitting sums the row over the texts that use its most used resources only, as many as the wire allows, and marks the
 // other texts. Which they are depends on the requests alone, not on their order.
-func (r *row) fitting() []dim {
+func (r *row) fitting() []*dim {
 	uses := map[string]int{}
 	for _, t := range r.texts {
 		for _, a := range t.amounts {

@@ -183,8 +183,7 @@ func (t *drain) cordon(ctx context.Context) bool {
 		t.stale = false
 		t.d.mu.Unlock()
 		if n := t.d.Machines.Node(t.node); t.resumed && n != nil && !n.Spec.Unschedulable {
-			t.finish(outcomeStopped, reasonUser) // a person uncordoned it while no operator looked
-			t.patchNode(ctx, releasePatch(false))
+			t.obey(ctx) // a person uncordoned it while no operator looked
 			return false
 		}
 		select {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -215,8 +215,10 @@ func TestTooLargeIsNotSent(t *testing.T) {
 		}
 		for i := range 20 { // a megabyte each
 			r := req(fmt.Sprint(i), "1")
-			r.Spec.Priority = int32(i)
-			r.Spec.Requirements = []corev1.NodeSelectorRequirement{{Key: "k", Operator: corev1.NodeSelectorOpIn, Values: values}}
+			spec := fmt.Appendf(nil, `{"resources":{"cpu":"1"},"priority":%d,"requirements":[{"key":"k","operator":"In","values":["%s"]}]}`, i, strings.Join(values, `","`))
+			if err := json.Unmarshal(spec, &r.Spec); err != nil {
+				t.Fatal(err)
+			}
 			b.Set(r)
 		}
 		time.Sleep(2 * time.Second)
