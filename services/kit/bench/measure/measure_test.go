@@ -310,3 +310,37 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%v", r.Extra)
 	}
 }
+
+// Section 6: a result is met when its ratio and each of its bounds are.
+func TestBounds(t *testing.T) {
+	p := pair(new([]string), fine)
+	p.Bounds = func(ns float64) []Bound {
+		return []Bound{AtMost("time", "ns", ns, 1e12), NotBelow("rate", "1/s", 1e9/ns, 1e9), Shown("lines", "count", 3)}
+	}
+	r, err := Run(p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Bounds) != 3 || !r.Bounds[0].Met || r.Bounds[1].Met || !r.Bounds[2].Met || r.Met {
+		t.Errorf("%+v, met %v", r.Bounds, r.Met)
+	}
+}
+
+// Scratch lines are for gates: they name no commit, whatever the state of the tree.
+func TestScratchRecorder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("BIGFLEET_BENCH_RESULTS", "")
+	t.Setenv("BIGFLEET_BENCH_SCRATCH", dir)
+	t.Setenv("BIGFLEET_BENCH_MACHINE", "m")
+	r, err := RecorderFromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Record(Result{Bench: "B9", Time: time.Unix(0, 0).UTC(), Bounds: []Bound{AtMost("x", "B", 2, 1)}}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "1970-01-01-scratch-m.jsonl"))
+	if err != nil || !strings.Contains(string(data), `"commit":"scratch"`) || !strings.Contains(string(data), `"met":false,"allocs_op"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}

@@ -67,6 +67,8 @@ type Pair struct {
 	Check  func() error
 	Oracle string  // what Check compares with
 	Target float64 // the ratio that is wanted; 0 means none
+	// Bounds, if set, adds absolute limits: it is given the median time of the subject in ns.
+	Bounds func(medianNS float64) []Bound
 }
 
 func (p Pair) check() error {
@@ -201,7 +203,10 @@ func (c *comparison) result() (Result, error) {
 		AllocsOp: int64(Median(c.allocs)), BytesOp: int64(Median(c.bytes)), HeapPeakBytes: peak,
 		Oracle: Oracle{Name: c.pair.Oracle, Checks: c.checks}, Dropped: c.dropped,
 	}
-	out.Met = c.pair.Target == 0 || out.Ratio.Median <= c.pair.Target
+	if c.pair.Bounds != nil {
+		out.Bounds = c.pair.Bounds(Median(floats(c.subject)))
+	}
+	out.judge()
 	return out, nil
 }
 

@@ -47,13 +47,17 @@ func NewRecorder(dir string) (*Recorder, error) {
 	return &Recorder{dir: dir, commit: commit, machine: ThisMachine()}, nil
 }
 
-// RecorderFromEnv returns a Recorder for the directory in BIGFLEET_BENCH_RESULTS, or nil when it is not set.
+// RecorderFromEnv returns a Recorder for the directory in BIGFLEET_BENCH_RESULTS; or one for BIGFLEET_BENCH_SCRATCH,
+// whose lines are for a gate and not for the record, so that they name no commit and the tree may differ from it; or nil
+// when neither is set.
 func RecorderFromEnv() (*Recorder, error) {
-	dir := os.Getenv("BIGFLEET_BENCH_RESULTS")
-	if dir == "" {
-		return nil, nil
+	if dir := os.Getenv("BIGFLEET_BENCH_RESULTS"); dir != "" {
+		return NewRecorder(dir)
 	}
-	return NewRecorder(dir)
+	if dir := os.Getenv("BIGFLEET_BENCH_SCRATCH"); dir != "" {
+		return &Recorder{dir: dir, commit: "scratch", machine: ThisMachine()}, nil
+	}
+	return nil, nil
 }
 
 // Record appends one line, after it has filled in commit and machine.
@@ -61,6 +65,7 @@ func (r *Recorder) Record(result Result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result.Commit, result.Machine = r.commit, r.machine
+	result.judge()
 	if result.Dropped == nil {
 		result.Dropped = []string{}
 	}

@@ -21,12 +21,47 @@ type Result struct {
 	Subject       Series         `json:"subject"`
 	Ratio         Ratio          `json:"ratio"`
 	Target        float64        `json:"target"`
-	Met           bool           `json:"met"`
+	Bounds        []Bound        `json:"bounds,omitempty"`
+	Met           bool           `json:"met"` // the target and every bound
 	AllocsOp      int64          `json:"allocs_op"`
 	BytesOp       int64          `json:"bytes_op"`
 	HeapPeakBytes int64          `json:"heap_peak_bytes"`
 	Oracle        Oracle         `json:"oracle"`
 	Dropped       []string       `json:"dropped"`
+}
+
+// Bound is one number with an absolute limit: a time, bytes of memory, a rate, a count. Limit 0 is a number that is
+// published without a limit.
+type Bound struct {
+	Name    string  `json:"name"`
+	Unit    string  `json:"unit"` // ns, B, 1/s, ratio, count
+	Value   float64 `json:"value"`
+	Limit   float64 `json:"limit,omitempty"`
+	AtLeast bool    `json:"at_least,omitempty"` // the value must not be below the limit, instead of above
+	Met     bool    `json:"met"`
+}
+
+// AtMost is a Bound that the value must not exceed.
+func AtMost(name, unit string, value, limit float64) Bound {
+	return Bound{Name: name, Unit: unit, Value: value, Limit: limit, Met: value <= limit}
+}
+
+// NotBelow is a Bound that the value must reach.
+func NotBelow(name, unit string, value, limit float64) Bound {
+	return Bound{Name: name, Unit: unit, Value: value, Limit: limit, AtLeast: true, Met: value >= limit}
+}
+
+// Shown is a number that is published without a limit.
+func Shown(name, unit string, value float64) Bound {
+	return Bound{Name: name, Unit: unit, Value: value, Met: true}
+}
+
+// judge sets Met. A result without rounds has no ratio to judge.
+func (r *Result) judge() {
+	r.Met = r.Target == 0 || r.Ratio.Rounds == 0 || r.Ratio.Median <= r.Target
+	for _, b := range r.Bounds {
+		r.Met = r.Met && b.Met
+	}
 }
 
 // Ratio is the median over rounds and the interval that holds the true one.
