@@ -53,9 +53,10 @@ generate-check: prerequisites ## Fail when gen/ is not what proto/ generates. (d
 	tools/proto.sh generate-check
 
 .PHONY: lint
-lint: prerequisites ## Buf lint, format and breaking checks, and gofmt.
+lint: prerequisites ## Buf lint, format and breaking checks, gofmt, golangci-lint.
 	tools/proto.sh check
 	@unformatted=$$(git ls-files '*.go' | grep -vE '^(gen/|.*/testdata/)' | xargs gofmt -l); [ -z "$$unformatted" ] || { echo "not gofmt'ed, run gofmt -w on: $$unformatted" >&2; exit 1; }
+	tools/lint.sh
 
 .PHONY: modules-check
 modules-check: prerequisites ## Every module builds alone, without go.work.

@@ -147,17 +147,6 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Documents splits a render.
-func documents(render []byte) (out []map[string]any) {
-	for doc := range strings.SplitSeq(string(render), "\n---\n") {
-		var o map[string]any
-		if yaml.Unmarshal([]byte(doc), &o) == nil && len(o) > 0 {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
 func deployment(t testing.TB, render []byte) *appsv1.Deployment {
 	t.Helper()
 	for doc := range strings.SplitSeq(string(render), "\n---\n") {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -91,19 +90,4 @@ func identity(t *testing.T, c *stack.Cluster) map[string]string {
 		out["pod/"+p.Name] = fmt.Sprintf("%s on %s %s deleted=%v", p.UID, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp)
 	}
 	return out
-}
-
-func podsOn(t *testing.T, c *stack.Cluster, phase corev1.PodPhase) int {
-	t.Helper()
-	pods, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, p := range pods.Items {
-		if p.Status.Phase == phase {
-			n++
-		}
-	}
-	return n
 }

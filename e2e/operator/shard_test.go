@@ -73,16 +73,6 @@ func (s *shard) serve(ln net.Listener) {
 // stop ends the process of the shard, so to speak: connections die.
 func (s *shard) stop() { _ = s.server.Close() }
 
-// restart serves again on the same address.
-func (s *shard) restart(t testing.TB) {
-	t.Helper()
-	ln, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.serve(ln)
-}
-
 // Session implements the service.
 func (s *shard) Session(ctx context.Context, stream *connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]) error {
 	first, err := stream.Receive()

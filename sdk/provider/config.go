@@ -136,8 +136,8 @@ func DefaultCommon(name string) Common {
 		Provider: name, Addr: ":9000", MetricsAddr: ":9090", DataDir: ".",
 		ReconcileInterval: d.reconcile, DescribeTimeout: d.describe, LossRounds: d.lossRounds, Recovery: "fail", Janitor: "on",
 		ShutdownGrace: d.shutdownGrace,
-		Timeouts:      TimeoutSection{t.Create, t.Configure, t.Delete, t.DrainExtra},
-		Retention:     RetentionSection{r.Failed, r.Lost, r.Stockout, r.Orphan},
+		Timeouts:      TimeoutSection(t),
+		Retention:     RetentionSection(r),
 		Prices:        PriceSection{d.prices, d.priceAgeMax},
 		Limits:        LimitSection{d.transitions, d.queue, d.tombstones, d.tombstoneTTL},
 		TLS:           TLSSection{ShardSAN: true}, Log: LogSection{"info", "text"}, Server: ServerSection{Reflection: true},
@@ -166,7 +166,7 @@ func (c Common) Options() ([]Option, error) {
 	}
 	calls := map[string]CallLimit{}
 	for name, l := range c.Calls {
-		calls[name] = CallLimit{l.Parallel, l.PerSecond, l.Burst}
+		calls[name] = CallLimit(l)
 	}
 	out := []Option{
 		WithAddr(c.Addr), WithReconcileInterval(c.ReconcileInterval), WithDescribeTimeout(c.DescribeTimeout),

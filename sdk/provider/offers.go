@@ -79,7 +79,7 @@ func (p *Provider) offer(c *catalogue) error {
 	p.offers.current = c
 	for _, o := range c.order {
 		if q, ok := p.offers.quotes[o.key]; ok {
-			o.reprice(q)
+			_ = o.reprice(q) // the price of the file stays where a quote is no price
 		}
 	}
 	p.offers.mu.Unlock()

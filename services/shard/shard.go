@@ -98,7 +98,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer lock.Release()
+	defer func() { _ = lock.Release() }()
 	if err := s.listen(); err != nil {
 		return err
 	}

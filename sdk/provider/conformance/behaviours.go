@@ -23,9 +23,7 @@ func afterwards() []behaviour {
 			do: func(c *Case) {
 				c.suite.mu.Lock()
 				defer c.suite.mu.Unlock()
-				for _, v := range c.suite.violations {
-					c.faults = append(c.faults, v)
-				}
+				c.faults = append(c.faults, c.suite.violations...)
 			},
 		},
 		{

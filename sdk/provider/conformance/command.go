@@ -22,7 +22,7 @@ import (
 // flags of the command.
 type flags struct {
 	profiles, clusters, only []string
-	shard, blobFile          string
+	blobFile                 string
 	cert, key, ca            string
 	controlAddr              string
 	kill, stop, start, lose  string

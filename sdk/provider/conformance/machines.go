@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -229,17 +228,4 @@ func (c *Case) same(what string, before *machine) {
 	if d := difference(before, c.get(before.GetId())); d != "" {
 		c.check(false, "%s changed the machine: %s", what, d)
 	}
-}
-
-// inState makes a machine that rests in the state.
-func (c *Case) inState(s bigfleetv1alpha1.MachineState) string {
-	switch s {
-	case speculative:
-		return c.slot()
-	case idle:
-		return c.host()
-	case configured:
-		return c.node()
-	}
-	panic(fmt.Sprintf("no way to rest in %s", s))
 }

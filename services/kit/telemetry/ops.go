@@ -91,7 +91,7 @@ func (o *Ops) Run(ctx context.Context, ln net.Listener) error {
 	if server.Shutdown(limit) != nil {
 		_ = server.Close()
 	}
-	<-failed
+	_ = <-failed // Serve ended because it was told to
 	return nil
 }
 

@@ -238,7 +238,7 @@ func (a *applier) removeProvider(op *pb.RemoveProvider) *Refusal {
 	}
 	r := refused("provider-in-use", "remove the shards or point them elsewhere", "shards report provider %q", op.GetName())
 	for id := range a.s.ShardsOf(op.GetName()) {
-		r.blocked(id)
+		_ = r.blocked(id)
 	}
 	if len(r.Blockers) > 0 {
 		return r

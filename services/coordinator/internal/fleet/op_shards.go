@@ -154,8 +154,3 @@ func (s *State) onlyShard(id, provider string) bool {
 	}
 	return true
 }
-
-// defaultOwner is the shard that owns what no domain assigns, or "".
-func (s *State) defaultOwner(provider string) string {
-	return s.providers.get(provider).GetDefaultOwner()
-}

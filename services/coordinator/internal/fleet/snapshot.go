@@ -35,13 +35,13 @@ func (s *State) WriteSnapshot(to io.Writer) error {
 	for _, t := range tables {
 		header.Tables = append(header.Tables, &pb.TableHeader{Name: t.name, Rows: uint64(t.len)})
 	}
-	w.WriteString(snapshotMagic)
+	_, _ = w.WriteString(snapshotMagic) // bufio keeps its first error for Flush
 	var buf []byte
 	put := func(m proto.Message) (err error) {
 		if buf, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(buf[:0], m); err != nil {
 			return err
 		}
-		w.Write(binary.AppendUvarint(nil, uint64(len(buf))))
+		_, _ = w.Write(binary.AppendUvarint(nil, uint64(len(buf))))
 		_, err = w.Write(buf)
 		return err
 	}

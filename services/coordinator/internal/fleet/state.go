@@ -3,7 +3,6 @@ package fleet
 import (
 	"encoding/binary"
 	"iter"
-	"strings"
 
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
 
@@ -287,9 +286,3 @@ func auditSequence(key string) uint64 { return binary.BigEndian.Uint64([]byte(ke
 func domainKey(d *pb.Domain) string       { return d.GetKey() + sep + d.GetValue() }
 func quotaKey(q *pb.Quota) string         { return q.GetProvider() + sep + q.GetRegion() }
 func exceptionKey(e *pb.Exception) string { return e.GetProvider() + sep + e.GetMachineId() }
-
-// splitKey takes a two-part key apart; the second part may hold sep (machine ids are opaque).
-func splitKey(key string) (string, string) {
-	a, b, _ := strings.Cut(key, sep)
-	return a, b
-}

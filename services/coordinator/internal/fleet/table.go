@@ -78,15 +78,6 @@ func (t table[T]) after(key string) iter.Seq2[string, *T] {
 	}
 }
 
-// last returns the row with the greatest key.
-func (t table[T]) last() (string, *T) {
-	if t.tree == nil {
-		return "", nil
-	}
-	key, row, _ := t.tree.Root().Maximum()
-	return string(key), row
-}
-
 // first returns the row with the smallest key.
 func (t table[T]) first() (string, *T) {
 	if t.tree == nil {

@@ -31,7 +31,6 @@ type shard struct {
 	links         map[string]*v1.ClusterLink
 	linksComplete bool
 	liveSince     map[string]time.Time // cluster -> since when this shard has its live session
-	provider      string               // provider address as reported
 	version       string
 	view, moves   bool // capabilities
 

@@ -46,7 +46,6 @@ type cluster struct {
 	reclaim  bucket
 	timeouts backoff             // of the whole cluster, after pulls that timed out
 	oneProbe bool                // a pull timed out and none was answered since (SHARD-15.4)
-	busy     int                 // pulls and Configures under way
 	blobs    map[string]*backoff // by fingerprint
 	blobText map[string]string   // last error of the operator, by fingerprint
 
@@ -158,12 +157,6 @@ func (s *clusterSet) ensure(name string) *cluster {
 	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.name, n) })
 	s.ordered = slices.Insert(s.ordered, i, c)
 	return c
-}
-
-// drop forgets a cluster that has nothing left: no machines, no session, no demand.
-func (s *clusterSet) drop(c *cluster) {
-	delete(s.byName, c.name)
-	s.ordered = slices.DeleteFunc(s.ordered, func(x *cluster) bool { return x == c })
 }
 
 // hold is why a Need of the cluster acquires nothing for now (SHARD-6.9). Parking has its own ledger.

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -275,5 +274,3 @@ func (c *Core) spell(d *decision) {
 		d.promise = &p
 	}
 }
-
-func (c *Core) cycleText() string { return fmt.Sprintf("cycle %d", c.cycle.n) }

@@ -33,8 +33,6 @@ const (
 	EffectWakeAt
 	EffectAdminAnswer
 	EffectCheckpointTaken
-
-	effectKinds = int(EffectCheckpointTaken) + 1
 )
 
 func (k EffectKind) String() string {

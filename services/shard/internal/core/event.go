@@ -33,8 +33,6 @@ const (
 	KindStopping
 	KindUnplacedReported
 	KindCheckpointAsked
-
-	eventKinds = int(KindCheckpointAsked) + 1
 )
 
 func (k EventKind) String() string {

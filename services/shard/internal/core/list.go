@@ -14,7 +14,6 @@ type list struct {
 	started int64
 	seen    int64
 	changed int64
-	merging int64
 }
 
 // requestList sends a List. At most one per provider runs (SHARD-13.1).

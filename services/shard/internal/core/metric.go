@@ -44,8 +44,6 @@ const (
 	MetricOwnershipRelabels
 	MetricOwnershipViolations
 	MetricInstructions // outcome
-
-	metrics = int(MetricInstructions) + 1
 )
 
 func (c *Core) sample(m Metric, label string, v int64) {

@@ -111,8 +111,6 @@ const (
 	OutcomeFailed
 	OutcomeFenced
 	OutcomeCancelled
-
-	outcomes = int(OutcomeCancelled) + 1
 )
 
 func (o Outcome) String() string {

@@ -97,7 +97,7 @@ func sameAnswers(w *World, inc, full, slow *Result) error {
 		r    *Result
 	}{{"full", full}, {"naive", slow}} {
 		if d := difference(render(w, o.r), got); d != "" {
-			return errors.New(fmt.Sprintf("- %s, + incremental\n%s", o.name, d))
+			return fmt.Errorf("- %s, + incremental\n%s", o.name, d)
 		}
 	}
 	return nil

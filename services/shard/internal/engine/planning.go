@@ -111,12 +111,9 @@ func (p *planning) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
 
 // topState is what the plan at work has taken per domain of a topology key.
 type topState struct {
-	top      *inventory.Topology
-	byClass  bool               // every class has one value: what is left of it is what is left in its domain
-	taken    [2][]map[int]int32 // by domain, by position in Cells
-	touched  []int32
-	changed  []uint32 // by domain: grows with every take there
-	sequence uint32
+	top     *inventory.Topology
+	byClass bool               // every class has one value: what is left of it is what is left in its domain
+	taken   [2][]map[int]int32 // by domain, by position in Cells
 }
 
 func (p *planning) beginTopologies() {

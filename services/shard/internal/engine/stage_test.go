@@ -20,7 +20,6 @@ type stage struct {
 	last    *Result
 	planner *Planner
 	join    Join
-	sharing Sharing
 	engines []func(Input) *Result // further engines that must give the same bytes
 	moved   map[Kind]int          // actions carried out
 }

@@ -70,14 +70,6 @@ func (s *script) do(line string) {
 	}
 }
 
-func (s *script) lines(text string) {
-	for l := range strings.Lines(text) {
-		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
-			s.do(l)
-		}
-	}
-}
-
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -49,7 +48,6 @@ type Server struct {
 	bigfleetv1alpha1connect.UnimplementedShardReadHandler
 	cfg   Config
 	reads chan struct{}
-	count atomic.Int64
 }
 
 // New returns a server.

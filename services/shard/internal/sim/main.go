@@ -24,7 +24,6 @@ type flags struct {
 	stop            int64
 	clusters, fleet int
 	faulty, tail    time.Duration
-	quiet           bool
 	keep, strict    bool
 }
 

@@ -183,7 +183,7 @@ func (w *world) strikeCluster(f Fault, r *random, c *cluster) {
 // moveDemand is users at work: a workload grows, shrinks, ends or starts again.
 func (w *world) moveDemand(r *random, c *cluster) {
 	d := c.work[r.intn(len(c.work))]
-	pods := d.pods
+	var pods int
 	switch {
 	case r.chance(.15):
 		pods = 0
