@@ -23,5 +23,11 @@
 // (ENG-21); it may be dropped at any time. Plan and Planner bring lazily kept indexes of the World up to date and are
 // therefore not for concurrent use on one World; use Clone for a what-if elsewhere.
 //
+// # How it is asked why
+//
+// ExplainNeed, ExplainMachine and WhyNot answer from a Result and the World it was made from; Suggest tries changes and
+// names one that helps; WhatIf plans a copy with edits, once or until it comes to rest (ENG-19.8, ENG-20). They change
+// nothing, but for the lazily kept indexes.
+//
 // Start at Plan, then credit.go and turns.go. Tests cite clauses of docs/spec/engine.md as ENG-n.n.
 package engine

@@ -227,7 +227,18 @@ const (
 	WithheldForgotten                           // an order says to leave it alone
 	WithheldReserved                            // it is to move to another shard
 	WithheldNotJoined                           // it did not join this cluster (ENG-17.7)
+
+	WithheldReasons = 7 // length of an array indexed by WithheldReason
 )
+
+// String returns the reason in lower case, with dashes.
+func (r WithheldReason) String() string {
+	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return "unknown"
+}
 
 // BlocksRelease reports whether an Idle machine withheld for this reason must not be deleted (ENG-16.8).
 func (r WithheldReason) BlocksRelease() bool { return r == WithheldForgotten || r == WithheldReserved }
