@@ -141,14 +141,14 @@ func (e ScaleRows) Apply(w *World) string {
 	}
 	for i := range rows {
 		for j := range rows[i].Aggregate {
-			rows[i].Aggregate[j].Milli = scaled(rows[i].Aggregate[j].Milli, e.PerMillion, 999_999)
+			rows[i].Aggregate[j].Milli = timesMillionths(rows[i].Aggregate[j].Milli, e.PerMillion, 999_999)
 		}
 	}
 	return ReplaceRows{e.Cluster, rows, overhead}.Apply(w)
 }
 
-// scaled is (v × perMillion + add) ÷ a million, saturating. Neither is below 0.
-func scaled(v, perMillion, add int64) int64 {
+// timesMillionths is (v × perMillion + add) ÷ a million, saturating. Neither is below 0.
+func timesMillionths(v, perMillion, add int64) int64 {
 	hi, lo := bits.Mul64(uint64(max(v, 0)), uint64(max(perMillion, 0)))
 	var carry uint64
 	lo, carry = bits.Add64(lo, uint64(add), 0)
@@ -250,7 +250,7 @@ const emptyPool = "no machine in that pool is changed by this"
 // Apply multiplies the prices, to the nearest millionth of a dollar.
 func (e ScalePrice) Apply(w *World) string {
 	if !e.Pool.each(w, func(_ inventory.Index, m inventory.Machine) bool {
-		m.Price = scaled(m.Price, e.PerMillion, 500_000)
+		m.Price = timesMillionths(m.Price, e.PerMillion, 500_000)
 		_, changed := w.Inventory.Put(m)
 		return changed
 	}) {

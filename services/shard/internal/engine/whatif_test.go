@@ -240,8 +240,8 @@ func TestScaling(t *testing.T) {
 		{1000, 1_500_000, 999_999, 1500}, {1, 1, 999_999, 1}, {0, 5, 999_999, 0}, {1<<63 - 1, 2_000_000, 0, 1<<63 - 1},
 		{1<<63 - 1, 1_000_000, 0, 1<<63 - 1}, {3, 500_000, 500_000, 2}, {-5, 10, 0, 0}, {1<<63 - 1, 1<<63 - 1, 999_999, 1<<63 - 1},
 	} {
-		if got := scaled(c.v, c.per, c.add); got != c.want {
-			t.Errorf("scaled(%d, %d, %d) = %d, want %d", c.v, c.per, c.add, got, c.want)
+		if got := timesMillionths(c.v, c.per, c.add); got != c.want {
+			t.Errorf("timesMillionths(%d, %d, %d) = %d, want %d", c.v, c.per, c.add, got, c.want)
 		}
 	}
 }
