@@ -30,6 +30,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
@@ -125,6 +126,7 @@ func roles() []*cobra.Command {
 	}
 	programs := []*cobra.Command{
 		named(shard.NewCommand(), "shard", "Run a shard"),
+		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),
 		named(providerRole(kwok.NewCommand()), "provider-kwok", "Run the kwok provider"),

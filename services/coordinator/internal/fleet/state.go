@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"iter"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -286,3 +288,42 @@ func auditSequence(key string) uint64 { return binary.BigEndian.Uint64([]byte(ke
 func domainKey(d *pb.Domain) string       { return d.GetKey() + sep + d.GetValue() }
 func quotaKey(q *pb.Quota) string         { return q.GetProvider() + sep + q.GetRegion() }
 func exceptionKey(e *pb.Exception) string { return e.GetProvider() + sep + e.GetMachineId() }
+// Audit returns the audit record behind the key of a Change, or nil.
+func (s *State) Audit(key string) *pb.Audit { return s.audit.get(key) }
+
+// Counts is the number of rows of each table, by name.
+func (s *State) Counts() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, t := range s.stored() {
+		out[t.name] = uint64(t.len)
+	}
+	return out
+}
+
+// TableNames lists the tables in the order of COORD-3.1.
+func (s *State) TableNames() []string {
+	out := []string{"meta", "policy"}
+	for _, t := range s.stored() {
+		out = append(out, t.name)
+	}
+	return out
+}
+
+// Rows walks one table by name, for inspection.
+func (s *State) Rows(table string) iter.Seq[proto.Message] {
+	return func(yield func(proto.Message) bool) {
+		switch table {
+		case "meta":
+			yield(s.Meta())
+			return
+		case "policy":
+			yield(s.Policy())
+			return
+		}
+		for _, t := range s.stored() {
+			if t.name == table {
+				t.rows(yield)
+			}
+		}
+	}
+}

@@ -131,7 +131,14 @@ func (a addresses) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if p := a.n.State().Peer(string(id)); p.GetRaftAddress() != "" && !p.GetRemoved() {
 		return raft.ServerAddress(p.GetRaftAddress()), nil
 	}
-	return "", errors.New("not in the table of peers")
+	if r := a.n.started.Load(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if s.ID == id {
+				return s.Address, nil
+			}
+		}
+	}
+	return "", errors.New("neither in the table of peers nor in the configuration")
 }
 
 // nodeAt is the node that the table of peers has for a Raft address.
@@ -154,7 +161,11 @@ func (n *Node) setUUID(uuid string) { n.uuid.Store(&uuid) }
 
 // learn stores the identity of the group. A replica never changes groups.
 func (n *Node) learn(uuid string) error {
-	if known := n.UUID(); known != "" && known != uuid {
+	known := n.UUID()
+	if known == uuid {
+		return nil
+	}
+	if known != "" {
 		return fmt.Errorf("this replica belongs to group %s, but its log says %s", known, uuid)
 	}
 	if err := n.dir.Stable.Set([]byte(store.ClusterUUIDKey), []byte(uuid)); err != nil {

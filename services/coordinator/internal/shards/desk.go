@@ -286,3 +286,18 @@ func (d *Desk) commit(ctx context.Context, ops ...*pb.Operation) error {
 }
 
 var _ Group = (*replica.Node)(nil)
+
+// StuckByKind counts the instructions that were given up.
+func (d *Desk) StuckByKind() map[string]int {
+	out := map[string]int{}
+	for _, s := range d.all() {
+		s.mu.Lock()
+		for _, o := range s.orders {
+			if o.stuck {
+				out[o.kind]++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+)
+
+// NewCommand returns the program bigfleet-coordinator.
+func NewCommand() *cobra.Command {
+	var shared config.Shared
+	var c Config
+	cmd := &cobra.Command{
+		Use:   "bigfleet-coordinator",
+		Short: "One replica of BigFleet's coordinator: which shard owns what, behind one Raft group",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+	}
+	fs := cmd.Flags()
+	shared.Bind(fs, ":8790")
+	fs.StringVar(&c.Listen, "listen", ListenDefault, "listen address of the RPCs")
+	fs.StringVar(&c.RaftBind, "raft-bind", RaftBindDefault, "listen address of the Raft transport")
+	fs.StringVar(&c.RaftAdvertise, "raft-advertise", "", "stable name and port under which the other replicas reach --raft-bind; empty means what is bound")
+	fs.StringVar(&c.Advertise, "advertise-addr", "", "name and port under which clients reach --listen; empty means the host of --raft-advertise with the port of --listen")
+	fs.StringVar(&c.ID, "id", "node-1", "permanent identity of this replica; under Kubernetes the Pod name")
+	fs.StringVar(&c.DataDir, "data-dir", "./coord-data", "where the log, votes and snapshots live")
+	fs.BoolVar(&c.Bootstrap, "bootstrap", false, "let the first of --peers, or ordinal 0, begin a group when all replicas say that there is none (safe to leave on)")
+	fs.IntVar(&c.BootstrapExpect, "bootstrap-expect", 1, "how many replicas there will be: 1, 3 or 5")
+	fs.BoolVar(&c.ForceBootstrap, "force-bootstrap", false, "begin a group without asking the other replicas; a second group beside a living one is possible")
+	fs.StringSliceVar(&c.Peers, "peers", nil, "RPC addresses of all replicas, host:port or id=host:port, the one that may begin a group first")
+	fs.StringVar(&c.JoinAddr, "join-addr", "", "one name and port that stands for all replicas, in place of or beside --peers")
+	fs.StringVar(&c.ExportDir, "snapshot-export-dir", "", "directory for continuous copies of the state, written by the leader; empty means none")
+	fs.DurationVar(&c.ExportInterval, "snapshot-export-interval", ExportIntervalDefault, "pause between copies")
+	fs.IntVar(&c.ExportKeep, "snapshot-export-keep", ExportKeepDefault, "copies kept")
+	fs.DurationVar(&c.RebalanceInterval, "rebalance-interval", RebalanceDefault, "pause between sweeps of the rebalancer; 0 switches it off")
+	fs.StringVar(&c.AuditLog, "audit-log", "", "file for audit records as JSON lines, on every replica; empty means none")
+	fs.IntVar(&c.AdminRate, "admin-rate", 50, "admin calls a second that one caller may make; negative means no limit")
+	fs.DurationVar(&c.Heartbeat, "raft-heartbeat-timeout", 300*time.Millisecond, "silence of the leader after which a follower stands for election (the library's default is 1s)")
+	fs.DurationVar(&c.Election, "raft-election-timeout", 300*time.Millisecond, "how long an election may take (the library's default is 1s)")
+	fs.DurationVar(&c.Lease, "raft-leader-lease", 200*time.Millisecond, "after which a leader without a quorum steps down (the library's default is 500ms; slow disks: raise all three together)")
+	fs.IntVar(&c.FeatureLevelMax, "feature-level-max", 0, "hold the replicated feature level back, so that an older version can come back; 0 means that of the binary")
+	fs.DurationVar(&c.DeadPeerAfter, "dead-peer-after", 0, "remove voters that do not answer for so long, while enough remain; 0 means never")
+	fs.StringVar(&c.RaftTLS, "raft-tls", "", "optional accepts plaintext replicas too, for one rolling restart; required is the default under TLS")
+	fs.BoolVar(&c.JoinAcceptAdmin, "join-accept-admin", false, "let replicas join with certificates of admins, as older ones carry")
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		printed, err := config.Loader{Role: "coordinator", Command: cmd, Shared: &shared, Check: func() error {
+			probe := c
+			probe.Telemetry, probe.TLS = &telemetry.Telemetry{}, shared.TLS
+			probe.defaults()
+			return probe.check()
+		}}.Load()
+		if err != nil || printed {
+			return err
+		}
+		c.TLS = shared.TLS
+		if c.RebalanceInterval == 0 {
+			c.RebalanceInterval = -1
+		}
+		return serve(cmd.Context(), c, shared)
+	}
+	return cmd
+}
+
+// serve runs one replica with telemetry and a port of its own for it. Without that port, health moves to the RPC port.
+func serve(ctx context.Context, c Config, shared config.Shared) (err error) {
+	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{Component: "coordinator", Instance: c.ID, LogFormat: shared.LogFormat,
+		LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		err = errors.Join(err, c.Telemetry.Close(ctx))
+	}()
+	listener, err := telemetry.Listen(shared.MetricsAddr)
+	if err != nil {
+		return err
+	}
+	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
+	if err != nil {
+		return err
+	}
+	if listener == nil {
+		c.OpsOnRPC = ops
+	} else {
+		c.Ops = []OpsPort{{Ops: ops, Listener: listener}}
+	}
+	return Run(ctx, c)
+}

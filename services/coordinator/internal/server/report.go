@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+// ReportShard takes a report and answers with what the shard has to do (COORD-7.1).
+func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardReport]) (*connect.Response[v1.ReportAck], error) {
+	if err := rpc.PeerFrom(ctx).RequireID(identity.ID{Kind: identity.Shard, Name: req.Msg.GetShardId()}); err != nil {
+		s.Refused(rpc.Refusal{Procedure: req.Spec().Procedure, Peer: rpc.PeerFrom(ctx), Err: err})
+		s.config.Metrics.Reports.WithLabelValues("identity").Inc()
+		return nil, err
+	}
+	answer, err := leadOf(ctx).desk.Report(ctx, req.Msg)
+	if err != nil {
+		if errors.Is(err, replica.ErrBusy) {
+			err = replica.ErrOutcomeUnknown // it waited its turn and the turn did not come
+		}
+		err = s.fail(err)
+		s.config.Metrics.Reports.WithLabelValues(connect.CodeOf(err).String()).Inc()
+		return nil, err
+	}
+	answer.LeaderHint = s.node.Leader()
+	return connect.NewResponse(answer), nil
+}
+
+// JoinRaftCluster adds a replica to the group, or changes its address (COORD-13.6 to 13.9).
+func (s *Server) JoinRaftCluster(ctx context.Context, req *connect.Request[v1.JoinRaftClusterRequest]) (*connect.Response[v1.JoinRaftClusterResponse], error) {
+	peer := rpc.PeerFrom(ctx)
+	err := peer.RequireID(identity.ID{Kind: identity.Coordinator, Name: req.Msg.GetNodeId()})
+	if err != nil && s.config.AcceptAdmin {
+		err = peer.Require(identity.Admin)
+	}
+	if err != nil {
+		s.Refused(rpc.Refusal{Procedure: req.Spec().Procedure, Peer: peer, Err: err})
+		return nil, err
+	}
+	suffrage, err := s.node.Join(replica.WithActor(ctx, callerOf(ctx)), req.Msg)
+	if err != nil {
+		s.config.Log.Warn("a replica was not let in", "node", req.Msg.GetNodeId(), "address", req.Msg.GetRaftAddress(), "err", err)
+		return nil, s.fail(err)
+	}
+	return connect.NewResponse(&v1.JoinRaftClusterResponse{ClusterUuid: s.node.UUID(), Suffrage: suffrage}), nil
+}

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/metrics"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/shards"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+)
+
+// Limits of COORD-2 and COORD-16.
+const (
+	// MessageBytesMax bounds every message in both directions.
+	MessageBytesMax = 256 << 20
+	// pageBytesMax ends a page of reports early, so that an answer never reaches MessageBytesMax.
+	pageBytesMax = 128 << 20
+	// AdminRate is how many admin calls a second one caller may make.
+	AdminRate = 50
+	// watchersMax bounds the streams of WatchFleet; each holds the keys of the rows that changed since it last looked.
+	watchersMax = 64
+	// heartbeatEvery is the silence after which WatchFleet sends an empty frame.
+	heartbeatEvery = 5 * time.Second
+	// savesMax bounds SnapshotSave: each decodes a whole state.
+	savesMax = 2
+)
+
+// Config of a Server.
+type Config struct {
+	Log     *slog.Logger // required
+	Metrics *metrics.Set // required
+	Build   string
+	// SweepEvery is the interval of the rebalancer; 0 switches it off.
+	SweepEvery time.Duration
+	// Level is the highest feature level of this replica, LevelMax holds the replicated one back.
+	Level, LevelMax int32
+	// AcceptAdmin lets certificates of admins join replicas (COORD-14.4).
+	AcceptAdmin bool
+	// AdminRate replaces the constant of the same name; 0 means that, negative means no limit.
+	AdminRate int
+	// DeadPeerAfter removes voters that do not answer for so long; 0 means never (COORD-13.14).
+	DeadPeerAfter time.Duration
+	// Expect is how many replicas there shall be; dead peers are not removed below it.
+	Expect int
+}
+
+// Server implements both services. It is made before the replica, whose hooks it serves, and bound to it afterwards.
+type Server struct {
+	config Config
+	node   *replica.Node
+	bound  atomic.Bool
+	hub    *hub
+	limit  *limiter
+	saves  chan struct{}
+	ctx    context.Context // of the desks' loops
+	stop   context.CancelFunc
+	group  sync.WaitGroup
+
+	hash       hashed
+	exportedMu sync.Mutex
+	exported   time.Time
+}
+
+// New returns a Server whose hooks a replica can be opened with.
+func New(c Config) (*Server, error) {
+	if c.Log == nil || c.Metrics == nil {
+		return nil, errors.New("server.Config: Log and Metrics are required")
+	}
+	if c.AdminRate == 0 {
+		c.AdminRate = AdminRate
+	}
+	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Bind names the replica. Nothing may be served before.
+func (s *Server) Bind(n *replica.Node) {
+	s.node = n
+	s.bound.Store(true)
+}
+
+// Close waits for what ran for reigns. The replica is closed before.
+func (s *Server) Close() {
+	s.stop()
+	s.group.Wait()
+}
+
+// OnApply is the replica's hook: it hears what each entry changed.
+func (s *Server) OnApply(st *fleet.State, changes []fleet.Change) {
+	s.hub.changed(changes)
+	if !s.bound.Load() || s.node.Reign() == nil {
+		return
+	}
+	for _, c := range changes {
+		if c.Table != fleet.Moves {
+			continue
+		}
+		if m := st.Move(c.Key); m != nil && !fleet.Open(m) {
+			s.config.Metrics.MovesTotal.WithLabelValues(tierLabel(m.GetTier()), stateLabel(m.GetState())).Inc()
+		}
+	}
+}
+
+// OnReset is the replica's hook: a snapshot replaced the state.
+func (s *Server) OnReset(*fleet.State) { s.hub.reset() }
+
+type deskKey struct{}
+
+// desk returns the conversation with shards of a reign, made and started at the first call.
+func (s *Server) desk(r *replica.Reign) *shards.Desk {
+	return r.Value(deskKey{}, func() any {
+		d := shards.New(r.Context(), shards.Config{Group: s.node, Log: s.config.Log, Metrics: s.config.Metrics,
+			SweepEvery: s.config.SweepEvery, LevelMax: s.config.LevelMax, OnReport: s.hub.reported})
+		s.group.Go(d.Run)
+		return d
+	}).(*shards.Desk)
+}
+
+// Services are the rows of the RPC port.
+func (s *Server) Services() []rpc.Service {
+	limits := rpc.Limits{ReadMaxBytes: MessageBytesMax, SendMaxBytes: MessageBytesMax}
+	readers := []identity.Kind{identity.ReadOnly, identity.Admin}
+	admins := []identity.Kind{identity.Admin}
+	// On plaintext identity is not checked at all (COORD-14.1), so orders are not bound to loopback as on shards.
+	access := func(name string) map[string]rpc.Access {
+		table := rpc.AllowByEffect(name, readers, admins)
+		reads := rpc.AllowByEffect(name, readers, readers)
+		for procedure := range table {
+			if isRead(procedure) {
+				table[procedure] = reads[procedure]
+			} else {
+				table[procedure] = rpc.Allow(admins...)
+			}
+		}
+		return table
+	}
+	shardSide := access(api.CoordinatorName)
+	shardSide[api.CoordinatorReportShardProcedure] = rpc.HandlerDecides()
+	shardSide[api.CoordinatorJoinRaftClusterProcedure] = rpc.HandlerDecides()
+	adminSide := access(api.CoordinatorAdminName)
+	adminSide[api.CoordinatorAdminGetCoordinatorStatusProcedure] = rpc.Allow(identity.Coordinator, identity.ReadOnly, identity.Admin)
+	before := []connect.Interceptor{&gate{s}}
+	return []rpc.Service{
+		{Name: api.CoordinatorName, Limits: limits, Access: shardSide, Validate: true, Before: before,
+			New: func(o ...connect.HandlerOption) (string, http.Handler) { return api.NewCoordinatorHandler(s, o...) }},
+		{Name: api.CoordinatorAdminName, Limits: limits, Access: adminSide, Validate: true, Before: before,
+			New: func(o ...connect.HandlerOption) (string, http.Handler) {
+				return api.NewCoordinatorAdminHandler(s, o...)
+			}},
+	}
+}
+
+// Refused hears of calls that were refused for who called (COORD-16.10).
+func (s *Server) Refused(r rpc.Refusal) {
+	s.config.Log.Warn("a call was refused for who called", "method", r.Procedure, "actor", r.Peer.String(), "err", r.Err)
+}
+
+var (
+	_ api.CoordinatorHandler      = (*Server)(nil)
+	_ api.CoordinatorAdminHandler = (*Server)(nil)
+)
+
+func tierLabel(t v1.MoveTier) string { return lower(t.String(), "MOVE_TIER_") }
+
+func stateLabel(t v1.Move_State) string { return lower(t.String(), "STATE_") }
