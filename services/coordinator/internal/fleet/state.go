@@ -288,6 +288,7 @@ func auditSequence(key string) uint64 { return binary.BigEndian.Uint64([]byte(ke
 func domainKey(d *pb.Domain) string       { return d.GetKey() + sep + d.GetValue() }
 func quotaKey(q *pb.Quota) string         { return q.GetProvider() + sep + q.GetRegion() }
 func exceptionKey(e *pb.Exception) string { return e.GetProvider() + sep + e.GetMachineId() }
+
 // Audit returns the audit record behind the key of a Change, or nil.
 func (s *State) Audit(key string) *pb.Audit { return s.audit.get(key) }
 
