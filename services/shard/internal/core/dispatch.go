@@ -328,6 +328,7 @@ func (c *Core) startDecision(d *decision) {
 		c.rails.spend(cl)
 		if cl.retired && !cl.connected() {
 			o.Phase, o.Alone = phaseReady, true
+			c.commit(o)
 		} else {
 			c.instruct(o, cl)
 		}

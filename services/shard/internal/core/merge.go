@@ -29,7 +29,12 @@ func (c *Core) merge(f Fact, asked int64) merged {
 	if o != nil && !c.faults.DropPendingCheck {
 		switch o.Phase {
 		case phasePulling, phaseReady, phaseSending, phaseFenced:
-			return mergedSetAside
+			if !o.untouched() || c.cols.stamp[i] > asked || o.expects(f.Machine) {
+				return mergedSetAside
+			}
+			// Asked for after the operation began, and nothing of the operation was sent: what it began on is not so.
+			c.rollBack(o, OutcomeStaleState, "the machine is "+f.Machine.State.String())
+			return c.adopt(i, f, nil)
 		case phaseAsking:
 			if s := f.Machine.State; s != o.rpc().middle() && s != o.rpc().target() {
 				return mergedSetAside // Get decides whether the command took effect (SHARD-14.7)

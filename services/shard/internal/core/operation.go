@@ -100,6 +100,7 @@ type operation struct {
 	Repeats    int64     `n:"47"`
 	Deleted    bool      `n:"48"`
 	Alone      bool      `n:"49"` // of a retired cluster: the provider drains alone
+	Committed  bool      `n:"50"` // a drain that will come whatever the next plan says
 }
 
 // drainNote is the operator's last report on a drain.
@@ -115,6 +116,16 @@ func (o *operation) rpc() RPC { return firstRPC(o.Kind) }
 
 // drains tells whether the operation takes a machine away from a cluster.
 func (o *operation) drains() bool { return o.Kind == KindPreempt || o.Kind == KindReclaim }
+
+// untouched tells whether no command of the operation was ever sent.
+func (o *operation) untouched() bool {
+	return o.Attempt == 0 && (o.Phase == phasePulling || o.Phase == phaseReady)
+}
+
+// expects tells whether a fact is what the operation began on.
+func (o *operation) expects(m inventory.Machine) bool {
+	return m.State == o.Before.State && (!boundState(m.State) || m.Cluster == o.Before.Cluster)
+}
 
 // operations are the open ones: at most one per machine (SHARD-15.1).
 type operations struct {
@@ -207,6 +218,7 @@ func (c *Core) open(d *decision) *operation {
 // end closes an operation with its one outcome (SHARD-15.11) and frees what it held.
 func (c *Core) end(o *operation, out Outcome, detail string) {
 	c.releaseSlot(o)
+	c.uncommit(o)
 	if o.BlobAt != 0 || o.Phase == phasePulling {
 		c.emit(DropBlob{Request: o.Request})
 	}
@@ -236,6 +248,7 @@ func (c *Core) restore(o *operation) {
 	if i, ok := inv.Find(o.Machine); !ok || i != o.Index {
 		return
 	}
+	c.uncommit(o)
 	c.move(o.Index, o.Before.State, o.Before.Cluster)
 	inv.SetStamp(o.Index, o.Before.Stamp)
 	inv.SetPromise(o.Index, o.Before.Promise)

@@ -16,10 +16,47 @@ func (c *Core) instruct(o *operation, cl *cluster) {
 		c.ops.byInstr[o.Instruction] = o
 	}
 	c.sendInstruction(o, cl, o.Grace, false, "")
+	if !cl.has.reclaimCancel {
+		c.commit(o)
+	}
 	c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID)
 	if o.Kind == KindPreempt {
 		c.timers.add(c.now+preemptAckWait, timerAckWait, o.ID)
 	}
+}
+
+// commit makes a drain that nobody takes back any more count as begun: the operator has acknowledged it, or could not be
+// told of a change of mind. Were the machine still supply, the next plan would find another one in excess instead of it
+// and both would go (SHARD-17.4a). What the machine is reserved for counts on it from here.
+func (c *Core) commit(o *operation) {
+	inv := c.world.Inventory
+	if o.Committed || inv.State(o.Index) != inventory.Configured {
+		return
+	}
+	o.Committed = true
+	inv.SetLeaving(o.Index, true)
+	if o.Promise != nil {
+		p := *o.Promise
+		p.Expires = c.now + preemptAckWait + (o.Grace+c.policy.DrainMargin)*Second
+		inv.SetPromise(o.Index, &p)
+	}
+	c.dirtyMachine(o.Machine)
+	c.trigger(triggerMachine)
+}
+
+// uncommit takes that back: the operation ends, or its operator came back as one that can be told.
+func (c *Core) uncommit(o *operation) {
+	if !o.Committed {
+		return
+	}
+	o.Committed = false
+	inv := c.world.Inventory
+	inv.SetLeaving(o.Index, false)
+	if o.Promise != nil && inv.State(o.Index) == inventory.Configured {
+		inv.SetPromise(o.Index, o.Before.Promise)
+	}
+	c.dirtyMachine(o.Machine)
+	c.trigger(triggerMachine)
 }
 
 func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled bool, reason string) {
@@ -58,6 +95,11 @@ func (c *Core) reissueInstructions(cl *cluster) {
 		switch {
 		case o.Phase == phaseInstructing:
 			c.sendInstruction(o, cl, o.Grace, false, "")
+			if cl.has.reclaimCancel {
+				c.uncommit(o)
+			} else {
+				c.commit(o)
+			}
 		case c.world.Inventory.State(o.Index) == inventory.Draining:
 			c.sendInstruction(o, cl, max(0, (o.DrainEnds-c.now)/Second), false, "")
 		}
@@ -105,6 +147,7 @@ func (c *Core) drainNow(o *operation, note string) {
 		c.recordOp(RecordStarted, o, "", note)
 	}
 	o.Phase = phaseReady
+	c.commit(o)
 	c.cycle.redispatch = true
 	c.dirtyMachine(o.Machine)
 }

@@ -243,6 +243,9 @@ func (c *Core) restoreOperation(saved *operation) {
 	if o.Slot {
 		c.lanes.used[o.Kind]++
 	}
+	if o.Committed {
+		c.world.Inventory.SetLeaving(o.Index, true)
+	}
 }
 
 func (l *ledger) restore(s *savedLedger) {

@@ -27,17 +27,22 @@ const (
 	isLive      flags = 1 << 10 // the row names a machine
 	readyShift        = 11
 	readyBits   flags = 3 << readyShift
+	isLeaving   flags = 1 << 13 // Configured, and its drain cannot be taken back
 )
 
 // State is the state as the provider says it or as the shard moved it.
 func (r *Row) State() State { return State(r.flags & stateBits) }
 
-// Seen is the state as the engine sees it: Failed if the machine is stuck.
+// Seen is the state as the engine sees it: Failed if the machine is stuck, Draining if nothing can stop its drain.
 func (r *Row) Seen() State {
-	if r.flags&isStuck != 0 {
+	s := State(r.flags & stateBits)
+	switch {
+	case r.flags&isStuck != 0:
 		return Failed
+	case r.flags&isLeaving != 0 && s == Configured:
+		return Draining
 	}
-	return State(r.flags & stateBits)
+	return s
 }
 
 // Foreign reports whether another shard owns the machine.

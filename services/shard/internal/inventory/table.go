@@ -365,6 +365,10 @@ func (t *Table) SetForeign(i Index, foreign bool) bool { return t.setFlag(i, isF
 // SetStuck makes the engine see the machine as Failed, whatever its state (SHARD-14.14), or takes that back.
 func (t *Table) SetStuck(i Index, stuck bool) bool { return t.setFlag(i, isStuck, stuck) }
 
+// SetLeaving makes the engine see a Configured machine as Draining, because its drain will come whatever the next plan
+// says (SHARD-17.4), or takes that back.
+func (t *Table) SetLeaving(i Index, leaving bool) bool { return t.setFlag(i, isLeaving, leaving) }
+
 func (t *Table) setFlag(i Index, f flags, on bool) bool {
 	r := &t.rows[i]
 	if r.flags&f != 0 == on {

@@ -18,11 +18,14 @@ type checker struct {
 	mirror  map[string]*said
 	ops     map[string]core.Record // open operations, by id
 	ofM     map[string]string      // the same, by machine
+	began   map[string]int64       // when it started, by operation
+	misled  map[string]bool        // operations with a command that was sent on a false fact
 	acked   map[string]bool        // instructions whose ack the process was given
 	instr   map[string]string      // last instruction, by machine
 	listed  map[string]int64       // last good List, by provider (virtual time)
 	stuck   map[string]bool
 	intent  map[string]string // machine to the cluster it was last acquired for
+	moved   map[string]string // machine to the cluster that was last seen to have taken it over on its way
 	starts  []reclaimStart
 	peak    map[string]int64 // most Configured machines of a scope; "" is the shard
 	fresh   []core.Record    // starts of this step
@@ -40,7 +43,22 @@ type checker struct {
 	unjoined int64            // when a machine was last taken back because its node did not join; 0: never
 	pending  core.RollupArrived
 	hasRoll  bool
-	lists    map[int64]string // provider of each List
+	lists    map[int64]listing // Lists under way
+	gets     map[int64]int64   // when each Get was asked
+	chosen   map[string]int64  // when the last operation of a machine began
+	guarded  []guarded         // machines that the facts of this step must not move
+}
+
+type listing struct {
+	provider string
+	asked    int64
+}
+
+// guarded is a machine, as the core had it before facts came that it must set aside (SHARD-13.6).
+type guarded struct {
+	id         string
+	had, shown inventory.State
+	rule, why  string
 }
 
 type reclaimStart struct {
@@ -69,8 +87,11 @@ func newChecker(w *world) *checker {
 func (c *checker) reset() {
 	c.mirror, c.ops, c.ofM, c.acked, c.instr = map[string]*said{}, map[string]core.Record{}, map[string]string{}, map[string]bool{}, map[string]string{}
 	c.listed, c.stuck, c.intent, c.peak = map[string]int64{}, map[string]bool{}, map[string]string{}, map[string]int64{}
+	c.moved = map[string]string{}
+	c.began, c.misled = map[string]int64{}, map[string]bool{}
 	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
-	c.starts, c.fresh, c.lists = nil, nil, map[int64]string{}
+	c.starts, c.fresh, c.lists, c.gets = nil, nil, map[int64]listing{}, map[int64]int64{}
+	c.chosen, c.guarded = map[string]int64{}, nil
 	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}
 }
 
@@ -101,7 +122,7 @@ func (c *checker) before(p *process, e core.Event) {
 	if p != c.w.proc {
 		return
 	}
-	c.hasRoll, c.vanished, c.pub = false, 0, nil
+	c.hasRoll, c.vanished, c.pub, c.guarded = false, 0, nil, c.guarded[:0]
 	c.followOrders(p, e)
 	switch e := e.(type) {
 	case core.RollupArrived:
@@ -114,9 +135,18 @@ func (c *checker) before(p *process, e core.Event) {
 		if m := c.w.machine(e.Machine); m != nil && e.Sent && refuses(e.Code) {
 			m.failing++
 		}
+	case core.ListPage:
+		for i := range e.Rows {
+			c.guard(p, &e.Rows[i], c.lists[e.List].asked)
+		}
+	case core.GetDone:
+		if asked, known := c.gets[e.Get]; known && e.Row != nil {
+			c.guard(p, e.Row, asked)
+		}
+		delete(c.gets, e.Get)
 	case core.ListDone:
 		if !e.Failed {
-			c.listed[c.lists[e.List]] = c.w.now
+			c.listed[c.lists[e.List].provider] = c.w.now
 		}
 		delete(c.lists, e.List)
 	case core.BootstrapAnswered:
@@ -161,7 +191,9 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 	case *core.Publish:
 		c.pub = x
 	case core.ListMachines:
-		c.lists[x.List] = x.Provider
+		c.lists[x.List] = listing{x.Provider, c.w.now}
+	case core.GetMachine:
+		c.gets[x.Get] = c.w.now
 	case core.Record:
 		c.record(p, x)
 	}
@@ -187,6 +219,9 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 	if !open {
 		w.broken("command-without-operation", "SHARD-15.1", x.Machine, x.Cluster, "%s is not open and sends %s of %s", x.Op, x.RPC, x.Machine)
 		return
+	}
+	if m := w.machine(x.Machine); m != nil && m.lied {
+		c.misled[x.Op] = true
 	}
 	perProvider, perKind := int64(1), int64(1)
 	for _, id := range sortedKeys(p.inflight) {
@@ -266,6 +301,7 @@ func (c *checker) record(p *process, r core.Record) {
 		}
 	case core.RecordMachineVanished:
 		delete(c.intent, r.Machine)
+		delete(c.chosen, r.Machine)
 		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
 			c.vanished++
 		}
@@ -288,7 +324,8 @@ func (c *checker) started(p *process, r core.Record) {
 	if p.paused || p.dryRun {
 		w.broken("start-while-paused", "SHARD-33.5.9", r.Machine, r.Cluster, "%s of %s starts while everything is paused or dry", r.Kind, r.Machine)
 	}
-	c.ops[r.Op], c.ofM[r.Machine] = r, r.Op
+	c.ops[r.Op], c.ofM[r.Machine], c.began[r.Op] = r, r.Op, w.now
+	c.chosen[r.Machine] = w.now
 	c.lastAct, c.lastKind = w.now, r
 	if r.Cause == engine.CauseNotJoined {
 		c.unjoined = w.now
@@ -316,7 +353,10 @@ func (c *checker) ended(r core.Record) {
 		c.w.broken("ended-twice", "SHARD-15.1", r.Machine, r.Cluster, "%s ends with %q and is not open", r.Op, r.Outcome)
 	}
 	delete(c.ops, r.Op)
+	delete(c.began, r.Op)
+	delete(c.misled, r.Op)
 	delete(c.ofM, r.Machine)
+	delete(c.moved, r.Machine)
 	delete(c.intent, r.Machine) // bound now, or handed over by a start that follows, or free
 }
 

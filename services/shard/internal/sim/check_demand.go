@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -153,6 +155,7 @@ func (c *checker) after(p *process, e core.Event) {
 		return
 	}
 	c.notWiped(e)
+	c.guardHeld(p)
 	if len(c.fresh) == 0 && p.publish == nil && c.pub == nil {
 		return
 	}
@@ -235,7 +238,7 @@ func (c *checker) judgeStarts(p *process) {
 			c.w.tally.Checks++
 			switch {
 			case r.Kind == core.KindReclaim && r.Cause == engine.CauseExcess:
-				c.judgeReclaim(p, r, s, have)
+				c.judgeReclaim(r, s, have)
 			case r.Cause == engine.CauseIdle || r.Cause == engine.CauseSpeculative: // a hand-over was bought before
 				c.judgeBuy(r, s, have)
 			}
@@ -246,8 +249,10 @@ func (c *checker) judgeStarts(p *process) {
 // supply is one machine that counts for a cluster.
 type supply struct {
 	inventory.Machine
-	leaving bool // a drain of it is open
-	doubt   bool // stuck, or its node never joined: the engine may not count it
+	leaving bool   // a drain of it is open
+	doubt   bool   // stuck, or its node never joined: the engine may not count it
+	row     string // fingerprint that it was acquired for
+	gained  bool   // taken over from another cluster by this plan or shortly before it
 }
 
 // supplyOf lists what is bound to a cluster or on its way to it.
@@ -264,9 +269,12 @@ func (c *checker) supplyOf(p *process, name string) []supply {
 			continue
 		}
 		op := c.ops[c.ofM[id]]
-		s := supply{Machine: m, leaving: op.Kind == core.KindReclaim || op.Kind == core.KindPreempt, doubt: c.stuck[id] || slices.Contains(v.Flags, core.FlagStuck)}
+		s := supply{Machine: m, row: v.Stamp.Fingerprint, leaving: op.Kind == core.KindReclaim || op.Kind == core.KindPreempt, doubt: c.stuck[id] || slices.Contains(v.Flags, core.FlagStuck)}
 		if m.State == inventory.Configured && v.Readiness < inventory.ReadyOnce && p.core.Now()-v.Since >= c.w.policy.JoinTimeout {
 			s.doubt = true
+		}
+		if s.gained = v.Intended == name && c.intent[id] != name && c.moved[id] != name; s.gained {
+			c.moved[id] = name
 		}
 		out = append(out, s)
 	}
@@ -289,14 +297,11 @@ func credit(m *inventory.Machine, row *demand.Row) (units int64) {
 
 // judgeReclaim: a machine that a row still needs is not excess. What other machines of the cluster could give the row is
 // counted in full, so only a plain mistake is found.
-func (c *checker) judgeReclaim(p *process, r core.Record, s *said, have []supply) {
+func (c *checker) judgeReclaim(r core.Record, s *said, have []supply) {
 	i := slices.IndexFunc(have, func(x supply) bool { return x.ID == r.Machine })
 	if i < 0 || have[i].doubt {
 		return
 	}
-	// A peer that cannot be told keeps draining what the plan counts again (SHARD-17.4); the plan does not know.
-	cn := p.conns[r.Cluster]
-	blind := cn == nil || !cn.o.has("reclaim-cancel")
 	m := &have[i].Machine
 	for k := range s.rows {
 		row := &s.rows[k]
@@ -306,7 +311,7 @@ func (c *checker) judgeReclaim(p *process, r core.Record, s *said, have []supply
 		for _, want := range row.Aggregate {
 			sum := int64(0)
 			for j := range have {
-				if o := c.ops[c.ofM[have[j].ID]]; j != i && (blind || o.Kind != core.KindReclaim) && credit(&have[j].Machine, row) > 0 {
+				if o := c.ops[c.ofM[have[j].ID]]; j != i && o.Kind != core.KindReclaim && credit(&have[j].Machine, row) > 0 {
 					sum += amount(have[j].Allocatable, want.Name)
 				}
 			}
@@ -329,7 +334,7 @@ func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
 	target := &s.rows[k]
 	var usable []supply
 	for _, x := range have {
-		if !x.leaving && !x.doubt && !c.bought(x.ID) && credit(&x.Machine, target) > 0 {
+		if !x.leaving && !x.doubt && !x.gained && !c.bought(x.ID) && credit(&x.Machine, target) > 0 {
 			usable = append(usable, x)
 		}
 	}
@@ -350,30 +355,23 @@ func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
 		}
 		most += (unitsOf(row) + least - 1) / least
 	}
-	if len(usable) > 0 && int64(len(usable)) >= most && (c.w.Strict || !reattributed(s.rows, target, usable)) {
-		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way",
-			r.Kind, r.Machine, target.RowID, r.Cluster, most, len(usable))
+	if len(usable) > 0 && int64(len(usable)) >= most {
+		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way: %s",
+			r.Kind, r.Machine, target.RowID, r.Cluster, most, len(usable), supplyText(usable))
 	}
 }
 
-// reattributed tells whether a row of higher priority may have taken over machines that were bought for this one
-// (ENG-12.5). The row then takes a turn in which its own machines on their way do not count, and buys once per plan until
-// the first arrives: a gap of ENG-12.3 that docs/simulator.md describes. -strict reports it.
-func reattributed(rows []demand.Row, target *demand.Row, usable []supply) bool {
-	for i := range rows {
-		if rows[i].Profile.Priority <= target.Profile.Priority {
-			continue
-		}
-		for j := range usable {
-			if bound(usable[j].State) && credit(&usable[j].Machine, &rows[i]) > 0 {
-				return true
-			}
-		}
+func supplyText(list []supply) string {
+	var b strings.Builder
+	for i := range list {
+		m := &list[i]
+		fmt.Fprintf(&b, " %s (%s %s, for %s)", m.ID, m.InstanceType, m.State, m.row)
 	}
-	return false
+	return b.String()
 }
 
-// bought tells whether a machine was acquired in this step: one plan may cover a row with more machines than the fewest.
+// bought tells whether a machine was acquired in this step: one plan may cover a row with more machines than the fewest,
+// bought and taken over.
 func (c *checker) bought(id string) bool {
 	return slices.ContainsFunc(c.fresh, func(r core.Record) bool { return r.Machine == id && r.Cause != engine.CauseHandover })
 }

@@ -5,14 +5,42 @@ import (
 )
 
 // shown notes that a fact about a machine is given to the process. lie says that the provider knew better. A true word
-// ends the effect of a lie, unless an operation that began on the lie keeps facts from being judged (SHARD-13.6).
-func (c *checker) shown(m *machine, f *core.Fact, lie bool) {
+// ends the effect of a lie, unless it was asked for before the operation began that is open: of two such words the shard
+// cannot know which is the older one (SHARD-13.6).
+func (c *checker) shown(m *machine, f *core.Fact, asked int64, lie bool) {
 	delete(c.unseen, m.ID)
 	switch same := f.Machine.State == m.State && f.Machine.Cluster == m.Cluster; {
 	case lie && !same:
 		m.lied = true
-	case same && c.ofM[m.ID] == "":
+	case same && (c.ofM[m.ID] == "" || asked > c.began[c.ofM[m.ID]]):
 		m.lied = false
+	}
+}
+
+// guard notes a fact that is too old to be judged, or that a command in flight may be about to contradict: it must not
+// move the machine.
+func (c *checker) guard(p *process, f *core.Fact, asked int64) {
+	v, known := p.core.Machine(f.Machine.ID)
+	if !known || v.Machine.State == f.Machine.State {
+		return
+	}
+	g := guarded{id: f.Machine.ID, had: v.Machine.State, shown: f.Machine.State}
+	if _, flies := p.inflight[c.ofM[g.id]]; flies {
+		g.rule, g.why = "merged-in-flight", "while a command of it is in flight"
+	} else if asked < c.chosen[g.id] {
+		g.rule, g.why = "merged-old", "by a word that was asked for before its operation began"
+	}
+	if g.rule != "" {
+		c.guarded = append(c.guarded, g)
+	}
+}
+
+// guardHeld looks at what became of those machines.
+func (c *checker) guardHeld(p *process) {
+	for _, g := range c.guarded {
+		if v, known := p.core.Machine(g.id); known && v.Machine.State == g.shown {
+			c.w.broken(g.rule, "SHARD-13.6", g.id, "", "%s was %s and is made %s %s", g.id, g.had, g.shown, g.why)
+		}
 	}
 }
 
@@ -25,7 +53,7 @@ func (c *checker) hidden(m *machine) {
 // conflict: a Configure of a machine that serves another cluster. The provider refuses it, but a shard that was told the
 // truth must not have asked.
 func (c *checker) conflict(m *machine, x core.Command) {
-	if !m.lied && c.mine(x) {
+	if !m.lied && !c.misled[x.Op] && c.mine(x) {
 		c.w.broken("bound-twice", "SHARD-33.5.1", m.ID, x.Cluster, "%s serves %s and is configured for %s", m.ID, m.Cluster, x.Cluster)
 	}
 }
@@ -33,7 +61,7 @@ func (c *checker) conflict(m *machine, x core.Command) {
 // illegal: a command from a state that it does not start from. Delays make some of these unavoidable; a Delete of a
 // machine that serves a cluster is not among them, and neither is a Configure of one.
 func (c *checker) illegal(m *machine, x core.Command) {
-	if m.lied || !c.mine(x) {
+	if m.lied || c.misled[x.Op] || !c.mine(x) {
 		return
 	}
 	switch {
@@ -56,7 +84,7 @@ func (c *checker) commanded(m *machine, x core.Command) {
 	if !open || x.RPC != core.RPCDrain {
 		return
 	}
-	if op.Cluster != m.Cluster && !m.lied {
+	if op.Cluster != m.Cluster && !m.lied && !c.misled[x.Op] {
 		c.w.broken("drained-from-another", "SHARD-33.5.2", m.ID, m.Cluster, "%s drains %s from %s, which serves %s", x.Op, m.ID, op.Cluster, m.Cluster)
 	}
 }

@@ -102,15 +102,16 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := parseDefect(t, string(text))
-			cmd := exec.Command(d.build(t), "-seeds", "400", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0")
+			cmd := exec.Command(d.build(t), "-seeds", "100", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0")
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			_ = cmd.Run()
 			if cmd.ProcessState.ExitCode() != 1 {
-				t.Fatalf("not caught in 400 seeds of %s: exit code %d, %s", d.profile, cmd.ProcessState.ExitCode(), out.String())
+				t.Fatalf("not caught in 100 seeds of %s: exit code %d, %s", d.profile, cmd.ProcessState.ExitCode(), out.String())
 			}
 			for _, rule := range d.rules {
 				if strings.Contains(errs.String(), ": "+rule+" (") {
+					t.Log(strings.TrimSpace(out.String()))
 					return
 				}
 			}

@@ -24,7 +24,7 @@ type flags struct {
 	stop            int64
 	clusters, fleet int
 	faulty, tail    time.Duration
-	keep, strict    bool
+	keep            bool
 }
 
 // Main is the command line: exit code 0 when every seed passed, 1 when a rule was broken, 2 when it could not run.
@@ -53,7 +53,6 @@ func Main(args []string, out, errs io.Writer) int {
 	fs.DurationVar(&f.faulty, "faulty", 0, "length of the part with faults")
 	fs.DurationVar(&f.tail, "tail", 0, "length of the tail without faults; below 0: none")
 	fs.BoolVar(&f.keep, "keep-going", false, "run all seeds even when one fails")
-	fs.BoolVar(&f.strict, "strict", false, "report known gaps too (docs/simulator.md)")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -65,7 +64,7 @@ func Main(args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, err)
 		return 2
 	}
-	o := Options{Seed: f.first, Profile: f.profile, Without: off, Clusters: f.clusters, Machines: f.fleet, Faulty: int64(f.faulty), Tail: int64(f.tail), StopAfter: f.stop, Strict: f.strict}
+	o := Options{Seed: f.first, Profile: f.profile, Without: off, Clusters: f.clusters, Machines: f.fleet, Faulty: int64(f.faulty), Tail: int64(f.tail), StopAfter: f.stop}
 	if f.trace {
 		return traceOne(o, f, out)
 	}

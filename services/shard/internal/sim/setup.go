@@ -31,7 +31,6 @@ type Options struct {
 	Replay bool // record the events of each process and replay them at its end
 	Log    *Timeline
 	Defect core.Faults // planted
-	Strict bool        // report known gaps too
 	Still  bool        // the wall clock never jumps, whatever the profile says
 }
 
@@ -45,7 +44,8 @@ type profile struct {
 	only               []Fault // kinds that may be on; nil: all
 	processes          [2]int  // providers
 	load               [2]float64
-	scale              bool // sizes of deployments follow the fleet
+	scale              bool              // sizes of deployments follow the fleet
+	often              map[Fault]float64 // rates in place of the base ones
 }
 
 var fromProvider = []Fault{NotSent, LostRequest, LateRequest, LostReply, DuplicateRequest, Throttled, Unavailable, ErrorAfter, Refused, WrongAck,
@@ -70,6 +70,12 @@ var profiles = []profile{
 		faulty: [2]int64{20 * minute, hour}, tail: 45 * minute, odds: 0.5, only: fromOperators, processes: [2]int{1, 1}, load: [2]float64{0.3, 1.1}},
 	{name: "process", text: "crashes, restarts, twins, clocks and people", clusters: [2]int{1, 4}, machines: [2]int{8, 40},
 		faulty: [2]int64{20 * minute, hour}, tail: 45 * minute, odds: 0.6, only: fromProcess, processes: [2]int{1, 1}, load: [2]float64{0.3, 1.1}},
+	{name: "twins", text: "two processes with one identity, again and again", clusters: [2]int{1, 3}, machines: [2]int{8, 24},
+		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{ProcessTwice, LostReply, FenceNoDetail, SessionDrop, DemandMove},
+		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, often: map[Fault]float64{ProcessTwice: 6, DemandMove: 60}},
+	{name: "lies", text: "a provider that shows the past, and operators that keep pulls waiting", clusters: [2]int{2, 3}, machines: [2]int{8, 24},
+		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{ListStale, ListSlow, BlobSilence, DemandMove},
+		processes: [2]int{1, 1}, load: [2]float64{0.6, 1.2}, often: map[Fault]float64{ListStale: .3, BlobSilence: .4, DemandMove: 90}},
 	{name: "day", text: "one day of 1,000 machines and 20 clusters", clusters: [2]int{20, 20}, machines: [2]int{1000, 1000},
 		faulty: [2]int64{24*hour - 45*minute, 24*hour - 45*minute}, tail: 45 * minute, odds: 0.35, processes: [2]int{1, 1}, load: [2]float64{0.6, 0.8}, scale: true},
 }
@@ -149,7 +155,11 @@ func draw(o Options) (*setup, error) {
 		on, scale := r.chance(p.odds), r.spread(100, 1500)
 		allowed := (p.only == nil || slices.Contains(p.only, f)) && !o.Without.Has(f)
 		if (on || f == DemandMove) && allowed {
-			s.rate[f] = min(base[f]*float64(scale)/1000, .9+base[f]) // probabilities stay below 1, most of the time
+			rate := base[f]
+			if r := p.often[f]; r > 0 {
+				rate = r
+			}
+			s.rate[f] = min(rate*float64(scale)/1000, .9+rate) // probabilities stay below 1, most of the time
 		}
 	}
 	if s.rate[DataDirLost] > 0 || o.Still {

@@ -42,9 +42,6 @@ func Command(o Options) string {
 	if !o.Without.Empty() {
 		parts = append(parts, "-without "+o.Without.String())
 	}
-	if o.Strict {
-		parts = append(parts, "-strict")
-	}
 	if o.Clusters > 0 {
 		parts = append(parts, fmt.Sprintf("-clusters %d", o.Clusters))
 	}

@@ -67,7 +67,7 @@ func done(w *world, a answer) core.CommandDone {
 
 // get answers GetMachine.
 func (p *provider) get(to *process, g core.GetMachine) {
-	w := p.w
+	w, asked := p.w, p.w.now
 	d := core.GetDone{Get: g.Get, Machine: g.Machine}
 	if w.roll(GetFails) {
 		d.Code, d.Error = core.CodeDeadlineExceeded, "no answer in time"
@@ -88,7 +88,7 @@ func (p *provider) get(to *process, g core.GetMachine) {
 		told := m
 		w.after(w.delay(), func() {
 			if told != nil && d.Row != nil {
-				w.check.shown(told, d.Row, false)
+				w.check.shown(told, d.Row, asked, false)
 			}
 			to.step(d)
 		})
@@ -105,7 +105,7 @@ func (p *provider) cursor(rev int64) []byte {
 
 // list answers ListMachines, in pages.
 func (p *provider) list(to *process, l core.ListMachines) {
-	w := p.w
+	w, asked := p.w, p.w.now
 	took := w.delay()
 	if w.roll(ListSlow) {
 		took += w.net.between(second, minute)
@@ -128,12 +128,12 @@ func (p *provider) list(to *process, l core.ListMachines) {
 			return
 		}
 		done.List, done.Duration = l.List, took
-		p.deliver(to, l, rows, done, lie)
+		p.deliver(to, asked, l, rows, done, lie)
 	})
 }
 
 // deliver hands over the pages with some time between them.
-func (p *provider) deliver(to *process, l core.ListMachines, rows []core.Fact, done core.ListDone, lie bool) {
+func (p *provider) deliver(to *process, asked int64, l core.ListMachines, rows []core.Fact, done core.ListDone, lie bool) {
 	w := p.w
 	breaks := w.roll(ListBreaks)
 	at, size := w.delay(), max(1, int(w.net.between(3, 4096)))
@@ -151,7 +151,7 @@ func (p *provider) deliver(to *process, l core.ListMachines, rows []core.Fact, d
 		w.after(at, func() {
 			for i := range page.Rows {
 				if m := p.byID[page.Rows[i].Machine.ID]; m != nil {
-					w.check.shown(m, &page.Rows[i], lie)
+					w.check.shown(m, &page.Rows[i], asked, lie)
 				}
 			}
 			to.step(page)
