@@ -66,4 +66,4 @@ SEEDS ?= 2000
 SEED  ?= 1
 .PHONY: sim
 sim: prerequisites ## Simulated fleets with faults: SEEDS=n of them from SEED=first on (docs/simulator.md).
-	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed
+	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed$(if $(filter 2000,$(SEEDS)), -coverage)

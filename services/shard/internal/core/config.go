@@ -107,6 +107,7 @@ const (
 	breakerFailures  = 5
 	breakerWindow    = 60 * Second
 	fenceSlowPeriod  = 10 * Minute
+	fenceLaneRetry   = Second
 	unknownThrottle  = 3
 	acceptedPerRaise = 10
 

@@ -133,6 +133,13 @@ func (c *Core) runCycle() {
 	c.bringHoldsUpToDate()
 	in := engine.Input{World: c.world, Cycle: s.n, Policy: c.policy}
 	r := c.planner.Plan(in)
+	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 {
+		for _, name := range names {
+			c.clusters.ensure(name).holds = true
+		}
+		c.bringHoldsUpToDate()
+		r = c.planner.Plan(in)
+	}
 	r = c.compareFull(in, r)
 	c.keepPromises(r)
 	s.result = r

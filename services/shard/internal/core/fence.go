@@ -57,6 +57,10 @@ func (c *Core) confirmFence(p *provider) {
 			}
 			continue
 		}
+		if !c.lanes.free(o.Kind) { // other providers fill it; the limit holds here too
+			c.timers.add(c.now+fenceLaneRetry, timerFence, p.name)
+			return
+		}
 		f.Confirm = o.ID
 		f.Tries++
 		o.Slot = true

@@ -15,7 +15,7 @@ func (c *Core) checkCheap() {
 
 func (c *Core) cheap() string {
 	for _, k := range allKinds {
-		if c.lanes.used[k] < 0 || c.lanes.used[k] > c.lanes.size[k]+int64(len(c.providers)) || c.ops.open[k] < 0 {
+		if c.lanes.used[k] < 0 || c.lanes.used[k] > c.lanes.size[k] || c.ops.open[k] < 0 {
 			return fmt.Sprintf("lane %s holds %d of %d", k, c.lanes.used[k], c.lanes.size[k])
 		}
 	}

@@ -121,3 +121,24 @@ func TestOperationOnAFalseFactEnds(t *testing.T) {
 		t.Errorf("configured %v", got)
 	}
 }
+
+// SHARD-20.6, 16.7: the confirming attempt of a Configure needs a blob that has not expired; without one the operation
+// ends as fenced, and the suspicion with it.
+func TestConfirmingAttemptNeedsAFreshBlob(t *testing.T) {
+	w := newWorld(t, nil, host("h1", inventory.Idle, ""))
+	w.tampered = true
+	w.reply = func(Command) (Code, bool) {
+		p := w.c.provider("p")
+		p.inflight++ // another command keeps the confirming attempt waiting
+		w.after(5*Second, func() { p.inflight--; w.step(Tick{}) })
+		return CodeFailedPrecondition, false
+	}
+	w.blob = func(PullBootstrap) *BootstrapAnswered { return &BootstrapAnswered{Digest: "d", TTL: Second} }
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(35 * Second)
+	if got := w.outcomes(KindBootstrap); got["fenced"] != 1 || w.c.superseded != "" {
+		t.Errorf("ended %v, superseded %q", got, w.c.superseded)
+	}
+}

@@ -66,6 +66,33 @@ func (p *Parking) Observe(r *Result, nominal int64) {
 	p.entries = seen
 }
 
+// Fruitless ends the probes of a plan that led nowhere and names their clusters: parked gangs that had their one turn and
+// are still short, not satisfiable and no better covered than ever before. The plan is then to be made again with them
+// held, so that a probe leaves no trace: what the turn took from others of the cluster would go back to them in the next
+// plan, and what they bought instead would be excess (ENG-18.3).
+func (p *Parking) Fruitless(r *Result, policy *Policy) (clusters []string) {
+	if len(p.entries) == 0 {
+		return nil
+	}
+	for _, ref := range r.Short {
+		if ref.Row >= FoldedRow {
+			continue
+		}
+		b := r.Blocks[ref.Block]
+		need, v := &b.Needs[ref.Row], &b.Verdicts[ref.Row]
+		if need.Form.Same == nil || v.Hold != demand.NotHeld || v.Satisfiable {
+			continue
+		}
+		e := p.entries[parkingKey{b.Cluster, need.RowKey()}]
+		if e == nil || e.Stalled < policy.ParkAfter || v.Coverage > e.Best {
+			continue
+		}
+		e.Stalled++
+		clusters = append(clusters, b.Cluster)
+	}
+	return clusters
+}
+
 // Parked reports whether a row is to be held in the next plan.
 func (p *Parking) Parked(cluster string, row demand.RowKey, policy *Policy) bool {
 	e := p.entries[parkingKey{cluster, row}]

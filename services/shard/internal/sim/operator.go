@@ -54,6 +54,9 @@ func (c *cluster) newOperator(n int) *operator {
 	default:
 		o.features = allFeatures
 	}
+	if c.w.profile.plain {
+		o.features = nil
+	}
 	return o
 }
 
@@ -349,7 +352,7 @@ func (o *operator) pulled(x core.PullBootstrap) {
 	case w.roll(BlobError):
 		a.Error, a.Retryable, a.Length, a.Digest = "the template does not render", o.c.r.chance(.5), 0, ""
 	case w.roll(BlobShortTTL):
-		a.TTL = o.c.r.between(millisecond, 10*second)
+		a.TTL = o.c.r.spread(millisecond, 10*second)
 	case w.roll(BlobBroken):
 		a.Digest = brokenBlob
 	}

@@ -46,6 +46,12 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 154, "an Idle machine was promised for ever to a row that was gone (ENG-5.8)"},
 		{"mixed", 231, "the same after a bootstrap that was rolled back"},
 		{"mixed", 32, "a node that was ready all along was taken for one that never joined"},
+		{"mixed", 640, "two machines drained for one, at an operator that cannot be told (SHARD-17.4)"},
+		{"mixed", 10, "an operation went on that a stale List had begun (SHARD-13.6)"},
+		{"mixed", 972, "the same with a drain"},
+		{"mixed", 1345, "each probe of a parked gang made a lower row acquire and give back a machine (ENG-18.3)"},
+		{"plain", 64, "the same"},
+		{"mixed", 1917, "a confirming attempt went over the limit of its lane (SHARD-15.3)"},
 	} {
 		o := Options{Seed: x.seed, Profile: x.profile}
 		if r := mustRun(t, o); r.Failure != nil {

@@ -71,6 +71,7 @@ var unreached = map[string]string{
 	"effect send_hint":          "advice that nothing in a cluster acts on; depends on the version of the core",
 	"effect send_need_status":   "advice that nothing in a cluster acts on; depends on the version of the core",
 	"outcome no_session":        "the session is checked before an operation starts; kept for the closed set of labels",
+	"outcome fenced":            "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
 	"fault fence-no-detail":     "needs a fence refusal first, which is rare: two processes or coarse marks",
 }
 
