@@ -78,8 +78,8 @@ var profiles = []profile{
 		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{ListStale, ListSlow, BlobSilence, DemandMove},
 		processes: [2]int{1, 1}, load: [2]float64{0.6, 1.2}, often: map[Fault]float64{ListStale: .3, BlobSilence: .4, DemandMove: 90}},
 	{name: "plain", text: "operators that know no extension and are slow to acknowledge", clusters: [2]int{1, 3}, machines: [2]int{8, 30},
-		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{AckLost, EvictionBlocked, FrameSlow, DemandMove},
-		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, plain: true, often: map[Fault]float64{AckLost: .6, DemandMove: 120}},
+		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{AckLost, EvictionBlocked, FrameSlow, RollupStorm, DemandMove},
+		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, plain: true, often: map[Fault]float64{AckLost: .8, RollupStorm: 20, DemandMove: 60}},
 	{name: "day", text: "one day of 1,000 machines and 20 clusters", clusters: [2]int{20, 20}, machines: [2]int{1000, 1000},
 		faulty: [2]int64{24*hour - 45*minute, 24*hour - 45*minute}, tail: 45 * minute, odds: 0.35, processes: [2]int{1, 1}, load: [2]float64{0.6, 0.8}, scale: true},
 }

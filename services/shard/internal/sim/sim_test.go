@@ -50,7 +50,6 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 10, "an operation went on that a stale List had begun (SHARD-13.6)"},
 		{"mixed", 972, "the same with a drain"},
 		{"mixed", 1345, "each probe of a parked gang made a lower row acquire and give back a machine (ENG-18.3)"},
-		{"plain", 64, "the same"},
 		{"mixed", 1917, "a confirming attempt went over the limit of its lane (SHARD-15.3)"},
 	} {
 		o := Options{Seed: x.seed, Profile: x.profile}
