@@ -73,6 +73,8 @@ type shell struct {
 	meter     *meter.Meter
 	metrics   *telemetry.Metrics
 	lifecycle *loop.Source
+	counts    *loop.Source
+	phases    phaseClock
 
 	view      atomic.Pointer[core.Publish]
 	cycleTook atomic.Int64
@@ -146,7 +148,8 @@ func (s *shell) build() (err error) {
 	}
 	s.core = core.New(nil)
 	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe})
-	s.lifecycle = s.loop.Source("lifecycle", 8, false)
+	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
+	s.core.WatchPhases(s.phases.enter)
 	s.blobs = session.NewBlobs()
 	s.sessions = session.NewHandler(session.Config{
 		ShardID: s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,

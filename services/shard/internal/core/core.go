@@ -67,6 +67,7 @@ type Core struct {
 	reduced reducer
 	armed   int64 // last WakeAt; 0: none
 	eff     []Effect
+	probe   func(Phase) // is told of the phases of a cycle; nil: nobody measures
 
 	faults Faults // planted defects; all off outside tests
 }

@@ -127,6 +127,7 @@ func (c *Core) runCycle() {
 	s.n++
 	s.at, s.wall, s.started, s.deferred = c.now, c.wall, 0, false
 
+	c.phase(PhaseSnapread)
 	c.lapse(c.world.Inventory.Advance(c.now))
 	c.ledger.advance(c)
 	c.applyQuotas()
@@ -140,7 +141,9 @@ func (c *Core) runCycle() {
 		c.bringHoldsUpToDate()
 		r = c.planner.Plan(in)
 	}
+	c.phase(PhaseNone)
 	r = c.compareFull(in, r)
+	c.phase(PhaseEmit)
 	c.keepPromises(r)
 	s.result = r
 	c.ledger.plan(c, r)
@@ -152,7 +155,9 @@ func (c *Core) runCycle() {
 	s.lastEnd = c.now
 	s.redispatch = true
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
+	c.phase(PhaseExecute)
 	c.dispatch()
+	c.phase(PhaseNone)
 	c.ledger.after(c)
 	c.pub.cycle = true
 	c.checkCheap()

@@ -23,6 +23,7 @@ type ledger struct {
 	lost       map[string]int64  // last loss of a machine, by cluster
 	shortfalls map[string]*shortfall
 	oldest     string // the three oldest, as last logged
+	unplaced   int    // rows that are stuck (ENG-11.11), of the last plan
 }
 
 type needKey struct {
@@ -72,7 +73,30 @@ func (l *ledger) plan(c *Core, r *engine.Result) {
 		c.clusters.ensure(name).facts = true
 		c.trigger(triggerNode)
 	}
+	l.markUnplaced(c)
 	l.observeShort(c, r)
+}
+
+// markUnplaced tells the engine which rows the scheduler cannot place although they are covered; their verdicts say so
+// (ENG-11.14).
+func (l *ledger) markUnplaced(c *Core) {
+	names := l.sharing.Stuck()
+	for _, d := range c.world.Demand.Clusters() {
+		if d.Unplaced != nil {
+			names = append(names, d.Name)
+		}
+	}
+	slices.Sort(names)
+	l.unplaced = 0
+	for _, name := range slices.Compact(names) {
+		c.world.Demand.SetUnplaced(name, func(n *demand.Need) bool {
+			is := l.sharing.Unplaced(name, n.RowKey(), c.now, c.policy)
+			if is {
+				l.unplaced++
+			}
+			return is
+		})
+	}
 }
 
 // observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each

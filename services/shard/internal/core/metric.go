@@ -6,7 +6,7 @@ type Metric uint8
 const (
 	MetricCycleTriggers Metric = iota + 1
 	MetricPlanMismatch
-	MetricActions        // kind
+	MetricActions        // kind; Label2 is ByHandover for the second half of a purchase, which is no move of its own
 	MetricOutcomes       // kind, outcome
 	MetricDropped        //
 	MetricDeduped        //
@@ -45,6 +45,9 @@ const (
 	MetricOwnershipViolations
 	MetricInstructions // outcome
 )
+
+// ByHandover marks a started Bootstrap that a promise brought about (SHARD-15.9).
+const ByHandover = "handover"
 
 func (c *Core) sample(m Metric, label string, v int64) {
 	c.emit(Sample{Metric: m, Label1: label, Value: v})

@@ -208,7 +208,11 @@ func (c *Core) open(d *decision) *operation {
 	}
 	c.ops.add(o)
 	c.rails.started(v.Kind)
-	c.sample(MetricActions, v.Kind.String(), 1)
+	how := ""
+	if v.Cause == engine.CauseHandover {
+		how = ByHandover
+	}
+	c.emit(Sample{Metric: MetricActions, Label1: v.Kind.String(), Label2: how, Value: 1})
 	c.emit(Sample{Metric: MetricDispatchWait, Label1: v.Kind.String(), Value: c.now - d.planned})
 	c.recordOp(RecordStarted, o, "", "")
 	c.dirtyMachine(o.Machine)

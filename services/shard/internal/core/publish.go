@@ -38,6 +38,7 @@ type Status struct {
 	Pauses     []Pause
 	Cycle      int64
 	CycleAt    int64
+	Machines   int
 	States     [9]int
 	Foreign    int
 	Needs      int
@@ -53,7 +54,10 @@ type Status struct {
 	Pools      []PoolStatus
 	Drains     []DrainStatus
 	Cost       int64
-	Held       int // clusters whose roll-up is held
+	Unplaced   int            // rows whose Pods the scheduler cannot place although they are covered (ENG-11.11)
+	Sharing    [3]int         // clusters with demand, by engine.SharingLevels
+	Demand     []BucketDemand // in machines, over all clusters
+	Held       int            // clusters whose roll-up is held
 	Parked     int
 	Counters   engine.Counters
 	Unmet      map[engine.UnmetReason]int
@@ -145,8 +149,15 @@ type BackoffView struct {
 type NeedBlock struct {
 	Cluster string
 	Rows    []NeedRow
+	Demand  []BucketDemand // in machines, by bucket
 	of      *engine.Block
 	at      int64
+}
+
+// BucketDemand is how many machines the needs of one interruption penalty ask for.
+type BucketDemand struct {
+	Bucket   demand.Bucket
+	Machines int
 }
 
 // NeedRow is one row of demand and the last verdict on it.
@@ -260,6 +271,7 @@ func (c *Core) spellBlock(r *engine.Result, b *engine.Block, at int32) *NeedBloc
 		row.Suppressed = c.suppression(b.Cluster, &v)
 		n.Rows[i] = row
 	}
+	n.Demand = demandOf(b)
 	return n
 }
 
@@ -329,7 +341,7 @@ func (s *Status) count(c *Core, cl *cluster) {
 
 func (c *Core) status() Status {
 	inv := c.world.Inventory
-	s := Status{Config: c.cfg, Epoch: c.epoch, Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
+	s := Status{Config: c.cfg, Epoch: c.epoch, Machines: inv.Len(), Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.decommissioned, DryRun: c.cfg.DryRun || c.ctl.DryRun,
 		Pauses: c.ctl.Pauses, Cycle: c.cycle.n, CycleAt: c.cycle.at, Foreign: c.coord.foreign,
 		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coordStatus()}
@@ -361,6 +373,8 @@ func (c *Core) statusOfNeeds(s *Status) {
 		return
 	}
 	s.Cost, s.Counters = r.CostBefore, r.Counters
+	s.Demand = sumDemand(c.pub.list)
+	s.Unplaced, s.Sharing = c.ledger.unplaced, c.sharingLevels()
 	for _, ref := range r.Short {
 		if ref.Row >= engine.FoldedRow {
 			continue

@@ -13,6 +13,23 @@ func Plan(in Input) *Result { return NewPlanner().Plan(in) }
 // one World; a call with another one starts from nothing.
 type Planner struct {
 	p planning
+	// Observe, if set, is told which phase of a plan begins. It decides nothing and must not touch the world.
+	Observe func(Phase)
+}
+
+// Phase is a part of a plan, for those who measure (SHARD-29.3).
+type Phase uint8
+
+const (
+	Phase1 Phase = 1 // credit, turns and exchange
+	Phase2 Phase = 2 // preemption
+	Phase3 Phase = 3 // reclaim, release and verdicts
+)
+
+func (pl *Planner) enter(ph Phase) {
+	if pl.Observe != nil {
+		pl.Observe(ph)
+	}
 }
 
 // NewPlanner returns a Planner that remembers nothing.
@@ -28,12 +45,15 @@ func (pl *Planner) Plan(in Input) *Result {
 		pl.Forget()
 	}
 	p.plans++
+	pl.enter(Phase1)
 	p.begin(in)
 	p.credit()
 	p.turns()
 	p.exchange()
 	p.lastLook()
+	pl.enter(Phase2)
 	p.preemption()
+	pl.enter(Phase3)
 	p.finish()
 	p.publish()
 	r := p.res

@@ -17,6 +17,9 @@ const (
 // levels are the sharing levels in per mille (ENG-11.10).
 var levels = [...]int32{1000, 500, 0}
 
+// SharingLevels lists the levels that clusters can have, per mille, highest first.
+func SharingLevels() []int32 { return levels[:] }
+
 // Sharing is the ledger of the sharing level of each cluster (ENG-11.10 to 11.15): it goes down while the scheduler
 // cannot place Pods on capacity that shares said was there, and up again after a calm time. The core tells it of
 // sessions and reports, feeds it each plan, and copies the level into demand.Facts and the marks into
@@ -190,6 +193,16 @@ func (s *Sharing) Unplaced(cluster string, row demand.RowKey, now int64, p *Poli
 	}
 	since, ok := e.since[row]
 	return ok && now-since >= p.StuckAfter
+}
+
+// Stuck lists the clusters that may have rows of which Unplaced is true, ascending: those with reports that count.
+func (s *Sharing) Stuck() (out []string) {
+	for _, c := range sortedKeys(s.clusters) {
+		if len(s.clusters[c].since) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // SharingEntry is the ledger of one cluster.

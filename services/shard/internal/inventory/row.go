@@ -106,6 +106,9 @@ func (r *Row) billed() bool {
 	return r.flags&isForeign == 0 && (s == Creating || s == Idle || s == Configuring || s == Configured || s == Draining)
 }
 
+// Billed reports whether the machine costs its price now and is ours.
+func (r *Row) Billed() bool { return r.billed() }
+
 // releasable reports whether the machine is deleted when its hold is over and nobody claims it.
 func (r *Row) releasable() bool {
 	return r.flags&(isForeign|isPromised|markedStays) == 0 && r.Seen() == Idle

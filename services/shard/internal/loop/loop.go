@@ -50,14 +50,18 @@ type Loop struct {
 	bulk   []*Source
 	turn   bool // the last event taken was not bulk, so a bulk one may go next
 	closed bool
+	depths map[string]*depth // by name of sources
 
 	lastStep atomic.Int64 // Mono of the end of the last step
 	waiting  atomic.Int64 // events queued
 }
 
+// depth counts what waits in all sources of one name.
+type depth struct{ now, peak int }
+
 // Source is one producer's bounded queue.
 type Source struct {
-	name  string
+	depth *depth
 	loop  *Loop
 	bulk  bool
 	space chan struct{} // capacity 1: room was made
@@ -77,12 +81,30 @@ type item struct {
 
 // New returns a loop whose Mono starts at zero now.
 func New(c Config) *Loop {
-	return &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true}
+	return &Loop{cfg: c, start: time.Now(), wake: make(chan struct{}, 1), turn: true, depths: map[string]*depth{}}
 }
 
-// Source makes a queue of at most max events. Bulk sources yield to all others.
+// Source makes a queue of at most max events. Bulk sources yield to all others. Sources of one name are counted together.
 func (l *Loop) Source(name string, max int, bulk bool) *Source {
-	return &Source{name: name, loop: l, bulk: bulk, max: max, space: make(chan struct{}, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.depths[name]
+	if d == nil {
+		d = &depth{}
+		l.depths[name] = d
+	}
+	return &Source{depth: d, loop: l, bulk: bulk, max: max, space: make(chan struct{}, 1)}
+}
+
+// Peaks returns the most events that waited at once since the last call, by name of source.
+func (l *Loop) Peaks() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]int, len(l.depths))
+	for name, d := range l.depths {
+		out[name], d.peak = d.peak, d.now
+	}
+	return out
 }
 
 // Now is the time that an event gets if it is taken now.
@@ -155,6 +177,8 @@ func (s *Source) TryPush(e core.Event) bool {
 func (s *Source) append(it item) {
 	s.queue = append(s.queue, it)
 	s.loop.waiting.Add(1)
+	s.depth.now++
+	s.depth.peak = max(s.depth.peak, s.depth.now)
 	if !s.queued {
 		s.queued = true
 		if s.bulk {
@@ -170,6 +194,7 @@ func (s *Source) Close() {
 	s.loop.mu.Lock()
 	s.closed = true
 	s.loop.waiting.Add(-int64(len(s.queue)))
+	s.depth.now -= len(s.queue)
 	for _, it := range s.queue {
 		if it.done != nil {
 			close(it.done)
@@ -217,6 +242,7 @@ func (l *Loop) take() (item, *Source, bool) {
 		s.queue[0] = item{}
 		s.queue = s.queue[1:]
 		l.waiting.Add(-1)
+		s.depth.now--
 		if len(s.queue) > 0 {
 			*list = append(*list, s)
 		} else {
@@ -305,6 +331,7 @@ func (l *Loop) close() {
 					close(it.done)
 				}
 			}
+			s.depth.now -= len(s.queue)
 			s.queue = nil
 			signal(s.space)
 		}

@@ -26,6 +26,7 @@ type gauges struct {
 	openNeeds, dirty, shares              prometheus.Gauge
 	parked, joinOverdue, joinGuarded      prometheus.Gauge
 	promises, sharing                     *prometheus.GaugeVec
+	unplaced, perChange                   prometheus.Gauge
 	exchangeSaved, reclaimMatches         prometheus.Gauge
 	occProposals, memo                    *prometheus.CounterVec
 	occDisplaced, occExhausted, exchanges prometheus.Counter
@@ -72,6 +73,8 @@ func (g *gauges) register(m *telemetry.Metrics) {
 	g.memo = m.CounterVec("engine_memo_total", "Uses of the engine's caches.", "cache", "result")
 	g.shares = m.Gauge("engine_shares", "Receivers served by shares.")
 	g.sharing = m.GaugeVec("engine_sharing_level", "Clusters per sharing level.", "level")
+	g.unplaced = m.Gauge("engine_unplaced_needs", "Needs that are covered, yet have Pods that the scheduler cannot place.")
+	g.perChange = m.Gauge("engine_actions_per_net_change", "Machine moves of the last hour over the net change of demand in machines; near 1 is good.")
 	g.joinOverdue = m.Gauge("engine_join_overdue", "Configured machines that did not join in time.")
 	g.joinGuarded = m.Gauge("engine_join_guarded", "Of those, credited because the guard says so.")
 	g.parked = m.Gauge("engine_parked_needs", "Gangs in the parking ledger.")
@@ -130,6 +133,9 @@ func (t *Meter) Publish(p *core.Publish) {
 		g.limit.WithLabelValues(pr.Name).Set(float64(pr.Limit))
 	}
 	t.engine(&s.Counters)
+	t.demand(s)
+	t.churn.publish(p)
+	g.perChange.Set(t.churn.ratio())
 	t.perCluster(p)
 }
 
@@ -203,8 +209,12 @@ func (t *Meter) Outboxes(depth map[string]int) {
 	}
 }
 
-// Queue sets how many events wait in one kind of source.
-func (t *Meter) Queue(source string, n int) { t.queues.WithLabelValues(source).Set(float64(n)) }
+// Queues sets how many events waited in each kind of source.
+func (t *Meter) Queues(peaks map[string]int) {
+	for source, n := range peaks {
+		t.queues.WithLabelValues(source).Set(float64(n))
+	}
+}
 
 func one(b bool) float64 {
 	if b {

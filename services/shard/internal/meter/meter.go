@@ -15,8 +15,12 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
 )
+
+// demandBuckets is the number of interruption penalties.
+const demandBuckets = int(demand.Pinned) + 1
 
 // Meter is the metrics of one shard.
 type Meter struct {
@@ -41,7 +45,12 @@ type Meter struct {
 	gauges   gauges
 
 	mu       sync.Mutex
-	clusters map[string]bool // clusters that have series
+	clusters map[string]bool         // clusters that have series
+	kinds    map[core.CensusKey]bool // machines that have series
+	spent    map[core.CensusKey]bool
+	churn    churn
+	asked    [demandBuckets]bool // buckets that have series
+	merging  time.Duration       // of the List that is being merged
 }
 
 // New registers everything.
@@ -65,6 +74,8 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		counters:   map[core.Metric]*prometheus.CounterVec{},
 		seconds:    map[core.Metric]*prometheus.HistogramVec{},
 		clusters:   map[string]bool{},
+		kinds:      map[core.CensusKey]bool{},
+		spent:      map[core.CensusKey]bool{},
 	}
 	for _, r := range counterRows {
 		t.counters[r.metric] = m.CounterVec(r.name, r.help, r.labels...)
@@ -148,6 +159,8 @@ var secondRows = []row{
 // Sample takes one observation.
 func (t *Meter) Sample(s core.Sample) {
 	switch s.Metric {
+	case core.MetricActions:
+		t.churn.action(s)
 	case core.MetricRollupBytes:
 		t.bytes.WithLabelValues().Observe(float64(s.Value))
 		return
@@ -181,6 +194,13 @@ func labels(s core.Sample) []string {
 // Step takes the duration of one step of the core.
 func (t *Meter) Step(e core.Event, d time.Duration) {
 	t.steps.WithLabelValues(core.KindOf(e).String()).Observe(d.Seconds())
+	switch e.(type) {
+	case core.ListPage:
+		t.merging += d
+	case core.ListDone: // one List per provider at a time; of several providers the sum is what the loop felt
+		t.Phase("reconcile", t.merging+d)
+		t.merging = 0
+	}
 }
 
 // Cycle takes the duration of a step that ran a cycle.

@@ -175,6 +175,9 @@ func (p *process) step(e core.Event) {
 		w.check.effect(p, e, x)
 	}
 	w.check.after(p, e)
+	if w.Watch != nil {
+		w.Watch(p.core, effects)
+	}
 	for i, x := range effects {
 		if p.crashIn > 0 {
 			if p.crashIn--; p.crashIn == 0 {

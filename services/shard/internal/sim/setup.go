@@ -30,6 +30,7 @@ type Options struct {
 
 	Replay bool // record the events of each process and replay them at its end
 	Log    *Timeline
+	Watch  func(*core.Core, []core.Effect) // called after each step; changes nothing
 	Defect core.Faults // planted
 	Still  bool        // the wall clock never jumps, whatever the profile says
 }

@@ -1,0 +1,74 @@
+package meter
+
+import (
+	"strconv"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Census sets the gauges that count machines. Series of kinds that no machine has any more are deleted, so that their
+// number stays that of the kinds there are.
+func (t *Meter) Census(s *core.Census) {
+	g := &t.gauges
+	now := make(map[core.CensusKey]bool, len(s.Machines))
+	for k, n := range s.Machines {
+		now[k] = true
+		g.inventory.WithLabelValues(kindLabels(k)...).Set(float64(n))
+	}
+	for k := range t.kinds {
+		if !now[k] {
+			g.inventory.DeleteLabelValues(kindLabels(k)...)
+		}
+	}
+	t.kinds = now
+	now = make(map[core.CensusKey]bool, len(s.Spend))
+	for k, micro := range s.Spend {
+		now[k] = true
+		g.spend.WithLabelValues(k.Capacity.String(), k.State.String()).Set(float64(micro) / 1e6)
+	}
+	for k := range t.spent {
+		if !now[k] {
+			g.spend.DeleteLabelValues(k.Capacity.String(), k.State.String())
+		}
+	}
+	t.spent = now
+	for _, state := range [...]inventory.State{inventory.Creating, inventory.Configuring, inventory.Draining, inventory.Deleting} {
+		g.stuck.WithLabelValues(state.String()).Set(float64(s.Stuck[state]))
+	}
+	g.failed.WithLabelValues("false").Set(float64(s.Failed[0]))
+	g.failed.WithLabelValues("true").Set(float64(s.Failed[1]))
+	for r, name := range core.WithheldReasons() {
+		if name != "" {
+			g.withheld.WithLabelValues(name).Set(float64(s.Withheld[r]))
+		}
+	}
+	g.unjoined.Set(float64(s.Unjoined))
+}
+
+func kindLabels(k core.CensusKey) []string {
+	return []string{k.State.String(), k.Capacity.String(), strconv.Itoa(int(k.Bucket))}
+}
+
+// demand sets what the plan says about demand and how machines are shared.
+func (t *Meter) demand(s *core.Status) {
+	g := &t.gauges
+	if s.Cycle == 0 {
+		return
+	}
+	asked := map[int]int{}
+	for _, d := range s.Demand {
+		asked[int(d.Bucket)] = d.Machines
+	}
+	for b := range demandBuckets {
+		if n := asked[b]; n > 0 || t.asked[b] {
+			t.asked[b] = true
+			g.demand.WithLabelValues(strconv.Itoa(b)).Set(float64(n))
+		}
+	}
+	for i, level := range engine.SharingLevels() {
+		g.sharing.WithLabelValues(strconv.Itoa(int(level))).Set(float64(s.Sharing[i]))
+	}
+	g.unplaced.Set(float64(s.Unplaced))
+}
