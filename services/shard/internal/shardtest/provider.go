@@ -129,6 +129,13 @@ func (p *Provider) Edit(id string, f func(*pb.Machine)) {
 	p.put(m)
 }
 
+// Set changes how the provider behaves.
+func (p *Provider) Set(f func(*Provider)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
 // Add adds or replaces a machine.
 func (p *Provider) Add(m *pb.Machine) {
 	p.mu.Lock()

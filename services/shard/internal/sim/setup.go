@@ -31,8 +31,8 @@ type Options struct {
 	Replay bool // record the events of each process and replay them at its end
 	Log    *Timeline
 	Watch  func(*core.Core, []core.Effect) // called after each step; changes nothing
-	Defect core.Faults // planted
-	Still  bool        // the wall clock never jumps, whatever the profile says
+	Defect core.Faults                     // planted
+	Still  bool                            // the wall clock never jumps, whatever the profile says
 }
 
 // profile is how a family of runs is drawn.
