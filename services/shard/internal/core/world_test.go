@@ -152,8 +152,7 @@ func (w *world) take(x Effect) {
 	case Record:
 		w.records = append(w.records, x)
 	case Sample:
-		key := fmt.Sprintf("%d/%s/%s", x.Metric, x.Label1, x.Label2)
-		w.samples[key] += x.Value
+		w.samples[sampleKey(x.Metric, x.Label1, x.Label2)] += x.Value
 	case AckInstruction:
 		w.acks = append(w.acks, x)
 	case AdminAnswer:
@@ -163,7 +162,11 @@ func (w *world) take(x Effect) {
 
 func (w *world) count(m Metric, labels ...string) int64 {
 	l := append(labels, "", "")
-	return w.samples[fmt.Sprintf("%d/%s/%s", m, l[0], l[1])]
+	return w.samples[sampleKey(m, l[0], l[1])]
+}
+
+func sampleKey(m Metric, label1, label2 string) string {
+	return fmt.Sprintf("%d/%s/%s", m, label1, label2)
 }
 
 func (w *world) fact(id string) *Fact {

@@ -1,0 +1,132 @@
+package crash
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// edits put the points into a copy of the sources. An edit whose text is not there any more fails the build.
+var edits = map[string][][2]string{
+	"../epoch/epoch.go": {
+		{`"errors"`, `"errors"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
+		{`tmp, err := os.OpenFile(`, `failpoint.Hit("epoch: create"); tmp, err := os.OpenFile(`},
+		{`tmp.WriteString(strconv.FormatInt(n, 10) + "\n")`, `failpoint.Write(tmp, "epoch: write", []byte(strconv.FormatInt(n, 10) + "\n"))`},
+		{`err = tmp.Sync()`, `err = tmp.Sync(); failpoint.Hit("epoch: synced")`},
+		{`err = os.Rename(path+".tmp", path)`, `failpoint.Hit("epoch: rename"); err = os.Rename(path+".tmp", path); failpoint.Hit("epoch: renamed")`},
+		{`return d.Sync()`, `err = d.Sync(); failpoint.Hit("epoch: directory synced"); return err`},
+	},
+	"../audit/log.go": {
+		{`"encoding/json"`, `"encoding/json"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
+		{`if err := os.MkdirAll(l.cfg.Dir, 0o700)`, `failpoint.Hit("log: directory"); if err := os.MkdirAll(l.cfg.Dir, 0o700)`},
+		{`f, err := os.OpenFile(filepath.Join(`, `failpoint.Hit("log: create"); f, err := os.OpenFile(filepath.Join(`},
+		{`n, err := l.file.Write(b)`, `n, err := failpoint.Write(l.file, "log: write", b)`},
+		{`if err := l.file.Sync(); err != nil {`, `failpoint.Hit("log: sync"); if err := l.file.Sync(); err != nil {`},
+	},
+	"../store/store.go": {
+		{`"errors"`, `"errors"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
+		{`return s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) })`,
+			`failpoint.Hit("store: put"); err := s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) }); failpoint.Hit("store: stored"); return err`},
+		{`err := s.db.Update(func(tx *bolt.Tx) error {
+		for k, v := range batch {`, `failpoint.Hit("store: hints"); defer failpoint.Hit("store: hinted"); err := s.db.Update(func(tx *bolt.Tx) error {
+		for k, v := range batch {`},
+	},
+}
+
+var (
+	plain   = sync.OnceValues(func() (string, error) { return build(false) })
+	pointed = sync.OnceValues(func() (string, error) { return build(true) })
+)
+
+// program builds the shard once per test run, as it is or with the points.
+func program(t *testing.T, points bool) string {
+	t.Helper()
+	f := plain
+	if points {
+		f = pointed
+	}
+	path, err := f()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func build(points bool) (string, error) {
+	dir, err := os.MkdirTemp("", "bigfleet-crash-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // another user runs it
+		return "", err
+	}
+	args := []string{"build", "-o", filepath.Join(dir, "bigfleet-shard")}
+	if points {
+		overlay, err := overlayFile(dir)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.Command("go", append(args, "../../cmd/bigfleet-shard")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", &buildError{string(out), err}
+	}
+	return filepath.Join(dir, "bigfleet-shard"), nil
+}
+
+type buildError struct {
+	out string
+	err error
+}
+
+func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
+
+func overlayFile(dir string) (string, error) {
+	replace := map[string]string{}
+	put := func(source, name, text string) error {
+		path, err := filepath.Abs(source)
+		if err != nil {
+			return err
+		}
+		replace[path] = filepath.Join(dir, name)
+		return os.WriteFile(replace[path], []byte(text), 0o600)
+	}
+	for source, list := range edits {
+		raw, err := os.ReadFile(source)
+		if err != nil {
+			return "", err
+		}
+		text := string(raw)
+		for _, e := range list {
+			if !strings.Contains(text, e[0]) {
+				return "", &buildError{source + " has no " + e[0] + " any more; say anew where its points are", os.ErrNotExist}
+			}
+			text = strings.Replace(text, e[0], e[1], 1)
+		}
+		if err := put(source, strings.ReplaceAll(source[3:], "/", "-"), text); err != nil {
+			return "", err
+		}
+	}
+	raw, err := os.ReadFile("testdata/failpoint.go.txt")
+	if err != nil {
+		return "", err
+	}
+	if err := put("../failpoint/failpoint.go", "failpoint.go", string(raw)); err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, b, 0o600)
+}
