@@ -2,7 +2,6 @@ package conformance_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,15 +45,10 @@ func TestAnOutsideProviderIsCertified(t *testing.T) {
 			t.Fatalf("go %v: %v\n%s", args, err, out)
 		}
 	}
-	p := &process{t: t, dir: t.TempDir(), addr: freeAddr(t), control: "", binary: binary}
-	if err := os.WriteFile(filepath.Join(p.dir, "config.yaml"), []byte("seed_count: 200\nreconcile_interval: 300ms\nshutdown_grace: 100ms\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.kill(context.Background()) })
-	target := p.target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable)
-	target.Hooks.Faults, target.Watch = nil, 200*time.Millisecond
+	p := &conformance.Process{Path: binary, Dir: t.TempDir()}
+	p.Args = []string{"--config", configFile(t, p.Dir, "seed_count: 200\nreconcile_interval: 300ms\nshutdown_grace: 100ms\n")}
+	p.StartT(t)
+	target := p.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable)
+	target.Watch = 200 * time.Millisecond
 	conformance.Run(t, target, conformance.Options{Seed: 1})
 }

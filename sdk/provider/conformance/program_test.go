@@ -1,15 +1,10 @@
 package conformance_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,15 +36,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// process is that provider.
-type process struct {
-	t             *testing.T
-	dir           string
-	addr, control string
-	binary        string // empty: the test binary itself
-	cmd           *exec.Cmd
-}
-
 // config makes failures end soon enough for a test and FAILED machines stay.
 const config = `
 use_fake_backend: true
@@ -61,97 +47,31 @@ retention: {failed: 1h, lost: 1h, stockout: 1h, orphan: 1s}
 prices: {interval: 1h}
 `
 
-func newProcess(t *testing.T, slots int) *process {
+func newProcess(t *testing.T, slots int) *conformance.Process {
 	t.Helper()
-	p := &process{t: t, dir: t.TempDir(), addr: freeAddr(t), control: freeAddr(t)}
-	if err := os.WriteFile(filepath.Join(p.dir, "config.yaml"), []byte(config+fmt.Sprintf("seed_count: %d\n", slots)), 0o600); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.kill(context.Background()) })
+	p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: true, Env: []string{asProvider + "=1"}}
+	p.Args = []string{"--config", configFile(t, p.Dir, config+fmt.Sprintf("seed_count: %d\n", slots))}
+	p.StartT(t)
 	return p
 }
 
-func freeAddr(t *testing.T) string {
+func configFile(t *testing.T, dir, text string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func (p *process) start(ctx context.Context) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if p.binary != "" {
-		self = p.binary
-	}
-	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(self, "--config", filepath.Join(p.dir, "config.yaml"), "--state", filepath.Join(p.dir, "state.db"),
-		"--addr", p.addr, "--control-addr", p.control, "--metrics-addr", "")
-	p.cmd.Env = append(os.Environ(), asProvider+"=1")
-	p.cmd.Stderr = log
-	if err := p.cmd.Start(); err != nil {
-		return "", err
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if p.answers() {
-			return p.addr, nil
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-			return "", fmt.Errorf("the provider does not answer:\n%s", text)
-		}
-	}
-}
-
-func (p *process) answers() bool {
-	h := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := h.Post("http://"+p.addr+"/bigfleet.v1alpha1.CapacityProvider/List", "application/json", strings.NewReader(`{"maxResults":1}`))
-	if err != nil {
-		return false
-	}
-	_ = res.Body.Close()
-	return res.StatusCode == http.StatusOK
-}
-
-func (p *process) kill(context.Context) error {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // "signal: killed" is what was asked for
-	return nil
-}
-
-func (p *process) stop(context.Context) error {
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		return err
-	}
-	return p.cmd.Wait()
-}
-
-func (p *process) target(profiles ...conformance.Profile) conformance.Target {
-	return conformance.Target{
-		Addr: p.addr, Profiles: profiles, Settle: 20 * time.Second, Watch: 500 * time.Millisecond,
-		Hooks: conformance.Hooks{
-			Kill: p.kill, Stop: p.stop, Start: p.start,
-			Faults: conformance.SubstrateControl(func() string { return p.control }, nil),
-		},
-	}
+	return file
 }
 
 // PROV-29.14: the SDK's own example passes everything it claims, twice in a row on one provider (PROV-29.7, scenario 65).
 func TestTheSDKConforms(t *testing.T) {
 	p := newProcess(t, 600)
 	for range 2 {
-		conformance.Run(t, p.target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Fault, conformance.Durable), conformance.Options{})
+		conformance.Run(t, p.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Fault, conformance.Durable), conformance.Options{})
 	}
 }

@@ -1,0 +1,143 @@
+// Package template writes the start of a new provider: a Go module that builds, runs and passes the conformance suite with
+// its pretended cloud before a line of it was changed, with Dockerfile, Helm chart and CI file.
+//
+// What it writes belongs to its author: nothing is read back, nothing is generated twice, and no file of BigFleet has to
+// name the new provider. The author writes the client of the cloud in cloud.go and adapts backend.go; docs/providers.md
+// leads through it. `bigfleet provider init` is this package with flags.
+//
+// It runs no command and fetches nothing. Start at Write.
+package template
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+)
+
+//go:embed all:files
+var files embed.FS
+
+// Params say what to write.
+type Params struct {
+	// Name of the provider: begins every machine id. Lower-case letters, digits and hyphens, at most 30 characters.
+	Name string
+	// Module is the Go module path. Default example.com/bigfleet-provider-NAME.
+	Module string
+	// Dir is where to write; it must be empty or not there. Default the name.
+	Dir string
+	// SDKVersion is the version of sdk/provider to require. Default v0.0.0, which only a Checkout can serve.
+	SDKVersion string
+	// Checkout is a directory with BigFleet's source, which then stands in for the module registry through replace lines.
+	Checkout string
+}
+
+// view is what the files see.
+type view struct {
+	Params
+	SDK     string // module path of the SDK
+	Replace []replacement
+}
+
+type replacement struct{ Module, Dir string }
+
+const prefix = "github.com/bigfleet-dev/bigfleet/"
+
+// siblings are the modules that a provider reaches.
+var siblings = [...]string{"gen/go", "sdk/identity", "sdk/provider"}
+
+var goodName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
+
+// Write writes the files and returns their names, relative to the directory.
+func Write(p Params) (dir string, written []string, err error) {
+	v, err := p.view()
+	if err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir(v.Dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		return "", nil, fmt.Errorf("%s is not empty: choose another directory", v.Dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", nil, err
+	}
+	err = fs.WalkDir(files, "files", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := render(path, v)
+		if err != nil {
+			return err
+		}
+		name := target(path)
+		file := filepath.Join(v.Dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		written = append(written, name)
+		return os.WriteFile(file, text, 0o644) //nolint:gosec // source code, for everybody to read
+	})
+	return v.Dir, written, err
+}
+
+func (p Params) view() (view, error) {
+	if !goodName.MatchString(p.Name) {
+		return view{}, fmt.Errorf("%q is no provider name: lower-case letters, digits and hyphens, a letter first, at most 30 characters", p.Name)
+	}
+	if p.Module == "" {
+		p.Module = "example.com/bigfleet-provider-" + p.Name
+	}
+	if strings.ContainsAny(p.Module, " \t\n\"'`\\") {
+		return view{}, fmt.Errorf("%q is no module path", p.Module)
+	}
+	if p.Dir == "" {
+		p.Dir = p.Name
+	}
+	if p.SDKVersion == "" {
+		p.SDKVersion = "v0.0.0"
+	}
+	v := view{Params: p, SDK: prefix + "sdk/provider"}
+	if p.Checkout == "" {
+		return v, nil
+	}
+	root, err := filepath.Abs(p.Checkout)
+	if err != nil {
+		return view{}, err
+	}
+	for _, m := range siblings {
+		dir := filepath.Join(root, filepath.FromSlash(m))
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+			return view{}, fmt.Errorf("%s is no checkout of BigFleet: %w", p.Checkout, err)
+		}
+		v.Replace = append(v.Replace, replacement{prefix + m, dir})
+	}
+	return v, nil
+}
+
+// target is the name of the written file: .tmpl keeps the tools of this repository away from them, dot- keeps embed from
+// leaving hidden ones out.
+func target(path string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(path, "files/"), ".tmpl")
+	return strings.ReplaceAll(name, "dot-", ".")
+}
+
+// render uses [[ and ]], because charts are full of the usual braces.
+func render(path string, v view) ([]byte, error) {
+	text, err := files.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New(path).Delims("[[", "]]").Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = t.Execute(&out, v)
+	return out.Bytes(), err
+}
