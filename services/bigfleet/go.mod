@@ -11,6 +11,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.uber.org/goleak v1.3.0
+	golang.org/x/mod v0.39.0
 	golang.org/x/term v0.45.0
 	google.golang.org/protobuf v1.36.12
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
@@ -82,6 +83,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/operator v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/providers/sim v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/shard v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -142,6 +144,8 @@ replace github.com/bigfleet-dev/bigfleet/services/shard => ../shard
 replace github.com/bigfleet-dev/bigfleet/services/coordinator => ../coordinator
 
 replace github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../providers/kwok
+
+replace github.com/bigfleet-dev/bigfleet/services/providers/sim => ../providers/sim
 
 replace github.com/bigfleet-dev/bigfleet/sdk/provider => ../../sdk/provider
 

@@ -184,6 +184,10 @@ func argsBehaviours() []behaviour {
 			name: "args/delete-unsupported", profile: Core, unless: []Profile{Cloud}, clauses: []string{"PROV-5.3", "PROV-3.10"},
 			says: "answer UNIMPLEMENTED to every Delete, whatever the id or token, and move no mark",
 			do: func(c *Case) {
+				if _, err := c.delete("no-such-machine"); codeOf(err) != connect.CodeUnimplemented {
+					// Nothing more is sent: a Delete that works would take a machine away.
+					c.failf("Delete of a machine that is not there: %s; a provider whose Delete works claims profile cloud", codeName(codeOf(err)))
+				}
 				id, f := c.host(), c.fresh()
 				for _, q := range []request{
 					{machine: id, fence: f}, {machine: id, fence: fence{f.shard, math.MaxInt64, math.MaxInt64}}, {machine: "", fence: f},

@@ -42,11 +42,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bigfleet-conformance ADDR", Short: "Certify a capacity provider at an address", Args: cobra.ExactArgs(1),
 		SilenceUsage: true, SilenceErrors: true, Version: Version,
-		Example: `  bigfleet-conformance 127.0.0.1:9000
-  bigfleet-conformance 127.0.0.1:9000 --profile core,cloud,spot,fault --control-addr 127.0.0.1:9001
-  bigfleet-conformance 127.0.0.1:9000 --profile core,durable --kill 'kill -9 $(cat p.pid)' --start ./start.sh --report out
-  bigfleet-conformance 127.0.0.1:9000 --only fence/negative --seed 7`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Example: Examples("bigfleet-conformance"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flag := cmd.Flags()
 	flag.StringSliceVar(&f.profiles, "profile", []string{"core"}, "profiles that the provider claims: core, cloud, spot, bare-metal, fault, durable, scale")
@@ -72,6 +69,14 @@ func Command() *cobra.Command {
 	flag.BoolVar(&f.plan, "plan", false, "only list what would run and the machines it needs")
 	flag.BoolVar(&f.quiet, "quiet", false, "no line per behaviour")
 	return cmd
+}
+
+// Examples are the examples of the command, under the name that a caller mounts it with.
+func Examples(name string) string {
+	return strings.ReplaceAll(`  NAME 127.0.0.1:9000
+  NAME 127.0.0.1:9000 --profile core,cloud,spot,fault --control-addr 127.0.0.1:9001
+  NAME 127.0.0.1:9000 --profile core,durable --kill ./kill.sh --start ./start.sh --report out
+  NAME 127.0.0.1:9000 --only fence/negative --seed 7`, "NAME", name)
 }
 
 // verdictError carries the exit code of a run.

@@ -23,6 +23,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/order"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
+	providerverbs "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/snapshot"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/up"
@@ -34,6 +35,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
+	"github.com/bigfleet-dev/bigfleet/services/providers/sim"
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
@@ -97,7 +99,7 @@ func New(a *app.App) *cobra.Command {
 		up.New(a), status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
 		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
 	)
-	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a))
+	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
 	root.AddCommand(groups(a)...)
 	root.AddCommand(roles()...)
 	return root
@@ -130,6 +132,7 @@ func roles() []*cobra.Command {
 		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),
 		named(providerRole(kwok.NewCommand()), "provider-kwok", "Run the kwok provider"),
+		named(providerRole(sim.NewCommand()), "provider-sim", "Run the simulated cloud"),
 	}
 	list := &cobra.Command{
 		Use: "roles", Args: cobra.NoArgs, Short: "The long-running programs in this binary", Example: "  bigfleet roles",
