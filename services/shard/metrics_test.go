@@ -180,7 +180,7 @@ func simulatedMetrics(t *testing.T, names []string, moved map[string]bool) {
 // liveMetrics treats real shards badly and returns what they showed.
 func liveMetrics(t *testing.T) map[string]bool {
 	out := map[string]bool{}
-	p := NewProvider(slots(80)...).Serve(t)
+	p := NewProvider(slots(300)...).Serve(t)
 	c := NewCoordinator().Serve(t)
 	s := start(t, p, func(cfg *shard.Config) {
 		cfg.SilentAfter, cfg.CreatingStuckAfter = 300*time.Millisecond, 100*time.Millisecond

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
@@ -238,7 +237,7 @@ func (l *Log) take(e entry) error {
 	l.stamp(e.wall)
 	if e.event != nil {
 		l.events = append(l.events, e.event)
-	} else if raw, err := proto.Marshal(convert.Record(e.record, l.cfg.Shard)); err == nil {
+	} else if raw := canonical(convert.Record(e.record, l.cfg.Shard)); len(raw) > 0 {
 		l.records = append(l.records, raw)
 	}
 	if len(l.events)+len(l.records) >= 4096 {

@@ -29,6 +29,7 @@ type history struct {
 	core   *core.Core
 	at     core.At
 	errors atomic.Int64
+	edit   func(*core.Record) // changes what the log is told
 	stop   func() error
 }
 
@@ -63,6 +64,9 @@ func (h *history) step(e core.Event) {
 	for _, x := range effects {
 		switch x := x.(type) {
 		case core.Record:
+			if h.edit != nil {
+				h.edit(&x)
+			}
 			h.log.Record(&x)
 		case core.CheckpointTaken:
 			h.log.Checkpoint(h.at, x.State, h.core.Digest())
@@ -108,7 +112,7 @@ func TestLogReplaysFromEverySegment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from := int64(1); from <= 3; from++ {
-		got, err := Replay{Dir: dir, From: from}.Run()
+		got, err := Replay{Dir: dir, From: from}.Run(t.Context())
 		if err != nil {
 			t.Fatalf("from segment %d: %v", from, err)
 		}
@@ -128,13 +132,101 @@ func TestDivergenceIsFound(t *testing.T) {
 	h.begin()
 	h.live(2)
 	h.at.Mono += core.Hour
-	h.core.Step(h.at, core.SessionClosed{Cluster: "c1", Session: 2}) // a step that the log does not know of
+	h.core.Step(h.at, core.SessionClosed{Cluster: "c1", Session: 2})
+	h.log.Event(h.core.Steps(), h.at, core.Tick{}, h.core.Digest()) // the log says something else
 	h.live(1)
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Replay{Dir: dir}).Run(); !errors.Is(err, ErrDiverged) {
+	if _, err := (Replay{Dir: dir}).Run(t.Context()); !errors.Is(err, ErrDiverged) {
 		t.Errorf("replayed with %v", err)
+	}
+}
+
+// SHARD-28.10: a decision record that was changed is found out, and so is a step that is not in the log.
+func TestChangedRecordsAndMissingStepsAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    func(h *history)
+		found func(Replayed, error) bool
+	}{
+		"changed": {func(h *history) { h.edit = func(r *core.Record) { r.Price++ } }, func(_ Replayed, err error) bool { return errors.Is(err, ErrDiverged) }},
+		"missing": {func(h *history) { h.at.Mono += core.Second; h.core.Step(h.at, core.Tick{}) }, func(got Replayed, err error) bool {
+			return err == nil && got.Damage != nil && strings.Contains(got.Damage.Why, "follows step")
+		}},
+	} {
+		dir := t.TempDir()
+		h := newHistory(t, dir, nil)
+		h.begin()
+		h.live(2)
+		c.do(h)
+		h.live(3)
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := (Replay{Dir: dir}).Run(t.Context()); !c.found(got, err) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// SHARD-28.10: of a damaged log the replay says where and why it stops, and everything before that stands.
+func TestDamageIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, func(c *Config) { c.SyncEvery = time.Hour })
+	h.begin()
+	h.log.Sync(10 * time.Second)
+	h.live(2)
+	h.log.Sync(10 * time.Second)
+	h.live(3)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := segments(dir)
+	path := list[0].path
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean, err := Replay{Dir: dir}.Run(t.Context())
+	if err != nil || clean.Damage != nil || clean.Records == 0 {
+		t.Fatalf("%+v, %v", clean, err)
+	}
+	var offsets []int64 // of the blocks
+	at := int64(len(magic))
+	if err := scan(path, func(b block) bool { offsets = append(offsets, at); at += headerSize + b.size; return false }, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		spoil func(b []byte) []byte
+		block int
+		why   string
+	}{
+		"a flipped bit":     {func(b []byte) []byte { b[offsets[3]+headerSize+4] ^= 16; return b }, 3, "checksum"},
+		"a torn write":      {func(b []byte) []byte { return b[:offsets[4]+headerSize+1] }, 4, "ends within a block"},
+		"a torn header":     {func(b []byte) []byte { return b[:offsets[4]+5] }, 4, "ends within the header"},
+		"an unknown kind":   {func(b []byte) []byte { b[offsets[2]] = 9; return b }, 2, "kind 9"},
+		"an absurd size":    {func(b []byte) []byte { b[offsets[2]+1] = 255; return b }, 2, "cannot be"},
+		"overwritten magic": {func(b []byte) []byte { b[0] = 'X'; return b }, -1, "does not begin"},
+	} {
+		if err := os.WriteFile(path, c.spoil(append([]byte(nil), whole...)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Replay{Dir: dir}.Run(t.Context())
+		if err != nil || got.Damage == nil {
+			t.Errorf("%s: %+v, %v", name, got, err)
+			continue
+		}
+		d := got.Damage
+		want := int64(0)
+		if c.block >= 0 {
+			want = offsets[c.block]
+		}
+		if d.File != path || d.Offset != want || !strings.Contains(d.Why, c.why) || d.Entry < 1 {
+			t.Errorf("%s: %v, want byte %d: %s", name, d, want, c.why)
+		}
+		if c.block > 2 && (got.Steps == 0 || got.Steps >= clean.Steps) {
+			t.Errorf("%s: %d steps of %d were replayed", name, got.Steps, clean.Steps)
+		}
 	}
 }
 
@@ -157,7 +249,7 @@ func TestCutAnywhere(t *testing.T) {
 		if err := os.WriteFile(list[0].path, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Replay{Dir: dir}.Run()
+		got, err := Replay{Dir: dir}.Run(t.Context())
 		if err != nil && got.Core != nil {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
@@ -168,7 +260,7 @@ func TestCutAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = scan(list[0].path, func(block) bool { return true }, func(block, []byte) error { return nil })
-	if !errors.Is(err, errPart) {
+	if d := (*Damage)(nil); !errors.As(err, &d) {
 		t.Errorf("a damaged block: %v", err)
 	}
 }
@@ -216,7 +308,7 @@ func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Replay{Dir: dir}.Run()
+	got, err := Replay{Dir: dir}.Run(t.Context())
 	if err != nil || got.Core.StateDigest() != want {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -329,6 +421,6 @@ func FuzzSegment(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, segmentName(1, 1)), raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = Replay{Dir: dir}.Run()
+		_, _ = Replay{Dir: dir}.Run(t.Context())
 	})
 }

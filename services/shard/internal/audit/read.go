@@ -56,7 +56,7 @@ func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, t
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, errPart) {
+		if d := (*Damage)(nil); err != nil && !errors.As(err, &d) {
 			return nil, false, err
 		}
 		slices.Reverse(out[from:])

@@ -120,11 +120,21 @@ type block struct {
 	entries     int
 }
 
-// errPart marks the end of what a crash left whole.
-var errPart = errors.New("the rest of the segment is not whole")
+// Damage is where a segment stops being readable. What comes before it is whole.
+type Damage struct {
+	File   string
+	Offset int64 // of the block that cannot be used, in bytes
+	Entry  int64 // number of the first entry that cannot be used, from 1 over the whole segment, its head being 1
+	Why    string
+	Tail   bool // the file ends within the block, as after a crash
+}
 
-// scan walks the blocks of a segment. want says whether to read a block's entries; each gets them in order. It returns
-// nil at a clean end and errPart where the file breaks off.
+func (d *Damage) Error() string {
+	return fmt.Sprintf("%s: at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why)
+}
+
+// scan walks the blocks of a segment. want says whether to read a block's entries; each gets them in order, and may
+// return a Damage of which scan fills in the place. It returns nil at a clean end and a Damage where the file is not whole.
 func scan(path string, want func(block) bool, each func(block, []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -133,8 +143,16 @@ func scan(path string, want func(block) bool, each func(block, []byte) error) er
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<16)
 	first := make([]byte, len(magic))
-	if _, err := io.ReadFull(r, first); err != nil || string(first) != magic {
-		return errPart
+	if n, err := io.ReadFull(r, first); err != nil || string(first) != magic {
+		return &Damage{File: path, Entry: 1, Why: "it does not begin as a segment of the decision log", Tail: string(first[:n]) == magic[:n]}
+	}
+	at, entries := int64(len(magic)), int64(1)
+	located := func(err error) error {
+		var d *Damage
+		if errors.As(err, &d) && d.File == "" {
+			d.File, d.Offset, d.Entry = path, at, entries
+		}
+		return err
 	}
 	for {
 		b, err := nextBlock(r)
@@ -142,17 +160,25 @@ func scan(path string, want func(block) bool, each func(block, []byte) error) er
 			return nil
 		}
 		if err != nil {
-			return err
+			return located(err)
 		}
-		if !want(b) {
-			if n, err := io.CopyN(io.Discard, r, b.size); err != nil || n != b.size {
-				return errPart
+		if want(b) {
+			if err := readBlock(r, b, func(raw []byte) error {
+				err := each(b, raw)
+				if err == nil {
+					entries++
+				}
+				return err
+			}); err != nil {
+				return located(err)
 			}
-			continue
+		} else {
+			if n, err := io.CopyN(io.Discard, r, b.size); err != nil || n != b.size {
+				return located(&Damage{Why: "the file ends within a block", Tail: true})
+			}
+			entries += int64(b.entries)
 		}
-		if err := readBlock(r, b, each); err != nil {
-			return err
-		}
+		at += headerSize + b.size
 	}
 }
 
@@ -162,32 +188,38 @@ func nextBlock(r io.Reader) (block, error) {
 		if n == 0 && errors.Is(err, io.EOF) {
 			return block{}, io.EOF
 		}
-		return block{}, errPart
+		return block{}, &Damage{Why: "the file ends within the header of a block", Tail: true}
 	}
 	b := block{kind: blockKind(h[0]), size: int64(binary.BigEndian.Uint32(h[1:])), crc: binary.BigEndian.Uint32(h[5:]),
 		first: int64(binary.BigEndian.Uint64(h[9:])), last: int64(binary.BigEndian.Uint64(h[17:])), entries: int(binary.BigEndian.Uint32(h[25:]))}
-	if b.kind < blockHead || b.kind > blockRecords || b.size > blockMax {
-		return block{}, errPart
+	switch {
+	case b.kind < blockHead || b.kind > blockRecords:
+		return block{}, &Damage{Why: fmt.Sprintf("no block is of kind %d: its header is overwritten", b.kind)}
+	case b.size > blockMax:
+		return block{}, &Damage{Why: fmt.Sprintf("a block of %d bytes cannot be: its header is overwritten", b.size)}
 	}
 	return b, nil
 }
 
-func readBlock(r io.Reader, b block, each func(block, []byte) error) error {
+func readBlock(r io.Reader, b block, each func([]byte) error) error {
 	body := make([]byte, b.size)
-	if _, err := io.ReadFull(r, body); err != nil || crc32.Checksum(body, crcTable) != b.crc {
-		return errPart
+	if _, err := io.ReadFull(r, body); err != nil {
+		return &Damage{Why: "the file ends within a block", Tail: true}
+	}
+	if got := crc32.Checksum(body, crcTable); got != b.crc {
+		return &Damage{Why: fmt.Sprintf("the checksum of the block is %08x, its header says %08x", got, b.crc)}
 	}
 	z := bufio.NewReader(flate.NewReader(bytes.NewReader(body)))
 	for range b.entries {
 		n, err := binary.ReadUvarint(z)
 		if err != nil || n > blockMax*16 {
-			return errPart
+			return &Damage{Why: "the block holds fewer entries than its header says"}
 		}
 		var entry bytes.Buffer // grows with what is there, whatever the length claims
 		if got, err := io.CopyN(&entry, z, int64(n)); err != nil || got != int64(n) {
-			return errPart
+			return &Damage{Why: "an entry of the block is shorter than it says"}
 		}
-		if err := each(b, entry.Bytes()); err != nil {
+		if err := each(entry.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -209,3 +209,11 @@ func (c *Core) Hints(only string) (out []HintView) {
 func (c Confidence) String() string {
 	return [...]string{"NONE", "NONE", "LOW", "MEDIUM", "HIGH"}[min(c, ConfidenceHigh)]
 }
+
+// Clusters describes all clusters, by name.
+func (c *Core) Clusters() (out []*ClusterView) {
+	for _, cl := range c.clusters.ordered {
+		out = append(out, c.viewCluster(cl))
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package shard_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
+	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
+)
+
+// SHARD-28.2, 28.10: what a real shard wrote down replays to the same decisions, byte for byte; of a log that was cut or
+// damaged the replay says where and why it stops, and keeps everything before.
+func TestRealLogReplays(t *testing.T) {
+	p := NewProvider(slots(6)...).Serve(t)
+	s := start(t, p)
+	o := Connect(t, s.Addr, "red", AllFeatures...)
+	o.Rollup(Need("10", 5))
+	Eventually(t, "three machines are configured", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 3 })
+	o.Rollup(Need("3", 5))
+	Eventually(t, "one was given back", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_IDLE) >= 1 })
+	o.Close()
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	got, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, State: true, Records: true}, &out)
+	if err != nil || got.Damage != nil || got.Records < 12 || got.Steps < 10 || got.Shard != "shard-0" || got.Lost != 0 {
+		t.Fatalf("%+v, %v\n%s", got, err, &out)
+	}
+	for _, want := range []string{"machine m1 ", "cluster red ", "records and", `"ACTION_KIND_PROVISION"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, &out)
+		}
+	}
+	half, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, StopAt: got.Steps / 2}, &out)
+	if err != nil || !half.Stopped || half.Steps >= got.Steps {
+		t.Errorf("stopped half-way: %+v, %v", half, err)
+	}
+
+	files, err := filepath.Glob(filepath.Join(s.Dir, "decisions", "*.log"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{len(whole) / 2, len(whole) - 3} {
+		spoilt := bytes.Clone(whole)
+		spoilt[n] ^= 1
+		if err := os.WriteFile(files[0], spoilt, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out.Reset()
+		bad, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir}, &out)
+		if err != nil || bad.Damage == nil || bad.Damage.Offset > int64(n) || bad.Damage.Why == "" || bad.Damage.File != files[0] {
+			t.Errorf("a byte at %d was changed: %+v, %v", n, bad, err)
+		}
+		if bad.Steps > 0 && !strings.Contains(out.String(), "everything before it was replayed") {
+			t.Errorf("the output does not say what stands:\n%s", &out)
+		}
+	}
+	if _, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: t.TempDir()}, &out); err == nil {
+		t.Error("an empty directory replays")
+	}
+}
