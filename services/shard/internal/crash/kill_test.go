@@ -117,13 +117,13 @@ func checkLog(t *testing.T, dir string, epoch int64, killed bool) {
 	if epoch == 0 {
 		return
 	}
-	got, err := audit.Replay{Dir: filepath.Join(dir, "decisions"), Epoch: epoch}.Run()
+	got, err := audit.Replay{Dir: filepath.Join(dir, "decisions"), Epoch: epoch}.Run(t.Context())
 	switch {
 	case errors.Is(err, audit.ErrDiverged):
 		t.Errorf("the log of epoch %d replays differently: %v", epoch, err)
 	case killed:
-	case err != nil || got.Partial || got.Steps == 0:
-		t.Errorf("the log of epoch %d has %d steps, partial %v, %v", epoch, got.Steps, got.Partial, err)
+	case err != nil || got.Damage != nil || got.Steps == 0:
+		t.Errorf("the log of epoch %d has %d steps, damage %v, %v", epoch, got.Steps, got.Damage, err)
 	}
 }
 

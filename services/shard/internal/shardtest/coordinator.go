@@ -62,7 +62,12 @@ func (c *Coordinator) Serve(t testing.TB) *Coordinator {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, ln) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("a server ended with %v", err)
+		}
+	})
 	return c
 }
 

@@ -110,7 +110,12 @@ func (p *Provider) Serve(t testing.TB) *Provider {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, ln) }()
-	t.Cleanup(func() { cancel(); _ = <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("a server ended with %v", err)
+		}
+	})
 	return p
 }
 
