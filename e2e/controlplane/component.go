@@ -134,6 +134,8 @@ func (cp *ControlPlane) controllerManagerArgs() []string {
 		"--service-account-private-key-file=" + cp.path("pki", "sa.key"),
 		"--cluster-signing-cert-file=" + cp.path("pki", "ca.crt"),
 		"--cluster-signing-key-file=" + cp.path("pki", "ca.key"),
+		// A ReplicaSet whose cache lags on a busy machine would be tried again with pauses that grow up to a quarter of an hour.
+		"--feature-gates=StaleControllerConsistencyReplicaSet=false",
 		"--kube-api-qps=1000", // the default of 20 would be what a test with a thousand Pods measures
 		"--kube-api-burst=2000",
 	}

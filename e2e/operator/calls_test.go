@@ -106,6 +106,16 @@ func (c *calls) of(mark int, verb, resource string) int {
 	return n
 }
 
+// once calls f before the next request of a kind passes.
+func (c *calls) once(verb, resource string, f func()) {
+	var done sync.Once
+	c.interfere(func(r *http.Request) {
+		if m := apiPath.FindStringSubmatch(r.URL.Path); m != nil && m[2] == resource && m[3] == "" && strings.EqualFold(r.Method, verb) {
+			done.Do(f)
+		}
+	}, nil)
+}
+
 // interfere sets what happens before each request.
 func (c *calls) interfere(slow func(*http.Request), broken func(*http.Request) error) {
 	c.mu.Lock()

@@ -1,0 +1,451 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
+)
+
+// census follows every CapacityRequest, without a gap, and notes when a Pod has two.
+type census struct {
+	mu    sync.Mutex
+	byPod map[string]map[types.UID]bool // Pod -> requests that exist
+	made  map[string]int                // Pod -> requests that ever existed
+	most  int                           // that existed at once
+	twice []string
+	alive int
+}
+
+func (w *world) census() *census {
+	w.Helper()
+	var start v1alpha1.CapacityRequestList
+	w.must(w.client.List(w.Context(), &start))
+	// The API server ends watches now and then, above all while it is busy.
+	watcher, err := watchtools.NewRetryWatcherWithContext(w.Context(), start.ResourceVersion, watchFunc(func(o metav1.ListOptions) (watch.Interface, error) {
+		return w.client.Watch(w.Context(), &v1alpha1.CapacityRequestList{}, &client.ListOptions{Raw: &o})
+	}))
+	w.must(err)
+	w.Cleanup(watcher.Stop)
+	c := &census{byPod: map[string]map[types.UID]bool{}, made: map[string]int{}}
+	go func() {
+		for e := range watcher.ResultChan() {
+			if r, ok := e.Object.(*v1alpha1.CapacityRequest); ok {
+				c.see(r, e.Type)
+			}
+		}
+	}()
+	return c
+}
+
+type watchFunc func(metav1.ListOptions) (watch.Interface, error)
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (f watchFunc) WatchWithContext(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return f(o)
+}
+
+func (c *census) see(r *v1alpha1.CapacityRequest, kind watch.EventType) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pod := r.Labels[v1alpha1.LabelOwnedByPod]
+	if kind == watch.Deleted {
+		delete(c.byPod[pod], r.UID)
+		c.alive--
+		return
+	}
+	if c.byPod[pod] == nil {
+		c.byPod[pod] = map[types.UID]bool{}
+	}
+	if !c.byPod[pod][r.UID] {
+		c.byPod[pod][r.UID] = true
+		c.made[pod]++
+		c.alive++
+		c.most = max(c.most, c.alive)
+	}
+	if len(c.byPod[pod]) > 1 {
+		c.twice = append(c.twice, r.Namespace+"/"+r.Name)
+	}
+}
+
+// check fails when a Pod ever had two requests at once.
+func (c *census) check(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.twice) > 0 {
+		t.Errorf("Pods with two requests: %v", c.twice)
+	}
+}
+
+func (c *census) counts() (alive, most, made int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.made {
+		made += n
+	}
+	return c.alive, c.most, made
+}
+
+// requestOf is the request of a Pod; nil when it has none.
+func (w *world) requestOf(pod string) *v1alpha1.CapacityRequest {
+	w.Helper()
+	p, ok := get(w, "default", pod, &corev1.Pod{})
+	if !ok {
+		return nil
+	}
+	list := w.requests(client.MatchingLabels{v1alpha1.LabelOwnedByPod: string(p.UID)})
+	if len(list) != 1 {
+		return nil
+	}
+	return &list[0]
+}
+
+func annotated(pairs ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			p.Annotations[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+// The life of Pods as the scheduler, kubelets and users shape it, and what becomes of their requests.
+func TestPods(t *testing.T) {
+	w := newWorld(t)
+	s := startShard(t, allFeatures...)
+	w.operator(s)
+	w.podController()
+	c := w.census()
+	w.node("n1", "")
+
+	// Scenario 42, OP-15.1 to OP-15.8: created, bound, resized, finished.
+	t.Run("a life", func(t *testing.T) {
+		w := w.with(t)
+		w.create(pod("default", "life", "500m"))
+		w.until("it has a request", func() bool { return w.requestOf("life") != nil })
+		first := w.requestOf("life")
+		p, _ := get(w, "default", "life", &corev1.Pod{})
+		if !strings.HasPrefix(first.Name, "life-") || !metav1.IsControlledBy(first, p) || first.Spec.Resources.Cpu().MilliValue() != 500 ||
+			first.Spec.Requirements[0].Key != "node.kubernetes.io/instance-type" {
+			t.Errorf("request %+v", first)
+		}
+		w.until("it runs", func() bool {
+			p, _ := get(w, "default", "life", &corev1.Pod{})
+			return p.Status.Phase == corev1.PodRunning && w.requestOf("life").Status.Phase == v1alpha1.RequestAcknowledged
+		})
+		if after := w.requestOf("life"); after.Generation != first.Generation || after.UID != first.UID {
+			t.Error("the request was written when its Pod was bound")
+		}
+		// A kubelet that can resize says what each container has.
+		p, _ = get(w, "default", "life", &corev1.Pod{})
+		before := p.DeepCopy()
+		p.Status.ContainerStatuses[0].Resources = &p.Spec.Containers[0].Resources
+		p.Status.ContainerStatuses[0].AllocatedResources = p.Spec.Containers[0].Resources.Requests
+		w.must(w.client.Status().Patch(t.Context(), p, client.StrategicMergeFrom(before)))
+		// An in-place resize, through the Pod's own subresource.
+		mark := w.calls.mark()
+		p, _ = get(w, "default", "life", &corev1.Pod{})
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("750m")
+		w.must(w.client.SubResource("resize").Update(t.Context(), p))
+		w.until("the resize counts", func() bool { return w.requestOf("life").Spec.Resources.Cpu().MilliValue() == 750 })
+		// The penalties of a running Pod change.
+		p, _ = get(w, "default", "life", &corev1.Pod{})
+		w.must(w.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"bigfleet.lucy.sh/interruption-penalty":"500m"}}}`))))
+		s.needs(t, "the penalty reaches the shard", func(n []*pb.CapacityNeed) bool {
+			return slices.ContainsFunc(n, func(n *pb.CapacityNeed) bool {
+				return n.InterruptionPenaltyBucket == pb.PenaltyBucket_PENALTY_BUCKET_HALF_DOLLAR && n.AggregateResources["cpu"] == "750m"
+			})
+		})
+		if got := w.calls.of(mark, "patch", "capacityrequests"); got != 2 {
+			t.Errorf("%d patches for a resize and a penalty, want 2", got)
+		}
+		// OP-15.17: what cannot be read counts as absent, and the owner is told.
+		w.must(w.client.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"bigfleet.lucy.sh/interruption-penalty":"lots"}}}`))))
+		w.until("the owner is told", func() bool { return w.event("Pod", "life", "PenaltyUnreadable") != nil })
+		w.until("it counts as absent", func() bool { return w.requestOf("life").Spec.InterruptionPenalty == nil })
+		// OP-15.7: a finished Pod uses nothing, however long it lingers.
+		w.must(w.client.Status().Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))))
+		w.until("the request is withdrawn", func() bool { return w.requestOf("life") == nil })
+		if !w.exists(p) {
+			t.Error("the Pod is gone")
+		}
+	})
+
+	// Scenario 45, OP-15.14, OP-15.15: sidecars, init containers, overhead, and Pods that state nothing.
+	t.Run("resources", func(t *testing.T) {
+		w := w.with(t)
+		always := corev1.ContainerRestartPolicyAlways
+		container := func(name, cpu string, policy *corev1.ContainerRestartPolicy) corev1.Container {
+			return corev1.Container{Name: name, Image: "test", RestartPolicy: policy, Resources: corev1.ResourceRequirements{Requests: resources("cpu", cpu)}}
+		}
+		heavy := pod("default", "heavy", "300m", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{container("sidecar", "200m", &always), container("migrate", "900m", nil)}
+		})
+		bare := pod("default", "bare", "1", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
+		w.create(heavy, bare)
+		w.until("both count", func() bool { return w.requestOf("heavy") != nil && w.requestOf("bare") != nil })
+		if got := w.requestOf("heavy").Spec.Resources.Cpu().MilliValue(); got != 1100 { // max(300 + 200, 200 + 900)
+			t.Errorf("cpu %dm, want 1100m", got)
+		}
+		if got := w.requestOf("bare").Spec.Resources; got.Cpu().MilliValue() != 10 || got.Memory().Value() != 16<<20 {
+			t.Errorf("a Pod that states nothing counts as %v", got)
+		}
+	})
+
+	// Scenarios 14, 15 and 17, OP-15.18, OP-15.19: a gang on a rack; hard spread counts and soft does not.
+	t.Run("placement", func(t *testing.T) {
+		w := w.with(t)
+		gang := func(p *corev1.Pod) {
+			p.Labels = map[string]string{"job": "train"}
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: "topology.bigfleet/rack", LabelSelector: metav1.SetAsLabelSelector(map[string]string{"job": "train"}),
+			}}}}
+		}
+		spread := func(when corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "topology.kubernetes.io/zone", MaxSkew: 1, WhenUnsatisfiable: when}}
+				p.Spec.PriorityClassName = "placement"
+			}
+		}
+		w.create(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "placement"}, Value: 77, PreemptionPolicy: new(corev1.PreemptNever)})
+		w.create(pod("default", "gang-0", "2", gang), pod("default", "gang-1", "2", gang), pod("default", "gang-2", "2", gang))
+		w.create(pod("default", "plain", "3", func(p *corev1.Pod) { p.Spec.PriorityClassName = "placement" }),
+			pod("default", "soft", "3", spread(corev1.ScheduleAnyway)), pod("default", "hard", "3", spread(corev1.DoNotSchedule)))
+		needs := s.needs(t, "all of them count", func(n []*pb.CapacityNeed) bool {
+			cpu := int64(0)
+			for _, need := range n {
+				q := resource.MustParse(need.AggregateResources["cpu"])
+				cpu += q.MilliValue()
+			}
+			return cpu == 3*2000+3*3000+1110
+		})
+		var gangs, spreads, plain int
+		for _, n := range needs {
+			switch {
+			case n.Group != "":
+				gangs++
+				same := n.Requirements[len(n.Requirements)-1]
+				if n.AggregateResources["cpu"] != "6" || n.MinUnit["cpu"] != "2" || same.Operator != pb.NodeSelectorRequirement_OPERATOR_SAME || same.Key != "topology.bigfleet/rack" {
+					t.Errorf("the gang's row: %v", n)
+				}
+			case len(n.Spread) > 0:
+				spreads++
+				if n.AggregateResources["cpu"] != "3" || n.Priority != 77 {
+					t.Errorf("the row with the hard spread: %v", n)
+				}
+			case n.Priority == 77:
+				plain++
+				if n.AggregateResources["cpu"] != "6" {
+					t.Errorf("a soft spread split a row: %v", n)
+				}
+			}
+		}
+		if gangs != 1 || spreads != 1 || plain != 1 {
+			t.Errorf("%d gangs, %d with spread, %d without in %v", gangs, spreads, plain, needs)
+		}
+	})
+
+	// Scenario 46, OP-15.12, OP-15.13: what cannot be expressed is noted on the request and told to the owner.
+	t.Run("reductions", func(t *testing.T) {
+		w := w.with(t)
+		terms := func(list ...corev1.NodeSelectorRequirement) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				var out []corev1.NodeSelectorTerm
+				for _, r := range list {
+					out = append(out, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{r}})
+				}
+				p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: out}}}
+			}
+		}
+		in := func(key, value string) corev1.NodeSelectorRequirement {
+			return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
+		}
+		w.create(pod("default", "either", "10m", terms(in("zone", "a"), in("disk", "ssd"))),
+			pod("default", "zones", "10m", terms(in("zone", "a"), in("zone", "b"))),
+			pod("default", "newer", "10m", terms(corev1.NodeSelectorRequirement{Key: "generation", Operator: corev1.NodeSelectorOpGt, Values: []string{"5"}})))
+		w.until("the owners are told", func() bool {
+			return w.event("Pod", "either", "CapacityReduced") != nil && w.event("Pod", "newer", "CapacityReduced") != nil && w.requestOf("zones") != nil
+		})
+		if r := w.requestOf("either"); r == nil || r.Annotations[v1alpha1.AnnotationReduced] == "" || r.Spec.Requirements[0].Key != "zone" {
+			t.Errorf("request %+v", r)
+		}
+		if r := w.requestOf("zones"); r.Annotations[v1alpha1.AnnotationReduced] != "" || !slices.Equal(r.Spec.Requirements[0].Values, []string{"a", "b"}) {
+			t.Errorf("request %+v", r)
+		}
+		if w.requestOf("newer") != nil {
+			t.Error("a Pod whose only term cannot be expressed has a request")
+		}
+	})
+
+	// Scenario 48, OP-15.9: Pods that no machine of BigFleet's is for.
+	t.Run("exclusions", func(t *testing.T) {
+		w := w.with(t)
+		w.node("control", "", func(n *corev1.Node) {
+			n.Labels["node-role.kubernetes.io/control-plane"] = ""
+			n.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+		})
+		gated := pod("default", "gated", "10m", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })
+		w.create(gated, pod("default", "ignored", "10m", annotated(v1alpha1.AnnotationIgnore, "true")), pod("default", "on-control", "10m", onNode("control")),
+			pod("default", "counted", "10m"))
+		w.until("the other one counts", func() bool { return w.requestOf("counted") != nil })
+		for _, name := range []string{"gated", "ignored", "on-control"} {
+			if r := w.requestOf(name); r != nil {
+				t.Errorf("%s has a request", name)
+			}
+		}
+		w.must(w.client.Patch(t.Context(), gated, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`))))
+		w.until("it counts once the gate is lifted", func() bool { return w.requestOf("gated") != nil })
+	})
+
+	// OP-15.3: a request of our name that is there before the cache knows is met, not doubled; a foreign one is left alone.
+	t.Run("a name that is taken", func(t *testing.T) {
+		w := w.with(t)
+		before := w.requestOf("counted")
+		w.calls.once("post", "capacityrequests", func() {
+			p, _ := get(w, "default", "race", &corev1.Pod{})
+			r := request("default", "race-"+hash(string(p.UID))[:10], `{"resources":{"cpu":"10m"},"priority":0}`)
+			r.Labels = map[string]string{v1alpha1.LabelOwnedByPod: string(p.UID)}
+			w.create(r)
+		})
+		w.create(pod("default", "race", "20m"))
+		w.until("the request is taken over", func() bool {
+			r := w.requestOf("race")
+			return r != nil && r.Spec.Resources.Cpu().MilliValue() == 20
+		})
+		if after := w.requestOf("counted"); after.ResourceVersion != before.ResourceVersion {
+			t.Error("another Pod's request was written")
+		}
+	})
+	c.check(t)
+}
+
+// Scenario 47, OP-15.8: a node is drained and its Pods are replaced; demand never exceeds the Pods that there are.
+func TestReplacedPodsCountOnce(t *testing.T) {
+	w := newWorld(t)
+	s := startShard(t, allFeatures...)
+	w.operator(s)
+	w.podController()
+	c := w.census()
+	const pods = 12
+	w.machine(s, "old")
+	w.must(w.deploy("web", pods, "100m"))
+	w.until("all run on the old node", func() bool { return len(w.podsOn("node-old")) == pods })
+	w.machine(s, "new")
+	s.send(t, reclaim("0000000000000047", 120, "old"))
+	w.until("all run on the new node", func() bool { return len(w.podsOn("node-new")) == pods && w.phase("old") == v1alpha1.NodeDrained })
+	alive, most, made := c.counts()
+	if alive != pods || made != 2*pods {
+		t.Errorf("%d requests now, %d ever; want %d, %d", alive, made, pods, 2*pods)
+	}
+	t.Logf("at most %d requests existed at once", most) // a delete and a create may cross; what counts is what the shard is told
+	for _, f := range s.since(0) {
+		for _, n := range f.m.GetRollup().GetNeeds() {
+			if q := resource.MustParse(n.AggregateResources["cpu"]); q.MilliValue() > pods*100 {
+				t.Errorf("a roll-up asks for %v", n)
+			}
+		}
+	}
+	c.check(t)
+}
+
+func (w *world) deploy(name string, replicas int32, cpu string) error {
+	labels := map[string]string{"app": name}
+	p := pod("default", name, cpu)
+	return w.client.Create(w.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: appsv1.DeploymentSpec{
+		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: p.Spec},
+	}})
+}
+
+func (w *world) podsOn(node string) (out []corev1.Pod) {
+	w.Helper()
+	var list corev1.PodList
+	w.must(w.client.List(w.Context(), &list, client.InNamespace("default"), client.MatchingFields{"spec.nodeName": node}))
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Scenario 50 and section 18: a Deployment of 2,000 Pods in one burst; every Pod is one create and one acknowledgement, and
+// when the Pods go their requests go, with one delete each by us or by the garbage collector.
+func TestBurst(t *testing.T) {
+	w := newWorld(t)
+	s := startShard(t, allFeatures...)
+	w.operator(s)
+	w.podController()
+	c := w.census()
+	const pods = 2000
+	mark := w.calls.mark()
+	start := time.Now()
+	w.must(w.deploy("burst", pods, "100m"))
+	w.within(2*time.Minute, "every Pod has its request", func() bool { alive, _, _ := c.counts(); return alive == pods })
+	t.Logf("%d Pods created by the Deployment's controller, and their requests: %v", pods, time.Since(start))
+	s.within(t, time.Minute, "the shard knows all of them", func(f []frame) bool {
+		r := lastRollup(f)
+		return r != nil && len(r.Needs) == 1 && r.Needs[0].AggregateResources["cpu"] == fmt.Sprint(pods/10)
+	})
+	w.within(time.Minute, "all are acknowledged", func() bool { return w.metric(t, "acknowledged_total", "") == pods })
+	t.Logf("all acknowledged after %v", time.Since(start))
+	got := w.calls.writes(mark)
+	if got["post capacityrequests"] != pods || got["patch capacityrequests"] != 0 || got["patch capacityrequests/status"] != pods {
+		t.Errorf("writes %v; want %d creates and %d acknowledgements", got, pods, pods)
+	}
+	rollups := 0
+	for _, f := range s.since(0) {
+		if f.m.GetRollup() != nil {
+			rollups++
+		}
+	}
+	t.Logf("%d roll-ups, writes %v", rollups, got)
+	mark = w.calls.mark()
+	w.must(w.client.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "burst"}}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	w.within(2*time.Minute, "the demand is withdrawn", func() bool { alive, _, _ := c.counts(); return alive == 0 })
+	if n := w.calls.of(mark, "delete", "capacityrequests"); n > pods {
+		t.Errorf("%d deletes for %d requests", n, pods)
+	}
+	_, _, made := c.counts()
+	if made != pods {
+		t.Errorf("%d requests ever existed for %d Pods", made, pods)
+	}
+	c.check(t)
+}
+
+// Scenario 43: two replicas of the pod controller, one of which is stopped in the middle of a burst: never two requests for
+// one Pod, and no Pod without.
+func TestPodControllerReplaced(t *testing.T) {
+	w := newWorld(t)
+	c := w.census()
+	elect := func(c *podcontroller.Config) { c.NoLeaderElection = false }
+	first := w.podController(elect)
+	const pods = 400
+	w.must(w.deploy("burst", pods, "100m"))
+	w.until("the first one is in the middle", func() bool { alive, _, _ := c.counts(); return alive > 20 })
+	w.podController(elect)
+	w.must(first.end())
+	w.until("every Pod has its request", func() bool { alive, _, _ := c.counts(); return alive == pods })
+	w.never(time.Second, "more requests than Pods", func() bool { alive, _, made := c.counts(); return alive > pods || made > pods })
+	c.check(t)
+}
