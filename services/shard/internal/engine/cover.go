@@ -22,7 +22,6 @@ type coverer struct {
 	spare  []inventory.Index // these machines
 	unit   []int64
 	input  []int64 // the residual at the start
-	shared bool    // others read the market at the same time: its heads must not be moved
 
 	// The work.
 	rest   []int64
@@ -36,6 +35,7 @@ type coverer struct {
 	sum    []sum128 // by active dimension: supply of list, less input
 	total  sum128
 	ids    []orderedPick
+	walks  []walker
 }
 
 // pick is n machines of a group.
@@ -48,11 +48,10 @@ type ending struct {
 }
 
 // available is how many machines of a group are free and not yet taken by this cover.
-func (c *coverer) available(g int32) int32 {
-	gr := &c.mk.groups[g]
+func (c *coverer) available(sh *shelf, gr *group, g int32) int32 {
 	n := -c.used[g]
 	for i := gr.from; i < gr.to; i++ {
-		s := &c.mk.slots[i]
+		s := &sh.slots[i]
 		if c.domain != nil {
 			n += s.n
 		} else {
@@ -67,15 +66,19 @@ func (c *coverer) available(g int32) int32 {
 	return n
 }
 
-// front returns the cheapest group of a stack with something left, or -1.
-func (c *coverer) front(s int32, heads []int32) int32 {
-	st := &c.mk.stacks[s]
-	for g := heads[s]; g < st.to; g++ {
-		if c.available(g) > 0 {
-			return g
+// front returns the cheapest group of a shelf with something left, or -1.
+func (c *coverer) front(s int32) int32 {
+	sh, base := c.mk.shelves[s], c.mk.base[s]
+	if sh.gen != c.stock.gen {
+		sh.gen, sh.head = c.stock.gen, [2]int32{}
+	}
+	head := &sh.head[c.pool]
+	for g := *head; int(g) < len(sh.groups); g++ {
+		if c.available(sh, &sh.groups[g], base+g) > 0 {
+			return base + g
 		}
-		if g == heads[s] && c.domain == nil && !c.shared && c.used[g] == 0 && len(c.avoid) == 0 {
-			heads[s]++ // free machines only become fewer while Needs take turns
+		if g == *head && c.domain == nil && c.used[base+g] == 0 && len(c.avoid) == 0 {
+			*head++ // free machines only become fewer while Needs take turns
 		}
 	}
 	return -1
@@ -85,21 +88,16 @@ func (c *coverer) front(s int32, heads []int32) int32 {
 // input is covered; if not, everything that contributes is in the answer (13.7).
 func (c *coverer) cover() bool {
 	c.prepare()
-	var heads []int32
-	if c.domain == nil {
-		heads = c.mk.heads(c.stock, c.pool)
-	} else {
-		heads = c.mk.head[c.pool]
-	}
+	order := c.mk.order(c.active, c.shift)
 	for {
-		g, end := c.choose(heads)
+		g := c.choose(order)
 		if g < 0 {
 			break
 		}
-		if end >= 0 {
+		if end := c.finisher(); end >= 0 {
 			c.ends = append(c.ends, ending{len(c.seq), end})
 		}
-		sup := c.mk.f.of(c.mk.stacks[c.mk.groups[g].stack].class)
+		sup := c.mk.supplyOf(g)
 		q := c.bulk(g, sup)
 		c.used[g] += q
 		c.seq = append(c.seq, pick{g, q})
@@ -122,7 +120,7 @@ func (c *coverer) cover() bool {
 		c.list = c.merge(c.list[:0], len(c.seq), -1)
 	} else {
 		c.settle()
-		c.swap(heads)
+		c.swap()
 	}
 	for _, p := range c.seq {
 		c.used[p.group] = 0
@@ -134,7 +132,7 @@ func (c *coverer) cover() bool {
 }
 
 func (c *coverer) prepare() {
-	if n := len(c.mk.groups); n > len(c.used) {
+	if n := len(c.mk.of); n > len(c.used) {
 		c.used = append(c.used, make([]int32, n-len(c.used))...)
 	}
 	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
@@ -152,53 +150,91 @@ func (c *coverer) prepare() {
 	}
 }
 
-// choose is the choice of 13.3, and beside it the finisher of 13.4; -1 is none.
-func (c *coverer) choose(heads []int32) (best, end int32) {
-	best, end = -1, -1
-	var bestCost, endCost int64
-	var bestShare uint64
-	for s := range c.mk.stacks {
-		sup := c.mk.f.of(c.mk.stacks[s].class)
-		share, covers := uint64(0), true
-		for a, j := range c.active {
-			x := sup[j]
-			if r := c.rest[j]; x < r {
-				covers = false
-			} else {
-				x = r
-			}
-			var carry uint64
-			if share, carry = bits.Add64(share, uint64(x)<<c.shift[a], 0); carry != 0 {
-				share = math.MaxUint64
-			}
+// choose is the choice of 13.3: a group, or -1.
+func (c *coverer) choose(order []ordered) int32 {
+	best := chosen{group: -1}
+	if order == nil {
+		for s := range c.mk.shelves {
+			c.consider(int32(s), &best)
 		}
-		if share == 0 || !coversAll(sup, c.unit) {
-			continue
+		return best.group
+	}
+	for i := range order {
+		o := &order[i]
+		if best.group >= 0 && compareRatio(o.cost, o.share, best.cost, best.share) > 0 {
+			break
 		}
-		g := c.front(int32(s), heads)
-		if g < 0 {
-			continue
-		}
-		cost := c.mk.groups[g].cost
-		if covers && (end < 0 || cost < endCost || cost == endCost && c.first(g) < c.first(end)) {
-			end, endCost = g, cost
-		}
-		if best < 0 || c.better(g, cost, share, best, bestCost, bestShare) {
-			best, bestCost, bestShare = g, cost, share
+		c.consider(o.shelf, &best)
+	}
+	return best.group
+}
+
+// chosen is a group with its cost and its share of the residual.
+type chosen struct {
+	group int32
+	cost  int64
+	share uint64
+}
+
+// consider puts the front of a shelf in place of what was best so far if it is better.
+func (c *coverer) consider(s int32, best *chosen) {
+	sup := c.mk.supply(s)
+	share := uint64(0)
+	for a, j := range c.active {
+		share = addShare(share, min(sup[j], c.rest[j]), c.shift[a])
+	}
+	if share == 0 || !coversAll(sup, c.unit) {
+		return
+	}
+	g := c.front(s)
+	if g < 0 {
+		return
+	}
+	cost := c.mk.group(g).cost
+	if best.group < 0 || c.better(g, cost, share, best.group, best.cost, best.share) {
+		*best = chosen{g, cost, share}
+	}
+}
+
+// finisher is the cheapest single machine that covers all of the rest (13.4): its group, or -1.
+func (c *coverer) finisher() int32 {
+	for _, j := range c.active {
+		if c.rest[j] > c.mk.top[j] {
+			return -1
 		}
 	}
-	return best, end
+	end, cost := int32(-1), int64(0)
+	for _, s := range c.mk.cheap {
+		if end >= 0 && c.mk.shelves[s].groups[0].cost > cost {
+			break
+		}
+		sup := c.mk.supply(s)
+		if !c.finishes(sup) || !coversAll(sup, c.unit) {
+			continue
+		}
+		if g := c.front(s); g >= 0 {
+			if k := c.mk.group(g).cost; end < 0 || k < cost || k == cost && c.first(g) < c.first(end) {
+				end, cost = g, k
+			}
+		}
+	}
+	return end
+}
+
+func (c *coverer) finishes(sup []int64) bool {
+	for _, j := range c.active {
+		if sup[j] < c.rest[j] {
+			return false
+		}
+	}
+	return true
 }
 
 // better compares two groups by cost per share, and breaks ties as 13.3 says.
 func (c *coverer) better(g int32, cost int64, share uint64, h int32, hCost int64, hShare uint64) bool {
-	ahi, alo := bits.Mul64(uint64(cost), hShare)
-	bhi, blo := bits.Mul64(uint64(hCost), share)
-	switch {
-	case ahi != bhi:
-		return ahi < bhi
-	case alo != blo:
-		return alo < blo
+	switch d := compareRatio(cost, share, hCost, hShare); {
+	case d != 0:
+		return d < 0
 	case share != hShare:
 		return share > hShare
 	case cost != hCost:
@@ -211,9 +247,9 @@ func (c *coverer) better(g int32, cost int64, share uint64, h int32, hCost int64
 func (c *coverer) first(g int32) uint32 {
 	n := c.used[g]
 	order := uint32(math.MaxUint32)
-	c.machines(g, func(i inventory.Index) bool {
+	c.machines(g, func(_ inventory.Index, at uint32) bool {
 		if n == 0 {
-			order = c.stock.inv.Row(i).Order
+			order = at
 			return false
 		}
 		n--
@@ -230,7 +266,7 @@ func (c *coverer) bulk(g int32, sup []int64) int32 {
 			q = min(q, r/sup[j])
 		}
 	}
-	return int32(min(max(q, 1), int64(c.available(g))))
+	return int32(min(max(q, 1), int64(c.available(c.mk.shelves[c.mk.of[g]], c.mk.group(g), g))))
 }
 
 // merge adds up the first n bulk steps and one machine of end by group.
@@ -280,10 +316,10 @@ func (c *coverer) settle() {
 // drop removes machines from list, dearest first, whose removal leaves the input covered. It leaves sum and total right.
 func (c *coverer) drop() {
 	c.measure()
-	slices.SortFunc(c.list, func(a, b pick) int { return cmp.Compare(c.mk.groups[b.group].cost, c.mk.groups[a.group].cost) })
+	slices.SortFunc(c.list, func(a, b pick) int { return cmp.Compare(c.mk.group(b.group).cost, c.mk.group(a.group).cost) })
 	for from := 0; from < len(c.list); {
 		to := from + 1
-		for to < len(c.list) && c.mk.groups[c.list[to].group].cost == c.mk.groups[c.list[from].group].cost {
+		for to < len(c.list) && c.mk.group(c.list[to].group).cost == c.mk.group(c.list[from].group).cost {
 			to++
 		}
 		if to == from+1 {
@@ -307,8 +343,8 @@ func (c *coverer) dropTied(from, to int) {
 	c.ids = c.ids[:0]
 	for at := from; at < to; at++ {
 		n := c.list[at].n
-		c.machines(c.list[at].group, func(i inventory.Index) bool {
-			c.ids = append(c.ids, orderedPick{c.stock.inv.Row(i).Order, at})
+		c.machines(c.list[at].group, func(_ inventory.Index, order uint32) bool {
+			c.ids = append(c.ids, orderedPick{order, at})
 			n--
 			return n > 0
 		})
@@ -329,25 +365,21 @@ func (c *coverer) measure() {
 	}
 	c.total = sum128{}
 	for _, p := range c.list {
-		sup := c.supplyOf(p.group)
+		sup := c.mk.supplyOf(p.group)
 		for a, j := range c.active {
 			c.sum[a].add(uint64(sup[j]), uint64(p.n))
 		}
-		c.total.add(uint64(c.mk.groups[p.group].cost), uint64(p.n))
+		c.total.add(uint64(c.mk.group(p.group).cost), uint64(p.n))
 	}
 	for a, j := range c.active {
 		c.sum[a].sub(uint64(c.input[j]), 1)
 	}
 }
 
-func (c *coverer) supplyOf(g int32) []int64 {
-	return c.mk.f.of(c.mk.stacks[c.mk.groups[g].stack].class)
-}
-
 // removable is how many machines of a pick the surplus allows to remove.
 func (c *coverer) removable(p pick) int32 {
 	n := uint64(p.n)
-	sup := c.supplyOf(p.group)
+	sup := c.mk.supplyOf(p.group)
 	for a, j := range c.active {
 		if sup[j] > 0 {
 			n = min(n, c.sum[a].div(uint64(sup[j])))
@@ -360,16 +392,16 @@ func (c *coverer) remove(p *pick, n int32) {
 	if n == 0 {
 		return
 	}
-	sup := c.supplyOf(p.group)
+	sup := c.mk.supplyOf(p.group)
 	for a, j := range c.active {
 		c.sum[a].sub(uint64(sup[j]), uint64(n))
 	}
-	c.total.sub(uint64(c.mk.groups[p.group].cost), uint64(n))
+	c.total.sub(uint64(c.mk.group(p.group).cost), uint64(n))
 	p.n -= n
 }
 
 // swap is 13.6: as long as there is a cheaper machine in whose place a taken one can go.
-func (c *coverer) swap(heads []int32) {
+func (c *coverer) swap() {
 	for _, p := range c.seq {
 		c.used[p.group] = 0
 	}
@@ -378,7 +410,7 @@ func (c *coverer) swap(heads []int32) {
 	}
 	for range 8 {
 		c.drop() // sorts by cost, dearest first, and measures
-		out, in := c.exchangeable(heads)
+		out, in := c.exchangeable()
 		if out < 0 {
 			return
 		}
@@ -407,10 +439,10 @@ func mergeTwins(list []pick) []pick {
 }
 
 // exchangeable finds the dearest taken machine that a cheaper free one can stand in for, and the cheapest such.
-func (c *coverer) exchangeable(heads []int32) (out int, in int32) {
+func (c *coverer) exchangeable() (out int, in int32) {
 	tied := false
 	for at := range c.list {
-		if at > 0 && c.mk.groups[c.list[at].group].cost == c.mk.groups[c.list[at-1].group].cost {
+		if at > 0 && c.mk.group(c.list[at].group).cost == c.mk.group(c.list[at-1].group).cost {
 			tied = true
 		}
 	}
@@ -418,7 +450,7 @@ func (c *coverer) exchangeable(heads []int32) (out int, in int32) {
 		c.sortByLast()
 	}
 	for at, p := range c.list {
-		if in := c.standIn(p.group, heads); in >= 0 {
+		if in := c.standIn(p.group); in >= 0 {
 			return at, in
 		}
 	}
@@ -430,8 +462,8 @@ func (c *coverer) sortByLast() {
 	c.ids = c.ids[:0]
 	for at, p := range c.list {
 		n, last := p.n, uint32(0)
-		c.machines(p.group, func(i inventory.Index) bool {
-			last = c.stock.inv.Row(i).Order
+		c.machines(p.group, func(_ inventory.Index, order uint32) bool {
+			last = order
 			n--
 			return n > 0
 		})
@@ -439,7 +471,7 @@ func (c *coverer) sortByLast() {
 	}
 	old := slices.Clone(c.list)
 	slices.SortStableFunc(c.ids, func(a, b orderedPick) int {
-		return cmp.Or(cmp.Compare(c.mk.groups[old[b.at].group].cost, c.mk.groups[old[a.at].group].cost), cmp.Compare(b.order, a.order))
+		return cmp.Or(cmp.Compare(c.mk.group(old[b.at].group).cost, c.mk.group(old[a.at].group).cost), cmp.Compare(b.order, a.order))
 	})
 	for i, x := range c.ids {
 		c.list[i] = old[x.at]
@@ -447,13 +479,16 @@ func (c *coverer) sortByLast() {
 }
 
 // standIn returns the cheapest free group, cheaper than g, with which the input stays covered without one of g, or -1.
-func (c *coverer) standIn(g int32, heads []int32) int32 {
-	cost, sup := c.mk.groups[g].cost, c.supplyOf(g)
+func (c *coverer) standIn(g int32) int32 {
+	cost, sup := c.mk.group(g).cost, c.mk.supplyOf(g)
 	in := int32(-1)
-	var inCost int64
+	inCost := cost
 next:
-	for s := range c.mk.stacks {
-		have := c.mk.f.of(c.mk.stacks[s].class)
+	for _, s := range c.mk.cheap {
+		if least := c.mk.shelves[s].groups[0].cost; least >= cost || in >= 0 && least > inCost {
+			break
+		}
+		have := c.mk.supply(s)
 		for a, j := range c.active {
 			if sup[j] > have[j] && !c.sum[a].atLeast(uint64(sup[j]-have[j])) {
 				continue next
@@ -462,52 +497,15 @@ next:
 		if !coversAll(have, c.unit) || !touches(have, c.input) {
 			continue
 		}
-		f := c.front(int32(s), heads)
+		f := c.front(s)
 		if f < 0 {
 			continue
 		}
-		if k := c.mk.groups[f].cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
+		if k := c.mk.group(f).cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
 			in, inCost = f, k
 		}
 	}
 	return in
-}
-
-// machines visits the free machines of a group by id, those that this cluster must not take left out, until yield says
-// stop. How many this cover has taken tentatively plays no part.
-func (c *coverer) machines(g int32, yield func(i inventory.Index) bool) {
-	gr := &c.mk.groups[g]
-	if gr.to == gr.from+1 {
-		c.ofClass(c.mk.slots[gr.from].class, yield)
-		return
-	}
-	// Several classes with equal supply and cost: merge them by id.
-	var all []inventory.Index
-	for i := gr.from; i < gr.to; i++ {
-		c.ofClass(c.mk.slots[i].class, func(i inventory.Index) bool {
-			all = append(all, i)
-			return true
-		})
-	}
-	rows := c.stock.inv.Rows()
-	slices.SortFunc(all, func(a, b inventory.Index) int { return cmp.Compare(rows[a].Order, rows[b].Order) })
-	for _, i := range all {
-		if !yield(i) {
-			return
-		}
-	}
-}
-
-func (c *coverer) ofClass(class uint32, yield func(i inventory.Index) bool) {
-	visit := yield
-	if len(c.spare) > 0 {
-		visit = func(i inventory.Index) bool { return slices.Contains(c.spare, i) || yield(i) }
-	}
-	if c.domain == nil {
-		c.stock.each(class, c.pool, visit)
-		return
-	}
-	c.stock.inv.Run(c.domain, c.pool, class, func(i inventory.Index) bool { return c.stock.isTaken(i) || visit(i) })
 }
 
 // sum128 is a sum or difference of products that never overflows and is never negative.

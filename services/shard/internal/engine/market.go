@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -9,32 +11,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// market is what Needs with one matcher, one frame and one interruption bucket can choose from, sorted for the cover
-// rule. Classes with equal supply form a stack, and inside a stack classes with equal effective cost a group. What is
-// not the cheapest of its stack is never better than what is (ENG-13), so a choice looks at one group per stack. The
-// order does not depend on what is free and is kept from plan to plan.
+// shelf is classes with equal supply, in groups of equal effective cost for one interruption bucket, cheapest first. What
+// is not the cheapest of its shelf is never better than what is (ENG-13), so a choice looks at one group per shelf.
+// Markets that match the same classes of a supply share their shelf.
 //
 // Groups are cut by full supply, not by class: how labels split classes must not change a choice (ENG-6.5).
-type market struct {
-	m       *matcher
-	f       *frame
-	bucket  demand.Bucket
-	version uint64
-	stacks  []stack
-	groups  []group // by stack, then cost
-	slots   []slot  // of each group
-	gen     uint32  // of the stock that head is about
-	head    [2][]int32
-}
-
-type stack struct {
-	from, to int32  // groups
-	class    uint32 // one that has its supply
+type shelf struct {
+	class  uint32 // one that has its supply
+	groups []group
+	slots  []slot // of each group
+	gen    uint32 // of the stock that head is about
+	head   [2]int32
 }
 
 type group struct {
 	cost     int64
-	stack    int32
 	from, to int32 // slots
 }
 
@@ -44,203 +35,147 @@ type slot struct {
 	n     int32
 }
 
+// fill cuts slots, which are sorted by cost, into groups. cost is by slot.
+func (s *shelf) fill(cost func(class uint32) int64) {
+	s.class = s.slots[0].class
+	s.groups = s.groups[:0]
+	for i, x := range s.slots {
+		k := cost(x.class)
+		if n := len(s.groups); n > 0 && s.groups[n-1].cost == k {
+			s.groups[n-1].to++
+			continue
+		}
+		s.groups = append(s.groups, group{cost: k, from: int32(i), to: int32(i + 1)})
+	}
+}
+
+// market is what Needs with one matcher, one frame and one interruption bucket can choose from, sorted for the cover
+// rule. Nothing in it depends on what is free, so it is kept from plan to plan.
+type market struct {
+	m       *matcher
+	f       *frame
+	bucket  demand.Bucket
+	version uint64
+
+	shelves []*shelf
+	base    []int32 // number of the first group of each shelf; groups are numbered through the market
+	of      []int32 // shelf of each group
+	sup     []int64 // by shelf: supply in the frame
+	top     []int64 // the largest supply in each dimension
+	cheap   []int32 // shelves by cost of their cheapest group
+	orders  map[uint64][]ordered
+}
+
+// ordered is a shelf with the least that it can cost per share.
+type ordered struct {
+	shelf int32
+	cost  int64
+	share uint64
+}
+
 // effectiveCost is ENG-7.4: half a dollar times parts per million is half a millionth of a dollar.
 func effectiveCost(c *inventory.Class, b demand.Bucket) int64 {
 	return resource.AddSat(c.Price, (int64(c.Probability)*int64(b.Penalty())+1)/2)
 }
 
-// sync rebuilds the market if the classes have changed.
-func (k *market) sync(cat *catalog) {
-	if k.version == k.m.version && k.slots != nil {
-		return
-	}
-	k.version = k.m.version
-	k.slots = k.slots[:0]
-	for _, c := range k.m.classes {
-		k.slots = append(k.slots, slot{class: c})
-	}
-	k.arrange(cat)
-	k.gen = 0
+func (k *market) group(g int32) *group {
+	s := k.of[g]
+	return &k.shelves[s].groups[g-k.base[s]]
 }
 
-// arrange sorts the slots and cuts them into groups and stacks.
-func (k *market) arrange(cat *catalog) {
-	inv := cat.inv
-	slices.SortFunc(k.slots, func(a, b slot) int {
-		if d := cmp.Compare(cat.supply[a.class], cat.supply[b.class]); d != 0 {
-			return d
+func (k *market) supply(s int32) []int64 {
+	n := int32(len(k.f.dims))
+	return k.sup[s*n : s*n+n : s*n+n]
+}
+
+func (k *market) supplyOf(g int32) []int64 { return k.supply(k.of[g]) }
+
+// index numbers the groups and sorts the shelves, once these are in place.
+func (k *market) index() {
+	k.base, k.of, k.sup, k.top, k.cheap, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.top[:0], k.cheap[:0], nil
+	for range k.f.dims {
+		k.top = append(k.top, 0)
+	}
+	for i, s := range k.shelves {
+		k.base = append(k.base, int32(len(k.of)))
+		for range s.groups {
+			k.of = append(k.of, int32(i))
 		}
-		return cmp.Or(cmp.Compare(effectiveCost(inv.Class(a.class), k.bucket), effectiveCost(inv.Class(b.class), k.bucket)),
-			cmp.Compare(a.class, b.class))
+		sup := k.f.of(s.class)
+		k.sup = append(k.sup, sup...)
+		for j, x := range sup {
+			k.top[j] = max(k.top[j], x)
+		}
+		k.cheap = append(k.cheap, int32(i))
+	}
+	slices.SortFunc(k.cheap, func(a, b int32) int { return cmp.Compare(k.shelves[a].groups[0].cost, k.shelves[b].groups[0].cost) })
+}
+
+const (
+	orderedMin = 6 // shelves; fewer are looked at one by one
+	shapesMax  = 256
+)
+
+// order returns the shelves by least cost per unclipped share, for residuals of one shape: the same dimensions positive
+// and the same weights (13.2). Clipping only lowers a share and taking only raises a cost, so a walk in this order may
+// stop at the first shelf that cannot be better any more (ENG-21.8). It returns nil if the market is not worth it.
+func (k *market) order(active []int, shift []uint8) []ordered {
+	if len(k.shelves) < orderedMin || len(k.f.dims) > 8 {
+		return nil
+	}
+	shape := uint64(0)
+	for a, j := range active {
+		shape |= uint64(shift[a]+1) << (8 * j)
+	}
+	if list, ok := k.orders[shape]; ok {
+		return list
+	}
+	if k.orders == nil || len(k.orders) > shapesMax {
+		k.orders = map[uint64][]ordered{}
+	}
+	list := make([]ordered, 0, len(k.shelves))
+	for s := range k.shelves {
+		sup := k.supply(int32(s))
+		share := uint64(0)
+		for a, j := range active {
+			if bits.Len64(uint64(sup[j]))+int(shift[a]) > 63 {
+				share = math.MaxUint64 // more than any clipped share
+				break
+			}
+			share = addShare(share, sup[j], shift[a])
+		}
+		if share > 0 {
+			list = append(list, ordered{int32(s), k.shelves[s].groups[0].cost, share})
+		}
+	}
+	slices.SortFunc(list, func(a, b ordered) int {
+		if c := compareRatio(a.cost, a.share, b.cost, b.share); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.shelf, b.shelf)
 	})
-	k.groups, k.stacks = k.groups[:0], k.stacks[:0]
-	for i, s := range k.slots {
-		cost := effectiveCost(inv.Class(s.class), k.bucket)
-		sameStack := i > 0 && cat.supply[k.slots[i-1].class] == cat.supply[s.class]
-		if sameStack && k.groups[len(k.groups)-1].cost == cost {
-			k.groups[len(k.groups)-1].to++
-			continue
-		}
-		if !sameStack {
-			k.stacks = append(k.stacks, stack{from: int32(len(k.groups)), to: int32(len(k.groups)), class: s.class})
-		}
-		k.groups = append(k.groups, group{cost: cost, stack: int32(len(k.stacks) - 1), from: int32(i), to: int32(i + 1)})
-		k.stacks[len(k.stacks)-1].to++
-	}
+	k.orders[shape] = list
+	return list
 }
 
-// heads returns, for each stack, from which group on something may be free in a pool.
-func (k *market) heads(s *stock, pool inventory.Pool) []int32 {
-	if k.gen != s.gen || len(k.head[pool]) != len(k.stacks) {
-		k.gen = s.gen
-		for p := range k.head {
-			k.head[p] = k.head[p][:0]
-			for i := range k.stacks {
-				k.head[p] = append(k.head[p], k.stacks[i].from)
-			}
-		}
+// addShare adds a weighted amount to a share, saturating.
+func addShare(share uint64, x int64, shift uint8) uint64 {
+	sum, carry := bits.Add64(share, uint64(x)<<shift, 0)
+	if carry != 0 {
+		return math.MaxUint64
 	}
-	return k.head[pool]
+	return sum
 }
 
-// catalog is everything a plan knows about classes, kept from plan to plan.
-type catalog struct {
-	inv      *inventory.Table
-	keys     *uint64 // version of the keys that the inventory knows
-	version  uint64
-	supply   []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
-	serial   []uint32
-	supplies map[string]uint32
-
-	forms    []formEntry // by Form.ID
-	matchers map[string]*matcher
-	frames   map[string]*frame
-	everyM   []*matcher
-	everyF   []*frame
-	markets  map[marketKey]*market
-	scratch  []byte
-}
-
-type formEntry struct {
-	form *demand.Form
-	m    *matcher
-}
-
-type marketKey struct {
-	m      *matcher
-	f      *frame
-	bucket demand.Bucket
-}
-
-func newCatalog() *catalog {
-	return &catalog{supplies: map[string]uint32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{}}
-}
-
-// catalogMax bounds how many sorted things are kept beyond what the demand can need; then all are made anew.
-const catalogMax = 4096
-
-// begin brings the catalog up to date with the tables. It tells the inventory which label keys profiles look at, which
-// may split its classes.
-//
-// It reports whether everything was made anew: what others remember of the old things is then of no use.
-func (c *catalog) begin(w *World) (anew bool) {
-	d, inv := w.Demand, w.Inventory
-	if anew = c.inv != inv || len(c.matchers) > catalogMax+d.FormLen() || len(c.markets) > 4*catalogMax+8*d.FormLen() || len(c.frames) > catalogMax; anew {
-		*c = *newCatalog()
-		c.inv = inv
+// compareRatio compares a÷x with b÷y.
+func compareRatio(a int64, x uint64, b int64, y uint64) int {
+	ahi, alo := bits.Mul64(uint64(a), y)
+	bhi, blo := bits.Mul64(uint64(b), x)
+	switch {
+	case ahi != bhi:
+		return cmp.Compare(ahi, bhi)
+	case alo != blo:
+		return cmp.Compare(alo, blo)
 	}
-	if c.keys == nil || *c.keys != d.KeysVersion() {
-		v := d.KeysVersion()
-		c.keys = &v
-		values, topology := d.ValueKeys(), d.TopologyKeys()
-		for _, key := range topology {
-			// A class then has one value of these keys, so what is left in a domain need not be counted.
-			if key == inventory.ZoneKey || key == inventory.TypeKey {
-				values = append(values, key)
-			}
-		}
-		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys()})
-		inv.SetTopologyKeys(topology)
-	}
-	if c.version == inv.ClassVersion() && c.serial != nil {
-		return anew
-	}
-	c.version = inv.ClassVersion()
-	if len(c.supplies) > 2*inv.Classes()+64 {
-		clear(c.supplies)
-		clear(c.serial)
-		clear(c.markets)
-	}
-	for id := range inv.Classes() {
-		cl := inv.Class(uint32(id))
-		if id == len(c.serial) {
-			c.serial, c.supply = append(c.serial, 0), append(c.supply, 0)
-		}
-		if cl.Serial == 0 || c.serial[id] == cl.Serial {
-			continue
-		}
-		c.serial[id] = cl.Serial
-		c.scratch = cl.Supply.AppendKey(c.scratch[:0])
-		n, ok := c.supplies[string(c.scratch)]
-		if !ok {
-			n = uint32(len(c.supplies) + 1)
-			c.supplies[string(c.scratch)] = n
-		}
-		c.supply[id] = n
-	}
-	for _, m := range c.everyM {
-		m.sync(inv)
-	}
-	for _, f := range c.everyF {
-		f.sync(inv)
-	}
-	return anew
-}
-
-// matcherOf returns the matcher of a Form, up to date.
-func (c *catalog) matcherOf(f *demand.Form) *matcher {
-	for int(f.ID) >= len(c.forms) {
-		c.forms = append(c.forms, formEntry{})
-	}
-	e := &c.forms[f.ID]
-	if e.form != f {
-		m := c.matchers[f.Match]
-		if m == nil {
-			m = &matcher{form: f}
-			c.matchers[f.Match] = m
-			c.everyM = append(c.everyM, m)
-		}
-		*e = formEntry{f, m}
-	}
-	e.m.sync(c.inv)
-	return e.m
-}
-
-// frameOf returns the frame of a cluster, up to date.
-func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
-	b := d.Overhead.AppendKey(c.scratch[:0])
-	for _, x := range dims {
-		b = append(b, byte(x), byte(x>>8), byte(x>>16), byte(x>>24))
-	}
-	c.scratch = b
-	f := c.frames[string(b)]
-	if f == nil {
-		f = &frame{id: string(b), dims: slices.Clone(dims), overhead: d.Overhead}
-		c.frames[string(b)] = f
-		c.everyF = append(c.everyF, f)
-	}
-	f.sync(c.inv)
-	return f
-}
-
-// marketOf returns the market of a Need, up to date.
-func (c *catalog) marketOf(m *matcher, f *frame, b demand.Bucket) *market {
-	key := marketKey{m, f, b}
-	k := c.markets[key]
-	if k == nil {
-		k = &market{m: m, f: f, bucket: b}
-		c.markets[key] = k
-	}
-	k.sync(c)
-	return k
+	return 0
 }

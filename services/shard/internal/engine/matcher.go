@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -12,10 +13,11 @@ import (
 // is asked about classes, never about machines, and remembers its answers.
 type matcher struct {
 	form    *demand.Form // one of the Forms it stands for
-	verdict []uint32     // by class: serial<<1 | matches; another serial means not asked yet
+	set     []uint64     // bit by class: it matches now
 	classes []uint32     // those that match now, ascending
 	version uint64       // of the classes it has seen
-	terms   []term       // requirements in symbols, as of version
+	synced  bool
+	terms   []term // requirements in symbols, as of version
 
 	// In the plan at work: from where on classes may hold something free, by pool.
 	epoch uint32
@@ -32,35 +34,75 @@ type term struct {
 }
 
 // sync brings the answers up to date with the classes of the table.
-func (m *matcher) sync(inv *inventory.Table) {
-	if m.version == inv.ClassVersion() && m.verdict != nil {
+func (m *matcher) sync(c *catalog) {
+	inv := c.inv
+	if m.version == inv.ClassVersion() && m.synced {
 		return
 	}
-	m.version = inv.ClassVersion()
+	m.version, m.synced = inv.ClassVersion(), true
 	m.resolve(inv)
-	for len(m.verdict) < inv.Classes() {
-		m.verdict = append(m.verdict, 0)
-	}
-	m.classes = m.classes[:0]
-	for id := range m.verdict {
-		c := inv.Class(uint32(id))
-		if c.Serial == 0 {
-			continue
+	m.set = slices.Grow(m.set[:0], (inv.Classes()+63)/64)[:(inv.Classes()+63)/64]
+	clear(m.set)
+	// What lists its values is looked up by them; the others are checked on what is found.
+	listed := slices.IndexFunc(m.terms, func(t term) bool { return t.op == demand.In })
+	switch {
+	case listed < 0:
+		for id := range inv.Classes() {
+			m.ask(inv, uint32(id))
 		}
-		if m.verdict[id]>>1 != c.Serial {
-			m.verdict[id] = c.Serial << 1
-			if m.match(inv, c) {
-				m.verdict[id] |= 1
+	case m.terms[listed].known:
+		for _, v := range m.terms[listed].values {
+			for _, id := range c.classesWith(m.terms[listed].key, v) {
+				m.ask(inv, id)
 			}
 		}
-		if m.verdict[id]&1 != 0 {
-			m.classes = append(m.classes, uint32(id))
+	}
+	m.list()
+}
+
+// follow is sync for a matcher that was up to date with the version before.
+func (m *matcher) follow(c *catalog, before uint64) {
+	if m.version != before || !m.synced {
+		m.synced = false
+		m.sync(c)
+		return
+	}
+	m.version = c.inv.ClassVersion()
+	m.resolve(c.inv)
+	for n := (c.inv.Classes() + 63) / 64; len(m.set) < n; {
+		m.set = append(m.set, 0)
+	}
+	differs := false
+	for _, id := range c.changed {
+		had := m.has(id)
+		m.set[id/64] &^= 1 << (id % 64)
+		m.ask(c.inv, id)
+		differs = differs || had != m.has(id)
+	}
+	if differs {
+		m.list()
+	}
+}
+
+// ask matches one class.
+func (m *matcher) ask(inv *inventory.Table, id uint32) {
+	if c := inv.Class(id); c.Serial != 0 && m.match(inv, c) {
+		m.set[id/64] |= 1 << (id % 64)
+	}
+}
+
+// list writes classes from set.
+func (m *matcher) list() {
+	m.classes = m.classes[:0]
+	for w, word := range m.set {
+		for ; word != 0; word &= word - 1 {
+			m.classes = append(m.classes, uint32(w*64+bits.TrailingZeros64(word)))
 		}
 	}
 }
 
 // has answers for one class of the table that sync has seen.
-func (m *matcher) has(class uint32) bool { return m.verdict[class]&1 != 0 }
+func (m *matcher) has(class uint32) bool { return m.set[class/64]&(1<<(class%64)) != 0 }
 
 func (m *matcher) resolve(inv *inventory.Table) {
 	str := inv.Space().Strings

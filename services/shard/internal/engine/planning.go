@@ -54,6 +54,8 @@ type planning struct {
 	counts  []int32 // of the buckets
 	spilled []int32
 	local   market // of one domain
+	racks   []*shelf
+	keys    []uint64
 	views   []domainView
 	spread  spreading
 

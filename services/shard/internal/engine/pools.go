@@ -58,28 +58,3 @@ func (s *stock) giveBack(i inventory.Index, class uint32, k inventory.Pool) {
 	s.cursor[k][class] = cursor{}
 	s.gen++
 }
-
-// each visits the machines of a class that are still free, by id, until yield says stop.
-func (s *stock) each(class uint32, k inventory.Pool, yield func(i inventory.Index) bool) {
-	chunks := s.inv.Class(class).Pools[k].Chunks()
-	cur := &s.cursor[k][class]
-	first := true
-	for c := int(cur.chunk); c < len(chunks); c++ {
-		from := 0
-		if c == int(cur.chunk) {
-			from = int(cur.pos)
-		}
-		for p, i := range chunks[c][from:] {
-			if s.isTaken(i) {
-				continue
-			}
-			if first {
-				*cur = cursor{int32(c), int32(from + p)}
-				first = false
-			}
-			if !yield(i) {
-				return
-			}
-		}
-	}
-}

@@ -262,7 +262,10 @@ func (p *planning) cellMachines(t *topState, k inventory.Pool, i int32, yield fu
 	cell := &p.spread.cells[i]
 	c := &p.cover
 	c.pool, c.domain = k, &t.top.Domains[cell.d]
-	c.ofClass(cell.class, yield)
+	var w walker
+	for c.walk(&w, cell.class); w.order != atEnd && yield(w.at); c.find(&w) {
+		w.pos++
+	}
 	c.domain = nil
 }
 

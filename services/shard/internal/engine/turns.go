@@ -147,7 +147,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 	default:
 		c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
 	}
-	if len(c.mk.groups) == 0 {
+	if len(c.mk.shelves) == 0 {
 		return
 	}
 	c.cover()
@@ -174,19 +174,38 @@ func (c *coverer) avoidFor(cl *clusterState, k inventory.Pool, only func(i inven
 
 // domainMarket makes the market of what one domain has left for w.
 func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k inventory.Pool) {
-	m := &p.local
-	m.m, m.f, m.bucket = w.m, cl.f, w.bucket
-	m.slots = m.slots[:0]
+	all := p.cat.shelvesOf(w.bucket)
+	p.keys = p.keys[:0]
 	for i, cell := range t.top.Domains[d].Cells[k] {
 		if n := p.left(t, d, k, i); n > 0 && cl.fits(w, cell.Class) {
-			m.slots = append(m.slots, slot{cell.Class, n})
+			p.keys = append(p.keys, uint64(all.rank[cell.Class])<<32|uint64(i))
 		}
 	}
-	m.arrange(p.cat)
-	m.head[k] = m.head[k][:0]
-	for i := range m.stacks {
-		m.head[k] = append(m.head[k], m.stacks[i].from)
+	slices.Sort(p.keys)
+	m := &p.local
+	m.m, m.f, m.bucket = w.m, cl.f, w.bucket
+	m.shelves = m.shelves[:0]
+	supply := uint32(0)
+	for _, key := range p.keys {
+		i := int(uint32(key))
+		class := t.top.Domains[d].Cells[k][i].Class
+		if len(m.shelves) == 0 || p.cat.supply[class] != supply {
+			supply = p.cat.supply[class]
+			if len(m.shelves) == len(p.racks) {
+				p.racks = append(p.racks, &shelf{})
+			}
+			s := p.racks[len(m.shelves)]
+			s.slots = s.slots[:0]
+			m.shelves = append(m.shelves, s)
+		}
+		s := m.shelves[len(m.shelves)-1]
+		s.slots = append(s.slots, slot{class, p.left(t, d, k, i)})
 	}
+	for _, s := range m.shelves {
+		s.fill(func(class uint32) int64 { return effectiveCost(p.w.Inventory.Class(class), w.bucket) })
+		s.gen, s.head = p.stock.gen, [2]int32{}
+	}
+	m.index()
 }
 
 // apply takes the machines that the cover rule counted.
@@ -195,7 +214,7 @@ func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
 	for _, pk := range c.list {
 		n := pk.n
 		p.taking = p.taking[:0]
-		c.machines(pk.group, func(i inventory.Index) bool {
+		c.machines(pk.group, func(i inventory.Index, _ uint32) bool {
 			p.taking = append(p.taking, i)
 			n--
 			return n > 0

@@ -308,25 +308,24 @@ func count(cells []Cell, class uint32, by int32) []Cell {
 	return cells
 }
 
-// Run visits the machines of one class in a domain by id, until yield says stop.
-func (t *Table) Run(d *Domain, k Pool, class uint32, yield func(i Index) bool) {
-	l := &d.Pools[k]
-	at, _ := slices.BinarySearchFunc(l.chunks, class, func(c []Index, class uint32) int {
+// RunStart returns where in the pieces of a domain's pool the machines of a class begin, or would.
+func (t *Table) RunStart(d *Domain, k Pool, class uint32) (chunk, pos int) {
+	chunks := d.Pools[k].chunks
+	chunk, _ = slices.BinarySearchFunc(chunks, class, func(c []Index, class uint32) int {
 		if t.rows[c[len(c)-1]].Class < class {
 			return -1
 		}
 		return 1
 	})
-	for ; at < len(l.chunks); at++ {
-		for _, i := range l.chunks[at] {
-			switch c := t.rows[i].Class; {
-			case c > class:
-				return
-			case c == class && !yield(i):
-				return
+	if chunk < len(chunks) {
+		pos, _ = slices.BinarySearchFunc(chunks[chunk], class, func(i Index, class uint32) int {
+			if t.rows[i].Class < class {
+				return -1
 			}
-		}
+			return 1
+		})
 	}
+	return chunk, pos
 }
 
 // SetTopologyKeys tells the table for which keys to keep Topology. Keys that are not listed are forgotten.

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// catalog is everything a plan knows about classes, kept from plan to plan.
+type catalog struct {
+	inv      *inventory.Table
+	keys     *uint64 // version of the keys that the inventory knows
+	version  uint64
+	supply   []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
+	serial   []uint32
+	supplies map[string]uint32
+	changed  []uint32 // classes that are other ones since the plan before
+	byValue  map[symbol.ID]map[symbol.ID][]uint32
+	buckets  [demand.Pinned + 1]bucketShelves
+	counts   []int32 // scratch, by supply
+
+	forms    []formEntry // by Form.ID
+	matchers map[string]*matcher
+	frames   map[string]*frame
+	everyM   []*matcher
+	everyF   []*frame
+	markets  map[marketKey]*market
+	scratch  []byte
+}
+
+// bucketShelves is all classes on shelves, for one interruption bucket.
+type bucketShelves struct {
+	built   bool
+	shelves []*shelf // by supply
+	rank    []uint32 // by class: its place by supply and cost
+}
+
+type formEntry struct {
+	form *demand.Form
+	m    *matcher
+}
+
+type marketKey struct {
+	m      *matcher
+	f      *frame
+	bucket demand.Bucket
+}
+
+func newCatalog() *catalog {
+	return &catalog{supplies: map[string]uint32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{}}
+}
+
+// catalogMax bounds how many sorted things are kept beyond what the demand can need; then all are made anew.
+const catalogMax = 4096
+
+// begin brings the catalog up to date with the tables. It tells the inventory which label keys profiles look at, which
+// may split its classes.
+//
+// It reports whether everything was made anew: what others remember of the old things is then of no use.
+func (c *catalog) begin(w *World) (anew bool) {
+	d, inv := w.Demand, w.Inventory
+	if anew = c.inv != inv || len(c.matchers) > catalogMax+d.FormLen() || len(c.markets) > 4*catalogMax+8*d.FormLen() || len(c.frames) > catalogMax; anew {
+		*c = *newCatalog()
+		c.inv = inv
+	}
+	if c.keys == nil || *c.keys != d.KeysVersion() {
+		v := d.KeysVersion()
+		c.keys = &v
+		values, topology := d.ValueKeys(), d.TopologyKeys()
+		for _, key := range topology {
+			// A class then has one value of these keys, so what is left in a domain need not be counted.
+			if key == inventory.ZoneKey || key == inventory.TypeKey {
+				values = append(values, key)
+			}
+		}
+		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys()})
+		inv.SetTopologyKeys(topology)
+	}
+	if c.version == inv.ClassVersion() && c.serial != nil {
+		return anew
+	}
+	before := c.version
+	c.version = inv.ClassVersion()
+	if len(c.supplies) > 2*inv.Classes()+64 {
+		clear(c.supplies)
+		clear(c.serial)
+		clear(c.markets)
+	}
+	c.changed, c.byValue, c.buckets = c.changed[:0], map[symbol.ID]map[symbol.ID][]uint32{}, [demand.Pinned + 1]bucketShelves{}
+	for id := range inv.Classes() {
+		cl := inv.Class(uint32(id))
+		if id == len(c.serial) {
+			c.serial, c.supply = append(c.serial, 0), append(c.supply, 0)
+		}
+		if c.serial[id] == cl.Serial {
+			continue
+		}
+		c.changed = append(c.changed, uint32(id))
+		c.serial[id] = cl.Serial
+		if cl.Serial == 0 {
+			continue
+		}
+		c.scratch = cl.Supply.AppendKey(c.scratch[:0])
+		n, ok := c.supplies[string(c.scratch)]
+		if !ok {
+			n = uint32(len(c.supplies) + 1)
+			c.supplies[string(c.scratch)] = n
+		}
+		c.supply[id] = n
+	}
+	for _, m := range c.everyM {
+		m.follow(c, before)
+	}
+	for _, f := range c.everyF {
+		f.sync(inv)
+	}
+	return anew
+}
+
+// matcherOf returns the matcher of a Form, up to date.
+func (c *catalog) matcherOf(f *demand.Form) *matcher {
+	for int(f.ID) >= len(c.forms) {
+		c.forms = append(c.forms, formEntry{})
+	}
+	e := &c.forms[f.ID]
+	if e.form != f {
+		m := c.matchers[f.Match]
+		if m == nil {
+			m = &matcher{form: f}
+			c.matchers[f.Match] = m
+			c.everyM = append(c.everyM, m)
+		}
+		*e = formEntry{f, m}
+	}
+	e.m.sync(c)
+	return e.m
+}
+
+// frameOf returns the frame of a cluster, up to date.
+func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
+	b := d.Overhead.AppendKey(c.scratch[:0])
+	for _, x := range dims {
+		b = append(b, byte(x), byte(x>>8), byte(x>>16), byte(x>>24))
+	}
+	c.scratch = b
+	f := c.frames[string(b)]
+	if f == nil {
+		f = &frame{id: string(b), dims: slices.Clone(dims), overhead: d.Overhead}
+		c.frames[string(b)] = f
+		c.everyF = append(c.everyF, f)
+	}
+	f.sync(c.inv)
+	return f
+}
+
+// marketOf returns the market of a Need, up to date.
+func (c *catalog) marketOf(m *matcher, f *frame, b demand.Bucket) *market {
+	key := marketKey{m, f, b}
+	k := c.markets[key]
+	if k == nil {
+		k = &market{m: m, f: f, bucket: b}
+		c.markets[key] = k
+	}
+	if k.version != m.version || k.base == nil {
+		k.version = m.version
+		c.stockUp(k, m.classes)
+	}
+	return k
+}
+
+// stockUp puts classes on the shelves of a market: on shelves of its own where they are not all that have their supply.
+func (c *catalog) stockUp(k *market, classes []uint32) {
+	all := c.shelvesOf(k.bucket)
+	c.counts = slices.Grow(c.counts[:0], len(all.shelves))[:len(all.shelves)]
+	clear(c.counts)
+	for _, id := range classes {
+		c.counts[c.supply[id]]++
+	}
+	k.shelves = k.shelves[:0]
+	for _, id := range classes {
+		n := c.supply[id]
+		switch whole := all.shelves[n]; {
+		case c.counts[n] == 0:
+			continue
+		case int(c.counts[n]) == len(whole.slots):
+			k.shelves = append(k.shelves, whole)
+		default:
+			k.shelves = append(k.shelves, c.partOf(whole, classes, n, k.bucket, all.rank))
+		}
+		c.counts[n] = 0
+	}
+	k.index()
+}
+
+// partOf is a shelf of those of the classes that have a supply.
+func (c *catalog) partOf(whole *shelf, classes []uint32, supply uint32, b demand.Bucket, rank []uint32) *shelf {
+	part := &shelf{}
+	for _, id := range classes {
+		if c.supply[id] == supply {
+			part.slots = append(part.slots, slot{class: id})
+		}
+	}
+	slices.SortFunc(part.slots, func(a, b slot) int { return cmp.Compare(rank[a.class], rank[b.class]) })
+	part.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), b) })
+	return part
+}
+
+// shelvesOf returns all classes on shelves, for one bucket.
+func (c *catalog) shelvesOf(b demand.Bucket) *bucketShelves {
+	all := &c.buckets[b]
+	if all.built {
+		return all
+	}
+	type entry struct {
+		supply, class uint32
+		cost          int64
+	}
+	list := make([]entry, 0, c.inv.Classes())
+	most := uint32(0)
+	for id := range c.inv.Classes() {
+		if cl := c.inv.Class(uint32(id)); cl.Serial != 0 {
+			list = append(list, entry{c.supply[id], uint32(id), effectiveCost(cl, b)})
+			most = max(most, c.supply[id])
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.supply, b.supply), cmp.Compare(a.cost, b.cost), cmp.Compare(a.class, b.class))
+	})
+	*all = bucketShelves{built: true, shelves: make([]*shelf, most+1), rank: make([]uint32, c.inv.Classes())}
+	for i, e := range list {
+		all.rank[e.class] = uint32(i)
+		s := all.shelves[e.supply]
+		if s == nil {
+			s = &shelf{}
+			all.shelves[e.supply] = s
+		}
+		s.slots = append(s.slots, slot{class: e.class})
+	}
+	for _, s := range all.shelves {
+		if s != nil {
+			s.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), b) })
+		}
+	}
+	return all
+}
+
+// classesWith returns the classes with one value of a key that profiles test for its values, ascending.
+func (c *catalog) classesWith(key, value symbol.ID) []uint32 {
+	values := c.byValue[key]
+	if values == nil {
+		values = map[symbol.ID][]uint32{}
+		for id := range c.inv.Classes() {
+			cl := c.inv.Class(uint32(id))
+			if cl.Serial == 0 {
+				continue
+			}
+			if v, has := c.inv.ClassValue(cl, key); has {
+				values[v] = append(values[v], uint32(id))
+			}
+		}
+		c.byValue[key] = values
+	}
+	return values[value]
+}
