@@ -21,7 +21,8 @@ type catalog struct {
 	changed  []uint32 // classes that are other ones since the plan before
 	byValue  map[symbol.ID]map[symbol.ID][]uint32
 	buckets  [demand.Pinned + 1]bucketShelves
-	counts   []int32 // scratch, by supply
+	counts   []int32  // scratch, by supply
+	examples []uint32 // by supply: 1 plus a class that has it, or 0
 
 	forms    []formEntry // by Form.ID
 	matchers map[string]*matcher
@@ -111,6 +112,13 @@ func (c *catalog) begin(w *World) (anew bool) {
 			c.supplies[string(c.scratch)] = n
 		}
 		c.supply[id] = n
+	}
+	c.examples = slices.Grow(c.examples[:0], len(c.supplies)+1)[:len(c.supplies)+1]
+	clear(c.examples)
+	for id, n := range c.supply {
+		if c.serial[id] != 0 {
+			c.examples[n] = uint32(id) + 1
+		}
 	}
 	for _, m := range c.everyM {
 		m.follow(c, before)
@@ -246,6 +254,15 @@ func (c *catalog) shelvesOf(b demand.Bucket) *bucketShelves {
 		}
 	}
 	return all
+}
+
+// supplyLen is the length of an array indexed by supply.
+func (c *catalog) supplyLen() int { return len(c.examples) }
+
+// example returns a class that has a supply, if there is one.
+func (c *catalog) example(supply uint32) (class uint32, ok bool) {
+	e := c.examples[supply]
+	return e - 1, e != 0
 }
 
 // classesWith returns the classes with one value of a key that profiles test for its values, ascending.

@@ -14,8 +14,8 @@ import (
 func (p *planning) gangTurn(cl *clusterState, w *want) bool {
 	values := cl.values(p.w.Inventory, w.key)
 	p.creditable(cl, w, values)
-	best := p.bestDomain(cl, w)
-	if best == nil {
+	best, ok := p.bestDomain(cl, w)
+	if !ok {
 		w.bits &^= wChosen
 		return false
 	}
@@ -47,67 +47,85 @@ func creditableNow(w *want, l *local) bool {
 func (p *planning) creditable(cl *clusterState, w *want, values []int64) {
 	x := &p.x
 	x.buckets, x.sums, p.counts = x.buckets[:0], x.sums[:0], p.counts[:0]
-	var buf [8]int64
-	for at := range cl.loc[:cl.members] {
-		l := &cl.loc[at]
-		if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
-			continue
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		p.creditOne(cl, w, at, values)
+	}
+	for at := w.own; at >= 0; at = cl.loc[at].ownNext {
+		if l := &cl.loc[at]; l.claim < 0 && !l.state.Bound() {
+			p.creditOne(cl, w, at, values)
 		}
-		cl.collect(w, int32(at), values, x)
-		for len(p.counts) < len(x.buckets) {
-			p.counts = append(p.counts, 0)
+	}
+	if cl.loose > 0 {
+		for _, at := range cl.bound {
+			if cl.loc[at].claim < 0 {
+				p.creditOne(cl, w, at, values)
+			}
 		}
-		v := symbol.ID(values[at])
-		p.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
 	}
 }
 
-// bestDomain is ENG-10.6 over all values of the key, or nil if there is none.
-func (p *planning) bestDomain(cl *clusterState, w *want) *domainView {
+func (p *planning) creditOne(cl *clusterState, w *want, at int32, values []int64) {
+	x := &p.x
+	l := &cl.loc[at]
+	var buf [8]int64
+	if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
+		return
+	}
+	cl.collect(w, at, values, x)
+	for len(p.counts) < len(x.buckets) {
+		p.counts = append(p.counts, 0)
+	}
+	v := symbol.ID(values[at])
+	p.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
+}
+
+// bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.
+func (p *planning) bestDomain(cl *clusterState, w *want) (best domainView, ok bool) {
 	t := p.topology(w.key)
 	k := cl.k()
 	x := &p.x
-	p.views = p.views[:0]
-	free := make([]int64, 2*k)
-	view := func(v symbol.ID, d int) {
-		clear(free)
-		idle, spec := free[:k], free[k:]
-		n := int32(0)
-		if d >= 0 {
-			n += p.freeIn(cl, w, t, d, inventory.IdlePool, idle)
-			n += p.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
-		}
-		at := slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })
-		var sum, own []int64
-		if at >= 0 {
-			sum, own = x.at(x.buckets[at].sum, k), x.at(x.buckets[at].own, k)
-			n += p.counts[at]
-		}
-		if n == 0 {
-			return
-		}
-		p.views = append(p.views, viewOf(cl.aggregate(w), v, sum, own, idle, spec, n))
-	}
-	if t != nil {
-		for d := range t.top.Domains {
-			view(t.top.Domains[d].Value, d)
+	p.view = slices.Grow(p.view[:0], 2*k)[:2*k]
+	idle, spec := p.view[:k], p.view[k:]
+	better := func(v domainView) {
+		if !ok || p.compareDomains(&v, &best) < 0 {
+			best, ok = v, true
 		}
 	}
-	for _, b := range x.buckets {
+	// Where something is creditable.
+	p.skip = p.skip[:0]
+	for at, b := range x.buckets {
+		clear(p.view)
+		n := p.counts[at]
 		if t != nil {
-			if _, ok := t.top.Domain(b.value); ok {
-				continue
+			if d, known := t.top.Domain(b.value); known {
+				p.skip = append(p.skip, d)
+				n += p.freeIn(cl, w, t, int(d), inventory.IdlePool, idle)
+				n += p.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
 			}
 		}
-		view(b.value, -1)
+		better(viewOf(cl.aggregate(w), b.value, x.at(b.sum, k), x.at(b.own, k), idle, spec, n))
 	}
-	var best *domainView
-	for i := range p.views {
-		if v := &p.views[i]; best == nil || p.compareDomains(v, best) < 0 {
-			best = v
+	if t == nil {
+		return best, ok
+	}
+	// Everywhere else.
+	if len(p.w.Inventory.Avoided(cl.d.ID)) == 0 {
+		if d, v := p.sumsFor(cl, w, t).best(p, t, cl.aggregate(w), p.skip); d >= 0 {
+			better(v)
+		}
+		return best, ok
+	}
+	for d := range t.top.Domains {
+		if slices.Contains(p.skip, int32(d)) {
+			continue
+		}
+		clear(p.view)
+		n := p.freeIn(cl, w, t, d, inventory.IdlePool, idle) + p.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
+		if n > 0 {
+			better(viewOf(cl.aggregate(w), t.top.Domains[d].Value, nil, nil, idle, spec, n))
 		}
 	}
-	return best
+	return best, ok
 }
 
 // viewOf computes the keys of 10.6. sum and own may be nil.

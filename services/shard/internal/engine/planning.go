@@ -56,7 +56,8 @@ type planning struct {
 	local   market // of one domain
 	racks   []*shelf
 	keys    []uint64
-	views   []domainView
+	view    []int64 // Idle and Speculative of one domain
+	skip    []int32 // domains
 	spread  spreading
 
 	victims  victimIndex
@@ -110,71 +111,6 @@ func sign(before bool) int {
 }
 
 func (p *planning) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
-
-// topState is what the plan at work has taken per domain of a topology key.
-type topState struct {
-	top     *inventory.Topology
-	byClass bool               // every class has one value: what is left of it is what is left in its domain
-	taken   [2][]map[int]int32 // by domain, by position in Cells
-}
-
-func (p *planning) beginTopologies() {
-	p.tops = p.tops[:0]
-	str := p.w.Space.Strings
-	for _, key := range p.w.Demand.TopologyKeys() {
-		id, _ := str.Find(key)
-		top := p.w.Inventory.TopologyOf(id)
-		t := &topState{top: top, byClass: key == inventory.ZoneKey || key == inventory.TypeKey}
-		p.tops = append(p.tops, t)
-	}
-}
-
-func (p *planning) topology(key symbol.ID) *topState {
-	for _, t := range p.tops {
-		if t.top.Key == key {
-			return t
-		}
-	}
-	return nil
-}
-
-// left is how many machines of a cell the plan has left.
-func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
-	c := t.top.Domains[d].Cells[k][cell]
-	if t.byClass {
-		return p.stock.free[k][c.Class]
-	}
-	if len(t.taken[k]) == 0 || t.taken[k][d] == nil {
-		return c.N
-	}
-	return c.N - t.taken[k][d][cell]
-}
-
-// countTaken keeps the topologies right when a free machine is taken (by 1) or given back (by -1).
-func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool, by int32) {
-	for _, t := range p.tops {
-		if t.byClass {
-			continue
-		}
-		v, has := p.w.Inventory.Value(i, t.top.Key)
-		if !has {
-			continue
-		}
-		d, ok := t.top.Domain(v)
-		if !ok {
-			continue
-		}
-		if len(t.taken[k]) == 0 {
-			t.taken[k] = make([]map[int]int32, len(t.top.Domains))
-		}
-		if t.taken[k][d] == nil {
-			t.taken[k][d] = map[int]int32{}
-		}
-		cells := t.top.Domains[d].Cells[k]
-		at, _ := slices.BinarySearchFunc(cells, class, func(c inventory.Cell, class uint32) int { return int(c.Class) - int(class) })
-		t.taken[k][d][at] += by
-	}
-}
 
 // take moves a free machine into a cluster, claimed by w.
 func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventory.Pool) {

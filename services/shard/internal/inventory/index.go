@@ -288,6 +288,9 @@ type Domain struct {
 	Pools [pools]List   // by class, then by id
 	Cells [pools][]Cell // how many of which class, by class
 	Owned []Cell        // all owned machines that have not failed, whatever they do, by class
+
+	Version      uint64 // of Pools and Cells
+	OwnedVersion uint64
 }
 
 // Cell counts the machines of one class in a domain.
@@ -338,6 +341,7 @@ func (t *Table) SetTopologyKeys(keys []string) {
 			t.space.Strings.Release(id) // the old one has its own
 			continue
 		}
+		t.version++
 		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}}
 		for i := range t.rows {
 			r := &t.rows[i]
@@ -399,6 +403,7 @@ func (top *Topology) domainOf(t *Table, i Index) int32 {
 // indexOwned counts an owned machine in its domain.
 func (top *Topology) indexOwned(t *Table, i Index, by int32) {
 	if d := top.domainOf(t, i); d >= 0 {
+		top.Domains[d].OwnedVersion = t.version
 		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows[i].Class, by)
 	}
 }
@@ -408,6 +413,7 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 	if d < 0 {
 		return
 	}
+	top.Domains[d].Version = t.version
 	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows[i].Class, by)
 	if by > 0 {
 		top.Domains[d].Pools[k].insert(i, t.byClass)
