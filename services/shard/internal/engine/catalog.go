@@ -30,6 +30,8 @@ type catalog struct {
 	everyM   []*matcher
 	everyF   []*frame
 	markets  map[marketKey]*market
+	zones    map[zoneKey]*market
+	part     []uint32
 	scratch  []byte
 }
 
@@ -52,7 +54,8 @@ type marketKey struct {
 }
 
 func newCatalog() *catalog {
-	return &catalog{supplies: map[string]uint32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{}}
+	return &catalog{supplies: map[string]uint32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{},
+		zones: map[zoneKey]*market{}}
 }
 
 // catalogMax bounds how many sorted things are kept beyond what the demand can need; then all are made anew.
@@ -90,6 +93,7 @@ func (c *catalog) begin(w *World) (anew bool) {
 		clear(c.supplies)
 		clear(c.serial)
 		clear(c.markets)
+		clear(c.zones)
 	}
 	c.changed, c.byValue, c.buckets = c.changed[:0], map[symbol.ID]map[symbol.ID][]uint32{}, [demand.Pinned + 1]bucketShelves{}
 	for id := range inv.Classes() {

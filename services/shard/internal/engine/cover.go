@@ -90,7 +90,7 @@ func (c *coverer) cover() bool {
 	c.prepare()
 	order := c.mk.order(c.active, c.shift)
 	for {
-		g := c.choose(order)
+		g := c.choose(order).group
 		if g < 0 {
 			break
 		}
@@ -132,9 +132,7 @@ func (c *coverer) cover() bool {
 }
 
 func (c *coverer) prepare() {
-	if n := len(c.mk.of); n > len(c.used) {
-		c.used = append(c.used, make([]int32, n-len(c.used))...)
-	}
+	c.fitUsed()
 	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
 	c.rest = append(c.rest[:0], c.input...)
 	c.active, c.shift = c.active[:0], c.shift[:0]
@@ -150,14 +148,21 @@ func (c *coverer) prepare() {
 	}
 }
 
-// choose is the choice of 13.3: a group, or -1.
-func (c *coverer) choose(order []ordered) int32 {
+// fitUsed makes room to count what is taken of each group.
+func (c *coverer) fitUsed() {
+	if n := len(c.mk.of); n > len(c.used) {
+		c.used = append(c.used, make([]int32, n-len(c.used))...)
+	}
+}
+
+// choose is the choice of 13.3; its group is -1 if there is none.
+func (c *coverer) choose(order []ordered) chosen {
 	best := chosen{group: -1}
 	if order == nil {
 		for s := range c.mk.shelves {
 			c.consider(int32(s), &best)
 		}
-		return best.group
+		return best
 	}
 	for i := range order {
 		o := &order[i]
@@ -166,7 +171,7 @@ func (c *coverer) choose(order []ordered) int32 {
 		}
 		c.consider(o.shelf, &best)
 	}
-	return best.group
+	return best
 }
 
 // chosen is a group with its cost and its share of the residual.

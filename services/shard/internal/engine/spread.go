@@ -17,6 +17,10 @@ type spreading struct {
 	seq    []int32 // cells, one for each machine taken
 	used   []int32
 	ends   []ending
+
+	open   []spreadZone
+	picks  []zonePick
+	finish []zoneEnd
 }
 
 // spreadCell is the free machines of one class in one domain.
@@ -98,6 +102,9 @@ func (s *spreading) mayGo(i int, skew int32) bool {
 
 // freeForSpread reports whether a domain has anything free that w could take.
 func (p *planning) freeForSpread(cl *clusterState, w *want, t *topState, d int) bool {
+	if p.byZone(cl, t) {
+		return p.freeInZone(cl, w, t, d)
+	}
 	for k := range inventory.Pool(2) {
 		p.cover.stock = &p.stock
 		p.cover.avoidFor(cl, k, p.inDomain(t, d))
@@ -131,6 +138,10 @@ func (c *coverer) avoided(class uint32) int32 {
 func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) {
 	t := p.topology(w.key)
 	if t == nil {
+		return
+	}
+	if p.byZone(cl, t) {
+		p.acquireZones(cl, w, t, k)
 		return
 	}
 	s, c := &p.spread, &p.cover
