@@ -20,6 +20,9 @@ type clusterState struct {
 	// What it was credited from.
 	demandVersion uint64
 	supplyVersion uint64
+	gathered      uint64 // supplyVersion of loc, bound, flight and byID
+	reported      bool   // its nodes reported at that time
+	keys          uint64 // version of the keys of columns
 	classVersion  uint64
 	foldVersion   uint64
 	expires       int64 // when readiness changes its answer by itself; 0 is never
@@ -51,6 +54,8 @@ type clusterState struct {
 	overdue int
 
 	loose     int  // bound and creditable machines that nobody claims
+	excess    int  // those of them that are Configured and ours
+	freed     bool // credit let something go after others had looked for it
 	open      int  // Needs that are short and not held, after credit
 	shorts    int  // Needs that are short, after credit
 	handsOver bool // an Idle machine was credited to a Need
@@ -113,6 +118,7 @@ type local struct {
 	class   uint32
 	order   uint32
 	stamp   uint32
+	key     symbol.ID // of the stamp, if lKeyed
 	state   inventory.State
 	bits    localBits
 	claim   int32 // position in wants, or -1
@@ -126,7 +132,7 @@ type local struct {
 	recl    demand.Penalty // stamped
 }
 
-type localBits uint8
+type localBits uint16
 
 const (
 	lKept     localBits = 1 << iota // claimed, but credited with nothing
@@ -135,6 +141,8 @@ const (
 	lOurs                           // stamped in our format
 	lGone                           // promised to another by section 15, or drained by it
 	lPreempt                        // drained as a Preempt
+	lForeign                        // owned by another shard
+	lKeyed                          // key says for which row it is stamped
 )
 
 // share is whole units of one Need on a machine that another claims.
@@ -201,7 +209,7 @@ func (cl *clusterState) worth(w *want, l *local, buf []int64) []int64 {
 func (cl *clusterState) prepare(p *planning) {
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
-	cl.vec, cl.shares, cl.columns = cl.vec[:0], cl.shares[:0], cl.columns[:0]
+	cl.vec, cl.shares = cl.vec[:0], cl.shares[:0]
 	cl.wants, cl.folds = cl.wants[:0], nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
@@ -273,43 +281,26 @@ func (cl *clusterState) measure(w *want) {
 func (cl *clusterState) gather(p *planning) {
 	inv := p.w.Inventory
 	list, _ := inv.Members(cl.d.ID)
-	cl.loc = slices.Grow(cl.loc[:0], len(list))
-	cl.bound, cl.flight, cl.byID = cl.bound[:0], cl.flight[:0], cl.byID[:0]
-	for _, i := range list {
-		r := inv.Row(i)
-		l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
-			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
-		var key symbol.ID
-		keyed := false
-		if r.Stamp != 0 {
-			s := inv.StampRow(r.Stamp)
-			l.recl = s.Reclamation
-			if s.Ours {
-				l.bits |= lOurs
-			}
-			key, keyed = s.Key, true
-		}
-		if l.state.Bound() {
-			cl.bound = append(cl.bound, int32(len(cl.loc)))
-		} else {
-			cl.flight = append(cl.flight, int32(len(cl.loc)))
-			pr, _ := inv.Promise(i)
+	reports := cl.d.Facts.ReportsReadiness
+	if cl.gathered == cl.supplyVersion && cl.gathered != 0 && !reports && !cl.reported {
+		cl.renew(p)
+	} else {
+		cl.list(p, list)
+		cl.readiness(p)
+		cl.arrange()
+	}
+	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, p.w.Demand.KeysVersion()
+	for at := range cl.loc {
+		l := &cl.loc[at]
+		key, keyed := l.key, l.bits&lKeyed != 0
+		if !l.state.Bound() { // a promise names its row by text: the row may be new
+			pr, _ := inv.Promise(l.idx)
 			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
 		}
-		if keyed {
+		if l.owner = -1; keyed {
 			l.owner = cl.ownerOf(p, key)
 		}
-		cl.loc = append(cl.loc, l)
 	}
-	cl.members = len(cl.loc)
-	cl.readiness(p)
-	slices.SortFunc(cl.bound, cl.boundOrder)
-	slices.SortFunc(cl.flight, func(a, b int32) int {
-		x, y := &cl.loc[a], &cl.loc[b]
-		return cmp.Or(cmp.Compare(flightRank(x.state), flightRank(y.state)), cmp.Compare(x.order, y.order))
-	})
-	cl.byID = append(cl.byID, cl.flight...)
-	slices.SortFunc(cl.byID, func(a, b int32) int { return cmp.Compare(cl.loc[a].order, cl.loc[b].order) })
 	for _, list := range [...][]int32{cl.flight, cl.bound} { // chains are built from the end: bound first, each in order
 		for _, at := range slices.Backward(list) {
 			if l := &cl.loc[at]; l.owner >= 0 {
@@ -318,7 +309,72 @@ func (cl *clusterState) gather(p *planning) {
 			}
 		}
 	}
-	cl.loose = len(cl.bound)
+	cl.loose, cl.excess = len(cl.bound), 0
+	for _, at := range cl.bound {
+		if l := &cl.loc[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
+			cl.excess++
+		}
+	}
+}
+
+// list reads the members from the inventory.
+func (cl *clusterState) list(p *planning, list []inventory.Index) {
+	inv := p.w.Inventory
+	cl.loc = slices.Grow(cl.loc[:0], len(list))
+	cl.bound, cl.flight, cl.byID, cl.columns = cl.bound[:0], cl.flight[:0], cl.byID[:0], cl.columns[:0]
+	for _, i := range list {
+		r := inv.Row(i)
+		l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
+			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
+		if r.Foreign() {
+			l.bits |= lForeign
+		}
+		if r.Stamp != 0 {
+			s := inv.StampRow(r.Stamp)
+			l.recl, l.key = s.Reclamation, s.Key
+			l.bits |= lKeyed
+			if s.Ours {
+				l.bits |= lOurs
+			}
+		}
+		if l.state.Bound() {
+			cl.bound = append(cl.bound, int32(len(cl.loc)))
+		} else {
+			cl.flight = append(cl.flight, int32(len(cl.loc)))
+		}
+		cl.loc = append(cl.loc, l)
+	}
+	cl.members = len(cl.loc)
+}
+
+// arrange sorts the members for the walks of credit.
+func (cl *clusterState) arrange() {
+	slices.SortFunc(cl.bound, cl.boundOrder)
+	slices.SortFunc(cl.flight, func(a, b int32) int {
+		x, y := &cl.loc[a], &cl.loc[b]
+		return cmp.Or(cmp.Compare(flightRank(x.state), flightRank(y.state)), cmp.Compare(x.order, y.order))
+	})
+	cl.byID = append(cl.byID, cl.flight...)
+	slices.SortFunc(cl.byID, func(a, b int32) int { return cmp.Compare(cl.loc[a].order, cl.loc[b].order) })
+}
+
+// renew makes the members of the last credit unclaimed again. They are the same machines in the same states, so their
+// order is the same, too.
+func (cl *clusterState) renew(p *planning) {
+	cl.loc = cl.loc[:cl.members]
+	for i := range cl.loc {
+		l := &cl.loc[i]
+		l.claim, l.next, l.ownNext, l.shares, l.out, l.used = -1, -1, -1, -1, -1, -1
+		l.bits &= lOurs | lForeign | lKeyed
+	}
+	if cl.keys != p.w.Demand.KeysVersion() {
+		cl.columns = cl.columns[:0]
+	}
+	for i := range cl.columns {
+		if c := &cl.columns[i]; len(c.values) > cl.members {
+			c.values = c.values[:cl.members]
+		}
+	}
 }
 
 // ownerOf returns the Need that a row key names (ENG-5.7), or -1.
@@ -404,9 +460,7 @@ func (cl *clusterState) hold(w *want, at int32) {
 	}
 	w.lastOne = at
 	w.bits &^= wLaid
-	if l.state.Bound() && l.bits&lShunned == 0 {
-		cl.loose--
-	}
+	cl.countLoose(l, -1)
 }
 
 // release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.
@@ -428,8 +482,17 @@ func (cl *clusterState) release(at int32) {
 	l.claim, l.next = -1, -1
 	l.bits &^= lKept
 	w.bits &^= wLaid
-	if l.state.Bound() && l.bits&lShunned == 0 {
-		cl.loose++
+	cl.countLoose(l, +1)
+}
+
+// countLoose counts a machine that nobody claims any more, or that somebody claims now.
+func (cl *clusterState) countLoose(l *local, by int) {
+	if !l.state.Bound() || l.bits&lShunned != 0 {
+		return
+	}
+	cl.loose += by
+	if l.state == inventory.Configured && l.bits&lForeign == 0 {
+		cl.excess += by
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 // credit is section 9: what the cluster has already, before anything is acquired. It reads nothing but the cluster, so
 // clusters may be credited at the same time.
 func (cl *clusterState) credit(p *planning, x *scratch) {
+	cl.freed = false
 	cl.gather(p)
 	cl.roundOwn(p, x)
 	cl.roundRest(p, x)

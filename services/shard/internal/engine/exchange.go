@@ -211,7 +211,8 @@ func (p *planning) wanted(lists [][]inventory.Index) bool {
 
 // lastLook is ENG-12.9: whoever is still short looks once more at what its cluster has left.
 func (p *planning) lastLook() {
-	for _, cl := range p.loose.of(func(cl *clusterState) bool { return cl.loose > 0 && (cl.shorts > 0 || cl.spoiled) }) {
+	// Where nothing happened since credit, every short Need has seen what is left.
+	for _, cl := range p.loose.of(func(cl *clusterState) bool { return cl.loose > 0 && (cl.freed && cl.shorts > 0 || cl.spoiled) }) {
 		for i := range cl.wants {
 			p.lookAgain(cl, &cl.wants[i])
 		}

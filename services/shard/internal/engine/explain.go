@@ -197,7 +197,7 @@ func newExplainer(w *World, r *Result, ref Ref) *explainer {
 	x.missing(b)
 	for _, q := range x.n.Form.Requirements {
 		one := &matcher{form: &demand.Form{Profile: demand.Profile{Requirements: []demand.Requirement{q}}}}
-		one.sync(x.inv)
+		one.sync(cat)
 		x.single = append(x.single, one)
 	}
 	x.classes = make([]classVerdict, x.inv.Classes())

@@ -133,7 +133,7 @@ func TestClassSplitsDoNotShow(t *testing.T) {
 		w := f.build(straight)
 		want := render(w, Plan(Input{World: w, Policy: f.policy}))
 		before := w.Inventory.Classes()
-		w.Inventory.SetMatchKeys(inventory.MatchKeys{Values: append(w.Demand.ValueKeys(), "rack", "disk"), Presence: w.Demand.PresenceKeys()})
+		w.Inventory.SetMatchKeys(inventory.MatchKeys{Values: append(w.Demand.ValueKeys(), "rack", "disk", inventory.ZoneKey, inventory.TypeKey), Presence: w.Demand.PresenceKeys()})
 		pl := NewPlanner()
 		pl.p.cat = newCatalog()
 		pl.p.cat.inv = w.Inventory

@@ -77,11 +77,25 @@ func (p *planning) begin(in Input) {
 		p.handsOver, p.loose, p.expiring, p.gangs = clusterSet{}, clusterSet{}, clusterSet{}, clusterSet{}
 		p.started = false
 	}
+	if v := p.w.Inventory.OrderVersion(); p.orders != v {
+		p.orders = v
+		p.relabel()
+	}
 	p.folding.begin(p.w)
 	p.foldVersion = p.folding.version
 	p.stock.begin(p.w.Inventory)
 	p.beginTopologies()
 	p.bought, p.displace = false, 0
+}
+
+// relabel brings up to date what is remembered of the order of ids.
+func (p *planning) relabel() {
+	rows := p.w.Inventory.Rows()
+	for _, cl := range p.states {
+		for i := range cl.loc {
+			cl.loc[i].order = rows[cl.loc[i].idx].Order
+		}
+	}
 }
 
 // credit finds the clusters whose memory is out of date and credits them anew (ENG-21.2).
@@ -182,7 +196,7 @@ func (c *counted) add(o counted, by int) {
 func (p *planning) remember() {
 	gone := func(cl *clusterState) bool { return !cl.gone }
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
-	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && (cl.loose > 0 || len(cl.shunned) > 0) })
+	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
 	p.gangs.sweep(inGangs, gone)
 	p.fresh = p.fresh[:0]
@@ -193,7 +207,7 @@ func (p *planning) remember() {
 		if cl.handsOver {
 			p.handsOver.add(cl, inHandsOver)
 		}
-		if cl.loose > 0 || len(cl.shunned) > 0 {
+		if cl.mayGive() {
 			p.loose.add(cl, inLoose)
 		}
 		if cl.expires != 0 {
@@ -217,6 +231,9 @@ func (p *planning) remember() {
 	}
 	p.lastClasses, p.lastFold = p.w.Inventory.ClassVersion(), p.foldVersion
 }
+
+// mayGive reports whether the cluster has machines that nobody in it needs, or may find use for in a last look.
+func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.shunned) > 0 || cl.freed }
 
 // mergeStanding replaces the entries of dirty clusters, and brings the others up to date with the classes.
 func (p *planning) mergeStanding() {

@@ -35,6 +35,7 @@ type planning struct {
 	receivers int
 
 	plans        uint64
+	orders       uint64 // version of Row.Order
 	oldStanding  []standing
 	started      bool
 	lastPolicy   *Policy
@@ -156,16 +157,14 @@ func (p *planning) spoil(cl *clusterState) {
 	if !cl.spoiled {
 		cl.spoiled = true
 		p.spoiled = append(p.spoiled, cl)
-		if cl.loose >= 0 {
-			p.loose.add(cl, inLoose)
-		}
+		p.loose.add(cl, inLoose)
 	}
 }
 
 // withExcess lists the heard clusters that may have machines which nobody claims, in order.
 func (p *planning) withExcess() []*clusterState {
 	return p.loose.of(func(cl *clusterState) bool {
-		return cl.d.Facts.Heard && (cl.loose > 0 || len(cl.shunned) > 0 || cl.spoiled)
+		return cl.d.Facts.Heard && (cl.excess > 0 || len(cl.shunned) > 0 || cl.spoiled)
 	})
 }
 

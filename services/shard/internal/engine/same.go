@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -122,6 +123,7 @@ func (cl *clusterState) provisionalDomain(p *planning, w *want, x *scratch) {
 	kept := x.list
 	cl.claimInDomain(w, values)
 	if !cl.short(w) {
+		cl.freed = cl.freed || slices.ContainsFunc(kept, func(at int32) bool { return cl.loc[at].claim < 0 })
 		return
 	}
 	for _, at := range kept {

@@ -5,7 +5,8 @@ package inventory
 // anew (Bender and others, "Two simplified algorithms for maintaining order in a list": a range of 2^j labels may hold
 // density^j machines).
 type idOrder struct {
-	all List
+	all     List
+	version uint64 // grows when labels that were given are written anew
 }
 
 const (
@@ -68,6 +69,7 @@ func (o *idOrder) neighbour(at, pos, by int) (Index, bool) {
 // spread writes the labels around x anew, over the smallest aligned range that is not too dense. The machine at
 // (at, pos) has no label yet and is left out.
 func (o *idOrder) spread(t *Table, at, pos int, x uint32) {
+	o.version++
 	room := 1.0
 	var left, right []Index // of the range so far: left is nearest first
 	la, lp, ra, rp := at, pos, at, pos

@@ -121,6 +121,9 @@ func (t *Table) Count(s State) int { return t.counts[s] }
 // Version grows with every change.
 func (t *Table) Version() uint64 { return t.version }
 
+// OrderVersion grows when Row.Order of machines that were there is written anew; it still compares as the ids do.
+func (t *Table) OrderVersion() uint64 { return t.order.version }
+
 // Now is the time of the last Advance.
 func (t *Table) Now() int64 { return t.now }
 
@@ -135,7 +138,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	c.idRef, c.hostRef = slices.Clone(t.idRef), slices.Clone(t.hostRef)
 	c.ids, c.hosts = t.ids.clone(), t.hosts.clone()
 	c.byID.slots = slices.Clone(t.byID.slots)
-	c.order.all = t.order.all.clone()
+	c.order.all, c.order.version = t.order.all.clone(), t.order.version
 	c.free, c.removed = slices.Clone(t.free), slices.Clone(t.removed)
 	c.promises, c.marks, c.errors = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors)
 	c.expiry = slices.Clone(t.expiry)
