@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -15,9 +14,12 @@ import (
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/faultnet"
 	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	kitrpc "github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -25,77 +27,85 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// replicas is a group of whole coordinators in this process, on loopback ports that stay theirs over restarts.
+// replicas is a group of whole coordinators in this process. They know each other by names that stand for another
+// address after each start, as Pods do.
 type replicas struct {
 	t     *testing.T
 	n     int
+	net   *faultnet.Net
 	dirs  []string
-	rpc   []string
-	raft  []string
 	tls   func(i int) identity.Files
 	tune  func(i int, c *coordinator.Config)
+	tel   []*telemetry.Telemetry
 	stops []func()
 	errs  []chan error
 }
 
 func newReplicas(t *testing.T, n int) *replicas {
-	r := &replicas{t: t, n: n, stops: make([]func(), n), errs: make([]chan error, n)}
+	r := &replicas{t: t, n: n, net: faultnet.New(), stops: make([]func(), n), errs: make([]chan error, n), tel: make([]*telemetry.Telemetry, n)}
 	for range n {
 		r.dirs = append(r.dirs, t.TempDir())
-		r.rpc = append(r.rpc, freePort(t))
-		r.raft = append(r.raft, freePort(t))
 	}
 	t.Cleanup(r.stopAll)
 	return r
 }
 
-// freePort reserves an address and gives it back at once; the replica binds it next.
-func freePort(t *testing.T) string {
-	t.Helper()
+func id(i int) string  { return fmt.Sprintf("node-%d", i) }
+func rpc(i int) string { return id(i) + ":7790" }
+
+func (r *replicas) listen(name string) net.Listener {
+	r.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	r.net.Set(name, l.Addr().String())
+	return l
 }
 
-func id(i int) string { return fmt.Sprintf("node-%d", i) }
+// config of replica i, with fresh listeners.
+func (r *replicas) config(i int) coordinator.Config {
+	r.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("replica", i)
+	}
+	var err error
+	if r.tel[i], err = telemetry.New(context.Background(), telemetry.Config{Component: "coordinator", Log: log}); err != nil {
+		r.t.Fatal(err)
+	}
+	c := coordinator.Config{ID: id(i), DataDir: r.dirs[i], Listener: r.listen(rpc(i)), RaftListener: r.listen(id(i) + ":7791"), Dial: r.net.Dialer(id(i)),
+		RaftAdvertise: id(i) + ":7791", Advertise: rpc(i), Bootstrap: true, BootstrapExpect: r.n, Telemetry: r.tel[i], AdminRate: -1}
+	for k := range r.n {
+		c.Peers = append(c.Peers, rpc(k))
+	}
+	if r.tls != nil {
+		c.TLS = r.tls(i)
+	}
+	if r.tune != nil {
+		r.tune(i, &c)
+	}
+	return c
+}
 
 func (r *replicas) start(which ...int) {
 	r.t.Helper()
 	for _, i := range which {
-		log := slog.New(slog.DiscardHandler)
-		if testing.Verbose() {
-			log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("replica", i)
-		}
-		tel, err := telemetry.New(context.Background(), telemetry.Config{Component: "coordinator", Log: log})
-		if err != nil {
-			r.t.Fatal(err)
-		}
 		ready := make(chan struct{})
-		c := coordinator.Config{ID: id(i), DataDir: r.dirs[i], Listen: r.rpc[i], RaftBind: r.raft[i], RaftAdvertise: r.raft[i], Advertise: r.rpc[i],
-			Bootstrap: true, BootstrapExpect: r.n, Telemetry: tel, Ready: ready, AdminRate: -1}
-		for k := range r.n {
-			c.Peers = append(c.Peers, id(k)+"="+r.rpc[k])
-		}
-		if r.tls != nil {
-			c.TLS = r.tls(i)
-		}
-		if r.tune != nil {
-			r.tune(i, &c)
-		}
+		c := r.config(i)
+		c.Ready = ready
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
 			err := coordinator.Run(ctx, c)
-			done <- errors.Join(err, tel.Close(context.Background()))
+			done <- errors.Join(err, c.Telemetry.Close(context.Background()))
 		}()
-		r.errs[i] = done
-		r.stops[i] = cancel
+		r.errs[i], r.stops[i] = done, cancel
 		select {
 		case <-ready:
 		case err := <-done:
+			r.stops[i] = nil
+			cancel()
 			r.t.Fatalf("replica %d: %v", i, err)
 		}
 	}
@@ -127,25 +137,52 @@ func (r *replicas) startAll() *replicas {
 	return r
 }
 
-// client is one that follows the leader, as the CLI is.
+// client is one that follows the leader, as the CLI is. from names it in the network.
 func (r *replicas) client(source *identity.Source) *leader.Client {
 	r.t.Helper()
-	c, err := leader.New(leader.Config{Addrs: r.rpc, Identity: source})
+	c := leader.Config{Identity: source, Dial: r.net.Dialer("client"),
+		Resolve: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }}
+	for i := range r.n {
+		c.Addrs = append(c.Addrs, rpc(i))
+	}
+	out, err := leader.New(c)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(c.Close)
-	return c
+	r.t.Cleanup(out.Close)
+	return out
 }
 
-// ask makes one call at the leader and returns its answer or the leader's refusal.
-func ask[Q, R any](t *testing.T, c *leader.Client, method func(leader.Target) func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q) (*R, error) {
+// core and admin name the services of a replica, for ask.
+type (
+	core  = bigfleetv1alpha1connect.CoordinatorClient
+	admin = bigfleetv1alpha1connect.CoordinatorAdminClient
+)
+
+func at[S any](t leader.Target) S {
+	var s S
+	switch p := any(&s).(type) {
+	case *core:
+		*p = t.Coordinator
+	case *admin:
+		*p = t.Admin
+	}
+	return s
+}
+
+// ask makes one call at the leader, with a method expression such as core.ListShards, and returns its answer or the
+// leader's refusal.
+func ask[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) (*R, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var out *R
-	err := c.Do(ctx, func(ctx context.Context, at leader.Target) error {
-		got, err := method(at)(ctx, connect.NewRequest(req))
+	err := c.Do(ctx, func(ctx context.Context, target leader.Target) error {
+		r := connect.NewRequest(req)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header().Set(headers[i], headers[i+1])
+		}
+		got, err := method(at[S](target), ctx, r)
 		if err != nil {
 			return err
 		}
@@ -156,13 +193,35 @@ func ask[Q, R any](t *testing.T, c *leader.Client, method func(leader.Target) fu
 }
 
 // must is ask for calls that have to work.
-func must[Q, R any](t *testing.T, c *leader.Client, method func(leader.Target) func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q) *R {
+func must[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) *R {
 	t.Helper()
-	got, err := ask(t, c, method, req)
+	got, err := ask(t, c, method, req, headers...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%T: %v", req, err)
 	}
 	return got
+}
+
+// refused makes a call that has to be refused with a code, and returns the error.
+func refused[S, Q, R any](t *testing.T, c *leader.Client, want connect.Code, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q) error {
+	t.Helper()
+	_, err := ask(t, c, method, req)
+	if connect.CodeOf(err) != want || err == nil {
+		t.Fatalf("%T: %v, want %s", req, err, want)
+	}
+	return err
+}
+
+// group waits for a leader and so many voters.
+func (r *replicas) group(c *leader.Client, voters int32) *v1.FleetStatus {
+	r.t.Helper()
+	var status *v1.FleetStatus
+	eventually(r.t, fmt.Sprintf("%d voters", voters), func() bool {
+		got, err := ask(r.t, c, admin.GetFleetStatus, &v1.GetFleetStatusRequest{})
+		status = got.GetStatus()
+		return err == nil && status.GetVoters() == voters && status.GetHealthyVoters() == voters
+	})
+	return status
 }
 
 func report(shard string, cycle int64) *v1.ShardReport {
@@ -174,9 +233,7 @@ func report(shard string, cycle int64) *v1.ShardReport {
 func register(t *testing.T, c *leader.Client, shards ...string) {
 	t.Helper()
 	for _, s := range shards {
-		must(t, c, func(at leader.Target) func(context.Context, *connect.Request[v1.ShardReport]) (*connect.Response[v1.ReportAck], error) {
-			return at.Coordinator.ReportShard
-		}, report(s, 1))
+		must(t, c, core.ReportShard, report(s, 1))
 	}
 }
 
@@ -189,26 +246,65 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// COORD-21.1, 13.3 to 13.9: three empty disks become one group of three voters by themselves.
+// COORD-21.1, 13.3 to 13.9: three empty disks become one group of three voters by themselves, with one identity.
 func TestThreeReplicasFormOneGroup(t *testing.T) {
 	r := newReplicas(t, 3).startAll()
 	c := r.client(nil)
-	eventually(t, "three voters", func() bool {
-		got, err := ask(t, c, func(at leader.Target) func(context.Context, *connect.Request[v1.GetFleetStatusRequest]) (*connect.Response[v1.GetFleetStatusResponse], error) {
-			return at.Admin.GetFleetStatus
-		}, &v1.GetFleetStatusRequest{})
-		return err == nil && got.GetStatus().GetVoters() == 3 && got.GetStatus().GetHealthyVoters() == 3
-	})
+	r.group(c, 3)
 	register(t, c, "shard-0", "shard-1")
-	got := must(t, c, func(at leader.Target) func(context.Context, *connect.Request[v1.ListShardsRequest]) (*connect.Response[v1.ListShardsResponse], error) {
-		return at.Coordinator.ListShards
-	}, &v1.ListShardsRequest{})
+	got := must(t, c, core.ListShards, &v1.ListShardsRequest{})
 	if len(got.GetShards()) != 2 || got.GetShards()[0].GetShardId() != "shard-0" || got.GetShards()[0].GetProvider() != "sim:9000" {
 		t.Fatalf("%v", got)
 	}
+	uuids := map[string]bool{}
 	for i := range 3 {
-		if _, err := os.Stat(filepath.Join(r.dirs[i], "raft", "log")); err != nil {
-			t.Error(err)
-		}
+		uuids[r.status(i).GetClusterUuid()] = true
 	}
+	if len(uuids) != 1 || uuids[""] {
+		t.Fatalf("groups: %v", uuids)
+	}
+}
+
+// status asks one replica about itself.
+func (r *replicas) status(i int) *v1.GetCoordinatorStatusResponse {
+	r.t.Helper()
+	got, err := r.tryStatus(i)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+func (r *replicas) tryStatus(i int) (*v1.GetCoordinatorStatusResponse, error) {
+	client, err := kitrpc.NewClient(kitrpc.ClientConfig{Addr: rpc(i), Limits: kitrpc.ReadClientLimits(), Dial: r.net.Dialer("client")})
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdle()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	got, err := kitrpc.Stub(client, bigfleetv1alpha1connect.NewCoordinatorAdminClient).GetCoordinatorStatus(ctx, connect.NewRequest(&v1.GetCoordinatorStatusRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return got.Msg, nil
+}
+
+// leads waits for the replica that leads.
+func (r *replicas) leads() int {
+	r.t.Helper()
+	leads := -1
+	eventually(r.t, "a leader", func() bool {
+		for i := range r.n {
+			if r.stops[i] == nil {
+				continue
+			}
+			if got, err := r.tryStatus(i); err == nil && got.GetRole() == "leader" {
+				leads = i
+				return true
+			}
+		}
+		return false
+	})
+	return leads
 }

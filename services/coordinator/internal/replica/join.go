@@ -169,13 +169,21 @@ func (n *Node) askToJoin(ctx context.Context, m *Membership) (string, error) {
 	if len(addrs) == 0 {
 		return "", &leader.NoLeaderError{Last: errors.New("no other replica is known: give --peers or --join-addr")}
 	}
-	client, err := leader.New(leader.Config{Addrs: addrs, Identity: n.config.Identity, ClusterUUID: n.UUID(),
-		Term: n.State().Meta().GetFencingTerm(), Log: n.config.Log, Dial: n.config.Dial})
+	c := leader.Config{Addrs: addrs, Identity: n.config.Identity, ClusterUUID: n.UUID(), Term: n.State().Meta().GetFencingTerm(),
+		Log: n.config.Log, Dial: n.config.Dial}
+	if c.Dial != nil {
+		c.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // names are Dial's
+	}
+	client, err := leader.New(c)
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	patience := joinTimeout
+	if n.UUID() == "" && m.mayBootstrap(n.config.NodeID) {
+		patience = joinBackoffMin // there may be no group yet, and nobody else will begin one
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var answer *v1.JoinRaftClusterResponse
 	err = client.Do(ctx, func(ctx context.Context, t leader.Target) error {

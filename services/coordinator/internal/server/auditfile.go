@@ -21,10 +21,17 @@ import (
 // tailMax is how much of an existing audit file is read to find where it ends.
 const tailMax = 1 << 20
 
-// auditLine is one line of the audit file: the record as its proto JSON, behind its position in the ring.
+// auditLine is one line of the audit file: the record as its proto JSON, behind its position in the ring of its group.
 type auditLine struct {
+	Group    string          `json:"group"`
 	Sequence uint64          `json:"sequence"`
 	Record   json.RawMessage `json:"record"`
+}
+
+// written is the end of the file.
+type written struct {
+	group    string
+	sequence uint64
 }
 
 // RunAuditFile appends committed audit records as JSON lines, until ctx ends. It follows the ring and remembers the last
@@ -35,7 +42,7 @@ func (s *Server) RunAuditFile(ctx context.Context, path string) error {
 		return fmt.Errorf("audit file: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	last, err := lastSequence(file)
+	last, err := lastWritten(file)
 	if err != nil {
 		return fmt.Errorf("audit file %s: %w", path, err)
 	}
@@ -54,18 +61,20 @@ func (s *Server) RunAuditFile(ctx context.Context, path string) error {
 	}
 }
 
-func (s *Server) appendAudits(file *os.File, last uint64) (uint64, error) {
+// appendAudits writes what came since last. After a restart the state is behind the file until the log is replayed; a
+// group that was restored from an older state goes on in the file with its own numbers.
+func (s *Server) appendAudits(file *os.File, last written) (written, error) {
 	st := s.node.State()
-	newest := st.Meta().GetAuditSequence()
-	if newest < last {
-		last = 0 // another group, or a restore of an older state
+	group, newest := st.Meta().GetClusterUuid(), st.Meta().GetAuditSequence()
+	if group != last.group && newest < last.sequence && group != "" {
+		last.sequence = 0
 	}
-	if newest == last {
+	if group == "" || newest <= last.sequence {
 		return last, nil
 	}
 	var rows []*pb.Audit
 	for row := range st.AuditNewestFirst(0) {
-		if row.GetSequence() <= last {
+		if row.GetSequence() <= last.sequence {
 			break
 		}
 		rows = append(rows, row)
@@ -80,7 +89,7 @@ func (s *Server) appendAudits(file *os.File, last uint64) (uint64, error) {
 		if err := json.Compact(&compact, text); err != nil {
 			return last, err
 		}
-		line, err := json.Marshal(auditLine{Sequence: row.GetSequence(), Record: compact.Bytes()})
+		line, err := json.Marshal(auditLine{Group: group, Sequence: row.GetSequence(), Record: compact.Bytes()})
 		if err != nil {
 			return last, err
 		}
@@ -89,26 +98,25 @@ func (s *Server) appendAudits(file *os.File, last uint64) (uint64, error) {
 	if _, err := file.Write(out.Bytes()); err != nil {
 		return last, err
 	}
-	return newest, nil
+	return written{group, newest}, nil
 }
 
-// lastSequence reads the position of the last whole line. A torn one, after a crash, is ended.
-func lastSequence(file *os.File) (uint64, error) {
+// lastWritten reads the position of the last whole line. A torn one, after a crash, is ended.
+func lastWritten(file *os.File) (last written, err error) {
 	info, err := file.Stat()
 	if err != nil {
-		return 0, err
+		return last, err
 	}
 	from := max(0, info.Size()-tailMax)
 	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return 0, err
+		return last, err
 	}
 	reader := bufio.NewReader(file)
-	var last uint64
 	for {
 		line, err := reader.ReadBytes('\n')
 		var l auditLine
 		if err == nil && json.Unmarshal(line, &l) == nil {
-			last = l.Sequence
+			last = written{l.Group, l.Sequence}
 		}
 		if err == io.EOF {
 			if len(line) > 0 {
