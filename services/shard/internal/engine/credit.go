@@ -127,12 +127,34 @@ func (cl *clusterState) roundRest(p *planning, x *scratch) {
 // claimFlying claims an in-flight machine if it is unclaimed and w can use it.
 func (cl *clusterState) claimFlying(w *want, at int32) {
 	l := &cl.loc[at]
-	if l.state.Bound() || l.claim >= 0 || !cl.usable(w, l) {
+	if l.state.Bound() || l.claim >= 0 || l.bits&lGone != 0 || !cl.usable(w, l) {
 		return
 	}
 	var buf [8]int64
 	if touches(cl.worth(w, l, buf[:0]), cl.rest(w)) {
 		cl.claim(w, at)
+	}
+}
+
+// claimComing claims unclaimed in-flight machines as far as w is short: its Own first, then any of the cluster by id. pass
+// may be nil.
+func (cl *clusterState) claimComing(w *want, pass func(at int32, l *local) bool) {
+	if len(cl.flight) == 0 {
+		return
+	}
+	try := func(at int32) {
+		if pass == nil || pass(at, &cl.loc[at]) {
+			cl.claimFlying(w, at)
+		}
+	}
+	for at := w.own; at >= 0 && cl.short(w); at = cl.loc[at].ownNext {
+		try(at)
+	}
+	for _, at := range cl.byID {
+		if !cl.short(w) {
+			return
+		}
+		try(at)
 	}
 }
 

@@ -212,24 +212,27 @@ func (p *planning) wanted(lists [][]inventory.Index) bool {
 // lastLook is ENG-12.9: whoever is still short looks once more at what its cluster has left.
 func (p *planning) lastLook() {
 	// Where nothing happened since credit, every short Need has seen what is left.
-	for _, cl := range p.loose.of(func(cl *clusterState) bool { return cl.loose > 0 && (cl.freed && cl.shorts > 0 || cl.spoiled) }) {
+	for _, cl := range p.loose.of(func(cl *clusterState) bool {
+		return cl.loose > 0 && (cl.freed && cl.shorts > 0 || cl.spoiled) || cl.spoiled && len(cl.flight) > 0
+	}) {
 		for i := range cl.wants {
 			p.lookAgain(cl, &cl.wants[i])
 		}
 	}
 }
 
-// lookAgain lets w claim unclaimed bound machines of its cluster: a gang in its domain, a spread within its skew.
+// lookAgain lets w claim unclaimed machines of its cluster, bound ones and then those in flight: a gang in its domain, a
+// spread within its skew.
 func (p *planning) lookAgain(cl *clusterState, w *want) {
-	if cl.loose == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
+	if cl.loose == 0 && len(cl.flight) == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
 		return
 	}
 	var values []int64
 	if w.bits&(wSame|wSpread) != 0 {
 		values = cl.values(p.w.Inventory, w.key)
 	}
-	before := cl.loose
-	cl.claimWalk(w, cl.bound, func(at int32, _ *local) bool {
+	last := w.lastOne
+	pass := func(at int32, _ *local) bool {
 		switch {
 		case w.bits&wSame != 0:
 			return values[at] == int64(w.domain)
@@ -242,8 +245,10 @@ func (p *planning) lookAgain(cl *clusterState, w *want) {
 			return p.spread.mayGo(i, w.skew)
 		}
 		return true
-	})
-	if cl.loose != before {
+	}
+	cl.claimWalk(w, cl.bound, pass)
+	cl.claimComing(w, pass)
+	if w.lastOne != last {
 		p.spoil(cl)
 	}
 }

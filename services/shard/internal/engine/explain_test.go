@@ -100,7 +100,7 @@ func explained(w *World, p *Policy, r *Result, view *views, ref Ref) error {
 			return fmt.Errorf("holder %+v of a Need of priority %d", h, d.n.Form.Priority)
 		}
 	}
-	return domainsAgree(e, view, d)
+	return domainsAgree(e, d, at[StepClaimed])
 }
 
 // handedAway reports whether another Need was promised the machine by this plan.
@@ -115,7 +115,7 @@ func handedAway(r *Result, i inventory.Index, ref Ref) bool {
 	return false
 }
 
-func domainsAgree(e *NeedExplanation, view *views, d *nNeed) error {
+func domainsAgree(e *NeedExplanation, d *nNeed, counts int) error {
 	if (d.same == nil) != (len(e.Domains) == 0) && d.same == nil {
 		return errors.New("domains of a Need without Same")
 	}
@@ -128,7 +128,7 @@ func domainsAgree(e *NeedExplanation, view *views, d *nNeed) error {
 			return fmt.Errorf("domain %+v", x)
 		}
 	}
-	if e.Verdict.Status != Short && d.same != nil && len(e.Domains) > 0 && !d.n.Aggregate.IsZero() && chosen == 0 && len(e.Domains) < explainDomains {
+	if counts > 0 && d.same != nil && chosen == 0 && len(e.Domains) < explainDomains {
 		return fmt.Errorf("met in %q, which is not listed: %+v", e.Verdict.Domain, e.Domains)
 	}
 	return nil

@@ -360,6 +360,7 @@ func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) err
 			continue
 		}
 		mine := m.state.Bound() && m.m.Cluster == b.Cluster && !slices.Contains(b.Shunned, m.i)
+		mine = mine || inFlight(m, d.c)
 		pool := !m.foreign && (m.state == inventory.Idle || m.state == inventory.Speculative) && m.promise == nil && !withheldFor(m, b.Cluster)
 		if mine || pool {
 			return fmt.Errorf("P4: %s is short and %s is left", d.n.Group, m.m.ID)

@@ -39,6 +39,7 @@ func (n *naive) turns() {
 		} else {
 			n.claimWhileShort(d, n.bound(d.c, func(m *nMachine) bool { return m.claim == nil && n.usable(d, m) }))
 			n.share(d, func(m *nMachine) bool { return true })
+			n.claimWhileShort(d, n.comingFree(d))
 		}
 		n.acquire(d, inventory.Idle)
 		n.acquire(d, inventory.Speculative)
@@ -270,6 +271,20 @@ func (n *naive) lookAgain(d *nNeed) {
 			n.claim(d, m)
 		}
 	}
+	for _, m := range n.comingFree(d) {
+		if rest := n.residual(d); inside(d, m) && n.contributes(d, m, rest) && (d.spread == nil || n.eligible(d, m)) {
+			n.claim(d, m)
+		}
+	}
+}
+
+// comingFree lists what is in flight for d's cluster and nobody claims: d's Own first, then the others by id.
+func (n *naive) comingFree(d *nNeed) []*nMachine {
+	free := func(m *nMachine) bool { return m.claim == nil && m.goesTo == nil && n.usable(d, m) }
+	own := n.coming(d.c, func(m *nMachine) bool { return free(m) && n.own(d, m) })
+	others := n.coming(d.c, func(m *nMachine) bool { return free(m) && !n.own(d, m) })
+	slices.SortFunc(others, byID)
+	return append(own, others...)
 }
 
 // hardware names what a machine is, labels aside. Whether a class is exhausted (13.10) is asked for this, so that the

@@ -107,7 +107,9 @@ func (p *planning) takeTurn(cl *clusterState, w *want) {
 		}
 		shares := len(cl.shares)
 		cl.share(p, w, &p.x, func(*local) bool { return true })
-		if len(cl.shares) > shares {
+		last := w.lastOne
+		cl.claimComing(w, nil)
+		if len(cl.shares) > shares || w.lastOne != last {
 			p.spoil(cl)
 		}
 	}
