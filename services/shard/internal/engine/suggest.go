@@ -256,6 +256,11 @@ func (s *suggester) template() (inventory.Machine, string) {
 	for _, q := range s.row.Profile.Requirements {
 		answer(&m, q, s.x.domain)
 	}
+	for _, t := range s.row.Profile.Spread {
+		if labelOf(&m, t.Key) == "" {
+			setLabel(&m, t.Key, "suggested")
+		}
+	}
 	return m, like
 }
 
@@ -342,15 +347,15 @@ func (s *suggester) enlarge(m *inventory.Machine, lack []resource.Quantity) {
 	for _, q := range s.row.MinUnit {
 		raise(q.Name, resource.AddSat(q.Milli, milliOf(over, q.Name)))
 	}
+	for _, q := range s.row.Aggregate { // everything of what the original does not offer: it may have been lent until now
+		if q.Milli > 0 && milliOf(m.Resources, q.Name) <= milliOf(over, q.Name) {
+			raise(q.Name, resource.AddSat(q.Milli, milliOf(over, q.Name)))
+		}
+	}
 	for _, q := range lack {
-		if q.Milli == 0 {
-			continue
+		if q.Milli > 0 {
+			raise(q.Name, resource.AddSat((q.Milli-1)/gapMax+1, milliOf(over, q.Name)))
 		}
-		part := q.Milli // of what the original does not offer, everything
-		if milliOf(m.Resources, q.Name) > milliOf(over, q.Name) {
-			part = (q.Milli-1)/gapMax + 1
-		}
-		raise(q.Name, resource.AddSat(part, milliOf(over, q.Name)))
 	}
 }
 
