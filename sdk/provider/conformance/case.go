@@ -241,9 +241,17 @@ func (c *Case) read(id string) (*machine, error) {
 
 // list lists machines; it must work.
 func (c *Case) list(f *bigfleetv1alpha1.ListFilter) *bigfleetv1alpha1.MachineList {
+	l, _ := c.listTimed(f)
+	return l
+}
+
+// listTimed is list with the time that the call took: the suite's own checks of the records are not in it.
+func (c *Case) listTimed(f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.MachineList, time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Minute)
 	defer cancel()
+	begin := time.Now()
 	res, err := c.client.List(ctx, connect.NewRequest(f))
+	took := time.Since(begin)
 	c.dialogue.listed(f, res, err)
 	if err != nil {
 		c.failf("List: %v", err)
@@ -251,7 +259,13 @@ func (c *Case) list(f *bigfleetv1alpha1.ListFilter) *bigfleetv1alpha1.MachineLis
 	for _, m := range res.Msg.GetMachines() {
 		c.saw(m)
 	}
-	return res.Msg
+	return res.Msg, took
+}
+
+// ceiling checks a time against its limit in PROV-25.11, stretched by the target's slack.
+func (c *Case) ceiling(what string, took, limit time.Duration) {
+	limit = time.Duration(float64(limit) * c.Slack)
+	c.check(took <= limit, "%s took %s, the ceiling is %s", what, took, limit)
 }
 
 // saw checks a record wherever it comes from.
@@ -259,7 +273,7 @@ func (c *Case) saw(m *machine) {
 	if m == nil {
 		return
 	}
-	for _, why := range recordFaults(m) {
+	for _, why := range c.suite.faultsOf(m) {
 		s := c.suite
 		s.mu.Lock()
 		if len(s.violations) < 50 {

@@ -31,6 +31,7 @@ type flags struct {
 	settle, limit, watch     time.Duration
 	seed                     uint64
 	size                     int
+	slack                    float64
 	report                   string
 	plan, quiet              bool
 }
@@ -65,6 +66,7 @@ func Command() *cobra.Command {
 	flag.DurationVar(&f.limit, "limit", 0, "the provider's own time limit of a transition; default what GetProvider says")
 	flag.DurationVar(&f.watch, "watch", time.Second, "how long nothing may move where nothing may move")
 	flag.IntVar(&f.size, "size", 0, "machines that profile scale expects")
+	flag.Float64Var(&f.slack, "slack", 1, "stretch of the time ceilings of profile scale, on a machine that does other work")
 	flag.StringVar(&f.report, "report", "", "directory for report.json, junit.xml, badge.json and report.txt")
 	flag.BoolVar(&f.plan, "plan", false, "only list what would run and the machines it needs")
 	flag.BoolVar(&f.quiet, "quiet", false, "no line per behaviour")
@@ -152,7 +154,7 @@ func (r *Report) save(dir string) error {
 }
 
 func (f *flags) target(addr string) (Target, error) {
-	t := Target{Addr: addr, Clusters: f.clusters, Settle: f.settle, Limit: f.limit, Watch: f.watch, Size: f.size}
+	t := Target{Addr: addr, Clusters: f.clusters, Settle: f.settle, Limit: f.limit, Watch: f.watch, Size: f.size, Slack: f.slack}
 	for _, p := range f.profiles {
 		t.Profiles = append(t.Profiles, Profile(p))
 	}

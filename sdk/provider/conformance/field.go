@@ -17,7 +17,7 @@ func fieldBehaviours() []behaviour {
 			says:    "keep the field rules on every record of the inventory",
 			do: func(c *Case) {
 				for _, m := range c.list(&bigfleetv1alpha1.ListFilter{}).GetMachines() {
-					for _, why := range recordFaults(m) {
+					for _, why := range c.suite.faultsOf(m) {
 						c.check(false, "%s: %s", m.GetId(), why)
 					}
 				}

@@ -56,6 +56,8 @@ type Report struct {
 	Begun    time.Time `json:"begun"`
 	Took     float64   `json:"took_seconds"`
 	Machines int       `json:"machines"`
+	// Slack is by how much the time ceilings were stretched, where they were.
+	Slack float64 `json:"slack,omitempty"`
 	// Failed lists machines that the run left FAILED.
 	Failed  []string `json:"left_failed,omitempty"`
 	Results []Result `json:"results"`
@@ -111,6 +113,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "%s  %s %s at %s, profiles %v\n", r.Verdict, r.Provider, r.Version, r.Address, r.Profiles)
 	fmt.Fprintf(b, "%d pass, %d fail, %d could not be judged, %d not applicable; %d machines, seed %d, %.1f s\n",
 		r.Count(Pass), r.Count(Fail), r.Count(CannotJudge), r.Count(NotApplicable), r.Machines, r.Seed, r.Took)
+	if r.Slack > 1 {
+		fmt.Fprintf(b, "time ceilings were stretched %g times: no certificate for profile scale\n", r.Slack)
+	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(b, "left FAILED, for the provider's operator to retire: %s\n", strings.Join(r.Failed, ", "))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
@@ -63,6 +64,9 @@ type suite struct {
 	failedOnes map[string]bool // machines that the run left FAILED
 	limit      time.Duration
 	inventory  inventory
+
+	judgedSeed maphash.Seed
+	judged     sync.Map // hash of a record without its id -> []string, see faultsOf
 }
 
 type token struct{ epoch, sequence int64 }
@@ -77,12 +81,16 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 		o.Seed = rand.Uint64()
 	}
 	s := &suite{
-		target: t, options: o, epoch: time.Now().UnixMilli(), run: fmt.Sprintf("%x", time.Now().UnixNano()&0xffffffff),
+		judgedSeed: maphash.MakeSeed(),
+		target:     t, options: o, epoch: time.Now().UnixMilli(), run: fmt.Sprintf("%x", time.Now().UnixNano()&0xffffffff),
 		marks: map[[2]string]token{}, operations: map[string]string{}, failedOnes: map[string]bool{},
 	}
 	s.dialer = newDialer(t)
 	defer s.dialer.close()
 	report := &Report{Address: t.Addr, Suite: Version, Profiles: t.Profiles, Seed: o.Seed, Begun: time.Now()}
+	if t.Slack > 1 {
+		report.Slack = t.Slack
+	}
 	if err := s.survey(ctx, report); err != nil {
 		return nil, err
 	}

@@ -49,7 +49,10 @@ type Target struct {
 	// Watch is how long nothing may move where nothing may move. Default 1 s.
 	Watch time.Duration
 	// Size is the number of machines expected by profile scale; 0 takes what is there, at least 10,000.
-	Size  int
+	Size int
+	// Slack stretches the ceilings of profile scale, for a machine that does other work meanwhile. Default 1; the report
+	// says when it is not.
+	Slack float64
 	Hooks Hooks
 }
 
@@ -113,6 +116,12 @@ func (t Target) withDefaults() (Target, error) {
 	}
 	if t.Watch == 0 {
 		t.Watch = time.Second
+	}
+	if t.Slack == 0 {
+		t.Slack = 1
+	}
+	if t.Slack < 1 {
+		return t, fmt.Errorf("conformance: slack %v is below 1", t.Slack)
 	}
 	return t, nil
 }

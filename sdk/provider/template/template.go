@@ -2,7 +2,7 @@
 // its pretended cloud before a line of it was changed, with Dockerfile, Helm chart and CI file.
 //
 // What it writes belongs to its author: nothing is read back, nothing is generated twice, and no file of BigFleet has to
-// name the new provider. The author writes the client of the cloud in cloud.go and adapts backend.go; docs/providers.md
+// name the new provider. The author writes the client of the cloud in dial.go and adapts backend.go; docs/providers.md
 // leads through it. `bigfleet provider init` is this package with flags.
 //
 // It runs no command and fetches nothing. Start at Write.

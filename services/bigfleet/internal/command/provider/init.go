@@ -49,7 +49,7 @@ func runInit(a *app.App, p template.Params) error {
 			return err
 		}
 	}
-	a.Notef("\nNext:\n  cd %s && go mod tidy && go test ./...\nThen write the client of your cloud in cloud.go. docs/providers.md leads through it.", dir)
+	a.Notef("\nNext:\n  cd %s && go mod tidy && go test ./...\nThen write the client of your cloud in dial.go. docs/providers.md leads through it.", dir)
 	return nil
 }
 
