@@ -78,6 +78,7 @@ func (s *shell) publish(p *core.Publish) {
 	s.meter.Publish(p)
 	if p.Status.Cycle != s.lastCycle {
 		s.lastCycle, s.cycled = p.Status.Cycle, true
+		s.reads.Remember(p, s.core)
 		s.meter.Planned(&p.Status.Counters)
 	}
 }

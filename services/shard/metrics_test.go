@@ -305,7 +305,8 @@ func strangers(t *testing.T, out map[string]bool) {
 	red.Rollup(Need("4", 0))
 	Eventually(t, "red has a machine", func() bool { return s.status(t).MachinesByState["MACHINE_STATE_CONFIGURED"] == 1 })
 	red.Close()
-	Connect(t, s.Addr, "blue", AllFeatures...).Rollup(Need("16", 100)) // all there is, that of red included, which has no session
+	blue := Connect(t, s.Addr, "blue", AllFeatures...)
+	blue.Rollup(Need("16", 100)) // all there is, that of red included, which has no session
 	wait("actions_deferred_total")
 	wait("evictions_skipped_total")
 	p.Set(func(p *Provider) {
@@ -315,6 +316,7 @@ func strangers(t *testing.T, out map[string]bool) {
 		}
 	})
 	p.Add(Slot("m9", 1, "4", "16Gi"))
+	blue.Rollup(Need("20", 100))
 	wait("fenced")
 
 	server := files(identity.ID{Kind: identity.Shard, Name: "shard-0"})

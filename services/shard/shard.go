@@ -171,7 +171,7 @@ func (s *shell) build() (err error) {
 	for _, p := range s.Providers {
 		addresses[p.Name] = p.Addr
 	}
-	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core, Records: s.audit,
+	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core, Records: s.audit, Gate: s.gate,
 		Visits: visits, View: s.view.Load, NotReady: s.notReady, ReadsMax: ReadsMax, Log: s.log,
 		CycleTook: func() time.Duration { return time.Duration(s.cycleTook.Load()) }})
 	s.orders = order.New(order.Config{Loop: s.loop, Store: s.store, View: s.view.Load, Log: s.log, Reads: s.reads})

@@ -251,24 +251,18 @@ func hasShort(b *engine.Block) bool { return len(b.Missing) > 0 }
 func (c *Core) spellBlock(r *engine.Result, b *engine.Block, at int32) *NeedBlock {
 	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
 	cl := c.clusters.get(b.Cluster)
-	dims := c.world.Space.Dimensions
 	for i := range b.Needs {
-		need, v := &b.Needs[i], b.Verdicts[i]
-		row := NeedRow{Row: demand.Row{Profile: need.Form.Profile, Group: need.Group, RowID: need.RowID, Fingerprint: need.Form.Fingerprint,
-			Aggregate: need.Aggregate.Quantities(dims), MinUnit: need.MinUnit.Quantities(dims)}, Arrival: need.Arrival, Verdict: v}
+		row := spellRow(c.world, b, i)
+		v := &row.Verdict
 		if v.Status == engine.Short {
-			row.Since = c.ledger.unmetSince(b.Cluster, need.RowKey())
+			row.Since = c.ledger.unmetSince(b.Cluster, b.Needs[i].RowKey())
 			row.AgeCycles = c.ageCycles(row.Since)
 			row.Turn = r.TurnPosition(engine.Ref{Block: at, Row: int32(i)})
-			if v.Missing >= 0 {
-				m := &b.Missing[v.Missing]
-				row.Residual, row.Freed = m.Residual.Quantities(dims), m.Freed.Quantities(dims)
-			}
 		}
 		if cl != nil {
-			row.BlobText = cl.blobText[need.Form.Fingerprint]
+			row.BlobText = cl.blobText[b.Needs[i].Form.Fingerprint]
 		}
-		row.Suppressed = c.suppression(b.Cluster, &v)
+		row.Suppressed = c.suppression(b.Cluster, v)
 		n.Rows[i] = row
 	}
 	n.Demand = demandOf(b)

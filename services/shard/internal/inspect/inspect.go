@@ -23,6 +23,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
 )
 
@@ -35,6 +36,7 @@ type Config struct {
 	Core      *core.Core        // touched through Visits only
 	Visits    *loop.Source
 	Records   *audit.Log
+	Gate      *ingest.Gate         // of what-ifs: the same as that of roll-ups
 	View      func() *core.Publish // never nil once the core has started
 	NotReady  func() []string
 	ReadsMax  int // 0 means 8
@@ -46,8 +48,10 @@ type Config struct {
 // Server implements ShardRead.
 type Server struct {
 	bigfleetv1alpha1connect.UnimplementedShardReadHandler
-	cfg   Config
-	reads chan struct{}
+	cfg     Config
+	studies *studies
+	past    *past
+	reads   chan struct{}
 }
 
 // New returns a server.
@@ -55,7 +59,7 @@ func New(c Config) *Server {
 	if c.ReadsMax == 0 {
 		c.ReadsMax = 8
 	}
-	return &Server{cfg: c, reads: make(chan struct{}, c.ReadsMax)}
+	return &Server{cfg: c, studies: newStudies(), past: &past{}, reads: make(chan struct{}, c.ReadsMax)}
 }
 
 // Access lists who may call what (WIRE-2.5): clusters see their own rows, machines and records only.

@@ -1,0 +1,228 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+const (
+	explainRecords = 20
+	// suggestMachines bounds the fleets in which a suggestion is tried by planning it: each try costs a copy of the world.
+	// In larger ones the remedy of the verdict's detail is given.
+	suggestMachines = 50_000
+)
+
+// Explain explains one need or machine from a plan of the present (SHARD-23.1, ENG-19.8).
+func (s *Server) Explain(ctx context.Context, r *connect.Request[pb.ExplainRequest]) (*connect.Response[pb.ExplainResponse], error) {
+	done, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var out *pb.ExplainResponse
+	switch q := r.Msg.Subject.(type) {
+	case *pb.ExplainRequest_Need:
+		out, err = s.explainNeed(ctx, q.Need)
+	case *pb.ExplainRequest_MachineId:
+		out, err = s.explainMachine(ctx, q.MachineId)
+	default:
+		return nil, rpc.NewError(connect.CodeInvalidArgument, "name a need or a machine")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// explained is what the study of a need found.
+type explained struct {
+	of         *engine.NeedExplanation
+	cluster    string
+	row        *core.NeedRow
+	suggestion string
+	cycle      int64
+}
+
+func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainResponse, error) {
+	if _, err := narrow(ctx, q.ClusterId); err != nil {
+		return nil, err
+	}
+	if q.RowId == "" && q.ProfileFingerprint == "" {
+		return nil, rpc.NewError(connect.CodeInvalidArgument, "a need is named by its cluster and its row_id or profile_fingerprint")
+	}
+	e, err := study(ctx, s, func(w *core.Study) *explained {
+		plan := engine.Plan(w.Input())
+		ref, ok := findNeed(plan, q)
+		if !ok {
+			return nil
+		}
+		e := &explained{of: engine.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle}
+		e.cluster, e.row = core.Row(w.World, plan, ref)
+		if w.World.Inventory.Len() <= suggestMachines {
+			if x := engine.Suggest(w.Input(), plan, ref); x != nil {
+				e.suggestion = x.Say
+			}
+		}
+		if e.suggestion == "" && e.row.Verdict.Status == engine.Short {
+			e.suggestion = e.row.Verdict.Detail.Remedy()
+		}
+		return e
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, notFound("this shard has no such need in cluster " + q.ClusterId)
+	}
+	v := s.cfg.View()
+	out := &pb.ExplainResponse{Need: needView(v, published(v, e.cluster, e.row)), Verdict: e.of.Sentence, Suggestion: e.suggestion,
+		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{}}
+	for _, f := range e.of.Funnel {
+		step := &pb.FunnelStep{Step: f.Name, Machines: int32(f.Machines)}
+		var lost []string
+		for _, l := range f.Lost {
+			text := l.Text
+			if text == "" {
+				text = l.Why.Sentence()
+			}
+			lost = append(lost, fmt.Sprintf("%d: %s", l.Machines, text))
+		}
+		step.Why = strings.Join(lost, "; ")
+		out.Funnel = append(out.Funnel, step)
+	}
+	for _, w := range e.of.Withheld {
+		out.Withheld[w.Reason.String()] = int32(w.Machines)
+	}
+	s.others(ctx, out, e.of)
+	for _, d := range e.of.Domains {
+		out.Domains = append(out.Domains, &pb.DomainCoverage{Domain: d.Domain, CoveragePerMille: d.PerMille, Satisfiable: d.Satisfiable})
+	}
+	key := e.of.Need
+	out.Records, err = s.records(ctx, func(x *pb.DecisionRecord) bool {
+		return x.ClusterId == key.Cluster && x.ProfileFingerprint == key.Key.Fingerprint && x.Group == key.Key.Group
+	})
+	return out, err
+}
+
+// others writes what an explanation says about machines and needs that may be of other clusters. A cluster's own identity
+// sees no names of others (SHARD-23.6).
+func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.NeedExplanation) {
+	own := scope(ctx)
+	for _, h := range e.Holders {
+		x := &pb.Holder{Priority: h.Priority, Machines: int32(h.Machines), Why: h.Why.Sentence()}
+		if own == "" || h.Cluster == own {
+			x.Need = &pb.NeedRef{ClusterId: h.Cluster, RowId: h.RowID, ProfileFingerprint: h.Key.Fingerprint, Group: h.Key.Group}
+		}
+		out.Winners = append(out.Winners, x)
+	}
+	for _, c := range e.Candidates {
+		x := candidate(&c)
+		if own != "" && !c.Taken {
+			x.MachineId = ""
+		}
+		out.Candidates = append(out.Candidates, x)
+	}
+	if m := e.Nearest; m != nil {
+		out.NearestMiss = m.Text
+		if own == "" {
+			out.NearestMiss = m.Machine + ": " + m.Text
+		}
+	}
+}
+
+func candidate(c *engine.Candidate) *pb.Candidate {
+	out := &pb.Candidate{MachineId: c.Machine, PricePerHour: convert.Dollars(c.Price), InterruptionProbability: float64(c.Probability) / 1e6,
+		InterruptionPenaltyDollars: c.Penalty.Dollars(), EffectiveCost: convert.Dollars(c.Cost), Taken: c.Taken}
+	if !c.Taken {
+		out.Why = c.Why.Sentence()
+	}
+	return out
+}
+
+// findNeed finds the row that a request names.
+func findNeed(r *engine.Result, q *pb.NeedRef) (engine.Ref, bool) {
+	b, at := r.Block(q.ClusterId)
+	if b == nil {
+		return engine.Nobody, false
+	}
+	for i := range b.Needs {
+		n := &b.Needs[i]
+		if (q.RowId == "" || n.RowID == q.RowId) && (q.ProfileFingerprint == "" || n.Form.Fingerprint == q.ProfileFingerprint) &&
+			(q.Group == "" || n.Group == q.Group) {
+			return engine.Ref{Block: at, Row: int32(i)}, true
+		}
+	}
+	return engine.Nobody, false
+}
+
+// published is the row as the last cycle published it, which knows more than a plan does: since when it is short, and what
+// holds its actions back. A row that no cycle has seen yet is returned as it is.
+func published(v *core.Publish, cluster string, x *core.NeedRow) row {
+	for _, b := range v.Needs {
+		if b.Cluster != cluster {
+			continue
+		}
+		for i := range b.Rows {
+			if n := &b.Rows[i]; n.Row.Fingerprint == x.Row.Fingerprint && n.Row.Group == x.Row.Group {
+				return row{cluster, n}
+			}
+		}
+	}
+	return row{cluster, x}
+}
+
+func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResponse, error) {
+	m, err := s.getMachine(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	type found struct {
+		*engine.MachineExplanation
+		cycle int64
+	}
+	e, err := study(ctx, s, func(w *core.Study) *found {
+		i, ok := w.World.Inventory.Find(id)
+		if !ok {
+			return nil
+		}
+		return &found{engine.ExplainMachine(w.World, w.Policy, engine.Plan(w.Input()), i), w.Cycle}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, notFound("this shard knows no machine " + id)
+	}
+	v := s.cfg.View()
+	out := &pb.ExplainResponse{Machine: m, Verdict: e.Sentence, Suggestion: e.Change, Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt)}
+	if m.KeepText != "" && m.KeepReason >= pb.KeepReason_KEEP_REASON_BUDGET { // what only the shell knows: what holds a release
+		out.Verdict = strings.TrimSuffix(e.Sentence, ".") + ", but: " + m.KeepText + "."
+	}
+	if e.Next != nil && scope(ctx) == "" {
+		out.Candidates = append(out.Candidates, candidate(e.Next))
+	}
+	own := scope(ctx)
+	if n := e.Need; n != nil && (own == "" || n.Cluster == own) {
+		out.Winners = append(out.Winners, &pb.Holder{Priority: n.Priority, Machines: 1,
+			Need: &pb.NeedRef{ClusterId: n.Cluster, RowId: n.RowID, ProfileFingerprint: n.Key.Fingerprint, Group: n.Key.Group}})
+	}
+	out.Records, err = s.records(ctx, func(x *pb.DecisionRecord) bool {
+		return x.MachineId == id && (own == "" || x.ClusterId == own)
+	})
+	return out, err
+}
+
+func (s *Server) records(ctx context.Context, match func(*pb.DecisionRecord) bool) ([]*pb.DecisionRecord, error) {
+	list, _, err := s.cfg.Records.History(ctx, audit.Query{Match: match, Limit: explainRecords})
+	return list, err
+}
