@@ -344,3 +344,25 @@ func TestScratchRecorder(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 }
+
+// A reader gets the same quantiles from buckets as from the samples they were made of.
+func TestQuantilesOfBuckets(t *testing.T) {
+	long := make([]int64, 10_000)
+	for i := range long {
+		long[i] = int64(i + 1)
+	}
+	data, err := json.Marshal(NewSeries("", long))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Series
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Quantile(0.5) != 5_000 || s.Quantile(0.99) != 9_900 || s.Quantile(1) != 10_000 || !math.IsNaN(s.Quantile(0.3)) {
+		t.Errorf("%v %v %v", s.Quantile(0.5), s.Quantile(0.99), s.Quantile(1))
+	}
+	if got := NewSeries("", []int64{1, 3}).Quantile(0.5); got != 2 {
+		t.Errorf("median of two: %v", got)
+	}
+}

@@ -83,6 +83,7 @@ type Oracle struct {
 type Series struct {
 	Probe   string
 	samples []int64
+	kept    seriesJSON // of a series that was written as buckets
 }
 
 // NewSeries makes a series of samples, for results that are not pairs: latencies of B6, B9, B11.
@@ -136,8 +137,33 @@ func (s *Series) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	s.Probe, s.samples = in.Probe, in.NS
+	*s = Series{Probe: in.Probe, samples: in.NS}
+	if len(in.NS) == 0 {
+		s.kept = in
+	}
 	return nil
+}
+
+// Quantile returns the median, p90, p99 or maximum (q is 0.5, 0.9, 0.99 or 1), also of a series that was read from
+// buckets; NaN of an empty one and for other q of buckets.
+func (s Series) Quantile(q float64) float64 {
+	if s.kept.Count == 0 {
+		if q == 0.5 {
+			return Median(floats(s.samples))
+		}
+		return Quantile(floats(s.samples), q)
+	}
+	switch q {
+	case 0.5:
+		return s.kept.P50
+	case 0.9:
+		return s.kept.P90
+	case 0.99:
+		return s.kept.P99
+	case 1:
+		return s.kept.Max
+	}
+	return math.NaN()
 }
 
 func bucket(ns int64) int { return int(math.Floor(math.Log(float64(max(1, ns))) / math.Log(1.01))) }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/probe"
@@ -61,6 +62,13 @@ func benchmark(b *testing.B, name string, size map[string]any, pair func() measu
 	})
 }
 
+// timeWithin bounds the median time.
+func timeWithin(limit time.Duration) func(ns float64) []measure.Bound {
+	return func(ns float64) []measure.Bound {
+		return []measure.Bound{measure.AtMost("time", "ns", ns, float64(limit.Nanoseconds()))}
+	}
+}
+
 // B1, ENG-23.1: 1 % of the clusters send a roll-up, a thousandth of the machines take a step; the plan after that.
 func BenchmarkB1(b *testing.B) {
 	for _, s := range steadySizes {
@@ -83,6 +91,7 @@ func BenchmarkB1(b *testing.B) {
 				switch churn {
 				case 0.01:
 					p.Target = 2
+					p.Bounds = timeWithin(2 * time.Millisecond)
 				case 0.001:
 					p.Target = 0.5
 				}
@@ -119,7 +128,9 @@ func BenchmarkB2(b *testing.B) {
 		benchmark(b, "B2", sizeOf(s), func() measure.Pair {
 			gen := workload.Steady(s, benchSeed)
 			gen.Unbind()
-			return coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
+			p := coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
+			p.Bounds = timeWithin(50 * time.Millisecond)
+			return p
 		})
 	}
 }
@@ -141,18 +152,28 @@ func coldPair(bw *benchWorld, target float64, floor measure.Floor) measure.Pair 
 
 // B3 and B4, ENG-23.3, 23.4: gangs.
 func BenchmarkB3(b *testing.B) {
-	benchmark(b, "B3", map[string]any{"machines": 18_000, "needs": 2_600}, func() measure.Pair { return gangPair(workload.Gangs(1, benchSeed), 8) })
+	benchmark(b, "B3", map[string]any{"machines": 18_000, "needs": 2_600}, func() measure.Pair {
+		p := gangPair(workload.Gangs(1, benchSeed), 8)
+		p.Bounds = timeWithin(2500 * time.Microsecond)
+		return p
+	})
 }
 
 func BenchmarkB4(b *testing.B) {
 	for _, k := range []int{1, 3, 16} {
 		benchmark(b, "B4", map[string]any{"machines": 18_000 * k, "needs": 2_600 * k}, func() measure.Pair {
-			return gangPair(workload.Gangs(k, benchSeed), 0)
+			p := gangPair(workload.Gangs(k, benchSeed), 0)
+			if k == 16 {
+				p.Bounds = timeWithin(12 * time.Millisecond)
+			}
+			return p
 		})
 	}
 	k, fleet := scaled(300), scaled(28)
 	benchmark(b, "B4", map[string]any{"machines": 18_000 * fleet, "needs": 2_600 * k}, func() measure.Pair {
-		return gangPair(workload.GangFlood(k, fleet, benchSeed), 4)
+		p := gangPair(workload.GangFlood(k, fleet, benchSeed), 4)
+		p.Bounds = timeWithin(300 * time.Millisecond)
+		return p
 	})
 }
 
@@ -172,7 +193,11 @@ func BenchmarkB5(b *testing.B) {
 	n := scaled(500_000)
 	benchmark(b, "B5", map[string]any{"machines": n, "needs": n}, func() measure.Pair {
 		gen := workload.One(n, benchSeed)
-		return coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
+		p := coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
+		p.Bounds = func(ns float64) []measure.Bound {
+			return []measure.Bound{measure.NotBelow("decisions per second", "1/s", float64(n)/ns*1e9, 4_500_000)}
+		}
+		return p
 	})
 }
 

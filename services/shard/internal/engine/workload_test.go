@@ -20,6 +20,13 @@ type benchWorld struct {
 
 // newBenchWorld fills a World as the core would: roll-ups accepted, machines listed, stamps on what is bound.
 func newBenchWorld(gen *workload.World) *benchWorld {
+	b := newBenchDemand(gen)
+	b.fillMachines()
+	return b
+}
+
+// newBenchDemand is newBenchWorld without machines.
+func newBenchDemand(gen *workload.World) *benchWorld {
 	b := &benchWorld{gen: gen, w: NewWorld(), rows: make([]demand.Row, gen.Demand.Rows()), now: 1000 * second, sum: gen.Sum()}
 	for r := range b.rows {
 		b.rows[r] = b.row(int32(r))
@@ -28,11 +35,14 @@ func newBenchWorld(gen *workload.World) *benchWorld {
 		b.w.Demand.SetFacts(workload.ClusterName(c), demand.Facts{Heard: true, SharingPerMille: 1000})
 		b.sendRollup(c)
 	}
-	for i := range gen.Fleet.ID {
+	return b
+}
+
+func (b *benchWorld) fillMachines() {
+	for i := range b.gen.Fleet.ID {
 		b.putMachine(int32(i))
 	}
 	b.w.Inventory.Advance(b.now)
-	return b
 }
 
 func (b *benchWorld) sendRollup(c int32) {
