@@ -1,0 +1,43 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
+)
+
+// record prints the gaps in accepted writes and, when BIGFLEET_COORDINATOR_RECORD names a file, appends them as one JSON
+// line with the machine.
+func record(t *testing.T, what string, gaps []time.Duration, writes int) {
+	t.Helper()
+	var ms []float64
+	for _, g := range gaps {
+		ms = append(ms, float64(g.Microseconds())/1000)
+	}
+	p50, p99 := measure.Quantile(ms, 0.5), measure.Quantile(ms, 0.99)
+	t.Logf("%s: %d times, %d writes acknowledged; no write accepted for: p50 %.0f ms, p99 %.0f ms", what, len(gaps), writes, p50, p99)
+	path := os.Getenv("BIGFLEET_COORDINATOR_RECORD")
+	if path == "" {
+		return
+	}
+	line, err := json.Marshal(map[string]any{"bench": "B11/" + what, "at": time.Now().UTC().Format(time.RFC3339), "machine": measure.ThisMachine(),
+		"times": len(gaps), "writes": writes, "gap_ms_p50": p50, "gap_ms_p99": p99, "gap_ms": ms})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		t.Fatal(err)
+	}
+}
