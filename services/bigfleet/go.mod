@@ -84,6 +84,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/sim v0.0.0
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/bigfleet-dev/bigfleet/services/shard v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -131,6 +132,8 @@ replace (
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )
 
+replace github.com/bigfleet-dev/bigfleet/services/coordinator => ../coordinator
+
 replace github.com/bigfleet-dev/bigfleet/sdk/kube => ../../sdk/kube
 
 replace github.com/bigfleet-dev/bigfleet/services/operator => ../operator
@@ -141,7 +144,6 @@ replace github.com/bigfleet-dev/bigfleet/services/incluster => ../incluster
 
 replace github.com/bigfleet-dev/bigfleet/services/shard => ../shard
 
-replace github.com/bigfleet-dev/bigfleet/services/coordinator => ../coordinator
 
 replace github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../providers/kwok
 

@@ -6,7 +6,7 @@
 // and money: what the simulated hours cost. Everything is drawn from one seed. SubstrateControl on its own address changes
 // the world while it runs: stock out a zone, interrupt a machine, double a price.
 //
-// It never touches a real machine or cluster, and no node ever joins: readiness is the pretend cloud's own.
+// It never touches a real machine or cluster. No node ever joins unless Config.Agent plays one; readiness is the pretend cloud's own.
 //
 // Run serves it, New makes it for a process that has other things in it, NewCommand is the program. Start at Config, then
 // market.go. Clauses are cited as PROV-n.m of docs/spec/provider.md.
@@ -33,12 +33,23 @@ type Config struct {
 	Name      string              // name of the provider; required
 	Offerings []provider.Offering // the slots; nil means Catalogue(0)
 	World     World
+	// Agent is what runs on the hosts. Nil means nothing: no Node ever appears.
+	Agent Agent
 	// ControlAddr is where SubstrateControl listens; empty means nowhere.
 	ControlAddr string
 	TLS         identity.Files // of the control port; the RPC port has its own option
 	Log         *slog.Logger   // required
 	Registerer  prometheus.Registerer
 	Options     []provider.Option // the rest: WithStateFile, WithListener, …
+}
+
+// Agent is what runs on the hosts of a simulated cloud: it joins clusters and leaves them. A process that simulates clusters
+// too, as `bigfleet up` does, gives one. Both calls must be safe to repeat and end with their context.
+type Agent interface {
+	// Join registers the Node of a host that has its boot data.
+	Join(ctx context.Context, op provider.ConfigureOp) error
+	// Leave ends the workloads of the Node within the grace and takes it out of the cluster.
+	Leave(ctx context.Context, op provider.DrainOp) error
 }
 
 // Run serves the provider until ctx ends.
@@ -78,6 +89,7 @@ func New(c Config) (*provider.Provider, *substrate.Cloud, error) {
 type backend struct {
 	*substrate.Served
 	world  World
+	agent  Agent // may be nil
 	market *market
 	slots  []provider.Offering // what is offered; owned hosts are described instead
 
@@ -118,7 +130,7 @@ func newBackend(c Config) (*backend, error) {
 	if served.Addr != "" {
 		c.Log.Info("SubstrateControl", "provider", c.Name, "addr", served.Addr)
 	}
-	b := &backend{Served: served, world: w, slots: slots}
+	b := &backend{Served: served, world: w, slots: slots, agent: c.Agent}
 	b.market = newMarket(w, cloud)
 	b.life, b.end = context.WithCancel(context.Background())
 	if err := registerSpend(c, cloud); err != nil {
@@ -131,6 +143,24 @@ func newBackend(c Config) (*backend, error) {
 func (b *backend) Attach(f provider.Fleet) {
 	b.Cloud.Attach(f)
 	b.begin.Do(func() { b.loops.Go(func() { b.market.run(b.life) }) })
+}
+
+// Configure boots the host; its agent then joins the cluster.
+func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error {
+	if err := b.Served.Configure(ctx, op); err != nil || b.agent == nil {
+		return err
+	}
+	return b.agent.Join(ctx, op)
+}
+
+// Drain lets the agent end the workloads, and then resets the host.
+func (b *backend) Drain(ctx context.Context, op provider.DrainOp) error {
+	if b.agent != nil {
+		if err := b.agent.Leave(ctx, op); err != nil {
+			return err
+		}
+	}
+	return b.Served.Drain(ctx, op)
 }
 
 // Close ends market and control port.
@@ -148,6 +178,11 @@ type pool struct {
 
 func (p pool) Attach(f provider.Fleet) { p.b.Attach(f) }
 func (p pool) Close() error            { return p.b.Close() }
+
+func (p pool) Configure(ctx context.Context, op provider.ConfigureOp) error {
+	return p.b.Configure(ctx, op)
+}
+func (p pool) Drain(ctx context.Context, op provider.DrainOp) error { return p.b.Drain(ctx, op) }
 
 func (b *backend) backend() provider.Backend {
 	if b.world.NoDelete {

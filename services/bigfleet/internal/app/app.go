@@ -2,8 +2,10 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/contexts"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
@@ -30,8 +33,10 @@ type App struct {
 	Reason string
 	DryRun bool
 
-	flags flags
-	fleet *fleet.Fleet
+	flags  flags
+	given  *pflag.FlagSet
+	fleet  *fleet.Fleet
+	before string // the picture that was shown last, with --watch
 }
 
 type flags struct {
@@ -43,6 +48,9 @@ type flags struct {
 	key         string
 	ca          string
 	verbose     bool
+	kubeconfig  string
+	kubeContext string
+	context     string
 }
 
 // New makes the App of one invocation.
@@ -50,10 +58,14 @@ func New(e env.Env) *App { return &App{Env: e} }
 
 // Bind adds the global flags.
 func (a *App) Bind(f *pflag.FlagSet) {
+	a.given = f
 	f.StringVarP(&a.flags.format, "output", "o", string(output.Table), "output format: "+strings.Join(output.Formats(), "|"))
 	f.StringSliceVar(&a.flags.coordinator, "coordinator", []string{fleet.CoordinatorDefault}, "coordinator addresses, host:port; repeatable")
 	f.StringVar(&a.flags.shard, "shard", "", "one shard, by id or host:port; default every shard the coordinator lists")
 	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "bound of one call; streams have none")
+	f.StringVar(&a.flags.context, "context", "", "a context of `bigfleet config`; default the current one")
+	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "of the cluster that Pods and definitions are read from; default kubectl's")
+	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context of the kubeconfig")
 	f.StringVar(&a.flags.cert, "tls-cert", "", "client certificate file")
 	f.StringVar(&a.flags.key, "tls-key", "", "client key file")
 	f.StringVar(&a.flags.ca, "tls-ca", "", "CA file that servers' certificates are checked against")
@@ -63,11 +75,91 @@ func (a *App) Bind(f *pflag.FlagSet) {
 // Verbose says whether causes are shown.
 func (a *App) Verbose() bool { return a.flags.verbose }
 
-// Check validates the global flags before a verb runs.
+// Check validates the global flags before a verb runs, and takes from the current context what no flag says.
 func (a *App) Check() error {
 	var err error
-	a.Format, err = output.Parse(a.flags.format)
-	return err
+	if a.Format, err = output.Parse(a.flags.format); err != nil {
+		return err
+	}
+	if a.flags.timeout <= 0 {
+		return exit.Usagef("--timeout %v: want more than 0", a.flags.timeout)
+	}
+	return a.takeContext()
+}
+
+func (a *App) takeContext() error {
+	path, err := contexts.Path(a.Getenv)
+	if err != nil {
+		if a.flags.context != "" {
+			return exit.Usagef("--context: %v", err)
+		}
+		return nil
+	}
+	f, err := contexts.Load(path)
+	if err != nil {
+		return exit.Usagef("contexts: %v", err)
+	}
+	name := a.flags.context
+	if name == "" {
+		name = f.Current
+	}
+	if name == "" {
+		return nil
+	}
+	c, ok := f.Contexts[name]
+	if !ok {
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
+	}
+	// An address on the command line replaces both of the context: half of each would be a third fleet.
+	if !a.given.Changed("coordinator") && !a.given.Changed("shard") {
+		if len(c.Coordinator) > 0 {
+			a.flags.coordinator = c.Coordinator
+		}
+		a.flags.shard = c.Shard
+	}
+	for flag, to := range a.texts() {
+		if v := *textOf(&c, flag); v != "" && !a.given.Changed(flag) {
+			*to = v
+		}
+	}
+	return nil
+}
+
+// texts are the flags that a context may hold, besides addresses.
+func (a *App) texts() map[string]*string {
+	return map[string]*string{
+		"tls-cert": &a.flags.cert, "tls-key": &a.flags.key, "tls-ca": &a.flags.ca, "kubeconfig": &a.flags.kubeconfig, "kube-context": &a.flags.kubeContext,
+	}
+}
+
+func textOf(c *contexts.Context, flag string) *string {
+	switch flag {
+	case "tls-cert":
+		return &c.TLSCert
+	case "tls-key":
+		return &c.TLSKey
+	case "tls-ca":
+		return &c.TLSCA
+	case "kubeconfig":
+		return &c.Kubeconfig
+	}
+	return &c.KubeContext
+}
+
+// Over is a context with what this command line says in place of what it said.
+func (a *App) Over(c contexts.Context) contexts.Context {
+	if a.given.Changed("coordinator") {
+		c.Coordinator = a.flags.coordinator
+	}
+	if a.given.Changed("shard") {
+		c.Shard = a.flags.shard
+	}
+	for flag, from := range a.texts() {
+		if a.given.Changed(flag) {
+			*textOf(&c, flag) = *from
+		}
+	}
+	return c
 }
 
 // Fleet opens the connections that the flags describe.
@@ -112,17 +204,24 @@ func (a *App) Close() {
 	}
 }
 
-// Read runs a verb that only reads, again and again with --watch (OPS-4.3). show prints one answer.
+// Read runs a verb that only reads, again and again with --watch (OPS-4.3). show prints one answer to a.Out. Each round is
+// gathered first, so that a screen never flickers; what equals the last round is not printed again where nothing repaints.
 func (a *App) Read(ctx context.Context, show func(context.Context) error) error {
 	if !a.Watch {
 		return show(ctx)
 	}
+	out := a.Out
+	defer func() { a.Out = out }()
+	last := map[string]bool{}
 	for {
-		if a.Terminal && a.Format.ForPeople() {
-			_, _ = fmt.Fprint(a.Out, "\x1b[H\x1b[2J") // home and clear, so that a table repaints
-		}
+		var round bytes.Buffer
+		a.Out = &round
 		if err := show(ctx); err != nil && ctx.Err() == nil {
 			a.Notef("%v", err)
+		}
+		a.Out = out
+		if err := a.repaint(&round, last); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -132,9 +231,38 @@ func (a *App) Read(ctx context.Context, show func(context.Context) error) error 
 	}
 }
 
+// repaint shows one round of --watch. last holds the lines of the round before.
+func (a *App) repaint(round *bytes.Buffer, last map[string]bool) error {
+	switch {
+	case a.Terminal && a.Format.ForPeople():
+		_, err := fmt.Fprintf(a.Out, "\x1b[H\x1b[2J%s", round) // home and clear
+		return err
+	case a.Format == output.JSONL: // one object per change
+		now := map[string]bool{}
+		for line := range strings.Lines(round.String()) {
+			now[line] = true
+			if last[line] {
+				continue
+			}
+			if _, err := fmt.Fprint(a.Out, line); err != nil {
+				return err
+			}
+		}
+		clear(last)
+		maps.Copy(last, now)
+		return nil
+	}
+	if text := round.String(); text != a.before {
+		a.before = text
+		_, err := fmt.Fprint(a.Out, text)
+		return err
+	}
+	return nil
+}
+
 // Watchable adds --watch to a verb.
 func (a *App) Watchable(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "repeat every second")
+	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "ask again every second and show what changed")
 	return c
 }
 
@@ -157,7 +285,7 @@ func (a *App) Confirm(format string, args ...any) error {
 		return nil
 	}
 	if !a.Asks {
-		return &exit.Error{Code: exit.Usage, Reason: "confirmation", Say: "this changes something and nobody can be asked", Hint: "Repeat with --yes"}
+		return &exit.Error{Code: exit.Declined, Reason: "confirmation", Say: "this changes something and nobody can be asked", Hint: "Repeat with --yes"}
 	}
 	_, _ = fmt.Fprint(a.Err, "Go on? [y/N] ")
 	var answer string

@@ -13,9 +13,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/certs"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/config"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/coordinate"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/cost"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/crds"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/describe"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/doctor"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
@@ -26,8 +28,10 @@ import (
 	providerverbs "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/snapshot"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/top"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/up"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/version"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/wait"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -96,8 +100,8 @@ func New(a *app.App) *cobra.Command {
 	})
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
-		up.New(a), status.New(a), get.New(a), explain.New(a), history.New(a), history.NewEvents(a),
-		plan.New(a), cost.New(a), pause.New(a), pause.NewResume(a), version.New(a),
+		up.New(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
+		plan.New(a), cost.New(a), wait.New(a), pause.New(a), pause.NewResume(a), version.New(a), config.New(a),
 	)
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
 	root.AddCommand(groups(a)...)
@@ -109,13 +113,31 @@ func New(a *app.App) *cobra.Command {
 func groups(a *app.App) []*cobra.Command {
 	toShard, toCoordinator := order.Verbs(a), coordinate.Verbs(a)
 	var out []*cobra.Command
-	for _, g := range []struct{ name, about string }{
-		{"machines", "Orders about one machine"}, {"rollups", "Orders about held roll-ups"}, {"clusters", "Orders about one cluster"},
-		{"backoff", "Orders about backoffs"}, {"reservations", "Orders about reservations of moves"}, {"shards", "Orders about one shard"},
-		{"domains", "Who owns which domain"}, {"quota", "Quotas and their slices"}, {"providers", "Providers the coordinator knows"},
-		{"rebalance", "Moving capacity between shards"}, {"raft", "The coordinator's Raft group"}, {"instructions", "Instructions to shards"},
+	lists := []struct{ group, use, kind string }{
+		{"machines", "list", "machines"}, {"clusters", "list", "clusters"}, {"clusters", "bindings", "bindings"}, {"shards", "list", "shards"},
+		{"domains", "list", "domains"}, {"quota", "list", "quotas"}, {"providers", "list", "providers"}, {"rebalance", "moves", "moves"},
+		{"raft", "peers", "peers"}, {"instructions", "list", "instructions"},
+	}
+	for _, g := range []struct {
+		name, about string
+		aliases     []string
+	}{
+		{"machines", "Orders about one machine", []string{"machine"}}, {"rollups", "Orders about held roll-ups", nil},
+		{"clusters", "Orders about one cluster", []string{"cluster"}}, {"backoff", "Orders about backoffs", nil},
+		{"reservations", "Orders about reservations of moves", nil}, {"shards", "Orders about one shard", nil},
+		{"domains", "Who owns which domain", []string{"domain"}}, {"quota", "Quotas and their slices", nil},
+		{"providers", "Providers the coordinator knows", nil}, {"rebalance", "Moving capacity between shards", nil},
+		{"raft", "The coordinator's Raft group", nil}, {"instructions", "Instructions to shards", nil},
 	} {
-		out = append(out, order.Group(g.name, g.about, append(toShard[g.name], toCoordinator[g.name]...)...))
+		verbs := append(toShard[g.name], toCoordinator[g.name]...)
+		for _, l := range lists {
+			if l.group == g.name {
+				verbs = append(verbs, get.NewList(a, l.group, l.use, l.kind))
+			}
+		}
+		group := order.Group(g.name, g.about, verbs...)
+		group.Aliases = g.aliases
+		out = append(out, group)
 	}
 	return out
 }
@@ -128,6 +150,7 @@ func roles() []*cobra.Command {
 	}
 	programs := []*cobra.Command{
 		named(shard.NewCommand(), "shard", "Run a shard"),
+		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),

@@ -166,7 +166,7 @@ func TestExitCodes(t *testing.T) {
 func TestOrdersAsk(t *testing.T) {
 	s := &shard{}
 	args := []string{"pause", "--kind", "reclaim", "--cluster", "red", "--reason", "test", "--for", "2h"}
-	if _, _, code := run(t, s, "", args...); code != exit.Usage || s.paused != nil {
+	if _, _, code := run(t, s, "", args...); code != exit.Declined || s.paused != nil {
 		t.Errorf("nobody to ask: exit %d, paused %v", code, s.paused)
 	}
 	if _, _, code := run(t, s, "n\n", args...); code != exit.Declined || s.paused != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -43,6 +44,7 @@ type Fleet struct {
 	mu      sync.Mutex
 	clients map[string]*rpc.Client
 	leader  *leader.Client
+	heard   atomic.Bool // a coordinator's port was open
 }
 
 // New keeps the configuration; it dials nothing.
@@ -230,6 +232,9 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	if err != nil {
 		return err
 	}
+	if err := f.knock(ctx, what); err != nil {
+		return err
+	}
 	err = l.Do(ctx, func(ctx context.Context, t leader.Target) error {
 		return call(ctx, Coordinator{Address: t.Addr, Core: t.Coordinator, Admin: t.Admin})
 	}, opts...)
@@ -245,6 +250,37 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	}
 	return out
 }
+
+// knock fails at once when not one of the addresses has a port open: waiting for an election would not put that right.
+func (f *Fleet) knock(ctx context.Context, what string) error {
+	if f.heard.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	open := make(chan bool, len(f.cfg.Coordinator))
+	for _, addr := range f.cfg.Coordinator {
+		go func() {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+			if err == nil {
+				_ = conn.Close()
+			}
+			open <- err == nil
+		}()
+	}
+	for range f.cfg.Coordinator {
+		if <-open {
+			f.heard.Store(true)
+			return nil
+		}
+	}
+	out := &exit.Error{Code: exit.Unreachable, Reason: "no_connection", Say: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
+		Hint: "Check --coordinator and that the process runs, or name one shard with --shard host:port; `bigfleet doctor` checks more"}
+	return out
+}
+
+// knockTimeout is generous for a handshake across the world.
+const knockTimeout = 3 * time.Second
 
 func (f *Fleet) leaderClient() (*leader.Client, error) {
 	f.mu.Lock()

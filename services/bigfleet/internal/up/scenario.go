@@ -3,6 +3,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,12 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 )
 
 // Scenario is a scripted story: the same steps at the same times, whoever watches.
 type Scenario struct {
 	Name  string
 	About string
+	Cloud bool // it changes the simulated cloud
 	Steps []Step
 }
 
@@ -33,34 +37,83 @@ type Step struct {
 // Scenarios are the stories that ship (OPS-5.3, OPS-5.5). The clusters are the first ones of the world.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"steady", "a little demand everywhere, then nothing changes", []Step{
+		{Name: "steady", About: "a little demand everywhere, then nothing changes", Steps: []Step{
 			{0, "every cluster runs a small web service", each(service("web", 6, "1", 0))},
 		}},
-		{"burst", "one cluster asks for much at once and gives it back", []Step{
+		{Name: "burst", About: "one cluster asks for much at once and gives it back", Steps: []Step{
 			{0, "every cluster runs a small web service", each(service("web", 4, "1", 0))},
 			{2 * time.Second, "cluster 1 gets a burst of 60 Pods", on(0, service("burst", 60, "1", 0))},
 			{40 * time.Second, "the burst is over", on(0, scale("burst", 0))},
 		}},
-		{"priority", "a low-priority batch fills the fleet, then something urgent arrives elsewhere", []Step{
+		{Name: "priority", About: "a low-priority batch fills the fleet, then something urgent arrives elsewhere", Steps: []Step{
 			{0, "cluster 1 fills everything there is with batch work", on(0, service("batch", 720, "1", -10))},
 			{15 * time.Second, "cluster 2 urgently needs 24 Pods", on(1, service("urgent", 24, "1", 1_000_000))},
 			{30 * time.Second, "the urgent work is done", on(1, scale("urgent", 0))},
 		}},
-		{"gang", "a training job wants all its machines in one rack", []Step{
+		{Name: "gang", About: "a training job wants all its machines in one rack", Steps: []Step{
 			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "3"))},
 		}},
-		{"saturate", "more demand than the cloud can ever sell", []Step{
-			{0, "every cluster asks for 200 Pods", each(service("flood", 200, "1", 0))},
+		{Name: "saturate", About: "more demand than the cloud can ever sell", Steps: []Step{
+			{0, "every cluster asks for 200 Pods of 4 cpu: more than there is", each(service("flood", 200, "4", 0))},
 		}},
-		{"budget", "a disruption budget that lets no Pod go", []Step{
+		{Name: "stockout", About: "the cheapest machines are sold out, the next best are taken, and later they are back", Cloud: true, Steps: []Step{
+			{0, "every cluster runs a small web service on spot machines", each(service("web", 4, "1", 0))},
+			{5 * time.Second, "spot machines are sold out in every zone", stock(provider.Spot, 0)},
+			{time.Second, "cluster 1 gets 40 more Pods: the shard learns pool by pool and buys on demand", on(0, service("more", 40, "1", 0))},
+			{20 * time.Second, "spot machines are back: `bigfleet status` shows when each pool is tried again", stock(provider.Spot, -1)},
+		}},
+		{Name: "spot", About: "the cloud takes back the spot machines of a zone, with a short notice", Cloud: true, Steps: []Step{
+			{0, "every cluster runs a web service on spot machines", each(service("web", 16, "1", 0))},
+			{8 * time.Second, "every spot machine in the busiest zone gets its notice: 4 seconds", storm(4 * time.Second)},
+		}},
+		{Name: "budget", About: "a disruption budget that lets no Pod go", Steps: []Step{
 			{0, "cluster 1 runs a guarded service", on(0, guarded("guarded", 8))},
 			{8 * time.Second, "it is scaled to zero but for two, which must not be disturbed", on(0, scale("guarded", 2))},
 		}},
-		{"restart", "the shard dies and comes back", []Step{
+		{Name: "restart", About: "the shard dies and comes back", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
 			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node goes", func(_ context.Context, w *World) error { return w.StopShard() }},
 			{10 * time.Second, "the shard starts again and finds everything as it was", func(_ context.Context, w *World) error { return w.StartShard() }},
 		}},
+	}
+}
+
+// stock sets how many machines of a class each pool still has. Below zero gives back what its quota says.
+func stock(class provider.CapacityType, n int) func(context.Context, *World) error {
+	return func(_ context.Context, w *World) error {
+		for _, p := range w.Cloud.Pools() {
+			left := n
+			if n < 0 {
+				left = max(0, p.Quota-p.Hosts)
+			}
+			if p.CapacityType == class {
+				w.Cloud.SetStock(p.PoolKey, left)
+			}
+		}
+		return nil
+	}
+}
+
+// storm takes back the spot machines of the zone that has most of them, after a notice.
+func storm(notice time.Duration) func(context.Context, *World) error {
+	return func(_ context.Context, w *World) error {
+		byZone := map[string][]string{}
+		for _, h := range w.Cloud.Hosts() {
+			if h.Pool.CapacityType == provider.Spot {
+				byZone[h.Pool.Zone] = append(byZone[h.Pool.Zone], h.Machine)
+			}
+		}
+		worst := ""
+		for _, zone := range slices.Sorted(maps.Keys(byZone)) {
+			if len(byZone[zone]) > len(byZone[worst]) {
+				worst = zone
+			}
+		}
+		for _, m := range byZone[worst] {
+			w.Cloud.Interrupt(m, notice)
+		}
+		w.view.say("%d machines in %s get their notice", len(byZone[worst]), worst)
+		return nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -18,9 +19,10 @@ import (
 )
 
 const (
-	viewEvery = 500 * time.Millisecond
-	viewLines = 8 // of what happened, under the picture
-	barWidth  = 40
+	viewEvery  = 500 * time.Millisecond
+	firstEvery = 50 * time.Millisecond // until the first machine is placed, which is a figure of its own
+	viewLines  = 8                     // of what happened, under the picture
+	barWidth   = 40
 )
 
 // view shows the world: a repainted picture on a terminal, lines on change elsewhere.
@@ -28,13 +30,19 @@ type view struct {
 	out    io.Writer
 	paint  bool // repaint with escape sequences
 	start  time.Time
+	colour bool
+	title  string
+
+	mu     sync.Mutex
 	said   []string
 	last   string
-	colour bool
+	placed bool // a machine serves a cluster
 }
 
 func (v *view) say(format string, args ...any) {
 	line := fmt.Sprintf("%6.1fs  %s", time.Since(v.start).Seconds(), fmt.Sprintf(format, args...))
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.said = append(v.said, line)
 	if !v.paint {
 		_, _ = fmt.Fprintln(v.out, line)
@@ -48,9 +56,10 @@ type frame struct {
 }
 
 type clusterFrame struct {
-	ID                        string
-	Running, Starting, Waits  int
-	Nodes, Ready, Unschedable int
+	ID                       string
+	Running, Starting, Waits int
+	Nodes, Leaving           int
+	Away                     bool // its API server does not answer
 }
 
 // look gathers a frame. The clusters are read from their stores, which costs nobody anything.
@@ -68,6 +77,12 @@ func (w *World) look(ctx context.Context) frame {
 }
 
 func (c *Cluster) look() clusterFrame {
+	if c.sim == nil {
+		if seen := c.seen.Load(); seen != nil {
+			return *seen
+		}
+		return clusterFrame{ID: c.ID(), Away: true}
+	}
 	out := clusterFrame{ID: c.ID()}
 	pods, _, _ := c.Store().List(kubesim.Pods, kubesim.Filter{Namespace: namespace})
 	for _, p := range pods {
@@ -86,7 +101,7 @@ func (c *Cluster) look() clusterFrame {
 	for _, n := range nodes {
 		out.Nodes++
 		if spec, _ := n.Object["spec"].(map[string]any); spec["unschedulable"] == true {
-			out.Unschedable++
+			out.Leaving++
 		}
 	}
 	return out
@@ -94,19 +109,31 @@ func (c *Cluster) look() clusterFrame {
 
 // run shows frames until ctx ends.
 func (v *view) run(ctx context.Context, w *World) {
-	tick := time.NewTicker(viewEvery)
-	defer tick.Stop()
+	shown := time.Time{}
+	every := firstEvery
 	for {
-		v.show(w.look(ctx))
+		f := w.look(ctx)
+		if !v.placed && f.Status.GetMachinesByState()[configured] > 0 {
+			v.placed, every = true, viewEvery
+			v.say("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
+		}
+		if time.Since(shown) >= viewEvery {
+			shown = time.Now()
+			v.show(f)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(every):
 		}
 	}
 }
 
+var configured = bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED.String()
+
 func (v *view) show(f frame) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.paint {
 		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", v.picture(f))
 		return
@@ -121,6 +148,10 @@ func (v *view) show(f frame) {
 func summary(f frame) string {
 	var parts []string
 	for _, c := range f.Clusters {
+		if c.Away {
+			parts = append(parts, c.ID+" does not answer")
+			continue
+		}
 		parts = append(parts, fmt.Sprintf("%s %d/%d Pods on %d Nodes", c.ID, c.Running, c.Running+c.Starting+c.Waits, c.Nodes))
 	}
 	if f.Status == nil {
@@ -144,11 +175,15 @@ func states(s *bigfleetv1alpha1.GetStatusResponse) string {
 func (v *view) picture(f frame) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\r\n", args...) }
-	line("BigFleet, simulated clusters on a simulated cloud  %s  (Ctrl-C stops)", output.Span(time.Since(v.start)))
+	line("%s  %s  (Ctrl-C stops)", v.title, output.Span(time.Since(v.start)))
 	line("")
 	for _, c := range f.Clusters {
 		all := c.Running + c.Starting + c.Waits
-		line("%-12s %s %3d of %3d Pods run, %d wait, %d Nodes, %d leaving", c.ID, v.bar(c, all), c.Running, all, c.Waits, c.Nodes, c.Unschedable)
+		if c.Away {
+			line("%-12s its API server does not answer", c.ID)
+			continue
+		}
+		line("%-12s %s %3d of %3d Pods run, %d wait, %d Nodes, %d leaving", c.ID, v.bar(c, all), c.Running, all, c.Waits, c.Nodes, c.Leaving)
 	}
 	line("")
 	if s := f.Status; s != nil {

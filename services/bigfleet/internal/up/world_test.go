@@ -21,7 +21,7 @@ func start(t *testing.T, c up.Config) (*up.World, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Out, c.ProviderDelay = &out, -1
-	c.ShardListen, c.ProviderListen = free(t), free(t)
+	c.ShardListen, c.ProviderListen, c.ControlListen, c.CoordinatorListen, c.RaftBind = free(t), free(t), free(t), free(t), free(t)
 	c.DataDir = t.TempDir()
 	w, err := up.New(t.Context(), c)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	_, err = up.New(t.Context(), up.Config{ShardListen: l.Addr().String(), ProviderListen: free(t), Clusters: 1})
+	_, err = up.New(t.Context(), up.Config{ShardListen: l.Addr().String(), ProviderListen: free(t), ControlListen: free(t), CoordinatorListen: free(t), RaftBind: free(t), Clusters: 1})
 	if err == nil || !strings.Contains(err.Error(), "--shard-listen chooses another address") {
 		t.Errorf("a taken port: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
@@ -40,7 +41,18 @@ type sum struct {
 	serving, idle, moving, all float64
 }
 
+// groups are the keys that a shard groups by (ShardRead.GetCost).
+var groups = []string{"cluster", "priority", "provider", "type", "capacity", "zone", "penalty"}
+
 func run(ctx context.Context, a *app.App, by []string) error {
+	for _, b := range by {
+		if !slices.Contains(groups, b) {
+			return exit.Usagef("--by %s is unknown: use up to three of %s", b, strings.Join(groups, ", "))
+		}
+	}
+	if len(by) > 3 {
+		return exit.Usagef("--by takes at most three, not %d", len(by))
+	}
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err

@@ -5,32 +5,22 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
-	"github.com/bigfleet-dev/bigfleet/sdk/kube/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
 )
-
-const definitionsGroup = "apiextensions.k8s.io"
 
 // clusterChecks looks inside one managed cluster: definitions, rights, Lease holders, identity of Nodes.
 func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.kubeContext}).ClientConfig()
+	cfg, err := a.Kube()
 	if err != nil {
-		r.fail("cluster", "Name a kubeconfig with --kubeconfig and a context with --kube-context", "no way to its API server: %v", err)
+		r.fail("cluster", "Name a kubeconfig with --kubeconfig and a context with --kube-context", "%v", err)
 		return
 	}
-	cfg.Timeout = a.Timeout()
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		r.fail("cluster", "Check the kubeconfig", "%v", err)
@@ -55,75 +45,22 @@ func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 
 // definitions compares what is installed with what this version carries.
 func definitions(ctx context.Context, r *report, d dynamic.Interface) {
-	gvr := schema.GroupVersionResource{Group: definitionsGroup, Version: "v1", Resource: "customresourcedefinitions"}
-	fix := "`bigfleet crds print | kubectl apply --server-side -f -` installs those of this version"
-	for _, file := range crds.All() {
-		want := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(file.YAML, &want.Object); err != nil {
-			r.fail("CRD "+file.Name, "Report this", "this binary carries a broken definition: %v", err)
-			continue
-		}
-		about := "CRD " + want.GetName()
-		got, err := d.Resource(gvr).Get(ctx, want.GetName(), metav1.GetOptions{})
+	const fix = "`bigfleet crds diff` shows what differs, `bigfleet crds apply` installs those of this version"
+	changes, err := crds.Compare(ctx, d)
+	if err != nil {
+		r.fail("CRDs", "Run this with the right to read CustomResourceDefinitions", "%v", err)
+		return
+	}
+	for _, c := range changes {
 		switch {
-		case apierrors.IsNotFound(err):
-			r.fail(about, fix, "it is not installed")
-		case err != nil:
-			r.fail(about, "", "it cannot be read: %v", err)
-		case !covers(spec(got), spec(want)):
-			r.fail(about, fix, "it is of another version than this command: fields or columns differ")
+		case c.Missing:
+			r.fail("CRD "+c.Name, fix, "it is not installed")
+		case c.Stale():
+			r.fail("CRD "+c.Name, fix, "it is of another version than this command; first of %d differences: %s", len(c.Lines), c.Lines[0])
 		default:
-			r.ok(about, "installed, of this version")
+			r.ok("CRD "+c.Name, "installed, of this version")
 		}
 	}
-}
-
-func spec(o *unstructured.Unstructured) any {
-	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
-	return map[string]any{"versions": versions}
-}
-
-// covers says whether got holds everything in want: an API server adds defaults, which are no difference.
-func covers(got, want any) bool {
-	switch want := want.(type) {
-	case map[string]any:
-		have, ok := got.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range want {
-			if !covers(have[k], v) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		have, ok := got.([]any)
-		if !ok || len(have) != len(want) {
-			return false
-		}
-		for i, v := range want {
-			if !covers(have[i], v) {
-				return false
-			}
-		}
-		return true
-	case int64, float64, int:
-		return number(got) == number(want)
-	}
-	return got == want
-}
-
-func number(v any) float64 {
-	switch v := v.(type) {
-	case int64:
-		return float64(v)
-	case int:
-		return float64(v)
-	case float64:
-		return v
-	}
-	return -1
 }
 
 // right is one thing the operator must be allowed to do (OP-16).

@@ -58,9 +58,8 @@ func (r *report) count(l level) (n int) {
 
 // flags beside the global ones.
 type flags struct {
-	kubeconfig, kubeContext string
-	clusterOnly             bool
-	operatorAccount         string
+	clusterOnly     bool
+	operatorAccount string
 }
 
 // Limits of what is still healthy.
@@ -82,9 +81,7 @@ func New(a *app.App) *cobra.Command {
 		Example: "  bigfleet doctor\n  bigfleet doctor --shard 127.0.0.1:7780\n  bigfleet doctor --cluster-only --kubeconfig red.kubeconfig",
 		RunE:    func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
 	}
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "also look inside a managed cluster; default with --cluster-only is the usual kubeconfig")
-	c.Flags().StringVar(&f.kubeContext, "kube-context", "", "context of the kubeconfig")
-	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "look only inside the managed cluster")
+	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "look only inside the managed cluster; without it, it is looked at when --kubeconfig or --kube-context is given")
 	c.Flags().StringVar(&f.operatorAccount, "as", "system:serviceaccount:bigfleet-system:bigfleet-operator", "whose rights in the cluster are checked; empty means one's own")
 	return c
 }
@@ -96,7 +93,7 @@ func run(ctx context.Context, a *app.App, f flags) error {
 			return err
 		}
 	}
-	if f.clusterOnly || f.kubeconfig != "" {
+	if f.clusterOnly || a.HasKube() {
 		clusterChecks(ctx, a, r, f)
 	}
 	if err := show(a, r); err != nil {

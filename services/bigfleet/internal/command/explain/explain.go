@@ -1,18 +1,19 @@
 // Package explain is `bigfleet explain SUBJECT`: why a need is met or waits, why a machine is kept or goes.
 //
-// The answer is the shard's own (ShardRead.Explain); this package words it in the order of OPS-4.15 and computes nothing.
+// The answer is the shard's own (ShardRead.Explain); this package words it in the order of OPS-4.15 and computes nothing. From
+// a Pod, a CapacityRequest or a Node it walks to the need or the machine, and says at which step it stopped (OPS-4.14).
 package explain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -24,40 +25,120 @@ import (
 
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
-	return a.Watchable(&cobra.Command{
-		Use: "explain SUBJECT", Args: cobra.ExactArgs(1),
-		Short:   "Why a need is met or waits, why a machine is kept",
-		Example: "  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001",
+	var cluster string
+	var candidates bool
+	c := a.Watchable(&cobra.Command{
+		Use: "explain SUBJECT", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
+		Short: "Why a need is met or waits, why a machine is kept",
+		Long: "SUBJECT is one of pod/NAMESPACE/NAME, cr/NAMESPACE/NAME, need/CLUSTER/ROW, machine/ID, node/NAME, cluster/ID, move/ID.\n" +
+			"From a Pod, a CapacityRequest or a Node it walks to the need or machine behind it, and says where it stopped.",
+		Example: "  bigfleet explain pod/default/web-1 --kube-context red\n  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001\n  bigfleet explain cluster/red",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := subject.Parse(args[0], subject.Need, subject.Machine)
+			s, err := subject.Parse(args[0])
 			if err != nil {
 				return err
 			}
-			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, s) })
+			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, cluster, candidates) })
 		},
 	})
+	c.Flags().StringVar(&cluster, "cluster", "", "the cluster that the Pod or request is in, when its kube context has another name")
+	c.Flags().BoolVar(&candidates, "candidates", false, "also show the machines that were looked at, with their cost")
+	return c
 }
 
-func run(ctx context.Context, a *app.App, s subject.Subject) error {
-	req := &bigfleetv1alpha1.ExplainRequest{}
-	if s.Kind == subject.Need {
-		req.Subject = &bigfleetv1alpha1.ExplainRequest_Need{Need: s.NeedRef()}
-	} else {
-		req.Subject = &bigfleetv1alpha1.ExplainRequest_MachineId{MachineId: s.Name}
+// Run explains one subject.
+func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, candidates bool) error {
+	switch s.Kind {
+	case subject.Cluster:
+		return explainCluster(ctx, a, s)
+	case subject.Move:
+		return explainMove(ctx, a, s)
+	case subject.Shard:
+		return exit.Usagef("a shard has no reasons of its own: `bigfleet describe shard %s` shows how it is", s.Name)
+	case subject.Pod, subject.Request, subject.Node:
+		return explainObject(ctx, a, s, cluster, candidates)
 	}
-	got, err := first(ctx, a, s, req)
+	got, err := ask(ctx, a, s)
 	if err != nil {
 		return err
 	}
 	if !a.Format.ForPeople() {
 		return a.Format.Message(a.Out, got)
 	}
-	say(a, a.Out, s, got)
+	say(a, a.Out, s, got, candidates)
 	return nil
 }
 
-// first asks the shards until one knows the subject.
-func first(ctx context.Context, a *app.App, s subject.Subject, req *bigfleetv1alpha1.ExplainRequest) (*bigfleetv1alpha1.ExplainResponse, error) {
+// explainObject explains something that lives in a cluster.
+func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster string, candidates bool) error {
+	w, err := newWalk(a, cluster)
+	if err != nil {
+		return err
+	}
+	switch s.Kind {
+	case subject.Pod:
+		err = w.pod(ctx, s)
+	case subject.Request:
+		err = w.request(ctx, s)
+	default:
+		err = w.node(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	if a.Format.ForPeople() { // the way there helps even when the shard cannot be asked
+		for _, step := range w.Steps {
+			_, _ = fmt.Fprintf(a.Out, "%-16s %s\n", step.At, step.Say)
+		}
+	}
+	var got *bigfleetv1alpha1.ExplainResponse
+	if w.Target != nil {
+		if got, err = ask(ctx, a, *w.Target); err != nil {
+			return err
+		}
+	}
+	if !a.Format.ForPeople() {
+		return w.data(a, got)
+	}
+	if got == nil {
+		_, _ = fmt.Fprintf(a.Out, "\nHere it stops: %s.\n", w.Stopped)
+		return nil
+	}
+	_, _ = fmt.Fprintln(a.Out)
+	say(a, a.Out, *w.Target, got, candidates)
+	return nil
+}
+
+// data is the walk with the shard's answer as one object.
+func (w *walk) data(a *app.App, got *bigfleetv1alpha1.ExplainResponse) error {
+	out := map[string]any{"path": w.Steps}
+	if got == nil {
+		out["stopped"] = w.Stopped
+	} else {
+		raw, err := protojson.Marshal(got)
+		if err != nil {
+			return err
+		}
+		out["subject"], out["explanation"] = w.Target.String(), json.RawMessage(raw)
+	}
+	raw, err := json.Marshal(out)
+	if err == nil && a.Format == output.YAML {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(a.Out, "%s\n", raw)
+	}
+	return err
+}
+
+// ask asks the shards until one knows the subject.
+func ask(ctx context.Context, a *app.App, s subject.Subject) (*bigfleetv1alpha1.ExplainResponse, error) {
+	req := &bigfleetv1alpha1.ExplainRequest{}
+	if s.Kind == subject.Need {
+		req.Subject = &bigfleetv1alpha1.ExplainRequest_Need{Need: s.NeedRef()}
+	} else {
+		req.Subject = &bigfleetv1alpha1.ExplainRequest_MachineId{MachineId: s.Name}
+	}
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return nil, err
@@ -77,66 +158,9 @@ func first(ctx context.Context, a *app.App, s subject.Subject, req *bigfleetv1al
 			return *got, nil
 		}
 	}
-	notFound := &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get " + string(s.Kind) + "s` lists them"}
-	return nil, errors.Join(failed, notFound)
-}
-
-func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.ExplainResponse) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	line("%s", r.GetVerdict())
-	if since := r.GetNeed().GetUnmetSinceUnixNanos(); since != 0 {
-		line("Since %s (%s).", output.Time(since), output.Age(a.Now(), since))
+	notFound := &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get " + string(s.Kind) + "s` lists them; `bigfleet history " + s.String() + "` knows what is gone"}
+	if failed != nil {
+		return nil, errors.Join(failed, notFound)
 	}
-	if m := r.GetMachine(); m != nil {
-		sayMachine(line, a, m)
-	}
-	if len(r.GetFunnel()) > 0 {
-		line("\nMachines that could serve it:")
-		for _, f := range r.GetFunnel() {
-			line("  %6d  %-10s %s", f.GetMachines(), f.GetStep(), f.GetWhy())
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(r.GetWithheld())) {
-		line("  withheld: %d for %s", r.GetWithheld()[k], k)
-	}
-	if len(r.GetWinners()) > 0 {
-		line("\nWho holds them instead:")
-		for _, h := range r.GetWinners() {
-			line("  %d machines  need/%s/%s  priority %d: %s", h.GetMachines(), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
-		}
-	}
-	if len(r.GetDomains()) > 0 {
-		line("\nDomains:")
-		for _, d := range r.GetDomains() {
-			line("  %-20s covers %.1f%%", d.GetDomain(), float64(d.GetCoveragePerMille())/10)
-		}
-	}
-	if len(r.GetCandidates()) > 0 {
-		line("\nCandidates, cheapest first:")
-		for _, c := range r.GetCandidates() {
-			line("  %-24s %s + %.4f x $%.2f = %s  %s", c.GetMachineId(), output.Dollars(c.GetPricePerHour()), c.GetInterruptionProbability(), c.GetInterruptionPenaltyDollars(), output.Dollars(c.GetEffectiveCost()), c.GetWhy())
-		}
-	}
-	if r.GetNearestMiss() != "" {
-		line("\nNearest miss: %s", r.GetNearestMiss())
-	}
-	if r.GetSuggestion() != "" {
-		line("Try: %s", r.GetSuggestion())
-	}
-	line("\nCycle %d, %s old. More: bigfleet history %s", r.GetCycle(), output.Age(a.Now(), r.GetCycleAtUnixNanos()), s)
-}
-
-func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse) {
-	v := m.GetMachine().GetMachine()
-	line("%s is %s since %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
-		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
-	if m.GetKeepText() != "" {
-		line("%s", m.GetKeepText())
-	}
-	if h := m.GetHoldUntilUnixNanos(); h != 0 {
-		line("Held until %s.", output.Time(h))
-	}
-	if d := m.GetDrain(); d != nil {
-		line("Draining: %d Pods left, deadline %s.", d.GetPodsLeft(), output.Time(d.GetDeadlineUnixNanos()))
-	}
+	return nil, notFound
 }

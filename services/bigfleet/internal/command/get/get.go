@@ -61,7 +61,17 @@ func New(a *app.App) *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use: "get KIND [NAME]", Args: cobra.RangeArgs(1, 2),
-		Short: "List machines, needs, clusters and more", Long: help.String(), ValidArgs: names,
+		Short: "List machines, needs, clusters and more", Long: help.String(),
+		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return names, cobra.ShellCompDirectiveNoFileComp
+			}
+			k, err := find(args[0], names)
+			if err != nil || len(args) > 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.Complete(map[string]string{k.names[min(1, len(k.names)-1)]: ""})(c, nil, typed)
+		},
 		Example: "  bigfleet get needs --unmet\n  bigfleet get machines --cluster red --state configured -o wide",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 2 {
@@ -96,6 +106,42 @@ func find(name string, names []string) (kind, error) {
 	return kind{}, exit.Usagef("there is no kind %q: use one of %s", name, strings.Join(names, ", "))
 }
 
+// One returns one thing of a kind, for a verb that shows more of it, and the kind's singular.
+func One(ctx context.Context, a *app.App, kindName, name string) (string, output.List, error) {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.names[0])
+	}
+	k, err := find(kindName, names)
+	if err != nil {
+		return "", output.List{}, err
+	}
+	f := filter{name: name}
+	list, failed := k.list(ctx, a, f)
+	if failed == nil && len(list.Rows) == 0 {
+		failed = k.missing(name)
+	}
+	return k.names[min(1, len(k.names)-1)], list, failed
+}
+
+func (k kind) missing(name string) error {
+	return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[min(1, len(k.names)-1)] + " " + name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
+}
+
+// NewList is a verb that lists one kind, for the groups that give orders about it: `bigfleet shards list` is `bigfleet get shards`.
+func NewList(a *app.App, group, use, kindName string) *cobra.Command {
+	return a.Watchable(&cobra.Command{
+		Use: use, Args: cobra.NoArgs, Short: "The same as `bigfleet get " + kindName + "`", Example: "  bigfleet " + group + " " + use,
+		RunE: func(c *cobra.Command, _ []string) error {
+			k, err := find(kindName, nil)
+			if err != nil {
+				return err
+			}
+			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, filter{}) })
+		},
+	})
+}
+
 // show prints what there is even when a part did not answer, and then says so.
 func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	list, failed := k.list(ctx, a, f)
@@ -104,7 +150,7 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 		return failed
 	}
 	if f.name != "" && len(list.Rows) == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[min(1, len(k.names)-1)] + " " + f.name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
+		return k.missing(f.name)
 	}
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err

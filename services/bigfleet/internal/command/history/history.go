@@ -25,7 +25,7 @@ func New(a *app.App) *cobra.Command {
 	var since time.Duration
 	var limit int
 	c := &cobra.Command{
-		Use: "history SUBJECT", Args: cobra.ExactArgs(1),
+		Use: "history SUBJECT", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		Short:   "What was decided and done, newest first",
 		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -33,7 +33,7 @@ func New(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return run(c.Context(), a, s, since, limit)
+			return Run(c.Context(), a, s, since, limit)
 		},
 	}
 	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
@@ -41,7 +41,8 @@ func New(a *app.App) *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration, limit int) error {
+// Run prints the records of one subject.
+func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration, limit int) error {
 	if limit < 1 {
 		return exit.Usagef("--limit %d: want at least 1", limit)
 	}

@@ -2,76 +2,179 @@
 package up
 
 import (
+	"context"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	world "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/up"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
+
+// flags beside those that a world takes.
+type flags struct {
+	list, install       bool
+	logs                string
+	kubeconfig, context []string
+	providers           []string
+}
 
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var c world.Config
-	var logs string
-	var list bool
+	var fl flags
 	cmd := &cobra.Command{
 		Use: "up", Args: cobra.NoArgs,
 		Short: "Run everything here, with simulated clusters, and watch",
-		Long: "Runs a shard, a provider and simulated clusters in one process. The shard, the operators, the pod controllers and the\n" +
-			"provider are the real ones and listen on real ports; simulated are the clusters (an in-memory API server, a scheduler and\n" +
-			"kubelets) and the machines. Nothing is installed, and nothing is left behind.",
-		Example: "  bigfleet up\n  bigfleet up --scenario burst\n  bigfleet up --clusters 1 --scenario gang --speed 4",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if list {
-				for _, s := range world.Scenarios() {
-					a.Notef("%-10s %s", s.Name, s.About)
-				}
-				return nil
-			}
-			if c.Scenario != "" {
-				if _, err := world.Find(c.Scenario); err != nil {
-					return exit.Usagef("--scenario: %v", err)
-				}
-			}
-			c.Out, c.Paint, c.Colour = a.Out, a.Terminal, a.Colour()
-			if logs != "" {
-				f, err := os.OpenFile(logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-				if err != nil {
-					return exit.Usagef("--log-file: %v", err)
-				}
-				defer func() { _ = f.Close() }()
-				c.Log = io.Writer(f)
-			}
-			banner(a, c)
-			if err := world.Run(cmd.Context(), c); err != nil {
-				return &exit.Error{Code: exit.Failed, Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
-			}
-			return nil
-		},
+		Long: "Runs a whole BigFleet in one process. The shard, the operators, the pod controllers and the provider are the real ones and\n" +
+			"listen on real ports; simulated are the clusters (an in-memory API server, a scheduler and kubelets) and the cloud.\n" +
+			"--kubeconfig takes real clusters instead, --provider a provider that runs elsewhere. Nothing is left behind.",
+		Example: "  bigfleet up\n  bigfleet up --scenario burst\n  bigfleet up --clusters 1 --scenario gang --speed 4\n  bigfleet up --provider 127.0.0.1:9100\n" +
+			"  bigfleet up --kubeconfig red.kubeconfig --kubeconfig blue.kubeconfig --install-crds",
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, c, fl) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.Clusters, "clusters", world.DefaultClusters, "simulated clusters")
 	f.StringVar(&c.Scenario, "scenario", "", "a story to play: "+strings.Join(world.Names(), ", "))
-	f.BoolVar(&list, "list-scenarios", false, "say what each scenario shows")
+	f.BoolVar(&fl.list, "list-scenarios", false, "say what each scenario shows")
 	f.Float64Var(&c.Speed, "speed", 1, "divides the delays of machines and scenario")
+	f.Int64Var(&c.Seed, "seed", 1, "of everything the simulated cloud draws")
 	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; negative means none")
 	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port")
+	f.StringVar(&c.CoordinatorListen, "coordinator-listen", world.DefaultCoordinator, "address of the coordinator's port")
+	f.StringVar(&c.RaftBind, "raft-bind", world.DefaultRaftBind, "address of the coordinator's Raft port")
+	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "leave the coordinator out: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
+	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, which changes the simulated cloud while it runs")
+	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
+	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "a real cluster instead of simulated ones; repeatable") // shadows the global one, which takes a single file
+	f.StringSliceVar(&fl.context, "contexts", nil, "contexts of the kubeconfigs; default the current one of each")
+	f.BoolVar(&fl.install, "install-crds", false, "install BigFleet's definitions in the real clusters first")
+	f.BoolVarP(&a.Yes, "yes", "y", false, "do not ask before writing to real clusters")
 	f.StringVar(&c.DataDir, "data-dir", "", "keep state here; default a temporary directory that goes with the process")
-	f.StringVar(&logs, "log-file", "", "write the parts' logs to this file; default nowhere")
+	f.StringVar(&c.Kubeconfig, "write-kubeconfig", "", "write the way to the simulated clusters to this file; default a file in the directory of the state")
+	f.StringVar(&fl.logs, "log-file", "", "write the parts' logs to this file; default nowhere")
 	f.BoolVar(&c.Once, "once", false, "end when the scenario is over and nothing moves")
 	return cmd
 }
 
-func banner(a *app.App, c world.Config) {
-	a.Notef("Simulated: clusters and machines. Real: shard, provider, operators, pod controllers and their ports.")
-	a.Notef("Try in another terminal:")
-	for _, try := range []string{"status", "get needs", "get machines --state configured", "events", "plan --stock-out m.8x@demo-1a"} {
-		a.Notef("  bigfleet %s --shard %s", try, c.ShardListen)
+func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) {
+	if fl.list {
+		for _, s := range world.Scenarios() {
+			_, _ = fmt.Fprintf(a.Out, "%-10s %s\n", s.Name, s.About)
+		}
+		return nil
 	}
+	if c.Scenario != "" {
+		if _, err := world.Find(c.Scenario); err != nil {
+			return exit.Usagef("--scenario: %v", err)
+		}
+	}
+	providers, err := shard.ParseProviders(fl.providers)
+	if err != nil {
+		return exit.Usagef("--provider: %v", err)
+	}
+	for _, p := range providers {
+		c.Providers = append(c.Providers, world.Provider{Name: p.Name, Addr: p.Addr})
+	}
+	if c.Targets, err = world.Targets(fl.kubeconfig, fl.context); err != nil {
+		return &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+	}
+	if err := prepare(ctx, a, c.Targets, fl.install); err != nil {
+		return err
+	}
+	c.Out, c.Paint, c.Colour = a.Out, a.Terminal, a.Colour()
+	if fl.logs != "" {
+		f, err := os.OpenFile(fl.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return exit.Usagef("--log-file: %v", err)
+		}
+		defer func() { _ = f.Close() }()
+		c.Log = f
+	}
+	banner(a, c)
+	if err := world.Run(ctx, c); err != nil {
+		return &exit.Error{Code: exit.Failed, Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
+	}
+	return nil
+}
+
+// prepare asks before anything is written to a real cluster, and installs the definitions when told to (OPS-5.4).
+func prepare(ctx context.Context, a *app.App, targets []world.Target, install bool) error {
+	if len(targets) == 0 {
+		if install {
+			return exit.Usagef("--install-crds is for real clusters: give --kubeconfig")
+		}
+		return nil
+	}
+	var names []string
+	for _, t := range targets {
+		names = append(names, fmt.Sprintf("%s (%s)", t.ID, t.REST.Host))
+	}
+	if err := a.Confirm("BigFleet will write CapacityRequests, UpcomingNodes, hints and Nodes, and evict Pods, in: %s.", strings.Join(names, ", ")); err != nil {
+		return err
+	}
+	for _, t := range targets {
+		client, err := dynamic.NewForConfig(t.REST)
+		if err != nil {
+			return exit.Usagef("cluster %s: %v", t.ID, err)
+		}
+		changes, err := crds.Compare(ctx, client)
+		if err != nil {
+			return &exit.Error{Code: exit.Unreachable, Say: fmt.Sprintf("cluster %s: %v", t.ID, err), Hint: "Check the kubeconfig and that the API server runs", Err: err}
+		}
+		missing := crds.Stale(changes)
+		if len(missing) > 0 && !install {
+			return &exit.Error{Code: exit.Refused, Say: fmt.Sprintf("cluster %s lacks definitions of this version: %s", t.ID, strings.Join(missing, ", ")), Hint: "Repeat with --install-crds, or run `bigfleet crds apply`"}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		a.Notef("%s:", t.ID)
+		crds.Say(a.Err, changes)
+		if err := crds.Apply(ctx, client, changes); err != nil {
+			return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("cluster %s: %v", t.ID, err), Err: err}
+		}
+	}
+	return nil
+}
+
+func banner(a *app.App, c world.Config) {
+	var models []string
+	if len(c.Targets) == 0 {
+		models = append(models, "the clusters (in-memory API server, scheduler, kubelets)")
+	}
+	switch {
+	case len(c.Providers) > 0:
+	case len(c.Targets) > 0:
+		models = append(models, "the machines (Node objects with nobody behind them)")
+	default:
+		models = append(models, "the cloud")
+	}
+	if len(models) == 0 {
+		models = []string{"nothing"}
+	}
+	a.Notef("Simulated: %s. Real: everything else, and every port.", strings.Join(models, " and "))
+	a.Notef("Try in another terminal:")
+	for _, try := range []string{"status", "get needs", "get machines --state configured", "top", "explain pod/default/NAME", "plan --stock-out m.8x@demo-1a"} {
+		a.Notef("  bigfleet %s%s", try, at(c))
+	}
+}
+
+// at is what the other terminal has to add to reach this process.
+func at(c world.Config) string {
+	switch {
+	case c.NoCoordinator:
+		return " --shard " + c.ShardListen
+	case c.CoordinatorListen != world.DefaultCoordinator:
+		return " --coordinator " + c.CoordinatorListen
+	}
+	return ""
 }

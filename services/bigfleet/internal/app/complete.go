@@ -1,0 +1,101 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+)
+
+// completeWithin bounds what completion of live names may take (OPS-4.11): a shell waits for it.
+const completeWithin = 500 * time.Millisecond
+
+// namesMax bounds how many names of one kind are offered.
+const namesMax = 200
+
+// Complete offers live names of the given kinds (machine, need, cluster, shard), each behind a prefix.
+func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		const quiet = cobra.ShellCompDirectiveNoFileComp
+		if len(args) > 0 || a.Check() != nil {
+			return nil, quiet
+		}
+		ctx := c.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, completeWithin)
+		defer cancel()
+		_, shards, err := a.Shards(ctx)
+		if err != nil {
+			return nil, quiet
+		}
+		var out []string
+		for kind, prefix := range prefixes {
+			for _, s := range shards {
+				for _, name := range names(ctx, kind, s) {
+					if name = prefix + name; strings.HasPrefix(name, typed) {
+						out = append(out, name)
+					}
+				}
+			}
+		}
+		return out, quiet
+	}
+}
+
+// CompleteSubjects offers subjects of the given forms, for example machine/.
+func (a *App) CompleteSubjects(forms ...string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, f := range forms {
+			if strings.HasPrefix(typed, f) {
+				return a.Complete(map[string]string{strings.TrimSuffix(f, "/"): f})(c, args, typed)
+			}
+		}
+		return forms, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// names are live ones of one kind; none when the shard does not answer in time.
+func names(ctx context.Context, kind string, s fleet.Shard) (out []string) {
+	switch kind {
+	case "shard":
+		return []string{s.Label()}
+	case "machine":
+		got, err := s.Read.ListMachines(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{PageSize: namesMax}))
+		if err != nil {
+			return nil
+		}
+		for _, m := range got.Msg.GetMachines() {
+			out = append(out, m.GetMachine().GetId())
+		}
+	case "cluster":
+		got, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{PageSize: namesMax}))
+		if err != nil {
+			return nil
+		}
+		for _, c := range got.Msg.GetClusters() {
+			out = append(out, c.GetClusterId())
+		}
+	case "need":
+		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{Limit: namesMax}))
+		if err != nil {
+			return nil
+		}
+		defer func() { _ = stream.Close() }()
+		for stream.Receive() {
+			if n := stream.Msg().GetNeed(); n != nil {
+				out = append(out, n.GetClusterId()+"/"+n.GetNeed().GetRowId())
+			}
+		}
+	}
+	return out
+}

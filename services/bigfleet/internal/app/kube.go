@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// Kube is the way to the cluster that --kubeconfig and --kube-context name; by default the one that kubectl would use.
+func (a *App) Kube() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.flags.kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.flags.kubeContext}).ClientConfig()
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: fmt.Sprintf("no way to a cluster: %v", err), Hint: "Name a kubeconfig with --kubeconfig and a context with --kube-context", Err: err}
+	}
+	cfg.Timeout = a.flags.timeout
+	return cfg, nil
+}
+
+// HasKube says whether a cluster was named on the command line.
+func (a *App) HasKube() bool { return a.flags.kubeconfig != "" || a.flags.kubeContext != "" }
+
+// KubeError turns an error of an API server into one of a verb.
+func KubeError(what string, err error) error {
+	out := &exit.Error{Code: exit.Failed, Say: what + ": " + err.Error(), Err: err}
+	var dial *net.OpError
+	var at *url.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsNotFound(err):
+		out.Code = exit.NotFound
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		out.Code, out.Hint = exit.Denied, "Ask for the right, or use another context with --kube-context"
+	case apierrors.IsConflict(err):
+		out.Code = exit.Refused
+	case errors.As(err, &dial), errors.As(err, &at):
+		out.Code, out.Hint = exit.Unreachable, "Check --kubeconfig and that the API server runs"
+	}
+	return out
+}
+
+// KubeContext is the name of the context that Kube uses; "" when nobody names one.
+func (a *App) KubeContext() string {
+	if a.flags.kubeContext != "" {
+		return a.flags.kubeContext
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.flags.kubeconfig
+	raw, err := rules.Load()
+	if err != nil {
+		return ""
+	}
+	return raw.CurrentContext
+}

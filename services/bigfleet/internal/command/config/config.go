@@ -1,0 +1,132 @@
+// Package config is `bigfleet config`: the fleets that one works with, by name (OPS-4.5).
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/contexts"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// New returns the group.
+func New(a *app.App) *cobra.Command {
+	group := &cobra.Command{Use: "config", Short: "Fleets by name: their addresses and certificate files", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	names := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		_, f, err := open(a)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.Sorted(maps.Keys(f.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	}
+	use := &cobra.Command{
+		Use: "use NAME", Args: cobra.ExactArgs(1), Short: "Make a context the current one", Example: "  bigfleet config use prod", ValidArgsFunction: names,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return edit(a, func(f *contexts.File) error { f.Current = args[0]; return known(*f, args[0]) })
+		},
+	}
+	remove := &cobra.Command{
+		Use: "delete NAME", Args: cobra.ExactArgs(1), Short: "Forget a context", Example: "  bigfleet config delete trial", ValidArgsFunction: names,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return edit(a, func(f *contexts.File) error {
+				err := known(*f, args[0])
+				delete(f.Contexts, args[0])
+				if f.Current == args[0] {
+					f.Current = ""
+				}
+				return err
+			})
+		},
+	}
+	set := &cobra.Command{
+		Use: "set NAME", Args: cobra.ExactArgs(1), Short: "Keep the addresses and files of this command line under a name",
+		Long:    "Keeps what --coordinator, --shard, --tls-cert, --tls-key, --tls-ca, --kubeconfig and --kube-context say; flags that are not given stay as they were.",
+		Example: "  bigfleet config set prod --coordinator coordinator.example:7790 --tls-cert me.crt --tls-key me.key --tls-ca ca.crt",
+		RunE: func(_ *cobra.Command, args []string) error {
+			return edit(a, func(f *contexts.File) error {
+				f.Contexts[args[0]] = a.Over(f.Contexts[args[0]])
+				if f.Current == "" {
+					f.Current = args[0]
+				}
+				return nil
+			})
+		},
+	}
+	group.AddCommand(&cobra.Command{
+		Use: "view", Args: cobra.NoArgs, Short: "Show all contexts", Example: "  bigfleet config view\n  bigfleet config view -o yaml",
+		RunE: func(*cobra.Command, []string) error { return view(a) },
+	}, use, set, remove)
+	return group
+}
+
+func open(a *app.App) (string, contexts.File, error) {
+	path, err := contexts.Path(a.Getenv)
+	if err != nil {
+		return "", contexts.File{}, exit.Usagef("no place for contexts: %v", err)
+	}
+	f, err := contexts.Load(path)
+	if err != nil {
+		return "", f, exit.Usagef("contexts: %v", err)
+	}
+	return path, f, nil
+}
+
+func edit(a *app.App, change func(*contexts.File) error) error {
+	path, f, err := open(a)
+	if err != nil {
+		return err
+	}
+	if err := change(&f); err != nil {
+		return err
+	}
+	if err := f.Save(path); err != nil {
+		return &exit.Error{Code: exit.Failed, Say: "contexts: " + err.Error(), Err: err}
+	}
+	a.Notef("wrote %s", path)
+	return nil
+}
+
+func known(f contexts.File, name string) error {
+	if _, ok := f.Contexts[name]; ok {
+		return nil
+	}
+	return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
+}
+
+func view(a *app.App) error {
+	path, f, err := open(a)
+	if err != nil {
+		return err
+	}
+	switch a.Format {
+	case output.JSON, output.JSONL:
+		return json.NewEncoder(a.Out).Encode(f)
+	case output.YAML:
+		raw, err := yaml.Marshal(f)
+		if err == nil {
+			_, err = a.Out.Write(raw)
+		}
+		return err
+	}
+	l := output.List{Columns: []output.Column{{Head: "CURRENT"}, {Head: "NAME"}, {Head: "COORDINATOR"}, {Head: "SHARD"}, {Head: "CERTIFICATE"}, {Head: "KUBECONFIG", Wide: true}, {Head: "KUBE-CONTEXT", Wide: true}}}
+	for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
+		c, mark := f.Contexts[name], ""
+		if name == f.Current {
+			mark = "*"
+		}
+		l.Names = append(l.Names, "context/"+name)
+		l.Rows = append(l.Rows, []string{mark, name, output.Dash(strings.Join(c.Coordinator, ",")), output.Dash(c.Shard), output.Dash(c.TLSCert), output.Dash(c.Kubeconfig), output.Dash(c.KubeContext)})
+	}
+	if len(l.Rows) == 0 {
+		a.Notef("no contexts in %s; `bigfleet config set NAME --coordinator host:port` makes one", path)
+	}
+	return a.Format.Write(a.Out, l)
+}

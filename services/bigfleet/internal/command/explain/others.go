@@ -1,0 +1,139 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+)
+
+// explainCluster says how a cluster stands and what holds its release.
+func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading "+s.String(), func(ctx context.Context, sh fleet.Shard) (*bigfleetv1alpha1.ClusterView, error) {
+		got, err := sh.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{ClusterId: s.Name}))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range got.Msg.GetClusters() {
+			if c.GetClusterId() == s.Name {
+				return c, nil
+			}
+		}
+		return nil, nil
+	})
+	found := false
+	for i, c := range answers {
+		if c == nil || *c == nil {
+			continue
+		}
+		found = true
+		if !a.Format.ForPeople() {
+			if err := a.Format.Message(a.Out, *c); err != nil {
+				return err
+			}
+			continue
+		}
+		sayCluster(a, shards[i].Label(), *c)
+	}
+	if !found && failed == nil {
+		return &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get clusters` lists them"}
+	}
+	return failed
+}
+
+func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	now := a.Now()
+	switch {
+	case c.GetRetired():
+		line("Cluster %s was retired by a person: its machines are released.", c.GetClusterId())
+	case !c.GetConnected():
+		line("Cluster %s has no session with %s: nothing new is bought for it, and nothing is taken from it except for higher priority.", c.GetClusterId(), shard)
+	case c.GetUnsatisfiedNeeds() > 0:
+		line("Cluster %s is connected to %s; %d of its %d needs wait (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
+	default:
+		line("Cluster %s is connected to %s and has what it asks for: %d needs.", c.GetClusterId(), shard, c.GetNeeds())
+	}
+	if c.GetConnected() {
+		line("Session since %s (%s).", output.Time(c.GetConnectedSinceUnixNanos()), output.Age(now, c.GetConnectedSinceUnixNanos()))
+	}
+	line("Last roll-up %s ago: %s%s.", output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), because(c.GetLastRollupReason()))
+	if c.GetHeldCount() > 0 {
+		line("%d roll-ups in a row are held; `bigfleet rollups accept %s --reason TEXT` accepts the last one.", c.GetHeldCount(), c.GetClusterId())
+	}
+	gate := "open: what nobody needs may be released"
+	if !c.GetGateOpen() {
+		gate = "closed until the cluster was heard since the shard started: nothing is released"
+	}
+	line("Its release gate is %s; reclaim budget left %.1f.", gate, c.GetReclaimTokens())
+	for _, b := range c.GetBackoffs() {
+		line("Backoff: %s", b)
+	}
+	line("Machines cost %s. More: bigfleet history cluster/%s", output.Dollars(c.GetCostPerHour()), c.GetClusterId())
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ", because " + strings.TrimSuffix(why, ".")
+}
+
+// explainMove says where a move of machines between shards stands.
+func explainMove(ctx context.Context, a *app.App, s subject.Subject) error {
+	f, err := a.Fleet()
+	if err != nil {
+		return err
+	}
+	var move *bigfleetv1alpha1.Move
+	err = f.Leader(ctx, "reading "+s.String(), func(ctx context.Context, c fleet.Coordinator) error {
+		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, m := range got.Msg.GetMoves() {
+			if m.GetMoveId() == s.Name {
+				move = m
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if move == nil {
+		return &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no " + s.String(), Hint: "`bigfleet get moves` lists them"}
+	}
+	if !a.Format.ForPeople() {
+		return a.Format.Message(a.Out, move)
+	}
+	sayMove(a, move)
+	return nil
+}
+
+func sayMove(a *app.App, m *bigfleetv1alpha1.Move) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	line("Move %s is %s: %d of %d machines from %s to %s.", m.GetMoveId(), output.Enum("STATE_", m.GetState().String()), len(m.GetMachineIds()), m.GetWanted(),
+		m.GetFromShardId(), m.GetToShardId())
+	line("Why: %s", output.Dash(m.GetReason()))
+	line("Since %s, last change %s ago.", output.Time(m.GetStartedAtUnixNanos()), output.Age(a.Now(), m.GetUpdatedAtUnixNanos()))
+	for _, d := range m.GetDonors() {
+		taken := "passed over"
+		if d.GetTaken() {
+			taken = "taken"
+		}
+		line("  donor %s %s: %s", d.GetShardId(), taken, d.GetReason())
+	}
+}

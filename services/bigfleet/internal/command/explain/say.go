@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+)
+
+// say words an explanation in the order of OPS-4.15.
+func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.ExplainResponse, candidates bool) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	line("%s", r.GetVerdict())
+	if since := r.GetNeed().GetUnmetSinceUnixNanos(); since != 0 {
+		line("Since %s (%s).", output.Time(since), output.Age(a.Now(), since))
+	}
+	if m := r.GetMachine(); m != nil {
+		sayMachine(line, a, m)
+	}
+	if len(r.GetFunnel()) > 0 {
+		line("\nMachines that could serve it:")
+		for _, f := range r.GetFunnel() {
+			line("  %6d  %-10s %s", f.GetMachines(), f.GetStep(), f.GetWhy())
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.GetWithheld())) {
+		line("  withheld: %d for %s", r.GetWithheld()[k], k)
+	}
+	if len(r.GetWinners()) > 0 {
+		line("\nWho holds them instead:")
+		for _, h := range r.GetWinners() {
+			line("  %d machines  need/%s/%s  priority %d: %s", h.GetMachines(), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
+		}
+	}
+	if len(r.GetDomains()) > 0 {
+		line("\nDomains:")
+		for _, d := range r.GetDomains() {
+			line("  %-20s covers %.1f%%", d.GetDomain(), float64(d.GetCoveragePerMille())/10)
+		}
+	}
+	if candidates && len(r.GetCandidates()) > 0 {
+		line("\nCandidates, cheapest first:")
+		for _, c := range r.GetCandidates() {
+			line("  %-24s %s + %.4f x $%.2f = %s  %s", c.GetMachineId(), output.Dollars(c.GetPricePerHour()), c.GetInterruptionProbability(), c.GetInterruptionPenaltyDollars(), output.Dollars(c.GetEffectiveCost()), c.GetWhy())
+		}
+	}
+	if r.GetNearestMiss() != "" {
+		line("\nNearest miss: %s", r.GetNearestMiss())
+	}
+	if r.GetSuggestion() != "" {
+		line("Try: %s", r.GetSuggestion())
+	}
+	line("\nCycle %d, %s old. More: bigfleet history %s", r.GetCycle(), output.Age(a.Now(), r.GetCycleAtUnixNanos()), s)
+}
+
+func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse) {
+	v := m.GetMachine().GetMachine()
+	line("%s is %s since %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
+		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
+	if m.GetKeepText() != "" {
+		line("%s", m.GetKeepText())
+	}
+	if h := m.GetHoldUntilUnixNanos(); h != 0 {
+		line("Held until %s.", output.Time(h))
+	}
+	if d := m.GetDrain(); d != nil {
+		line("Draining: %d Pods left, deadline %s.", d.GetPodsLeft(), output.Time(d.GetDeadlineUnixNanos()))
+	}
+}

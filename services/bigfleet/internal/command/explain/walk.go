@@ -1,0 +1,223 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+	"github.com/bigfleet-dev/bigfleet/services/operator"
+)
+
+// machineLabel names the machine behind a Node (WIRE-11).
+const machineLabel = "bigfleet.lucy.sh/machine-id"
+
+var requests = schema.GroupVersionResource{Group: v1alpha1.GroupVersion().Group, Version: v1alpha1.GroupVersion().Version, Resource: "capacityrequests"}
+
+// step is one station of the way from an object in a cluster to a verdict.
+type step struct {
+	At  string `json:"at"`
+	Say string `json:"say"`
+}
+
+// walk goes Pod -> CapacityRequest -> row -> verdict, or Node -> machine, and notes what it finds. Target is where it ended;
+// nil means that it stopped: Stopped then says at what.
+type walk struct {
+	Steps   []step
+	Target  *subject.Subject
+	Stopped string
+
+	a       *app.App
+	cluster string // --cluster
+	context string // name of the kube context
+	core    kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+func newWalk(a *app.App, cluster string) (*walk, error) {
+	cfg, err := a.Kube()
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{a: a, cluster: cluster, context: a.KubeContext()}
+	if w.core, err = kubernetes.NewForConfig(cfg); err != nil {
+		return nil, exit.Usagef("kubeconfig: %v", err)
+	}
+	if w.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return nil, exit.Usagef("kubeconfig: %v", err)
+	}
+	return w, nil
+}
+
+func (w *walk) note(at, format string, args ...any) {
+	w.Steps = append(w.Steps, step{at, fmt.Sprintf(format, args...)})
+}
+
+func (w *walk) stop(format string, args ...any) { w.Stopped = fmt.Sprintf(format, args...) }
+
+// pod walks from a Pod.
+func (w *walk) pod(ctx context.Context, s subject.Subject) error {
+	p, err := w.core.CoreV1().Pods(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no Pod %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
+	}
+	if err != nil {
+		return app.KubeError("reading the Pod", err)
+	}
+	if p.Spec.NodeName != "" {
+		w.note("Pod", "%s, on Node %s", p.Status.Phase, p.Spec.NodeName)
+		return w.node(ctx, subject.Subject{Kind: subject.Node, Name: p.Spec.NodeName})
+	}
+	w.note("Pod", "%s, waits for a Node%s", p.Status.Phase, scheduling(p))
+	list, err := w.dynamic.Resource(requests).Namespace(s.Scope).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		w.stop("this cluster has no CapacityRequests at all: `bigfleet crds apply` installs the definitions")
+		return nil
+	}
+	if err != nil {
+		return app.KubeError("listing CapacityRequests", err)
+	}
+	for i := range list.Items {
+		for _, owner := range list.Items[i].GetOwnerReferences() {
+			if owner.UID == p.UID {
+				return w.fromRequest(ctx, &list.Items[i])
+			}
+		}
+	}
+	w.stop("the Pod has no CapacityRequest: the pod controller is not at work, leaves out its namespace, or has not come to it yet (Pods of DaemonSets and Pods that are ending get none)")
+	return nil
+}
+
+// scheduling is what the scheduler says.
+func scheduling(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return ": " + c.Message
+		}
+	}
+	return ""
+}
+
+// request walks from a CapacityRequest.
+func (w *walk) request(ctx context.Context, s subject.Subject) error {
+	r, err := w.dynamic.Resource(requests).Namespace(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no CapacityRequest %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
+	}
+	if err != nil {
+		return app.KubeError("reading the CapacityRequest", err)
+	}
+	return w.fromRequest(ctx, r)
+}
+
+func (w *walk) fromRequest(ctx context.Context, r *unstructured.Unstructured) error {
+	phase, _, _ := unstructured.NestedString(r.Object, "status", "phase")
+	if phase == "" {
+		phase = string(v1alpha1.RequestPending)
+	}
+	w.note("CapacityRequest", "%s/%s, %s", r.GetNamespace(), r.GetName(), phase)
+	raw, err := r.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	row, problem, err := operator.RowOf(raw)
+	if err != nil {
+		return err
+	}
+	if row == "" {
+		w.stop("the request cannot be counted: %s", problem)
+		return nil
+	}
+	if problem != "" {
+		w.note("warning", "%s", problem)
+	}
+	if phase == string(v1alpha1.RequestPending) {
+		w.stop("no shard has the request yet: the operator is not at work, has no session, or its roll-up is held (`bigfleet get clusters`)")
+		return nil
+	}
+	return w.row(ctx, row)
+}
+
+// row finds the need of a row. Rows of equal shape have the same id in every cluster, so the cluster matters.
+func (w *walk) row(ctx context.Context, row string) error {
+	f, shards, err := w.a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	found, failed := fleet.Each(ctx, f, shards, "looking for the row", func(ctx context.Context, s fleet.Shard) ([]string, error) {
+		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{RowId: row, ClusterId: w.cluster}))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = stream.Close() }()
+		var out []string
+		for stream.Receive() {
+			if n := stream.Msg().GetNeed(); n != nil {
+				out = append(out, n.GetClusterId())
+			}
+		}
+		return out, stream.Err()
+	})
+	var clusters []string
+	for _, ids := range found {
+		if ids != nil {
+			clusters = append(clusters, *ids...)
+		}
+	}
+	cluster := ""
+	for _, id := range clusters {
+		if id == w.context || id == w.cluster {
+			cluster = id
+		}
+	}
+	switch {
+	case cluster == "" && len(clusters) == 1:
+		cluster = clusters[0]
+	case cluster == "" && len(clusters) > 1:
+		return exit.Usagef("clusters %v ask for the same and the kube context's name is none of them: say which one this is with --cluster", clusters)
+	case cluster == "":
+		w.note("row", "%s", row)
+		w.stop("no shard has the row now: the roll-up with it is on its way or held (`bigfleet get clusters` shows the last one)")
+		return failed
+	}
+	w.note("row", "need/%s/%s", cluster, row)
+	w.Target = &subject.Subject{Kind: subject.Need, Scope: cluster, Name: row}
+	return nil
+}
+
+// node walks from a Node.
+func (w *walk) node(ctx context.Context, s subject.Subject) error {
+	n, err := w.core.CoreV1().Nodes().Get(ctx, s.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &exit.Error{Code: exit.NotFound, Say: "there is no Node " + s.Name + " in this cluster", Hint: "--kube-context names another cluster; `bigfleet history machine/NAME` knows machines that are gone"}
+	}
+	if err != nil {
+		return app.KubeError("reading the Node", err)
+	}
+	id := n.Annotations[machineLabel] // the whole id, where it is no legal label
+	if id == "" {
+		id = n.Labels[machineLabel]
+	}
+	if id == "" {
+		w.note("Node", "%s", s.Name)
+		w.stop("the Node carries no label %s: BigFleet did not make it and never touches it", machineLabel)
+		return nil
+	}
+	w.note("Node", "%s is machine %s", s.Name, id)
+	w.Target = &subject.Subject{Kind: subject.Machine, Name: id}
+	return nil
+}

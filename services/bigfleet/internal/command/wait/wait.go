@@ -1,0 +1,292 @@
+// Package wait is `bigfleet wait --for CONDITION [SUBJECT]`: it ends when something has become true, for scripts.
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+)
+
+const (
+	askEvery      = 200 * time.Millisecond
+	withinDefault = 5 * time.Minute
+)
+
+// condition is one thing to wait for. holds says whether it is true, and how things stand for people.
+type condition struct {
+	name, about string
+	subjects    []subject.Kind // it may be about; none means the whole fleet
+	holds       func(ctx context.Context, a *app.App, s *subject.Subject) (bool, string, error)
+}
+
+func conditions() []condition {
+	return []condition{
+		{"ready", "every shard is ready", nil, ready},
+		{"satisfied", "every need is satisfied, or those of need/CLUSTER/ROW or cluster/ID", []subject.Kind{subject.Need, subject.Cluster}, satisfied},
+		{"drained", "machine/ID serves no cluster any more", []subject.Kind{subject.Machine}, drained},
+		{"idle", "no command is in flight and none waits", nil, idle},
+		{"leader", "a coordinator leads", nil, led},
+		{"no-moves", "no move between shards is open", nil, noMoves},
+	}
+}
+
+// New returns the verb.
+func New(a *app.App) *cobra.Command {
+	var what string
+	var within time.Duration
+	var names []string
+	var help strings.Builder
+	help.WriteString("Ends with exit code 0 once the condition holds, and with 4 when it does not within the time:\n\n")
+	for _, c := range conditions() {
+		names = append(names, c.name)
+		fmt.Fprintf(&help, "  %-10s %s\n", c.name, c.about)
+	}
+	c := &cobra.Command{
+		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(1), Short: "Wait until something is true, for scripts", Long: help.String(),
+		Example:           "  bigfleet wait --for ready\n  bigfleet wait --for satisfied cluster/red --timeout 2m\n  bigfleet wait --for drained machine/m-0001",
+		ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
+		RunE: func(c *cobra.Command, args []string) error {
+			i := slices.Index(names, what)
+			if i < 0 {
+				return exit.Usagef("--for %s is unknown: use one of %s", what, strings.Join(names, ", "))
+			}
+			s, err := about(conditions()[i], args)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), a, conditions()[i], s, within)
+		},
+	}
+	c.Flags().StringVar(&what, "for", "", "the condition: "+strings.Join(names, ", "))
+	c.Flags().DurationVar(&within, "timeout", withinDefault, "give up after this long")
+	_ = c.MarkFlagRequired("for") // fails only for an unknown flag
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func about(c condition, args []string) (*subject.Subject, error) {
+	if len(args) == 0 {
+		if c.name == "drained" {
+			return nil, exit.Usagef("--for drained needs a machine: write machine/ID")
+		}
+		return nil, nil
+	}
+	if len(c.subjects) == 0 {
+		return nil, exit.Usagef("--for %s is about the whole fleet and takes no subject", c.name)
+	}
+	s, err := subject.Parse(args[0], c.subjects...)
+	return &s, err
+}
+
+func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	last := ""
+	for {
+		done, how, err := c.holds(ctx, a, s)
+		if done && err == nil {
+			_, err := fmt.Fprintln(a.Out, how)
+			return err
+		}
+		var known *exit.Error
+		if err != nil && (!errors.As(err, &known) || known.Code != exit.Unreachable && known.Code != exit.NotFound) && ctx.Err() == nil {
+			return err // waiting does not put it right
+		}
+		if err != nil && ctx.Err() == nil {
+			how = err.Error()
+		}
+		if how != "" && how != last && ctx.Err() == nil {
+			a.Notef("%s", how)
+			last = how
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err()
+			}
+			return &exit.Error{Code: exit.Problems, Reason: "timeout", Say: fmt.Sprintf("not %s after %s: %s", c.name, within, last), Hint: "--timeout waits longer"}
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// statuses asks every shard.
+func statuses(ctx context.Context, a *app.App) ([]*bigfleetv1alpha1.GetStatusResponse, error) {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading the status", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.GetStatusResponse, error) {
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg, nil
+	})
+	var out []*bigfleetv1alpha1.GetStatusResponse
+	for _, s := range answers {
+		if s != nil {
+			out = append(out, *s)
+		}
+	}
+	return out, failed
+}
+
+func ready(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {
+	all, err := statuses(ctx, a)
+	for _, s := range all {
+		if !s.GetReady() {
+			return false, s.GetShardId() + " is not ready: " + strings.Join(s.GetNotReadyReasons(), "; "), err
+		}
+	}
+	return err == nil, fmt.Sprintf("%d shards are ready", len(all)), err
+}
+
+func idle(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {
+	all, err := statuses(ctx, a)
+	n := int32(0)
+	for _, s := range all {
+		for _, m := range []map[string]int32{s.GetInFlight(), s.GetWaiting()} {
+			for _, v := range m {
+				n += v
+			}
+		}
+		if s.GetCycle() == 0 {
+			return false, s.GetShardId() + " has not evaluated yet", err
+		}
+	}
+	if n > 0 {
+		return false, fmt.Sprintf("%d commands are in flight or wait", n), err
+	}
+	return err == nil, "nothing is in flight", err
+}
+
+func satisfied(ctx context.Context, a *app.App, s *subject.Subject) (bool, string, error) {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	req := &bigfleetv1alpha1.InspectNeedsRequest{}
+	if s != nil && s.Kind == subject.Cluster {
+		req.ClusterId = s.Name
+	} else if s != nil {
+		req.ClusterId = s.Scope
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading needs", func(ctx context.Context, sh fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
+		return needs(ctx, sh, req)
+	})
+	met, all := 0, 0
+	for _, rows := range answers {
+		if rows == nil {
+			continue
+		}
+		for _, n := range *rows {
+			if s != nil && s.Kind == subject.Need && subject.NeedName(n) != s.Scope+"/"+s.Name {
+				continue
+			}
+			all++
+			if n.GetStatus() == bigfleetv1alpha1.NeedState_NEED_STATE_MET {
+				met++
+			}
+		}
+	}
+	if s != nil && all == 0 {
+		return false, "no shard knows " + s.String() + " yet", failed
+	}
+	return failed == nil && met == all, fmt.Sprintf("%d of %d needs are met", met, all), failed
+}
+
+func needs(ctx context.Context, sh fleet.Shard, req *bigfleetv1alpha1.InspectNeedsRequest) (out []*bigfleetv1alpha1.NeedView, err error) {
+	stream, err := sh.Read.InspectNeeds(ctx, connect.NewRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		if h := stream.Msg().GetHeader(); h != nil && h.GetCycle() == 0 {
+			return nil, &exit.Error{Code: exit.Unreachable, Say: sh.Label() + " has not evaluated yet"}
+		}
+		if n := stream.Msg().GetNeed(); n != nil {
+			out = append(out, n)
+		}
+	}
+	return out, stream.Err()
+}
+
+func drained(ctx context.Context, a *app.App, s *subject.Subject) (bool, string, error) {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading "+s.String(), func(ctx context.Context, sh fleet.Shard) (*bigfleetv1alpha1.MachineView, error) {
+		got, err := sh.Read.GetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.GetMachineRequest{MachineId: s.Name}))
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return got.Msg.GetMachine(), nil
+	})
+	for _, m := range answers {
+		if m == nil || *m == nil {
+			continue
+		}
+		state := output.Enum("MACHINE_STATE_", (*m).GetMachine().GetState().String())
+		switch (*m).GetMachine().GetState() {
+		case bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED, bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURING, bigfleetv1alpha1.MachineState_MACHINE_STATE_DRAINING:
+			return false, s.Name + " is " + state, failed
+		}
+		return true, s.Name + " is " + state, nil
+	}
+	if failed != nil {
+		return false, "", failed
+	}
+	return true, s.Name + " is gone", nil
+}
+
+func led(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {
+	f, err := a.Fleet()
+	if err != nil {
+		return false, "", err
+	}
+	who := ""
+	err = f.Leader(ctx, "looking for the leader", func(ctx context.Context, c fleet.Coordinator) error {
+		_, err := c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
+		who = c.Address
+		return err
+	})
+	return err == nil, "the coordinator at " + who + " leads", err
+}
+
+func noMoves(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {
+	f, err := a.Fleet()
+	if err != nil {
+		return false, "", err
+	}
+	open := 0
+	err = f.Leader(ctx, "listing moves", func(ctx context.Context, c fleet.Coordinator) error {
+		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{OpenOnly: true}))
+		if err == nil {
+			open = len(got.Msg.GetMoves())
+		}
+		return err
+	})
+	if open > 0 {
+		return false, fmt.Sprintf("%d moves are open", open), err
+	}
+	return err == nil, "no move is open", err
+}

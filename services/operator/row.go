@@ -1,0 +1,25 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// RowOf says which row of the roll-up a CapacityRequest, as JSON, is counted in: the row_id that the shard's verdicts carry
+// (OP-14.1). A request that cannot be counted has no row; problem then says why, and it may say something about one that can.
+func RowOf(raw []byte) (rowID, problem string, err error) {
+	var r request.Request
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return "", "", fmt.Errorf("the request cannot be read: %w", err)
+	}
+	a := aggregate.New(1)
+	a.Set(&r)
+	key := aggregate.KeyOf(&r)
+	if p := a.Problem(key); p != nil {
+		problem = p.Message
+	}
+	return a.Row(key), problem, nil
+}
