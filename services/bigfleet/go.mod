@@ -63,6 +63,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.46.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
+	golang.org/x/tools v0.49.0 // indirect
 	google.golang.org/grpc v1.83.1 // indirect
 )
 
@@ -84,7 +85,6 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/sim v0.0.0
-	github.com/rogpeppe/go-internal v1.16.0
 	github.com/bigfleet-dev/bigfleet/services/shard v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -103,6 +103,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.46.0 // indirect
@@ -143,7 +144,6 @@ replace github.com/bigfleet-dev/bigfleet/services/podcontroller => ../podcontrol
 replace github.com/bigfleet-dev/bigfleet/services/incluster => ../incluster
 
 replace github.com/bigfleet-dev/bigfleet/services/shard => ../shard
-
 
 replace github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../providers/kwok
 
