@@ -46,7 +46,7 @@ type Config struct {
 	Blobs     Blobs        // required
 	Log       *slog.Logger // required
 
-	PageRows int // rows handed to the core at a time; 0 means 4096
+	PageRows int // rows handed to the core at a time; 0 means 1024, so that a step with new ones stays below 10 ms
 	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
 }
 
@@ -75,7 +75,7 @@ type Actuator struct {
 // New returns an actuator that has not called anybody.
 func New(c Config) *Actuator {
 	if c.PageRows == 0 {
-		c.PageRows = 4096
+		c.PageRows = 1024
 	}
 	if c.WireRows == 0 {
 		c.WireRows = 20_000

@@ -1,7 +1,9 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -314,8 +316,9 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 		}
 		return missing, p.machines
 	}
-	for i := range inv.All() {
-		if inv.Machine(i).Provider != p.name {
+	for k := range inv.Bound() { // in the order of memory: a List of half a million rows ends in one step
+		i := inventory.Index(k)
+		if !inv.Live(i) || inv.Provider(i) != p.name {
 			continue
 		}
 		known++
@@ -324,6 +327,7 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 		}
 		missing = append(missing, i)
 	}
+	slices.SortFunc(missing, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
 	return missing, known
 }
 

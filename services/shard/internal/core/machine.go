@@ -1,8 +1,10 @@
 package core
 
 import (
+	"cmp"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"slices"
 )
 
 // boundState reports whether machines in a state have a cluster.
@@ -78,7 +80,7 @@ func (c *Core) removeMachine(i inventory.Index) {
 	c.cols.stamp[i], c.cols.listed[i], c.cols.absent[i] = 0, 0, absence{}
 	c.rails.forgetMachine(id)
 	c.pools.removed(id)
-	delete(c.pub.told, id)
+	c.pub.untell(id)
 	delete(c.pub.acquired, id)
 	c.dirtyMachine(id)
 	c.trigger(triggerMachine)
@@ -121,6 +123,52 @@ func (c *Core) shownTo(i inventory.Index) (string, bool) {
 	return to, to != ""
 }
 
+// tell notes which cluster was shown a machine.
+func (p *publisher) tell(id, to string) {
+	if before := p.told[id]; before == to {
+		return
+	}
+	p.untell(id)
+	p.told[id] = to
+	m := p.toldTo[to]
+	if m == nil {
+		m = map[string]bool{}
+		p.toldTo[to] = m
+	}
+	m[id] = true
+}
+
+func (p *publisher) untell(id string) {
+	before, known := p.told[id]
+	if !known {
+		return
+	}
+	delete(p.told, id)
+	if m := p.toldTo[before]; len(m) > 1 {
+		delete(m, id)
+	} else {
+		delete(p.toldTo, before)
+	}
+}
+
+// machinesOf lists, by id, every machine that is bound to a cluster or that it was shown: a look at those alone, since a
+// shard has a hundred times as many. Whatever binds a machine or changes it announces it, so nothing else can be its.
+func (c *Core) machinesOf(cl *cluster) []inventory.Index {
+	inv := c.world.Inventory
+	var out []inventory.Index
+	if id, known := c.world.Space.Clusters.Find(cl.name); known {
+		members, _ := inv.Members(id)
+		out = append(out, members...)
+	}
+	for id := range c.pub.toldTo[cl.name] { // sorted below
+		if i, known := inv.Find(id); known {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
+	return slices.Compact(out)
+}
+
 // announce tells the clusters concerned that something about a machine changed: the one that loses it first
 // (SHARD-18.1, 18.2).
 func (c *Core) announce(i inventory.Index) {
@@ -132,7 +180,7 @@ func (c *Core) announce(i inventory.Index) {
 	if !shown {
 		return
 	}
-	c.pub.told[id] = to
+	c.pub.tell(id, to)
 	if cl := c.clusters.get(to); cl != nil && cl.connected() {
 		c.sendNodeState(i, cl, false)
 	}
@@ -140,7 +188,7 @@ func (c *Core) announce(i inventory.Index) {
 
 // release tells a cluster that a machine is no longer its own.
 func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
-	delete(c.pub.told, m.ID)
+	c.pub.untell(m.ID)
 	cl := c.clusters.get(name)
 	if cl == nil {
 		return
@@ -177,6 +225,6 @@ func (c *Core) sendNodeState(i inventory.Index, cl *cluster, released bool) {
 			s.RowID = c.world.Demand.Cluster(cl.name).Needs[at].RowID
 		}
 	}
-	c.pub.told[m.ID] = cl.name
+	c.pub.tell(m.ID, cl.name)
 	c.emit(s)
 }

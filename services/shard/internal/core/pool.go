@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,9 +56,8 @@ func (c *Core) poolFailed(o *operation) {
 
 // markPool shows the pool's machines to the engine as withheld; after the pause all but one probe.
 func (c *Core) markPool(p *pool) {
-	inv := c.world.Inventory
-	for i := range inv.All() {
-		if m := inv.Machine(i); m.State == inventory.Speculative && p.holds(&m) {
+	for _, i := range c.inPool(p) {
+		if c.world.Inventory.State(i) == inventory.Speculative {
 			c.markPooled(p, i)
 		}
 	}
@@ -72,6 +72,31 @@ func (c *Core) markPooled(p *pool, i inventory.Index) {
 		return
 	}
 	inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldStockOut})
+}
+
+// inPool lists the machines of a pool by id. Each class is looked at once, each machine only for its class.
+func (c *Core) inPool(p *pool) []inventory.Index {
+	inv := c.world.Inventory
+	verdict := make([]uint8, inv.Classes()) // 0: not looked at
+	var out []inventory.Index
+	for k := range inv.Bound() {
+		i := inventory.Index(k)
+		if !inv.Live(i) {
+			continue
+		}
+		class := inv.Row(i).Class
+		if verdict[class] == 0 {
+			verdict[class] = 1
+			if m := inv.Machine(i); p.holds(&m) {
+				verdict[class] = 2
+			}
+		}
+		if verdict[class] == 2 {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
+	return out
 }
 
 func (p *pool) holds(m *inventory.Machine) bool {
@@ -95,11 +120,8 @@ func (c *Core) clearPool(key string) bool {
 	}
 	delete(c.pools.byKey, key)
 	c.pools.order = slices.DeleteFunc(c.pools.order, func(x *pool) bool { return x == p })
-	inv := c.world.Inventory
-	for i := range inv.All() {
-		if m := inv.Machine(i); p.holds(&m) {
-			inv.Lift(i, inventory.WithheldStockOut, "")
-		}
+	for _, i := range c.inPool(p) {
+		c.world.Inventory.Lift(i, inventory.WithheldStockOut, "")
 	}
 	c.record(Record{Type: RecordBackoffChanged, Provider: p.Provider, Detail: "pool " + key + " is in stock again"})
 	c.trigger(triggerExpiry)

@@ -189,12 +189,14 @@ type publisher struct {
 	statusAt int64 // when a verdict that had to wait may be sent; 0: none waits
 	needs    map[string]*NeedBlock
 	list     []*NeedBlock
-	told     map[string]string // machine id to the cluster that was shown it
+	told     map[string]string          // machine id to the cluster that was shown it
+	toldTo   map[string]map[string]bool // the same by cluster
 	acquired map[string]*acquisition
 }
 
 func (p *publisher) init() {
 	p.needs, p.told, p.acquired = map[string]*NeedBlock{}, map[string]string{}, map[string]*acquisition{}
+	p.toldTo = map[string]map[string]bool{}
 }
 
 // publishEvery is how often readers see a change that caused no cycle.

@@ -205,7 +205,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	c.cols.absent[i] = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID
 	if s.Told != "" {
-		c.pub.told[id] = s.Told
+		c.pub.tell(id, s.Told)
 	}
 	if s.Acquired != nil {
 		copied := *s.Acquired

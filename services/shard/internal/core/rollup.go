@@ -194,7 +194,7 @@ func (c *Core) demandsLittle(cl *cluster) bool {
 // boundSupply sums the allocatable of the machines bound to the cluster.
 func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
 	sum := map[string]int64{}
-	for i := range c.world.Inventory.All() {
+	for _, i := range c.machinesOf(cl) {
 		m := c.world.Inventory.Machine(i)
 		if m.Cluster != cl.name || !boundState(m.State) {
 			continue

@@ -65,7 +65,7 @@ func (c *Core) sessionOpened(e SessionOpened) {
 // was listed once the marker would be a lie, on which the operator deletes node objects, so it waits (WIRE-6.21).
 func (c *Core) resync(cl *cluster) {
 	n := int64(0)
-	for i := range c.world.Inventory.All() {
+	for _, i := range c.machinesOf(cl) {
 		if to, told := c.shownTo(i); told && to == cl.name {
 			c.sendNodeState(i, cl, false)
 			n++

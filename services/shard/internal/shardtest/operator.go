@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type Operator struct {
 	stream  *connect.BidiStreamForClient[pb.OperatorMessage, pb.ShardMessage]
 	cancel  context.CancelFunc
 	done    chan struct{}
+	idle    func() // closes the connection of its own
 
 	mu     sync.Mutex
 	frames []*pb.ShardMessage
@@ -44,10 +46,29 @@ func Dial(t testing.TB, addr, cluster string) *Operator {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := open(c, cluster)
+	t.Cleanup(func() { o.Close(); c.CloseIdle() })
+	return o
+}
+
+// ConnectOver is Connect over connections of the caller, for tests without a network. The caller closes it.
+func ConnectOver(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), cluster string, features ...string) *Operator {
+	t.Helper()
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: "shard:1", Dial: dial, Log: slog.New(slog.DiscardHandler), Limits: rpc.Limits{ReadMaxBytes: 64 << 20, SendMaxBytes: 128 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := open(c, cluster)
+	o.idle = c.CloseIdle
+	o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}})
+	o.Start()
+	return o
+}
+
+func open(c *rpc.Client, cluster string) *Operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Operator{Cluster: cluster, cancel: cancel, done: make(chan struct{}), news: make(chan struct{}, 1)}
 	o.stream = rpc.Stub(c, bigfleetv1alpha1connect.NewShardClient).Session(ctx)
-	t.Cleanup(func() { o.Close(); c.CloseIdle() })
 	return o
 }
 
@@ -178,6 +199,9 @@ func (o *Operator) Close() {
 	o.cancel()
 	_ = o.stream.CloseRequest()
 	_ = o.stream.CloseResponse()
+	if o.idle != nil {
+		o.idle()
+	}
 }
 
 // Eventually waits until f is true.

@@ -97,7 +97,14 @@ func (p *Provider) Serve(t testing.TB) *Provider {
 		t.Fatal(err)
 	}
 	p.Addr = ln.Addr().String()
-	s, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Services: []rpc.Service{{
+	t.Cleanup(p.ServeOn(t, ln, nil))
+	return p
+}
+
+// ServeOn runs the provider on a listener, with TLS if it is given an identity, until stop is called.
+func (p *Provider) ServeOn(t testing.TB, ln net.Listener, id *identity.Source) (stop func()) {
+	t.Helper()
+	s, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Identity: id, Services: []rpc.Service{{
 		Name: bigfleetv1alpha1connect.CapacityProviderName, Limits: rpc.Limits{ReadMaxBytes: 32 << 20, SendMaxBytes: 256 << 20},
 		Access: rpc.AllowAll(bigfleetv1alpha1connect.CapacityProviderName, rpc.Allow(identity.Shard)),
 		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
@@ -110,13 +117,12 @@ func (p *Provider) Serve(t testing.TB) *Provider {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, ln) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("a server ended with %v", err)
 		}
-	})
-	return p
+	}
 }
 
 func (p *Provider) put(m *pb.Machine) {

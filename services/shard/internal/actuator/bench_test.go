@@ -1,0 +1,296 @@
+package actuator
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/probe"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/loop"
+)
+
+const benchSeed = 1
+
+// scaled is n, or the part of it that BIGFLEET_BENCH_SCALE asks for.
+func scaled(n int) int {
+	if by, err := strconv.Atoi(os.Getenv("BIGFLEET_BENCH_SCALE")); err == nil && by > 1 {
+		return max(1, n/by)
+	}
+	return n
+}
+
+// paged is a provider that is encoded pages: each List decodes one, as a client does.
+type paged struct {
+	bigfleetv1alpha1connect.CapacityProviderClient
+	mu       sync.Mutex
+	encoded  [][]byte
+	deltas   [][]byte // answer to a cursor, one List each; empty: nothing changed
+	revision uint64
+}
+
+func (p *paged) List(_ context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[pb.MachineList], error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := uint64(0)
+	if len(r.Msg.SinceRevision) == 8 {
+		at = binary.BigEndian.Uint64(r.Msg.SinceRevision)
+	}
+	l := &pb.MachineList{}
+	switch n := uint64(len(p.encoded)); {
+	case at < n:
+		if err := proto.Unmarshal(p.encoded[at], l); err != nil {
+			return nil, err
+		}
+		at++
+		l.More, l.Complete = at < n, true
+	case len(p.deltas) > 0:
+		if err := proto.Unmarshal(p.deltas[0], l); err != nil {
+			return nil, err
+		}
+		p.deltas = p.deltas[1:]
+		at++
+	}
+	l.Revision = binary.BigEndian.AppendUint64(nil, at)
+	return connect.NewResponse(l), nil
+}
+
+// rig is a core behind its loop, with one paged provider: the path of every record, without a network.
+type rig struct {
+	core     *core.Core
+	loop     *loop.Loop
+	actuator *Actuator
+	provider *paged
+	stop     func()
+
+	mu     sync.Mutex
+	steps  map[string][]time.Duration // by kind of event
+	listed chan core.ListDone
+}
+
+func newRig(b testing.TB, provider *paged, reconcile time.Duration) *rig {
+	gate, err := ingest.New(ingest.Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &rig{core: core.New(nil), provider: provider, steps: map[string][]time.Duration{}, listed: make(chan core.ListDone, 64)}
+	r.loop = loop.New(loop.Config{Core: r.core, Arm: r.core.NextWake,
+		Apply: func(_ core.At, _ core.Event, effects []core.Effect) {
+			for _, e := range effects {
+				r.actuator.Apply(e)
+			}
+		},
+		Observe: func(e core.Event, took time.Duration) {
+			r.mu.Lock()
+			k := core.KindOf(e).String()
+			r.steps[k] = append(r.steps[k], took)
+			r.mu.Unlock()
+			if d, ok := e.(core.ListDone); ok {
+				select {
+				case r.listed <- d:
+				default:
+				}
+			}
+		}})
+	r.actuator = New(Config{ShardID: "shard-0", Epoch: 1, Providers: []Provider{{Name: "p", Client: provider}}, Gate: gate, Loop: r.loop,
+		Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	r.loop.First(core.Started{Config: core.Config{ShardID: "shard-0", Providers: []string{"p"}, ReconcileInterval: int64(reconcile),
+		InflightPollInterval: int64(time.Hour)}, Epoch: 1})
+	go func() { done <- r.loop.Run(ctx) }()
+	r.stop = func() {
+		over, end := context.WithTimeout(context.Background(), 10*time.Second)
+		defer end()
+		r.actuator.Stop(over)
+		cancel()
+		<-done
+	}
+	return r
+}
+
+type noBlobs struct{}
+
+func (noBlobs) Bytes(string) ([]byte, bool) { return nil, false }
+
+// await waits for the end of one List; next also says how long the List took: the call, its decoding, the gate and the
+// way to the core.
+func (r *rig) await() error { _, err := r.next(); return err }
+
+func (r *rig) next() (time.Duration, error) {
+	select {
+	case d := <-r.listed:
+		if d.Failed {
+			return 0, errors.New(d.Error)
+		}
+		return time.Duration(d.Duration), nil
+	case <-time.After(2 * time.Minute):
+		return 0, errors.New("no List ended in two minutes")
+	}
+}
+
+// spent is the time in the steps of the given kinds.
+func (r *rig) spent(kinds ...string) (sum time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range kinds {
+		for _, d := range r.steps[k] {
+			sum += d
+		}
+	}
+	return sum
+}
+
+// longest is the longest step of the given kinds of events.
+func (r *rig) longest(kinds ...string) (worst time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range kinds {
+		for _, d := range r.steps[k] {
+			worst = max(worst, d)
+		}
+	}
+	return worst
+}
+
+// B10, ENG-23.10, SHARD-4.7, 13.4: a full List of W-pages(n) is decoded, gated and merged, and no step of it lasts longer
+// than 10 ms; then deltas of 1,000 changed rows, whose cost does not depend on n. The floor is the bare decoding of the
+// same machines. What the merges left is compared with the workload.
+func BenchmarkB10(b *testing.B) {
+	for _, n := range []int{scaled(125_000), scaled(500_000)} {
+		var pair measure.Pair
+		var m b10
+		size := map[string]any{"machines": n, "list": "full"}
+		b.Run(measure.Name("B10", size)[len("B10")+1:], func(b *testing.B) {
+			if pair.Bench == "" {
+				pair = m.pair(b, n)
+				pair.Size = size
+			}
+			m.longest, m.cycle, m.perRow = 0, 0, nil
+			measure.Compare(b, pair)
+			b.ReportMetric(float64(m.longest)/1e6, "ms/longest-page")
+			b.ReportMetric(float64(m.cycle)/1e6, "ms/longest-end")
+			b.ReportMetric(measure.Median(m.perRow), "ns/row-of-a-delta")
+		})
+	}
+}
+
+// b10 is what one size measured beside the time of a full List.
+type b10 struct {
+	rig     *rig
+	longest time.Duration // of any step with rows
+	cycle   time.Duration // of a step that ended a List: what is missing is looked for, and a cycle runs
+	perRow  []float64     // ns for a row of a delta: decode, gate, merge
+}
+
+const deltaRows = 1_000
+
+func (x *b10) pair(b *testing.B, n int) measure.Pair {
+	gen := workload.Steady(workload.Size{Machines: n, Needs: n / 10, Clusters: n / 100}, benchSeed)
+	pages, small := gen.PageBytes(20_000), gen.PageBytes(1_000)
+	return measure.Pair{Bench: "B10", Seed: benchSeed, WorkloadSum: gen.Sum(), Oracle: "machines, a sample field by field, and every row of the deltas",
+		Floor: probe.Unmarshal(small, func() proto.Message { return &pb.MachineList{} }),
+		Subject: func() {
+			x.rig = newRig(b, &paged{encoded: pages}, 100*time.Millisecond)
+			if err := x.rig.await(); err != nil {
+				b.Fatal(err)
+			}
+		},
+		Check: func() error {
+			defer x.rig.stop()
+			if err := x.deltas(gen); err != nil {
+				return err
+			}
+			x.longest = max(x.longest, x.rig.longest("list_page"))
+			x.cycle = max(x.cycle, x.rig.longest("list_done"))
+			var same error
+			x.rig.loop.Source("bench", 1, false).Visit(context.Background(), func() { same = sameFleet(x.rig.core, gen) })
+			return same
+		},
+		Target: 1.5,
+		Bounds: func(ns float64) []measure.Bound {
+			out := []measure.Bound{measure.AtMost("longest step with rows of a List", "ns", float64(x.longest), 10e6),
+				measure.AtMost("longest step at the end of a List, its cycle included", "ns", float64(x.cycle), 50e6),
+				measure.AtMost("a row of a delta", "ns", measure.Median(x.perRow), 2_000)}
+			if n >= 500_000 {
+				out = append(out, measure.AtMost("full list", "ns", ns, 2e9))
+			}
+			return out
+		},
+	}
+}
+
+// deltas lets some rows change and measures what the List that shows them costs.
+func (x *b10) deltas(gen *workload.World) error {
+	list := &pb.MachineList{}
+	for i := range min(deltaRows, gen.Fleet.Len()) {
+		list.Machines = append(list.Machines, gen.Machine(i*(gen.Fleet.Len()/deltaRows)))
+	}
+	for round := range 3 {
+		for _, m := range list.Machines {
+			m.PricePerHour = float64(1000 + round)
+		}
+		raw, err := proto.Marshal(list)
+		if err != nil {
+			return err
+		}
+		x.rig.provider.mu.Lock()
+		x.rig.provider.deltas = append(x.rig.provider.deltas, raw)
+		x.rig.provider.mu.Unlock()
+		for shown := false; !shown; {
+			before := x.rig.spent("list_page", "list_done")
+			took, err := x.rig.next()
+			if err != nil {
+				return err
+			}
+			var v core.MachineView
+			x.rig.loop.Source("bench", 1, false).Visit(context.Background(), func() { v, _ = x.rig.core.Machine(list.Machines[0].Id) })
+			if shown = v.Machine.Price == int64(1000+round)*1_000_000; shown {
+				x.perRow = append(x.perRow, float64(took+x.rig.spent("list_page", "list_done")-before)/float64(len(list.Machines)))
+			}
+		}
+		for _, m := range list.Machines {
+			if v, _ := x.view(m.Id); v.Machine.Price != int64(1000+round)*1_000_000 {
+				return fmt.Errorf("%s costs %d after the delta", m.Id, v.Machine.Price)
+			}
+		}
+	}
+	return nil
+}
+
+func (x *b10) view(id string) (v core.MachineView, known bool) {
+	x.rig.loop.Source("bench", 1, false).Visit(context.Background(), func() { v, known = x.rig.core.Machine(id) })
+	return v, known
+}
+
+// sameFleet compares what the core knows with the workload.
+func sameFleet(c *core.Core, gen *workload.World) error {
+	ids := c.Ids("", gen.Fleet.Len()+1)
+	if len(ids) != gen.Fleet.Len() {
+		return fmt.Errorf("%d machines of %d", len(ids), gen.Fleet.Len())
+	}
+	for i := 0; i < gen.Fleet.Len(); i += 997 {
+		m := gen.Machine(i)
+		v, known := c.Machine(m.Id)
+		if !known || int32(v.Machine.State) != int32(m.State) || v.Machine.InstanceType != m.InstanceType || v.Machine.Zone != m.Zone ||
+			len(v.Machine.Labels) != len(m.Labels) || v.Machine.Cluster != m.Cluster {
+			return fmt.Errorf("%s is %+v, the workload has %v", m.Id, v.Machine, m)
+		}
+	}
+	return nil
+}
