@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -89,16 +91,20 @@ func newRig(b testing.TB, provider *paged, reconcile time.Duration) *rig {
 		b.Fatal(err)
 	}
 	r := &rig{core: core.New(nil), provider: provider, steps: map[string][]time.Duration{}, listed: make(chan core.ListDone, 64)}
-	r.loop = loop.New(loop.Config{Core: r.core, Arm: r.core.NextWake,
+	clocked := &clocked{Core: r.core}
+	r.loop = loop.New(loop.Config{Core: clocked, Arm: r.core.NextWake,
 		Apply: func(_ core.At, _ core.Event, effects []core.Effect) {
 			for _, e := range effects {
 				r.actuator.Apply(e)
 			}
 		},
-		Observe: func(e core.Event, took time.Duration) {
+		Observe: func(e core.Event, _ time.Duration) {
 			r.mu.Lock()
 			k := core.KindOf(e).String()
-			r.steps[k] = append(r.steps[k], took)
+			if clocked.cycled {
+				k = "cycle"
+			}
+			r.steps[k] = append(r.steps[k], clocked.took)
 			r.mu.Unlock()
 			if d, ok := e.(core.ListDone); ok {
 				select {
@@ -122,6 +128,28 @@ func newRig(b testing.TB, provider *paged, reconcile time.Duration) *rig {
 		<-done
 	}
 	return r
+}
+
+// clocked measures steps in CPU time of their thread: other programs on the machine are none of a step's business.
+type clocked struct {
+	*core.Core
+	took   time.Duration
+	cycled bool // the step ran a cycle
+}
+
+func (c *clocked) Step(at core.At, e core.Event) []core.Effect {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, n := threadTime(), c.Cycle()
+	out := c.Core.Step(at, e)
+	c.took, c.cycled = threadTime()-before, c.Cycle() != n
+	return out
+}
+
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }
 
 type noBlobs struct{}
@@ -183,8 +211,8 @@ func BenchmarkB10(b *testing.B) {
 			}
 			m.longest, m.cycle, m.perRow = 0, 0, nil
 			measure.Compare(b, pair)
-			b.ReportMetric(float64(m.longest)/1e6, "ms/longest-page")
-			b.ReportMetric(float64(m.cycle)/1e6, "ms/longest-end")
+			b.ReportMetric(float64(m.longest)/1e6, "ms/longest-step")
+			b.ReportMetric(float64(m.cycle)/1e6, "ms/longest-cycle")
 			b.ReportMetric(measure.Median(m.perRow), "ns/row-of-a-delta")
 		})
 	}
@@ -193,8 +221,8 @@ func BenchmarkB10(b *testing.B) {
 // b10 is what one size measured beside the time of a full List.
 type b10 struct {
 	rig     *rig
-	longest time.Duration // of any step with rows
-	cycle   time.Duration // of a step that ended a List: what is missing is looked for, and a cycle runs
+	longest time.Duration // of any step of a List that ran no cycle
+	cycle   time.Duration // of any step that did
 	perRow  []float64     // ns for a row of a delta: decode, gate, merge
 }
 
@@ -216,16 +244,16 @@ func (x *b10) pair(b *testing.B, n int) measure.Pair {
 			if err := x.deltas(gen); err != nil {
 				return err
 			}
-			x.longest = max(x.longest, x.rig.longest("list_page"))
-			x.cycle = max(x.cycle, x.rig.longest("list_done"))
+			x.longest = max(x.longest, x.rig.longest("list_page", "list_done"))
+			x.cycle = max(x.cycle, x.rig.longest("cycle"))
 			var same error
 			x.rig.loop.Source("bench", 1, false).Visit(context.Background(), func() { same = sameFleet(x.rig.core, gen) })
 			return same
 		},
 		Target: 1.5,
 		Bounds: func(ns float64) []measure.Bound {
-			out := []measure.Bound{measure.AtMost("longest step with rows of a List", "ns", float64(x.longest), 10e6),
-				measure.AtMost("longest step at the end of a List, its cycle included", "ns", float64(x.cycle), 50e6),
+			out := []measure.Bound{measure.AtMost("longest step of a List, CPU", "ns", float64(x.longest), 10e6),
+				measure.AtMost("longest step with a cycle, CPU", "ns", float64(x.cycle), 50e6),
 				measure.AtMost("a row of a delta", "ns", measure.Median(x.perRow), 2_000)}
 			if n >= 500_000 {
 				out = append(out, measure.AtMost("full list", "ns", ns, 2e9))
