@@ -190,6 +190,11 @@ func (l *Layer) welcome(raw net.Conn) {
 		return
 	}
 	verdict := l.judge(theirs, id)
+	if verdict == "" {
+		l.mu.Lock()
+		c.peer, c.instance = theirs.node, theirs.instance
+		l.mu.Unlock()
+	}
 	mine := hello{kind: theirs.kind, uuid: l.c.UUID(), node: l.c.NodeID, instance: l.instance, verdict: verdict}
 	if err := mine.write(c); err != nil || verdict != "" {
 		if verdict != "" {
@@ -204,7 +209,6 @@ func (l *Layer) welcome(raw net.Conn) {
 		return
 	}
 	_ = c.SetDeadline(time.Time{})
-	c.peer, c.instance = theirs.node, theirs.instance
 	select {
 	case l.accepted <- c:
 	case <-l.done:
@@ -284,12 +288,27 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Close() error {
 	var err error
 	c.once.Do(func() {
-		c.layer.mu.Lock()
-		delete(c.layer.conns, c)
-		c.layer.mu.Unlock()
+		c.layer.forget(c)
 		err = c.raw.Close()
 	})
 	return err
+}
+
+// forget drops a connection, and the sighting of its peer with the last one of that process: a replica that ended may
+// come back at once as another process with the same id.
+func (l *Layer) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	if c.peer == "" || l.seen[c.peer].instance != c.instance {
+		return
+	}
+	for other := range l.conns {
+		if other.peer == c.peer && other.instance == c.instance {
+			return
+		}
+	}
+	delete(l.seen, c.peer)
 }
 
 var _ raft.StreamLayer = (*Layer)(nil)

@@ -270,12 +270,26 @@ func (n *Node) awaitOtherLeader(ctx context.Context) error {
 }
 
 // HandOver is the first step of a stop: a leader gives leadership away and waits until another is known (COORD-6.4.2).
+// A successor that does not win its election leaves this replica leading again, and the next try may pick another.
 func (n *Node) HandOver(ctx context.Context) {
 	if n.raft.State() != raft.Leader || n.otherVoters() == 0 {
 		return
 	}
-	if err := n.Transfer(ctx, ""); err != nil {
-		n.config.Log.Warn("leadership was not handed over before the stop", "err", err)
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*n.config.Election)
+		err := n.Transfer(try, "")
+		if errors.Is(err, ErrNotLeader) {
+			err = n.awaitOtherLeader(try)
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			n.config.Log.Warn("leadership was not handed over before the stop", "err", err)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
