@@ -121,9 +121,16 @@ type poisonNote struct {
 func (s *shell) logRecord(r *core.Record) {
 	level := slog.LevelDebug
 	switch r.Type {
-	case core.RecordStarted, core.RecordEnded, core.RecordSessionOpened, core.RecordSessionClosed, core.RecordGateOpened, core.RecordAdmin,
-		core.RecordProcess, core.RecordInstruction, core.RecordOwnership, core.RecordMachineRecovered, core.RecordDryRun:
+	case core.RecordSessionOpened, core.RecordSessionClosed:
+		return // package session has said it, with what only it knows
+	case core.RecordStarted, core.RecordEnded, core.RecordGateOpened, core.RecordAdmin, core.RecordInstruction, core.RecordOwnership,
+		core.RecordMachineRecovered, core.RecordDryRun:
 		level = slog.LevelInfo
+	case core.RecordProcess:
+		if r.Outcome == "" {
+			return // start and stop: the shell and the process have said it
+		}
+		level = slog.LevelError
 	case core.RecordRollupHeld, core.RecordUnexpectedEdge, core.RecordMachineVanished, core.RecordMachineStuck, core.RecordMachineFailed,
 		core.RecordBackoffChanged, core.RecordMachineRejected:
 		level = slog.LevelWarn
@@ -160,7 +167,7 @@ func recordTitle(t core.RecordType) string {
 	titles := [...]string{"", "operation started", "operation ended", "decision held back: paused", "decision held back: dry run",
 		"roll-up accepted", "roll-up held", "roll-up rejected", "reclaim gate opened", "machine record rejected", "unexpected transition",
 		"binding conflict", "machine vanished", "machine stuck", "machine failed", "machine recovered", "backoff changed", "removals held",
-		"fence", "session opened", "session closed", "instruction", "order", "ownership", "process"}
+		"fence", "session opened", "session closed", "instruction", "order", "ownership", "defect"}
 	return titles[t]
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -235,12 +234,4 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 }
 
 // Version is the build's version, or "devel".
-func Version() string {
-	if v := telemetry.ReadBuild().Version; v != "" && v != "unknown" {
-		return v
-	}
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "devel"
-}
+func Version() string { return telemetry.ReadBuild().Version }

@@ -16,7 +16,8 @@ type Build struct {
 	Version, Commit, Date, Go string
 }
 
-// ReadBuild returns what the linker or the Go toolchain stamped; unknown parts are "unknown".
+// ReadBuild returns what the linker or the Go toolchain stamped. The version of a build without one is "devel"; other
+// parts that are not known are "unknown".
 func ReadBuild() Build {
 	b := Build{Version: version, Commit: commit, Date: date, Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -32,7 +33,10 @@ func ReadBuild() Build {
 			}
 		}
 	}
-	for _, part := range []*string{&b.Version, &b.Commit, &b.Date} {
+	if b.Version == "" {
+		b.Version = "devel"
+	}
+	for _, part := range []*string{&b.Commit, &b.Date} {
 		if *part == "" {
 			*part = "unknown"
 		}

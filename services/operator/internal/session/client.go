@@ -80,7 +80,8 @@ func Echo(a *pb.Acknowledgement) string {
 type Client struct {
 	Config
 	link  atomic.Pointer[Link]
-	state State // of the goroutine of Run
+	state State        // of the goroutine of Run
+	said  connect.Code // of the failure that was logged last; 0 while a session is open
 	seen  atomic.Pointer[State]
 }
 
@@ -165,11 +166,17 @@ func (c *Client) lost(err error) {
 
 func (c *Client) log(err error, wait time.Duration) {
 	attrs := []any{"cluster", c.Hello.ClusterId, "code", connect.CodeOf(err).String(), "err", err, "retry_in", wait.Round(time.Millisecond)}
+	said := connect.CodeOf(err)
+	if said == c.said { // nothing new since the last line: one line for an outage, not one for each attempt (SHARD-30.1)
+		c.Log.Debug("no session yet", attrs...)
+		return
+	}
+	c.said = said
 	if refused(err) {
 		c.Log.Error("the shard refuses the session", attrs...)
 		return
 	}
-	c.Log.Warn("the session ended", attrs...)
+	c.Log.Warn("no session with the shard; it is tried again until one opens", attrs...)
 }
 
 // refused says that asking again soon is useless: the answer depends on a configuration (OP-3.7, OP-4.6).
@@ -292,6 +299,7 @@ func (c *Client) connected(a *pb.Acknowledgement) {
 	c.Log.Info("session open", "cluster", c.Hello.ClusterId, "shard", a.ShardId, "version", a.ShardVersion,
 		"epoch", a.ShardEpoch, "term", a.CoordinatorTerm, "features", a.Features)
 	c.state.Connected, c.state.Since, c.state.Refused, c.state.LastError = true, time.Now(), false, ""
+	c.said = 0
 	c.state.ShardID, c.state.ShardVersion = a.ShardId, a.ShardVersion
 	c.publish()
 }

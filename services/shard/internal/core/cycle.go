@@ -183,7 +183,7 @@ func (c *Core) compareFull(in engine.Input, r *engine.Result) *engine.Result {
 	full := engine.Plan(in)
 	if d := differ(r, full); d != "" {
 		c.sample(MetricPlanMismatch, "", 1)
-		c.record(Record{Type: RecordProcess, Detail: clipText("the incremental plan differs from the full one, which is used: " + d)})
+		c.record(Record{Type: RecordProcess, Outcome: "plan_mismatch", Detail: clipText("the incremental plan differs from the full one, which is used: " + d)})
 		c.planner.Forget()
 		return full
 	}
