@@ -80,6 +80,9 @@ func (s *shell) publish(p *core.Publish) {
 		s.lastCycle, s.cycled = p.Status.Cycle, true
 		s.reads.Remember(p, s.core)
 		s.meter.Planned(&p.Status.Counters)
+		if s.PhaseAttributionLog && p.Status.Cycle%attributeEvery == 0 {
+			s.attribute(p)
+		}
 	}
 }
 

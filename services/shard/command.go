@@ -3,6 +3,9 @@ package shard
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,11 +69,11 @@ func NewCommand() *cobra.Command {
 	fs.IntVar(&c.RollupNeedsMax, "max-rollup-needs", 50_000, "rows of the largest roll-up accepted")
 	fs.Int64Var(&c.EpochFloor, "epoch-floor", 0, "lowest epoch to take; needed when the epoch file cannot be read")
 	fs.DurationVar(&c.ShutdownGrace, "shutdown-grace", 15*time.Second, "how long commands in flight may finish at a stop")
-	fs.StringVar(&c.AuditLog, "audit-log", "", "file for decision records as JSON lines; empty means none")
+	fs.StringVar(&c.AuditLog, "audit-log", "", "file for decision records as JSON lines, opened anew on SIGHUP; empty means none")
 	fs.DurationVar(&c.DecisionLogRetention, "decision-log-retention", 168*time.Hour, "how long the decision log is kept; 0 turns it off (on by default)")
 	config.BytesVar(fs, &c.DecisionLogBytesMax, "decision-log-max-bytes", 4<<30, "size of the decision log")
 	fs.IntVar(&c.MetricsWarmupCycles, "metrics-warmup-cycles", 0, "cycles left out of the cycle histograms")
-	fs.BoolVar(&c.PhaseAttributionLog, "phase-attribution-log", false, "log what each 20th cycle did")
+	fs.BoolVar(&c.PhaseAttributionLog, "phase-attribution-log", false, "log every 20th cycle what kinds of needs there are, and whether a machine is taken that an unmet need could use")
 	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "on plaintext, take orders from any peer and not from loopback alone")
 	fs.BoolVar(&verify, "verify-peer-identity", true, "require the coordinator's certificate to say that it is one")
 
@@ -127,6 +130,12 @@ func serve(ctx context.Context, c Config, shared config.Shared, healthAddr strin
 			return err
 		}
 		c.Ops = append(c.Ops, OpsPort{Ops: ops, Listener: listener})
+	}
+	if c.AuditLog != "" {
+		hangup := make(chan os.Signal, 1)
+		signal.Notify(hangup, syscall.SIGHUP)
+		defer signal.Stop(hangup)
+		c.Reopen = hangup
 	}
 	return Run(ctx, c)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,6 +65,8 @@ type Config struct {
 	Telemetry      *telemetry.Telemetry // required
 	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the shard (SHARD-3.6).
 	Ops []OpsPort
+	// Reopen makes the audit log go to a new file at each receive, after the old one was renamed. May be nil.
+	Reopen <-chan os.Signal
 	// Ready is closed when the port is served. May be nil.
 	Ready chan<- struct{}
 }

@@ -213,6 +213,9 @@ func (s *shell) group() *process.Group {
 	}})
 	g.Add(process.Component{Name: "store", Kind: process.Restarts, Run: s.store.Run})
 	g.Add(process.Component{Name: "decision-log", Kind: process.Restarts, Run: s.audit.Run})
+	if s.Reopen != nil {
+		g.Add(process.Component{Name: "reopen", Kind: process.Restarts, Run: s.reopen})
+	}
 	g.Add(process.Component{Name: "loop", Run: s.loop.Run})
 	for i := range s.Ops {
 		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
@@ -224,6 +227,19 @@ func (s *shell) group() *process.Group {
 	g.Add(process.Component{Name: "rpc", Run: s.serve})
 	g.Add(process.Component{Name: "actuator", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }, Drain: s.drain})
 	return g
+}
+
+// reopen lets whoever rotates the audit log say so (SHARD-28.8).
+func (s *shell) reopen(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Reopen:
+			s.audit.Reopen()
+			s.log.Info("the audit log is opened anew", "path", s.AuditLog)
+		}
+	}
 }
 
 // run serves the port, binding it anew when it was lost.

@@ -46,6 +46,7 @@ type Status struct {
 	Sessions   int
 	Silent     int
 	GatesShut  int
+	Planned    [kinds]int // actions of the last plan
 	Waiting    [kinds]int
 	InFlight   [kinds]int
 	Open       [kinds]int
@@ -369,6 +370,9 @@ func (c *Core) statusOfNeeds(s *Status) {
 		return
 	}
 	s.Cost, s.Counters = r.CostBefore, r.Counters
+	for i := range r.Actions {
+		s.Planned[r.Actions[i].Kind]++
+	}
 	s.Demand = sumDemand(c.pub.list)
 	s.Unplaced, s.Sharing = c.ledger.unplaced, c.sharingLevels()
 	for _, ref := range r.Short {
