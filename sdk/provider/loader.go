@@ -116,11 +116,6 @@ func (l *loader[C]) load(cmd *cobra.Command) error {
 			all = append(all, fmt.Errorf("--%s (%s): %w", name, envName(name), err))
 		}
 	}
-	if v, ok := any(&l.own).(interface{ Validate() error }); ok && len(all) == 0 {
-		if err := v.Validate(); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", l.program.Name, err))
-		}
-	}
 	return errors.Join(all...)
 }
 

@@ -170,12 +170,17 @@ func WithTombstones(most int, ttl time.Duration) Option {
 
 // check names everything that is missing or impossible, at once.
 func (s *settings) check(name string, b Backend) error {
+	if b == nil {
+		return errors.Join(s.checkSettings(name), errors.New("a Backend is required"))
+	}
+	return errors.Join(s.checkSettings(name), s.readiness.check(b))
+}
+
+// checkSettings is what can be checked before there is a backend.
+func (s *settings) checkSettings(name string) error {
 	var all []error
 	if !providerName.MatchString(name) {
 		all = append(all, fmt.Errorf("provider name %q: use at most 40 of a-z, 0-9 and '-', because node names begin with it", name))
-	}
-	if b == nil {
-		return errors.Join(append(all, errors.New("a Backend is required"))...)
 	}
 	if s.openStore == nil {
 		all = append(all, errors.New("no place for the state: use WithStateFile, or WithStore(store.Memory()) to forget everything"))
@@ -189,7 +194,7 @@ func (s *settings) check(name string, b Backend) error {
 	if s.reconcile < 10*time.Millisecond || s.describe <= 0 || s.transitions < 4 || s.queue < 0 || s.lossRounds < 1 || s.tombstones < 0 {
 		all = append(all, errors.New("an interval or limit is below its bound; the option's comment says which"))
 	}
-	return errors.Join(append(all, s.readiness.check(b))...)
+	return errors.Join(all...)
 }
 
 // withMemory makes the store at Run, so that several programs may be made from one configuration.

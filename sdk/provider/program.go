@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -89,9 +90,12 @@ func (e *CheckError) Unwrap() error { return e.Err }
 
 // Command is the program as a command, for callers that have their own root. Errors are returned, nothing exits.
 func (p Program[C]) Command() *cobra.Command {
+	if p.Version == "" {
+		p.Version = builtVersion()
+	}
 	l := &loader[C]{program: p, common: DefaultCommon(p.Name), own: p.Config}
 	cmd := &cobra.Command{
-		Use: "bigfleet-provider-" + p.Name, Short: p.Short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Use: "bigfleet-provider-" + p.Name, Short: p.Short, Args: noArguments, SilenceUsage: true, SilenceErrors: true,
 		Version: p.Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return l.run(cmd)
@@ -100,6 +104,31 @@ func (p Program[C]) Command() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &StartError{err} })
 	l.flags(cmd)
 	return cmd
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &StartError{fmt.Errorf("%q is no flag, and nothing but flags is taken; --help lists them", args[0])}
+	}
+	return nil
+}
+
+// builtVersion is what the Go toolchain stamped into the binary: a release, or the revision of a checkout.
+func builtVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	version := info.Main.Version
+	if version != "" && version != "(devel)" {
+		return version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return "devel"
 }
 
 // run loads, answers the questions that start nothing, or serves.
@@ -115,7 +144,11 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 		return l.print(cmd.OutOrStdout())
 	}
 	log, err := newLogger(cmd.ErrOrStderr(), l.common.Log)
-	if err != nil {
+	if _, own := l.gather(); err != nil || own != nil { // everything that is wrong, not the first thing
+		err = errors.Join(err, own)
+		if l.check {
+			err = &CheckError{2, err}
+		}
 		return &StartError{err}
 	}
 	registry := prometheus.NewRegistry()
@@ -130,21 +163,46 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 	return l.serve(ctx, p, registry, log)
 }
 
+// gathered is what a Provider is made of, apart from the backend.
+type gathered struct {
+	offerings []Offering
+	options   []Option
+}
+
+// gather turns the configuration into options; the error holds everything that can be known without the backend.
+func (l *loader[C]) gather() (g gathered, err error) {
+	var all [4]error
+	if v, ok := any(&l.own).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			all[0] = fmt.Errorf("%s: %w", l.program.Name, err)
+		}
+	}
+	g.offerings, all[1] = l.offerings()
+	if all[1] == nil {
+		_, all[1] = newCatalogue(l.common.Provider, g.offerings)
+	}
+	g.options, all[2] = l.common.Options()
+	s := defaults()
+	for _, o := range g.options {
+		o(&s)
+	}
+	all[3] = s.checkSettings(l.common.Provider)
+	if l.common.UseFake && l.program.Fake == nil {
+		all[3] = errors.Join(all[3], errors.New("this provider has no fake backend"))
+	}
+	return g, errors.Join(all[:]...)
+}
+
 // build makes the Provider from what was loaded.
 func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry prometheus.Registerer) (*Provider, error) {
-	offerings, err := l.offerings()
+	g, err := l.gather()
 	if err != nil {
 		return nil, err
 	}
-	options, err := l.common.Options()
-	if err != nil {
-		return nil, err
-	}
+	offerings, options := g.offerings, g.options
 	build := l.program.Build
 	if l.common.UseFake {
-		if build = l.program.Fake; build == nil {
-			return nil, errors.New("this provider has no fake backend")
-		}
+		build = l.program.Fake
 		log.Warn("running against the fake substrate: no real machine is touched")
 	}
 	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log, Registerer: registry})

@@ -35,6 +35,8 @@ type backend struct {
 	fleet     provider.Fleet
 	notices   chan provider.Notice
 	strays    strays
+	// unreadable lists the kubeconfigs that cannot be used, for --check. Nil outside of the program.
+	unreadable func() []error
 
 	mu     sync.Mutex
 	places map[string]chan struct{} // by cluster
@@ -65,6 +67,14 @@ func newBackend(c Config) (*backend, error) {
 func (b *backend) Close() error {
 	b.nodes.Close()
 	return nil
+}
+
+// Check implements provider.Checker.
+func (b *backend) Check(context.Context, []provider.Offering) (warnings []error, err error) {
+	if b.unreadable != nil {
+		warnings = b.unreadable()
+	}
+	return warnings, nil
 }
 
 // Attach implements provider.Attacher: the virtual hosts exist in the provider's own books and nowhere else.

@@ -18,6 +18,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
@@ -104,6 +107,28 @@ func (s settings) named() error {
 	return nil
 }
 
+// unreadable lists the kubeconfigs that cannot be used now, each with the flag or key that names it. They may come later, so
+// this is a warning and never an error (PROV-27.2).
+func (s settings) unreadable() (all []error) {
+	try := func(what string, c nodeready.Kubeconfig) {
+		if _, err := (nodeready.Kubeconfigs{Default: c}).Config(""); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	if s.Default.Kubeconfig != "" {
+		try("--kubeconfig (default.kubeconfig)", nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Clusters)) {
+		try("clusters["+id+"]", nodeready.Kubeconfig{File: s.Clusters[id].Kubeconfig, Context: s.Clusters[id].Context})
+	}
+	if s.KubeconfigDir != "" {
+		if _, err := os.ReadDir(s.KubeconfigDir); err != nil {
+			all = append(all, fmt.Errorf("--kubeconfig-dir (kubeconfig_dir): %w", err))
+		}
+	}
+	return all
+}
+
 func (d Delays) validate() error {
 	if d.Create < 0 || d.Configure < 0 || d.Drain < 0 || d.Delete < 0 || d.Jitter < 0 || d.Jitter > 1 {
 		return errors.New("delays must be at least 0, jitter 0 to 1")
@@ -135,6 +160,9 @@ func program() provider.Program[settings] {
 			if err := s.Config.named(); err != nil {
 				return nil, nil, err
 			}
+			for _, err := range s.Config.unreadable() {
+				s.Log.Warn("a kubeconfig cannot be used now; Configure for its clusters is refused until it can", "err", err)
+			}
 			b, err := newBackend(Config{
 				Name: s.Common.Provider, Clusters: s.Config.clusters(), Delays: s.Config.Delays,
 				OrphanAge: s.Common.Retention.Orphan, Log: s.Log,
@@ -142,6 +170,7 @@ func program() provider.Program[settings] {
 			if err != nil {
 				return nil, nil, err
 			}
+			b.unreadable = s.Config.unreadable
 			return b, []provider.Option{provider.WithReadiness(provider.NodesReadiness(b.nodes))}, nil
 		},
 		Fake:      substrate.Fake[settings](substrate.Config{}),

@@ -1,0 +1,66 @@
+package kwok
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+)
+
+// program runs one command line until it ends, or for a moment.
+func runProgram(t *testing.T, args ...string) (code int, out, say string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var o, e bytes.Buffer
+	c := NewCommand()
+	c.SetArgs(args)
+	c.SetOut(&o)
+	c.SetErr(&e)
+	err := c.ExecuteContext(ctx)
+	if err != nil {
+		e.WriteString(err.Error())
+	}
+	return provider.ExitCode(err), o.String(), e.String()
+}
+
+// PROV-27.2: a kubeconfig that cannot be used may come later, so it is a warning; it names the flag.
+func TestUnusableKubeconfigsAreNamed(t *testing.T) {
+	nope := filepath.Join(t.TempDir(), "nope")
+	code, out, say := runProgram(t, "--kubeconfig", nope, "--state", "memory", "--check")
+	if code != 1 || !strings.Contains(say, "--kubeconfig") || !strings.Contains(say, nope) {
+		t.Errorf("--check: exit %d: %s%s", code, out, say)
+	}
+	code, _, say = runProgram(t, "--kubeconfig-dir", nope, "--state", "memory", "--addr", "127.0.0.1:0", "--metrics-addr", "")
+	if code != 0 || !strings.Contains(say, "level=WARN") || !strings.Contains(say, "--kubeconfig-dir") || !strings.Contains(say, "provider serves") {
+		t.Errorf("a run: exit %d: %s", code, say)
+	}
+	if code, _, say := runProgram(t, "--state", "memory"); code != 2 || !strings.Contains(say, "--kubeconfig") {
+		t.Errorf("no cluster at all: exit %d: %s", code, say)
+	}
+}
+
+// PROV-20.8: what cannot start ends with 2 and says everything that is wrong.
+func TestWrongCommandLines(t *testing.T) {
+	if code, _, say := runProgram(t, "stray"); code != 2 || !strings.Contains(say, "stray") {
+		t.Errorf("an argument: exit %d: %s", code, say)
+	}
+	code, _, say := runProgram(t, "--kubeconfig", "x", "--tls-cert", "only", "--log-level", "loud", "--provider", "No!", "--offerings", "missing.yaml")
+	for _, want := range []string{"TLS", "loud", "No!", "missing.yaml"} {
+		if code != 2 || !strings.Contains(say, want) {
+			t.Errorf("exit %d, no %q in: %s", code, want, say)
+		}
+	}
+	if _, out, _ := runProgram(t, "--version"); !strings.Contains(out, "devel") && !strings.Contains(out, "version v") {
+		t.Errorf("--version: %s", out)
+	}
+	var start *provider.StartError
+	if err := Run(t.Context(), Config{}); !errors.As(err, &start) {
+		t.Errorf("Run without anything: %v", err)
+	}
+}
