@@ -17,7 +17,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require pgregory.net/rapid v1.3.0
+require (
+	go.uber.org/goleak v1.3.0
+	pgregory.net/rapid v1.3.0
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

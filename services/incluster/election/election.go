@@ -80,7 +80,11 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context) error) er
 		c.OnLeader = func(bool) {}
 	}
 	e := &elector{Config: c}
-	for !e.acquire(ctx) {
+	for told := ""; !e.acquire(ctx); {
+		if e.lease != nil && holder(e.lease) != told {
+			told = holder(e.lease)
+			e.Log.Info("waiting for the leader election Lease: another replica holds it", "lease", e.Name, "holder", told)
+		}
 		select {
 		case <-ctx.Done():
 			return nil

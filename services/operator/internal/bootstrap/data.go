@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Data is what a template sees. Its fields are a promise to those who write templates; fields that the shard did not
@@ -89,11 +91,12 @@ contexts:
 current-context: bootstrap
 `
 
-// NodeLabels returns the labels as the kubelet's flag --node-labels takes them, sorted.
+// NodeLabels returns the labels as the kubelet's flag --node-labels takes them, sorted. What is no label, and what a
+// kubelet may not set, is left out: with it the Node could not register, and a line break would end the flag.
 func (d *Data) NodeLabels() string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
-		if !kubeletMaySet(k) {
+		if !kubeletMaySet(k) || len(validation.IsQualifiedName(k)) > 0 || len(validation.IsValidLabelValue(d.Labels[k])) > 0 {
 			continue
 		}
 		out = append(out, k+"="+d.Labels[k])

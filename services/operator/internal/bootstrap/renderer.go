@@ -147,7 +147,7 @@ func (r *Renderer) fail(requestID string, err error) *pb.BootstrapBlobResponse {
 		pb.BootstrapBlobResponse_ERROR_CLASS_TOKEN: "token", pb.BootstrapBlobResponse_ERROR_CLASS_OVERLOADED: "overloaded",
 	}[p.Class]
 	r.Instruments.Bootstrap.WithLabelValues(result).Inc()
-	r.Log.Warn("a machine gets no boot data", "cluster", r.ClusterID, "request", requestID, "class", result, "err", p.Say)
+	r.Log.Warn("a machine gets no boot data", "request", requestID, "class", result, "err", p.Say)
 	return &pb.BootstrapBlobResponse{RequestId: requestID, Error: p.Say, ErrorClass: p.Class, Retryable: p.Retryable}
 }
 

@@ -124,7 +124,7 @@ func (p *Publisher) Answered(a *pb.Acknowledgement) {
 			p.release(p.tracker.upTo(a.Rollup.TimestampUnixNanos))
 		}
 	} else {
-		p.Log.Warn("the shard did not take the roll-up", "cluster", p.ClusterID, "result", result, "reason", o.Reason, "field", o.FieldPath, "message", o.Text,
+		p.Log.Warn("the shard did not take the roll-up", "result", result, "reason", o.Reason, "field", o.FieldPath, "message", o.Text,
 			"held", o.HeldCount, "held_needed", o.HeldNeeded)
 	}
 	p.OnOutcome(o)

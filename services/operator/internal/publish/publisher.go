@@ -285,7 +285,7 @@ func (p *Publisher) rebuild() {
 	fresh, equal := p.demand.Rebuild(p.demand.Requests())
 	if !equal {
 		p.Instruments.AggregationMismatch.Inc()
-		p.Log.Error("the incremental demand differed from a rebuild; the rebuild is used", "cluster", p.ClusterID)
+		p.Log.Error("the incremental demand differed from a rebuild; the rebuild is used")
 	}
 	p.demand = fresh
 }
@@ -293,7 +293,7 @@ func (p *Publisher) rebuild() {
 func (p *Publisher) tooLarge(now time.Time, size, rows int) {
 	p.Instruments.Rollups.WithLabelValues("too_large").Inc()
 	if !p.oversized {
-		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "cluster", p.ClusterID, "bytes", size, "limit", hardBytes, "rows", rows)
+		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "bytes", size, "limit", hardBytes, "rows", rows)
 	}
 	p.oversized = true
 	p.OnOutcome(Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",

@@ -165,7 +165,7 @@ func (c *Client) lost(err error) {
 }
 
 func (c *Client) log(err error, wait time.Duration) {
-	attrs := []any{"cluster", c.Hello.ClusterId, "code", connect.CodeOf(err).String(), "err", err, "retry_in", wait.Round(time.Millisecond)}
+	attrs := []any{"code", connect.CodeOf(err).String(), "err", err, "retry_in", wait.Round(time.Millisecond)}
 	said := connect.CodeOf(err)
 	if said == c.said { // nothing new since the last line: one line for an outage, not one for each attempt (SHARD-30.1)
 		c.Log.Debug("no session yet", attrs...)
@@ -296,7 +296,7 @@ func (c *Client) receive(s *stream, link *Link, acked chan struct{}) error {
 }
 
 func (c *Client) connected(a *pb.Acknowledgement) {
-	c.Log.Info("session open", "cluster", c.Hello.ClusterId, "shard", a.ShardId, "version", a.ShardVersion,
+	c.Log.Info("session open", "shard", a.ShardId, "version", a.ShardVersion,
 		"epoch", a.ShardEpoch, "term", a.CoordinatorTerm, "features", a.Features)
 	c.state.Connected, c.state.Since, c.state.Refused, c.state.LastError = true, time.Now(), false, ""
 	c.said = 0

@@ -1,0 +1,294 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// secrets are those of kube-system: made and deleted by name, as the operator's rights allow, and nothing else.
+type secrets struct {
+	client.Client
+	mu   sync.Mutex
+	live map[string]*corev1.Secret
+	down error
+}
+
+func (s *secrets) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down != nil {
+		return s.down
+	}
+	if s.live[o.GetName()] != nil {
+		return apierrors.NewAlreadyExists(corev1.Resource("secrets"), o.GetName())
+	}
+	s.live[o.GetName()] = o.(*corev1.Secret)
+	return nil
+}
+
+func (s *secrets) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[o.GetName()] == nil {
+		return apierrors.NewNotFound(corev1.Resource("secrets"), o.GetName())
+	}
+	delete(s.live, o.GetName())
+	return nil
+}
+
+func (s *secrets) names() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]bool{}
+	for name := range s.live {
+		out[name] = true
+	}
+	return out
+}
+
+func newInstruments(t testing.TB) *instruments.Instruments {
+	t.Helper()
+	none := func() float64 { return 0 }
+	i, err := instruments.New(prometheus.NewRegistry(), instruments.Reads{CacheAge: none, AcceptedAge: none, EvictionsStopped: func() bool { return false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func newTokens(t testing.TB, s *secrets, pool int) *Tokens {
+	t.Helper()
+	out, err := NewTokens(TokensConfig{Client: s, Pool: pool, Wanted: true, TTL: ttlDefault, Instruments: newInstruments(t), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Scenario 25, OP-7.9, OP-7.10: a token that is about to end is never handed out; the pool renews it in time; what was
+// handed out goes when it has ended or its machine has joined.
+func TestTokensAboutToExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &secrets{live: map[string]*corev1.Secret{}}
+		tokens := newTokens(t, s, 2)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = tokens.Run(ctx) }()
+		synctest.Wait()
+		first := s.names()
+		if len(first) != 2 {
+			t.Fatalf("the pool is %v", first)
+		}
+		for range 12 { // three hours, a machine now and then
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			token, err := tokens.Take(t.Context(), "m", ttlDefault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(token.Expires); left < ttlDefault+ttlMargin {
+				t.Fatalf("a token with %v left was handed out for a blob of %v", left, ttlDefault)
+			}
+			secret := s.live[secretName(token.ID)]
+			if secret == nil || secret.StringData["token-secret"] != token.secret {
+				t.Fatal("the token that was handed out does not exist")
+			}
+			synctest.Wait()
+		}
+		for name := range s.names() {
+			if first[name] {
+				t.Errorf("token %s is three hours old", name)
+			}
+		}
+		joined, err := tokens.Take(t.Context(), "joins", ttlDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens.Joined("joins")
+		synctest.Wait()
+		if s.names()[secretName(joined.ID)] {
+			t.Error("the token of a machine that joined exists")
+		}
+		late, err := tokens.Take(t.Context(), "late", ttlDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(late.Expires) + tokensEvery)
+		synctest.Wait()
+		if s.names()[secretName(late.ID)] {
+			t.Error("a token that has ended exists")
+		}
+		stop()
+		<-done
+		for _, left := range tokens.Live() {
+			if left.Machine == "" {
+				t.Errorf("token %s of the pool outlived the operator", left.ID)
+			}
+		}
+	})
+}
+
+// Scenario 25: with an empty pool and an API server that refuses, the answer is an error that says "again".
+func TestNoToken(t *testing.T) {
+	s := &secrets{live: map[string]*corev1.Secret{}, down: errors.New("etcd is full")}
+	_, err := newTokens(t, s, 2).Take(t.Context(), "m", ttlDefault)
+	p, ok := errors.AsType[*Problem](err)
+	if !ok || p.Class != pb.BootstrapBlobResponse_ERROR_CLASS_TOKEN || !p.Retryable || !strings.Contains(p.Say, "etcd is full") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Scenario 24, OP-7.11.
+func TestSkew(t *testing.T) {
+	for _, c := range []struct {
+		kubelet, server string
+		ok              bool
+	}{
+		{"v1.36.3", "v1.36.3", true}, {"v1.36.9", "v1.36.3", true}, {"1.33", "v1.36.3", true}, {"v1.36.0-rc.1+vendor.2", "v1.36.3-eks-1", true},
+		{"v1.32.9", "v1.36.3", false}, {"v1.37.0", "v1.36.3", false}, {"v2.36.0", "v1.36.3", false}, {"new", "v1.36.3", false}, {"v1.36.0", "", false},
+	} {
+		err := checkSkew(c.kubelet, c.server)
+		if (err == nil) != c.ok {
+			t.Errorf("kubelet %s with API server %s: %v", c.kubelet, c.server, err)
+		}
+		if p, ok := errors.AsType[*Problem](err); err != nil && (!ok || p.Class != pb.BootstrapBlobResponse_ERROR_CLASS_SKEW) {
+			t.Errorf("%s: %v is no skew", c.kubelet, err)
+		}
+	}
+}
+
+// OP-7.11: the version is read once in five minutes; an outage leaves the old one in force.
+func TestVersionIsCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, answer := 0, error(nil)
+		v := &Versions{Read: func(context.Context) (string, error) { reads++; return "v1.36.3", answer }}
+		for range 10 {
+			if got, err := v.Get(t.Context()); got != "v1.36.3" || err != nil {
+				t.Fatal(got, err)
+			}
+		}
+		if reads != 1 {
+			t.Errorf("%d reads", reads)
+		}
+		time.Sleep(versionEvery)
+		answer = errors.New("down")
+		if got, err := v.Get(t.Context()); got != "v1.36.3" || err != nil || reads != 2 {
+			t.Errorf("%s %v after %d reads", got, err, reads)
+		}
+	})
+}
+
+func newRenderer(t testing.TB, text string, c Config) (*Renderer, error) {
+	t.Helper()
+	if text != "" {
+		c.Renderer, c.TemplateFile = Template, filepath.Join(t.TempDir(), "bootstrap.tmpl")
+		if err := os.WriteFile(c.TemplateFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.ClusterID, c.Instruments, c.Log = "red", newInstruments(t), slog.New(slog.DiscardHandler)
+	return New(c)
+}
+
+func answer(t testing.TB, r *Renderer, in *pb.BootstrapRequest) *pb.BootstrapBlobResponse {
+	t.Helper()
+	if !r.Enter() {
+		t.Fatal("no place")
+	}
+	return r.Answer(t.Context(), in)
+}
+
+// OP-7.6: nothing that reads files, environment, network or time; and what is there works.
+func TestFunctions(t *testing.T) {
+	for _, name := range []string{"env", "expandenv", "readFile", "include", "tpl", "now", "getHostByName", "lookup"} {
+		if _, err := newRenderer(t, "{{ "+name+" }}", Config{}); err == nil {
+			t.Errorf("templates have %s", name)
+		}
+	}
+	for text, want := range map[string]string{
+		`{{ "a" | b64enc }}`: "YQ==", `{{ "a\nb" | indent 2 }}`: "  a\n  b", `x{{ "a" | nindent 2 }}`: "x\n  a", `{{ quote "a" }}`: `"a"`,
+		`{{ default "d" .Provider }}`: "d", `{{ required "no" .ClusterID }}`: "red", `{{ .TTLSeconds }}`: "600", `{{ .NodeTaints }}!`: "a=b:NoSchedule!",
+	} {
+		r, err := newRenderer(t, text, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := answer(t, r, &pb.BootstrapRequest{Machine: &pb.BootstrapMachine{Taints: []*pb.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}}}})
+		if string(out.UserData) != want || out.Error != "" || out.TtlSeconds != 600 {
+			t.Errorf("%s: %v, want %q", text, out, want)
+		}
+	}
+}
+
+// Scenario 23, OP-7.1: whatever a template does, the answer is an answer.
+func TestFailingTemplates(t *testing.T) {
+	for text, want := range map[string]string{
+		`{{ .Nothing }}`: "Nothing", `{{ index .Labels "a" "b" }}`: "index", `{{ required "say the zone" "" }}`: "say the zone", `{{/* empty */}}`: "0 bytes",
+		`{{ range $i, $x := .Requirements }}{{ indent 1000 "x" }}{{ end }}`: "indent by 1000", `{{ .Token }}`: "no bootstrap tokens", `{{ .KubeconfigYAML }}`: "--apiserver-url",
+	} {
+		r, err := newRenderer(t, text, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := answer(t, r, &pb.BootstrapRequest{RequestId: "x", Requirements: []*pb.NodeSelectorRequirement{{Key: "k", Operator: pb.NodeSelectorRequirement_OPERATOR_EXISTS}}})
+		if !strings.Contains(out.Error, want) || out.RequestId != "x" || len(out.UserData) != 0 || out.ErrorClass != pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE {
+			t.Errorf("%s: %v, want an error with %q", text, out, want)
+		}
+	}
+	for _, c := range []Config{{Renderer: Template}, {Renderer: BuiltIn}, {Renderer: "magic"}, {Renderer: Template, TemplateFile: "/does/not/exist"}} {
+		if _, err := newRenderer(t, "", c); err == nil {
+			t.Errorf("%+v starts", c)
+		}
+	}
+}
+
+// OP-4.12: beyond the bound the answer is an error that says "again", and places come back.
+func TestOverload(t *testing.T) {
+	r, err := newRenderer(t, "x", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range inflightMax {
+		if !r.Enter() {
+			t.Fatal("too few places")
+		}
+	}
+	if r.Enter() {
+		t.Error("no bound")
+	}
+	if out := r.Overloaded("id"); out.ErrorClass != pb.BootstrapBlobResponse_ERROR_CLASS_OVERLOADED || !out.Retryable || out.RequestId != "id" {
+		t.Errorf("answer %v", out)
+	}
+	r.Answer(t.Context(), &pb.BootstrapRequest{})
+	if !r.Enter() {
+		t.Error("a place did not come back")
+	}
+}
+
+// A kubelet may set only some of the reserved labels; the others would make its registration fail.
+func TestNodeLabels(t *testing.T) {
+	d := &Data{Labels: map[string]string{"b": "1", "a.example.com/x": "2", "node.kubernetes.io/instance-type": "t", "topology.kubernetes.io/zone": "z",
+		"node-role.kubernetes.io/worker": "", "x.k8s.io/y": "3", "bigfleet.lucy.sh/machine-id": "m", "bad": "two words", "evil": "x\nExecStart=/bin/sh"}}
+	if got, want := d.NodeLabels(), "a.example.com/x=2,b=1,bigfleet.lucy.sh/machine-id=m,node.kubernetes.io/instance-type=t,topology.kubernetes.io/zone=z"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,250 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server holds the requests as an API server would, and the events of the watch that nobody has seen yet.
+type server struct {
+	client.Client
+	live   map[types.NamespacedName]*Object
+	next   int
+	events []func(*Keeper) // of the watch, in order
+	fail   bool            // the next write fails before it is done
+	lose   bool            // the next write is done, and its answer is lost
+	most   map[string]int  // requests that existed at once, by Pod
+}
+
+var requests = schema.GroupResource{Group: v1alpha1.GroupName, Resource: "capacityrequests"}
+
+var errLost = errors.New("connection reset")
+
+// attempt does a write, unless it is to fail.
+func (s *server) attempt(write func() error) error {
+	if s.fail {
+		s.fail = false
+		return errLost
+	}
+	err := write()
+	if err == nil && s.lose {
+		s.lose = false
+		return errLost
+	}
+	return err
+}
+
+func (s *server) count() {
+	now := map[string]int{}
+	for _, o := range s.live {
+		now[o.Labels[v1alpha1.LabelOwnedByPod]]++
+	}
+	for pod, n := range now {
+		s.most[pod] = max(s.most[pod], n)
+	}
+}
+
+func (s *server) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	return s.attempt(func() error {
+		o, name := obj.(*Object), client.ObjectKeyFromObject(obj)
+		if s.live[name] != nil {
+			return apierrors.NewAlreadyExists(requests, o.Name)
+		}
+		s.next++
+		o.UID = types.UID(fmt.Sprint("request-", s.next))
+		stored := o.DeepCopyObject().(*Object)
+		s.live[name] = stored
+		s.count()
+		s.events = append(s.events, func(k *Keeper) { k.SetObject(stored) })
+		return nil
+	})
+}
+
+func (s *server) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	o := s.live[name]
+	if o == nil {
+		return apierrors.NewNotFound(requests, name.Name)
+	}
+	*into.(*Object) = *o.DeepCopyObject().(*Object)
+	return nil
+}
+
+func (s *server) Patch(_ context.Context, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return s.attempt(func() error {
+		if s.live[client.ObjectKeyFromObject(obj)] == nil {
+			return apierrors.NewNotFound(requests, obj.GetName())
+		}
+		return nil
+	})
+}
+
+func (s *server) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return s.attempt(func() error {
+		name := client.ObjectKeyFromObject(obj)
+		o := s.live[name]
+		if o == nil {
+			return apierrors.NewNotFound(requests, name.Name)
+		}
+		var options client.DeleteOptions
+		options.ApplyOptions(opts)
+		if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != o.UID {
+			return apierrors.NewConflict(requests, name.Name, errors.New("another object"))
+		}
+		delete(s.live, name)
+		s.events = append(s.events, func(k *Keeper) { k.DeleteObject(o) })
+		return nil
+	})
+}
+
+func newKeeper(t interface{ Fatal(...any) }, s *server) *Keeper {
+	floor := corev1.ResourceList{"cpu": resource.MustParse("10m")}
+	vec := func(label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{label})
+	}
+	k, err := New(Config{
+		Client: s, Defaults: translate.Defaults{Floor: floor}, Unmanaged: labels.SelectorFromSet(labels.Set{"control": "yes"}), Note: func(notes.Note) {},
+		Reconciles: vec("outcome"), Unsupported: vec("kind"), Repairs: prometheus.NewCounter(prometheus.CounterOpts{Name: "y"}), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Scenario 43, OP-15.2, OP-15.3: whatever the cache has not seen yet, whichever write fails or is answered into the void, and
+// however often the controller starts anew: never two requests for one Pod, and in the end exactly one for each that is active.
+func TestNeverTwo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+		k := newKeeper(t, s)
+		defer func() { k.Close() }()
+		pods := map[string]*corev1.Pod{} // by name
+		births := 0
+		look := func(uid types.UID) { _, _ = k.look(context.Background(), uid) }
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pod")
+			p := pods[name]
+			switch op := rapid.SampledFrom([]string{"born", "dies", "look", "look", "look", "watch", "watch", "restart", "fail", "lose", "ends"}).Draw(t, "op"); {
+			case op == "born" && p == nil:
+				births++
+				p = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprint(name, births))}}
+				pods[name] = p
+				k.SetPod(p)
+			case op == "dies" && p != nil:
+				delete(pods, name)
+				k.DeletePod(p)
+				look(p.UID)
+			case op == "ends" && p != nil:
+				p = p.DeepCopy()
+				p.Status.Phase = corev1.PodSucceeded
+				pods[name] = p
+				k.SetPod(p)
+			case op == "look" && p != nil:
+				look(p.UID)
+			case op == "watch" && len(s.events) > 0:
+				s.events[0](k)
+				s.events = s.events[1:]
+			case op == "restart": // with a full list
+				k.Close()
+				k, s.events = newKeeper(t, s), nil
+				for _, o := range s.live {
+					k.SetObject(o)
+				}
+				for _, p := range pods {
+					k.SetPod(p)
+				}
+			case op == "fail":
+				s.fail = true
+			case op == "lose":
+				s.lose = true
+			}
+		}
+		s.fail, s.lose = false, false
+		for range 4 { // the queue comes to rest
+			for ; len(s.events) > 0; s.events = s.events[1:] {
+				s.events[0](k)
+			}
+			for _, uid := range k.known() {
+				look(uid)
+			}
+		}
+		for pod, n := range s.most {
+			if n > 1 {
+				t.Fatalf("Pod %s had %d requests at once", pod, n)
+			}
+		}
+		active := 0
+		for _, p := range pods {
+			if p.Status.Phase == corev1.PodSucceeded {
+				continue
+			}
+			active++
+			if s.live[types.NamespacedName{Namespace: "default", Name: Name(p.Name, p.UID)}] == nil {
+				t.Fatalf("Pod %s has no request", p.UID)
+			}
+		}
+		if len(s.live) != active {
+			t.Fatalf("%d requests for %d active Pods", len(s.live), active)
+		}
+	})
+}
+
+// OP-15.4: a request of an earlier producer is kept; of several one stays.
+func TestAdoption(t *testing.T) {
+	s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+	k := newKeeper(t, s)
+	defer k.Close()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
+	for i, name := range []string{"generated-x", "generated-y"} {
+		o := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelOwnedByPod: "u"},
+			CreationTimestamp: metav1.Unix(int64(i), 0)}}
+		s.live[client.ObjectKeyFromObject(o)] = o
+		k.SetObject(o)
+	}
+	k.SetPod(p)
+	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeUpdated {
+		t.Errorf("%s %v", outcome, err)
+	}
+	if len(s.live) != 1 || s.live[types.NamespacedName{Namespace: "default", Name: "generated-x"}] == nil {
+		t.Errorf("left: %v", s.live)
+	}
+}
+
+// OP-15.3: a request of our name that is another Pod's is an error that says what to do, and is not touched.
+func TestForeignName(t *testing.T) {
+	s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+	k := newKeeper(t, s)
+	defer k.Close()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
+	o := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "other"}}}
+	s.live[client.ObjectKeyFromObject(o)] = o
+	k.SetPod(p)
+	if outcome, err := k.look(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
+		t.Errorf("%s %v", outcome, err)
+	}
+	if s.live[client.ObjectKeyFromObject(o)] != o {
+		t.Error("it was touched")
+	}
+}
