@@ -58,7 +58,9 @@ type amounts3 [3]int64
 
 var amountNames = [3]string{"cpu", "mem", "gpu"}
 
-func (a amounts3) fits(room amounts3) bool { return a[0] <= room[0] && a[1] <= room[1] && a[2] <= room[2] }
+func (a amounts3) fits(room amounts3) bool {
+	return a[0] <= room[0] && a[1] <= room[1] && a[2] <= room[2]
+}
 
 func (a amounts3) minus(b amounts3) amounts3 { return amounts3{a[0] - b[0], a[1] - b[1], a[2] - b[2]} }
 

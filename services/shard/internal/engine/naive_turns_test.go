@@ -220,12 +220,15 @@ func (n *naive) letGo(m *nMachine) {
 
 // reattribute is ENG-12.5.
 func (n *naive) reattribute(d *nNeed) {
-	list := n.bound(d.c, func(m *nMachine) bool {
+	lower := func(m *nMachine) bool {
 		return m.claim != nil && m.claim != d && m.claim.n.Form.Priority < d.n.Form.Priority && n.usable(d, m) && inside(d, m)
-	})
-	slices.SortStableFunc(list, func(a, b *nMachine) int {
-		return cmp.Or(demand.CompareRank(&b.claim.n.Form.Profile, &a.claim.n.Form.Profile), keepOrder(a, b))
-	})
+	}
+	rank := func(a, b *nMachine) int { return demand.CompareRank(&b.claim.n.Form.Profile, &a.claim.n.Form.Profile) }
+	list := n.bound(d.c, lower)
+	slices.SortStableFunc(list, func(a, b *nMachine) int { return cmp.Or(rank(a, b), keepOrder(a, b)) })
+	flying := n.coming(d.c, lower)
+	slices.SortStableFunc(flying, func(a, b *nMachine) int { return cmp.Or(rank(a, b), byID(a, b)) })
+	list = append(list, flying...)
 	for _, m := range list {
 		rest := n.residual(d)
 		if rest.IsZero() {

@@ -227,18 +227,26 @@ func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
 	}
 }
 
-// reattribute is ENG-12.5: bound machines of the own cluster that serve a lower priority are credited to w instead.
+// reattribute is ENG-12.5: machines of the own cluster, bound ones and then those in flight, that serve a lower priority
+// are credited to w instead.
 func (p *planning) reattribute(cl *clusterState, w *want) {
-	priority := w.need.Form.Priority
-	if !cl.short(w) || cl.wants[len(cl.wants)-1].need.Form.Priority >= priority {
+	if !cl.short(w) || cl.wants[len(cl.wants)-1].need.Form.Priority >= w.need.Form.Priority {
 		return
 	}
+	p.reattributeFrom(cl, w, cl.bound, cl.keep)
+	if cl.short(w) && len(cl.flight) > 0 {
+		p.reattributeFrom(cl, w, cl.flight, func(a, b int32) int { return cmp.Compare(cl.loc[a].order, cl.loc[b].order) })
+	}
+}
+
+func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, order func(a, b int32) int) {
+	priority := w.need.Form.Priority
 	var values []int64
 	if w.bits&wSame != 0 {
 		values = cl.values(p.w.Inventory, w.key)
 	}
 	list := p.x.list[:0]
-	for _, at := range cl.bound {
+	for _, at := range from {
 		l := &cl.loc[at]
 		if l.claim < 0 || cl.wants[l.claim].need.Form.Priority >= priority || l.bits&lShunned != 0 || !cl.usable(w, l) ||
 			values != nil && values[at] != int64(w.domain) {
@@ -248,7 +256,7 @@ func (p *planning) reattribute(cl *clusterState, w *want) {
 	}
 	slices.SortFunc(list, func(a, b int32) int {
 		x, y := cl.wants[cl.loc[a].claim].need, cl.wants[cl.loc[b].claim].need
-		return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), cl.keep(a, b))
+		return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), order(a, b))
 	})
 	for _, at := range list {
 		if !cl.short(w) {

@@ -1,0 +1,335 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+	"pgregory.net/rapid"
+)
+
+// ENG-P14: without Same and with sharing off, a Need of strictly lower priority that owns nothing, in a cluster with
+// nothing left over, takes nothing from the others that are not held: as long as no promise is taken over, no residual of
+// theirs grows in any dimension.
+func TestALowerNeedTakesNothing(t *testing.T) {
+	sh := shapes["mixed"]
+	sh.plain, sh.same, sh.spread = true, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 14))
+		f := drawFleet(r, sh)
+		policy := *f.policy
+		policy.Sharing = false
+		f.policy = &policy
+		w := f.build(straight)
+		before := Plan(Input{World: w, Policy: f.policy})
+		c := oneOf(r, f.clusters...)
+		if leftOver(w, before, c.name) {
+			return
+		}
+		row := drawRow(r, sh, &fleetCluster{}).row
+		row.Group, row.Profile.Priority = "late", -1
+		other := f.build(straight)
+		if warning := (AddRow{c.name, row}).Apply(other); warning != "" {
+			return
+		}
+		after := Plan(Input{World: other, Policy: f.policy})
+		if len(before.Promised)+len(after.Promised) > 0 {
+			return
+		}
+		for _, b := range before.Blocks {
+			for i := range b.Needs {
+				if b.Verdicts[i].Hold != demand.NotHeld {
+					continue
+				}
+				key := b.Needs[i].RowKey()
+				v, ref := after.Verdict(b.Cluster, key)
+				then := residualOf(other, after, ref, v)
+				for name, milli := range then {
+					if was := residualOf(w, before, Ref{block(before, b.Cluster), int32(i)}, &b.Verdicts[i])[name]; milli > was {
+						rt.Fatalf("%s of %s lacks %d of %s, and %d when a lower Need is there\n%s", b.Needs[i].RowID, b.Cluster, was, name, milli, f)
+					}
+				}
+			}
+		}
+	})
+}
+
+// leftOver reports whether a cluster has machines, bound or in flight, that nobody in it claims.
+func leftOver(w *World, r *Result, cluster string) bool {
+	for i := range w.Inventory.All() {
+		p, ok := w.Inventory.Promise(i)
+		if w.Inventory.Cluster(i) != cluster && (!ok || p.Cluster != cluster) {
+			continue
+		}
+		if _, claimed := r.Claim(cluster, i); !claimed {
+			return true
+		}
+	}
+	return false
+}
+
+func block(r *Result, cluster string) int32 { _, at := r.Block(cluster); return at }
+
+func residualOf(w *World, r *Result, ref Ref, v *Verdict) map[string]int64 {
+	out := map[string]int64{}
+	if v.Missing >= 0 {
+		m := r.Blocks[ref.Block].Missing[v.Missing]
+		for _, q := range m.Residual.Quantities(w.Space.Dimensions) {
+			out[q.Name] = q.Milli
+		}
+	}
+	return out
+}
+
+// ENG-P16: the order of domains is antisymmetric, transitive and total, so the choice does not depend on who is looked at
+// first.
+func TestDomainOrder(t *testing.T) {
+	w := NewWorld()
+	var values []symbol.ID
+	for _, v := range []string{"a", "b", "c", "d", "e"} {
+		values = append(values, w.Space.Strings.Intern(v))
+	}
+	p := &planning{w: w}
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 16))
+		var list []domainView
+		for _, v := range values {
+			want := []int64{int64(1 + r.IntN(4)), int64(r.IntN(4))}
+			part := func() []int64 { return []int64{int64(r.IntN(3)), int64(r.IntN(3))} }
+			sum := part()
+			own := []int64{min(sum[0], int64(r.IntN(3))), min(sum[1], int64(r.IntN(3)))}
+			list = append(list, viewOf(want, v, sum, own, part(), part(), int32(1+r.IntN(3))))
+		}
+		for i := range list {
+			for j := range list {
+				ij, ji := p.compareDomains(&list[i], &list[j]), p.compareDomains(&list[j], &list[i])
+				if ij != -ji || (ij == 0) != (i == j) {
+					rt.Fatalf("%+v and %+v: %d and %d", list[i], list[j], ij, ji)
+				}
+				for k := range list {
+					if ij < 0 && p.compareDomains(&list[j], &list[k]) < 0 && p.compareDomains(&list[i], &list[k]) >= 0 {
+						rt.Fatalf("not transitive: %+v, %+v, %+v", list[i], list[j], list[k])
+					}
+				}
+			}
+		}
+	})
+}
+
+// ENG-P17, ENG-8.4: folding keeps what is asked for, folds nothing that no machine can hold, leaves rows without Same as
+// they are, and has nothing to do when its own answer is asked for.
+func TestFoldingKeepsTheDemand(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		w := f.build(straight)
+		r := Plan(Input{World: w, Policy: f.policy})
+		n := newViews(w).n
+		for at, b := range r.Blocks {
+			asked, planned := map[string]resource.Vector{}, map[string]resource.Vector{}
+			folded := map[int32]bool{}
+			for i := range b.Folded {
+				x := &b.Folded[i]
+				planned[x.Need.Form.Fingerprint] = planned[x.Need.Form.Fingerprint].Add(x.Need.Aggregate)
+				if x.Need.Form.Same != nil || !strings.HasPrefix(x.Need.Group, "fold1-") {
+					return fmt.Errorf("folded into %+v", x.Need)
+				}
+				for _, m := range x.Members {
+					folded[m] = true
+					if b.Needs[m].Form.Same == nil || b.Needs[m].Form.Stripped.Fingerprint != x.Need.Form.Fingerprint ||
+						!b.Needs[m].Aggregate.Equal(&x.Need.MinUnit) || !n.foldable(n.clusters[at], &b.Needs[m]) {
+						return fmt.Errorf("%s of %s must not be folded", b.Needs[m].RowID, b.Cluster)
+					}
+				}
+			}
+			for i := range b.Needs {
+				fp := b.Needs[i].Form.Stripped.Fingerprint
+				asked[fp] = asked[fp].Add(b.Needs[i].Aggregate)
+				if !folded[int32(i)] {
+					planned[fp] = planned[fp].Add(b.Needs[i].Aggregate)
+				}
+			}
+			for fp, v := range asked {
+				if p := planned[fp]; !p.Equal(&v) {
+					return fmt.Errorf("%s of %s: asked %v, planned %v", fp, b.Cluster, v.Quantities(w.Space.Dimensions), p.Quantities(w.Space.Dimensions))
+				}
+			}
+		}
+		return foldsOnce(f, w, r)
+	})
+}
+
+// foldsOnce asks for what folding answered.
+func foldsOnce(f *fleet, w *World, r *Result) error {
+	again := w.Clone()
+	for _, b := range r.Blocks {
+		var rows []demand.Row
+		add := func(n *demand.Need) {
+			rows = append(rows, demand.Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(w.Space.Dimensions),
+				MinUnit: n.MinUnit.Quantities(w.Space.Dimensions), RowID: n.RowID})
+		}
+		for i := range b.Needs {
+			if b.Verdicts[i].Fold < 0 {
+				add(&b.Needs[i])
+			}
+		}
+		for i := range b.Folded {
+			add(&b.Folded[i].Need)
+		}
+		_, overhead := w.Demand.Save(b.Cluster)
+		again.Demand.Replace(b.Cluster, rows, overhead, 1)
+	}
+	for _, b := range Plan(Input{World: again, Policy: f.policy}).Blocks {
+		for i := range b.Folded {
+			for _, m := range b.Folded[i].Members {
+				if strings.HasPrefix(b.Needs[m].Group, "fold1-") {
+					return fmt.Errorf("%s is folded twice", b.Needs[m].Group)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ENG-P19, ENG-7.4: effective cost is total and monotone with price 0, probability 0 and Pinned; Pinned times 0 is 0.
+func TestEffectiveCost(t *testing.T) {
+	prices := []int64{0, 1, 1_000_000, 1 << 40, 1<<63 - 1}
+	chances := []int32{0, 1, 10_000, 1_000_000}
+	for _, price := range prices {
+		for at, chance := range chances {
+			class := &inventory.Class{Price: price, Probability: chance}
+			last := int64(-1)
+			for b := demand.Zero; b <= demand.Pinned; b++ {
+				cost := effectiveCost(class, b)
+				if cost < price || cost < last || chance == 0 && cost != price {
+					t.Fatalf("price %d, chance %d, bucket %d: %d after %d", price, chance, b, cost, last)
+				}
+				last = cost
+				if at > 0 && cost < effectiveCost(&inventory.Class{Price: price, Probability: chances[at-1]}, b) {
+					t.Fatalf("price %d, bucket %d: a larger chance is cheaper", price, b)
+				}
+			}
+		}
+	}
+}
+
+// ENG-P22, first half: at each sharing level, and with sharing off, the invariants hold and the engine gives the bytes of
+// the literal one.
+func TestEverySharingLevel(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		for _, level := range []int32{-1, 0, 500, 1000} {
+			g, policy := *f, *f.policy
+			g.clusters, policy.Sharing = slices.Clone(f.clusters), level >= 0
+			for i := range g.clusters {
+				g.clusters[i].facts.SharingPerMille = max(level, 0)
+			}
+			g.policy = &policy
+			w := g.build(straight)
+			in := Input{World: w, Policy: g.policy}
+			r := Plan(in)
+			if err := invariants(w, g.policy, r); err != nil {
+				return fmt.Errorf("level %d: %w", level, err)
+			}
+			if d := difference(render(w, planNaively(in)), render(w, r)); d != "" {
+				return fmt.Errorf("level %d: - naive, + engine\n%s", level, d)
+			}
+		}
+		return nil
+	})
+}
+
+// ENG-P22, second half, ENG-11.9, ENG-11.13: a fleet at rest drains nothing when the level goes down, and nothing when it
+// goes up again.
+func TestChangingTheLevelDrainsNothing(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := drawLoop(rapid.Uint64().Draw(rt, "seed"))
+		l.settle(t, 400, 3)
+		levels := []int32{500, 0, 500, 1000}
+		for _, level := range levels[l.rng.IntN(2):] {
+			for _, y := range l.clusters {
+				l.w.Demand.SetFacts(y.name, demand.Facts{Heard: true, SharingPerMille: level})
+			}
+			drains := l.moved[Reclaim]
+			l.settle(t, 400, 20)
+			if n := l.moved[Reclaim] - drains; n > 0 {
+				rt.Fatalf("%d drains after the level became %d", n, level)
+			}
+		}
+	})
+}
+
+// ENG-23.10, ENG-P12: demand of thousands of machines falls to a half: as many machines go as are not needed any more, and
+// after that nothing moves.
+func TestScaleDownIsNotAmplified(t *testing.T) {
+	for _, dwell := range []int{0, 2} {
+		s := newStage()
+		s.engines = nil
+		s.dwell["drain"] = dwell
+		r := rand.New(rand.NewPCG(50, uint64(dwell)))
+		const clusters, perCluster = 20, 30
+		var rows [clusters][]demand.Row
+		for c := range clusters {
+			name := fmt.Sprintf("c%02d", c)
+			s.w.Demand.SetFacts(name, demand.Facts{Heard: true, SharingPerMille: 1000})
+			for k := range 5 {
+				n := int64(4 * (1 + r.IntN(perCluster/3)))
+				rows[c] = append(rows[c], demand.Row{Profile: demand.Profile{Priority: int32(10 * (k % 3)), Interruption: demand.Bucket(r.IntN(8))},
+					Group: fmt.Sprint("w", k), Aggregate: amounts3{4 * n, 8 * n}.quantities(1), MinUnit: amounts3{2, 4}.quantities(1)})
+			}
+			s.w.Demand.Replace(name, rows[c], nil, 1)
+		}
+		for i := range times(1) * 4000 {
+			size := []string{"cpu=4 mem=8 price=1", "cpu=16 mem=32 price=3.9", "cpu=8 mem=16 price=2.1 spot risk=0.01"}[r.IntN(3)]
+			s.do(fmt.Sprintf("machine m%05d %s speculative", i, size))
+		}
+		quiet := func(most int) {
+			for n, still := 0, 0; still < 4; n++ {
+				if n > most {
+					t.Fatalf("not settled after %d cycles", most)
+				}
+				s.now += nominalCycle
+				s.finish()
+				s.w.Inventory.Advance(s.now)
+				s.last = s.planner.Plan(s.input())
+				s.execute(s.last)
+				still++
+				for _, a := range s.last.Actions {
+					if a.Kind != Delete {
+						still = 0
+					}
+				}
+			}
+		}
+		quiet(40)
+		before := s.w.Inventory.Count(inventory.Configured)
+		clear(s.moved)
+		for c := range clusters {
+			for i := range rows[c] {
+				for j := range rows[c][i].Aggregate {
+					rows[c][i].Aggregate[j].Milli /= 2
+				}
+			}
+			s.w.Demand.Replace(fmt.Sprintf("c%02d", c), rows[c], nil, 1)
+		}
+		quiet(40)
+		net := before - s.w.Inventory.Count(inventory.Configured)
+		moves := s.moved[Reclaim] + s.moved[Preempt] + s.moved[Bootstrap] + s.moved[Provision]
+		if net < before/3 || 100*moves > 105*net {
+			t.Fatalf("%d moves for a net change of %d of %d machines", moves, net, before)
+		}
+		t.Logf("dwell %d: %d moves for a net change of %d of %d machines", dwell, moves, net, before)
+		for range times(1000) {
+			s.now += nominalCycle
+			s.w.Inventory.Advance(s.now)
+			for _, a := range s.planner.Plan(s.input()).Actions {
+				if a.Kind != Delete {
+					t.Fatalf("settled, and then %+v", a)
+				}
+			}
+		}
+	}
+}
