@@ -14,6 +14,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/report"
 )
 
 // Config is what a shard needs. Zero values mean the documented defaults (SHARD-31).
@@ -215,6 +216,16 @@ func incremental(s string) (core.Incremental, error) {
 	return 0, fmt.Errorf("--incremental-reconcile %q must be auto, on or off", s)
 }
 
+// providerAddress is how the set of providers is reported as one (SHARD-3.12).
+func (c *Config) providerAddress() string {
+	var addrs []string
+	for _, p := range c.Providers {
+		addrs = append(addrs, p.Addr)
+	}
+	slices.Sort(addrs)
+	return report.ProviderAddress(addrs)
+}
+
 // coreConfig is the part that the core decides with.
 func (c *Config) coreConfig(version string, features []string) core.Config {
 	mode, _ := incremental(c.Incremental)
@@ -233,6 +244,7 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 	for _, p := range c.Providers {
 		out.Providers = append(out.Providers, p.Name)
 	}
+	out.ProviderAddress = c.providerAddress()
 	return out.WithDefaults()
 }
 

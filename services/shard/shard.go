@@ -18,7 +18,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -383,12 +382,7 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coordinator client: %w", err)
 	}
-	var addrs []string
-	for _, p := range s.Providers {
-		addrs = append(addrs, p.Addr)
-	}
-	slices.Sort(addrs)
-	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: report.ProviderAddress(addrs),
+	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: s.providerAddress(),
 		Epoch: s.epoch, Interval: s.CoordinatorHeartbeat, Client: client, Gate: s.gate, Loop: s.loop, Core: s.core, View: s.view.Load,
 		Store: s.store, Log: s.log}), nil
 }

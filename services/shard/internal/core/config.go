@@ -42,6 +42,8 @@ type Config struct {
 	ForgetCoordinator bool `n:"29"`
 
 	Features []string `n:"30"` // what the Hello ack lists
+	// ProviderAddress is how the set of providers is reported: addresses, sorted, joined by commas.
+	ProviderAddress string `n:"31"`
 }
 
 // Incremental says whether cursors are used (SHARD-13.2).

@@ -185,6 +185,7 @@ func (c *Core) setView(x Instruction) {
 		return
 	}
 	v := *x.SetView
+	v.Under = c.cfg.ProviderAddress
 	c.ctl.View = &v
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
 		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
@@ -211,6 +212,9 @@ func (c *Core) retryInstructions() {
 		if w.Instruction.SetView != nil {
 			w.Pending = c.losing()
 		}
+		if w.Instruction.Reserve != nil {
+			c.drainedFor(&w)
+		}
 		late := c.now >= w.Deadline
 		switch {
 		case w.Instruction.SetView != nil && len(w.Pending) == 0:
@@ -220,6 +224,8 @@ func (c *Core) retryInstructions() {
 			c.reply(w.Instruction, InstructionFailed, "operations are still open on machines that the view takes away", w.Pending)
 		case w.Instruction.Transfer != nil && (len(w.Pending) == 0 || late):
 			c.adopted(w)
+		case w.Instruction.Reserve != nil && (len(w.Pending) == 0 || late):
+			c.evicted(w)
 		default:
 			c.coord.waiting = append(c.coord.waiting, w)
 		}
@@ -277,8 +283,11 @@ func (c *Core) reserve(x Instruction) {
 	case 1:
 	case 2:
 		state = inventory.Speculative
+	case 3:
+		c.evict(x)
+		return
 	default:
-		c.reply(x, InstructionInvalid, "this shard gives no machines that it would have to drain first", nil)
+		c.reply(x, InstructionInvalid, fmt.Sprintf("no tier %d is known", r.Tier), nil)
 		return
 	}
 	free := c.reservable(r, state)
@@ -306,8 +315,7 @@ func (c *Core) reservable(r *ReserveOrder, state inventory.State) (out []invento
 		m := inv.Machine(i)
 		_, promised := inv.Promise(i)
 		if m.State != state || inv.Foreign(i) || promised || len(inv.Withheld(i)) > 0 || c.ops.byMachine[m.ID] != nil ||
-			r.InstanceType != "" && m.InstanceType != r.InstanceType || r.Zone != "" && m.Zone != r.Zone ||
-			r.CapacityType != 0 && uint8(m.CapacityType) != r.CapacityType || !satisfies(&m, r.Requirements) || !holds(&m, r) ||
+			!c.wantedBy(r, &m) ||
 			c.plannedFor(m.ID) {
 			continue
 		}
@@ -405,7 +413,7 @@ func (c *Core) adopted(w waitingOrder) {
 
 // editView makes the view ready to be changed by a move; its version stays, so the coordinator's next one replaces it.
 func (c *Core) editView() *View {
-	v := View{OnlyShard: true}
+	v := View{OnlyShard: true, Under: c.cfg.ProviderAddress}
 	if c.ctl.View != nil {
 		v = *c.ctl.View
 	}
@@ -438,6 +446,10 @@ func (c *Core) cancelMove(x Instruction) {
 		}
 	}
 	c.coord.waiting = slices.DeleteFunc(c.coord.waiting, func(w waitingOrder) bool {
+		if r := w.Instruction.Reserve; r != nil && r.Move == x.CancelMove {
+			c.unreserve(append(slices.Clone(w.Pending), w.Taken...))
+			return true
+		}
 		return w.Instruction.Transfer != nil && w.Instruction.Transfer.Move == x.CancelMove
 	})
 	c.dropReservation(x.CancelMove)

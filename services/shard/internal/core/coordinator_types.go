@@ -33,6 +33,7 @@ type View struct {
 	Released      []string    `n:"12"`
 	Quotas        []Quota     `n:"13"`
 	Inherited     []Inherited `n:"14"`
+	Under         string      `n:"15"` // address of the providers when it was obeyed
 }
 
 // Inherited is a cluster bound here whose machines were configured by shards that let go of it: machines that carry

@@ -67,7 +67,8 @@ type decision struct {
 	stamp   Stamp
 	promise *inventory.Promise
 	reqs    []demand.Requirement
-	why     hold // what held it at the last look
+	why     hold      // what held it at the last look
+	evict   *eviction // not of the plan, but of a move
 }
 
 // trigger asks for a cycle.
@@ -258,6 +259,7 @@ func (c *Core) replaceDecisions(r *engine.Result) {
 		}
 		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.n, planned: at})
 	}
+	c.planEvictions(planned, wanted)
 	s.planned, s.held = planned, held
 	if n := dropped - again; n > 0 {
 		c.sample(MetricDropped, "", int64(n))
@@ -276,6 +278,9 @@ func (c *Core) decisionOf(a engine.Action) *decision {
 func (c *Core) spell(d *decision) {
 	r := c.cycle.result
 	d.view = r.View(c.world, d.action)
+	if e := d.evict; e != nil {
+		d.view.Grace, d.view.Score, d.view.Terms, d.view.PreemptorPriority = e.Grace, e.Score, e.Terms, e.priority
+	}
 	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
 		d.stamp = r.Stamp(d.action.Need)
 		n, _ := r.Need(d.action.Need)

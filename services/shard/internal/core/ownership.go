@@ -44,12 +44,12 @@ func (c *Core) mine(m *inventory.Machine, owner string) bool {
 		switch {
 		case slices.Contains(v.Released, m.Cluster):
 			return false
-		case v.OnlyShard || slices.Contains(v.Clusters, m.Cluster):
+		case v.OnlyShard || owner == c.cfg.ShardID: // without another shard nothing has to be told apart (COORD-9.4)
 			return true
-		case slices.ContainsFunc(v.Inherited, func(x Inherited) bool { return x.Cluster == m.Cluster && slices.Contains(x.From, owner) }):
-			return true
+		case owner != "": // another shard configured it: the cluster's new home is not enough, its release has to be named
+			return slices.ContainsFunc(v.Inherited, func(x Inherited) bool { return x.Cluster == m.Cluster && slices.Contains(x.From, owner) })
 		}
-		return owner == c.cfg.ShardID
+		return slices.Contains(v.Clusters, m.Cluster)
 	}
 	if slices.ContainsFunc(v.In, func(x Exception) bool { return x.Machine == m.ID }) {
 		return true
@@ -90,7 +90,18 @@ func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
 	return boundState(m.State) && owner == c.cfg.ShardID
 }
 
-func (c *Core) startOwnership() {}
+// startOwnership looks at the view of the process before. One of other providers says nothing about these: it is put
+// aside, and until the first answer the shard stands as one without a view (COORD-9.9g). The remembered instructions go
+// with it, or the view would be taken for one that is in force.
+func (c *Core) startOwnership() {
+	v := c.ctl.View
+	if v == nil || v.Under == "" || v.Under == c.cfg.ProviderAddress {
+		return
+	}
+	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("the stored view %d/%d is of provider %s and is not used; the provider is %s now",
+		v.Term, v.Index, v.Under, c.cfg.ProviderAddress))})
+	c.ctl.View, c.ctl.Done = nil, nil
+}
 
 // ownMachine notes what a fact says of ownership and marks the machine.
 func (c *Core) ownMachine(i inventory.Index, f Fact) {

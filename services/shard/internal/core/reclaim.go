@@ -191,7 +191,7 @@ func (c *Core) drained(o *operation, i inventory.Index) {
 // sent. A peer that cannot be told has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
 func (c *Core) cancelUnwanted(wanted map[string]bool) {
 	for _, o := range c.ops.ordered() {
-		if o.Phase != phaseInstructing || wanted[o.Machine] {
+		if o.Phase != phaseInstructing || wanted[o.Machine] || c.evicting(o.Machine) {
 			continue
 		}
 		cl := c.clusters.get(o.Cluster)

@@ -40,7 +40,8 @@ const (
 	CauseGangMoved
 	CauseNotJoined
 	CauseRelease
-	causes // number of causes
+	CauseMoved // never planned: the core drains for a move to another shard (COORD-12.13)
+	causes     // number of causes
 )
 
 // Ref names one Need inside a Result: Row counts the rows of a block's demand, and folded Needs (ENG-8.3) from FoldedRow

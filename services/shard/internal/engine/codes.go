@@ -63,6 +63,7 @@ var causeCodes = [...]code{
 	{"phase3.gang_moved", "The gang that the machine served has chosen another domain.", ""},
 	{"phase3.not_joined", "The node of the machine never joined its cluster.", ""},
 	{"phase3.release", "The machine has been Idle for longer than its hold.", ""},
+	{"move.drained", "The machine moves to another shard, where a need of higher priority and penalty lacks it.", ""},
 }
 
 var _ [0]struct{} = [len(causeCodes) - int(causes)]struct{}{}
