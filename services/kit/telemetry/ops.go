@@ -91,7 +91,9 @@ func (o *Ops) Run(ctx context.Context, ln net.Listener) error {
 	if server.Shutdown(limit) != nil {
 		_ = server.Close()
 	}
-	_ = <-failed // Serve ended because it was told to
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }
 

@@ -40,10 +40,9 @@ func scaled(n int) int {
 // paged is a provider that is encoded pages: each List decodes one, as a client does.
 type paged struct {
 	bigfleetv1alpha1connect.CapacityProviderClient
-	mu       sync.Mutex
-	encoded  [][]byte
-	deltas   [][]byte // answer to a cursor, one List each; empty: nothing changed
-	revision uint64
+	mu      sync.Mutex
+	encoded [][]byte
+	deltas  [][]byte // answer to a cursor, one List each; empty: nothing changed
 }
 
 func (p *paged) List(_ context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[pb.MachineList], error) {

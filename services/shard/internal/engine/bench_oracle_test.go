@@ -15,7 +15,6 @@ type fullOracle struct {
 	r       *Result
 	naive   *naive
 	claimed []Ref // by machine
-	taken   []resource.Vector
 	acts    []bool
 	matches map[matchKey]bool
 }

@@ -76,7 +76,6 @@ func runList(ctx context.Context, a *app.App, addr string, names []string) error
 				break
 			}
 			filter.MaxResults = 0
-			first = true
 			continue
 		}
 		collect(machines, page.Msg)
