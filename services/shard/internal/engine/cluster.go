@@ -31,27 +31,27 @@ type clusterState struct {
 	sets          setBits
 	gone          bool // not in the demand any more
 	isDirty       bool
-	hasGangs      bool
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 
-	f       *frame
-	dims    []resource.Dim
-	wants   []want
-	rowWant []int32 // by row of demand: its Need, or the folded Need it is a member of
-	folds   []Folded
-	begun   []bool // by row: a gang that has begun on machines too small to hold it alone
-	loc     []local
-	members int     // of loc; behind them is what the plan acquired
-	bound   []int32 // bound and creditable: Configured, then Configuring, each in keep order
-	flight  []int32 // in flight: Idle, Creating, Draining, each by id
-	byID    []int32 // the same, by id
-	vec     []int64 // all vectors of the cluster
-	shares  []share
-	columns []column
-	shunned []inventory.Index
-	guarded []inventory.Index
-	overdue int
+	f        *frame
+	dims     []resource.Dim
+	wants    []want
+	rowWant  []int32 // by row of demand: its Need, or the folded Need it is a member of
+	folds    []Folded
+	gangRows []gangRow
+	begun    []bool // by row: a gang that has begun on machines too small to hold it alone
+	loc      []local
+	members  int     // of loc; behind them is what the plan acquired
+	bound    []int32 // bound and creditable: Configured, then Configuring, each in keep order
+	flight   []int32 // in flight: Idle, Creating, Draining, each by id
+	byID     []int32 // the same, by id
+	vec      []int64 // all vectors of the cluster
+	shares   []share
+	columns  []column
+	shunned  []inventory.Index
+	guarded  []inventory.Index
+	overdue  int
 
 	loose     int  // bound and creditable machines that nobody claims
 	excess    int  // those of them that are Configured and ours
@@ -217,14 +217,17 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.foldVersion = p.foldVersion
 	cl.spoiled, cl.block = false, nil
 	cl.listBegun(p)
-	cl.hasGangs = false
+	cl.gangRows = cl.gangRows[:0]
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]
 		m := p.cat.matcherOf(n.Form)
-		cl.hasGangs = cl.hasGangs || n.Form.Same != nil
-		if n.Form.Same != nil && p.foldable(cl, i, m) {
-			cl.fold(p, int32(i))
-			continue
+		if n.Form.Same != nil {
+			folds, g := p.foldable(cl, i, m)
+			cl.gangRows = append(cl.gangRows, g)
+			if folds {
+				cl.fold(p, int32(i))
+				continue
+			}
 		}
 		cl.add(p, n, m, int32(i), cl.d.Holds[i])
 	}

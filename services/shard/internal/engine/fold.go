@@ -11,8 +11,8 @@ import (
 
 // folding remembers answers of section 8 that many gangs share.
 type folding struct {
-	version   uint64 // of stock and classes
-	stock     map[string]bool
+	version   uint64            // of stock and classes
+	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
 	forgotten uint64            // of the dimensions
 	names     map[string]string // group by aggregate
 	index     map[foldKey]int   // of the cluster at work
@@ -26,7 +26,7 @@ type foldKey struct {
 
 func (f *folding) begin(w *World) {
 	if f.index == nil {
-		*f = folding{stock: map[string]bool{}, names: map[string]string{}, index: map[foldKey]int{}}
+		*f = folding{stock: map[string]uint32{}, names: map[string]string{}, index: map[foldKey]int{}}
 	}
 	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
 		f.version = v
@@ -41,36 +41,59 @@ func (f *folding) begin(w *World) {
 	}
 }
 
+// gangRow is what the answer of section 8 to a gang hangs on.
+type gangRow struct {
+	row     int32
+	fate    fate
+	witness uint32 // byStock: a class in stock that could hold it
+}
+
+type fate uint8
+
+const (
+	byCluster fate = iota // the Need and its own cluster alone
+	byStock               // foldable while a class is in stock
+	byNothing             // not foldable while no class that could hold it comes into stock
+)
+
+func (r gangRow) folds(cl *clusterState) bool { return cl.wants[cl.rowWant[r.row]].bits&wFolded != 0 }
+
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
 // asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
-func (p *planning) foldable(cl *clusterState, row int, m *matcher) bool {
+func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRow) {
 	n := &cl.d.Needs[row]
+	g := gangRow{row: int32(row)}
 	if n.Aggregate.IsZero() || cl.begun[row] || !n.Aggregate.Covers(&n.MinUnit) {
-		return false
+		return false, g
 	}
 	f := &p.folding
 	f.key = n.Aggregate.AppendKey(append(append(f.key[:0], m.form.Match...), cl.f.id...))
-	inStock, known := f.stock[string(f.key)]
+	holder, known := f.stock[string(f.key)]
 	want := cl.scratch(p)
 	cl.f.project(&n.Aggregate, want)
 	if !known {
 		for _, c := range m.classes {
 			s := p.w.Inventory.Class(c).Stock
 			if s[0]+s[1] > 0 && coversAll(cl.f.of(c), want) {
-				inStock = true
+				holder = c + 1
 				break
 			}
 		}
-		f.stock[string(f.key)] = inStock
+		f.stock[string(f.key)] = holder
 	}
-	if inStock {
-		return true
+	if holder > 0 {
+		g.fate, g.witness = byStock, holder-1
+		return true, g
 	}
 	list, _ := p.w.Inventory.Members(cl.d.ID)
-	return slices.ContainsFunc(list, func(i inventory.Index) bool {
+	if slices.ContainsFunc(list, func(i inventory.Index) bool {
 		c := p.w.Inventory.Row(i).Class
 		return m.has(c) && coversAll(cl.f.of(c), want)
-	})
+	}) {
+		return true, g
+	}
+	g.fate = byNothing
+	return false, g
 }
 
 // listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
@@ -168,17 +191,50 @@ func (cl *clusterState) sortFolds(p *planning) {
 	})
 }
 
-// foldsStand reports whether section 8 still gives the answers that the cluster was credited with.
+// foldsStand reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was
+// asked in the last plan looks at what has changed since (ENG-21.3).
 func (cl *clusterState) foldsStand(p *planning) bool {
-	for i := range cl.d.Needs {
-		n := &cl.d.Needs[i]
-		if n.Form.Same == nil {
+	follows := p.stockFollowed && cl.foldVersion == p.lastFold
+	for i := range cl.gangRows {
+		g := &cl.gangRows[i]
+		if follows && !g.mayTurn(p, cl) {
 			continue
 		}
-		folded := cl.wants[cl.rowWant[i]].bits&wFolded != 0
-		if p.foldable(cl, i, p.cat.matcherOf(n.Form)) != folded {
+		folds, now := p.foldable(cl, int(g.row), p.cat.matcherOf(cl.d.Needs[g.row].Form))
+		if folds != g.folds(cl) {
 			return false
 		}
+		*g = now
 	}
 	return true
+}
+
+// mayTurn reports whether what came into stock or left it since the last plan may change the answer.
+func (r gangRow) mayTurn(p *planning, cl *clusterState) bool {
+	switch r.fate {
+	case byStock:
+		s := p.w.Inventory.Class(r.witness).Stock
+		return s[0]+s[1] == 0
+	case byNothing:
+		if len(p.stocked) == 0 {
+			return false
+		}
+		w := &cl.wants[cl.rowWant[r.row]]
+		return slices.ContainsFunc(p.stocked, func(c uint32) bool { return w.m.has(c) && coversAll(cl.f.of(c), cl.aggregate(w)) })
+	}
+	return false
+}
+
+// followStock lists the classes that came into stock since the last plan.
+func (p *planning) followStock() {
+	inv := p.w.Inventory
+	changed, ok := inv.StockChanges(p.lastStock)
+	p.stocked = p.stocked[:0]
+	for _, c := range changed {
+		if s := inv.Class(c).Stock; s[0]+s[1] > 0 && !slices.Contains(p.stocked, c) {
+			p.stocked = append(p.stocked, c)
+		}
+	}
+	p.lastStock = inv.StockVersion()
+	p.stockFollowed = ok && p.lastClasses == inv.ClassVersion()
 }

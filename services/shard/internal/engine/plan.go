@@ -83,6 +83,7 @@ func (p *planning) begin(in Input) {
 	}
 	p.folding.begin(p.w)
 	p.foldVersion = p.folding.version
+	p.followStock()
 	p.stock.begin(p.w.Inventory)
 	p.beginTopologies()
 	p.bought, p.displace = false, 0
@@ -106,6 +107,7 @@ func (p *planning) credit() {
 	}
 	p.spoiled = p.spoiled[:0]
 	for _, cl := range p.dirty {
+		p.marks[cl.at] &^= markSpoiled
 		cl.prepare(p)
 	}
 	for _, cl := range p.dirty {
@@ -154,6 +156,7 @@ func (p *planning) findDirty() bool {
 func (p *planning) check(cl *clusterState) {
 	if !cl.isDirty && !cl.gone && !p.stands(cl) {
 		cl.isDirty = true
+		p.marks[cl.at] |= markDirty
 		p.dirty = append(p.dirty, cl)
 	}
 }
@@ -164,6 +167,9 @@ func (p *planning) checkAll() {
 		cl.gone = true
 	}
 	p.states = p.states[:0]
+	p.reindexed = true
+	p.marks = slices.Grow(p.marks[:0], len(p.w.Demand.Clusters()))[:len(p.w.Demand.Clusters())]
+	clear(p.marks)
 	p.total, p.blocks, p.receivers = counted{}, nil, 0
 	for at, d := range p.w.Demand.Clusters() {
 		for int(d.ID) >= len(p.byID) {
@@ -181,6 +187,7 @@ func (p *planning) checkAll() {
 		cl.isDirty = !p.stands(cl)
 		if cl.isDirty {
 			p.dirty = append(p.dirty, cl)
+			p.marks[at] |= markDirty
 			cl.counted = counted{}
 		}
 		p.total.add(cl.counted, 1)
@@ -194,11 +201,11 @@ func (c *counted) add(o counted, by int) {
 
 // remember files the clusters that were credited where later steps and later plans look for them.
 func (p *planning) remember() {
-	gone := func(cl *clusterState) bool { return !cl.gone }
+	gangs := func(cl *clusterState) bool { return !cl.gone && len(cl.gangRows) > 0 }
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
 	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
-	p.gangs.sweep(inGangs, gone)
+	p.gangs.sweep(inGangs, gangs)
 	p.fresh = p.fresh[:0]
 	for _, cl := range p.dirty {
 		p.total.add(cl.counted, -1)
@@ -213,7 +220,7 @@ func (p *planning) remember() {
 		if cl.expires != 0 {
 			p.expiring.add(cl, inExpiring)
 		}
-		if cl.hasGangs {
+		if len(cl.gangRows) > 0 {
 			p.gangs.add(cl, inGangs)
 		}
 		if cl.shorts == 0 {
@@ -228,7 +235,9 @@ func (p *planning) remember() {
 	p.mergeStanding()
 	for _, cl := range p.dirty {
 		cl.isDirty = false
+		p.marks[cl.at] &^= markDirty
 	}
+	p.reindexed = false
 	p.lastClasses, p.lastFold = p.w.Inventory.ClassVersion(), p.foldVersion
 }
 
@@ -239,26 +248,28 @@ func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.shunned)
 func (p *planning) mergeStanding() {
 	sortTurns(p.fresh)
 	out, at := p.oldStanding[:0], 0
-	add := func(t turn) {
-		cl, w := p.state(t)
-		out = append(out, p.stand(cl, w))
-	}
+	moved := p.lastClasses != p.w.Inventory.ClassVersion()
 	for i := range p.standing {
 		s := &p.standing[i]
-		if s.cl.gone || s.cl.isDirty {
+		if p.reindexed {
+			if s.cl.gone {
+				continue
+			}
+			s.turn.cl = s.cl.at
+		}
+		if p.marks[s.turn.cl]&markDirty != 0 {
 			continue
 		}
-		if s.moved = s.classes != p.w.Inventory.ClassVersion(); s.moved {
+		if s.moved = moved; moved {
 			s.judge(p)
 		}
-		t := s.now()
-		for ; at < len(p.fresh) && compareTurn(p.fresh[at], t) < 0; at++ {
-			add(p.fresh[at])
+		for ; at < len(p.fresh) && compareTurn(p.fresh[at], s.turn) < 0; at++ {
+			out = append(out, p.stand(p.fresh[at]))
 		}
 		out = append(out, *s)
 	}
 	for ; at < len(p.fresh); at++ {
-		add(p.fresh[at])
+		out = append(out, p.stand(p.fresh[at]))
 	}
 	p.oldStanding, p.standing = p.standing, out
 }
@@ -270,11 +281,12 @@ func (p *planning) stands(cl *clusterState) bool {
 		cl.expires != 0 && cl.expires <= p.now {
 		return false
 	}
-	if cl.foldVersion != p.foldVersion {
-		cl.foldVersion = p.foldVersion
-		return cl.foldsStand(p)
+	if cl.foldVersion == p.foldVersion {
+		return true
 	}
-	return true
+	stand := cl.foldsStand(p)
+	cl.foldVersion = p.foldVersion
+	return stand
 }
 
 // publish writes the blocks. A cluster that nothing happened to keeps the one it had, unless the reason of a shortfall is
@@ -319,7 +331,11 @@ func (p *planning) publish() {
 				renew(s.cl)
 			}
 		}
-		r.Short = append(r.Short, p.refOf(t))
+		if s != nil {
+			r.Short = append(r.Short, Ref{t.cl, s.row})
+		} else {
+			r.Short = append(r.Short, p.refOf(t))
+		}
 	})
 	p.blocks = r.Blocks
 	p.counters()

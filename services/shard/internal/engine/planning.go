@@ -23,6 +23,8 @@ type planning struct {
 	tops        []*topState
 
 	states    []*clusterState // by block
+	marks     []uint8         // of each
+	reindexed bool            // states were listed anew in this plan
 	dirty     []*clusterState
 	spoiled   []*clusterState // in this plan; credited anew in the next
 	handsOver clusterSet
@@ -44,6 +46,10 @@ type planning struct {
 	setVersion   uint64
 	lastClasses  uint64
 	lastFold     uint64
+	lastStock    uint64
+
+	stocked       []uint32 // classes that came into stock since the last plan
+	stockFollowed bool     // and these, and those that left it, are all that changed for section 8
 
 	queue   []turn
 	fresh   []turn
@@ -156,6 +162,7 @@ func sortTurns(list []turn) { slices.SortFunc(list, compareTurn) }
 func (p *planning) spoil(cl *clusterState) {
 	if !cl.spoiled {
 		cl.spoiled = true
+		p.marks[cl.at] |= markSpoiled
 		p.spoiled = append(p.spoiled, cl)
 		p.loose.add(cl, inLoose)
 	}
@@ -211,33 +218,33 @@ func (s *clusterSet) sweep(bit setBits, has func(cl *clusterState) bool) {
 	})
 }
 
+// What is marked of clusters, by block.
+const (
+	markDirty uint8 = 1 << iota
+	markSpoiled
+)
+
 // standing is a Need that was short after credit. It is remembered with its cluster, so that a plan does not touch
-// thousands of Needs to find out that nothing about them has changed.
+// thousands of Needs and clusters to find out that nothing about them has changed.
 type standing struct {
 	turn       turn
 	cl         *clusterState
-	open       bool   // not held
-	beyondHelp bool   // no class matches and fits
-	fixed      bool   // the reason of the shortfall lies in the Need and the classes alone
-	classes    uint64 // version of the classes that the two are about
-	moved      bool   // the classes changed in this plan
+	row        int32
+	open       bool // not held
+	beyondHelp bool // no class matches and fits
+	fixed      bool // the reason of the shortfall lies in the Need and the classes alone
+	moved      bool // the classes changed in this plan
 }
 
-// now is the turn with the present position of the cluster.
-func (s *standing) now() turn {
-	s.turn.cl = s.cl.at
-	return s.turn
-}
-
-func (p *planning) stand(cl *clusterState, w *want) standing {
-	s := standing{turn: turnOf(cl, w), cl: cl, open: !held(w)}
+func (p *planning) stand(t turn) standing {
+	cl, w := p.state(t)
+	s := standing{turn: t, cl: cl, row: w.row, open: !held(w)}
 	s.judge(p)
 	return s
 }
 
 // judge brings what depends on the classes up to date.
 func (s *standing) judge(p *planning) {
-	s.classes = p.w.Inventory.ClassVersion()
 	w := &s.cl.wants[s.turn.want]
 	none := s.cl.hopeless(w)
 	s.beyondHelp = none == DetailNoMatch || none == DetailTooSmall
@@ -259,14 +266,13 @@ func (p *planning) stillShort(visit func(t turn, s *standing)) {
 	at := 0
 	for i := range p.standing {
 		s := &p.standing[i]
-		if s.cl.spoiled {
+		if p.marks[s.turn.cl]&markSpoiled != 0 {
 			continue
 		}
-		t := s.now()
-		for ; at < len(p.fresh) && compareTurn(p.fresh[at], t) < 0; at++ {
+		for ; at < len(p.fresh) && compareTurn(p.fresh[at], s.turn) < 0; at++ {
 			visit(p.fresh[at], nil)
 		}
-		visit(t, s)
+		visit(s.turn, s)
 	}
 	for ; at < len(p.fresh); at++ {
 		visit(p.fresh[at], nil)

@@ -119,7 +119,8 @@ type domainCounts struct {
 	classes  uint64   // version of the classes it is about
 	plan     uint64   // the last plan that brought it up to date
 	supplies int      // length of a row
-	versions []uint64 // by domain: of the inventory; 0 is unknown
+	since    uint64   // number of the next change of the topology
+	known    []bool   // by domain: it is counted
 	seq      []uint32 // by domain: grows with every change
 	n        [2][]int32
 	sums     map[string]*domainSums
@@ -151,24 +152,33 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 	if v := p.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
 		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: p.cat.supplyLen(), sums: map[string]*domainSums{}}
 	}
-	if n := len(t.top.Domains); len(c.versions) < n {
-		more := n - len(c.versions)
-		c.versions, c.seq = append(c.versions, make([]uint64, more)...), append(c.seq, make([]uint32, more)...)
+	changes, next, ok := t.top.Changes(c.since)
+	if c.since = next; !ok {
+		clear(c.known)
+	}
+	for _, x := range changes {
+		if int(x.Domain) < len(c.known) && c.known[x.Domain] && c.m.has(x.Class) {
+			c.n[x.Pool][int(x.Domain)*c.supplies+int(p.cat.supply[x.Class])] += int32(x.By)
+			c.seq[x.Domain]++
+		}
+	}
+	if n := len(t.top.Domains); len(c.known) < n {
+		more := n - len(c.known)
+		c.known, c.seq = append(c.known, make([]bool, more)...), append(c.seq, make([]uint32, more)...)
 		for k := range c.n {
 			c.n[k] = append(c.n[k], make([]int32, more*c.supplies)...)
 		}
 	}
-	for d := range t.top.Domains {
-		dom := &t.top.Domains[d]
-		if c.versions[d] == dom.Version {
+	for d, known := range c.known {
+		if known {
 			continue
 		}
-		c.versions[d] = dom.Version
+		c.known[d] = true
 		c.seq[d]++
 		for k := range c.n {
 			row := c.n[k][d*c.supplies : (d+1)*c.supplies]
 			clear(row)
-			for i, cell := range dom.Cells[k] {
+			for i, cell := range t.top.Domains[d].Cells[k] {
 				if c.m.has(cell.Class) {
 					row[p.cat.supply[cell.Class]] += p.left(t, d, inventory.Pool(k), i)
 				}
@@ -179,7 +189,7 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 
 // forget makes the next sync count a domain anew.
 func (c *domainCounts) forget(d int32) {
-	if int(d) < len(c.versions) {
-		c.versions[d] = 0
+	if int(d) < len(c.known) {
+		c.known[d] = false
 	}
 }

@@ -13,7 +13,7 @@ func (p *planning) turns() {
 	p.queue = p.queue[:0]
 	for i := range p.standing {
 		if s := &p.standing[i]; s.open && !s.beyondHelp {
-			p.queue = append(p.queue, s.now())
+			p.queue = append(p.queue, s.turn)
 		}
 	}
 	p.late = p.late[:0]

@@ -52,10 +52,10 @@ func (t *Table) clusterChanged(id symbol.ID) *clusterMembers {
 	if n := len(l.list); n > 0 && l.list[n-1] == id {
 		return m
 	}
-	if len(l.list) == poolLogMax {
-		n := copy(l.list, l.list[poolLogMax/2:])
+	if len(l.list) == logMax {
+		n := copy(l.list, l.list[logMax/2:])
 		l.list = l.list[:n]
-		l.base += poolLogMax / 2
+		l.base += logMax / 2
 	}
 	l.list = append(l.list, id)
 	return m
@@ -98,7 +98,7 @@ func (t *Table) index(i Index, by int32) {
 	}
 	if k, ok := r.stock(); ok {
 		if c.Stock[k] += by; c.Stock[k] == 0 || by > 0 && c.Stock[k] == 1 {
-			t.stockVersion++
+			t.stockChanged(r.Class)
 		}
 	}
 	if k, ok := r.pool(); ok {
@@ -157,7 +157,6 @@ func (t *Table) indexFree(i Index, k Pool, by int32) {
 	if k == SpeculativePool {
 		t.shapes.all[c.Shape].stock += by
 	}
-	t.poolLog.add(PoolChange{Machine: i, Class: r.Class, Pool: k, By: int8(by)})
 	for _, top := range t.topology {
 		top.index(t, i, k, by)
 	}
@@ -214,7 +213,33 @@ func (t *Table) Held() *List { return &t.held }
 func (t *Table) Flying() *List { return &t.flying }
 
 // StockVersion grows when a class gains its first, or loses its last, owned Idle or Speculative machine.
-func (t *Table) StockVersion() uint64 { return t.stockVersion }
+func (t *Table) StockVersion() uint64 { return t.stockLog.base + uint64(len(t.stockLog.list)) }
+
+// StockChanges returns the classes whose stock did that since a version, perhaps more than once. ok is false if not all
+// are remembered.
+func (t *Table) StockChanges(since uint64) (classes []uint32, ok bool) {
+	l := &t.stockLog
+	if since < l.base || since > t.StockVersion() {
+		return nil, false
+	}
+	return l.list[since-l.base:], true
+}
+
+// stockLog remembers the last classes whose stock changed between some and none.
+type stockLog struct {
+	list []uint32
+	base uint64
+}
+
+func (t *Table) stockChanged(class uint32) {
+	l := &t.stockLog
+	if len(l.list) == logMax {
+		n := copy(l.list, l.list[logMax/2:])
+		l.list = l.list[:n]
+		l.base += logMax / 2
+	}
+	l.list = append(l.list, class)
+}
 
 // Billed is the price of all owned machines that cost something now, millionths of a dollar per hour, saturating.
 func (t *Table) Billed() int64 { return t.billed.saturated() }
@@ -240,46 +265,43 @@ func (w *wide) saturated() int64 {
 	return int64(w.lo)
 }
 
-// PoolChange is one machine that came into a free pool or left it.
-type PoolChange struct {
-	Machine Index
-	Class   uint32
-	Pool    Pool
-	By      int8 // +1 or -1
-}
-
-// poolLog remembers the last changes of the free pools for readers that keep sums of their own.
-type poolLog struct {
-	list []PoolChange
-	base uint64 // number of the first one in list
-}
-
-const poolLogMax = 1 << 15
-
-func (l *poolLog) add(c PoolChange) {
-	if len(l.list) == poolLogMax {
-		n := copy(l.list, l.list[poolLogMax/2:])
-		l.list = l.list[:n]
-		l.base += poolLogMax / 2
-	}
-	l.list = append(l.list, c)
-}
-
-// PoolChanges returns the changes of the free pools since the number that an earlier call returned, and the number to
-// give next time. ok is false if they are not all remembered: the reader then starts from the pools themselves.
-func (t *Table) PoolChanges(since uint64) (changes []PoolChange, next uint64, ok bool) {
-	next = t.poolLog.base + uint64(len(t.poolLog.list))
-	if since < t.poolLog.base || since > next {
-		return nil, next, false
-	}
-	return t.poolLog.list[since-t.poolLog.base:], next, true
-}
-
 // Topology keeps the free machines by their value of one key (ENG-21.9).
 type Topology struct {
 	Key     symbol.ID
 	Domains []Domain // in no order; a domain stays until the key goes
 	byValue map[symbol.ID]int32
+	log     []DomainChange // the last changes
+	logBase uint64         // number of the first one
+}
+
+// DomainChange is one machine that came into a free pool of a domain or left it.
+type DomainChange struct {
+	Domain int32
+	Class  uint32
+	Pool   Pool
+	By     int8 // +1 or -1
+}
+
+// Changes returns the changes of the free pools since the number that an earlier call returned, and the number to give
+// next time. ok is false if they are not all remembered: the reader then starts from the domains themselves.
+func (top *Topology) Changes(since uint64) (changes []DomainChange, next uint64, ok bool) {
+	next = top.logBase + uint64(len(top.log))
+	if since < top.logBase || since > next {
+		return nil, next, false
+	}
+	return top.log[since-top.logBase:], next, true
+}
+
+// logMax is how many changes of free pools, classes in stock and clusters are remembered.
+const logMax = 1 << 14
+
+func (top *Topology) record(c DomainChange) {
+	if len(top.log) == logMax {
+		n := copy(top.log, top.log[logMax/2:])
+		top.log = top.log[:n]
+		top.logBase += logMax / 2
+	}
+	top.log = append(top.log, c)
 }
 
 // Domain is the free machines with one value.
@@ -289,8 +311,7 @@ type Domain struct {
 	Cells [pools][]Cell // how many of which class, by class
 	Owned []Cell        // all owned machines that have not failed, whatever they do, by class
 
-	Version      uint64 // of Pools and Cells
-	OwnedVersion uint64
+	OwnedVersion uint64 // of Owned
 }
 
 // Cell counts the machines of one class in a domain.
@@ -413,7 +434,7 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 	if d < 0 {
 		return
 	}
-	top.Domains[d].Version = t.version
+	top.record(DomainChange{Domain: d, Class: t.rows[i].Class, Pool: k, By: int8(by)})
 	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows[i].Class, by)
 	if by > 0 {
 		top.Domains[d].Pools[k].insert(i, t.byClass)

@@ -164,12 +164,13 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 		c.release[i] = t.release[i].clone()
 	}
 	c.flying, c.held = t.flying.clone(), t.held.clone()
-	c.poolLog.list, c.clusterLog.list = slices.Clone(t.poolLog.list), slices.Clone(t.clusterLog.list)
+	c.stockLog.list, c.clusterLog.list = slices.Clone(t.stockLog.list), slices.Clone(t.clusterLog.list)
 	return &c
 }
 
 func (top *Topology) clone() *Topology {
-	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue)}
+	c := &Topology{Key: top.Key, Domains: slices.Clone(top.Domains), byValue: maps.Clone(top.byValue), log: slices.Clone(top.log),
+		logBase: top.logBase}
 	for i := range c.Domains {
 		c.Domains[i].Owned = slices.Clone(top.Domains[i].Owned)
 		for k := range c.Domains[i].Pools {
