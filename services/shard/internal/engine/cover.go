@@ -88,7 +88,7 @@ func (c *coverer) front(s int32) int32 {
 // input is covered; if not, everything that contributes is in the answer (13.7).
 func (c *coverer) cover() bool {
 	c.prepare()
-	order := c.mk.order(c.active, c.shift)
+	order := c.order()
 	for {
 		g := c.choose(order).group
 		if g < 0 {
@@ -155,8 +155,17 @@ func (c *coverer) fitUsed() {
 	}
 }
 
+// order is the order of the shelves for the question at hand, or nil. Where machines are left out for one cluster, or the
+// market is of one domain, what is left of a shelf is no matter of the pools, and the shelves are looked at one by one.
+func (c *coverer) order() *ranking {
+	if c.domain != nil {
+		return nil
+	}
+	return c.mk.order(c.active, c.shift, c.pool, c.stock.gen)
+}
+
 // choose is the choice of 13.3; its group is -1 if there is none.
-func (c *coverer) choose(order []ordered) chosen {
+func (c *coverer) choose(order *ranking) chosen {
 	best := chosen{group: -1}
 	if order == nil {
 		for s := range c.mk.shelves {
@@ -164,14 +173,26 @@ func (c *coverer) choose(order []ordered) chosen {
 		}
 		return best
 	}
-	for i := range order {
-		o := &order[i]
-		if best.group >= 0 && compareRatio(o.cost, o.share, best.cost, best.share) > 0 {
+	for i := 0; i < len(order.list); {
+		o := &order.list[i]
+		if best.group >= 0 && compareRatio(o.cost, o.share, best.cost, best.share) > 0 || o.cost == math.MaxInt64 {
 			break
 		}
 		c.consider(o.shelf, &best)
+		if !order.settle(i, c.mk, c.pool) {
+			i++
+		}
 	}
 	return best
+}
+
+// cheapest is the shelves by cost of what is left of them. Those of one domain are all looked at.
+func (c *coverer) cheapest() *ranking {
+	r := &c.mk.cheap[c.pool]
+	if r.gen != c.stock.gen || c.domain != nil {
+		r.start(c.mk, c.stock.gen)
+	}
+	return r
 }
 
 // chosen is a group with its cost and its share of the residual.
@@ -209,18 +230,24 @@ func (c *coverer) finisher() int32 {
 		}
 	}
 	end, cost := int32(-1), int64(0)
-	for _, s := range c.mk.cheap {
-		if end >= 0 && c.mk.shelves[s].groups[0].cost > cost {
+	order := c.cheapest()
+	for i := 0; i < len(order.list); {
+		s, least := order.list[i].shelf, order.list[i].cost
+		if end >= 0 && least > cost || least == math.MaxInt64 {
 			break
 		}
 		sup := c.mk.supply(s)
 		if !c.finishes(sup) || !coversAll(sup, c.unit) {
+			i++
 			continue
 		}
 		if g := c.front(s); g >= 0 {
 			if k := c.mk.group(g).cost; end < 0 || k < cost || k == cost && c.first(g) < c.first(end) {
 				end, cost = g, k
 			}
+		}
+		if !order.settle(i, c.mk, c.pool) {
+			i++
 		}
 	}
 	return end
@@ -488,29 +515,37 @@ func (c *coverer) standIn(g int32) int32 {
 	cost, sup := c.mk.group(g).cost, c.mk.supplyOf(g)
 	in := int32(-1)
 	inCost := cost
-next:
-	for _, s := range c.mk.cheap {
-		if least := c.mk.shelves[s].groups[0].cost; least >= cost || in >= 0 && least > inCost {
+	order := c.cheapest()
+	for i := 0; i < len(order.list); {
+		s, least := order.list[i].shelf, order.list[i].cost
+		if least >= cost || in >= 0 && least > inCost {
 			break
 		}
 		have := c.mk.supply(s)
-		for a, j := range c.active {
-			if sup[j] > have[j] && !c.sum[a].atLeast(uint64(sup[j]-have[j])) {
-				continue next
+		if !c.standsIn(sup, have) {
+			i++
+			continue
+		}
+		if f := c.front(s); f >= 0 {
+			if k := c.mk.group(f).cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
+				in, inCost = f, k
 			}
 		}
-		if !coversAll(have, c.unit) || !touches(have, c.input) {
-			continue
-		}
-		f := c.front(s)
-		if f < 0 {
-			continue
-		}
-		if k := c.mk.group(f).cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
-			in, inCost = f, k
+		if !order.settle(i, c.mk, c.pool) {
+			i++
 		}
 	}
 	return in
+}
+
+// standsIn reports whether a machine that has this much may go in the place of one with that supply.
+func (c *coverer) standsIn(sup, have []int64) bool {
+	for a, j := range c.active {
+		if sup[j] > have[j] && !c.sum[a].atLeast(uint64(sup[j]-have[j])) {
+			return false
+		}
+	}
+	return coversAll(have, c.unit) && touches(have, c.input)
 }
 
 // sum128 is a sum or difference of products that never overflows and is never negative.

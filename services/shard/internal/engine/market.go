@@ -58,19 +58,25 @@ type market struct {
 	version uint64
 
 	shelves []*shelf
-	base    []int32 // number of the first group of each shelf; groups are numbered through the market
-	of      []int32 // shelf of each group
-	sup     []int64 // by shelf: supply in the frame
-	top     []int64 // the largest supply in each dimension
-	cheap   []int32 // shelves by cost of their cheapest group
-	orders  map[uint64][]ordered
+	base    []int32    // number of the first group of each shelf; groups are numbered through the market
+	of      []int32    // shelf of each group
+	sup     []int64    // by shelf: supply in the frame
+	top     []int64    // the largest supply in each dimension
+	cheap   [2]ranking // by pool: shelves by cost alone
+	orders  [2]map[uint64]*ranking
 }
 
-// ordered is a shelf with the least that it can cost per share.
-type ordered struct {
+// ranking is shelves by the least that they can cost, or can cost per share. Machines only become fewer while Needs take
+// turns, so a shelf only moves back; when something is given back, and in a new plan, all begin where they stood.
+type ranking struct {
+	gen  uint32 // of the stock
+	list []ranked
+}
+
+type ranked struct {
 	shelf int32
 	cost  int64
-	share uint64
+	share uint64 // not clipped; 1 in an order by cost alone
 }
 
 // effectiveCost is ENG-7.4: half a dollar times parts per million is half a millionth of a dollar.
@@ -92,7 +98,10 @@ func (k *market) supplyOf(g int32) []int64 { return k.supply(k.of[g]) }
 
 // index numbers the groups and sorts the shelves, once these are in place.
 func (k *market) index() {
-	k.base, k.of, k.sup, k.top, k.cheap, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.top[:0], k.cheap[:0], nil
+	k.base, k.of, k.sup, k.top, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.top[:0], [2]map[uint64]*ranking{}
+	for p := range k.cheap {
+		k.cheap[p].gen, k.cheap[p].list = 0, k.cheap[p].list[:0]
+	}
 	for range k.f.dims {
 		k.top = append(k.top, 0)
 	}
@@ -106,9 +115,44 @@ func (k *market) index() {
 		for j, x := range sup {
 			k.top[j] = max(k.top[j], x)
 		}
-		k.cheap = append(k.cheap, int32(i))
+		for p := range k.cheap {
+			k.cheap[p].list = append(k.cheap[p].list, ranked{shelf: int32(i), share: 1})
+		}
 	}
-	slices.SortFunc(k.cheap, func(a, b int32) int { return cmp.Compare(k.shelves[a].groups[0].cost, k.shelves[b].groups[0].cost) })
+}
+
+// start puts the shelves where they stand when nothing is taken.
+func (r *ranking) start(k *market, gen uint32) {
+	r.gen = gen
+	for i := range r.list {
+		r.list[i].cost = k.shelves[r.list[i].shelf].groups[0].cost
+	}
+	slices.SortFunc(r.list, func(a, b ranked) int {
+		if c := compareRatio(a.cost, a.share, b.cost, b.share); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.shelf, b.shelf)
+	})
+}
+
+// settle moves the shelf at i back if what is left of it costs more than was known, and reports whether it did. What has
+// nothing left goes to the end.
+func (r *ranking) settle(i int, k *market, p inventory.Pool) bool {
+	x := r.list[i]
+	s := k.shelves[x.shelf]
+	cost := int64(math.MaxInt64)
+	if h := s.head[p]; s.gen == r.gen && int(h) < len(s.groups) {
+		cost = s.groups[h].cost
+	}
+	if s.gen != r.gen || cost == x.cost {
+		return false
+	}
+	x.cost = cost
+	for ; i+1 < len(r.list) && compareRatio(r.list[i+1].cost, r.list[i+1].share, x.cost, x.share) < 0; i++ {
+		r.list[i] = r.list[i+1]
+	}
+	r.list[i] = x
+	return true
 }
 
 const (
@@ -119,7 +163,7 @@ const (
 // order returns the shelves by least cost per unclipped share, for residuals of one shape: the same dimensions positive
 // and the same weights (13.2). Clipping only lowers a share and taking only raises a cost, so a walk in this order may
 // stop at the first shelf that cannot be better any more (ENG-21.8). It returns nil if the market is not worth it.
-func (k *market) order(active []int, shift []uint8) []ordered {
+func (k *market) order(active []int, shift []uint8, p inventory.Pool, gen uint32) *ranking {
 	if len(k.shelves) < orderedMin || len(k.f.dims) > 8 {
 		return nil
 	}
@@ -127,35 +171,35 @@ func (k *market) order(active []int, shift []uint8) []ordered {
 	for a, j := range active {
 		shape |= uint64(shift[a]+1) << (8 * j)
 	}
-	if list, ok := k.orders[shape]; ok {
-		return list
-	}
-	if k.orders == nil || len(k.orders) > shapesMax {
-		k.orders = map[uint64][]ordered{}
-	}
-	list := make([]ordered, 0, len(k.shelves))
-	for s := range k.shelves {
-		sup := k.supply(int32(s))
-		share := uint64(0)
-		for a, j := range active {
-			if bits.Len64(uint64(sup[j]))+int(shift[a]) > 63 {
-				share = math.MaxUint64 // more than any clipped share
-				break
+	r := k.orders[p][shape]
+	if r == nil {
+		if k.orders[p] == nil || len(k.orders[p]) > shapesMax {
+			k.orders[p] = map[uint64]*ranking{}
+		}
+		r = &ranking{list: make([]ranked, 0, len(k.shelves))}
+		for s := range k.shelves {
+			if share := unclipped(k.supply(int32(s)), active, shift); share > 0 {
+				r.list = append(r.list, ranked{shelf: int32(s), share: share})
 			}
-			share = addShare(share, sup[j], shift[a])
 		}
-		if share > 0 {
-			list = append(list, ordered{int32(s), k.shelves[s].groups[0].cost, share})
-		}
+		k.orders[p][shape] = r
 	}
-	slices.SortFunc(list, func(a, b ordered) int {
-		if c := compareRatio(a.cost, a.share, b.cost, b.share); c != 0 {
-			return c
+	if r.gen != gen {
+		r.start(k, gen)
+	}
+	return r
+}
+
+// unclipped is the share of a supply if the residual were large.
+func unclipped(sup []int64, active []int, shift []uint8) uint64 {
+	share := uint64(0)
+	for a, j := range active {
+		if bits.Len64(uint64(sup[j]))+int(shift[a]) > 63 {
+			return math.MaxUint64 // more than any clipped share
 		}
-		return cmp.Compare(a.shelf, b.shelf)
-	})
-	k.orders[shape] = list
-	return list
+		share = addShare(share, sup[j], shift[a])
+	}
+	return share
 }
 
 // addShare adds a weighted amount to a share, saturating.

@@ -132,7 +132,7 @@ func (s *spreading) choose(rest []int64, skew int32) (best, end zonePick) {
 			continue
 		}
 		copy(z.rest, rest)
-		got := z.choose(z.mk.order(z.active, z.shift))
+		got := z.choose(z.order())
 		if got.group < 0 {
 			continue
 		}
