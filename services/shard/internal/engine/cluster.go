@@ -48,6 +48,8 @@ type clusterState struct {
 	byID     []int32 // the same, by id
 	vec      []int64 // all vectors of the cluster
 	shares   []share
+	givers   []int32 // Needs with machines that may have something to offer to others
+	least    []int64 // what every receiver of shares asks for in one unit, at the least
 	columns  []column
 	shunned  []inventory.Index
 	guarded  []inventory.Index
@@ -81,6 +83,7 @@ type want struct {
 	claims   int32 // first of its claims, chained by local.next
 	lastOne  int32
 	own      int32 // first of its Own machines, chained by local.ownNext, in walk order
+	most     int32 // vector: the most that one of its machines has unused, or -1; right while wLaid
 	received int32 // first of its shares, chained by share.nextTo
 	members  []int32
 
@@ -103,6 +106,7 @@ const (
 	wLaid              // local.used of its claims is right
 	wFolded
 	wQueued // has a turn in this plan
+	wGiver  // is in clusterState.givers
 )
 
 // passed is a machine that section 15 promised to a Need.
@@ -209,8 +213,8 @@ func (cl *clusterState) worth(w *want, l *local, buf []int64) []int64 {
 func (cl *clusterState) prepare(p *planning) {
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
-	cl.vec, cl.shares = cl.vec[:0], cl.shares[:0]
-	cl.wants, cl.folds = cl.wants[:0], nil
+	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*len(cl.dims)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
+	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
@@ -245,11 +249,12 @@ func (cl *clusterState) prepare(p *planning) {
 			cl.rowWant[m] = int32(i)
 		}
 	}
+	cl.measureUnits()
 }
 
 func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
 	cl.wants = append(cl.wants, want{need: n, row: row, hold: hold, m: m, bucket: n.Form.Interruption, claims: -1, lastOne: -1, own: -1,
-		received: -1})
+		most: -1, received: -1})
 	w := &cl.wants[len(cl.wants)-1]
 	str := p.w.Space.Strings
 	switch {
@@ -462,7 +467,7 @@ func (cl *clusterState) hold(w *want, at int32) {
 		w.claims = at
 	}
 	w.lastOne = at
-	w.bits &^= wLaid
+	cl.unlay(w)
 	cl.countLoose(l, -1)
 }
 
@@ -484,7 +489,7 @@ func (cl *clusterState) release(at int32) {
 	}
 	l.claim, l.next = -1, -1
 	l.bits &^= lKept
-	w.bits &^= wLaid
+	cl.unlay(w)
 	cl.countLoose(l, +1)
 }
 

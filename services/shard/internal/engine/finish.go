@@ -21,6 +21,7 @@ func (p *planning) finish() {
 // acquisitions lists Bootstraps and Provisions by turn order of their Needs.
 func (p *planning) acquisitions() {
 	p.queue = p.queue[:0]
+	p.res.Actions = slices.Grow(p.res.Actions, len(p.stock.list))
 	inv := p.w.Inventory
 	acting := slices.Clone(p.spoiled)
 	for _, cl := range p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver }) {

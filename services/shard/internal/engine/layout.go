@@ -45,16 +45,57 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 		l := &cl.loc[at]
 		proportion(cl.worth(g, l, buf[:0]), x.rest, cl.at_(l.used, 0))
 	}
-	if zero(x.rest) {
-		return
+	if !zero(x.rest) {
+		for _, at := range x.list {
+			l := &cl.loc[at]
+			used := cl.at_(l.used, 0)
+			for j, room := range cl.worth(g, l, buf[:0]) {
+				more := min(room-used[j], x.rest[j])
+				used[j] += more
+				x.rest[j] -= more
+			}
+		}
 	}
+	if g.most < 0 {
+		g.most = cl.alloc(1)
+	}
+	most := cl.at_(g.most, 0)
+	clear(most)
 	for _, at := range x.list {
 		l := &cl.loc[at]
 		used := cl.at_(l.used, 0)
-		for j, room := range cl.worth(g, l, buf[:0]) {
-			more := min(room-used[j], x.rest[j])
-			used[j] += more
-			x.rest[j] -= more
+		for j, s := range cl.supply(l) {
+			most[j] = max(most[j], s-used[j])
+		}
+	}
+}
+
+// unlay says that what the machines of a Need are used for is to be found out anew.
+func (cl *clusterState) unlay(g *want) {
+	g.bits &^= wLaid
+	if g.bits&wGiver == 0 {
+		g.bits |= wGiver
+		cl.givers = append(cl.givers, g.at)
+	}
+}
+
+// receives reports whether w is a Need that shares are for (ENG-11.2).
+func (w *want) receives() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
+
+// measureUnits finds what every receiver asks for at the least: who has less than that to offer needs no second look.
+func (cl *clusterState) measureUnits() {
+	cl.least = cl.least[:0]
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		if !w.receives() {
+			continue
+		}
+		if len(cl.least) == 0 {
+			cl.least = append(cl.least, cl.unit(w)...)
+			continue
+		}
+		for j, u := range cl.unit(w) {
+			cl.least[j] = min(cl.least[j], u)
 		}
 	}
 }
@@ -122,17 +163,28 @@ func (cl *clusterState) offered(w *want, l *local, x *scratch) int64 {
 
 // share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
 func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *local) bool) {
-	if !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || w.bits&(wSame|wSpread|wUnit) != wUnit || cl.unitsMissing(w) == 0 {
+	if !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.receives() || cl.unitsMissing(w) == 0 {
 		return
 	}
 	x.offers = x.offers[:0]
-	for at := range cl.loc {
-		l := &cl.loc[at]
-		if l.claim < 0 || l.claim == w.at || l.bits&(lKept|lGone) != 0 || !keep(l) || !w.m.has(l.class) {
+	for i := 0; i < len(cl.givers); i++ {
+		g := &cl.wants[cl.givers[i]]
+		if g.at == w.at {
 			continue
 		}
-		if k := cl.offered(w, l, x); k > 0 {
-			x.offers = append(x.offers, offer{int32(at), k})
+		if g.bits&wLaid == 0 {
+			cl.lay(g, x)
+		}
+		most := cl.at_(g.most, 0)
+		if !coversAll(most, cl.least) {
+			g.bits &^= wGiver
+			last := len(cl.givers) - 1
+			cl.givers[i], cl.givers = cl.givers[last], cl.givers[:last]
+			i--
+			continue
+		}
+		if coversAll(most, cl.unit(w)) {
+			cl.offers(w, g, x, keep)
 		}
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.keep(a.at, b.at)) })
@@ -142,6 +194,19 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 			return
 		}
 		cl.give(w, o.at, min(o.k, missing))
+	}
+}
+
+// offers lists what the machines of g offer to w.
+func (cl *clusterState) offers(w, g *want, x *scratch, keep func(l *local) bool) {
+	for at := g.claims; at >= 0; at = cl.loc[at].next {
+		l := &cl.loc[at]
+		if l.bits&(lKept|lGone) != 0 || !keep(l) || !w.m.has(l.class) {
+			continue
+		}
+		if k := cl.offered(w, l, x); k > 0 {
+			x.offers = append(x.offers, offer{at, k})
+		}
 	}
 }
 
@@ -209,6 +274,6 @@ func (cl *clusterState) dropShare(i int32) {
 	}
 	less(cl.at_(l.out, 0), cl.at_(s.vec, 0))
 	if l.claim >= 0 {
-		cl.wants[l.claim].bits &^= wLaid
+		cl.unlay(&cl.wants[l.claim])
 	}
 }
