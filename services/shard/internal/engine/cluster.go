@@ -31,6 +31,7 @@ type clusterState struct {
 	sets          setBits
 	gone          bool // not in the demand any more
 	isDirty       bool
+	listed        bool   // in planning.ready
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 

@@ -110,9 +110,7 @@ func (p *planning) credit() {
 		p.marks[cl.at] &^= markSpoiled
 		cl.prepare(p)
 	}
-	for _, cl := range p.dirty {
-		cl.credit(p, &p.x)
-	}
+	p.each(p.dirty, func(cl *clusterState, x *scratch) { cl.credit(p, x) })
 	p.remember()
 	c := &p.res.Counters
 	c.DirtyClusters, c.CreditMiss, c.CreditHit = len(p.dirty), len(p.dirty), len(p.states)-len(p.dirty)
@@ -297,6 +295,7 @@ func (p *planning) publish() {
 	for _, cl := range p.spoiled {
 		cl.block = nil
 	}
+	p.judgeCovered()
 	r.Blocks = slices.Grow([]*Block(nil), len(p.states))[:len(p.states)]
 	if p.blocks == nil {
 		for i, cl := range p.states {
@@ -339,6 +338,30 @@ func (p *planning) publish() {
 	})
 	p.blocks = r.Blocks
 	p.counters()
+}
+
+// judgeCovered makes the blocks of clusters where nothing is short. Reasons of shortfalls look at the whole shard and are
+// found one after the other.
+func (p *planning) judgeCovered() {
+	p.ready = p.ready[:0]
+	add := func(list []*clusterState) {
+		for _, cl := range list {
+			if cl.block == nil && !cl.listed && !slices.ContainsFunc(cl.wants, func(w want) bool { return cl.short(&w) }) {
+				cl.listed = true
+				p.ready = append(p.ready, cl)
+			}
+		}
+	}
+	if p.blocks == nil {
+		add(p.states)
+	} else {
+		add(p.dirty)
+		add(p.spoiled)
+	}
+	p.each(p.ready, func(cl *clusterState, _ *scratch) { cl.block = p.judge(cl) })
+	for _, cl := range p.ready {
+		cl.listed = false
+	}
 }
 
 // blockOf makes the block of a cluster if it has none.

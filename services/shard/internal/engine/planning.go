@@ -56,6 +56,8 @@ type planning struct {
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	cover   coverer
 	x       scratch
+	crew    []*scratch // of the other goroutines
+	ready   []*clusterState
 	buf     []int64
 	taking  []inventory.Index
 	counts  []int32 // of the buckets
