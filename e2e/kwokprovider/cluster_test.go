@@ -122,7 +122,7 @@ func TestDrainRespectsBudgetWithinGrace(t *testing.T) {
 	}
 }
 
-// PROV-27.9 and 14.6: a Node that somebody deletes is a lost host; an apiserver that is away is not, and a Configure
+// Scenario 38, PROV-27.9 and 14.6: a Node that somebody deletes is a lost host; an apiserver that is away is not, and a Configure
 // during the outage succeeds after it.
 func TestLostNodeAndAbsentAPIServer(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})
@@ -165,7 +165,7 @@ func TestLostNodeAndAbsentAPIServer(t *testing.T) {
 	}
 }
 
-// PROV-12.3, 12.5 and 27.8: after a restart the bound machine is bound, the Node untouched; a Configure that was cut off is
+// Scenario 62, PROV-12.3, 12.5 and 27.8: after a restart the bound machine is bound, the Node untouched; a Configure that was cut off is
 // Failed as interrupted, and its Node goes with it.
 func TestRestart(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})

@@ -237,7 +237,7 @@ func TestRefusedServersAndClients(t *testing.T) {
 	}
 }
 
-// PROV-2.5, COORD-14.2, OPS-8.3: leaf and CA are taken into use without restart; the last good set stays while the
+// Scenario 52 of docs/spec/provider.md, PROV-2.5, COORD-14.2, OPS-8.3: leaf and CA are taken into use without restart; the last good set stays while the
 // files do not match; each failure is reported once.
 func TestReload(t *testing.T) {
 	one, two := newCA(t, "one"), newCA(t, "two")

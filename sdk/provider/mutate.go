@@ -93,7 +93,7 @@ func (p *Provider) countRefusal(why lifecycle.Reason, k Kind) {
 
 // admit is step 7: room in the queue, breakers, the readiness source's and the backend's quick checks.
 func (p *Provider) admit(q lifecycle.Request, r *lifecycle.Record) error {
-	if p.queue.full() {
+	if p.queue.full(q.Kind) {
 		return newError(connect.CodeResourceExhausted, fmt.Sprintf("%d transitions wait already; nothing was started, try later", p.set.queue), retryHint(5*time.Second))
 	}
 	if q.Kind == Create {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,10 @@ type cloud struct {
 	hosts map[string]provider.Host // by ref
 	calls map[string]int           // by "kind/operation id"
 	hook  func(ctx context.Context, kind provider.Kind, m provider.Machine) error
+
+	away         func(ref string) bool // hosts that Describe leaves out
+	failDescribe error
+	rounds, made atomic.Int64
 }
 
 func newCloud() *cloud { return &cloud{hosts: map[string]provider.Host{}, calls: map[string]int{}} }
@@ -46,7 +51,14 @@ func (c *cloud) on(ctx context.Context, k provider.Kind, id string, m provider.M
 func (c *cloud) Describe(_ context.Context, found func(provider.Host) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.rounds.Add(1)
+	if c.failDescribe != nil {
+		return c.failDescribe
+	}
 	for _, h := range c.hosts {
+		if c.away != nil && c.away(h.Ref) {
+			continue
+		}
 		if err := found(h); err != nil {
 			return err
 		}
@@ -62,6 +74,7 @@ func (c *cloud) Create(ctx context.Context, op provider.CreateOp) (provider.Host
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hosts[h.Ref] = h
+	c.made.Add(1)
 	return h, nil
 }
 

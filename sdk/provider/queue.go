@@ -18,12 +18,12 @@ type queue struct {
 
 func newQueue(max, waitMax int) *queue { return &queue{max: max, waitMax: waitMax} }
 
-// full says whether a further transition would have to wait behind too many. It is asked before acceptance; between the
+// full says whether a further transition of that kind would have to wait behind too many. It is asked before acceptance; between the
 // two a few callers may slip in together, which the bound of the queue allows.
-func (q *queue) full() bool {
+func (q *queue) full(k Kind) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.running >= q.max && q.waitings >= q.waitMax
+	return !q.room(k) && q.waitings >= q.waitMax
 }
 
 // push starts w by calling run, now or when there is room.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,8 @@ type view struct {
 	seen    map[string]bool   // machine ids whose host is there
 	owned   map[string]string // host ref -> machine id of machines without an offering
 	hosts   int
-	foreign []string // refs of hosts that another store made
+	foreign []string        // refs of hosts that another store made
+	stores  map[string]bool // the ids of those stores
 	orphans []Host
 	newcome []Host // owned hosts without a machine, and hosts to take over
 	refresh map[string]*Attributes
@@ -120,7 +122,7 @@ type view struct {
 func (p *Provider) newView(began time.Time) *view {
 	v := &view{
 		p: p, began: began, store: p.storeID(), adopted: map[string]bool{}, owned: map[string]string{},
-		seen: make(map[string]bool, p.roster.Machines()), refresh: map[string]*Attributes{},
+		seen: make(map[string]bool, p.roster.Machines()), refresh: map[string]*Attributes{}, stores: map[string]bool{},
 	}
 	for row := range p.roster.All() {
 		if r := row.Record; r.Origin.Offering == "" && r.Host.Present() {
@@ -137,7 +139,7 @@ func (v *view) found(h Host) error {
 	}
 	v.hosts++
 	if h.StoreID != "" && h.StoreID != v.store && !v.isAdopted(h.StoreID) {
-		v.foreign = append(v.foreign, h.Ref)
+		v.foreign, v.stores[h.StoreID] = append(v.foreign, h.Ref), true
 		return nil
 	}
 	id := h.MachineID
@@ -198,7 +200,8 @@ func (p *Provider) merge(v *view) error {
 	if len(v.foreign) > 0 {
 		slices.Sort(v.foreign)
 		say := fmt.Errorf("%d hosts carry this provider's name and the id of another store: %s; a second process runs under this name, "+
-			"or the store was lost: then start with --adopt-store and that id", len(v.foreign), strings.Join(v.foreign[:min(10, len(v.foreign))], ", "))
+			"or the store was lost: then start with --adopt-store %s", len(v.foreign), strings.Join(v.foreign[:min(10, len(v.foreign))], ", "),
+			strings.Join(slices.Sorted(maps.Keys(v.stores)), " or "))
 		if p.roster.Setting(settingReconciled) == nil {
 			return say
 		}

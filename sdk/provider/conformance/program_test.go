@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,23 @@ func TestTheSDKConforms(t *testing.T) {
 	p := newProcess(t, 600)
 	for range 2 {
 		conformance.Run(t, p.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Fault, conformance.Durable), conformance.Options{})
+	}
+}
+
+// Scenario 64, PROV-29.5, 29.6: a target with too few machines is INCOMPLETE with the numbers, before the first behaviour.
+func TestTooFewMachines(t *testing.T) {
+	p := newProcess(t, 2)
+	report, err := conformance.Execute(t.Context(), p.Target(conformance.Core, conformance.Cloud, conformance.Spot), conformance.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Verdict != conformance.Incomplete || report.ExitCode() != 2 || report.Count(conformance.Pass) != 0 || report.Count(conformance.CannotJudge) == 0 {
+		t.Errorf("%s, exit %d, %d pass", report.Verdict, report.ExitCode(), report.Count(conformance.Pass))
+	}
+	for _, one := range report.Results {
+		if one.Outcome == conformance.CannotJudge && !strings.Contains(one.Reason, "there are 2 in SPECULATIVE") {
+			t.Errorf("%s: %q does not say what is there", one.Name, one.Reason)
+			break
+		}
 	}
 }

@@ -3,6 +3,7 @@ package roster
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,63 +70,157 @@ func touch(b *testing.B, r *Roster, ids []string) {
 	}
 }
 
-// BenchmarkFullList is PROV-25.3: the list of 500,000, as a ratio to bare protobuf encoding of the same message in the same
-// run (x-bare), the rounds interleaved A B B A.
+// sample is the time and the allocated bytes of some calls.
+type sample struct {
+	took  time.Duration
+	bytes uint64
+}
+
+func (s *sample) add(b *testing.B, do func() int) {
+	b.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	n := do()
+	s.took += time.Since(begin)
+	runtime.ReadMemStats(&after)
+	s.bytes += after.TotalAlloc - before.TotalAlloc
+	if n == 0 {
+		b.Fatal("an empty answer")
+	}
+}
+
+// bare encodes the answer to a filter as protobuf does without us: the floor of the ratios.
+func bare(b *testing.B, r *Roster, f Filter) func() int {
+	b.Helper()
+	list := &bigfleetv1alpha1.MachineList{}
+	if err := proto.Unmarshal(ptr(r.List(f)).AppendWire(nil), list); err != nil {
+		b.Fatal(err)
+	}
+	return func() int {
+		out, err := proto.Marshal(list)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return len(out)
+	}
+}
+
+func ours(b *testing.B, r *Roster, f Filter, rows int) func() int {
+	return func() int {
+		p := r.List(f)
+		if len(p.Rows) != rows {
+			b.Fatalf("%d rows, want %d", len(p.Rows), rows)
+		}
+		return len(p.AppendWire(nil))
+	}
+}
+
+// BenchmarkFullList is PROV-25.3: the list of 500,000, in time and in memory, as ratios to bare protobuf encoding of the same
+// message in the same run (x-bare, x-bare-bytes), the rounds interleaved A B B A.
 func BenchmarkFullList(b *testing.B) {
 	const n = 500_000
 	r := fleet(b, n)
-	list := &bigfleetv1alpha1.MachineList{}
-	if err := proto.Unmarshal(ptr(r.List(Filter{})).AppendWire(nil), list); err != nil {
-		b.Fatal(err)
-	}
-	bare := func() time.Duration {
-		begin := time.Now()
-		if out, err := proto.Marshal(list); err != nil || len(out) == 0 {
-			b.Fatal(err)
-		}
-		return time.Since(begin)
-	}
-	ours := func() time.Duration {
-		begin := time.Now()
-		p := r.List(Filter{})
-		if out := p.AppendWire(nil); len(p.Rows) != n || len(out) == 0 {
-			b.Fatal(len(p.Rows))
-		}
-		return time.Since(begin)
-	}
-	var a, s time.Duration
+	floor, subject := bare(b, r, Filter{}), ours(b, r, Filter{}, n)
+	runtime.GC()
+	var f, s sample
 	for b.Loop() {
-		a += bare()
-		s += ours() + ours()
-		a += bare()
+		f.add(b, floor)
+		s.add(b, subject)
+		s.add(b, subject)
+		f.add(b, floor)
 	}
-	b.ReportMetric(float64(s)/float64(a), "x-bare")
-	b.ReportMetric(float64(s.Milliseconds())/float64(2*b.N), "ms/list")
-	b.ReportMetric(float64(a.Milliseconds())/float64(2*b.N), "ms/bare")
+	b.ReportMetric(float64(s.took)/float64(f.took), "x-bare")
+	b.ReportMetric(float64(s.bytes)/float64(f.bytes), "x-bare-bytes")
+	b.ReportMetric(float64(s.took.Milliseconds())/float64(2*b.N), "ms/list")
+	b.ReportMetric(float64(s.bytes>>20)/float64(2*b.N), "MiB/list")
 }
 
-// BenchmarkDelta is PROV-25.4: 0.1 % changed, out of 500,000 and out of 5,000; the first must cost at most 1.5 times the
-// second for the same number of rows.
+// BenchmarkDelta is PROV-25.4: 500 rows, 0.1 % of 500,000, as a ratio to bare encoding of the same rows (x-bare) and to the
+// same delta out of 5,000 machines (x-small, at most 1.5).
 func BenchmarkDelta(b *testing.B) {
-	for _, n := range []int{5_000, 500_000} {
-		b.Run(fmt.Sprintf("machines=%d/rows=500", n), func(b *testing.B) {
-			r := fleet(b, n)
-			since := r.List(Filter{}).Cursor
-			var ids []string
-			for i, row := range r.List(Filter{Max: 500}).Rows {
-				_ = i
-				ids = append(ids, row.ID())
-			}
-			touch(b, r, ids)
-			b.ReportAllocs()
-			for b.Loop() {
-				p := r.List(Filter{Since: since})
-				if out := p.AppendWire(nil); len(p.Rows) != 500 || len(out) == 0 {
-					b.Fatal(len(p.Rows))
+	const rows = 500
+	prepare := func(n int) (*Roster, Filter) {
+		r := fleet(b, n)
+		since := r.List(Filter{}).Cursor
+		var ids []string
+		for _, row := range r.List(Filter{Max: rows}).Rows {
+			ids = append(ids, row.ID())
+		}
+		touch(b, r, ids)
+		return r, Filter{Since: since}
+	}
+	small, smallSince := prepare(5_000)
+	large, largeSince := prepare(500_000)
+	floor, subject, less := bare(b, large, largeSince), ours(b, large, largeSince, rows), ours(b, small, smallSince, rows)
+	runtime.GC()
+	var f, s, l sample
+	for b.Loop() {
+		for range 20 { // a delta is short: many between two looks at the clock of the loop
+			f.add(b, floor)
+			s.add(b, subject)
+			l.add(b, less)
+			l.add(b, less)
+			s.add(b, subject)
+			f.add(b, floor)
+		}
+	}
+	b.ReportMetric(float64(s.took)/float64(f.took), "x-bare")
+	b.ReportMetric(float64(s.took)/float64(l.took), "x-small")
+	b.ReportMetric(float64(s.bytes)/float64(f.bytes), "x-bare-bytes")
+	b.ReportMetric(float64(s.took.Nanoseconds())/float64(40*b.N*rows), "ns/row")
+}
+
+// BenchmarkCommitsWhileListing is scenario 30 and PROV-25.7: the p99 of commits while full lists of 500,000 run back to
+// back, as a ratio to the p99 without (x-alone, at most 2). Each list must show every machine once.
+func BenchmarkCommitsWhileListing(b *testing.B) {
+	const n, commits = 500_000, 500
+	r := fleet(b, n)
+	var ids []string
+	for _, row := range r.List(Filter{Max: commits}).Rows {
+		ids = append(ids, row.ID())
+	}
+	p99 := func() time.Duration {
+		var all []time.Duration
+		for _, id := range ids {
+			begin := time.Now()
+			touch(b, r, []string{id})
+			all = append(all, time.Since(begin))
+			time.Sleep(2 * time.Millisecond) // 500 a second
+		}
+		slices.Sort(all)
+		return all[len(all)*99/100]
+	}
+	runtime.GC()
+	var alone, beside time.Duration
+	lists := 0
+	for b.Loop() {
+		alone += p99()
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				seen := make(map[string]bool, n)
+				for _, row := range r.List(Filter{}).Rows {
+					seen[row.ID()] = true
+				}
+				if lists++; len(seen) != n {
+					b.Errorf("a list shows %d machines of %d", len(seen), n)
 				}
 			}
-		})
+		}()
+		beside += p99()
+		close(stop)
+		<-stopped
 	}
+	b.ReportMetric(float64(beside)/float64(alone), "x-alone")
+	b.ReportMetric(float64(beside.Microseconds())/float64(b.N), "us-p99")
+	b.ReportMetric(float64(lists)/float64(b.N), "lists")
 }
 
 // BenchmarkPage is PROV-25.5.

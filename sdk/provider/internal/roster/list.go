@@ -38,8 +38,13 @@ func (r *Roster) List(f Filter) Page {
 
 	from, page := r.begin(f.Since, newest, floor)
 	wanted := stateSet(f.States)
-	if page.Complete && wanted == 0 && f.Max <= 0 {
-		page.Rows = make([]*Row, 0, r.Machines())
+	if wanted == 0 {
+		// Each change has a revision of its own, so that the span bounds the rows.
+		most := min(newest-min(from.position, newest), uint64(max(0, r.Machines()))) //nolint:gosec // not negative
+		if f.Max > 0 {
+			most = min(most, uint64(f.Max)) //nolint:gosec // above 0
+		}
+		page.Rows = make([]*Row, 0, most)
 	}
 	last, scanFloor := from.position, uint64(0)
 	if from.scanning {

@@ -1,0 +1,517 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/store"
+
+	"connectrpc.com/connect"
+)
+
+const (
+	stSpeculative = bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE
+	stIdle        = bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE
+	stConfigured  = bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED
+	stFailed      = bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED
+)
+
+func (r *running) list(t testing.TB, since []byte) *bigfleetv1alpha1.MachineList {
+	t.Helper()
+	l, err := r.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{SinceRevision: since}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Msg
+}
+
+func (r *running) code(t testing.TB, k provider.Kind, id string) connect.Code {
+	t.Helper()
+	var err error
+	switch k {
+	case provider.Create:
+		_, err = r.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id, ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token()}))
+	case provider.Configure:
+		_, err = r.Configure(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ConfigureRequest{
+			MachineId: id, ClusterId: "red", BootstrapBlob: []byte("x"), ShardMetadata: map[string]string{"k": "v"}, ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token(),
+		}))
+	case provider.Drain:
+		_, err = r.Drain(t.Context(), connect.NewRequest(&bigfleetv1alpha1.DrainRequest{MachineId: id, ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token()}))
+	case provider.Delete:
+		_, err = r.Delete(t.Context(), connect.NewRequest(&bigfleetv1alpha1.DeleteRequest{MachineId: id, ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token()}))
+	}
+	if err == nil {
+		return 0
+	}
+	return connect.CodeOf(err)
+}
+
+func (r *running) must(t testing.TB, k provider.Kind, id string, want bigfleetv1alpha1.MachineState) *bigfleetv1alpha1.Machine {
+	t.Helper()
+	if code := r.code(t, k, id); code != 0 {
+		t.Fatalf("%s of %s: %s", k, id, code)
+	}
+	return r.settles(t, id, want)
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}
+
+func id(i int) string { return fmt.Sprintf("cloud-small-%d", i) }
+
+// fastRounds makes losses come soon and keeps FAILED machines.
+func fastRounds(more ...provider.Option) []provider.Option {
+	return append([]provider.Option{
+		provider.WithReconcileInterval(20 * time.Millisecond),
+		provider.WithRetention(provider.Retention{Failed: time.Hour, Lost: time.Hour, Stockout: time.Hour, Orphan: 50 * time.Millisecond}),
+	}, more...)
+}
+
+// Scenario 32, PROV-15.9, 10.16, 10.17: an offering that shrinks by five leaves five ids in removed_ids; bound machines stay.
+func TestOfferingReduced(t *testing.T) {
+	r := startCloud(t, newCloud(), provider.WithOfferings(small(10)))
+	r.mustCreate(t, id(9))
+	r.must(t, provider.Configure, id(9), stConfigured)
+	since := r.list(t, nil).GetRevision()
+	if err := r.SetOfferings(small(5)); err != nil {
+		t.Fatal(err)
+	}
+	delta := r.list(t, since)
+	if len(delta.GetRemovedIds()) != 4 { // 5 to 8; 9 is bound and goes when it comes back
+		t.Errorf("removed %v", delta.GetRemovedIds())
+	}
+	for _, gone := range delta.GetRemovedIds() {
+		if _, err := r.Get(t.Context(), connect.NewRequest(&bigfleetv1alpha1.MachineRef{Id: gone})); connect.CodeOf(err) != connect.CodeNotFound {
+			t.Errorf("%s: %v", gone, err)
+		}
+	}
+	r.must(t, provider.Drain, id(9), stIdle)
+	if code := r.code(t, provider.Delete, id(9)); code != 0 {
+		t.Fatal(code)
+	}
+	eventually(t, "the fifth to go with its return", func() bool { return len(r.list(t, since).GetRemovedIds()) == 5 })
+}
+
+// Scenario 33, PROV-9.13, 10.12: a shard that ignores the extension fields sees every removal with its next full list, and
+// with deltas everything else.
+func TestAShardWithoutExtensions(t *testing.T) {
+	r := startCloud(t, newCloud(), provider.WithOfferings(small(6)))
+	since := r.list(t, nil).GetRevision()
+	r.mustCreate(t, id(0))
+	if delta := r.list(t, since).GetMachines(); len(delta) != 1 || delta[0].GetId() != id(0) {
+		t.Errorf("delta %v", delta)
+	}
+	if err := r.SetOfferings(small(3)); err != nil {
+		t.Fatal(err)
+	}
+	if full := r.list(t, nil); len(full.GetMachines()) != 3 || len(full.GetRemovedIds()) != 0 {
+		t.Errorf("the full list has %d machines and %d removals", len(full.GetMachines()), len(full.GetRemovedIds()))
+	}
+}
+
+// Scenario 43, PROV-12.6: with recovery resume, a Create that was cut off goes on with the same operation id: one host.
+func TestResume(t *testing.T) {
+	state, c := filepath.Join(t.TempDir(), "p.db"), newCloud()
+	c.hook = func(ctx context.Context, _ provider.Kind, _ provider.Machine) error { <-ctx.Done(); return ctx.Err() }
+	r := startCloud(t, c, provider.WithStateFile(state), provider.WithShutdownGrace(time.Millisecond))
+	ack, err := r.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id(0), ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.hook = nil
+	c.mu.Unlock()
+	again := startCloud(t, c, provider.WithStateFile(state), provider.WithResume(true))
+	again.seq = r.seq
+	again.settles(t, id(0), stIdle)
+	repeat, err := again.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id(0), ShardId: "s", ShardEpoch: 1, SequenceNumber: again.token()}))
+	if err != nil || repeat.Msg.GetOperationId() != ack.Msg.GetOperationId() {
+		t.Errorf("the operation id is %q, was %q (%v)", repeat.Msg.GetOperationId(), ack.Msg.GetOperationId(), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.hosts) != 1 {
+		t.Errorf("%d hosts", len(c.hosts))
+	}
+}
+
+// full is a store whose disk is full from some commit on.
+type full struct {
+	store.Store
+	is atomic.Bool
+}
+
+func (f *full) Commit(batch []store.Write) error {
+	if f.is.Load() {
+		return errors.New("no space left on device")
+	}
+	return f.Store.Commit(batch)
+}
+
+// Scenario 44, PROV-12.7: a disk that is full at commit gives UNAVAILABLE and shows nothing; readiness is false, reads go
+// on, and a restart with space works.
+func TestDiskFull(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "p.db")
+	file, err := store.Open(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := &full{Store: file}
+	r := startCloud(t, newCloud(), provider.WithStore(disk))
+	disk.is.Store(true)
+	if code := r.code(t, provider.Create, id(0)); code != connect.CodeUnavailable {
+		t.Errorf("Create: %s", code)
+	}
+	disk.is.Store(false) // nobody knows what is on the disk: it is not written again all the same
+	if code := r.code(t, provider.Create, id(1)); code != connect.CodeUnavailable {
+		t.Errorf("Create after the failure: %s", code)
+	}
+	if m := r.settles(t, id(0), stSpeculative); m.GetHost() != nil {
+		t.Errorf("%v", m)
+	}
+	if r.Serving() == nil {
+		t.Error("a provider that cannot store says it is ready")
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := startCloud(t, newCloud(), provider.WithStateFile(state))
+	again.mustCreate(t, id(0))
+}
+
+// Scenario 45, PROV-17.5: one empty success of Describe loses nothing. Scenario 46, PROV-17.4, 18.1: one host that is away
+// for three rounds is lost, its record ends, the slot returns under a new id, the others are untouched. Scenario 47,
+// PROV-17.3: rounds that fail or are cut change nothing.
+func TestLosses(t *testing.T) {
+	c := newCloud()
+	r := startCloud(t, c, fastRounds(provider.WithOfferings(small(20)),
+		provider.WithRetention(provider.Retention{Failed: time.Hour, Lost: 20 * time.Millisecond, Stockout: time.Hour, Orphan: time.Hour}))...)
+	for i := range 10 {
+		r.mustCreate(t, id(i))
+	}
+	away := func(refs func(string) bool, fail error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.away, c.failDescribe = refs, fail
+	}
+	rounds := func(n int64) {
+		t.Helper()
+		begin := c.rounds.Load()
+		eventually(t, "rounds of Describe", func() bool { return c.rounds.Load() >= begin+n })
+	}
+	before := r.list(t, nil).GetRevision()
+	away(nil, errors.New("the API is away"))
+	rounds(10)
+	away(func(string) bool { return true }, nil) // an empty success, again and again
+	rounds(10)
+	if delta := r.list(t, before); len(delta.GetMachines()) != 0 || len(delta.GetRemovedIds()) != 0 {
+		t.Fatalf("an empty or failed description changed %d machines", len(delta.GetMachines()))
+	}
+	away(nil, nil)
+	rounds(5)
+	away(func(ref string) bool { return strings.HasPrefix(ref, "cloud://"+id(3)+"/") }, nil)
+	eventually(t, "the tombstone", func() bool { return len(r.list(t, before).GetRemovedIds()) == 1 })
+	delta := r.list(t, before)
+	if gone := delta.GetRemovedIds(); gone[0] != id(3) || len(delta.GetMachines()) != 1 || delta.GetMachines()[0].GetState() != stSpeculative || delta.GetMachines()[0].GetId() == id(3) {
+		t.Errorf("removed %v, changed %v", gone, delta.GetMachines())
+	}
+}
+
+// Scenario 48, PROV-17.7, 17.8: a lost store. The next start names the hosts and is not ready; with --adopt-store a bound one
+// is CONFIGURED again with its cluster and metadata, never IDLE.
+func TestStoreLost(t *testing.T) {
+	c := &bindingCloud{cloud: newCloud(), bindings: map[string]provider.Binding{}}
+	r := startCloud(t, c, provider.WithStateFile(filepath.Join(t.TempDir(), "p.db")))
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	r.mustCreate(t, id(1))
+	described, err := r.admin.GetProvider(t.Context(), connect.NewRequest(&bigfleetv1alpha1.GetProviderRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := described.Msg.GetStoreId()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := filepath.Join(t.TempDir(), "new.db")
+	var said strings.Builder
+	p, err := provider.New("cloud", c, provider.WithStateFile(fresh), provider.WithReadiness(provider.NoReadiness()), provider.WithOfferings(small(4)),
+		provider.WithAddr("127.0.0.1:0"), provider.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.Run(bounded); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Ready():
+		t.Error("ready over the hosts of another store")
+	default:
+	}
+	if !strings.Contains(said.String(), "--adopt-store "+lost) || !strings.Contains(said.String(), "cloud://"+id(1)) {
+		t.Errorf("the log does not name hosts and store: %s", said.String())
+	}
+	again := startCloud(t, c, provider.WithStateFile(fresh), provider.WithAdoptStore(lost))
+	states := map[bigfleetv1alpha1.MachineState]*bigfleetv1alpha1.Machine{}
+	for _, m := range again.list(t, nil).GetMachines() {
+		if m.GetHost() != nil {
+			states[m.GetState()] = m
+		}
+	}
+	if m := states[stConfigured]; m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" || states[stIdle] == nil || len(states) != 2 {
+		t.Errorf("adopted: %v", states)
+	}
+}
+
+// bindingCloud keeps bindings on its hosts, as tags.
+type bindingCloud struct {
+	*cloud
+	bindings map[string]provider.Binding // by reference
+}
+
+func (c *bindingCloud) Bind(_ context.Context, m provider.Machine, b provider.Binding) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bindings[m.HostRef] = b
+	return nil
+}
+
+func (c *bindingCloud) Unbind(_ context.Context, m provider.Machine) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.bindings, m.HostRef)
+	return nil
+}
+
+func (c *bindingCloud) Describe(ctx context.Context, found func(provider.Host) error) error {
+	return c.cloud.Describe(ctx, func(h provider.Host) error {
+		if b, ok := c.bindings[h.Ref]; ok { // Describe holds the lock
+			h.Binding = &b
+		}
+		a := small(1).Attributes
+		h.Attributes = &a
+		return found(h)
+	})
+}
+
+// Scenario 49, PROV-18.4, 11.12: a machine that FAILED in Drain keeps its binding for as long as it takes, until an
+// operator retires it by force.
+func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
+	c := newCloud()
+	r := startCloud(t, c, fastRounds(provider.WithRetention(provider.Retention{
+		Failed: 10 * time.Millisecond, Lost: 10 * time.Millisecond, Stockout: 10 * time.Millisecond, Orphan: 10 * time.Millisecond,
+	}))...)
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	c.mu.Lock()
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Drain {
+			return errors.New("a volume does not detach")
+		}
+		return nil
+	}
+	c.mu.Unlock()
+	r.must(t, provider.Drain, id(0), stFailed)
+	time.Sleep(300 * time.Millisecond) // thirty times its retention
+	m := r.settles(t, id(0), stFailed)
+	if m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" || !strings.HasPrefix(m.GetLastError(), "drain: ") {
+		t.Errorf("%v", m)
+	}
+	retire := func(force bool) (*connect.Response[bigfleetv1alpha1.RetireMachineResponse], error) {
+		return r.admin.RetireMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: id(0), Force: force, Reason: "test"}))
+	}
+	if _, err := retire(false); err == nil {
+		t.Error("a bound machine was retired without force")
+	}
+	answer, err := retire(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settles(t, answer.Msg.GetReplacementId(), stSpeculative)
+}
+
+// Scenario 53, PROV-19.1, 19.2: a substrate that throttles: all Creates settle, and the rate of calls stays under the limit.
+func TestThrottledSubstrate(t *testing.T) {
+	const machines, perSecond = 60, 200.0
+	c := newCloud()
+	var calls atomic.Int64
+	c.hook = func(ctx context.Context, k provider.Kind, _ provider.Machine) error {
+		return provider.Call(ctx, "cloud.Launch", func(context.Context) error {
+			if calls.Add(1)%3 == 0 {
+				return provider.RetryAfter(time.Millisecond, errors.New("slow down"))
+			}
+			return nil
+		})
+	}
+	r := startCloud(t, c, provider.WithOfferings(small(machines)), provider.WithCallLimits(map[string]provider.CallLimit{"cloud.Launch": {PerSecond: perSecond, Burst: 1}}))
+	begin := time.Now()
+	for i := range machines {
+		if code := r.code(t, provider.Create, id(i)); code != 0 {
+			t.Fatal(code)
+		}
+	}
+	for i := range machines {
+		r.settles(t, id(i), stIdle)
+	}
+	if rate := float64(calls.Load()-1) / time.Since(begin).Seconds(); rate > perSecond*1.05 {
+		t.Errorf("%.0f calls a second, the limit is %.0f", rate, perSecond)
+	}
+	if calls.Load() < machines*5/4 {
+		t.Errorf("%d calls for %d machines: nothing was repeated", calls.Load(), machines)
+	}
+}
+
+// Scenario 54, PROV-19.4, 5.6: with the queue full, a Create is RESOURCE_EXHAUSTED and its slot unchanged; a repeat of an
+// accepted one answers OK.
+func TestQueueFull(t *testing.T) {
+	c := newCloud()
+	release := make(chan struct{})
+	c.hook = func(ctx context.Context, _ provider.Kind, _ provider.Machine) error {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+	r := startCloud(t, c, provider.WithOfferings(small(8)), provider.WithTransitionLimits(4, 1), provider.WithShutdownGrace(time.Millisecond))
+	accepted, refused := 0, ""
+	for i := range 8 {
+		switch code := r.code(t, provider.Create, id(i)); code {
+		case 0:
+			accepted++
+		case connect.CodeResourceExhausted:
+			refused = id(i)
+		default:
+			t.Fatal(code)
+		}
+	}
+	if refused == "" || accepted < 4 {
+		t.Fatalf("%d accepted, refused %q", accepted, refused)
+	}
+	r.settles(t, refused, stSpeculative)
+	if code := r.code(t, provider.Create, id(0)); code != 0 {
+		t.Errorf("a repeat of an accepted Create: %s", code)
+	}
+	close(release)
+	r.settles(t, id(0), stIdle)
+}
+
+// Scenario 55, PROV-19.5: a stop with work running ends within the grace; TestMain sees that no goroutine is left. The work
+// that was cut off is FAILED as INTERRUPTED at the next start (PROV-12.5).
+func TestStopWithRunningWork(t *testing.T) {
+	state, c := filepath.Join(t.TempDir(), "p.db"), newCloud()
+	c.hook = func(ctx context.Context, _ provider.Kind, _ provider.Machine) error { <-ctx.Done(); return ctx.Err() }
+	r := startCloud(t, c, provider.WithStateFile(state), provider.WithShutdownGrace(50*time.Millisecond))
+	if code := r.code(t, provider.Create, id(0)); code != 0 {
+		t.Fatal(code)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := startCloud(t, newCloud(), provider.WithStateFile(state))
+	if m := again.settles(t, id(0), stFailed); m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_INTERRUPTED {
+		t.Errorf("%v", m)
+	}
+}
+
+// pricedCloud quotes one price, or fails.
+type pricedCloud struct {
+	*cloud
+	price atomic.Int64 // thousandths of a dollar; 0: the source is dead
+}
+
+func (c *pricedCloud) Prices(_ context.Context, quote func(provider.Quote) error) error {
+	if c.price.Load() == 0 {
+		return errors.New("the price list is away")
+	}
+	return quote(provider.Quote{Offering: "small", PricePerHour: float64(c.price.Load()) / 1000, Source: "live"})
+}
+
+// Scenario 56, PROV-9.5, 10.9: a doubled price changes each record and the revision once, an equal refresh nothing. Scenario
+// 57, PROV-28.5: slots without a price for too long are withdrawn with tombstones, hosts stay and can be given back, and the
+// same slot ids come again with the price.
+func TestPrices(t *testing.T) {
+	c := &pricedCloud{cloud: newCloud()}
+	c.price.Store(100)
+	r := startCloud(t, c, provider.WithPrices(10*time.Millisecond, 300*time.Millisecond))
+	r.mustCreate(t, id(0))
+	since := r.list(t, nil).GetRevision()
+	c.price.Store(200)
+	eventually(t, "the doubled price", func() bool { return len(r.list(t, since).GetMachines()) == 4 })
+	for _, m := range r.list(t, since).GetMachines() {
+		if m.GetPricePerHour() != 0.2 {
+			t.Errorf("%v", m)
+		}
+	}
+	since = r.list(t, nil).GetRevision()
+	time.Sleep(100 * time.Millisecond) // ten equal refreshes
+	if n := len(r.list(t, since).GetMachines()); n != 0 {
+		t.Errorf("an equal price changed %d records", n)
+	}
+	c.price.Store(0)
+	eventually(t, "the slots to be withdrawn", func() bool { return len(r.list(t, since).GetRemovedIds()) == 3 })
+	r.settles(t, id(0), stIdle)
+	if code := r.code(t, provider.Delete, id(0)); code != 0 {
+		t.Errorf("Delete of a machine whose price is too old: %s", code)
+	}
+	c.price.Store(200)
+	eventually(t, "the slots to return", func() bool {
+		n := 0
+		for _, m := range r.list(t, nil).GetMachines() {
+			for i := range 4 {
+				if m.GetId() == id(i) && m.GetState() == stSpeculative {
+					n++
+				}
+			}
+		}
+		return n == 4
+	})
+}
+
+// Scenario 35, PROV-11.3, 18.5: a host that comes after the limit belongs to nobody: the machine stays FAILED, and the
+// host is torn down.
+func TestALateHostIsTornDown(t *testing.T) {
+	c := newCloud()
+	late := make(chan struct{})
+	c.hook = func(ctx context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Create {
+			<-late // it does not look at its context, as some client libraries do not
+		}
+		return nil
+	}
+	r := startCloud(t, c, fastRounds(provider.WithTimeouts(provider.Timeouts{Create: 50 * time.Millisecond}),
+		provider.WithRetention(provider.Retention{Failed: 400 * time.Millisecond, Lost: time.Hour, Stockout: time.Hour, Orphan: 50 * time.Millisecond}))...)
+	r.must(t, provider.Create, id(0), stFailed)
+	close(late)
+	hosts := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.hosts)
+	}
+	eventually(t, "the late host to come and go", func() bool { return c.made.Load() == 1 && hosts() == 0 })
+	for _, m := range r.list(t, nil).GetMachines() {
+		if m.GetHost() != nil || m.GetId() == id(0) && m.GetState() != stFailed {
+			t.Errorf("%v", m)
+		}
+	}
+}
