@@ -6,6 +6,10 @@
 // acknowledged write was committed. The Raft links pass through proxies that read who dials in the first bytes, so that
 // a single direction between two processes can be cut.
 //
-// It never asserts a time. What it measures is printed, and recorded when BIGFLEET_BENCH_RECORD names a directory.
-// BIGFLEET_COORDINATOR_KILLS sets how often the leader is killed. Start at group_test.go.
+// Two real shards on one provider trade machines (fleet_test.go, rebalance_test.go), and 4,000 pretended ones report
+// (scale_test.go).
+//
+// It never asserts a time. What it measures is printed, and appended to the file that BIGFLEET_COORDINATOR_RECORD names.
+// BIGFLEET_COORDINATOR_KILLS sets how often the leader is killed, BIGFLEET_COORDINATOR_ROUNDS how often 4,000 shards
+// report. Start at group_test.go.
 package coordinator

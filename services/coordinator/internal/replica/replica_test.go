@@ -33,14 +33,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // replicas is a group in one process. Join calls go straight to the leader's Node; the RPC way is tested with the
 // servers around it.
 type replicas struct {
-	t     *testing.T
+	t     testing.TB
 	net   *faultnet.Net
 	nodes map[string]*Node
 	dirs  map[string]string
 	fatal map[string]chan error
 }
 
-func newReplicas(t *testing.T) *replicas {
+func newReplicas(t testing.TB) *replicas {
 	r := &replicas{t: t, net: faultnet.New(), nodes: map[string]*Node{}, dirs: map[string]string{}, fatal: map[string]chan error{}}
 	t.Cleanup(func() {
 		r.net.Heal()
@@ -139,7 +139,7 @@ func (r *replicas) join(id string) {
 }
 
 // three forms a group of node-0, node-1 and node-2.
-func three(t *testing.T) *replicas {
+func three(t testing.TB) *replicas {
 	r := newReplicas(t)
 	r.bootstrap("node-0")
 	for _, id := range []string{"node-1", "node-2"} {

@@ -19,7 +19,8 @@ const (
 	retryMin        = 10 * time.Second
 	retryMax        = 5 * time.Minute
 	attemptsMax     = 10
-	ackedSoon       = time.Second // suggested delay after a new instruction, so that a chain of steps does not take an interval each
+	// ackedSoon is the suggested delay after a new instruction, so that the steps of a move do not take an interval each.
+	ackedSoon = 300 * time.Millisecond
 
 	shortfallsMax = 100
 	bucketsMax    = 256

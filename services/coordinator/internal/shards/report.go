@@ -230,7 +230,7 @@ func (d *Desk) reply(s *shard) *v1.ReportAck {
 		SendHoldings: s.view && !st.Merged(s.id), Capabilities: []string{capView + "/1", capMoves + "/1"}}
 	fresh := false
 	out.Instructions, fresh = s.instructions(st, time.Now())
-	if fresh || out.SendHoldings {
+	if fresh && (s.gap == 0 || s.gap > ackedSoon) || out.SendHoldings {
 		out.NextReportAfterMs = ackedSoon.Milliseconds()
 	}
 	for _, i := range out.Instructions {

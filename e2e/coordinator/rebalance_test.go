@@ -1,0 +1,125 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+)
+
+const twoZones = `
+- {name: a, instance_type: t4, zone: zone-a, capacity_type: on_demand, count: 20, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+- {name: b, instance_type: t4, zone: zone-b, capacity_type: on_demand, count: 2, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+`
+
+var ownZones = map[string]string{"zone-a": "shard-0", "zone-b": "shard-1"}
+
+// bound counts the machines that work for a cluster.
+func (f *fleet) bound(shard int, cluster string) int {
+	n := 0
+	for _, m := range f.owned(shard) {
+		if m.GetMachine().GetState() == v1.MachineState_MACHINE_STATE_CONFIGURED && m.GetMachine().GetCluster() == cluster {
+			n++
+		}
+	}
+	return n
+}
+
+// COORD-12.10, 12.11, 21.37: two shards share a provider by zones. The one that is short gets slots of the other one's
+// zone, and no machine is ever owned twice or lost on the way.
+func TestMachinesMoveToTheShardThatIsShort(t *testing.T) {
+	f := newFleet(t, twoZones)
+	f.assign(ownZones, 22)
+	f.quick()
+	f.cluster("red", 1, need("web", "24"))
+	start := time.Now()
+	var first time.Time
+	f.eventually("six machines work for red", func() bool {
+		f.single()
+		if first.IsZero() && slices.ContainsFunc(f.moves(), func(m *v1.Move) bool { return m.GetState() == v1.Move_STATE_DONE }) {
+			first = time.Now()
+		}
+		return f.bound(1, "red") == 6
+	})
+	f.whole(22)
+	for _, m := range f.moves() {
+		if m.GetFromShardId() != "shard-0" || m.GetToShardId() != "shard-1" || m.GetTier() != v1.MoveTier_MOVE_TIER_QUOTA || m.GetReason() == "" || len(m.GetDonors()) == 0 {
+			t.Errorf("COORD-12.21: %v", m)
+		}
+		took := time.Duration(m.GetUpdatedAtUnixNanos() - m.GetStartedAtUnixNanos())
+		t.Logf("move of %d: %s, %s, that is %.1f report intervals", len(m.GetMachineIds()), m.GetState(), took.Round(time.Millisecond), float64(took)/float64(reportEvery))
+	}
+	t.Logf("demand to machines at work: %s", time.Since(start).Round(time.Millisecond))
+}
+
+// COORD-12.3, 21.48: a shortfall that must be met in one place never moves machines, however old it gets.
+func TestSameNeverMoves(t *testing.T) {
+	f := newFleet(t, twoZones)
+	f.assign(ownZones, 22)
+	f.quick()
+	f.cluster("red", 1, need("gang", "24", &v1.NodeSelectorRequirement{Key: zoneKey, Operator: v1.NodeSelectorRequirement_OPERATOR_SAME}))
+	f.eventually("the shortfall is reported and older than every gate", func() bool {
+		got := retry(f, f.core.ListShardReports, &v1.ListShardReportsRequest{ShardId: "shard-1"})
+		return len(got.GetReports()) == 1 && slices.ContainsFunc(got.GetReports()[0].GetShortfalls(), func(s *v1.Shortfall) bool { return s.GetAgeSeconds() >= 3 })
+	})
+	time.Sleep(2 * time.Second) // some sweeps more
+	if moves := f.moves(); len(moves) != 0 {
+		t.Fatalf("%v", moves)
+	}
+	f.whole(22)
+}
+
+// COORD-21.45: the donor, the recipient and the leader are killed in each state of a move. Whatever the state, in the end
+// every machine has exactly one owner, nothing stays reserved, and the cluster has its machine.
+func TestEachSideKilledAtEachStep(t *testing.T) {
+	f := newFleet(t, twoZones)
+	f.assign(ownZones, 22)
+	f.quick()
+	red := f.cluster("red", 1, need("web", "8"))
+	want := 2
+	f.eventually("red has the machines of its own zone", func() bool { return f.bound(1, "red") == want })
+	caught := map[string]int{}
+	for _, state := range []v1.Move_State{v1.Move_STATE_PLANNED, v1.Move_STATE_RESERVED, v1.Move_STATE_ADOPTED} {
+		for name, victim := range map[string]*proc.Process{"donor": f.shards[0], "recipient": f.shards[1], "leader": f.coordinator} {
+			want++
+			before := map[string]bool{}
+			for _, m := range f.moves() {
+				before[m.GetMoveId()] = true
+			}
+			red.want(need("web", fmt.Sprint(4*want)))
+			var hit bool
+			for end := time.Now().Add(60 * time.Second); !hit && time.Now().Before(end); {
+				moves := f.moves()
+				hit = slices.ContainsFunc(moves, func(m *v1.Move) bool { return !before[m.GetMoveId()] && m.GetState() == state })
+				if !hit && slices.ContainsFunc(moves, func(m *v1.Move) bool { return !before[m.GetMoveId()] && !open(m) }) {
+					break // it went through between two looks
+				}
+			}
+			victim.Kill()
+			if hit {
+				caught[state.String()]++
+			}
+			if err := victim.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.eventually(fmt.Sprintf("red has %d machines after the %s died in %s", want, name, state), func() bool {
+				f.single()
+				return f.bound(1, "red") == want
+			})
+			f.whole(22)
+			t.Logf("%s killed in %s: %v", name, state, hit)
+		}
+	}
+	t.Logf("killed in: %v", caught)
+	for shard := range 2 {
+		for id, m := range f.owned(shard) {
+			if slices.Contains(m.GetFlags(), v1.MachineFlag_MACHINE_FLAG_RESERVED) {
+				t.Errorf("machine %s is still reserved", id)
+			}
+		}
+	}
+}

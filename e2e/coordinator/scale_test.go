@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
+	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+)
+
+const manyShards = 4000
+
+// fullReport is a report as a busy shard sends it: a hundred shortfalls and some buckets.
+func fullReport(shard int, cycle int64) *v1.ShardReport {
+	r := &v1.ShardReport{ShardId: fmt.Sprintf("shard-%04d", shard), ShardEpoch: 1, Cycle: cycle, ShardAddress: fmt.Sprintf("shard-%04d:7780", shard),
+		Capabilities: []string{"view/1", "moves/1"}, SupplyComplete: true, ClustersComplete: true,
+		Summary:  &v1.ShardSummary{TotalMachines: 500_000, FreeMachines: 1000, ProviderAddress: fmt.Sprintf("provider-%d:9000", shard%40)},
+		Clusters: []*v1.ClusterLink{{ClusterId: fmt.Sprintf("cluster-%04d", shard), LiveSession: true, BoundMachines: 10}}}
+	for i := range 20 {
+		r.Shortfalls = append(r.Shortfalls, &v1.Shortfall{Fingerprint: fmt.Sprintf("f-%d", i), Priority: 10, AgeSeconds: 5, Deficit: &v1.Resources{Resources: map[string]string{"cpu": "10", "memory": "40Gi"}},
+			MinUnit: &v1.Resources{Resources: map[string]string{"cpu": "1"}}})
+		r.Supply = append(r.Supply, &v1.SupplyBucket{InstanceType: fmt.Sprintf("t%d", i), Zone: "zone-a", CapacityType: v1.CapacityType_CAPACITY_TYPE_ON_DEMAND, Idle: 1, Speculative: 50,
+			Configured: 300, PricePerHour: 0.1, Allocatable: &v1.Resources{Resources: map[string]string{"cpu": "4", "memory": "16Gi"}}})
+	}
+	return r
+}
+
+// COORD-21.32, 19: 4,000 unknown shards report at once and are registered in few log entries; afterwards they report on
+// their interval. Memory of the leader and latencies are printed.
+func TestFourThousandShards(t *testing.T) {
+	g := newGroup(t)
+	leads := g.leader()
+	follow, err := leader.New(leader.Config{Addrs: g.rpc, AttemptTimeout: 20 * time.Second}) // as shards do, but for the time of an attempt
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(follow.Close)
+	before, err := g.status(leads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(shard int, cycle int64) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		r := fullReport(shard, cycle)
+		start := time.Now()
+		_, err := follow.Report(ctx, r)
+		return time.Since(start), err
+	}
+	all := func(cycle int64, pace func(i int)) []float64 {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		var took []float64
+		slots := make(chan struct{}, 900) // calls at a time on one connection
+		for i := range manyShards {
+			pace(i)
+			slots <- struct{}{}
+			group.Go(func() {
+				defer func() { <-slots }()
+				d, err := send(i, cycle)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Errorf("shard %d: %v", i, err)
+				}
+				took = append(took, float64(d.Microseconds())/1000)
+			})
+		}
+		group.Wait()
+		slices.Sort(took)
+		return took
+	}
+	start := time.Now()
+	first := all(1, func(int) {})
+	registered := time.Since(start)
+	after, err := g.status(g.leader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := after.GetAppliedIndex() - before.GetAppliedIndex()
+	rounds := number(t, "BIGFLEET_COORDINATOR_ROUNDS", 1)
+	var steady []float64
+	for cycle := range rounds {
+		begin := time.Now()
+		steady = append(steady, all(int64(cycle)+2, func(i int) { // 400 a second, as 4,000 shards every ten seconds
+			time.Sleep(time.Until(begin.Add(time.Duration(i) * 2500 * time.Microsecond)))
+		})...)
+	}
+	slices.Sort(steady)
+	leads = g.leader()
+	got, err := stub(t, g.rpc[leads], api.NewCoordinatorClient).ListShards(t.Context(), connect.NewRequest(&v1.ListShardsRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Msg.GetShards()); n != manyShards {
+		t.Errorf("%d shards are registered", n)
+	}
+	memory, err := g.procs[leads].ResidentBytes()
+	if err != nil {
+		t.Logf("memory: %v", err)
+	}
+	t.Logf("4,000 unknown shards at once: registered in %s, %d log entries; report p50 %.0f ms, p99 %.0f ms", registered.Round(time.Millisecond), entries,
+		measure.Quantile(first, 0.5), measure.Quantile(first, 0.99))
+	t.Logf("400 reports a second: p50 %.1f ms, p99 %.1f ms; resident memory of the leader %d MiB", measure.Quantile(steady, 0.5), measure.Quantile(steady, 0.99), memory>>20)
+	recordScale(t, registered, int(entries), steady, memory)
+	g.agree()
+}
