@@ -187,20 +187,17 @@ func (c *Config) checkTimes() error {
 }
 
 func (c *Config) checkTLS() error {
-	secure, err := c.TLS.Enabled()
-	if err != nil {
-		return nil // reported with the shared flags
-	}
 	switch peernet.Mode(c.RaftTLS) {
 	case "":
 		return nil
 	case peernet.Optional, peernet.Required:
-		if !secure {
-			return fmt.Errorf("--raft-tls %s needs --tls-cert, --tls-key and --tls-ca", c.RaftTLS)
-		}
-		return nil
+	default:
+		return fmt.Errorf("--raft-tls %q must be optional or required", c.RaftTLS)
 	}
-	return fmt.Errorf("--raft-tls %q must be optional or required", c.RaftTLS)
+	if secure, err := c.TLS.Enabled(); err == nil && !secure { // half a set is reported with the shared flags
+		return fmt.Errorf("--raft-tls %s needs --tls-cert, --tls-key and --tls-ca", c.RaftTLS)
+	}
+	return nil
 }
 
 func (c *Config) peers() ([]replica.Peer, error) {
