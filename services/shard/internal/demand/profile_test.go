@@ -1,0 +1,109 @@
+package demand
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// ENG-P18, ENG-4.5, ENG-4.6: buckets are monotone, round up, and are fixed at powers of two.
+func TestBuckets(t *testing.T) {
+	if Unspecified.Penalty() != 0 || Zero.Penalty() != 0 || HalfDollar.Penalty() != 1 || OneDollar.Penalty() != 2 || Pinned.Penalty() != PinnedPenalty {
+		t.Error("a bucket stands for another amount")
+	}
+	for b := HalfDollar; b < Pinned; b++ {
+		if b.Penalty() >= (b+1).Penalty() || BucketOf(b.Penalty()) != b {
+			t.Errorf("bucket %d: $%v", b, b.Penalty().Dollars())
+		}
+		if next := BucketOf(b.Penalty() + 1); next != b+1 {
+			t.Errorf("just above bucket %d comes %d", b, next)
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		p, q := Penalty(rapid.Int64().Draw(rt, "p")), Penalty(rapid.Int64().Draw(rt, "q"))
+		b := BucketOf(p)
+		if p <= largestPenalty && b.Penalty() < p || p <= q && b > BucketOf(q) || p <= 0 && b != Zero || p > largestPenalty && b != Pinned {
+			rt.Fatalf("%d half-dollars are bucket %d, %d are %d", p, b, q, BucketOf(q))
+		}
+	})
+	for n := range 24 { // whole powers of two, in dollars
+		if d := math.Pow(2, float64(n)); BucketOf(PenaltyOfDollars(d)).Penalty().Dollars() != d {
+			t.Errorf("$%v is not a bucket of its own", d)
+		}
+	}
+}
+
+// drawProfile draws a profile whose keys and values are full of characters that a careless encoding would use.
+func drawProfile(r *rand.Rand) Profile {
+	words := []string{"", "a", "b", "ab", "a,b", "a=b", "a;b", "a\x00b", "\x00", ",", "=", "a|", "|a"}
+	word := func() string { return words[r.IntN(len(words))] }
+	p := Profile{Priority: int32(r.IntN(3) - 1), Interruption: Bucket(r.IntN(30)), Reclamation: Bucket(r.IntN(3)), TolerationsStated: r.IntN(2) == 0}
+	for range r.IntN(3) {
+		q := Requirement{Key: word(), Op: Operator(1 + r.IntN(5))}
+		for range r.IntN(3) {
+			q.Values = append(q.Values, word())
+		}
+		p.Requirements = append(p.Requirements, q)
+	}
+	for range r.IntN(2) {
+		p.Spread = append(p.Spread, Spread{Key: word(), MaxSkew: int32(r.IntN(3))})
+	}
+	for range r.IntN(2) {
+		p.Tolerations = append(p.Tolerations, Toleration{Key: word(), Op: []string{"", TolerationEqual, TolerationExists, "Other"}[r.IntN(4)],
+			Value: word(), Effect: []string{"", NoSchedule, NoExecute, "Other"}[r.IntN(4)]})
+	}
+	return p
+}
+
+// ENG-P18, ENG-4.3, ENG-4.4: a fingerprint does not depend on the order of what is written down, and profiles that differ
+// in canonical form never share one, whatever separators their keys and values hold.
+func TestFingerprints(t *testing.T) {
+	seen := map[string]string{}
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 18))
+		for range 20 {
+			p := drawProfile(r)
+			fp, form := p.Fingerprint(), fmt.Sprintf("%+q", fmt.Sprintf("%#v", p.Canonical()))
+			if old, ok := seen[fp]; ok && old != form {
+				rt.Fatalf("%s stands for\n%s\nand\n%s", fp, old, form)
+			}
+			seen[fp] = form
+			q := p
+			q.Requirements, q.Spread, q.Tolerations = shuffled(r, p.Requirements), shuffled(r, p.Spread), shuffled(r, p.Tolerations)
+			for i := range q.Requirements {
+				values := shuffled(r, q.Requirements[i].Values)
+				if len(values) > 0 {
+					values = append(values, values[0])
+				}
+				q.Requirements[i].Values = values
+			}
+			if q.Fingerprint() != fp || q.Canonical().Fingerprint() != fp {
+				rt.Fatalf("%+v and %+v have different fingerprints", p, q)
+			}
+		}
+	})
+}
+
+func shuffled[T any](r *rand.Rand, list []T) []T {
+	out := slices.Clone(list)
+	r.Shuffle(len(out), func(a, b int) { out[a], out[b] = out[b], out[a] })
+	return out
+}
+
+// FuzzFingerprint looks for two profiles that share a fingerprint because of how fields are joined.
+func FuzzFingerprint(f *testing.F) {
+	f.Add("a", "b", "c", int32(1), "a", "bc", "", int32(1))
+	f.Add("k", "v\x00", "", int32(0), "k\x00", "v", "", int32(0))
+	f.Fuzz(func(t *testing.T, k1, v1, w1 string, p1 int32, k2, v2, w2 string, p2 int32) {
+		a := Profile{Requirements: []Requirement{{Key: k1, Op: In, Values: []string{v1, w1}}}, Priority: p1}
+		b := Profile{Requirements: []Requirement{{Key: k2, Op: In, Values: []string{v2, w2}}}, Priority: p2}
+		same := fmt.Sprintf("%#v", a.Canonical()) == fmt.Sprintf("%#v", b.Canonical())
+		if (a.Fingerprint() == b.Fingerprint()) != same {
+			t.Fatalf("%+v and %+v: equal %v, fingerprints %s and %s", a, b, same, a.Fingerprint(), b.Fingerprint())
+		}
+	})
+}
