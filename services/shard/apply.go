@@ -42,7 +42,7 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			s.refusing.Store(&why)
 			s.log.Error("superseded: another process has this shard's identity; nothing is actuated from here on", "err", f.Evidence)
 		case core.CheckpointTaken:
-			s.audit.Checkpoint(at, f.State, s.core.Digest())
+			s.audit.Checkpoint(at, s.core.Steps(), f.State, s.core.Digest())
 		case core.AdminAnswer:
 			s.orders.Answer(f)
 		}

@@ -352,7 +352,7 @@ func (s *shell) health() {
 func (s *shell) newAudit() *audit.Log {
 	ask := s.loop.Source("checkpoints", 1, false)
 	c := audit.Config{Lines: s.AuditLog, Shard: s.ID, Epoch: s.epoch, Version: s.version, Log: s.log, OnError: s.meter.LogError,
-		Retention: s.DecisionLogRetention, BytesMax: s.DecisionLogBytesMax, Checkpoint: func() bool { return ask.TryPush(core.CheckpointAsked{}) }}
+		Retention: s.DecisionLogRetention, BytesMax: s.DecisionLogBytesMax, Checkpoint: func(full bool) bool { return ask.TryPush(core.CheckpointAsked{Full: full}) }}
 	if s.DecisionLogRetention > 0 {
 		c.Dir = filepath.Join(s.DataDir, "decisions")
 	}

@@ -23,10 +23,14 @@ type head struct {
 	Epoch   int64          `n:"2"`
 	Number  int64          `n:"3"`
 	Version string         `n:"4"`
-	State   *core.Snapshot `n:"5"` // absent in the first segment of a process, which begins with Started
+	State   *core.Snapshot `n:"5"` // behind a gap, or in a file of its own; else absent
 	Digest  uint64         `n:"6"` // of the core behind the checkpoint step
 	Gap     int64          `n:"7"`
+	Step    int64          `n:"8"` // number of the checkpoint step; 0: the segment begins with Started, or State says it
 }
+
+// begins tells whether the core behind the head is a new one.
+func (h *head) begins() bool { return h.State == nil && h.Step == 0 }
 
 // encode writes an event.
 func encode(step int64, at core.At, e core.Event, digest uint64) []byte {

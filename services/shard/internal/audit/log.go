@@ -38,9 +38,9 @@ type Config struct {
 	SyncEvery    time.Duration // 0 means 1 s
 	Recent       int           // records kept in memory for readers that follow; 0 means 16,384
 
-	// Checkpoint asks the core for a snapshot, which comes back through Log.Checkpoint, and reports whether it could ask.
-	// It must not block.
-	Checkpoint func() bool
+	// Checkpoint asks the core for a checkpoint, which comes back through Log.Checkpoint, and reports whether it could ask.
+	// full asks for the core's state with it. It must not block.
+	Checkpoint func(full bool) bool
 }
 
 // Log writes the decision log and keeps the newest records in memory.
@@ -65,6 +65,7 @@ type Log struct {
 	lines   *os.File
 	asked   atomic.Bool // a checkpoint is on its way
 	broken  bool        // the last write failed; the next segment begins with a checkpoint
+	states  states      // made beside the writing
 	reopen  atomic.Bool
 }
 
@@ -73,7 +74,9 @@ type entry struct {
 	wall   int64
 	event  []byte
 	record *core.Record
+	mark   bool // a segment begins here
 	state  *core.Snapshot
+	step   int64
 	digest uint64
 	done   chan struct{} // closed when everything before it is on the disk
 }
@@ -114,16 +117,17 @@ func (l *Log) Record(r *core.Record) {
 	}
 }
 
-// Checkpoint queues a snapshot and the digest of the core behind it. The segment that it heads begins here.
-func (l *Log) Checkpoint(at core.At, s *core.Snapshot, digest uint64) {
-	l.put(entry{wall: at.Wall, state: s, digest: digest})
+// Checkpoint queues the beginning of a segment: the step that has just been taken, the digest of the core behind it, and
+// its state if that was asked for.
+func (l *Log) Checkpoint(at core.At, step int64, s *core.Snapshot, digest uint64) {
+	l.put(entry{wall: at.Wall, mark: true, step: step, state: s, digest: digest})
 }
 
 func (l *Log) put(e entry) {
 	select {
 	case l.queue <- e:
 	default:
-		if e.state != nil {
+		if e.mark {
 			l.asked.Store(false)
 		}
 		l.lost.Add(1)
@@ -220,9 +224,16 @@ func (l *Log) take(e entry) error {
 	if l.cfg.Dir == "" {
 		return nil
 	}
-	if e.state != nil {
+	if e.mark {
 		l.asked.Store(false)
-		return l.begin(e.state, e.digest, e.wall)
+		if e.state == nil && (l.file == nil || l.lost.Load() > 0) { // behind a gap only the core itself has the state
+			l.askCheckpoint()
+			if l.file == nil {
+				l.lost.Add(1)
+			}
+			return nil
+		}
+		return l.begin(head{State: e.state, Step: e.step, Digest: e.digest}, e.wall)
 	}
 	if l.file == nil && (l.broken || l.number > 0) {
 		l.askCheckpoint() // what comes before it cannot be replayed, and is left out as a gap
@@ -230,7 +241,7 @@ func (l *Log) take(e entry) error {
 		return nil
 	}
 	if l.file == nil {
-		if err := l.begin(nil, 0, e.wall); err != nil {
+		if err := l.begin(head{}, e.wall); err != nil {
 			return err
 		}
 	}
@@ -254,14 +265,15 @@ func (l *Log) stamp(wall int64) {
 }
 
 func (l *Log) askCheckpoint() {
-	if l.cfg.Checkpoint != nil && l.asked.CompareAndSwap(false, true) && !l.cfg.Checkpoint() {
+	full := l.file == nil || l.lost.Load() > 0
+	if l.cfg.Checkpoint != nil && l.asked.CompareAndSwap(false, true) && !l.cfg.Checkpoint(full) {
 		l.asked.Store(false)
 	}
 }
 
 // begin starts a segment. When it cannot, the next one has to begin with a checkpoint.
-func (l *Log) begin(state *core.Snapshot, digest uint64, wall int64) error {
-	err := l.open(state, digest, wall)
+func (l *Log) begin(h head, wall int64) error {
+	err := l.open(h, wall)
 	if err != nil {
 		l.broken = true
 		l.lost.Add(1)
@@ -269,7 +281,7 @@ func (l *Log) begin(state *core.Snapshot, digest uint64, wall int64) error {
 	return err
 }
 
-func (l *Log) open(state *core.Snapshot, digest uint64, wall int64) error {
+func (l *Log) open(h head, wall int64) error {
 	if err := l.flush(true); err != nil {
 		return err
 	}
@@ -288,13 +300,16 @@ func (l *Log) open(state *core.Snapshot, digest uint64, wall int64) error {
 	}
 	l.number++
 	l.file, l.opened, l.broken, l.written = f, time.Now(), false, 0
-	h := head{Shard: l.cfg.Shard, Epoch: l.cfg.Epoch, Number: l.number, Version: l.cfg.Version, State: state, Digest: digest, Gap: l.lost.Swap(0)}
+	h.Shard, h.Epoch, h.Number, h.Version, h.Gap = l.cfg.Shard, l.cfg.Epoch, l.number, l.cfg.Version, l.lost.Swap(0)
 	b, err := pack(blockHead, [][]byte{codec.Marshal(h)}, wall, wall)
 	if err != nil {
 		return err
 	}
 	if err := l.write(append([]byte(magic), b...)); err != nil {
 		return err
+	}
+	if h.State == nil && h.Step > 0 {
+		l.states.make(&l.cfg, l.number)
 	}
 	return l.prune()
 }
@@ -354,6 +369,7 @@ func (l *Log) giveUp() {
 }
 
 func (l *Log) close() error {
+	l.states.stop()
 	var err error
 	if l.file != nil {
 		err = l.file.Close()
@@ -405,7 +421,11 @@ func (l *Log) prune() error {
 		total += s.size
 	}
 	oldest := time.Now().Add(-l.cfg.Retention).UnixNano()
+	base := newestBase(list, l.cfg.Epoch)
 	for _, s := range list[:max(0, len(list)-1)] {
+		if s.epoch == l.cfg.Epoch && s.number >= base {
+			break // from here on the log can still be replayed
+		}
 		tooOld := l.cfg.Retention > 0 && s.modified < oldest
 		tooMuch := l.cfg.BytesMax > 0 && total > l.cfg.BytesMax
 		if !tooOld && !tooMuch {
@@ -414,6 +434,7 @@ func (l *Log) prune() error {
 		if err := os.Remove(s.path); err != nil {
 			return err
 		}
+		_ = os.Remove(statePath(s.path))
 		total -= s.size
 	}
 	return nil

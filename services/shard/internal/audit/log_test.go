@@ -69,7 +69,7 @@ func (h *history) step(e core.Event) {
 			}
 			h.log.Record(&x)
 		case core.CheckpointTaken:
-			h.log.Checkpoint(h.at, x.State, h.core.Digest())
+			h.log.Checkpoint(h.at, h.core.Steps(), x.State, h.core.Digest())
 		}
 	}
 }
@@ -102,10 +102,10 @@ func TestLogReplaysFromEverySegment(t *testing.T) {
 	h := newHistory(t, dir, nil)
 	h.begin()
 	h.live(3)
-	h.step(core.CheckpointAsked{})
+	h.step(core.CheckpointAsked{Full: true})
 	h.step(core.Tick{})
 	h.live(5)
-	h.step(core.CheckpointAsked{})
+	h.step(core.CheckpointAsked{Full: true})
 	h.live(2)
 	want := h.core.StateDigest()
 	if err := h.stop(); err != nil {
@@ -276,7 +276,7 @@ func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
 	asked := make(chan struct{}, 16)
 	h = newHistory(t, dir, func(c *Config) {
 		c.SyncEvery = 5 * time.Millisecond
-		c.Checkpoint = func() bool { asked <- struct{}{}; return true }
+		c.Checkpoint = func(bool) bool { asked <- struct{}{}; return true }
 	})
 	h.begin()
 	h.live(3)
@@ -302,7 +302,7 @@ func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
 			t.Fatal("no checkpoint was asked for")
 		}
 	}
-	h.step(core.CheckpointAsked{})
+	h.step(core.CheckpointAsked{Full: true})
 	h.live(2)
 	want := h.core.StateDigest()
 	if err := h.stop(); err != nil {
@@ -362,7 +362,7 @@ func TestRetention(t *testing.T) {
 	h := newHistory(t, dir, func(c *Config) { c.BytesMax = 1 })
 	h.begin()
 	for range 4 {
-		h.step(core.CheckpointAsked{})
+		h.step(core.CheckpointAsked{Full: true})
 		h.live(1)
 		h.log.Sync(10 * time.Second)
 	}

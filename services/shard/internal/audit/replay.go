@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +24,9 @@ type Replay struct {
 	Policy    *engine.Policy // nil: the default
 	OnEffects func(step int64, at core.At, e core.Event, effects []core.Effect)
 	OnRecord  func(*pb.DecisionRecord) // each decision record that the replay makes
+
+	until     int64 // first segment not to read; 0: none
+	captureAt int64 // checkpoint step at which the core hands out its state
 }
 
 // Replayed is how a replay went.
@@ -67,7 +71,7 @@ func (r Replay) Run(ctx context.Context) (out Replayed, err error) {
 	out.Epoch = r.Epoch
 	p := &replaying{Replay: r, out: &out, ctx: ctx, made: map[int64]*pb.DecisionRecord{}}
 	for _, s := range list {
-		if s.epoch != r.Epoch || s.number < r.From {
+		if s.epoch != r.Epoch || s.number < r.From || r.until > 0 && s.number >= r.until {
 			continue
 		}
 		if out.Damage != nil && !p.goesOn(s.path) {
@@ -92,7 +96,7 @@ func (p *replaying) segment(path string) (done bool, err error) {
 		}
 		switch b.kind {
 		case blockHead:
-			return p.head(raw)
+			return p.head(path, raw)
 		case blockEvents:
 			return p.event(raw)
 		}
@@ -129,7 +133,7 @@ func (p *replaying) goesOn(path string) bool {
 }
 
 // head begins a segment: with a new core, one of the checkpoint, or the one that has got here by itself.
-func (p *replaying) head(raw []byte) error {
+func (p *replaying) head(path string, raw []byte) error {
 	var h head
 	if err := codec.Unmarshal(raw, &h); err != nil {
 		return &Damage{Why: "the head of the segment cannot be read: " + err.Error()}
@@ -137,9 +141,23 @@ func (p *replaying) head(raw []byte) error {
 	out := p.out
 	out.Lost += h.Gap
 	out.Shard, out.Version = h.Shard, h.Version
+	if h.State == nil && h.Step > 0 && out.Core == nil { // begin here, if the state is there
+		x, err := readHead(statePath(path))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h.State = x.State
+	}
 	switch {
-	case h.State == nil:
+	case h.begins():
 		out.Core = core.New(p.Policy)
+	case h.State == nil:
+		if got := out.Core.Steps(); got != h.Step {
+			return &Damage{Why: fmt.Sprintf("the segment begins behind step %d, the one before ends with step %d", h.Step, got)}
+		}
 	case out.Core == nil || h.Gap > 0 || out.Core.Steps() != h.State.Steps+1:
 		clear(p.made)
 		var effects []core.Effect
@@ -174,6 +192,9 @@ func (p *replaying) event(raw []byte) (err error) {
 	}
 	if want := out.Core.Steps() + 1; f.Step != want && out.Steps > 0 {
 		return &Damage{Why: fmt.Sprintf("step %d follows step %d", f.Step, want-1)}
+	}
+	if p.captureAt > 0 && f.Step == p.captureAt {
+		out.Core.Capture()
 	}
 	effects, failed := p.step(&f, e)
 	if failed != "" {

@@ -73,7 +73,11 @@ func segments(dir string) ([]segmentFile, error) {
 		if !isLog || !ok || err1 != nil || err2 != nil || err3 != nil {
 			continue
 		}
-		out = append(out, segmentFile{filepath.Join(dir, e.Name()), epoch, number, info.Size(), info.ModTime().UnixNano()})
+		s := segmentFile{filepath.Join(dir, e.Name()), epoch, number, info.Size(), info.ModTime().UnixNano()}
+		if state, err := os.Stat(statePath(s.path)); err == nil {
+			s.size += state.Size()
+		}
+		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b segmentFile) int { return strings.Compare(a.path, b.path) })
 	return out, nil

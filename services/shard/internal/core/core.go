@@ -69,6 +69,8 @@ type Core struct {
 	eff     []Effect
 	probe   func(Phase) // is told of the phases of a cycle; nil: nobody measures
 
+	captures bool // at the next checkpoint
+
 	faults Faults // planted defects; all off outside tests
 }
 
@@ -150,7 +152,7 @@ func (c *Core) handle(e Event) {
 	case Stopping:
 		c.stop()
 	case CheckpointAsked:
-		c.checkpoint()
+		c.checkpoint(e)
 	case Tick, Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))

@@ -55,7 +55,7 @@ func TestReplayGivesTheSameDigests(t *testing.T) {
 	w.run(3 * Second)
 	w.rollup("blue", needs(100, 16, 3))
 	w.run(20 * Second)
-	w.step(CheckpointAsked{})
+	w.step(CheckpointAsked{Full: true})
 	middle := len(w.log)
 	var snap *Snapshot
 	again := New(nil)

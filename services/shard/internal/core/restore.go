@@ -9,30 +9,42 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
-// CheckpointAsked makes the core hand out a Snapshot and plan anew, so that this core and one made of the snapshot stand
-// alike from here on. It is not in the table of SHARD-5.1: it changes no decision, and the decision log needs it in its
-// history (SHARD-28.3).
-type CheckpointAsked struct{}
+// CheckpointAsked makes the core plan anew, so that it and one made of a snapshot of this moment stand alike from here
+// on. It is not in the table of SHARD-5.1: it changes no decision, and the decision log needs it in its history
+// (SHARD-28.3). A core that serves a fleet does not copy its state for it, which would hold up the loop: the log makes the
+// snapshot by replaying what it holds, beside the loop. Only behind a gap in the log nothing but the core has it.
+type CheckpointAsked struct {
+	Full bool `n:"1"` // hand out a Snapshot
+}
 
 func (CheckpointAsked) event() EventKind { return KindCheckpointAsked }
 
-// CheckpointTaken carries the snapshot to the decision log.
-type CheckpointTaken struct{ State *Snapshot }
+// CheckpointTaken tells the decision log that a segment may begin here.
+type CheckpointTaken struct {
+	State *Snapshot // nil: not asked for
+}
+
+// Capture makes the core hand out a Snapshot at the next checkpoint, whether or not it is asked for one. It is for
+// replays, which make the snapshots of a log.
+func (c *Core) Capture() { c.captures = true }
 
 func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
 
-// checkpoint hands out the state and forgets what follows from it.
-func (c *Core) checkpoint() {
-	c.emit(CheckpointTaken{State: c.capture()})
+// checkpoint hands out the state if it is wanted, and plans anew as a core made of it does. What the planner and the
+// publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
+func (c *Core) checkpoint(e CheckpointAsked) {
+	taken := CheckpointTaken{}
+	if e.Full || c.captures {
+		taken.State, c.captures = c.capture(), false
+	}
+	c.emit(taken)
 	c.replan()
 }
 
-// replan drops everything that is derived and computes it again in this step.
+// replan plans in this step, from holds and facts that are computed again.
 func (c *Core) replan() {
-	c.planner.Forget()
-	c.pub.needs, c.pub.list = map[string]*NeedBlock{}, nil
 	for _, cl := range c.clusters.ordered {
-		cl.shown, cl.stated, cl.statusWaits = nil, nil, false
+		cl.shown = nil
 		cl.holds, cl.facts = true, true
 	}
 	c.pub.dirty = true
