@@ -25,7 +25,7 @@ func (p *planning) beginTopologies() {
 		top := p.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.top == top })
 		if at < 0 {
-			p.tops = append(p.tops, &topState{top: top, byClass: key == inventory.ZoneKey || key == inventory.TypeKey})
+			p.tops = append(p.tops, &topState{top: top, byClass: top.ByClass()})
 			continue
 		}
 		old[at].reset()

@@ -145,7 +145,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 			})
 		}
 		p.domainMarket(cl, w, t, int(d), k)
-		c.mk, c.domain = &p.local, &t.top.Domains[d]
+		c.mk, c.domain, c.byClass = &p.local, &t.top.Domains[d], t.byClass
 	default:
 		c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
 	}

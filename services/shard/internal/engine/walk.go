@@ -20,7 +20,7 @@ const atEnd = math.MaxUint32
 // walk starts at the first free machine of a class.
 func (c *coverer) walk(w *walker, class uint32) {
 	w.class = class
-	if c.domain != nil {
+	if c.domain != nil && !c.byClass {
 		w.chunks = c.domain.Pools[c.pool].Chunks()
 		w.chunk, w.pos = c.stock.inv.RunStart(c.domain, c.pool, class)
 		c.find(w)
@@ -50,7 +50,7 @@ func (c *coverer) find(w *walker) {
 	for c.pass(w); w.chunk < len(w.chunks); c.pass(w) {
 		i := w.chunks[w.chunk][w.pos]
 		r := c.stock.inv.Row(i)
-		if c.domain != nil && r.Class != w.class {
+		if r.Class != w.class {
 			break
 		}
 		if len(c.spare) == 0 || !c.spared(i) {

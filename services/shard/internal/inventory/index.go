@@ -270,6 +270,7 @@ type Topology struct {
 	Key     symbol.ID
 	Domains []Domain // in no order; a domain stays until the key goes
 	byValue map[symbol.ID]int32
+	byClass bool           // every class has one value, so that the lists of classes are those of domains
 	log     []DomainChange // the last changes
 	logBase uint64         // number of the first one
 }
@@ -307,7 +308,7 @@ func (top *Topology) record(c DomainChange) {
 // Domain is the free machines with one value.
 type Domain struct {
 	Value symbol.ID
-	Pools [pools]List   // by class, then by id
+	Pools [pools]List   // by class, then by id; empty where ByClass
 	Cells [pools][]Cell // how many of which class, by class
 	Owned []Cell        // all owned machines that have not failed, whatever they do, by class
 
@@ -363,7 +364,7 @@ func (t *Table) SetTopologyKeys(keys []string) {
 			continue
 		}
 		t.version++
-		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}}
+		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}, byClass: id == t.typeKey || id == t.zoneKey}
 		for i := range t.rows {
 			r := &t.rows[i]
 			if r.flags&isLive == 0 {
@@ -388,6 +389,10 @@ func (t *Table) SetTopologyKeys(keys []string) {
 	}
 	t.topology = next
 }
+
+// ByClass reports whether every class has one value of the key: whoever asks for a Topology of a type or a zone must
+// list that key among MatchKeys.Values. What is free in a domain is then what is free of its classes.
+func (top *Topology) ByClass() bool { return top.byClass }
 
 // TopologyOf returns what is kept for a key, or nil.
 func (t *Table) TopologyOf(key symbol.ID) *Topology {
@@ -436,9 +441,11 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 	}
 	top.record(DomainChange{Domain: d, Class: t.rows[i].Class, Pool: k, By: int8(by)})
 	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows[i].Class, by)
-	if by > 0 {
+	switch {
+	case top.byClass:
+	case by > 0:
 		top.Domains[d].Pools[k].insert(i, t.byClass)
-	} else {
+	default:
 		top.Domains[d].Pools[k].remove(i, t.byClass)
 	}
 }
