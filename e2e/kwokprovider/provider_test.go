@@ -114,6 +114,15 @@ type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(b []byte) (int, error) { w.t.Logf("%s", b); return len(b), nil }
 
+func (r *running) list(t *testing.T, since []byte) *bigfleetv1alpha1.MachineList {
+	t.Helper()
+	l, err := r.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{SinceRevision: since}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Msg
+}
+
 func (r *running) create(t *testing.T, id string) {
 	t.Helper()
 	if _, err := r.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id, ShardId: "s", ShardEpoch: epoch, SequenceNumber: r.token()})); err != nil {

@@ -31,6 +31,7 @@ type flags struct {
 	settle, limit, watch     time.Duration
 	seed                     uint64
 	size                     int
+	soak                     time.Duration
 	slack                    float64
 	report                   string
 	plan, quiet              bool
@@ -66,6 +67,7 @@ func Command() *cobra.Command {
 	flag.DurationVar(&f.limit, "limit", 0, "the provider's own time limit of a transition; default what GetProvider says")
 	flag.DurationVar(&f.watch, "watch", time.Second, "how long nothing may move where nothing may move")
 	flag.IntVar(&f.size, "size", 0, "machines that profile scale expects")
+	flag.DurationVar(&f.soak, "soak", 0, "repeat what can be repeated for that long, each pass with another seed")
 	flag.Float64Var(&f.slack, "slack", 1, "stretch of the time ceilings of profile scale, on a machine that does other work")
 	flag.StringVar(&f.report, "report", "", "directory for report.json, junit.xml, badge.json and report.txt")
 	flag.BoolVar(&f.plan, "plan", false, "only list what would run and the machines it needs")
@@ -107,7 +109,7 @@ func (f *flags) run(cmd *cobra.Command, addr string) error {
 	if f.plan {
 		return plan(out, t)
 	}
-	o := Options{Only: f.only, Seed: f.seed}
+	o := Options{Only: f.only, Seed: f.seed, Soak: f.soak}
 	if !f.quiet {
 		o.Each = func(r Result) {
 			line := fmt.Sprintf("%-16s %-32s %8s", r.Outcome, r.Name, r.Took.Round(time.Millisecond))

@@ -94,3 +94,14 @@ func TestTooFewMachines(t *testing.T) {
 		}
 	}
 }
+
+// A soak repeats what can be repeated and counts its passes; the provider still conforms, with as many machines as before.
+func TestSoak(t *testing.T) {
+	p := newProcess(t, 300)
+	report := conformance.Run(t, p.Target(conformance.Core, conformance.Cloud, conformance.Spot), conformance.Options{
+		Only: []string{"walk", "once", "fence/random"}, Soak: 3 * time.Second,
+	})
+	if report.SoakPasses < 1 || len(report.Failed) > 0 {
+		t.Errorf("%d passes, left FAILED %v", report.SoakPasses, report.Failed)
+	}
+}

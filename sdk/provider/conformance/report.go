@@ -58,6 +58,8 @@ type Report struct {
 	Machines int       `json:"machines"`
 	// Slack is by how much the time ceilings were stretched, where they were.
 	Slack float64 `json:"slack,omitempty"`
+	// SoakPasses is how often the soak went through.
+	SoakPasses int `json:"soak_passes,omitempty"`
 	// Failed lists machines that the run left FAILED.
 	Failed  []string `json:"left_failed,omitempty"`
 	Results []Result `json:"results"`
@@ -113,6 +115,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(b, "%s  %s %s at %s, profiles %v\n", r.Verdict, r.Provider, r.Version, r.Address, r.Profiles)
 	fmt.Fprintf(b, "%d pass, %d fail, %d could not be judged, %d not applicable; %d machines, seed %d, %.1f s\n",
 		r.Count(Pass), r.Count(Fail), r.Count(CannotJudge), r.Count(NotApplicable), r.Machines, r.Seed, r.Took)
+	if r.SoakPasses > 0 {
+		fmt.Fprintf(b, "soak: %d passes\n", r.SoakPasses)
+	}
 	if r.Slack > 1 {
 		fmt.Fprintf(b, "time ceilings were stretched %g times: no certificate for profile scale\n", r.Slack)
 	}

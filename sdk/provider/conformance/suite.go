@@ -96,6 +96,9 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 	}
 	missing := s.budget()
 	for _, b := range behaviours() {
+		if isAfterwards(b.name) && o.Soak > 0 && report.SoakPasses == 0 {
+			s.soak(ctx, report, missing)
+		}
 		if !o.wants(b) {
 			continue
 		}

@@ -130,6 +130,8 @@ func (t Target) withDefaults() (Target, error) {
 type Options struct {
 	Only []string // names, or areas such as "fence"
 	Seed uint64   // 0 draws one
+	// Soak repeats what can be repeated for that long, after the first run of it, each pass with another seed.
+	Soak time.Duration
 	// Each hears of each result as it comes.
 	Each func(Result)
 }
