@@ -350,7 +350,7 @@ func TestSmallClusterGivesUpOnePerWindow(t *testing.T) {
 	}
 }
 
-// Scenario 3.9, SHARD-3.9: when stopping, waiting pulls are rolled back and nothing new starts.
+// SHARD-3.9: when stopping, waiting pulls are rolled back and nothing new starts.
 func TestStopping(t *testing.T) {
 	w := newWorld(t, nil, host("h1", inventory.Idle, ""), slot("m1"))
 	w.blob = func(PullBootstrap) *BootstrapAnswered { return nil }

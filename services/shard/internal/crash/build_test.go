@@ -42,8 +42,8 @@ var edits = map[string][][2]string{
 }
 
 var (
-	plain   = sync.OnceValues(func() (string, error) { return build(false) })
-	pointed = sync.OnceValues(func() (string, error) { return build(true) })
+	plain   = sync.OnceValues(func() (string, error) { return buildWith(nil, false) })
+	pointed = sync.OnceValues(func() (string, error) { return buildWith(edits, true) })
 )
 
 // program builds the shard once per test run, as it is or with the points.
@@ -60,7 +60,8 @@ func program(t *testing.T, points bool) string {
 	return path
 }
 
-func build(points bool) (string, error) {
+// buildWith builds the shard with edits of its sources, which stay as they are, and with package failpoint if it is wanted.
+func buildWith(edits map[string][][2]string, failpoint bool) (string, error) {
 	dir, err := os.MkdirTemp("", "bigfleet-crash-")
 	if err != nil {
 		return "", err
@@ -69,8 +70,8 @@ func build(points bool) (string, error) {
 		return "", err
 	}
 	args := []string{"build", "-o", filepath.Join(dir, "bigfleet-shard")}
-	if points {
-		overlay, err := overlayFile(dir)
+	if len(edits) > 0 {
+		overlay, err := overlayFile(dir, edits, failpoint)
 		if err != nil {
 			return "", err
 		}
@@ -90,7 +91,7 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
 
-func overlayFile(dir string) (string, error) {
+func overlayFile(dir string, edits map[string][][2]string, failpoint bool) (string, error) {
 	replace := map[string]string{}
 	put := func(source, name, text string) error {
 		path, err := filepath.Abs(source)
@@ -116,12 +117,14 @@ func overlayFile(dir string) (string, error) {
 			return "", err
 		}
 	}
-	raw, err := os.ReadFile("testdata/failpoint.go.txt")
-	if err != nil {
-		return "", err
-	}
-	if err := put("../failpoint/failpoint.go", "failpoint.go", string(raw)); err != nil {
-		return "", err
+	if failpoint {
+		raw, err := os.ReadFile("testdata/failpoint.go.txt")
+		if err != nil {
+			return "", err
+		}
+		if err := put("../failpoint/failpoint.go", "failpoint.go", string(raw)); err != nil {
+			return "", err
+		}
 	}
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

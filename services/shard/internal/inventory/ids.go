@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"slices"
 	"unsafe"
@@ -73,11 +74,16 @@ func (a *texts) clone() texts {
 	return c
 }
 
-// idIndex finds machines by id: a flat table of Index+1 with linear probing; 0 is empty.
+// idIndex finds machines by id: a flat table with linear probing. A slot is the low half of the id's hash and Index+1;
+// 0 is empty. With the hash at hand a table that grows reads no id again: half a million of them take a few milliseconds.
 type idIndex struct {
-	slots []uint32
+	slots []uint64
 	used  int
 }
+
+func slotOf(i Index, hash uint64) uint64 { return hash<<32 | uint64(i) + 1 }
+
+func slotIndex(s uint64) Index { return Index(uint32(s) - 1) }
 
 // hashText is a multiply-fold hash. It finds things; it never orders them.
 func hashText(s string) uint64 {
@@ -102,9 +108,10 @@ func (x *idIndex) find(t *Table, id string) (Index, bool) {
 		return None, false
 	}
 	mask := uint64(len(x.slots) - 1)
-	for at := hashText(id) & mask; x.slots[at] != 0; at = (at + 1) & mask {
-		if i := Index(x.slots[at] - 1); t.ID(i) == id {
-			return i, true
+	hash := hashText(id) & math.MaxUint32
+	for at := hash & mask; x.slots[at] != 0; at = (at + 1) & mask {
+		if s := x.slots[at]; s>>32 == hash && t.ID(slotIndex(s)) == id {
+			return slotIndex(s), true
 		}
 	}
 	return None, false
@@ -114,20 +121,20 @@ func (x *idIndex) find(t *Table, id string) (Index, bool) {
 func (x *idIndex) insert(t *Table, i Index) {
 	if 4*(x.used+1) > 3*len(x.slots) {
 		old := x.slots
-		x.slots = make([]uint32, max(64, 2*len(old)))
+		x.slots = make([]uint64, max(64, 2*len(old)))
 		for _, s := range old {
 			if s != 0 {
-				x.place(t, s)
+				x.place(s)
 			}
 		}
 	}
-	x.place(t, uint32(i)+1)
+	x.place(slotOf(i, hashText(t.ID(i))))
 	x.used++
 }
 
-func (x *idIndex) place(t *Table, slot uint32) {
+func (x *idIndex) place(slot uint64) {
 	mask := uint64(len(x.slots) - 1)
-	at := hashText(t.ID(Index(slot-1))) & mask
+	at := slot >> 32 & mask
 	for x.slots[at] != 0 {
 		at = (at + 1) & mask
 	}
@@ -137,8 +144,8 @@ func (x *idIndex) place(t *Table, slot uint32) {
 // remove takes a machine out and moves up what probing had pushed behind it.
 func (x *idIndex) remove(t *Table, i Index) {
 	mask := uint64(len(x.slots) - 1)
-	at := hashText(t.ID(i)) & mask
-	for x.slots[at] != uint32(i)+1 {
+	at := hashText(t.ID(i)) & math.MaxUint32 & mask
+	for slotIndex(x.slots[at]) != i {
 		at = (at + 1) & mask
 	}
 	x.used--
@@ -150,7 +157,7 @@ func (x *idIndex) remove(t *Table, i Index) {
 			if x.slots[next] == 0 {
 				return
 			}
-			home := hashText(t.ID(Index(x.slots[next]-1))) & mask
+			home := x.slots[next] >> 32 & mask
 			if (next-home)&mask >= (next-hole)&mask {
 				break
 			}

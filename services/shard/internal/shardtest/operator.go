@@ -65,6 +65,17 @@ func ConnectOver(t testing.TB, dial func(ctx context.Context, network, addr stri
 	return o
 }
 
+// OpenOn is Connect on a client of the caller, until the test ends.
+func OpenOn(t testing.TB, c *rpc.Client, cluster string, features ...string) *Operator {
+	t.Helper()
+	o := open(c, cluster)
+	o.idle = c.CloseIdle
+	t.Cleanup(o.Close)
+	o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}})
+	o.Start()
+	return o
+}
+
 func open(c *rpc.Client, cluster string) *Operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Operator{Cluster: cluster, cancel: cancel, done: make(chan struct{}), news: make(chan struct{}, 1)}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 )
 
 // mustRun runs one seed.
@@ -193,5 +195,29 @@ func BenchmarkDay(b *testing.B) {
 func BenchmarkMixedSeed(b *testing.B) {
 	for seed := uint64(1); b.Loop(); seed++ {
 		mustRun(b, Options{Seed: seed})
+	}
+}
+
+// Scenario 33, SHARD-20.5: many machines at full concurrency over a network that delays, doubles and reorders calls, at
+// providers that keep one mark per machine: no token is ever refused by a fence.
+func TestReorderingRaisesNoSuspicion(t *testing.T) {
+	off, err := ParseFaults("coarse-marks,fence-no-detail,restart-forgets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubled, sent := 0, 0
+	for seed := uint64(1); seed <= 40; seed++ {
+		r := mustRun(t, Options{Seed: seed, Profile: "provider", Without: off})
+		if r.Failure != nil {
+			t.Errorf("seed %d: %v", seed, r.Failure)
+		}
+		if n := r.Tally.Records[core.RecordFence]; n != 0 {
+			t.Errorf("seed %d: %d fence records without a second process", seed, n)
+		}
+		doubled += r.Tally.Faults[DuplicateRequest] + r.Tally.Faults[LateRequest]
+		sent += r.Tally.Effects[core.EffectCommand]
+	}
+	if doubled < 30 || sent < 1500 {
+		t.Errorf("%d calls doubled or late of %d: that proves nothing", doubled, sent)
 	}
 }

@@ -122,6 +122,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
+// Flush writes the hints that wait.
+func (s *Store) Flush() error { return s.flush() }
+
 func (s *Store) flush() error {
 	s.mu.Lock()
 	batch := s.hints
