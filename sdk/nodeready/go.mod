@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/bigfleet-dev/bigfleet/sdk/provider v0.0.0
+	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
