@@ -1,0 +1,46 @@
+// Command shardload runs B6a and B9 of the benchmark programme: one real shard process, and its peers in another one.
+//
+//	go run ./bench/cmd/shardload -bench B9 -sessions 5000
+//	go run ./bench/cmd/shardload -bench B6a -machines 500000
+//
+// It builds bigfleet-shard, starts itself again as the peers, measures the shard from outside (/proc, its status), and
+// appends the result to the directory in BIGFLEET_BENCH_RESULTS. Load generators keep their schedule whatever the shard does.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+type settings struct {
+	bench, role, addr    string
+	sessions, machines   int
+	warm, window, period time.Duration
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.bench, "bench", "B9", "B6a or B9")
+	flag.StringVar(&s.role, "role", "", "what a child does; set by the command itself")
+	flag.StringVar(&s.addr, "addr", "", "the shard's address, for a child")
+	flag.IntVar(&s.sessions, "sessions", 5_000, "operators of B9")
+	flag.IntVar(&s.machines, "machines", 500_000, "warm machines of B6a")
+	flag.DurationVar(&s.warm, "warm", 20*time.Second, "time before anything counts")
+	flag.DurationVar(&s.window, "window", 40*time.Second, "time that counts")
+	flag.DurationVar(&s.period, "period", 10*time.Second, "time between two roll-ups of one operator of B9")
+	flag.Parse()
+	ctx := context.Background()
+	run := map[string]func(context.Context, settings) error{"operators": operators, "provider": provide, "reaction": reaction, "conns": bareConns, "bareserver": bareServer,
+		"B9": runB9, "B6a": runB6a}[s.role+map[bool]string{true: s.bench}[s.role == ""]]
+	if run == nil {
+		fmt.Fprintln(os.Stderr, "unknown benchmark or role")
+		os.Exit(2)
+	}
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

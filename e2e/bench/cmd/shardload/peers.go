@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/probe"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+)
+
+// fleet is a provider of equal machines: the first ones Idle, the others Speculative. Transitions take no time.
+type fleet struct {
+	bigfleetv1alpha1connect.UnimplementedCapacityProviderHandler
+	mu         sync.Mutex
+	machines   []*pb.Machine
+	configured func(cluster string)
+}
+
+func newFleet(idle, slots int) *fleet {
+	f := &fleet{}
+	for i := range idle + slots {
+		m := &pb.Machine{Id: fmt.Sprintf("m%07d", i), State: pb.MachineState_MACHINE_STATE_SPECULATIVE, InstanceType: "m4", Zone: "z" + strconv.Itoa(i%8),
+			CapacityType: pb.CapacityType_CAPACITY_TYPE_RESERVED, PricePerHour: 1 + float64(i%40)/100,
+			Resources: &pb.Resources{Resources: map[string]string{"cpu": "4", "memory": "16Gi"}}, Labels: map[string]string{"rack": strconv.Itoa(i % 400)}}
+		if i < idle {
+			m.State, m.Host = pb.MachineState_MACHINE_STATE_IDLE, &pb.HostRef{Provider: "load", Ref: m.Id}
+		}
+		f.machines = append(f.machines, m)
+	}
+	return f
+}
+
+func (f *fleet) serve(ctx context.Context) (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	s, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), Services: []rpc.Service{{
+		Name: bigfleetv1alpha1connect.CapacityProviderName, Limits: rpc.Limits{ReadMaxBytes: 32 << 20, SendMaxBytes: 256 << 20},
+		Access: rpc.AllowAll(bigfleetv1alpha1connect.CapacityProviderName, rpc.Allow(identity.Shard)),
+		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
+			return bigfleetv1alpha1connect.NewCapacityProviderHandler(f, opts...)
+		}}}})
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = s.Run(ctx, ln) }()
+	return ln.Addr().String(), nil
+}
+
+func (f *fleet) machine(id string) *pb.Machine {
+	i, err := strconv.Atoi(id[1:])
+	if err != nil || i >= len(f.machines) {
+		return nil
+	}
+	return f.machines[i]
+}
+
+func (f *fleet) move(id string, to pb.MachineState, cluster string, meta map[string]string) (*connect.Response[pb.TransitionAck], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.machine(id)
+	if old == nil {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no machine %s", id))
+	}
+	m := &pb.Machine{Id: id, State: to, InstanceType: old.InstanceType, Zone: old.Zone, CapacityType: old.CapacityType, PricePerHour: old.PricePerHour,
+		Resources: old.Resources, Labels: old.Labels, Cluster: cluster, ShardMetadata: meta}
+	if to != pb.MachineState_MACHINE_STATE_SPECULATIVE {
+		m.Host = &pb.HostRef{Provider: "load", Ref: id}
+	}
+	i, _ := strconv.Atoi(id[1:])
+	f.machines[i] = m
+	return connect.NewResponse(&pb.TransitionAck{OperationId: "op", Machine: m}), nil
+}
+
+func (f *fleet) Create(_ context.Context, r *connect.Request[pb.CreateRequest]) (*connect.Response[pb.TransitionAck], error) {
+	return f.move(r.Msg.MachineId, pb.MachineState_MACHINE_STATE_IDLE, "", nil)
+}
+
+func (f *fleet) Configure(_ context.Context, r *connect.Request[pb.ConfigureRequest]) (*connect.Response[pb.TransitionAck], error) {
+	if f.configured != nil {
+		f.configured(r.Msg.ClusterId)
+	}
+	return f.move(r.Msg.MachineId, pb.MachineState_MACHINE_STATE_CONFIGURED, r.Msg.ClusterId, r.Msg.ShardMetadata)
+}
+
+func (f *fleet) Drain(_ context.Context, r *connect.Request[pb.DrainRequest]) (*connect.Response[pb.TransitionAck], error) {
+	return f.move(r.Msg.MachineId, pb.MachineState_MACHINE_STATE_IDLE, "", nil)
+}
+
+func (f *fleet) Delete(_ context.Context, r *connect.Request[pb.DeleteRequest]) (*connect.Response[pb.TransitionAck], error) {
+	return f.move(r.Msg.MachineId, pb.MachineState_MACHINE_STATE_SPECULATIVE, "", nil)
+}
+
+func (f *fleet) Get(_ context.Context, r *connect.Request[pb.MachineRef]) (*connect.Response[pb.Machine], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.machine(r.Msg.Id); m != nil {
+		return connect.NewResponse(m), nil
+	}
+	return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no machine %s", r.Msg.Id))
+}
+
+func (f *fleet) List(_ context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[pb.MachineList], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(r.Msg.SinceRevision) > 0 { // what the shard commanded it knows from its acks
+		return connect.NewResponse(&pb.MachineList{Revision: []byte("2")}), nil
+	}
+	return connect.NewResponse(&pb.MachineList{Machines: append([]*pb.Machine(nil), f.machines...), Revision: []byte("1"), Complete: true}), nil
+}
+
+// provide serves a fleet until it is killed, and says where.
+func provide(ctx context.Context, s settings) error {
+	addr, err := newFleet(0, s.machines).serve(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(addr)
+	select {}
+}
+
+// stream is one operator.
+type stream struct {
+	cluster string
+	s       *connect.BidiStreamForClient[pb.OperatorMessage, pb.ShardMessage]
+	mu      sync.Mutex
+}
+
+func open(ctx context.Context, addr, cluster string) (*stream, error) {
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: addr, Log: slog.New(slog.DiscardHandler), Limits: rpc.Limits{ReadMaxBytes: 16 << 20, SendMaxBytes: 64 << 20}})
+	if err != nil {
+		return nil, err
+	}
+	o := &stream{cluster: cluster, s: rpc.Stub(c, bigfleetv1alpha1connect.NewShardClient).Session(ctx)}
+	return o, o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: []string{"rollup-ack", "released", "reclaim-cancel"}}}})
+}
+
+func (o *stream) send(m *pb.OperatorMessage) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.s.Send(m)
+}
+
+// receive answers pulls until the stream ends.
+func (o *stream) receive(acked *atomic.Int64) {
+	for {
+		m, err := o.s.Receive()
+		if err != nil {
+			return
+		}
+		switch {
+		case m.GetBootstrapRequest() != nil:
+			_ = o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_BootstrapResponse{BootstrapResponse: &pb.BootstrapBlobResponse{
+				RequestId: m.GetBootstrapRequest().RequestId, UserData: []byte("x")}}})
+		case m.GetAck().GetRollup() != nil:
+			acked.Add(1)
+		}
+	}
+}
+
+// operators opens the sessions of W-sessions and keeps their schedule until it is killed. Each second it prints how many
+// streams are open and how many roll-ups were acknowledged.
+func operators(ctx context.Context, s settings) error {
+	w := workload.NewSessions(s.sessions, 1)
+	var up, acked atomic.Int64
+	gate := make(chan struct{}, 64) // dials at a time
+	for i := range s.sessions {
+		go func() {
+			name := workload.ClusterName(int32(i))
+			gate <- struct{}{}
+			o, err := open(ctx, s.addr, name)
+			<-gate
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			up.Add(1)
+			go o.receive(&acked)
+			for next := time.Now().Add(w.Phase[i] * s.period / workload.Period); ; next = next.Add(s.period) {
+				time.Sleep(time.Until(next))
+				r := w.Rollup(int32(i))
+				r.ClusterId = name
+				if o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: r}}) != nil {
+					return
+				}
+			}
+		}()
+	}
+	for range time.Tick(time.Second) {
+		fmt.Println(up.Load(), acked.Load())
+	}
+	return nil
+}
+
+// reaction is B6a's other side: 100 operators and the provider in one process, so that one clock measures both ends.
+func reaction(ctx context.Context, s settings) error {
+	const clusters = 100
+	idle := min(s.machines/2, int(clusters*(s.warm+s.window)/time.Second)*2)
+	f := newFleet(idle, s.machines-idle)
+	var mu sync.Mutex
+	sent := map[string]time.Time{}
+	var took []int64
+	f.configured = func(cluster string) {
+		now := time.Now()
+		mu.Lock()
+		defer mu.Unlock()
+		if at, waits := sent[cluster]; waits {
+			took = append(took, int64(now.Sub(at)))
+			delete(sent, cluster)
+		}
+	}
+	addr, err := f.serve(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(addr)
+	var shard string
+	if _, err := fmt.Fscanln(os.Stdin, &shard); err != nil {
+		return err
+	}
+	var acked atomic.Int64
+	var all []*stream
+	for i := range clusters {
+		o, err := open(ctx, shard, fmt.Sprintf("c%03d", i))
+		if err != nil {
+			return err
+		}
+		go o.receive(&acked)
+		all = append(all, o)
+	}
+	start := time.Now()
+	missed := 0
+	for n := 1; time.Since(start) < s.warm+s.window; n++ {
+		for i, o := range all { // planned times: each cluster once a second, spread over it
+			planned := start.Add(time.Duration(n)*time.Second + time.Duration(i)*time.Second/clusters)
+			time.Sleep(time.Until(planned))
+			mu.Lock()
+			if _, waits := sent[o.cluster]; waits {
+				missed++ // the one before has not arrived: it keeps its own time
+			} else {
+				sent[o.cluster] = planned
+			}
+			if planned.Sub(start) < s.warm {
+				took = took[:0]
+			}
+			mu.Unlock()
+			_ = o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: o.cluster, TimestampUnixNanos: planned.UnixNano(),
+				Needs: []*pb.CapacityNeed{{AggregateResources: map[string]string{"cpu": strconv.Itoa(4 * n)}, MinUnit: map[string]string{"cpu": "4"}, RowId: "r"}}}}})
+		}
+	}
+	time.Sleep(2 * time.Second)
+	mu.Lock()
+	defer mu.Unlock()
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"ns": took, "missed": missed, "waiting": len(sent)})
+}
+
+// bareServer is P-conn's server, bareConns its clients.
+func bareServer(context.Context, settings) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := probe.ServeConns(ln)
+	defer server.Close()
+	fmt.Println(ln.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+func bareConns(ctx context.Context, s settings) error {
+	return probe.OpenConns(ctx, s.addr, s.sessions, func() { fmt.Println("ready") })
+}
