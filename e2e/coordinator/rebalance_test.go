@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
@@ -84,7 +85,9 @@ func TestEachSideKilledAtEachStep(t *testing.T) {
 	f.eventually("red has the machines of its own zone", func() bool { return f.bound(1, "red") == want })
 	caught := map[string]int{}
 	for _, state := range []v1.Move_State{v1.Move_STATE_PLANNED, v1.Move_STATE_RESERVED, v1.Move_STATE_ADOPTED} {
-		for name, victim := range map[string]*proc.Process{"donor": f.shards[0], "recipient": f.shards[1], "leader": f.coordinator} {
+		for name, victims := range map[string][]*proc.Process{"recipient": {f.shards[1]}, "leader": {f.coordinator},
+			// A donor that restarted gives nothing for two minutes (COORD-12.7), as far as the leader knows.
+			"donor and leader": {f.shards[0], f.coordinator}} {
 			want++
 			before := map[string]bool{}
 			for _, m := range f.moves() {
@@ -99,14 +102,18 @@ func TestEachSideKilledAtEachStep(t *testing.T) {
 					break // it went through between two looks
 				}
 			}
-			victim.Kill()
+			for _, victim := range victims {
+				victim.Kill()
+			}
 			if hit {
 				caught[state.String()]++
 			}
-			if err := victim.Start(t.Context()); err != nil {
-				t.Fatal(err)
+			for _, victim := range victims {
+				if err := victim.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
-			f.eventually(fmt.Sprintf("red has %d machines after the %s died in %s", want, name, state), func() bool {
+			f.eventually(fmt.Sprintf("red has %d machines after %s died in %s", want, name, state), func() bool {
 				f.single()
 				return f.bound(1, "red") == want
 			})
@@ -122,4 +129,96 @@ func TestEachSideKilledAtEachStep(t *testing.T) {
 			}
 		}
 	}
+}
+
+// COORD-10.5, 9.9e, 21.42: a cluster with machines at work dials another shard. Nothing is bought a second time and none
+// of its machines is reclaimed while they change hands.
+func TestClusterRebound(t *testing.T) {
+	const machines = 8
+	f := newFleet(t, twoZones)
+	f.assign(ownZones, 22)
+	red := f.cluster("red", 0, need("web", fmt.Sprint(4*machines)))
+	f.eventually("red has its machines", func() bool { return f.bound(0, "red") == machines })
+	red.end()
+	f.cluster("red", 1, need("web", fmt.Sprint(4*machines)))
+	retry(f, f.admin.BindCluster, &v1.BindClusterRequest{ClusterId: "red", ShardId: "shard-1", Rebind: true})
+	hosts := func() int { // machines that are not slots any more, at either shard
+		ids := map[string]bool{}
+		for shard := range 2 {
+			for id, m := range f.owned(shard) {
+				if m.GetMachine().GetState() != v1.MachineState_MACHINE_STATE_SPECULATIVE {
+					ids[id] = true
+				}
+			}
+		}
+		return len(ids)
+	}
+	f.eventually("red's machines are shard-1's", func() bool {
+		f.single()
+		if n := hosts(); n > machines {
+			t.Fatalf("%d machines were bought for a demand of %d", n, machines)
+		}
+		return f.bound(1, "red") == machines
+	})
+	time.Sleep(3 * time.Second) // some cycles, in which both sides could still do something wrong
+	if n := f.bound(1, "red"); n != machines {
+		t.Errorf("%d machines are left of %d", n, machines)
+	}
+	if n := hosts(); n != machines {
+		t.Errorf("%d machines are bought", n)
+	}
+	f.whole(22)
+}
+
+// COORD-12.16, 21.46: the recipient and the coordinator go away once the donor reserved. The donor keeps its hands off the
+// reserved machines whatever its own need; the order AbandonReservation frees them.
+func TestReservationOutlivesTheCoordinator(t *testing.T) {
+	f := newFleet(t, twoZones)
+	f.assign(ownZones, 22)
+	f.quick()
+	red := f.cluster("red", 1, need("web", "8"))
+	f.eventually("red has the machines of its own zone", func() bool { return f.bound(1, "red") == 2 })
+	var held *v1.Move
+	for tries := 3; held == nil && tries <= 8; tries++ {
+		red.want(need("web", fmt.Sprint(4*tries)))
+		f.eventually("a move", func() bool { return slices.ContainsFunc(f.moves(), open) })
+		if err := f.shards[1].Pause(); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually("the donor reserved, or the move was faster", func() bool {
+			for _, m := range f.moves() {
+				if m.GetState() == v1.Move_STATE_RESERVED {
+					held = m
+				}
+			}
+			return held != nil || !slices.ContainsFunc(f.moves(), open)
+		})
+		if held == nil {
+			if err := f.shards[1].Resume(); err != nil {
+				t.Fatal(err)
+			}
+			f.eventually("the next try", func() bool { return f.bound(1, "red") == tries })
+		}
+	}
+	if held == nil {
+		t.Fatal("no move could be stopped between reservation and adoption")
+	}
+	f.coordinator.Kill()
+	f.shards[1].Kill()
+	free := 0
+	for _, m := range f.owned(0) {
+		if m.GetMachine().GetState() == v1.MachineState_MACHINE_STATE_SPECULATIVE && !slices.Contains(m.GetFlags(), v1.MachineFlag_MACHINE_FLAG_RESERVED) {
+			free++
+		}
+	}
+	reserved := len(held.GetMachineIds())
+	f.cluster("blue", 0, need("all", fmt.Sprint(4*(free+reserved))))
+	f.eventually("blue has all that is free", func() bool { return f.bound(0, "blue") == free })
+	time.Sleep(2 * time.Second)
+	if n := f.bound(0, "blue"); n != free {
+		t.Fatalf("the donor took %d reserved machines back", n-free)
+	}
+	orders := stub(t, f.addrs["shard-0"], api.NewShardAdminClient)
+	retry(f, orders.AbandonReservation, &v1.AbandonReservationRequest{MoveId: held.GetMoveId(), Reason: "the recipient is gone"})
+	f.eventually("blue has the freed machines too", func() bool { return f.bound(0, "blue") == free+reserved })
 }

@@ -315,3 +315,27 @@ func TestAuditFile(t *testing.T) {
 		return err == nil && strings.Count(string(text), "BindCluster") == 2 && strings.Count(string(text), "red") == 1 && strings.Count(string(text), "\n") == 2
 	})
 }
+
+// COORD-21.34: the clocks of shards are an hour off, in both directions. Reports are ordered by epoch and cycle, their
+// ages are those of the coordinator's clock, and all of them are fresh.
+func TestClocksOfShards(t *testing.T) {
+	_, c := single(t, nil)
+	for i, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		for cycle := int64(1); cycle <= 3; cycle++ {
+			r := report(fmt.Sprint("shard-", i), cycle)
+			r.Summary.TotalMachines = int32(cycle)
+			// The clock of the shard is set back by hours between two reports, too.
+			r.TimestampUnixNanos = time.Now().Add(off).Add(-time.Duration(cycle) * time.Hour).UnixNano()
+			must(t, c, core.ReportShard, r)
+		}
+	}
+	for _, r := range must(t, c, core.ListShardReports, &v1.ListShardReportsRequest{}).GetReports() {
+		if r.GetSummary().GetTotalMachines() != 3 || r.GetAgeSeconds() < 0 || r.GetAgeSeconds() > 60 {
+			t.Errorf("%v", r)
+		}
+	}
+	err := refused(t, c, connect.CodeAborted, core.RemoveShard, &v1.RemoveShardRequest{ShardId: "shard-0"})
+	if d := detail[*v1.RefusedByState](t, err); d.GetReason() != "shard-alive" {
+		t.Errorf("a shard whose clock is wrong counts as silent: %v", d)
+	}
+}

@@ -330,7 +330,7 @@ func TestAddressFlaps(t *testing.T) {
 	})
 }
 
-// COORD-9.5, 9.6, COORD-21.38 to 21.41: one shard owns what is not assigned; a domain waits for the old owner to let go, also
+// COORD-9.5, 9.6, COORD-21.38, 21.39, 21.40, 21.41: one shard owns what is not assigned; a domain waits for the old owner to let go, also
 // for an action in flight and for one that is cut off; a failover in between changes nothing.
 func TestDomainHandover(t *testing.T) {
 	within(t, func(t *testing.T) {
