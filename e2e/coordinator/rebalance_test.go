@@ -139,6 +139,10 @@ func TestClusterRebound(t *testing.T) {
 	f.assign(ownZones, 22)
 	red := f.cluster("red", 0, need("web", fmt.Sprint(4*machines)))
 	f.eventually("red has its machines", func() bool { return f.bound(0, "red") == machines })
+	f.eventually("the coordinator knows where red is", func() bool {
+		got := retry(f, f.admin.ListClusterBindings, &v1.ListClusterBindingsRequest{ShardId: "shard-0"}).GetBindings()
+		return len(got) == 1 && got[0].GetBoundMachines() == machines
+	})
 	red.end()
 	f.cluster("red", 1, need("web", fmt.Sprint(4*machines)))
 	retry(f, f.admin.BindCluster, &v1.BindClusterRequest{ClusterId: "red", ShardId: "shard-1", Rebind: true})
