@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -273,11 +274,6 @@ func burstOfNodes(t *testing.T, cp *controlplane.ControlPlane, n int) time.Durat
 		t.Fatal(err)
 	}
 	nodes := client.CoreV1().Nodes()
-	watcher, err := nodes.Watch(t.Context(), metav1.ListOptions{LabelSelector: "floor=yes"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Stop()
 	begin := time.Now()
 	places := make(chan struct{}, 64)
 	var all sync.WaitGroup
@@ -294,20 +290,10 @@ func burstOfNodes(t *testing.T, cp *controlplane.ControlPlane, n int) time.Durat
 		})
 	}
 	all.Wait()
-	seen := map[string]bool{}
-	for limit := time.After(2 * time.Minute); len(seen) < n; {
-		select {
-		case e, open := <-watcher.ResultChan():
-			if !open {
-				t.Fatal("the watch ended")
-			}
-			if node, ok := e.Object.(*corev1.Node); ok && ready(node) {
-				seen[node.Name] = true
-			}
-		case <-limit:
-			t.Fatalf("%d of %d bare nodes are Ready", len(seen), n)
-		}
-	}
+	waitFor(t, "the bare nodes to be Ready", func(ctx context.Context) bool {
+		list, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: "floor=yes", ResourceVersion: "0"})
+		return err == nil && len(list.Items) == n && !slices.ContainsFunc(list.Items, func(n corev1.Node) bool { return !ready(&n) })
+	})
 	took := time.Since(begin)
 	if err := nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "floor=yes"}); err != nil {
 		t.Fatal(err)
