@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// crewMin is how many clusters are worth a second goroutine: one is credited in about ten microseconds, which is what a
-// goroutine costs to start and to wait for.
-const crewMin = 16
+// crewMin is how many clusters are worth one more goroutine. A cluster is credited in about ten microseconds; on a busy
+// machine a goroutine on another core may have to wait for longer than a steady plan takes.
+const crewMin = 128
 
 // workers is how many goroutines a plan may use (ENG-14.2).
 func (p *planning) workers() int {
