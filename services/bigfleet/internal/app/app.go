@@ -63,7 +63,7 @@ func (a *App) Bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&a.flags.coordinator, "coordinator", []string{fleet.CoordinatorDefault}, "coordinator addresses, host:port; repeatable")
 	f.StringVar(&a.flags.shard, "shard", "", "one shard, by id or host:port; default every shard the coordinator lists")
 	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "bound of one call; streams have none")
-	f.StringVar(&a.flags.context, "context", "", "a context of `bigfleet config`; default the current one")
+	f.StringVar(&a.flags.context, "context", "", "a `NAME` that config view lists; default the current one")
 	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "of the cluster that Pods and definitions are read from; default kubectl's")
 	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context of the kubeconfig")
 	f.StringVar(&a.flags.cert, "tls-cert", "", "client certificate file")

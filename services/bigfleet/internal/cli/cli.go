@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
 	providerverbs "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/provider"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/replay"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/snapshot"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/status"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/top"
@@ -59,7 +61,7 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	if err != nil && !started && !errors.As(err, &known) {
 		err = &exit.Error{Code: exit.Usage, Say: err.Error()} // cobra's own: flags and arguments
 	}
-	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
 		return exit.OK
 	}
 	report(a, err)
@@ -101,9 +103,9 @@ func New(a *app.App) *cobra.Command {
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
 		up.New(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
-		plan.New(a), cost.New(a), wait.New(a), pause.New(a), pause.NewResume(a), version.New(a), config.New(a),
+		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), version.New(a), config.New(a),
 	)
-	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.NewSave(a)), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
+	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
 	root.AddCommand(groups(a)...)
 	root.AddCommand(roles()...)
 	return root

@@ -32,6 +32,22 @@ const (
 	Declined    Code = 8 // the user said no
 )
 
+// Meaning is what one code tells a script.
+type Meaning struct {
+	Code    Code
+	Meaning string
+}
+
+// Codes lists the codes with their meanings, in order.
+func Codes() []Meaning {
+	return []Meaning{
+		{OK, "done, or nothing found wrong"}, {Failed, "failed"}, {Usage, "wrong usage or configuration"}, {NotFound, "the named thing does not exist"},
+		{Problems, "ran fine and found problems: `doctor`, `snapshot verify`, `crds diff`, `replay`, `plan --fail-on`, `wait` that timed out"},
+		{Unreachable, "no server, no leader, or a part did not answer"}, {Denied, "permission denied"}, {Refused, "refused because of state: a conflict, another owner, still in use"},
+		{Declined, "the user said no, or there was nobody to ask and no `--yes`"},
+	}
+}
+
 var names = map[Code]string{
 	Failed: "failed", Usage: "usage", NotFound: "not_found", Problems: "problems", Unreachable: "unreachable",
 	Denied: "permission_denied", Refused: "refused", Declined: "declined",

@@ -3,6 +3,7 @@ package script_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,7 @@ func TestScripts(t *testing.T) {
 		if err := shared.stop(); err != nil {
 			t.Error(err)
 		}
+		_ = os.RemoveAll(shared.env["WORLD_DIR"])
 	})
 	var once sync.Once
 	var failed error
@@ -59,7 +61,7 @@ func TestScripts(t *testing.T) {
 				ts.Check(failed)
 				shared.export(ts)
 			},
-			"world": startWorld, "exits": exits, "until": until, "take": take, "follow": follow,
+			"world": startWorld, "endworld": endWorld, "flipbit": flipBit, "samerecords": sameRecords, "exits": exits, "until": until, "take": take, "follow": follow,
 		},
 	})
 }
@@ -150,7 +152,7 @@ func (w *world) stop() error {
 	if w.cmd == nil {
 		return nil
 	}
-	defer func() { _ = os.RemoveAll(w.env["WORLD_DIR"]) }()
+	defer func() { w.cmd = nil }()
 	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -173,13 +175,66 @@ func startWorld(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	w := &world{}
 	err := w.start(args)
+	worlds.Store(ts, w)
 	ts.Defer(func() {
+		worlds.Delete(ts)
 		if err := w.stop(); err != nil {
 			ts.Logf("%v", err)
 		}
+		_ = os.RemoveAll(w.env["WORLD_DIR"])
 	})
 	ts.Check(err)
 	w.export(ts)
+}
+
+var worlds sync.Map // of running scripts, by script
+
+// endWorld is `endworld`: Ctrl-C for the script's `bigfleet up`. Its directory stays until the script ends.
+func endWorld(ts *testscript.TestScript, _ bool, _ []string) {
+	w, ok := worlds.Load(ts)
+	if !ok {
+		ts.Fatalf("this script has no world")
+	}
+	ts.Check(w.(*world).stop())
+}
+
+// flipBit is `flipbit FILE`: one bit in the middle of the file changes, or of the only log in a directory.
+func flipBit(ts *testscript.TestScript, _ bool, args []string) {
+	file := ts.MkAbs(args[0])
+	if logs, err := filepath.Glob(filepath.Join(file, "*.log")); err == nil && len(logs) > 0 {
+		file = logs[0]
+	}
+	raw, err := os.ReadFile(file)
+	ts.Check(err)
+	raw[len(raw)/2] ^= 1
+	ts.Check(os.WriteFile(file, raw, 0o600))
+}
+
+// sameRecords is `samerecords LIVE REPLAYED`: each line of the first file is in the second, as the same JSON.
+func sameRecords(ts *testscript.TestScript, _ bool, args []string) {
+	canonical := func(file string) map[string]bool {
+		out := map[string]bool{}
+		for line := range strings.Lines(ts.ReadFile(file)) {
+			if !strings.HasPrefix(line, "{") {
+				continue // the summary at the end
+			}
+			var v any
+			ts.Check(json.Unmarshal([]byte(line), &v))
+			raw, err := json.Marshal(v) // field order and spacing are the only freedom of proto JSON
+			ts.Check(err)
+			out[string(raw)] = true
+		}
+		return out
+	}
+	live, again := canonical(args[0]), canonical(args[1])
+	for line := range live {
+		if !again[line] {
+			ts.Fatalf("of %d records this one does not come out of the replay:\n%s", len(live), line)
+		}
+	}
+	if len(live) == 0 {
+		ts.Fatalf("no records to compare")
+	}
 }
 
 // exits is `exits CODE COMMAND...`: it must end with this code.

@@ -66,8 +66,8 @@ const (
 	DefaultCoordinator    = "127.0.0.1:7790"
 	DefaultRaftBind       = "127.0.0.1:7791"
 
-	clustersMax  = 50 // each takes about 10 MB and a port
-	stopTimeout  = 5 * time.Second
+	clustersMax  = 50               // each takes about 10 MB and a port
+	stopTimeout  = 20 * time.Second // the bound; a quiet machine needs about one
 	shardID      = "shard-0"
 	providerName = "demo"
 )

@@ -17,7 +17,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("%s", r.GetVerdict())
 	if since := r.GetNeed().GetUnmetSinceUnixNanos(); since != 0 {
-		line("Since %s (%s).", output.Time(since), output.Age(a.Now(), since))
+		line("So since %s (%s).", output.Time(since), output.Age(a.Now(), since))
 	}
 	if m := r.GetMachine(); m != nil {
 		sayMachine(line, a, m)
@@ -25,13 +25,13 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	if len(r.GetFunnel()) > 0 {
 		line("\nMachines that could serve it:")
 		for _, f := range r.GetFunnel() {
-			line("  %6d  %-10s %s", f.GetMachines(), f.GetStep(), f.GetWhy())
+			line("  %6d  %-36s %s", f.GetMachines(), f.GetStep(), f.GetWhy())
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.GetWithheld())) {
 		line("  withheld: %d for %s", r.GetWithheld()[k], k)
 	}
-	if len(r.GetWinners()) > 0 {
+	if len(r.GetWinners()) > 0 && r.GetNeed() != nil {
 		line("\nWho holds them instead:")
 		for _, h := range r.GetWinners() {
 			line("  %d machines  need/%s/%s  priority %d: %s", h.GetMachines(), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())

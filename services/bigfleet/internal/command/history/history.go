@@ -24,11 +24,18 @@ import (
 func New(a *app.App) *cobra.Command {
 	var since time.Duration
 	var limit int
+	var diff []int64
 	c := &cobra.Command{
-		Use: "history SUBJECT", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
+		Use: "history SUBJECT", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		Short:   "What was decided and done, newest first",
-		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h",
+		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h\n  bigfleet history --diff 1200,1300",
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(diff) > 0 {
+				return compare(c.Context(), a, args, diff)
+			}
+			if len(args) == 0 {
+				return exit.Usagef("whose history? Write machine/ID, need/CLUSTER/ROW, cluster/ID or shard/ID; `bigfleet events` follows all of it")
+			}
 			s, err := subject.Parse(args[0], subject.Machine, subject.Need, subject.Cluster, subject.Shard)
 			if err != nil {
 				return err
@@ -37,6 +44,7 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
+	c.Flags().Int64SliceVar(&diff, "diff", nil, "two cycles, FIRST,SECOND: what changed between their plans; with cluster/ID only of that cluster")
 	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
 	return c
 }

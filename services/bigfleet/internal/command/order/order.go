@@ -219,7 +219,7 @@ func newClear(a *app.App) *cobra.Command {
 		Use: "clear", Args: cobra.NoArgs, Short: "Clear backoffs of a cluster, pool or provider", Example: "  bigfleet backoff clear --cluster red --reason 'template fixed'",
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "a cluster")
-	c.Flags().StringVar(&pool, "pool", "", "a pool, as `bigfleet status` prints it")
+	c.Flags().StringVar(&pool, "pool", "", "a pool, as bigfleet status prints it")
 	c.Flags().StringVar(&provider, "provider", "", "a provider")
 	c.MarkFlagsMutuallyExclusive("cluster", "pool", "provider")
 	c.MarkFlagsOneRequired("cluster", "pool", "provider")

@@ -1,0 +1,312 @@
+package doctor_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/crds"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/cli"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// shard is one that answers what a test makes it answer.
+type shard struct {
+	bigfleetv1alpha1connect.UnimplementedShardReadHandler
+	status *bigfleetv1alpha1.GetStatusResponse
+}
+
+func (s *shard) GetStatus(context.Context, *connect.Request[bigfleetv1alpha1.GetStatusRequest]) (*connect.Response[bigfleetv1alpha1.GetStatusResponse], error) {
+	return connect.NewResponse(s.status), nil
+}
+
+func healthy() *shard {
+	return &shard{status: &bigfleetv1alpha1.GetStatusResponse{ShardId: "shard-0", Ready: true, Cycle: 7}}
+}
+
+// serve runs a handler over real HTTP/2, with TLS when there is a certificate.
+func serve(t *testing.T, h http.Handler, c *tls.Config) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.EnableHTTP2 = true
+	if c != nil {
+		s.Config.Protocols.SetHTTP2(true)
+		s.TLS = c
+		s.StartTLS()
+	} else {
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+		s.Config.Protocols.SetHTTP1(true)
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func (s *shard) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(bigfleetv1alpha1connect.NewShardReadHandler(s))
+	return mux
+}
+
+// doctor runs the command with its clock ahead of the true one.
+func doctor(t *testing.T, ahead time.Duration, args ...string) (out string, code exit.Code) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	e := env.Env{In: strings.NewReader(""), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" }, Now: func() time.Time { return time.Now().Add(ahead) }}
+	code = cli.Main(t.Context(), e, append([]string{"doctor"}, args...))
+	return stdout.String(), code
+}
+
+// finds checks that a fault is found, named, has a remedy, and makes the exit code 4 (OPS-4.21, scenario 12).
+func finds(t *testing.T, out string, code exit.Code, say, fix string) {
+	t.Helper()
+	lines := strings.Split(out, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, "fail ") && strings.Contains(l, say) {
+			if i+1 == len(lines) || !strings.Contains(lines[i+1], fix) {
+				t.Errorf("%q has no remedy with %q:\n%s", l, fix, out)
+			}
+			if code != exit.Problems {
+				t.Errorf("exit code %d, want %d", code, exit.Problems)
+			}
+			return
+		}
+	}
+	t.Errorf("no finding says %q:\n%s", say, out)
+}
+
+func TestHealthy(t *testing.T) {
+	out, code := doctor(t, 0, "--shard", serve(t, healthy().handler(), nil))
+	if code != exit.OK || strings.Contains(out, "fail ") || !strings.Contains(out, "ok    shard") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+func TestPortClosed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	out, code := doctor(t, 0, "--shard", l.Addr().String())
+	finds(t, out, code, "nothing answers at "+l.Addr().String(), "open the port in the firewall")
+	out, code = doctor(t, 0, "--shard", "no-such-host.invalid:7780")
+	finds(t, out, code, `the name "no-such-host.invalid" does not resolve`, "Fix the name or the DNS record")
+}
+
+func TestClockSkew(t *testing.T) {
+	out, code := doctor(t, time.Minute, "--shard", serve(t, healthy().handler(), nil))
+	finds(t, out, code, "its clock differs by", "Run a time service")
+}
+
+func TestShardFenced(t *testing.T) {
+	s := healthy()
+	s.status.Superseded, s.status.Ready = true, false
+	out, code := doctor(t, 0, "--shard", serve(t, s.handler(), nil))
+	finds(t, out, code, "it is fenced: a provider has seen a newer epoch", "Stop this process: a newer one with the same id is at work")
+}
+
+// certificates writes a CA's files for the client, and makes the server's certificate from a request that a test spoils.
+func certificates(t *testing.T, spoil func(*devca.Request)) (server *tls.Config, flags []string) {
+	t.Helper()
+	ca, err := devca.New("doctor test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := identity.ID{Kind: identity.Shard, Name: "shard-0"}
+	r := devca.For(id, "127.0.0.1", "localhost")
+	spoil(&r)
+	dir := t.TempDir()
+	files, err := ca.Write(dir, "shard", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := ca.Write(dir, "admin", devca.For(identity.ID{Kind: identity.Admin}, "localhost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert},
+		[]string{"--tls-cert", mine.Cert, "--tls-key", mine.Key, "--tls-ca", mine.CA}
+}
+
+func TestTLS(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil    func(*devca.Request)
+		ahead    time.Duration
+		say, fix string
+	}{
+		"names":    {func(r *devca.Request) { r.Hosts = []string{"elsewhere.example"} }, 0, `the certificate does not name "127.0.0.1": it names [elsewhere.example]`, "Issue a certificate that names the host clients dial"},
+		"identity": {func(r *devca.Request) { r.URIs = []string{"bigfleet://cluster/red"} }, 0, "which is no shard identity", "exactly one URI SAN bigfleet://shard/<id>"},
+		"expired":  {func(r *devca.Request) { r.Lifetime = -time.Hour }, 0, "the certificate ended at ", "Renew it"},
+		"future":   {func(*devca.Request) {}, -240 * time.Hour, "the certificate is valid only from ", "Check the clocks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, flags := certificates(t, c.spoil)
+			out, code := doctor(t, c.ahead, append(flags, "--shard", serve(t, healthy().handler(), server))...)
+			finds(t, out, code, c.say, c.fix)
+		})
+	}
+	t.Run("other CA", func(t *testing.T) {
+		server, _ := certificates(t, func(*devca.Request) {})
+		_, flags := certificates(t, func(*devca.Request) {})
+		out, code := doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)
+		finds(t, out, code, "the certificate is not signed by the CA in", "Give every process the same CA bundle")
+	})
+	t.Run("fine", func(t *testing.T) {
+		server, flags := certificates(t, func(*devca.Request) {})
+		out, code := doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)
+		if code != exit.OK || !strings.Contains(out, "answers over TLS until") {
+			t.Errorf("exit %d:\n%s", code, out)
+		}
+	})
+}
+
+// provider breaks its contract in the ways a test says.
+type provider struct {
+	bigfleetv1alpha1connect.UnimplementedCapacityProviderHandler
+	machines []*bigfleetv1alpha1.Machine
+	missing  error
+}
+
+func (p *provider) List(context.Context, *connect.Request[bigfleetv1alpha1.ListFilter]) (*connect.Response[bigfleetv1alpha1.MachineList], error) {
+	return connect.NewResponse(&bigfleetv1alpha1.MachineList{Machines: p.machines}), nil
+}
+
+func (p *provider) Get(context.Context, *connect.Request[bigfleetv1alpha1.MachineRef]) (*connect.Response[bigfleetv1alpha1.Machine], error) {
+	return nil, p.missing
+}
+
+func TestProviderNotConforming(t *testing.T) {
+	m := &bigfleetv1alpha1.Machine{Id: "m-1", State: bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE, InstanceType: "a", CapacityType: bigfleetv1alpha1.CapacityType_CAPACITY_TYPE_SPOT}
+	mux := http.NewServeMux()
+	mux.Handle(bigfleetv1alpha1connect.NewCapacityProviderHandler(&provider{machines: []*bigfleetv1alpha1.Machine{m}, missing: connect.NewError(connect.CodeUnknown, errors.New("hm"))}))
+	addr := serve(t, mux, nil)
+	s := healthy()
+	s.status.Providers = []*bigfleetv1alpha1.ProviderStatus{{Name: "p", Address: addr, Breaker: "closed"}}
+	out, code := doctor(t, 0, "--shard", serve(t, s.handler(), nil))
+	finds(t, out, code, "1 of 1 records break the contract, first: m-1", "Run `bigfleet provider conformance "+addr+"`")
+	finds(t, out, code, "Get of an unknown machine answers unknown instead of NOT_FOUND", "Run `bigfleet provider conformance "+addr+"`")
+}
+
+// cluster is the part of an API server that the doctor asks.
+type cluster struct {
+	definitions map[string][]byte // JSON by name
+	denied      map[string]bool   // verb and resource
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	name, isDefinition := strings.CutPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/")
+	switch {
+	case r.URL.Path == "/version":
+		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
+	case isDefinition && c.definitions[name] != nil:
+		_, _ = w.Write(c.definitions[name])
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+		var review authorizationv1.SelfSubjectAccessReview
+		raw, err := io.ReadAll(r.Body)
+		if err == nil { // clients send protobuf
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(raw, nil, &review)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+		a := review.Spec.ResourceAttributes
+		review.Status.Allowed = !c.denied[a.Verb+" "+a.Resource]
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	case strings.HasSuffix(r.URL.Path, "/leases"), strings.HasSuffix(r.URL.Path, "/nodes"):
+		_, _ = w.Write([]byte(`{"items":[]}`))
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	}
+}
+
+func newCluster(t *testing.T) (*cluster, []string) {
+	t.Helper()
+	c := &cluster{definitions: map[string][]byte{}, denied: map[string]bool{}}
+	for _, f := range crds.All() {
+		raw, err := yaml.YAMLToJSON(f.YAML)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named struct{ Metadata struct{ Name string } }
+		if err := json.Unmarshal(raw, &named); err != nil {
+			t.Fatal(err)
+		}
+		c.definitions[named.Metadata.Name] = raw
+	}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["red"], cfg.Contexts["red"], cfg.CurrentContext = &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.Context{Cluster: "red"}, "red"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, file); err != nil {
+		t.Fatal(err)
+	}
+	return c, []string{"--cluster-only", "--kubeconfig", file}
+}
+
+func TestDefinitionsAndRights(t *testing.T) {
+	c, flags := newCluster(t)
+	out, code := doctor(t, 0, flags...)
+	if code != exit.OK || !strings.Contains(out, "everything the operator needs is allowed") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+
+	// A definition of another version: a field is missing, another has another bound.
+	for name, raw := range c.definitions {
+		if strings.HasPrefix(name, "capacityrequests") {
+			old := bytes.Replace(raw, []byte(`"interruptionPenalty"`), []byte(`"interruptionFee"`), 1)
+			if bytes.Equal(old, raw) {
+				t.Fatal("the definition has changed: spoil another field")
+			}
+			c.definitions[name] = old
+		}
+		if strings.HasPrefix(name, "upcomingnodes") {
+			delete(c.definitions, name)
+		}
+	}
+	c.denied["create pods"], c.denied["patch nodes"] = true, true
+	out, code = doctor(t, 0, flags...)
+	finds(t, out, code, "CRD capacityrequests.bigfleet.lucy.sh: it is of another version than this command", "`bigfleet crds apply` installs those of this version")
+	finds(t, out, code, "CRD upcomingnodes.bigfleet.lucy.sh: it is not installed", "`bigfleet crds apply`")
+	finds(t, out, code, "it may not [create pods/eviction patch nodes]", "Install the ClusterRole of chart bigfleet-operator")
+	if err := os.Remove(flags[2]); err != nil {
+		t.Fatal(err)
+	}
+	out, code = doctor(t, 0, flags...)
+	finds(t, out, code, "no way to a cluster", "Name a kubeconfig with --kubeconfig")
+}

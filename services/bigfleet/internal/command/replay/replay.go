@@ -1,0 +1,84 @@
+// Package replay is `bigfleet replay DIR`: it takes a shard's decisions again from its log, without any server.
+//
+// The work is shard.Replay; this package turns what it found into exit codes: 4 when something came out differently, or when
+// the log is damaged, after everything before the damage was replayed.
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
+)
+
+// progressAfter is how long it may be silent.
+const progressAfter = time.Second
+
+// New returns the verb.
+func New(a *app.App) *cobra.Command {
+	var c shard.ReplayConfig
+	cmd := &cobra.Command{
+		Use: "replay DIR", Args: cobra.ExactArgs(1), Short: "Take a shard's recorded decisions again and compare them byte for byte",
+		Long: "DIR is a shard's --data-dir, or the decision log in it. Nothing is asked and nothing is changed.\n" +
+			"Ends with 4 when a decision comes out differently, or when the log is damaged: then it says where and why it stopped.",
+		Example: "  bigfleet replay /var/lib/bigfleet-shard\n  bigfleet replay ./data --stop-at 1000 --state\n  bigfleet replay ./data --records",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Dir = args[0]
+			return run(cmd, a, c)
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&c.Epoch, "epoch", 0, "of the process whose log it is; 0 means the newest")
+	f.Int64Var(&c.FromSegment, "from-segment", 0, "begin at this segment; 0 means the first that is there")
+	f.Int64Var(&c.StopAt, "stop-at", 0, "stop before this step; 0 means at the end")
+	f.BoolVar(&c.Records, "records", false, "print each decision record as a JSON line")
+	f.BoolVar(&c.State, "state", false, "print the machines and clusters of the end")
+	return cmd
+}
+
+func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
+	out := a.Out
+	if !a.Format.ForPeople() && !c.Records {
+		out = io.Discard // the summary comes as an object below
+	}
+	var done atomic.Bool
+	waits := time.AfterFunc(progressAfter, func() {
+		if !done.Load() {
+			a.Notef("replaying %s …", c.Dir)
+		}
+	})
+	got, err := shard.Replay(cmd.Context(), c, out)
+	done.Store(true)
+	waits.Stop()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", c.Dir), Hint: "Name the shard's --data-dir; --decision-log-retention below 0 writes none", Err: err}
+	case err != nil && !errors.Is(err, shard.ErrReplayDiverged):
+		return &exit.Error{Code: exit.Failed, Say: "replay: " + err.Error(), Err: err}
+	}
+	if !a.Format.ForPeople() && !c.Records {
+		if encoded := json.NewEncoder(a.Out).Encode(got); encoded != nil {
+			return encoded
+		}
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log (its version is above)", Err: err}
+	}
+	if d := got.Damage; d != nil {
+		hint := "The disk or a copy changed the file; what is before stands"
+		if d.Tail {
+			hint = "That is how a log looks after a crash; a running shard has not written the rest yet"
+		}
+		return &exit.Error{Code: exit.Problems, Reason: "damaged", Say: fmt.Sprintf("%s stops at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
+	}
+	return nil
+}
