@@ -37,6 +37,7 @@ func fullReport(shard int, cycle int64) *v1.ShardReport {
 // are registered in few log entries; afterwards they report on their interval. Memory of the leader and latencies are
 // printed.
 func TestFourThousandShards(t *testing.T) {
+	storm := number(t, "BIGFLEET_COORDINATOR_AT_ONCE", 0) > 0
 	g := newGroup(t)
 	leads := g.leader()
 	follow, err := leader.New(leader.Config{Addrs: g.rpc, AttemptTimeout: 20 * time.Second}) // as shards do, but for the time of an attempt
@@ -48,8 +49,12 @@ func TestFourThousandShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	atOnce := 64 // a machine that is busy otherwise slows the shards down, and not the elections
+	if storm {
+		atOnce = 900
+	}
 	send := func(shard int, cycle int64) (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		r := fullReport(shard, cycle)
 		start := time.Now()
@@ -60,7 +65,7 @@ func TestFourThousandShards(t *testing.T) {
 		var group sync.WaitGroup
 		var mu sync.Mutex
 		var took []float64
-		slots := make(chan struct{}, 900) // calls at a time on one connection
+		slots := make(chan struct{}, atOnce) // calls at a time
 		for i := range manyShards {
 			pace(i)
 			slots <- struct{}{}
@@ -85,7 +90,7 @@ func TestFourThousandShards(t *testing.T) {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * 2500 * time.Microsecond)))
 	}
 	first := all(1, func(i int) {
-		if number(t, "BIGFLEET_COORDINATOR_AT_ONCE", 0) == 0 {
+		if !storm {
 			paced(i)
 		}
 	})

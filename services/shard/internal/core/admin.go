@@ -402,8 +402,23 @@ func (c *Core) adminAbandon(e AdminAsked) {
 	r := c.ctl.Reservations[at]
 	if !e.Check {
 		c.dropReservation(r.Move)
+		c.takeBack(r.Move)
 	}
 	c.answer(e, CodeOK, "", r)
+}
+
+// takeBack makes the machines this shard's again that its view gives to the recipient of a move. A view names them from
+// the reservation on, and the coordinator that could send another one may be gone.
+func (c *Core) takeBack(move string) {
+	given := func(x Exception) bool { return x.Move == move }
+	if c.ctl.View == nil || !slices.ContainsFunc(c.ctl.View.Out, given) {
+		return
+	}
+	v := c.editView()
+	v.Out = slices.DeleteFunc(v.Out, given)
+	c.emit(c.keepView())
+	c.reownAll()
+	c.trigger(triggerAdmin)
 }
 
 // adminClear clears the pauses of a cluster, need, pool or provider.
