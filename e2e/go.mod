@@ -35,7 +35,7 @@ require (
 	connectrpc.com/validate v0.7.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect

@@ -180,19 +180,18 @@ func TestSecurityDefaults(t *testing.T) {
 func TestRights(t *testing.T) {
 	want := map[string][]string{
 		"operator ClusterRole": {
-			"capacityrequests.bigfleet.lucy.sh get,list,watch", "capacityrequests/status.bigfleet.lucy.sh patch",
+			"capacityrequests.bigfleet.lucy.sh list,watch", "capacityrequests/status.bigfleet.lucy.sh patch",
 			"upcomingnodes.bigfleet.lucy.sh get,list,watch,create,patch,delete", "availablecapacities.bigfleet.lucy.sh get,list,watch,create,patch,delete",
-			"upcomingnodes/status.bigfleet.lucy.sh patch", "nodes get,list,watch,patch", "pods get,list,watch", "daemonsets.apps get,list,watch",
-			"pods/eviction create", "events create,patch", "events.events.k8s.io create,patch",
+			"upcomingnodes/status.bigfleet.lucy.sh patch", "nodes list,watch,patch", "pods list,watch", "daemonsets.apps list,watch",
+			"pods/eviction create", "events create",
 		},
-		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update,patch", "configmaps get,list,watch,create,patch"},
+		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update", "configmaps get,list,watch,create,patch"},
 		"operator Role kube-public":     {"configmaps=cluster-info get"},
 		"operator Role kube-system":     {"secrets create,delete"},
 		"pod-controller ClusterRole": {
-			"pods get,list,watch", "nodes get,list,watch", "namespaces get,list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete",
-			"events create,patch", "events.events.k8s.io create,patch",
+			"pods list,watch", "nodes list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create",
 		},
-		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update,patch"},
+		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update"},
 	}
 	got := map[string][]string{}
 	for _, name := range []string{"operator", "pod-controller"} {

@@ -409,6 +409,13 @@ func TestBootstrapTemplate(t *testing.T) {
 	}
 	op.ended = true
 
+	// OP-7.12: without a URL that machines can reach, the built-in renderer does not start; cluster-info gives one.
+	op = w.operator(s, func(c *operator.Config) { c.BootstrapRenderer = operator.RendererBuiltIn })
+	if err := <-op.done; err == nil || !strings.Contains(err.Error(), "--apiserver-url") {
+		t.Errorf("without a URL of the API server it ended with %v", err)
+	}
+	op.ended = true
+
 	write(`#!/bin/sh
 # {{ required "this image needs a provider id" .ProviderID }} {{ .ClusterID }}
 join --labels {{ .NodeLabels | quote }} {{ range .Requirements }}{{ .Key }}={{ join "," .Values }}{{ end }}

@@ -1,12 +1,18 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/charts"
 )
 
 // calls are the requests that the programs under test made to the API server.
@@ -19,8 +25,23 @@ type calls struct {
 }
 
 type call struct {
-	who, verb, resource, name string
-	status                    int
+	who, verb, group, resource, name string
+	status                           int
+}
+
+// right is the verb, the resource and the API group that a call needs, as a rule of RBAC has them.
+func (c call) right() string {
+	verb := map[string]string{"post": "create", "put": "update"}[c.verb]
+	switch {
+	case verb != "":
+	case c.verb == "get" && c.name == "":
+		verb = "list"
+	case c.verb == "delete" && c.name == "":
+		verb = "deletecollection"
+	default:
+		verb = c.verb
+	}
+	return strings.TrimSuffix(c.resource+"."+c.group, ".") + " " + verb
 }
 
 // counter counts the requests of one program.
@@ -30,7 +51,7 @@ type counter struct {
 	who  string
 }
 
-var apiPath = regexp.MustCompile(`^/(?:api/[^/]+|apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?$`)
+var apiPath = regexp.MustCompile(`^/(?:api/[^/]+|apis/([^/]+)/[^/]+)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?$`)
 
 func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.to.mu.Lock()
@@ -50,9 +71,9 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	k := call{who: c.who, verb: strings.ToLower(r.Method), status: answer.StatusCode}
 	if m := apiPath.FindStringSubmatch(r.URL.Path); m != nil {
-		k.resource, k.name = m[2], m[3]
-		if m[4] != "" {
-			k.resource += "/" + m[4]
+		k.group, k.resource, k.name = m[1], m[3], m[4]
+		if m[5] != "" {
+			k.resource += "/" + m[5]
 		}
 	}
 	if r.URL.Query().Get("watch") != "" {
@@ -61,6 +82,9 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.to.mu.Lock()
 	defer c.to.mu.Unlock()
 	c.to.list = append(c.to.list, k)
+	if k.resource != "" {
+		everUsed.note(c.who, k.right())
+	}
 	if answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusUnauthorized {
 		c.to.refused = append(c.to.refused, fmt.Sprintf("%s: %s %s: %s", c.who, r.Method, r.URL.Path, answer.Status))
 	}
@@ -110,7 +134,7 @@ func (c *calls) of(mark int, verb, resource string) int {
 func (c *calls) once(verb, resource string, f func()) {
 	var done sync.Once
 	c.interfere(func(r *http.Request) {
-		if m := apiPath.FindStringSubmatch(r.URL.Path); m != nil && m[2] == resource && m[3] == "" && strings.EqualFold(r.Method, verb) {
+		if m := apiPath.FindStringSubmatch(r.URL.Path); m != nil && m[3] == resource && m[4] == "" && strings.EqualFold(r.Method, verb) {
 			done.Do(f)
 		}
 	}, nil)
@@ -121,4 +145,48 @@ func (c *calls) interfere(slow func(*http.Request), broken func(*http.Request) e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.slow, c.broken = slow, broken
+}
+
+// rights are what the programs used of the chart's rules, over all tests of this package.
+type rights struct {
+	mu   sync.Mutex
+	used map[string]bool // program and right
+}
+
+var everUsed = &rights{used: map[string]bool{}}
+
+func (r *rights) note(who, right string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used[who+": "+right] = true
+}
+
+// unused lists the rights that the charts grant and nothing ever used.
+func (r *rights) unused(ctx context.Context) (out []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, release := range charted() {
+		render, err := charts.Render(ctx, release)
+		if err != nil {
+			return nil, err
+		}
+		for doc := range strings.SplitSeq(string(render), "\n---\n") {
+			var role rbacv1.Role
+			if yaml.Unmarshal([]byte(doc), &role) != nil || role.Kind != "Role" && role.Kind != "ClusterRole" {
+				continue
+			}
+			for _, rule := range role.Rules {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						for _, verb := range rule.Verbs {
+							if right := release.Name + ": " + strings.TrimSuffix(resource+"."+group, ".") + " " + verb; !r.used[right] {
+								out = append(out, right)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return out, nil
 }

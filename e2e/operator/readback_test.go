@@ -135,6 +135,15 @@ func TestUpcomingNodes(t *testing.T) {
 			o := w.upcoming("h1")
 			return o != nil && o.UID != first.UID && o.Status.Phase == v1alpha1.NodeReady
 		})
+		// It is there before the cache knows.
+		w.calls.once("post", "upcomingnodes", func() {
+			w.create(&v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: "un-h2"}, Spec: v1alpha1.UpcomingNodeSpec{Resources: resources("cpu", "1")}})
+		})
+		defer w.calls.interfere(nil, nil)
+		s.send(t, node("h2", pb.MachineState_MACHINE_STATE_CONFIGURED))
+		w.until("the object is taken over", func() bool {
+			return w.phase("h2") == v1alpha1.NodeReady && w.upcoming("h2").Spec.Resources.Cpu().Value() == 4
+		})
 	})
 
 	// Scenario 40, OP-11.3.
@@ -271,9 +280,14 @@ func TestAvailableCapacity(t *testing.T) {
 		w.must(w.client.List(t.Context(), &l))
 		return l.Items
 	}
+	w.calls.once("post", "availablecapacities", func() { // it is there before the cache knows
+		w.create(&v1alpha1.AvailableCapacity{ObjectMeta: metav1.ObjectMeta{Name: "ac-" + hash("available:f1")},
+			Spec: v1alpha1.AvailableCapacitySpec{Resources: resources("cpu", "1"), Availability: v1alpha1.AvailabilityNone}})
+	})
 	s.send(t, hint("available:f1", pb.AvailableCapacityUpdate_CONFIDENCE_HIGH, 0.0961))
 	s.send(t, hint("", pb.AvailableCapacityUpdate_CONFIDENCE_HIGH, 1))
-	w.until("the hint is shown", func() bool { return len(list()) == 1 })
+	w.until("the hint is shown", func() bool { return len(list()) == 1 && list()[0].Spec.AvailableCount == 7 })
+	w.calls.interfere(nil, nil)
 	o := list()[0]
 	if o.Name != "ac-"+hash("available:f1") || o.Spec.Cost.String() != "96100u" || o.Spec.Availability != v1alpha1.AvailabilityHigh || o.Spec.AvailableCount != 7 ||
 		len(o.Spec.Requirements) != 1 || o.Spec.Requirements[0].Key != "zone" {

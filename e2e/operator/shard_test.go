@@ -26,7 +26,8 @@ type shard struct {
 	answer   func(r *pb.ClusterCapacityNeeds) *pb.RollupResult // nil: accept
 
 	mu       sync.Mutex
-	live     *shardSession // the newest
+	stall    context.Context // until its end nothing but Hello is read; nil: no stall
+	live     *shardSession   // the newest
 	sessions int
 	frames   []frame
 	changed  chan struct{} // closed and replaced at each change
@@ -87,7 +88,13 @@ func (s *shard) Session(ctx context.Context, stream *connect.BidiStream[pb.Opera
 	defer cancel(nil)
 	live := s.open(hello, cancel)
 	s.record(live.number, first)
+	s.mu.Lock()
+	stall := s.stall
+	s.mu.Unlock()
 	go func() {
+		if stall != nil {
+			<-stall.Done()
+		}
 		for {
 			m, err := stream.Receive()
 			if err != nil {

@@ -2,8 +2,11 @@ package operator
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +40,26 @@ const (
 func TestMain(m *testing.M) {
 	const multi = "sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer"
 	// controller-runtime waits for ever for the first listing of a cache that was stopped before it was complete.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(multi+".func1"), goleak.IgnoreTopFunction(multi+"HandlerRegistration.func1"))
+	ignore := []goleak.Option{goleak.IgnoreTopFunction(multi + ".func1"), goleak.IgnoreTopFunction(multi + "HandlerRegistration.func1"), goleak.Cleanup(func(code int) {
+		if code == 0 && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.list").Value.String() == "" {
+			code = checkRights()
+		}
+		os.Exit(code)
+	})}
+	goleak.VerifyTestMain(m, ignore...)
+}
+
+// checkRights fails when the charts grant what nothing in all tests of this package used (OP-16.1: nothing else).
+func checkRights() int {
+	unused, err := everUsed.unused(context.Background())
+	for _, right := range unused {
+		fmt.Fprintf(os.Stderr, "the chart grants what nothing uses: %s\n", right)
+	}
+	if err != nil || len(unused) > 0 {
+		fmt.Fprintln(os.Stderr, "FAIL: the rights of the charts are not exactly what is needed", err)
+		return 1
+	}
+	return 0
 }
 
 // world is one control plane with the charts installed, and a client that may do everything.
@@ -85,13 +107,18 @@ func newWorld(t testing.TB, omit ...controlplane.Component) *world {
 func (w *world) install() {
 	w.Helper()
 	w.must(w.cp.ApplyYAML(w.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")))
-	for _, r := range []charts.Release{
-		{Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: namespace, Values: "clusterID: red\nshardAddress: shard:7780\ncrds: {install: false}\nreplicas: 1\n"},
-		{Chart: "bigfleet-pod-controller", Name: "bigfleet-pod-controller", Namespace: namespace, Values: "replicas: 1\n"},
-	} {
+	for _, r := range charted() {
 		render, err := charts.Render(w.Context(), r)
 		w.must(err)
 		w.must(w.cp.ApplyYAML(w.Context(), rightsOf(render)))
+	}
+}
+
+// charted are the releases whose rights the programs have.
+func charted() []charts.Release {
+	return []charts.Release{
+		{Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: namespace, Values: "clusterID: red\nshardAddress: shard:7780\ncrds: {install: false}\nreplicas: 1\n"},
+		{Chart: "bigfleet-pod-controller", Name: "bigfleet-pod-controller", Namespace: namespace, Values: "replicas: 1\n"},
 	}
 }
 
