@@ -43,7 +43,7 @@ func Render(ctx context.Context, r Release) ([]byte, error) {
 }
 
 func run(ctx context.Context, chart, stdin string, args ...string) ([]byte, error) {
-	helm, err := tool(ctx, "helm", "helm.sh/helm/v3/cmd/helm")
+	helm, err := Helm(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,9 @@ func run(ctx context.Context, chart, stdin string, args ...string) ([]byte, erro
 	}
 	return out.Bytes(), nil
 }
+
+// Helm returns the path of the pinned helm, built if this machine lacks it.
+func Helm(ctx context.Context) (string, error) { return tool(ctx, "helm", "helm.sh/helm/v3/cmd/helm") }
 
 // tool builds a main package that the module tools/<module> pins, once per content of its go.sum.
 func tool(ctx context.Context, module, pkg string) (string, error) {

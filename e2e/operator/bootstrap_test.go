@@ -223,6 +223,7 @@ func builtIn(w *world, pool int) func(*operator.Config) {
 
 // What the built-in renderer writes is enough to join, and gives nothing more.
 func TestBootstrap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	const pool = 3
@@ -394,6 +395,7 @@ func TestBootstrap(t *testing.T) {
 // Scenario 23, OP-7.1 to OP-7.3: a template that fails withholds one machine and ends nobody; one that cannot be parsed
 // is told at the start.
 func TestBootstrapTemplate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "bootstrap.tmpl")
 	write := func(text string) {

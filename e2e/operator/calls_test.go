@@ -20,6 +20,7 @@ type calls struct {
 	mu      sync.Mutex
 	list    []call
 	refused []string
+	starts  bool                  // the API server starts: it refuses everybody until it knows the roles
 	slow    func(r *http.Request) // called before each request; nil: nothing
 	broken  func(r *http.Request) error
 }
@@ -85,7 +86,7 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if k.resource != "" {
 		everUsed.note(c.who, k.right())
 	}
-	if answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusUnauthorized {
+	if !c.to.starts && answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusUnauthorized {
 		c.to.refused = append(c.to.refused, fmt.Sprintf("%s: %s %s: %s", c.who, r.Method, r.URL.Path, answer.Status))
 	}
 	return answer, nil
@@ -138,6 +139,13 @@ func (c *calls) once(verb, resource string, f func()) {
 			done.Do(f)
 		}
 	}, nil)
+}
+
+// starting says that refusals mean nothing now: an API server that starts refuses everybody until it knows the roles.
+func (c *calls) starting(yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starts = yes
 }
 
 // interfere sets what happens before each request.

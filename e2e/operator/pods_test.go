@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -36,14 +34,7 @@ type census struct {
 
 func (w *world) census() *census {
 	w.Helper()
-	var start v1alpha1.CapacityRequestList
-	w.must(w.client.List(w.Context(), &start))
-	// The API server ends watches now and then, above all while it is busy.
-	watcher, err := watchtools.NewRetryWatcherWithContext(w.Context(), start.ResourceVersion, watchFunc(func(o metav1.ListOptions) (watch.Interface, error) {
-		return w.client.Watch(w.Context(), &v1alpha1.CapacityRequestList{}, &client.ListOptions{Raw: &o})
-	}))
-	w.must(err)
-	w.Cleanup(watcher.Stop)
+	watcher := w.watch(&v1alpha1.CapacityRequestList{})
 	c := &census{byPod: map[string]map[types.UID]bool{}, made: map[string]int{}}
 	go func() {
 		for e := range watcher.ResultChan() {
@@ -53,13 +44,6 @@ func (w *world) census() *census {
 		}
 	}()
 	return c
-}
-
-type watchFunc func(metav1.ListOptions) (watch.Interface, error)
-
-// WatchWithContext implements cache.WatcherWithContext.
-func (f watchFunc) WatchWithContext(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return f(o)
 }
 
 func (c *census) see(r *v1alpha1.CapacityRequest, kind watch.EventType) {
@@ -131,6 +115,7 @@ func annotated(pairs ...string) func(*corev1.Pod) {
 
 // The life of Pods as the scheduler, kubelets and users shape it, and what becomes of their requests.
 func TestPods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)
@@ -332,7 +317,7 @@ func TestPods(t *testing.T) {
 			r := w.requestOf("race")
 			return r != nil && r.Spec.Resources.Cpu().MilliValue() == 20
 		})
-		if after := w.requestOf("counted"); after.ResourceVersion != before.ResourceVersion {
+		if after := w.requestOf("counted"); after.UID != before.UID || after.Generation != before.Generation {
 			t.Error("another Pod's request was written")
 		}
 	})
@@ -341,6 +326,7 @@ func TestPods(t *testing.T) {
 
 // Scenario 47, OP-15.8: a node is drained and its Pods are replaced; demand never exceeds the Pods that there are.
 func TestReplacedPodsCountOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)
@@ -392,6 +378,7 @@ func (w *world) podsOn(node string) (out []corev1.Pod) {
 // Scenario 50 and section 18: a Deployment of 2,000 Pods in one burst; every Pod is one create and one acknowledgement, and
 // when the Pods go their requests go, with one delete each by us or by the garbage collector.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)
@@ -436,6 +423,7 @@ func TestBurst(t *testing.T) {
 // Scenario 43: two replicas of the pod controller, one of which is stopped in the middle of a burst: never two requests for
 // one Pod, and no Pod without.
 func TestPodControllerReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.census()
 	elect := func(c *podcontroller.Config) { c.NoLeaderElection = false }

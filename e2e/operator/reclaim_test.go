@@ -85,6 +85,7 @@ func report(frames []frame, machine string, state pb.DrainState) *pb.DrainReport
 }
 
 func TestReclaim(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)
@@ -416,6 +417,7 @@ func TestReclaim(t *testing.T) {
 // Scenario 32, OP-8.9: an operator that dies in the middle of a drain; its successor goes on with the same deadline and
 // evicts nobody twice.
 func TestSuccessorResumesDrains(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	first := w.operator(s)

@@ -63,6 +63,7 @@ func (w *world) phaseOf(name string) string {
 }
 
 func TestRollups(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Kwok, controlplane.Scheduler)
 	s := startShard(t, allFeatures...)
 
@@ -238,6 +239,8 @@ func TestRollups(t *testing.T) {
 		if age := w.metric(t, "cache_age_seconds", ""); age <= 0 {
 			t.Errorf("the age of the cache is %v", age)
 		}
+		w.calls.starting(true)
+		defer w.calls.starting(false)
 		w.must(w.cp.RestartAPIServer(t.Context()))
 		w.create(request("default", "after", `{"resources":{"cpu":"1"},"priority":1}`))
 		s.within(t, 90*time.Second, "the demand is followed again", func(f []frame) bool {
@@ -266,6 +269,7 @@ func (w *world) many(n int) {
 
 // Scenario 11: a start without API server sends no roll-up at all, and ends with a reason.
 func TestNoRollupWithoutAPIServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, controlplane.Kwok, controlplane.Scheduler, controlplane.ControllerManager)
 	s := startShard(t)
 	w.calls.interfere(nil, func(*http.Request) error { return errors.New("no route to host") })
@@ -283,6 +287,7 @@ func TestNoRollupWithoutAPIServer(t *testing.T) {
 // Scenario 9, WIRE scenario 13: a shard without any extension: every duty that needs none is done, no frame from 1000 up
 // is sent.
 func TestShardWithoutExtensions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t)
 	w.operator(s)

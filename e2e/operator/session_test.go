@@ -57,6 +57,7 @@ func (s *shard) opened() int {
 // Scenario 8, OP-3.3, OP-3.5: two replicas of one cluster, both ready, one session. The holder is killed in the middle of a
 // replay of node states; the other takes over, and nothing is pruned by half a replay. Then it is stopped properly.
 func TestTwoReplicas(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	first := w.replica(s, "first")
@@ -101,6 +102,7 @@ func TestTwoReplicas(t *testing.T) {
 // Scenario 7, OP-3.7: a server that is no shard hears nothing, not even who calls. And one whose certificate is a shard's
 // gets the session.
 func TestWrongServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()
 	ca, err := devca.New("test")
@@ -162,6 +164,7 @@ func TestWrongServer(t *testing.T) {
 // Scenario 3, OP-4.7: the shard's stream is stalled while 300 requests come; when it reads again the newest demand is there,
 // and what came between was not queued.
 func TestStalledStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	ctx, release := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 
 // The whole line of this package in one test: a Pod becomes a row, is acknowledged, a machine comes and is taken back.
 func TestSmoke(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)

@@ -53,6 +53,7 @@ func rowOf(t testing.TB, s *shard, what, cpu string) (id string) {
 
 // Where people look: kubectl describe of the Pod and of its request, in plain words. OP-14.1 to OP-14.3.
 func TestTold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)

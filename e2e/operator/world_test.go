@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -18,9 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/charts"
@@ -77,30 +80,35 @@ func newWorld(t testing.TB, omit ...controlplane.Component) *world {
 	t.Helper()
 	w := &world{TB: t, cp: controlplane.StartT(t, controlplane.Config{Omit: omit})}
 	for _, f := range crds.All() {
-		if err := w.cp.ApplyYAML(t.Context(), f.YAML); err != nil {
-			t.Fatal(err)
-		}
+		w.must(w.cp.ApplyYAML(t.Context(), f.YAML))
 	}
+	w.connect()
+	w.install()
+	return w
+}
+
+// connect makes the clients. In every scenario the programs need no right that the charts do not give (OP-16.1, scenario 51).
+func (w *world) connect() {
+	w.Helper()
 	s := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
+	w.must(errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)))
 	var err error
-	if w.client, err = client.NewWithWatch(w.cp.RESTConfig(), client.Options{Scheme: s}); err != nil {
-		t.Fatal(err)
-	}
+	w.client, err = client.NewWithWatch(w.cp.RESTConfig(), client.Options{Scheme: s})
+	w.must(err)
 	w.kube = w.cp.Client()
 	w.calls = &calls{}
-	w.install()
-	t.Cleanup(func() {
-		for _, f := range w.calls.forbidden() { // OP-16.1, scenario 51: in every scenario
-			t.Errorf("the API server refused the rights of the chart: %s", f)
+	w.Cleanup(func() {
+		for _, f := range w.calls.forbidden() {
+			w.Errorf("the API server refused the rights of the chart: %s", f)
 		}
 	})
-	return w
+}
+
+// status is the operator's account of itself.
+func (w *world) status() string {
+	w.Helper()
+	m, _ := get(w, namespace, "bigfleet-operator-status", &corev1.ConfigMap{})
+	return m.Data["status.json"]
 }
 
 // install applies the charts, so that the programs run with their rights and nothing more.
@@ -373,4 +381,24 @@ func isReady(n *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// watch follows all objects of a kind from now on, without a gap: the API server ends watches now and then, above all while
+// it is busy.
+func (w *world) watch(list client.ObjectList) watch.Interface {
+	w.Helper()
+	w.must(w.client.List(w.Context(), list))
+	out, err := watchtools.NewRetryWatcherWithContext(w.Context(), list.GetResourceVersion(), watchFunc(func(o metav1.ListOptions) (watch.Interface, error) {
+		return w.client.Watch(w.Context(), list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &o})
+	}))
+	w.must(err)
+	w.Cleanup(out.Stop)
+	return out
+}
+
+type watchFunc func(metav1.ListOptions) (watch.Interface, error)
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (f watchFunc) WatchWithContext(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return f(o)
 }

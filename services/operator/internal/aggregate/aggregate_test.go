@@ -165,6 +165,17 @@ func TestCoLocation(t *testing.T) {
 			t.Errorf("groups %q", g)
 		}
 	})
+	// As in Kubernetes (ADR 0060): beside a namespace selector the own namespace does not count.
+	t.Run("a namespace selector alone joins requests of two namespaces", func(t *testing.T) {
+		a := New(0)
+		spec := gang("rack", `"namespaceSelector":{"matchLabels":{"team":"x"}},"labelSelector":{"matchLabels":{"a":"1"}}`)
+		a.Set(req(t, "one/r", spec))
+		a.Set(req(t, "two/r", spec))
+		a.Set(req(t, "two/everywhere", gang("rack", `"namespaceSelector":{},"labelSelector":{"matchLabels":{"a":"1"}}`)))
+		if g := groups(a); len(g) != 2 || g[0] == g[1] {
+			t.Errorf("groups %q", g)
+		}
+	})
 	t.Run("named namespaces join requests of two namespaces", func(t *testing.T) {
 		a := New(0)
 		a.Set(req(t, "one/r", gang("rack", `"namespaces":["two","one"],"labelSelector":{"matchLabels":{"a":"1"}}`)))

@@ -221,7 +221,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			}
 		})
 	}
-	sweep := time.NewTicker(sweepEvery)
+	sweep := time.NewTicker(max(time.Second, min(sweepEvery, w.JoinTimeout/4))) // so that a timeout is noticed soon after it passed
 	defer sweep.Stop()
 	for {
 		select {

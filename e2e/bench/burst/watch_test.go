@@ -1,0 +1,211 @@
+package burst
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/stack"
+)
+
+// watches notes on one clock when this process first saw what.
+type watches struct {
+	mu           sync.Mutex
+	pods         map[string]*pod // by namespace/name
+	made, ready  map[string]time.Time
+	upcoming     map[string]time.Time // by machine
+	acked        map[string]time.Time // by Pod
+	machineOf    map[string]string    // by Node
+	nodes        int
+	requests     int
+	acknowledged int
+}
+
+type pod struct {
+	namespace                        string
+	created, request, bound, running time.Time
+	node                             string
+}
+
+func watchAll(ctx context.Context, c *stack.Cluster) (*watches, error) {
+	w := &watches{pods: map[string]*pod{}, made: map[string]time.Time{}, ready: map[string]time.Time{}, upcoming: map[string]time.Time{},
+		acked: map[string]time.Time{}, machineOf: map[string]string{}}
+	typed := informers.NewSharedInformerFactory(c.Client(), 0)
+	ours := dynamicinformer.NewDynamicSharedInformerFactory(c.Dynamic, 0)
+	for informer, see := range map[toolscache.SharedIndexInformer]func(o any, gone bool){
+		typed.Core().V1().Pods().Informer(): w.pod, typed.Core().V1().Nodes().Informer(): w.node,
+		ours.ForResource(capacityRequests).Informer(): w.request, ours.ForResource(stack.UpcomingNodes).Informer(): w.machine,
+	} {
+		locked := func(o any, gone bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			see(o, gone)
+		}
+		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) { locked(o, false) }, UpdateFunc: func(_, o any) { locked(o, false) }, DeleteFunc: func(o any) { locked(o, true) },
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	typed.Start(ctx.Done())
+	ours.Start(ctx.Done())
+	typed.WaitForCacheSync(ctx.Done())
+	ours.WaitForCacheSync(ctx.Done())
+	return w, nil
+}
+
+func first(at *time.Time) {
+	if at.IsZero() {
+		*at = time.Now()
+	}
+}
+
+func (w *watches) pod(o any, _ bool) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	key := p.Namespace + "/" + p.Name
+	known := w.pods[key]
+	if known == nil {
+		known = &pod{namespace: p.Namespace}
+		w.pods[key] = known
+	}
+	first(&known.created)
+	if p.Spec.NodeName != "" {
+		known.node = p.Spec.NodeName
+		first(&known.bound)
+	}
+	if p.Status.Phase == corev1.PodRunning {
+		first(&known.running)
+	}
+}
+
+func (w *watches) node(o any, gone bool) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	if gone {
+		w.nodes--
+		return
+	}
+	if _, known := w.made[n.Name]; !known {
+		w.made[n.Name] = time.Now()
+		w.nodes++
+	}
+	w.machineOf[n.Name] = n.Labels["bigfleet.lucy.sh/machine-id"]
+	for _, c := range n.Status.Conditions {
+		if _, known := w.ready[n.Name]; !known && c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			w.ready[n.Name] = time.Now()
+		}
+	}
+}
+
+func (w *watches) request(o any, gone bool) {
+	r, ok := o.(*unstructured.Unstructured)
+	if !ok || gone {
+		return
+	}
+	owner := metav1.GetControllerOf(r)
+	if owner == nil {
+		return
+	}
+	key := r.GetNamespace() + "/" + owner.Name
+	known := w.pods[key]
+	if known == nil { // two watches have no order
+		known = &pod{namespace: r.GetNamespace()}
+		w.pods[key] = known
+	}
+	if known.request.IsZero() {
+		first(&known.request)
+		w.requests++
+	}
+	if phase, _, _ := unstructured.NestedString(r.Object, "status", "phase"); phase == "Acknowledged" {
+		if _, twice := w.acked[key]; !twice {
+			w.acked[key] = time.Now()
+			w.acknowledged++
+		}
+	}
+}
+
+func (w *watches) machine(o any, _ bool) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		id, _, _ := unstructured.NestedString(u.Object, "spec", "machineID")
+		if _, known := w.upcoming[id]; !known {
+			w.upcoming[id] = time.Now()
+		}
+	}
+}
+
+func (w *watches) until(t *testing.T, ctx context.Context, what string, ok func() bool) {
+	t.Helper()
+	for {
+		w.mu.Lock()
+		done := ok()
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("still not: %s (%v)", what, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// placed counts the Pods of a namespace whose Node is Ready. The caller holds the lock.
+func (w *watches) placed(namespace string) (n int) {
+	for _, p := range w.pods {
+		if p.namespace == namespace && p.node != "" && !w.ready[p.node].IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// latencies are those from each Pod created to its Node Ready.
+func (w *watches) latencies(namespace string) (out stack.Latencies) {
+	return w.between(namespace, func(p *pod) time.Time { return w.ready[p.node] })
+}
+
+func (w *watches) between(namespace string, end func(*pod) time.Time) (out stack.Latencies) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pods {
+		if at := end(p); p.namespace == namespace && !p.created.IsZero() && !at.IsZero() {
+			out = append(out, max(0, at.Sub(p.created)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// explain logs where the time goes: from the Pod created to each step.
+func (w *watches) explain(t *testing.T, namespace string) {
+	t.Helper()
+	for _, step := range []struct {
+		what string
+		end  func(*pod) time.Time
+	}{
+		{"its CapacityRequest is there (pod controller)", func(p *pod) time.Time { return p.request }},
+		{"its machine is shown as UpcomingNode (debounce, shard, operator)", func(p *pod) time.Time { return w.upcoming[w.machineOf[p.node]] }},
+		{"its Node is there (provider)", func(p *pod) time.Time { return w.made[p.node] }},
+		{"its Node is Ready (kwok)", func(p *pod) time.Time { return w.ready[p.node] }},
+		{"it is bound (scheduler)", func(p *pod) time.Time { return p.bound }},
+		{"it runs (kwok)", func(p *pod) time.Time { return p.running }},
+	} {
+		t.Logf("Pod created until %-68s %s", step.what+":", w.between(namespace, step.end))
+	}
+}

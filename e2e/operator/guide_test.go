@@ -1,0 +1,92 @@
+package operator
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/charts"
+	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// docs/clusters.md: every command, from top to bottom, on a cluster that has nothing of BigFleet. The Pods of the charts do
+// not run here, so the programs run beside, with the rights that helm installed.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "clusters.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := shellBlock.FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 9 {
+		t.Fatalf("%d blocks of commands in docs/clusters.md", len(blocks))
+	}
+	w := emptyWorld(t)
+	helm, err := charts.Helm(t.Context())
+	w.must(err)
+	bin := t.TempDir()
+	w.must(os.Symlink(helm, filepath.Join(bin, "helm")))
+	w.must(os.Symlink(w.cp.Kubectl(), filepath.Join(bin, "kubectl")))
+	home := t.TempDir()
+	shell := func(script string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c", script)
+		cmd.Dir = root
+		cmd.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + w.cp.Kubeconfig(), "HOME=" + home}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s\n%v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	s := startShard(t, allFeatures...)
+	var programs []*process
+	for i, b := range blocks {
+		script := b[1]
+		switch {
+		case i == 1: // what helm installed is what the programs run with from here on
+			programs = []*process{w.operator(s), w.podController()}
+			w.until("the status is there", func() bool { return strings.Contains(w.status(), `"result": "accepted"`) })
+		case strings.HasPrefix(script, "kubectl annotate"):
+			s.needs(t, "the Deployment's demand", func(n []*pb.CapacityNeed) bool {
+				return slices.ContainsFunc(n, func(n *pb.CapacityNeed) bool {
+					return n.AggregateResources["cpu"] == "1500m" && n.ReclamationPenaltyBucket == pb.PenaltyBucket_PENALTY_BUCKET_2
+				})
+			})
+		}
+		if strings.HasPrefix(script, "helm uninstall") { // their rights go
+			for _, p := range programs {
+				w.must(p.end())
+			}
+		}
+		out := shell(script)
+		for what, want := range map[string]string{
+			"get configmap bigfleet-operator-status": `"connected": true`, "auth can-i": "no\n", "explain capacityrequest.spec\n": "rounded up to a", "get cr training": "training-worker-0",
+			"helm uninstall": "capacityrequests.bigfleet.lucy.sh",
+		} {
+			if strings.Contains(script, what) && !strings.Contains(out, want) {
+				t.Errorf("%s\ndoes not say %q:\n%s", script, want, out)
+			}
+		}
+	}
+}
+
+// emptyWorld is a control plane without anything of BigFleet's.
+func emptyWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{TB: t, cp: controlplane.StartT(t, controlplane.Config{Omit: []controlplane.Component{controlplane.Scheduler}})}
+	w.connect()
+	return w
+}
