@@ -82,11 +82,10 @@ func Run(ctx context.Context, c Config) error {
 		return misconfigured(err)
 	}
 	p := &parts{Config: c, log: c.Telemetry.Log.With("cluster", c.ClusterID)}
+	defer p.close()
 	if err := p.build(ctx); err != nil {
 		return err
 	}
-	defer p.instruments.Close()
-	defer p.upcoming.Close()
 	synced := make(chan struct{})
 	p.Telemetry.Health.AddReady("caches", func() error {
 		select {
@@ -111,6 +110,16 @@ func Run(ctx context.Context, c Config) error {
 		return p.lead(ctx)
 	}})
 	return group.Run(ctx)
+}
+
+// close ends what build started, as far as it came.
+func (p *parts) close() {
+	if p.upcoming != nil {
+		p.upcoming.Close()
+	}
+	if p.instruments != nil {
+		p.instruments.Close()
+	}
 }
 
 // lead works while this process holds the Lease (OP-3.3).
