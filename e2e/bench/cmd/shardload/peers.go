@@ -181,6 +181,10 @@ func operators(ctx context.Context, s settings) error {
 	w := workload.NewSessions(s.sessions, 1)
 	var up, acked atomic.Int64
 	gate := make(chan struct{}, 64) // dials at a time
+	rollups := make([]*pb.ClusterCapacityNeeds, s.sessions)
+	for i := range rollups {
+		rollups[i] = w.Rollup(int32(i))
+	}
 	for i := range s.sessions {
 		go func() {
 			name := workload.ClusterName(int32(i))
@@ -193,9 +197,9 @@ func operators(ctx context.Context, s settings) error {
 			}
 			up.Add(1)
 			go o.receive(&acked)
-			for next := time.Now().Add(w.Phase[i] * s.period / workload.Period); ; next = next.Add(s.period) {
+			for next := time.Now().Add(time.Duration(float64(w.Phase[i]) / float64(workload.Period) * float64(s.period))); ; next = next.Add(s.period) {
 				time.Sleep(time.Until(next))
-				r := w.Rollup(int32(i))
+				r := rollups[i]
 				r.ClusterId = name
 				if o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: r}}) != nil {
 					return

@@ -136,7 +136,7 @@ func record(r measure.Result) error {
 	r.Met = r.Target == 0 || r.Ratio.Median <= r.Target
 	for _, b := range r.Bounds {
 		r.Met = r.Met && b.Met
-		fmt.Printf("%-60s %14.0f %s (limit %.0f, met %v)\n", b.Name, b.Value, b.Unit, b.Limit, b.Met)
+		fmt.Printf("%-60s %14.2f %s (limit %.1f, met %v)\n", b.Name, b.Value, b.Unit, b.Limit, b.Met)
 	}
 	fmt.Printf("ratio %.2f, target %.2f, met %v\n", r.Ratio.Median, r.Target, r.Met)
 	to, err := measure.RecorderFromEnv()
@@ -147,7 +147,7 @@ func record(r measure.Result) error {
 }
 
 func runB9(ctx context.Context, s settings) error {
-	s.machines = 10_000
+	s.machines = 100 // what demand and machines cost is B1 to B8; this is about sessions
 	provider, err := peer(s, "provider")
 	if err != nil {
 		return err
