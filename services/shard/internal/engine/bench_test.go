@@ -74,7 +74,11 @@ func BenchmarkB1(b *testing.B) {
 	for _, s := range steadySizes {
 		s = workload.Size{Machines: scaled(s.Machines), Needs: scaled(s.Needs), Clusters: scaled(s.Clusters)}
 		var bw *benchWorld
-		for _, churn := range []float64{0.01, 0.001, 0, 0.1, 1} {
+		churns := []float64{0.01, 0.001, 0, 0.1, 1}
+		if scaled(10) < 10 {
+			churns = churns[:2]
+		}
+		for _, churn := range churns {
 			size := sizeOf(s)
 			size["churn"] = strconv.FormatFloat(churn*100, 'g', -1, 64) + "%"
 			benchmark(b, "B1", size, func() measure.Pair {
@@ -157,7 +161,11 @@ func BenchmarkB3(b *testing.B) {
 }
 
 func BenchmarkB4(b *testing.B) {
-	for _, k := range []int{1, 3, 16} {
+	sizes := []int{1, 3, 16}
+	if scaled(10) < 10 {
+		sizes = sizes[:2] // a tenth of the largest lies between these
+	}
+	for _, k := range sizes {
 		benchmark(b, "B4", map[string]any{"machines": 18_000 * k, "needs": 2_600 * k}, func() measure.Pair {
 			p := gangPair(workload.Gangs(k, benchSeed), 0)
 			if k == 16 {
