@@ -62,9 +62,7 @@ func (m *market9) solve(policy *Policy) *world9 {
 	w.Inventory.Advance(1)
 	r := Plan(Input{World: w, Policy: policy})
 	o := &world9{view: newViews(w)}
-	for _, x := range o.view.n.machines {
-		o.free = append(o.free, x)
-	}
+	o.free = append(o.free, o.view.n.machines...)
 	for i := range r.Blocks[0].Needs {
 		d := o.view.need(r, Ref{0, int32(i)})
 		o.want = append(o.want, d)
