@@ -15,6 +15,9 @@ import (
 // loop's goroutine.
 func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 	s.keep(at, e)
+	if s.spans != nil {
+		s.spans.Step(at, e, effects)
+	}
 	for _, f := range effects {
 		if s.actuator.Apply(f) || s.sessions.Apply(f) {
 			continue

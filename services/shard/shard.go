@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -43,6 +44,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/order"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/report"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/spans"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
 )
 
@@ -74,6 +76,7 @@ type shell struct {
 	lifecycle *loop.Source
 	counts    *loop.Source
 	phases    phaseClock
+	spans     *spans.Spans // nil without --otlp-endpoint
 
 	view      atomic.Pointer[core.Publish]
 	cycleTook atomic.Int64
@@ -160,7 +163,12 @@ func (s *shell) build() (err error) {
 	if err != nil {
 		return err
 	}
-	s.actuator = actuator.New(actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log})
+	calls := actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log}
+	if _, off := s.Telemetry.Tracer.(noop.TracerProvider); !off {
+		s.spans = spans.New(s.Telemetry.Tracer)
+		calls.Trace = s.spans.Call
+	}
+	s.actuator = actuator.New(calls)
 	s.audit = s.newAudit()
 	if s.reporter, err = s.newReporter(); err != nil {
 		return err

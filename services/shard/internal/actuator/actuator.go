@@ -45,6 +45,9 @@ type Config struct {
 	Loop      *loop.Loop   // required
 	Blobs     Blobs        // required
 	Log       *slog.Logger // required
+	// Trace begins the span of a command and returns the context for its call, and what ends it. It is called by Apply. May
+	// be nil.
+	Trace func(context.Context, core.Command) (context.Context, func(error))
 
 	PageRows int // rows handed to the core at a time; 0 means 1024, so that a step with new ones stays below 10 ms
 	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
@@ -97,7 +100,11 @@ func (a *Actuator) Apply(e core.Effect) bool {
 		token := a.sequence.Add(1) // taken in the order of effects, so tokens of one machine rise in the order of calls
 		blob, _ := a.cfg.Blobs.Bytes(e.Blob)
 		blob = append([]byte(nil), blob...)
-		a.writes.Go(func() { a.command(e, token, blob) })
+		ctx, traced := a.calls, func(error) {}
+		if a.cfg.Trace != nil {
+			ctx, traced = a.cfg.Trace(ctx, e)
+		}
+		a.writes.Go(func() { a.command(ctx, e, token, blob, traced) })
 	case core.GetMachine:
 		a.reads.Go(func() { a.get(e) })
 	case core.ListMachines:
@@ -123,11 +130,12 @@ func (a *Actuator) Stop(ctx context.Context) {
 }
 
 // command makes one attempt.
-func (a *Actuator) command(e core.Command, token int64, blob []byte) {
-	ctx, cancel := context.WithTimeout(a.calls, time.Duration(e.Timeout))
+func (a *Actuator) command(ctx context.Context, e core.Command, token int64, blob []byte, traced func(error)) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(e.Timeout))
 	defer cancel()
 	start := time.Now()
 	ack, err := a.call(ctx, e, token, blob)
+	traced(err)
 	clear(blob)
 	done := core.CommandDone{Op: e.Op, Attempt: e.Attempt, Machine: e.Machine, Token: token, Sent: true, Duration: int64(time.Since(start))}
 	if err != nil {

@@ -38,6 +38,11 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 	at.Mono += Second
 	step(Tick{})
+	b.Run("study", func(b *testing.B) { // the copy for Explain and Plan
+		for b.Loop() {
+			c.Study()
+		}
+	})
 	for _, full := range []bool{false, true} {
 		b.Run(map[bool]string{false: "mark", true: "copy"}[full], func(b *testing.B) {
 			for b.Loop() {

@@ -15,16 +15,19 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 )
 
-// What is remembered of past cycles: how many, and how many actions of each.
+// What is remembered of past cycles: how many, how many actions of each, and how many rows of needs in all, those that
+// did not change between two cycles counted once.
 const (
 	pastCycles  = 512
 	pastActions = 1000
+	pastRows    = 100_000
 )
 
 // past remembers the plans of the last cycles. Blocks of needs that did not change are shared between them.
 type past struct {
 	mu    sync.Mutex
 	plans []*pastPlan // oldest first
+	rows  int
 }
 
 type pastPlan struct {
@@ -32,6 +35,7 @@ type pastPlan struct {
 	needs   []*core.NeedBlock
 	actions []core.Record
 	total   int
+	rows    int           // that the plan before does not have
 	view    *core.Publish // for wall clocks
 }
 
@@ -43,11 +47,24 @@ func (s *Server) Remember(p *core.Publish, c *core.Core) {
 	defer s.past.mu.Unlock()
 	if n := len(s.past.plans); n > 0 && slices.Equal(s.past.plans[n-1].needs, p.Needs) {
 		x.needs = s.past.plans[n-1].needs
-	}
-	if len(s.past.plans) == pastCycles {
-		s.past.plans = slices.Delete(s.past.plans, 0, 1)
+	} else {
+		var before []*core.NeedBlock
+		if n > 0 {
+			before = s.past.plans[n-1].needs
+		}
+		for _, pair := range pairs(before, p.Needs) {
+			if pair[1] != nil && pair[0] != pair[1] {
+				x.rows += len(pair[1].Rows)
+			}
+		}
 	}
 	s.past.plans = append(s.past.plans, x)
+	s.past.rows += x.rows
+	for len(s.past.plans) > 1 && (len(s.past.plans) > pastCycles || s.past.rows > pastRows) {
+		s.past.rows -= s.past.plans[0].rows
+		s.past.plans[0] = nil
+		s.past.plans = s.past.plans[1:]
+	}
 }
 
 // find returns the plan of a cycle.
