@@ -66,6 +66,8 @@ BENCH_ROUNDS ?= 12
 .PHONY: bench
 bench: prerequisites ## All benchmarks of the engine, recorded in docs/benchmarks/results: clean tree, quiet machine, half an hour.
 	cd services/shard && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./internal/engine -run '^$$' -bench '^BenchmarkB[0-9]+$$' -benchtime $(BENCH_ROUNDS)x -cpu 2,1 -timeout 60m
+	cd services/operator && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./internal/aggregate -run '^$$' -bench '^BenchmarkB7' -benchtime $(BENCH_ROUNDS)x -cpu 2,1 -timeout 30m
+	cd e2e && BIGFLEET_B6B_PODS=1000 BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./bench/burst -run '^TestB6b$$' -count 1 -timeout 20m
 
 .PHONY: bench-ci
 bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; records nothing.
