@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -74,7 +75,9 @@ func prune(dir string, keep int) error {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(x, y string) int { // by time, then by index as a number
+		return cmp.Or(cmp.Compare(x[:15], y[:15]), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
 	var errs []error
 	for len(names) > max(keep, 1) {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, names[0])))
@@ -87,6 +90,9 @@ func prune(dir string, keep int) error {
 func Exported(dir string) uint64 {
 	a, err := os.Readlink(filepath.Join(dir, latest))
 	if err != nil || !exportName.MatchString(a) {
+		return 0
+	}
+	if _, err := os.Stat(filepath.Join(dir, a)); err != nil {
 		return 0
 	}
 	var index uint64
