@@ -28,9 +28,8 @@ import (
 
 // authority is a CA with what a test makes of it.
 type authority struct {
-	t   *testing.T
-	ca  *devca.CA
-	dir string
+	t  *testing.T
+	ca *devca.CA
 }
 
 func newAuthority(t *testing.T, name string) *authority {
@@ -38,7 +37,7 @@ func newAuthority(t *testing.T, name string) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{t, ca, t.TempDir()}
+	return &authority{t, ca}
 }
 
 // files issues a certificate with these URI SANs.

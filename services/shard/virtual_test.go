@@ -104,14 +104,10 @@ type wire struct {
 	conn   net.Conn
 	framer *http2.Framer
 	mu     sync.Mutex // of writes
-	deaf   chan struct{}
 
 	got     sync.Mutex
 	data    bytes.Buffer // of stream 1
-	frames  int
-	ended   bool
-	goAway  bool
-	pongs   bool // answer pings
+	pongs   bool         // answer pings
 	stopped chan struct{}
 }
 
@@ -185,13 +181,6 @@ func (w *wire) receive() {
 	for {
 		f, err := w.framer.ReadFrame()
 		if err != nil {
-			w.got.Lock()
-			w.ended = true
-			w.got.Unlock()
-			return
-		}
-		if d := w.deaf; d != nil {
-			<-d
 			return
 		}
 		switch f := f.(type) {
@@ -206,11 +195,6 @@ func (w *wire) receive() {
 		case *http2.DataFrame:
 			w.got.Lock()
 			w.data.Write(f.Data())
-			w.frames++
-			w.got.Unlock()
-		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
-			w.got.Lock()
-			w.goAway = true
 			w.got.Unlock()
 		}
 	}
