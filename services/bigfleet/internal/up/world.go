@@ -59,7 +59,7 @@ type Provider struct{ Name, Addr string }
 // Defaults of Config.
 const (
 	DefaultClusters       = 3
-	DefaultProviderDelay  = 200 * time.Millisecond
+	DefaultProviderDelay  = 100 * time.Millisecond
 	DefaultShardListen    = "127.0.0.1:7780"
 	DefaultProviderListen = "127.0.0.1:9000"
 	DefaultControlListen  = "127.0.0.1:9001"
