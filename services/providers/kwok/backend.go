@@ -174,7 +174,12 @@ func (b *backend) removeNode(ctx context.Context, cluster, name string) error {
 	if err := b.cordon(ctx, client, cluster, name); err != nil {
 		return err
 	}
-	err = b.write(ctx, cluster, "kwok.DeleteNode", func(ctx context.Context) error {
+	return b.deleteNode(ctx, client, cluster, name)
+}
+
+// deleteNode is removeNode for a Node that is cordoned already.
+func (b *backend) deleteNode(ctx context.Context, client kubernetes.Interface, cluster, name string) error {
+	err := b.write(ctx, cluster, "kwok.DeleteNode", func(ctx context.Context) error {
 		return client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -37,7 +37,7 @@ func (b *backend) Drain(ctx context.Context, op provider.DrainOp) error {
 			return err
 		}
 	}
-	if err := b.removeNode(ctx, op.Cluster, op.Machine.ID); err != nil {
+	if err := b.deleteNode(ctx, client, op.Cluster, op.Machine.ID); err != nil {
 		return err
 	}
 	return b.pause(ctx, b.delays.Drain)
