@@ -33,7 +33,7 @@ func TestCoordinatorClientOverTheWire(t *testing.T) {
 	s := start(t, p, follow(c))
 	o := Connect(t, s.Addr, "red", AllFeatures...)
 	o.Rollup(Need("20", 7))
-	Eventually(t, "the shortfall is reported", func() bool { r := c.Last(); return r != nil && len(r.Shortfalls) == 1 })
+	Eventually(t, "the shortfall is reported", func() bool { r := c.Last(); return r != nil && len(r.Shortfalls) == 1 && r.ObservedTerm == 1 })
 	r := c.Last()
 	if r.ShardId != "shard-0" || r.ShardAddress != "shard-0:7780" || r.ShardEpoch == 0 || r.Cycle == 0 || r.ObservedTerm != 1 || r.ClusterUuid != c.UUID ||
 		!slices.Contains(r.Capabilities, "moves/1") || r.ViewVersion != nil || r.Summary.GetProviderAddress() != p.Addr {
