@@ -55,6 +55,12 @@ func (s *secrets) Delete(_ context.Context, o client.Object, _ ...client.DeleteO
 	return nil
 }
 
+func (s *secrets) get(id string) *corev1.Secret {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[secretName(id)]
+}
+
 func (s *secrets) names() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +114,7 @@ func TestTokensAboutToExpire(t *testing.T) {
 			if left := time.Until(token.Expires); left < ttlDefault+ttlMargin {
 				t.Fatalf("a token with %v left was handed out for a blob of %v", left, ttlDefault)
 			}
-			secret := s.live[secretName(token.ID)]
+			secret := s.get(token.ID)
 			if secret == nil || secret.StringData["token-secret"] != token.secret {
 				t.Fatal("the token that was handed out does not exist")
 			}
