@@ -72,6 +72,10 @@ func (p *planning) begin(in Input) {
 	if p.cat == nil {
 		p.cat = newCatalog()
 	}
+	if v := p.w.Demand.KeysVersion(); p.keysVersion != v { // label keys may have other numbers now, and Needs remember them
+		p.keysVersion = v
+		p.cat = newCatalog()
+	}
 	if p.cat.begin(p.w) { // matchers and frames are other ones now
 		p.byID, p.states, p.standing, p.spoiled = nil, nil, nil, nil
 		p.handsOver, p.loose, p.expiring, p.gangs = clusterSet{}, clusterSet{}, clusterSet{}, clusterSet{}

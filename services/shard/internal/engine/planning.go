@@ -44,6 +44,7 @@ type planning struct {
 	demandSince  uint64
 	clusterSince uint64
 	setVersion   uint64
+	keysVersion  uint64
 	lastClasses  uint64
 	lastFold     uint64
 	lastStock    uint64
