@@ -83,8 +83,11 @@ func TestDisaster(t *testing.T) {
 	if restored.ClusterUUID == read.Meta.ClusterUUID || restored.PreviousUUID != read.Meta.ClusterUUID || restored.FencingTerm < last.GetCoordinatorTerm()+archive.FenceStride/2 {
 		t.Fatalf("%+v", restored)
 	}
-	r.start(0, 1, 2)
+	r.start(0, 2)
 	c = r.client(nil)
+	r.group(c, 2)
+	r.start(1)
+	time.Sleep(2 * time.Second) // it asks, and is refused
 	status := r.group(c, 2)
 	if len(status.GetShards()) != 2 || status.GetClusters() != 1 || status.GetDomains() != 1 {
 		t.Fatalf("%v", status)
