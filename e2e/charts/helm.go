@@ -26,7 +26,7 @@ const KubeVersion = "1.36.3"
 
 // Release is a chart with values.
 type Release struct {
-	Chart     string // directory under deploy/charts
+	Chart     string // directory under deploy/charts, or an absolute path
 	Name      string // of the release
 	Namespace string
 	Values    string   // YAML on top of the chart's own
@@ -52,7 +52,9 @@ func run(ctx context.Context, chart, stdin string, args ...string) ([]byte, erro
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, helm, args...)
-	cmd.Dir = filepath.Join(root, "deploy", "charts", chart)
+	if cmd.Dir = chart; !filepath.IsAbs(chart) {
+		cmd.Dir = filepath.Join(root, "deploy", "charts", chart)
+	}
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint

@@ -120,3 +120,12 @@ func TestConformanceOnTheFake(t *testing.T) {
 		},
 	}, conformance.Options{})
 }
+
+// PROV-25.11: with 10,000 machines on offer kwok passes profile scale.
+func TestConformanceAtScale(t *testing.T) {
+	p := startProgram(t, strings.Replace(quick, "seed_count: 400", "seed_count: 10000", 1), "--use-fake-backend")
+	conformance.Run(t, conformance.Target{
+		Addr: p.addr, Settle: 60 * time.Second, Watch: 500 * time.Millisecond, Size: 10_000, Slack: 20,
+		Profiles: []conformance.Profile{conformance.Core, conformance.Cloud, conformance.Spot, conformance.Scale},
+	}, conformance.Options{Only: []string{"size", "list/junk-cursors", "list/pages"}})
+}
