@@ -79,7 +79,9 @@ func Rules() []Rule {
 		{
 			From: []string{"./services/...", "./sdk/..."}, MainOnly: true, Never: []string{"pgregory.net/rapid/...", "go.uber.org/goleak/..."},
 			NeverDirect: []string{"testing"}, // hashicorp/raft brings testing along for helpers of its own users
-			Except:      []string{"./sdk/provider/conformance/..."},
+			// The suite judges providers, as a program (`bigfleet provider conformance`) and as a Go test of theirs: it is a product.
+			Allow:  []string{"./sdk/provider/conformance/..."},
+			Except: []string{"./sdk/provider/conformance/..."},
 			Why:         "test code is in no program that is shipped",
 		},
 	}
