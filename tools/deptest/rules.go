@@ -82,7 +82,7 @@ func Rules() []Rule {
 			// The suite judges providers, as a program (`bigfleet provider conformance`) and as a Go test of theirs: it is a product.
 			Allow:  []string{"./sdk/provider/conformance/..."},
 			Except: []string{"./sdk/provider/conformance/..."},
-			Why:         "test code is in no program that is shipped",
+			Why:    "test code is in no program that is shipped",
 		},
 	}
 }
