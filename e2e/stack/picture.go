@@ -28,7 +28,7 @@ type Picture struct {
 	PodsPending, PodsRunning int
 	Requests                 map[string]int // by phase
 	Upcoming                 map[string]int // by phase
-	NodesReady, Nodes        int
+	NodesReady, Nodes        int            // but those of the control plane
 	Machines                 map[string]int // by state, in short: idle; of every cluster
 }
 
@@ -52,6 +52,9 @@ func (s *Stack) Look(ctx context.Context, c *Cluster) (Picture, error) {
 		return p, err
 	}
 	for _, n := range nodes.Items {
+		if _, own := n.Labels[controlPlaneRole]; own {
+			continue
+		}
 		p.Nodes++
 		if NodeReady(&n) {
 			p.NodesReady++

@@ -125,3 +125,31 @@ func (k *PodClock) Stop() Latencies {
 	slices.Sort(out)
 	return out
 }
+
+const controlPlaneRole = "node-role.kubernetes.io/control-plane"
+
+// AddControlPlaneNode gives the cluster the Node that every real one has: Ready, and tainted for Pods of users. Without any Node
+// kube-scheduler takes a Pod's failure for an error and lets it wait out its backoff even when a Node comes.
+func (c *Cluster) AddControlPlaneNode(ctx context.Context) error {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "control-plane-0", Labels: map[string]string{controlPlaneRole: ""}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: controlPlaneRole, Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if _, err := c.Client().CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("the Node of the control plane: %w", err)
+	}
+	for {
+		got, err := c.Client().CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if NodeReady(got) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

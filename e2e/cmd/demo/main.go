@@ -70,10 +70,13 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		}
 		err = errors.Join(err, s.Stop())
 	}()
+	if err := s.Clusters[0].AddControlPlaneNode(ctx); err != nil {
+		return err
+	}
 	if err := s.Settled(ctx); err != nil {
 		return err
 	}
-	tell.say("ready: one cluster without a single Node, a shard, a provider with 25 machines to sell")
+	tell.say("ready: one cluster with no Node but its control plane's, a shard, a provider with 25 machines to sell")
 	if err := acquire(ctx, tell, s); err != nil {
 		return err
 	}
