@@ -2,12 +2,12 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/role"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
@@ -61,35 +61,14 @@ func NewCommand() *cobra.Command {
 		if c.RebalanceInterval == 0 {
 			c.RebalanceInterval = -1
 		}
-		return serve(cmd.Context(), c, shared)
+		about := role.Config{Component: "coordinator", Instance: c.ID, Shared: shared}
+		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
+			c.Telemetry, c.Ops = o.Telemetry, o.Ports
+			if len(o.Ports) == 0 {
+				c.OpsOnRPC = o.Ops
+			}
+			return Run(ctx, c)
+		})
 	}
 	return cmd
-}
-
-// serve runs one replica with telemetry and a port of its own for it. Without that port, health moves to the RPC port.
-func serve(ctx context.Context, c Config, shared config.Shared) (err error) {
-	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{Component: "coordinator", Instance: c.ID, LogFormat: shared.LogFormat,
-		LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		err = errors.Join(err, c.Telemetry.Close(ctx))
-	}()
-	listener, err := telemetry.Listen(shared.MetricsAddr)
-	if err != nil {
-		return err
-	}
-	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
-	if err != nil {
-		return err
-	}
-	if listener == nil {
-		c.OpsOnRPC = ops
-	} else {
-		c.Ops = []OpsPort{{Ops: ops, Listener: listener}}
-	}
-	return Run(ctx, c)
 }

@@ -63,21 +63,13 @@ type Config struct {
 	TLS       identity.Files       // none of them: plaintext
 	Telemetry *telemetry.Telemetry // required
 	// Ops are the ports for metrics and health. Without one, they are served on the RPC port (COORD-17.1).
-	Ops []OpsPort
+	Ops []*telemetry.OpsPort
 	// OpsOnRPC serves metrics and health on the RPC port.
 	OpsOnRPC *telemetry.Ops
 	// Dial replaces the network towards other replicas. nil means TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Ready is closed when the RPC port is served. May be nil.
 	Ready chan<- struct{}
-}
-
-// OpsPort is one port for metrics and health.
-type OpsPort struct {
-	Ops      *telemetry.Ops
-	Listener net.Listener
-
-	used bool
 }
 
 var idSyntax = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)

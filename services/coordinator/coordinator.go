@@ -151,8 +151,8 @@ func (s *shell) group() *process.Group {
 	g := process.New(process.Config{Log: s.Telemetry.Log, StopTimeout: stopTimeout,
 		OnRestart: func(component string) { s.metrics.Restarts.WithLabelValues(component).Inc() },
 		OnStop:    s.Telemetry.Health.Stopping})
-	for i := range s.Ops {
-		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
+	for i, port := range s.Ops {
+		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: port.Run})
 	}
 	g.Add(process.Component{Name: "raft", Run: s.raft})
 	g.Add(process.Component{Name: "gauges", Kind: process.Restarts, Run: s.server.RunGauges})
@@ -217,16 +217,4 @@ func (s *shell) health(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// run serves the port until ctx ends; a lost one is bound again.
-func (p *OpsPort) run(ctx context.Context) (err error) {
-	listener := p.Listener
-	if p.used {
-		if listener, err = telemetry.Listen(p.Listener.Addr().String()); err != nil {
-			return err
-		}
-	}
-	p.used = true
-	return p.Ops.Run(ctx, listener)
 }

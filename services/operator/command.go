@@ -2,14 +2,13 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
-	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/kit/role"
 )
 
 // misconfigured marks an error as one of configuration, with exit code 2 (OPS-2.5).
@@ -66,36 +65,11 @@ func NewCommand() *cobra.Command {
 		if c.REST, err = apiaccess.LoadREST(kubeconfig); err != nil {
 			return misconfigured(err)
 		}
-		return serve(cmd.Context(), c, shared)
+		about := role.Config{Component: "operator", Instance: c.ClusterID, Shared: shared}
+		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
+			c.Telemetry, c.Ops = o.Telemetry, o.Ports
+			return Run(ctx, c)
+		})
 	}
 	return cmd
-}
-
-// serve runs one operator with telemetry and a port of its own.
-func serve(ctx context.Context, c Config, shared config.Shared) (err error) {
-	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{
-		Component: "operator", Instance: c.ClusterID, LogFormat: shared.LogFormat, LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		err = errors.Join(err, c.Telemetry.Close(ctx))
-	}()
-	listener, err := telemetry.Listen(shared.MetricsAddr)
-	if err != nil {
-		return err
-	}
-	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
-	if err != nil {
-		return err
-	}
-	serving, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- ops.Run(serving, listener) }()
-	err = Run(ctx, c)
-	stop()
-	return errors.Join(err, <-done)
 }

@@ -36,6 +36,8 @@ type Config struct {
 	REST      *rest.Config         // required: the cluster's API server
 	Namespace string               // of the Lease and the ConfigMaps; default: that of the Pod, else default
 	Telemetry *telemetry.Telemetry // required
+	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the work.
+	Ops []*telemetry.OpsPort
 
 	TLS  identity.Files                                                    // empty: plaintext
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // replaces the network on the way to the shard

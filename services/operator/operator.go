@@ -96,6 +96,9 @@ func Run(ctx context.Context, c Config) error {
 		}
 	})
 	group := process.New(process.Config{Log: p.log, OnStop: p.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
+	for i, port := range p.Ops {
+		group.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: port.Run})
+	}
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "operator", Run: func(ctx context.Context) error {
 		p.log.Info("reading the cluster; nothing is sent to the shard before all of it is known", "apiserver", p.REST.Host, "limit", p.CacheSyncTimeout)

@@ -32,7 +32,9 @@ const (
 type Config struct {
 	REST      *rest.Config         // required: the cluster's API server
 	Telemetry *telemetry.Telemetry // required
-	Namespace string               // of the Lease; default: that of the Pod, else default
+	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the work.
+	Ops       []*telemetry.OpsPort
+	Namespace string // of the Lease; default: that of the Pod, else default
 
 	PriorityClassDefaults string   // YAML file: class -> {interruptionPenalty, reclamationPenalty}
 	ExcludeNamespaces     []string // whose Pods get no request

@@ -3,6 +3,7 @@ package podcontroller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -61,6 +62,9 @@ func Run(ctx context.Context, c Config) error {
 		}
 	})
 	group := process.New(process.Config{Log: p.log, OnStop: c.Telemetry.Health.Stopping, StopTimeout: 10 * time.Second})
+	for i, port := range c.Ops {
+		group.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: port.Run})
+	}
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
 	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
 		p.log.Info("reading the cluster; nothing is written before all of it is known", "apiserver", p.REST.Host, "limit", p.CacheSyncTimeout)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/role"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
@@ -84,7 +85,7 @@ func NewCommand() *cobra.Command {
 			probe := c
 			probe.ReclaimCapSet, probe.Telemetry = true, &telemetry.Telemetry{}
 			probe.defaults()
-			return errors.Join(problem, probe.check(), config.CheckListen("health-addr", orOff(health)))
+			return errors.Join(problem, probe.check(), checkHealthAddr(health))
 		}}.Load()
 		if err != nil || printed {
 			return err
@@ -93,44 +94,24 @@ func NewCommand() *cobra.Command {
 		if c.DecisionLogRetention == 0 {
 			c.DecisionLogRetention = -1
 		}
-		return serve(cmd.Context(), c, shared, health)
+		about := role.Config{Component: "shard", Instance: c.ID, Shared: shared, HealthAddr: health}
+		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
+			c.Telemetry, c.Ops = o.Telemetry, o.Ports
+			return runWithHangups(ctx, c)
+		})
 	}
 	return cmd
 }
 
-func orOff(addr string) string {
+func checkHealthAddr(addr string) error {
 	if addr == "" {
-		return telemetry.Off
+		return nil
 	}
-	return addr
+	return config.CheckListen("health-addr", addr)
 }
 
-// serve runs one shard with telemetry and ports of its own for it.
-func serve(ctx context.Context, c Config, shared config.Shared, healthAddr string) (err error) {
-	c.Telemetry, err = telemetry.New(ctx, telemetry.Config{Component: "shard", Instance: c.ID, LogFormat: shared.LogFormat,
-		LogLevel: shared.LogLevel, OTLPEndpoint: shared.OTLPEndpoint})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		err = errors.Join(err, c.Telemetry.Close(ctx))
-	}()
-	for _, addr := range []string{shared.MetricsAddr, orOff(healthAddr)} {
-		listener, err := telemetry.Listen(addr)
-		if err != nil {
-			return err
-		}
-		if listener == nil {
-			continue
-		}
-		ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: c.Telemetry.Registry, Health: c.Telemetry.Health, Log: c.Telemetry.Log, Pprof: shared.EnablePprof})
-		if err != nil {
-			return err
-		}
-		c.Ops = append(c.Ops, OpsPort{Ops: ops, Listener: listener})
-	}
+// runWithHangups runs one shard whose audit log is opened anew at each SIGHUP (SHARD-28.8).
+func runWithHangups(ctx context.Context, c Config) error {
 	if c.AuditLog != "" {
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP)

@@ -65,19 +65,11 @@ type Config struct {
 	NoPeerIdentity bool                 // do not require the coordinator's identity
 	Telemetry      *telemetry.Telemetry // required
 	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the shard (SHARD-3.6).
-	Ops []OpsPort
+	Ops []*telemetry.OpsPort
 	// Reopen makes the audit log go to a new file at each receive, after the old one was renamed. May be nil.
 	Reopen <-chan os.Signal
 	// Ready is closed when the port is served. May be nil.
 	Ready chan<- struct{}
-}
-
-// OpsPort is one port for metrics and health.
-type OpsPort struct {
-	Ops      *telemetry.Ops
-	Listener net.Listener
-
-	used bool
 }
 
 // Provider is one provider to buy from.

@@ -189,7 +189,7 @@ func liveMetrics(t *testing.T) map[string]bool {
 		if err := os.WriteFile(filepath.Join(cfg.DataDir, "decisions"), []byte("in the way"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg.Ops = []shard.OpsPort{lostPort(t, cfg.Telemetry)}
+		cfg.Ops = []*telemetry.OpsPort{lostPort(t, cfg.Telemetry)}
 	})
 	wait := func(names ...string) {
 		t.Helper()
@@ -265,7 +265,7 @@ func liveMetrics(t *testing.T) map[string]bool {
 }
 
 // lostPort is a metrics port that is lost as soon as it is served.
-func lostPort(t *testing.T, tel *telemetry.Telemetry) shard.OpsPort {
+func lostPort(t *testing.T, tel *telemetry.Telemetry) *telemetry.OpsPort {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -276,7 +276,7 @@ func lostPort(t *testing.T, tel *telemetry.Telemetry) shard.OpsPort {
 		t.Fatal(err)
 	}
 	ln.Close()
-	return shard.OpsPort{Ops: ops, Listener: ln}
+	return &telemetry.OpsPort{Ops: ops, Listener: ln}
 }
 
 // strangers makes a session under a name that is not the certificate's, a process that another one supersedes, and an

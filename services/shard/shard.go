@@ -224,8 +224,8 @@ func (s *shell) group() *process.Group {
 		g.Add(process.Component{Name: "reopen", Kind: process.Restarts, Run: s.reopen})
 	}
 	g.Add(process.Component{Name: "loop", Run: s.loop.Run})
-	for i := range s.Ops {
-		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: func(ctx context.Context) error { return s.Ops[i].run(ctx) }})
+	for i, port := range s.Ops {
+		g.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: port.Run})
 	}
 	if s.reporter != nil {
 		g.Add(process.Component{Name: "coordinator", Kind: process.Restarts, Run: s.reporter.Run})
@@ -247,19 +247,6 @@ func (s *shell) reopen(ctx context.Context) error {
 			s.log.Info("the audit log is opened anew", "path", s.AuditLog)
 		}
 	}
-}
-
-// run serves the port, binding it anew when it was lost.
-func (p *OpsPort) run(ctx context.Context) (err error) {
-	ln := p.Listener
-	addr := ln.Addr().String()
-	if p.used {
-		if ln, err = telemetry.Listen(addr); err != nil {
-			return err
-		}
-	}
-	p.used = true
-	return p.Ops.Run(ctx, ln)
 }
 
 // drain is the first part of a stop: nothing new starts, and commands in flight may finish for the grace.

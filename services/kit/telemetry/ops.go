@@ -69,6 +69,39 @@ func NewOps(c OpsConfig) (*Ops, error) {
 // Handler returns the handler alone, for a process that serves it on a port it has (COORD-17.1).
 func (o *Ops) Handler() http.Handler { return o.handler }
 
+// OpsPort is one bound port of an Ops.
+type OpsPort struct {
+	Ops      *Ops
+	Listener net.Listener
+
+	served bool
+}
+
+// Listen binds addr. The port is nil where addr is Off or empty.
+func (o *Ops) Listen(addr string) (*OpsPort, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	ln, err := Listen(addr)
+	if ln == nil {
+		return nil, err
+	}
+	return &OpsPort{Ops: o, Listener: ln}, nil
+}
+
+// Run serves the port until ctx ends. Called again after it was lost, it binds the same address anew: so it can be a
+// component that restarts.
+func (p *OpsPort) Run(ctx context.Context) (err error) {
+	ln := p.Listener
+	if p.served {
+		if ln, err = Listen(ln.Addr().String()); err != nil {
+			return err
+		}
+	}
+	p.served = true
+	return p.Ops.Run(ctx, ln)
+}
+
 // Run serves ln until ctx ends. A nil ln (see Listen) serves nothing and waits. Requests in flight get a second.
 func (o *Ops) Run(ctx context.Context, ln net.Listener) error {
 	if ln == nil {

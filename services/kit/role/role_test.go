@@ -1,0 +1,103 @@
+package role_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/process"
+	"github.com/bigfleet-dev/bigfleet/services/kit/role"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func shared(metrics string) config.Shared {
+	return config.Shared{LogFormat: "text", LogLevel: "error", MetricsAddr: metrics}
+}
+
+// OPS-2.1: --metrics-addr and a health port of its own answer while the role works, and are free when it has ended.
+func TestPortsAnswerWhileTheRoleWorks(t *testing.T) {
+	var addrs []string
+	err := role.Run(t.Context(), role.Config{Component: "shard", Instance: "shard-7", Shared: shared("127.0.0.1:0"), HealthAddr: "127.0.0.1:0"},
+		func(ctx context.Context, o role.Opened) error {
+			ctx, stop := context.WithCancel(ctx)
+			g := process.New(process.Config{Log: o.Telemetry.Log})
+			for _, p := range o.Ports {
+				addrs = append(addrs, p.Listener.Addr().String())
+				g.Add(process.Component{Name: addrs[len(addrs)-1], Kind: process.Restarts, Run: p.Run})
+			}
+			done := make(chan error, 1)
+			go func() { done <- g.Run(ctx) }()
+			for _, addr := range addrs {
+				if page := get(t, "http://"+addr+"/metrics"); !strings.Contains(page, `bigfleet_build_info{`) {
+					t.Errorf("%s: no build info in:\n%s", addr, page)
+				}
+			}
+			stop()
+			return <-done
+		})
+	if err != nil || len(addrs) != 2 {
+		t.Fatalf("ports %v, err %v", addrs, err)
+	}
+	for _, addr := range addrs {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatalf("%s is not free: %v", addr, err)
+		}
+		ln.Close()
+	}
+}
+
+// A role without a port still has the handler, for a port of its own (COORD-17.1).
+func TestOffMeansNoPort(t *testing.T) {
+	failed := errors.New("the work failed")
+	err := role.Run(t.Context(), role.Config{Component: "coordinator", Shared: shared("0")}, func(_ context.Context, o role.Opened) error {
+		if len(o.Ports) != 0 || o.Ops == nil || o.Telemetry == nil {
+			t.Errorf("ports %v, ops %v, telemetry %v", o.Ports, o.Ops, o.Telemetry)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("error %v, want that of the work", err)
+	}
+}
+
+// A port that is taken stops the start before any work, names the address and frees what was bound before.
+func TestTakenPort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	err = role.Run(t.Context(), role.Config{Component: "shard", Shared: shared("127.0.0.1:0"), HealthAddr: taken.Addr().String()},
+		func(context.Context, role.Opened) error {
+			t.Error("the work began")
+			return nil
+		})
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("error %v, want one that names %s", err, taken.Addr())
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
