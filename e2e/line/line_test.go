@@ -17,6 +17,7 @@ import (
 // The whole line: 20 Pods without a Node run on 5 machines; scaled to zero, everything is given back, and nothing was bought
 // twice. OP-6, OP-12, SHARD-15, SHARD-17, ENG-16.7.
 func TestFromPendingToRunningAndBack(t *testing.T) {
+	t.Parallel()
 	const pods, machines, quota = 20, 5, 12
 	s := stack.StartT(t, stack.Config{Offerings: spot(quota), ShardArgs: []string{"--reclaim-cap-fraction", "1"}})
 	if err := s.Settled(bounded(t)); err != nil {
@@ -107,6 +108,7 @@ func watchPhases(t *testing.T, c *stack.Cluster) func() map[string][]string {
 // Two clusters want more than there is: the higher priority is served first, and takes from the lower what it still needs;
 // the lower keeps the rest. ENG-12, ENG-15.
 func TestPriorityDecides(t *testing.T) {
+	t.Parallel()
 	const machines = 6
 	s := stack.StartT(t, stack.Config{Clusters: []string{"batch", "web"}, Offerings: spot(machines)})
 	batch, web := s.Cluster("batch"), s.Cluster("web")
@@ -135,6 +137,7 @@ func TestPriorityDecides(t *testing.T) {
 
 // Killed without warning and started again, no part of BigFleet harms what runs. SHARD-2.1, SHARD-13, OP-1.4, PROV-12.
 func TestKillAnything(t *testing.T) {
+	t.Parallel()
 	s := stack.StartT(t, stack.Config{Offerings: spot(8)})
 	red := s.Clusters[0]
 	deploy(t, red, stack.Workload{Name: "web", Replicas: 12, CPU: "1", Memory: "1Gi"})
