@@ -15,6 +15,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/operator v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/providers/sim v0.0.0
 	github.com/spf13/cobra v1.10.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.47.0
@@ -122,4 +123,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/services/operator => ../services/operator
 	github.com/bigfleet-dev/bigfleet/services/podcontroller => ../services/podcontroller
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../services/providers/kwok
+	github.com/bigfleet-dev/bigfleet/services/providers/sim => ../services/providers/sim
 )

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,14 +61,16 @@ imagePullSecrets: [{name: pull}]
 
 func releases() map[string]Release {
 	monitoring := []string{"monitoring.coreos.com/v1"}
-	return map[string]Release{
+	all := providers()
+	maps.Copy(all, map[string]Release{
 		"crds":                      {Chart: "bigfleet-crds", Name: "crds", Namespace: "bigfleet-system"},
 		"operator":                  {Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: "bigfleet-system", Values: small + "crds: {install: false}\n"},
 		"operator-everything":       {Chart: "bigfleet-operator", Name: "edge", Namespace: "bigfleet-system", Values: everything + "crds: {install: false}\n", APIs: monitoring},
 		"operator-stub":             {Chart: "bigfleet-operator", Name: "edge", Namespace: "bf", Values: small + "crds: {install: false}\nreplicas: 1\nbootstrap: {renderer: stub}\nnetworkPolicy: {enabled: false}\nflowSchema: {create: false}\ndashboards: {enabled: false}\n"},
 		"pod-controller":            {Chart: "bigfleet-pod-controller", Name: "bigfleet-pod-controller", Namespace: "bigfleet-system"},
 		"pod-controller-everything": {Chart: "bigfleet-pod-controller", Name: "pc", Namespace: "bigfleet-system", Values: "priorityClassDefaults: {batch-high: {interruptionPenalty: 64, reclamationPenalty: 500m}}\nexcludeNamespaces: [kube-system, lab]\nmetrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}\notlpEndpoint: otel:4317\nserviceAccount: {create: false, name: existing}\n"},
-	}
+	})
+	return all
 }
 
 func render(t testing.TB, r Release) []byte {
@@ -268,7 +271,7 @@ func TestApplyAndStart(t *testing.T) {
 	withCRDs := all["operator"]
 	withCRDs.Values = small
 	for range 2 {
-		for _, r := range []Release{all["crds"], withCRDs, all["pod-controller"]} {
+		for _, r := range append(applied(), all["crds"], withCRDs, all["pod-controller"]) {
 			if err := cp.ApplyYAML(t.Context(), render(t, r)); err != nil {
 				t.Fatal(err)
 			}
@@ -312,6 +315,7 @@ func TestApplyAndStart(t *testing.T) {
 			}
 		})
 	}
+	startProviders(t, cp)
 }
 
 // OP-17.5: the committed definitions and deep copies are what controller-gen makes of the types.

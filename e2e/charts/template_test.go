@@ -57,13 +57,13 @@ podAnnotations: {team: platform}`,
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(t, binary, deployment(t, out).Spec.Template.Spec.Containers[0].Args, settings(t, out))
+			check(t, binary, statefulSet(t, out).Spec.Template.Spec.Containers[0].Args, settings(t, out))
 		})
 	}
 }
 
 // settings is the rendered configuration file.
-func settings(t *testing.T, render []byte) string {
+func settings(t testing.TB, render []byte) string {
 	t.Helper()
 	for doc := range strings.SplitSeq(string(render), "\n---\n") {
 		var m corev1.ConfigMap
@@ -90,7 +90,7 @@ func check(t *testing.T, binary string, args []string, config string) {
 		switch {
 		case strings.HasPrefix(a, "--tls-"), a == "--require-tls": // files of the Secret
 		default:
-			moved = append(moved, strings.NewReplacer("/etc/bigfleet", dir, "/var/lib/bigfleet", dir).Replace(a))
+			moved = append(moved, strings.NewReplacer("/etc/bigfleet/config", dir, "/var/lib/bigfleet", dir).Replace(a))
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), binary, moved...).CombinedOutput(); err != nil || !strings.Contains(string(out), "1 offerings, 40 slots") {

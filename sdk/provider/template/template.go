@@ -5,6 +5,9 @@
 // name the new provider. The author writes the client of the cloud in dial.go and adapts backend.go; docs/providers.md
 // leads through it. `bigfleet provider init` is this package with flags.
 //
+// The chart stands on a library chart, which is written beside it, so that helm fetches nothing; library/ is its source, and
+// the charts of our own providers in deploy/charts link to it. Chart keeps it and the schema of the values in step.
+//
 // It runs no command and fetches nothing. Start at Write.
 package template
 
@@ -14,14 +17,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 )
 
-//go:embed all:files
+//go:embed all:files all:library
 var files embed.FS
 
 // Params say what to write.
@@ -67,23 +72,40 @@ func Write(p Params) (dir string, written []string, err error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", nil, err
 	}
-	err = fs.WalkDir(files, "files", func(path string, d fs.DirEntry, err error) error {
+	all, err := v.files()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		file := filepath.Join(v.Dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return v.Dir, written, err
+		}
+		if err := os.WriteFile(file, all[name], 0o644); err != nil { //nolint:gosec // source code, for everybody to read
+			return v.Dir, written, err
+		}
+		written = append(written, name)
+	}
+	return v.Dir, written, nil
+}
+
+// files is everything that is written, by name.
+func (v view) files() (map[string][]byte, error) {
+	all := map[string][]byte{}
+	chart, err := v.chart()
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range chart {
+		all["chart/"+name] = text
+	}
+	return all, fs.WalkDir(files, "files", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := render(path, v)
-		if err != nil {
-			return err
-		}
-		name := target(path)
-		file := filepath.Join(v.Dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		written = append(written, name)
-		return os.WriteFile(file, text, 0o644) //nolint:gosec // source code, for everybody to read
+		all[target(path)], err = render(path, v)
+		return err
 	})
-	return v.Dir, written, err
 }
 
 func (p Params) view() (view, error) {

@@ -32,7 +32,7 @@ func TestTheTemplateIsCertified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"backend.go", "Dockerfile", ".github/workflows/ci.yaml", "chart/Chart.yaml", "chart/templates/deployment.yaml", ".gitignore"} {
+	for _, want := range []string{"backend.go", "Dockerfile", ".github/workflows/ci.yaml", "chart/Chart.yaml", "chart/charts/bigfleet-provider-library/templates/_workload.tpl", "chart/values.schema.json", ".gitignore"} {
 		if !slices.Contains(files, want) {
 			t.Errorf("%s was not written: %v", want, files)
 		}
@@ -43,7 +43,7 @@ func TestTheTemplateIsCertified(t *testing.T) {
 		t.Errorf("gofmt: %v %s", err, out)
 	}
 	out := goes(t, dir, "test", "-count=1", "-v", "./...")
-	for _, want := range []string{"--- PASS: TestConformance ", "--- PASS: TestScale "} {
+	for _, want := range []string{"--- PASS: TestConformance ", "--- PASS: TestScale ", "--- PASS: TestChart "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the module's own tests: no %q in\n%s", want, out)
 		}
