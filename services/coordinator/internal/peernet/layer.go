@@ -230,6 +230,11 @@ func (l *Layer) judge(theirs hello, id *identity.ID) string {
 	if theirs.node == l.c.NodeID && theirs.instance != l.instance {
 		return "same-id"
 	}
+	// Only members of one group speak Raft. A replica without a group votes for nobody and stores nobody's entries: it
+	// learns its group from the answer to its join call, never from whoever speaks to it first.
+	if theirs.kind == kindRaft && (l.c.UUID() == "" || theirs.uuid == "") {
+		return "no-group"
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.seen[theirs.node]; s.instance != "" && s.instance != theirs.instance && time.Since(s.at) < duplicateWithin {

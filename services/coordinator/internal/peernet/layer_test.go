@@ -98,7 +98,7 @@ func TestHandshake(t *testing.T) {
 		at, after string // reasons counted at the acceptor and the dialler
 	}{
 		"same group":         {listen(t, "node-b", "group-1", nil), true, "", ""},
-		"no group yet":       {listen(t, "node-c", "", nil), true, "", ""},
+		"no group yet":       {listen(t, "node-c", "", nil), false, "no-group", ""},
 		"other group":        {listen(t, "node-d", "group-2", nil), false, "other-group", ""},
 		"its own id":         {listen(t, "node-a", "group-1", nil), false, "same-id", ""},
 		"not who was wanted": {listen(t, "node-e", "group-1", func(c *Config) { c.Expected = func(string) string { return "node-z" } }), false, "", "wrong-node"},
@@ -112,6 +112,17 @@ func TestHandshake(t *testing.T) {
 		if a.reasons() != tc.at || tc.from.reasons() != tc.after {
 			t.Errorf("%s: counted %q and %q", name, a.reasons(), tc.from.reasons())
 		}
+	}
+}
+
+// COORD-13.8, 13.10: a replica without a group can be asked who it is, and nothing more.
+func TestWithoutAGroup(t *testing.T) {
+	member, empty := listen(t, "node-a", "group-1", nil), listen(t, "node-b", "", nil)
+	if err := member.Probe(t.Context(), empty.addr, "node-b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := talk(member, empty); err == nil || !strings.Contains(err.Error(), "no-group") || empty.reasons() != "no-group" {
+		t.Fatalf("a replica without a group let Raft in: %v, counted %q", err, empty.reasons())
 	}
 }
 

@@ -52,6 +52,10 @@ func (n *Node) Join(ctx context.Context, req *v1.JoinRaftClusterRequest) (string
 	switch {
 	case have == nil, have.Suffrage != raft.Voter && have.Address != addr:
 		return "nonvoter", configurationError(n.raft.AddNonvoter(id, addr, 0, ApplyTimeout).Error())
+	case have.Suffrage == raft.Voter && req.GetClusterUuid() == "":
+		// It lost its disk, and with it what it voted for and what it acknowledged: no vote before it caught up again.
+		n.joins.forget(req.GetNodeId())
+		return "nonvoter", configurationError(n.demote(id, have.Address, addr))
 	case have.Suffrage == raft.Voter && have.Address != addr:
 		return "voter", configurationError(n.raft.AddVoter(id, addr, 0, ApplyTimeout).Error())
 	case have.Suffrage == raft.Voter:
@@ -60,6 +64,21 @@ func (n *Node) Join(ctx context.Context, req *v1.JoinRaftClusterRequest) (string
 		return "nonvoter", nil
 	}
 	return "voter", configurationError(n.raft.AddVoter(id, addr, 0, ApplyTimeout).Error())
+}
+
+// demote makes a voter a non-voter, at a new address where it has one.
+func (n *Node) demote(id raft.ServerID, from, to raft.ServerAddress) error {
+	if err := n.raft.DemoteVoter(id, 0, ApplyTimeout).Error(); err != nil || from == to {
+		return err
+	}
+	return n.raft.AddNonvoter(id, to, 0, ApplyTimeout).Error()
+}
+
+// forget drops what was noted of a joiner.
+func (j *joins) forget(node string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.commit, node)
 }
 
 func configurationError(err error) error {

@@ -132,10 +132,18 @@ func (r *replicas) join(id string) {
 	r.t.Helper()
 	n := r.nodes[id]
 	eventually(r.t, id+" is a voter", func() bool {
-		suffrage, err := r.leader().Join(r.t.Context(), &v1.JoinRaftClusterRequest{NodeId: id, RaftAddress: id + ":7791", RpcAddress: id + ":7790",
-			ClusterUuid: n.UUID(), FeatureLevel: n.config.Level, AppliedIndex: n.AppliedIndex(), Build: "test"})
+		suffrage, err := r.leader().Join(r.t.Context(), joinRequest(n))
+		if err == nil {
+			err = n.learn(r.leader().UUID()) // as the answer of the RPC does
+		}
 		return err == nil && suffrage == "voter"
 	})
+}
+
+// joinRequest is what a node sends when it asks to join.
+func joinRequest(n *Node) *v1.JoinRaftClusterRequest {
+	return &v1.JoinRaftClusterRequest{NodeId: n.NodeID(), RaftAddress: n.config.RaftAdvertise, RpcAddress: n.config.RPCAdvertise,
+		ClusterUuid: n.UUID(), FeatureLevel: n.config.Level, AppliedIndex: n.AppliedIndex(), Build: n.config.Build}
 }
 
 // three forms a group of node-0, node-1 and node-2.
@@ -489,6 +497,9 @@ func TestOldReplicaStops(t *testing.T) {
 		t.Fatalf("%s %v", suffrage, err)
 	}
 	// It claims more than it can: it must stop at what it does not understand, and the group must not.
+	if err := r.nodes["node-2"].learn(r.leader().UUID()); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if _, err := r.leader().Join(t.Context(), &v1.JoinRaftClusterRequest{NodeId: "node-2", RaftAddress: "node-2:7791", FeatureLevel: fleet.Level + 1, AppliedIndex: 1 << 40}); err != nil {
 			t.Fatal(err)
