@@ -26,14 +26,15 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // a stretch of load between kills
 		at := time.Duration(l.now())
 		g.procs[leads].Kill()
-		gaps = append(gaps, l.progress(at+20*time.Millisecond))
+		l.progress(time.Duration(l.now()))
+		gaps = append(gaps, l.longestSilence(at))
 		g.start(leads)
 		g.healthy()
 		l.audits()
 	}
 	l.check(t)
 	g.agree()
-	record(t, "leader-kill", gaps, len(l.acked))
+	publishGaps(t, "kill -9 of the leader", gaps, len(l.acked), time.Second)
 }
 
 // COORD-21.14, 6.4.2: the leader is asked to end under write load. It hands over first.
@@ -57,7 +58,7 @@ func TestLeaderRestartedGracefullyUnderLoad(t *testing.T) {
 	}
 	l.check(t)
 	g.agree()
-	record(t, "graceful-restart", gaps, len(l.acked))
+	publishGaps(t, "graceful restart of the leader", gaps, len(l.acked), 100*time.Millisecond)
 }
 
 // longestSilence is the longest pause between two acknowledged writes since a moment.

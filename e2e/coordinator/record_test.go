@@ -1,55 +1,45 @@
 package coordinator
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 )
 
-// record prints the gaps in accepted writes and appends them to the record.
-func record(t *testing.T, what string, gaps []time.Duration, writes int) {
+// publish appends a result of B11 to the record, when BIGFLEET_BENCH_RESULTS names its directory and the tree is clean.
+// These results have no floor: nothing physical elects a leader.
+func publish(t *testing.T, r measure.Result) {
 	t.Helper()
-	var ms []float64
-	for _, g := range gaps {
-		ms = append(ms, float64(g.Microseconds())/1000)
+	recorder, err := measure.RecorderFromEnv()
+	if err != nil {
+		t.Fatal(err)
 	}
-	p50, p99 := measure.Quantile(ms, 0.5), measure.Quantile(ms, 0.99)
-	t.Logf("%s: %d times, %d writes acknowledged; no write accepted for: p50 %.0f ms, p99 %.0f ms", what, len(gaps), writes, p50, p99)
-	appendLine(t, map[string]any{"bench": "B11/" + what, "times": len(gaps), "writes": writes, "gap_ms_p50": p50, "gap_ms_p99": p99, "gap_ms": ms})
-}
-
-// appendLine appends one JSON line with the moment and the machine to the file that BIGFLEET_COORDINATOR_RECORD names.
-func appendLine(t *testing.T, line map[string]any) {
-	t.Helper()
-	path := os.Getenv("BIGFLEET_COORDINATOR_RECORD")
-	if path == "" {
+	if recorder == nil {
 		return
 	}
-	line["at"], line["machine"] = time.Now().UTC().Format(time.RFC3339), measure.ThisMachine()
-	text, err := json.Marshal(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Write(append(text, '\n')); err != nil {
+	r.Schema, r.Bench, r.GOMAXPROCS, r.Seed = 1, "B11", runtime.GOMAXPROCS(0), 1
+	if err := recorder.Record(r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// recordScale appends the figures of 4,000 shards.
-func recordScale(t *testing.T, registered time.Duration, entries int, steady []float64, memory int64) {
+// publishGaps prints and records the pauses in accepted writes. The history was judged before.
+func publishGaps(t *testing.T, work string, gaps []time.Duration, writes int, limit time.Duration) {
 	t.Helper()
-	appendLine(t, map[string]any{"bench": "B11/4000-shards", "registered_ms": registered.Milliseconds(), "log_entries": entries, "reports": len(steady),
-		"report_ms_p50": measure.Quantile(steady, 0.5), "report_ms_p99": measure.Quantile(steady, 0.99), "leader_resident_bytes": memory})
+	series := measure.NewSeries("", nanoseconds(gaps))
+	p50, p99 := series.Quantile(0.5), series.Quantile(0.99)
+	t.Logf("%s: %d times, %d writes acknowledged; no write accepted for: p50 %.0f ms, p99 %.0f ms", work, len(gaps), writes, p50/1e6, p99/1e6)
+	publish(t, measure.Result{Size: map[string]any{"nodes": 3, "work": work}, WorkloadSum: "4 writers and 2 readers of 4 registers", Subject: series,
+		Bounds: []measure.Bound{measure.Shown("gap p50", "ns", p50), measure.AtMost("gap p99", "ns", p99, float64(limit)), measure.Shown("acknowledged writes", "count", float64(writes))},
+		Oracle: measure.Oracle{Name: "porcupine; each acknowledged write once in the audit", Checks: len(gaps)}})
+}
+
+func nanoseconds(ds []time.Duration) []int64 {
+	out := make([]int64, len(ds))
+	for i, d := range ds {
+		out[i] = int64(d)
+	}
+	return out
 }

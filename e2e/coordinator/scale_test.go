@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,10 +59,10 @@ func TestFourThousandShards(t *testing.T) {
 		_, err := follow.Report(ctx, r)
 		return time.Since(start), err
 	}
-	all := func(cycle int64, pace func(i int)) []float64 {
+	all := func(cycle int64, pace func(i int)) []time.Duration {
 		var group sync.WaitGroup
 		var mu sync.Mutex
-		var took []float64
+		var took []time.Duration
 		slots := make(chan struct{}, atOnce) // calls at a time
 		for i := range manyShards {
 			pace(i)
@@ -76,11 +75,10 @@ func TestFourThousandShards(t *testing.T) {
 				if err != nil {
 					t.Errorf("shard %d: %v", i, err)
 				}
-				took = append(took, float64(d.Microseconds())/1000)
+				took = append(took, d)
 			})
 		}
 		group.Wait()
-		slices.Sort(took)
 		return took
 	}
 	begin := time.Now()
@@ -100,12 +98,11 @@ func TestFourThousandShards(t *testing.T) {
 	}
 	entries := after.GetAppliedIndex() - before.GetAppliedIndex()
 	rounds := number(t, "BIGFLEET_COORDINATOR_ROUNDS", 1)
-	var steady []float64
+	var steady []time.Duration
 	for cycle := range rounds {
 		start = time.Now()
 		steady = append(steady, all(int64(cycle)+2, paced)...)
 	}
-	slices.Sort(steady)
 	leads = g.leader()
 	got, err := stub(t, g.rpc[leads], api.NewCoordinatorClient).ListShards(t.Context(), connect.NewRequest(&v1.ListShardsRequest{}))
 	if err != nil {
@@ -118,9 +115,18 @@ func TestFourThousandShards(t *testing.T) {
 	if err != nil {
 		t.Logf("memory: %v", err)
 	}
+	storming, regular := measure.NewSeries("", nanoseconds(first)), measure.NewSeries("", nanoseconds(steady))
 	t.Logf("%d unknown shards: registered in %s, %d log entries; report p50 %.0f ms, p99 %.0f ms", manyShards, registered.Round(time.Millisecond), entries,
-		measure.Quantile(first, 0.5), measure.Quantile(first, 0.99))
-	t.Logf("400 reports a second: p50 %.1f ms, p99 %.1f ms; resident memory of the leader %d MiB", measure.Quantile(steady, 0.5), measure.Quantile(steady, 0.99), memory>>20)
-	recordScale(t, registered, int(entries), steady, memory)
+		storming.Quantile(0.5)/1e6, storming.Quantile(0.99)/1e6)
+	t.Logf("400 reports a second: p50 %.1f ms, p99 %.1f ms; resident memory of the leader %d MiB", regular.Quantile(0.5)/1e6, regular.Quantile(0.99)/1e6, memory>>20)
+	size := func(work string) map[string]any {
+		return map[string]any{"nodes": 3, "shards": manyShards, "at_once": storm, "work": work}
+	}
+	publish(t, measure.Result{Size: size("registration"), WorkloadSum: "unknown shards, 20 shortfalls and 20 buckets each", Subject: storming,
+		Bounds: []measure.Bound{measure.AtMost("all registered", "ns", float64(registered), 15e9), measure.AtMost("log entries", "count", float64(entries), 64)},
+		Oracle: measure.Oracle{Name: "every shard is registered once", Checks: manyShards}})
+	publish(t, measure.Result{Size: size("400 reports a second"), WorkloadSum: "known shards, 20 shortfalls and 20 buckets each", Subject: regular,
+		Bounds: []measure.Bound{measure.AtMost("report p99", "ns", regular.Quantile(0.99), 10e6), measure.AtMost("resident memory of the leader", "B", float64(memory), 512<<20)},
+		Oracle: measure.Oracle{Name: "every report is answered", Checks: len(steady)}})
 	g.agree()
 }

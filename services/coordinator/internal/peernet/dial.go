@@ -44,6 +44,17 @@ func (l *Layer) Who(ctx context.Context, addr string) (string, error) {
 	return theirs.node, c.Close()
 }
 
+// Gone reports whether a process does not run any more: its address refuses connections, closes them before it says who
+// it is, or is served by another process. No answer in time is no proof.
+func (l *Layer) Gone(ctx context.Context, addr, instance string) bool {
+	c, theirs, err := l.dial(ctx, addr, "", kindProbe)
+	if err != nil {
+		return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+	}
+	_ = c.Close()
+	return theirs.instance != instance
+}
+
 func (l *Layer) dial(ctx context.Context, addr, expected string, kind byte) (net.Conn, hello, error) {
 	c, id, err := l.connect(ctx, addr)
 	if err != nil {

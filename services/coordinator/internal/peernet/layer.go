@@ -56,6 +56,8 @@ type Config struct {
 	Log  *slog.Logger // required
 	// OnRefused hears of each connection that was turned away, with a reason token. Required.
 	OnRefused func(reason string)
+	// OnGone hears that a process closed the last connection it had made to this one. It must not block. May be nil.
+	OnGone func(node, instance string)
 }
 
 // Layer is a raft.StreamLayer.
@@ -106,6 +108,9 @@ func Listen(c Config) (*Layer, error) {
 
 // Addr implements net.Listener: the advertised name, which Raft stores and sends (COORD-13.1).
 func (l *Layer) Addr() net.Addr { return name(l.c.Advertise) }
+
+// Instance names this process in handshakes.
+func (l *Layer) Instance() string { return l.instance }
 
 type name string
 
@@ -192,7 +197,7 @@ func (l *Layer) welcome(raw net.Conn) {
 	verdict := l.judge(theirs, id)
 	if verdict == "" {
 		l.mu.Lock()
-		c.peer, c.instance = theirs.node, theirs.instance
+		c.peer, c.instance, c.kind = theirs.node, theirs.instance, theirs.kind
 		l.mu.Unlock()
 	}
 	mine := hello{kind: theirs.kind, uuid: l.c.UUID(), node: l.c.NodeID, instance: l.instance, verdict: verdict}
@@ -272,6 +277,7 @@ type conn struct {
 	raw            net.Conn
 	layer          *Layer
 	peer, instance string // of an accepted connection
+	kind           byte   // likewise
 	once           sync.Once
 	last           time.Time
 }
@@ -302,18 +308,26 @@ func (c *conn) Close() error {
 // forget drops a connection, and the sighting of its peer with the last one of that process: a replica that ended may
 // come back at once as another process with the same id.
 func (l *Layer) forget(c *conn) {
+	if l.last(c) && l.c.OnGone != nil && c.kind == kindRaft {
+		l.c.OnGone(c.peer, c.instance)
+	}
+}
+
+// last drops a connection and reports whether it was the last one of a process that is the newest of its node.
+func (l *Layer) last(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
 	if c.peer == "" || l.seen[c.peer].instance != c.instance {
-		return
+		return false
 	}
 	for other := range l.conns {
 		if other.peer == c.peer && other.instance == c.instance {
-			return
+			return false
 		}
 	}
 	delete(l.seen, c.peer)
+	return !l.closed
 }
 
 var _ raft.StreamLayer = (*Layer)(nil)

@@ -126,6 +126,52 @@ func TestWithoutAGroup(t *testing.T) {
 	}
 }
 
+// COORD-6.4.1: a process that ends is noticed by its connections and known to be gone; one that lives, or does not answer,
+// is not.
+func TestGone(t *testing.T) {
+	type process struct{ node, instance string }
+	heard := make(chan process, 1)
+	a := listen(t, "node-a", "g", func(c *Config) { c.OnGone = func(node, instance string) { heard <- process{node, instance} } })
+	b := listen(t, "node-b", "g", nil)
+	var open []net.Conn
+	for range 2 {
+		c, err := b.Dial(raft.ServerAddress(a.addr), 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	_ = open[0].Close() // one of two connections
+	if a.Gone(t.Context(), b.addr, b.Instance()) {
+		t.Error("a process that lives is gone")
+	}
+	if !a.Gone(t.Context(), b.addr, "another instance") {
+		t.Error("another process under its address is taken for it")
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if a.Gone(ctx, silent.Addr().String(), b.Instance()) {
+		t.Error("no answer in time is taken for a proof")
+	}
+	select {
+	case p := <-heard:
+		t.Errorf("%v is gone after one of its connections", p)
+	default:
+	}
+	_ = b.Close()
+	if p := <-heard; p != (process{"node-b", b.Instance()}) {
+		t.Errorf("%v is gone", p)
+	}
+	if !a.Gone(t.Context(), b.addr, b.Instance()) {
+		t.Error("a process that ended is not gone")
+	}
+}
+
 // COORD-13.2: of two live processes with one id the second is refused; when the first is gone it may take over, without a
 // wait: a process that is restarted comes back within milliseconds.
 func TestTwoProcessesWithOneID(t *testing.T) {

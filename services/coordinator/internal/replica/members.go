@@ -236,8 +236,13 @@ func (n *Node) Remove(ctx context.Context, id string, force bool, audit *pb.Oper
 	return nil
 }
 
+// HandingOver reports that this replica leads for the last moment: it takes no proposals, and its successor is about to.
+func (n *Node) HandingOver() bool { return n.handingOver.Load() && n.raft.State() == raft.Leader }
+
 // Transfer hands leadership to a voter, or to the most caught-up one, and waits until another leader is known.
 func (n *Node) Transfer(ctx context.Context, to string) error {
+	n.handingOver.Store(true)
+	defer n.handingOver.Store(false)
 	var future raft.Future
 	if to == "" {
 		if n.otherVoters() == 0 {

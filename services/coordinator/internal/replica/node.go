@@ -25,7 +25,7 @@ type Node struct {
 	config  Config
 	dir     *store.Dir
 	layer   *peernet.Layer
-	network *raft.NetworkTransport
+	network *transport
 	raft    *raft.Raft
 	started atomic.Pointer[raft.Raft] // for the logger, which Raft uses while it starts
 	machine *machine
@@ -40,6 +40,9 @@ type Node struct {
 	joins    joins
 	contacts contacts
 
+	departures  chan departure
+	handingOver atomic.Bool
+
 	ctx    context.Context
 	cancel context.CancelFunc
 	group  sync.WaitGroup
@@ -50,7 +53,7 @@ func Open(c Config) (*Node, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, slots: make(chan struct{}, OutstandingMax)}
+	n := &Node{config: c, slots: make(chan struct{}, OutstandingMax), departures: make(chan departure, 8)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	fatal := c.OnFatal
 	n.config.OnFatal = func(err error) { n.fatal.Do(func() { fatal(err) }) }
@@ -85,12 +88,14 @@ func (n *Node) open() error {
 		Listener: n.config.RaftListener, Advertise: n.config.RaftAdvertise, NodeID: n.config.NodeID, UUID: n.UUID, Expected: n.nodeAt,
 		Identity: n.config.Identity, Mode: n.config.RaftMode, AcceptAdmin: n.config.AcceptAdmin, Dial: n.config.Dial, Log: n.config.Log,
 		OnRefused: func(reason string) { n.config.Metrics.Handshakes.WithLabelValues(reason).Inc() },
+		OnGone:    n.departed,
 	}); err != nil {
 		return err
 	}
-	n.network = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.network = &transport{calls: make(chan raft.RPC), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: 3, Timeout: transportTimeout, Logger: n.logger, ServerAddressProvider: addresses{n},
-	})
+	})}
+	n.group.Go(func() { n.network.carry(n.ctx) })
 	return n.startRaft()
 }
 
@@ -113,6 +118,7 @@ func (n *Node) startRaft() error {
 	n.started.Store(n.raft)
 	n.group.Go(func() { n.watchLeadership(leads) })
 	n.group.Go(n.watchContacts)
+	n.group.Go(n.watchDepartures)
 	return nil
 }
 

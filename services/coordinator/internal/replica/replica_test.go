@@ -38,10 +38,11 @@ type replicas struct {
 	nodes map[string]*Node
 	dirs  map[string]string
 	fatal map[string]chan error
+	disks string // outlives the nodes: they write until they are closed
 }
 
 func newReplicas(t testing.TB) *replicas {
-	r := &replicas{t: t, net: faultnet.New(), nodes: map[string]*Node{}, dirs: map[string]string{}, fatal: map[string]chan error{}}
+	r := &replicas{t: t, disks: t.TempDir(), net: faultnet.New(), nodes: map[string]*Node{}, dirs: map[string]string{}, fatal: map[string]chan error{}}
 	t.Cleanup(func() {
 		r.net.Heal()
 		for id := range r.nodes {
@@ -62,7 +63,9 @@ func (r *replicas) start(id string, change func(*Config)) *Node {
 		r.t.Fatal(err)
 	}
 	if r.dirs[id] == "" {
-		r.dirs[id] = r.t.TempDir()
+		if r.dirs[id], err = os.MkdirTemp(r.disks, id); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	r.fatal[id] = make(chan error, 1)
 	name := id + ":7791"

@@ -23,6 +23,10 @@ var codes = map[fleet.Kind]connect.Code{
 
 // notLeader says who leads, as far as this replica knows (COORD-6.2.2).
 func (s *Server) notLeader() *connect.Error {
+	if s.node.HandingOver() {
+		return rpc.NewError(connect.CodeUnavailable, "this replica is handing leadership over: ask again in a moment",
+			&v1.RetryHint{AfterMillis: handOverHint.Milliseconds()})
+	}
 	hint := s.node.Leader()
 	say := "this replica does not lead, and it knows of no leader"
 	if hint.GetLeaderId() != "" {

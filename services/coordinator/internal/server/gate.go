@@ -23,6 +23,10 @@ import (
 // openingHint is when a client asks again that met a leader about to open (COORD-6.1.2).
 const openingHint = 20 * time.Millisecond
 
+// handOverHint is when a client asks again that met a leader in its last moment (COORD-6.4.2): its successor needs two
+// round trips and a write or two.
+const handOverHint = 5 * time.Millisecond
+
 // gate is the outermost interceptor: leader, then the rate limit, then everything else (COORD-6.2.5). It gives the call
 // the reign it belongs to; a call whose reign ends is answered "not the leader", so that nobody hears from an old one.
 type gate struct{ s *Server }

@@ -1,0 +1,52 @@
+package replica
+
+import (
+	"testing"
+	"time"
+)
+
+// patient starts a voter whose heartbeats would not notice anything for an hour.
+func (r *replicas) patient(ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		r.start(id, func(c *Config) { c.Heartbeat, c.Election, c.Lease = time.Hour, time.Hour, time.Hour })
+		r.join(id)
+	}
+}
+
+// COORD-6.4.1: when the process of the leader ends, its connections close, and the others elect a leader at once instead
+// of waiting for heartbeats.
+func TestTheEndOfTheLeadersProcessIsNoticedAtOnce(t *testing.T) {
+	r := newReplicas(t)
+	r.bootstrap("node-0")
+	r.patient("node-1", "node-2")
+	r.commit(addShard("shard-0"))
+	r.agree()
+	r.stop("node-0")
+	if n := r.leader(); n.State().Shard("shard-0") == nil {
+		t.Fatal("a committed shard is lost")
+	}
+	if err := r.propose(r.leader(), addShard("shard-1")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// COORD-6.4.3: a replica that reaches no majority, and one whose leader lives, stand for no election.
+func TestWhoStandsForNoElection(t *testing.T) {
+	r := newReplicas(t)
+	leader := r.bootstrap("node-0")
+	r.patient("node-1", "node-2")
+	n := r.nodes["node-1"]
+	eventually(t, "node-1 follows", func() bool { return n.follows("node-0") })
+	term := n.Term()
+	n.succeed(departure{"node-0", leader.layer.Instance()}, term)
+	if n.Term() != term {
+		t.Fatal("an election was forced on a leader that lives")
+	}
+	r.stop("node-2")
+	r.stop("node-0")
+	n.succeed(departure{"node-0", leader.layer.Instance()}, term)
+	if n.Term() != term {
+		t.Fatal("a replica that reaches nobody stood for an election")
+	}
+}
