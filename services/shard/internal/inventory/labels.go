@@ -11,8 +11,7 @@ import (
 type labelSets struct {
 	words []symbol.ID
 	sets  []labelSet
-	slots []uint32 // hash index of set ids + 1
-	used  int
+	index hashIndex
 	free  []uint32
 	dead  int // words of forgotten sets
 }
@@ -56,16 +55,10 @@ func (l *labelSets) intern(words []symbol.ID) (id uint32, isNew bool) {
 	if len(words) == 0 {
 		return 0, false
 	}
-	if 4*(l.used+1) > 3*len(l.slots) {
-		l.grow()
-	}
-	mask := uint64(len(l.slots) - 1)
-	at := hashWords(words) & mask
-	for ; l.slots[at] != 0; at = (at + 1) & mask {
-		if id := l.slots[at] - 1; slices.Equal(l.get(id), words) {
-			l.sets[id].refs++
-			return id, false
-		}
+	h := hashWords(words)
+	if id, known := l.index.find(h, func(id uint32) bool { return slices.Equal(l.get(id), words) }); known {
+		l.sets[id].refs++
+		return id, false
 	}
 	if n := len(l.free); n > 0 {
 		id, l.free = l.free[n-1], l.free[:n-1]
@@ -75,25 +68,11 @@ func (l *labelSets) intern(words []symbol.ID) (id uint32, isNew bool) {
 	}
 	l.sets[id] = labelSet{at: uint32(len(l.words)), n: uint32(len(words)), refs: 1}
 	l.words = append(l.words, words...)
-	l.slots[at] = id + 1
-	l.used++
+	l.index.insert(h, id, l.hash)
 	return id, true
 }
 
-func (l *labelSets) grow() {
-	l.slots = make([]uint32, max(64, 2*len(l.slots)))
-	mask := uint64(len(l.slots) - 1)
-	for id := 1; id < len(l.sets); id++ {
-		if l.sets[id].refs == 0 {
-			continue
-		}
-		at := hashWords(l.get(uint32(id))) & mask
-		for l.slots[at] != 0 {
-			at = (at + 1) & mask
-		}
-		l.slots[at] = uint32(id) + 1
-	}
-}
+func (l *labelSets) hash(id uint32) uint64 { return hashWords(l.get(id)) }
 
 // release removes one user and returns the words of the set if it was the last one; they are valid until the next call.
 func (l *labelSets) release(id uint32) []symbol.ID {
@@ -104,40 +83,14 @@ func (l *labelSets) release(id uint32) []symbol.ID {
 		return nil
 	}
 	words := slices.Clone(l.get(id))
-	l.forget(id)
+	l.index.remove(hashWords(words), id, l.hash)
+	l.sets[id].n = 0
 	l.dead += len(words)
 	l.free = append(l.free, id)
-	l.used--
 	if l.dead > len(l.words)/2 && l.dead > 1024 {
 		l.compact()
 	}
 	return words
-}
-
-// forget takes a set out of the hash index and closes the gap in its run of slots.
-func (l *labelSets) forget(id uint32) {
-	mask := uint64(len(l.slots) - 1)
-	at := hashWords(l.get(id)) & mask
-	for l.slots[at] != id+1 {
-		at = (at + 1) & mask
-	}
-	for hole := at; ; {
-		l.slots[hole] = 0
-		next := hole
-		for {
-			next = (next + 1) & mask
-			if l.slots[next] == 0 {
-				l.sets[id].n = 0
-				return
-			}
-			home := hashWords(l.get(l.slots[next]-1)) & mask
-			if (next-home)&mask >= (next-hole)&mask {
-				break
-			}
-		}
-		l.slots[hole] = l.slots[next]
-		hole = next
-	}
 }
 
 func (l *labelSets) compact() {
@@ -152,6 +105,6 @@ func (l *labelSets) compact() {
 }
 
 func (l *labelSets) clone() labelSets {
-	return labelSets{words: slices.Clone(l.words), sets: slices.Clone(l.sets), slots: slices.Clone(l.slots), used: l.used,
+	return labelSets{words: slices.Clone(l.words), sets: slices.Clone(l.sets), index: l.index.clone(),
 		free: slices.Clone(l.free), dead: l.dead}
 }

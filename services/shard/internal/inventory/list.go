@@ -50,25 +50,31 @@ func (l *List) insert(i Index, before func(a, b Index) bool) (int, int) {
 	at, pos := l.seek(i, before)
 	if at == len(l.chunks) {
 		if at > 0 && len(l.chunks[at-1]) < chunkMax {
-			l.chunks[at-1] = append(l.chunks[at-1], i)
-			return at - 1, len(l.chunks[at-1]) - 1
+			at--
+			pos = len(l.chunks[at])
+		} else {
+			l.chunks = append(l.chunks, nil)
 		}
-		l.chunks = append(l.chunks, append(make([]Index, 0, 4), i))
-		return at, 0
 	}
-	c := slices.Insert(l.chunks[at], pos, i)
-	if len(c) <= chunkMax {
-		l.chunks[at] = c
-		return at, pos
+	if c := l.chunks[at]; len(c) == chunkMax {
+		const half = chunkMax / 2
+		l.chunks[at] = room(slices.Clip(c[:half]))
+		l.chunks = slices.Insert(l.chunks, at+1, room(slices.Clip(c[half:])))
+		if pos >= half {
+			at, pos = at+1, pos-half
+		}
 	}
-	half := len(c) / 2
-	right := append(make([]Index, 0, chunkMax), c[half:]...)
-	l.chunks[at] = c[:half]
-	l.chunks = slices.Insert(l.chunks, at+1, right)
-	if pos < half {
-		return at, pos
+	l.chunks[at] = slices.Insert(room(l.chunks[at]), pos, i)
+	return at, pos
+}
+
+// room returns s with room for one more. What grows here grows by an eighth and not by half of itself: machines come
+// once, in a first List, and stay.
+func room[S ~[]E, E any](s S) S {
+	if len(s) < cap(s) {
+		return s
 	}
-	return at + 1, pos - half
+	return append(slices.Grow(S(nil), len(s)+len(s)/8+1), s...)
 }
 
 // remove takes a machine out that is in the list.

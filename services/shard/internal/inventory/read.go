@@ -137,7 +137,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	c.rows, c.labels = slices.Clone(t.rows), slices.Clone(t.labels)
 	c.idRef, c.hostRef = slices.Clone(t.idRef), slices.Clone(t.hostRef)
 	c.ids, c.hosts = t.ids.clone(), t.hosts.clone()
-	c.byID.slots = slices.Clone(t.byID.slots)
+	c.byID = t.byID.clone()
 	c.order.all, c.order.version = t.order.all.clone(), t.order.version
 	c.free, c.removed = slices.Clone(t.free), slices.Clone(t.removed)
 	c.promises, c.marks, c.errors = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors)

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -19,20 +18,21 @@ type StampRow struct {
 
 // stampTable holds each distinct stamp once. Number 0 is no stamp.
 type stampTable struct {
-	ids  map[StampRow]uint32
-	all  []StampRow
-	refs []int32
-	free []uint32
+	index hashIndex
+	all   []StampRow
+	refs  []int32
+	free  []uint32
 }
 
 func newStampTable() stampTable {
-	return stampTable{ids: map[StampRow]uint32{}, all: []StampRow{{}}, refs: []int32{0}}
+	return stampTable{all: []StampRow{{}}, refs: []int32{0}}
 }
 
 func (t *stampTable) intern(space *symbol.Space, s *Stamp) uint32 {
 	r := StampRow{Key: space.Keys.Intern(s.Fingerprint, s.Group), Ours: s.Ours(), Priority: s.Priority, Interruption: s.Interruption,
 		Reclamation: s.Reclamation}
-	id, ok := t.ids[r]
+	h := r.hash()
+	id, ok := t.index.find(h, func(id uint32) bool { return t.all[id] == r })
 	if ok {
 		space.Keys.Release(r.Key)
 		t.refs[id]++
@@ -43,9 +43,9 @@ func (t *stampTable) intern(space *symbol.Space, s *Stamp) uint32 {
 		t.all[id], t.refs[id] = r, 1
 	} else {
 		id = uint32(len(t.all))
-		t.all, t.refs = append(t.all, r), append(t.refs, 1)
+		t.all, t.refs = append(room(t.all), r), append(room(t.refs), 1)
 	}
-	t.ids[r] = id
+	t.index.insert(h, id, t.hash)
 	return id
 }
 
@@ -57,13 +57,19 @@ func (t *stampTable) release(space *symbol.Space, id uint32) {
 		return
 	}
 	space.Keys.Release(t.all[id].Key)
-	delete(t.ids, t.all[id])
+	t.index.remove(t.hash(id), id, t.hash)
 	t.all[id] = StampRow{}
 	t.free = append(t.free, id)
 }
 
+func (t *stampTable) hash(id uint32) uint64 { return t.all[id].hash() }
+
+func (r *StampRow) hash() uint64 {
+	return hashNumbers(uint64(r.Key), uint64(uint32(r.Priority)), uint64(r.Interruption), uint64(r.Reclamation))
+}
+
 func (t *stampTable) clone() stampTable {
-	return stampTable{ids: maps.Clone(t.ids), all: slices.Clone(t.all), refs: slices.Clone(t.refs), free: slices.Clone(t.free)}
+	return stampTable{index: t.index.clone(), all: slices.Clone(t.all), refs: slices.Clone(t.refs), free: slices.Clone(t.free)}
 }
 
 // internLabels returns the set of a list of labels, sorted by key, and adds one user.

@@ -118,9 +118,9 @@ func (t *Table) allot() Index {
 		t.free = t.free[:n-1]
 		return i
 	}
-	t.rows = append(t.rows, Row{})
-	t.labels = append(t.labels, 0)
-	t.idRef, t.hostRef = append(t.idRef, 0), append(t.hostRef, 0)
+	t.rows = append(room(t.rows), Row{})
+	t.labels = append(room(t.labels), 0)
+	t.idRef, t.hostRef = append(room(t.idRef), 0), append(room(t.hostRef), 0)
 	return Index(len(t.rows) - 1)
 }
 

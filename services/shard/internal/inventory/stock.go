@@ -1,0 +1,59 @@
+package inventory
+
+import (
+	"math"
+	"math/bits"
+)
+
+// StockVersion grows when a class gains its first, or loses its last, owned Idle or Speculative machine.
+func (t *Table) StockVersion() uint64 { return t.stockLog.base + uint64(len(t.stockLog.list)) }
+
+// StockChanges returns the classes whose stock did that since a version, perhaps more than once. ok is false if not all
+// are remembered.
+func (t *Table) StockChanges(since uint64) (classes []uint32, ok bool) {
+	l := &t.stockLog
+	if since < l.base || since > t.StockVersion() {
+		return nil, false
+	}
+	return l.list[since-l.base:], true
+}
+
+// stockLog remembers the last classes whose stock changed between some and none.
+type stockLog struct {
+	list []uint32
+	base uint64
+}
+
+func (t *Table) stockChanged(class uint32) {
+	l := &t.stockLog
+	if len(l.list) == logMax {
+		n := copy(l.list, l.list[logMax/2:])
+		l.list = l.list[:n]
+		l.base += logMax / 2
+	}
+	l.list = append(l.list, class)
+}
+
+// Billed is the price of all owned machines that cost something now, millionths of a dollar per hour, saturating.
+func (t *Table) Billed() int64 { return t.billed.saturated() }
+
+// wide is a sum of many prices that never overflows.
+type wide struct{ hi, lo uint64 }
+
+func (w *wide) add(v int64, by int32) {
+	var carry uint64
+	if by > 0 {
+		w.lo, carry = bits.Add64(w.lo, uint64(v), 0)
+		w.hi += carry
+	} else {
+		w.lo, carry = bits.Sub64(w.lo, uint64(v), 0)
+		w.hi -= carry
+	}
+}
+
+func (w *wide) saturated() int64 {
+	if w.hi != 0 || w.lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(w.lo)
+}
