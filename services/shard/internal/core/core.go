@@ -108,6 +108,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 		}
 		return c.eff
 	}
+	c.cycle.ended(at.Ended)
 	c.handle(e)
 	c.runTimers()
 	c.settle()

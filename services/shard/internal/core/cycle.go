@@ -32,6 +32,8 @@ type cycleState struct {
 	at      int64 // Mono of the last one
 	wall    int64
 	lastEnd int64
+	took    int64 // the last one and the step it ran in
+	open    bool  // the step in which a cycle ran has not been seen to end
 	pending [triggers]bool
 	wanted  bool
 
@@ -91,7 +93,7 @@ func (c *Core) allListed() bool {
 }
 
 // maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
-// storm costs at most ten cycles a second (SHARD-6.4).
+// storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
 func (c *Core) maybeCycle() {
 	s := &c.cycle
 	for len(s.holdEnds) > 0 { // few; order does not matter, each only marks its cluster
@@ -109,11 +111,20 @@ func (c *Core) maybeCycle() {
 	if !s.wanted || c.frozen() || !c.allListed() {
 		return
 	}
-	if next := s.lastEnd + c.cfg.CycleMinSpacing; c.now < next {
+	if next := s.lastEnd + max(c.cfg.CycleMinSpacing, s.took); c.now < next {
 		c.timers.add(next, timerSpacing, "")
 		return
 	}
 	c.runCycle()
+}
+
+// ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
+// that take longer than the spacing would follow each other without a gap, with one event of anybody between two.
+func (s *cycleState) ended(at int64) {
+	if s.open && at > s.lastEnd {
+		s.took, s.lastEnd = at-s.lastEnd, at
+	}
+	s.open = false
 }
 
 // runCycle is one cycle, in the order of SHARD-6.7.
@@ -153,7 +164,7 @@ func (c *Core) runCycle() {
 		c.sample(MetricCycleLag, "", c.now-at)
 	}
 	s.rollups = s.rollups[:0]
-	s.lastEnd = c.now
+	s.lastEnd, s.took, s.open = c.now, 0, true
 	s.redispatch = true
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.phase(PhaseExecute)

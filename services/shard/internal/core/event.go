@@ -6,6 +6,9 @@ package core
 type At struct {
 	Mono int64 `n:"1"`
 	Wall int64 `n:"2"`
+	// Ended is Mono at the end of the step before: what the core cannot see of itself without a clock. 0 means that it
+	// took no time.
+	Ended int64 `n:"3"`
 }
 
 // Event is one thing the shell learned. The types of this file that have the method are all of them (SHARD-5.1).

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -146,10 +148,11 @@ type BackoffView struct {
 	Text    string
 }
 
-// NeedBlock is the rows of one cluster with their verdicts, in turn order.
+// NeedBlock is the rows of one cluster with their verdicts, in turn order. Blocks share rows that did not change.
 type NeedBlock struct {
 	Cluster string
 	Rows    []NeedRow
+	Turns   []int32        // of each row: 1 plus how many short needs of the shard go before it, 0 if it is not short; may be nil
 	Demand  []BucketDemand // in machines, by bucket
 	of      *engine.Block
 	at      int64
@@ -169,8 +172,6 @@ type NeedRow struct {
 	Residual   []resource.Quantity
 	Freed      []resource.Quantity
 	Since      int64 // since when it is short; 0: it is not
-	AgeCycles  int64
-	Turn       int
 	Parked     int64 // nominal cycles stalled, if parked
 	BlobText   string
 	Suppressed hold // paused or dry run
@@ -237,10 +238,15 @@ func (c *Core) needBlocks() []*NeedBlock {
 	}
 	out := make([]*NeedBlock, 0, len(r.Blocks))
 	next := make(map[string]*NeedBlock, len(r.Blocks))
+	turns := turnsOf(r)
 	for at, b := range r.Blocks {
 		n := c.pub.needs[b.Cluster]
-		if n == nil || n.of != b || hasShort(b) {
-			n = c.spellBlock(r, b, int32(at))
+		switch {
+		case n == nil || n.of != b:
+			n = c.spellBlock(b, n)
+			n.Turns = turns[at]
+		case hasShort(b):
+			n = c.renewBlock(b, n, turns[at])
 		}
 		next[b.Cluster] = n
 		out = append(out, n)
@@ -251,25 +257,92 @@ func (c *Core) needBlocks() []*NeedBlock {
 
 func hasShort(b *engine.Block) bool { return len(b.Missing) > 0 }
 
-func (c *Core) spellBlock(r *engine.Result, b *engine.Block, at int32) *NeedBlock {
-	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
-	cl := c.clusters.get(b.Cluster)
-	for i := range b.Needs {
-		row := spellRow(c.world, b, i)
-		v := &row.Verdict
-		if v.Status == engine.Short {
-			row.Since = c.ledger.unmetSince(b.Cluster, b.Needs[i].RowKey())
-			row.AgeCycles = c.ageCycles(row.Since)
-			row.Turn = r.TurnPosition(engine.Ref{Block: at, Row: int32(i)})
+// turnsOf numbers the short rows of each block by their place among all short needs.
+func turnsOf(r *engine.Result) [][]int32 {
+	out := make([][]int32, len(r.Blocks))
+	for k, ref := range r.Short {
+		b := r.Blocks[ref.Block]
+		if out[ref.Block] == nil {
+			out[ref.Block] = make([]int32, len(b.Needs))
 		}
-		if cl != nil {
-			row.BlobText = cl.blobText[b.Needs[i].Form.Fingerprint]
+		if ref.Row < engine.FoldedRow {
+			out[ref.Block][ref.Row] = int32(k + 1)
 		}
-		row.Suppressed = c.suppression(b.Cluster, v)
-		n.Rows[i] = row
 	}
+	for at, b := range r.Blocks {
+		for i := range out[at] { // members of a need that was folded from several rows
+			if b.Verdicts[i].Status == engine.Short && out[at][i] == 0 {
+				out[at][i] = int32(r.TurnPosition(engine.Ref{Block: int32(at), Row: int32(i)}))
+			}
+		}
+	}
+	return out
+}
+
+// spellBlock writes the rows of a new block for readers. What its predecessor spelled out of equal rows is used again.
+func (c *Core) spellBlock(b *engine.Block, old *NeedBlock) *NeedBlock {
+	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
+	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
+	for i := range b.Needs {
+		if same && old.of.Verdicts[i] == b.Verdicts[i] && b.Verdicts[i].Missing < 0 {
+			n.Rows[i] = old.Rows[i]
+			continue
+		}
+		n.Rows[i] = spellRow(c.world, b, i)
+	}
+	c.mark(n.Rows, b)
 	n.Demand = demandOf(b)
 	return n
+}
+
+// renewBlock brings the rows of a block that the plan did not touch up to date: what holds their actions back, and whose
+// turn it is, may have changed.
+func (c *Core) renewBlock(b *engine.Block, old *NeedBlock, turns []int32) *NeedBlock {
+	rows := old.Rows
+	if !c.marked(rows, b) {
+		rows = slices.Clone(rows)
+		c.mark(rows, b)
+	} else if slices.Equal(turns, old.Turns) {
+		return old
+	}
+	return &NeedBlock{Cluster: old.Cluster, Rows: rows, Turns: turns, Demand: old.Demand, of: b, at: c.now}
+}
+
+// mark writes what the core knows of rows and a plan does not.
+func (c *Core) mark(rows []NeedRow, b *engine.Block) {
+	c.marks(b, func(i int, since int64, text string, h hold) bool {
+		rows[i].Since, rows[i].BlobText, rows[i].Suppressed = since, text, h
+		return true
+	})
+}
+
+// marked tells whether rows say what mark would write.
+func (c *Core) marked(rows []NeedRow, b *engine.Block) bool {
+	return c.marks(b, func(i int, since int64, text string, h hold) bool {
+		return rows[i].Since == since && rows[i].BlobText == text && rows[i].Suppressed == h
+	})
+}
+
+// marks visits the rows of a block until f answers false, and tells whether it never did.
+func (c *Core) marks(b *engine.Block, f func(i int, since int64, text string, h hold) bool) bool {
+	var short []shortRow
+	if s := c.ledger.unmet[b.Cluster]; s != nil {
+		short = s.list
+	}
+	cl := c.clusters.get(b.Cluster)
+	for i := range b.Needs {
+		since, text := int64(0), ""
+		if len(short) > 0 && short[0].at == int32(i) {
+			since, short = short[0].since, short[1:]
+		}
+		if cl != nil && len(cl.blobText) > 0 {
+			text = cl.blobText[b.Needs[i].Form.Fingerprint]
+		}
+		if !f(i, since, text, c.suppression(b.Cluster, &b.Verdicts[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *Core) viewCluster(cl *cluster) *ClusterView {
@@ -382,7 +455,7 @@ func (c *Core) statusOfNeeds(s *Status) {
 		s.Short++
 		s.Unmet[r.Blocks[ref.Block].Verdicts[ref.Row].Reason]++
 	}
-	for _, f := range c.ledger.ordered() {
+	for _, f := range c.ledger.order {
 		age := c.ageCycles(f.First)
 		s.OldestAge = max(s.OldestAge, c.now-f.First)
 		switch {
@@ -415,6 +488,22 @@ func (c *Core) statusOfDrains(s *Status) {
 
 // dirtyMachine notes that something about a machine changed, for readers that follow machines.
 func (c *Core) dirtyMachine(id string) {}
+
+// AgeCycles is for how many nominal cycles a row has been short (SHARD-26.2), or 0.
+func (p *Publish) AgeCycles(r *NeedRow) int64 {
+	if r.Since == 0 || r.Verdict.Status != engine.Short {
+		return 0
+	}
+	return (p.At-r.Since)/p.Status.Config.CycleInterval + 1
+}
+
+// Turn is 1 plus how many short needs of the shard go before the i-th row of a block, or 0 if that is not short.
+func (b *NeedBlock) Turn(i int) int32 {
+	if b.Turns == nil {
+		return 0
+	}
+	return b.Turns[i]
+}
 
 func (r *NeedRow) key() demand.RowKey {
 	return demand.RowKey{Fingerprint: r.Row.Fingerprint, Group: r.Row.Group}

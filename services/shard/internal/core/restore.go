@@ -126,6 +126,7 @@ func (c *Core) restoreOrders(s *Snapshot) {
 func (c *Core) restoreCycle(s *savedCycle) {
 	y := &c.cycle
 	y.n, y.at, y.wall, y.lastEnd, y.fullAt = s.N, s.At, s.Wall, s.LastEnd, s.FullAt
+	y.took, y.open = s.Took, s.Open
 	y.started, y.deferred, y.ranBefore, y.redispatch = s.Started, s.Deferred, s.Ran, s.Dispatch
 	y.holdEnds, y.rollups = slices.Clone(s.HoldEnds), slices.Clone(s.Rollups)
 	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
@@ -266,7 +267,12 @@ func (l *ledger) restore(s *savedLedger) {
 	l.join.Restore(s.Join)
 	l.oldest = s.Oldest
 	for _, u := range s.Unmet {
-		l.unmet[needKey{u.Cluster, u.Row}] = u.At
+		rows := l.unmet[u.Cluster]
+		if rows == nil {
+			rows = &shortRows{}
+			l.unmet[u.Cluster] = rows
+		}
+		rows.list = append(rows.list, shortRow{key: u.Row, since: u.At})
 	}
 	for _, x := range s.Lost {
 		l.lost[x.Name] = x.N

@@ -66,6 +66,39 @@ func TestStormIsServedInTenCyclesASecond(t *testing.T) {
 	}
 }
 
+// SHARD-6.4: spacing counts from the end of a cycle and is at least as long as the cycle took. Cycles that take longer than the
+// spacing would otherwise follow each other without a gap, one event of anybody between two, and a shard with many needs
+// that cannot be met would take in six roll-ups a second.
+func TestSlowCyclesLeaveHalfOfTheLoopToEvents(t *testing.T) {
+	const clusters, slow, quick = 400, 300 * Millisecond, 100 * 1000
+	w := newWorld(t, nil, slot("m1"))
+	for i := range clusters {
+		w.connect(clusterName(i))
+	}
+	w.run(5 * Second)
+	began, first := w.mono, w.c.Cycle()
+	for i := range clusters { // as the loop does: the next event is taken when the step before is over
+		cycle := w.c.Cycle()
+		w.rollup(clusterName(i), needs(0, 1))
+		took := int64(quick)
+		if w.c.Cycle() != cycle {
+			took = slow
+		}
+		w.mono, w.wall = w.mono+took, w.wall+took
+		w.ended = w.mono
+	}
+	if n := w.c.Cycle() - first; n != 1 {
+		t.Errorf("%d cycles while %d roll-ups waited; the first one alone was due", n, clusters)
+	}
+	if took := w.mono - began; took > slow+clusters*quick {
+		t.Errorf("the roll-ups were taken in %d ms", took/Millisecond)
+	}
+	w.run(2 * slow)
+	if len(w.c.cycle.rollups) != 0 {
+		t.Errorf("%d changes are not used", len(w.c.cycle.rollups))
+	}
+}
+
 func metricKey(m Metric) string { return sampleKey(m, "", "") }
 
 // Scenario 44, SHARD-13.7: a change that a List shows while the operation waits is set aside, because the cursor has moved

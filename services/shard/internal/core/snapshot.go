@@ -62,6 +62,8 @@ type savedCycle struct {
 	Deferred bool        `n:"11"`
 	Ran      bool        `n:"12"` // a plan exists
 	Dispatch bool        `n:"13"`
+	Took     int64       `n:"14"`
+	Open     bool        `n:"15"`
 }
 
 type savedPlan struct {
@@ -301,7 +303,7 @@ func (c *Core) capture() *Snapshot {
 
 func (c *Core) saveCycle() savedCycle {
 	y := &c.cycle
-	s := savedCycle{N: y.n, At: y.at, Wall: y.wall, LastEnd: y.lastEnd, HoldEnds: slices.Clone(y.holdEnds), Rollups: slices.Clone(y.rollups),
+	s := savedCycle{N: y.n, At: y.at, Wall: y.wall, LastEnd: y.lastEnd, Took: y.took, Open: y.open, HoldEnds: slices.Clone(y.holdEnds), Rollups: slices.Clone(y.rollups),
 		FullAt: y.fullAt, Started: y.started, Deferred: y.deferred, Ran: y.result != nil, Dispatch: y.redispatch}
 	for t, set := range y.pending {
 		if set {
@@ -403,8 +405,10 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 
 func (l *ledger) save() savedLedger {
 	s := savedLedger{Parking: l.parking.Entries(), Sharing: l.sharing.Entries(), Join: l.join.Entries(), Oldest: l.oldest}
-	for key, at := range l.unmet { // sorted below
-		s.Unmet = append(s.Unmet, savedUnmet{key.cluster, key.row, at})
+	for _, name := range sortedKeys(l.unmet) {
+		for _, x := range l.unmet[name].list {
+			s.Unmet = append(s.Unmet, savedUnmet{name, x.key, x.since})
+		}
 	}
 	slices.SortFunc(s.Unmet, func(a, b savedUnmet) int {
 		return strings.Compare(a.Cluster+"\x00"+a.Row.Fingerprint+"\x00"+a.Row.Group, b.Cluster+"\x00"+b.Row.Fingerprint+"\x00"+b.Row.Group)

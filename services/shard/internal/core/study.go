@@ -40,9 +40,6 @@ func (s *Study) Input() engine.Input {
 func Row(w *engine.World, r *engine.Result, ref engine.Ref) (cluster string, row *NeedRow) {
 	b := r.Blocks[ref.Block]
 	n := spellRow(w, b, int(ref.Row))
-	if n.Verdict.Status == engine.Short {
-		n.Turn = r.TurnPosition(ref)
-	}
 	return b.Cluster, &n
 }
 

@@ -22,6 +22,7 @@ type world struct {
 	c       *Core
 	mono    int64
 	wall    int64
+	ended   int64 // when the step before was over; 0: it took no time
 	queue   []later
 	seq     int
 	arrival int64
@@ -119,7 +120,7 @@ func (w *world) after(d int64, do func()) {
 
 // step gives one event to the core and takes its effects in.
 func (w *world) step(e Event) {
-	at := At{w.mono, w.wall}
+	at := At{Mono: w.mono, Wall: w.wall, Ended: w.ended}
 	effects := slices.Clone(w.c.Step(at, e))
 	w.log = append(w.log, logged{at, w.c.Reduced(e)})
 	for _, x := range effects {

@@ -185,7 +185,7 @@ func rowsOf(b *core.NeedBlock) (out []row) {
 		return nil
 	}
 	for i := range b.Rows {
-		out = append(out, row{b.Cluster, &b.Rows[i]})
+		out = append(out, row{b.Cluster, &b.Rows[i], b.Turn(i)})
 	}
 	return out
 }

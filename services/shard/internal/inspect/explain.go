@@ -49,6 +49,7 @@ type explained struct {
 	of         *engine.NeedExplanation
 	cluster    string
 	row        *core.NeedRow
+	turn       int32
 	suggestion string
 	cycle      int64
 }
@@ -66,7 +67,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		if !ok {
 			return nil
 		}
-		e := &explained{of: engine.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle}
+		e := &explained{of: engine.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, turn: int32(plan.TurnPosition(ref))}
 		e.cluster, e.row = core.Row(w.World, plan, ref)
 		if w.World.Inventory.Len() <= suggestMachines {
 			if x := engine.Suggest(w.Input(), plan, ref); x != nil {
@@ -85,7 +86,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		return nil, notFound("this shard has no such need in cluster " + q.ClusterId)
 	}
 	v := s.cfg.View()
-	out := &pb.ExplainResponse{Need: needView(v, published(v, e.cluster, e.row)), Verdict: e.of.Sentence, Suggestion: e.suggestion,
+	out := &pb.ExplainResponse{Need: needView(v, published(v, e.cluster, e.row, e.turn)), Verdict: e.of.Sentence, Suggestion: e.suggestion,
 		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{}}
 	for _, f := range e.of.Funnel {
 		step := &pb.FunnelStep{Step: f.Name, Machines: int32(f.Machines)}
@@ -167,18 +168,18 @@ func findNeed(r *engine.Result, q *pb.NeedRef) (engine.Ref, bool) {
 
 // published is the row as the last cycle published it, which knows more than a plan does: since when it is short, and what
 // holds its actions back. A row that no cycle has seen yet is returned as it is.
-func published(v *core.Publish, cluster string, x *core.NeedRow) row {
+func published(v *core.Publish, cluster string, x *core.NeedRow, turn int32) row {
 	for _, b := range v.Needs {
 		if b.Cluster != cluster {
 			continue
 		}
 		for i := range b.Rows {
 			if n := &b.Rows[i]; n.Row.Fingerprint == x.Row.Fingerprint && n.Row.Group == x.Row.Group {
-				return row{cluster, n}
+				return row{cluster, n, b.Turn(i)}
 			}
 		}
 	}
-	return row{cluster, x}
+	return row{cluster, x, turn}
 }
 
 func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResponse, error) {

@@ -20,6 +20,7 @@ import (
 type row struct {
 	cluster string
 	*core.NeedRow
+	turn int32 // among all short needs of the shard, from 1; 0: it is not short
 }
 
 // compareRows is the order of InspectNeeds: priority descending, arrival, cluster, and then what makes it total.
@@ -81,7 +82,7 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 			if isShort {
 				short++
 			}
-			rows = append(rows, row{b.Cluster, n})
+			rows = append(rows, row{b.Cluster, n, b.Turn(i)})
 		}
 	}
 	slices.SortFunc(rows, compareRows)
@@ -98,7 +99,7 @@ func position(rows []row, key []string) int {
 	priority, _ := strconv.ParseInt(key[0], 10, 32)
 	arrival, _ := strconv.ParseInt(key[1], 10, 64)
 	at := row{key[2], &core.NeedRow{Arrival: arrival, Row: demand.Row{Fingerprint: key[3], Group: strings.ReplaceAll(key[4], "\x01", "\x00"),
-		Profile: demand.Profile{Priority: int32(priority)}}}}
+		Profile: demand.Profile{Priority: int32(priority)}}}, 0}
 	i, found := slices.BinarySearchFunc(rows, at, compareRows)
 	if found {
 		i++
@@ -115,11 +116,11 @@ func needView(v *core.Publish, r row) *pb.NeedView {
 		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Row.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
 		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
-		TurnPosition: int32(r.Turn), CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
+		TurnPosition: r.turn, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
 	}
 	out.DetailText = r.Text()
 	if d.Status == engine.Short {
-		out.AgeCyclesUnmet, out.UnmetSinceUnixNanos = int32(r.AgeCycles), v.Wall(r.Since)
+		out.AgeCyclesUnmet, out.UnmetSinceUnixNanos = int32(v.AgeCycles(r.NeedRow)), v.Wall(r.Since)
 		if d.Reason == engine.PreemptionExhausted {
 			out.Preemption = &pb.PreemptionSummary{VictimsFound: d.Victims, CapacityFreed: convert.Quantities(r.Freed)}
 		}

@@ -183,11 +183,11 @@ func (s *Server) answer(w *core.Study, a *engine.Answer, q *pb.PlanRequest) *pb.
 		x := &pb.NeedChange{}
 		if !c.Before.None() {
 			cluster, n := core.Row(w.World, a.Base, c.Before)
-			x.Before = needView(v, row{cluster, n})
+			x.Before = needView(v, row{cluster, n, int32(a.Base.TurnPosition(c.Before))})
 		}
 		if !c.After.None() {
 			cluster, n := core.Row(a.World, a.Final, c.After)
-			x.After = needView(v, row{cluster, n})
+			x.After = needView(v, row{cluster, n, int32(a.Final.TurnPosition(c.After))})
 		}
 		out.Needs = append(out.Needs, x)
 	}

@@ -303,6 +303,7 @@ func (l *Loop) arm(t *time.Timer) {
 
 func (l *Loop) step(e core.Event) {
 	at := l.Now()
+	at.Ended = l.lastStep.Load()
 	if l.cfg.OnPanic != nil {
 		defer func() {
 			if p := recover(); p != nil {

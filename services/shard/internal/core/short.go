@@ -1,0 +1,149 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// shortRows are the short rows of one cluster and since when each is. The list is replaced, not changed, and only when the
+// cluster's block is: a shard that is out of machines has tens of thousands of short rows, and most stand as they stood.
+type shortRows struct {
+	of   *engine.Block
+	list []shortRow // in the order of the block
+}
+
+type shortRow struct {
+	at    int32 // position in the block
+	key   demand.RowKey
+	since int64
+}
+
+// since is when a row became short, or 0.
+func (s *shortRows) sinceOf(row demand.RowKey) int64 {
+	if s != nil {
+		for i := range s.list {
+			if s.list[i].key == row {
+				return s.list[i].since
+			}
+		}
+	}
+	return 0
+}
+
+func (l *ledger) unmetSince(name string, row demand.RowKey) int64 { return l.unmet[name].sinceOf(row) }
+
+// observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each
+// other.
+func (l *ledger) observeShort(c *Core, r *engine.Result) {
+	unmet := make(map[string]*shortRows, len(l.unmet))
+	for _, b := range r.Blocks {
+		if len(b.Missing) == 0 {
+			continue
+		}
+		old := l.unmet[b.Cluster]
+		if old == nil || old.of != b {
+			old = l.shortIn(c, b, old)
+		}
+		unmet[b.Cluster] = old
+	}
+	l.unmet = unmet
+	l.sumShortfalls(c, r)
+	l.logOldest(c)
+}
+
+// shortIn lists the short rows of a new block.
+func (l *ledger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRows {
+	out := &shortRows{of: b, list: make([]shortRow, 0, len(b.Missing))}
+	var before []shortRow
+	if old != nil {
+		before = old.list
+	}
+	var moved map[demand.RowKey]int64 // made when the rows come in another order than before
+	for i := range b.Verdicts {
+		if b.Verdicts[i].Status != engine.Short {
+			continue
+		}
+		n := &b.Needs[i]
+		x := shortRow{at: int32(i), key: n.RowKey()}
+		switch known := false; {
+		case len(before) > 0 && before[0].key == x.key:
+			x.since, before = before[0].since, before[1:]
+		case len(before) > 0 && moved == nil:
+			moved = make(map[demand.RowKey]int64, len(before))
+			for k := range before {
+				moved[before[k].key] = before[k].since
+			}
+			fallthrough
+		default:
+			if x.since, known = moved[x.key]; !known {
+				x.since = l.leftShortAt(c, b.Cluster, n)
+			}
+		}
+		out.list = append(out.list, x)
+	}
+	return out
+}
+
+// sumShortfalls sums what rows lack by fingerprint.
+func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
+	type sum struct {
+		*shortfall
+		residual, unit resource.Vector
+	}
+	sums := map[*demand.Form]*sum{}
+	var forms []*sum // in the order of turns
+	for _, ref := range r.Short {
+		if ref.Row >= engine.FoldedRow {
+			continue
+		}
+		b := r.Blocks[ref.Block]
+		n, v := &b.Needs[ref.Row], &b.Verdicts[ref.Row]
+		s := sums[n.Form]
+		if s == nil {
+			s = &sum{shortfall: &shortfall{Fingerprint: n.Form.Fingerprint, First: c.now, Priority: n.Form.Priority, Reqs: n.Form.Requirements,
+				Reason: v.Reason, Bucket: n.Form.Interruption}}
+			if old := l.shortfalls[s.Fingerprint]; old != nil {
+				s.First = old.First
+			}
+			sums[n.Form], forms = s, append(forms, s)
+		}
+		if v.Missing >= 0 {
+			s.residual = s.residual.Add(b.Missing[v.Missing].Residual)
+		}
+		s.unit = s.unit.Max(n.MinUnit)
+	}
+	short := make(map[string]*shortfall, len(forms))
+	order := make([]*shortfall, 0, len(forms))
+	dims := c.world.Space.Dimensions
+	for _, s := range forms {
+		s.Residual, s.MinUnit = s.residual.Quantities(dims), s.unit.Quantities(dims)
+		short[s.Fingerprint], order = s.shortfall, append(order, s.shortfall)
+	}
+	slices.SortFunc(order, func(a, b *shortfall) int { // of a report (SHARD-26.1)
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	l.shortfalls, l.order = short, order
+}
+
+// logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).
+func (l *ledger) logOldest(c *Core) {
+	list := slices.Clone(l.order)
+	slices.SortStableFunc(list, func(a, b *shortfall) int { return cmp.Compare(a.First, b.First) })
+	var names []string
+	for _, s := range list[:min(3, len(list))] {
+		names = append(names, s.Fingerprint)
+	}
+	slices.Sort(names)
+	if text := strings.Join(names, ", "); text != l.oldest {
+		l.oldest = text
+		if text != "" {
+			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(list))})
+		}
+	}
+}
