@@ -22,6 +22,11 @@ type matcher struct {
 	// In the plan at work: from where on classes may hold something free, by pool.
 	epoch uint32
 	alive [2]int32
+
+	// In preemption: the lowest effective priority among matching targets, excess and victims.
+	preyPlan  uint64
+	preyKnown [2]bool
+	prey      [2]int64
 }
 
 // term is a requirement with the symbols of its key and values, as far as anything has them.

@@ -70,16 +70,19 @@ type planning struct {
 	skip    []int32 // domains
 	spread  spreading
 
-	victims  victimIndex
-	wish     wish
-	drained  []drainage
-	handed   []handed
-	byID     []*clusterState // by symbol of the cluster
-	displace int
-	bought   bool // some Need took a Speculative machine
-	tries    int
-	spent    bool
-	saved    int64
+	victims      targets
+	excess       targets
+	flyers       []flyer // in flight, as 15.4 prefers them
+	flyersListed bool
+	wish         wish
+	drained      []drainage
+	handed       []handed
+	byID         []*clusterState // by symbol of the cluster
+	displace     int
+	bought       bool // some Need took a Speculative machine
+	tries        int
+	spent        bool
+	saved        int64
 }
 
 // turn names a Need in turn order (ENG-7.2): the rank with higher first, the arrival with unknown last, the cluster and

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -26,27 +27,20 @@ type handed struct {
 	to  turn
 }
 
-// victimIndex is every machine that somebody of higher priority may take, best first. The order does not depend on who
-// asks: the preemptor's own priority adds the same to every score.
-type victimIndex struct {
-	built  bool
-	list   []victim
-	lowest int64 // effective priority of the lowest
-}
-
+// victim is a machine that a preemptor takes.
 type victim struct {
-	base      int64 // score without the preemptor's priority
 	effective int64
 	cl        int32 // position in states
 	at        int32
 	class     uint32
-	order     uint32
 }
 
 // preemption is section 15.
 func (p *planning) preemption() {
 	p.drained, p.handed = p.drained[:0], p.handed[:0]
-	p.victims.built = false
+	p.victims.begin(true)
+	p.excess.begin(false)
+	p.flyersListed = false
 	p.queue = p.queue[:0]
 	p.stillShort(func(t turn, s *standing) {
 		if s != nil && (!s.open || s.beyondHelp) {
@@ -140,8 +134,8 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 	if gang && !zero(h.rest) {
 		return // 15.3: half a rack helps nobody
 	}
-	for _, i := range over {
-		p.takeOver(cl, w, i)
+	for _, at := range over {
+		p.takeOver(cl, w, &p.flyers[at])
 	}
 	for _, v := range excess {
 		src := p.states[v.cl]
@@ -183,51 +177,64 @@ func (p *planning) drainFor(cl *clusterState, w *want, v victim, d drainage) {
 	p.promise(cl, w, l.idx, l.class, l.state)
 }
 
-// takeovers lists what 15.4 may hand on.
-func (p *planning) takeovers(h *wish) []inventory.Index {
+// flyer is a machine in flight that 15.4 may hand on.
+type flyer struct {
+	i      inventory.Index
+	class  uint32
+	prio   int32
+	rank   int32
+	price  int64
+	handed bool
+}
+
+// listFlyers sorts what is in flight as 15.4 prefers it, whoever asks.
+func (p *planning) listFlyers() {
 	inv := p.w.Inventory
-	flying := inv.Flying()
-	if flying.Len() == 0 {
-		return nil
-	}
-	type candidate struct {
-		i     inventory.Index
-		class uint32
-		prio  int32
-		rank  int
-		price int64
-	}
-	priority := h.w.need.Form.Priority
-	var list []candidate
-	for _, chunk := range flying.Chunks() { // by id
+	p.flyersListed, p.flyers = true, p.flyers[:0]
+	for _, chunk := range inv.Flying().Chunks() { // by id
 		for _, i := range chunk {
 			pr, _ := inv.Promise(i)
 			r := inv.Row(i)
-			if pr.For.Priority >= priority || !h.cl.fits(h.w, r.Class) || p.isHanded(i) || inv.WithheldFrom(i, h.cl.d.Name) {
-				continue
-			}
-			if src, at := p.localOf(i, pr.Cluster); src != nil {
-				l := &src.loc[at]
-				if src == h.cl && l.claim == h.w.at || src.effective(p, l) >= int64(priority) {
-					continue
-				}
-			}
-			list = append(list, candidate{i, r.Class, pr.For.Priority, takeoverRank(r.Seen()), inv.Class(r.Class).Price})
+			p.flyers = append(p.flyers, flyer{i: i, class: r.Class, prio: pr.For.Priority, rank: takeoverRank(r.Seen()),
+				price: inv.Class(r.Class).Price})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b candidate) int {
+	slices.SortStableFunc(p.flyers, func(a, b flyer) int {
 		return cmp.Or(cmp.Compare(a.prio, b.prio), cmp.Compare(a.rank, b.rank), cmp.Compare(a.price, b.price))
 	})
-	var out []inventory.Index
-	for _, c := range list {
-		if h.takes(c.i, c.class) {
-			out = append(out, c.i)
+}
+
+// takeovers lists what 15.4 hands on: positions in flyers.
+func (p *planning) takeovers(h *wish) []int32 {
+	if !p.flyersListed {
+		p.listFlyers()
+	}
+	inv := p.w.Inventory
+	priority := h.w.need.Form.Priority
+	var out []int32
+	for at := range p.flyers {
+		f := &p.flyers[at]
+		if f.prio >= priority || zero(h.rest) {
+			break
+		}
+		if f.handed || !h.cl.fits(h.w, f.class) || inv.WithheldFrom(f.i, h.cl.d.Name) {
+			continue
+		}
+		pr, _ := inv.Promise(f.i)
+		if src, at := p.localOf(f.i, pr.Cluster); src != nil {
+			l := &src.loc[at]
+			if src == h.cl && l.claim == h.w.at || src.effective(p, l) >= int64(priority) {
+				continue
+			}
+		}
+		if h.takes(f.i, f.class) {
+			out = append(out, int32(at))
 		}
 	}
 	return out
 }
 
-func takeoverRank(s inventory.State) int {
+func takeoverRank(s inventory.State) int32 {
 	switch s {
 	case inventory.Idle:
 		return 0
@@ -235,10 +242,6 @@ func takeoverRank(s inventory.State) int {
 		return 1
 	}
 	return 2
-}
-
-func (p *planning) isHanded(i inventory.Index) bool {
-	return slices.ContainsFunc(p.handed, func(h handed) bool { return h.idx == i })
 }
 
 // localOf finds a machine in the state of a cluster.
@@ -269,8 +272,10 @@ func (cl *clusterState) effective(p *planning, l *local) int64 {
 }
 
 // takeOver hands the promise of a machine on to w. Whoever counted on it is short again.
-func (p *planning) takeOver(cl *clusterState, w *want, i inventory.Index) {
+func (p *planning) takeOver(cl *clusterState, w *want, f *flyer) {
 	inv := p.w.Inventory
+	i := f.i
+	f.handed = true
 	pr, _ := inv.Promise(i)
 	if src, at := p.localOf(i, pr.Cluster); src != nil {
 		l := &src.loc[at]
@@ -305,85 +310,27 @@ func (p *planning) lose(cl *clusterState, w *want) {
 	}
 }
 
-// excessFor lists what 15.5 may give: Configured machines of other heard clusters that nobody claims.
+// excessFor lists what 15.5 gives: Configured machines of other heard clusters that nobody claims.
 func (p *planning) excessFor(h *wish) []victim {
 	if zero(h.rest) {
 		return nil
 	}
-	inv := p.w.Inventory
-	var list []victim
-	for _, cl := range p.withExcess() {
-		if cl == h.cl {
-			continue
-		}
-		for at := range cl.loc[:cl.members] {
-			l := &cl.loc[at]
-			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() && h.cl.fits(h.w, l.class) &&
-				!inv.WithheldFrom(l.idx, h.cl.d.Name) {
-				list = append(list, victim{cl: cl.at, at: int32(at), class: l.class, order: l.order})
-			}
-		}
+	if !p.excess.built {
+		p.excess.listExcess(p)
 	}
-	slices.SortFunc(list, func(a, b victim) int {
-		return cmp.Or(cmp.Compare(inv.Class(a.class).Price, inv.Class(b.class).Price), cmp.Compare(a.order, b.order))
-	})
-	return slices.DeleteFunc(list, func(v victim) bool { return !h.takes(p.states[v.cl].loc[v.at].idx, v.class) })
+	return p.excess.choose(h, math.MaxInt64)
 }
 
-// victimsFor lists the victims of 15.6 that are needed, best first.
+// victimsFor lists the victims of 15.6 that are needed, best first. Takeovers may have changed who counts on one since
+// they were listed; the order stays, as stamps do.
 func (p *planning) victimsFor(h *wish) []victim {
 	if zero(h.rest) {
 		return nil
 	}
-	p.victims.build(p)
-	priority := int64(h.w.need.Form.Priority)
-	if p.victims.lowest >= priority {
-		return nil
+	if !p.victims.built {
+		p.victims.listVictims(p)
 	}
-	var out []victim
-	for _, v := range p.victims.list {
-		if v.effective >= priority || !h.cl.fits(h.w, v.class) {
-			continue
-		}
-		cl := p.states[v.cl]
-		l := &cl.loc[v.at]
-		if cl == h.cl || l.bits&lGone != 0 || l.claim < 0 || p.w.Inventory.WithheldFrom(l.idx, h.cl.d.Name) {
-			continue
-		}
-		// Takeovers may have changed who counts on it since the index was built; the order stays, as stamps do.
-		if h.takes(l.idx, v.class) {
-			out = append(out, v)
-			if zero(h.rest) {
-				break
-			}
-		}
-	}
-	return out
-}
-
-// build lists every claimed, owned Configured machine of heard clusters by score.
-func (x *victimIndex) build(p *planning) {
-	if x.built {
-		return
-	}
-	x.built, x.list, x.lowest = true, x.list[:0], 1<<40
-	inv := p.w.Inventory
-	for ci, cl := range p.states {
-		if !cl.d.Facts.Heard {
-			continue
-		}
-		for _, at := range cl.bound {
-			l := &cl.loc[at]
-			if l.state != inventory.Configured || l.claim < 0 || l.bits&lGone != 0 || inv.Row(l.idx).Foreign() {
-				continue
-			}
-			e := cl.effective(p, l)
-			x.lowest = min(x.lowest, e)
-			t := p.scoreTerms(l, -e)
-			x.list = append(x.list, victim{base: t.Sum(), effective: e, cl: int32(ci), at: at, class: l.class, order: l.order})
-		}
-	}
-	slices.SortFunc(x.list, func(a, b victim) int { return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order)) })
+	return p.victims.choose(h, int64(h.w.need.Form.Priority))
 }
 
 // scoreTerms is ENG-15.9.
