@@ -61,7 +61,7 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 	return apiaccess.Connect(apiaccess.Config{
 		REST: p.REST, Scheme: s, Kinds: kinds(), QPS: p.QPS, Burst: p.Burst,
 		Objects: map[client.Object]cache.ByObject{
-			&request.Request{}:  {Transform: request.Strip},
+			&request.Request{}:  {Transform: new(request.Shelf).Strip},
 			&corev1.Node{}:      {Transform: machine.Strip},
 			&corev1.Pod{}:       {Transform: pods.Strip},
 			&appsv1.DaemonSet{}: {Transform: overhead.Strip},

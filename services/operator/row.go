@@ -15,6 +15,9 @@ func RowOf(raw []byte) (rowID, problem string, err error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return "", "", fmt.Errorf("the request cannot be read: %w", err)
 	}
+	if _, err := new(request.Shelf).Strip(&r); err != nil {
+		return "", "", err
+	}
 	a := aggregate.New(1)
 	a.Set(&r)
 	key := aggregate.KeyOf(&r)

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,31 +18,34 @@ func KeyOf(r *request.Request) Key { return Key{r.Namespace, r.Name} }
 
 // Aggregate is the demand of one cluster. The zero value is not usable; start with New.
 type Aggregate struct {
-	slots   map[Key]int32      // where in members a request is
-	members []member           // slots; free ones have no request
-	free    []int32            // slots to use again
-	texts   map[identity]*text // those in use
-	rows    map[string]*row    // by identity; those with a member
-	byID    map[string]*row    // the same by row id
-	order   []*row             // rows in the order of the wire; nil: sort again
-	invalid map[int32]bool     // slots whose request has a fatal problem
-	pending int                // requests not acknowledged
-	waiting []int32            // slots that may wait to be taken by TakeWaiting
+	slots    index                   // where in members a request is
+	members  []member                // slots; free ones have no request
+	free     []int32                 // slots to use again
+	plain    map[*request.Spec]*text // those in use, of specs without a co-location term
+	texts    map[identity]*text      // those in use, of the others
+	rows     map[string]*row         // by identity; those with a member
+	byID     map[string]*row         // the same by row id
+	order    []*row                  // rows in the order of the wire; nil: sort again
+	moves    int                     // rows that came or went since they were sent
+	problems map[int32]*Problem      // by slot: of the present text of a request
+	invalid  int                     // requests with a fatal problem
+	pending  int                     // requests not acknowledged
+	waiting  []int32                 // slots that may wait to be taken by TakeWaiting
 }
 
 type member struct {
 	request *request.Request
-	text    *text    // what it is counted with; nil: not counted
-	problem *Problem // of its present text
-	at      int32    // place among its row's members
-	waiting bool     // counted, not acknowledged, and not taken by TakeWaiting
+	text    *text // what it is counted with; nil: not counted
+	at      int32 // place among its row's members
+	waiting bool  // counted, not acknowledged, and not taken by TakeWaiting
 }
 
 // New returns an empty aggregate with room for n requests.
 func New(n int) *Aggregate {
 	return &Aggregate{
-		slots: make(map[Key]int32, n), members: make([]member, 0, n), texts: map[identity]*text{}, rows: map[string]*row{}, byID: map[string]*row{},
-		invalid: map[int32]bool{},
+		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*text{}, texts: map[identity]*text{},
+		rows: map[string]*row{}, byID: map[string]*row{},
+		waiting: make([]int32, 0, n), problems: map[int32]*Problem{},
 	}
 }
 
@@ -57,11 +61,11 @@ func (a *Aggregate) Set(r *request.Request) (changed bool) {
 
 // set counts r, or fallback when r cannot be counted and nothing is counted for it yet.
 func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
-	key := KeyOf(r)
-	slot, known := a.slots[key]
-	if !known {
+	hash, at := a.find(r.Namespace, r.Name)
+	slot := a.slots.cells[at].slot - 1
+	if slot < 0 {
 		slot = a.slot()
-		a.slots[key] = slot
+		a.slots.put(at, hash, slot)
 	}
 	m := &a.members[slot]
 	if m.request != nil && m.request.Pending() {
@@ -71,18 +75,14 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 		a.pending++
 	}
 	next := a.text(r)
-	m.problem = next.problem
+	a.judge(slot, next.problem)
 	if next.row == nil {
-		a.invalid[slot] = true
 		m.waiting = false
 		if m.text == nil && fallback != nil {
 			a.count(slot, a.adopt(fallback))
 			return true
 		}
 		return false
-	}
-	if len(a.invalid) > 0 {
-		delete(a.invalid, slot)
 	}
 	if wait := r.Pending(); wait != m.waiting {
 		if m.waiting = wait; wait {
@@ -103,8 +103,9 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 
 // Delete forgets a request and says whether the rows changed.
 func (a *Aggregate) Delete(key Key) (changed bool) {
-	slot, known := a.slots[key]
-	if !known {
+	_, at := a.find(key.Namespace, key.Name)
+	slot := a.slots.cells[at].slot - 1
+	if slot < 0 {
 		return false
 	}
 	if a.members[slot].text != nil {
@@ -116,9 +117,47 @@ func (a *Aggregate) Delete(key Key) (changed bool) {
 	}
 	a.members[slot] = member{}
 	a.free = append(a.free, slot)
-	delete(a.slots, key)
-	delete(a.invalid, slot)
+	a.slots.remove(at)
+	a.judge(slot, nil)
 	return changed
+}
+
+// judge notes what is wrong with a request; nil: nothing.
+func (a *Aggregate) judge(slot int32, p *Problem) {
+	if p == nil && len(a.problems) == 0 {
+		return
+	}
+	if a.fatal(slot) {
+		a.invalid--
+	}
+	if p == nil {
+		delete(a.problems, slot)
+		return
+	}
+	if a.problems[slot] = p; p.Fatal {
+		a.invalid++
+	}
+}
+
+func (a *Aggregate) fatal(slot int32) bool {
+	p := a.problems[slot]
+	return p != nil && p.Fatal
+}
+
+// find returns the hash of a key and the place of its cell.
+func (a *Aggregate) find(namespace, name string) (hash uint32, at int) {
+	hash = a.slots.hash(namespace, name)
+	return hash, a.slots.find(hash, func(slot int32) bool {
+		r := a.members[slot].request
+		return r.Name == name && r.Namespace == namespace
+	})
+}
+
+// lookup returns the slot of a request that is known.
+func (a *Aggregate) lookup(key Key) (slot int32, known bool) {
+	_, at := a.find(key.Namespace, key.Name)
+	slot = a.slots.cells[at].slot - 1
+	return slot, slot >= 0
 }
 
 func (a *Aggregate) slot() int32 {
@@ -135,11 +174,14 @@ func (a *Aggregate) count(slot int32, t *text) {
 	m := &a.members[slot]
 	m.text, m.at = t, int32(len(t.row.members))
 	if len(t.row.members) == 0 {
-		a.rows[t.row.profile.key], a.byID[t.row.profile.id], a.order = t.row, t.row, nil
+		a.rows[t.row.profile.key], a.byID[t.row.profile.id] = t.row, t.row
+		if at, ok := a.place(t.row); ok {
+			a.order = slices.Insert(a.order, at, t.row)
+		}
 	}
 	t.row.members = append(t.row.members, slot)
 	if t.count == 0 {
-		a.texts[t.is] = t
+		a.keep(t)
 	}
 	t.row.count(t)
 }
@@ -150,7 +192,7 @@ func (a *Aggregate) uncount(slot int32) {
 	m.text = nil
 	row.uncount(t)
 	if t.count == 0 {
-		delete(a.texts, t.is)
+		a.drop(t)
 	}
 	end := len(row.members) - 1
 	moved := row.members[end]
@@ -160,20 +202,25 @@ func (a *Aggregate) uncount(slot int32) {
 	if end == 0 {
 		delete(a.rows, row.profile.key)
 		delete(a.byID, row.profile.id)
-		a.order = nil
+		if at, ok := a.place(row); ok {
+			a.order = slices.Delete(a.order, at, at+1)
+		}
 	}
 }
 
 // text finds what a request says among the texts in use, or translates it.
 func (a *Aggregate) text(r *request.Request) *text {
-	is := identity{text: r.Spec.Text()}
-	if r.Spec.CoLocation != nil {
-		is.namespace = r.Namespace
-	}
-	if t, ok := a.texts[is]; ok {
+	if t, ok := a.plain[r.Spec]; ok {
 		return t
 	}
-	profile, problem := translate(r.Namespace, &r.Spec)
+	is := identity{spec: r.Spec}
+	if r.Spec.CoLocation != nil {
+		is.namespace = r.Namespace
+		if t, ok := a.texts[is]; ok {
+			return t
+		}
+	}
+	profile, problem := translate(r.Namespace, r.Spec)
 	t := &text{is: is, amounts: r.Spec.Resources, problem: problem}
 	if profile == nil {
 		return t
@@ -186,7 +233,7 @@ func (a *Aggregate) text(r *request.Request) *text {
 
 // adopt gives a text of another aggregate a place in this one.
 func (a *Aggregate) adopt(from *text) *text {
-	if t, ok := a.texts[from.is]; ok {
+	if t := a.known(from.is); t != nil {
 		return t
 	}
 	t := &text{is: from.is, amounts: from.amounts, problem: from.problem}
@@ -194,6 +241,30 @@ func (a *Aggregate) adopt(from *text) *text {
 		t.row = &row{profile: from.row.profile}
 	}
 	return t
+}
+
+// known, keep and drop are for the texts in use.
+func (a *Aggregate) known(is identity) *text {
+	if is.spec.CoLocation == nil {
+		return a.plain[is.spec]
+	}
+	return a.texts[is]
+}
+
+func (a *Aggregate) keep(t *text) {
+	if t.is.spec.CoLocation == nil {
+		a.plain[t.is.spec] = t
+	} else {
+		a.texts[t.is] = t
+	}
+}
+
+func (a *Aggregate) drop(t *text) {
+	if t.is.spec.CoLocation == nil {
+		delete(a.plain, t.is.spec)
+	} else {
+		delete(a.texts, t.is)
+	}
 }
 
 // Rebuild returns a new aggregate of the given requests, and whether its rows equal those of a. Contributions of
@@ -205,7 +276,7 @@ func (a *Aggregate) Rebuild(requests []*request.Request) (fresh *Aggregate, equa
 			continue
 		}
 		var fallback *text
-		if slot, ok := a.slots[KeyOf(r)]; ok && a.invalid[slot] {
+		if slot, ok := a.lookup(KeyOf(r)); ok && a.fatal(slot) {
 			fallback = a.members[slot].text
 		}
 		fresh.set(r, fallback)
@@ -231,18 +302,30 @@ func sameNeed(a, b *pb.CapacityNeed) bool {
 // Needs are the rows in their fixed order: larger priority first, then by identity. The rows are shared and must not be
 // changed.
 func (a *Aggregate) Needs() []*pb.CapacityNeed {
-	if a.order == nil {
-		a.order = make([]*row, 0, len(a.rows))
-		for _, r := range a.rows {
-			a.order = append(a.order, r)
-		}
-		slices.SortFunc(a.order, func(x, y *row) int {
-			return cmp.Or(cmp.Compare(y.profile.need.Priority, x.profile.need.Priority), strings.Compare(x.profile.id, y.profile.id))
-		})
+	if a.moves = 0; a.order == nil {
+		a.order = slices.SortedFunc(maps.Values(a.rows), compareRows)
 	}
 	needs := make([]*pb.CapacityNeed, len(a.order))
 	for i, r := range a.order {
 		needs[i] = r.need()
 	}
 	return needs
+}
+
+// movesMax is how many rows may come and go between two roll-ups before sorting them anew costs less.
+const movesMax = 64
+
+// place finds where in the order a row is or belongs. When too many came and went the order is dropped, and ok is false.
+func (a *Aggregate) place(r *row) (at int, ok bool) {
+	if a.moves++; a.order == nil || a.moves > movesMax {
+		a.order = nil
+		return 0, false
+	}
+	at, _ = slices.BinarySearchFunc(a.order, r, compareRows)
+	return at, true
+}
+
+// compareRows orders rows as they are sent: larger priority first, then by identity.
+func compareRows(x, y *row) int {
+	return cmp.Or(cmp.Compare(y.profile.need.Priority, x.profile.need.Priority), strings.Compare(x.profile.id, y.profile.id))
 }

@@ -359,7 +359,7 @@ func TestIncrementalEqualsRebuild(t *testing.T) {
 		`{"resources":{"cpu":"-%d"},"priority":0}`,
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		a := New(0)
+		a, shelf := New(0), new(request.Shelf)
 		last := map[Key]*request.Request{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			ns := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "namespace")
@@ -371,6 +371,9 @@ func TestIncrementalEqualsRebuild(t *testing.T) {
 				r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 				spec := fmt.Sprintf(rapid.SampledFrom(specs).Draw(t, "spec"), rapid.IntRange(1, 3).Draw(t, "amount"))
 				if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := shelf.Strip(r); err != nil {
 					t.Fatal(err)
 				}
 				a.Set(r)

@@ -34,7 +34,7 @@ const (
 // fleet makes the requests of a workload as the cache holds them: decoded from what the API server sends.
 func fleet(b testing.TB, w *workload.Requests) []*request.Request {
 	b.Helper()
-	out := make([]*request.Request, len(w.Profile))
+	out, shelf := make([]*request.Request, len(w.Profile)), new(request.Shelf)
 	for i := range out {
 		body, err := json.Marshal(map[string]any{"spec": specOf(w, i)})
 		if err != nil {
@@ -46,7 +46,7 @@ func fleet(b testing.TB, w *workload.Requests) []*request.Request {
 		if err := json.Unmarshal(body, out[i]); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := request.Strip(out[i]); err != nil {
+		if _, err := shelf.Strip(out[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func BenchmarkB7Change(b *testing.B) {
 			}
 		},
 		Check: func() error {
-			if fresh, equal := a.Rebuild(a.Requests()); !equal || len(fresh.slots) != len(list) {
+			if fresh, equal := a.Rebuild(a.Requests()); !equal || fresh.Len() != len(list) {
 				return errors.New("the rows differ from a rebuild")
 			}
 			return nil

@@ -5,11 +5,11 @@ import (
 )
 
 // Len is the number of requests, counted or not.
-func (a *Aggregate) Len() int { return len(a.slots) }
+func (a *Aggregate) Len() int { return a.slots.used }
 
 // Requests are all requests, in no order.
 func (a *Aggregate) Requests() []*request.Request {
-	out := make([]*request.Request, 0, len(a.slots))
+	out := make([]*request.Request, 0, a.slots.used)
 	for i := range a.members {
 		if r := a.members[i].request; r != nil {
 			out = append(out, r)
@@ -43,7 +43,7 @@ func (a *Aggregate) Rows(f func(rowID string)) {
 
 // Request returns a request, or nil.
 func (a *Aggregate) Request(key Key) *request.Request {
-	if slot, ok := a.slots[key]; ok {
+	if slot, ok := a.lookup(key); ok {
 		return a.members[slot].request
 	}
 	return nil
@@ -51,7 +51,7 @@ func (a *Aggregate) Request(key Key) *request.Request {
 
 // Row is the id of the row that a request is counted in; empty if it is not counted.
 func (a *Aggregate) Row(key Key) string {
-	if slot, ok := a.slots[key]; ok && a.members[slot].text != nil {
+	if slot, ok := a.lookup(key); ok && a.members[slot].text != nil {
 		return a.members[slot].text.row.profile.id
 	}
 	return ""
@@ -59,23 +59,19 @@ func (a *Aggregate) Row(key Key) string {
 
 // Problem is what is wrong with a request, or nil.
 func (a *Aggregate) Problem(key Key) *Problem {
-	slot, ok := a.slots[key]
+	slot, ok := a.lookup(key)
 	if !ok {
 		return nil
 	}
-	return a.members[slot].trouble()
-}
-
-func (m *member) trouble() *Problem {
-	if m.text != nil && m.text.over {
+	if t := a.members[slot].text; t != nil && t.over {
 		return fatal(ReasonTooManyResources, "spec.resources",
 			"names resources beyond the %d most used among requests with the same constraints", resourcesMax)
 	}
-	return m.problem
+	return a.problems[slot]
 }
 
 // Invalid is the number of requests with a fatal problem.
-func (a *Aggregate) Invalid() int { return len(a.invalid) }
+func (a *Aggregate) Invalid() int { return a.invalid }
 
 // TakeWaiting returns the requests that are counted, not acknowledged and not returned before, in no order. A request
 // that is set again while it is still Pending is returned again only after Retry or a change of its object.
@@ -99,11 +95,11 @@ func (a *Aggregate) TakeWaiting() []Key {
 
 // Waits says whether a request is counted and not acknowledged.
 func (a *Aggregate) Waits(key Key) bool {
-	slot, ok := a.slots[key]
+	slot, ok := a.lookup(key)
 	return ok && a.members[slot].text != nil && a.members[slot].request.Pending()
 }
 
 // Phases counts the requests by phase.
 func (a *Aggregate) Phases() (acknowledged, pending int) {
-	return len(a.slots) - a.pending, a.pending
+	return a.slots.used - a.pending, a.pending
 }

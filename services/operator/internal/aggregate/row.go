@@ -12,8 +12,8 @@ import (
 
 // identity is what tells texts apart: equal identities mean the same, the reverse need not hold.
 type identity struct {
-	text      request.Text
-	namespace string // of requests with a co-location term, whose group depends on it; else empty
+	spec      *request.Spec // one for all requests that are written alike
+	namespace string        // of requests with a co-location term, whose group depends on it; else empty
 }
 
 // text is one way to write a request, and how many requests are written so. All of them have one row and one vector.

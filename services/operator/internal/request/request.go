@@ -17,12 +17,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 )
 
-// Request is one CapacityRequest.
+// Request is one CapacityRequest. What a roll-up reads comes first, so that it lies together in memory.
 type Request struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              Spec   `json:"spec"`
+	Spec              *Spec  `json:"spec"` // shared by all requests that are written alike; nil before Strip if there was none
 	Status            Status `json:"status,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta   `json:",inline"`
 }
 
 // List is a list of Requests.
@@ -32,7 +32,7 @@ type List struct {
 	Items           []Request `json:"items"`
 }
 
-// Spec is what is asked for. Texts are as written; nothing is checked but what Fault says.
+// Spec is what is asked for. It is never changed after decoding. Texts are as written; nothing is checked but what Fault says.
 type Spec struct {
 	Requirements        []corev1.NodeSelectorRequirement
 	Resources           []Amount // sorted by name
@@ -44,15 +44,8 @@ type Spec struct {
 	ReclamationPenalty  Quantity
 	Fault               *Fault // nil when every field could be read
 
-	text Text
+	text unique.Handle[string] // as it was written
 }
-
-// Text is a spec as it is written. Two of one Text say the same, and comparing them costs a comparison of pointers: most
-// requests of a cluster are written like thousands of others. The reverse need not hold.
-type Text = unique.Handle[string]
-
-// Text is how the spec was written when it was decoded; the zero Text when there was no spec.
-func (s *Spec) Text() Text { return s.text }
 
 // Amount is one resource of a request.
 type Amount struct {
@@ -229,20 +222,4 @@ func Register(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequestList"), &List{})
 	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion()) // list and watch options of the group
 	return nil
-}
-
-// Strip drops what the operator does not read, before an object enters the cache. Texts that thousands of objects share
-// are kept once.
-func Strip(o any) (any, error) {
-	r, ok := o.(*Request)
-	if !ok {
-		return o, nil
-	}
-	r.Namespace = unique.Make(r.Namespace).Value()
-	if !r.Pending() {
-		r.Status.Phase = v1alpha1.RequestAcknowledged
-	}
-	r.TypeMeta = metav1.TypeMeta{}
-	r.ManagedFields, r.Annotations, r.Labels, r.Finalizers = nil, nil, nil, nil
-	return r, nil
 }

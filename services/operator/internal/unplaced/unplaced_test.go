@@ -69,7 +69,7 @@ func TestReport(t *testing.T) {
 			case "unmet", "joining":
 				return &request.Request{}, p.Name
 			}
-			return &request.Request{Spec: request.Spec{Resources: []request.Amount{{Name: "cpu", Milli: 1500}}}}, "web"
+			return &request.Request{Spec: &request.Spec{Resources: []request.Amount{{Name: "cpu", Milli: 1500}}}}, "web"
 		},
 	}}
 	got := w.Report(now)
