@@ -64,6 +64,16 @@ func TestCoordinatorClientOverTheWire(t *testing.T) {
 	}
 }
 
+// COORD-7.8, 12.11: what was instructed is answered when it is done, not an interval later; others wait for it.
+func TestAnInstructionIsAnsweredAtOnce(t *testing.T) {
+	c := NewCoordinator().Serve(t)
+	c.Instruct(viewOf("v1", 1, &pb.ShardView{OnlyShard: true}))
+	start(t, NewProvider(slots(1)...).Serve(t), follow(c), func(cfg *shard.Config) { cfg.CoordinatorHeartbeat = time.Hour })
+	if a := c.Acked(t, "v1"); a.Outcome != pb.InstructAck_OUTCOME_ACCEPTED {
+		t.Errorf("the view was answered %v", a)
+	}
+}
+
 // SHARD-2.2, 2.5, 21.3, scenario 63: a coordinator that hangs, fails, speaks with an old term or is of another group changes
 // no decision: the shard goes on with its view, also after a restart with the coordinator gone.
 func TestShardDoesNotNeedItsCoordinator(t *testing.T) {

@@ -21,6 +21,8 @@ const (
 	attemptsMax     = 10
 	// ackedSoon is the suggested delay after a new instruction, so that the steps of a move do not take an interval each.
 	ackedSoon = 300 * time.Millisecond
+	// movingFor is how long after its last step both sides of a move report that often.
+	movingFor = staleAfter * ReportInterval
 
 	shortfallsMax = 100
 	bucketsMax    = 256

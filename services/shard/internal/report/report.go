@@ -34,6 +34,8 @@ const (
 	callTimeout = 5 * time.Second
 	acksMax     = 1024 // oldest dropped: instructions come again
 	linksEvery  = 6    // reports between two complete lists of clusters
+	// ackSettle is how long an ack waits for others of the same step before they are reported together.
+	ackSettle = 50 * time.Millisecond
 )
 
 // Store keeps what must survive a restart.
@@ -67,6 +69,7 @@ type Reporter struct {
 	cfg    Config
 	source *loop.Source
 	visits *loop.Source
+	acked  chan struct{} // an ack waits
 
 	mu        sync.Mutex
 	acks      []*pb.InstructAck
@@ -83,7 +86,7 @@ type Reporter struct {
 
 // New returns a reporter that has not called anybody.
 func New(c Config) *Reporter {
-	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false)}
+	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false), acked: make(chan struct{}, 1)}
 }
 
 // Ack takes the core's answer to an instruction. It is called by the loop and never blocks.
@@ -91,6 +94,10 @@ func (r *Reporter) Ack(a core.AckInstruction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unstored = append(r.unstored, a)
+	select {
+	case r.acked <- struct{}{}:
+	default:
+	}
 }
 
 // State tells when a coordinator last answered (zero: never) and what the last failure was.
@@ -102,15 +109,32 @@ func (r *Reporter) State() (answered time.Time, lastError string) {
 
 // Run reports at once and then at the interval, with jitter, until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
-	for {
-		next := r.once(ctx)
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
+	for r.wait(ctx, r.once(ctx)) {
+	}
+	return nil
+}
+
+// wait ends with the interval, or soon after an instruction was carried out: others wait for the answer, the next side of
+// a move, the next owner of a domain. While the coordinator does not answer, acks wait for the next attempt.
+func (r *Reporter) wait(ctx context.Context, interval time.Duration) bool {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	acked := r.acked
+	if r.failing {
+		acked = nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-acked:
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(ackSettle):
+		return true
 	}
 }
 
@@ -144,6 +168,10 @@ func (r *Reporter) jittered(d time.Duration) time.Duration {
 
 // storeAcks puts on the disk what instructions changed; only then may their answers leave. What cannot be stored waits.
 func (r *Reporter) storeAcks() {
+	select {
+	case <-r.acked: // what it stands for goes now
+	default:
+	}
 	r.mu.Lock()
 	waiting := r.unstored
 	r.unstored = nil
