@@ -31,14 +31,16 @@ type fleet struct {
 	admin       api.CoordinatorAdminClient
 	core        api.CoordinatorClient
 	reads       []api.ShardReadClient
+	every       time.Duration // a shard reports
 }
 
-// reportEvery is the report interval of the shards; the default is ten seconds.
+// reportEvery is the report interval of the shards; the product's default, ten seconds, is measured with
+// BIGFLEET_COORDINATOR_REPORT_MS=10000.
 const reportEvery = 300 * time.Millisecond
 
-func newFleet(t *testing.T, offerings string) *fleet {
+func newFleet(t *testing.T, offerings string, shardFlags ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, addrs: map[string]string{}}
+	f := &fleet{t: t, addrs: map[string]string{}, every: time.Duration(number(t, "BIGFLEET_COORDINATOR_REPORT_MS", int(reportEvery.Milliseconds()))) * time.Millisecond}
 	ports, err := loopback.ReserveN(9)
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +65,9 @@ func newFleet(t *testing.T, offerings string) *fleet {
 	f.core = stub(t, f.addrs["coordinator"], api.NewCoordinatorClient)
 	for i := range 2 {
 		name := fmt.Sprintf("shard-%d", i)
-		f.shards = append(f.shards, f.run(name, "services/shard/cmd/bigfleet-shard", "--id", name, "--data-dir", dir+"/"+name, "--listen", f.addrs[name],
-			"--provider-addr", f.addrs["provider"], "--coordinator-addr", f.addrs["coordinator"], "--coordinator-heartbeat-interval", reportEvery.String(),
-			"--reconcile-interval", "300ms", "--cycle-interval", "1s", "--metrics-addr", f.addrs[name+"-ops"], "--log-level", "warn"))
+		f.shards = append(f.shards, f.run(name, "services/shard/cmd/bigfleet-shard", append([]string{"--id", name, "--data-dir", dir + "/" + name, "--listen", f.addrs[name],
+			"--provider-addr", f.addrs["provider"], "--coordinator-addr", f.addrs["coordinator"], "--coordinator-heartbeat-interval", f.every.String(),
+			"--reconcile-interval", "300ms", "--cycle-interval", "1s", "--metrics-addr", f.addrs[name+"-ops"], "--log-level", "warn"}, shardFlags...)...))
 		f.reads = append(f.reads, stub(t, f.addrs[name], api.NewShardReadClient))
 	}
 	return f
@@ -288,11 +290,11 @@ func need(row, cpu string, reqs ...*v1.NodeSelectorRequirement) *v1.CapacityNeed
 	return &v1.CapacityNeed{AggregateResources: map[string]string{"cpu": cpu}, MinUnit: map[string]string{"cpu": "1"}, Priority: 100, RowId: row, Requirements: reqs}
 }
 
-// quick makes the rebalancer act at once: a test cannot wait for minutes.
-func (f *fleet) quick() {
+// quick makes the rebalancer act at once, up to a tier: a test cannot wait for minutes.
+func (f *fleet) quick(highest v1.MoveTier) {
 	f.t.Helper()
 	retry(f, f.admin.SetRebalance, &v1.SetRebalanceRequest{Policy: &v1.RebalancePolicy{Mode: v1.RebalanceMode_REBALANCE_MODE_ON,
-		MaxTier: v1.MoveTier_MOVE_TIER_QUOTA, AgeGatesSeconds: []int64{1, 1, 1}, FlowCooldownSeconds: 1, MachineCooldownSeconds: 1, DonorMargin: 0.001, DonorCap: 1}})
+		MaxTier: highest, AgeGatesSeconds: []int64{1, 1, 1}, FlowCooldownSeconds: 1, MachineCooldownSeconds: 1, DonorMargin: 0.001, DonorCap: 1}})
 }
 
 // assign gives zones to shards and waits until both obey.

@@ -35,7 +35,7 @@ func (f *fleet) bound(shard int, cluster string) int {
 func TestMachinesMoveToTheShardThatIsShort(t *testing.T) {
 	f := newFleet(t, twoZones)
 	f.assign(ownZones, 22)
-	f.quick()
+	f.quick(v1.MoveTier_MOVE_TIER_QUOTA)
 	f.cluster("red", 1, need("web", "24"))
 	start := time.Now()
 	var first time.Time
@@ -52,16 +52,118 @@ func TestMachinesMoveToTheShardThatIsShort(t *testing.T) {
 			t.Errorf("COORD-12.21: %v", m)
 		}
 		took := time.Duration(m.GetUpdatedAtUnixNanos() - m.GetStartedAtUnixNanos())
-		t.Logf("move of %d: %s, %s, that is %.1f report intervals", len(m.GetMachineIds()), m.GetState(), took.Round(time.Millisecond), float64(took)/float64(reportEvery))
+		t.Logf("move of %d: %s, %s, that is %.1f report intervals", len(m.GetMachineIds()), m.GetState(), took.Round(time.Millisecond), float64(took)/float64(f.every))
 	}
 	t.Logf("demand to machines at work: %s", time.Since(start).Round(time.Millisecond))
+}
+
+// fiveMachines are four of shard-0 and one of shard-1.
+const fiveMachines = `
+- {name: a, instance_type: t4, zone: zone-a, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+- {name: b, instance_type: t4, zone: zone-b, capacity_type: on_demand, count: 1, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+`
+
+// working lists the machines of a shard that are no slots.
+func (f *fleet) working(shard int, state v1.MachineState) map[string]bool {
+	out := map[string]bool{}
+	for id, m := range f.owned(shard) {
+		if m.GetMachine().GetState() == state {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// moved waits until all moves ended and returns the machines of those that were done, all of one tier.
+func (f *fleet) moved(tier v1.MoveTier) (ids []string) {
+	f.t.Helper()
+	f.eventually("the moves end", func() bool { return len(f.moves()) > 0 && !slices.ContainsFunc(f.moves(), open) })
+	for _, m := range f.moves() {
+		if m.GetState() != v1.Move_STATE_DONE {
+			continue
+		}
+		ids = append(ids, m.GetMachineIds()...)
+		if m.GetTier() != tier || m.GetFromShardId() != "shard-0" || m.GetToShardId() != "shard-1" {
+			f.t.Errorf("%v", m)
+		}
+	}
+	return ids
+}
+
+// COORD-12.10, tier 1: machines that stand idle at one shard work for a cluster of the other one. They are the same
+// machines, the donor keeps its margin, and none is bought.
+func TestIdleMachinesMove(t *testing.T) {
+	f := newFleet(t, fiveMachines, "--reclaim-cap-fraction", "0")
+	f.assign(ownZones, 5)
+	f.quick(v1.MoveTier_MOVE_TIER_IDLE)
+	blue := f.cluster("blue", 0, need("web", "16"))
+	f.eventually("blue has all machines of its zone", func() bool { return f.bound(0, "blue") == 4 })
+	blue.want(need("web", "4"))
+	f.eventually("three stand idle", func() bool { return len(f.working(0, v1.MachineState_MACHINE_STATE_IDLE)) == 3 })
+	idle := f.working(0, v1.MachineState_MACHINE_STATE_IDLE)
+	f.cluster("red", 1, need("web", "12"))
+	f.eventually("red has its own machine and two idle ones", func() bool {
+		f.single()
+		return f.bound(1, "red") == 3
+	})
+	ids := f.moved(v1.MoveTier_MOVE_TIER_IDLE)
+	if len(ids) != 2 {
+		t.Errorf("moved: %v", ids)
+	}
+	for _, id := range ids {
+		if !idle[id] {
+			t.Errorf("machine %s was not idle before", id)
+		}
+	}
+	if n := len(f.working(0, v1.MachineState_MACHINE_STATE_IDLE)); n != 1 {
+		t.Errorf("COORD-12.7: %d idle machines stay with the donor", n)
+	}
+	f.whole(5)
+}
+
+// COORD-12.10, 12.13, tier 3: nothing is idle and no slot is left. A cheaper machine of the other shard is drained and
+// moves; without a cheaper one nothing is drained (COORD-21.52), and neither before an admin allowed this tier.
+func TestAMachineIsDrainedForAnotherShard(t *testing.T) {
+	f := newFleet(t, fiveMachines, "--reclaim-cap-fraction", "0")
+	f.assign(ownZones, 5)
+	f.quick(v1.MoveTier_MOVE_TIER_QUOTA)
+	want := func(row, cpu string, priority int32, bucket v1.PenaltyBucket) *v1.CapacityNeed {
+		n := need(row, cpu)
+		n.Priority, n.InterruptionPenaltyBucket = priority, bucket
+		return n
+	}
+	const low, high = v1.PenaltyBucket_PENALTY_BUCKET_ZERO, v1.PenaltyBucket_PENALTY_BUCKET_8
+	f.cluster("blue", 0, want("web", "12", 1000, high), want("batch", "4", 1, low))
+	f.eventually("blue has all machines of its zone", func() bool { return f.bound(0, "blue") == 4 })
+	f.cluster("red", 1, want("db", "12", 500, high))
+	f.eventually("red has its own machine", func() bool { return f.bound(1, "red") == 1 })
+	f.eventually("the shortfall is older than every gate", func() bool {
+		got := retry(f, f.core.ListShardReports, &v1.ListShardReportsRequest{ShardId: "shard-1"})
+		return len(got.GetReports()) == 1 && slices.ContainsFunc(got.GetReports()[0].GetShortfalls(), func(s *v1.Shortfall) bool { return s.GetAgeSeconds() >= 3 })
+	})
+	if moves := f.moves(); len(moves) != 0 || f.bound(0, "blue") != 4 {
+		t.Fatalf("drained before it was allowed: %v", moves)
+	}
+	f.quick(v1.MoveTier_MOVE_TIER_DRAIN)
+	f.eventually("red has a machine that worked for batch", func() bool {
+		f.single()
+		return f.bound(1, "red") == 2
+	})
+	if ids := f.moved(v1.MoveTier_MOVE_TIER_DRAIN); len(ids) != 1 {
+		t.Errorf("moved: %v", ids)
+	}
+	time.Sleep(2 * time.Second) // red is still short: some sweeps more
+	if n := f.bound(0, "blue"); n != 3 {
+		t.Errorf("blue's dearer machines are %d", n)
+	}
+	f.whole(5)
 }
 
 // COORD-12.3, 21.48: a shortfall that must be met in one place never moves machines, however old it gets.
 func TestSameNeverMoves(t *testing.T) {
 	f := newFleet(t, twoZones)
 	f.assign(ownZones, 22)
-	f.quick()
+	f.quick(v1.MoveTier_MOVE_TIER_QUOTA)
 	f.cluster("red", 1, need("gang", "24", &v1.NodeSelectorRequirement{Key: zoneKey, Operator: v1.NodeSelectorRequirement_OPERATOR_SAME}))
 	f.eventually("the shortfall is reported and older than every gate", func() bool {
 		got := retry(f, f.core.ListShardReports, &v1.ListShardReportsRequest{ShardId: "shard-1"})
@@ -79,7 +181,7 @@ func TestSameNeverMoves(t *testing.T) {
 func TestEachSideKilledAtEachStep(t *testing.T) {
 	f := newFleet(t, twoZones)
 	f.assign(ownZones, 22)
-	f.quick()
+	f.quick(v1.MoveTier_MOVE_TIER_QUOTA)
 	red := f.cluster("red", 1, need("web", "8"))
 	want := 2
 	f.eventually("red has the machines of its own zone", func() bool { return f.bound(1, "red") == want })
@@ -179,7 +281,7 @@ func TestClusterRebound(t *testing.T) {
 func TestReservationOutlivesTheCoordinator(t *testing.T) {
 	f := newFleet(t, twoZones)
 	f.assign(ownZones, 22)
-	f.quick()
+	f.quick(v1.MoveTier_MOVE_TIER_QUOTA)
 	red := f.cluster("red", 1, need("web", "8"))
 	f.eventually("red has the machines of its own zone", func() bool { return f.bound(1, "red") == 2 })
 	var held *v1.Move
