@@ -84,6 +84,7 @@ func newMetrics(name string, p *Provider) (*metrics, error) {
 	gauge("build_info", "1 for the version that runs.", "version").WithLabelValues(p.set.version).Set(1)
 	gauge("shard_san_off", "1 while shard SANs are not checked.").WithLabelValues().Set(number(p.set.anyShard))
 	all = append(all, &inventory{p: p})
+	m.begin()
 
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"provider": name}, p.set.registerer)
 	var failed []error
@@ -91,6 +92,28 @@ func newMetrics(name string, p *Provider) (*metrics, error) {
 		failed = append(failed, registerer.Register(c))
 	}
 	return m, errors.Join(failed...)
+}
+
+// begin shows the counters that alerts look at from zero on: the first event of a counter that was not there is no increase.
+func (m *metrics) begin() {
+	for _, k := range lifecycle.Kinds() {
+		m.fenced.WithLabelValues(k.String())
+		m.repeats.WithLabelValues(k.String())
+		m.inFlight.WithLabelValues(k.Label())
+		for _, outcome := range []string{"ok", "failed", "timeout", "interrupted", "late"} {
+			m.transitions.WithLabelValues(k.Label(), outcome)
+		}
+	}
+	for _, reason := range []string{"no_identity", "shard", "kind", "remote_plaintext"} {
+		m.denied.WithLabelValues(reason)
+	}
+	for _, reason := range []string{"offering", "price", "duplicate", "describe", "metadata_lost"} {
+		m.rejected.WithLabelValues(reason)
+	}
+	for _, c := range []*prometheus.CounterVec{m.commits, m.reconciles, m.tlsReload} {
+		c.WithLabelValues("ok")
+		c.WithLabelValues("error")
+	}
 }
 
 func (m *metrics) commit(changes int, took time.Duration, err error) {
@@ -158,6 +181,13 @@ func (i *inventory) Collect(out chan<- prometheus.Metric) {
 	send(desc("paused", "1 while mutations are paused."), number(p.paused.Load()))
 	if f := p.metrics.bytes.Load(); f != nil {
 		send(desc("store_bytes", "Size of the store."), float64((*f)()))
+	}
+	if p.tls != nil { // the same metric as every process of BigFleet has (OPS-8.5)
+		leaf, ca := p.tls.Expiry()
+		expiry := prometheus.NewDesc("bigfleet_certificate_expiry_seconds",
+			"Seconds until the own certificate (use=leaf) or the CA that vouches for it (use=ca) ends; negative after that.", []string{"use"}, nil)
+		send(expiry, time.Until(leaf).Seconds(), "leaf")
+		send(expiry, time.Until(ca).Seconds(), "ca")
 	}
 	for source, age := range p.offers.priceAges(time.Now()) {
 		send(desc("price_age_seconds", "Age of the oldest quote in force.", "source"), age.Seconds(), source)
