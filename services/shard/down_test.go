@@ -52,10 +52,34 @@ type timed struct {
 	call string
 }
 
+// queues reads how much waits in each bounded queue of a shard.
+func (v *virtual) queues(longest map[string]float64) {
+	v.t.Helper()
+	families, err := v.tel.Registry.Gather()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, f := range families {
+		switch f.GetName() {
+		case "bigfleet_shard_event_queue_depth", "bigfleet_shard_outbox_depth", "bigfleet_shard_action_queue_depth", "bigfleet_shard_coordinator_acks_dropped_total":
+		default:
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			longest[name] = max(longest[name], m.GetGauge().GetValue(), m.GetCounter().GetValue())
+		}
+	}
+}
+
 // tenMinutes runs a shard under a demand that changes all the time, and returns when, on the virtual clock, it called its
-// provider for what, and the number of cycles. lose is what happens to
-// the coordinator after the first minute.
-func tenMinutes(t *testing.T, lose string) (calls []timed, cycles int64) {
+// provider for what, the number of cycles, and how long each queue ever was. lose is what happens to the coordinator after
+// the first minute.
+func tenMinutes(t *testing.T, lose string) (calls []timed, cycles int64, longest map[string]float64) {
+	longest = map[string]float64{}
 	const slots = 60
 	var machines []*pb.Machine
 	for i := range slots {
@@ -111,6 +135,7 @@ func tenMinutes(t *testing.T, lose string) (calls []timed, cycles int64) {
 				}
 				time.Sleep(time.Second)
 				synctest.Wait()
+				v.queues(longest)
 			}
 		}
 		minute(0)
@@ -141,20 +166,28 @@ func tenMinutes(t *testing.T, lose string) (calls []timed, cycles int64) {
 			}
 		}
 	})
-	return calls, cycles
+	return calls, cycles, longest
 }
 
 // COORD-1.3, 7.13, 9.10, COORD-21.12, 21.35: the whole control plane is away for ten minutes under load, refusing or
-// hanging. On the virtual clock the shard makes the same calls for the same clusters at the same moments as with a
+// hanging. No queue of the shard grows. On the virtual clock the shard makes the same calls for the same clusters at the same moments as with a
 // coordinator that answers, in as many cycles, and no session notices. What runs at one instant of a virtual clock runs in
 // any order, so moments may differ by a step of the shard's own pacing, and some calls fall together or apart.
 func TestControlPlaneAwayForTenMinutes(t *testing.T) {
-	want, cycles := tenMinutes(t, "")
+	want, cycles, usual := tenMinutes(t, "")
 	if len(want) < 100 || cycles < 60 {
 		t.Fatalf("%d calls in %d cycles are no load", len(want), cycles)
 	}
+	if len(usual) < 4 {
+		t.Fatalf("queues: %v", usual)
+	}
 	for _, lose := range []string{"refuses", "hangs"} {
-		got, n := tenMinutes(t, lose)
+		got, n, longest := tenMinutes(t, lose)
+		for queue, length := range longest {
+			if length > usual[queue]+8 { // the coordinator's own queue has eight places
+				t.Errorf("coordinator %s: %s grew to %v, with one it was %v at most", lose, queue, length, usual[queue])
+			}
+		}
 		if !near(int64(len(got)), int64(len(want))) || !near(n, cycles) {
 			t.Errorf("coordinator %s: %d calls in %d cycles, with one there were %d in %d", lose, len(got), n, len(want), cycles)
 		}

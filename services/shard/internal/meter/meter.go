@@ -32,6 +32,7 @@ type Meter struct {
 	logErrors  prometheus.Counter
 	oversize   prometheus.Counter
 	identity   prometheus.Counter
+	acks       prometheus.Counter
 	slow       prometheus.Counter
 	stray      *prometheus.CounterVec
 	coalesced  prometheus.Counter
@@ -64,6 +65,7 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		logErrors:  m.Counter("decision_log_errors_total", "Records that could not be written to the decision log."),
 		oversize:   m.Counter("frames_oversize_total", "Frames above the hard ceiling; each ended its stream."),
 		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate was of somebody else."),
+		acks:       m.Counter("coordinator_acks_dropped_total", "Answers to instructions that were dropped while no coordinator took reports."),
 		slow:       m.Counter("outbox_slow_closed_total", "Sessions ended as slow consumers."),
 		stray:      m.CounterVec("frames_skipped_total", "Frames that were skipped, by kind.", "kind"),
 		coalesced:  m.Counter("outbox_coalesced_total", "Frames replaced by a newer one of their key."),
@@ -219,6 +221,9 @@ func (t *Meter) LogError() { t.logErrors.Inc() }
 
 // IdentityRejected implements session.Observer.
 func (t *Meter) IdentityRejected() { t.identity.Inc() }
+
+// AcksDropped counts answers to instructions that the coordinator client dropped.
+func (t *Meter) AcksDropped(n int) { t.acks.Add(float64(n)) }
 
 // FrameOversize implements session.Observer.
 func (t *Meter) FrameOversize() { t.oversize.Inc() }

@@ -62,6 +62,7 @@ type Config struct {
 	View                      func() *core.Publish
 	Store                     Store
 	Log                       *slog.Logger
+	OnDropped                 func(acks int) // hears of acks that were dropped at the bound
 }
 
 // Reporter reports until it is stopped.
@@ -201,11 +202,8 @@ func (r *Reporter) failed(ctx context.Context, err error, acks []*pb.InstructAck
 	if ctx.Err() != nil {
 		return
 	}
+	r.requeue(acks)
 	r.mu.Lock()
-	r.acks = append(acks, r.acks...)
-	if n := len(r.acks) - acksMax; n > 0 {
-		r.acks = r.acks[n:]
-	}
 	r.lastError = err.Error()
 	r.mu.Unlock()
 	if !r.failing {
@@ -228,6 +226,18 @@ func (r *Reporter) failed(ctx context.Context, err error, acks []*pb.InstructAck
 }
 
 // succeeded brings an answer to the core. The client has stored the pin before it returned the answer.
+// requeue puts the acks of a report that did not arrive back in front. Beyond the bound the oldest go: their
+// instructions come again.
+func (r *Reporter) requeue(acks []*pb.InstructAck) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acks = append(acks, r.acks...)
+	if n := len(r.acks) - acksMax; n > 0 {
+		r.acks = r.acks[n:]
+		r.cfg.OnDropped(n)
+	}
+}
+
 func (r *Reporter) succeeded(ctx context.Context, ack *pb.ReportAck) {
 	r.mu.Lock()
 	r.reported, r.lastError = time.Now(), ""
