@@ -62,21 +62,20 @@ lint: prerequisites ## Buf lint, format and breaking checks, gofmt, golangci-lin
 modules-check: prerequisites ## Every module builds alone, without go.work.
 	@for m in $(modules); do (cd $$m && GOWORK=off go build ./... && GOWORK=off go vet ./...) || { echo "$$m does not build alone: run 'GOWORK=off go build ./...' there" >&2; exit 1; }; done
 
-BENCH_ROUNDS ?= 12
 .PHONY: bench
-bench: prerequisites ## All benchmarks of the engine, recorded in docs/benchmarks/results: clean tree, quiet machine, half an hour.
-	cd services/shard && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./internal/engine -run '^$$' -bench '^BenchmarkB[0-9]+$$' -benchtime $(BENCH_ROUNDS)x -cpu 2,1 -timeout 60m
-	cd services/operator && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./internal/aggregate -run '^$$' -bench '^BenchmarkB7' -benchtime $(BENCH_ROUNDS)x -cpu 2,1 -timeout 30m
-	cd e2e && BIGFLEET_B6B_PODS=1000 BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./bench/burst -run '^TestB6b$$' -count 1 -timeout 20m
+bench: prerequisites ## Benchmarks B1 to B12, recorded in docs/benchmarks/results: clean tree, quiet machine, half an hour. ONLY=B1,B8 for some.
+	cd e2e && go run ./bench/cmd/benchrun $(if $(ONLY),-only $(ONLY))
+
+.PHONY: bench-nightly
+bench-nightly: prerequisites ## All of them with B6b and B9, which need control planes and minutes.
+	cd e2e && go run ./bench/cmd/benchrun -nightly
 
 .PHONY: bench-ci
-bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; records nothing.
-	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
-	(cd services/shard && BIGFLEET_BENCH_SCALE=10 BIGFLEET_BENCH_SCRATCH=$$scratch go test ./internal/engine -run '^$$' -bench '^BenchmarkB[0-9]+$$' -benchtime 12x -cpu 2 -timeout 10m >/dev/null) && \
-	cd e2e && go run ./bench/cmd/benchreport -results $$scratch -gates bench/gates.yaml
+bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; two minutes, records nothing.
+	cd e2e && go run ./bench/cmd/benchrun -ci $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench-report
-bench-report: prerequisites ## Write docs/benchmarks.md and its picture from the recorded results.
+bench-report: prerequisites ## Write docs/benchmarks.md and its pictures from the recorded results.
 	cd e2e && go run ./bench/cmd/benchreport
 
 SEEDS ?= 2000

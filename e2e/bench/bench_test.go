@@ -45,38 +45,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Section 8: a gate fails on its ratio, on allocations, on any bound that must be exact, and when there is no result.
-func TestGates(t *testing.T) {
-	list, err := Read(results(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "gates.yaml")
-	text := `
-- bench: B1/churn=1%/machines=500k/needs=50k
-  ratio: {mean: 1.2, fail_above: 1.45}
-  allocs_op: {fail_above: 8}
-- bench: B10/machines=500k
-  exact: true
-- bench: B99
-`
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	gates, err := ReadGates(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed := Check(gates, list)
-	if len(failed) != 4 {
-		t.Errorf("%q", failed)
-	}
-	gates[0].Ratio.FailAbove, gates[0].Allocs.FailAbove, gates[1].Exact = 1.6, 9, false
-	if failed := Check(gates[:2], list); len(failed) != 0 {
-		t.Errorf("%q", failed)
-	}
-}
-
 // docs/benchmarks.md is what the recorded results say (section 9).
 func TestReportIsCurrent(t *testing.T) {
 	list, err := Read("../../docs/benchmarks/results")

@@ -76,8 +76,7 @@ func amount(r measure.Result, key string) float64 {
 
 // number is the 6 of B6a.
 func number(bench string) int {
-	digits := strings.TrimRight(strings.TrimPrefix(bench, "B"), "abcdefghijklmnopqrstuvwxyz")
-	n, err := strconv.Atoi(digits)
+	n, err := strconv.Atoi(strings.Trim(Family(bench), "Babcdefghijklmnopqrstuvwxyz"))
 	if err != nil {
 		return 1 << 20
 	}

@@ -32,7 +32,7 @@ func run() int {
 		}
 		failed := bench.Check(limits, list)
 		for _, f := range failed {
-			fmt.Println(f)
+			fmt.Println("FAILED", f.Text)
 		}
 		if len(failed) > 0 {
 			return 1

@@ -100,15 +100,17 @@ func swappedPages() int64 {
 }
 
 // memory counts what was allocated.
-type memory struct{ mallocs, bytes uint64 }
+type memory struct{ mallocs, bytes, collections uint64 }
 
 func readMemory() memory {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
-	return memory{s.Mallocs, s.TotalAlloc}
+	return memory{s.Mallocs, s.TotalAlloc, uint64(s.NumGC)}
 }
 
-func (m memory) minus(o memory) memory { return memory{m.mallocs - o.mallocs, m.bytes - o.bytes} }
+func (m memory) minus(o memory) memory {
+	return memory{m.mallocs - o.mallocs, m.bytes - o.bytes, m.collections - o.collections}
+}
 
 func heapBytes() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

@@ -115,6 +115,7 @@ type comparison struct {
 	floor, subject []int64 // ns of each run
 	ratios         []float64
 	allocs, bytes  []float64
+	collections    []float64
 	dropped        []string
 	checks         int
 }
@@ -133,6 +134,7 @@ func (c *comparison) round(keep bool) error {
 		}
 		if keep {
 			c.allocs, c.bytes = append(c.allocs, float64(used.mallocs)), append(c.bytes, float64(used.bytes))
+			c.collections = append(c.collections, float64(used.collections))
 		}
 	}
 	a[1] = c.timeFloor()
@@ -141,7 +143,8 @@ func (c *comparison) round(keep bool) error {
 	}
 	if fault := before.faultSince(); fault != "" {
 		c.dropped = append(c.dropped, fault)
-		c.allocs, c.bytes = c.allocs[:len(c.allocs)-2], c.bytes[:len(c.bytes)-2]
+		kept := len(c.allocs) - 2
+		c.allocs, c.bytes, c.collections = c.allocs[:kept], c.bytes[:kept], c.collections[:kept]
 		return nil
 	}
 	c.floor, c.subject = append(c.floor, a[:]...), append(c.subject, b[:]...)
@@ -201,6 +204,7 @@ func (c *comparison) result() (Result, error) {
 		Ratio:    Ratio{Median: Median(c.ratios), Low: low, High: high, Rounds: len(c.ratios)},
 		Target:   c.pair.Target,
 		AllocsOp: int64(Median(c.allocs)), BytesOp: int64(Median(c.bytes)), HeapPeakBytes: peak,
+		GCOp:   mean(c.collections),
 		Oracle: Oracle{Name: c.pair.Oracle, Checks: c.checks}, Dropped: c.dropped,
 	}
 	if c.pair.Bounds != nil {

@@ -26,6 +26,8 @@ type Result struct {
 	AllocsOp      int64          `json:"allocs_op"`
 	BytesOp       int64          `json:"bytes_op"`
 	HeapPeakBytes int64          `json:"heap_peak_bytes"`
+	GCOp          float64        `json:"gc_op"` // collections that began while the subject ran, per run
+	Parts         []Piece        `json:"parts,omitempty"`
 	Oracle        Oracle         `json:"oracle"`
 	Dropped       []string       `json:"dropped"`
 }

@@ -15,6 +15,15 @@ func Median(samples []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
+// mean of samples; NaN for none.
+func mean(samples []float64) float64 {
+	sum := 0.0
+	for _, x := range samples {
+		sum += x
+	}
+	return sum / float64(len(samples))
+}
+
 // Quantile is the smallest sample that at least the fraction q of all does not exceed; NaN for none.
 func Quantile(samples []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(samples))

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -18,19 +17,15 @@ import (
 
 const benchSeed = 1
 
-// scaled is n, or the part of it that BIGFLEET_BENCH_SCALE asks for.
-func scaled(n int) int {
-	if by, err := strconv.Atoi(os.Getenv("BIGFLEET_BENCH_SCALE")); err == nil && by > 1 {
-		return max(1, n/by)
-	}
-	return n
-}
+// fullSteady is the size that has the targets.
+var fullSteady = workload.Size{Machines: 500_000, Needs: 50_000, Clusters: 5_000}
 
-// sizes of W-fleet and W-demand. Only the largest has targets.
-var steadySizes = []workload.Size{
-	{Machines: 50_000, Needs: 5_000, Clusters: 500},
-	{Machines: 225_000, Needs: 22_500, Clusters: 2_250},
-	{Machines: 500_000, Needs: 50_000, Clusters: 5_000},
+// sizes of W-fleet and W-demand: the full one and two smaller ones, or the scaled one alone.
+func sizes() []workload.Size {
+	if !measure.FullSize() {
+		return []workload.Size{{Machines: measure.Scaled(fullSteady.Machines), Needs: measure.Scaled(fullSteady.Needs), Clusters: measure.Scaled(fullSteady.Clusters)}}
+	}
+	return []workload.Size{{Machines: 50_000, Needs: 5_000, Clusters: 500}, {Machines: 225_000, Needs: 22_500, Clusters: 2_250}, fullSteady}
 }
 
 // scanOf is P-scan over the columns of a fleet: the cheapest Idle machine of every second class.
@@ -71,11 +66,10 @@ func timeWithin(limit time.Duration) func(ns float64) []measure.Bound {
 
 // B1, ENG-23.1: 1 % of the clusters send a roll-up, a thousandth of the machines take a step; the plan after that.
 func BenchmarkB1(b *testing.B) {
-	for _, s := range steadySizes {
-		s = workload.Size{Machines: scaled(s.Machines), Needs: scaled(s.Needs), Clusters: scaled(s.Clusters)}
+	for _, s := range sizes() {
 		var bw *benchWorld
 		churns := []float64{0.01, 0.001, 0, 0.1, 1}
-		if scaled(10) < 10 {
+		if s != fullSteady { // the curve over churn is drawn for the full size
 			churns = churns[:2]
 		}
 		for _, churn := range churns {
@@ -92,11 +86,10 @@ func BenchmarkB1(b *testing.B) {
 					Subject: func() { got = pl.Plan(Input{World: bw.w}) },
 					Check:   func() error { return bw.checkSteady(got) },
 				}
-				switch churn {
-				case 0.01:
-					p.Target = 2
-					p.Bounds = timeWithin(2 * time.Millisecond)
-				case 0.001:
+				switch {
+				case s == fullSteady && churn == 0.01:
+					p.Target, p.Bounds = 2, timeWithin(2*time.Millisecond)
+				case s == fullSteady && churn == 0.001:
 					p.Target = 0.5
 				}
 				return p
@@ -124,13 +117,14 @@ func (b *benchWorld) checkSteady(got *Result) error {
 
 // B2, ENG-23.2: every Need is new and nothing is remembered.
 func BenchmarkB2(b *testing.B) {
-	for _, s := range steadySizes {
-		s = workload.Size{Machines: scaled(s.Machines), Needs: scaled(s.Needs), Clusters: scaled(s.Clusters)}
+	for _, s := range sizes() {
 		benchmark(b, "B2", sizeOf(s), func() measure.Pair {
 			gen := workload.Steady(s, benchSeed)
 			gen.Unbind()
-			p := coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
-			p.Bounds = timeWithin(50 * time.Millisecond)
+			p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
+			if s == fullSteady {
+				p.Target, p.Bounds = 3, timeWithin(50*time.Millisecond)
+			}
 			return p
 		})
 	}
@@ -162,7 +156,7 @@ func BenchmarkB3(b *testing.B) {
 
 func BenchmarkB4(b *testing.B) {
 	sizes := []int{1, 3, 16}
-	if scaled(10) < 10 {
+	if !measure.FullSize() {
 		sizes = sizes[:2] // a tenth of the largest lies between these
 	}
 	for _, k := range sizes {
@@ -174,10 +168,12 @@ func BenchmarkB4(b *testing.B) {
 			return p
 		})
 	}
-	k, fleet := scaled(300), scaled(28)
+	k, fleet := measure.Scaled(300), measure.Scaled(28)
 	benchmark(b, "B4", map[string]any{"machines": 18_000 * fleet, "needs": 2_600 * k}, func() measure.Pair {
-		p := gangPair(workload.GangFlood(k, fleet, benchSeed), 4)
-		p.Bounds = timeWithin(300 * time.Millisecond)
+		p := gangPair(workload.GangFlood(k, fleet, benchSeed), 0)
+		if measure.FullSize() {
+			p.Target, p.Bounds = 4, timeWithin(300*time.Millisecond)
+		}
 		return p
 	})
 }
@@ -195,12 +191,15 @@ func gangPair(gen *workload.World, target float64) measure.Pair {
 
 // B5, ENG-23.5: as many Needs of one machine as there are machines.
 func BenchmarkB5(b *testing.B) {
-	n := scaled(500_000)
+	n := measure.Scaled(500_000)
 	benchmark(b, "B5", map[string]any{"machines": n, "needs": n}, func() measure.Pair {
 		gen := workload.One(n, benchSeed)
-		p := coldPair(newBenchWorld(gen), 3, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
-		p.Bounds = func(ns float64) []measure.Bound {
-			return []measure.Bound{measure.NotBelow("decisions per second", "1/s", float64(n)/ns*1e9, 4_500_000)}
+		p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
+		if measure.FullSize() {
+			p.Target = 3
+			p.Bounds = func(ns float64) []measure.Bound {
+				return []measure.Bound{measure.NotBelow("decisions per second", "1/s", float64(n)/ns*1e9, 4_500_000)}
+			}
 		}
 		return p
 	})

@@ -27,15 +27,25 @@ func newBenchWorld(gen *workload.World) *benchWorld {
 
 // newBenchDemand is newBenchWorld without machines.
 func newBenchDemand(gen *workload.World) *benchWorld {
-	b := &benchWorld{gen: gen, w: NewWorld(), rows: make([]demand.Row, gen.Demand.Rows()), now: 1000 * second, sum: gen.Sum()}
+	b := &benchWorld{gen: gen, w: NewWorld(), now: 1000 * second, sum: gen.Sum()}
+	b.makeRows()
+	b.sendAll()
+	return b
+}
+
+func (b *benchWorld) makeRows() {
+	b.rows = make([]demand.Row, b.gen.Demand.Rows())
 	for r := range b.rows {
 		b.rows[r] = b.row(int32(r))
 	}
-	for c := range int32(gen.Demand.Clusters()) {
+}
+
+// sendAll makes every cluster known and sends its roll-up.
+func (b *benchWorld) sendAll() {
+	for c := range int32(b.gen.Demand.Clusters()) {
 		b.w.Demand.SetFacts(workload.ClusterName(c), demand.Facts{Heard: true, SharingPerMille: 1000})
 		b.sendRollup(c)
 	}
-	return b
 }
 
 func (b *benchWorld) fillMachines() {

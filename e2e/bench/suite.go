@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Part is one program run of the programme: the benchmarks of one package, or one that is a test or a command of its own.
+type Part struct {
+	Benches []string // B1, ...: what it records
+	Module  string   // folder of its go.mod
+	Package string
+	Bench   string // -bench; empty for a test
+	Run     string // -run, for a test
+	Program bool   // Package is a command, which gets Args
+	Args    []string
+	Env     []string // beside the ones that everything gets
+	CI      bool     // part of the short run
+	Nightly bool     // part of the nightly run alone
+}
+
+// Suite is the whole programme, in the order in which it runs.
+func Suite() []Part {
+	engine := func(n string) Part {
+		return Part{Benches: []string{n}, Module: "services/shard", Package: "./internal/engine", Bench: "^Benchmark" + n + "$", CI: true}
+	}
+	return []Part{
+		engine("B1"), engine("B2"), engine("B3"), engine("B4"), engine("B5"), engine("B8"), engine("B12"),
+		{Benches: []string{"B10"}, Module: "services/shard", Package: "./internal/actuator", Bench: "^BenchmarkB10", CI: true},
+		{Benches: []string{"B7"}, Module: "services/operator", Package: "./internal/aggregate", Bench: "^BenchmarkB7", CI: true},
+		{Benches: []string{"B11"}, Module: "services/coordinator", Package: "./internal/replica", Bench: "^BenchmarkB11$", CI: true},
+		{Benches: []string{"B11"}, Module: "e2e", Package: "./coordinator", Run: "^(TestLeaderKilledUnderLoad|TestLeaderRestartedGracefullyUnderLoad)$", Env: []string{"BIGFLEET_COORDINATOR_KILLS=50"}},
+		{Benches: []string{"B6a"}, Module: "e2e", Package: "./bench/cmd/shardload", Program: true, Args: []string{"-bench", "B6a"}},
+		{Benches: []string{"B6b"}, Module: "e2e", Package: "./bench/burst", Run: "^TestB6b$", Env: []string{"BIGFLEET_B6B_PODS=1000"}, Nightly: true},
+		{Benches: []string{"B9"}, Module: "e2e", Package: "./bench/cmd/shardload", Program: true, Args: []string{"-bench", "B9", "-sessions", "10000"}, Nightly: true},
+	}
+}
+
+// Select returns the parts that record any of the named benchmarks: B6 names B6a and B6b as well. No name selects all.
+func Select(parts []Part, names []string) []Part {
+	if len(names) == 0 {
+		return parts
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
+		return !slices.ContainsFunc(p.Benches, func(b string) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return n == b || strings.TrimRight(b, "ab") == n })
+		})
+	})
+}
+
+var family = regexp.MustCompile(`^B[0-9]+[a-z]?`)
+
+// Family is the benchmark that a name begins with: B7 of B7/cold/requests=25k.
+func Family(name string) string { return family.FindString(name) }

@@ -1,0 +1,19 @@
+package measure
+
+import (
+	"os"
+	"strconv"
+)
+
+// Scaled is n, or the part of it that BIGFLEET_BENCH_SCALE asks for: 10 is a tenth, as CI runs it.
+func Scaled(n int) int { return max(1, n/scale()) }
+
+// FullSize reports whether nothing is scaled down.
+func FullSize() bool { return scale() == 1 }
+
+func scale() int {
+	if by, err := strconv.Atoi(os.Getenv("BIGFLEET_BENCH_SCALE")); err == nil && by > 1 {
+		return by
+	}
+	return 1
+}
