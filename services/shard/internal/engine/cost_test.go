@@ -123,11 +123,13 @@ func ratio(a, b int64) int64 {
 }
 
 // ENG-23.9a, ENG-13.8: each Need's cover against the cheapest cover of the machines it could choose from.
-func TestCoversAreCheap(t *testing.T) {
+func TestCoversAreCheap(t *testing.T) { report(t, "cover", coverCosts(times(1000))) }
+
+// coverCosts are the costs of covers over the cheapest, in ten-thousandths, of n instances.
+func coverCosts(n int) (ratios []int64) {
 	policy := DefaultPolicy()
 	policy.ExchangeTries = 0
-	var ratios []int64
-	for seed := range uint64(times(1000)) {
+	for seed := range uint64(n) {
 		o := drawMarket(seed).solve(policy)
 		gone := 0 // taken by Needs before
 		for i, d := range o.want {
@@ -153,14 +155,24 @@ func TestCoversAreCheap(t *testing.T) {
 			gone |= mine
 		}
 	}
-	report(t, "cover", ratios)
+	return ratios
 }
 
 // ENG-23.9b, ENG-13.10: the whole plan against the cheapest plan that leaves no Need shorter: gated where the plan covers
 // everybody, and measured where somebody is short.
 func TestPlansAreCheap(t *testing.T) {
-	var ratios, short []int64
-	for seed := uint64(0); len(ratios) < times(1000); seed++ {
+	ratios, short, err := planCosts(times(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, "plan", ratios)
+	t.Logf("with short Needs: %d instances, median %.4f, p99 %.4f", len(short), float64(quantile(short, 500))/1e4, float64(quantile(short, 990))/1e4)
+}
+
+// planCosts are the costs of plans over the cheapest that leave no Need shorter, in ten-thousandths: n that cover everybody,
+// and those met on the way in which somebody is short.
+func planCosts(n int) (ratios, short []int64, err error) {
+	for seed := uint64(0); len(ratios) < n; seed++ {
 		o := drawMarket(seed).solve(nil)
 		cost := int64(0)
 		full := 1<<len(o.free) - 1
@@ -207,7 +219,7 @@ func TestPlansAreCheap(t *testing.T) {
 			}
 		}
 		if least < 0 {
-			t.Fatalf("seed %d: brute force does not find the plan itself", seed)
+			return nil, nil, fmt.Errorf("seed %d: brute force does not find the plan itself", seed)
 		}
 		switch {
 		case cost+least == 0:
@@ -217,8 +229,7 @@ func TestPlansAreCheap(t *testing.T) {
 			ratios = append(ratios, ratio(cost, least))
 		}
 	}
-	report(t, "plan", ratios)
-	t.Logf("with short Needs: %d instances, median %.4f, p99 %.4f", len(short), float64(quantile(short, 500))/1e4, float64(quantile(short, 990))/1e4)
+	return ratios, short, nil
 }
 
 func report(t *testing.T, what string, ratios []int64) {
