@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -158,27 +157,6 @@ func TestLeaderWithAFullDisk(t *testing.T) {
 	}
 	l.progress(time.Duration(l.now()))
 	g.start(leads)
-	g.healthy()
-	l.check(t)
-	g.agree()
-}
-
-// COORD-21.17: a leader whose machine stalls for moments again and again, as with a slow disk: whatever it acknowledges
-// is kept, and clients go on.
-func TestStallingLeader(t *testing.T) {
-	g := newGroup(t)
-	l := g.load(4, 2)
-	l.progress(0)
-	leads := g.leader()
-	for range 25 {
-		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-			if err := g.procs[leads].Signal(s); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(80 * time.Millisecond)
-		}
-	}
-	l.progress(time.Duration(l.now()))
 	g.healthy()
 	l.check(t)
 	g.agree()

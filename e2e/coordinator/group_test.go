@@ -31,11 +31,15 @@ type group struct {
 	dirs  []string
 	rpc   []string // addresses
 	links *links
+	fault []string // directories that package faulty reads
 }
 
 func id(i int) string { return "node-" + strconv.Itoa(i) }
 
-func newGroup(t *testing.T, extra ...string) *group {
+func newGroup(t *testing.T, extra ...string) *group { return newGroupOf(t, program, extra...) }
+
+// newGroupOf starts a group of another program than the product's.
+func newGroupOf(t *testing.T, program string, extra ...string) *group {
 	t.Helper()
 	binary := proc.BuildT(t, program)
 	ports, err := loopback.ReserveN(9)
@@ -52,7 +56,7 @@ func newGroup(t *testing.T, extra ...string) *group {
 	for i := range 3 {
 		g.rpc = append(g.rpc, ports[i].Addr())
 		raft[i], ops[i] = ports[3+i].Addr(), ports[6+i].Addr()
-		g.dirs = append(g.dirs, t.TempDir())
+		g.dirs, g.fault = append(g.dirs, t.TempDir()), append(g.fault, t.TempDir())
 	}
 	for i := range 3 {
 		args := append([]string{"--id", id(i), "--data-dir", g.dirs[i], "--listen", g.rpc[i], "--raft-bind", raft[i], "--raft-advertise", g.links.front(id(i), raft[i]),
@@ -60,7 +64,7 @@ func newGroup(t *testing.T, extra ...string) *group {
 		for k := range 3 {
 			args = append(args, "--peers", id(k)+"="+g.rpc[k])
 		}
-		p, err := proc.New(proc.Config{Name: id(i), Path: binary, Args: args, LogFile: t.TempDir() + "/" + id(i) + ".log", Ready: proc.HTTP("http://"+ops[i]+"/healthz", nil)})
+		p, err := proc.New(proc.Config{Name: id(i), Path: binary, Args: args, Env: []string{"BIGFLEET_FAULTS=" + g.fault[i]}, LogFile: t.TempDir() + "/" + id(i) + ".log", Ready: proc.HTTP("http://"+ops[i]+"/healthz", nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

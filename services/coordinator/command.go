@@ -11,8 +11,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
-// NewCommand returns the program bigfleet-coordinator.
-func NewCommand() *cobra.Command {
+// NewCommand returns the program bigfleet-coordinator. edit changes the configuration behind the flags, for programs that
+// wrap a replica.
+func NewCommand(edit ...func(*Config)) *cobra.Command {
 	var shared config.Shared
 	var c Config
 	cmd := &cobra.Command{
@@ -66,6 +67,9 @@ func NewCommand() *cobra.Command {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
 			if len(o.Ports) == 0 {
 				c.OpsOnRPC = o.Ops
+			}
+			for _, change := range edit {
+				change(&c)
 			}
 			return Run(ctx, c)
 		})

@@ -68,6 +68,10 @@ type Config struct {
 	OpsOnRPC *telemetry.Ops
 	// Dial replaces the network towards other replicas. nil means TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Clock is the time that records carry; nil means the machine's. BeforeSync is called before each fsync of log and
+	// votes. Both are for tests of clocks that are wrong and of slow disks.
+	Clock      func() time.Time
+	BeforeSync func()
 	// Ready is closed when the RPC port is served. May be nil.
 	Ready chan<- struct{}
 }

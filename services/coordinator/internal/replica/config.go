@@ -48,6 +48,11 @@ type Config struct {
 	Level, LevelMax int32
 	Build           string
 
+	// Clock is the time that records of this proposer carry; nil means the machine's. Nothing is measured with it.
+	Clock func() time.Time
+	// BeforeSync is called before each fsync of the log and of votes; nil means nothing. A test makes disks slow with it.
+	BeforeSync func()
+
 	Log     *slog.Logger // required
 	Metrics *metrics.Set // required
 	// OnFatal hears once that the replica cannot go on: a store that failed, an entry it does not understand.
@@ -85,6 +90,9 @@ func (c *Config) check() error {
 	}
 	if c.LevelMax == 0 || c.LevelMax > c.Level {
 		c.LevelMax = c.Level
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
 	}
 	if c.OnFatal == nil {
 		c.OnFatal = func(error) {}

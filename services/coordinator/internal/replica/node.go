@@ -73,8 +73,9 @@ func (n *Node) open() error {
 	var err error
 	n.dir, err = store.Open(n.config.DataDir, store.Options{
 		CheckState: checkState, Logger: n.logger,
-		OnFailure: func(err error) { n.stepDownAndStop(err) },
-		OnSync:    func(d time.Duration) { n.config.Metrics.Fsync.Observe(d.Seconds()) },
+		OnFailure:  func(err error) { n.stepDownAndStop(err) },
+		BeforeSync: n.config.BeforeSync,
+		OnSync:     func(d time.Duration) { n.config.Metrics.Fsync.Observe(d.Seconds()) },
 	})
 	if err != nil {
 		return err

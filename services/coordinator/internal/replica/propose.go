@@ -34,7 +34,7 @@ type Committed struct {
 // Err returns the first refusal.
 func (c *Committed) Err() *fleet.Refusal { return (&fleet.Outcome{Results: c.Results}).Err() }
 
-// Envelope makes a log entry of operations. Time and request id are the proposer's.
+// Envelope makes a log entry of operations. A Node sets its own time when it proposes it.
 func Envelope(actor string, ops ...*pb.Operation) *pb.Envelope {
 	return &pb.Envelope{
 		Format: fleet.Format, Level: fleet.LevelOf(ops), ProposedAtUnixNanos: time.Now().UnixNano(),
@@ -71,6 +71,7 @@ func (n *Node) Propose(ctx context.Context, e *pb.Envelope, wait bool) (*Committ
 
 // propose holds a slot, which is free again when the outcome is known, whether the caller waited or not.
 func (n *Node) propose(ctx context.Context, e *pb.Envelope) (*Committed, error) {
+	e.ProposedAtUnixNanos = n.config.Clock().UnixNano()
 	data, err := proto.Marshal(e)
 	if err != nil {
 		<-n.slots

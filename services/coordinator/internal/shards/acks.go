@@ -158,7 +158,7 @@ func (d *Desk) rested(st *fleet.State, m *pb.Move, ids []string) []string {
 	pause := time.Duration(st.Policy().GetMachineCooldownSeconds()) * time.Second
 	now := time.Now()
 	for other := range st.Moves() {
-		if other.GetState() == v1.Move_STATE_DONE && other.GetMoveId() != m.GetMoveId() && now.Sub(time.Unix(0, other.GetUpdatedAtUnixNanos())) < pause {
+		if other.GetState() == v1.Move_STATE_DONE && other.GetMoveId() != m.GetMoveId() && d.ages.of(other, now) < pause {
 			for _, id := range other.GetMachineIds() {
 				tired[id] = true
 			}

@@ -41,6 +41,7 @@ type Desk struct {
 	shards map[string]*shard
 
 	sweeps     sweeps
+	ages       ages
 	conflictMu sync.Mutex
 	conflicts  map[string]string // cluster -> the other shard with a live session
 	levelSince time.Time

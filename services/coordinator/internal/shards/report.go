@@ -230,7 +230,7 @@ func (d *Desk) reply(s *shard) *v1.ReportAck {
 		SendHoldings: s.view && !st.Merged(s.id), Capabilities: []string{capView + "/1", capMoves + "/1"}}
 	fresh := false
 	out.Instructions, fresh = s.instructions(st, time.Now())
-	if fresh || out.SendHoldings || moving(st, s.id, time.Now()) {
+	if fresh || out.SendHoldings || d.moving(st, s.id, time.Now()) {
 		out.NextReportAfterMs = ackedSoon.Milliseconds()
 	}
 	for _, i := range out.Instructions {
@@ -243,9 +243,9 @@ func (d *Desk) reply(s *shard) *v1.ReportAck {
 
 // moving reports whether a shard is a side of a move that goes on: its next step may be for this shard. A move that stood
 // still for long is waited for at the shard's own interval.
-func moving(st *fleet.State, id string, now time.Time) bool {
+func (d *Desk) moving(st *fleet.State, id string, now time.Time) bool {
 	for m := range st.OpenMoves() {
-		if (m.GetFrom() == id || m.GetTo() == id) && now.Sub(time.Unix(0, m.GetUpdatedAtUnixNanos())) < movingFor {
+		if (m.GetFrom() == id || m.GetTo() == id) && d.ages.of(m, now) < movingFor {
 			return true
 		}
 	}

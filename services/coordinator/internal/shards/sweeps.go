@@ -106,7 +106,7 @@ func (d *Desk) input(st *fleet.State, now time.Time) rebalance.Input {
 		s.mu.Unlock()
 	}
 	for m := range st.Moves() {
-		age := int64(now.Sub(time.Unix(0, m.GetUpdatedAtUnixNanos())) / time.Second)
+		age := int64(d.ages.of(m, now) / time.Second)
 		f := rebalance.Flow{From: m.GetFrom(), To: m.GetTo(), Fingerprint: m.GetFingerprint(), Open: fleet.Open(m), AgeSeconds: age,
 			Kind: rebalance.Kind{InstanceType: m.GetSelector().GetInstanceType(), Zone: m.GetSelector().GetZone(), CapacityType: m.GetSelector().GetCapacityType()}}
 		if age < st.Policy().GetMachineCooldownSeconds() && (m.GetState() == v1.Move_STATE_DONE || m.GetState() == v1.Move_STATE_ADOPTED) {

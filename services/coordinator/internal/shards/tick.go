@@ -43,6 +43,7 @@ func (d *Desk) Run() {
 func (d *Desk) tick(now time.Time) {
 	st := d.config.Group.State()
 	d.forget(st)
+	d.ages.look(st, now)
 	ops := d.sessions(st, now)
 	ops = append(ops, d.merge(st, now)...)
 	if !st.Merging() {
@@ -301,14 +302,30 @@ func (d *Desk) values(st *fleet.State, provider, key string) []string {
 	return sortedKeys(set)
 }
 
+// purge drops finished moves that no cooldown needs any more.
 func (d *Desk) purge(st *fleet.State, now time.Time) []*pb.Operation {
-	before := now.Add(-moveKept).UnixNano()
+	kept := max(moveKept, time.Duration(st.Policy().GetMachineCooldownSeconds())*time.Second)
+	var old, young []int64 // by the clocks of their proposers
 	for m := range st.Moves() {
-		if !fleet.Open(m) && m.GetUpdatedAtUnixNanos() < before {
-			return []*pb.Operation{{Kind: &pb.Operation_PurgeMoves{PurgeMoves: &pb.PurgeMoves{BeforeUnixNanos: before}}}}
+		switch at := m.GetUpdatedAtUnixNanos(); {
+		case fleet.Open(m):
+		case d.ages.of(m, now) >= kept:
+			old = append(old, at)
+		default:
+			young = append(young, at)
 		}
 	}
-	return nil
+	if len(old) == 0 {
+		return nil
+	}
+	before := slices.Max(old) + 1
+	if len(young) > 0 {
+		before = min(before, slices.Min(young))
+	}
+	if before <= slices.Min(old) {
+		return nil // behind a younger one of a clock that went back
+	}
+	return []*pb.Operation{{Kind: &pb.Operation_PurgeMoves{PurgeMoves: &pb.PurgeMoves{BeforeUnixNanos: before}}}}
 }
 
 // level raises the feature level when every replica has supported it for a while (COORD-4.5).

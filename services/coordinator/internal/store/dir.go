@@ -38,6 +38,16 @@ type Options struct {
 	OnFailure func(error)
 	// OnSync hears how long each fsync of an append took.
 	OnSync func(time.Duration)
+	// BeforeSync is called before each fsync of the log and of the votes; may be nil.
+	BeforeSync func()
+}
+
+// sync is an fsync.
+func (o *Options) sync(f *os.File) error {
+	if o.BeforeSync != nil {
+		o.BeforeSync()
+	}
+	return f.Sync()
 }
 
 // Dir is a replica's data directory, locked for the life of the process.
@@ -101,7 +111,7 @@ func (d *Dir) open(o Options) error {
 		return err
 	}
 	var err error
-	if d.Log, err = OpenLog(filepath.Join(root, logDir), LogOptions{OnFailure: o.OnFailure, OnSync: o.OnSync}); err != nil {
+	if d.Log, err = OpenLog(filepath.Join(root, logDir), LogOptions{OnFailure: o.OnFailure, OnSync: o.OnSync, sync: o.sync}); err != nil {
 		return fmt.Errorf("%w; %s", err, waysOut)
 	}
 	if d.Snapshots, err = raft.NewFileSnapshotStoreWithLogger(root, snapshotsKept, o.Logger); err != nil {
@@ -111,7 +121,9 @@ func (d *Dir) open(o Options) error {
 		return fmt.Errorf("%w; %s", err, waysOut)
 	}
 	// Last: its presence says that the other stores were begun.
-	if d.Stable, err = OpenStable(filepath.Join(root, stableFile), o.OnFailure); err != nil {
+	if d.Stable, err = OpenStable(filepath.Join(root, stableFile), o.OnFailure); err == nil {
+		d.Stable.sync = o.sync
+	} else {
 		return fmt.Errorf("%w; %s", err, waysOut)
 	}
 	return syncDir(d.Path)

@@ -21,6 +21,7 @@ var errNotFound = errors.New("not found")
 type Stable struct {
 	path      string
 	onFailure func(error)
+	sync      func(*os.File) error
 
 	mu     sync.Mutex
 	values map[string][]byte
@@ -32,7 +33,7 @@ func OpenStable(path string, onFailure func(error)) (*Stable, error) {
 	if onFailure == nil {
 		onFailure = func(error) {}
 	}
-	s := &Stable{path: path, onFailure: onFailure, values: map[string][]byte{}}
+	s := &Stable{path: path, onFailure: onFailure, sync: (*os.File).Sync, values: map[string][]byte{}}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, s.write(s.values)
@@ -99,7 +100,7 @@ func (s *Stable) write(values map[string][]byte) error {
 		return err
 	}
 	_, err = file.Write(encodeStable(values))
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err = errors.Join(err, s.sync(file), file.Close()); err != nil {
 		return err
 	}
 	return errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path)))
