@@ -60,11 +60,13 @@ func ReadGates(path string) ([]Gate, error) {
 	return gates, nil
 }
 
-// Check compares results with gates and lists what fails.
+// Check compares results with gates and lists what fails. Of a size that ran on several numbers of processors the largest counts.
 func Check(gates []Gate, results []measure.Result) []Failure {
 	by := map[string]measure.Result{}
 	for _, r := range results {
-		by[Name(r)] = r
+		if old, ok := by[Name(r)]; !ok || r.GOMAXPROCS > old.GOMAXPROCS {
+			by[Name(r)] = r
+		}
 	}
 	var out []Failure
 	for _, g := range gates {
@@ -104,8 +106,8 @@ func (g Gate) judge(r measure.Result, by map[string]measure.Result) (out []strin
 		}
 	}
 	for _, name := range sorted(g.Bounds) {
-		if v, ok := boundOf(r, name); ok {
-			above(name, v, g.Bounds[name].FailAbove, "")
+		if x := boundOf(&r, name); x != nil {
+			above(name, x.Value, g.Bounds[name].FailAbove, "")
 		} else {
 			out = append(out, "there is no number called "+name)
 		}
@@ -127,18 +129,24 @@ func (s *Slope) between(small measure.Result, by map[string]measure.Result) (flo
 		if s.Of == "" {
 			return r.Subject.Quantile(0.5)
 		}
-		v, _ := boundOf(r, s.Of)
-		return v
+		if x := boundOf(&r, s.Of); x != nil {
+			return x.Value
+		}
+		return math.NaN()
 	}
 	return measure.Slope([]float64{amount(small, s.Over), amount(large, s.Over)}, []float64{of(small), of(large)}), nil
 }
 
-func boundOf(r measure.Result, name string) (float64, bool) {
+// boundOf is the bound of a result with a name, or nil.
+func boundOf(r *measure.Result, name string) *measure.Bound {
+	if r == nil {
+		return nil
+	}
 	at := slices.IndexFunc(r.Bounds, func(b measure.Bound) bool { return b.Name == name })
 	if at < 0 {
-		return math.NaN(), false
+		return nil
 	}
-	return r.Bounds[at].Value, true
+	return &r.Bounds[at]
 }
 
 func sorted[V any](m map[string]V) []string {

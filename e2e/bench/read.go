@@ -15,13 +15,13 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 )
 
-// Read returns the newest line of each benchmark, size and GOMAXPROCS of all files in dir, in the order of the programme.
-func Read(dir string) ([]measure.Result, error) {
+// ReadAll returns every line of all files in dir, oldest first.
+func ReadAll(dir string) ([]measure.Result, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
 		return nil, err
 	}
-	newest := map[string]measure.Result{}
+	var out []measure.Result
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -34,22 +34,38 @@ func Read(dir string) ([]measure.Result, error) {
 			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			key := fmt.Sprintf("%s gomaxprocs %d", Name(r), r.GOMAXPROCS)
-			if old, ok := newest[key]; !ok || !r.Time.Before(old.Time) {
-				newest[key] = r
-			}
+			out = append(out, r)
 		}
 		if err := lines.Err(); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	out := make([]measure.Result, 0, len(newest))
-	for _, r := range newest {
+	slices.SortStableFunc(out, func(a, b measure.Result) int { return a.Time.Compare(b.Time) })
+	return out, nil
+}
+
+// Read returns the newest line of each benchmark, size and GOMAXPROCS of all files in dir, in the order of the programme.
+func Read(dir string) ([]measure.Result, error) {
+	all, err := ReadAll(dir)
+	return Newest(all), err
+}
+
+// Newest are the last lines of each benchmark, size and GOMAXPROCS, in the order of the programme.
+func Newest(all []measure.Result) []measure.Result {
+	last := map[string]measure.Result{}
+	for _, r := range all {
+		last[key(r)] = r
+	}
+	out := make([]measure.Result, 0, len(last))
+	for _, r := range last {
 		out = append(out, r)
 	}
 	slices.SortFunc(out, compare)
-	return out, nil
+	return out
 }
+
+// key names a result with its GOMAXPROCS.
+func key(r measure.Result) string { return fmt.Sprintf("%s gomaxprocs %d", Name(r), r.GOMAXPROCS) }
 
 // Name is the name of a result with its size: B1/churn=1%/clusters=5k/machines=500k/needs=50k.
 func Name(r measure.Result) string {
@@ -70,8 +86,13 @@ func compare(a, b measure.Result) int {
 }
 
 func amount(r measure.Result, key string) float64 {
-	v, _ := r.Size[key].(float64)
-	return v
+	switch v := r.Size[key].(type) {
+	case float64:
+		return v
+	case int: // of a result that was not read from a file
+		return float64(v)
+	}
+	return 0
 }
 
 // number is the 6 of B6a.

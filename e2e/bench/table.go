@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,17 +12,20 @@ import (
 
 const head = `# Benchmarks
 
-Written by ` + "`make bench-report`" + ` from [benchmarks/results](benchmarks/results); do not edit. Run them with
-` + "`make bench`" + ` (everything, on a quiet machine with a clean tree) or ` + "`make bench-ci`" + ` (a tenth of each size, compared with
-e2e/bench/gates.yaml).
+` + "```sh" + `
+make bench          # B1 to B12, half an hour, on a quiet machine with a clean tree; make bench-nightly adds B6b and B9
+make bench-ci       # a tenth of each size, two minutes, compared with e2e/bench/gates.yaml
+` + "```" + `
+
+`
+
+const method = `
+Written by ` + "`make bench-report`" + ` from [benchmarks/results](benchmarks/results); do not edit.
 
 Each benchmark runs beside the physical floor of the same work, in one process, in the order floor, ours, ours, floor; an
 oracle checks every timed output outside the timed part, and a wrong answer prints no time. *Ratio* is ours over floor, the
 median of at least ten rounds with the interval that holds the true median with about 98 %. Outliers stay. A target that is
 not met stands here as **not met**. How the engine got here, and what is still slow: [engine-performance.md](engine-performance.md).
-
-![Ratio over target](benchmarks/ratios.svg)
-
 `
 
 const tail = `
@@ -42,43 +46,165 @@ Not comparable: other work on other machines. They show the order of size of the
 | Cluster Autoscaler | at most 30 s (under 100 nodes), 60 s (to 1,000 nodes) | service level in its FAQ |
 `
 
-// Table is docs/benchmarks.md for the results.
-func Table(results []measure.Result) string {
-	var b strings.Builder
-	b.WriteString(head)
-	for _, m := range machines(results) {
-		fmt.Fprintf(&b, "Machine `%s`: %s, %d cores, %d MiB of L3, %d GiB, Linux %s, Go %s.\n", m.Name, m.CPU, m.Cores, m.L3MiB, m.RAMGiB, m.Kernel, m.Go)
-	}
-	b.WriteString("\n## Ratios\n\n| Benchmark | CPUs | Ours | Floor | Ratio | Target | | Allocations | Commit |\n|---|---|---|---|---|---|---|---|---|\n")
-	for _, r := range results {
-		if r.Ratio.Rounds == 0 {
+// Report is every file of the report by its path below docs: benchmarks.md and its pictures.
+func Report(all []measure.Result) map[string]string {
+	newest := Newest(all)
+	out := map[string]string{}
+	var pictures strings.Builder
+	for _, p := range drawings(all, newest) {
+		if p.svg == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s (%s) | %.2f (%.2f to %.2f) | %s | %s | %d | %.8s, %s |\n", Name(r), r.GOMAXPROCS, duration(r.Subject.Quantile(0.5)),
-			duration(r.Floor.Quantile(0.5)), r.Floor.Probe, r.Ratio.Median, r.Ratio.Low, r.Ratio.High, target(r.Target),
-			verdict(r.Target != 0, r.Ratio.Median <= r.Target), r.AllocsOp, r.Commit, r.Time.Format(time.DateOnly))
+		out["benchmarks/"+p.file] = p.svg
+		fmt.Fprintf(&pictures, "![%s](benchmarks/%s)\n\n", p.title, p.file)
 	}
-	b.WriteString("\n## Absolute bounds and other numbers\n\n| Benchmark | CPUs | What | Value | Bound | | Oracle | Commit |\n|---|---|---|---|---|---|---|---|\n")
-	for _, r := range results {
-		for _, x := range r.Bounds {
-			fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s, %d checks | %.8s, %s |\n", Name(r), r.GOMAXPROCS, x.Name, value(x.Unit, x.Value), limit(x),
-				verdict(x.Limit != 0 || !x.Met, x.Met), r.Oracle.Name, r.Oracle.Checks, r.Commit, r.Time.Format(time.DateOnly))
-		}
+	out["benchmarks.md"] = page(newest, pictures.String())
+	return out
+}
+
+// page is docs/benchmarks.md.
+func page(newest []measure.Result, pictures string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, m := range machines(newest) {
+		fmt.Fprintf(&b, "Machine `%s`: %s, %d cores, %d MiB of L3, %d GiB, Linux %s, Go %s. %s\n", m.Name, m.CPU, m.Cores, m.L3MiB, m.RAMGiB, m.Kernel, m.Go, commits(newest, m))
 	}
+	b.WriteString(method)
+	b.WriteString("\n## Ratios\n\n")
+	b.WriteString(ratioTable(newest))
+	b.WriteString("\n## Pictures\n\n")
+	b.WriteString(strings.TrimSuffix(pictures, "\n"))
+	b.WriteString("\n## Absolute bounds and other numbers\n\n")
+	b.WriteString(boundTable(newest))
 	b.WriteString(tail)
 	return b.String()
 }
 
+// pair is one benchmark and size with its results for two processors and for one.
+type pair struct{ two, one *measure.Result }
+
+func (p pair) first() *measure.Result {
+	if p.two != nil {
+		return p.two
+	}
+	return p.one
+}
+
+// pairs joins the results of a benchmark and size.
+func pairs(results []measure.Result) (out []pair) {
+	at := map[string]int{}
+	for i := range results {
+		r := &results[i]
+		n, known := at[Name(*r)]
+		if !known {
+			n = len(out)
+			at[Name(*r)] = n
+			out = append(out, pair{})
+		}
+		if r.GOMAXPROCS == 1 {
+			out[n].one = r
+		} else {
+			out[n].two = r
+		}
+	}
+	return out
+}
+
+func ratioTable(results []measure.Result) string {
+	var b strings.Builder
+	b.WriteString("| Benchmark | Ours, 2 CPUs | Ours, 1 CPU | Floor | Ratio, 2 CPUs | Ratio, 1 CPU | Target | | Allocations | Recorded |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range pairs(results) {
+		r := p.first()
+		if r.Ratio.Rounds == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s (%s) | %s | %s | %s | %s | %d | %s |\n", Name(*r), ours(p.two), ours(p.one), duration(r.Floor.Quantile(0.5)), r.Floor.Probe,
+			interval(p.two), interval(p.one), target(r.Target), p.verdict(), r.AllocsOp, recorded(*r))
+	}
+	return b.String()
+}
+
+func ours(r *measure.Result) string {
+	if r == nil {
+		return ""
+	}
+	return duration(r.Subject.Quantile(0.5))
+}
+
+func interval(r *measure.Result) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Ratio.Rounds == 1:
+		return fmt.Sprintf("%.3g", r.Ratio.Median)
+	}
+	return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Ratio.Median, r.Ratio.Low, r.Ratio.High)
+}
+
+// verdict says for how many processors the target is met.
+func (p pair) verdict() string {
+	if p.first().Target == 0 {
+		return ""
+	}
+	met := func(r *measure.Result) bool { return r == nil || r.Ratio.Median <= r.Target }
+	switch {
+	case met(p.two) && met(p.one):
+		return "met"
+	case met(p.two):
+		return "met with 2, **not met** with 1"
+	case met(p.one) && p.one != nil:
+		return "**not met** with 2, met with 1"
+	}
+	return "**not met**"
+}
+
+func boundTable(results []measure.Result) string {
+	var b strings.Builder
+	b.WriteString("| Benchmark | What | 2 CPUs | 1 CPU | Bound | | Oracle | Recorded |\n|---|---|---|---|---|---|---|---|\n")
+	for _, p := range pairs(results) {
+		for _, x := range p.first().Bounds {
+			two, one := boundOf(p.two, x.Name), boundOf(p.one, x.Name)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s, %d checks | %s |\n", Name(*p.first()), x.Name, shown(two), shown(one), limit(x),
+				verdict(x.Limit != 0 || !x.Met, (two == nil || two.Met) && (one == nil || one.Met)), p.first().Oracle.Name, p.first().Oracle.Checks, recorded(*p.first()))
+		}
+	}
+	return b.String()
+}
+
+func shown(x *measure.Bound) string {
+	if x == nil {
+		return ""
+	}
+	return value(x.Unit, x.Value)
+}
+
+func recorded(r measure.Result) string {
+	return fmt.Sprintf("%.8s, %s", r.Commit, r.Time.Format(time.DateOnly))
+}
+
 func machines(results []measure.Result) []measure.Machine {
 	var out []measure.Machine
-	seen := map[measure.Machine]bool{}
 	for _, r := range results {
-		if !seen[r.Machine] {
-			seen[r.Machine] = true
+		if !slices.Contains(out, r.Machine) {
 			out = append(out, r.Machine)
 		}
 	}
 	return out
+}
+
+// commits says which commits the results of a machine belong to.
+func commits(results []measure.Result, m measure.Machine) string {
+	var out []string
+	for _, r := range results {
+		if at := recorded(r); r.Machine == m && !slices.Contains(out, at) {
+			out = append(out, at)
+		}
+	}
+	slices.Sort(out)
+	if len(out) == 1 {
+		return "Commit " + out[0] + "."
+	}
+	return "Commits " + strings.Join(out, "; ") + "."
 }
 
 func target(t float64) string {

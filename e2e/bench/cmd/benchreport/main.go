@@ -1,4 +1,4 @@
-// Command benchreport writes docs/benchmarks.md and docs/benchmarks/ratios.svg from recorded results, or checks one run
+// Command benchreport writes docs/benchmarks.md and its pictures from recorded results, or checks one run
 // against gates. Exit 0: done, or all gates passed; 1: a gate failed, or -check found the files out of date; 2: could not.
 package main
 
@@ -19,7 +19,7 @@ func run() int {
 	gates := flag.String("gates", "", "compare with this gates.yaml instead of writing")
 	check := flag.Bool("check", false, "fail if the files are not what would be written")
 	flag.Parse()
-	list, err := bench.Read(*results)
+	all, err := bench.ReadAll(*results)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchreport:", err)
 		return 2
@@ -30,7 +30,7 @@ func run() int {
 			fmt.Fprintln(os.Stderr, "benchreport:", err)
 			return 2
 		}
-		failed := bench.Check(limits, list)
+		failed := bench.Check(limits, bench.Newest(all))
 		for _, f := range failed {
 			fmt.Println("FAILED", f.Text)
 		}
@@ -41,7 +41,8 @@ func run() int {
 		return 0
 	}
 	code := 0
-	for path, text := range map[string]string{filepath.Join(*docs, "benchmarks.md"): bench.Table(list), filepath.Join(*docs, "benchmarks", "ratios.svg"): bench.Chart(list)} {
+	for name, text := range bench.Report(all) {
+		path := filepath.Join(*docs, filepath.FromSlash(name))
 		if *check {
 			old, err := os.ReadFile(path)
 			if err != nil || string(old) != text {

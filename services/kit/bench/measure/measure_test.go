@@ -366,3 +366,33 @@ func TestQuantilesOfBuckets(t *testing.T) {
 		t.Errorf("median of two: %v", got)
 	}
 }
+
+// A distribution can be drawn from samples and from buckets, in as few steps as asked for.
+func TestSteps(t *testing.T) {
+	if got := NewSeries("", []int64{30, 10, 20, 40}).Steps(10); !slices.Equal(got, []Step{{10, 0.25}, {20, 0.5}, {30, 0.75}, {40, 1}}) {
+		t.Errorf("%v", got)
+	}
+	long := make([]int64, 10_000)
+	for i := range long {
+		long[i] = int64(i + 1)
+	}
+	data, err := json.Marshal(NewSeries("", long))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Series
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range []Series{s, NewSeries("", long)} {
+		steps := series.Steps(50)
+		if len(steps) != 50 || steps[49].Share != 1 || steps[49].NS < 9_800 {
+			t.Errorf("%d steps, the last %v", len(steps), steps[len(steps)-1])
+		}
+		for _, x := range steps {
+			if math.Abs(x.Share-x.NS/10_000) > 0.011 {
+				t.Errorf("%v", x)
+			}
+		}
+	}
+}

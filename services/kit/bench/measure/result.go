@@ -3,6 +3,7 @@ package measure
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -166,6 +167,34 @@ func (s Series) Quantile(q float64) float64 {
 		return s.kept.Max
 	}
 	return math.NaN()
+}
+
+// Step is one point of a distribution: Share of all samples are not above NS.
+type Step struct{ NS, Share float64 }
+
+// Steps returns the distribution of a series in at most the given number of steps. Of a series that was read from buckets each
+// step is a lower bound of a bucket.
+func (s Series) Steps(most int) []Step {
+	var all []Step
+	if s.kept.Count > 0 {
+		seen := int64(0)
+		for _, b := range s.kept.Buckets {
+			seen += b[1]
+			all = append(all, Step{float64(b[0]), float64(seen) / float64(s.kept.Count)})
+		}
+	} else {
+		for i, ns := range slices.Sorted(slices.Values(s.samples)) {
+			all = append(all, Step{float64(ns), float64(i+1) / float64(len(s.samples))})
+		}
+	}
+	if len(all) <= most || most < 2 {
+		return all
+	}
+	out := make([]Step, most)
+	for i := range out {
+		out[i] = all[i*(len(all)-1)/(most-1)]
+	}
+	return out
 }
 
 func bucket(ns int64) int { return int(math.Floor(math.Log(float64(max(1, ns))) / math.Log(1.01))) }
