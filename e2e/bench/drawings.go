@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -335,10 +336,13 @@ func historyChart(all []measure.Result) string {
 			p.dot(across(x.commit), y.at(x.value), colour)
 		}
 		p.path(points, colour, "")
-		p.ink(545, 76+20*float64(k), "start", colour, fmt.Sprintf("%s: %.2g x", name, lines[name][len(lines[name])-1].value))
+		p.ink(545, 76+20*float64(k), "start", colour, fmt.Sprintf("%s: %.3g x", clusters.ReplaceAllString(name, ""), lines[name][len(lines[name])-1].value))
 	}
 	return p.done()
 }
+
+// clusters is the part of a name that says little beside machines and needs.
+var clusters = regexp.MustCompile("/clusters=[^/]*")
 
 // count writes 500000 as 500,000.
 func count(n float64) string {
