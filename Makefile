@@ -70,6 +70,10 @@ bench: prerequisites ## Benchmarks B1 to B12, recorded in docs/benchmarks/result
 bench-nightly: prerequisites ## All of them with B6b and B9, which need control planes and minutes.
 	cd e2e && go run ./bench/cmd/benchrun -nightly
 
+.PHONY: bench-provider
+bench-provider: prerequisites ## Section 25 of the provider's specification, recorded like bench: five minutes.
+	cd e2e && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go test ./bench/provider -run '^$$' -bench . -benchtime 12x -cpu 2 -timeout 30m
+
 .PHONY: bench-ci
 bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; two minutes, records nothing.
 	cd e2e && go run ./bench/cmd/benchrun -ci $(if $(ONLY),-only $(ONLY))

@@ -1,0 +1,154 @@
+package provider_test
+
+import (
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
+)
+
+const callers = 64
+
+// fsyncs is the floor of an acknowledgement: 512 bytes appended and synced on the disk of the state file, one at a time.
+func fsyncs(b *testing.B, n int, t *times) measure.Floor {
+	b.Helper()
+	file, err := os.Create(b.TempDir() + "/floor")
+	if err != nil {
+		b.Fatal(err)
+	}
+	entry := make([]byte, 512)
+	run := func() {
+		for range n {
+			t.of(func() error {
+				if _, err := file.Write(entry); err != nil {
+					return err
+				}
+				return file.Sync()
+			})
+		}
+	}
+	return measure.Floor{Probe: "P-fsync", Parts: []measure.Part{{Run: run}}, Close: func() { _ = file.Close() }}
+}
+
+// PROV-25.1: acks of Create with 100,000 machines in a bbolt file, from 64 callers. The floor is one fsync per batch of 64,
+// which is the best that a group commit can do.
+func BenchmarkAcks(b *testing.B) {
+	const batch = 1_600
+	machines := scaled(100_000)
+	f := start(b, machines, 0)
+	b.Run("rounds", func(b *testing.B) {
+		var syncs, acks times
+		var ids []string
+		measure.Compare(b, measure.Pair{
+			Bench: "PROV-25.1", Size: map[string]any{"machines": machines, "callers": callers}, WorkloadSum: "acks",
+			Floor:   fsyncs(b, batch/callers, &syncs),
+			Prepare: func() { ids = f.take(b, batch) },
+			Subject: func() { together(callers, ids, &acks, f.create) },
+			Check:   acks.failed, Oracle: "every ack has an operation id",
+			Bounds: func(median float64) []measure.Bound {
+				return []measure.Bound{
+					measure.AtMost("p99 of an ack: 5 ms, or 12 times the p50 of an fsync", "ns", acks.quantile(0.99), max(float64(5*time.Millisecond), 12*syncs.quantile(0.5))),
+					measure.Shown("p50 of an ack", "ns", acks.quantile(0.5)),
+					measure.Shown("p50 of an fsync", "ns", syncs.quantile(0.5)),
+					measure.NotBelow("acks sustained", "1/s", batch/median*1e9, 2000),
+				}
+			},
+		})
+	})
+}
+
+// PROV-25.2: the same with 500,000 machines, against 5,000.
+func BenchmarkAcksByFleet(b *testing.B) {
+	const small, batch = 5_000, 160
+	large := scaled(500_000)
+	big, little := start(b, large, 0), start(b, small, 0)
+	b.Run("rounds", func(b *testing.B) {
+		var ours, floor times
+		var ids, few []string
+		measure.Compare(b, measure.Pair{
+			Bench: "PROV-25.2", Size: map[string]any{"machines": large, "callers": callers}, WorkloadSum: "acks",
+			Floor: measure.Floor{Probe: "5,000 machines", Parts: []measure.Part{{
+				Prepare: func() { few = little.take(b, batch) },
+				Run:     func() { together(callers, few, &floor, little.create) },
+			}}},
+			Prepare: func() { ids = big.take(b, batch) },
+			Subject: func() { together(callers, ids, &ours, big.create) },
+			Check:   ours.failed, Oracle: "every ack has an operation id",
+			Bounds: func(float64) []measure.Bound {
+				return []measure.Bound{
+					measure.AtMost("p99 of an ack over that with 5,000 machines", "ratio", ours.quantile(0.99)/floor.quantile(0.99), 1.5),
+					measure.Shown("p99 of an ack", "ns", ours.quantile(0.99)),
+				}
+			},
+		})
+	})
+}
+
+// PROV-25.7, scenario 30: 500 mutations a second while full lists of 500,000 run back to back, against the same without.
+func BenchmarkAcksWhileListing(b *testing.B) {
+	const batch = 500
+	machines := scaled(500_000)
+	f := start(b, machines, 0)
+	pace := func(t *times, ids []string) { // 500 a second, each sent at its time, whether or not the last was answered
+		var all sync.WaitGroup
+		begin := time.Now()
+		for i, id := range ids {
+			time.Sleep(time.Until(begin.Add(time.Duration(i) * 2 * time.Millisecond)))
+			all.Go(func() { t.of(func() error { return f.create(id) }) })
+		}
+		all.Wait()
+	}
+	b.Run("rounds", func(b *testing.B) {
+		var beside, alone times
+		var ids []string
+		var lists, missing int
+		take := func() { ids = f.take(b, batch) }
+		size, err := f.raw(&pb.ListFilter{}, io.Discard)
+		if err != nil {
+			b.Fatal(err)
+		}
+		measure.Compare(b, measure.Pair{
+			Bench: "PROV-25.7", Size: map[string]any{"machines": machines, "rate": 500}, WorkloadSum: "acks",
+			Floor:   measure.Floor{Probe: "without lists", Parts: []measure.Part{{Prepare: take, Run: func() { pace(&alone, ids) }}}},
+			Prepare: take,
+			Subject: func() {
+				done, ended := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(ended)
+					for {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						n, err := f.raw(&pb.ListFilter{}, io.Discard)
+						if lists++; err != nil || n < size { // a machine grows when it is created, and never shrinks here
+							missing++
+						}
+					}
+				}()
+				pace(&beside, ids)
+				close(done)
+				<-ended
+			},
+			Check: func() error {
+				if missing > 0 {
+					b.Errorf("%d lists are short", missing)
+				}
+				return beside.failed()
+			},
+			Oracle: "every ack has an operation id, no list is short",
+			Bounds: func(float64) []measure.Bound {
+				return []measure.Bound{
+					measure.AtMost("p99 of an ack over that without lists", "ratio", beside.quantile(0.99)/alone.quantile(0.99), 2),
+					measure.Shown("p99 of an ack without lists", "ns", alone.quantile(0.99)), measure.Shown("p99 of an ack", "ns", beside.quantile(0.99)),
+					measure.Shown("full lists", "count", float64(lists)),
+				}
+			},
+		})
+	})
+}

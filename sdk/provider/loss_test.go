@@ -1,0 +1,197 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+
+	"connectrpc.com/connect"
+)
+
+// Scenario 45, PROV-17.5: one empty success of Describe loses nothing. Scenario 46, PROV-17.4, 18.1: one host that is away
+// for three rounds is lost, its record ends, the slot returns under a new id, the others are untouched. Scenario 47,
+// PROV-17.3: rounds that fail or are cut change nothing.
+func TestLosses(t *testing.T) {
+	c := newCloud()
+	r := startCloud(t, c, fastRounds(provider.WithOfferings(small(20)),
+		provider.WithRetention(provider.Retention{Failed: time.Hour, Lost: 20 * time.Millisecond, Stockout: time.Hour, Orphan: time.Hour}))...)
+	for i := range 10 {
+		r.mustCreate(t, id(i))
+	}
+	away := func(refs func(string) bool, fail error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.away, c.failDescribe = refs, fail
+	}
+	rounds := func(n int64) {
+		t.Helper()
+		begin := c.rounds.Load()
+		eventually(t, "rounds of Describe", func() bool { return c.rounds.Load() >= begin+n })
+	}
+	before := r.list(t, nil).GetRevision()
+	away(nil, errors.New("the API is away"))
+	rounds(10)
+	away(func(string) bool { return true }, nil) // an empty success, again and again
+	rounds(10)
+	if delta := r.list(t, before); len(delta.GetMachines()) != 0 || len(delta.GetRemovedIds()) != 0 {
+		t.Fatalf("an empty or failed description changed %d machines", len(delta.GetMachines()))
+	}
+	away(nil, nil)
+	rounds(5)
+	away(func(ref string) bool { return strings.HasPrefix(ref, "cloud://"+id(3)+"/") }, nil)
+	eventually(t, "the tombstone", func() bool { return len(r.list(t, before).GetRemovedIds()) == 1 })
+	delta := r.list(t, before)
+	if gone := delta.GetRemovedIds(); gone[0] != id(3) || len(delta.GetMachines()) != 1 || delta.GetMachines()[0].GetState() != stSpeculative || delta.GetMachines()[0].GetId() == id(3) {
+		t.Errorf("removed %v, changed %v", gone, delta.GetMachines())
+	}
+}
+
+// Scenario 48, PROV-17.7, 17.8: a lost store. The next start names the hosts and is not ready; with --adopt-store a bound one
+// is CONFIGURED again with its cluster and metadata, never IDLE.
+func TestStoreLost(t *testing.T) {
+	c := &bindingCloud{cloud: newCloud(), bindings: map[string]provider.Binding{}}
+	r := startCloud(t, c, provider.WithStateFile(filepath.Join(t.TempDir(), "p.db")))
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	r.mustCreate(t, id(1))
+	described, err := r.admin.GetProvider(t.Context(), connect.NewRequest(&bigfleetv1alpha1.GetProviderRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := described.Msg.GetStoreId()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := filepath.Join(t.TempDir(), "new.db")
+	var said strings.Builder
+	p, err := provider.New("cloud", c, provider.WithStateFile(fresh), provider.WithReadiness(provider.NoReadiness()), provider.WithOfferings(small(4)),
+		provider.WithAddr("127.0.0.1:0"), provider.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.Run(bounded); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Ready():
+		t.Error("ready over the hosts of another store")
+	default:
+	}
+	if !strings.Contains(said.String(), "--adopt-store "+lost) || !strings.Contains(said.String(), "cloud://"+id(1)) {
+		t.Errorf("the log does not name hosts and store: %s", said.String())
+	}
+	again := startCloud(t, c, provider.WithStateFile(fresh), provider.WithAdoptStore(lost))
+	states := map[bigfleetv1alpha1.MachineState]*bigfleetv1alpha1.Machine{}
+	for _, m := range again.list(t, nil).GetMachines() {
+		if m.GetHost() != nil {
+			states[m.GetState()] = m
+		}
+	}
+	if m := states[stConfigured]; m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" || states[stIdle] == nil || len(states) != 2 {
+		t.Errorf("adopted: %v", states)
+	}
+}
+
+// bindingCloud keeps bindings on its hosts, as tags.
+type bindingCloud struct {
+	*cloud
+	bindings map[string]provider.Binding // by reference
+}
+
+func (c *bindingCloud) Bind(_ context.Context, m provider.Machine, b provider.Binding) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bindings[m.HostRef] = b
+	return nil
+}
+
+func (c *bindingCloud) Unbind(_ context.Context, m provider.Machine) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.bindings, m.HostRef)
+	return nil
+}
+
+func (c *bindingCloud) Describe(ctx context.Context, found func(provider.Host) error) error {
+	return c.cloud.Describe(ctx, func(h provider.Host) error {
+		if b, ok := c.bindings[h.Ref]; ok { // Describe holds the lock
+			h.Binding = &b
+		}
+		a := small(1).Attributes
+		h.Attributes = &a
+		return found(h)
+	})
+}
+
+// Scenario 49, PROV-18.4, 11.12: a machine that FAILED in Drain keeps its binding for as long as it takes, until an
+// operator retires it by force.
+func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
+	c := newCloud()
+	r := startCloud(t, c, fastRounds(provider.WithRetention(provider.Retention{
+		Failed: 10 * time.Millisecond, Lost: 10 * time.Millisecond, Stockout: 10 * time.Millisecond, Orphan: 10 * time.Millisecond,
+	}))...)
+	r.mustCreate(t, id(0))
+	r.must(t, provider.Configure, id(0), stConfigured)
+	c.mu.Lock()
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Drain {
+			return errors.New("a volume does not detach")
+		}
+		return nil
+	}
+	c.mu.Unlock()
+	r.must(t, provider.Drain, id(0), stFailed)
+	time.Sleep(300 * time.Millisecond) // thirty times its retention
+	m := r.settles(t, id(0), stFailed)
+	if m.GetCluster() != "red" || m.GetShardMetadata()["k"] != "v" || !strings.HasPrefix(m.GetLastError(), "drain: ") {
+		t.Errorf("%v", m)
+	}
+	retire := func(force bool) (*connect.Response[bigfleetv1alpha1.RetireMachineResponse], error) {
+		return r.admin.RetireMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: id(0), Force: force, Reason: "test"}))
+	}
+	if _, err := retire(false); err == nil {
+		t.Error("a bound machine was retired without force")
+	}
+	answer, err := retire(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settles(t, answer.Msg.GetReplacementId(), stSpeculative)
+}
+
+// Scenario 35, PROV-11.3, 18.5: a host that comes after the limit belongs to nobody: the machine stays FAILED, and the
+// host is torn down.
+func TestALateHostIsTornDown(t *testing.T) {
+	c := newCloud()
+	late := make(chan struct{})
+	c.hook = func(ctx context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Create {
+			<-late // it does not look at its context, as some client libraries do not
+		}
+		return nil
+	}
+	r := startCloud(t, c, fastRounds(provider.WithTimeouts(provider.Timeouts{Create: 50 * time.Millisecond}),
+		provider.WithRetention(provider.Retention{Failed: 400 * time.Millisecond, Lost: time.Hour, Stockout: time.Hour, Orphan: 50 * time.Millisecond}))...)
+	r.must(t, provider.Create, id(0), stFailed)
+	close(late)
+	hosts := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.hosts)
+	}
+	eventually(t, "the late host to come and go", func() bool { return c.made.Load() == 1 && hosts() == 0 })
+	for _, m := range r.list(t, nil).GetMachines() {
+		if m.GetHost() != nil || m.GetId() == id(0) && m.GetState() != stFailed {
+			t.Errorf("%v", m)
+		}
+	}
+}
