@@ -243,7 +243,10 @@ func TestSlowReaderOfManyRows(t *testing.T) {
 	before := stream.Msg().GetHeader().GetCycle() // and then nothing is read
 	other := Connect(t, s.Addr, "blue", AllFeatures...)
 	other.Rollup(Need("4", 1_000_000))
-	Eventually(t, "another cluster is served while the reader sleeps", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) >= 1 })
+	Eventually(t, "another cluster is served while the reader sleeps", func() bool {
+		_, rows := s.needs(t, &pb.InspectNeedsRequest{ClusterId: "blue"})
+		return len(rows) == 1 && rows[0].GetClaimedMachineCount() >= 1 && p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) >= 1
+	})
 	n := 0
 	for stream.Receive() {
 		if stream.Msg().GetNeed() != nil {

@@ -17,6 +17,7 @@ import (
 
 type settings struct {
 	bench, role, addr    string
+	debug                string
 	sessions, machines   int
 	warm, window, period time.Duration
 }
@@ -26,6 +27,7 @@ func main() {
 	flag.StringVar(&s.bench, "bench", "B9", "B6a or B9")
 	flag.StringVar(&s.role, "role", "", "what a child does; set by the command itself")
 	flag.StringVar(&s.addr, "addr", "", "the shard's address, for a child")
+	flag.StringVar(&s.debug, "debug", "", "where the shard shows its metrics and profiles meanwhile; empty: nowhere")
 	flag.IntVar(&s.sessions, "sessions", 5_000, "operators of B9")
 	flag.IntVar(&s.machines, "machines", 500_000, "warm machines of B6a")
 	flag.DurationVar(&s.warm, "warm", 20*time.Second, "time before anything counts")

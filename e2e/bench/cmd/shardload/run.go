@@ -97,7 +97,7 @@ func cpu(pid int) time.Duration {
 }
 
 // shard builds and starts a shard on a provider, and waits until it is ready.
-func shard(ctx context.Context, provider string, args ...string) (*child, string, bigfleetv1alpha1connect.ShardReadClient, error) {
+func shard(ctx context.Context, s settings, provider string, args ...string) (*child, string, bigfleetv1alpha1connect.ShardReadClient, error) {
 	bin, err := proc.Build(ctx, "services/shard/cmd/bigfleet-shard")
 	if err != nil {
 		return nil, "", nil, err
@@ -112,7 +112,12 @@ func shard(ctx context.Context, provider string, args ...string) (*child, string
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	c, err := start(bin, append([]string{"--data-dir", dir, "--provider-addr", provider, "--listen", addr, "--metrics-addr", "0", "--log-level", "error"}, args...)...)
+	if s.debug == "" {
+		args = append(args, "--metrics-addr", "0")
+	} else {
+		args = append(args, "--metrics-addr", s.debug, "--enable-pprof")
+	}
+	c, err := start(bin, append([]string{"--data-dir", dir, "--provider-addr", provider, "--listen", addr, "--log-level", "error"}, args...)...)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -157,7 +162,7 @@ func runB9(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	server, addr, read, err := shard(ctx, at, "--actuation-paused")
+	server, addr, read, err := shard(ctx, s, at, "--actuation-paused")
 	if err != nil {
 		return err
 	}
@@ -283,7 +288,7 @@ func runB6a(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	server, addr, _, err := shard(ctx, at, "--cycle-min-spacing", "1ms")
+	server, addr, _, err := shard(ctx, s, at, "--cycle-min-spacing", "1ms")
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ type Config struct {
 	// be nil.
 	Trace func(context.Context, core.Command) (context.Context, func(error))
 
-	PageRows int // rows handed to the core at a time; 0 means 1024, so that a step with new ones stays below 10 ms
+	PageRows int // rows handed to the core at a time; 0 means 256, so that a step with new ones stays below 5 ms
 	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
 }
 
@@ -78,7 +78,7 @@ type Actuator struct {
 // New returns an actuator that has not called anybody.
 func New(c Config) *Actuator {
 	if c.PageRows == 0 {
-		c.PageRows = 1024
+		c.PageRows = 256
 	}
 	if c.WireRows == 0 {
 		c.WireRows = 20_000

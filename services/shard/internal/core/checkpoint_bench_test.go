@@ -40,7 +40,18 @@ func BenchmarkCheckpoint(b *testing.B) {
 	step(Tick{})
 	b.Run("study", func(b *testing.B) { // the copy for Explain and Plan
 		for b.Loop() {
-			c.Study()
+			b.StopTimer()
+			room := inventory.NewRoom(machines)
+			b.StartTimer()
+			c.Freeze(room)
+		}
+	})
+	b.Run("thaw", func(b *testing.B) { // off the loop
+		for b.Loop() {
+			b.StopTimer()
+			f := c.Freeze(inventory.NewRoom(machines))
+			b.StartTimer()
+			f.Thaw()
 		}
 	})
 	for _, full := range []bool{false, true} {

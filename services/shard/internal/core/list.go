@@ -122,24 +122,29 @@ func (c *Core) listPage(e ListPage) {
 	if p == nil {
 		return
 	}
+	inv := c.world.Inventory
 	c.reduced.page = &ListPage{List: e.List, Rejected: e.Rejected[:len(e.Rejected):len(e.Rejected)]}
 	for _, f := range e.Rows {
 		f.Machine.Provider = p.name
-		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.world.Inventory.Machine(i).Provider != p.name {
+		i, known := inv.Find(f.Machine.ID)
+		if known && inv.Provider(i) != p.name {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
 			c.rejectMachine(x, p)
 			c.reduced.keepRejected(x)
 			continue
 		}
-		if i, known := c.world.Inventory.Find(f.Machine.ID); known && c.cols.listed[i] == p.list.id {
+		if known && c.cols.listed[i] == p.list.id {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}
 			c.rejectMachine(x, p)
 			c.reduced.keepRejected(x)
 			continue
 		}
 		p.list.seen++
-		_, wasRejected := p.rejects[f.Machine.ID]
-		delete(p.rejects, f.Machine.ID)
+		wasRejected := false
+		if len(p.rejects) > 0 {
+			_, wasRejected = p.rejects[f.Machine.ID]
+			delete(p.rejects, f.Machine.ID)
+		}
 		did := c.merge(f, p.list.asked)
 		switch did {
 		case mergedAdopted:
@@ -354,7 +359,7 @@ func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
 // removalReported takes a tombstone of an incremental List.
 func (c *Core) removalReported(p *provider, id string) {
 	i, ok := c.world.Inventory.Find(id)
-	if !ok || c.world.Inventory.Machine(i).Provider != p.name || c.commandInFlight(id) {
+	if !ok || c.world.Inventory.Provider(i) != p.name || c.commandInFlight(id) {
 		return
 	}
 	c.removeIfUnbound(p, i)

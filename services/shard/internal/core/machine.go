@@ -49,6 +49,9 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 func (c *Core) put(m inventory.Machine) (i inventory.Index, changed bool) {
 	inv := c.world.Inventory
 	if old, known := inv.Find(m.ID); known {
+		if inv.Holds(old, &m) { // nearly every row of a full List
+			return old, false
+		}
 		c.count(inv.State(old), inv.Cluster(old), -1)
 	}
 	known := inv.Len()

@@ -50,7 +50,7 @@ func (c *Core) merge(f Fact, asked int64) merged {
 // adopt makes a fact the record of a machine, whatever edge it implies (SHARD-14.2).
 func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 	inv := c.world.Inventory
-	old := inv.Machine(i)
+	old := inventory.Machine{State: inv.State(i), Cluster: inv.Cluster(i)} // what an edge is judged by
 	m := f.Machine
 	if !boundState(m.State) && m.State != inventory.Failed {
 		m.Cluster = "" // soft: a cluster on IDLE or DELETING is read as empty

@@ -17,15 +17,45 @@ type Study struct {
 	DryRun bool
 }
 
-// Study copies the world as the next cycle would see it: time passed, quotas and holds brought up to date.
-func (c *Core) Study() *Study {
-	s := &Study{World: c.world.Clone(), Policy: c.policy, Cycle: c.cycle.n, At: c.now,
-		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.decommissioned, DryRun: c.cfg.DryRun || c.ctl.DryRun}
-	s.World.Inventory.Advance(c.now)
+// Frozen is what a Study is made from, off the loop.
+type Frozen struct {
+	world *engine.Frozen
+	study Study
+	now   int64
+	holds map[string][]demand.Hold
+}
+
+// Freeze takes the world in the time that copying the columns of its machines takes (SHARD-23.5).
+func (c *Core) Freeze(r *inventory.Room) *Frozen {
+	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.n, At: c.now,
+		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.decommissioned, DryRun: c.cfg.DryRun || c.ctl.DryRun}}
 	for _, cl := range c.clusters.ordered {
-		if cl.holds {
-			s.World.Demand.SetHolds(cl.name, func(n *demand.Need) demand.Hold { return c.hold(cl, n) })
+		d := c.world.Demand.Cluster(cl.name)
+		if !cl.holds || d == nil {
+			continue
 		}
+		list := make([]demand.Hold, len(d.Needs))
+		for i := range d.Needs {
+			list[i] = c.hold(cl, &d.Needs[i])
+		}
+		f.holds[cl.name] = list
+	}
+	return f
+}
+
+// Thaw makes the study: the world as the next cycle would see it, time passed, quotas and holds brought up to date. It is
+// called once, on any goroutine.
+func (f *Frozen) Thaw() *Study {
+	s := &f.study
+	s.World = f.world.Thaw()
+	s.World.Inventory.Advance(f.now)
+	for _, name := range sortedKeys(f.holds) {
+		list := f.holds[name]
+		s.World.Demand.SetHolds(name, func(*demand.Need) demand.Hold {
+			h := list[0]
+			list = list[1:]
+			return h
+		})
 	}
 	return s
 }

@@ -31,3 +31,22 @@ type Input struct {
 	Cycle  int64
 	Policy *Policy // nil means DefaultPolicy
 }
+
+// Frozen is a World at one moment. Taking it costs what copying the columns of its machines costs; what a plan needs
+// beside them is made by Thaw, on any goroutine.
+type Frozen struct {
+	space     *symbol.Frozen
+	demand    *demand.Frozen
+	inventory *inventory.Frozen
+}
+
+// Freeze takes the world as it is. The world may change at once.
+func (w *World) Freeze(r *inventory.Room) *Frozen {
+	return &Frozen{w.Space.Freeze(), w.Demand.Freeze(), w.Inventory.Freeze(r)}
+}
+
+// Thaw returns an independent copy of the world as it was. Indexes mean the same in both. It is called once.
+func (f *Frozen) Thaw() *World {
+	s := f.space.Thaw()
+	return &World{Space: s, Demand: f.demand.Thaw(s), Inventory: f.inventory.Thaw(s)}
+}

@@ -36,12 +36,12 @@ type pastPlan struct {
 	actions []core.Record
 	total   int
 	rows    int           // that the plan before does not have
-	view    *core.Publish // for wall clocks
+	view    *core.Publish // for wall clocks and ages
 }
 
 // Remember keeps the plan of a cycle for CompareCycles. It is called by the loop.
 func (s *Server) Remember(p *core.Publish, c *core.Core) {
-	x := &pastPlan{cycle: p.Status.Cycle, needs: p.Needs, view: &core.Publish{Offset: p.Offset}}
+	x := &pastPlan{cycle: p.Status.Cycle, needs: p.Needs, view: &core.Publish{At: p.At, Offset: p.Offset, Status: core.Status{Config: p.Status.Config}}}
 	x.actions, x.total = c.Planned(pastActions)
 	s.past.mu.Lock()
 	defer s.past.mu.Unlock()

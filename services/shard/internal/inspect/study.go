@@ -9,6 +9,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // Limits of what is computed for readers beside the loop (SHARD-23.5).
@@ -59,15 +60,16 @@ func study[T any](ctx context.Context, s *Server, f func(*core.Study) T) (out T,
 	case <-ctx.Done():
 		return out, rpc.NewError(connect.CodeResourceExhausted, "another question of this kind is being answered; ask again in a moment")
 	}
-	var world *core.Study
-	if err := s.visit(ctx, func(c *core.Core) { world = c.Study() }); err != nil {
+	room := inventory.NewRoom(s.cfg.View().Status.Machines)
+	var frozen *core.Frozen
+	if err := s.visit(ctx, func(c *core.Core) { frozen = c.Freeze(room) }); err != nil {
 		<-s.studies.busy
 		return out, err
 	}
 	done := make(chan T, 1)
 	go func() {
 		began := time.Now()
-		done <- f(world)
+		done <- f(frozen.Thaw())
 		s.studies.mu.Lock()
 		s.studies.past = append(s.studies.past, spent{began, time.Since(began)})
 		s.studies.mu.Unlock()

@@ -174,6 +174,12 @@ func (t *Table) same(i Index, m *Machine) bool {
 		t.sameShape(t.classes[r.Class].Shape, m) && t.sameLabels(i, m.Labels) && t.sameHost(i, m)
 }
 
+// Holds reports whether Put would change nothing about machine i.
+func (t *Table) Holds(i Index, m *Machine) bool {
+	m.normalise()
+	return t.same(i, m)
+}
+
 // Move stores a transition that the shard made itself: the state, and the cluster, which is empty for states that have
 // none. It is Put for these two fields alone.
 func (t *Table) Move(i Index, s State, cluster string) bool {

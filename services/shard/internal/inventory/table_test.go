@@ -107,20 +107,43 @@ func TestTableAgainstModel(t *testing.T) {
 		}
 		compare(t, tab, mod)
 		compare(t, tab.Clone(space.Clone()), mod)
-		for _, id := range slices.Sorted(maps.Keys(mod.machines)) {
-			i, _ := tab.Find(id)
-			tab.Remove(i)
+		frozen, frozenSpace := tab.Freeze(NewRoom(0)), space.Freeze()
+		was := &model{machines: map[string]*modelMachine{}, now: mod.now}
+		for id, m := range mod.machines {
+			c := *m
+			c.marks = maps.Clone(m.marks)
+			was.machines[id] = &c
 		}
-		tab.SetTopologyKeys(nil)
-		for _, id := range slices.Concat(tab.valueKeys, tab.presenceKeys) { // few unused keys may stay
-			space.Strings.Release(id)
+		for range rapid.IntRange(0, 20).Draw(t, "steps after") { // what is frozen is of its moment
+			step(t, tab, mod)
 		}
-		// ENG-21.11: what nobody uses is forgotten. Three strings stay: "", and the two keys of the table's own.
-		if space.Strings.Live() != 3 || space.Clusters.Live() != 1 || space.Dimensions.Live() != 1 || space.Keys.Live() != 1 {
-			t.Fatalf("left over: %d strings, %d clusters, %d dimensions, %d keys", space.Strings.Live(), space.Clusters.Live(),
-				space.Dimensions.Live(), space.Keys.Live())
+		thawed := frozenSpace.Thaw()
+		other := frozen.Thaw(thawed)
+		compare(t, other, was)
+		for range rapid.IntRange(0, 20).Draw(t, "steps of the copy") {
+			step(t, other, was)
 		}
+		compare(t, other, was)
+		compare(t, tab, mod)
+		leaveNothing(t, space, tab, mod)
+		leaveNothing(t, thawed, other, was)
 	})
+}
+
+func leaveNothing(t *rapid.T, space *symbol.Space, tab *Table, mod *model) {
+	for _, id := range slices.Sorted(maps.Keys(mod.machines)) {
+		i, _ := tab.Find(id)
+		tab.Remove(i)
+	}
+	tab.SetTopologyKeys(nil)
+	for _, id := range slices.Concat(tab.valueKeys, tab.presenceKeys) { // few unused keys may stay
+		space.Strings.Release(id)
+	}
+	// ENG-21.11: what nobody uses is forgotten. Three strings stay: "", and the two keys of the table's own.
+	if space.Strings.Live() != 3 || space.Clusters.Live() != 1 || space.Dimensions.Live() != 1 || space.Keys.Live() != 1 {
+		t.Fatalf("left over: %d strings, %d clusters, %d dimensions, %d keys", space.Strings.Live(), space.Clusters.Live(),
+			space.Dimensions.Live(), space.Keys.Live())
+	}
 }
 
 func step(t *rapid.T, tab *Table, mod *model) {
