@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,11 +13,8 @@ import (
 // Calibration is what several runs say about each ratio and its allocations, as entries of gates.yaml: the mean, and a
 // limit 20 % above it.
 func Calibration(runs [][]measure.Result) string {
-	if len(runs) == 0 {
-		return ""
-	}
 	var b strings.Builder
-	for _, first := range runs[0] {
+	for _, first := range Newest(slices.Concat(runs...)) {
 		if first.Ratio.Rounds == 0 {
 			continue
 		}

@@ -183,3 +183,19 @@ func TestSuite(t *testing.T) {
 		t.Error(Family("B7/cold"), Family("B6a"))
 	}
 }
+
+// Section 8: each limit of a gate is the mean of its calibration runs plus 20 %.
+func TestCalibration(t *testing.T) {
+	run := func(ratio float64, allocs int64) []measure.Result {
+		return []measure.Result{{Bench: "B1", Size: map[string]any{"machines": 50_000}, GOMAXPROCS: 2, AllocsOp: allocs, Ratio: measure.Ratio{Median: ratio, Rounds: 10},
+			Machine: measure.Machine{Name: "m"}}, {Bench: "B12"}}
+	}
+	text := Calibration([][]measure.Result{run(1, 10), run(2, 11), run(3, 10)})
+	gates := gatesOf(t, text)
+	if len(gates) != 1 || gates[0].Bench != "B1/machines=50k" || gates[0].Ratio.Mean != 2 || gates[0].Ratio.FailAbove != 2.4 || gates[0].Allocs.FailAbove != 14 {
+		t.Errorf("%+v of\n%s", gates, text)
+	}
+	if !strings.Contains(text, "3 runs on m, ") || !strings.Contains(text, "mean 2, standard deviation 1") {
+		t.Errorf("no calibration in\n%s", text)
+	}
+}

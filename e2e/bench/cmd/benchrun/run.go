@@ -64,7 +64,11 @@ func check(ctx context.Context, root string, s settings, parts []bench.Part) (bo
 
 // judge runs parts in the short form and says which gates failed.
 func (r *runner) judge(ctx context.Context, parts []bench.Part, gates []bench.Gate, rounds int) ([]bench.Failure, error) {
-	results, err := r.short(ctx, parts, rounds)
+	scratch, err := os.MkdirTemp(r.dir, "scratch-")
+	if err != nil {
+		return nil, err
+	}
+	results, err := r.short(ctx, parts, rounds, scratch)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,8 @@ func ofFailed(gates []bench.Gate, failed []bench.Failure) []bench.Gate {
 	})
 }
 
-// calibrate runs the short form several times and prints what gates.yaml wants to know.
+// calibrate runs the short form several times and prints what gates.yaml wants to know. The runs stay in the directory of the
+// results, if one is given, and those that are there already count as well.
 func calibrate(ctx context.Context, root string, s settings, parts []bench.Part) (bool, error) {
 	parts = slices.DeleteFunc(parts, func(p bench.Part) bool { return !p.CI })
 	r, err := newRunner(ctx, root, parts)
@@ -100,9 +105,26 @@ func calibrate(ctx context.Context, root string, s settings, parts []bench.Part)
 		return false, err
 	}
 	defer r.close()
-	var runs [][]measure.Result
+	dir := s.results
+	if dir == "" {
+		dir = r.dir
+	}
 	for range s.calibrate {
-		results, err := r.short(ctx, parts, s.rounds)
+		scratch, err := os.MkdirTemp(dir, "run-")
+		if err != nil {
+			return false, err
+		}
+		if _, err := r.short(ctx, parts, s.rounds, scratch); err != nil {
+			return false, err
+		}
+	}
+	done, err := filepath.Glob(filepath.Join(dir, "run-*"))
+	if err != nil {
+		return false, err
+	}
+	var runs [][]measure.Result
+	for _, d := range done {
+		results, err := bench.Read(d)
 		if err != nil {
 			return false, err
 		}
@@ -147,11 +169,7 @@ func newRunner(ctx context.Context, root string, parts []bench.Part) (*runner, e
 func (r *runner) close() error { return os.RemoveAll(r.dir) }
 
 // short runs the parts at a tenth of their size on two processors. A part that fails leaves no result, which a gate sees.
-func (r *runner) short(ctx context.Context, parts []bench.Part, rounds int) ([]measure.Result, error) {
-	scratch, err := os.MkdirTemp(r.dir, "scratch-")
-	if err != nil {
-		return nil, err
-	}
+func (r *runner) short(ctx context.Context, parts []bench.Part, rounds int, scratch string) ([]measure.Result, error) {
 	r.env = []string{"BIGFLEET_BENCH_SCALE=10", "BIGFLEET_BENCH_SCRATCH=" + scratch}
 	r.all(ctx, parts, "2", rounds, io.Discard)
 	if ctx.Err() != nil {

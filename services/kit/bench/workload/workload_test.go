@@ -1,12 +1,17 @@
 package workload_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
 )
 
@@ -19,9 +24,13 @@ func TestGeneratorsArePinned(t *testing.T) {
 		"steady/1k":        func() string { return steady(1_000, 100, 20, 1).Sum() },
 		"steady/50k":       func() string { return steady(50_000, 5_000, 500, 1).Sum() },
 		"churn/50k":        func() string { w := steady(50_000, 5_000, 500, 1); w.Churn(0.01); w.Churn(0.01); return w.Sum() },
+		"churn/1k":         func() string { w := steady(1_000, 100, 20, 1); w.Churn(0.1); w.Churn(0.1); return w.Sum() },
+		"pages/1k":         func() string { return pagesSum(t, steady(1_000, 100, 20, 1)) },
+		"pages/5k":         func() string { return pagesSum(t, steady(5_000, 500, 50, 1)) },
 		"gangs/1":          func() string { return workload.Gangs(1, 1).Sum() },
 		"gangs/3":          func() string { return workload.Gangs(3, 1).Sum() },
 		"gangflood/6":      func() string { return workload.GangFlood(6, 1, 1).Sum() },
+		"gangflood/12":     func() string { return workload.GangFlood(12, 2, 1).Sum() },
 		"one/1k":           func() string { return workload.One(1_000, 1).Sum() },
 		"one/50k":          func() string { return workload.One(50_000, 1).Sum() },
 		"small/0":          func() string { return workload.Small(0, 1).Sum() },
@@ -46,6 +55,24 @@ func TestGeneratorsArePinned(t *testing.T) {
 	if want := strings.TrimSpace(pinned); strings.Join(got, "\n") != want {
 		t.Errorf("generators changed; if that is meant, results before and after cannot be compared:\n%s", strings.Join(got, "\n"))
 	}
+}
+
+// pagesSum is the SHA-256 of what W-pages says, decoded: the bytes of a message are not promised to stay.
+func pagesSum(t *testing.T, w *workload.World) string {
+	t.Helper()
+	sum := sha256.New()
+	for _, page := range w.PageBytes(400) {
+		var l pb.MachineList
+		if err := proto.Unmarshal(page, &l); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(sum, len(l.Machines), l.More, l.Complete, l.Revision)
+		for _, m := range l.Machines {
+			fmt.Fprintln(sum, m.Id, int32(m.State), m.InstanceType, m.Zone, int32(m.CapacityType), m.PricePerHour, m.InterruptionProbability, m.Cluster,
+				m.GetHost().GetProvider(), m.GetHost().GetRef(), m.Labels, m.GetResources().GetResources(), m.GetAllocatable().GetResources(), m.ShardMetadata) // fmt sorts maps
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func steady(machines, needs, clusters int, seed uint64) *workload.World {
