@@ -170,7 +170,7 @@ func TestLostNodeAndAbsentAPIServer(t *testing.T) {
 	}
 }
 
-// Scenario 62, PROV-12.3, 12.5 and 27.8: after a restart the bound machine is bound, the Node untouched; a Configure that was cut off is
+// PROV-12.3, 12.5 and 27.8: after a restart the bound machine is bound, the Node untouched; a Configure that was cut off is
 // Failed as interrupted, and its Node goes with it.
 func TestRestart(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Config{Name: "red"})

@@ -1,11 +1,15 @@
 package provider_test
 
 import (
-	"io"
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
@@ -105,12 +109,10 @@ func BenchmarkAcksWhileListing(b *testing.B) {
 	b.Run("rounds", func(b *testing.B) {
 		var beside, alone times
 		var ids []string
-		var lists, missing int
+		var lists int
+		var last bytes.Buffer // the newest list that ran beside mutations
+		var failed error
 		take := func() { ids = f.take(b, batch) }
-		size, err := f.raw(&pb.ListFilter{}, io.Discard)
-		if err != nil {
-			b.Fatal(err)
-		}
 		measure.Compare(b, measure.Pair{
 			Bench: "PROV-25.7", Size: map[string]any{"machines": machines, "rate": 500}, WorkloadSum: "acks",
 			Floor:   measure.Floor{Probe: "without lists", Parts: []measure.Part{{Prepare: take, Run: func() { pace(&alone, ids) }}}},
@@ -125,23 +127,19 @@ func BenchmarkAcksWhileListing(b *testing.B) {
 							return
 						default:
 						}
-						n, err := f.raw(&pb.ListFilter{}, io.Discard)
-						if lists++; err != nil || n < size { // a machine grows when it is created, and never shrinks here
-							missing++
+						last.Reset()
+						if _, err := f.raw(&pb.ListFilter{}, &last); err != nil {
+							failed = err
 						}
+						lists++
 					}
 				}()
 				pace(&beside, ids)
 				close(done)
 				<-ended
 			},
-			Check: func() error {
-				if missing > 0 {
-					b.Errorf("%d lists are short", missing)
-				}
-				return beside.failed()
-			},
-			Oracle: "every ack has an operation id, no list is short",
+			Check:  func() error { return errors.Join(failed, beside.failed(), everyOnce(last.Bytes(), machines)) },
+			Oracle: "a list beside mutations has every machine once",
 			Bounds: func(float64) []measure.Bound {
 				return []measure.Bound{
 					measure.AtMost("p99 of an ack over that without lists", "ratio", beside.quantile(0.99)/alone.quantile(0.99), 2),
@@ -151,4 +149,48 @@ func BenchmarkAcksWhileListing(b *testing.B) {
 			},
 		})
 	})
+}
+
+// everyOnce says whether an encoded list has that many machines, none twice (PROV-10.4).
+func everyOnce(list []byte, want int) error {
+	seen := make(map[string]bool, want)
+	err := fields(list, func(n protowire.Number, machine []byte) error {
+		if n != 1 {
+			return nil
+		}
+		return fields(machine, func(n protowire.Number, id []byte) error {
+			if n == 1 && seen[string(id)] {
+				return fmt.Errorf("%s is listed twice", id)
+			} else if n == 1 {
+				seen[string(id)] = true
+			}
+			return nil
+		})
+	})
+	if err == nil && len(seen) != want {
+		err = fmt.Errorf("a list has %d machines of %d", len(seen), want)
+	}
+	return err
+}
+
+// fields visits the length-delimited fields of a message.
+func fields(message []byte, visit func(protowire.Number, []byte) error) error {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			return protowire.ParseError(n)
+		}
+		if kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
+			if err := visit(number, value); err != nil {
+				return err
+			}
+		}
+		message = message[n:]
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ var proof = map[int][]string{
 	56: {"sdk/provider/scenarios_test.go:TestPrices"}, 57: {"sdk/provider/scenarios_test.go:TestPrices"},
 	58: {"services/providers/sim/sim_test.go:TestOneSeedOneWorld"}, 59: {"services/providers/sim/sim_test.go:TestTheMarketIsHonest"},
 	60: {"e2e/kwokprovider/cluster_test.go:TestOneMachineTwoClusters"}, 61: {"e2e/kwokprovider/cluster_test.go:TestDrainRespectsBudgetWithinGrace"},
-	62: {"e2e/kwokprovider/cluster_test.go:TestRestart"}, 63: {"sdk/provider/conformance/broken_test.go:TestWrongProvidersAreCaught"},
+	62: {"e2e/kwokprovider/killed_test.go:TestKilledBetweenNodeAndCommit"}, 63: {"sdk/provider/conformance/broken_test.go:TestWrongProvidersAreCaught"},
 	64: {"sdk/provider/conformance/program_test.go:TestTooFewMachines"}, 65: {"sdk/provider/conformance/program_test.go:TestTheSDKConforms"},
 	66: {"sdk/provider/template/template_test.go:TestTheTemplateIsCertified"},
 }
