@@ -95,7 +95,7 @@ func amount(r measure.Result, key string) float64 {
 	return 0
 }
 
-// number is the 6 of B6a.
+// number is the 6 of B6a; what is not of the twelve comes last.
 func number(bench string) int {
 	n, err := strconv.Atoi(strings.Trim(Family(bench), "Babcdefghijklmnopqrstuvwxyz"))
 	if err != nil {

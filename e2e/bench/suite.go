@@ -49,7 +49,8 @@ func Select(parts []Part, names []string) []Part {
 	})
 }
 
-var family = regexp.MustCompile(`^B[0-9]+[a-z]?`)
+var family = regexp.MustCompile(`^(B[0-9]+[a-z]?|PROV-[0-9.]+)`)
 
-// Family is the benchmark that a name begins with: B7 of B7/cold/requests=25k.
+// Family is the benchmark that a name begins with: B7 of B7/cold/requests=25k. Clauses of the provider's specification are
+// families of their own.
 func Family(name string) string { return family.FindString(name) }
