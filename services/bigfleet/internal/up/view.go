@@ -111,11 +111,19 @@ func (c *Cluster) look() clusterFrame {
 func (v *view) run(ctx context.Context, w *World) {
 	shown := time.Time{}
 	every := firstEvery
+	fresh := false // the shard was seen without a machine in use: --data-dir may bring some from before
 	for {
 		f := w.look(ctx)
-		if !v.placed && f.Status.GetMachinesByState()[configured] > 0 {
+		switch serving := f.Status.GetMachinesByState()[configured]; {
+		case v.placed || f.Status == nil || !f.Status.GetReady():
+		case serving == 0:
+			fresh = true
+		case fresh:
 			v.placed, every = true, viewEvery
 			v.say("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
+		default:
+			v.placed, every = true, viewEvery
+			v.say("%d machines serve clusters from before", serving)
 		}
 		if time.Since(shown) >= viewEvery {
 			shown = time.Now()
