@@ -88,6 +88,14 @@ func (t *drain) report(s pb.DrainState, reason string) {
 	t.d.Report(r)
 }
 
+// standing is what a report would say that people wait for: Pods that go and what blocks them.
+func (t *drain) standing() string {
+	budgets := t.budgets()
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
+	return fmt.Sprint(t.total, t.evicted, t.terminating, budgets)
+}
+
 // announce tells the owners of the Pods that they have to go (OP-14.3).
 func (t *drain) announce() {
 	t.d.mu.Lock()

@@ -16,6 +16,7 @@ const (
 	confirmEvery      = time.Second // live look at a node that seems empty
 	lookEvery         = time.Second // when nothing else happens
 	reportEvery       = 30 * time.Second
+	reportSpacing     = time.Second      // between reports of changes: who waits for a drain wants to know at once what blocks it
 	abandonedAfter    = 60 * time.Second // Configured for this long after the deadline, and not asked again (OP-8.15)
 	settleAfterResync = 5 * time.Second  // for instructions that follow a replay
 	namesMax          = 20               // of budgets and Pods in a report

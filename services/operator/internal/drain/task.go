@@ -131,15 +131,16 @@ func (t *drain) run(ctx context.Context) {
 	}
 	t.announce()
 	t.report(pb.DrainState_DRAIN_STATE_RUNNING, "")
-	reported := time.Now()
+	reported, told := time.Now(), ""
 	for ctx.Err() == nil {
 		now := time.Now()
 		if t.step(ctx, now, &evictions) {
 			return
 		}
-		if now.Sub(reported) >= reportEvery {
+		news := t.standing()
+		if since := now.Sub(reported); since >= reportEvery || since >= reportSpacing && news != told {
 			t.report(pb.DrainState_DRAIN_STATE_RUNNING, "")
-			reported = now
+			reported, told = now, news
 		}
 		t.pause(ctx, now)
 	}
