@@ -55,7 +55,7 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 		t.Error("the provider was touched")
 	}
 	last := sentOf[SendNeedStatus](w)
-	if s := last[len(last)-1]; s.Satisfied || s.Detail != DetailBootstrapError || s.Text != "Boot data could not be rendered: template: no such key" {
+	if s := last[len(last)-1]; s.Satisfied || s.Detail != DetailBootstrapError || s.Text != "Boot data could not be rendered: template: no such key." {
 		t.Errorf("told %+v", s)
 	}
 	w.connect("red") // a new session clears the pause

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
@@ -34,13 +35,13 @@ func (r *NeedRow) Text() string {
 	d := &r.Verdict
 	switch r.Detail() {
 	case DetailBootstrapError:
-		return "Boot data could not be rendered: " + r.BlobText
+		return "Boot data could not be rendered: " + strings.TrimSuffix(r.BlobText, ".") + "."
 	case DetailPaused:
 		return "Actuation is paused or in dry run; what is planned for this need does not start."
 	case DetailProviderBreaker:
 		return "The provider does not answer; commands wait until it does."
 	case DetailRail:
-		return "What is planned for this need waits: " + r.Suppressed.String() + "."
+		return "What is planned for this need waits for a limit of the shard: " + strings.ReplaceAll(r.Suppressed.String(), "_", " ") + "."
 	}
 	switch {
 	case d.Detail != engine.NoDetail:
@@ -51,6 +52,27 @@ func (r *NeedRow) Text() string {
 		return fmt.Sprintf("%d machines are on their way.", r.Coming())
 	}
 	return "Covered."
+}
+
+// Own says whether the detail is the shard's own and not the engine's.
+func (r *NeedRow) Own() bool { return r.Detail() >= DetailBootstrapError }
+
+// Remedy says what can be done about a row, or "".
+func (r *NeedRow) Remedy() string {
+	switch r.Detail() {
+	case DetailBootstrapError:
+		return "Put the bootstrap template of the cluster right; the need is tried again by itself."
+	case DetailPaused:
+		if r.Suppressed == heldDryRun {
+			return "End the dry run once you agree with the plan: `bigfleet dry-run off`."
+		}
+		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."
+	case DetailProviderBreaker:
+		return "Bring the provider back; it is tried again by itself. `bigfleet provider ping ADDRESS` shows whether it answers."
+	case DetailRail:
+		return "Wait, or raise the limit in the shard's configuration."
+	}
+	return r.Verdict.Detail.Remedy()
 }
 
 // Coming is how many machines are on their way for the row, those included that the last plan takes or buys.

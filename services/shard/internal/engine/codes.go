@@ -19,14 +19,14 @@ var detailCodes = [...]code{
 	{"PREEMPTION_SHORT", "Victims were found, but they free too little.", "Add machines, or raise the priority."},
 	{"STOCK_OUT", "The provider is out of the machines that fit.", "Allow other types, zones or capacity types."},
 	{"QUOTA", "The quota for the machines that fit is used up.", "Raise the quota, or allow other types."},
-	{"WITHHELD", "The machines that fit are withheld.", "See the marks of the machines."},
+	{"WITHHELD", "The machines that fit are withheld.", "See the marks of the machines; the history of each says what went wrong."},
 	{"HELD_BY_OTHERS", "The machines that fit are held by others.", "Add machines, or raise the priority."},
-	{"STARTING", "Machines are being configured.", ""},
-	{"CREATING", "Machines are being created.", ""},
-	{"WAITING_FOR_DRAIN", "Machines are on their way once they are drained.", ""},
+	{"STARTING", "Machines are being configured.", "Nothing is to be done: their nodes join by themselves."},
+	{"CREATING", "Machines are being created.", "Nothing is to be done: they are configured as soon as they exist."},
+	{"WAITING_FOR_DRAIN", "Machines are on their way once they are drained.", "Nothing is to be done, unless the drain is stuck: the list of drains names what blocks it."},
 	{"NODE_NOT_READY", "A node that joined is not Ready now.", "Look at the node; its recovery belongs to the cluster."},
 	{"UNPLACED", "Capacity covers the demand, but the scheduler could not place all Pods.", "Look at the events of the pending Pods."},
-	{"SPREAD_IGNORED", "The spread constraint is ignored, because the need asks for one domain.", "Remove one of the two."},
+	{"SPREAD_IGNORED", "The spread constraint is ignored, because the need asks for one domain.", "Drop the spread constraint, or the wish for one domain."},
 }
 
 var _ [0]struct{} = [len(detailCodes) - details]struct{}{}
@@ -89,7 +89,7 @@ var keepCodes = [...]code{
 	{"FIXED", "Its capacity type is never released.", ""},
 	{"WITHHELD", "It is withheld.", ""},
 	{"SLOT", "It is a slot and costs nothing.", ""},
-	{"FAILED", "It failed and waits for repair, retry or forget.", ""},
+	{"FAILED", "It failed and waits for repair, retry or forget.", "Once the cause is gone, have its provider asked again; or have it forgotten."},
 }
 
 var _ [0]struct{} = [len(keepCodes) - int(KeepReasonShellReserve)]struct{}{}

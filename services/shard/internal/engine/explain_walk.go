@@ -309,7 +309,11 @@ func (x *explainer) sentence(e *NeedExplanation) string {
 	case Met:
 		return join(fmt.Sprintf("Met: %s.", machines(int(v.Claimed), int(v.Shared))), v.Detail)
 	case OnTheWay:
-		return join(fmt.Sprintf("On the way: %d of its machines are not ready yet.", v.Coming), v.Detail)
+		are := "are"
+		if v.Coming == 1 {
+			are = "is"
+		}
+		return join(fmt.Sprintf("On the way: %d of its machines %s not ready yet.", v.Coming, are), v.Detail)
 	}
 	var lacks []string
 	for _, q := range e.Residual {
@@ -332,9 +336,24 @@ func (x *explainer) sentence(e *NeedExplanation) string {
 	case DetailHeldByOthers, DetailPreemptionShort:
 		if h := x.largest(e.Holders); h != nil {
 			s += fmt.Sprintf(" Most are with %s of cluster %s (priority %d). %s", rowName(h.NeedName), h.Cluster, h.Priority, h.Why.Sentence())
+		} else if lost := lostOf(e.Funnel, "free"); lost != "" {
+			s += " " + lost
 		}
 	}
 	return s
+}
+
+// lostOf words why machines do not come through a step of the funnel.
+func lostOf(funnel []FunnelStep, step string) string {
+	var out []string
+	for _, f := range funnel {
+		for _, l := range f.Lost {
+			if f.Name == step {
+				out = append(out, machineCount(l.Machines)+": "+cmp.Or(l.Text, l.Why.Sentence()))
+			}
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 func join(s string, d Detail) string {
@@ -346,9 +365,12 @@ func join(s string, d Detail) string {
 
 func machines(whole, shared int) string {
 	if shared > 0 {
-		return fmt.Sprintf("%d machines of its own and shares on %d", whole, shared)
+		return fmt.Sprintf("%s of its own and shares on %d", machineCount(whole), shared)
 	}
-	return fmt.Sprintf("%d machines count for it", whole)
+	if whole == 1 {
+		return "1 machine counts for it"
+	}
+	return machineCount(whole) + " count for it"
 }
 
 func (x *explainer) largest(list []Holder) *Holder {

@@ -95,7 +95,9 @@ func (s *suggester) list() []Suggestion {
 	if s.v.Hold != demand.NotHeld {
 		s.prefix = []Edit{LiftHolds{Cluster: s.cl, Key: &s.key}}
 		s.add(strings.TrimSuffix(s.v.Detail.Remedy(), ".")+"; until then the need waits.", s.key)
-		s.said = "When the need is not held any more: "
+		if s.v.Detail != DetailParked { // a parked gang is tried again as soon as there is more
+			s.said = strings.TrimSuffix(s.v.Detail.Remedy(), ".") + ". Then: "
+		}
 	}
 	s.requirements()
 	s.unit()
@@ -149,7 +151,7 @@ func (s *suggester) unit() {
 func (s *suggester) marks() {
 	for _, c := range s.e.Withheld {
 		if restocked(c.Reason) {
-			s.add("Wait for, or ask the provider for, the machines that are withheld: "+c.Reason.String()+".", s.key, Restock{})
+			s.add("Wait for the machines that are withheld ("+c.Reason.String()+"), or ask the provider for more.", s.key, Restock{})
 			return
 		}
 	}
@@ -224,8 +226,42 @@ func (s *suggester) addMachines() {
 				edits = append(edits, PutMachine{one})
 			}
 		}
-		s.add(fmt.Sprintf("Add %d machines like %s.", len(edits), like), s.key, edits...)
+		s.add("Add "+machineCount(len(edits))+s.unlike(&m, like)+".", s.key, edits...)
 	}
+}
+
+func machineCount(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return strconv.Itoa(n) + " machines"
+}
+
+// unlike words what the new machines are: like an existing one, with what differs from it; or all that they must have.
+func (s *suggester) unlike(m *inventory.Machine, like string) string {
+	var old inventory.Machine
+	out, had := " with ", s.x.inv.Len() > 0
+	i, ok := s.in.World.Inventory.Find(like)
+	if had = had && ok; had {
+		old = s.in.World.Inventory.Machine(i)
+		s.resources(&old, s.in.World.Inventory, like)
+		out = " like " + like + ", but with "
+	}
+	var with []string
+	for _, q := range m.Resources {
+		if q.Milli > milliOf(old.Resources, q.Name) {
+			with = append(with, q.Name+" "+amount(q.Milli))
+		}
+	}
+	for _, l := range m.Labels {
+		if labelOf(&old, l.Key) != l.Value {
+			with = append(with, l.Key+"="+l.Value)
+		}
+	}
+	if len(with) == 0 {
+		return strings.TrimSuffix(out, ", but with ")
+	}
+	return out + strings.Join(with, ", ")
 }
 
 // lack is what new machines have to bring: the whole of a gang, because it must sit in one domain.

@@ -74,9 +74,6 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 				e.suggestion = x.Say
 			}
 		}
-		if e.suggestion == "" && e.row.Verdict.Status == engine.Short {
-			e.suggestion = e.row.Verdict.Detail.Remedy()
-		}
 		return e
 	})
 	if err != nil {
@@ -86,7 +83,15 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		return nil, notFound("this shard has no such need in cluster " + q.ClusterId)
 	}
 	v := s.cfg.View()
-	out := &pb.ExplainResponse{Need: needView(v, published(v, e.cluster, e.row, e.turn)), Verdict: e.of.Sentence, Suggestion: e.suggestion,
+	shown := published(v, e.cluster, e.row, e.turn)
+	if shown.Own() { // what only the shell knows goes before what the engine makes of it
+		of := e.row.Verdict.Detail
+		e.of.Sentence, e.suggestion = strings.TrimSpace(strings.Replace(e.of.Sentence, of.Sentence(), "", 1))+" "+shown.Text(), shown.Remedy()
+	}
+	if e.suggestion == "" {
+		e.suggestion = shown.Remedy()
+	}
+	out := &pb.ExplainResponse{Need: needView(v, shown), Verdict: e.of.Sentence, Suggestion: e.suggestion,
 		Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt), Withheld: map[string]int32{}}
 	for _, f := range e.of.Funnel {
 		step := &pb.FunnelStep{Step: f.Name, Machines: int32(f.Machines)}
