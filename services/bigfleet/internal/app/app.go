@@ -167,7 +167,7 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 	if a.fleet != nil {
 		return a.fleet, nil
 	}
-	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout}
+	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout, Dial: a.Dial}
 	if files := a.TLSFiles(); files != (identity.Files{}) {
 		source, err := identity.Load(files, identity.Options{})
 		if err != nil {

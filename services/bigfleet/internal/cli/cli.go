@@ -153,7 +153,6 @@ func roles() []*cobra.Command {
 	programs := []*cobra.Command{
 		named(shard.NewCommand(), "shard", "Run a shard"),
 		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
-		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),
 		named(providerRole(kwok.NewCommand()), "provider-kwok", "Run the kwok provider"),

@@ -1,12 +1,15 @@
-// Package env is what a verb may touch of the world: its streams, the clock, and whether a person is watching.
+// Package env is what a verb may touch of the world: its streams, the clock, the network, and whether a person is
+// watching.
 //
 // Data goes to Out, everything else to Err (OPS-4.1). Verbs take an Env instead of the os package, so that tests run them as
 // functions and several run in one process.
 package env
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -21,6 +24,8 @@ type Env struct {
 	Now      func() time.Time
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
+
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) // in place of the network; nil means TCP
 }
 
 // System is the Env of the process.

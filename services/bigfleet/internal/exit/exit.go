@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -116,9 +117,18 @@ func Of(what string, err error) error {
 		out.Code = code
 	}
 	if p, ok := rpc.Detail[*bigfleetv1alpha1.Problem](err); ok {
-		out.Reason, out.Hint = p.GetReason(), p.GetHint()
+		out.Reason, out.Hint = p.GetReason(), sentence(p.GetHint())
+		out.Say = strings.Replace(out.Say, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
 	}
 	return out
+}
+
+// sentence begins with a capital letter.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // text is the server's sentence without the code's name before it.

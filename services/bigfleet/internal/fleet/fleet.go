@@ -35,7 +35,11 @@ type Config struct {
 	Shard       string           // id or host:port; "" means every shard
 	Timeout     time.Duration    // of one call
 	Identity    *identity.Source // nil means plaintext
+	Dial        Dialer           // in place of the network; nil means TCP
 }
+
+// Dialer opens one connection.
+type Dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Fleet opens connections when they are first used. Close ends them.
 type Fleet struct {
@@ -54,6 +58,9 @@ func New(c Config) *Fleet {
 	}
 	if c.Timeout == 0 {
 		c.Timeout = TimeoutDefault
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
 	}
 	return &Fleet{cfg: c, clients: map[string]*rpc.Client{}}
 }
@@ -81,7 +88,7 @@ func (f *Fleet) client(address string) (*rpc.Client, error) {
 	if c := f.clients[address]; c != nil {
 		return c, nil
 	}
-	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity})
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity, Dial: f.cfg.Dial})
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
 	}
@@ -261,7 +268,7 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 	open := make(chan bool, len(f.cfg.Coordinator))
 	for _, addr := range f.cfg.Coordinator {
 		go func() {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+			conn, err := f.cfg.Dial(ctx, "tcp", addr)
 			if err == nil {
 				_ = conn.Close()
 			}
@@ -288,7 +295,7 @@ func (f *Fleet) leaderClient() (*leader.Client, error) {
 	if f.leader != nil {
 		return f.leader, nil
 	}
-	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity})
+	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity, Dial: f.cfg.Dial})
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
 	}

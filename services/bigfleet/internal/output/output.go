@@ -212,6 +212,14 @@ func Enum(prefix, name string) string {
 // Dollars words an hourly price.
 func Dollars(perHour float64) string { return fmt.Sprintf("$%.2f/h", perHour) }
 
+// Count words a number of things: 1 machine, 2 machines.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // Dash is s, or a dash for nothing.
 func Dash(s string) string {
 	if s == "" {

@@ -39,7 +39,8 @@ const (
 type hosts struct {
 	clusters map[string]*Cluster
 	provider string
-	outside  bool // the provider is not ours: nobody calls Join and Leave
+	outside  bool                   // the provider is not ours: nobody calls Join and Leave
+	alive    func() map[string]bool // machines that have a host in the simulated cloud; nil for a provider that is not ours
 	machines bigfleetv1alpha1connect.CapacityProviderClient
 	log      *slog.Logger
 
@@ -184,6 +185,12 @@ func (h *hosts) sweep(ctx context.Context) {
 	for _, m := range got.Msg.GetMachines() {
 		if in := bound[m.GetCluster()]; in != nil && m.GetHost() != nil {
 			in[m.GetId()] = m
+		}
+	}
+	if h.alive != nil { // a machine whose host was taken away is still bound; its Node has nothing behind it all the same
+		alive := h.alive()
+		for _, machines := range bound {
+			maps.DeleteFunc(machines, func(id string, _ *bigfleetv1alpha1.Machine) bool { return !alive[id] })
 		}
 	}
 	odd := map[string]bool{}

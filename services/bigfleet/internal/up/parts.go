@@ -106,6 +106,13 @@ func (w *World) simulatedCloud(g *process.Group, options []provider.Option) (*pr
 		return nil, err
 	}
 	w.Cloud = cloud
+	agents.alive = func() map[string]bool {
+		out := map[string]bool{}
+		for _, host := range cloud.Hosts() {
+			out[host.Machine] = true
+		}
+		return out
+	}
 	return p, w.addHosts(g, agents, w.cfg.ProviderListen)
 }
 

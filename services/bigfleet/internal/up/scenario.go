@@ -51,24 +51,25 @@ func Scenarios() []Scenario {
 			{30 * time.Second, "the urgent work is done", on(1, scale("urgent", 0))},
 		}},
 		{Name: "gang", About: "a training job wants all its machines in one rack", Steps: []Step{
-			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "3"))},
+			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "2"))},
 		}},
 		{Name: "saturate", About: "more demand than the cloud can ever sell", Steps: []Step{
 			{0, "every cluster asks for 200 Pods of 4 cpu: more than there is", each(service("flood", 200, "4", 0))},
 		}},
 		{Name: "stockout", About: "the cheapest machines are sold out, the next best are taken, and later they are back", Cloud: true, Steps: []Step{
-			{0, "every cluster runs a small web service on spot machines", each(service("web", 4, "1", 0))},
+			{0, "every cluster runs a small web service on spot machines", each(serviceOn("m.8x", "web", 4, "1"))},
 			{5 * time.Second, "spot machines are sold out in every zone", stock(provider.Spot, 0)},
-			{time.Second, "cluster 1 gets 40 more Pods: the shard learns pool by pool and buys on demand", on(0, service("more", 40, "1", 0))},
+			{time.Second, "cluster 1 gets 40 more Pods: the shard learns pool by pool and buys on demand", on(0, serviceOn("m.8x", "more", 40, "1"))},
 			{20 * time.Second, "spot machines are back: `bigfleet status` shows when each pool is tried again", stock(provider.Spot, -1)},
 		}},
 		{Name: "spot", About: "the cloud takes back the spot machines of a zone, with a short notice", Cloud: true, Steps: []Step{
-			{0, "every cluster runs a web service on spot machines", each(service("web", 16, "1", 0))},
+			{0, "every cluster runs a web service on spot machines", each(serviceOn("m.8x", "web", 16, "1"))},
 			{8 * time.Second, "every spot machine in the busiest zone gets its notice: 4 seconds", storm(4 * time.Second)},
 		}},
-		{Name: "budget", About: "a disruption budget that lets no Pod go", Steps: []Step{
-			{0, "cluster 1 runs a guarded service", on(0, guarded("guarded", 8))},
-			{8 * time.Second, "it is scaled to zero but for two, which must not be disturbed", on(0, scale("guarded", 2))},
+		{Name: "budget", About: "a drain that a disruption budget holds up, until the budget lets go", Steps: []Step{
+			{0, "cluster 1 runs a service on every GPU there is, under a budget that lets no Pod go", on(0, guarded("guarded", 12))},
+			{8 * time.Second, "cluster 2 urgently needs 2 GPUs: `bigfleet get drains` names the budget that holds them up", on(1, onGPU("urgent", 2, 1_000_000))},
+			{20 * time.Second, "the budget lets go", on(0, letGo("guarded"))},
 		}},
 		{Name: "restart", About: "the shard dies and comes back", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
@@ -173,6 +174,15 @@ func service(name string, replicas int32, cpu string, priority int32) act {
 	}
 }
 
+// serviceOn is a service that wants machines of one type.
+func serviceOn(instanceType, name string, replicas int32, cpu string) act {
+	return func(ctx context.Context, c *Cluster) error {
+		return c.apply(ctx, deployment(name, replicas, cpu, func(s *corev1.PodSpec) {
+			s.NodeSelector = map[string]string{corev1.LabelInstanceTypeStable: instanceType}
+		}))
+	}
+}
+
 func gang(name string, replicas int32, cpu string) act {
 	return func(ctx context.Context, c *Cluster) error {
 		same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -194,7 +204,32 @@ func guarded(name string, replicas int32) act {
 		if _, err := c.Client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, budget, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		return service(name, replicas, "2", 0)(ctx, c)
+		return onGPU(name, replicas, 0)(ctx, c)
+	}
+}
+
+// letGo changes a budget to one that allows every eviction.
+func letGo(name string) act {
+	return func(ctx context.Context, c *Cluster) error {
+		_, err := c.Client.PolicyV1().PodDisruptionBudgets(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`), metav1.PatchOptions{})
+		return err
+	}
+}
+
+// onGPU is a service of which each Pod takes a GPU.
+func onGPU(name string, replicas, priority int32) act {
+	return func(ctx context.Context, c *Cluster) error {
+		return c.apply(ctx, deployment(name, replicas, "1", func(s *corev1.PodSpec) {
+			if priority != 0 {
+				s.Priority = &priority
+			}
+			for _, list := range []*corev1.ResourceList{&s.Containers[0].Resources.Requests, &s.Containers[0].Resources.Limits} {
+				if *list == nil {
+					*list = corev1.ResourceList{}
+				}
+				(*list)["nvidia.com/gpu"] = resource.MustParse("1")
+			}
+		}))
 	}
 }
 

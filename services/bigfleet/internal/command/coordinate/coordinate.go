@@ -25,6 +25,7 @@ type order struct {
 	args                int
 	reasonRequired      bool
 	says                func(args []string) string
+	goes                func(ctx context.Context, c caller, args []string) ([]string, error) // what else it does, as it stands; may be nil
 	send                func(ctx context.Context, c caller, args []string) (proto.Message, error)
 	tell                func(proto.Message) string // nil prints "done"
 }
@@ -63,7 +64,11 @@ func (o order) run(ctx context.Context, a *app.App, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm("%s", o.says(args)); err != nil {
+	also, err := o.also(ctx, a, f, args)
+	if err != nil {
+		return err
+	}
+	if err := a.Confirm("%s", strings.Join(append([]string{o.says(args)}, also...), " ")); err != nil {
 		return err
 	}
 	var got proto.Message
@@ -87,6 +92,18 @@ func (o order) run(ctx context.Context, a *app.App, args []string) error {
 	return err
 }
 
+// also is what else the order does, as things stand now.
+func (o order) also(ctx context.Context, a *app.App, f *fleet.Fleet, args []string) (out []string, err error) {
+	if o.goes == nil {
+		return nil, nil
+	}
+	err = f.Leader(ctx, "reading what goes with it", func(ctx context.Context, c fleet.Coordinator) error {
+		out, err = o.goes(ctx, caller{c, a}, args)
+		return err
+	})
+	return out, err
+}
+
 // Verbs returns the orders by the group they belong to, for the root to hang up.
 func Verbs(a *app.App) map[string][]*cobra.Command {
 	out := map[string][]*cobra.Command{}
@@ -101,7 +118,8 @@ func Verbs(a *app.App) map[string][]*cobra.Command {
 	out["providers"] = append(out["providers"], newSetProvider(a))
 	out["quota"] = []*cobra.Command{newSetQuota(a), newDeleteQuota(a)}
 	out["rebalance"] = append(out["rebalance"], newRebalanceStatus(a), newRebalanceSet(a))
-	out["raft"] = append(out["raft"], newRaftStatus(a))
+	out["raft"] = append(out["raft"], newRaftStatus(a), newRemovePeer(a))
+	out["shards"] = append(out["shards"], newRemoveShard(a))
 	return out
 }
 

@@ -32,15 +32,6 @@ func shardOrders() []order {
 			},
 		},
 		{
-			use: "remove SHARD", args: 1, reasonRequired: true, short: "Forget a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
-			says: func(a []string) string {
-				return "Forgets shard " + a[0] + " with its domain assignments and cluster bindings."
-			},
-			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
-				return call(ctx, c, c.Core.RemoveShard, &bigfleetv1alpha1.RemoveShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
-			},
-		},
-		{
 			use: "readmit SHARD", args: 1, short: "Let a removed shard register again", example: "  bigfleet shards readmit shard-2",
 			says: func(a []string) string { return "Shard " + a[0] + " may register again." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
@@ -111,13 +102,6 @@ func domainOrders() []order {
 
 func raftOrders() []order {
 	return []order{
-		{
-			use: "remove-peer NODE", args: 1, reasonRequired: true, short: "Remove a Raft peer", example: "  bigfleet raft remove-peer coordinator-2 --reason 'disk lost'",
-			says: func(a []string) string { return "Removes peer " + a[0] + " from the Raft group." },
-			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
-				return call(ctx, c, c.Admin.RemoveRaftPeer, &bigfleetv1alpha1.RemoveRaftPeerRequest{NodeId: a[0], ValidateOnly: c.app.DryRun})
-			},
-		},
 		{
 			use: "readmit NODE", args: 1, short: "Let a removed Raft peer join again", example: "  bigfleet raft readmit coordinator-2",
 			says: func(a []string) string { return "Peer " + a[0] + " may join again." },

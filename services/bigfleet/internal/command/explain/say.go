@@ -34,7 +34,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	if len(r.GetWinners()) > 0 && r.GetNeed() != nil {
 		line("\nWho holds them instead:")
 		for _, h := range r.GetWinners() {
-			line("  %d machines  need/%s/%s  priority %d: %s", h.GetMachines(), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
+			line("  %s  need/%s/%s  priority %d: %s", output.Count(int(h.GetMachines()), "machine"), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
 		}
 	}
 	if len(r.GetDomains()) > 0 {
@@ -55,15 +55,19 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	if r.GetSuggestion() != "" {
 		line("Try: %s", r.GetSuggestion())
 	}
+	if r.GetCycle() == 0 {
+		line("\nThe shard has not finished a cycle since it started: it does not know its providers' machines yet.")
+		return
+	}
 	line("\nCycle %d, %s old. More: bigfleet history %s", r.GetCycle(), output.Age(a.Now(), r.GetCycleAtUnixNanos()), s)
 }
 
 func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse) {
 	v := m.GetMachine().GetMachine()
-	line("%s is %s since %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
+	line("%s has been %s for %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
 		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
-	if m.GetKeepText() != "" {
-		line("%s", m.GetKeepText())
+	if v.GetLastError() != "" {
+		line("Its provider says: %s", v.GetLastError())
 	}
 	if h := m.GetHoldUntilUnixNanos(); h != 0 {
 		line("Held until %s.", output.Time(h))

@@ -58,7 +58,7 @@ func run(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PauseActuationRe
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm("Pauses %s on %d shards. Running nodes are not touched.", scope(req), len(shards)); err != nil {
+	if err := a.Confirm("Pauses %s on %s. Running nodes are not touched.", scope(req), output.Count(len(shards), "shard")); err != nil {
 		return err
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "pausing", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.PauseActuationResponse, error) {

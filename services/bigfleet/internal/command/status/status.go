@@ -80,7 +80,11 @@ func print(a *app.App, s *bigfleetv1alpha1.GetStatusResponse) {
 	for _, p := range s.GetProviders() {
 		line("provider", "%s at %s: %d machines, read %.0f s ago (%s), breaker %s", p.GetName(), p.GetAddress(), p.GetMachines(), p.GetInventoryAgeSeconds(), p.GetListMode(), p.GetBreaker())
 		for _, pool := range p.GetStockedOutPools() {
-			line("stock-out", "%s, next try %s", pool.GetPool(), output.Time(pool.GetRetryAtUnixNanos()))
+			next := "next try " + output.Time(pool.GetRetryAtUnixNanos())
+			if pool.GetRetryAtUnixNanos() < now.UnixNano() {
+				next = "tried again with the next need"
+			}
+			line("stock-out", "%s, refused %s, %s", pool.GetPool(), output.Count(int(pool.GetFailures()), "time"), next)
 		}
 	}
 	if w := counts(s.GetWaiting(), "ACTION_KIND_"); w != "none" {
@@ -99,7 +103,11 @@ func print(a *app.App, s *bigfleetv1alpha1.GetStatusResponse) {
 		line("PAUSED", "%s: %s, by %s, until %s (lift with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.Time(p.GetExpiresAtUnixNanos()), p.GetPauseId())
 	}
 	for _, d := range s.GetDrains() {
-		line("drain", "%s of %s: %d Pods left, deadline %s", d.GetMachineId(), d.GetClusterId(), d.GetPodsLeft(), output.Time(d.GetDeadlineUnixNanos()))
+		blocked := ""
+		if len(d.GetBlockingBudgets()) > 0 {
+			blocked = ", blocked by " + strings.Join(d.GetBlockingBudgets(), ", ")
+		}
+		line("drain", "%s of %s: %s left%s, deadline %s", d.GetMachineId(), d.GetClusterId(), output.Count(int(d.GetPodsLeft()), "Pod"), blocked, output.Time(d.GetDeadlineUnixNanos()))
 	}
 	for _, w := range s.GetWarnings() {
 		line("warning", "%s", w)
