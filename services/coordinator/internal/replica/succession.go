@@ -11,7 +11,7 @@ import (
 
 // successionStep is what each voter waits for those before it, so that two do not split the votes: several round trips
 // and a write of the vote.
-const successionStep = 100 * time.Millisecond
+const successionStep = 150 * time.Millisecond
 
 // departure is a process that closed all its connections to this one.
 type departure struct{ node, instance string }

@@ -47,7 +47,7 @@ func (o *Options) sync(f *os.File) error {
 	if o.BeforeSync != nil {
 		o.BeforeSync()
 	}
-	return f.Sync()
+	return datasync(f)
 }
 
 // Dir is a replica's data directory, locked for the life of the process.
@@ -223,6 +223,9 @@ func (d *Dir) Close() error {
 	var errs []error
 	if d.Log != nil {
 		errs = append(errs, d.Log.Close())
+	}
+	if d.Stable != nil {
+		errs = append(errs, d.Stable.Close())
 	}
 	return errors.Join(append(errs, d.lock.Close())...)
 }

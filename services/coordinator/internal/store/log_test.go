@@ -348,7 +348,8 @@ func TestStable(t *testing.T) {
 	if _, err := s.GetUint64([]byte("CurrentTerm")); err == nil || err.Error() != "not found" {
 		t.Fatalf("got %v, package raft compares with the text %q", err, "not found")
 	}
-	if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 7), s.Set([]byte("LastVoteCand"), []byte("node-1")), s.Set([]byte("empty"), nil)); err != nil {
+	if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 7), s.SetUint64([]byte("LastVoteTerm"), 7), s.Set([]byte("LastVoteCand"), []byte("node-1")),
+		s.Set([]byte("empty"), nil), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = OpenStable(path, nil); err != nil {
@@ -356,8 +357,12 @@ func TestStable(t *testing.T) {
 	}
 	term, err := s.GetUint64([]byte("CurrentTerm"))
 	who, err2 := s.Get([]byte("LastVoteCand"))
-	if err != nil || err2 != nil || term != 7 || string(who) != "node-1" {
+	voted, err3 := s.GetUint64([]byte("LastVoteTerm"))
+	if err != nil || err2 != nil || err3 != nil || term != 7 || voted != 7 || string(who) != "node-1" {
 		t.Fatalf("%d %s %v %v", term, who, err, err2)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 	whole, _ := os.ReadFile(path)
 	for i := range whole {
@@ -379,7 +384,17 @@ func TestStable(t *testing.T) {
 	if s, err = OpenStable(path, func(error) { heard++ }); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+	if err := s.Set([]byte("long"), make([]byte, 600)); err == nil || heard != 1 {
+		t.Fatalf("a value that does not fit was acknowledged: %v", err)
+	}
+	heard = 0
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = OpenStable(path, func(error) { heard++ }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.file.Close(); err != nil { // writes fail from now on
 		t.Fatal(err)
 	}
 	first, again := s.Set([]byte("x"), nil), s.Set([]byte("x"), nil)

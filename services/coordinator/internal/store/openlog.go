@@ -26,7 +26,7 @@ func OpenLog(dir string, opts LogOptions) (*Log, error) {
 		opts.OnSync = func(time.Duration) {}
 	}
 	if opts.sync == nil {
-		opts.sync = (*os.File).Sync
+		opts.sync = datasync
 	}
 	if opts.segmentBytes == 0 {
 		opts.segmentBytes = segmentBytes

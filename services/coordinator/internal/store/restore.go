@@ -89,7 +89,7 @@ func build(tmp string, r Restored, logger hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(stable.SetUint64([]byte("CurrentTerm"), r.Term), stable.Set([]byte(ClusterUUIDKey), []byte(r.ClusterUUID))); err != nil {
+	if err := errors.Join(stable.SetUint64([]byte("CurrentTerm"), r.Term), stable.Set([]byte(ClusterUUIDKey), []byte(r.ClusterUUID)), stable.Close()); err != nil {
 		return err
 	}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(tmp, snapshotsKept, logger)

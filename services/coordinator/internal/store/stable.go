@@ -12,43 +12,87 @@ import (
 	"sync"
 )
 
-const stableMagic = "BFSTAB01"
+const (
+	stableMagic = "BFSTAB02"
+	// A slot is one sector of any disk, which is written whole or not at all.
+	slotBytes  = 512
+	slotsCount = 2
+	// voteTermKey is the first of the two values that package raft stores for a vote, one right after the other.
+	voteTermKey = "LastVoteTerm"
+)
 
 // errNotFound has the text that package raft compares with.
 var errNotFound = errors.New("not found")
 
 // Stable is a raft.StableStore: votes, the term and the identity of the group. Safe for concurrent use.
+//
+// An election waits for these writes, on the candidate and on each voter. So the file has two slots that are overwritten
+// in turn: one write and one flush of data, no new file, no rename, no change of the directory. Both slots are valid at
+// all times, the one with the higher number counts, and anything else is damage.
 type Stable struct {
 	path      string
 	onFailure func(error)
 	sync      func(*os.File) error
 
 	mu     sync.Mutex
+	file   *os.File
+	number uint64 // of the newest slot
 	values map[string][]byte
 	failed error
 }
 
-// OpenStable reads the file, or begins one. A file that does not check out is an error.
+// OpenStable opens the file, or begins one. A file that does not check out is an error.
 func OpenStable(path string, onFailure func(error)) (*Stable, error) {
 	if onFailure == nil {
 		onFailure = func(error) {}
 	}
-	s := &Stable{path: path, onFailure: onFailure, sync: (*os.File).Sync, values: map[string][]byte{}}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return s, s.write(s.values)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := createStable(path); err != nil {
+			return nil, err
+		}
 	}
+	s := &Stable{path: path, onFailure: onFailure, sync: datasync}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if s.values, err = parseStable(data); err != nil {
+	damaged := len(data) != slotsCount*slotBytes
+	for i := 0; !damaged && i < slotsCount; i++ {
+		number, values, err := parseSlot(data[i*slotBytes : (i+1)*slotBytes])
+		damaged = err != nil || number%slotsCount != uint64(i)
+		if s.values == nil || number > s.number {
+			s.number, s.values = number, values
+		}
+	}
+	if damaged {
 		return nil, fmt.Errorf("%s is damaged: it does not check out", path)
+	}
+	if s.file, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-func encodeStable(values map[string][]byte) []byte {
-	b := []byte(stableMagic)
+// createStable makes a file of valid, empty slots, whole or not at all.
+func createStable(path string) error {
+	tmp := path + ".tmp"
+	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	for number := range uint64(slotsCount) {
+		_, failed := file.Write(encodeSlot(number, nil))
+		err = errors.Join(err, failed)
+	}
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(tmp, path), syncDir(filepath.Dir(path)))
+}
+
+// encodeSlot is one slot, or something longer when the values do not fit.
+func encodeSlot(number uint64, values map[string][]byte) []byte {
+	b := binary.BigEndian.AppendUint64([]byte(stableMagic), number)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(values)))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(key)))
@@ -56,17 +100,21 @@ func encodeStable(values map[string][]byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(values[key])))
 		b = append(b, values[key]...)
 	}
+	if n := slotBytes - 4 - len(b); n > 0 {
+		b = append(b, make([]byte, n)...)
+	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-func parseStable(b []byte) (map[string][]byte, error) {
-	if len(b) < len(stableMagic)+8 || string(b[:len(stableMagic)]) != stableMagic ||
-		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.BigEndian.Uint32(b[len(b)-4:]) {
-		return nil, errDamaged
+func parseSlot(b []byte) (number uint64, values map[string][]byte, err error) {
+	sum := len(b) - 4
+	if string(b[:len(stableMagic)]) != stableMagic || crc32.Checksum(b[:sum], castagnoli) != binary.BigEndian.Uint32(b[sum:]) {
+		return 0, nil, errDamaged
 	}
-	b = b[len(stableMagic) : len(b)-4]
-	n := binary.BigEndian.Uint32(b)
-	b = b[4:]
+	b = b[len(stableMagic):sum]
+	number = binary.BigEndian.Uint64(b)
+	n := binary.BigEndian.Uint32(b[8:])
+	b = b[12:]
 	take := func() ([]byte, error) {
 		if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 			return nil, errDamaged
@@ -76,34 +124,48 @@ func parseStable(b []byte) (map[string][]byte, error) {
 		b = b[4+n:]
 		return out, nil
 	}
-	out := map[string][]byte{}
+	values = map[string][]byte{}
 	for range n {
 		key, err := take()
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
-		if out[string(key)], err = take(); err != nil {
-			return nil, err
+		if values[string(key)], err = take(); err != nil {
+			return 0, nil, err
 		}
 	}
-	if len(b) != 0 {
-		return nil, errDamaged
-	}
-	return out, nil
+	return number, values, nil
 }
 
-// write replaces the file: a new one, synced, renamed over the old one, the directory synced.
+// write overwrites the older slot.
 func (s *Stable) write(values map[string][]byte) error {
-	tmp := s.path + ".tmp"
-	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	slot := encodeSlot(s.number+1, values)
+	if len(slot) > slotBytes {
+		return fmt.Errorf("%d bytes of values do not fit", len(slot))
+	}
+	if _, err := s.file.WriteAt(slot, int64((s.number+1)%slotsCount)*slotBytes); err != nil {
 		return err
 	}
-	_, err = file.Write(encodeStable(values))
-	if err = errors.Join(err, s.sync(file), file.Close()); err != nil {
+	if err := s.sync(s.file); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path)))
+	s.number++
+	return nil
+}
+
+// Close releases the file.
+func (s *Stable) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	file := s.file
+	s.file = nil
+	if s.failed == nil {
+		s.failed = os.ErrClosed
+	}
+	return file.Close()
 }
 
 // Set implements raft.StableStore.
@@ -115,6 +177,10 @@ func (s *Stable) Set(key, value []byte) error {
 	}
 	next := maps.Clone(s.values)
 	next[string(key)] = slices.Clone(value)
+	if string(key) == voteTermKey {
+		s.values = next // goes to the disk with the vote itself: a term without a vote says nothing
+		return nil
+	}
 	if err := s.write(next); err != nil {
 		s.failed = fmt.Errorf("%s cannot be written: %w", s.path, err)
 		s.onFailure(s.failed)
