@@ -40,7 +40,7 @@ func NewCommand() *cobra.Command {
 	fs.DurationVar(&c.ReconnectMin, "reconnect-initial-backoff", 500*time.Millisecond, "largest pause before the first redial")
 	fs.DurationVar(&c.ReconnectMax, "reconnect-max-backoff", 30*time.Second, "largest pause between redials")
 	fs.IntVar(&c.DispatchConcurrency, "dispatch-concurrency", 32, "UpcomingNodes written in parallel")
-	fs.IntVar(&c.AckConcurrency, "ack-concurrency", 16, "CapacityRequests acknowledged in parallel")
+	fs.IntVar(&c.AckConcurrency, "ack-concurrency", 4, "CapacityRequests acknowledged in parallel")
 	fs.Float64Var(&c.AckQPS, "ack-qps", 400, "CapacityRequests acknowledged a second")
 	fs.DurationVar(&c.NodeJoinTimeout, "node-join-timeout", 10*time.Minute, "after which a configured machine without a Ready Node is reported as never joined")
 

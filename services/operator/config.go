@@ -52,7 +52,7 @@ type Config struct {
 	ReconnectMin        time.Duration // 500 ms
 	ReconnectMax        time.Duration // 30 s
 	DispatchConcurrency int           // 32
-	AckConcurrency      int           // 16
+	AckConcurrency      int           // 4
 	AckQPS              float64       // 400
 	NodeJoinTimeout     time.Duration // 10 min
 

@@ -20,7 +20,7 @@ import (
 const (
 	UnmanagedNodeSelectorDefault = "node-role.kubernetes.io/control-plane"
 	BestEffortFloorDefault       = "cpu=10m,memory=16Mi"
-	WorkersDefault               = 16
+	WorkersDefault               = 64               // as a closed loop they must keep up with whoever creates the Pods
 	cacheSyncDefault             = 10 * time.Minute // a large cluster lists for minutes, and a restart loop only adds heat
 	workersMax                   = 256
 	namespaceDefault             = "default"
@@ -42,7 +42,7 @@ type Config struct {
 	BestEffortFloor       string   // what a Pod without cpu and memory requests counts as; cpu=10m,memory=16Mi
 
 	NoLeaderElection bool
-	Workers          int           // 16
+	Workers          int           // 64
 	CacheSyncTimeout time.Duration // 10 min
 	QPS              float32       // no limit of ours
 	Burst            int

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	concurrencyDefault = 16
+	concurrencyDefault = 4 // enough for the pace on an API server with time to spare, and one that has none has better things to do
 	perSecondDefault   = 400
 	burst              = 100 // patches that may go at once after a pause: a burst of Pods is seen at once
 	retryMin           = time.Second
@@ -37,7 +37,7 @@ const (
 // Config is what an Acknowledger needs.
 type Config struct {
 	Client      client.Client            // required
-	Concurrency int                      // 0 means 16
+	Concurrency int                      // 0 means 4
 	PerSecond   float64                  // 0 means 400
 	Instruments *instruments.Instruments // required
 	Log         *slog.Logger             // required

@@ -99,6 +99,10 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 	if e.drain == DrainRunning && (next.phase == v1alpha1.NodeReady || next.phase == v1alpha1.NodeDraining) && !next.gone {
 		next = drained(next, DrainRunning, "") // a replay must not hide a drain that runs (scenario 34)
 	}
+	wait := time.Duration(0)
+	if e.written != nil && !next.gone && onTheWay(e.stage.phase) && onTheWay(next.phase) {
+		wait = passing
+	}
 	e.become(next, now)
 	e.frame, e.session = m, w.session
 	if e.arrived.IsZero() {
@@ -108,7 +112,13 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 	if !known {
 		w.Instruments.UnknownFrames.WithLabelValues("machine_state").Inc()
 	}
-	w.queue.Add(m.MachineId)
+	w.queue.AddAfter(m.MachineId, wait)
+}
+
+// onTheWay says that a phase leads to the next by itself. A machine that goes through these quickly is written once, and
+// those writes do not compete with the ones that somebody waits for.
+func onTheWay(p v1alpha1.NodePhase) bool {
+	return p == v1alpha1.NodeProvisioning || p == v1alpha1.NodeLaunched || p == v1alpha1.NodeRegistered
 }
 
 func (e *entry) become(s stage, now time.Time) {

@@ -23,7 +23,7 @@ const (
 	retryMin    = 20 * time.Millisecond
 	retryMax    = 30 * time.Second
 	resyncEvery = 30 * time.Minute // OP-15.24
-	workersMin  = 16
+	workersMin  = 64
 )
 
 // Config is what a Keeper needs.
@@ -32,7 +32,7 @@ type Config struct {
 	Defaults          translate.Defaults     // of Pods
 	ExcludeNamespaces map[string]bool        // OP-15.9
 	Unmanaged         labels.Selector        // required: nodes that are not BigFleet's
-	Workers           int                    // 0 means 16
+	Workers           int                    // 0 means 64
 	Note              func(notes.Note)       // required
 	Reconciles        *prometheus.CounterVec // required; label outcome
 	Unsupported       *prometheus.CounterVec // required; label kind
