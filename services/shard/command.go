@@ -46,7 +46,7 @@ func NewCommand() *cobra.Command {
 	fs.DurationVar(&c.CycleInterval, "cycle-interval", 10*time.Second, "longest pause between cycles, and the nominal cycle that ages count")
 	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", 10*time.Second, "how often a provider is listed")
 	fs.DurationVar(&c.FullReconcileInterval, "full-reconcile-interval", 10*time.Minute, "how often a provider is listed in full when cursors are used")
-	fs.DurationVar(&c.InflightPoll, "inflight-poll-interval", 200*time.Millisecond, "how soon machines on their way are looked at")
+	fs.DurationVar(&c.InflightPoll, "inflight-poll-interval", 50*time.Millisecond, "how soon machines on their way are looked at")
 	fs.StringVar(&c.Incremental, "incremental-reconcile", "auto", "use cursors: auto (once the provider has shown that they work), on or off")
 	fs.IntVar(&c.ExecuteConcurrency, "execute-concurrency", 128, "commands in flight over all kinds (one at a time makes a shard do a few actions per cycle)")
 	fs.IntVar(&c.ExecutePerCluster, "execute-per-cluster", 64, "bootstrap pulls and Configures of one cluster at once")

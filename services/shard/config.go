@@ -36,7 +36,7 @@ type Config struct {
 	ForgetCoordinator bool
 
 	CycleMinSpacing, CycleInterval                             time.Duration // 100 ms, 10 s
-	ReconcileInterval, FullReconcileInterval, InflightPoll     time.Duration // 10 s, 10 min, 200 ms
+	ReconcileInterval, FullReconcileInterval, InflightPoll     time.Duration // 10 s, 10 min, 50 ms
 	Incremental                                                string        // auto, on, off; true and false are accepted
 	ExecuteConcurrency, ExecutePerCluster, ProviderConcurrency int           // 128, 64, 128
 	BootstrapTimeout, ExecuteTimeout                           time.Duration // 30 s, 30 s

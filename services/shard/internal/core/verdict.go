@@ -75,6 +75,18 @@ func (r *NeedRow) Remedy() string {
 	return r.Verdict.Detail.Remedy()
 }
 
+// Suggestion is one change that would help a row with this detail, in words for the owner of a Pod: what only those can do
+// who run the fleet is left out, and "" means wait.
+func Suggestion(detail int32) string {
+	switch {
+	case detail == DetailBootstrapError:
+		return engine.DetailBootstrapBackoff.Remedy()
+	case detail > DetailBootstrapError:
+		return ""
+	}
+	return engine.Detail(detail).Remedy()
+}
+
 // Coming is how many machines are on their way for the row, those included that the last plan takes or buys.
 func (r *NeedRow) Coming() int32 {
 	return max(r.Verdict.Coming, r.Verdict.Bootstrap+r.Verdict.Provision)

@@ -85,11 +85,14 @@ func hintFrame(e core.SendHint) Frame {
 }
 
 func statusFrame(e core.SendNeedStatus) Frame {
-	key := "need:" + e.RowID
-	return Frame{Class: NeedStatus, Key: key, Bytes: 256 + len(e.Text), Render: func() *pb.ShardMessage {
+	key, suggestion := "need:"+e.RowID, ""
+	if !e.Satisfied {
+		suggestion = core.Suggestion(e.Detail)
+	}
+	return Frame{Class: NeedStatus, Key: key, Bytes: 256 + len(e.Text) + len(suggestion), Render: func() *pb.ShardMessage {
 		return &pb.ShardMessage{Payload: &pb.ShardMessage_NeedStatus{NeedStatus: &pb.NeedStatus{
 			SupersedesKey: key, RowId: e.RowID, ProfileFingerprint: e.Key.Fingerprint, Group: e.Key.Group, Satisfied: e.Satisfied,
-			Reason: pb.UnmetReason(e.Reason), Detail: pb.NeedDetail(e.Detail), Text: e.Text, Residual: convert.Quantities(e.Residual),
+			Reason: pb.UnmetReason(e.Reason), Detail: pb.NeedDetail(e.Detail), Text: e.Text, Suggestion: suggestion, Residual: convert.Quantities(e.Residual),
 			SinceUnixNanos: e.Since, MachinesOnTheWay: int32(e.OnTheWay)}}}
 	}}
 }
