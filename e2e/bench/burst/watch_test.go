@@ -31,7 +31,7 @@ type watches struct {
 }
 
 type pod struct {
-	namespace                        string
+	namespace, name                  string
 	created, request, bound, running time.Time
 	node                             string
 }
@@ -78,7 +78,7 @@ func (w *watches) pod(o any, _ bool) {
 	key := p.Namespace + "/" + p.Name
 	known := w.pods[key]
 	if known == nil {
-		known = &pod{namespace: p.Namespace}
+		known = &pod{namespace: p.Namespace, name: p.Name}
 		w.pods[key] = known
 	}
 	first(&known.created)
@@ -124,7 +124,7 @@ func (w *watches) request(o any, gone bool) {
 	key := r.GetNamespace() + "/" + owner.Name
 	known := w.pods[key]
 	if known == nil { // two watches have no order
-		known = &pod{namespace: r.GetNamespace()}
+		known = &pod{namespace: r.GetNamespace(), name: owner.Name}
 		w.pods[key] = known
 	}
 	if known.request.IsZero() {
@@ -181,11 +181,20 @@ func (w *watches) latencies(namespace string) (out stack.Latencies) {
 }
 
 func (w *watches) between(namespace string, end func(*pod) time.Time) (out stack.Latencies) {
+	return w.since(namespace, time.Time{}, end)
+}
+
+// since are the times from begin, or from each Pod created when begin is zero.
+func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.Time) (out stack.Latencies) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pods {
+		from := begin
+		if begin.IsZero() {
+			from = p.created
+		}
 		if at := end(p); p.namespace == namespace && !p.created.IsZero() && !at.IsZero() {
-			out = append(out, max(0, at.Sub(p.created)))
+			out = append(out, max(0, at.Sub(from)))
 		}
 	}
 	slices.Sort(out)
@@ -195,11 +204,21 @@ func (w *watches) between(namespace string, end func(*pod) time.Time) (out stack
 // explain logs where the time goes: from the Pod created to each step.
 func (w *watches) explain(t *testing.T, namespace string) {
 	t.Helper()
+	w.mu.Lock()
+	var begin time.Time
+	for _, p := range w.pods {
+		if p.namespace == namespace && (begin.IsZero() || p.created.Before(begin)) {
+			begin = p.created
+		}
+	}
+	w.mu.Unlock()
+	t.Logf("first Pod created until %-70s %s", "each is (API server):", w.since(namespace, begin, func(p *pod) time.Time { return p.created }))
 	for _, step := range []struct {
 		what string
 		end  func(*pod) time.Time
 	}{
 		{"its CapacityRequest is there (pod controller)", func(p *pod) time.Time { return p.request }},
+		{"its request is acknowledged: in a roll-up that the shard took", func(p *pod) time.Time { return w.acked[p.namespace+"/"+p.name] }},
 		{"its machine is shown as UpcomingNode (debounce, shard, operator)", func(p *pod) time.Time { return w.upcoming[w.machineOf[p.node]] }},
 		{"its Node is there (provider)", func(p *pod) time.Time { return w.made[p.node] }},
 		{"its Node is Ready (kwok)", func(p *pod) time.Time { return w.ready[p.node] }},
