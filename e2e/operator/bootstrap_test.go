@@ -394,9 +394,7 @@ func TestBootstrap(t *testing.T) {
 
 // Scenario 23, OP-7.1 to OP-7.3: a template that fails withholds one machine and ends nobody; one that cannot be parsed
 // is told at the start.
-func TestBootstrapTemplate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testBootstrapTemplate(t *testing.T, w *world) {
 	file := filepath.Join(t.TempDir(), "bootstrap.tmpl")
 	write := func(text string) {
 		w.must(os.WriteFile(file, []byte(text), 0o600))

@@ -118,13 +118,13 @@ func (c *calls) writes(mark int) map[string]int {
 	return out
 }
 
-// of counts one kind of request after a mark.
-func (c *calls) of(mark int, verb, resource string) int {
+// of counts one kind of request after a mark; with names, only those of these objects.
+func (c *calls) of(mark int, verb, resource string, names ...string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
 	for _, k := range c.list[mark:] {
-		if k.verb == verb && k.resource == resource {
+		if k.verb == verb && k.resource == resource && (len(names) == 0 || slices.Contains(names, k.name)) {
 			n++
 		}
 	}

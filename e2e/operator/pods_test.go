@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -187,8 +188,17 @@ func TestPods(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{container("sidecar", "200m", &always), container("migrate", "900m", nil)}
 		})
 		bare := pod("default", "bare", "1", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
+		// Overhead is what the API server takes from the Pod's RuntimeClass.
+		w.create(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "boxed"}, Handler: "boxed", Overhead: &nodev1.Overhead{PodFixed: resources("cpu", "250m", "memory", "100Mi")}})
+		boxed := pod("default", "boxed", "300m", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("boxed") })
 		w.create(heavy, bare)
-		w.until("both count", func() bool { return w.requestOf("heavy") != nil && w.requestOf("bare") != nil })
+		w.until("the API server knows the class", func() bool { return w.client.Create(t.Context(), boxed.DeepCopy()) == nil })
+		w.until("all count", func() bool {
+			return w.requestOf("heavy") != nil && w.requestOf("bare") != nil && w.requestOf("boxed") != nil
+		})
+		if got := w.requestOf("boxed").Spec.Resources; got.Cpu().MilliValue() != 550 || got.Memory().Value() != 164<<20 {
+			t.Errorf("a Pod with overhead counts as %v", got)
+		}
 		if got := w.requestOf("heavy").Spec.Resources.Cpu().MilliValue(); got != 1100 { // max(300 + 200, 200 + 900)
 			t.Errorf("cpu %dm, want 1100m", got)
 		}
@@ -222,7 +232,7 @@ func TestPods(t *testing.T) {
 				q := resource.MustParse(need.AggregateResources["cpu"])
 				cpu += q.MilliValue()
 			}
-			return cpu == 3*2000+3*3000+1110
+			return cpu == 3*2000+3*3000+1110+550
 		})
 		var gangs, spreads, plain int
 		for _, n := range needs {
@@ -325,9 +335,7 @@ func TestPods(t *testing.T) {
 }
 
 // Scenario 47, OP-15.8: a node is drained and its Pods are replaced; demand never exceeds the Pods that there are.
-func TestReplacedPodsCountOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testReplacedPodsCountOnce(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	w.operator(s)
 	w.podController()
@@ -422,9 +430,7 @@ func TestBurst(t *testing.T) {
 
 // Scenario 43: two replicas of the pod controller, one of which is stopped in the middle of a burst: never two requests for
 // one Pod, and no Pod without.
-func TestPodControllerReplaced(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testPodControllerReplaced(t *testing.T, w *world) {
 	c := w.census()
 	elect := func(c *podcontroller.Config) { c.NoLeaderElection = false }
 	first := w.podController(elect)

@@ -232,9 +232,7 @@ func (w *world) watchPhases(prefix string, phase v1alpha1.NodePhase) func(n int)
 
 // Scenario 37, WIRE-6.21: a machine that went while the operator was away. Without the marker nothing is pruned; an
 // operator killed in the middle of a replay prunes nothing either.
-func TestPruningAfterAbsence(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testPruningAfterAbsence(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	first := w.operator(s)
 	for _, id := range []string{"a1", "a2", "a3"} {
@@ -265,9 +263,7 @@ func TestPruningAfterAbsence(t *testing.T) {
 }
 
 // OP-13, scenario 41: hints.
-func TestAvailableCapacity(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testAvailableCapacity(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	w.operator(s)
 	hint := func(key string, c pb.AvailableCapacityUpdate_Confidence, cost float64) *pb.ShardMessage {

@@ -3,7 +3,6 @@ package operator
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,6 +129,7 @@ func TestReclaim(t *testing.T) {
 
 	// Scenario 28, OP-8.5: the same instruction twice, then a new one with less grace: one drain, the earlier deadline.
 	t.Run("instructions for one node join", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "j1")
 		stuck := pod("default", "stuck-j1", "10m", onNode("node-j1"), labelled("app", "j1"))
@@ -160,6 +160,7 @@ func TestReclaim(t *testing.T) {
 
 	// Scenario 29, OP-8.10, OP-8.12: a budget that opens later, and one that never does.
 	t.Run("a budget that opens", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "b1")
 		p := pod("default", "guarded-b1", "10m", onNode("node-b1"), labelled("app", "b1"))
@@ -172,6 +173,7 @@ func TestReclaim(t *testing.T) {
 		w.until("the Pod is evicted and the node empty", func() bool { return w.phase("b1") == v1alpha1.NodeDrained && !w.exists(p) })
 	})
 	t.Run("a budget that never opens", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "b2")
 		p := pod("default", "guarded-b2", "10m", onNode("node-b2"), labelled("app", "b2"))
@@ -193,6 +195,7 @@ func TestReclaim(t *testing.T) {
 
 	// Scenario 30, OP-8.8: mirror, DaemonSet and finished Pods stay; terminating ones are waited for.
 	t.Run("only Pods that have to go are evicted", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "m1")
 		daemon := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "daemon"}, Spec: appsv1.DaemonSetSpec{
@@ -228,13 +231,14 @@ func TestReclaim(t *testing.T) {
 		if d, _ := get(w, "default", "daemon", &appsv1.DaemonSet{}); d.Status.NumberReady != 1 {
 			t.Error("the DaemonSet's Pod was evicted")
 		}
-		if n := w.calls.of(mark, "post", "pods/eviction"); n != 1 {
+		if n := w.calls.of(mark, "post", "pods/eviction", plain.Name, mirror.Name, done.Name, leaving.Name); n != 1 {
 			t.Errorf("%d evictions, want 1", n)
 		}
 	})
 
 	// Scenario 33, OP-8.15: a reclaim that is taken back; a node that a person had cordoned stays cordoned.
 	t.Run("a cancelled reclaim", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "c1")
 		w.machine(s, "c2", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -261,7 +265,7 @@ func TestReclaim(t *testing.T) {
 		w.running(pod("default", "held-r1", "10m", onNode("node-r1"), labelled("app", "r1")))
 		b := w.budget("r1", "r1", 1)
 		s.send(t, reclaim("00000000000000f1", 600, "r1"))
-		w.until("Draining", func() bool { return w.phase("r1") == v1alpha1.NodeDraining })
+		w.until("Draining", func() bool { return w.phase("r1") == v1alpha1.NodeDraining && w.cordoned("r1") })
 		s.send(t, node("r1", pb.MachineState_MACHINE_STATE_CONFIGURED))
 		s.send(t, resynced())
 		w.never(2*time.Second, "the drain was hidden or stopped", func() bool { return w.phase("r1") != v1alpha1.NodeDraining || !w.cordoned("r1") })
@@ -271,6 +275,7 @@ func TestReclaim(t *testing.T) {
 
 	// OP-8.16: a person who uncordons a draining node is obeyed, until a new instruction.
 	t.Run("a person uncordons", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "u1")
 		p := pod("default", "held-u1", "10m", onNode("node-u1"), labelled("app", "u1"))
@@ -316,6 +321,7 @@ func TestReclaim(t *testing.T) {
 
 	// OP-9.2: Pods that ask for it go last, and not in the first half of the grace.
 	t.Run("do not disrupt", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.machine(s, "d1")
 		p := pod("default", "last-d1", "10m", onNode("node-d1"), func(p *corev1.Pod) {
@@ -332,6 +338,7 @@ func TestReclaim(t *testing.T) {
 
 	// Scenario 35, OP-10: node names unlike machine ids; no match is loud. Scenario 36: a false claim is ambiguous.
 	t.Run("identity", func(t *testing.T) {
+		t.Parallel()
 		w := w.with(t)
 		w.node("ip-10-0-0-7", "", func(n *corev1.Node) { n.Spec.ProviderID = "test://i1" })
 		s.send(t, node("i1", pb.MachineState_MACHINE_STATE_CONFIGURED))
@@ -396,10 +403,16 @@ func TestReclaim(t *testing.T) {
 		s.send(t, reclaim("0000000000000141", 60, ids...))
 		ack := s.ack(t, "0000000000000141", after)
 		t.Logf("50 nodes cordoned and answered after %v", time.Since(start))
-		if ack.NodesStarted != 50 {
+		// The answer does not wait longer than 4 s; on a slow machine it names those that are still being tried.
+		for _, f := range ack.Failures {
+			if f.Reason != pb.NodeFailure_REASON_STILL_TRYING {
+				t.Errorf("answer %v", ack)
+			}
+		}
+		if int(ack.NodesStarted)+len(ack.Failures) != 50 {
 			t.Errorf("answer %v", ack)
 		}
-		w.within(30*time.Second, "49 are drained while one is stuck", func() bool {
+		w.within(50*time.Second, "49 are drained while one is stuck", func() bool {
 			drained := 0
 			for _, id := range ids[1:] {
 				if w.phase(id) == v1alpha1.NodeDrained {
@@ -414,40 +427,34 @@ func TestReclaim(t *testing.T) {
 	})
 }
 
-// Scenario 32, OP-8.9: an operator that dies in the middle of a drain; its successor goes on with the same deadline and
-// evicts nobody twice.
-func TestSuccessorResumesDrains(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// Scenario 32, OP-8.9: the operator's process is killed (SIGKILL) in the middle of a drain; its successor goes on with the
+// same deadline and evicts nobody twice.
+func testSuccessorResumesDrains(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
-	first := w.operator(s)
+	first := w.replica(s, "first", "--no-leader-election")
 	w.machine(s, "k1")
 	plain := pod("default", "plain-k1", "10m", onNode("node-k1"))
 	held := pod("default", "held-k1", "10m", onNode("node-k1"), labelled("app", "k1"))
 	w.running(plain, held)
 	b := w.budget("k1", "k1", 1)
-	mark := w.calls.mark()
 	s.send(t, reclaim("0000000000000201", 600, "k1"))
-	w.until("the plain Pod is evicted", func() bool { return !w.exists(plain) })
+	const evictions, evicted, blocked = "evictions_total", `result="evicted"`, `result="blocked"`
+	w.until("the plain Pod is evicted and the other one is not", func() bool {
+		return !w.exists(plain) && first.metric(w, evictions, evicted) == 1 && first.metric(w, evictions, blocked) > 0
+	})
 	before, _ := get(w, "", "node-k1", &corev1.Node{})
-	w.must(first.end())
-	w.operator(s)
-	w.until("the budget blocks the successor", func() bool { return w.metric(t, "evictions_total", "blocked") > 0 })
+	first.Kill()
+	w.never(time.Second, "the Pod went although nobody is there", func() bool { return !w.exists(held) })
+	second := w.replica(s, "second", "--no-leader-election")
+	w.until("the budget blocks the successor", func() bool { return second.metric(w, evictions, blocked) > 0 })
 	after, _ := get(w, "", "node-k1", &corev1.Node{})
-	if a, b := after.Annotations[v1alpha1.AnnotationDrain], before.Annotations[v1alpha1.AnnotationDrain]; a != b {
+	if a, b := after.Annotations[v1alpha1.AnnotationDrain], before.Annotations[v1alpha1.AnnotationDrain]; a != b || a == "" {
 		t.Errorf("the note of the drain was %s and is %s", b, a)
 	}
 	w.must(w.client.Delete(t.Context(), b))
 	w.until("Drained", func() bool { return w.phase("k1") == v1alpha1.NodeDrained && !w.exists(held) })
-	w.calls.mu.Lock()
-	evicted := map[string]int{}
-	for _, c := range w.calls.list[mark:] {
-		if c.verb == "post" && c.resource == "pods/eviction" && c.status < 300 {
-			evicted[c.name]++
-		}
+	if n := second.metric(w, evictions, evicted); n != 1 {
+		t.Errorf("the successor evicted %v times for one Pod", n)
 	}
-	w.calls.mu.Unlock()
-	if !maps.Equal(evicted, map[string]int{"plain-k1": 1, "held-k1": 1}) {
-		t.Errorf("evictions that succeeded: %v", evicted)
-	}
+	w.must(second.Stop())
 }

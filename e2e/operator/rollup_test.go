@@ -20,6 +20,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator"
 )
 
 func hash(text string) string {
@@ -79,7 +80,8 @@ func TestRollups(t *testing.T) {
 		}
 		w.must(w.client.Delete(t.Context(), &list.Items[0]))
 	})
-	w.operator(s)
+	const heartbeat = 3 * time.Second
+	w.operator(s, func(c *operator.Config) { c.RollupInterval = heartbeat })
 	s.needs(t, "the first roll-up", func(n []*pb.CapacityNeed) bool { return len(n) == 0 })
 
 	// Scenario 10: a created request leaves within 300 ms outside the spacing.
@@ -212,7 +214,7 @@ func TestRollups(t *testing.T) {
 		w := w.with(t)
 		time.Sleep(6 * time.Second)
 		mark := w.calls.mark()
-		time.Sleep(25 * time.Second) // two heartbeats
+		time.Sleep(3*heartbeat + time.Second)
 		if got := w.calls.writes(mark); len(got) != 0 {
 			t.Errorf("writes at rest: %v", got)
 		}
@@ -268,11 +270,10 @@ func (w *world) many(n int) {
 }
 
 // Scenario 11: a start without API server sends no roll-up at all, and ends with a reason.
-func TestNoRollupWithoutAPIServer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplane.Kwok, controlplane.Scheduler, controlplane.ControllerManager)
+func testNoRollupWithoutAPIServer(t *testing.T, w *world) {
 	s := startShard(t)
 	w.calls.interfere(nil, func(*http.Request) error { return errors.New("no route to host") })
+	defer w.calls.interfere(nil, nil)
 	op := w.operator(s, syncWithin(3*time.Second))
 	err := <-op.done
 	op.ended = true
@@ -286,9 +287,7 @@ func TestNoRollupWithoutAPIServer(t *testing.T) {
 
 // Scenario 9, WIRE scenario 13: a shard without any extension: every duty that needs none is done, no frame from 1000 up
 // is sent.
-func TestShardWithoutExtensions(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testShardWithoutExtensions(t *testing.T, w *world) {
 	s := startShard(t)
 	w.operator(s)
 	w.create(request("default", "r", `{"resources":{"cpu":"1"},"priority":1}`))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/e2e/stack"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -25,8 +26,22 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator"
 )
 
-// replica starts the operator's program as the chart would, with leader election.
-func (w *world) replica(s *shard, name string) *proc.Process {
+// replica is the operator's program as a process of its own.
+type replica struct {
+	*proc.Process
+	metrics string // address
+}
+
+// metric reads a metric of a replica.
+func (r replica) metric(w *world, name string, labels ...string) float64 {
+	w.Helper()
+	v, err := stack.Metric(w.Context(), r.metrics, "bigfleet_operator_"+name, labels...)
+	w.must(err)
+	return v
+}
+
+// replica starts the operator's program as the chart would, with leader election unless told otherwise.
+func (w *world) replica(s *shard, name string, more ...string) replica {
 	w.Helper()
 	port, err := loopback.Reserve()
 	w.must(err)
@@ -35,8 +50,8 @@ func (w *world) replica(s *shard, name string) *proc.Process {
 	w.must(err)
 	p, err := proc.Start(w.Context(), proc.Config{
 		Name: name, Path: proc.BuildT(w, "services/operator/cmd/bigfleet-operator"), LogFile: filepath.Join(w.TempDir(), name+".log"),
-		Args: []string{"--cluster-id", clusterID, "--shard-addr", s.addr, "--kubeconfig", kubeconfig, "--namespace", namespace, "--bootstrap-renderer", "stub",
-			"--metrics-addr", port.Addr()},
+		Args: append([]string{"--cluster-id", clusterID, "--shard-addr", s.addr, "--kubeconfig", kubeconfig, "--namespace", namespace,
+			"--bootstrap-renderer", "stub", "--metrics-addr", port.Addr()}, more...),
 		Ready: proc.HTTP("http://"+port.Addr()+"/readyz", nil),
 	})
 	w.must(err)
@@ -45,7 +60,7 @@ func (w *world) replica(s *shard, name string) *proc.Process {
 			p.Kill()
 		}
 	})
-	return p
+	return replica{p, port.Addr()}
 }
 
 func (s *shard) opened() int {
@@ -101,9 +116,7 @@ func TestTwoReplicas(t *testing.T) {
 
 // Scenario 7, OP-3.7: a server that is no shard hears nothing, not even who calls. And one whose certificate is a shard's
 // gets the session.
-func TestWrongServer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testWrongServer(t *testing.T, w *world) {
 	dir := t.TempDir()
 	ca, err := devca.New("test")
 	w.must(err)
@@ -163,9 +176,7 @@ func TestWrongServer(t *testing.T) {
 
 // Scenario 3, OP-4.7: the shard's stream is stalled while 300 requests come; when it reads again the newest demand is there,
 // and what came between was not queued.
-func TestStalledStream(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func testStalledStream(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	ctx, release := context.WithCancel(t.Context())
 	defer release()

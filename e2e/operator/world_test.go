@@ -40,7 +40,19 @@ const (
 	namespace = "bigfleet-system"
 )
 
+// atOnce is how many tests run at a time unless -parallel says otherwise: they mostly wait, for a deadline, a debounce or a
+// scheduler, and hardly use a processor meanwhile.
+const atOnce = "4"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err) // the testing package has that flag
+		}
+	}
 	const multi = "sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer"
 	// controller-runtime waits for ever for the first listing of a cache that was stopped before it was complete.
 	ignore := []goleak.Option{goleak.IgnoreTopFunction(multi + ".func1"), goleak.IgnoreTopFunction(multi + "HandlerRegistration.func1"), goleak.Cleanup(func(code int) {
