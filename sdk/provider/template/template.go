@@ -47,10 +47,12 @@ type Params struct {
 type view struct {
 	Params
 	SDK     string // module path of the SDK
+	Root    string // of the checkout, absolute
 	Replace []replacement
 }
 
-type replacement struct{ Module, Dir string }
+// replacement is a module that a checkout serves; Path is that of Dir in it.
+type replacement struct{ Module, Path, Dir string }
 
 const prefix = "github.com/bigfleet-dev/bigfleet/"
 
@@ -132,12 +134,13 @@ func (p Params) view() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	v.Root = root
 	for _, m := range siblings {
 		dir := filepath.Join(root, filepath.FromSlash(m))
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 			return view{}, fmt.Errorf("%s is no checkout of BigFleet: %w", p.Checkout, err)
 		}
-		v.Replace = append(v.Replace, replacement{prefix + m, dir})
+		v.Replace = append(v.Replace, replacement{prefix + m, m, dir})
 	}
 	return v, nil
 }
