@@ -175,6 +175,10 @@ func TestPaging(t *testing.T) {
 		return st.Sessions == 7 && st.MachinesByState["MACHINE_STATE_CONFIGURED"] == 7
 	})
 	ctx := t.Context()
+	Eventually(t, "each cluster has its hint", func() bool { // a cluster's hints are looked at once in five seconds
+		l, err := s.Read.ListHints(ctx, connect.NewRequest(&pb.ListHintsRequest{}))
+		return err == nil && len(l.Msg.Hints) == 7
+	})
 	pages := func(each func(size int32, token string) (ids []string, next string, err error), size int32) (all []string, n int) {
 		for token := ""; ; n++ {
 			ids, next, err := each(size, token)

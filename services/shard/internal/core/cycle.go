@@ -188,7 +188,7 @@ func (c *Core) lapse(list []inventory.Lapse) {
 
 // compareFull computes the plan from nothing now and then and uses that one if the two differ (SHARD-6.10).
 func (c *Core) compareFull(in engine.Input, r *engine.Result) *engine.Result {
-	if c.cycle.n%fullPlanEvery != 0 && c.now-c.cycle.fullAt < fullPlanMax {
+	if age := c.now - c.cycle.fullAt; age < fullPlanMax && (age < fullPlanMin || c.cycle.n%fullPlanEvery != 0) {
 		return r
 	}
 	c.cycle.fullAt = c.now

@@ -20,6 +20,7 @@ type ledger struct {
 	lost       map[string]int64      // last loss of a machine, by cluster
 	shortfalls map[string]*shortfall
 	order      []*shortfall // as reported
+	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
 	oldest     string       // the three oldest, as last logged
 	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }

@@ -448,12 +448,11 @@ func (c *Core) statusOfNeeds(s *Status) {
 	}
 	s.Demand = sumDemand(c.pub.list)
 	s.Unplaced, s.Sharing = c.ledger.unplaced, c.sharingLevels()
-	for _, ref := range r.Short {
-		if ref.Row >= engine.FoldedRow {
-			continue
+	for reason, n := range c.ledger.reasons {
+		if n > 0 {
+			s.Short += n
+			s.Unmet[engine.UnmetReason(reason)] = n
 		}
-		s.Short++
-		s.Unmet[r.Blocks[ref.Block].Verdicts[ref.Row].Reason]++
 	}
 	for _, f := range c.ledger.order {
 		age := c.ageCycles(f.First)

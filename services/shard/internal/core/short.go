@@ -98,12 +98,14 @@ func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
 	}
 	sums := map[*demand.Form]*sum{}
 	var forms []*sum // in the order of turns
+	l.reasons = [8]int{}
 	for _, ref := range r.Short {
 		if ref.Row >= engine.FoldedRow {
 			continue
 		}
 		b := r.Blocks[ref.Block]
 		n, v := &b.Needs[ref.Row], &b.Verdicts[ref.Row]
+		l.reasons[v.Reason]++
 		s := sums[n.Form]
 		if s == nil {
 			s = &sum{shortfall: &shortfall{Fingerprint: n.Form.Fingerprint, First: c.now, Priority: n.Form.Priority, Reqs: n.Form.Requirements,

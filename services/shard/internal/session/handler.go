@@ -72,7 +72,8 @@ type live struct {
 	number  int64
 	outbox  *Outbox
 	cancel  context.CancelCauseFunc
-	writing atomic.Int64 // Unix nanoseconds at which the present write began; 0: none
+	ctx     context.Context // of the stream, and the stream: set before the core hears of the session
+	stream  *stream
 	fast    *loop.Source
 	rollups *loop.Source
 
@@ -188,8 +189,7 @@ func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) 
 	t, _ := ctx.Value(transportKey{}).(*transport)
 	ctx, stopTimers := h.bound(ctx, t)
 	defer stopTimers()
-	writerDone := make(chan struct{})
-	go func() { defer close(writerDone); h.write(ctx, s, l) }()
+	l.ctx, l.stream = ctx, s
 	unblocked := make(chan struct{})
 	stopWatch := context.AfterFunc(ctx, func() {
 		defer close(unblocked)
@@ -208,7 +208,7 @@ func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) 
 	}
 	l.cancel(errEnded)
 	h.remove(l)
-	h.awaitWriter(writerDone, t, err)
+	h.awaitWriter(l.outbox.Stopped(), t, err)
 	h.cfg.Observe.OutboxEnded(l.outbox.Stats())
 	log.Info("session ended", "err", err)
 	return ended(err)

@@ -53,7 +53,6 @@ type OutboxStats struct {
 // that stops reading must not stop the loop (SHARD-9.1). One goroutine, the session's writer, takes frames out.
 type Outbox struct {
 	limits OutboxLimits
-	wake   chan struct{} // capacity 1
 
 	mu        sync.Mutex
 	essential []Frame
@@ -63,6 +62,8 @@ type Outbox struct {
 	bytes     int
 	run       int // essential frames taken since the last keyed one
 	closed    bool
+	active    bool // somebody takes frames out
+	stopped   chan struct{}
 	coalesced int64
 	dropped   [classes]int64
 }
@@ -72,20 +73,22 @@ const essentialRun = 64
 
 // NewOutbox returns an empty outbox.
 func NewOutbox(l OutboxLimits) *Outbox {
-	return &Outbox{limits: l, wake: make(chan struct{}, 1), keyed: map[string]*Frame{}}
+	return &Outbox{limits: l, stopped: make(chan struct{})}
 }
 
 // Put queues a frame. It answers false when the session has to end as a slow consumer: too many essential frames wait,
 // or the bytes do not fit although every hint and need status was dropped. After Close it answers true and does nothing.
-func (o *Outbox) Put(f Frame) bool {
+// When begin is true nobody takes frames out, and the caller has to see to it that somebody calls Next until that answers
+// false: at rest a session has no writer.
+func (o *Outbox) Put(f Frame) (begin, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return true
+		return false, true
 	}
 	if f.Class == Essential {
 		if len(o.essential) >= o.limits.EssentialFrames {
-			return false
+			return false, false
 		}
 		o.essential = append(o.essential, f)
 	} else if old, ok := o.keyed[f.Key]; ok {
@@ -94,6 +97,9 @@ func (o *Outbox) Put(f Frame) bool {
 		o.depth[old.Class]--
 		*old = f
 	} else {
+		if o.keyed == nil {
+			o.keyed = map[string]*Frame{}
+		}
 		o.keyed[f.Key] = &f
 		o.order = append(o.order, f.Key)
 	}
@@ -106,13 +112,10 @@ func (o *Outbox) Put(f Frame) bool {
 		o.drop(c)
 	}
 	if o.bytes > o.limits.Bytes {
-		return false
+		return false, false
 	}
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	return true
+	begin, o.active = !o.active, true
+	return begin, true
 }
 
 // drop removes every frame of a class.
@@ -136,7 +139,7 @@ func (o *Outbox) drop(c Class) {
 }
 
 // Next takes the next frame: essential ones first, but after a run of them one keyed frame; keyed frames by first
-// insertion. It answers false when nothing waits; Wake tells when to look again.
+// insertion. It answers false when nothing waits, and the next Put begins anew.
 func (o *Outbox) Next() (Frame, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,6 +152,11 @@ func (o *Outbox) Next() (Frame, bool) {
 		return f, true
 	}
 	if len(o.order) == 0 {
+		o.active = false
+		if o.closed {
+			close(o.stopped)
+		}
+		o.essential, o.order, o.keyed = nil, nil, nil // a session at rest holds no queue
 		return Frame{}, false
 	}
 	k := o.order[0]
@@ -166,16 +174,21 @@ func (o *Outbox) took(f Frame) {
 	o.bytes -= f.Bytes
 }
 
-// Wake receives once after frames were queued.
-func (o *Outbox) Wake() <-chan struct{} { return o.wake }
+// Stopped is closed when the outbox is closed and nobody takes frames out any more.
+func (o *Outbox) Stopped() <-chan struct{} { return o.stopped }
 
 // Close drops everything; later frames are dropped too.
 func (o *Outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closed = true
+	if o.closed {
+		return
+	}
+	if o.closed = true; !o.active {
+		close(o.stopped)
+	}
 	o.essential, o.order, o.bytes = nil, nil, 0
-	o.keyed = map[string]*Frame{}
+	o.keyed = nil
 	o.depth = [classes]int{}
 }
 

@@ -12,6 +12,8 @@ func frame(c Class, key string, n int) Frame {
 	return Frame{Class: c, Key: key, Bytes: n, Render: func() *pb.ShardMessage { return &pb.ShardMessage{} }}
 }
 
+func put(o *Outbox, f Frame) bool { _, ok := o.Put(f); return ok }
+
 func names(o *Outbox, max int) (out []string) {
 	for range max {
 		f, ok := o.Next()
@@ -27,7 +29,7 @@ func names(o *Outbox, max int) (out []string) {
 func TestNewestOfAKeyInTheOldPlace(t *testing.T) {
 	o := NewOutbox(OutboxLimits{EssentialFrames: 8, Bytes: 1000})
 	for i, k := range []string{"node:a", "node:b", "node:a", "ack:resync"} {
-		if !o.Put(frame(Keyed, k, i+1)) {
+		if !put(o, frame(Keyed, k, i+1)) {
 			t.Fatal("refused")
 		}
 	}
@@ -46,11 +48,11 @@ func TestNewestOfAKeyInTheOldPlace(t *testing.T) {
 func TestEssentialFramesAreBounded(t *testing.T) {
 	o := NewOutbox(OutboxLimits{EssentialFrames: 3, Bytes: 1000})
 	for i := range 3 {
-		if !o.Put(frame(Essential, "", 1)) {
+		if !put(o, frame(Essential, "", 1)) {
 			t.Fatalf("frame %d refused", i)
 		}
 	}
-	if o.Put(frame(Essential, "", 1)) {
+	if put(o, frame(Essential, "", 1)) {
 		t.Fatal("one past the limit was taken")
 	}
 }
@@ -58,19 +60,19 @@ func TestEssentialFramesAreBounded(t *testing.T) {
 // SHARD-9.4: at the byte limit hints go first, then need statuses, then the session; node states never.
 func TestDropOrderAtTheByteLimit(t *testing.T) {
 	o := NewOutbox(OutboxLimits{EssentialFrames: 3, Bytes: 100})
-	o.Put(frame(Hint, "available:x", 30))
-	o.Put(frame(NeedStatus, "need:x", 30))
-	o.Put(frame(Keyed, "node:a", 30))
-	if !o.Put(frame(Keyed, "node:b", 30)) {
+	put(o, frame(Hint, "available:x", 30))
+	put(o, frame(NeedStatus, "need:x", 30))
+	put(o, frame(Keyed, "node:a", 30))
+	if !put(o, frame(Keyed, "node:b", 30)) {
 		t.Fatal("dropping the hint should have made room")
 	}
 	if s := o.Stats(); s.Dropped[Hint] != 1 || s.Dropped[NeedStatus] != 0 {
 		t.Fatalf("%+v", s)
 	}
-	if !o.Put(frame(Keyed, "node:c", 40)) {
+	if !put(o, frame(Keyed, "node:c", 40)) {
 		t.Fatal("dropping the need status should have made room")
 	}
-	if o.Put(frame(Keyed, "node:d", 1)) {
+	if put(o, frame(Keyed, "node:d", 1)) {
 		t.Fatal("node states were dropped to stay inside the limit")
 	}
 }
@@ -79,10 +81,10 @@ func TestDropOrderAtTheByteLimit(t *testing.T) {
 func TestKeyedFramesAreNotStarved(t *testing.T) {
 	o := NewOutbox(OutboxLimits{EssentialFrames: 1000, Bytes: 1 << 20})
 	for range 200 {
-		o.Put(frame(Essential, "", 1))
+		put(o, frame(Essential, "", 1))
 	}
-	o.Put(frame(Keyed, "node:a", 1))
-	o.Put(frame(Keyed, "node:b", 1))
+	put(o, frame(Keyed, "node:a", 1))
+	put(o, frame(Keyed, "node:b", 1))
 	got := names(o, 300)
 	if got[64] != "keyed/node:a" || got[129] != "keyed/node:b" || len(got) != 202 {
 		t.Fatalf("order: 64=%s 129=%s of %d", got[64], got[129], len(got))
@@ -106,11 +108,11 @@ func TestOutboxAgainstAModel(t *testing.T) {
 			switch rapid.IntRange(0, 2).Draw(t, "what") {
 			case 0:
 				sentEssential = append(sentEssential, i)
-				o.Put(frame(Essential, "", i))
+				put(o, frame(Essential, "", i))
 			case 1:
 				k := rapid.SampledFrom([]string{"node:a", "node:b", "node:c"}).Draw(t, "key")
 				newest[k] = i
-				o.Put(frame(Keyed, k, i))
+				put(o, frame(Keyed, k, i))
 			default:
 				take()
 			}
@@ -122,4 +124,37 @@ func TestOutboxAgainstAModel(t *testing.T) {
 			t.Fatalf("essential %v became %v; newest %v, last %v", sentEssential, gotEssential, newest, last)
 		}
 	})
+}
+
+// SHARD-9.1: at most one writer at a time: the first frame of a queue at rest asks for one, and so does the first after it has
+// found the queue empty. A closed outbox has stopped when its writer has.
+func TestOneWriterWhileThereIsSomethingToWrite(t *testing.T) {
+	o := NewOutbox(OutboxLimits{EssentialFrames: 9, Bytes: 1000})
+	for round := range 3 {
+		for i, want := range []bool{true, false, false} {
+			if begin, ok := o.Put(frame(Essential, "", 1)); begin != want || !ok {
+				t.Fatalf("round %d, frame %d: begin %v, ok %v", round, i, begin, ok)
+			}
+		}
+		if got := len(names(o, 9)); got != 3 {
+			t.Fatalf("%d frames", got)
+		}
+	}
+	put(o, frame(Essential, "", 1))
+	o.Close()
+	select {
+	case <-o.Stopped():
+		t.Fatal("stopped while a writer was at work")
+	default:
+	}
+	if begin, ok := o.Put(frame(Keyed, "k", 1)); begin || !ok {
+		t.Fatalf("after the end: begin %v, ok %v", begin, ok)
+	}
+	if _, more := o.Next(); more {
+		t.Fatal("a frame after the end")
+	}
+	<-o.Stopped()
+	quiet := NewOutbox(OutboxLimits{EssentialFrames: 9, Bytes: 1000})
+	quiet.Close()
+	<-quiet.Stopped()
 }

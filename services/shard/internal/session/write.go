@@ -7,48 +7,28 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 )
 
-// write sends what is in the outbox, one frame at a time. It is the only goroutine that touches the sending side.
-func (h *Handler) write(ctx context.Context, s *stream, l *live) {
-	watch := time.NewTicker(max(h.cfg.SlowAfter/4, time.Millisecond))
-	defer watch.Stop()
-	slow := make(chan struct{})
-	defer close(slow)
-	go h.watch(slow, watch.C, l)
+// write sends what is in the outbox, one frame at a time, and ends when it is empty. At most one of a session runs; it is
+// the only goroutine that touches the sending side.
+func (h *Handler) write(l *live) {
+	// A write that takes too long ends the session (SHARD-9.6).
+	slow := time.AfterFunc(h.cfg.SlowAfter, func() {
+		h.cfg.Observe.SlowClosed()
+		l.cancel(errSlow)
+	})
+	slow.Stop()
 	for {
 		f, ok := l.outbox.Next()
 		if !ok {
-			select {
-			case <-ctx.Done():
-				return
-			case <-l.outbox.Wake():
-				continue
-			}
-		}
-		if ctx.Err() != nil {
 			return
 		}
-		l.writing.Store(time.Now().UnixNano())
-		err := s.Send(f.Render())
-		l.writing.Store(0)
+		if l.ctx.Err() != nil {
+			continue // the rest is dropped
+		}
+		slow.Reset(h.cfg.SlowAfter)
+		err := l.stream.Send(f.Render())
+		slow.Stop()
 		if err != nil {
 			l.cancel(errEnded)
-			return
-		}
-	}
-}
-
-// watch ends the session when one write takes too long (SHARD-9.6).
-func (h *Handler) watch(done <-chan struct{}, tick <-chan time.Time, l *live) {
-	for {
-		select {
-		case <-done:
-			return
-		case now := <-tick:
-			if at := l.writing.Load(); at != 0 && now.UnixNano()-at > int64(h.cfg.SlowAfter) {
-				h.cfg.Observe.SlowClosed()
-				l.cancel(errSlow)
-				return
-			}
 		}
 	}
 }
@@ -74,12 +54,15 @@ func (h *Handler) put(cluster string, number int64, f Frame) bool {
 	if l == nil {
 		return false
 	}
-	if !l.outbox.Put(f) {
+	begin, ok := l.outbox.Put(f)
+	if begin {
+		go h.write(l)
+	}
+	if !ok {
 		h.cfg.Observe.SlowClosed()
 		l.cancel(errSlow)
-		return false
 	}
-	return true
+	return ok
 }
 
 // Apply carries out an effect that concerns a session and reports whether it was one. It never blocks.
