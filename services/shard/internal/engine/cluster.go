@@ -56,12 +56,14 @@ type clusterState struct {
 	guarded  []inventory.Index
 	overdue  int
 
-	loose     int  // bound and creditable machines that nobody claims
-	excess    int  // those of them that are Configured and ours
-	freed     bool // credit let something go after others had looked for it
-	open      int  // Needs that are short and not held, after credit
-	shorts    int  // Needs that are short, after credit
-	handsOver bool // an Idle machine was credited to a Need
+	loose     int     // bound and creditable machines that nobody claims
+	looseAt   []int32 // those of bound that nobody claimed when it was listed
+	looseOld  bool    // more may have been let go since
+	excess    int     // those of them that are Configured and ours
+	freed     bool    // credit let something go after others had looked for it
+	open      int     // Needs that are short and not held, after credit
+	shorts    int     // Needs that are short, after credit
+	handsOver bool    // an Idle machine was credited to a Need
 	block     *Block
 }
 
@@ -318,7 +320,7 @@ func (cl *clusterState) gather(p *planning) {
 			}
 		}
 	}
-	cl.loose, cl.excess = len(cl.bound), 0
+	cl.loose, cl.excess, cl.looseOld = len(cl.bound), 0, true
 	for _, at := range cl.bound {
 		if l := &cl.loc[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
 			cl.excess++
@@ -446,6 +448,15 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 	return col.values
 }
 
+// noteValue says which value of a key the last local machine has, if the column is complete but for it.
+func (cl *clusterState) noteValue(key, v symbol.ID) {
+	for i := range cl.columns {
+		if c := &cl.columns[i]; c.key == key && len(c.values) == len(cl.loc)-1 {
+			c.values = append(c.values, int64(v))
+		}
+	}
+}
+
 // claim makes a machine count for w, whole. A share of w on it becomes part of the claim.
 func (cl *clusterState) claim(w *want, at int32) {
 	l := &cl.loc[at]
@@ -500,9 +511,26 @@ func (cl *clusterState) countLoose(l *local, by int) {
 		return
 	}
 	cl.loose += by
+	cl.looseOld = cl.looseOld || by > 0
 	if l.state == inventory.Configured && l.bits&lForeign == 0 {
 		cl.excess += by
 	}
+}
+
+// unclaimed lists the bound machines that nobody claims, in keep order, and perhaps some that somebody has claimed since.
+func (cl *clusterState) unclaimed() []int32 {
+	if cl.loose == 0 {
+		return nil
+	}
+	if cl.looseOld || len(cl.looseAt) > 2*cl.loose+8 {
+		cl.looseOld, cl.looseAt = false, cl.looseAt[:0]
+		for _, at := range cl.bound {
+			if cl.loc[at].claim < 0 {
+				cl.looseAt = append(cl.looseAt, at)
+			}
+		}
+	}
+	return cl.looseAt
 }
 
 // recount computes the residual of a Need from its claims and shares.

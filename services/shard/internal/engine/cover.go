@@ -15,14 +15,16 @@ type coverer struct {
 	stock *stock
 
 	// The question.
-	mk      *market
-	pool    inventory.Pool
-	domain  *inventory.Domain // of a market of one domain, else nil
-	byClass bool              // the lists of classes are those of the domain
-	avoid   []slot            // free machines that this cluster must not take, by class
-	spare   []inventory.Index // these machines
-	unit    []int64
-	input   []int64 // the residual at the start
+	mk       *market
+	pool     inventory.Pool
+	domain   *inventory.Domain // of a market of one domain, else nil
+	left     *topState         // what is taken of it
+	domainAt int32
+	byClass  bool              // the lists of classes are those of the domain
+	avoid    []slot            // free machines that this cluster must not take, by class
+	spare    []inventory.Index // these machines
+	unit     []int64
+	input    []int64 // the residual at the start
 
 	// The work.
 	rest   []int64

@@ -15,17 +15,21 @@ type domainSums struct {
 	f     *frame
 	fit   []uint32 // the supplies
 	sup   []int64  // of each, in the frame
-	seen  []uint32 // by domain: seq of the counts
+	epoch uint64   // of the log of c
+	read  int      // how far
 	idle  []int64  // by domain
 	total []int64  // by domain: Idle and Speculative
 	count []int32  // by domain: machines
-
-	shapes map[string]*gangShape // by aggregate
 }
 
-// sumsFor returns the sums for a gang, up to date.
-func (p *planning) sumsFor(cl *clusterState, w *want, t *topState) *domainSums {
-	c := p.countsOf(t, w.m)
+// sumsMax bounds how many sets of supplies are remembered per matcher, kindsMax how many kinds of gangs per key.
+const (
+	sumsMax  = 256
+	kindsMax = 1024
+)
+
+// sumsFor returns the sums for a gang.
+func (p *planning) sumsFor(cl *clusterState, w *want, c *domainCounts) *domainSums {
 	c.key = append(c.key[:0], cl.f.id...)
 	agg, unit := cl.aggregate(w), cl.unit(w)
 	for n := 1; n < c.supplies; n++ {
@@ -40,7 +44,7 @@ func (p *planning) sumsFor(cl *clusterState, w *want, t *topState) *domainSums {
 		if len(c.sums) > sumsMax {
 			clear(c.sums)
 		}
-		s = &domainSums{c: c, f: cl.f, shapes: map[string]*gangShape{}}
+		s = &domainSums{c: c, f: cl.f}
 		for list := c.key[len(cl.f.id):]; len(list) > 0; {
 			n, size := binary.Uvarint(list)
 			list = list[size:]
@@ -50,157 +54,216 @@ func (p *planning) sumsFor(cl *clusterState, w *want, t *topState) *domainSums {
 		}
 		c.sums[string(c.key)] = s
 	}
-	s.sync()
 	return s
 }
 
-// sumsMax bounds how many sets of supplies are remembered per matcher, shapesMax how many kinds of gangs per set.
-const sumsMax = 256
-
+// sync brings the sums of the domains up to date that changed.
 func (s *domainSums) sync() {
-	k := len(s.f.dims)
-	if more := len(s.c.seq) - len(s.seen); more > 0 {
-		s.seen, s.count = append(s.seen, make([]uint32, more)...), append(s.count, make([]int32, more)...)
-		s.idle, s.total = append(s.idle, make([]int64, more*k)...), append(s.total, make([]int64, more*k)...)
+	s.c.read = len(s.c.log)
+	if n, k := len(s.c.known), len(s.f.dims); len(s.count) != n {
+		s.count, s.idle, s.total = make([]int32, n), make([]int64, n*k), make([]int64, n*k)
+		s.epoch = s.c.epoch - 1 // so that all are looked at
 	}
-	for d, seq := range s.c.seq {
-		if s.seen[d] == seq {
-			continue
-		}
-		s.seen[d] = seq
-		idle, total := s.idle[d*k:(d+1)*k], s.total[d*k:(d+1)*k]
-		clear(idle)
-		clear(total)
-		s.count[d] = 0
-		for i, n := range s.fit {
-			sup := s.sup[i*k : (i+1)*k]
-			at := d*s.c.supplies + int(n)
-			a, b := s.c.n[inventory.IdlePool][at], s.c.n[inventory.SpeculativePool][at]
-			if a == 0 && b == 0 {
-				continue
-			}
-			s.count[d] += a + b
-			for j, x := range sup {
-				idle[j] = resource.AddSat(idle[j], resource.MulSat(x, int64(a)))
-				total[j] = resource.AddSat(total[j], resource.MulSat(x, int64(b)))
-			}
-		}
-		more(total, idle)
-	}
-}
-
-// view computes the keys of 10.6 for a domain where nothing is creditable.
-func (s *domainSums) view(t *topState, want []int64, d int) domainView {
-	k := len(s.f.dims)
-	idle, total := s.idle[d*k:(d+1)*k], s.total[d*k:(d+1)*k]
-	v := domainView{value: t.top.Domains[d].Value, count: s.count[d], satisfiable: coversAll(total, want)}
-	if v.satisfiable {
-		v.withIdle, v.over = cappedScore(idle, want), uncappedScore(total, want)
-	} else {
-		v.total = cappedScore(total, want)
-	}
-	return v
-}
-
-// best returns the best domain where nothing is creditable, outside of skip: its position, or -1.
-func (s *domainSums) best(p *planning, t *topState, want []int64, skip []int32) (int32, domainView) {
-	s.c.key = s.c.key[:0]
-	for _, x := range want {
-		s.c.key = binary.LittleEndian.AppendUint64(s.c.key, uint64(x))
-	}
-	shape := s.shapes[string(s.c.key)]
-	if shape != nil {
-		shape.sync(p, t, s, want)
-		return shape.best(p, skip)
-	}
-	if len(s.shapes) > shapesMax {
-		clear(s.shapes)
-	}
-	s.shapes[string(s.c.key)] = &gangShape{} // the next one of its kind will find what this one leaves
-	at := int32(-1)
-	var best domainView
-	k := len(s.f.dims)
-	for d, n := range s.count {
-		if n == 0 || at >= 0 && best.satisfiable && !coversAll(s.total[d*k:(d+1)*k], want) || slices.Contains(skip, int32(d)) {
-			continue
-		}
-		if v := s.view(t, want, d); at < 0 || p.compareDomains(&v, &best) < 0 {
-			at, best = int32(d), v
-		}
-	}
-	return at, best
-}
-
-// gangShape is the domains in a tournament, for gangs with equal aggregates: most of a crowd of gangs are alike, and a
-// gang that chooses changes one domain for the next.
-type gangShape struct {
-	seen  []uint32
-	views []domainView
-	tree  []int32 // heap order, leaves from len/2 on: the best domain below, or -1
-	size  int     // leaves
-}
-
-func (g *gangShape) sync(p *planning, t *topState, s *domainSums, want []int64) {
-	if g.tree == nil || len(g.seen) != len(s.seen) {
-		n := len(s.seen)
-		for g.size = 1; g.size < n; g.size *= 2 {
-		}
-		g.seen, g.views, g.tree = make([]uint32, n), make([]domainView, n), make([]int32, 2*g.size)
-		for i := range g.tree {
-			g.tree[i] = -1
-		}
-		for d := range g.seen {
-			g.seen[d] = s.seen[d]
-			g.views[d] = s.view(t, want, d)
-			g.leaf(d)
-		}
-		for i := g.size - 1; i > 0; i-- {
-			g.tree[i] = g.better(p, g.tree[2*i], g.tree[2*i+1])
+	if s.epoch != s.c.epoch {
+		s.epoch, s.read = s.c.epoch, len(s.c.log)
+		for d := range s.count {
+			s.add(int32(d))
 		}
 		return
 	}
-	for d, seq := range s.seen {
-		if g.seen[d] == seq {
+	for last := int32(-1); s.read < len(s.c.log); s.read++ {
+		if d := s.c.log[s.read]; d != last {
+			last = d
+			s.add(d)
+		}
+	}
+}
+
+// add adds up one domain.
+func (s *domainSums) add(d int32) {
+	idle, total := s.of(d)
+	clear(idle)
+	clear(total)
+	s.count[d] = 0
+	k := len(s.f.dims)
+	row := int(d) * s.c.supplies
+	for i, n := range s.fit {
+		a, b := s.c.n[inventory.IdlePool][row+int(n)], s.c.n[inventory.SpeculativePool][row+int(n)]
+		if a == 0 && b == 0 {
 			continue
 		}
-		g.seen[d] = seq
-		g.views[d] = s.view(t, want, d)
-		g.leaf(d)
-		for i := (g.size + d) / 2; i > 0; i /= 2 {
-			g.tree[i] = g.better(p, g.tree[2*i], g.tree[2*i+1])
+		s.count[d] += a + b
+		for j, x := range s.sup[i*k : (i+1)*k] {
+			if a > 0 {
+				idle[j] = resource.AddSat(idle[j], resource.MulSat(x, int64(a)))
+			}
+			total[j] = resource.AddSat(total[j], resource.MulSat(x, int64(b)))
+		}
+	}
+	more(total, idle)
+}
+
+func (s *domainSums) of(d int32) (idle, total []int64) {
+	k := len(s.f.dims)
+	return s.idle[int(d)*k : int(d+1)*k], s.total[int(d)*k : int(d+1)*k]
+}
+
+// gangKind is gangs with equal matcher, frame, aggregate and min unit: most of a crowd of gangs are alike. The second one
+// of a kind puts the domains into a tournament; one that has chosen changes one domain for the next, so that a choice
+// costs the domains that changed since the last one.
+type gangKind struct {
+	s      *domainSums
+	agg    []int64
+	epoch  uint64 // of the log of the counts
+	read   int    // how far
+	places []domainPlace
+	tree   []int32 // heap order, leaves from size on: the best domain below, or -1
+	size   int
+}
+
+// domainPlace is the keys of 10.6 for a domain where nothing is creditable, in the form that compares fastest: satisfiable,
+// and then by what is Idle, or else by what is there at all; the least over-commitment; more machines; the smaller value.
+type domainPlace struct {
+	first uint64
+	over  sum128
+	last  uint64
+}
+
+const satisfiableBit = 1 << 63
+
+func (a *domainPlace) better(b *domainPlace) bool {
+	switch {
+	case a.first != b.first:
+		return a.first > b.first
+	case a.over.hi != b.over.hi:
+		return a.over.hi < b.over.hi
+	case a.over.lo != b.over.lo:
+		return a.over.lo < b.over.lo
+	}
+	return a.last > b.last
+}
+
+// kindOf returns the kind of a gang, with its sums up to date. known says that it is not the first of its kind.
+func (p *planning) kindOf(cl *clusterState, w *want, t *topState) (g *gangKind, known bool) {
+	t.rankDomains(p)
+	c := p.countsOf(t, w.m)
+	t.key = append(append(t.key[:0], w.m.form.Match...), cl.f.id...)
+	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.k()] { // aggregate and min unit
+		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
+	}
+	g = t.kinds[string(t.key)]
+	if known = g != nil && g.s.c == c && g.s.f == cl.f; !known {
+		if len(t.kinds) > kindsMax {
+			clear(t.kinds)
+		}
+		g = &gangKind{s: p.sumsFor(cl, w, c), agg: slices.Clone(cl.aggregate(w))}
+		t.kinds[string(t.key)] = g
+	}
+	g.s.sync()
+	return g, known
+}
+
+// best returns the best domain where nothing is creditable, outside of skip, or -1, and whether it could hold the gang.
+func (g *gangKind) best(t *topState, known bool, skip []int32) (at int32, satisfiable bool) {
+	var best domainPlace
+	at = -1
+	if known {
+		g.sync(t)
+		if at = g.below(1, skip); at >= 0 {
+			best = g.places[at]
+		}
+		return at, best.first >= satisfiableBit
+	}
+	for d, n := range g.s.count {
+		if n == 0 || slices.Contains(skip, int32(d)) {
+			continue
+		}
+		if _, total := g.s.of(int32(d)); best.first >= satisfiableBit && !coversAll(total, g.agg) {
+			continue
+		}
+		if x := g.place(t, int32(d)); at < 0 || x.better(&best) {
+			at, best = int32(d), x
+		}
+	}
+	return at, best.first >= satisfiableBit
+}
+
+// place computes the keys of a domain.
+func (g *gangKind) place(t *topState, d int32) (x domainPlace) {
+	idle, total := g.s.of(d)
+	if coversAll(total, g.agg) {
+		x.first, x.over = satisfiableBit|uint64(cappedScore(idle, g.agg)), uncappedScore(total, g.agg)
+	} else {
+		x.first = uint64(cappedScore(total, g.agg))
+	}
+	x.last = uint64(g.s.count[d])<<32 | uint64(^uint32(t.rank[d]))
+	return x
+}
+
+// sync looks at the domains that changed.
+func (g *gangKind) sync(t *topState) {
+	c := g.s.c
+	if n := len(g.s.count); g.tree == nil || len(g.places) != n {
+		for g.size = 1; g.size < n; g.size *= 2 {
+		}
+		g.places, g.tree = make([]domainPlace, n), make([]int32, 2*g.size)
+		g.epoch = c.epoch - 1 // so that all are looked at
+	}
+	if g.epoch != c.epoch {
+		g.epoch, g.read = c.epoch, len(c.log)
+		for i := range g.tree {
+			g.tree[i] = -1
+		}
+		for d := range g.places {
+			g.look(t, int32(d))
+		}
+		for i := g.size - 1; i > 0; i-- {
+			g.tree[i] = g.winner(g.tree[2*i], g.tree[2*i+1])
+		}
+		return
+	}
+	for last := int32(-1); g.read < len(c.log); g.read++ {
+		d := c.log[g.read]
+		if d == last || !g.look(t, d) {
+			continue
+		}
+		last = d
+		for i := (g.size + int(d)) / 2; i > 0; i /= 2 {
+			g.tree[i] = g.winner(g.tree[2*i], g.tree[2*i+1])
 		}
 	}
 }
 
-func (g *gangShape) leaf(d int) {
-	g.tree[g.size+d] = -1
-	if g.views[d].count > 0 {
-		g.tree[g.size+d] = int32(d)
+// look brings the leaf of a domain up to date and reports whether anything about it is another now.
+func (g *gangKind) look(t *topState, d int32) bool {
+	leaf := g.size + int(d)
+	if g.s.count[d] == 0 {
+		had := g.tree[leaf] >= 0
+		g.tree[leaf] = -1
+		return had
 	}
+	x := g.place(t, d)
+	if g.tree[leaf] >= 0 && g.places[d] == x {
+		return false
+	}
+	g.places[d], g.tree[leaf] = x, d
+	return true
 }
 
-func (g *gangShape) better(p *planning, a, b int32) int32 {
-	if a < 0 || b >= 0 && p.compareDomains(&g.views[b], &g.views[a]) < 0 {
+func (g *gangKind) winner(a, b int32) int32 {
+	if a < 0 || b >= 0 && g.places[b].better(&g.places[a]) {
 		return b
 	}
 	return a
 }
 
-func (g *gangShape) best(p *planning, skip []int32) (int32, domainView) {
-	d := g.below(p, 1, skip)
-	if d < 0 {
-		return -1, domainView{}
-	}
-	return d, g.views[d]
-}
-
-// below is the best domain under a node, outside of skip.
-func (g *gangShape) below(p *planning, node int, skip []int32) int32 {
+// below is the best domain under a node of the tree, outside of skip.
+func (g *gangKind) below(node int, skip []int32) int32 {
 	switch d := g.tree[node]; {
 	case d < 0 || !slices.Contains(skip, d):
 		return d
 	case node >= g.size:
 		return -1
 	}
-	return g.better(p, g.below(p, 2*node, skip), g.below(p, 2*node+1, skip))
+	return g.winner(g.below(2*node, skip), g.below(2*node+1, skip))
 }

@@ -55,11 +55,9 @@ func (p *planning) creditable(cl *clusterState, w *want, values []int64) {
 			p.creditOne(cl, w, at, values)
 		}
 	}
-	if cl.loose > 0 {
-		for _, at := range cl.bound {
-			if cl.loc[at].claim < 0 {
-				p.creditOne(cl, w, at, values)
-			}
+	for _, at := range cl.unclaimed() {
+		if cl.loc[at].claim < 0 {
+			p.creditOne(cl, w, at, values)
 		}
 	}
 }
@@ -110,8 +108,19 @@ func (p *planning) bestDomain(cl *clusterState, w *want) (best domainView, ok bo
 	}
 	// Everywhere else.
 	if len(p.w.Inventory.Avoided(cl.d.ID)) == 0 {
-		if d, v := p.sumsFor(cl, w, t).best(p, t, cl.aggregate(w), p.skip); d >= 0 {
-			better(v)
+		g, known := p.kindOf(cl, w, t)
+		d, satisfiable := g.best(t, known, p.skip)
+		switch {
+		case d < 0:
+		case !ok: // nothing to compare it with
+			return domainView{value: t.top.Domains[d].Value, satisfiable: satisfiable}, true
+		default:
+			free, all := g.s.of(d)
+			copy(idle, free)
+			for j := range spec {
+				spec[j] = all[j] - free[j]
+			}
+			better(viewOf(g.agg, t.top.Domains[d].Value, nil, nil, idle, spec, g.s.count[d]))
 		}
 		return best, ok
 	}

@@ -146,3 +146,21 @@ func TestClassSplitsDoNotShow(t *testing.T) {
 		return nil
 	})
 }
+
+// ENG-21.1, ENG-P11: the same when what changes is what the plan itself did. What a plan took is counted off as it goes,
+// and then the inventory says the same once more.
+func TestIncrementalEqualsFullAsPlansAreCarriedOut(t *testing.T) {
+	checkFleets(t, func(f *fleet) error {
+		w := f.build(straight)
+		pl := NewPlanner()
+		for round := range 4 {
+			in := Input{World: w, Policy: f.policy}
+			r := pl.Plan(in)
+			if d := difference(render(w, Plan(in)), render(w, r)); d != "" {
+				return fmt.Errorf("round %d: - full, + incremental\n%s", round, d)
+			}
+			carryOut(w, r, f.policy)
+		}
+		return nil
+	})
+}

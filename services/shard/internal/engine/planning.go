@@ -68,6 +68,7 @@ type planning struct {
 	keys    []uint64
 	view    []int64 // Idle and Speculative of one domain
 	skip    []int32 // domains
+	here    place   // what is being taken lies there
 	spread  spreading
 
 	victims      targets
@@ -83,6 +84,12 @@ type planning struct {
 	tries        int
 	spent        bool
 	saved        int64
+}
+
+// place is a domain.
+type place struct {
+	top *topState
+	d   int32
 }
 
 // turn names a Need in turn order (ENG-7.2): the rank with higher first, the arrival with unknown last, the cluster and
@@ -138,6 +145,9 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 		l.recl = inv.StampRow(r.Stamp).Reclamation
 	}
 	cl.loc = append(cl.loc, l)
+	if w.bits&wSame != 0 {
+		cl.noteValue(w.key, w.domain)
+	}
 	cl.claim(w, int32(len(cl.loc)-1))
 	p.spoil(cl)
 }

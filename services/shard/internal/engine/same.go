@@ -96,8 +96,11 @@ func (cl *clusterState) choose(w *want, v symbol.ID) {
 func (cl *clusterState) provisionalDomain(p *planning, w *want, x *scratch) {
 	values := cl.values(p.w.Inventory, w.key)
 	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
-	if cl.loose > 0 || w.claims >= 0 {
-		for _, at := range cl.bound {
+	if list := cl.unclaimed(); w.claims >= 0 || len(list) > 0 {
+		if w.claims >= 0 {
+			list = cl.bound
+		}
+		for _, at := range list {
 			if l := &cl.loc[at]; (l.claim < 0 || l.claim == w.at) && cl.usable(w, l) {
 				cl.collect(w, at, values, x)
 			}
@@ -148,13 +151,11 @@ func (cl *clusterState) claimInDomain(w *want, values []int64) {
 	for at := w.own; at >= 0 && cl.loc[at].state.Bound(); at = cl.loc[at].ownNext {
 		take(at)
 	}
-	if cl.loose > 0 {
-		for _, at := range cl.bound {
-			if zero(rest) {
-				return
-			}
-			take(at)
+	for _, at := range cl.unclaimed() {
+		if zero(rest) {
+			return
 		}
+		take(at)
 	}
 	for at := w.own; at >= 0 && !zero(rest); at = cl.loc[at].ownNext {
 		if !cl.loc[at].state.Bound() {

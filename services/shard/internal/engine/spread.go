@@ -272,7 +272,7 @@ func (p *planning) firstOf(t *topState, k inventory.Pool, i int32) uint32 {
 func (p *planning) cellMachines(t *topState, k inventory.Pool, i int32, yield func(m inventory.Index) bool) {
 	cell := &p.spread.cells[i]
 	c := &p.cover
-	c.pool, c.domain, c.byClass = k, &t.top.Domains[cell.d], t.byClass
+	c.pool, c.domain, c.byClass, c.left, c.domainAt = k, &t.top.Domains[cell.d], t.byClass, t, cell.d
 	var w walker
 	for c.walk(&w, cell.class); w.order != atEnd && yield(w.at); c.find(&w) {
 		w.pos++

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -10,10 +12,21 @@ import (
 // topState is what the plan at work has taken per domain of a topology key, and what is remembered about the domains.
 type topState struct {
 	top     *inventory.Topology
-	byClass bool         // every class has one value: what is left of it is what is left in its domain
-	taken   [2][][]int32 // by domain, by position in Cells; nil where nothing is taken
-	touched []int32      // domains something was taken from, perhaps more than once
+	byClass bool             // every class has one value: what is left of it is what is left in its domain
+	taken   [2][]domainTaken // by domain
+	touched []int32          // domains something was taken from, perhaps more than once
 	counts  []*domainCounts
+	rank    []int32              // by domain: the place of its value among all, by text
+	kinds   map[string]*gangKind // gangs that looked at the domains
+	key     []byte
+	plan    uint64
+}
+
+// domainTaken is what a plan has taken of a pool of a domain, by position in Cells.
+type domainTaken struct {
+	plan    uint64 // the one it is about; nothing is taken in others
+	n       []int32
+	cursors []cursor // nothing before it is free
 }
 
 func (p *planning) beginTopologies() {
@@ -25,27 +38,42 @@ func (p *planning) beginTopologies() {
 		top := p.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.top == top })
 		if at < 0 {
-			p.tops = append(p.tops, &topState{top: top, byClass: top.ByClass()})
+			p.tops = append(p.tops, &topState{top: top, byClass: top.ByClass(), kinds: map[string]*gangKind{}, plan: p.plans})
 			continue
 		}
-		old[at].reset()
+		old[at].reset(p.plans)
 		p.tops = append(p.tops, old[at])
 	}
 }
 
 // reset forgets what the plan before took.
-func (t *topState) reset() {
+func (t *topState) reset(plan uint64) {
+	t.plan = plan
 	for _, d := range t.touched {
-		for k := range t.taken {
-			if int(d) < len(t.taken[k]) {
-				t.taken[k][d] = nil
-			}
-		}
 		for _, c := range t.counts {
 			c.forget(d)
 		}
 	}
 	t.touched = t.touched[:0]
+}
+
+// rankDomains gives each domain its place by text, so that a tie is broken by comparing numbers.
+func (t *topState) rankDomains(p *planning) {
+	if len(t.rank) == len(t.top.Domains) {
+		return
+	}
+	order := make([]int32, len(t.top.Domains))
+	for d := range order {
+		order[d] = int32(d)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return strings.Compare(p.text(t.top.Domains[a].Value), p.text(t.top.Domains[b].Value))
+	})
+	t.rank = make([]int32, len(order))
+	for place, d := range order {
+		t.rank[d] = int32(place)
+	}
+	clear(t.kinds)
 }
 
 func (p *planning) topology(key symbol.ID) *topState {
@@ -63,10 +91,10 @@ func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 	if t.byClass {
 		return p.stock.free[k][c.Class]
 	}
-	if d >= len(t.taken[k]) || t.taken[k][d] == nil {
+	if d >= len(t.taken[k]) || t.taken[k][d].plan != t.plan {
 		return c.N
 	}
-	return c.N - t.taken[k][d][cell]
+	return c.N - t.taken[k][d].n[cell]
 }
 
 // countTaken keeps the topologies right when a free machine is taken (by 1) or given back (by -1).
@@ -75,13 +103,16 @@ func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool,
 		if t.byClass && len(t.counts) == 0 {
 			continue
 		}
-		v, has := p.w.Inventory.Value(i, t.top.Key)
-		if !has {
-			continue
-		}
-		d, ok := t.top.Domain(v)
-		if !ok {
-			continue
+		d := p.here.d
+		if p.here.top != t {
+			v, has := p.w.Inventory.Value(i, t.top.Key)
+			if !has {
+				continue
+			}
+			known := false
+			if d, known = t.top.Domain(v); !known {
+				continue
+			}
 		}
 		if n := len(t.touched); n == 0 || t.touched[n-1] != d {
 			t.touched = append(t.touched, d)
@@ -91,7 +122,7 @@ func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool,
 				c.forget(d) // it is counted anew when it is looked at
 			} else if c.m.has(class) {
 				c.n[k][int(d)*c.supplies+int(p.cat.supply[class])] -= by
-				c.seq[d]++
+				c.changed(d)
 			}
 		}
 		if !t.byClass {
@@ -100,31 +131,78 @@ func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool,
 	}
 }
 
-func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
+// takenOf returns what is taken of a pool of a domain in the plan at work.
+func (t *topState) takenOf(d int32, k inventory.Pool) *domainTaken {
 	if n := len(t.top.Domains); len(t.taken[k]) < n {
-		t.taken[k] = append(t.taken[k], make([][]int32, n-len(t.taken[k]))...)
+		t.taken[k] = append(t.taken[k], make([]domainTaken, n-len(t.taken[k]))...)
 	}
+	x := &t.taken[k][d]
+	if x.plan != t.plan {
+		n := len(t.top.Domains[d].Cells[k])
+		x.plan = t.plan
+		x.n, x.cursors = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n]
+		clear(x.n)
+		for i := range x.cursors {
+			x.cursors[i].chunk = -1
+		}
+	}
+	return x
+}
+
+// cellOf returns the position of a class in a pool of a domain.
+func (t *topState) cellOf(d int32, k inventory.Pool, class uint32) int {
 	cells := t.top.Domains[d].Cells[k]
-	if t.taken[k][d] == nil {
-		t.taken[k][d] = make([]int32, len(cells))
+	lo, hi := 0, len(cells)
+	for lo < hi {
+		if mid := (lo + hi) / 2; cells[mid].Class < class {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
 	}
-	at, _ := slices.BinarySearchFunc(cells, class, func(c inventory.Cell, class uint32) int { return int(c.Class) - int(class) })
-	t.taken[k][d][at] += by
+	return lo
+}
+
+func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
+	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
+	x.n[at] += by
+	if by < 0 {
+		x.cursors[at].chunk = -1
+	}
+}
+
+// cursor returns the place of the first machine of a class in a domain that may be free.
+func (t *topState) cursor(d int32, k inventory.Pool, class uint32) *cursor {
+	c := &t.takenOf(d, k).cursors[t.cellOf(d, k, class)]
+	if c.chunk < 0 {
+		chunk, pos := t.top.Domains[d].RunStart(k, class)
+		c.chunk, c.pos = int32(chunk), int32(pos)
+	}
+	return c
 }
 
 // domainCounts is what each domain has free for one matcher, by supply. It is kept from plan to plan; what a plan takes
 // is taken off as it goes.
 type domainCounts struct {
 	m        *matcher
-	classes  uint64   // version of the classes it is about
-	plan     uint64   // the last plan that brought it up to date
-	supplies int      // length of a row
-	since    uint64   // number of the next change of the topology
-	known    []bool   // by domain: it is counted
-	seq      []uint32 // by domain: grows with every change
+	classes  uint64 // version of the classes it is about
+	plan     uint64 // the last plan that brought it up to date
+	supplies int    // length of a row
+	since    uint64 // number of the next change of the topology
+	known    []bool // by domain: it is counted
 	n        [2][]int32
+	epoch    uint64  // grows when log starts anew
+	log      []int32 // domains whose counts changed, in order
+	read     int     // how far somebody has read it
 	sums     map[string]*domainSums
 	key      []byte
+}
+
+// changed notes that the counts of a domain are other ones.
+func (c *domainCounts) changed(d int32) {
+	if n := len(c.log); n == c.read || c.log[n-1] != d {
+		c.log = append(c.log, d)
+	}
 }
 
 // countsOf returns the counts of a matcher, up to date.
@@ -133,6 +211,7 @@ func (p *planning) countsOf(t *topState, m *matcher) *domainCounts {
 	if at < 0 {
 		if len(t.counts) == countsMax {
 			t.counts = t.counts[:0]
+			clear(t.kinds)
 		}
 		t.counts = append(t.counts, &domainCounts{m: m})
 		at = len(t.counts) - 1
@@ -150,7 +229,11 @@ const countsMax = 64
 
 func (c *domainCounts) sync(p *planning, t *topState) {
 	if v := p.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
-		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: p.cat.supplyLen(), sums: map[string]*domainSums{}}
+		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: p.cat.supplyLen(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
+		maps.DeleteFunc(t.kinds, func(_ string, g *gangKind) bool { return g.s.c == c })
+	}
+	if len(c.log) > 4*len(t.top.Domains) {
+		c.log, c.read, c.epoch = c.log[:0], 0, c.epoch+1
 	}
 	changes, next, ok := t.top.Changes(c.since)
 	if c.since = next; !ok {
@@ -159,12 +242,12 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 	for _, x := range changes {
 		if int(x.Domain) < len(c.known) && c.known[x.Domain] && c.m.has(x.Class) {
 			c.n[x.Pool][int(x.Domain)*c.supplies+int(p.cat.supply[x.Class])] += int32(x.By)
-			c.seq[x.Domain]++
+			c.changed(x.Domain)
 		}
 	}
 	if n := len(t.top.Domains); len(c.known) < n {
 		more := n - len(c.known)
-		c.known, c.seq = append(c.known, make([]bool, more)...), append(c.seq, make([]uint32, more)...)
+		c.known = append(c.known, make([]bool, more)...)
 		for k := range c.n {
 			c.n[k] = append(c.n[k], make([]int32, more*c.supplies)...)
 		}
@@ -174,13 +257,18 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 			continue
 		}
 		c.known[d] = true
-		c.seq[d]++
+		c.changed(int32(d))
 		for k := range c.n {
 			row := c.n[k][d*c.supplies : (d+1)*c.supplies]
 			clear(row)
 			for i, cell := range t.top.Domains[d].Cells[k] {
-				if c.m.has(cell.Class) {
-					row[p.cat.supply[cell.Class]] += p.left(t, d, inventory.Pool(k), i)
+				if !c.m.has(cell.Class) {
+					continue
+				}
+				left := p.left(t, d, inventory.Pool(k), i)
+				row[p.cat.supply[cell.Class]] += left
+				if left != cell.N { // taken before anybody looked at the domain: the next plan counts it anew
+					t.touched = append(t.touched, int32(d))
 				}
 			}
 		}

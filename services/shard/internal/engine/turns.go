@@ -145,7 +145,9 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 			})
 		}
 		p.domainMarket(cl, w, t, int(d), k)
-		c.mk, c.domain, c.byClass = &p.local, &t.top.Domains[d], t.byClass
+		c.mk, c.domain, c.byClass, c.left, c.domainAt = &p.local, &t.top.Domains[d], t.byClass, t, d
+		p.here = place{t, d}
+		defer func() { p.here = place{} }()
 	default:
 		c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
 	}

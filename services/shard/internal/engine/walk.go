@@ -22,7 +22,10 @@ func (c *coverer) walk(w *walker, class uint32) {
 	w.class = class
 	if c.domain != nil && !c.byClass {
 		w.chunks = c.domain.Pools[c.pool].Chunks()
-		w.chunk, w.pos = c.stock.inv.RunStart(c.domain, c.pool, class)
+		cur := c.left.cursor(c.domainAt, c.pool, class)
+		w.chunk, w.pos = int(cur.chunk), int(cur.pos)
+		c.pass(w)
+		cur.chunk, cur.pos = int32(w.chunk), int32(w.pos)
 		c.find(w)
 		return
 	}

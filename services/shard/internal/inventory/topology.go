@@ -72,22 +72,21 @@ func count(cells []Cell, class uint32, by int32) []Cell {
 	return cells
 }
 
-// RunStart returns where in the pieces of a domain's pool the machines of a class begin, or would.
-func (t *Table) RunStart(d *Domain, k Pool, class uint32) (chunk, pos int) {
-	chunks := d.Pools[k].chunks
-	chunk, _ = slices.BinarySearchFunc(chunks, class, func(c []Index, class uint32) int {
-		if t.rows[c[len(c)-1]].Class < class {
-			return -1
+// RunStart returns where in the pieces of a domain's pool the machines of a class begin, or would. The counts say it: no
+// machine is looked at.
+func (d *Domain) RunStart(k Pool, class uint32) (chunk, pos int) {
+	for _, c := range d.Cells[k] {
+		if c.Class >= class {
+			break
 		}
-		return 1
-	})
-	if chunk < len(chunks) {
-		pos, _ = slices.BinarySearchFunc(chunks[chunk], class, func(i Index, class uint32) int {
-			if t.rows[i].Class < class {
-				return -1
-			}
-			return 1
-		})
+		pos += int(c.N)
+	}
+	for _, c := range d.Pools[k].chunks {
+		if pos < len(c) {
+			break
+		}
+		pos -= len(c)
+		chunk++
 	}
 	return chunk, pos
 }
