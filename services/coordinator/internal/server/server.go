@@ -65,6 +65,7 @@ type Server struct {
 	hub    *hub
 	limit  *limiter
 	saves  chan struct{}
+	turns  *shards.Turns
 	ctx    context.Context // of the desks' loops
 	stop   context.CancelFunc
 	group  sync.WaitGroup
@@ -82,7 +83,7 @@ func New(c Config) (*Server, error) {
 	if c.AdminRate == 0 {
 		c.AdminRate = AdminRate
 	}
-	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax)}
+	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax), turns: shards.NewTurns()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -156,7 +157,10 @@ func (s *Server) Services() []rpc.Service {
 	before := []connect.Interceptor{&gate{s}}
 	return []rpc.Service{
 		{Name: api.CoordinatorName, Limits: limits, Access: shardSide, Validate: true, Before: before,
-			New: func(o ...connect.HandlerOption) (string, http.Handler) { return api.NewCoordinatorHandler(s, o...) }},
+			New: func(o ...connect.HandlerOption) (string, http.Handler) {
+				path, h := api.NewCoordinatorHandler(s, o...)
+				return path, s.inTurn(h)
+			}},
 		{Name: api.CoordinatorAdminName, Limits: limits, Access: adminSide, Validate: true, Before: before,
 			New: func(o ...connect.HandlerOption) (string, http.Handler) {
 				return api.NewCoordinatorAdminHandler(s, o...)

@@ -54,6 +54,7 @@ func (r *registrar) commit(ctx context.Context, ops ...*pb.Operation) ([]*fleet.
 		r.running.Go(r.flushLater)
 	}
 	r.mu.Unlock()
+	defer pause(ctx)()
 	select {
 	case <-w.done:
 		return w.results, w.err
