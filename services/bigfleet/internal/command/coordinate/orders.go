@@ -97,6 +97,21 @@ func domainOrders() []order {
 				return call(ctx, c, c.Admin.MoveDomain, &bigfleetv1alpha1.MoveDomainRequest{TopologyKey: key, TopologyValue: value, ToShardId: a[1], ValidateOnly: c.app.DryRun})
 			},
 		},
+		{
+			use: "finish KEY=VALUE", args: 1, reasonRequired: true, short: "Finish a handover whose old owner is down for good; the reason must be 'the shard is down'",
+			example: "  bigfleet domains finish topology.kubernetes.io/zone=eu-1a --reason 'the shard is down'",
+			says: func(a []string) string {
+				return "Gives domain " + a[0] + " to its next owner although the old one did not let go. If the old one still runs, both will act on the same machines."
+			},
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				key, value, err := domainOf(a[0])
+				if err != nil {
+					return nil, err
+				}
+				return call(ctx, c, c.Admin.FinishDomainMove, &bigfleetv1alpha1.FinishDomainMoveRequest{TopologyKey: key, TopologyValue: value, Force: true,
+					Confirm: c.app.Reason, ValidateOnly: c.app.DryRun})
+			},
+		},
 	}
 }
 

@@ -119,6 +119,7 @@ func newRestore(a *app.App) *cobra.Command {
 	f.StringVar(&r.DataDir, "data-dir", "", "of the replica")
 	f.StringVar(&r.NodeID, "node-id", "", "its id")
 	f.StringVar(&r.RaftAdvertise, "raft-advertise", "", "stable name and port of its Raft transport")
+	f.Int64Var(&r.FenceStride, "fence-stride", archive.FenceStride, "how far the fencing term is raised")
 	f.Int64Var(&r.FenceAtLeast, "fence-at-least", 0, "raise the fencing term to at least this")
 	for _, name := range []string{"data-dir", "node-id", "raft-advertise"} {
 		_ = c.MarkFlagRequired(name) // fails only for an unknown flag
