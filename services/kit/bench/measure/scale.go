@@ -17,3 +17,11 @@ func scale() int {
 	}
 	return 1
 }
+
+// Seed is 1, that of published runs, or what BIGFLEET_BENCH_SEED says.
+func Seed() uint64 {
+	if seed, err := strconv.ParseUint(os.Getenv("BIGFLEET_BENCH_SEED"), 10, 64); err == nil {
+		return seed
+	}
+	return 1
+}

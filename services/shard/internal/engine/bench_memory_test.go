@@ -29,7 +29,7 @@ func BenchmarkB8(b *testing.B) {
 		m := weigh(b, size)
 		perMachine := float64(m.machines) / float64(size.Machines)
 		marks := measure.NewSeries("", m.marks)
-		result := measure.Result{Schema: 1, Bench: "B8", Size: sizeOf(size), Seed: benchSeed, WorkloadSum: m.sum, Time: time.Now().UTC().Truncate(time.Second),
+		result := measure.Result{Schema: 1, Bench: "B8", Size: sizeOf(size), Seed: measure.Seed(), WorkloadSum: m.sum, Time: time.Now().UTC().Truncate(time.Second),
 			GOMAXPROCS: runtime.GOMAXPROCS(0), Oracle: measure.Oracle{Name: "the rules at full size", Checks: 1}, Subject: marks, Parts: m.parts,
 			Bounds: []measure.Bound{
 				measure.AtMost("live bytes per machine", "B", perMachine, 128),
@@ -71,7 +71,7 @@ type weights struct {
 
 func weigh(b *testing.B, size workload.Size) (m weights) {
 	bw := &benchWorld{}
-	gen := workload.Steady(size, benchSeed)
+	gen := workload.Steady(size, measure.Seed())
 	m.flat = probe.FlatBytes(gen.Fleet.ID)
 	m.demand = measure.Live(func() any {
 		*bw = *newBenchDemand(gen)

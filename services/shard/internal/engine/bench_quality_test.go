@@ -24,29 +24,29 @@ func BenchmarkB12(b *testing.B) {
 		return // testing tries every benchmark with one round first
 	}
 	publish(b, map[string]any{"instances": smallWorlds}, smallSum(), measure.Oracle{Name: "the literal engine", Checks: 5 * smallWorlds}, sameSmall())
-	covers := coverCosts(smallWorlds)
-	plans, short, err := planCosts(smallWorlds)
+	covers := coverCosts((measure.Seed()-1)*smallWorlds, smallWorlds)
+	plans, short, err := planCosts((measure.Seed()-1)*smallWorlds, smallWorlds)
 	if err != nil {
 		b.Fatal(err)
 	}
 	bounds := append(costs("cover over the cheapest cover", covers, 1.05), costs("plan over the cheapest plan", plans, 1.05)...)
-	publish(b, map[string]any{"instances": smallWorlds, "what": "cost"}, "markets 0 to 999 of drawMarket", measure.Oracle{Name: "brute force", Checks: len(covers) + len(plans) + len(short)},
+	publish(b, map[string]any{"instances": smallWorlds, "what": "cost"}, "drawMarket, 1,000 from (seed - 1) x 1,000 on", measure.Oracle{Name: "brute force", Checks: len(covers) + len(plans) + len(short)},
 		append(bounds, costs("plan over the cheapest plan, somebody short", short, 0)...))
-	x := scaleDown{clusters: measure.Scaled(185), slots: measure.Scaled(16_000)}
+	x := scaleDown{clusters: measure.Scaled(185), slots: measure.Scaled(16_000), seed: measure.Seed() - 1}
 	bounds, checks := x.bounds(b)
-	publish(b, map[string]any{"machines": measure.Scaled(5_000), "what": "half of the demand goes"}, "scaleDown, seed 50", measure.Oracle{Name: "the bytes of all plans of the first run", Checks: checks}, bounds)
+	publish(b, map[string]any{"machines": measure.Scaled(5_000), "what": "half of the demand goes"}, "scaleDown, seed 50 and on", measure.Oracle{Name: "the bytes of all plans of the first run", Checks: checks}, bounds)
 }
 
-// publish shows and records numbers, and fails on those that are not met.
+// publish shows and records numbers, and fails where a count must be 0 and is not.
 func publish(b *testing.B, size map[string]any, sum string, oracle measure.Oracle, bounds []measure.Bound) {
 	b.Helper()
 	for _, x := range bounds {
 		b.Logf("%s: %g", x.Name, x.Value)
-		if !x.Met {
-			b.Errorf("%s: %g, not %g", x.Name, x.Value, x.Limit)
+		if !x.Met && x.Limit == 0 { // exact; a target that is missed is shown as missed
+			b.Errorf("%s: %g", x.Name, x.Value)
 		}
 	}
-	record(b, measure.Result{Schema: 1, Bench: "B12", Size: size, Seed: benchSeed, WorkloadSum: sum, Time: time.Now().UTC().Truncate(time.Second),
+	record(b, measure.Result{Schema: 1, Bench: "B12", Size: size, Seed: measure.Seed(), WorkloadSum: sum, Time: time.Now().UTC().Truncate(time.Second),
 		GOMAXPROCS: runtime.GOMAXPROCS(0), Oracle: oracle, Bounds: bounds})
 }
 
@@ -54,7 +54,7 @@ func publish(b *testing.B, size map[string]any, sum string, oracle measure.Oracl
 func smallSum() string {
 	sum := sha256.New()
 	for i := range smallWorlds {
-		sum.Write([]byte(workload.Small(i, benchSeed).Sum()))
+		sum.Write([]byte(workload.Small(i, measure.Seed()).Sum()))
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
@@ -63,7 +63,7 @@ func smallSum() string {
 func sameSmall() []measure.Bound {
 	var differ, threads, workers, empty float64
 	for i := range smallWorlds {
-		w := newBenchWorld(workload.Small(i, benchSeed)).w
+		w := newBenchWorld(workload.Small(i, measure.Seed())).w
 		got := Plan(Input{World: w})
 		want := render(w, got)
 		if len(got.Actions) == 0 {

@@ -15,8 +15,6 @@ import (
 // The benchmarks B1 to B5 of the programme: `go test -bench B1 -benchtime 12x` is two rounds of warm-up and ten that
 // count. BIGFLEET_BENCH_SCALE=10 runs a tenth of every size, as CI does.
 
-const benchSeed = 1
-
 // fullSteady is the size that has the targets.
 var fullSteady = workload.Size{Machines: 500_000, Needs: 50_000, Clusters: 5_000}
 
@@ -51,7 +49,7 @@ func benchmark(b *testing.B, name string, size map[string]any, pair func() measu
 	b.Run(measure.Name(name, size)[len(name)+1:], func(b *testing.B) {
 		if p.Bench == "" { // testing tries every benchmark with one round first
 			p = pair()
-			p.Bench, p.Size, p.Seed = name, size, benchSeed
+			p.Bench, p.Size, p.Seed = name, size, measure.Seed()
 		}
 		measure.Compare(b, p)
 	})
@@ -77,7 +75,7 @@ func BenchmarkB1(b *testing.B) {
 			size["churn"] = strconv.FormatFloat(churn*100, 'g', -1, 64) + "%"
 			benchmark(b, "B1", size, func() measure.Pair {
 				if bw == nil {
-					bw = newBenchWorld(workload.Steady(s, benchSeed))
+					bw = newBenchWorld(workload.Steady(s, measure.Seed()))
 				}
 				pl := NewPlanner()
 				got := bw.rest(pl)
@@ -119,9 +117,9 @@ func (b *benchWorld) checkSteady(got *Result) error {
 func BenchmarkB2(b *testing.B) {
 	for _, s := range sizes() {
 		benchmark(b, "B2", sizeOf(s), func() measure.Pair {
-			gen := workload.Steady(s, benchSeed)
+			gen := workload.Steady(s, measure.Seed())
 			gen.Unbind()
-			p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(s.Needs, benchSeed), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
+			p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(s.Needs, measure.Seed()), claimsOf(gen, 8), measure.Repeat(2, scanOf(gen.Fleet))))
 			if s == fullSteady {
 				p.Target, p.Bounds = 3, timeWithin(50*time.Millisecond)
 			}
@@ -132,7 +130,7 @@ func BenchmarkB2(b *testing.B) {
 
 // claimsOf is P-claim with as many pools as the fleet has types and zones.
 func claimsOf(gen *workload.World, claims int) measure.Floor {
-	return probe.Claim(gen.Demand.Rows(), claims, gen.Fleet.Len(), len(gen.Fleet.Kinds)*len(gen.Fleet.Zones), benchSeed)
+	return probe.Claim(gen.Demand.Rows(), claims, gen.Fleet.Len(), len(gen.Fleet.Kinds)*len(gen.Fleet.Zones), measure.Seed())
 }
 
 // coldPair measures a plan from nothing against a floor.
@@ -148,7 +146,7 @@ func coldPair(bw *benchWorld, target float64, floor measure.Floor) measure.Pair 
 // B3 and B4, ENG-23.3, 23.4: gangs.
 func BenchmarkB3(b *testing.B) {
 	benchmark(b, "B3", map[string]any{"machines": 18_000, "needs": 2_600}, func() measure.Pair {
-		p := gangPair(workload.Gangs(1, benchSeed), 8)
+		p := gangPair(workload.Gangs(1, measure.Seed()), 8)
 		p.Bounds = timeWithin(2500 * time.Microsecond)
 		return p
 	})
@@ -161,7 +159,7 @@ func BenchmarkB4(b *testing.B) {
 	}
 	for _, k := range sizes {
 		benchmark(b, "B4", map[string]any{"machines": 18_000 * k, "needs": 2_600 * k}, func() measure.Pair {
-			p := gangPair(workload.Gangs(k, benchSeed), 0)
+			p := gangPair(workload.Gangs(k, measure.Seed()), 0)
 			if k == 16 {
 				p.Bounds = timeWithin(12 * time.Millisecond)
 			}
@@ -170,7 +168,7 @@ func BenchmarkB4(b *testing.B) {
 	}
 	k, fleet := measure.Scaled(300), measure.Scaled(28)
 	benchmark(b, "B4", map[string]any{"machines": 18_000 * fleet, "needs": 2_600 * k}, func() measure.Pair {
-		p := gangPair(workload.GangFlood(k, fleet, benchSeed), 0)
+		p := gangPair(workload.GangFlood(k, fleet, measure.Seed()), 0)
 		if measure.FullSize() {
 			p.Target, p.Bounds = 4, timeWithin(300*time.Millisecond)
 		}
@@ -185,7 +183,7 @@ func gangPair(gen *workload.World, target float64) measure.Pair {
 		units[p] = make([]int32, len(f.Kinds))
 		units[p][p] = 1
 	}
-	floor := measure.Sum(probe.Sort(gen.Demand.Rows(), benchSeed), claimsOf(gen, 8), probe.Domain(f.Rack, f.Kind, units, f.Racks))
+	floor := measure.Sum(probe.Sort(gen.Demand.Rows(), measure.Seed()), claimsOf(gen, 8), probe.Domain(f.Rack, f.Kind, units, f.Racks))
 	return coldPair(newBenchWorld(gen), target, floor)
 }
 
@@ -193,8 +191,8 @@ func gangPair(gen *workload.World, target float64) measure.Pair {
 func BenchmarkB5(b *testing.B) {
 	n := measure.Scaled(500_000)
 	benchmark(b, "B5", map[string]any{"machines": n, "needs": n}, func() measure.Pair {
-		gen := workload.One(n, benchSeed)
-		p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(n, benchSeed), claimsOf(gen, 1)))
+		gen := workload.One(n, measure.Seed())
+		p := coldPair(newBenchWorld(gen), 0, measure.Sum(probe.Sort(n, measure.Seed()), claimsOf(gen, 1)))
 		if measure.FullSize() {
 			p.Target = 3
 			p.Bounds = func(ns float64) []measure.Bound {

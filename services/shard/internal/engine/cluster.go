@@ -308,7 +308,9 @@ func (cl *clusterState) gather(p *planning) {
 			pr, _ := inv.Promise(l.idx)
 			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
 		}
-		if l.owner = -1; keyed {
+		if l.owner = cl.ownerAsBefore(l.owner, key); !keyed {
+			l.owner = -1
+		} else if l.owner < 0 {
 			l.owner = cl.ownerOf(p, key)
 		}
 	}
@@ -386,6 +388,17 @@ func (cl *clusterState) renew(p *planning) {
 			c.values = c.values[:cl.members]
 		}
 	}
+}
+
+// ownerAsBefore returns the position that a row key had in the last credit if the same row is there now, or -1. It saves
+// most of the lookups of a cluster where one amount has changed.
+func (cl *clusterState) ownerAsBefore(at int32, key symbol.ID) int32 {
+	if at >= 0 && int(at) < len(cl.wants) {
+		if w := &cl.wants[at]; w.bits&wFolded == 0 && w.need.Key == key {
+			return at
+		}
+	}
+	return -1
 }
 
 // ownerOf returns the Need that a row key names (ENG-5.7), or -1.

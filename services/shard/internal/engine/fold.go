@@ -7,6 +7,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // folding remembers answers of section 8 that many gangs share.
@@ -101,35 +102,86 @@ func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRo
 func (cl *clusterState) listBegun(p *planning) {
 	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.begun)
-	if !slices.ContainsFunc(cl.d.Needs, func(n demand.Need) bool { return n.Form.Same != nil }) {
+	p.begins = p.begins[:0]
+	for i := range cl.d.Needs {
+		if n := &cl.d.Needs[i]; n.Form.Same != nil {
+			p.begins = append(p.begins, sameRow{n.Key, int32(i)})
+		}
+	}
+	if len(p.begins) == 0 {
 		return
 	}
 	inv := p.w.Inventory
+	promised := func(i inventory.Index) (symbol.ID, bool) {
+		pr, _ := inv.Promise(i)
+		return p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+	}
+	if cl.gathered == cl.supplyVersion && cl.gathered != 0 { // the machines as they were, without a look at each row
+		for at := range cl.loc[:cl.members] {
+			l := &cl.loc[at]
+			key, ok := l.key, l.bits&lKeyed != 0
+			if !l.state.Bound() {
+				key, ok = promised(l.idx)
+			}
+			if ok {
+				cl.begin(p, key, l.class)
+			}
+		}
+		return
+	}
 	list, _ := inv.Members(cl.d.ID)
 	for _, i := range list {
 		r := inv.Row(i)
 		key, ok := inv.StampRow(r.Stamp).Key, r.Stamp != 0
 		if !r.Bound() {
-			pr, _ := inv.Promise(i)
-			key, ok = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+			key, ok = promised(i)
 		}
-		if !ok {
-			continue
+		if ok {
+			cl.begin(p, key, r.Class)
 		}
-		row, ok := cl.d.Row(key)
-		if !ok || cl.d.Needs[row].Form.Same == nil || cl.begun[row] {
-			continue
-		}
-		n, sup := &cl.d.Needs[row], cl.f.of(r.Class)
-		if !p.cat.matcherOf(n.Form).has(r.Class) {
-			continue
-		}
-		v := cl.scratch(p)
-		cl.f.project(&n.MinUnit, v)
-		fits := coversAll(sup, v)
-		cl.f.project(&n.Aggregate, v)
-		cl.begun[row] = fits && !coversAll(sup, v)
 	}
+}
+
+// sameRow is a gang of the cluster at work.
+type sameRow struct {
+	key symbol.ID
+	row int32
+}
+
+// gangOf returns the row of the gang with a row key, or -1. Most clusters have so few that looking at each is faster than
+// hashing.
+func (cl *clusterState) gangOf(p *planning, key symbol.ID) int {
+	const few = 8
+	if len(p.begins) <= few {
+		for _, s := range p.begins {
+			if s.key == key {
+				return int(s.row)
+			}
+		}
+		return -1
+	}
+	row, ok := cl.d.Row(key)
+	if !ok || cl.d.Needs[row].Form.Same == nil {
+		return -1
+	}
+	return row
+}
+
+// begin notes that the gang with a row key, if there is one, has an Own machine of a class.
+func (cl *clusterState) begin(p *planning, key symbol.ID, class uint32) {
+	row := cl.gangOf(p, key)
+	if row < 0 || cl.begun[row] {
+		return
+	}
+	n, sup := &cl.d.Needs[row], cl.f.of(class)
+	if !p.cat.matcherOf(n.Form).has(class) {
+		return
+	}
+	v := cl.scratch(p)
+	cl.f.project(&n.MinUnit, v)
+	fits := coversAll(sup, v)
+	cl.f.project(&n.Aggregate, v)
+	cl.begun[row] = fits && !coversAll(sup, v)
 }
 
 func (cl *clusterState) scratch(p *planning) []int64 {

@@ -203,13 +203,13 @@ func (c *counted) add(o counted, by int) {
 
 // remember files the clusters that were credited where later steps and later plans look for them.
 func (p *planning) remember() {
-	gangs := func(cl *clusterState) bool { return !cl.gone && len(cl.gangRows) > 0 }
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
 	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
-	p.gangs.sweep(inGangs, gangs)
 	p.fresh = p.fresh[:0]
+	left := p.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range p.dirty {
+		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
 		p.total.add(cl.counted, -1)
 		cl.counted = counted{cl.open, cl.overdue, len(cl.guarded)}
 		p.total.add(cl.counted, 1)
@@ -233,6 +233,9 @@ func (p *planning) remember() {
 				p.fresh = append(p.fresh, turnOf(cl, w))
 			}
 		}
+	}
+	if left {
+		p.gangs.sweep(inGangs, func(cl *clusterState) bool { return !cl.gone && len(cl.gangRows) > 0 })
 	}
 	p.mergeStanding()
 	for _, cl := range p.dirty {
@@ -350,7 +353,7 @@ func (p *planning) judgeCovered() {
 	p.ready = p.ready[:0]
 	add := func(list []*clusterState) {
 		for _, cl := range list {
-			if cl.block == nil && !cl.listed && !slices.ContainsFunc(cl.wants, func(w want) bool { return cl.short(&w) }) {
+			if cl.block == nil && !cl.listed && !cl.anyShort() {
 				cl.listed = true
 				p.ready = append(p.ready, cl)
 			}
@@ -366,6 +369,15 @@ func (p *planning) judgeCovered() {
 	for _, cl := range p.ready {
 		cl.listed = false
 	}
+}
+
+func (cl *clusterState) anyShort() bool {
+	for i := range cl.wants {
+		if cl.short(&cl.wants[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // blockOf makes the block of a cluster if it has none.

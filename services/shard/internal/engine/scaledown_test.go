@@ -15,6 +15,7 @@ import (
 type scaleDown struct {
 	clusters, slots int
 	dwell           int    // cycles that a drain takes
+	seed            uint64 // of demand and machines; 0 is that of the law
 	order           uint64 // machines and clusters come in another order for each
 
 	stage    *stage
@@ -31,7 +32,7 @@ func (x *scaleDown) run(t testing.TB) *scaleDown {
 	x.stage = s
 	s.engines = nil
 	s.dwell["drain"] = x.dwell
-	r, order := rand.New(rand.NewPCG(50, uint64(x.dwell))), rand.New(rand.NewPCG(x.order, 51))
+	r, order := rand.New(rand.NewPCG(50+x.seed, uint64(x.dwell))), rand.New(rand.NewPCG(x.order, 51))
 	rows := x.draw(r)
 	var machines []string
 	for i := range x.slots {
