@@ -33,13 +33,17 @@ func TestMain(m *testing.M) {
 		provider.Main(provider.Program[settings]{Name: "bench", Build: build, Catalogue: provider.GeneralCatalogue})
 		return
 	}
+	if machine := os.Getenv(asEcho); machine != "" {
+		fmt.Fprintln(os.Stderr, serveEcho(machine))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 // scaled is a size of the programme, or a part of it where BIGFLEET_BENCH_SCALE asks for less (make bench-ci).
 func scaled(n int) int {
 	if by, err := strconv.Atoi(os.Getenv("BIGFLEET_BENCH_SCALE")); err == nil && by > 1 {
-		return max(n/by, 50_000) // fewer do not last for the rounds
+		return max(n/by, 100_000) // fewer do not last for the rounds
 	}
 	return n
 }
@@ -101,7 +105,8 @@ func (b *backend) Ready(context.Context, provider.Machine) error               {
 type fleet struct {
 	bigfleetv1alpha1connect.CapacityProviderClient
 	process *conformance.Process
-	http    *http.Client
+	http    *http.Client // of mutations and Gets
+	bulk    *http.Client // of Lists: a connection of their own, as a reader of whole fleets has
 	metrics string
 	slots   []string // not yet created
 
@@ -127,16 +132,22 @@ func start(b *testing.B, slots, hosts int, args ...string) *fleet {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
 	f := &fleet{
-		http:    &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}},
+		http: cleartext(), bulk: cleartext(),
 		process: &conformance.Process{Path: self, Dir: b.TempDir(), Env: []string{asProgram + "=1", "GOMAXPROCS=2"}, Args: append([]string{"--config", config}, args...), Wait: 5 * time.Minute},
 	}
 	f.process.StartT(b)
 	b.Cleanup(f.http.CloseIdleConnections)
+	b.Cleanup(f.bulk.CloseIdleConnections)
 	f.dial()
 	return f
+}
+
+// cleartext is a client with one HTTP/2 connection to each address.
+func cleartext() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}}
 }
 
 func (f *fleet) dial() {
@@ -177,7 +188,7 @@ func (f *fleet) raw(filter *pb.ListFilter, into io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	answer, err := f.http.Post("http://"+f.process.Addr()+bigfleetv1alpha1connect.CapacityProviderListProcedure, "application/proto", bytes.NewReader(body))
+	answer, err := f.bulk.Post("http://"+f.process.Addr()+bigfleetv1alpha1connect.CapacityProviderListProcedure, "application/proto", bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -232,8 +243,10 @@ type times struct {
 	err error
 }
 
-func (t *times) of(do func() error) {
-	begin := time.Now()
+func (t *times) of(do func() error) { t.since(time.Now(), do) }
+
+// since counts from when the call was due, so that waiting for others counts too.
+func (t *times) since(begin time.Time, do func() error) {
 	err := do()
 	took := time.Since(begin)
 	t.mu.Lock()
@@ -256,6 +269,24 @@ func (t *times) failed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
+}
+
+// paced sends one call per id at a constant rate, each at its time whether or not the last was answered, and at most so many
+// at once.
+func paced(callers int, every time.Duration, ids []string, t *times, call func(id string) error) {
+	places := make(chan struct{}, callers)
+	var all sync.WaitGroup
+	begin := time.Now()
+	for i, id := range ids {
+		due := begin.Add(time.Duration(i) * every)
+		time.Sleep(time.Until(due))
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			t.since(due, func() error { return call(id) })
+		})
+	}
+	all.Wait()
 }
 
 // together runs one call per id, from that many callers.
