@@ -72,7 +72,7 @@ type adminState struct {
 }
 
 func (c *Core) answer(e AdminAsked, code Code, text string, a any) {
-	c.emit(AdminAnswer{Ask: e.Ask, Code: code, Text: text, Answer: a})
+	c.answers = append(c.answers, AdminAnswer{Ask: e.Ask, Code: code, Text: text, Answer: a})
 	if e.Check {
 		return
 	}
@@ -316,7 +316,7 @@ func (c *Core) answerReconcile(p *provider, l *list) {
 		for _, q := range c.providers {
 			held += q.held
 		}
-		c.emit(AdminAnswer{Ask: ask, Answer: Reconciled{Machines: c.world.Inventory.Len(), Held: held}})
+		c.answers = append(c.answers, AdminAnswer{Ask: ask, Answer: Reconciled{Machines: c.world.Inventory.Len(), Held: held}})
 	}
 }
 
@@ -326,7 +326,7 @@ func (c *Core) answerReconcileFailed(p *provider) {
 	for _, ask := range waiting {
 		if _, open := c.admin.done[ask]; open {
 			delete(c.admin.done, ask)
-			c.emit(AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.lastError})
+			c.answers = append(c.answers, AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.lastError})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -390,5 +391,49 @@ func TestWallClockJumps(t *testing.T) {
 	}
 	if a, b, c := run(0), run(6*Hour), run(-6*Hour); a != b || a != c {
 		t.Error("a jump of the wall clock changed what was done")
+	}
+}
+
+// SHARD-24.1: who was told that an order is carried out reads it so: with the answer, and before it, comes what readers see.
+func TestOrdersAreReadAsTheyWereGiven(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.connect("red")
+	w.run(Second)
+	order := func(e AdminAsked) *Publish {
+		t.Helper()
+		e.Actor, e.Reason = "me", "look"
+		w.mono, w.wall = w.mono+1, w.wall+1 // sooner than anything is published by itself
+		at := At{Mono: w.mono, Wall: w.wall}
+		var seen *Publish
+		for _, x := range slices.Clone(w.c.Step(at, e)) {
+			w.take(x)
+			switch x := x.(type) {
+			case *Publish:
+				seen = x
+			case AdminAnswer:
+				if seen == nil {
+					t.Fatalf("%+v was answered before readers could see it", e)
+				}
+			}
+		}
+		w.log = append(w.log, logged{at, e})
+		return seen
+	}
+	if p := order(AdminAsked{Ask: 1, Command: AdminPause, Pause: &Pause{ID: "p1", Reason: "look"}}); len(p.Status.Pauses) != 1 || !p.Status.Paused {
+		t.Errorf("after the pause: %+v", p.Status.Pauses)
+	}
+	w.rollup("red", needs(0, 1))
+	w.run(Second)
+	if n := &w.c.pub.list[0].Rows[0]; n.Detail() != DetailPaused {
+		t.Errorf("the need waits for %d, not for the pause", n.Detail())
+	}
+	if p := order(AdminAsked{Ask: 2, Command: AdminDryRun, DryRun: true}); !p.Status.DryRun {
+		t.Error("dry run is not shown")
+	}
+	if p := order(AdminAsked{Ask: 3, Command: AdminDryRun}); p.Status.DryRun {
+		t.Error("dry run is still shown")
+	}
+	if p := order(AdminAsked{Ask: 4, Command: AdminResume, PauseID: "p1"}); len(p.Status.Pauses) != 0 || p.Status.Paused || p.Needs[0].Rows[0].Detail() == DetailPaused {
+		t.Errorf("the lifted pause is still shown: %+v, the need waits for %d", p.Status.Pauses, p.Needs[0].Rows[0].Detail())
 	}
 }

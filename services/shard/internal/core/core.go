@@ -67,7 +67,8 @@ type Core struct {
 	reduced reducer
 	armed   int64 // last WakeAt; 0: none
 	eff     []Effect
-	probe   func(Phase) // is told of the phases of a cycle; nil: nobody measures
+	answers []AdminAnswer // of this step
+	probe   func(Phase)   // is told of the phases of a cycle; nil: nobody measures
 
 	captures bool // at the next checkpoint
 
@@ -166,6 +167,10 @@ func (c *Core) settle() {
 	c.dispatch()
 	c.driveReconcile()
 	c.flushPublish()
+	for _, a := range c.answers { // after what readers see: who was told that an order is carried out reads it so (SHARD-24.1)
+		c.emit(a)
+	}
+	c.answers = c.answers[:0]
 	c.arm()
 }
 

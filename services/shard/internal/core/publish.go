@@ -204,19 +204,20 @@ func (p *publisher) init() {
 // publishEvery is how often readers see a change that caused no cycle.
 const publishEvery = 100 * Millisecond
 
-// flushPublish emits what readers see: at once after a cycle, else soon after the first change.
+// flushPublish emits what readers see: at once after a cycle and with the answer to an order, else soon after the first
+// change.
 func (c *Core) flushPublish() {
-	waits := c.pub.statusAt > 0 && c.now >= c.pub.statusAt
-	if !c.pub.cycle && !c.pub.dirty && !waits {
+	waits, ordered := c.pub.statusAt > 0 && c.now >= c.pub.statusAt, len(c.answers) > 0
+	if !c.pub.cycle && !c.pub.dirty && !waits && !ordered {
 		return
 	}
-	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && c.now < next && c.pub.lastAt != 0 {
+	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && !ordered && c.now < next && c.pub.lastAt != 0 {
 		c.timers.add(next, timerPublish, "")
 		return
 	}
 	c.pub.dirty = false
-	if c.pub.cycle {
-		c.pub.list = c.needBlocks()
+	if c.pub.cycle || ordered {
+		c.pub.list = c.needBlocks(ordered)
 		c.statusDue()
 	} else if c.pub.statusAt > 0 && c.now >= c.pub.statusAt {
 		c.statusDue()
@@ -230,8 +231,9 @@ func (c *Core) flushPublish() {
 	c.emit(p)
 }
 
-// needBlocks spells out the blocks that changed with the last plan; the others are kept.
-func (c *Core) needBlocks() []*NeedBlock {
+// needBlocks spells out the blocks that changed with the last plan; the others are kept. After an order what holds actions
+// back may be another in any of them.
+func (c *Core) needBlocks(ordered bool) []*NeedBlock {
 	r := c.cycle.result
 	if r == nil {
 		return nil
@@ -245,7 +247,7 @@ func (c *Core) needBlocks() []*NeedBlock {
 		case n == nil || n.of != b:
 			n = c.spellBlock(b, n)
 			n.Turns = turns[at]
-		case hasShort(b):
+		case ordered || hasShort(b):
 			n = c.renewBlock(b, n, turns[at])
 		}
 		next[b.Cluster] = n
