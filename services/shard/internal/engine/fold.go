@@ -7,6 +7,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -14,10 +15,24 @@ import (
 type folding struct {
 	version   uint64            // of stock and classes
 	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
+	last      lastFold
 	forgotten uint64            // of the dimensions
 	names     map[string]string // group by aggregate
 	index     map[foldKey]int   // of the cluster at work
 	key       []byte
+}
+
+// lastFold is the row that was asked last: rows of a kind lie side by side.
+type lastFold struct {
+	f      *frame
+	form   *demand.Form
+	want   resource.Vector
+	holder uint32 // as in folding.stock
+	at     int    // in folds, or -1
+}
+
+func (l *lastFold) is(f *frame, n *demand.Need) bool {
+	return l.f == f && l.form == n.Form && l.want.Equal(&n.Aggregate)
 }
 
 type foldKey struct {
@@ -29,6 +44,7 @@ func (f *folding) begin(w *World) {
 	if f.index == nil {
 		*f = folding{stock: map[string]uint32{}, names: map[string]string{}, index: map[foldKey]int{}}
 	}
+	f.last = lastFold{}
 	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
 		f.version = v
 		clear(f.stock)
@@ -68,10 +84,15 @@ func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRo
 		return false, g
 	}
 	f := &p.folding
+	if f.last.is(cl.f, n) && f.last.holder > 0 {
+		g.fate, g.witness = byStock, f.last.holder-1
+		return true, g
+	}
 	f.key = n.Aggregate.AppendKey(append(append(f.key[:0], m.form.Match...), cl.f.id...))
 	holder, known := f.stock[string(f.key)]
 	want := cl.scratch(p)
 	cl.f.project(&n.Aggregate, want)
+	defer func() { f.last = lastFold{cl.f, n.Form, n.Aggregate, holder, -1} }()
 	if !known {
 		for _, c := range m.classes {
 			s := p.w.Inventory.Class(c).Stock
@@ -195,19 +216,25 @@ func (cl *clusterState) fold(p *planning, row int32) {
 	f := &p.folding
 	if len(cl.folds) == 0 {
 		clear(f.index)
+		f.last.at = -1
 	}
-	f.key = n.Aggregate.AppendKey(f.key[:0])
-	group, ok := f.names[string(f.key)]
-	if !ok {
-		group = demand.FoldGroup(p.w.Space, &n.Aggregate)
-		f.names[string(f.key)] = group
-	}
-	k := foldKey{n.Form.Stripped, group}
-	at, ok := f.index[k]
-	if !ok {
-		at = len(cl.folds)
-		f.index[k] = at
-		cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate, Arrival: n.Arrival}})
+	at := f.last.at
+	if at < 0 || !f.last.is(cl.f, n) {
+		f.key = n.Aggregate.AppendKey(f.key[:0])
+		group, ok := f.names[string(f.key)]
+		if !ok {
+			group = demand.FoldGroup(p.w.Space, &n.Aggregate)
+			f.names[string(f.key)] = group
+		}
+		k := foldKey{n.Form.Stripped, group}
+		if at, ok = f.index[k]; !ok {
+			at = len(cl.folds)
+			f.index[k] = at
+			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate, Arrival: n.Arrival}})
+		}
+		if f.last.is(cl.f, n) {
+			f.last.at = at
+		}
 	}
 	d := &cl.folds[at]
 	d.Members = append(d.Members, row)
@@ -218,6 +245,7 @@ func (cl *clusterState) fold(p *planning, row int32) {
 
 // sortFolds adds the folded Needs and puts all Needs back into turn order.
 func (cl *clusterState) sortFolds(p *planning) {
+	plain := len(cl.wants) // these are in order
 	for i := range cl.folds {
 		d := &cl.folds[i]
 		first := &cl.d.Needs[d.Members[0]]
@@ -238,9 +266,21 @@ func (cl *clusterState) sortFolds(p *planning) {
 		w.bits |= wFolded
 		w.members = d.Members
 	}
-	slices.SortFunc(cl.wants, func(a, b want) int {
+	before := func(a, b *want) int {
 		return cmp.Or(compareTurns(a.need, "", b.need, ""), cmp.Compare(len(a.members), len(b.members)))
-	})
+	}
+	folded := slices.Clone(cl.wants[plain:])
+	slices.SortFunc(folded, func(a, b want) int { return before(&a, &b) })
+	for to := len(cl.wants) - 1; len(folded) > 0; to-- { // merge from the end
+		last := &folded[len(folded)-1]
+		if plain > 0 && before(&cl.wants[plain-1], last) > 0 {
+			plain--
+			cl.wants[to] = cl.wants[plain]
+			continue
+		}
+		cl.wants[to] = *last
+		folded = folded[:len(folded)-1]
+	}
 }
 
 // foldsStand reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was

@@ -14,15 +14,21 @@ import (
 func (p *planning) judge(cl *clusterState) *Block {
 	b := &Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]Verdict, len(cl.d.Needs)), Shunned: cl.shunned, Guarded: cl.guarded,
 		Folded: cl.folds}
-	n := 0
+	n, missing := 0, 0
 	for i := range cl.wants {
 		w := &cl.wants[i]
+		if cl.short(w) {
+			missing += max(1, len(w.members))
+		}
 		n += len(w.promised)
 		for at := w.claims; at >= 0; at = cl.loc[at].next {
 			n++
 		}
 	}
 	b.Claims = make([]Claim, 0, n)
+	if missing > 0 {
+		b.Missing = make([]Missing, 0, missing)
+	}
 	for i := range cl.wants {
 		w := &cl.wants[i]
 		if w.bits&(wFolded|wChosen|wSame) == wSame|wChosen {
@@ -47,11 +53,28 @@ func (p *planning) judge(cl *clusterState) *Block {
 		}
 		p.verdicts(b, cl, w)
 	}
-	slices.SortFunc(b.Missing, func(x, y Missing) int { return int(x.Row) - int(y.Row) })
+	b.sortMissing()
+	return b
+}
+
+// sortMissing puts what is missing into the order of rows, and tells the verdicts where it is. It moves each entry once:
+// they are large, and a cluster may have a thousand.
+func (b *Block) sortMissing() {
+	if !slices.IsSortedFunc(b.Missing, func(x, y Missing) int { return int(x.Row) - int(y.Row) }) {
+		for i := range b.Missing {
+			b.Verdicts[b.Missing[i].Row].Missing = int32(i)
+		}
+		sorted := make([]Missing, 0, len(b.Missing))
+		for i := range b.Verdicts {
+			if at := b.Verdicts[i].Missing; at >= 0 {
+				sorted = append(sorted, b.Missing[at])
+			}
+		}
+		b.Missing = sorted
+	}
 	for i := range b.Missing {
 		b.Verdicts[b.Missing[i].Row].Missing = int32(i)
 	}
-	return b
 }
 
 func (l *local) kind() ClaimKind {
