@@ -72,6 +72,28 @@ func TestReportIsCurrent(t *testing.T) {
 	}
 }
 
+// The commands with which the report and CONTRIBUTING.md begin are targets that run the suite.
+func TestCommandsOfTheReport(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, runs := range map[string]string{"bench": "benchrun", "bench-nightly": "benchrun -nightly", "bench-ci": "benchrun -ci", "bench-report": "benchreport"} {
+		_, recipe, found := strings.Cut(string(makefile), "\n"+target+":")
+		recipe, _, _ = strings.Cut(recipe, "\n\n")
+		if !found || !strings.Contains(recipe, "./bench/cmd/"+runs) {
+			t.Errorf("make %s does not run %s", target, runs)
+		}
+		if text := head + string(guide); !strings.Contains(text, "make "+target) {
+			t.Errorf("make %s is in no guide", target)
+		}
+	}
+}
+
 // Section 9: pictures are SVG without script, under 60 KB, with title and description, and name machine and date.
 func TestPictures(t *testing.T) {
 	all, err := ReadAll("../../docs/benchmarks/results")
