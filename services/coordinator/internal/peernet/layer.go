@@ -35,6 +35,8 @@ const (
 	handshakesMax = 64
 	// duplicateWithin is how recently another process must have spoken for the same node id to count as alive.
 	duplicateWithin = time.Second
+	// noGroup is why a replica that belongs to no group yet refuses Raft.
+	noGroup = "no-group"
 )
 
 // Config of a Layer.
@@ -238,7 +240,7 @@ func (l *Layer) judge(theirs hello, id *identity.ID) string {
 	// Only members of one group speak Raft. A replica without a group votes for nobody and stores nobody's entries: it
 	// learns its group from the answer to its join call, never from whoever speaks to it first.
 	if theirs.kind == kindRaft && (l.c.UUID() == "" || theirs.uuid == "") {
-		return "no-group"
+		return noGroup
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +257,11 @@ func (l *Layer) refuse(c net.Conn, reason string, err error) {
 		return
 	}
 	l.c.OnRefused(reason)
-	l.c.Log.Warn("a Raft connection was refused", "reason", reason, "peer", c.RemoteAddr().String(), "err", err)
+	level := slog.LevelWarn
+	if reason == noGroup {
+		level = slog.LevelInfo // usual for a moment while a replica joins
+	}
+	l.c.Log.Log(context.Background(), level, "a Raft connection was refused", "reason", reason, "peer", c.RemoteAddr().String(), "err", err)
 }
 
 // track registers a connection, so that Close finds it, or closes it when the layer is closed.

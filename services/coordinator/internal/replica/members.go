@@ -293,12 +293,15 @@ func (n *Node) awaitOtherLeader(ctx context.Context) error {
 	}
 }
 
-// HandOver is the first step of a stop: a leader gives leadership away and waits until another is known (COORD-6.4.2).
-// A successor that does not win its election leaves this replica leading again, and the next try may pick another.
+// HandOver is the first step of a stop: a leader gives leadership away and waits until another one serves (COORD-6.4.2).
+// Until then it goes on as a follower: the successor commits its first entries with the faster of two followers instead of
+// the only one left. A successor that does not win its election leaves this replica leading again, and the next try may
+// pick another.
 func (n *Node) HandOver(ctx context.Context) {
 	if n.raft.State() != raft.Leader || n.otherVoters() == 0 {
 		return
 	}
+	reigned := n.State().Meta().GetFencingTerm()
 	for {
 		try, cancel := context.WithTimeout(ctx, 2*n.config.Election)
 		err := n.Transfer(try, "")
@@ -308,12 +311,26 @@ func (n *Node) HandOver(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
+			n.awaitReign(ctx, reigned)
 			return
 		case ctx.Err() != nil:
 			n.config.Log.Warn("leadership was not handed over before the stop", "err", err)
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// awaitReign waits until a later leader opened: its higher fencing term arrived here.
+func (n *Node) awaitReign(ctx context.Context, after int64) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for n.State().Meta().GetFencingTerm() <= after {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
 

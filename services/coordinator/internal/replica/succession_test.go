@@ -50,3 +50,17 @@ func TestWhoStandsForNoElection(t *testing.T) {
 		t.Fatal("a replica that reaches nobody stood for an election")
 	}
 }
+
+// COORD-6.4.2: a leader that hands over leaves when its successor serves, and not before.
+func TestHandOverEndsWhenTheSuccessorServes(t *testing.T) {
+	r := three(t)
+	old := r.leader()
+	reigned := old.Reign().Term
+	old.HandOver(t.Context())
+	if term := old.State().Meta().GetFencingTerm(); term <= reigned || old.Reign() != nil {
+		t.Fatalf("fencing term %d after %d: the successor has not opened yet", term, reigned)
+	}
+	if next := r.leader(); next == old {
+		t.Fatal("it leads again")
+	}
+}
