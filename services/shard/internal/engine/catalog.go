@@ -22,6 +22,9 @@ type catalog struct {
 	byValue  map[symbol.ID]map[symbol.ID][]uint32
 	buckets  [demand.Pinned + 1]bucketShelves
 	counts   []int32  // scratch, by supply
+	live     []uint32 // classes
+	shelves  []uint32 // the supplies that they have, in the order of the first class
+	totals   []int32  // by supply: classes
 	examples []uint32 // by supply: 1 plus a class that has it, or 0
 
 	forms    []formEntry // by Form.ID
@@ -38,8 +41,9 @@ type catalog struct {
 // bucketShelves is all classes on shelves, for one interruption bucket.
 type bucketShelves struct {
 	built   bool
-	shelves []*shelf // by supply
-	rank    []uint32 // by class: its place by supply and cost
+	shelves []*shelf          // by supply
+	rank    []uint32          // by class: its place by supply and cost
+	parts   map[string]*shelf // by their classes: parts of shelves
 }
 
 type formEntry struct {
@@ -124,6 +128,7 @@ func (c *catalog) begin(w *World) (anew bool) {
 			c.examples[n] = uint32(id) + 1
 		}
 	}
+	c.listShelves()
 	for _, m := range c.everyM {
 		m.follow(c, before)
 	}
@@ -184,6 +189,78 @@ func (c *catalog) marketOf(m *matcher, f *frame, b demand.Bucket) *market {
 	return k
 }
 
+// storeOf returns a market and which of its shelves are for the Need, nil for all. Where a matcher takes all machines
+// of a supply or none, what it matches is a part of the market of all machines, so that Needs which differ in the types
+// that they name share shelves and orders.
+func (c *catalog) storeOf(m *matcher, f *frame, b demand.Bucket) (*market, []uint64) {
+	if m.placed != c.version+1 {
+		m.placed = c.version + 1
+		c.place(m)
+	}
+	if !m.whole {
+		return c.marketOf(m, f, b), nil
+	}
+	key := marketKey{nil, f, b}
+	k := c.markets[key]
+	if k == nil {
+		k = &market{f: f, bucket: b}
+		c.markets[key] = k
+	}
+	if k.version != c.version || k.base == nil {
+		k.version = c.version
+		c.stockUp(k, c.live)
+	}
+	return k, m.mask
+}
+
+// place finds out which supplies a matcher takes as a whole.
+func (c *catalog) place(m *matcher) {
+	m.whole, m.mask = false, nil
+	if len(m.classes) == len(c.live) {
+		m.whole = true
+		return
+	}
+	if len(c.shelves) > wholeMax {
+		return
+	}
+	c.counts = slices.Grow(c.counts[:0], len(c.examples))[:len(c.examples)]
+	clear(c.counts)
+	for _, id := range m.classes {
+		c.counts[c.supply[id]]++
+	}
+	mask := make([]uint64, (len(c.shelves)+63)/64)
+	for s, n := range c.shelves {
+		switch c.counts[n] {
+		case 0:
+		case c.totals[n]:
+			mask[s/64] |= 1 << (s % 64)
+		default:
+			return
+		}
+	}
+	m.whole, m.mask = true, mask
+}
+
+// wholeMax bounds how many shelves a Need passes over that are not for it.
+const wholeMax = 512
+
+// listShelves lists the live classes and, in the order of stockUp, the supplies that they have.
+func (c *catalog) listShelves() {
+	c.live, c.shelves = c.live[:0], c.shelves[:0]
+	c.totals = slices.Grow(c.totals[:0], len(c.examples))[:len(c.examples)]
+	clear(c.totals)
+	for id, n := range c.supply {
+		if c.serial[id] == 0 {
+			continue
+		}
+		c.live = append(c.live, uint32(id))
+		if c.totals[n] == 0 {
+			c.shelves = append(c.shelves, n)
+		}
+		c.totals[n]++
+	}
+}
+
 // stockUp puts classes on the shelves of a market: on shelves of its own where they are not all that have their supply.
 func (c *catalog) stockUp(k *market, classes []uint32) {
 	all := c.shelvesOf(k.bucket)
@@ -201,24 +278,43 @@ func (c *catalog) stockUp(k *market, classes []uint32) {
 		case int(c.counts[n]) == len(whole.slots):
 			k.shelves = append(k.shelves, whole)
 		default:
-			k.shelves = append(k.shelves, c.partOf(whole, classes, n, k.bucket, all.rank))
+			k.shelves = append(k.shelves, c.partOf(whole, classes, n, all))
 		}
 		c.counts[n] = 0
 	}
 	k.index()
 }
 
-// partOf is a shelf of those of the classes that have a supply.
-func (c *catalog) partOf(whole *shelf, classes []uint32, supply uint32, b demand.Bucket, rank []uint32) *shelf {
-	part := &shelf{}
+// partOf is a shelf of those of the classes that have a supply. Markets with the same ones share it.
+func (c *catalog) partOf(whole *shelf, classes []uint32, supply uint32, all *bucketShelves) *shelf {
+	part := c.scratch[:0]
 	for _, id := range classes {
 		if c.supply[id] == supply {
-			part.slots = append(part.slots, slot{class: id})
+			part = append(part, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
 		}
 	}
-	slices.SortFunc(part.slots, func(a, b slot) int { return cmp.Compare(rank[a.class], rank[b.class]) })
-	part.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), b) })
-	return part
+	c.scratch = part
+	s := all.parts[string(part)]
+	if s != nil {
+		return s
+	}
+	s = &shelf{class: whole.class}
+	if all.parts == nil {
+		all.parts = map[string]*shelf{}
+	}
+	all.parts[string(part)] = s
+	for i, g := range whole.groups {
+		from := int32(len(s.slots))
+		for _, x := range whole.slots[g.from:g.to] {
+			if _, in := slices.BinarySearch(classes, x.class); in {
+				s.slots = append(s.slots, slot{class: x.class})
+			}
+		}
+		if to := int32(len(s.slots)); to > from {
+			s.groups = append(s.groups, group{cost: whole.groups[i].cost, from: from, to: to})
+		}
+	}
+	return s
 }
 
 // shelvesOf returns all classes on shelves, for one bucket.

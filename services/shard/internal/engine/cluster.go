@@ -50,6 +50,7 @@ type clusterState struct {
 	vec      []int64 // all vectors of the cluster
 	shares   []share
 	givers   []int32 // Needs with machines that may have something to offer to others
+	offer    []int64 // the most that a machine of each of them has unused
 	least    []int64 // what every receiver of shares asks for in one unit, at the least
 	columns  []column
 	shunned  []inventory.Index
@@ -86,7 +87,7 @@ type want struct {
 	claims   int32 // first of its claims, chained by local.next
 	lastOne  int32
 	own      int32 // first of its Own machines, chained by local.ownNext, in walk order
-	most     int32 // vector: the most that one of its machines has unused, or -1; right while wLaid
+	slot     int32 // in clusterState.givers, or -1
 	received int32 // first of its shares, chained by share.nextTo
 	members  []int32
 
@@ -108,8 +109,7 @@ const (
 	wLost              // something was taken over from it (15.4)
 	wLaid              // local.used of its claims is right
 	wFolded
-	wQueued // has a turn in this plan
-	wGiver  // is in clusterState.givers
+	wLate // in planning.late
 )
 
 // passed is a machine that section 15 promised to a Need.
@@ -217,6 +217,7 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
 	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*len(cl.dims)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
+	cl.offer = cl.offer[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
@@ -257,7 +258,7 @@ func (cl *clusterState) prepare(p *planning) {
 
 func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
 	cl.wants = append(cl.wants, want{need: n, row: row, hold: hold, m: m, bucket: n.Form.Interruption, claims: -1, lastOne: -1, own: -1,
-		most: -1, received: -1})
+		slot: -1, received: -1})
 	w := &cl.wants[len(cl.wants)-1]
 	str := p.w.Space.Strings
 	switch {

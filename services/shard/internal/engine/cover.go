@@ -16,6 +16,7 @@ type coverer struct {
 
 	// The question.
 	mk       *market
+	mask     []uint64 // the shelves of mk that the Need matches, or nil for all
 	pool     inventory.Pool
 	domain   *inventory.Domain // of a market of one domain, else nil
 	left     *topState         // what is taken of it
@@ -28,6 +29,7 @@ type coverer struct {
 
 	// The work.
 	rest   []int64
+	need   []int64 // what one machine must have
 	active []int   // dimensions that are positive in input
 	shift  []uint8 // of the weight of each of them
 	used   []int32 // by group: tentatively taken
@@ -93,11 +95,11 @@ func (c *coverer) cover() bool {
 	c.prepare()
 	order := c.order()
 	for {
-		g := c.choose(order).group
+		g := c.choose(order, nil).group
 		if g < 0 {
 			break
 		}
-		if end := c.finisher(); end >= 0 {
+		if end := c.finisher(math.MaxInt64); end >= 0 {
 			c.ends = append(c.ends, ending{len(c.seq), end})
 		}
 		sup := c.mk.supplyOf(g)
@@ -167,26 +169,48 @@ func (c *coverer) order() *ranking {
 	return c.mk.order(c.active, c.shift, c.pool, c.stock.gen)
 }
 
-// choose is the choice of 13.3; its group is -1 if there is none.
-func (c *coverer) choose(order *ranking) chosen {
+// choose is the choice of 13.3; its group is -1 if there is none, or none that is as good as limit where that is given.
+func (c *coverer) choose(order *ranking, limit *chosen) chosen {
 	best := chosen{group: -1}
 	if order == nil {
 		for s := range c.mk.shelves {
-			c.consider(int32(s), &best)
+			if c.opens(int32(s)) {
+				c.consider(int32(s), c.mk.supply(int32(s)), &best)
+			}
 		}
 		return best
 	}
 	for i := 0; i < len(order.list); {
 		o := &order.list[i]
-		if best.group >= 0 && compareRatio(o.cost, o.share, best.cost, best.share) > 0 || o.cost == math.MaxInt64 {
+		if o.cost == math.MaxInt64 || limit != nil && compareRatio(o.cost, o.share, limit.cost, limit.share) > 0 {
 			break
 		}
-		c.consider(o.shelf, &best)
+		sup := c.mk.supply(o.shelf)
+		// What is left of the shelf costs at least o.cost: most shelves are passed over without a look at them.
+		if !c.opens(o.shelf) || limit != nil && compareRatio(o.cost, c.share(sup), limit.cost, limit.share) > 0 {
+			i++
+			continue
+		}
+		if c.consider(o.shelf, sup, &best); best.group >= 0 {
+			limit = &best
+		}
 		if !order.settle(i, c.mk, c.pool) {
 			i++
 		}
 	}
 	return best
+}
+
+// opens reports whether a shelf of the market is among those of the Need.
+func (c *coverer) opens(s int32) bool { return c.mask == nil || c.mask[s/64]&(1<<(s%64)) != 0 }
+
+// share is how much of the rest a supply covers, weighted (13.2).
+func (c *coverer) share(sup []int64) uint64 {
+	share := uint64(0)
+	for a, j := range c.active {
+		share = addShare(share, min(sup[j], c.rest[j]), c.shift[a])
+	}
+	return share
 }
 
 // cheapest is the shelves by cost of what is left of them. Those of one domain are all looked at.
@@ -206,12 +230,8 @@ type chosen struct {
 }
 
 // consider puts the front of a shelf in place of what was best so far if it is better.
-func (c *coverer) consider(s int32, best *chosen) {
-	sup := c.mk.supply(s)
-	share := uint64(0)
-	for a, j := range c.active {
-		share = addShare(share, min(sup[j], c.rest[j]), c.shift[a])
-	}
+func (c *coverer) consider(s int32, sup []int64, best *chosen) {
+	share := c.share(sup)
 	if share == 0 || !coversAll(sup, c.unit) {
 		return
 	}
@@ -225,44 +245,44 @@ func (c *coverer) consider(s int32, best *chosen) {
 	}
 }
 
-// finisher is the cheapest single machine that covers all of the rest (13.4): its group, or -1.
-func (c *coverer) finisher() int32 {
+// finisher is the cheapest single machine that covers all of the rest (13.4): its group, or -1 if none does for at most
+// limit.
+func (c *coverer) finisher(limit int64) int32 {
 	for _, j := range c.active {
-		if c.rest[j] > c.mk.top[j] {
+		if c.rest[j] > c.mk.most[j] {
 			return -1
 		}
 	}
-	end, cost := int32(-1), int64(0)
+	c.need = append(c.need[:0], c.unit...)
+	for _, j := range c.active {
+		c.need[j] = max(c.need[j], c.rest[j])
+	}
+	return c.cheapestWith(limit)
+}
+
+// cheapestWith is the cheapest group, of those that cost at most limit, with a supply that covers need, or -1.
+func (c *coverer) cheapestWith(limit int64) int32 {
+	found, cost := int32(-1), limit
 	order := c.cheapest()
 	for i := 0; i < len(order.list); {
 		s, least := order.list[i].shelf, order.list[i].cost
-		if end >= 0 && least > cost || least == math.MaxInt64 {
+		if least > cost || least == math.MaxInt64 {
 			break
 		}
-		sup := c.mk.supply(s)
-		if !c.finishes(sup) || !coversAll(sup, c.unit) {
+		if !coversAll(c.mk.supply(s), c.need) || !c.opens(s) {
 			i++
 			continue
 		}
 		if g := c.front(s); g >= 0 {
-			if k := c.mk.group(g).cost; end < 0 || k < cost || k == cost && c.first(g) < c.first(end) {
-				end, cost = g, k
+			if k := c.mk.group(g).cost; found < 0 && k <= cost || k < cost || k == cost && c.first(g) < c.first(found) {
+				found, cost = g, k
 			}
 		}
 		if !order.settle(i, c.mk, c.pool) {
 			i++
 		}
 	}
-	return end
-}
-
-func (c *coverer) finishes(sup []int64) bool {
-	for _, j := range c.active {
-		if sup[j] < c.rest[j] {
-			return false
-		}
-	}
-	return true
+	return found
 }
 
 // better compares two groups by cost per share, and breaks ties as 13.3 says.
@@ -514,41 +534,19 @@ func (c *coverer) sortByLast() {
 }
 
 // standIn returns the cheapest free group, cheaper than g, with which the input stays covered without one of g, or -1.
+// Such a group contributes: what it has to have is more than nothing, as one of g could be dropped otherwise.
 func (c *coverer) standIn(g int32) int32 {
 	cost, sup := c.mk.group(g).cost, c.mk.supplyOf(g)
-	in := int32(-1)
-	inCost := cost
-	order := c.cheapest()
-	for i := 0; i < len(order.list); {
-		s, least := order.list[i].shelf, order.list[i].cost
-		if least >= cost || in >= 0 && least > inCost {
-			break
-		}
-		have := c.mk.supply(s)
-		if !c.standsIn(sup, have) {
-			i++
-			continue
-		}
-		if f := c.front(s); f >= 0 {
-			if k := c.mk.group(f).cost; k < cost && (in < 0 || k < inCost || k == inCost && c.first(f) < c.first(in)) {
-				in, inCost = f, k
-			}
-		}
-		if !order.settle(i, c.mk, c.pool) {
-			i++
-		}
+	if cost == 0 {
+		return -1
 	}
-	return in
-}
-
-// standsIn reports whether a machine that has this much may go in the place of one with that supply.
-func (c *coverer) standsIn(sup, have []int64) bool {
+	c.need = append(c.need[:0], c.unit...)
 	for a, j := range c.active {
-		if sup[j] > have[j] && !c.sum[a].atLeast(uint64(sup[j]-have[j])) {
-			return false
+		if !c.sum[a].atLeast(uint64(sup[j])) {
+			c.need[j] = max(c.need[j], sup[j]-int64(c.sum[a].lo))
 		}
 	}
-	return coversAll(have, c.unit) && touches(have, c.input)
+	return c.cheapestWith(cost - 1)
 }
 
 // sum128 is a sum or difference of products that never overflows and is never negative.

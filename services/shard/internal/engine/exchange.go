@@ -76,7 +76,7 @@ func (p *planning) exchangers() []turn {
 			}
 		}
 	}
-	slices.SortFunc(out, compareTurn)
+	p.sorter.sort(out)
 	return out
 }
 
@@ -169,6 +169,7 @@ func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inven
 			out = append(out, l.idx)
 			cl.release(at)
 			l.bits |= lGone // the place in loc stays empty; taking it again makes a new one
+			p.tell()
 			p.stock.giveBack(l.idx, l.class, inventory.SpeculativePool)
 			p.countTaken(l.idx, l.class, inventory.SpeculativePool, -1)
 		}

@@ -18,17 +18,42 @@ func (p *planning) finish() {
 	p.promises()
 }
 
+// taken notes the action for a machine that a Need takes. Needs take in turn order, so that the list is in order, too; a
+// Need sorts its own as it goes, which are few.
+func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k inventory.Pool, c *inventory.Class, order uint32) {
+	a := Action{Machine: i, Kind: Bootstrap, Cause: CauseIdle, Need: Ref{cl.at, w.row}, Cost: effectiveCost(c, w.bucket), Drain: -1}
+	if k == inventory.SpeculativePool {
+		a.Kind, a.Cause = Provision, CauseSpeculative
+	}
+	if len(p.acts) == cap(p.acts) {
+		n := max(len(p.acts), len(p.queue), 64)
+		p.acts, p.ids = slices.Grow(p.acts, n), slices.Grow(p.ids, n)
+	}
+	list := append(p.acts, a)
+	p.ids = append(p.ids, order)
+	for at := len(list) - 1; at > 0 && list[at-1].Need == a.Need; at-- {
+		x := &list[at-1]
+		if cmp.Or(cmp.Compare(x.Kind, a.Kind), cmp.Compare(x.Cost, a.Cost), cmp.Compare(p.ids[at-1], order)) < 0 {
+			break
+		}
+		list[at-1], list[at], p.ids[at-1], p.ids[at] = a, *x, order, p.ids[at-1]
+	}
+	p.acts = list
+}
+
 // acquisitions lists Bootstraps and Provisions by turn order of their Needs.
 func (p *planning) acquisitions() {
+	acting := p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver && !cl.spoiled })
+	straight := len(acting) == 0 && p.tries == 0 && !p.resumed && !slices.ContainsFunc(p.spoiled, func(cl *clusterState) bool { return len(cl.flight) > 0 })
+	if straight {
+		p.res.Actions = slices.Clone(p.acts)
+		return
+	}
+	// Something was given back, taken out of turn or is handed over: the claims say what it comes to.
 	p.queue = p.queue[:0]
 	p.res.Actions = slices.Grow(p.res.Actions, len(p.stock.list))
 	inv := p.w.Inventory
-	acting := slices.Clone(p.spoiled)
-	for _, cl := range p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver }) {
-		if !cl.spoiled {
-			acting = append(acting, cl)
-		}
-	}
+	acting = append(acting, p.spoiled...)
 	for _, cl := range acting {
 		for i := range cl.wants {
 			if w := &cl.wants[i]; w.claims >= 0 && cl.acts(inv, w) {
@@ -36,7 +61,7 @@ func (p *planning) acquisitions() {
 			}
 		}
 	}
-	slices.SortFunc(p.queue, compareTurn)
+	p.sorter.sort(p.queue)
 	for _, t := range p.queue {
 		cl, w := p.state(t)
 		from := len(p.res.Actions)

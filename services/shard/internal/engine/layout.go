@@ -36,9 +36,7 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 		}
 		x.list = append(x.list, at)
 	}
-	if len(x.list) > 1 {
-		slices.SortFunc(x.list, cl.keep)
-	}
+	cl.sortKeep(x.list)
 	x.rest = append(x.rest[:0], cl.aggregate(g)...)
 	var buf [8]int64
 	for _, at := range x.list {
@@ -56,10 +54,7 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 			}
 		}
 	}
-	if g.most < 0 {
-		g.most = cl.alloc(1)
-	}
-	most := cl.at_(g.most, 0)
+	most := cl.offer[int(g.slot)*cl.k():][:cl.k()]
 	clear(most)
 	for _, at := range x.list {
 		l := &cl.loc[at]
@@ -70,13 +65,46 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 	}
 }
 
-// unlay says that what the machines of a Need are used for is to be found out anew.
+// sortKeep puts machines into keep order. Mostly these are a few.
+func (cl *clusterState) sortKeep(list []int32) {
+	if len(list) > 16 {
+		slices.SortFunc(list, cl.keep)
+		return
+	}
+	for i := 1; i < len(list); i++ {
+		x := list[i]
+		j := i
+		for ; j > 0 && cl.keep(list[j-1], x) > 0; j-- {
+			list[j] = list[j-1]
+		}
+		list[j] = x
+	}
+}
+
+// unlay says that what the machines of a Need are used for is to be found out anew. Until then they may offer anything.
 func (cl *clusterState) unlay(g *want) {
 	g.bits &^= wLaid
-	if g.bits&wGiver == 0 {
-		g.bits |= wGiver
+	if g.slot < 0 {
+		g.slot = int32(len(cl.givers))
 		cl.givers = append(cl.givers, g.at)
+		for range cl.k() {
+			cl.offer = append(cl.offer, math.MaxInt64)
+		}
+		return
 	}
+	most := cl.offer[int(g.slot)*cl.k():][:cl.k()]
+	for j := range most {
+		most[j] = math.MaxInt64
+	}
+}
+
+// dropGiver takes a Need out of givers that has nothing to offer to anybody.
+func (cl *clusterState) dropGiver(g *want) {
+	i, last, k := int(g.slot), len(cl.givers)-1, cl.k()
+	cl.givers[i] = cl.givers[last]
+	copy(cl.offer[i*k:(i+1)*k], cl.offer[last*k:])
+	cl.wants[cl.givers[i]].slot = int32(i)
+	cl.givers, cl.offer, g.slot = cl.givers[:last], cl.offer[:last*k], -1
 }
 
 // receives reports whether w is a Need that shares are for (ENG-11.2).
@@ -163,29 +191,31 @@ func (cl *clusterState) offered(w *want, l *local, x *scratch) int64 {
 
 // share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
 func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *local) bool) {
-	if !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.receives() || cl.unitsMissing(w) == 0 {
+	if len(cl.givers) == 0 || !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.receives() || !touches(cl.unit(w), cl.rest(w)) {
 		return
 	}
 	x.offers = x.offers[:0]
-	for i := 0; i < len(cl.givers); i++ {
-		g := &cl.wants[cl.givers[i]]
-		if g.at == w.at {
+	unit := cl.unit(w)
+	for i, k := 0, len(unit); i < len(cl.givers); i++ {
+		if !coversAll(cl.offer[i*k:(i+1)*k], unit) || cl.givers[i] == w.at {
 			continue
 		}
+		g := &cl.wants[cl.givers[i]]
 		if g.bits&wLaid == 0 {
 			cl.lay(g, x)
+			switch most := cl.offer[i*k : (i+1)*k]; {
+			case !coversAll(most, cl.least):
+				cl.dropGiver(g)
+				i--
+				continue
+			case !coversAll(most, unit):
+				continue
+			}
 		}
-		most := cl.at_(g.most, 0)
-		if !coversAll(most, cl.least) {
-			g.bits &^= wGiver
-			last := len(cl.givers) - 1
-			cl.givers[i], cl.givers = cl.givers[last], cl.givers[:last]
-			i--
-			continue
-		}
-		if coversAll(most, cl.unit(w)) {
-			cl.offers(w, g, x, keep)
-		}
+		cl.offers(w, g, x, keep)
+	}
+	if len(x.offers) == 0 {
+		return
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.keep(a.at, b.at)) })
 	for _, o := range x.offers {

@@ -57,11 +57,15 @@ type market struct {
 	bucket  demand.Bucket
 	version uint64
 
+	zones []*market           // its parts by domain of top,
+	top   *inventory.Topology //
+	cut   uint64              // as of this version
+
 	shelves []*shelf
 	base    []int32    // number of the first group of each shelf; groups are numbered through the market
 	of      []int32    // shelf of each group
 	sup     []int64    // by shelf: supply in the frame
-	top     []int64    // the largest supply in each dimension
+	most    []int64    // the largest supply in each dimension
 	cheap   [2]ranking // by pool: shelves by cost alone
 	orders  [2]map[uint64]*ranking
 }
@@ -98,12 +102,12 @@ func (k *market) supplyOf(g int32) []int64 { return k.supply(k.of[g]) }
 
 // index numbers the groups and sorts the shelves, once these are in place.
 func (k *market) index() {
-	k.base, k.of, k.sup, k.top, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.top[:0], [2]map[uint64]*ranking{}
+	k.base, k.of, k.sup, k.most, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.most[:0], [2]map[uint64]*ranking{}
 	for p := range k.cheap {
 		k.cheap[p].gen, k.cheap[p].list = 0, k.cheap[p].list[:0]
 	}
 	for range k.f.dims {
-		k.top = append(k.top, 0)
+		k.most = append(k.most, 0)
 	}
 	for i, s := range k.shelves {
 		k.base = append(k.base, int32(len(k.of)))
@@ -113,7 +117,7 @@ func (k *market) index() {
 		sup := k.f.of(s.class)
 		k.sup = append(k.sup, sup...)
 		for j, x := range sup {
-			k.top[j] = max(k.top[j], x)
+			k.most[j] = max(k.most[j], x)
 		}
 		for p := range k.cheap {
 			k.cheap[p].list = append(k.cheap[p].list, ranked{shelf: int32(i), share: 1})

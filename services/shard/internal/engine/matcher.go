@@ -19,6 +19,10 @@ type matcher struct {
 	synced  bool
 	terms   []term // requirements in symbols, as of version
 
+	whole  bool     // of each supply it matches all classes or none,
+	mask   []uint64 // and these are the supplies, by catalog.shelves; nil is all
+	placed uint64   // the version of the classes that this is about, plus 1
+
 	// In the plan at work: from where on classes may hold something free, by pool.
 	epoch uint32
 	alive [2]int32

@@ -89,6 +89,8 @@ func (p *planning) begin(in Input) {
 	p.foldVersion = p.folding.version
 	p.followStock()
 	p.stock.begin(p.w.Inventory)
+	p.told = 0
+	p.acts, p.ids, p.resumed = p.acts[:0], p.ids[:0], false
 	p.beginTopologies()
 	p.bought, p.displace = false, 0
 }
@@ -206,7 +208,7 @@ func (p *planning) remember() {
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
 	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
-	p.fresh = p.fresh[:0]
+	p.news = p.news[:0]
 	left := p.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range p.dirty {
 		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
@@ -230,7 +232,7 @@ func (p *planning) remember() {
 		}
 		for i := range cl.wants {
 			if w := &cl.wants[i]; cl.short(w) {
-				p.fresh = append(p.fresh, turnOf(cl, w))
+				p.news = append(p.news, p.stand(cl, w))
 			}
 		}
 	}
@@ -251,7 +253,11 @@ func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.shunned)
 
 // mergeStanding replaces the entries of dirty clusters, and brings the others up to date with the classes.
 func (p *planning) mergeStanding() {
-	sortTurns(p.fresh)
+	p.sorter.sortStanding(p.news)
+	if len(p.standing) == 0 {
+		p.standing, p.news = p.news, p.standing
+		return
+	}
 	out, at := p.oldStanding[:0], 0
 	moved := p.lastClasses != p.w.Inventory.ClassVersion()
 	for i := range p.standing {
@@ -268,14 +274,12 @@ func (p *planning) mergeStanding() {
 		if s.moved = moved; moved {
 			s.judge(p)
 		}
-		for ; at < len(p.fresh) && compareTurn(p.fresh[at], s.turn) < 0; at++ {
-			out = append(out, p.stand(p.fresh[at]))
+		for ; at < len(p.news) && compareTurn(p.news[at].turn, s.turn) < 0; at++ {
+			out = append(out, p.news[at])
 		}
 		out = append(out, *s)
 	}
-	for ; at < len(p.fresh); at++ {
-		out = append(out, p.stand(p.fresh[at]))
-	}
+	out = append(out, p.news[at:]...)
 	p.oldStanding, p.standing = p.standing, out
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -21,6 +20,7 @@ type planning struct {
 	foldVersion uint64
 	stock       stock
 	tops        []*topState
+	told        int // how many of stock.list the tops know of
 
 	states    []*clusterState // by block
 	marks     []uint8         // of each
@@ -52,8 +52,14 @@ type planning struct {
 	stocked       []uint32 // classes that came into stock since the last plan
 	stockFollowed bool     // and these, and those that left it, are all that changed for section 8
 
+	acts    []Action // what was taken, in the order of the turns
+	ids     []uint32 // the order of each machine
+	resumed bool     // a Need took after the turns
 	queue   []turn
 	fresh   []turn
+	news    []standing
+	sorter  turnSorter
+	at      int    // how many of queue have been visited
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	cover   coverer
 	x       scratch
@@ -93,44 +99,6 @@ type place struct {
 	d   int32
 }
 
-// turn names a Need in turn order (ENG-7.2): the rank with higher first, the arrival with unknown last, the cluster and
-// the position in it, which are in order themselves.
-type turn struct {
-	rank, arrival uint64
-	cl, want      int32
-}
-
-func turnOf(cl *clusterState, w *want) turn {
-	f := w.need.Form
-	t := turn{cl: cl.at, want: w.at, arrival: math.MaxUint64}
-	t.rank = ^(uint64(uint32(f.Priority)^1<<31)<<16 | uint64(f.Interruption)<<8 | uint64(f.Reclamation))
-	if w.need.Arrival != 0 {
-		t.arrival = uint64(w.need.Arrival) ^ 1<<63
-	}
-	return t
-}
-
-func compareTurn(a, b turn) int {
-	switch {
-	case a.rank != b.rank:
-		return sign(a.rank < b.rank)
-	case a.arrival != b.arrival:
-		return sign(a.arrival < b.arrival)
-	case a.cl != b.cl:
-		return sign(a.cl < b.cl)
-	case a.want != b.want:
-		return sign(a.want < b.want)
-	}
-	return 0
-}
-
-func sign(before bool) int {
-	if before {
-		return -1
-	}
-	return 1
-}
-
 func (p *planning) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
 
 // take moves a free machine into a cluster, claimed by w.
@@ -138,12 +106,19 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	inv := p.w.Inventory
 	r := inv.Row(i)
 	p.stock.take(i, r.Class, k)
-	p.countTaken(i, r.Class, k, 1)
+	p.taken(cl, w, i, k, inv.Class(r.Class), r.Order)
+	if w.bits&wSame != 0 {
+		p.tell() // this one, too
+	}
 	p.bought = p.bought || k == inventory.SpeculativePool
 	l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
 		ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
 	if r.Stamp != 0 {
 		l.recl = inv.StampRow(r.Stamp).Reclamation
+	}
+	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take, rather than again and again
+		n := max(len(cl.loc), 4*cl.open, 4)
+		cl.loc, cl.vec = slices.Grow(cl.loc, n), slices.Grow(cl.vec, n*cl.k())
 	}
 	cl.loc = append(cl.loc, l)
 	if w.bits&wSame != 0 {
@@ -151,6 +126,19 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	}
 	cl.claim(w, int32(len(cl.loc)-1))
 	p.spoil(cl)
+}
+
+// tell brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
+func (p *planning) tell() {
+	for ; p.told < len(p.stock.list); p.told++ {
+		i := p.stock.list[p.told]
+		r := p.w.Inventory.Row(i)
+		k := inventory.SpeculativePool
+		if r.Seen() == inventory.Idle {
+			k = inventory.IdlePool
+		}
+		p.countTaken(i, r.Class, k, 1)
+	}
 }
 
 // anyFree reports whether a pool has anything left that matches.
@@ -172,8 +160,6 @@ func (p *planning) state(t turn) (*clusterState, *want) {
 }
 
 func held(w *want) bool { return w.hold != demand.NotHeld }
-
-func sortTurns(list []turn) { slices.SortFunc(list, compareTurn) }
 
 // spoil marks a cluster whose memory this plan has changed beyond credit.
 func (p *planning) spoil(cl *clusterState) {
@@ -253,9 +239,8 @@ type standing struct {
 	moved      bool // the classes changed in this plan
 }
 
-func (p *planning) stand(t turn) standing {
-	cl, w := p.state(t)
-	s := standing{turn: t, cl: cl, row: w.row, open: !held(w)}
+func (p *planning) stand(cl *clusterState, w *want) standing {
+	s := standing{turn: turnOf(cl, w), cl: cl, row: w.row, open: !held(w)}
 	s.judge(p)
 	return s
 }
@@ -279,7 +264,7 @@ func (p *planning) stillShort(visit func(t turn, s *standing)) {
 			}
 		}
 	}
-	sortTurns(p.fresh)
+	p.sorter.sort(p.fresh)
 	at := 0
 	for i := range p.standing {
 		s := &p.standing[i]

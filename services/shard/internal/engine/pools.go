@@ -48,7 +48,31 @@ func (s *stock) isTaken(i inventory.Index) bool { return s.taken[i/64]&(1<<(i%64
 func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
 	s.taken[i/64] |= 1 << (i % 64)
 	s.free[k][class]--
+	if len(s.list) == cap(s.list) {
+		s.list = slices.Grow(s.list, max(len(s.list), 256))
+	}
 	s.list = append(s.list, i)
+}
+
+// next appends the first n free machines of a class to a list, by id. They are not taken yet.
+func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n int32) []inventory.Index {
+	chunks := s.inv.Class(class).Pools[k].Chunks()
+	cur := &s.cursor[k][class]
+	chunk, pos := int(cur.chunk), int(cur.pos)
+	for first := true; chunk < len(chunks) && n > 0; chunk, pos = chunk+1, 0 {
+		for list := chunks[chunk]; pos < len(list) && n > 0; pos++ {
+			if s.isTaken(list[pos]) {
+				continue
+			}
+			if first {
+				first = false
+				cur.chunk, cur.pos = int32(chunk), int32(pos)
+			}
+			into = append(into, list[pos])
+			n--
+		}
+	}
+	return into
 }
 
 // giveBack makes a machine free again that the plan took.

@@ -58,8 +58,10 @@ func (p *planning) preemption() {
 		if w.bits&wLost != 0 {
 			p.lookAgain(cl, w)
 			if !held(w) {
+				n := len(p.acts)
 				p.acquire(cl, w, inventory.IdlePool)
 				p.acquire(cl, w, inventory.SpeculativePool)
+				p.resumed = p.resumed || len(p.acts) > n
 			}
 		}
 		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
@@ -302,7 +304,7 @@ func (p *planning) takeOver(cl *clusterState, w *want, f *flyer) {
 // lose gives a Need that lost a promise its place later in this order.
 func (p *planning) lose(cl *clusterState, w *want) {
 	w.bits |= wLost
-	if w.bits&wQueued == 0 {
+	if !p.queued(cl, w) {
 		displaced, hold := p.displace, w.hold
 		w.hold = demand.NotHeld // held ones look again too
 		p.openLate(cl, w)

@@ -77,6 +77,7 @@ func (t *topState) rankDomains(p *planning) {
 }
 
 func (p *planning) topology(key symbol.ID) *topState {
+	p.tell()
 	for _, t := range p.tops {
 		if t.top.Key == key {
 			return t

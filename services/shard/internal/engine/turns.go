@@ -27,22 +27,26 @@ func (p *planning) turns() {
 
 // inOrder visits the Needs of queue, which is in turn order, and those that openLate adds meanwhile, each in its place.
 func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
-	for _, t := range p.queue {
-		_, w := p.state(t)
-		w.bits |= wQueued
-	}
-	for at := 0; at < len(p.queue) || len(p.late) > 0; {
-		var t turn
-		if len(p.late) > 0 && (at == len(p.queue) || compareTurn(p.late[0], p.queue[at]) < 0) {
-			t = p.popLate()
-		} else {
-			t = p.queue[at]
-			at++
+	for p.at = 0; p.at < len(p.queue) || len(p.late) > 0; {
+		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.queue[p.at]) < 0) {
+			cl, w := p.state(p.popLate())
+			w.bits &^= wLate
+			visit(cl, w)
+			continue
 		}
-		cl, w := p.state(t)
-		w.bits &^= wQueued
+		cl, w := p.state(p.queue[p.at])
+		p.at++
 		visit(cl, w)
 	}
+}
+
+// queued reports whether the turn of a Need is still to come.
+func (p *planning) queued(cl *clusterState, w *want) bool {
+	if w.bits&wLate != 0 {
+		return true
+	}
+	_, found := slices.BinarySearchFunc(p.queue[p.at:], turnOf(cl, w), compareTurn)
+	return found
 }
 
 // beyondHelp reports whether no class matches and fits: then nothing that a turn or preemption could do helps.
@@ -55,10 +59,10 @@ func (cl *clusterState) beyondHelp(w *want) bool {
 func (p *planning) openLate(cl *clusterState, w *want) {
 	p.displace++
 	p.spoil(cl)
-	if held(w) || w.bits&wQueued != 0 {
+	if held(w) || p.queued(cl, w) {
 		return
 	}
-	w.bits |= wQueued
+	w.bits |= wLate
 	h := append(p.late, turnOf(cl, w))
 	for c := len(h) - 1; c > 0; {
 		up := (c - 1) / 2
@@ -124,7 +128,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		return
 	}
 	c := &p.cover
-	c.stock, c.pool, c.domain = &p.stock, k, nil
+	c.stock, c.pool, c.domain, c.mask = &p.stock, k, nil, nil
 	c.avoidFor(cl, k, nil)
 	c.unit = append(c.unit[:0], cl.unit(w)...)
 	c.input = append(c.input[:0], cl.rest(w)...)
@@ -149,7 +153,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		p.here = place{t, d}
 		defer func() { p.here = place{} }()
 	default:
-		c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
+		c.mk, c.mask = p.cat.storeOf(w.m, cl.f, w.bucket)
 	}
 	if len(c.mk.shelves) == 0 {
 		return
@@ -214,15 +218,8 @@ func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k
 
 // apply takes the machines that the cover rule counted.
 func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
-	c := &p.cover
-	for _, pk := range c.list {
-		n := pk.n
-		p.taking = p.taking[:0]
-		c.machines(pk.group, func(i inventory.Index, _ uint32) bool {
-			p.taking = append(p.taking, i)
-			n--
-			return n > 0
-		})
+	for _, pk := range p.cover.list {
+		p.taking = p.cover.listed(p.taking[:0], pk.group, pk.n)
 		for _, i := range p.taking {
 			p.take(cl, w, i, k)
 		}

@@ -105,3 +105,16 @@ func (c *coverer) machines(g int32, yield func(i inventory.Index, order uint32) 
 		}
 	}
 }
+
+// listed appends the first n free machines of a group to a list, by id.
+func (c *coverer) listed(into []inventory.Index, g, n int32) []inventory.Index {
+	if gr := c.mk.group(g); gr.to == gr.from+1 && (c.domain == nil || c.byClass) && len(c.spare) == 0 {
+		return c.stock.next(into, c.mk.shelves[c.mk.of[g]].slots[gr.from].class, c.pool, n)
+	}
+	c.machines(g, func(i inventory.Index, _ uint32) bool {
+		into = append(into, i)
+		n--
+		return n > 0
+	})
+	return into
+}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -36,10 +38,23 @@ func (c *catalog) zoneOf(whole *market, key, value symbol.ID) *market {
 	return k
 }
 
+// zonesOf returns the parts of a market by domain of a key, up to date.
+func (c *catalog) zonesOf(whole *market, top *inventory.Topology) []*market {
+	if whole.top != top || whole.cut != whole.version || len(whole.zones) != len(top.Domains) {
+		whole.zones = whole.zones[:0]
+		for d := range top.Domains {
+			whole.zones = append(whole.zones, c.zoneOf(whole, top.Key, top.Domains[d].Value))
+		}
+		whole.top, whole.cut = top, whole.version
+	}
+	return whole.zones
+}
+
 // spreadZone is one domain of a hard spread at work: a cover that takes one machine at a time.
 type spreadZone struct {
 	coverer
-	value int32 // position in spreading.values
+	ranked *ranking // its shelves
+	value  int32    // position in spreading.values
 }
 
 // zonePick is a machine that a spread takes: of a group, in a zone.
@@ -59,8 +74,8 @@ func (p *planning) byZone(cl *clusterState, t *topState) bool {
 // freeInZone reports whether a zone has anything free that w could take.
 func (p *planning) freeInZone(cl *clusterState, w *want, t *topState, d int) bool {
 	c := &p.cover
-	c.stock, c.domain, c.avoid, c.spare = &p.stock, nil, c.avoid[:0], c.spare[:0]
-	c.mk = p.cat.zoneOf(p.cat.marketOf(w.m, cl.f, w.bucket), t.top.Key, t.top.Domains[d].Value)
+	c.stock, c.domain, c.mask, c.avoid, c.spare = &p.stock, nil, nil, c.avoid[:0], c.spare[:0]
+	c.mk = p.cat.zonesOf(p.cat.marketOf(w.m, cl.f, w.bucket), t.top)[d]
 	c.fitUsed()
 	for k := range inventory.Pool(2) {
 		c.pool = k
@@ -79,6 +94,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 	s := &p.spread
 	p.known(cl, w)
 	whole := p.cat.marketOf(w.m, cl.f, w.bucket)
+	zones := p.cat.zonesOf(whole, t.top)
 	s.open = s.open[:0]
 	c := &p.cover
 	for d := range t.top.Domains {
@@ -94,18 +110,22 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 		z := &s.open[len(s.open)-1]
 		z.value = int32(v)
 		z.stock, z.pool, z.domain = &p.stock, k, nil
-		z.mk = p.cat.zoneOf(whole, t.top.Key, t.top.Domains[d].Value)
-		z.unit, z.input = append(z.unit[:0], c.unit...), append(z.input[:0], c.input...)
-		z.prepare()
+		z.mk = zones[d]
+		z.fitUsed()
 	}
 	if len(s.open) == 0 {
 		return
 	}
 	c.mk = whole
 	c.prepare()
+	for i := range s.open { // they ask the same question
+		z := &s.open[i]
+		z.unit, z.input, z.rest, z.active, z.shift = c.unit, c.input, c.rest, c.active, c.shift
+		z.ranked = z.order()
+	}
 	s.picks, s.finish = s.picks[:0], s.finish[:0]
 	for !zero(c.rest) {
-		best, end := s.choose(c.rest, w.skew)
+		best, end := s.choose(w.skew)
 		if best.group < 0 {
 			break
 		}
@@ -122,25 +142,24 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 }
 
 // choose is the choice of 13.3 and the finisher of 13.4 over the zones that may take one more.
-func (s *spreading) choose(rest []int64, skew int32) (best, end zonePick) {
+func (s *spreading) choose(skew int32) (best, end zonePick) {
 	best, end = zonePick{group: -1}, zonePick{group: -1}
 	var bestChoice chosen
-	var endCost int64
+	endCost := int64(math.MaxInt64)
 	for i := range s.open {
 		z := &s.open[i]
 		if !s.mayGo(int(z.value), skew) {
 			continue
 		}
-		copy(z.rest, rest)
-		got := z.choose(z.order())
-		if got.group < 0 {
-			continue
+		var limit *chosen
+		if best.group >= 0 {
+			limit = &bestChoice
 		}
-		at := zonePick{int32(i), got.group}
-		if best.group < 0 || s.better(at, got, best, bestChoice) {
+		got := z.choose(z.ranked, limit)
+		if at := (zonePick{int32(i), got.group}); got.group >= 0 && (best.group < 0 || s.better(at, got, best, bestChoice)) {
 			best, bestChoice = at, got
 		}
-		if g := z.finisher(); g >= 0 {
+		if g := z.finisher(endCost); g >= 0 {
 			cost := z.mk.group(g).cost
 			if end.group < 0 || cost < endCost || cost == endCost && s.first(zonePick{int32(i), g}) < s.first(end) {
 				end, endCost = zonePick{int32(i), g}, cost
@@ -211,12 +230,7 @@ func (p *planning) applyZones(cl *clusterState, w *want, k inventory.Pool, cover
 				}
 			}
 		}
-		p.taking = p.taking[:0]
-		s.open[x.zone].machines(x.group, func(m inventory.Index, _ uint32) bool {
-			p.taking = append(p.taking, m)
-			n--
-			return n > 0
-		})
+		p.taking = s.open[x.zone].listed(p.taking[:0], x.group, n)
 		for _, m := range p.taking {
 			p.take(cl, w, m, k)
 		}
