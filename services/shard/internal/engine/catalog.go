@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -21,7 +22,10 @@ type catalog struct {
 	changed  []uint32 // classes that are other ones since the plan before
 	byValue  map[symbol.ID]map[symbol.ID][]uint32
 	buckets  [demand.Pinned + 1]bucketShelves
-	counts   []int32  // scratch, by supply
+	counts   []int32 // scratch of stockUp, by supply
+	from     []int32
+	order    []uint32
+	grouped  []uint32
 	live     []uint32 // classes
 	shelves  []uint32 // the supplies that they have, in the order of the first class
 	totals   []int32  // by supply: classes
@@ -40,6 +44,7 @@ type catalog struct {
 
 // bucketShelves is all classes on shelves, for one interruption bucket.
 type bucketShelves struct {
+	bucket  demand.Bucket
 	built   bool
 	shelves []*shelf          // by supply
 	rank    []uint32          // by class: its place by supply and cost
@@ -266,54 +271,58 @@ func (c *catalog) stockUp(k *market, classes []uint32) {
 	all := c.shelvesOf(k.bucket)
 	c.counts = slices.Grow(c.counts[:0], len(all.shelves))[:len(all.shelves)]
 	clear(c.counts)
-	for _, id := range classes {
-		c.counts[c.supply[id]]++
-	}
-	k.shelves = k.shelves[:0]
+	c.order = c.order[:0]
 	for _, id := range classes {
 		n := c.supply[id]
-		switch whole := all.shelves[n]; {
-		case c.counts[n] == 0:
-			continue
-		case int(c.counts[n]) == len(whole.slots):
-			k.shelves = append(k.shelves, whole)
-		default:
-			k.shelves = append(k.shelves, c.partOf(whole, classes, n, all))
+		if c.counts[n] == 0 {
+			c.order = append(c.order, n)
 		}
-		c.counts[n] = 0
+		c.counts[n]++
+	}
+	c.from = slices.Grow(c.from[:0], len(all.shelves))[:len(all.shelves)]
+	c.grouped = slices.Grow(c.grouped[:0], len(classes))[:len(classes)]
+	at := int32(0)
+	for _, n := range c.order {
+		c.from[n] = at
+		at += c.counts[n]
+	}
+	for _, id := range classes {
+		n := c.supply[id]
+		c.grouped[c.from[n]] = id
+		c.from[n]++
+	}
+	k.shelves = slices.Grow(k.shelves[:0], len(c.order))
+	for _, n := range c.order {
+		whole := all.shelves[n]
+		if int(c.counts[n]) < len(whole.slots) {
+			whole = c.partOf(whole, c.grouped[c.from[n]-c.counts[n]:c.from[n]], all)
+		}
+		k.shelves = append(k.shelves, whole)
 	}
 	k.index()
 }
 
-// partOf is a shelf of those of the classes that have a supply. Markets with the same ones share it.
-func (c *catalog) partOf(whole *shelf, classes []uint32, supply uint32, all *bucketShelves) *shelf {
+// partOf is a shelf of some of the classes of another. Markets with the same ones share it.
+func (c *catalog) partOf(whole *shelf, classes []uint32, all *bucketShelves) *shelf {
 	part := c.scratch[:0]
 	for _, id := range classes {
-		if c.supply[id] == supply {
-			part = append(part, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
-		}
+		part = binary.LittleEndian.AppendUint32(part, id)
 	}
 	c.scratch = part
 	s := all.parts[string(part)]
 	if s != nil {
 		return s
 	}
-	s = &shelf{class: whole.class}
+	s = &shelf{slots: make([]slot, 0, len(classes))}
 	if all.parts == nil {
 		all.parts = map[string]*shelf{}
 	}
 	all.parts[string(part)] = s
-	for i, g := range whole.groups {
-		from := int32(len(s.slots))
-		for _, x := range whole.slots[g.from:g.to] {
-			if _, in := slices.BinarySearch(classes, x.class); in {
-				s.slots = append(s.slots, slot{class: x.class})
-			}
-		}
-		if to := int32(len(s.slots)); to > from {
-			s.groups = append(s.groups, group{cost: whole.groups[i].cost, from: from, to: to})
-		}
+	for _, id := range classes {
+		s.slots = append(s.slots, slot{class: id})
 	}
+	slices.SortFunc(s.slots, func(a, b slot) int { return cmp.Compare(all.rank[a.class], all.rank[b.class]) })
+	s.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), all.bucket) })
 	return s
 }
 
@@ -338,7 +347,7 @@ func (c *catalog) shelvesOf(b demand.Bucket) *bucketShelves {
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.supply, b.supply), cmp.Compare(a.cost, b.cost), cmp.Compare(a.class, b.class))
 	})
-	*all = bucketShelves{built: true, shelves: make([]*shelf, most+1), rank: make([]uint32, c.inv.Classes())}
+	*all = bucketShelves{built: true, bucket: b, shelves: make([]*shelf, most+1), rank: make([]uint32, c.inv.Classes())}
 	for i, e := range list {
 		all.rank[e.class] = uint32(i)
 		s := all.shelves[e.supply]

@@ -95,11 +95,12 @@ func (c *coverer) cover() bool {
 	c.prepare()
 	order := c.order()
 	for {
-		g := c.choose(order, nil).group
+		best, end := c.look(order, nil, math.MaxInt64)
+		g := best.group
 		if g < 0 {
 			break
 		}
-		if end := c.finisher(math.MaxInt64); end >= 0 {
+		if end >= 0 {
 			c.ends = append(c.ends, ending{len(c.seq), end})
 		}
 		sup := c.mk.supplyOf(g)
@@ -182,7 +183,7 @@ func (c *coverer) choose(order *ranking, limit *chosen) chosen {
 	}
 	for i := 0; i < len(order.list); {
 		o := &order.list[i]
-		if o.cost == math.MaxInt64 || limit != nil && compareRatio(o.cost, o.share, limit.cost, limit.share) > 0 {
+		if limit != nil && compareRatio(o.cost, o.share, limit.cost, limit.share) > 0 {
 			break
 		}
 		sup := c.mk.supply(o.shelf)
@@ -245,19 +246,60 @@ func (c *coverer) consider(s int32, sup []int64, best *chosen) {
 	}
 }
 
-// finisher is the cheapest single machine that covers all of the rest (13.4): its group, or -1 if none does for at most
-// limit.
-func (c *coverer) finisher(limit int64) int32 {
+// look is the choice of 13.3 and the finisher of 13.4: the cheapest single machine that covers all of the rest. Of those
+// that are worse than limit and dearer than dearest nothing needs to be known.
+func (c *coverer) look(order *ranking, limit *chosen, dearest int64) (best chosen, end int32) {
 	for _, j := range c.active {
 		if c.rest[j] > c.mk.most[j] {
-			return -1
+			return c.choose(order, limit), -1
 		}
 	}
-	c.need = append(c.need[:0], c.unit...)
-	for _, j := range c.active {
-		c.need[j] = max(c.need[j], c.rest[j])
+	// One machine may do. It has the largest share there is, so that nothing dearer than it can be the better choice: a
+	// walk by cost ends there.
+	best, end = chosen{group: -1}, -1
+	list := c.cheapest()
+	for i := 0; i < len(list.list); {
+		s, least := list.list[i].shelf, list.list[i].cost
+		if least > dearest {
+			break
+		}
+		sup := c.mk.supply(s)
+		share, covers := c.part(sup)
+		if share == 0 || !covers && limit != nil && compareRatio(least, share, limit.cost, limit.share) > 0 ||
+			!coversAll(sup, c.unit) || !c.opens(s) {
+			i++
+			continue
+		}
+		if g := c.front(s); g >= 0 {
+			cost := c.mk.group(g).cost
+			if best.group < 0 || c.better(g, cost, share, best.group, best.cost, best.share) {
+				best = chosen{g, cost, share}
+				limit = &best
+			}
+			if covers && (end < 0 && cost <= dearest || cost < dearest || cost == dearest && c.first(g) < c.first(end)) {
+				end, dearest = g, cost
+			}
+		}
+		if !list.settle(i, c.mk, c.pool) {
+			i++
+		}
 	}
-	return c.cheapestWith(limit)
+	return best, end
+}
+
+// part is the share of a supply, and whether it covers all of the rest.
+func (c *coverer) part(sup []int64) (share uint64, covers bool) {
+	covers = true
+	for a, j := range c.active {
+		x := sup[j]
+		if r := c.rest[j]; x >= r {
+			x = r
+		} else {
+			covers = false
+		}
+		share = addShare(share, x, c.shift[a])
+	}
+	return share, covers
 }
 
 // cheapestWith is the cheapest group, of those that cost at most limit, with a supply that covers need, or -1.
@@ -266,7 +308,7 @@ func (c *coverer) cheapestWith(limit int64) int32 {
 	order := c.cheapest()
 	for i := 0; i < len(order.list); {
 		s, least := order.list[i].shelf, order.list[i].cost
-		if least > cost || least == math.MaxInt64 {
+		if least > cost {
 			break
 		}
 		if !coversAll(c.mk.supply(s), c.need) || !c.opens(s) {

@@ -102,12 +102,17 @@ func (k *market) supplyOf(g int32) []int64 { return k.supply(k.of[g]) }
 
 // index numbers the groups and sorts the shelves, once these are in place.
 func (k *market) index() {
-	k.base, k.of, k.sup, k.most, k.orders = k.base[:0], k.of[:0], k.sup[:0], k.most[:0], [2]map[uint64]*ranking{}
-	for p := range k.cheap {
-		k.cheap[p].gen, k.cheap[p].list = 0, k.cheap[p].list[:0]
+	groups := 0
+	for _, s := range k.shelves {
+		groups += len(s.groups)
 	}
-	for range k.f.dims {
-		k.most = append(k.most, 0)
+	n, dims := len(k.shelves), len(k.f.dims)
+	k.base, k.of = slices.Grow(k.base[:0], n), slices.Grow(k.of[:0], groups)
+	k.sup, k.most = slices.Grow(k.sup[:0], n*dims), slices.Grow(k.most[:0], dims)[:dims]
+	k.orders = [2]map[uint64]*ranking{}
+	clear(k.most)
+	for p := range k.cheap {
+		k.cheap[p].gen, k.cheap[p].list = 0, slices.Grow(k.cheap[p].list[:0], n)
 	}
 	for i, s := range k.shelves {
 		k.base = append(k.base, int32(len(k.of)))

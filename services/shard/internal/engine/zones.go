@@ -155,11 +155,11 @@ func (s *spreading) choose(skew int32) (best, end zonePick) {
 		if best.group >= 0 {
 			limit = &bestChoice
 		}
-		got := z.choose(z.ranked, limit)
+		got, g := z.look(z.ranked, limit, endCost)
 		if at := (zonePick{int32(i), got.group}); got.group >= 0 && (best.group < 0 || s.better(at, got, best, bestChoice)) {
 			best, bestChoice = at, got
 		}
-		if g := z.finisher(endCost); g >= 0 {
+		if g >= 0 {
 			cost := z.mk.group(g).cost
 			if end.group < 0 || cost < endCost || cost == endCost && s.first(zonePick{int32(i), g}) < s.first(end) {
 				end, endCost = zonePick{int32(i), g}, cost
