@@ -12,12 +12,20 @@ type stock struct {
 	inv    *inventory.Table
 	free   [2][]int32  // by class
 	cursor [2][]cursor // by class: nothing before it is free
+	heads  [2][]head   // by class: what is free there
 	taken  []uint64    // one bit per Index
 	list   []inventory.Index
 	gen    uint32 // grows when something is given back, or a new plan begins: places remembered as empty may not be
 }
 
 type cursor struct{ chunk, pos int32 }
+
+// head is the first free machine of a class, if known. Most looks at a class find the one that the look before found.
+type head struct {
+	at    inventory.Index
+	order uint32 // the largest number where nothing is free
+	known bool
+}
 
 // begin makes everything free that the table says is free.
 func (s *stock) begin(inv *inventory.Table) {
@@ -28,6 +36,8 @@ func (s *stock) begin(inv *inventory.Table) {
 		s.free[k] = slices.Grow(s.free[k][:0], n)[:n]
 		s.cursor[k] = slices.Grow(s.cursor[k][:0], n)[:n]
 		clear(s.cursor[k])
+		s.heads[k] = slices.Grow(s.heads[k][:0], n)[:n]
+		clear(s.heads[k])
 	}
 	for c := range n {
 		cl := inv.Class(uint32(c))
@@ -52,6 +62,36 @@ func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
 		s.list = slices.Grow(s.list, max(len(s.list), 256))
 	}
 	s.list = append(s.list, i)
+}
+
+// head returns the first free machine of a class.
+func (s *stock) head(class uint32, k inventory.Pool) head {
+	h := &s.heads[k][class]
+	if h.known && (h.order == atEnd || !s.isTaken(h.at)) {
+		return *h
+	}
+	cur, chunks := &s.cursor[k][class], s.inv.Class(class).Pools[k].Chunks()
+	*h = head{order: atEnd, known: true}
+	for ; int(cur.chunk) < len(chunks); cur.chunk, cur.pos = cur.chunk+1, 0 {
+		for list := chunks[cur.chunk]; int(cur.pos) < len(list); cur.pos++ {
+			if i := list[cur.pos]; !s.isTaken(i) {
+				h.at, h.order = i, s.inv.Row(i).Order
+				return *h
+			}
+		}
+	}
+	return *h
+}
+
+// least returns the first free machine of some classes.
+func (s *stock) least(slots []slot, k inventory.Pool) head {
+	first := head{order: atEnd}
+	for i := range slots {
+		if h := s.head(slots[i].class, k); h.order < first.order {
+			first = h
+		}
+	}
+	return first
 }
 
 // next appends the first n free machines of a class to a list, by id. They are not taken yet.
@@ -79,6 +119,6 @@ func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n i
 func (s *stock) giveBack(i inventory.Index, class uint32, k inventory.Pool) {
 	s.taken[i/64] &^= 1 << (i % 64)
 	s.free[k][class]++
-	s.cursor[k][class] = cursor{}
+	s.cursor[k][class], s.heads[k][class] = cursor{}, head{}
 	s.gen++
 }

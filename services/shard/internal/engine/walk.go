@@ -31,6 +31,11 @@ func (c *coverer) walk(w *walker, class uint32) {
 	}
 	cur := &c.stock.cursor[c.pool][class]
 	w.chunks = c.stock.inv.Class(class).Pools[c.pool].Chunks()
+	if len(c.spare) == 0 {
+		h := c.stock.head(class, c.pool)
+		w.chunk, w.pos, w.at, w.order = int(cur.chunk), int(cur.pos), h.at, h.order
+		return
+	}
 	w.chunk, w.pos = int(cur.chunk), int(cur.pos)
 	c.pass(w)
 	cur.chunk, cur.pos = int32(w.chunk), int32(w.pos)
@@ -108,8 +113,12 @@ func (c *coverer) machines(g int32, yield func(i inventory.Index, order uint32) 
 
 // listed appends the first n free machines of a group to a list, by id.
 func (c *coverer) listed(into []inventory.Index, g, n int32) []inventory.Index {
-	if gr := c.mk.group(g); gr.to == gr.from+1 && (c.domain == nil || c.byClass) && len(c.spare) == 0 {
-		return c.stock.next(into, c.mk.shelves[c.mk.of[g]].slots[gr.from].class, c.pool, n)
+	if gr := c.mk.group(g); c.plainLists() && (gr.to == gr.from+1 || n == 1) {
+		slots := c.mk.shelves[c.mk.of[g]].slots[gr.from:gr.to]
+		if len(slots) == 1 {
+			return c.stock.next(into, slots[0].class, c.pool, n)
+		}
+		return append(into, c.stock.least(slots, c.pool).at)
 	}
 	c.machines(g, func(i inventory.Index, _ uint32) bool {
 		into = append(into, i)
@@ -118,3 +127,6 @@ func (c *coverer) listed(into []inventory.Index, g, n int32) []inventory.Index {
 	})
 	return into
 }
+
+// plainLists reports whether what is free is a matter of classes alone.
+func (c *coverer) plainLists() bool { return (c.domain == nil || c.byClass) && len(c.spare) == 0 }

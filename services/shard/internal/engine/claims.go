@@ -1,0 +1,119 @@
+package engine
+
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+
+// claim makes a machine count for w, whole. A share of w on it becomes part of the claim.
+func (cl *clusterState) claim(w *want, at int32) {
+	l := &cl.loc[at]
+	if l.shares >= 0 {
+		cl.dropSharesOf(w, at)
+	}
+	cl.hold(w, at)
+	var buf [8]int64
+	less(cl.rest(w), cl.worth(w, l, buf[:0]))
+}
+
+// hold puts a machine into w's chain without crediting it.
+func (cl *clusterState) hold(w *want, at int32) {
+	l := &cl.loc[at]
+	l.claim, l.next = w.at, -1
+	l.bits &^= lKept
+	if w.lastOne >= 0 {
+		cl.loc[w.lastOne].next = at
+	} else {
+		w.claims = at
+	}
+	w.lastOne = at
+	cl.unlay(w)
+	cl.countLoose(l, -1)
+}
+
+// release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.
+func (cl *clusterState) release(at int32) {
+	l := &cl.loc[at]
+	w := &cl.wants[l.claim]
+	prev := int32(-1)
+	for i := w.claims; i != at; i = cl.loc[i].next {
+		prev = i
+	}
+	if prev < 0 {
+		w.claims = l.next
+	} else {
+		cl.loc[prev].next = l.next
+	}
+	if w.lastOne == at {
+		w.lastOne = prev
+	}
+	l.claim, l.next = -1, -1
+	l.bits &^= lKept
+	cl.unlay(w)
+	cl.countLoose(l, +1)
+}
+
+// countLoose counts a machine that nobody claims any more, or that somebody claims now.
+func (cl *clusterState) countLoose(l *local, by int) {
+	if !l.state.Bound() || l.bits&lShunned != 0 {
+		return
+	}
+	cl.loose += by
+	cl.looseOld = cl.looseOld || by > 0
+	if l.state == inventory.Configured && l.bits&lForeign == 0 {
+		cl.excess += by
+	}
+}
+
+// unclaimed lists the bound machines that nobody claims, in keep order, and perhaps some that somebody has claimed since.
+func (cl *clusterState) unclaimed() []int32 {
+	if cl.loose == 0 {
+		return nil
+	}
+	if cl.looseOld || len(cl.looseAt) > 2*cl.loose+8 {
+		cl.looseOld, cl.looseAt = false, cl.looseAt[:0]
+		for _, at := range cl.bound {
+			if cl.loc[at].claim < 0 {
+				cl.looseAt = append(cl.looseAt, at)
+			}
+		}
+	}
+	return cl.looseAt
+}
+
+// recount computes the residual of a Need from its claims and shares.
+func (cl *clusterState) recount(w *want) {
+	rest := cl.rest(w)
+	copy(rest, cl.aggregate(w))
+	var buf [8]int64
+	for i := w.claims; i >= 0; i = cl.loc[i].next {
+		if l := &cl.loc[i]; l.bits&lKept == 0 {
+			less(rest, cl.worth(w, l, buf[:0]))
+		}
+	}
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		less(rest, cl.at_(cl.shares[i].vec, 1))
+	}
+	for i := range w.promised {
+		less(rest, cl.f.of(w.promised[i].class))
+	}
+}
+
+// claimWalk claims the listed machines one after the other, as far as w is short, they are unclaimed, usable, pass, and
+// contribute. pass may be nil.
+func (cl *clusterState) claimWalk(w *want, list []int32, pass func(at int32, l *local) bool) {
+	if cl.loose == 0 && len(list) > 0 && cl.loc[list[0]].state.Bound() {
+		return
+	}
+	rest := cl.rest(w)
+	var buf [8]int64
+	for _, at := range list {
+		l := &cl.loc[at]
+		if l.claim >= 0 || l.bits&(lShunned|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
+			continue
+		}
+		if zero(rest) {
+			return
+		}
+		if touches(cl.worth(w, l, buf[:0]), rest) {
+			cl.claim(w, at)
+		}
+	}
+}
