@@ -178,12 +178,16 @@ func churnChart(newest []measure.Result) string {
 		offset := map[bool]float64{true: 20, false: -20}[r.GOMAXPROCS == 1]
 		top := y.at(r.Subject.Quantile(0.5))
 		p.rect(at+offset-16, top, 32, y.from-top, colourOf(r))
-		p.text(at+offset, top-6, "middle", duration(r.Subject.Quantile(0.5)))
+		side, x := "end", at+offset+16
+		if offset > 0 {
+			side, x = "start", at+offset-16
+		}
+		p.text(x, top-6, side, duration(r.Subject.Quantile(0.5)))
 		floors = append(floors, r.Floor.Quantile(0.5))
 	}
 	scan := measure.Median(floors)
 	p.line(90, y.at(scan), 860, y.at(scan), floorColour, 2, "6 4")
-	p.ink(856, y.at(scan)-6, "end", floorColour, "one scan of all machines: "+duration(scan))
+	p.ink(860, 58, "end", floorColour, "dashed: one scan of all machines, "+duration(scan))
 	return p.done()
 }
 
@@ -255,7 +259,7 @@ func memoryChart(newest []measure.Result) string {
 	r := newest[at]
 	parts := slices.DeleteFunc(slices.Clone(r.Parts), func(p measure.Piece) bool { return p.Bytes < 0.3 })
 	slices.SortStableFunc(parts, func(a, b measure.Piece) int { return int(1e6 * (b.Bytes - a.Bytes)) })
-	height := 120 + 22*float64(len(parts)+2)
+	height := 120 + 22*float64(len(parts))
 	x := scale{low: 0, high: 10 * math.Ceil(slices.MaxFunc(parts, func(a, b measure.Piece) int { return int(1e6 * (a.Bytes - b.Bytes)) }).Bytes/10), from: 150, to: 800, linear: true}
 	total := 0.0
 	for _, p := range parts {
