@@ -106,7 +106,7 @@ func slopeChart(newest []measure.Result) string {
 	x, y := decades(needs, 90, 700), decades(times, 380, 70)
 	p := draw(920, 430, "B4: time of a plan against needs", "Both axes are logarithmic. Dots are median times of plans of gangs; the dashed line grows as n log n from the smallest size; the lower line is the floor.",
 		"W-gangs(1, 3, 16), and 780,000 gangs on 504,000 machines; logarithmic; "+on(list[0]))
-	p.frame(x, y, func(v float64) string { return fmt.Sprintf("%g", v) }, round)
+	p.frame(x, y, count, round)
 	p.text(395, 418, "middle", "needs")
 	for _, cpus := range []int{2, 1} {
 		var points, floors []float64
@@ -138,7 +138,8 @@ func slopeChart(newest []measure.Result) string {
 		law = append(law, x.at(v), y.at(at))
 	}
 	p.path(law, inkColour, "5 4")
-	p.text(law[len(law)-2]+8, law[len(law)-1]-8, "start", "n log n")
+	middle := len(law) / 4 * 2
+	p.text(law[middle]-8, law[middle+1]-8, "end", "n log n")
 	return p.done()
 }
 
