@@ -4709,6 +4709,7 @@ type MachineEdit struct {
 	//	*MachineEdit_Price
 	//	*MachineEdit_StockOut
 	//	*MachineEdit_Node
+	//	*MachineEdit_DrainZone
 	Edit          isMachineEdit_Edit `protobuf_oneof:"edit"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4796,6 +4797,15 @@ func (x *MachineEdit) GetNode() *NodeEdit {
 	return nil
 }
 
+func (x *MachineEdit) GetDrainZone() string {
+	if x != nil {
+		if x, ok := x.Edit.(*MachineEdit_DrainZone); ok {
+			return x.DrainZone
+		}
+	}
+	return ""
+}
+
 type isMachineEdit_Edit interface {
 	isMachineEdit_Edit()
 }
@@ -4825,6 +4835,11 @@ type MachineEdit_Node struct {
 	Node *NodeEdit `protobuf:"bytes,5,opt,name=node,proto3,oneof"`
 }
 
+type MachineEdit_DrainZone struct {
+	// Take a zone out of service: none of its machines counts for anybody or can be had.
+	DrainZone string `protobuf:"bytes,6,opt,name=drain_zone,json=drainZone,proto3,oneof"`
+}
+
 func (*MachineEdit_Put) isMachineEdit_Edit() {}
 
 func (*MachineEdit_Remove) isMachineEdit_Edit() {}
@@ -4834,6 +4849,8 @@ func (*MachineEdit_Price) isMachineEdit_Edit() {}
 func (*MachineEdit_StockOut) isMachineEdit_Edit() {}
 
 func (*MachineEdit_Node) isMachineEdit_Edit() {}
+
+func (*MachineEdit_DrainZone) isMachineEdit_Edit() {}
 
 // Sets the readiness of one node.
 type NodeEdit struct {
@@ -5702,13 +5719,15 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x06remove\x18\x04 \x01(\tH\x00R\x06remove\x12(\n" +
 	"\x05scale\x18\x05 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\x05scale\x12\x14\n" +
 	"\x04drop\x18\x06 \x01(\bH\x00R\x04dropB\r\n" +
-	"\x04edit\x12\x05\xbaH\x02\b\x01\"\x8c\x02\n" +
+	"\x04edit\x12\x05\xbaH\x02\b\x01\"\xad\x02\n" +
 	"\vMachineEdit\x12.\n" +
 	"\x03put\x18\x01 \x01(\v2\x1a.bigfleet.v1alpha1.MachineH\x00R\x03put\x12\x18\n" +
 	"\x06remove\x18\x02 \x01(\tH\x00R\x06remove\x124\n" +
 	"\x05price\x18\x03 \x01(\v2\x1c.bigfleet.v1alpha1.PriceEditH\x00R\x05price\x12;\n" +
 	"\tstock_out\x18\x04 \x01(\v2\x1c.bigfleet.v1alpha1.PriceEditH\x00R\bstockOut\x121\n" +
-	"\x04node\x18\x05 \x01(\v2\x1b.bigfleet.v1alpha1.NodeEditH\x00R\x04nodeB\r\n" +
+	"\x04node\x18\x05 \x01(\v2\x1b.bigfleet.v1alpha1.NodeEditH\x00R\x04node\x12\x1f\n" +
+	"\n" +
+	"drain_zone\x18\x06 \x01(\tH\x00R\tdrainZoneB\r\n" +
 	"\x04edit\x12\x05\xbaH\x02\b\x01\"H\n" +
 	"\bNodeEdit\x12&\n" +
 	"\n" +
@@ -6075,6 +6094,7 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 		(*MachineEdit_Price)(nil),
 		(*MachineEdit_StockOut)(nil),
 		(*MachineEdit_Node)(nil),
+		(*MachineEdit_DrainZone)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

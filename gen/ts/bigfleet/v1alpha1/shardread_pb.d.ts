@@ -2558,6 +2558,14 @@ export declare type MachineEdit = Message<"bigfleet.v1alpha1.MachineEdit"> & {
      */
     value: NodeEdit;
     case: "node";
+  } | {
+    /**
+     * Take a zone out of service: none of its machines counts for anybody or can be had.
+     *
+     * @generated from field: string drain_zone = 6;
+     */
+    value: string;
+    case: "drainZone";
   } | { case: undefined; value?: undefined };
 };
 

@@ -56,10 +56,10 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	root.SetErr(e.Err)
 	started := false
 	eachRun(root, func() { started = true })
-	err := root.ExecuteContext(ctx)
+	verb, err := root.ExecuteContextC(ctx)
 	var known *exit.Error
 	if err != nil && !started && !errors.As(err, &known) {
-		err = &exit.Error{Code: exit.Usage, Say: err.Error()} // cobra's own: flags and arguments
+		err = &exit.Error{Code: exit.Usage, Say: err.Error(), Hint: "Usage: " + verb.UseLine()} // cobra's own: flags and arguments
 	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
 		return exit.OK

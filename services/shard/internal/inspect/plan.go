@@ -146,6 +146,8 @@ func (s *Server) machineEdit(m *pb.MachineEdit) (engine.Edit, error) {
 		return engine.ScalePrice{Pool: pool(e.Price), PerMillion: perMillion(e.Price.GetFactor())}, nil
 	case *pb.MachineEdit_StockOut:
 		return engine.StockOut{Pool: pool(e.StockOut)}, nil
+	case *pb.MachineEdit_DrainZone:
+		return engine.DrainZone{Zone: e.DrainZone}, nil
 	case *pb.MachineEdit_Node:
 		return engine.SetNode{ID: e.Node.GetMachineId(), Ready: e.Node.GetReady()}, nil
 	}

@@ -18,6 +18,7 @@ type edits struct {
 	remove   []string // machine
 	price    []string // type|zone=factor
 	stockOut []string // type[@zone]
+	drain    []string // zone
 	lift     bool
 }
 
@@ -28,6 +29,7 @@ func (e *edits) bind(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&e.remove, "remove-machine", nil, "plan as if this machine were gone; repeatable")
 	fs.StringArrayVar(&e.price, "price", nil, "TYPE[@ZONE]=FACTOR multiplies prices; repeatable")
 	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "TYPE[@ZONE] has nothing left; repeatable")
+	fs.StringArrayVar(&e.drain, "drain-zone", nil, "plan as if this zone were taken out of service; repeatable")
 	fs.BoolVar(&e.lift, "lift-pause", false, "plan as if nothing were paused")
 }
 
@@ -63,6 +65,9 @@ func (e *edits) apply(req *bigfleetv1alpha1.PlanRequest) error {
 	}
 	for _, pool := range e.stockOut {
 		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_StockOut{StockOut: poolOf(pool)}})
+	}
+	for _, zone := range e.drain {
+		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_DrainZone{DrainZone: zone}})
 	}
 	req.LiftPauses = req.GetLiftPauses() || e.lift
 	return nil
