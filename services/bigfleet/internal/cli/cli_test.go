@@ -176,7 +176,7 @@ func TestOrdersAsk(t *testing.T) {
 	if code != exit.OK || s.paused.GetTtlSeconds() != 7200 || s.paused.GetClusterId() != "red" || len(s.paused.GetKinds()) != 1 {
 		t.Errorf("exit %d, sent %v", code, s.paused)
 	}
-	if !strings.Contains(stderr, "Pauses reclaim for cluster red on 1 shards") || !strings.Contains(out, "p-1") {
+	if !strings.Contains(stderr, "Pauses reclaim for cluster red on 1 shard.") || !strings.Contains(out, "p-1") {
 		t.Errorf("said %q, printed %q", stderr, out)
 	}
 	if _, _, code := run(t, s, "", append(args, "--dry-run")...); code != exit.OK || !s.paused.GetValidateOnly() {
