@@ -2,11 +2,13 @@ package provider
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -164,6 +166,12 @@ func (c Common) Options() ([]Option, error) {
 	if c.Janitor != "on" && c.Janitor != "off" {
 		all = append(all, fmt.Errorf("janitor: %q is neither on nor off", c.Janitor))
 	}
+	if c.SeedCount < 0 {
+		all = append(all, fmt.Errorf("seed_count: %d is no number of slots", c.SeedCount))
+	}
+	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
+		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
+	}
 	calls := map[string]CallLimit{}
 	for name, l := range c.Calls {
 		calls[name] = CallLimit(l)
@@ -243,11 +251,19 @@ func ReadOfferings(file string) ([]Offering, error) {
 func decodeStrict(b []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return err
+	err := d.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
-	return nil
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		for i, line := range wrong.Errors { // the type is a name of ours, which nobody can look up
+			wrong.Errors[i] = unknownKey.ReplaceAllString(line, "$1 is no key of this file; --print-schema lists them")
+		}
+	}
+	return err
 }
+
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type .*`)
 
 // Files are the TLS files of the configuration.
 func (c Common) Files() identity.Files {

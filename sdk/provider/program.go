@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -174,7 +175,9 @@ func (l *loader[C]) gather() (g gathered, err error) {
 	var all [4]error
 	if v, ok := any(&l.own).(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
-			all[0] = fmt.Errorf("%s: %w", l.program.Name, err)
+			if all[0] = err; !strings.HasPrefix(err.Error(), l.program.Name+": ") {
+				all[0] = fmt.Errorf("%s: %w", l.program.Name, err)
+			}
 		}
 	}
 	g.offerings, all[1] = l.offerings()

@@ -1,0 +1,55 @@
+package provider_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
+)
+
+// PROV-20.2, 20.8: what is wrong in a configuration is named in the words of its author, with the line where there is one,
+// and ends the program with 2 before anything starts.
+func TestWrongConfigurationsAreNamed(t *testing.T) {
+	const offering = "offerings:\n- {name: a, instance_type: x, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n"
+	for name, c := range map[string]struct {
+		file string
+		args []string
+		want string
+	}{
+		"an unknown key":       {file: offering + "prise: 3\n", want: "line 3: prise is no key of this file; --print-schema lists them"},
+		"an unknown inner key": {file: offering + "timeouts: {creat: 3s}\n", want: "line 3: creat is no key of this file"},
+		"a wrong type":         {file: "seed_count: many\n", want: "line 1"},
+		"a negative count":     {args: []string{"--seed-count", "-5"}, want: "seed_count: -5 is no number of slots"},
+		"no id of a store":     {args: []string{"--seed-count", "5", "--adopt-store", "zz"}, want: "32 hexadecimal digits"},
+		"half an id":           {args: []string{"--seed-count", "5", "--adopt-store", "00ff"}, want: "32 hexadecimal digits"},
+		"no quantity":          {file: strings.Replace(offering, "\"4\"", "four", 1), want: "resources[cpu]"},
+		"no offerings":         {want: "there are no offerings"},
+		"a twin":               {file: offering + "- {name: a, instance_type: y, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n", want: "a"},
+		"an unknown recovery":  {file: offering + "recovery: perhaps\n", want: "neither fail nor resume"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := provider.Program[struct{}]{Name: "x", Fake: substrate.Fake[struct{}](substrate.Config{})}.Command()
+			cmd.SetArgs(append([]string{"--config", file, "--use-fake-backend", "--state", "memory", "--check"}, c.args...))
+			var out bytes.Buffer
+			cmd.SetOut(&out)
+			cmd.SetErr(&out)
+			err := cmd.ExecuteContext(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "struct {") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if code := provider.ExitCode(err); code != 2 || errors.Is(err, context.Canceled) {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
