@@ -9,13 +9,15 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// targets is machines that section 15 may drain, best first. The order does not depend on who asks: the preemptor's own
-// priority adds the same to every score. While preemptors have their turns the machines only become fewer, so what was
-// found used up is never looked at again, and who can use none of the kinds there are is refused without a walk.
+// targets is machines that section 15 may drain, in groups of one class and one effective priority. Who can use none of the
+// groups is refused without a walk; the machines of a group, or of a domain, are put in order when somebody first wants
+// them. The order does not depend on who asks: the preemptor's own priority adds the same to every score. While preemptors
+// have their turns the machines only become fewer, so what was found used up is never looked at again.
 type targets struct {
 	built   bool
 	claimed bool // they serve somebody: victims. Otherwise they are excess
 	list    []target
+	spare   []target      // scratch
 	groups  []targetGroup // by effective priority, ascending
 	chains  []targetChain // by topology key
 	ofClass []int32       // scratch: 1 plus the group of a class that was made last
@@ -25,26 +27,29 @@ type targets struct {
 
 // target is one machine.
 type target struct {
-	base   int64 // score without the preemptor's priority, higher is better
+	base   int64 // score without the preemptor's priority, higher is better; known once it is in order
 	cl, at int32 // position in states, and there
 	order  uint32
 	group  int32
-	next   int32 // of its group, or -1
 }
 
-// targetGroup is machines of one class and effective priority.
+// targetGroup is machines of one class and effective priority: a run of list.
 type targetGroup struct {
-	effective  int64
-	class      uint32
-	head, tail int32
-	same       int32 // scratch: the group of the same class made before it
+	effective int64
+	class     uint32
+	number    int32 // scratch: before they were sorted
+	same      int32 // scratch: the group of the same class made before it
+	n         int32
+	head, end int32
+	sorted    bool
 }
 
-// targetChain is the machines of each domain of a key, in order.
+// targetChain is the machines of each domain of a key.
 type targetChain struct {
-	key  symbol.ID
-	head []int32 // by domain
-	next []int32 // by position in list
+	key    symbol.ID
+	at     []int32 // positions in list, domain after domain
+	from   []int32 // by domain, and the end
+	sorted []bool  // by domain
 }
 
 func (x *targets) begin(claimed bool) {
@@ -55,8 +60,8 @@ func (x *targets) begin(claimed bool) {
 	x.list, x.groups, x.chains = x.list[:0], x.groups[:0], x.chains[:0]
 }
 
-// add puts a machine in; sort is called after the last one.
-func (x *targets) add(p *planning, cl *clusterState, at int32, base, effective int64) {
+// add puts a machine in; arrange is called after the last one.
+func (x *targets) add(p *planning, cl *clusterState, at int32, effective int64) {
 	l := &cl.loc[at]
 	if n := p.w.Inventory.Classes(); len(x.ofClass) < n {
 		x.ofClass = append(x.ofClass, make([]int32, n-len(x.ofClass))...)
@@ -67,37 +72,70 @@ func (x *targets) add(p *planning, cl *clusterState, at int32, base, effective i
 	}
 	if g < 0 {
 		g = int32(len(x.groups))
-		x.groups = append(x.groups, targetGroup{effective: effective, class: l.class, same: x.ofClass[l.class] - 1})
+		x.groups = append(x.groups, targetGroup{effective: effective, class: l.class, number: g, same: x.ofClass[l.class] - 1})
 		x.ofClass[l.class] = g + 1
 	}
-	x.list = append(x.list, target{base: base, cl: cl.at, at: at, order: l.order, group: g})
+	x.groups[g].n++
+	x.list = append(x.list, target{cl: cl.at, at: at, order: l.order, group: g})
 }
 
-func (x *targets) sort() {
-	slices.SortFunc(x.list, func(a, b target) int { return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order)) })
-	for i := range x.groups {
-		x.ofClass[x.groups[i].class] = 0
-		x.groups[i].head, x.groups[i].tail = -1, -1
-	}
-	for i := range x.list {
-		t := &x.list[i]
-		g := &x.groups[t.group]
-		if t.next = -1; g.head < 0 {
-			g.head = int32(i)
-		} else {
-			x.list[g.tail].next = int32(i)
-		}
-		g.tail = int32(i)
-	}
+// arrange makes a run of each group.
+func (x *targets) arrange() {
+	x.built = true
 	slices.SortFunc(x.groups, func(a, b targetGroup) int {
 		return cmp.Or(cmp.Compare(a.effective, b.effective), cmp.Compare(a.class, b.class))
 	})
-	for i := range x.groups { // groups have other numbers now
-		for at := x.groups[i].head; at >= 0; at = x.list[at].next {
-			x.list[at].group = int32(i)
-		}
+	place := make([]int32, len(x.groups)) // by number before
+	from := int32(0)
+	for i := range x.groups {
+		g := &x.groups[i]
+		x.ofClass[g.class] = 0
+		place[g.number] = int32(i)
+		g.head, g.end = from, from
+		from += g.n
 	}
-	x.built = true
+	x.spare = slices.Grow(x.spare[:0], len(x.list))[:len(x.list)]
+	for _, t := range x.list {
+		t.group = place[t.group]
+		g := &x.groups[t.group]
+		x.spare[g.end] = t
+		g.end++
+	}
+	x.list, x.spare = x.spare, x.list
+}
+
+// score computes the part of a machine's score that is its own.
+func (x *targets) score(p *planning, t *target) {
+	l := &p.states[t.cl].loc[t.at]
+	if !x.claimed {
+		t.base = -l.price
+		return
+	}
+	terms := p.scoreTerms(l, -x.groups[t.group].effective)
+	t.base = terms.Sum()
+}
+
+func compareTargets(a, b *target) int {
+	return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order))
+}
+
+// first returns the position of the best machine of a group that can still be had, or -1.
+func (x *targets) first(p *planning, g *targetGroup) int32 {
+	if !g.sorted {
+		g.sorted = true
+		run := x.list[g.head:g.end]
+		for i := range run {
+			x.score(p, &run[i])
+		}
+		slices.SortFunc(run, func(a, b target) int { return compareTargets(&a, &b) })
+	}
+	for g.head < g.end && !x.there(p, &x.list[g.head]) {
+		g.head++
+	}
+	if g.head == g.end {
+		return -1
+	}
+	return g.head
 }
 
 // there reports whether a machine can still be had.
@@ -138,11 +176,10 @@ func (x *targets) choose(h *wish, below int64) []victim {
 		if g.effective >= below {
 			break
 		}
-		for g.head >= 0 && !x.there(h.p, &x.list[g.head]) {
-			g.head = x.list[g.head].next
-		}
-		if g.head >= 0 && h.cl.fits(h.w, g.class) {
-			x.push(g.head)
+		if h.cl.fits(h.w, g.class) {
+			if at := x.first(h.p, g); at >= 0 {
+				x.push(at)
+			}
 		}
 	}
 	var out []victim
@@ -157,7 +194,10 @@ func (x *targets) choose(h *wish, below int64) []victim {
 		if v, ok := x.take(h, t); ok {
 			out = append(out, v)
 		}
-		x.replace(t.next)
+		if at++; at == g.end {
+			at = -1
+		}
+		x.replace(at)
 	}
 	return out
 }
@@ -181,11 +221,19 @@ func (x *targets) chooseInDomain(h *wish, below int64) []victim {
 	if !ok {
 		return nil
 	}
-	for c.head[d] >= 0 && !x.there(h.p, &x.list[c.head[d]]) {
-		c.head[d] = c.next[c.head[d]]
+	list := c.at[c.from[d]:c.from[d+1]]
+	if !c.sorted[d] {
+		c.sorted[d] = true
+		for _, at := range list {
+			x.score(h.p, &x.list[at])
+		}
+		slices.SortFunc(list, func(a, b int32) int { return compareTargets(&x.list[a], &x.list[b]) })
 	}
 	var out []victim
-	for at := c.head[d]; at >= 0 && !zero(h.rest); at = c.next[at] {
+	for _, at := range list {
+		if zero(h.rest) {
+			break
+		}
 		t := &x.list[at]
 		if g := &x.groups[t.group]; g.effective >= below || !h.cl.fits(h.w, g.class) {
 			continue
@@ -197,7 +245,7 @@ func (x *targets) chooseInDomain(h *wish, below int64) []victim {
 	return out
 }
 
-// chain returns the machines by domain of a key.
+// chain returns the machines by domain of a key. Groups are put in order first, so that positions stay what they are.
 func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	for i := range x.chains {
 		if x.chains[i].key == key {
@@ -208,16 +256,29 @@ func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	if t == nil {
 		return nil, false
 	}
-	c := targetChain{key: key, head: make([]int32, len(t.top.Domains)), next: make([]int32, len(x.list))}
-	for d := range c.head {
-		c.head[d] = -1
+	for i := range x.groups {
+		x.first(p, &x.groups[i])
 	}
-	for at := len(x.list) - 1; at >= 0; at-- {
-		y := &x.list[at]
+	n := len(t.top.Domains)
+	c := targetChain{key: key, at: make([]int32, len(x.list)), from: make([]int32, n+2), sorted: make([]bool, n)}
+	domains := make([]int32, len(x.list))
+	for i := range x.list {
+		y := &x.list[i]
+		domains[i] = -1
 		if v, has := p.w.Inventory.Value(p.states[y.cl].loc[y.at].idx, key); has {
 			if d, known := t.top.Domain(v); known {
-				c.next[at], c.head[d] = c.head[d], int32(at)
+				domains[i] = d
+				c.from[d+2]++
 			}
+		}
+	}
+	for d := range n {
+		c.from[d+2] += c.from[d+1]
+	}
+	for i, d := range domains {
+		if d >= 0 {
+			c.at[c.from[d+1]] = int32(i)
+			c.from[d+1]++
 		}
 	}
 	x.chains = append(x.chains, c)
@@ -228,7 +289,7 @@ func (x *targets) push(at int32) {
 	h := append(x.heads, at)
 	for c := len(h) - 1; c > 0; {
 		up := (c - 1) / 2
-		if h[up] <= h[c] {
+		if compareTargets(&x.list[h[up]], &x.list[h[c]]) <= 0 {
 			break
 		}
 		h[up], h[c] = h[c], h[up]
@@ -254,10 +315,10 @@ func (x *targets) replace(at int32) {
 		if c >= len(h) {
 			break
 		}
-		if c+1 < len(h) && h[c+1] < h[c] {
+		if c+1 < len(h) && compareTargets(&x.list[h[c+1]], &x.list[h[c]]) < 0 {
 			c++
 		}
-		if at <= h[c] {
+		if compareTargets(&x.list[at], &x.list[h[c]]) <= 0 {
 			break
 		}
 		h[up] = h[c]
@@ -273,11 +334,11 @@ func (x *targets) listExcess(p *planning) {
 		for at := range cl.loc[:cl.members] {
 			l := &cl.loc[at]
 			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() {
-				x.add(p, cl, int32(at), -l.price, math.MinInt64)
+				x.add(p, cl, int32(at), math.MinInt64)
 			}
 		}
 	}
-	x.sort()
+	x.arrange()
 }
 
 // listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9).
@@ -292,10 +353,8 @@ func (x *targets) listVictims(p *planning) {
 			if l.state != inventory.Configured || l.claim < 0 || l.bits&lGone != 0 || inv.Row(l.idx).Foreign() {
 				continue
 			}
-			e := cl.effective(p, l)
-			t := p.scoreTerms(l, -e)
-			x.add(p, cl, at, t.Sum(), e)
+			x.add(p, cl, at, cl.effective(p, l))
 		}
 	}
-	x.sort()
+	x.arrange()
 }
