@@ -180,6 +180,7 @@ func TestTold(t *testing.T) {
 			return -1
 		}
 		s.within(t, 90*time.Second, "the Pod is reported", func(f []frame) bool { return wide(f) == 1 })
+		w.until("its owner is told", func() bool { return w.event("Pod", "wide", "CapacityFragmented") != nil })
 		p, _ := get(w, "default", "wide", &corev1.Pod{})
 		w.must(w.client.Delete(t.Context(), p))
 		s.until(t, "and no more", func(f []frame) bool { return wide(f) == 0 })

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,6 +110,7 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 		close(synced)
+		debug.FreeOSMemory() // the first listing leaves more garbage than what stays
 		p.demand.Synced()
 		return p.lead(ctx)
 	}})
@@ -259,7 +261,7 @@ func (p *parts) buildDemand() (err error) {
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
-		Pods: p.pods, Request: p.demand.OfPod, Satisfied: p.teller.Satisfied, Ready: p.machines.RowReady, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Pods: p.pods, Request: p.demand.OfPod, Satisfied: p.teller.Satisfied, Ready: p.machines.RowReady, Note: p.events.Note, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
 		Send: func(r *pb.UnplacedPods) {
 			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
 				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})

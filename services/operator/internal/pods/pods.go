@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,10 +153,10 @@ func Strip(o any) (any, error) {
 	}
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			Namespace: unique.Make(p.Namespace).Value(), Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
 		},
-		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds},
+		Spec:   corev1.PodSpec{NodeName: unique.Make(p.Spec.NodeName).Value(), TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds},
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
 	}
 	for _, k := range []string{corev1.MirrorPodAnnotationKey, v1alpha1.AnnotationDoNotDisrupt} {
@@ -167,10 +168,12 @@ func Strip(o any) (any, error) {
 		}
 	}
 	for _, r := range p.OwnerReferences {
-		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: r.Kind, Controller: r.Controller})
+		if r.Kind == "Node" || r.Kind == "DaemonSet" { // what Evictable looks at
+			out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: r.Kind, Controller: r.Controller})
+		}
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
+		if c.Type == corev1.PodScheduled && p.Spec.NodeName == "" {
 			out.Status.Conditions = append(out.Status.Conditions, c)
 		}
 	}

@@ -3,7 +3,8 @@
 //
 // A Watcher counts, per row, Pods that have been Unschedulable for a while for lack of resources alone, while the shard's
 // last word on the row was "satisfied" and every machine behind it is Ready. Pods that wait for volumes, ports,
-// affinities or groups are left out, by the scheduler's own message classes. The report is the full set each time.
+// affinities or groups are left out, by the scheduler's own message classes. The report is the full set each time, and the
+// owners of the Pods are told as well: nothing else would say why they wait although the fleet has what they ask for.
 //
 // It is never demand: no count in it is bought. Start at Watcher.Run and short.
 package unplaced
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -33,6 +35,7 @@ const (
 	heldFor   = 30 * time.Second // that a Pod must be Unschedulable
 	lookEvery = 2 * time.Second
 	rowsMax   = 50_000 // on the wire
+	toldMax   = 100    // Pods told at a look
 )
 
 // Config is what a Watcher needs. All are required.
@@ -42,6 +45,7 @@ type Config struct {
 	Satisfied func(row string) bool                                // the shard's last word
 	Ready     func(row string) bool                                // every machine behind the row is Ready
 	Send      func(*pb.UnplacedPods)                               // to a shard that wants it; nothing without one
+	Note      func(notes.Note)                                     // to the owners of the Pods; it bounds how often
 	Heartbeat time.Duration
 }
 
@@ -61,7 +65,11 @@ func (w Watcher) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		now := time.Now()
-		report := w.Report(now)
+		report, waiting := w.look(now)
+		for _, p := range waiting[:min(len(waiting), toldMax)] {
+			w.Note(notes.Note{About: notes.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+				Warning: true, Reason: ReasonFragmented, Message: says})
+		}
 		if !proto.Equal(report, last) || now.Sub(sent) >= w.Heartbeat {
 			w.Send(report)
 			last, sent = report, now
@@ -69,8 +77,19 @@ func (w Watcher) Run(ctx context.Context) error {
 	}
 }
 
+// ReasonFragmented is the reason of the event that owners of unplaced Pods read (OP-14.3).
+const ReasonFragmented = "CapacityFragmented"
+
+const says = "the fleet counts this Pod's demand as covered: the machines for Pods like it have enough in sum, but no node has room for one in one piece. " +
+	"Ask for a size that divides a machine, or move Pods off a node"
+
 // Report is the full set now.
 func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
+	report, _ := w.look(now)
+	return report
+}
+
+func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*corev1.Pod) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
 	for _, p := range w.Pods.Unschedulable() {
@@ -91,6 +110,7 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 			rows[id], sums[id] = r, map[string]*big.Int{}
 		}
 		r.Pods++
+		waiting = append(waiting, p)
 		if since := c.LastTransitionTime.UnixNano(); r.OldestSinceUnixNanos == 0 || since < r.OldestSinceUnixNanos {
 			r.OldestSinceUnixNanos = since
 		}
@@ -101,7 +121,7 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 			sums[id][a.Name].Add(sums[id][a.Name], big.NewInt(a.Milli))
 		}
 	}
-	out := &pb.UnplacedPods{}
+	out = &pb.UnplacedPods{}
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[id]
 		r.Resources = map[string]string{}
@@ -110,7 +130,7 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 		}
 		out.Rows = append(out.Rows, r)
 	}
-	return out
+	return out, waiting
 }
 
 func text(milli *big.Int) string {

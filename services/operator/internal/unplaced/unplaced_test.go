@@ -1,14 +1,18 @@
 package unplaced
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -83,4 +87,33 @@ func TestReport(t *testing.T) {
 	if got := w.Report(now); len(got.Rows) != 0 {
 		t.Errorf("report %v", got)
 	}
+}
+
+// OP-14.3: the owners of such Pods are told, and those of Pods that wait for something else are not.
+func TestOwnersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := pods.New(nil, nil)
+		store.Set(stuck("fragmented", time.Now(), "0/1 nodes are available: 1 Insufficient cpu."))
+		store.Set(stuck("volume", time.Now(), "0/1 nodes are available: 1 node(s) had volume node affinity conflict."))
+		told := map[string]time.Duration{}
+		start := time.Now()
+		w := Watcher{Config{
+			Pods: store, Satisfied: func(string) bool { return true }, Ready: func(string) bool { return true }, Heartbeat: time.Minute,
+			Request: func(*corev1.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
+			Send:    func(*pb.UnplacedPods) {},
+			Note: func(n notes.Note) {
+				if _, known := told[n.About.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
+					told[n.About.Name] = time.Since(start)
+				}
+			},
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := told["fragmented"]; len(told) != 1 || !ok || at < heldFor || at > heldFor+2*lookEvery {
+			t.Errorf("told %v", told)
+		}
+	})
 }
