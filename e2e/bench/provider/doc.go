@@ -5,7 +5,7 @@
 // runs beside a floor of the same work: a bare fsync, a bare Connect handler, bare protobuf encoding. What a clause bounds
 // besides a ratio (p99, rates, seconds) stands in the bounds of the result.
 //
-// Results have the schema of kit/bench/measure and go to docs/benchmarks/results:
+// Results have the schema of kit/bench/measure and go to docs/benchmarks/provider (`make bench-provider`):
 //
 //	BIGFLEET_BENCH_RESULTS=… go test ./bench/provider -run '^$' -bench . -benchtime 12x -cpu 2
 //

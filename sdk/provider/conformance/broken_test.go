@@ -63,6 +63,7 @@ func TestWrongProvidersAreCaught(t *testing.T) {
 
 // The good provider behind the wrong ones, seen through the same wrapper, passes: what catches them is what they break.
 func TestTheWrapperItselfConforms(t *testing.T) {
+	t.Parallel()
 	client, _, control := good(t, provider.SubstrateReadiness())
 	mux := http.NewServeMux()
 	mux.Handle(bigfleetv1alpha1connect.NewCapacityProviderHandler(&wrong{good: client}, connect.WithReadMaxBytes(64<<20)))

@@ -17,6 +17,7 @@ import (
 // PROV-2.4 to 2.9, 29.1: under mTLS the SDK passes core, cloud and spot, the rules about SANs included, with a certificate
 // per identity from a throw-away CA.
 func TestTheSDKConformsUnderMTLS(t *testing.T) {
+	t.Parallel()
 	ca, err := devca.New("conformance")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // A provider in a module outside the workspace, in at most 150 lines, builds with GOWORK=off against the published paths
 // (replace stands in for the registry) and is certified: core, cloud, spot, durable.
 func TestAnOutsideProviderIsCertified(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile("testdata/outside/main.go")
 	if err != nil {
 		t.Fatal(err)

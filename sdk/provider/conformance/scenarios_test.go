@@ -19,7 +19,7 @@ var proof = map[int][]string{
 	18: {"race/zombie"}, 19: {"meta/echo", "meta/size", "last/rest"}, 20: {"args/too-large"}, 21: {"meta/clear"}, 22: {"meta/replace"},
 	23: {"race/burst", "race/one-effect"}, 24: {"race/conflict"}, 25: {"args/delete-unsupported"}, 26: {"list/junk-cursors"},
 	27: {"list/pages", "list/cut", "size/pages"}, 28: {"list/delta", "size/exact-deltas"}, 29: {"list/quiet"},
-	30: {"size/churn", "sdk/provider/internal/roster/bench_test.go:BenchmarkCommitsWhileListing"}, 31: {"last/store-loss"},
+	30: {"size/churn", "e2e/bench/provider/mutate_test.go:BenchmarkAcksWhileListing"}, 31: {"last/store-loss"},
 	32: {"sdk/provider/scenarios_test.go:TestOfferingReduced"}, 33: {"sdk/provider/scenarios_test.go:TestAShardWithoutExtensions"},
 	34: {"fail/create-error", "fail/configure-error", "fail/drain-error", "fail/delete-error"},
 	35: {"fail/late-success", "sdk/provider/loss_test.go:TestALateHostIsTornDown"}, 36: {"fail/drain-without-grace"}, 37: {"ready/never"},
