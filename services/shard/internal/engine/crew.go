@@ -6,11 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// crewMin is how many clusters are worth one more goroutine. A cluster is credited in about ten microseconds; on a busy
-// machine a goroutine on another core may have to wait for longer than a steady plan takes.
-const crewMin = 128
-
-// workers is how many goroutines a plan may use (ENG-14.2).
+// workers is how many goroutines a plan may use (ENG-14.1).
 func (p *planning) workers() int {
 	if n := p.policy.Workers; n > 0 {
 		return n
@@ -20,12 +16,11 @@ func (p *planning) workers() int {
 
 // each does work that touches nothing but the cluster it is about, for every cluster of a list, on any number of
 // goroutines (ENG-14.1). All have ended when it returns (ENG-14.7). Which goroutine does which cluster shows nowhere: no
-// result depends on another cluster's.
+// result depends on another cluster's. A cluster takes about ten microseconds, and on a busy machine a goroutine on another
+// core may have to wait for longer than a steady plan takes: so one comes for every ParallelMin clusters.
 func (p *planning) each(list []*clusterState, work func(cl *clusterState, x *scratch)) {
-	n := min(p.workers(), (len(list)+crewMin-1)/crewMin)
-	if p.policy.Workers > 1 && len(list) > 1 && p.policy.ParallelMin <= 1 {
-		n = min(p.policy.Workers, len(list)) // asked for, whatever it is worth
-	}
+	per := max(1, p.policy.ParallelMin)
+	n := min(p.workers(), (len(list)+per-1)/per)
 	for len(p.crew) < n-1 {
 		p.crew = append(p.crew, &scratch{})
 	}

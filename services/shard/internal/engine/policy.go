@@ -27,7 +27,7 @@ type Policy struct {
 	JoinFailures         int32 // in a row (ENG-17.6)
 	JoinRetryHold        int64 // nanoseconds (ENG-17.7)
 	ExchangeTries        int   // covers per plan (ENG-13.10)
-	ParallelMin, Workers int   // open Needs (ENG-14.6); 0 workers means GOMAXPROCS
+	ParallelMin, Workers int   // clusters per worker (ENG-14.1); 0 workers means GOMAXPROCS
 }
 
 // GraceTier gives Preempts with a gap above Above this many seconds.
@@ -65,7 +65,7 @@ func DefaultPolicy() *Policy {
 		StuckAfter: 120 * second, SharingStep: 600 * second, SharingCalm: 3600 * second,
 		JoinTimeout: 900 * second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * second,
 		ExchangeTries: 256,
-		ParallelMin:   512,
+		ParallelMin:   128,
 	}
 }
 

@@ -96,7 +96,7 @@ type Promised struct {
 // Counters is the material of the engine's metrics (ENG-22).
 type Counters struct {
 	OpenNeeds, DirtyClusters                                      int
-	ProposalsCommitted, ProposalsExecutedAgain, Displaced         int
+	Turns, Displaced                                              int
 	CreditHit, CreditMiss, MatchHit, MatchMiss, FoldHit, FoldMiss int
 	OrderHit, OrderMiss                                           int
 	Shares, JoinOverdue, JoinGuarded                              int

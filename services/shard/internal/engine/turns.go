@@ -19,7 +19,7 @@ func (p *planning) turns() {
 	p.late = p.late[:0]
 	p.inOrder(func(cl *clusterState, w *want) {
 		if cl.short(w) {
-			p.res.Counters.ProposalsCommitted++
+			p.res.Counters.Turns++
 			p.takeTurn(cl, w)
 		}
 	})

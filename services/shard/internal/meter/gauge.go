@@ -82,7 +82,7 @@ func (g *gauges) register(m *telemetry.Metrics) {
 	g.exchangeSaved = m.Gauge("engine_exchange_saved_dollars_per_hour", "What exchange saved in the last plan.")
 	g.exchanges = m.Counter("engine_exchange_tries_total", "Covers tried by exchange.")
 	g.reclaimMatches = m.Gauge("engine_reclaim_matches_unmet", "Machines reclaimed while fitting a short need of their cluster; must be 0.")
-	g.occProposals = m.CounterVec("phase1_occ_proposals_total", "Proposals of parallel turns.", "outcome")
+	g.occProposals = m.CounterVec("phase1_occ_proposals_total", "Turns taken; the outcome is always committed.", "outcome")
 	g.occDisplaced = m.Counter("phase1_occ_displacements_total", "Needs opened by re-attribution.")
 	g.occExhausted = m.Counter("phase1_occ_retries_exhausted_total", "Always 0: retries are bounded by construction.")
 }
@@ -155,8 +155,7 @@ func (t *Meter) engine(c *engine.Counters) {
 // Planned counts what one plan did. Called once per cycle.
 func (t *Meter) Planned(c *engine.Counters) {
 	g := &t.gauges
-	g.occProposals.WithLabelValues("committed").Add(float64(c.ProposalsCommitted))
-	g.occProposals.WithLabelValues("conflict").Add(float64(c.ProposalsExecutedAgain))
+	g.occProposals.WithLabelValues("committed").Add(float64(c.Turns))
 	g.occDisplaced.Add(float64(c.Displaced))
 	g.exchanges.Add(float64(c.ExchangeTries))
 	for _, m := range [...]struct {
