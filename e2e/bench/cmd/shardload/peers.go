@@ -217,12 +217,17 @@ func operators(ctx context.Context, s settings) error {
 	for i := range s.sessions {
 		go func() {
 			name := workload.ClusterName(int32(i))
-			gate <- struct{}{}
-			o, err := open(ctx, s.addr, name)
-			<-gate
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return
+			var o *stream
+			for o == nil { // as operators do: what was cut off in the storm dials again
+				gate <- struct{}{}
+				var err error
+				o, err = open(ctx, s.addr, name)
+				<-gate
+				if err != nil {
+					o = nil
+					fmt.Fprintln(os.Stderr, err)
+					time.Sleep(time.Second)
+				}
 			}
 			up.Add(1)
 			go o.receive(&acked)
