@@ -48,12 +48,14 @@ latency: {"": {constant: 2ms}}
 
 // PROV-26.2, 26.9: the calm sim with its built-in catalogue passes core, cloud, spot, fault and durable.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	r := start(t, short)
 	conformance.Run(t, r.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Fault, conformance.Durable), conformance.Options{})
 }
 
 // PROV-26.2: with Delete left out and owned capacity, core and bare-metal.
 func TestConformanceOfAFixedPool(t *testing.T) {
+	t.Parallel()
 	r := start(t, short+`
 no_delete: true
 offerings:
