@@ -86,7 +86,7 @@ func TestGuide(t *testing.T) {
 // emptyWorld is a control plane without anything of BigFleet's.
 func emptyWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{TB: t, cp: controlplane.StartT(t, controlplane.Config{Omit: []controlplane.Component{controlplane.Scheduler}})}
+	w := &world{TB: t, cp: start(t, controlplane.Scheduler)}
 	w.connect()
 	return w
 }

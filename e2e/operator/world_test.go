@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,9 +89,20 @@ type world struct {
 	registry *prometheus.Registry // of the newest operator
 }
 
+// starts lets control planes start one after the other: side by side they would each need as long as all together, and a
+// slow machine would exceed the limit of each.
+var starts sync.Mutex
+
+func start(t testing.TB, omit ...controlplane.Component) *controlplane.ControlPlane {
+	t.Helper()
+	starts.Lock()
+	defer starts.Unlock()
+	return controlplane.StartT(t, controlplane.Config{Omit: omit})
+}
+
 func newWorld(t testing.TB, omit ...controlplane.Component) *world {
 	t.Helper()
-	w := &world{TB: t, cp: controlplane.StartT(t, controlplane.Config{Omit: omit})}
+	w := &world{TB: t, cp: start(t, omit...)}
 	for _, f := range crds.All() {
 		w.must(w.cp.ApplyYAML(t.Context(), f.YAML))
 	}
