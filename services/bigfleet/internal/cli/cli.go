@@ -22,6 +22,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/doctor"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/explain"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/guards"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/order"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
@@ -103,7 +104,7 @@ func New(a *app.App) *cobra.Command {
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
 		up.New(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
-		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), version.New(a), config.New(a),
+		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), guards.New(a), get.NewTop(a, "pauses"), get.NewTop(a, "drains"), version.New(a), config.New(a),
 	)
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
 	root.AddCommand(groups(a)...)

@@ -20,6 +20,7 @@ type filter struct {
 	reasons                               []string
 	unmet                                 bool
 	name                                  string // the optional second argument
+	sort                                  string // a column's head
 }
 
 // kind is one thing that can be listed.
@@ -92,6 +93,7 @@ func New(a *app.App) *cobra.Command {
 	fs.StringSliceVar(&f.states, "state", nil, "only machines in these states, for example idle,configured")
 	fs.StringSliceVar(&f.reasons, "reason", nil, "only needs unmet for these reasons, for example priority-starved")
 	fs.BoolVar(&f.unmet, "unmet", false, "only needs that are not satisfied")
+	fs.StringVar(&f.sort, "sort", "", "order by this column, for example price; a leading - turns it round")
 	return a.Watchable(c)
 }
 
@@ -142,6 +144,13 @@ func NewList(a *app.App, group, use, kindName string) *cobra.Command {
 	})
 }
 
+// NewTop is a verb of its own that lists one kind: `bigfleet pauses` is `bigfleet get pauses`.
+func NewTop(a *app.App, kindName string) *cobra.Command {
+	c := NewList(a, "", kindName, kindName)
+	c.Example = "  bigfleet " + kindName
+	return c
+}
+
 // show prints what there is even when a part did not answer, and then says so.
 func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	list, failed := k.list(ctx, a, f)
@@ -151,6 +160,11 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	}
 	if f.name != "" && len(list.Rows) == 0 && failed == nil {
 		return k.missing(f.name)
+	}
+	if f.sort != "" {
+		if err := list.Sort(f.sort); err != nil {
+			return exit.Usagef("--sort: %v", err)
+		}
 	}
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err

@@ -1,0 +1,121 @@
+// Package guards is `bigfleet guards`: everything that holds actions back now, in one table, with what lifts it (user-asks 16).
+//
+// It reads the shards' status and their clusters and decides nothing. Start at New.
+package guards
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// New returns the verb.
+func New(a *app.App) *cobra.Command {
+	return a.Watchable(&cobra.Command{
+		Use: "guards", Args: cobra.NoArgs, Short: "What holds actions back now, and what lifts it", Example: "  bigfleet guards\n  bigfleet guards --watch",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a) })
+		},
+	})
+}
+
+// state is what one shard says.
+type state struct {
+	status   *bigfleetv1alpha1.GetStatusResponse
+	clusters []*bigfleetv1alpha1.ClusterView
+}
+
+func run(ctx context.Context, a *app.App) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading the guards", look)
+	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "GUARD"}, {Head: "SCOPE"}, {Head: "STATE"}, {Head: "LIFTED BY"}}}
+	for _, s := range answers {
+		if s == nil {
+			continue
+		}
+		l.Items = append(l.Items, s.status)
+		for _, r := range rows(s) {
+			l.Names = append(l.Names, "guard/"+r[1])
+			l.Rows = append(l.Rows, r)
+		}
+	}
+	if err := a.Format.Write(a.Out, l); err != nil {
+		return err
+	}
+	return failed
+}
+
+func look(ctx context.Context, s fleet.Shard) (state, error) {
+	var out state
+	got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+	if err != nil {
+		return out, err
+	}
+	out.status = got.Msg
+	for token := ""; ; {
+		page, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{PageToken: token}))
+		if err != nil {
+			return out, err
+		}
+		out.clusters = append(out.clusters, page.Msg.GetClusters()...)
+		if token = page.Msg.GetNextPageToken(); token == "" {
+			return out, nil
+		}
+	}
+}
+
+// rows are the guards of one shard; the reclaim budget is always there, the others while they hold something.
+func rows(s *state) (out [][]string) {
+	id := s.status.GetShardId()
+	add := func(guard, scope, state, lifted string) { out = append(out, []string{id, guard, scope, state, lifted}) }
+	add("reclaim-budget", "shard", fmt.Sprintf("%.1f machines may go now", s.status.GetReclaimTokens()), "itself, as time passes")
+	if s.status.GetDryRun() {
+		add("dry-run", "shard", "nothing is carried out", "bigfleet dry-run off")
+	}
+	if s.status.GetSuperseded() {
+		add("fence", "shard", "a newer process of this shard exists", "stopping one of the two")
+	}
+	for _, p := range s.status.GetPauses() {
+		scope := "shard"
+		switch {
+		case p.GetClusterId() != "":
+			scope = "cluster/" + p.GetClusterId()
+		case p.GetProvider() != "":
+			scope = "provider/" + p.GetProvider()
+		}
+		add("pause", scope, p.GetReason()+", by "+p.GetActor()+", until "+output.Time(p.GetExpiresAtUnixNanos()), "bigfleet resume "+p.GetPauseId())
+	}
+	for _, p := range s.status.GetProviders() {
+		if p.GetBreaker() != "closed" {
+			add("breaker", "provider/"+p.GetName(), p.GetBreaker(), "the provider, once it answers")
+		}
+		if n := p.GetRemovalsHeld(); n > 0 {
+			add("removals", "provider/"+p.GetName(), output.Count(int(n), "machine")+" gone from its list, not believed yet", "the next full list, or bigfleet reconcile")
+		}
+		for _, pool := range p.GetStockedOutPools() {
+			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), "itself at "+output.Time(pool.GetRetryAtUnixNanos())+", or bigfleet backoff clear")
+		}
+	}
+	for _, c := range s.clusters {
+		if !c.GetGateOpen() && !c.GetRetired() {
+			add("release-gate", "cluster/"+c.GetClusterId(), "nothing is taken from it", "its first roll-up since the shard started")
+		}
+		if n := c.GetHeldCount(); n > 0 {
+			add("rollup-guard", "cluster/"+c.GetClusterId(), output.Count(int(n), "roll-up")+" in a row would erase much demand", "bigfleet rollups accept "+c.GetClusterId())
+		}
+		for _, b := range c.GetBackoffs() {
+			add("backoff", "cluster/"+c.GetClusterId(), b, "itself, or bigfleet backoff clear --cluster "+c.GetClusterId())
+		}
+	}
+	return out
+}

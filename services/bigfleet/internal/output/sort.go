@@ -1,0 +1,75 @@
+package output
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Sort orders a list by a column, by its head in any case; a leading "-" turns the order round. Numbers and prices go by value, and
+// what has not happened goes last. Names and messages go along.
+func (l *List) Sort(by string) error {
+	name, down := strings.CutPrefix(by, "-")
+	at := slices.IndexFunc(l.Columns, func(c Column) bool {
+		return strings.EqualFold(strings.ReplaceAll(c.Head, " ", "-"), strings.ReplaceAll(name, " ", "-"))
+	})
+	if at < 0 {
+		var heads []string
+		for _, c := range l.Columns {
+			heads = append(heads, strings.ToLower(strings.ReplaceAll(c.Head, " ", "-")))
+		}
+		return fmt.Errorf("there is no column %q: use one of %s", name, strings.Join(heads, ", "))
+	}
+	order := make([]int, len(l.Rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := l.Rows[a][at], l.Rows[b][at]
+		if (x == Never) != (y == Never) {
+			return cmp.Compare(boolean(x == Never), boolean(y == Never))
+		}
+		c := compareCells(x, y)
+		if down {
+			c = -c
+		}
+		return c
+	})
+	rows, names, items := l.Rows, l.Names, l.Items
+	l.Rows = make([][]string, len(rows))
+	l.Names, l.Items = slices.Clone(names), slices.Clone(items)
+	for to, from := range order {
+		l.Rows[to] = rows[from]
+		if len(names) == len(rows) {
+			l.Names[to] = names[from]
+		}
+		if len(items) == len(rows) {
+			l.Items[to] = items[from]
+		}
+	}
+	return nil
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func compareCells(a, b string) int {
+	x, xok := number(a)
+	y, yok := number(b)
+	if xok && yok {
+		return cmp.Compare(x, y)
+	}
+	return strings.Compare(a, b)
+}
+
+// number reads 12, $0.38/h and 87%.
+func number(cell string) (float64, bool) {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(cell, "$"), "/h"), "%"), 64)
+	return v, err == nil
+}
