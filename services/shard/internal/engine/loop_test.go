@@ -25,6 +25,7 @@ type loop struct {
 	unstamp  int  // per cent of bound machines whose stamp gets lost
 	every    int  // engines and invariants are compared in each so many cycles
 	bought   int  // Bootstraps of free Idle machines and Provisions
+	drained  int  // Reclaims of machines that carry a stamp
 	broken   []inventory.Index
 	actions  []Action // of the last cycle
 }
@@ -139,6 +140,9 @@ func (l *loop) cycle(t testing.TB) {
 	for _, a := range l.last.Actions {
 		if a.Cause == CauseIdle || a.Cause == CauseSpeculative {
 			l.bought++
+		}
+		if _, ok := l.w.Inventory.Stamp(a.Machine); ok && a.Kind == Reclaim {
+			l.drained++
 		}
 	}
 	l.execute(l.last)
