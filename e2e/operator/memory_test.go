@@ -127,7 +127,7 @@ func cannedMeta(i int, name string) metav1.ObjectMeta {
 		CreationTimestamp: metav1.Unix(1_790_000_000, 0), Labels: map[string]string{"app": "web", "pod-template-hash": "5d8f9c7b6", "example.com/team": "checkout"},
 		Annotations: map[string]string{"example.com/config-hash": hash(name), "prometheus.io/scrape": "true"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{}}}`)}}},
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{}}}`)}},
 	}
 }
 
