@@ -230,6 +230,33 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
+// SHARD-28.10: a bit that changed is found wherever it is, in headers too, and never passes for a torn write.
+func TestAnyFlippedBitIsFound(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, nil)
+	h.begin()
+	h.live(3)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := segments(dir)
+	whole, err := os.ReadFile(list[0].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		spoiled := append([]byte(nil), whole...)
+		spoiled[n] ^= 1 << (n % 8)
+		if err := os.WriteFile(list[0].path, spoiled, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := scan(list[0].path, func(block) bool { return true }, func(block, []byte) error { return nil })
+		if d := (*Damage)(nil); !errors.As(err, &d) || d.Tail && n >= len(magic) {
+			t.Fatalf("bit %d of byte %d of %d changed: %v", n%8, n, len(whole), err)
+		}
+	}
+}
+
 // SHARD-28.3: what a crash leaves is readable up to the last whole block, wherever it is cut.
 func TestCutAnywhere(t *testing.T) {
 	dir := t.TempDir()

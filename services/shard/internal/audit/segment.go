@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// A segment is a magic line and blocks. A block is a header of 29 bytes and a payload, compressed by deflate, that holds
+// A segment is a magic line and blocks. A block is a header of 33 bytes and a payload, compressed by deflate, that holds
 // entries, each behind its length:
 //
-//	kind 1 byte | length of the payload 4 | crc32c of the payload 4 | first time 8 | last time 8 | entries 4
+//	kind 1 byte | length of the payload 4 | crc32c of the payload 4 | first time 8 | last time 8 | entries 4 | crc32c of this header 4
 //
 // Numbers are big endian, times Unix nanoseconds. A crash leaves a whole block or a part of the last one; readers stop
-// at a part.
+// at a part. The header has a checksum of its own, so that a length that was overwritten is not taken for a torn write.
 const (
-	magic      = "bigfleet decision log 1\n"
-	headerSize = 29
+	magic      = "bigfleet decision log 2\n"
+	headerSize = 33
 	suffix     = ".log"
 	blockMax   = 64 << 20
 )
@@ -112,6 +112,7 @@ func pack(kind blockKind, entries [][]byte, first, last int64) ([]byte, error) {
 	binary.BigEndian.PutUint64(b[9:], uint64(first))
 	binary.BigEndian.PutUint64(b[17:], uint64(last))
 	binary.BigEndian.PutUint32(b[25:], uint32(len(entries)))
+	binary.BigEndian.PutUint32(b[29:], crc32.Checksum(b[:29], crcTable))
 	return b, nil
 }
 
@@ -201,6 +202,8 @@ func nextBlock(r io.Reader) (block, error) {
 		return block{}, &Damage{Why: fmt.Sprintf("no block is of kind %d: its header is overwritten", b.kind)}
 	case b.size > blockMax:
 		return block{}, &Damage{Why: fmt.Sprintf("a block of %d bytes cannot be: its header is overwritten", b.size)}
+	case crc32.Checksum(h[:29], crcTable) != binary.BigEndian.Uint32(h[29:]):
+		return block{}, &Damage{Why: "the header of a block does not have its checksum"}
 	}
 	return b, nil
 }

@@ -168,8 +168,8 @@ func oneNeverJoins(v *virtual.Fleet) {
 }
 
 // user-asks 1, ENG-19.4, ENG-19.5, SHARD-23.4: each reason for which a need can wait, or be met with a warning, is caused for real
-// at a shard with a simulated cloud, and the command says what is so and what to do about it. QUOTA, which the coordinator gives,
-// is in the scripts of a whole `up`.
+// at a shard with a simulated cloud, and the command says what is so and what to do about it. QUOTA needs
+// a coordinator and is not among them.
 func TestEachReason(t *testing.T) {
 	for _, r := range reasons() {
 		t.Run(strings.TrimPrefix(r.detail.String(), "NEED_DETAIL_"), func(t *testing.T) {
