@@ -233,7 +233,9 @@ func latencyChart(newest []measure.Result) string {
 	for n, panel := range panels {
 		var values []float64
 		for _, c := range panel.curves {
-			values = append(values, c.steps[0].NS, c.steps[len(c.steps)-1].NS)
+			for _, s := range c.steps {
+				values = append(values, s.NS)
+			}
 		}
 		top := 60 + panelHeight*float64(n)
 		x, y := decades(values, 90, 640), scale{low: 0, high: 1, from: top + 180, to: top + 30, linear: true}

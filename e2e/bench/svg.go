@@ -96,7 +96,7 @@ func (s scale) at(v float64) float64 {
 	if s.linear {
 		return s.from + (s.to-s.from)*(v-s.low)/(s.high-s.low)
 	}
-	return s.from + (s.to-s.from)*math.Log(v/s.low)/math.Log(s.high/s.low)
+	return s.from + (s.to-s.from)*math.Log(max(v, s.low)/s.low)/math.Log(s.high/s.low) // a wait of nothing stands at the edge
 }
 
 // ticks are the powers of ten of a logarithmic scale, or about five round values of a linear one.
