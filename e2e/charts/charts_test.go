@@ -152,16 +152,22 @@ func TestLint(t *testing.T) {
 
 func deployment(t testing.TB, render []byte) *appsv1.Deployment {
 	t.Helper()
+	return rendered[appsv1.Deployment](t, render, "Deployment")
+}
+
+// rendered is the first object of a kind, read strictly.
+func rendered[T any](t testing.TB, render []byte, kind string) *T {
+	t.Helper()
 	for doc := range strings.SplitSeq(string(render), "\n---\n") {
-		if strings.Contains(doc, "\nkind: Deployment\n") {
-			var d appsv1.Deployment
-			if err := yaml.UnmarshalStrict([]byte(doc), &d); err != nil {
+		if strings.Contains(doc, "\nkind: "+kind+"\n") {
+			var object T
+			if err := yaml.UnmarshalStrict([]byte(doc), &object); err != nil {
 				t.Fatal(err)
 			}
-			return &d
+			return &object
 		}
 	}
-	t.Fatal("no Deployment in the render")
+	t.Fatalf("no %s in the render", kind)
 	return nil
 }
 

@@ -70,17 +70,7 @@ extraVolumeMounts: [{name: k, mountPath: /k}]
 
 func statefulSet(t testing.TB, render []byte) *appsv1.StatefulSet {
 	t.Helper()
-	for doc := range strings.SplitSeq(string(render), "\n---\n") {
-		if strings.Contains(doc, "\nkind: StatefulSet\n") {
-			var s appsv1.StatefulSet
-			if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
-				t.Fatal(err)
-			}
-			return &s
-		}
-	}
-	t.Fatal("no StatefulSet in the render")
-	return nil
+	return rendered[appsv1.StatefulSet](t, render, "StatefulSet")
 }
 
 // PROV-28.15, 20.3: the schemas are the library's and, under config, what the programs print.

@@ -25,7 +25,6 @@ func (c *Core) send(o *operation) {
 			cmd.GraceSecs = max(0, (o.DrainEnds-c.now)/Second)
 		}
 	}
-	c.dirtyMachine(o.Machine)
 	c.emit(cmd)
 }
 
@@ -130,7 +129,6 @@ func (c *Core) unknown(o *operation, why string) {
 	c.cols.stamp[o.Index] = 0
 	c.touched(o.Index)
 	c.timers.add(c.now+rampAsk.after(int(o.Asks)), timerAsk, o.ID)
-	c.dirtyMachine(o.Machine)
 	_ = why
 }
 
@@ -180,7 +178,6 @@ func (c *Core) again(o *operation) {
 	}
 	o.Phase = phaseReady
 	c.cycle.redispatch = true
-	c.dirtyMachine(o.Machine)
 }
 
 // advance moves an operation by an adopted fact.

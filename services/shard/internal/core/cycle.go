@@ -178,8 +178,6 @@ func (c *Core) runCycle() {
 // lapse records promises and marks that ended by time.
 func (c *Core) lapse(list []inventory.Lapse) {
 	for _, l := range list {
-		id := c.world.Inventory.ID(l.Index)
-		c.dirtyMachine(id)
 		if l.Promise != nil {
 			c.announce(l.Index)
 		}
@@ -234,7 +232,6 @@ func (c *Core) keepPromises(r *engine.Result) {
 	for _, p := range r.Promised {
 		to := p.To
 		if c.world.Inventory.SetPromise(p.Machine, &to) {
-			c.dirtyMachine(c.world.Inventory.ID(p.Machine))
 			c.announce(p.Machine)
 		}
 	}

@@ -41,7 +41,6 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 	}
 	c.cols.grow(inv.Bound())
 	c.touched(i)
-	c.dirtyMachine(inv.ID(i))
 	c.trigger(triggerMachine)
 }
 
@@ -60,7 +59,6 @@ func (c *Core) put(m inventory.Machine) (i inventory.Index, changed bool) {
 	c.count(inv.State(i), inv.Cluster(i), 1)
 	c.cols.grow(inv.Bound())
 	if changed {
-		c.dirtyMachine(m.ID)
 		c.trigger(triggerMachine)
 	}
 	return i, changed
@@ -85,7 +83,6 @@ func (c *Core) removeMachine(i inventory.Index) {
 	c.pools.removed(id)
 	c.pub.untell(id)
 	delete(c.pub.acquired, id)
-	c.dirtyMachine(id)
 	c.trigger(triggerMachine)
 }
 

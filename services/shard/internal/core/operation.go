@@ -215,7 +215,6 @@ func (c *Core) open(d *decision) *operation {
 	c.emit(Sample{Metric: MetricActions, Label1: v.Kind.String(), Label2: how, Value: 1})
 	c.emit(Sample{Metric: MetricDispatchWait, Label1: v.Kind.String(), Value: c.now - d.planned})
 	c.recordOp(RecordStarted, o, "", "")
-	c.dirtyMachine(o.Machine)
 	return o
 }
 
@@ -233,7 +232,6 @@ func (c *Core) end(o *operation, out Outcome, detail string) {
 	if out == OutcomeSuccess && o.Kind == KindDelete {
 		c.sample(MetricIdleReleases, "", 1)
 	}
-	c.dirtyMachine(o.Machine)
 	c.settleOwed(o)
 	if c.cfg.Coordinated {
 		if i, ok := c.world.Inventory.Find(o.Machine); ok {

@@ -20,7 +20,6 @@ func (c *Core) pull(o *operation) {
 	c.timers.add(c.now+c.cfg.BootstrapTimeout, timerPull, o.Request)
 	c.emit(PullBootstrap{Request: o.Request, Cluster: cl.name, Session: cl.session,
 		Requirements: translate(o.Reqs, o.Domain, o.Machine), Machine: c.world.Inventory.Machine(o.Index)})
-	c.dirtyMachine(o.Machine)
 }
 
 // translate makes the requirements that an operator sees: Same is In with the chosen value, and the machine is named,

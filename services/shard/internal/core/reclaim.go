@@ -40,7 +40,6 @@ func (c *Core) commit(o *operation) {
 		p.Expires = c.now + preemptAckWait + (o.Grace+c.policy.DrainMargin)*Second
 		inv.SetPromise(o.Index, &p)
 	}
-	c.dirtyMachine(o.Machine)
 	c.trigger(triggerMachine)
 }
 
@@ -55,7 +54,6 @@ func (c *Core) uncommit(o *operation) {
 	if o.Promise != nil && inv.State(o.Index) == inventory.Configured {
 		inv.SetPromise(o.Index, o.Before.Promise)
 	}
-	c.dirtyMachine(o.Machine)
 	c.trigger(triggerMachine)
 }
 
@@ -149,7 +147,6 @@ func (c *Core) drainNow(o *operation, note string) {
 	o.Phase = phaseReady
 	c.commit(o)
 	c.cycle.redispatch = true
-	c.dirtyMachine(o.Machine)
 }
 
 // drainUnannounced drains for a Preempt whose cluster has no session: nobody can evict (SHARD-17.5).

@@ -51,7 +51,6 @@ func (c *Core) watch(id string) {
 		inv.SetStuck(i, true)
 		c.trigger(triggerExpiry)
 	}
-	c.dirtyMachine(id)
 	if !c.frozen() {
 		c.want(m.Provider, id, getForStuck)
 	}

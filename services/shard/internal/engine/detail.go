@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// reasonOf is the table of ENG-19.4.
+func reasonOf(d Detail) UnmetReason {
+	switch d {
+	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
+		return NoMatchingSupply
+	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
+		return TopologyUnsatisfiable
+	case DetailPreemptionShort:
+		return PreemptionExhausted
+	}
+	return PriorityStarved
+}
+
+func (p *planning) metDetail(cl *clusterState, w *want, row int32) Detail {
+	if cl.d.Facts.ReportsReadiness {
+		for at := w.claims; at >= 0; at = cl.loc[at].next {
+			if l := &cl.loc[at]; l.state == inventory.Configured && p.w.Inventory.Readiness(l.idx) == inventory.ReadyLost {
+				return DetailNodeNotReady
+			}
+		}
+	}
+	switch {
+	case cl.d.Unplaced != nil && cl.d.Unplaced[row]:
+		return DetailUnplaced
+	case w.bits&wSame != 0 && len(w.need.Form.Spread) > 0:
+		return DetailSpreadIgnored
+	}
+	return NoDetail
+}
+
+func (p *planning) comingDetail(cl *clusterState, w *want) Detail {
+	if len(cl.shunned) > 0 && slices.ContainsFunc(cl.loc, func(l local) bool { return l.bits&lShunned != 0 && l.owner == w.at }) {
+		return DetailNodeNotJoined
+	}
+	detail := DetailStarting
+	see := func(s inventory.State) bool {
+		switch s {
+		case inventory.Draining, inventory.Configured:
+			return true
+		case inventory.Creating, inventory.Speculative:
+			detail = DetailCreating
+		}
+		return false
+	}
+	for _, m := range w.promised {
+		if see(m.state) {
+			return DetailWaitingForDrain
+		}
+	}
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if l := &cl.loc[at]; l.bits&lKept == 0 && l.state != inventory.Configured && see(l.state) {
+			return DetailWaitingForDrain
+		}
+	}
+	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+		if st := cl.loc[cl.shares[s].on].state; st != inventory.Configured && see(st) {
+			return DetailWaitingForDrain
+		}
+	}
+	return detail
+}
+
+// shortDetail is the first row of ENG-19.4 that applies.
+func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Detail {
+	switch hold {
+	case demand.HeldOffline:
+		return DetailClusterOffline
+	case demand.HeldBootstrapBackoff:
+		return DetailBootstrapBackoff
+	case demand.HeldParked:
+		return DetailParked
+	}
+	if d := cl.hopeless(w); d != NoDetail {
+		return d
+	}
+	if w.bits&wSame != 0 && !p.domainExists(cl, w) {
+		return DetailDomainTooSmall
+	}
+	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w) {
+		return DetailSpreadBlocked
+	}
+	for at := range cl.loc[:cl.members] {
+		if l := &cl.loc[at]; l.bits&lShunned != 0 && cl.usable(w, l) && touches(cl.supply(l), cl.rest(w)) {
+			return DetailNodeNotJoined
+		}
+	}
+	if w.victims > 0 {
+		return DetailPreemptionShort
+	}
+	return p.withheldDetail(cl, w)
+}
+
+// hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for
+// as long as the classes stay.
+func (cl *clusterState) hopeless(w *want) Detail {
+	if w.classes == w.m.version+1 {
+		return w.none
+	}
+	w.classes, w.none = w.m.version+1, NoDetail
+	if len(w.m.classes) == 0 {
+		w.none = DetailNoMatch
+		return w.none
+	}
+	for j, want := range cl.aggregate(w) {
+		if want > 0 && !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
+			w.none = DetailDimensionMissing
+			return w.none
+		}
+	}
+	if !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
+		w.none = DetailTooSmall
+	}
+	return w.none
+}
+
+// domainExists reports whether some domain could hold w if all its owned machines were free.
+func (p *planning) domainExists(cl *clusterState, w *want) bool {
+	t := p.topology(w.key)
+	if t == nil {
+		return false
+	}
+	agg := cl.aggregate(w)
+	sum := slices.Grow(p.buf[:0], len(agg))[:len(agg)]
+	p.buf = sum
+	foreign := slices.ContainsFunc(cl.loc[:cl.members], func(l local) bool { return l.state.Bound() && p.w.Inventory.Row(l.idx).Foreign() })
+	for d := range t.top.Domains {
+		dom := &t.top.Domains[d]
+		clear(sum)
+		for _, cell := range dom.Owned {
+			if !cl.fits(w, cell.Class) {
+				continue
+			}
+			for j, s := range cl.f.of(cell.Class) {
+				sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(cell.N)))
+			}
+		}
+		if foreign {
+			cl.addForeign(p, w, int64(dom.Value), sum)
+		}
+		if coversAll(sum, agg) {
+			return true
+		}
+	}
+	return foreign && cl.foreignAlone(p, w, t)
+}
+
+// addForeign adds machines of other shards that are bound to the cluster under one value of w's key.
+func (cl *clusterState) addForeign(p *planning, w *want, value int64, sum []int64) {
+	values := cl.values(p.w.Inventory, w.key)
+	for at := range cl.loc[:cl.members] {
+		l := &cl.loc[at]
+		if l.state.Bound() && values[at] == value && p.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
+			more(sum, cl.supply(l))
+		}
+	}
+}
+
+// foreignAlone is domainExists for values that only machines of other shards have.
+func (cl *clusterState) foreignAlone(p *planning, w *want, t *topState) bool {
+	values := cl.values(p.w.Inventory, w.key)
+	sum := make([]int64, cl.k())
+	for at := range cl.loc[:cl.members] {
+		if values[at] < 0 {
+			continue
+		}
+		if _, known := t.top.Domain(symbol.ID(values[at])); known {
+			continue
+		}
+		clear(sum)
+		cl.addForeign(p, w, values[at], sum)
+		if coversAll(sum, cl.aggregate(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftFree reports whether something is free that w could use and is not withheld from its cluster.
+func (p *planning) leftFree(cl *clusterState, w *want) bool {
+	for k := range inventory.Pool(2) {
+		if !p.anyFree(w.m, k) {
+			continue
+		}
+		p.cover.stock = &p.stock
+		p.cover.avoidFor(cl, k, nil)
+		for _, c := range w.m.classes[w.m.alive[k]:] {
+			if p.stock.free[k][c] > p.cover.avoided(c) && cl.fits(w, c) && touches(cl.f.of(c), cl.rest(w)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spreadBlocked reports whether something is free for w, but only where the skew forbids it.
+func (p *planning) spreadBlocked(cl *clusterState, w *want) bool {
+	t := p.topology(w.key)
+	if t == nil || !p.leftFree(cl, w) {
+		return false
+	}
+	p.known(cl, w)
+	for d := range t.top.Domains {
+		for k := range inventory.Pool(2) {
+			p.cover.avoidFor(cl, k, p.inDomain(t, d))
+			for i, cell := range t.top.Domains[d].Cells[k] {
+				if p.left(t, d, k, i) > p.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && touches(cl.f.of(cell.Class), cl.rest(w)) &&
+					p.spread.mayGo(p.spread.find(t.top.Domains[d].Value), w.skew) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// withheldDetail says what withholds most of what w could use, or that others hold it all.
+func (p *planning) withheldDetail(cl *clusterState, w *want) Detail {
+	inv := p.w.Inventory
+	if inv.Held().Len() == 0 || p.leftFree(cl, w) {
+		return DetailHeldByOthers
+	}
+	var counts [details]int
+	for _, chunk := range inv.Held().Chunks() {
+		for _, i := range chunk {
+			r := inv.Row(i)
+			if p.stock.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !touches(cl.f.of(r.Class), cl.rest(w)) {
+				continue
+			}
+			for _, m := range inv.Withheld(i) {
+				if m.Cluster == "" || m.Cluster == cl.d.Name {
+					counts[withheldDetailOf(m.Reason)]++
+					break
+				}
+			}
+		}
+	}
+	best := DetailHeldByOthers
+	for _, x := range [...]Detail{DetailStockOut, DetailQuota, DetailWithheld} {
+		if counts[x] > counts[best] {
+			best = x
+		}
+	}
+	return best
+}
+
+func withheldDetailOf(r inventory.WithheldReason) Detail {
+	switch r {
+	case inventory.WithheldStockOut:
+		return DetailStockOut
+	case inventory.WithheldQuota:
+		return DetailQuota
+	}
+	return DetailWithheld
+}
