@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -14,12 +15,15 @@ type domainSums struct {
 	c     *domainCounts
 	f     *frame
 	fit   []uint32 // the supplies
-	sup   []int64  // of each, in the frame
+	place []int32  // by supply: its position in fit, or -1
+	sup   []int64  // of each in fit, in the frame
+	room  int64    // as many machines can be added up without an overflow
 	epoch uint64   // of the log of c
 	read  int      // how far
 	idle  []int64  // by domain
 	total []int64  // by domain: Idle and Speculative
 	count []int32  // by domain: machines
+	fresh []int    // by domain: what was noted before this has been looked at
 }
 
 // sumsMax bounds how many sets of supplies are remembered per matcher, kindsMax how many kinds of gangs per key.
@@ -44,13 +48,17 @@ func (p *planning) sumsFor(cl *clusterState, w *want, c *domainCounts) *domainSu
 		if len(c.sums) > sumsMax {
 			clear(c.sums)
 		}
-		s = &domainSums{c: c, f: cl.f}
+		s = &domainSums{c: c, f: cl.f, room: math.MaxInt64, place: slices.Repeat([]int32{-1}, c.supplies)}
 		for list := c.key[len(cl.f.id):]; len(list) > 0; {
 			n, size := binary.Uvarint(list)
 			list = list[size:]
 			class, _ := p.cat.example(uint32(n))
+			s.place[n] = int32(len(s.fit))
 			s.fit = append(s.fit, uint32(n))
 			s.sup = append(s.sup, cl.f.of(class)...)
+			for _, x := range cl.f.of(class) {
+				s.room = min(s.room, math.MaxInt64/max(x, 1))
+			}
 		}
 		c.sums[string(c.key)] = s
 	}
@@ -59,24 +67,51 @@ func (p *planning) sumsFor(cl *clusterState, w *want, c *domainCounts) *domainSu
 
 // sync brings the sums of the domains up to date that changed.
 func (s *domainSums) sync() {
-	s.c.read = len(s.c.log)
-	if n, k := len(s.c.known), len(s.f.dims); len(s.count) != n {
-		s.count, s.idle, s.total = make([]int32, n), make([]int64, n*k), make([]int64, n*k)
-		s.epoch = s.c.epoch - 1 // so that all are looked at
+	c := s.c
+	c.read = len(c.log)
+	if n, k := len(c.known), len(s.f.dims); len(s.count) != n {
+		s.count, s.idle, s.total, s.fresh = make([]int32, n), make([]int64, n*k), make([]int64, n*k), make([]int, n)
+		s.epoch = c.epoch - 1 // so that all are looked at
 	}
-	if s.epoch != s.c.epoch {
-		s.epoch, s.read = s.c.epoch, len(s.c.log)
+	if s.epoch != c.epoch {
+		s.epoch, s.read = c.epoch, len(c.log)
 		for d := range s.count {
 			s.add(int32(d))
 		}
+		clear(s.fresh)
 		return
 	}
-	for last := int32(-1); s.read < len(s.c.log); s.read++ {
-		if d := s.c.log[s.read]; d != last {
-			last = d
-			s.add(d)
+	for ; s.read < len(c.log); s.read++ {
+		x := &c.log[s.read]
+		switch {
+		case s.fresh[x.d] > s.read:
+		case x.supply == countedAnew || !s.shift(x):
+			s.add(x.d)
+			s.fresh[x.d] = len(c.log)
 		}
 	}
+}
+
+// shift adds one change to the sums of its domain. It reports false if they may have met the end of the numbers.
+func (s *domainSums) shift(x *countChange) bool {
+	at := s.place[x.supply]
+	if at < 0 {
+		return true
+	}
+	n := int64(s.count[x.d])
+	if max(n, n+int64(x.by)) > s.room {
+		return false
+	}
+	s.count[x.d] += x.by
+	idle, total := s.of(x.d)
+	for j, v := range s.sup[int(at)*len(total):][:len(total)] {
+		v *= int64(x.by)
+		total[j] += v
+		if x.pool == inventory.IdlePool {
+			idle[j] += v
+		}
+	}
+	return true
 }
 
 // add adds up one domain.
@@ -223,7 +258,7 @@ func (g *gangKind) sync(t *topState) {
 		return
 	}
 	for last := int32(-1); g.read < len(c.log); g.read++ {
-		d := c.log[g.read]
+		d := c.log[g.read].d
 		if d == last || !g.look(t, d) {
 			continue
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -122,8 +123,7 @@ func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool,
 			if c.plan != p.plans {
 				c.forget(d) // it is counted anew when it is looked at
 			} else if c.m.has(class) {
-				c.n[k][int(d)*c.supplies+int(p.cat.supply[class])] -= by
-				c.changed(d)
+				c.move(d, k, p.cat.supply[class], -by)
 			}
 		}
 		if !t.byClass {
@@ -192,19 +192,43 @@ type domainCounts struct {
 	since    uint64 // number of the next change of the topology
 	known    []bool // by domain: it is counted
 	n        [2][]int32
-	epoch    uint64  // grows when log starts anew
-	log      []int32 // domains whose counts changed, in order
-	read     int     // how far somebody has read it
+	epoch    uint64        // grows when log starts anew
+	log      []countChange // what changed, in order
+	read     int           // how far somebody has read it
 	sums     map[string]*domainSums
 	key      []byte
 }
 
-// changed notes that the counts of a domain are other ones.
-func (c *domainCounts) changed(d int32) {
-	if n := len(c.log); n == c.read || c.log[n-1] != d {
-		c.log = append(c.log, d)
-	}
+// countChange is machines of one supply that came to a pool of a domain or left it, or a domain that was counted anew.
+type countChange struct {
+	d, by  int32
+	supply uint32 // or countedAnew
+	pool   inventory.Pool
 }
+
+const countedAnew = math.MaxUint32
+
+// move counts machines that came to a domain, or left it.
+func (c *domainCounts) move(d int32, k inventory.Pool, supply uint32, by int32) {
+	c.n[k][int(d)*c.supplies+int(supply)] += by
+	if n := len(c.log); n > c.read {
+		if x := &c.log[n-1]; x.d == d && x.supply == supply && x.pool == k {
+			x.by += by
+			return
+		}
+	}
+	c.note(countChange{d: d, by: by, supply: supply, pool: k})
+}
+
+func (c *domainCounts) note(x countChange) {
+	if len(c.log) == logMax {
+		c.log, c.read, c.epoch = c.log[:0], 0, c.epoch+1
+	}
+	c.log = append(c.log, x)
+}
+
+// logMax bounds how much is noted for those who look seldom. They then look at every domain.
+const logMax = 1 << 16
 
 // countsOf returns the counts of a matcher, up to date.
 func (p *planning) countsOf(t *topState, m *matcher) *domainCounts {
@@ -242,8 +266,7 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 	}
 	for _, x := range changes {
 		if int(x.Domain) < len(c.known) && c.known[x.Domain] && c.m.has(x.Class) {
-			c.n[x.Pool][int(x.Domain)*c.supplies+int(p.cat.supply[x.Class])] += int32(x.By)
-			c.changed(x.Domain)
+			c.move(x.Domain, x.Pool, p.cat.supply[x.Class], int32(x.By))
 		}
 	}
 	if n := len(t.top.Domains); len(c.known) < n {
@@ -258,7 +281,7 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 			continue
 		}
 		c.known[d] = true
-		c.changed(int32(d))
+		c.note(countChange{d: int32(d), supply: countedAnew})
 		for k := range c.n {
 			row := c.n[k][d*c.supplies : (d+1)*c.supplies]
 			clear(row)

@@ -14,6 +14,7 @@ package resource
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -256,13 +257,11 @@ func AddSat(a, b int64) int64 {
 
 // MulSat returns a * b for numbers that are not negative, at most the largest int64.
 func MulSat(a, b int64) int64 {
-	if a == 0 || b == 0 {
-		return 0
-	}
-	if a > math.MaxInt64/b {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return a * b
+	return int64(lo)
 }
 
 // AppendKey appends bytes that are equal exactly for equal vectors, in the numbering of one table.
