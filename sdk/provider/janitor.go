@@ -18,7 +18,7 @@ type janitor struct {
 	mu        sync.Mutex
 	busy      map[string]bool // machines being retired
 	stray     map[string]*orphan
-	stockouts map[string]stockout // by offering
+	stockouts stockouts
 }
 
 type orphan struct {
@@ -26,11 +26,6 @@ type orphan struct {
 	since                   time.Time
 	rounds                  int
 	busy                    bool
-}
-
-type stockout struct {
-	cooldown time.Duration
-	until    time.Time
 }
 
 // orphan notes a host that came too late.
@@ -146,7 +141,7 @@ func (p *Provider) due(r *lifecycle.Record, now time.Time) (teardown, due bool) 
 	age := now.Sub(r.ChangedAt)
 	switch {
 	case r.Failure == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_CAPACITY && r.Doing == Create && !r.Lost:
-		return false, p.janitor.cooled(r, p.set.retention.Stockout, now)
+		return false, p.janitor.stockouts.over(r.ID, r.Origin.Offering, r.ChangedAt, p.set.retention.Stockout, now)
 	case !p.rules.DeleteSupported:
 		return false, false // PROV-18.6
 	case r.Lost:
@@ -157,26 +152,6 @@ func (p *Provider) due(r *lifecycle.Record, now time.Time) (teardown, due bool) 
 		return true, age >= p.set.retention.Failed
 	}
 	return false, false // workloads may run there: RetireMachine
-}
-
-// cooled doubles the pause with each stock-out of the offering, up to an hour (PROV-18.3).
-func (j *janitor) cooled(r *lifecycle.Record, base time.Duration, now time.Time) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.stockouts == nil {
-		j.stockouts = map[string]stockout{}
-	}
-	s := j.stockouts[r.Origin.Offering]
-	if s.cooldown == 0 || r.ChangedAt.After(s.until.Add(s.cooldown)) { // the first one, or a quiet time since
-		s.cooldown = base
-	} else if r.ChangedAt.After(s.until) { // again, right after the last pause
-		s.cooldown = min(2*s.cooldown, stockoutMax)
-	}
-	if until := r.ChangedAt.Add(s.cooldown); until.After(s.until) {
-		s.until = until
-	}
-	j.stockouts[r.Origin.Offering] = s
-	return !now.Before(s.until)
 }
 
 // nodeAbsent asks the readiness source whether the cluster has no such node. Not knowing is "no".
@@ -216,6 +191,7 @@ func (p *Provider) retire(ctx context.Context, id string, teardown bool) (replac
 	if r == nil || r.State != lifecycle.Failed {
 		return "", errNotFailed
 	}
+	p.janitor.stockouts.forget(id)
 	changes := []roster.Change{{Slot: slot, Remove: true}}
 	next, err := p.successor(r, deletes)
 	if err != nil {

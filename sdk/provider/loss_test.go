@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,6 +168,57 @@ func TestAFailedDrainWaitsForAnOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.settles(t, answer.Msg.GetReplacementId(), stSpeculative)
+}
+
+// Scenario 39, PROV-11.11, 18.3: of ten Creates three find stock. Seven slots are FAILED for CAPACITY and come back under new
+// ids after the pause, although others meet a stock-out meanwhile; nothing is launched twice.
+func TestStockedOutSlotsComeBack(t *testing.T) {
+	c := newCloud()
+	var stock atomic.Int64
+	stock.Store(3)
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Create && stock.Add(-1) < 0 {
+			return provider.OutOfCapacity(errors.New("nothing left"))
+		}
+		return nil
+	}
+	r := startCloud(t, c, fastRounds(provider.WithOfferings(small(40)),
+		provider.WithRetention(provider.Retention{Failed: time.Hour, Lost: time.Hour, Stockout: time.Second, Orphan: time.Hour}))...)
+	before := r.list(t, nil).GetRevision()
+	next := 0
+	ask := func() {
+		if _, err := r.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id(next), ShardId: "s", ShardEpoch: 1, SequenceNumber: r.token()})); err != nil {
+			t.Fatal(err)
+		}
+		next++
+	}
+	for range 10 {
+		ask()
+	}
+	eventually(t, "seven new slots", func() bool {
+		if next < 30 { // others go on failing, as under a shard that goes on asking
+			ask()
+		}
+		idle, back := 0, 0
+		delta := r.list(t, before)
+		for _, m := range delta.GetMachines() {
+			switch {
+			case m.GetState() == stIdle:
+				idle++
+			case m.GetState() == stFailed && (m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_CAPACITY || m.GetHost() != nil):
+				t.Fatalf("%v", m)
+			}
+		}
+		for i := range 10 {
+			if slices.Contains(delta.GetRemovedIds(), id(i)) {
+				back++
+			}
+		}
+		return idle == 3 && back == 7
+	})
+	if n := len(r.list(t, nil).GetMachines()); n != 40 || c.made.Load() != 3 {
+		t.Errorf("%d machines, want 40; %d hosts, want 3", n, c.made.Load())
+	}
 }
 
 // Scenario 35, PROV-11.3, 18.5: a host that comes after the limit belongs to nobody: the machine stays FAILED, and the

@@ -268,8 +268,11 @@ func (p *Provider) conclude(w *work, slot *roster.Slot, next *lifecycle.Record, 
 	}
 	level("settled", "kind", w.kind.Label(), "machine", w.machine, "operation", w.id, "outcome", outcome,
 		"took", took.Round(time.Millisecond), "cluster", w.cluster, "err", next.LastError)
-	if next.State == lifecycle.Speculative {
+	switch {
+	case next.State == lifecycle.Speculative:
 		p.returned(slot, next)
+	case w.kind == Create && next.State == lifecycle.Idle:
+		p.janitor.stockouts.launched(next.Origin.Offering)
 	}
 }
 
