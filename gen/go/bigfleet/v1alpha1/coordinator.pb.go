@@ -2147,9 +2147,11 @@ type ShardView struct {
 	// What may be drawn per region.
 	QuotaSlices []*QuotaSlice `protobuf:"bytes,12,rep,name=quota_slices,json=quotaSlices,proto3" json:"quota_slices,omitempty"`
 	// Clusters bound here whose machines carry the names of other shards.
-	Inherited     []*InheritedCluster `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Inherited []*InheritedCluster `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
+	// Moves to this shard whose machines it may have adopted without the leader knowing yet: it keeps those.
+	ArrivingMoveIds []string `protobuf:"bytes,14,rep,name=arriving_move_ids,json=arrivingMoveIds,proto3" json:"arriving_move_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ShardView) Reset() {
@@ -2269,6 +2271,13 @@ func (x *ShardView) GetQuotaSlices() []*QuotaSlice {
 func (x *ShardView) GetInherited() []*InheritedCluster {
 	if x != nil {
 		return x.Inherited
+	}
+	return nil
+}
+
+func (x *ShardView) GetArrivingMoveIds() []string {
+	if x != nil {
+		return x.ArrivingMoveIds
 	}
 	return nil
 }
@@ -4199,7 +4208,7 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\amove_id\x18\xe8\a \x01(\tR\x06moveId\"U\n" +
 	"\tDomainRef\x12!\n" +
 	"\ftopology_key\x18\x01 \x01(\tR\vtopologyKey\x12%\n" +
-	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\xc5\x05\n" +
+	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\xf1\x05\n" +
 	"\tShardView\x128\n" +
 	"\aversion\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.ViewVersionR\aversion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12%\n" +
@@ -4215,7 +4224,8 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	" \x03(\tR\rownedClusters\x12+\n" +
 	"\x11released_clusters\x18\v \x03(\tR\x10releasedClusters\x12@\n" +
 	"\fquota_slices\x18\f \x03(\v2\x1d.bigfleet.v1alpha1.QuotaSliceR\vquotaSlices\x12A\n" +
-	"\tinherited\x18\r \x03(\v2#.bigfleet.v1alpha1.InheritedClusterR\tinherited\"W\n" +
+	"\tinherited\x18\r \x03(\v2#.bigfleet.v1alpha1.InheritedClusterR\tinherited\x12*\n" +
+	"\x11arriving_move_ids\x18\x0e \x03(\tR\x0farrivingMoveIds\"W\n" +
 	"\x10InheritedCluster\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12$\n" +

@@ -1225,6 +1225,13 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
    * @generated from field: repeated bigfleet.v1alpha1.InheritedCluster inherited = 13;
    */
   inherited: InheritedCluster[];
+
+  /**
+   * Moves to this shard whose machines it may have adopted without the leader knowing yet: it keeps those.
+   *
+   * @generated from field: repeated string arriving_move_ids = 14;
+   */
+  arrivingMoveIds: string[];
 };
 
 /**

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,6 +237,25 @@ func TestQuotaFollowsAMove(t *testing.T) {
 		q := l.s.Quota("sim", "eu")
 		if sliceOf(q, "a").GetTarget() != tc.from || sliceOf(q, "b").GetTarget() != tc.to || len(q.GetTransits()) != 0 {
 			t.Errorf("%s: got %v", name, q)
+		}
+	}
+}
+
+// COORD-9.1, 12.14: the recipient's view names the moves it may have adopted from, until the leader has decided.
+func TestViewNamesArrivingMoves(t *testing.T) {
+	l := newLog(t)
+	l.must(addShard("a", "sim"), addShard("b", "sim"), planned("m", "a", "b", v1.MoveTier_MOVE_TIER_IDLE, 1))
+	for _, step := range []struct {
+		op   *pb.Operation
+		want []string
+	}{
+		{advance("m", v1.Move_STATE_PLANNED, v1.Move_STATE_RESERVED, "s1"), []string{"m"}},
+		{advance("m", v1.Move_STATE_RESERVED, v1.Move_STATE_WITHDRAWING), []string{"m"}},
+		{advance("m", v1.Move_STATE_WITHDRAWING, v1.Move_STATE_CANCELLING), nil},
+	} {
+		l.must(step.op)
+		if got := l.s.View("b").GetArrivingMoveIds(); !slices.Equal(got, step.want) || len(l.s.View("a").GetArrivingMoveIds()) != 0 {
+			t.Errorf("after %v b's view names %v, want %v", step.op.GetAdvanceMove().GetNext(), got, step.want)
 		}
 	}
 }

@@ -83,10 +83,16 @@ func (s *State) viewExceptions(view *v1.ShardView, id, provider string) {
 			view.ExceptionsOut = append(view.ExceptionsOut, ref)
 		}
 	}
-	// Reserved machines are spoken for: the recipient may adopt them at any moment. The donor knows, unless it lost its
-	// disk; another shard may be given their domain meanwhile.
+	// Reserved machines are spoken for: the recipient may adopt them at any moment, and keeps what it has adopted until the
+	// leader has decided. The donor knows, unless it lost its disk; another shard may be given their domain meanwhile.
 	for m := range s.OpenMoves() {
-		if m.GetProvider() != provider || m.GetTo() == id || m.GetState() == v1.Move_STATE_ADOPTED {
+		if m.GetProvider() != provider || m.GetState() == v1.Move_STATE_ADOPTED {
+			continue
+		}
+		if m.GetTo() == id {
+			if m.GetState() == v1.Move_STATE_RESERVED || m.GetState() == v1.Move_STATE_WITHDRAWING {
+				view.ArrivingMoveIds = append(view.ArrivingMoveIds, m.GetMoveId())
+			}
 			continue
 		}
 		for _, machine := range m.GetMachineIds() {

@@ -186,6 +186,7 @@ func (c *Core) setView(x Instruction) {
 	}
 	v := *x.SetView
 	v.Under = c.cfg.ProviderAddress
+	c.keepAdopted(&v)
 	c.ctl.View = &v
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
 		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
@@ -197,6 +198,21 @@ func (c *Core) setView(x Instruction) {
 		return
 	}
 	c.reply(x, InstructionAccepted, "", nil, c.keepView())
+}
+
+// keepAdopted carries over what a move gave to this shard as long as the leader has not heard of it. Otherwise the answer
+// to the leader's withdrawal, "not adopted", would be made true by the view that came with it, with work under way on
+// those machines (COORD-12.14).
+func (c *Core) keepAdopted(v *View) {
+	if c.ctl.View == nil {
+		return
+	}
+	v.In = slices.Clone(v.In)
+	for _, e := range c.ctl.View.In {
+		if slices.Contains(v.Arriving, e.Move) && !slices.ContainsFunc(v.In, func(x Exception) bool { return x.Machine == e.Machine }) {
+			v.In = append(v.In, e)
+		}
+	}
 }
 
 func (c *Core) wait(w waitingOrder) {

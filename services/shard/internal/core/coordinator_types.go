@@ -34,6 +34,7 @@ type View struct {
 	Quotas        []Quota     `n:"13"`
 	Inherited     []Inherited `n:"14"`
 	Under         string      `n:"15"` // address of the providers when it was obeyed
+	Arriving      []string    `n:"16"` // moves to this shard that the leader has not decided yet
 }
 
 // Inherited is a cluster bound here whose machines were configured by shards that let go of it: machines that carry

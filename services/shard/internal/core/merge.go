@@ -56,6 +56,7 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 		m.Cluster = "" // soft: a cluster on IDLE or DELETING is read as empty
 	}
 	explained := c.explains(o, old.State, m.State)
+	held := c.boughtAsMine(o, i)
 	if _, changed := c.put(m); !changed {
 		return mergedNothing
 	}
@@ -71,7 +72,7 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 	c.ownMachine(i, f)
 	if o != nil && old.State != m.State {
 		if m.State == inventory.Idle {
-			c.relabelled(o, i)
+			c.relabelled(o, i, held)
 		}
 		c.advance(o, i, m)
 	} else {

@@ -159,12 +159,25 @@ func (c *Core) losing() (out []string) {
 	return out
 }
 
+// boughtAsMine tells, before a fact replaces it, whether the slot that a Create was sent for is this shard's.
+func (c *Core) boughtAsMine(o *operation, i inventory.Index) bool {
+	if !c.cfg.Coordinated || o == nil || o.Kind != KindProvision {
+		return false
+	}
+	slot := c.world.Inventory.Machine(i)
+	return c.mine(&slot, "")
+}
+
 // relabelled notices a machine that changed its owner between slot and host: it is given up, and Creates of its type and
-// zone pause (COORD-9.9d).
-func (c *Core) relabelled(o *operation, i inventory.Index) {
+// zone pause (COORD-9.9d). One that a view took meanwhile (held is false) is given up too, and says nothing of its kind.
+func (c *Core) relabelled(o *operation, i inventory.Index, held bool) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
 	if !c.cfg.Coordinated || o.Kind != KindProvision || c.mine(&m, "") {
+		return
+	}
+	inv.SetPromise(i, nil)
+	if !held {
 		return
 	}
 	c.sample(MetricOwnershipRelabels, "", 1)
@@ -173,7 +186,6 @@ func (c *Core) relabelled(o *operation, i inventory.Index) {
 		c.coord.relabels = map[string]int64{}
 	}
 	c.coord.relabels[key] = c.now + relabelPause
-	inv.SetPromise(i, nil)
 	c.record(Record{Type: RecordOwnership, Machine: m.ID, Provider: m.Provider,
 		Detail: fmt.Sprintf("its labels as a host belong to another shard; Creates of %s pause for 10 min", key)})
 }

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -83,6 +85,38 @@ func TestViewWaitsForOpenOperations(t *testing.T) {
 	}
 	if len(w.called(RPCConfigure)) != 0 {
 		t.Error("a machine that was lost was configured")
+	}
+	if len(w.c.coord.relabels) != 0 {
+		t.Errorf("COORD-9.9d: a view took the machine, its labels did not change: Creates pause for %v", w.c.coord.relabels)
+	}
+}
+
+// COORD-12.14, 12.18: a leader that withdraws a move sends a view made before it heard of the adoption. The shard keeps what
+// it adopted and says so; once the leader decided otherwise, a view that knows no such move takes the machine away.
+func TestWithdrawalFindsWhatWasAdopted(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Speculative, ""))
+	partition := func(index uint64, arriving ...string) Instruction {
+		return Instruction{ID: fmt.Sprint("v", index), Term: 1, SetView: &View{Term: 1, Index: index, PartitionKeys: []string{labelZone}, Arriving: arriving}}
+	}
+	w.order(partition(1, "m1"))
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.order(Instruction{ID: "t1", Term: 1, Transfer: &TransferOrder{Move: "m1", From: "other", To: w.c.cfg.ShardID, Machines: []string{"a1"}, Speculative: true}})
+	w.dwell = Minute
+	w.run(10 * Second)
+	if got := w.called(RPCCreate); len(got) != 1 {
+		t.Fatalf("the adopted slot was not used: %v", w.acks)
+	}
+	w.order(partition(2, "m1"))
+	w.order(Instruction{ID: "c1", Term: 1, CancelMove: "m1"})
+	if a := w.acks[len(w.acks)-1]; a.ID != "c1" || !slices.Equal(a.Machines, []string{"a1"}) {
+		t.Fatalf("the answer to the withdrawal: %+v", a)
+	}
+	w.order(partition(3))
+	w.run(5 * Minute)
+	if i, _ := w.c.world.Inventory.Find("a1"); !w.c.world.Inventory.Foreign(i) {
+		t.Error("a view without the move leaves the machine here")
 	}
 }
 
