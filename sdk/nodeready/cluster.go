@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -20,7 +20,7 @@ const byProviderID = "providerID"
 // cluster is the one watch of one cluster.
 type cluster struct {
 	name, stamp string
-	client      kubernetes.Interface
+	client      typedcorev1.CoreV1Interface
 	informer    cache.SharedIndexInformer
 	end         context.CancelFunc
 	ended       context.Context
@@ -30,7 +30,7 @@ type cluster struct {
 }
 
 func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +38,11 @@ func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, er
 	w.ended, w.end = context.WithCancel(context.Background())
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		o.LabelSelector = c.Selector
-		return client.CoreV1().Nodes().List(ctx, o)
+		return client.Nodes().List(ctx, o)
 	}
 	begin := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.LabelSelector = c.Selector
-		return client.CoreV1().Nodes().Watch(ctx, o)
+		return client.Nodes().Watch(ctx, o)
 	}
 	w.informer = cache.NewSharedIndexInformer(
 		&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: begin}, &corev1.Node{}, 0, cache.Indexers{

@@ -281,13 +281,21 @@ func TestTraces(t *testing.T) {
 		t.Error("spans are recorded without an endpoint")
 	}
 
-	received := make(chan string, 1)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=fleet%20one")
+	received, busy := make(chan string, 1), make(chan struct{}, 1)
+	busy <- struct{}{}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	collector := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		received <- r.URL.Path + string(body)
 		w.Header().Set("Content-Type", "application/grpc")
+		select {
+		case <-busy: // the first try: a collector that restarts loses nothing
+			w.Header().Set("Grpc-Status", "14")
+			return
+		default:
+		}
+		received <- r.URL.Path + string(body) + r.Header.Get("X-Team")
 		w.Header().Set("Trailer", "Grpc-Status")
 		_, _ = w.Write([]byte{0, 0, 0, 0, 0}) // an empty message
 		w.Header().Set("Grpc-Status", "0")
@@ -308,7 +316,7 @@ func TestTraces(t *testing.T) {
 		t.Error(err)
 	}
 	got := <-received
-	for _, want := range []string{"/opentelemetry.proto.collector.trace.v1.TraceService/Export", "the-cycle", "bigfleet-shard", "shard-7"} {
+	for _, want := range []string{"/opentelemetry.proto.collector.trace.v1.TraceService/Export", "the-cycle", "bigfleet-shard", "shard-7", "fleet one"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the collector received no %q", want)
 		}

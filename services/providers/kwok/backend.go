@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // writesMax is how many writes one cluster gets at a time (PROV-27.10): enough to keep an apiserver busy, few enough that
@@ -128,7 +128,7 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 		return err
 	}
 	err = b.write(ctx, op.Cluster, "kwok.CreateNode", func(ctx context.Context) error {
-		_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		_, err := client.Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
 	if !apierrors.IsAlreadyExists(err) {
@@ -138,8 +138,8 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 }
 
 // claim judges a Node that stands where ours ought to: our own from an earlier try is fine, anything else is not.
-func (b *backend) claim(ctx context.Context, client kubernetes.Interface, op provider.ConfigureOp) error {
-	there, err := client.CoreV1().Nodes().Get(ctx, op.Machine.ID, metav1.GetOptions{})
+func (b *backend) claim(ctx context.Context, client typedcorev1.CoreV1Interface, op provider.ConfigureOp) error {
+	there, err := client.Nodes().Get(ctx, op.Machine.ID, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return provider.Transient(fmt.Errorf("node %s just went away", op.Machine.ID))
@@ -178,9 +178,9 @@ func (b *backend) removeNode(ctx context.Context, cluster, name string) error {
 }
 
 // deleteNode is removeNode for a Node that is cordoned already.
-func (b *backend) deleteNode(ctx context.Context, client kubernetes.Interface, cluster, name string) error {
+func (b *backend) deleteNode(ctx context.Context, client typedcorev1.CoreV1Interface, cluster, name string) error {
 	err := b.write(ctx, cluster, "kwok.DeleteNode", func(ctx context.Context) error {
-		return client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		return client.Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -190,9 +190,9 @@ func (b *backend) deleteNode(ctx context.Context, client kubernetes.Interface, c
 
 var cordonPatch = []byte(`{"spec":{"unschedulable":true}}`)
 
-func (b *backend) cordon(ctx context.Context, client kubernetes.Interface, cluster, name string) error {
+func (b *backend) cordon(ctx context.Context, client typedcorev1.CoreV1Interface, cluster, name string) error {
 	err := b.write(ctx, cluster, "kwok.CordonNode", func(ctx context.Context) error {
-		_, err := client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, cordonPatch, metav1.PatchOptions{})
+		_, err := client.Nodes().Patch(ctx, name, types.StrategicMergePatchType, cordonPatch, metav1.PatchOptions{})
 		return err
 	})
 	if apierrors.IsNotFound(err) {

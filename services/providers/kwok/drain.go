@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Drain empties the Node as PROV-27.7 says: cordon; evict within the grace, disruption budgets respected; at its end
@@ -44,7 +44,7 @@ func (b *backend) Drain(ctx context.Context, op provider.DrainOp) error {
 }
 
 // evictAll evicts until no Pod that counts is left; false when the context ended first.
-func (b *backend) evictAll(ctx context.Context, client kubernetes.Interface, op provider.DrainOp) (emptied bool, err error) {
+func (b *backend) evictAll(ctx context.Context, client typedcorev1.CoreV1Interface, op provider.DrainOp) (emptied bool, err error) {
 	const base, most = 50 * time.Millisecond, 2 * time.Second
 	for pause := base; ; pause = min(pause*3/2, most) {
 		pods, err := b.pods(ctx, client, op)
@@ -71,10 +71,10 @@ func (b *backend) evictAll(ctx context.Context, client kubernetes.Interface, op 
 }
 
 // evict asks for one Pod. A disruption budget that says no is asked again in the next round.
-func (b *backend) evict(ctx context.Context, client kubernetes.Interface, cluster string, p *corev1.Pod) error {
+func (b *backend) evict(ctx context.Context, client typedcorev1.CoreV1Interface, cluster string, p *corev1.Pod) error {
 	var blocked bool
 	err := b.write(ctx, cluster, "kwok.EvictPod", func(ctx context.Context) error {
-		err := client.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+		err := client.Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))},
 		})
@@ -91,7 +91,7 @@ func (b *backend) evict(ctx context.Context, client kubernetes.Interface, cluste
 }
 
 // deleteAll uses force after the grace.
-func (b *backend) deleteAll(ctx context.Context, client kubernetes.Interface, op provider.DrainOp) error {
+func (b *backend) deleteAll(ctx context.Context, client typedcorev1.CoreV1Interface, op provider.DrainOp) error {
 	pods, err := b.pods(ctx, client, op)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (b *backend) deleteAll(ctx context.Context, client kubernetes.Interface, op
 	for i := range pods {
 		p := &pods[i]
 		err := b.write(ctx, op.Cluster, "kwok.DeletePod", func(ctx context.Context) error {
-			return client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			return client.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 				GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(p.UID)),
 			})
 		})
@@ -113,10 +113,10 @@ func (b *backend) deleteAll(ctx context.Context, client kubernetes.Interface, op
 }
 
 // pods lists what must leave the Node: not what a DaemonSet would put back, not mirrors of static Pods, not what ended.
-func (b *backend) pods(ctx context.Context, client kubernetes.Interface, op provider.DrainOp) ([]corev1.Pod, error) {
+func (b *backend) pods(ctx context.Context, client typedcorev1.CoreV1Interface, op provider.DrainOp) ([]corev1.Pod, error) {
 	var list *corev1.PodList
 	err := provider.Call(ctx, "kwok.ListPods", func(ctx context.Context) (err error) {
-		list, err = client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		list, err = client.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 			LabelSelector: labels.Everything().String(), FieldSelector: fields.OneTermEqualSelector("spec.nodeName", op.Machine.ID).String(),
 		})
 		return classify(err)

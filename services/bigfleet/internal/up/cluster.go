@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -23,7 +22,7 @@ import (
 
 // Cluster is a cluster with BigFleet's two agents in it: a simulated one, or a real one that a kubeconfig leads to.
 type Cluster struct {
-	Client kubernetes.Interface
+	Client Client
 
 	id   string
 	rest *rest.Config
@@ -50,7 +49,7 @@ func simulated(cfg simcluster.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(sim.ClientConfig())
+	client, err := newClient(sim.ClientConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func Targets(files, contexts []string) ([]Target, error) {
 func (t Target) cluster() (*Cluster, error) {
 	cfg := rest.CopyConfig(t.REST)
 	cfg.QPS, cfg.Burst = -1, 0 // the agents limit themselves
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := newClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", t.ID, err)
 	}

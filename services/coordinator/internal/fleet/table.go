@@ -7,16 +7,22 @@ import (
 )
 
 // table is one immutable table in key order. Keys are compared byte for byte. The zero table is empty.
+//
+// The tree holds any, which is always *T: a tree of every row type would be compiled again in every package that has a
+// table of it, which was two seconds for each (adr/0115).
 type table[T any] struct {
-	tree *iradix.Tree[*T]
+	tree *iradix.Tree[any]
 }
 
 func (t table[T]) get(key string) *T {
 	if t.tree == nil {
 		return nil
 	}
-	row, _ := t.tree.Get([]byte(key))
-	return row
+	row, ok := t.tree.Get([]byte(key))
+	if !ok {
+		return nil
+	}
+	return row.(*T)
 }
 
 func (t table[T]) len() int {
@@ -29,7 +35,7 @@ func (t table[T]) len() int {
 // put and drop replace the table in place; tables copied from it before are not affected.
 func (t *table[T]) put(key string, row *T) {
 	if t.tree == nil {
-		t.tree = iradix.New[*T]()
+		t.tree = iradix.New[any]()
 	}
 	t.tree, _, _ = t.tree.Insert([]byte(key), row)
 }
@@ -52,7 +58,7 @@ func (t table[T]) under(prefix string) iter.Seq2[string, *T] {
 		it := t.tree.Root().Iterator()
 		it.SeekPrefix([]byte(prefix))
 		for key, row, ok := it.Next(); ok; key, row, ok = it.Next() {
-			if !yield(string(key), row) {
+			if !yield(string(key), row.(*T)) {
 				return
 			}
 		}
@@ -71,7 +77,7 @@ func (t table[T]) after(key string) iter.Seq2[string, *T] {
 		it := t.tree.Root().Iterator()
 		it.SeekLowerBound([]byte(key))
 		for k, row, ok := it.Next(); ok; k, row, ok = it.Next() {
-			if string(k) != key && !yield(string(k), row) {
+			if string(k) != key && !yield(string(k), row.(*T)) {
 				return
 			}
 		}
@@ -83,8 +89,11 @@ func (t table[T]) first() (string, *T) {
 	if t.tree == nil {
 		return "", nil
 	}
-	key, row, _ := t.tree.Root().Minimum()
-	return string(key), row
+	key, row, ok := t.tree.Root().Minimum()
+	if !ok {
+		return "", nil
+	}
+	return string(key), row.(*T)
 }
 
 // set is an index: keys without rows.

@@ -6,8 +6,11 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -21,12 +24,12 @@ func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 		r.fail("cluster", "Name a kubeconfig with --kubeconfig and a context with --kube-context", "%v", err)
 		return
 	}
-	client, err := kubernetes.NewForConfig(cfg)
+	about, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		r.fail("cluster", "Check the kubeconfig", "%v", err)
 		return
 	}
-	v, err := client.Discovery().ServerVersion()
+	v, err := about.ServerVersion()
 	if err != nil {
 		r.fail("cluster", "Check the kubeconfig and that the API server runs", "its API server at %s does not answer: %v", cfg.Host, err)
 		return
@@ -39,8 +42,8 @@ func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 	}
 	definitions(ctx, r, d)
 	rights(ctx, r, cfg, f.operatorAccount)
-	leases(ctx, a, r, client)
-	nodes(ctx, r, client)
+	leases(ctx, a, r, cfg)
+	nodes(ctx, r, cfg)
 }
 
 // definitions compares what is installed with what this version carries.
@@ -89,7 +92,7 @@ func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
 		as.Impersonate = rest.ImpersonationConfig{UserName: account}
 		about += " of " + account
 	}
-	client, err := kubernetes.NewForConfig(as)
+	client, err := authorizationclient.NewForConfig(as)
 	if err != nil {
 		r.fail(about, "", "%v", err)
 		return
@@ -99,7 +102,7 @@ func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: need.group, Resource: need.resource, Subresource: need.subresource, Verb: need.verb,
 		}}}
-		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		got, err := client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			r.fail(about, "Run this with rights to impersonate the account, or with --as ''", "its rights cannot be asked: %v", err)
 			return
@@ -127,8 +130,13 @@ func (n right) name() string {
 }
 
 // leases says whether somebody holds the operator's Lease.
-func leases(ctx context.Context, a *app.App, r *report, client kubernetes.Interface) {
-	all, err := client.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{})
+func leases(ctx context.Context, a *app.App, r *report, cfg *rest.Config) {
+	client, err := coordinationclient.NewForConfig(cfg)
+	if err != nil {
+		r.warn("Lease", "Check the kubeconfig", "%v", err)
+		return
+	}
+	all, err := client.Leases("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		r.warn("Lease", "Run this with the right to list Leases", "they cannot be listed: %v", err)
 		return
@@ -160,8 +168,13 @@ const leasePrefix = "bigfleet-operator-"
 const machineLabel = "bigfleet.lucy.sh/machine-id"
 
 // nodes finds two Nodes for one machine and machines' Nodes that never became Ready.
-func nodes(ctx context.Context, r *report, client kubernetes.Interface) {
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: machineLabel})
+func nodes(ctx context.Context, r *report, cfg *rest.Config) {
+	client, err := coreclient.NewForConfig(cfg)
+	if err != nil {
+		r.warn("Nodes", "Check the kubeconfig", "%v", err)
+		return
+	}
+	list, err := client.Nodes().List(ctx, metav1.ListOptions{LabelSelector: machineLabel})
 	if err != nil {
 		r.warn("Nodes", "Run this with the right to list Nodes", "they cannot be listed: %v", err)
 		return

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"connectrpc.com/connect"
 
@@ -44,7 +44,7 @@ type walk struct {
 	a       *app.App
 	cluster string // --cluster
 	context string // name of the kube context
-	core    kubernetes.Interface
+	core    typedcorev1.CoreV1Interface
 	dynamic dynamic.Interface
 }
 
@@ -54,7 +54,7 @@ func newWalk(a *app.App, cluster string) (*walk, error) {
 		return nil, err
 	}
 	w := &walk{a: a, cluster: cluster, context: a.KubeContext()}
-	if w.core, err = kubernetes.NewForConfig(cfg); err != nil {
+	if w.core, err = typedcorev1.NewForConfig(cfg); err != nil {
 		return nil, exit.Usagef("kubeconfig: %v", err)
 	}
 	if w.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
@@ -71,7 +71,7 @@ func (w *walk) stop(format string, args ...any) { w.Stopped = fmt.Sprintf(format
 
 // pod walks from a Pod.
 func (w *walk) pod(ctx context.Context, s subject.Subject) error {
-	p, err := w.core.CoreV1().Pods(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
+	p, err := w.core.Pods(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no Pod %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
 	}
@@ -201,7 +201,7 @@ func (w *walk) row(ctx context.Context, row string) error {
 
 // node walks from a Node.
 func (w *walk) node(ctx context.Context, s subject.Subject) error {
-	n, err := w.core.CoreV1().Nodes().Get(ctx, s.Name, metav1.GetOptions{})
+	n, err := w.core.Nodes().Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &exit.Error{Code: exit.NotFound, Say: "there is no Node " + s.Name + " in this cluster", Hint: "--kube-context names another cluster; `bigfleet history machine/NAME` knows machines that are gone"}
 	}
