@@ -152,7 +152,7 @@ func (c *catalog) matcherOf(f *demand.Form) *matcher {
 	if e.form != f {
 		m := c.matchers[f.Match]
 		if m == nil {
-			m = &matcher{form: f}
+			m = &matcher{form: f, id: uint32(len(c.everyM))}
 			c.matchers[f.Match] = m
 			c.everyM = append(c.everyM, m)
 		}

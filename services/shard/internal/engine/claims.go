@@ -91,8 +91,8 @@ func (cl *clusterState) recount(w *want) {
 	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
 		less(rest, cl.at_(cl.shares[i].vec, 1))
 	}
-	for i := range w.promised {
-		less(rest, cl.f.of(w.promised[i].class))
+	for i := range cl.promisedTo(w) {
+		less(rest, cl.f.of(cl.promisedTo(w)[i].class))
 	}
 }
 

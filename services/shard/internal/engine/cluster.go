@@ -35,8 +35,10 @@ type clusterState struct {
 	counted       counted
 
 	f        *frame
+	cat      *catalog
 	dims     []resource.Dim
 	wants    []want
+	gains    []gain  // of Needs that section 15 did something for
 	rowWant  []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds    []Folded
 	gangRows []gangRow
@@ -65,35 +67,75 @@ type clusterState struct {
 	shorts    int     // Needs that are short, after credit
 	handsOver bool    // an Idle machine was credited to a Need
 	block     *Block
+	judged    uint64 // version of the classes, plus 1, that want.none is about
 }
 
-// want is one Need at work.
+// want is one Need at work: a cache line without pointers, so that a turn reads one line of it and a collection none.
 type want struct {
-	need   *demand.Need
-	row    int32
-	at     int32 // position in wants
-	hold   demand.Hold
-	bucket demand.Bucket // of interruption
-	bits   wantBits
-	skew   int32
-	m      *matcher
-	key    symbol.ID // of Same or of the hard spread
-	vec    int32     // of aggregate, min unit and residual, one behind the other
+	row      int32 // of demand, or of a folded Need from FoldedRow on
+	at       int32 // position in wants
+	priority int32
+	matcher  uint32        // in catalog.everyM
+	vec      int32         // of aggregate, min unit and residual, one behind the other
+	key      symbol.ID     // of Same or of the hard spread
+	domain   symbol.ID     // if wChosen
+	skew     int32         // of the hard spread
+	claims   int32         // first of its claims, chained by local.next
+	lastOne  int32         //
+	own      int32         // first of its Own machines, chained by local.ownNext, in walk order
+	slot     int32         // in clusterState.givers, or -1
+	received int32         // first of its shares, chained by share.nextTo
+	gain     int32         // 1 plus its position in clusterState.gains, or 0
+	bits     wantBits      //
+	hold     demand.Hold   //
+	bucket   demand.Bucket // of interruption
+	none     Detail        // if wJudged: why no class whatsoever could serve it, or NoDetail
+}
 
-	classes uint64 // version of the classes for which hopeless is known
-	none    Detail // why no class whatsoever could serve it, or NoDetail
-
-	claims   int32 // first of its claims, chained by local.next
-	lastOne  int32
-	own      int32 // first of its Own machines, chained by local.ownNext, in walk order
-	slot     int32 // in clusterState.givers, or -1
-	received int32 // first of its shares, chained by share.nextTo
-	members  []int32
-
-	domain   symbol.ID // if wChosen
+// gain is what section 15 does for a Need.
+type gain struct {
 	promised []passed
 	victims  int32
 	freed    []int64
+}
+
+func (cl *clusterState) need(w *want) *demand.Need {
+	if w.row >= FoldedRow {
+		return &cl.folds[w.row-FoldedRow].Need
+	}
+	return &cl.d.Needs[w.row]
+}
+
+func (cl *clusterState) matcher(w *want) *matcher { return cl.cat.everyM[w.matcher] }
+
+// membersOf lists the rows that a folded Need stands for.
+func (cl *clusterState) membersOf(w *want) []int32 {
+	if w.row < FoldedRow {
+		return nil
+	}
+	return cl.folds[w.row-FoldedRow].Members
+}
+
+func (cl *clusterState) gainOf(w *want) *gain {
+	if w.gain == 0 {
+		cl.gains = append(cl.gains, gain{})
+		w.gain = int32(len(cl.gains))
+	}
+	return &cl.gains[w.gain-1]
+}
+
+func (cl *clusterState) promisedTo(w *want) []passed {
+	if w.gain == 0 {
+		return nil
+	}
+	return cl.gains[w.gain-1].promised
+}
+
+func (cl *clusterState) victimsOf(w *want) int32 {
+	if w.gain == 0 {
+		return 0
+	}
+	return cl.gains[w.gain-1].victims
 }
 
 type wantBits uint16
@@ -108,7 +150,8 @@ const (
 	wLost              // something was taken over from it (15.4)
 	wLaid              // local.used of its claims is right
 	wFolded
-	wLate // in planning.late
+	wLate   // in planning.late
+	wJudged // none is right for the classes of clusterState.judged
 )
 
 // passed is a machine that section 15 promised to a Need.
@@ -192,7 +235,7 @@ func (cl *clusterState) supply(l *local) []int64 { return cl.f.of(l.class) }
 func (cl *clusterState) usable(w *want, l *local) bool { return cl.fits(w, l.class) }
 
 func (cl *clusterState) fits(w *want, class uint32) bool {
-	return w.m.has(class) && coversAll(cl.f.of(class), cl.unit(w))
+	return cl.matcher(w).has(class) && coversAll(cl.f.of(class), cl.unit(w))
 }
 
 // worth is what a machine counts for w, whole, while the shares of others on it stay. The result may be buf.
@@ -213,6 +256,8 @@ func (cl *clusterState) worth(w *want, l *local, buf []int64) []int64 {
 // prepare sets up the Needs of a cluster: frame, matchers and folding. It looks things up in the catalog and is not for
 // concurrent use.
 func (cl *clusterState) prepare(p *planning) {
+	clear(cl.gains)
+	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
 	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*len(cl.dims)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
@@ -248,7 +293,7 @@ func (cl *clusterState) prepare(p *planning) {
 			cl.rowWant[w.row] = int32(i)
 			continue
 		}
-		for _, m := range w.members {
+		for _, m := range cl.membersOf(w) {
 			cl.rowWant[m] = int32(i)
 		}
 	}
@@ -256,8 +301,8 @@ func (cl *clusterState) prepare(p *planning) {
 }
 
 func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
-	cl.wants = append(cl.wants, want{need: n, row: row, hold: hold, m: m, bucket: n.Form.Interruption, claims: -1, lastOne: -1, own: -1,
-		slot: -1, received: -1})
+	cl.wants = append(cl.wants, want{row: row, hold: hold, priority: n.Form.Priority, matcher: m.id, bucket: n.Form.Interruption, claims: -1,
+		lastOne: -1, own: -1, slot: -1, received: -1})
 	w := &cl.wants[len(cl.wants)-1]
 	str := p.w.Space.Strings
 	switch {
@@ -270,14 +315,14 @@ func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, 
 		w.skew = n.Form.Spread[0].MaxSkew
 	}
 	w.vec = cl.alloc(3)
-	cl.measure(w)
+	cl.measure(w, n)
 	return w
 }
 
 // measure writes the vectors of a Need from its demand.
-func (cl *clusterState) measure(w *want) {
-	cl.f.project(&w.need.Aggregate, cl.aggregate(w))
-	cl.f.project(&w.need.MinUnit, cl.unit(w))
+func (cl *clusterState) measure(w *want, n *demand.Need) {
+	cl.f.project(&n.Aggregate, cl.aggregate(w))
+	cl.f.project(&n.MinUnit, cl.unit(w))
 	copy(cl.rest(w), cl.aggregate(w))
 	w.bits &^= wUnit | wZero
 	if !zero(cl.unit(w)) {

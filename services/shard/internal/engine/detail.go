@@ -33,7 +33,7 @@ func (p *planning) metDetail(cl *clusterState, w *want, row int32) Detail {
 	switch {
 	case cl.d.Unplaced != nil && cl.d.Unplaced[row]:
 		return DetailUnplaced
-	case w.bits&wSame != 0 && len(w.need.Form.Spread) > 0:
+	case w.bits&wSame != 0 && len(cl.need(w).Form.Spread) > 0:
 		return DetailSpreadIgnored
 	}
 	return NoDetail
@@ -53,7 +53,7 @@ func (p *planning) comingDetail(cl *clusterState, w *want) Detail {
 		}
 		return false
 	}
-	for _, m := range w.promised {
+	for _, m := range cl.promisedTo(w) {
 		if see(m.state) {
 			return DetailWaitingForDrain
 		}
@@ -95,7 +95,7 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 			return DetailNodeNotJoined
 		}
 	}
-	if w.victims > 0 {
+	if cl.victimsOf(w) > 0 {
 		return DetailPreemptionShort
 	}
 	return p.withheldDetail(cl, w)
@@ -104,21 +104,29 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 // hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for
 // as long as the classes stay.
 func (cl *clusterState) hopeless(w *want) Detail {
-	if w.classes == w.m.version+1 {
+	m := cl.matcher(w)
+	if v := m.version + 1; cl.judged != v {
+		cl.judged = v
+		for i := range cl.wants {
+			cl.wants[i].bits &^= wJudged
+		}
+	}
+	if w.bits&wJudged != 0 {
 		return w.none
 	}
-	w.classes, w.none = w.m.version+1, NoDetail
-	if len(w.m.classes) == 0 {
+	w.bits |= wJudged
+	w.none = NoDetail
+	if len(m.classes) == 0 {
 		w.none = DetailNoMatch
 		return w.none
 	}
 	for j, want := range cl.aggregate(w) {
-		if want > 0 && !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
+		if want > 0 && !slices.ContainsFunc(m.classes, func(c uint32) bool { return cl.f.of(c)[j] > 0 }) {
 			w.none = DetailDimensionMissing
 			return w.none
 		}
 	}
-	if !slices.ContainsFunc(w.m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
+	if !slices.ContainsFunc(m.classes, func(c uint32) bool { return cl.fits(w, c) }) {
 		w.none = DetailTooSmall
 	}
 	return w.none
@@ -189,12 +197,12 @@ func (cl *clusterState) foreignAlone(p *planning, w *want, t *topState) bool {
 // leftFree reports whether something is free that w could use and is not withheld from its cluster.
 func (p *planning) leftFree(cl *clusterState, w *want) bool {
 	for k := range inventory.Pool(2) {
-		if !p.anyFree(w.m, k) {
+		if !p.anyFree(cl.matcher(w), k) {
 			continue
 		}
 		p.cover.stock = &p.stock
 		p.cover.avoidFor(cl, k, nil)
-		for _, c := range w.m.classes[w.m.alive[k]:] {
+		for _, c := range cl.matcher(w).classes[cl.matcher(w).alive[k]:] {
 			if p.stock.free[k][c] > p.cover.avoided(c) && cl.fits(w, c) && touches(cl.f.of(c), cl.rest(w)) {
 				return true
 			}

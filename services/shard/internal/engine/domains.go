@@ -181,8 +181,8 @@ func (a *domainPlace) better(b *domainPlace) bool {
 // kindOf returns the kind of a gang, with its sums up to date. known says that it is not the first of its kind.
 func (p *planning) kindOf(cl *clusterState, w *want, t *topState) (g *gangKind, known bool) {
 	t.rankDomains(p)
-	c := p.countsOf(t, w.m)
-	t.key = append(append(t.key[:0], w.m.form.Match...), cl.f.id...)
+	c := p.countsOf(t, cl.matcher(w))
+	t.key = append(append(t.key[:0], cl.matcher(w).form.Match...), cl.f.id...)
 	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.k()] { // aggregate and min unit
 		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
 	}

@@ -41,11 +41,18 @@ func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k invento
 	p.acts = list
 }
 
+// keepActions is up to how many actions the room for them is kept for the next plan.
+const keepActions = 1024
+
 // acquisitions lists Bootstraps and Provisions by turn order of their Needs.
 func (p *planning) acquisitions() {
 	acting := p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver && !cl.spoiled })
 	straight := len(acting) == 0 && p.tries == 0 && !p.resumed && !slices.ContainsFunc(p.spoiled, func(cl *clusterState) bool { return len(cl.flight) > 0 })
 	if straight {
+		if len(p.acts) > keepActions { // copying many costs more than making room for them in the next plan
+			p.res.Actions, p.acts = p.acts, nil
+			return
+		}
 		p.res.Actions = slices.Clone(p.acts)
 		return
 	}
@@ -280,6 +287,6 @@ func (p *planning) promises() {
 }
 
 func (p *planning) stampFor(t turn) inventory.Stamp {
-	_, w := p.state(t)
-	return stampOfNeed(w.need)
+	cl, w := p.state(t)
+	return stampOfNeed(cl.need(w))
 }

@@ -264,10 +264,9 @@ func (cl *clusterState) sortFolds(p *planning) {
 		})
 		w := cl.add(p, &d.Need, p.cat.matcherOf(d.Need.Form), FoldedRow+int32(i), hold)
 		w.bits |= wFolded
-		w.members = d.Members
 	}
 	before := func(a, b *want) int {
-		return cmp.Or(compareTurns(a.need, "", b.need, ""), cmp.Compare(len(a.members), len(b.members)))
+		return cmp.Or(compareTurns(cl.need(a), "", cl.need(b), ""), cmp.Compare(len(cl.membersOf(a)), len(cl.membersOf(b))))
 	}
 	folded := slices.Clone(cl.wants[plain:])
 	slices.SortFunc(folded, func(a, b want) int { return before(&a, &b) })
@@ -312,7 +311,7 @@ func (r gangRow) mayTurn(p *planning, cl *clusterState) bool {
 			return false
 		}
 		w := &cl.wants[cl.rowWant[r.row]]
-		return slices.ContainsFunc(p.stocked, func(c uint32) bool { return w.m.has(c) && coversAll(cl.f.of(c), cl.aggregate(w)) })
+		return slices.ContainsFunc(p.stocked, func(c uint32) bool { return cl.matcher(w).has(c) && coversAll(cl.f.of(c), cl.aggregate(w)) })
 	}
 	return false
 }

@@ -16,9 +16,9 @@ func (p *planning) judge(cl *clusterState) *Block {
 	for i := range cl.wants {
 		w := &cl.wants[i]
 		if cl.short(w) {
-			missing += max(1, len(w.members))
+			missing += max(1, len(cl.membersOf(w)))
 		}
-		n += len(w.promised)
+		n += len(cl.promisedTo(w))
 		for at := w.claims; at >= 0; at = cl.loc[at].next {
 			n++
 		}
@@ -36,7 +36,7 @@ func (p *planning) judge(cl *clusterState) *Block {
 			l := &cl.loc[at]
 			b.Claims = append(b.Claims, Claim{Machine: l.idx, Row: w.row, Kind: l.kind()})
 		}
-		for _, m := range w.promised {
+		for _, m := range cl.promisedTo(w) {
 			b.Claims = append(b.Claims, Claim{Machine: m.idx, Row: w.row, Kind: ClaimPromised})
 		}
 		from := len(b.Shares)
@@ -92,19 +92,20 @@ func (l *local) kind() ClaimKind {
 // verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
 func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
 	v := p.verdict(cl, w)
+	var buf [8]int64
 	if w.bits&wFolded == 0 {
 		p.close(b, cl, w, w.row, v, cl.rest(w))
 		return
 	}
 	unit := cl.unit(w)
-	here, soon := wholeUnits(cl.aggregate(w), cl.restConfigured(w), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
-	n := int64(len(w.members))
+	here, soon := wholeUnits(cl.aggregate(w), cl.restConfigured(w, buf[:0]), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
+	n := int64(len(cl.membersOf(w)))
 	dims := int64(0)
 	for _, u := range unit {
 		dims += min(u, 1)
 	}
 	nothing := make([]int64, len(unit))
-	for i, row := range w.members {
+	for i, row := range cl.membersOf(w) {
 		m := Verdict{Status: Short, Fold: w.row, Satisfiable: true, Missing: -1, Hold: cl.d.Holds[row],
 			Cost: v.Cost/n + min(1, max(0, v.Cost%n-int64(i)))}
 		left := unit
@@ -151,8 +152,8 @@ func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdi
 			v.Reason = TopologyUnsatisfiable
 		}
 		m := Missing{Row: row, Residual: cl.f.vector(rest)}
-		if w.freed != nil {
-			m.Freed = cl.f.vector(w.freed)
+		if w.gain > 0 && cl.gainOf(w).freed != nil {
+			m.Freed = cl.f.vector(cl.gainOf(w).freed)
 		}
 		b.Missing = append(b.Missing, m)
 	}
@@ -160,8 +161,9 @@ func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdi
 }
 
 func (p *planning) verdict(cl *clusterState, w *want) Verdict {
-	v := Verdict{Missing: -1, Fold: -1, Hold: w.hold, Victims: w.victims, CoveragePerMille: 1000}
+	v := Verdict{Missing: -1, Fold: -1, Hold: w.hold, Victims: cl.victimsOf(w), CoveragePerMille: 1000}
 	agg, rest := cl.aggregate(w), cl.rest(w)
+	var buf [8]int64
 	configured := true // everything that counts is Configured
 	for at := w.claims; at >= 0; at = cl.loc[at].next {
 		l := &cl.loc[at]
@@ -195,22 +197,22 @@ func (p *planning) verdict(cl *clusterState, w *want) Verdict {
 			v.Shared++
 		}
 	}
-	v.Coming += int32(len(w.promised))
+	v.Coming += int32(len(cl.promisedTo(w)))
 	switch {
 	case !zero(rest):
 		v.Status = Short
-	case configured && len(w.promised) == 0 || zero(cl.restConfigured(w)):
+	case configured && len(cl.promisedTo(w)) == 0 || zero(cl.restConfigured(w, buf[:0])):
 		v.Status = Met
 	default:
 		v.Status = OnTheWay
 	}
-	if len(w.promised) > 0 { // coverage is of what is credited and acquired
-		promised := w.promised
-		w.promised = nil
+	if len(cl.promisedTo(w)) > 0 { // coverage is of what is credited and acquired
+		g := w.gain
+		w.gain = 0
 		saved := append([]int64(nil), rest...)
 		cl.recount(w)
 		p.coverage(&v, agg, rest)
-		w.promised = promised
+		w.gain = g
 		copy(rest, saved)
 	} else {
 		p.coverage(&v, agg, rest)
@@ -237,8 +239,8 @@ func (p *planning) coverage(v *Verdict, agg, rest []int64) {
 }
 
 // restConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
-func (cl *clusterState) restConfigured(w *want) []int64 {
-	rest := append([]int64(nil), cl.aggregate(w)...)
+func (cl *clusterState) restConfigured(w *want, into []int64) []int64 {
+	rest := append(into, cl.aggregate(w)...)
 	var buf [8]int64
 	for at := w.claims; at >= 0; at = cl.loc[at].next {
 		if l := &cl.loc[at]; l.bits&lKept == 0 && l.state == inventory.Configured {

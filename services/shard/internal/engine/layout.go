@@ -231,7 +231,7 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 func (cl *clusterState) offers(w, g *want, x *scratch, keep func(l *local) bool) {
 	for at := g.claims; at >= 0; at = cl.loc[at].next {
 		l := &cl.loc[at]
-		if l.bits&(lKept|lGone) != 0 || !keep(l) || !w.m.has(l.class) {
+		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).has(l.class) {
 			continue
 		}
 		if k := cl.offered(w, l, x); k > 0 {

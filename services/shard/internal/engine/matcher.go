@@ -12,6 +12,7 @@ import (
 // matcher is the one match function (ENG-6.1 to 6.3a), for all profiles with the same requirements and tolerations. It
 // is asked about classes, never about machines, and remembers its answers.
 type matcher struct {
+	id      uint32       // in catalog.everyM
 	form    *demand.Form // one of the Forms it stands for
 	set     []uint64     // bit by class: it matches now
 	classes []uint32     // those that match now, ascending

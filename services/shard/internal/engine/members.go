@@ -114,7 +114,7 @@ func (cl *clusterState) renew(p *planning) {
 // most of the lookups of a cluster where one amount has changed.
 func (cl *clusterState) ownerAsBefore(at int32, key symbol.ID) int32 {
 	if at >= 0 && int(at) < len(cl.wants) {
-		if w := &cl.wants[at]; w.bits&wFolded == 0 && w.need.Key == key {
+		if w := &cl.wants[at]; w.bits&wFolded == 0 && cl.need(w).Key == key {
 			return at
 		}
 	}

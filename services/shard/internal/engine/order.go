@@ -13,11 +13,11 @@ type turn struct {
 }
 
 func turnOf(cl *clusterState, w *want) turn {
-	f := w.need.Form
+	f := cl.need(w).Form
 	t := turn{cl: cl.at, want: w.at, arrival: math.MaxUint64}
 	t.rank = ^(uint64(uint32(f.Priority)^1<<31)<<16 | uint64(f.Interruption)<<8 | uint64(f.Reclamation))
-	if w.need.Arrival != 0 {
-		t.arrival = uint64(w.need.Arrival) ^ 1<<63
+	if cl.need(w).Arrival != 0 {
+		t.arrival = uint64(cl.need(w).Arrival) ^ 1<<63
 	}
 	return t
 }

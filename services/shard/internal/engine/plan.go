@@ -208,7 +208,11 @@ func (p *planning) remember() {
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
 	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
-	p.news = p.news[:0]
+	news := 0
+	for _, cl := range p.dirty {
+		news += cl.shorts
+	}
+	p.news = slices.Grow(p.news[:0], news)
 	left := p.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range p.dirty {
 		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
@@ -418,7 +422,7 @@ func (p *planning) reasonsStand(cl *clusterState) bool {
 			}
 			continue
 		}
-		for _, row := range w.members {
+		for _, row := range cl.membersOf(w) {
 			if v := &cl.block.Verdicts[row]; v.Status == Short && p.shortDetail(cl, w, v.Hold) != v.Detail {
 				return false
 			}

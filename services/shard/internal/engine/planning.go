@@ -60,6 +60,7 @@ type planning struct {
 	news    []standing
 	sorter  turnSorter
 	at      int    // how many of queue have been visited
+	ahead   int    // means nothing: see lookAhead
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	cover   coverer
 	x       scratch
@@ -116,8 +117,8 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	if r.Stamp != 0 {
 		l.recl = inv.StampRow(r.Stamp).Reclamation
 	}
-	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take, rather than again and again
-		n := max(len(cl.loc), 4*cl.open, 4)
+	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take at the least, rather than again and again
+		n := max(len(cl.loc)/2, cl.open, 4)
 		cl.loc, cl.vec = slices.Grow(cl.loc, n), slices.Grow(cl.vec, n*cl.k())
 	}
 	cl.loc = append(cl.loc, l)

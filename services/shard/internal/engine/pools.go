@@ -15,6 +15,7 @@ type stock struct {
 	heads  [2][]head   // by class: what is free there
 	taken  []uint64    // one bit per Index
 	list   []inventory.Index
+	ahead  uint32 // means nothing
 	gen    uint32 // grows when something is given back, or a new plan begins: places remembered as empty may not be
 }
 
@@ -75,6 +76,13 @@ func (s *stock) head(class uint32, k inventory.Pool) head {
 	for ; int(cur.chunk) < len(chunks); cur.chunk, cur.pos = cur.chunk+1, 0 {
 		for list := chunks[cur.chunk]; int(cur.pos) < len(list); cur.pos++ {
 			if i := list[cur.pos]; !s.isTaken(i) {
+				if cur.pos%aheadTurns == 0 { // all that come soon are read together: see lookAhead
+					rows, sum := s.inv.Rows(), uint32(0)
+					for _, i := range list[cur.pos:min(int(cur.pos)+aheadTurns, len(list))] {
+						sum += rows[i].Order
+					}
+					s.ahead = sum
+				}
 				h.at, h.order = i, s.inv.Row(i).Order
 				return *h
 			}

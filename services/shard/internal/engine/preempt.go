@@ -117,17 +117,20 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 	if len(victims) > 0 && zero(h.rest) && w.bits&wSpread == 0 {
 		victims = p.spare(cl, before, victims)
 	}
-	w.victims = int32(len(excess) + len(victims))
-	if w.victims > 0 {
-		w.freed = make([]int64, cl.k())
+	if n := int32(len(excess) + len(victims)); n > 0 || w.gain > 0 {
+		cl.gainOf(w).victims = n
+	}
+	if cl.victimsOf(w) > 0 {
+		freed := make([]int64, cl.k())
+		cl.gainOf(w).freed = freed
 		for _, list := range [][]victim{excess, victims} {
 			for _, v := range list {
-				more(w.freed, cl.f.of(v.class))
+				more(freed, cl.f.of(v.class))
 			}
 		}
 		for j, want := range cl.aggregate(w) {
 			if want == 0 {
-				w.freed[j] = 0 // what the Need does not ask for is of no interest
+				freed[j] = 0 // what the Need does not ask for is of no interest
 			}
 		}
 		p.spoil(cl)
@@ -146,14 +149,14 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 		if l.stamp != 0 {
 			stamped = p.w.Inventory.StampRow(l.stamp).Priority
 		}
-		d := drainage{kind: Reclaim, cause: CauseExcessPromised, gap: int64(w.need.Form.Priority) - int64(stamped)}
-		if w.need.Form.Priority > stamped {
+		d := drainage{kind: Reclaim, cause: CauseExcessPromised, gap: int64(w.priority) - int64(stamped)}
+		if w.priority > stamped {
 			d.kind, d.cause = Preempt, CauseExcessTaken
 		}
 		p.drainFor(cl, w, v, d)
 	}
 	for _, v := range victims {
-		d := drainage{kind: Preempt, cause: CauseInversion, gap: int64(w.need.Form.Priority) - v.effective}
+		d := drainage{kind: Preempt, cause: CauseInversion, gap: int64(w.priority) - v.effective}
 		d.terms = p.scoreTerms(&p.states[v.cl].loc[v.at], d.gap)
 		p.drainFor(cl, w, v, d)
 	}
@@ -161,7 +164,8 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 
 // promise counts a machine for w that is not its cluster's yet.
 func (p *planning) promise(cl *clusterState, w *want, i inventory.Index, class uint32, s inventory.State) {
-	w.promised = append(w.promised, passed{i, class, s})
+	g := cl.gainOf(w)
+	g.promised = append(g.promised, passed{i, class, s})
 	less(cl.rest(w), cl.f.of(class))
 	p.spoil(cl)
 }
@@ -212,7 +216,7 @@ func (p *planning) takeovers(h *wish) []int32 {
 		p.listFlyers()
 	}
 	inv := p.w.Inventory
-	priority := h.w.need.Form.Priority
+	priority := h.w.priority
 	var out []int32
 	for at := range p.flyers {
 		f := &p.flyers[at]
@@ -265,10 +269,10 @@ func (cl *clusterState) effective(p *planning, l *local) int64 {
 		e = int64(p.w.Inventory.StampRow(l.stamp).Priority)
 	}
 	if l.claim >= 0 {
-		e = max(e, int64(cl.wants[l.claim].need.Form.Priority))
+		e = max(e, int64(cl.wants[l.claim].priority))
 	}
 	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
-		e = max(e, int64(cl.wants[cl.shares[i].to].need.Form.Priority))
+		e = max(e, int64(cl.wants[cl.shares[i].to].priority))
 	}
 	return e
 }
@@ -332,7 +336,7 @@ func (p *planning) victimsFor(h *wish) []victim {
 	if !p.victims.built {
 		p.victims.listVictims(p)
 	}
-	return p.victims.choose(h, int64(h.w.need.Form.Priority))
+	return p.victims.choose(h, int64(h.w.priority))
 }
 
 // scoreTerms is ENG-15.9.

@@ -61,7 +61,7 @@ func (p *planning) known(cl *clusterState, w *want) {
 			s.counts[s.position(v)]++
 		}
 	}
-	for _, m := range w.promised {
+	for _, m := range cl.promisedTo(w) {
 		if v, has := p.w.Inventory.Value(m.idx, w.key); has {
 			if i := s.find(v); i >= 0 {
 				s.counts[i]++
@@ -147,7 +147,7 @@ func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) {
 	s, c := &p.spread, &p.cover
 	p.known(cl, w)
 	p.spreadCells(cl, w, t, k)
-	c.mk = p.cat.marketOf(w.m, cl.f, w.bucket)
+	c.mk = p.cat.marketOf(cl.matcher(w), cl.f, w.bucket)
 	c.prepare()
 	c.rest = append(c.rest[:0], c.input...)
 	s.seq, s.ends = s.seq[:0], s.ends[:0]

@@ -164,7 +164,7 @@ func (x *targets) lowest(p *planning, m *matcher) int64 {
 // choose puts machines with an effective priority below the given one against the wish, best first, until it is fulfilled,
 // and lists those that it takes.
 func (x *targets) choose(h *wish, below int64) []victim {
-	if zero(h.rest) || len(x.list) == 0 || x.lowest(h.p, h.w.m) >= below {
+	if zero(h.rest) || len(x.list) == 0 || x.lowest(h.p, h.cl.matcher(h.w)) >= below {
 		return nil
 	}
 	if h.w.bits&wSame != 0 {

@@ -10,7 +10,7 @@ import (
 
 // turns is section 12: open Needs acquire, one after the other.
 func (p *planning) turns() {
-	p.queue = p.queue[:0]
+	p.queue = slices.Grow(p.queue[:0], p.total.open)
 	for i := range p.standing {
 		if s := &p.standing[i]; s.open && !s.beyondHelp {
 			p.queue = append(p.queue, s.turn)
@@ -28,6 +28,9 @@ func (p *planning) turns() {
 // inOrder visits the Needs of queue, which is in turn order, and those that openLate adds meanwhile, each in its place.
 func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
 	for p.at = 0; p.at < len(p.queue) || len(p.late) > 0; {
+		if p.at%aheadTurns == 0 {
+			p.lookAhead()
+		}
 		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.queue[p.at]) < 0) {
 			cl, w := p.state(p.popLate())
 			w.bits &^= wLate
@@ -39,6 +42,32 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
 		visit(cl, w)
 	}
 }
+
+// lookAhead reads what the next turns will read. Every Need lies in another cluster than the one before; a processor fetches
+// many lines of memory in the time of one if none of them says where the next one is.
+func (p *planning) lookAhead() {
+	next := p.queue[p.at:min(p.at+aheadTurns, len(p.queue))]
+	sum := 0
+	for _, t := range next {
+		cl := p.states[t.cl]
+		sum += cl.loose + len(cl.wants) + int(cl.at)
+	}
+	for _, t := range next {
+		cl, w := p.state(t)
+		sum += int(w.vec)
+		if n := len(cl.loc); n > 0 {
+			sum += int(cl.loc[n-1].idx)
+		}
+	}
+	for _, t := range next {
+		cl, w := p.state(t)
+		sum += int(cl.rest(w)[0]) + int(cl.d.Facts.SharingPerMille)
+	}
+	p.ahead = sum
+}
+
+// aheadTurns is about how many lines of memory a processor fetches at once.
+const aheadTurns = 16
 
 // queued reports whether the turn of a Need is still to come.
 func (p *planning) queued(cl *clusterState, w *want) bool {
@@ -124,7 +153,7 @@ func (p *planning) takeTurn(cl *clusterState, w *want) {
 
 // acquire takes free machines of one pool by the cover rule.
 func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
-	if !cl.short(w) || !p.anyFree(w.m, k) {
+	if !cl.short(w) || !p.anyFree(cl.matcher(w), k) {
 		return
 	}
 	c := &p.cover
@@ -153,7 +182,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		p.here = place{t, d}
 		defer func() { p.here = place{} }()
 	default:
-		c.mk, c.mask = p.cat.storeOf(w.m, cl.f, w.bucket)
+		c.mk, c.mask = p.cat.storeOf(cl.matcher(w), cl.f, w.bucket)
 	}
 	if len(c.mk.shelves) == 0 {
 		return
@@ -191,7 +220,7 @@ func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k
 	}
 	slices.Sort(p.keys)
 	m := &p.local
-	m.m, m.f, m.bucket = w.m, cl.f, w.bucket
+	m.m, m.f, m.bucket = cl.matcher(w), cl.f, w.bucket
 	m.shelves = m.shelves[:0]
 	supply := uint32(0)
 	for _, key := range p.keys {
@@ -229,7 +258,7 @@ func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
 // reattribute is ENG-12.5: machines of the own cluster, bound ones and then those in flight, that serve a lower priority
 // are credited to w instead.
 func (p *planning) reattribute(cl *clusterState, w *want) {
-	if !cl.short(w) || cl.wants[len(cl.wants)-1].need.Form.Priority >= w.need.Form.Priority {
+	if !cl.short(w) || cl.wants[len(cl.wants)-1].priority >= w.priority {
 		return
 	}
 	p.reattributeFrom(cl, w, cl.bound, cl.keep)
@@ -239,7 +268,7 @@ func (p *planning) reattribute(cl *clusterState, w *want) {
 }
 
 func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, order func(a, b int32) int) {
-	priority := w.need.Form.Priority
+	priority := w.priority
 	var values []int64
 	if w.bits&wSame != 0 {
 		values = cl.values(p.w.Inventory, w.key)
@@ -247,14 +276,14 @@ func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, orde
 	list := p.x.list[:0]
 	for _, at := range from {
 		l := &cl.loc[at]
-		if l.claim < 0 || cl.wants[l.claim].need.Form.Priority >= priority || l.bits&lShunned != 0 || !cl.usable(w, l) ||
+		if l.claim < 0 || cl.wants[l.claim].priority >= priority || l.bits&lShunned != 0 || !cl.usable(w, l) ||
 			values != nil && values[at] != int64(w.domain) {
 			continue
 		}
 		list = append(list, at)
 	}
 	slices.SortFunc(list, func(a, b int32) int {
-		x, y := cl.wants[cl.loc[a].claim].need, cl.wants[cl.loc[b].claim].need
+		x, y := cl.need(&cl.wants[cl.loc[a].claim]), cl.need(&cl.wants[cl.loc[b].claim])
 		return cmp.Or(demand.CompareRank(&y.Form.Profile, &x.Form.Profile), order(a, b))
 	})
 	for _, at := range list {
@@ -265,7 +294,7 @@ func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, orde
 		worth := append(p.buf[:0], cl.supply(l)...)
 		p.buf = worth
 		for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
-			if s := &cl.shares[i]; s.to != w.at && cl.wants[s.to].need.Form.Priority >= priority {
+			if s := &cl.shares[i]; s.to != w.at && cl.wants[s.to].priority >= priority {
 				less(worth, cl.at_(s.vec, 0))
 			}
 		}
@@ -274,7 +303,7 @@ func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, orde
 		}
 		for i := l.shares; i >= 0; {
 			next := cl.shares[i].nextOn
-			if loser := &cl.wants[cl.shares[i].to]; loser.need.Form.Priority < priority {
+			if loser := &cl.wants[cl.shares[i].to]; loser.priority < priority {
 				cl.dropShare(i)
 				cl.recount(loser)
 				p.openLate(cl, loser)

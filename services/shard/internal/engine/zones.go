@@ -75,7 +75,7 @@ func (p *planning) byZone(cl *clusterState, t *topState) bool {
 func (p *planning) freeInZone(cl *clusterState, w *want, t *topState, d int) bool {
 	c := &p.cover
 	c.stock, c.domain, c.mask, c.avoid, c.spare = &p.stock, nil, nil, c.avoid[:0], c.spare[:0]
-	c.mk = p.cat.zonesOf(p.cat.marketOf(w.m, cl.f, w.bucket), t.top)[d]
+	c.mk = p.cat.zonesOf(p.cat.marketOf(cl.matcher(w), cl.f, w.bucket), t.top)[d]
 	c.fitUsed()
 	for k := range inventory.Pool(2) {
 		c.pool = k
@@ -93,7 +93,7 @@ func (p *planning) freeInZone(cl *clusterState, w *want, t *topState, d int) boo
 func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k inventory.Pool) {
 	s := &p.spread
 	p.known(cl, w)
-	whole := p.cat.marketOf(w.m, cl.f, w.bucket)
+	whole := p.cat.marketOf(cl.matcher(w), cl.f, w.bucket)
 	zones := p.cat.zonesOf(whole, t.top)
 	s.open = s.open[:0]
 	c := &p.cover
