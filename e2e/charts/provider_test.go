@@ -39,6 +39,7 @@ podAnnotations: {example.com/a: b}
 podLabels: {example.com/c: d}
 priorityClassName: system-cluster-critical
 logLevel: debug
+otlpEndpoint: collector.observability:4317
 extraArgs: [--reconcile-interval=20s]
 extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
 envFrom: [{secretRef: {name: cloud}}]

@@ -46,7 +46,9 @@ type Common struct {
 	Calls     map[string]CallSection `yaml:"calls" doc:"Limits of substrate calls by name."`
 	TLS       TLSSection             `yaml:"tls" doc:"mTLS of the RPC port: all three files or none."`
 	Log       LogSection             `yaml:"log" doc:"Logs on stderr."`
-	Server    ServerSection          `yaml:"server" doc:"Extras of the ports."`
+	// OTLPEndpoint is where spans go; empty for nowhere.
+	OTLPEndpoint string        `yaml:"otlp_endpoint" doc:"OTLP gRPC endpoint for traces: host:port or http(s)://host:port; empty for none."`
+	Server       ServerSection `yaml:"server" doc:"Extras of the ports."`
 }
 
 // OfferingSection is one offering of the file.
@@ -171,6 +173,11 @@ func (c Common) Options() ([]Option, error) {
 	}
 	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
 		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
+	}
+	if c.OTLPEndpoint != "" {
+		if _, err := checkEndpoint(c.OTLPEndpoint); err != nil {
+			all = append(all, err)
+		}
 	}
 	calls := map[string]CallLimit{}
 	for name, l := range c.Calls {

@@ -53,6 +53,7 @@ func (l *loader[C]) flags(cmd *cobra.Command) {
 	f.BoolVar(&l.printConfig, "print-config", false, "print the effective configuration with the source of each value, and exit")
 	f.BoolVar(&l.printSchema, "print-schema", false, "print the JSON Schema of the configuration file, and exit")
 	f.BoolVar(&l.check, "check", false, "check configuration and credentials, and exit with 0 (well), 1 (warnings) or 2 (errors)")
+	f.StringVar(&c.OTLPEndpoint, "otlp-endpoint", c.OTLPEndpoint, "OTLP gRPC endpoint for traces, host:port or http(s)://host:port; empty for none")
 	if l.program.Flags != nil {
 		l.program.Flags(cmd, &l.own)
 	}

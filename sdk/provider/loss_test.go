@@ -72,24 +72,26 @@ func TestStoreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := filepath.Join(t.TempDir(), "new.db")
-	var said strings.Builder
+	var said lockedBuffer
 	p, err := provider.New("cloud", c, provider.WithStateFile(fresh), provider.WithReadiness(provider.NoReadiness()), provider.WithOfferings(small(4)),
 		provider.WithAddr("127.0.0.1:0"), provider.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := p.Run(bounded); err != nil {
-		t.Fatal(err)
-	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	eventually(t, "hosts and store in the log", func() bool {
+		return strings.Contains(said.String(), "--adopt-store "+lost) && strings.Contains(said.String(), "cloud://"+id(1))
+	})
 	select {
 	case <-p.Ready():
 		t.Error("ready over the hosts of another store")
 	default:
 	}
-	if !strings.Contains(said.String(), "--adopt-store "+lost) || !strings.Contains(said.String(), "cloud://"+id(1)) {
-		t.Errorf("the log does not name hosts and store: %s", said.String())
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 	again := startCloud(t, c, provider.WithStateFile(fresh), provider.WithAdoptStore(lost))
 	states := map[bigfleetv1alpha1.MachineState]*bigfleetv1alpha1.Machine{}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Program is a whole provider program: flags, configuration file, logs, store, ports, signals, exit code. C is the
@@ -51,6 +52,8 @@ type Setup[C any] struct {
 	Log       *slog.Logger
 	// Registerer is where a provider may add metrics of its own; the SDK's are there already.
 	Registerer prometheus.Registerer
+	// Tracer is where a provider may add spans of its own, inside those of the context of each call.
+	Tracer trace.TracerProvider
 }
 
 // Main runs the program with the process's arguments and signals, and exits.
@@ -154,7 +157,12 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	p, err := l.build(ctx, log, registry)
+	traces, endTraces, err := l.common.traces(ctx, l.program.Version)
+	if err != nil {
+		return &StartError{err}
+	}
+	defer endTraces()
+	p, err := l.build(ctx, log, registry, traces)
 	if l.check {
 		return checked(cmd.OutOrStdout(), p, err)
 	}
@@ -197,7 +205,7 @@ func (l *loader[C]) gather() (g gathered, err error) {
 }
 
 // build makes the Provider from what was loaded.
-func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry prometheus.Registerer) (*Provider, error) {
+func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry prometheus.Registerer, traces trace.TracerProvider) (*Provider, error) {
 	g, err := l.gather()
 	if err != nil {
 		return nil, err
@@ -208,11 +216,11 @@ func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry promet
 		build = l.program.Fake
 		log.Warn("running against the fake substrate: no real machine is touched")
 	}
-	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log, Registerer: registry})
+	backend, own, err := build(ctx, Setup[C]{Common: l.common, Config: l.own, Offerings: offerings, Log: log, Registerer: registry, Tracer: traces})
 	if err != nil {
 		return nil, err
 	}
-	options = append(options, WithOfferings(offerings...), WithLogger(log), WithRegisterer(registry), WithVersion(l.program.Version))
+	options = append(options, WithOfferings(offerings...), WithLogger(log), WithRegisterer(registry), WithTracerProvider(traces), WithVersion(l.program.Version))
 	return New(l.common.Provider, backend, append(options, own...)...)
 }
 

@@ -31,6 +31,7 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		"no quantity":          {file: strings.Replace(offering, "\"4\"", "four", 1), want: "resources[cpu]"},
 		"no offerings":         {want: "there are no offerings"},
 		"a twin":               {file: offering + "- {name: a, instance_type: y, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n", want: "a"},
+		"no endpoint":          {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port for TLS"},
 		"an unknown recovery":  {file: offering + "recovery: perhaps\n", want: "neither fail nor resume"},
 	} {
 		t.Run(name, func(t *testing.T) {

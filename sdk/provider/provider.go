@@ -88,7 +88,7 @@ func New(name string, b Backend, options ...Option) (*Provider, error) {
 		DeleteSupported: deleter, ShardIDBytesMax: ShardIDBytesMax, MetadataBytesMax: MetadataBytesMax, BlobBytesMax: BlobBytesMax,
 	}
 	p.queue = newQueue(p.set.transitions, p.set.queue)
-	p.callers = newCallers(p.set.callsMax, p.metrics)
+	p.callers = newCallers(p.set.callsMax, p.metrics, p.tracer)
 	p.health = newHealth()
 	return p, nil
 }

@@ -13,7 +13,7 @@ import (
 // setByChart are keys of the configuration that the chart sets by flags, which win: a value in the file would be ignored in
 // silence, so the schema refuses it.
 var setByChart = []string{
-	"addr", "metrics_addr", "data_dir", "state", "provider", "adopt_store", "use_fake_backend", "tls", "log",
+	"addr", "metrics_addr", "data_dir", "state", "provider", "adopt_store", "use_fake_backend", "tls", "log", "otlp_endpoint",
 }
 
 // ValuesSchema is values.schema.json of a provider's chart: the values that the library knows, and under config what the

@@ -52,6 +52,9 @@ spec:
         - --data-dir=/var/lib/bigfleet
         - --log-format={{ .Values.logFormat }}
         - --log-level={{ .Values.logLevel }}
+        {{- with .Values.otlpEndpoint }}
+        - --otlp-endpoint={{ . }}
+        {{- end }}
         {{- with .Values.provider }}
         - --provider={{ . }}
         {{- end }}
