@@ -107,7 +107,11 @@ func (g *group) admin(i int) (api.CoordinatorAdminClient, func()) {
 func (g *group) status(i int) (*v1.GetCoordinatorStatusResponse, error) {
 	c, done := g.admin(i)
 	defer done()
-	ctx, cancel := context.WithTimeout(g.t.Context(), 2*time.Second)
+	return status(g.t.Context(), c)
+}
+
+func status(ctx context.Context, c api.CoordinatorAdminClient) (*v1.GetCoordinatorStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	got, err := c.GetCoordinatorStatus(ctx, connect.NewRequest(&v1.GetCoordinatorStatusRequest{}))
 	if err != nil {

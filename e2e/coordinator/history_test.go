@@ -76,44 +76,44 @@ func (g *group) load(writers, readers int) *load {
 
 func key(n int) string { return fmt.Sprintf("register-%d", n) }
 
-// client makes one attempt after the other at the replica that it believes to lead.
+// client makes one attempt after the other at the replica that it believes to lead. It keeps its connections, as the
+// clients of the product do.
 func (l *load) client(who int, writes bool) {
+	stubs := make([]api.CoordinatorAdminClient, len(l.g.procs))
+	for i := range stubs {
+		var leave func()
+		stubs[i], leave = l.g.admin(i)
+		defer leave()
+	}
 	at := -1
-	var stub api.CoordinatorAdminClient
-	var leave func()
 	random := rand.New(rand.NewPCG(1, uint64(who)))
 	for n := 0; ; n++ {
 		select {
 		case <-l.stop:
-			if leave != nil {
-				leave()
-			}
 			return
 		case <-time.After(time.Duration(1+random.IntN(8)) * time.Millisecond):
 		}
 		if at < 0 {
-			if at = l.find(); at < 0 {
+			if at = find(stubs); at < 0 {
 				continue
 			}
-			stub, leave = l.g.admin(at)
 		}
 		var err error
 		if writes {
-			err = l.write(stub, who, n, key(random.IntN(keys)))
+			err = l.write(stubs[at], who, n, key(random.IntN(keys)))
 		} else {
-			err = l.read(stub, who)
+			err = l.read(stubs[at], who)
 		}
 		if err != nil {
-			leave()
 			at = -1
 		}
 	}
 }
 
 // find asks each replica whether it leads; nothing of that is part of the history.
-func (l *load) find() int {
-	for _, i := range rand.Perm(3) {
-		if s, err := l.g.status(i); err == nil && s.GetRole() == "leader" {
+func find(stubs []api.CoordinatorAdminClient) int {
+	for _, i := range rand.Perm(len(stubs)) {
+		if s, err := status(context.Background(), stubs[i]); err == nil && s.GetRole() == "leader" {
 			return i
 		}
 	}
@@ -187,11 +187,7 @@ func (l *load) progress(since time.Duration) time.Duration {
 func (l *load) audits() {
 	l.g.t.Helper()
 	l.g.eventually("the audit is read", func() bool {
-		at := l.find()
-		if at < 0 {
-			return false
-		}
-		stub, leave := l.g.admin(at)
+		stub, leave := l.g.admin(l.g.leader())
 		defer leave()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

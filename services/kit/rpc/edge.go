@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
 // edge is the outermost of our interceptors on a server: it recovers panics, settles what the peer sees, and logs.
@@ -74,6 +76,10 @@ func (e *edge) finish(ctx context.Context, procedure string, start time.Time, er
 	case connect.CodeCanceled, connect.CodeNotFound, connect.CodeUnavailable:
 		// The peer went away, asked for nothing we have, or we are stopping: ordinary.
 		level = slog.LevelDebug
+	case connect.CodeFailedPrecondition:
+		if _, redirect := Detail[*pb.NotLeader](err); redirect {
+			level = slog.LevelDebug // the peer is told whom to ask: that is how it finds the leader
+		}
 	}
 	attrs := append(e.attrs(ctx, procedure, start), slog.String("code", code.String()), slog.String("err", cause))
 	if internal != nil && internal.stack != nil {

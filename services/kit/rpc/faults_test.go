@@ -11,6 +11,7 @@ import (
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
@@ -189,6 +190,24 @@ func TestRepeatedFailuresAreSampled(t *testing.T) {
 	// One per 10 s; a very slow machine may see a few.
 	if n := strings.Count(p.logs.String(), "level=ERROR"); n < 1 || n > 25 {
 		t.Errorf("%d log lines for 50 equal failures", n)
+	}
+}
+
+// COORD-6.2.2: a peer that is told who leads is no failure worth a warning; any other FAILED_PRECONDITION is.
+func TestARedirectIsNoWarning(t *testing.T) {
+	var answer error
+	p := start(t, &fleet{get: func(context.Context, *pb.MachineRef) (*pb.Machine, error) { return nil, answer }}, nil)
+	provider := rpc.Stub(dial(t, p.addr, nil), api.NewCapacityProviderClient)
+	for _, want := range []struct {
+		detail proto.Message
+		lines  int
+	}{{&pb.NotLeader{Leader: &pb.LeaderHint{LeaderId: "node-1"}}, 0}, {&pb.Problem{Reason: "fenced"}, 1}} {
+		answer = rpc.NewError(connect.CodeFailedPrecondition, "no", want.detail)
+		_, err := provider.Get(within(t), ref("m1"))
+		wantCode(t, err, connect.CodeFailedPrecondition)
+		if n := strings.Count(p.logs.String(), "level=WARN"); n != want.lines {
+			t.Errorf("%T: %d warnings, want %d", want.detail, n, want.lines)
+		}
 	}
 }
 

@@ -325,7 +325,7 @@ func TestSnapshotRulesAreChecked(t *testing.T) {
 	l := newLog(t)
 	l.must(addShard("a", "sim"), assign("eu-1a", "a"))
 	broken := *l.s
-	broken.shards = table[pb.Shard]{}
+	broken.shards = hashedTable[pb.Shard, *pb.Shard]{}
 	if _, err := ReadSnapshot(bytes.NewReader(snapshotOf(t, &broken))); err == nil || !strings.Contains(err.Error(), "not registered") {
 		t.Fatalf("got %v", err)
 	}

@@ -5,37 +5,67 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Hash is the SHA-256 over a canonical walk of all tables, as hex (COORD-3.7). The walk is our own (fields by number,
-// maps by key, floats by bits, unknown fields left out) because the generated encoding does not promise equal bytes
-// across versions of its library, and replicas of two versions must agree.
+// Hash is the hash of all tables, as hex (COORD-3.7): the SHA-256 over the rows about the group and the policy, and over
+// each table's name, length and digest. The digests are kept with the tables, so that asking costs nothing.
 func (s *State) Hash() string {
-	h := sha256.New()
-	w := canonical{h: h}
+	w := canonical{}
 	w.message(s.Meta().ProtoReflect())
 	w.message(s.Policy().ProtoReflect())
 	for _, t := range s.stored() {
 		w.text(t.name)
-		for row := range t.rows {
-			w.message(row.ProtoReflect())
+		w.number(uint64(t.len))
+		for _, word := range t.digest {
+			w.buf = binary.BigEndian.AppendUint64(w.buf, word)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha256.Sum256(w.buf)
+	return hex.EncodeToString(sum[:])
+}
+
+// digest stands for a set of rows: the sum of their SHA-256 as numbers of 256 bits, the lowest word first. A row has its
+// key in it, so no table holds two equal ones, and the order of changes does not matter.
+type digest [4]uint64
+
+func digestOf(row proto.Message) digest {
+	w := canonical{buf: make([]byte, 0, 512)}
+	w.message(row.ProtoReflect())
+	sum := sha256.Sum256(w.buf)
+	var d digest
+	for i := range d {
+		d[i] = binary.LittleEndian.Uint64(sum[8*i:])
+	}
+	return d
+}
+
+func (d *digest) add(x digest) {
+	carry := uint64(0)
+	for i := range d {
+		d[i], carry = bits.Add64(d[i], x[i], carry)
+	}
+}
+
+func (d *digest) remove(x digest) {
+	borrow := uint64(0)
+	for i := range d {
+		d[i], borrow = bits.Sub64(d[i], x[i], borrow)
+	}
 }
 
 // storedTable is one table as snapshot and hash see it.
 type storedTable struct {
-	name string
-	len  int
-	rows iter.Seq[proto.Message]
+	name   string
+	len    int
+	digest digest
+	rows   iter.Seq[proto.Message]
 }
 
 // stored walks the tables in the order of COORD-3.1.
@@ -47,11 +77,8 @@ func (s *State) stored() []storedTable {
 	}
 }
 
-func stored[T any, P interface {
-	*T
-	proto.Message
-}](name string, t table[T]) storedTable {
-	return storedTable{name: name, len: t.len(), rows: func(yield func(proto.Message) bool) {
+func stored[T any, P rowOf[T]](name string, t hashedTable[T, P]) storedTable {
+	return storedTable{name: name, len: t.len(), digest: t.digest, rows: func(yield func(proto.Message) bool) {
 		for _, row := range t.all() {
 			if !yield(P(row)) {
 				return
@@ -60,21 +87,16 @@ func stored[T any, P interface {
 	}}
 }
 
-// canonical writes messages in a form that depends on nothing but their known fields.
-type canonical struct {
-	h   hash.Hash
-	buf []byte
-}
+// canonical appends messages in a form that depends on nothing but their known fields: fields by number, maps by key,
+// floats by bits. It is our own because the generated encoding does not promise equal bytes across versions of its
+// library, and replicas of two versions must agree.
+type canonical struct{ buf []byte }
 
-func (w *canonical) number(n uint64) {
-	w.buf = binary.AppendUvarint(w.buf[:0], n)
-	w.h.Write(w.buf)
-}
+func (w *canonical) number(n uint64) { w.buf = binary.AppendUvarint(w.buf, n) }
 
 func (w *canonical) text(s string) {
 	w.number(uint64(len(s)))
-	w.buf = append(w.buf[:0], s...)
-	w.h.Write(w.buf)
+	w.buf = append(w.buf, s...)
 }
 
 func (w *canonical) message(m protoreflect.Message) {

@@ -214,7 +214,7 @@ func RestoreFrom(s *State, uuid, node string, peer *pb.Peer, stride, atLeast, at
 	meta.FencingTerm = max(meta.GetFencingTerm()+stride, atLeast)
 	meta.Restored = &pb.Restored{FromUuid: old, FromIndex: s.index, AtUnixNanos: at}
 	next.meta = meta
-	next.peers = table[pb.Peer]{}
+	next.peers = hashedTable[pb.Peer, *pb.Peer]{}
 	next.peers.put(node, peer)
 	return &next
 }

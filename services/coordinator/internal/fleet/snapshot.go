@@ -136,10 +136,7 @@ func (s *State) readRow(r *summing, name string) error {
 	}
 }
 
-func readInto[T any, P interface {
-	*T
-	proto.Message
-}](r *summing, t *table[T], row P, key func(P) string, index func(P)) error {
+func readInto[T any, P rowOf[T]](r *summing, t *hashedTable[T, P], row P, key func(P) string, index func(P)) error {
 	if err := r.record(row); err != nil {
 		return err
 	}

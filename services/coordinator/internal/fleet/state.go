@@ -20,15 +20,15 @@ type State struct {
 	meta   *pb.Meta
 	policy *v1.RebalancePolicy
 
-	peers      table[pb.Peer]      // node id
-	shards     table[pb.Shard]     // shard id
-	clusters   table[pb.Cluster]   // cluster id
-	domains    table[pb.Domain]    // key, value
-	providers  table[pb.Provider]  // name
-	quotas     table[pb.Quota]     // provider, region
-	exceptions table[pb.Exception] // provider, machine id
-	moves      table[pb.Move]      // move id
-	audit      table[pb.Audit]     // sequence, big endian
+	peers      hashedTable[pb.Peer, *pb.Peer]           // node id
+	shards     hashedTable[pb.Shard, *pb.Shard]         // shard id
+	clusters   hashedTable[pb.Cluster, *pb.Cluster]     // cluster id
+	domains    hashedTable[pb.Domain, *pb.Domain]       // key, value
+	providers  hashedTable[pb.Provider, *pb.Provider]   // name
+	quotas     hashedTable[pb.Quota, *pb.Quota]         // provider, region
+	exceptions hashedTable[pb.Exception, *pb.Exception] // provider, machine id
+	moves      hashedTable[pb.Move, *pb.Move]           // move id
+	audit      hashedTable[pb.Audit, *pb.Audit]         // sequence, big endian
 
 	indexes
 }

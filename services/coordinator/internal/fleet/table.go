@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
+	"google.golang.org/protobuf/proto"
 )
 
 // table is one immutable table in key order. Keys are compared byte for byte. The zero table is empty.
@@ -94,6 +95,36 @@ func (t table[T]) first() (string, *T) {
 		return "", nil
 	}
 	return string(key), row.(*T)
+}
+
+// hashedTable is a table of rows that knows their digest (COORD-3.7).
+type hashedTable[T any, P rowOf[T]] struct {
+	table[T]
+	digest digest
+}
+
+// rowOf is a message behind a pointer.
+type rowOf[T any] interface {
+	*T
+	proto.Message
+}
+
+func (t *hashedTable[T, P]) put(key string, row *T) {
+	t.forget(key)
+	t.digest.add(digestOf(P(row)))
+	t.table.put(key, row)
+}
+
+func (t *hashedTable[T, P]) drop(key string) {
+	t.forget(key)
+	t.table.drop(key)
+}
+
+// forget takes the row of a key out of the digest. Rows do not change, so it is what was added.
+func (t *hashedTable[T, P]) forget(key string) {
+	if old := t.get(key); old != nil {
+		t.digest.remove(digestOf(P(old)))
+	}
 }
 
 // set is an index: keys without rows.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -130,14 +129,8 @@ func (n *Node) notePeer(ctx context.Context, req *v1.JoinRaftClusterRequest) err
 	if proto.Equal(n.State().Peer(req.GetNodeId()), peer) {
 		return nil
 	}
-	got, err := n.Propose(ctx, Envelope(n.Actor(), &pb.Operation{Kind: &pb.Operation_UpsertPeer{UpsertPeer: &pb.UpsertPeer{Peer: peer}}}), true)
-	if err != nil {
-		return err
-	}
-	if r := got.Err(); r != nil {
-		return r
-	}
-	return nil
+	_, err := n.commit(ctx, &pb.Operation{Kind: &pb.Operation_UpsertPeer{UpsertPeer: &pb.UpsertPeer{Peer: peer}}})
+	return err
 }
 
 func (n *Node) caughtUp(req *v1.JoinRaftClusterRequest) bool {
@@ -234,104 +227,6 @@ func (n *Node) Remove(ctx context.Context, id string, force bool, audit *pb.Oper
 		return r
 	}
 	return nil
-}
-
-// HandingOver reports that this replica leads for the last moment: it takes no proposals, and its successor is about to.
-func (n *Node) HandingOver() bool { return n.handingOver.Load() && n.raft.State() == raft.Leader }
-
-// Transfer hands leadership to a voter, or to the most caught-up one, and waits until another leader is known.
-func (n *Node) Transfer(ctx context.Context, to string) error {
-	n.handingOver.Store(true)
-	defer n.handingOver.Store(false)
-	var future raft.Future
-	if to == "" {
-		if n.otherVoters() == 0 {
-			return refuse(fleet.Refused, "no-other-voter", "add a replica first", "there is no other voter to lead")
-		}
-		future = n.raft.LeadershipTransfer()
-	} else {
-		s := n.server(to)
-		if s == nil || s.Suffrage != raft.Voter {
-			return refuse(fleet.NotFound, "unknown-voter", "name a voter", "node %q is not a voter", to)
-		}
-		if to == n.config.NodeID {
-			return nil
-		}
-		future = n.raft.LeadershipTransferToServer(s.ID, s.Address)
-	}
-	if err := future.Error(); err != nil {
-		if errors.Is(err, raft.ErrNotLeader) {
-			return ErrNotLeader
-		}
-		return refuse(fleet.Refused, "transfer-failed", "try another voter, or again later", "leadership was not handed over: %v", err)
-	}
-	return n.awaitOtherLeader(ctx)
-}
-
-func (n *Node) otherVoters() int {
-	others := 0
-	for _, s := range n.Servers() {
-		if s.Suffrage == raft.Voter && string(s.ID) != n.config.NodeID {
-			others++
-		}
-	}
-	return others
-}
-
-func (n *Node) awaitOtherLeader(ctx context.Context) error {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, id := n.raft.LeaderWithID(); id != "" && string(id) != n.config.NodeID {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
-// HandOver is the first step of a stop: a leader gives leadership away and waits until another one serves (COORD-6.4.2).
-// Until then it goes on as a follower: the successor commits its first entries with the faster of two followers instead of
-// the only one left. A successor that does not win its election leaves this replica leading again, and the next try may
-// pick another.
-func (n *Node) HandOver(ctx context.Context) {
-	if n.raft.State() != raft.Leader || n.otherVoters() == 0 {
-		return
-	}
-	reigned := n.State().Meta().GetFencingTerm()
-	for {
-		try, cancel := context.WithTimeout(ctx, 2*n.config.Election)
-		err := n.Transfer(try, "")
-		if errors.Is(err, ErrNotLeader) {
-			err = n.awaitOtherLeader(try)
-		}
-		cancel()
-		switch {
-		case err == nil:
-			n.awaitReign(ctx, reigned)
-			return
-		case ctx.Err() != nil:
-			n.config.Log.Warn("leadership was not handed over before the stop", "err", err)
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// awaitReign waits until a later leader opened: its higher fencing term arrived here.
-func (n *Node) awaitReign(ctx context.Context, after int64) {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for n.State().Meta().GetFencingTerm() <= after {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 type actorKey struct{}

@@ -93,7 +93,7 @@ func (n *Node) open() error {
 	}); err != nil {
 		return err
 	}
-	n.network = &transport{calls: make(chan raft.RPC), NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.network = &transport{calls: make(chan raft.RPC), behind: n.behind, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: 3, Timeout: transportTimeout, Logger: n.logger, ServerAddressProvider: addresses{n},
 	})}
 	n.group.Go(func() { n.network.carry(n.ctx) })

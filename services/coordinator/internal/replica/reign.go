@@ -74,8 +74,8 @@ func (n *Node) beginReign() func() {
 	return cancel
 }
 
-// openReign runs before anything is served: a Barrier, so that everything committed is applied, and a higher fencing
-// term, so that no shard listens to an earlier leader any more (COORD-6.1.2).
+// openReign runs before anything is served: a higher fencing term is committed, so that no shard listens to an earlier
+// leader any more (COORD-6.1.2). It is an entry of this reign, so everything committed before is applied behind it.
 func (n *Node) openReign(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := n.tryOpen(ctx)
@@ -91,25 +91,24 @@ func (n *Node) openReign(ctx context.Context) {
 }
 
 func (n *Node) tryOpen(ctx context.Context) error {
-	if err := n.raft.Barrier(ApplyTimeout).Error(); err != nil {
-		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) {
-			return ErrNotLeader
+	if n.State().Meta().GetClusterUuid() == "" {
+		// It may be founded in entries that are not applied yet, and only then is it known whether to found it.
+		if err := n.barrier(ctx); err != nil {
+			return err
 		}
-		return err
 	}
-	ops := n.foundingOperations()
-	ops = append(ops, &pb.Operation{Kind: &pb.Operation_BumpFence{BumpFence: &pb.BumpFence{RaftTerm: int64(n.raft.CurrentTerm())}}})
-	if old, p := n.State().Peer(n.config.NodeID), n.ownPeer(); !old.GetRemoved() && !proto.Equal(old, p) {
-		ops = append(ops, &pb.Operation{Kind: &pb.Operation_UpsertPeer{UpsertPeer: &pb.UpsertPeer{Peer: p}}})
-	}
-	got, err := n.Propose(ctx, Envelope(n.Actor(), ops...), true)
+	ops := append(n.foundingOperations(), &pb.Operation{Kind: &pb.Operation_BumpFence{BumpFence: &pb.BumpFence{RaftTerm: int64(n.raft.CurrentTerm())}}})
+	got, err := n.commit(ctx, ops...)
 	if err != nil {
 		return err
 	}
-	if refusal := got.Err(); refusal != nil {
-		return refusal
+	term := got.State.Meta().GetFencingTerm()
+	if old, own := got.State.Peer(n.config.NodeID), n.ownPeer(); !old.GetRemoved() && !proto.Equal(old, own) {
+		if _, err := n.commit(ctx, &pb.Operation{Kind: &pb.Operation_UpsertPeer{UpsertPeer: &pb.UpsertPeer{Peer: own}}}); err != nil {
+			return err
+		}
 	}
-	r := &Reign{Term: got.State.Meta().GetFencingTerm(), Opened: time.Now(), state: map[any]any{}}
+	r := &Reign{Term: term, Opened: time.Now(), state: map[any]any{}}
 	r.ctx, r.end = context.WithCancel(ctx)
 	if ctx.Err() != nil {
 		r.end()
@@ -122,4 +121,16 @@ func (n *Node) tryOpen(ctx context.Context) error {
 	})
 	n.config.Log.Info("leading", "fencing-term", r.Term, "term", n.raft.CurrentTerm())
 	return nil
+}
+
+// commit is one entry of the replica itself, whose every operation has to succeed.
+func (n *Node) commit(ctx context.Context, ops ...*pb.Operation) (*Committed, error) {
+	got, err := n.Propose(ctx, Envelope(n.Actor(), ops...), true)
+	if err != nil {
+		return nil, err
+	}
+	if refusal := got.Err(); refusal != nil {
+		return nil, refusal
+	}
+	return got, nil
 }

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,20 +17,28 @@ const successionStep = 150 * time.Millisecond
 // departure is a process that closed all its connections to this one.
 type departure struct{ node, instance string }
 
+// errBehind is why a replica does not take leadership that is handed to it.
+var errBehind = errors.New("this replica is still applying the log: hand over to another one, or later")
+
 // transport is Raft's transport with a way to tell Raft from inside what another replica could tell it.
 type transport struct {
 	*raft.NetworkTransport
-	calls chan raft.RPC
+	calls  chan raft.RPC
+	behind func() bool // a replica that would lead long before it could serve
 }
 
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.calls }
 
-// carry passes on what other replicas send.
+// carry passes on what other replicas send, but for leadership that comes too early: the old leader goes on meanwhile.
 func (t *transport) carry(ctx context.Context) {
 	for {
 		select {
 		case call := <-t.NetworkTransport.Consumer():
+			if _, handed := call.Command.(*raft.TimeoutNowRequest); handed && t.behind() {
+				call.Respond(&raft.TimeoutNowResponse{}, errBehind)
+				continue
+			}
 			select {
 			case t.calls <- call:
 			case <-ctx.Done():
@@ -39,6 +48,14 @@ func (t *transport) carry(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// behind reports whether this replica has more to apply than may be under way: after its start it applies everything
+// since its newest snapshot, and an election that it won meanwhile would open when that is done. Raft's own applied index
+// counts what is handed to the machine.
+func (n *Node) behind() bool {
+	r := n.started.Load()
+	return r == nil || r.LastIndex() > max(n.State().Index(), n.machine.configured.Load())+OutstandingMax
 }
 
 // departed is the layer's hook. It must not block: a departure that finds the queue full is found by the heartbeats.
@@ -72,8 +89,8 @@ func (n *Node) follows(node string) bool {
 }
 
 // succeed stands for election if the process of the leader is gone for sure, and a majority is in reach, so that it is
-// not this replica that was cut off (COORD-6.4.3). The voters go one after the other: the first one wins if its log is
-// as new as the others', and else its turn passes. An election that runs already, as after a leader that handed over
+// not this replica that was cut off (COORD-6.4.3). The voters go one after the other, the ones that still apply the log
+// last: the first one wins if its log is as new as the others', and else its turn passes. An election that runs already, as after a leader that handed over
 // before it ended, is given time to make a leader.
 func (n *Node) succeed(d departure, term uint64) {
 	voters := n.voters()
@@ -91,6 +108,9 @@ func (n *Node) succeed(d departure, term uint64) {
 		if id != d.node && id < n.config.NodeID {
 			wait += successionStep
 		}
+	}
+	if n.behind() {
+		wait = successionStep * time.Duration(len(voters)-1) // after all others, which may serve at once
 	}
 	for range len(voters) {
 		select {

@@ -1,8 +1,11 @@
 package replica
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 )
 
 // patient starts a voter whose heartbeats would not notice anything for an hour.
@@ -62,5 +65,30 @@ func TestHandOverEndsWhenTheSuccessorServes(t *testing.T) {
 	}
 	if next := r.leader(); next == old {
 		t.Fatal("it leads again")
+	}
+}
+
+// COORD-6.4.2: a replica that still applies its log takes no leadership: the leader goes on, and hands over to another.
+func TestLeadershipIsNotHandedToAReplicaThatIsBehind(t *testing.T) {
+	r := three(t)
+	n := r.leader()
+	var others []string
+	for id := range r.nodes {
+		if id != n.NodeID() {
+			others = append(others, id)
+		}
+	}
+	r.nodes[others[0]].network.behind = func() bool { return true }
+	var refusal *fleet.Refusal
+	if err := n.Transfer(t.Context(), others[0]); !errors.As(err, &refusal) || refusal.Reason != "transfer-failed" {
+		t.Fatalf("got %v", err)
+	}
+	r.commit(addShard("shard-after"))
+	if n.Reign() == nil {
+		t.Fatal("the leader does not go on")
+	}
+	n.HandOver(t.Context())
+	if next := r.leader(); next.NodeID() != others[1] {
+		t.Fatalf("%s leads", next.NodeID())
 	}
 }

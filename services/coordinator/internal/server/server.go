@@ -70,7 +70,6 @@ type Server struct {
 	stop   context.CancelFunc
 	group  sync.WaitGroup
 
-	hash       hashed
 	exportedMu sync.Mutex
 	exported   time.Time
 }

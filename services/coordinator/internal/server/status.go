@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -20,22 +19,6 @@ import (
 // stuckAfter is how old an instruction is that a person should look at.
 const stuckAfter = 10 * time.Minute
 
-// hashed remembers the hash of the newest state that was asked for: it is a walk over every row.
-type hashed struct {
-	mu    sync.Mutex
-	state *fleet.State
-	hash  string
-}
-
-func (h *hashed) of(st *fleet.State) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state != st {
-		h.state, h.hash = st, st.Hash()
-	}
-	return h.hash
-}
-
 // GetCoordinatorStatus describes this replica, leader or not. Hash and applied index belong to one state, so that two
 // replicas with equal indexes can be compared (COORD-3.7).
 func (s *Server) GetCoordinatorStatus(context.Context, *connect.Request[v1.GetCoordinatorStatusRequest]) (*connect.Response[v1.GetCoordinatorStatusResponse], error) {
@@ -44,7 +27,7 @@ func (s *Server) GetCoordinatorStatus(context.Context, *connect.Request[v1.GetCo
 	meta := st.Meta()
 	out := &v1.GetCoordinatorStatusResponse{NodeId: n.NodeID(), Role: n.Role(), HasState: n.HasState(), Leader: n.Leader(), RaftTerm: int64(n.Term()),
 		FencingTerm: meta.GetFencingTerm(), CommitIndex: n.CommitIndex(), AppliedIndex: st.Index(), ClusterUuid: n.UUID(), PreviousUuids: meta.GetPreviousUuids(),
-		FeatureLevel: meta.GetFeatureLevel(), FeatureLevelMax: s.config.Level, StateHash: s.hash.of(st), DiskBytes: n.DiskBytes(), Build: s.config.Build,
+		FeatureLevel: meta.GetFeatureLevel(), FeatureLevelMax: s.config.Level, StateHash: st.Hash(), DiskBytes: n.DiskBytes(), Build: s.config.Build,
 		LastExportAtUnixNanos: nanos(s.lastExport())}
 	for _, server := range n.Servers() {
 		id := string(server.ID)
