@@ -17,7 +17,7 @@ func (s *shell) attribute(p *core.Publish) {
 	var plain, same, spread int
 	for _, b := range p.Needs {
 		for i := range b.Rows {
-			switch profile := &b.Rows[i].Row.Profile; {
+			switch profile := &b.Rows[i].Form.Profile; {
 			case slices.ContainsFunc(profile.Requirements, func(r demand.Requirement) bool { return r.Op == demand.Same }):
 				same++
 			case len(profile.Spread) > 0:

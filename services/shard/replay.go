@@ -13,6 +13,8 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inspect"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -25,6 +27,11 @@ type ReplayConfig struct {
 	StopAt      int64 // stop before this step; 0: at the end
 	Records     bool  // write each decision record as a JSON line
 	State       bool  // write the machines and clusters of the end
+
+	// Plan plans once more at the end, with these edits and without, as ShardRead.Plan does of the present.
+	Plan *pb.PlanRequest
+	// Policy sets constants of the engine otherwise for the edited plan, by the names of ENG-24: ParkAfter=4, JoinTimeout=5m.
+	Policy map[string]string
 }
 
 // ReplayResult is how a replay went. What it says stands even where the log is damaged: it is about everything before.
@@ -37,6 +44,7 @@ type ReplayResult struct {
 	Lost           int64 // entries that the log says are missing
 	Stopped        bool  // at StopAt
 	Damage         *LogDamage
+	Plan           *pb.PlanResponse // of ReplayConfig.Plan
 }
 
 // LogDamage is where a decision log stops being readable.
@@ -77,6 +85,15 @@ func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, e
 			}
 		}
 	}
+	var seen core.Publish // where the clocks stand, and what readers last saw
+	r.OnEffects = func(_ int64, at core.At, _ core.Event, effects []core.Effect) {
+		for _, e := range effects {
+			if p, ok := e.(*core.Publish); ok {
+				seen = *p
+			}
+		}
+		seen.At, seen.Offset = at.Mono, at.Wall-at.Mono
+	}
 	got, err := r.Run(ctx)
 	result := ReplayResult{Shard: got.Shard, Version: got.Version, Epoch: got.Epoch, Segments: got.Segments, Steps: got.Steps,
 		Records: got.Records, Digests: got.Digests, Lost: got.Lost, Stopped: got.Stopped}
@@ -86,7 +103,43 @@ func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, e
 	if failed == nil && got.Core != nil {
 		failed = result.write(out, got.Core, c.State)
 	}
+	if failed == nil && got.Core != nil && (c.Plan != nil || len(c.Policy) > 0) {
+		failed = result.plan(c, got.Core, &seen, out)
+	}
 	return result, errors.Join(err, failed)
+}
+
+// plan answers what would have been planned next, and what with the edits.
+func (r *ReplayResult) plan(c ReplayConfig, at *core.Core, seen *core.Publish, out io.Writer) error {
+	var limits Config
+	limits.defaults()
+	gate, err := ingest.New(ingest.Limits{RollupBytes: limits.RollupBytesMax, RollupNeeds: int64(limits.RollupNeedsMax)})
+	if err != nil {
+		return err
+	}
+	q := c.Plan
+	if q == nil {
+		q = &pb.PlanRequest{}
+	}
+	ask := inspect.Replan{Core: at, View: seen, ShardID: r.Shard, Gate: gate, Policy: c.Policy}
+	for _, p := range seen.Status.Providers {
+		ask.Providers = append(ask.Providers, p.Name)
+	}
+	if r.Plan, err = ask.Run(q); err != nil {
+		return fmt.Errorf("the plan that was asked for: %w", err)
+	}
+	p := r.Plan
+	_, err = fmt.Fprintf(out, "from here: %d actions without the edits, %d with them in %d rounds; $%.2f an hour now, $%.2f then; verdicts of %d needs differ\n",
+		len(p.BaselineActions), len(p.Actions), p.Rounds, p.CostPerHourBefore, p.CostPerHourAfter, len(p.Needs))
+	for _, w := range p.Warnings {
+		fmt.Fprintf(out, "warning: %s\n", w)
+	}
+	for _, a := range p.Actions {
+		if raw, err := protojson.Marshal(a); err == nil {
+			fmt.Fprintf(out, "%s\n", raw)
+		}
+	}
+	return err
 }
 
 // write says in a few lines what was replayed, and what came out of it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,22 @@ func TestRealLogReplays(t *testing.T) {
 	half, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, StopAt: got.Steps / 2}, &out)
 	if err != nil || !half.Stopped || half.Steps >= got.Steps {
 		t.Errorf("stopped half-way: %+v, %v", half, err)
+	}
+
+	more := &pb.PlanRequest{ClusterId: "red", LiftHolds: true, Demand: []*pb.DemandEdit{{ClusterId: "red", Edit: &pb.DemandEdit_Add{Add: Need("8", 70)}}}}
+	out.Reset()
+	again, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, Plan: more, Policy: map[string]string{"JoinTimeout": "5m", "Sharing": "false"}}, &out)
+	serves := func(a *pb.DecisionRecord) bool { return a.RowId == "row-8" }
+	if err != nil || again.Plan == nil || !slices.ContainsFunc(again.Plan.Actions, serves) || slices.ContainsFunc(again.Plan.BaselineActions, serves) {
+		t.Errorf("planned again with more demand: %+v, %v\n%s", again.Plan, err, &out)
+	}
+	if !strings.Contains(out.String(), "from here: ") {
+		t.Errorf("the output does not say what was planned again:\n%s", &out)
+	}
+	for name, value := range map[string]string{"Nonsense": "1", "JoinTimeout": "5", "ParkAfter": "soon", "Sharing": "maybe"} {
+		if _, err := shard.Replay(t.Context(), shard.ReplayConfig{Dir: s.Dir, Policy: map[string]string{name: value}}, &out); err == nil {
+			t.Errorf("a policy with %s=%s is taken", name, value)
+		}
 	}
 
 	files, err := filepath.Glob(filepath.Join(s.Dir, "decisions", "*.log"))

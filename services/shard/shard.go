@@ -79,6 +79,7 @@ type shell struct {
 	spans     *spans.Spans // nil without --otlp-endpoint
 
 	view      atomic.Pointer[core.Publish]
+	shown     chan struct{} // something was published that the gauges have not seen
 	cycleTook atomic.Int64
 	cycled    bool // the step that is being applied ran a cycle; loop's goroutine only
 	lastCycle int64
@@ -150,6 +151,7 @@ func (s *shell) build() (err error) {
 	}
 	s.core = core.New(nil)
 	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe})
+	s.shown = make(chan struct{}, 1)
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
 	s.core.WatchPhases(s.phases.enter)
 	s.blobs = session.NewBlobs()
@@ -231,6 +233,7 @@ func (s *shell) group() *process.Group {
 		g.Add(process.Component{Name: "coordinator", Kind: process.Restarts, Run: s.reporter.Run})
 	}
 	g.Add(process.Component{Name: "gauges", Kind: process.Restarts, Run: s.gauge})
+	g.Add(process.Component{Name: "views", Kind: process.Restarts, Run: s.show})
 	g.Add(process.Component{Name: "rpc", Run: s.serve})
 	g.Add(process.Component{Name: "actuator", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }, Drain: s.drain})
 	return g

@@ -22,6 +22,17 @@ type settings struct {
 	warm, window, period time.Duration
 }
 
+// followParent ends the process when the one that started it is gone: what is left of a run would take the machine from
+// the next one. Children are killed with their parent by the kernel (Pdeathsig); this is for the parent itself.
+func followParent(parent int) {
+	for range time.Tick(500 * time.Millisecond) {
+		if os.Getppid() != parent {
+			fmt.Fprintln(os.Stderr, "the process that started this one is gone")
+			os.Exit(1)
+		}
+	}
+}
+
 func main() {
 	var s settings
 	flag.StringVar(&s.bench, "bench", "B9", "B6a or B9")
@@ -35,6 +46,7 @@ func main() {
 	flag.DurationVar(&s.period, "period", 10*time.Second, "time between two roll-ups of one operator of B9")
 	flag.Parse()
 	ctx := context.Background()
+	go followParent(os.Getppid())
 	run := map[string]func(context.Context, settings) error{"operators": operators, "provider": provide, "reaction": reaction, "conns": bareConns, "bareserver": bareServer,
 		"B9": runB9, "B6a": runB6a}[s.role+map[bool]string{true: s.bench}[s.role == ""]]
 	if run == nil {

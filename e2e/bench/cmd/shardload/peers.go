@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -178,7 +180,13 @@ func open(ctx context.Context, addr, cluster string) (*stream, error) {
 		return nil, err
 	}
 	o := &stream{cluster: cluster, s: rpc.Stub(c, bigfleetv1alpha1connect.NewShardClient).Session(ctx)}
-	return o, o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: []string{"rollup-ack", "released", "reclaim-cancel"}}}})
+	if err := o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: []string{"rollup-ack", "released", "reclaim-cancel"}}}}); err != nil {
+		if _, why := o.s.Receive(); why != nil { // a send that fails says EOF; why, says the other direction
+			err = why
+		}
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o *stream) send(m *pb.OperatorMessage) error {
@@ -247,6 +255,16 @@ func operators(ctx context.Context, s settings) error {
 	return nil
 }
 
+// wakeAt sleeps until a moment, exactly: timers of a Go program that is otherwise idle come up to a millisecond late, since
+// the poller counts in milliseconds, and that would be counted as the shard's time. The kernel's own sleep is late by some
+// tens of microseconds.
+func wakeAt(at time.Time) {
+	for d := time.Until(at); d > 0; d = time.Until(at) {
+		ts := syscall.NsecToTimespec(int64(d))
+		_ = syscall.Nanosleep(&ts, nil)
+	}
+}
+
 // reaction is B6a's other side: 100 operators and the provider in one process, so that one clock measures both ends.
 func reaction(ctx context.Context, s settings) error {
 	const clusters = 100
@@ -283,12 +301,14 @@ func reaction(ctx context.Context, s settings) error {
 		go o.receive(&acked)
 		all = append(all, o)
 	}
+	runtime.LockOSThread() // for wakeAt
+	defer runtime.UnlockOSThread()
 	start := time.Now()
 	missed := 0
 	for n := 1; time.Since(start) < s.warm+s.window; n++ {
 		for i, o := range all { // planned times: each cluster once a second, spread over it
 			planned := start.Add(time.Duration(n)*time.Second + time.Duration(i)*time.Second/clusters)
-			time.Sleep(time.Until(planned))
+			wakeAt(planned)
 			mu.Lock()
 			if _, waits := sent[o.cluster]; waits {
 				missed++ // the one before has not arrived: it keeps its own time

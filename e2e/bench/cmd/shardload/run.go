@@ -177,7 +177,7 @@ func runB9(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	if err := untilSessions(ctx, read, s.sessions); err != nil {
+	if _, err := untilSessions(ctx, read, s.sessions); err != nil {
 		load.kill()
 		return err
 	}
@@ -205,8 +205,17 @@ func runB9(ctx context.Context, s settings) error {
 		return err
 	}
 	defer load.kill()
-	time.Sleep(time.Second)
-	if err := untilSessions(ctx, read, s.sessions); err != nil {
+	for up := int64(0); up < int64(s.sessions); { // the new ones, as their own side counts them
+		text, err := load.line()
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Sscan(text, &up); err != nil {
+			return err
+		}
+	}
+	storm, err := untilSessions(ctx, read, s.sessions)
+	if err != nil {
 		return err
 	}
 	back := time.Since(cut)
@@ -226,6 +235,7 @@ func runB9(ctx context.Context, s settings) error {
 			measure.NotBelow("roll-ups acknowledged a second", "1/s", rate, 0.95*float64(s.sessions)/s.period.Seconds()),
 			measure.AtMost("last cycle", "ns", float64(st.Msg.CycleDurationNanos), 50e6),
 			measure.AtMost("all sessions back after all were cut", "ns", float64(back), 15e9),
+			measure.Shown("longest cycle seen while they came back", "ns", float64(storm)),
 		}})
 }
 
@@ -246,13 +256,17 @@ func counts(load *child) (acked, up int64, err error) {
 	}
 }
 
-func untilSessions(ctx context.Context, read bigfleetv1alpha1connect.ShardReadClient, n int) error {
+// untilSessions waits for n sessions and returns the longest cycle it saw meanwhile.
+func untilSessions(ctx context.Context, read bigfleetv1alpha1connect.ShardReadClient, n int) (longest time.Duration, err error) {
 	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if s, err := read.GetStatus(ctx, connect.NewRequest(&pb.GetStatusRequest{})); err == nil && int(s.Msg.Sessions) >= n {
-			return nil
+		if s, err := read.GetStatus(ctx, connect.NewRequest(&pb.GetStatusRequest{})); err == nil {
+			longest = max(longest, time.Duration(s.Msg.CycleDurationNanos))
+			if int(s.Msg.Sessions) >= n {
+				return longest, nil
+			}
 		}
 	}
-	return fmt.Errorf("%d sessions were not there in three minutes", n)
+	return longest, fmt.Errorf("%d sessions were not there in three minutes", n)
 }
 
 // bareBytes is P-conn: resident bytes of a bare HTTP/2 connection with one stream, on the server's side.

@@ -328,6 +328,11 @@ func (b *NeedBlock) Turn(i int) int32 {
 	return b.Turns[i]
 }
 
+// Demand is the row as its cluster stated it.
+func (r *NeedRow) Demand() demand.Row {
+	return demand.Row{Profile: r.Form.Profile, Group: r.Group, Aggregate: r.Aggregate, MinUnit: r.MinUnit, RowID: r.RowID, Fingerprint: r.Form.Fingerprint}
+}
+
 func (r *NeedRow) key() demand.RowKey {
-	return demand.RowKey{Fingerprint: r.Row.Fingerprint, Group: r.Row.Group}
+	return demand.RowKey{Fingerprint: r.Form.Fingerprint, Group: r.Group}
 }

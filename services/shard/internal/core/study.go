@@ -77,8 +77,8 @@ func Row(w *engine.World, r *engine.Result, ref engine.Ref) (cluster string, row
 func spellRow(w *engine.World, b *engine.Block, i int) NeedRow {
 	dims := w.Space.Dimensions
 	need, v := &b.Needs[i], b.Verdicts[i]
-	row := NeedRow{Row: demand.Row{Profile: need.Form.Profile, Group: need.Group, RowID: need.RowID, Fingerprint: need.Form.Fingerprint,
-		Aggregate: need.Aggregate.Quantities(dims), MinUnit: need.MinUnit.Quantities(dims)}, Arrival: need.Arrival, Verdict: v}
+	row := NeedRow{Form: need.Form, Group: need.Group, RowID: need.RowID, Aggregate: need.Aggregate.Quantities(dims),
+		MinUnit: need.MinUnit.Quantities(dims), Arrival: need.Arrival, Verdict: v}
 	if v.Status == engine.Short && v.Missing >= 0 {
 		m := &b.Missing[v.Missing]
 		row.Residual, row.Freed = m.Residual.Quantities(dims), m.Freed.Quantities(dims)

@@ -130,7 +130,7 @@ func (c *Core) statusDue() {
 		cl.stated, cl.statusWaits = b, false
 		for i := range b.Rows {
 			r := &b.Rows[i]
-			if r.Row.RowID == "" {
+			if r.RowID == "" {
 				continue
 			}
 			if at := c.stateNeed(cl, r); at > 0 {
@@ -152,15 +152,15 @@ func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	satisfied := r.Verdict.Status != engine.Short
 	text, detail := r.Text(), r.Detail()
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
-	sent := cl.statuses[r.Row.RowID]
+	sent := cl.statuses[r.RowID]
 	switch {
 	case sent != nil && sent.hash == h:
 		return 0
 	case sent != nil && c.now-sent.at < needStatusEvery:
 		return sent.at + needStatusEvery
 	}
-	cl.statuses[r.Row.RowID] = &statusSent{hash: h, at: c.now}
-	s := SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: r.Row.RowID, Key: r.key(), Satisfied: satisfied,
+	cl.statuses[r.RowID] = &statusSent{hash: h, at: c.now}
+	s := SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: r.RowID, Key: r.key(), Satisfied: satisfied,
 		Reason: int32(r.Verdict.Reason), Detail: detail, Text: text, Residual: r.Residual, OnTheWay: int64(r.Coming())}
 	if !satisfied {
 		s.Since = c.toWall(r.Since)
@@ -176,7 +176,7 @@ func (c *Core) forgetStatuses(cl *cluster, b *NeedBlock) {
 	}
 	live := make(map[string]bool, len(b.Rows))
 	for i := range b.Rows {
-		live[b.Rows[i].Row.RowID] = true
+		live[b.Rows[i].RowID] = true
 	}
 	for _, id := range sortedKeys(cl.statuses) {
 		if !live[id] {

@@ -164,7 +164,11 @@ type BucketDemand struct {
 
 // NeedRow is one row of demand and the last verdict on it.
 type NeedRow struct {
-	Row        demand.Row
+	Form       *demand.Form // shared by all rows with this profile
+	Group      string
+	RowID      string
+	Aggregate  []resource.Quantity
+	MinUnit    []resource.Quantity
 	Arrival    int64
 	Verdict    engine.Verdict
 	Residual   []resource.Quantity

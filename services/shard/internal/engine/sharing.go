@@ -86,13 +86,13 @@ func (s *Sharing) PerMille(cluster string) int32 {
 // Observe takes a plan and moves levels. It returns the clusters whose level changed, ascending.
 func (s *Sharing) Observe(w *World, r *Result, p *Policy) []string {
 	var changed []string
-	for _, c := range sortedKeys(s.clusters) {
+	for at, b := range r.Blocks { // by cluster
+		c := b.Cluster
 		e := s.clusters[c]
-		b, at := r.Block(c)
-		if b == nil || !e.live {
+		if e == nil || !e.live {
 			continue
 		}
-		stuck, shared := e.stuck(w, r, b, at, p)
+		stuck, shared := e.stuck(w, r, b, int32(at), p)
 		if stuck {
 			e.lastStuck = r.Now
 		}
@@ -125,6 +125,9 @@ func (e *sharingEntry) calm(p *Policy) int64 {
 // stuck reports whether some row is stuck (ENG-11.11), and whether one of those receives or gives shares.
 func (e *sharingEntry) stuck(w *World, r *Result, b *Block, at int32, p *Policy) (stuck, shared bool) {
 	fresh := r.Now-e.reportedAt <= reportLife
+	if len(e.since) == 0 && (!fresh || len(e.reported) == 0) {
+		return false, false
+	}
 	for i := range b.Needs {
 		k := b.Needs[i].RowKey()
 		if !fresh || !e.reported[k] || b.Verdicts[i].Status != Met || !allReady(w, b, r, Ref{at, int32(i)}) {
@@ -197,11 +200,12 @@ func (s *Sharing) Unplaced(cluster string, row demand.RowKey, now int64, p *Poli
 
 // Stuck lists the clusters that may have rows of which Unplaced is true, ascending: those with reports that count.
 func (s *Sharing) Stuck() (out []string) {
-	for _, c := range sortedKeys(s.clusters) {
-		if len(s.clusters[c].since) > 0 {
+	for c, e := range s.clusters {
+		if len(e.since) > 0 {
 			out = append(out, c)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

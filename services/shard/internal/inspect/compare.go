@@ -190,7 +190,7 @@ func rowsOf(b *core.NeedBlock) (out []row) {
 	return out
 }
 
-func rowKey(r row) string { return r.Row.Fingerprint + "\x00" + r.Row.Group }
+func rowKey(r row) string { return r.Form.Fingerprint + "\x00" + r.Group }
 
 func rowIn(b *core.NeedBlock, x row) (row, bool) {
 	for _, y := range rowsOf(b) {

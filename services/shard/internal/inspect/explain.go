@@ -179,7 +179,7 @@ func published(v *core.Publish, cluster string, x *core.NeedRow, turn int32) row
 			continue
 		}
 		for i := range b.Rows {
-			if n := &b.Rows[i]; n.Row.Fingerprint == x.Row.Fingerprint && n.Row.Group == x.Row.Group {
+			if n := &b.Rows[i]; n.Form.Fingerprint == x.Form.Fingerprint && n.Group == x.Group {
 				return row{cluster, n, b.Turn(i)}
 			}
 		}

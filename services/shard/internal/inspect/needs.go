@@ -25,8 +25,8 @@ type row struct {
 
 // compareRows is the order of InspectNeeds: priority descending, arrival, cluster, and then what makes it total.
 func compareRows(a, b row) int {
-	return cmp.Or(cmp.Compare(b.Row.Profile.Priority, a.Row.Profile.Priority), demand.CompareArrival(a.Arrival, b.Arrival),
-		strings.Compare(a.cluster, b.cluster), strings.Compare(a.Row.Fingerprint, b.Row.Fingerprint), strings.Compare(a.Row.Group, b.Row.Group))
+	return cmp.Or(cmp.Compare(b.Form.Priority, a.Form.Priority), demand.CompareArrival(a.Arrival, b.Arrival),
+		strings.Compare(a.cluster, b.cluster), strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
 }
 
 // InspectNeeds streams a header, then one frame per need, highest precedence first (WIRE-9.4).
@@ -76,7 +76,7 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 		for i := range b.Rows {
 			n := &b.Rows[i]
 			isShort := n.Verdict.Status == engine.Short
-			if q.UnsatisfiedOnly && !isShort || q.RowId != "" && n.Row.RowID != q.RowId {
+			if q.UnsatisfiedOnly && !isShort || q.RowId != "" && n.RowID != q.RowId {
 				continue
 			}
 			if isShort {
@@ -90,16 +90,16 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 }
 
 func rowToken(r row) string {
-	return token(strconv.FormatInt(int64(r.Row.Profile.Priority), 10), strconv.FormatInt(r.Arrival, 10), r.cluster, r.Row.Fingerprint,
-		strings.ReplaceAll(r.Row.Group, "\x00", "\x01"))
+	return token(strconv.FormatInt(int64(r.Form.Priority), 10), strconv.FormatInt(r.Arrival, 10), r.cluster, r.Form.Fingerprint,
+		strings.ReplaceAll(r.Group, "\x00", "\x01"))
 }
 
 // position is the first row behind a token. The row it names may be gone.
 func position(rows []row, key []string) int {
 	priority, _ := strconv.ParseInt(key[0], 10, 32)
 	arrival, _ := strconv.ParseInt(key[1], 10, 64)
-	at := row{key[2], &core.NeedRow{Arrival: arrival, Row: demand.Row{Fingerprint: key[3], Group: strings.ReplaceAll(key[4], "\x01", "\x00"),
-		Profile: demand.Profile{Priority: int32(priority)}}}, 0}
+	at := row{key[2], &core.NeedRow{Arrival: arrival, Group: strings.ReplaceAll(key[4], "\x01", "\x00"),
+		Form: &demand.Form{Fingerprint: key[3], Profile: demand.Profile{Priority: int32(priority)}}}, 0}
 	i, found := slices.BinarySearchFunc(rows, at, compareRows)
 	if found {
 		i++
@@ -109,11 +109,11 @@ func position(rows []row, key []string) int {
 
 // needView writes one row with its verdict.
 func needView(v *core.Publish, r row) *pb.NeedView {
-	d := &r.Verdict
+	d, stated := &r.Verdict, r.Demand()
 	out := &pb.NeedView{
-		Need: convert.Need(&r.Row), ClusterId: r.cluster, ArrivalUnixNanos: v.Wall(r.Arrival), ProfileFingerprint: r.Row.Fingerprint,
+		Need: convert.Need(&stated), ClusterId: r.cluster, ArrivalUnixNanos: v.Wall(r.Arrival), ProfileFingerprint: r.Form.Fingerprint,
 		Satisfied: d.Status != engine.Short, ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
-		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Row.Group != "",
+		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
 		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
 		TurnPosition: r.turn, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),

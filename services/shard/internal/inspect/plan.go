@@ -41,32 +41,41 @@ func (s *Server) Plan(ctx context.Context, r *connect.Request[pb.PlanRequest]) (
 	}
 	defer done()
 	q := r.Msg
-	edits, err := s.edits(q)
+	edits, warnings, err := s.question(q)
 	if err != nil {
 		return nil, err
 	}
-	var warnings []string
-	for _, name := range slices.Sorted(maps.Keys(q.Flags)) {
-		why, known := planFlags[name]
-		if !known {
-			return nil, rpc.NewError(connect.CodeInvalidArgument, "no flag --"+name+" can be tried; known are "+flagNames())
-		}
-		warnings = append(warnings, "--"+name+" changes nothing here: "+why)
-	}
-	out, err := study(ctx, s, func(w *core.Study) *pb.PlanResponse {
-		for i := range edits {
-			if p, ok := edits[i].(engine.PutMachine); ok {
-				edits[i] = s.ofProvider(w, p)
-			}
-		}
-		a := engine.WhatIf(w.Input(), edits, nil, q.Settle)
-		return s.answer(w, a, q)
-	})
+	out, err := study(ctx, s, func(w *core.Study) *pb.PlanResponse { return s.whatIf(w, edits, nil, q) })
 	if err != nil {
 		return nil, err
 	}
 	out.Warnings = append(warnings, out.Warnings...)
 	return connect.NewResponse(out), nil
+}
+
+// question reads what is asked, and says of what is asked in vain that it is.
+func (s *Server) question(q *pb.PlanRequest) (edits []engine.Edit, warnings []string, err error) {
+	if edits, err = s.edits(q); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Flags)) {
+		why, known := planFlags[name]
+		if !known {
+			return nil, nil, rpc.NewError(connect.CodeInvalidArgument, "no flag --"+name+" can be tried; known are "+flagNames())
+		}
+		warnings = append(warnings, "--"+name+" changes nothing here: "+why)
+	}
+	return edits, warnings, nil
+}
+
+// whatIf plans a copy with edits, and without. A nil policy is the one in force.
+func (s *Server) whatIf(w *core.Study, edits []engine.Edit, policy *engine.Policy, q *pb.PlanRequest) *pb.PlanResponse {
+	for i := range edits {
+		if p, ok := edits[i].(engine.PutMachine); ok {
+			edits[i] = s.ofProvider(w, p)
+		}
+	}
+	return s.answer(w, engine.WhatIf(w.Input(), edits, policy, q.Settle), q)
 }
 
 func flagNames() string { return fmt.Sprint(slices.Sorted(maps.Keys(planFlags))) }

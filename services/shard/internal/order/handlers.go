@@ -205,8 +205,8 @@ func (s *Server) rowOf(n *pb.NeedRef) (demand.RowKey, error) {
 	if v := s.cfg.View(); v != nil {
 		for _, b := range v.Needs {
 			for i := range b.Rows {
-				if x := &b.Rows[i]; b.Cluster == n.ClusterId && x.Row.RowID == n.RowId && n.RowId != "" {
-					return demand.RowKey{Fingerprint: x.Row.Fingerprint, Group: x.Row.Group}, nil
+				if x := &b.Rows[i]; b.Cluster == n.ClusterId && x.RowID == n.RowId && n.RowId != "" {
+					return demand.RowKey{Fingerprint: x.Form.Fingerprint, Group: x.Group}, nil
 				}
 			}
 		}

@@ -395,7 +395,7 @@ func (c *checker) checkNeeds(pub *core.Publish) {
 		}
 		got, want := make([]demand.Row, 0, len(b.Rows)), map[demand.RowKey][]resource.Quantity{}
 		for i := range b.Rows {
-			got = append(got, b.Rows[i].Row)
+			got = append(got, b.Rows[i].Demand())
 		}
 		for i := range s.rows {
 			key := demand.RowKey{Fingerprint: s.rows[i].Fingerprint, Group: s.rows[i].Group}

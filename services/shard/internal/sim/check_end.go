@@ -134,13 +134,13 @@ func (c *checker) satisfied(p *process) {
 		for i := range b.Rows {
 			row := &b.Rows[i]
 			if row.Verdict.Status == engine.OnTheWay {
-				w.broken("always-on-the-way", "SHARD-33.6", "", b.Cluster, "row %s of %s still waits for machines on their way", row.Row.RowID, b.Cluster)
+				w.broken("always-on-the-way", "SHARD-33.6", "", b.Cluster, "row %s of %s still waits for machines on their way", row.RowID, b.Cluster)
 			}
-			if row.Verdict.Status != engine.Short || row.Row.Group != "" || len(row.Row.Profile.Spread) > 0 {
+			if row.Verdict.Status != engine.Short || row.Group != "" || len(row.Form.Profile.Spread) > 0 {
 				continue
 			}
-			if id := c.freeFor(p, &row.Row, row.Residual); id != "" {
-				w.broken("unmet", "SHARD-33.6", id, b.Cluster, "row %s of %s is short (%s, hold %d) while %s is free and fits", row.Row.RowID, b.Cluster, row.Verdict.Detail, row.Verdict.Hold, id)
+			if id := c.freeFor(p, row.Demand(), row.Residual); id != "" {
+				w.broken("unmet", "SHARD-33.6", id, b.Cluster, "row %s of %s is short (%s, hold %d) while %s is free and fits", row.RowID, b.Cluster, row.Verdict.Detail, row.Verdict.Hold, id)
 			}
 		}
 	}
@@ -148,10 +148,10 @@ func (c *checker) satisfied(p *process) {
 }
 
 // freeFor finds a free machine that a short row could use.
-func (c *checker) freeFor(p *process, row *demand.Row, residual []resource.Quantity) string {
+func (c *checker) freeFor(p *process, row demand.Row, residual []resource.Quantity) string {
 	for _, q := range c.w.providers {
 		for _, m := range q.order {
-			if m.State != inventory.Idle && m.State != inventory.Speculative || credit(&m.Machine, row) == 0 {
+			if m.State != inventory.Idle && m.State != inventory.Speculative || credit(&m.Machine, &row) == 0 {
 				continue
 			}
 			v, known := p.core.Machine(m.ID)
