@@ -41,9 +41,13 @@ func (c *Core) hintsDue() {
 		c.hintCluster(cl, d)
 	}
 	if next > 0 {
-		c.timers.add(next, timerDispatch, "")
+		c.timers.add(next, timerHints, restOfHints)
 	}
 }
+
+// restOfHints is the subject of the deadline at which hintsDue goes on. It is no reason for a cycle: with 5,000 clusters
+// there are 25 such steps in each interval.
+const restOfHints = "rest"
 
 // hintBasis is what the hints of a cluster were computed from. With equal versions they come out the same.
 type hintBasis struct{ demand, inventory uint64 }

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -61,5 +63,30 @@ func TestHintConfidence(t *testing.T) {
 	}
 	if !seen[ConfidenceLow] {
 		t.Errorf("hints %+v", sentOf[SendHint](w))
+	}
+}
+
+// SHARD-25.4, 6.3: hints of many clusters come over several steps, and those steps are no cause of cycles: nothing that a
+// plan reads has changed.
+func TestHintsOfManyClustersCauseNoCycles(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(4)...)
+	const clusters = 3 * hintClustersPerStep
+	for i := range clusters {
+		name := fmt.Sprintf("c%03d", i)
+		w.connect(name)
+		w.rollup(name, []demand.Row{rowOf(40, 0)}) // no machine fits
+	}
+	w.run(30 * Second)
+	told := map[string]bool{}
+	for _, h := range sentOf[SendHint](w) {
+		told[h.Cluster] = true
+	}
+	if len(told) != clusters {
+		t.Errorf("%d of %d clusters have got hints", len(told), clusters)
+	}
+	before := w.c.Cycle()
+	w.run(100 * Second)
+	if n := w.c.Cycle() - before; n > 11 {
+		t.Errorf("%d cycles in 100 s in which nothing changed, want one each 10 s", n)
 	}
 }

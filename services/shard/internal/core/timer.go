@@ -119,7 +119,11 @@ func (c *Core) runTimers() {
 			c.retryInstructions()
 		case timerDispatch:
 			c.trigger(triggerExpiry)
-		case timerSpacing, timerList, timerHints, timerPublish:
+		case timerHints:
+			if t.Subject == restOfHints && !c.frozen() {
+				c.hintsDue()
+			}
+		case timerSpacing, timerList, timerPublish:
 			// settle looks at these whenever anything happens
 		}
 	}
