@@ -51,6 +51,7 @@ type Need struct {
 	RowID     string
 	Aggregate resource.Vector
 	MinUnit   resource.Vector
+	Size      Size  // of the min unit
 	Arrival   int64 // nanoseconds of the shard's clock; 0 is unknown and sorts last (ENG-4.8)
 }
 
@@ -71,10 +72,30 @@ func CompareArrival(a, b int64) int {
 	return cmp.Compare(a, b)
 }
 
+// Size is how large a min unit is. Among Needs of one rank and arrival the large units come first, and the small ones fill
+// what they leave of machines (ENG-7.2).
+type Size struct{ CPU, Memory int64 }
+
+// SizeOf returns the size of a min unit.
+func SizeOf(space *symbol.Space, unit *resource.Vector) (s Size) {
+	if d, ok := space.Dimensions.Find("cpu"); ok {
+		s.CPU = unit.Get(d)
+	}
+	if d, ok := space.Dimensions.Find("memory"); ok {
+		s.Memory = unit.Get(d)
+	}
+	return s
+}
+
+// CompareSize orders sizes, larger first.
+func CompareSize(a, b Size) int {
+	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
+}
+
 // compareNeeds is the turn order inside one cluster (ENG-7.2).
 func compareNeeds(a, b *Need) int {
 	return cmp.Or(CompareRank(&a.Form.Profile, &b.Form.Profile), CompareArrival(a.Arrival, b.Arrival),
-		strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
+		CompareSize(a.Size, b.Size), strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
 }
 
 // Hold says why a Need acquires nothing for now (ENG-18.1).

@@ -138,6 +138,9 @@ func (t *Table) intern(rows []Row, did *Replacement) []Need {
 		t.keys.add(form, 1)
 		needs = append(needs, Need{Form: form, Key: key, Group: r.Group, RowID: r.RowID, Aggregate: agg, MinUnit: unit})
 	}
+	for i := range needs {
+		needs[i].Size = SizeOf(t.space, &needs[i].MinUnit)
+	}
 	return needs
 }
 

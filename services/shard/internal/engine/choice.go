@@ -21,7 +21,7 @@ func (c *coverer) choose(order *ranking, limit *chosen) chosen {
 	if order == nil {
 		for s := range c.mk.shelves {
 			if c.opens(int32(s)) {
-				c.consider(int32(s), c.mk.supply(int32(s)), &best)
+				c.consider(int32(s), c.amount(int32(s)), &best)
 			}
 		}
 		return best
@@ -31,7 +31,7 @@ func (c *coverer) choose(order *ranking, limit *chosen) chosen {
 		if limit != nil && compareRatio(o.cost, o.share, limit.cost, limit.share) > 0 {
 			break
 		}
-		sup := c.mk.supply(o.shelf)
+		sup := c.amount(o.shelf)
 		// What is left of the shelf costs at least o.cost: most shelves are passed over without a look at them.
 		if !c.opens(o.shelf) || limit != nil && compareRatio(o.cost, c.share(sup), limit.cost, limit.share) > 0 {
 			i++
@@ -108,7 +108,7 @@ func (c *coverer) look(order *ranking, limit *chosen, dearest int64) (best chose
 		if least > dearest {
 			break
 		}
-		sup := c.mk.supply(s)
+		sup := c.amount(s)
 		share, covers := c.part(sup)
 		if share == 0 || !covers && limit != nil && compareRatio(least, share, limit.cost, limit.share) > 0 ||
 			!coversAll(sup, c.unit) || !c.opens(s) {
@@ -156,7 +156,7 @@ func (c *coverer) cheapestWith(limit int64) int32 {
 		if least > cost {
 			break
 		}
-		if !coversAll(c.mk.supply(s), c.need) || !c.opens(s) {
+		if !coversAll(c.amount(s), c.need) || !c.opens(s) {
 			i++
 			continue
 		}

@@ -92,7 +92,7 @@ func (cl *clusterState) recount(w *want) {
 		less(rest, cl.at_(cl.shares[i].vec, 1))
 	}
 	for i := range cl.promisedTo(w) {
-		less(rest, cl.f.of(cl.promisedTo(w)[i].class))
+		less(rest, cl.amount(w, cl.promisedTo(w)[i].class))
 	}
 }
 

@@ -76,7 +76,7 @@ type want struct {
 	at       int32 // position in wants
 	priority int32
 	matcher  uint32        // in catalog.everyM
-	vec      int32         // of aggregate, min unit and residual, one behind the other
+	vec      int32         // of aggregate, min unit and residual, one behind the other; and see amount
 	key      symbol.ID     // of Same or of the hard spread
 	domain   symbol.ID     // if wChosen
 	skew     int32         // of the hard spread
@@ -152,6 +152,8 @@ const (
 	wFolded
 	wLate   // in planning.late
 	wJudged // none is right for the classes of clusterState.judged
+	wWhole  // its aggregate is whole units (4.12)
+	wMany   // and more than one
 )
 
 // passed is a machine that section 15 promised to a Need.
@@ -238,21 +240,6 @@ func (cl *clusterState) fits(w *want, class uint32) bool {
 	return cl.matcher(w).has(class) && coversAll(cl.f.of(class), cl.unit(w))
 }
 
-// worth is what a machine counts for w, whole, while the shares of others on it stay. The result may be buf.
-func (cl *clusterState) worth(w *want, l *local, buf []int64) []int64 {
-	s := cl.supply(l)
-	if l.out < 0 {
-		return s
-	}
-	buf = append(buf[:0], s...)
-	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
-		if cl.shares[i].to != w.at {
-			less(buf, cl.at_(cl.shares[i].vec, 0))
-		}
-	}
-	return buf
-}
-
 // prepare sets up the Needs of a cluster: frame, matchers and folding. It looks things up in the catalog and is not for
 // concurrent use.
 func (cl *clusterState) prepare(p *planning) {
@@ -260,7 +247,7 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
-	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*len(cl.dims)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
+	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
 	cl.offer = cl.offer[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
@@ -314,21 +301,28 @@ func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, 
 		w.key, _ = str.Find(n.Form.Spread[0].Key)
 		w.skew = n.Form.Spread[0].MaxSkew
 	}
-	w.vec = cl.alloc(3)
 	cl.measure(w, n)
 	return w
 }
 
-// measure writes the vectors of a Need from its demand.
+// measure makes the vectors of a Need from its demand.
 func (cl *clusterState) measure(w *want, n *demand.Need) {
+	w.vec = cl.alloc(3)
 	cl.f.project(&n.Aggregate, cl.aggregate(w))
 	cl.f.project(&n.MinUnit, cl.unit(w))
 	copy(cl.rest(w), cl.aggregate(w))
-	w.bits &^= wUnit | wZero
 	if !zero(cl.unit(w)) {
 		w.bits |= wUnit
 	}
 	if zero(cl.aggregate(w)) {
 		w.bits |= wZero
+	}
+	switch k := wholeUnitsOf(cl.aggregate(w), cl.unit(w)); {
+	case k > 1:
+		w.bits |= wWhole | wMany
+		cl.alloc(1)
+		cl.vec = append(cl.vec, 0)
+	case k == 1:
+		w.bits |= wWhole
 	}
 }

@@ -37,6 +37,12 @@ func drawMarket(seed uint64) *market9 {
 		n := int64(1 + r.IntN(6))
 		line := fmt.Sprintf("need red/n%d cpu=%d mem=%d unit=cpu:%d,mem:%d priority=%d interruption=%d", i, 2*n, 2*n*int64(1+r.IntN(2)), 1+r.IntN(2), 1+r.IntN(2),
 			10*r.IntN(3), []int{1, 3, 6, 10}[r.IntN(4)])
+		if r.IntN(2) == 0 { // Pods that are all alike, together as large as the others (ENG-4.12)
+			k, cpu := int64(1+r.IntN(4)), int64(1+r.IntN(3))
+			mem := cpu * int64(1+r.IntN(2))
+			line = fmt.Sprintf("need red/n%d cpu=%d mem=%d unit=cpu:%d,mem:%d priority=%d interruption=%d", i, k*cpu, k*mem, cpu, mem,
+				10*r.IntN(3), []int{1, 3, 6, 10}[r.IntN(4)])
+		}
 		switch r.IntN(6) {
 		case 0:
 			line += " gpu=1"
@@ -85,7 +91,7 @@ func (o *world9) price(d *nNeed, m *nMachine) int64 { return o.view.n.cost(d, m)
 func (o *world9) covers(d *nNeed, mask int, took []*nMachine) (bool, int64) {
 	rest, was, cost := d.n.Aggregate, d.n.Aggregate, int64(0)
 	for _, m := range took {
-		was = was.Sub(o.view.n.supply(m, d.c))
+		was = was.Sub(o.view.n.yields(d, m))
 	}
 	for i, m := range o.free {
 		if mask&(1<<i) == 0 {
@@ -94,7 +100,7 @@ func (o *world9) covers(d *nNeed, mask int, took []*nMachine) (bool, int64) {
 		if !o.view.n.usable(d, m) {
 			return false, 0
 		}
-		rest = rest.Sub(o.view.n.supply(m, d.c))
+		rest = rest.Sub(o.view.n.yields(d, m))
 		cost += o.price(d, m)
 	}
 	for i := range rest.Len() {

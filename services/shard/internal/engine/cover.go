@@ -24,6 +24,7 @@ type coverer struct {
 	spare    []inventory.Index // these machines
 	unit     []int64
 	input    []int64 // the residual at the start
+	whole    bool    // of a machine whole units count (4.12)
 
 	// The work.
 	rest   []int64
@@ -39,6 +40,7 @@ type coverer struct {
 	total  sum128
 	ids    []orderedPick
 	walks  []walker
+	cuts   wholeShelves
 }
 
 // pick is n machines of a group.
@@ -101,7 +103,7 @@ func (c *coverer) cover() bool {
 		if end >= 0 {
 			c.ends = append(c.ends, ending{len(c.seq), end})
 		}
-		sup := c.mk.supplyOf(g)
+		sup := c.amountOf(g)
 		q := c.bulk(g, sup)
 		c.used[g] += q
 		c.seq = append(c.seq, pick{g, q})
@@ -137,6 +139,7 @@ func (c *coverer) cover() bool {
 
 func (c *coverer) prepare() {
 	c.fitUsed()
+	c.cuts.begin(c)
 	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
 	c.rest = append(c.rest[:0], c.input...)
 	c.active, c.shift = c.active[:0], c.shift[:0]

@@ -149,7 +149,7 @@ func (p *planning) domainExists(cl *clusterState, w *want) bool {
 			if !cl.fits(w, cell.Class) {
 				continue
 			}
-			for j, s := range cl.f.of(cell.Class) {
+			for j, s := range cl.amount(w, cell.Class) {
 				sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(cell.N)))
 			}
 		}
@@ -169,7 +169,7 @@ func (cl *clusterState) addForeign(p *planning, w *want, value int64, sum []int6
 	for at := range cl.loc[:cl.members] {
 		l := &cl.loc[at]
 		if l.state.Bound() && values[at] == value && p.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
-			more(sum, cl.supply(l))
+			more(sum, cl.amount(w, l.class))
 		}
 	}
 }

@@ -36,6 +36,13 @@ const (
 func (p *planning) sumsFor(cl *clusterState, w *want, c *domainCounts) *domainSums {
 	c.key = append(c.key[:0], cl.f.id...)
 	agg, unit := cl.aggregate(w), cl.unit(w)
+	if w.bits&wMany != 0 { // what a machine contributes hangs on the unit, and all that hangs on is in the key
+		c.key = append(c.key, 0) // which is no supply
+		for _, u := range unit {
+			c.key = binary.LittleEndian.AppendUint64(c.key, uint64(u))
+		}
+	}
+	base := len(c.key)
 	for n := 1; n < c.supplies; n++ {
 		if class, ok := p.cat.example(uint32(n)); ok {
 			if sup := cl.f.of(class); coversAll(sup, unit) && touches(sup, agg) {
@@ -49,14 +56,15 @@ func (p *planning) sumsFor(cl *clusterState, w *want, c *domainCounts) *domainSu
 			clear(c.sums)
 		}
 		s = &domainSums{c: c, f: cl.f, room: math.MaxInt64, place: slices.Repeat([]int32{-1}, c.supplies)}
-		for list := c.key[len(cl.f.id):]; len(list) > 0; {
+		for list := c.key[base:]; len(list) > 0; {
 			n, size := binary.Uvarint(list)
 			list = list[size:]
 			class, _ := p.cat.example(uint32(n))
 			s.place[n] = int32(len(s.fit))
 			s.fit = append(s.fit, uint32(n))
-			s.sup = append(s.sup, cl.f.of(class)...)
-			for _, x := range cl.f.of(class) {
+			amount := cl.amount(w, class)
+			s.sup = append(s.sup, amount...)
+			for _, x := range amount {
 				s.room = min(s.room, math.MaxInt64/max(x, 1))
 			}
 		}

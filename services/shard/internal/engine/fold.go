@@ -230,7 +230,8 @@ func (cl *clusterState) fold(p *planning, row int32) {
 		if at, ok = f.index[k]; !ok {
 			at = len(cl.folds)
 			f.index[k] = at
-			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate, Arrival: n.Arrival}})
+			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate,
+				Size: demand.SizeOf(p.w.Space, &n.Aggregate), Arrival: n.Arrival}})
 		}
 		if f.last.is(cl.f, n) {
 			f.last.at = at

@@ -170,7 +170,7 @@ func (p *planning) freeIn(cl *clusterState, w *want, t *topState, d int, k inven
 			}
 		}
 		n += left
-		for j, s := range cl.f.of(cell.Class) {
+		for j, s := range cl.amount(w, cell.Class) {
 			into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(left)))
 		}
 	}

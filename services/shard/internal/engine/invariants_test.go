@@ -339,7 +339,7 @@ func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) err
 			x := v.need(r, to)
 			s = s.Sub(x.n.MinUnit.Times(k))
 		}
-		rest = rest.Sub(s)
+		rest = rest.Sub(d.gives(s))
 	}
 	for _, s := range b.Shares {
 		if s.Row == ref.Row {

@@ -21,7 +21,7 @@ type offer struct {
 	k  int64 // whole units
 }
 
-// lay puts the aggregate of a Need onto its credited machines in keep order, in proportion (ENG-11.3). Shares already
+// lay puts the aggregate of a Need onto its credited machines in keep order, in whole units or in proportion (ENG-11.3). Shares already
 // given stay out of the way, so that a giver whose claims change never takes back what others count on (ENG-11.7).
 func (cl *clusterState) lay(g *want, x *scratch) {
 	g.bits |= wLaid
@@ -41,9 +41,13 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 	var buf [8]int64
 	for _, at := range x.list {
 		l := &cl.loc[at]
-		proportion(cl.worth(g, l, buf[:0]), x.rest, cl.at_(l.used, 0))
+		if room, used := cl.worth(g, l, buf[:0]), cl.at_(l.used, 0); g.bits&wWhole != 0 {
+			layUnits(room, x.rest, used)
+		} else {
+			proportion(room, x.rest, used)
+		}
 	}
-	if !zero(x.rest) {
+	if g.bits&wWhole == 0 && !zero(x.rest) {
 		for _, at := range x.list {
 			l := &cl.loc[at]
 			used := cl.at_(l.used, 0)
@@ -125,6 +129,14 @@ func (cl *clusterState) measureUnits() {
 		for j, u := range cl.unit(w) {
 			cl.least[j] = min(cl.least[j], u)
 		}
+	}
+}
+
+// layUnits writes to used what of rest goes into room, and takes it off rest. Both are whole units.
+func layUnits(room, rest, used []int64) {
+	for j, r := range rest {
+		used[j] = min(room[j], r)
+		rest[j] = r - used[j]
 	}
 }
 

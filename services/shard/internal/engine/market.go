@@ -98,8 +98,6 @@ func (k *market) supply(s int32) []int64 {
 	return k.sup[s*n : s*n+n : s*n+n]
 }
 
-func (k *market) supplyOf(g int32) []int64 { return k.supply(k.of[g]) }
-
 // index numbers the groups and sorts the shelves, once these are in place.
 func (k *market) index() {
 	groups := 0

@@ -29,7 +29,7 @@ next:
 				continue next
 			}
 		}
-		out = append(out, &supplyGroup{cost: n.cost(d, m), whole: m.supply, supply: n.supply(m, d.c), free: []*nMachine{m}})
+		out = append(out, &supplyGroup{cost: n.cost(d, m), whole: m.supply, supply: n.yields(d, m), free: []*nMachine{m}})
 	}
 	for _, g := range out {
 		slices.SortFunc(g.free, byID)
@@ -151,7 +151,7 @@ func (n *naive) cheaper(d *nNeed, a, b []*nMachine) bool {
 
 func (n *naive) covers(d *nNeed, residual resource.Vector, list []*nMachine) bool {
 	for _, m := range list {
-		residual = residual.Sub(n.supply(m, d.c))
+		residual = residual.Sub(n.yields(d, m))
 	}
 	return residual.IsZero()
 }

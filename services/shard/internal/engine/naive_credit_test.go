@@ -213,6 +213,9 @@ func (n *naive) sum(d *nNeed, list []*nMachine, keep func(m *nMachine) bool) res
 func (n *naive) used(g *nNeed) map[*nMachine]resource.Vector {
 	list := slices.DeleteFunc(slices.Clone(g.claims), func(m *nMachine) bool { return m.kept })
 	slices.SortFunc(list, keepOrder)
+	if g.inUnits() {
+		return n.usedInUnits(g, list)
+	}
 	out := map[*nMachine]resource.Vector{}
 	rest := g.n.Aggregate
 	for _, m := range list {

@@ -31,7 +31,7 @@ func (n *naive) preemption() {
 		}
 		// want takes m for d on paper: it must contribute, be in the domain and keep the skew.
 		want := func(m *nMachine) bool {
-			s := n.supply(m, d.c)
+			s := n.yields(d, m)
 			if rest.IsZero() || !s.Touches(&rest) || !inside(d, m) {
 				return false
 			}

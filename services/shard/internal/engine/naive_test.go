@@ -165,7 +165,7 @@ func (n *naive) normalise() {
 			if f == nil {
 				f = &nNeed{c: c, row: FoldedRow + int32(len(c.fold)), n: d.n, hold: d.hold}
 				f.n.Form, f.n.Group, f.n.RowID, f.n.Key = d.n.Form.Stripped, hash, "", 0
-				f.n.MinUnit = d.n.Aggregate
+				f.n.MinUnit, f.n.Size = d.n.Aggregate, demand.SizeOf(n.w.Space, &d.n.Aggregate)
 				f.n.Aggregate = resource.Vector{}
 				groups[g] = f
 				c.fold = append(c.fold, f)
@@ -303,7 +303,7 @@ func (n *naive) worth(d *nNeed, m *nMachine) resource.Vector {
 			s = s.Sub(sh.taken)
 		}
 	}
-	return s
+	return d.gives(s)
 }
 
 // credited is what counts for d now, section 15 aside.
@@ -323,7 +323,7 @@ func (n *naive) credited(d *nNeed) resource.Vector {
 func (n *naive) residual(d *nNeed) resource.Vector {
 	r := d.n.Aggregate.Sub(n.credited(d))
 	for _, m := range d.promised {
-		r = r.Sub(n.supply(m, d.c))
+		r = r.Sub(n.yields(d, m))
 	}
 	return r
 }

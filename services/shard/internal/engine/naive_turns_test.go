@@ -240,7 +240,7 @@ func (n *naive) reattribute(d *nNeed) {
 				s = s.Sub(sh.taken)
 			}
 		}
-		if !s.Touches(&rest) {
+		if s = d.gives(s); !s.Touches(&rest) {
 			continue
 		}
 		n.displace++

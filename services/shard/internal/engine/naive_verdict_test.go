@@ -250,7 +250,7 @@ func (n *naive) domainExists(d *nNeed, fit []*nMachine) bool {
 		for _, m := range fit {
 			mine := m.state.Bound() && m.m.Cluster == d.c.d.Name
 			if value(m, d.same.Key) == v && m.state != inventory.Failed && (!m.foreign || mine) {
-				sum = sum.Add(n.supply(m, d.c))
+				sum = sum.Add(n.yields(d, m))
 			}
 		}
 		if sum.Covers(&d.n.Aggregate) {

@@ -80,7 +80,7 @@ type wish struct {
 
 // takes puts a machine against the wish, if it contributes, lies in the domain and keeps the skew.
 func (h *wish) takes(i inventory.Index, class uint32) bool {
-	sup := h.cl.f.of(class)
+	sup := h.cl.amount(h.w, class)
 	if !touches(sup, h.rest) {
 		return false
 	}
@@ -115,7 +115,7 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 	before := append([]int64(nil), h.rest...)
 	victims := p.victimsFor(h)
 	if len(victims) > 0 && zero(h.rest) && w.bits&wSpread == 0 {
-		victims = p.spare(cl, before, victims)
+		victims = p.spare(cl, w, before, victims)
 	}
 	if n := int32(len(excess) + len(victims)); n > 0 || w.gain > 0 {
 		cl.gainOf(w).victims = n
@@ -166,7 +166,7 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 func (p *planning) promise(cl *clusterState, w *want, i inventory.Index, class uint32, s inventory.State) {
 	g := cl.gainOf(w)
 	g.promised = append(g.promised, passed{i, class, s})
-	less(cl.rest(w), cl.f.of(class))
+	less(cl.rest(w), cl.amount(w, class))
 	p.spoil(cl)
 }
 
@@ -356,11 +356,11 @@ func (p *planning) scoreTerms(l *local, gap int64) ScoreTerms {
 }
 
 // spare drops victims that are not needed, worst first (15.10).
-func (p *planning) spare(cl *clusterState, residual []int64, victims []victim) []victim {
+func (p *planning) spare(cl *clusterState, w *want, residual []int64, victims []victim) []victim {
 	sum := make([]sum128, len(residual))
 	for j, r := range residual {
 		for _, v := range victims {
-			sum[j].add(uint64(cl.f.of(v.class)[j]), 1)
+			sum[j].add(uint64(cl.amount(w, v.class)[j]), 1)
 		}
 		if r > 0 {
 			sum[j].sub(uint64(r), 1)
@@ -368,7 +368,7 @@ func (p *planning) spare(cl *clusterState, residual []int64, victims []victim) [
 	}
 	keep := make([]bool, len(victims))
 	for i, v := range slices.Backward(victims) {
-		sup := cl.f.of(v.class)
+		sup := cl.amount(w, v.class)
 		for j, r := range residual {
 			if r > 0 && !sum[j].atLeast(uint64(sup[j])) {
 				keep[i] = true

@@ -227,6 +227,14 @@ func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
 	if chance(t, 10) {
 		r.Aggregate = append(r.Aggregate, milli("gpu", oneOf[int64](t, 1, 2, 4)))
 	}
+	if chance(t, 35) { // Pods that are all alike, most of which do not pack evenly (ENG-4.12)
+		k := oneOf[int64](t, 1, 2, 3, 4, 7)
+		cpu, mem := oneOf[int64](t, 1, 2, 3, 3, 5), oneOf[int64](t, 0, 0, 1, 3, 5)
+		r.MinUnit, r.Aggregate = []resource.Quantity{milli("cpu", cpu)}, []resource.Quantity{milli("cpu", k*cpu)}
+		if mem > 0 {
+			r.MinUnit, r.Aggregate = append(r.MinUnit, milli("mem", mem)), append(r.Aggregate, milli("mem", k*mem))
+		}
+	}
 	return fleetRow{row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
 		hold: oneOf(t, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
 			demand.NotHeld, demand.HeldParked, demand.HeldOffline)}

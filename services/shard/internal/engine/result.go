@@ -164,7 +164,8 @@ func (r *Result) TurnPosition(ref Ref) int {
 // compareTurns is the turn order (ENG-7.2).
 func compareTurns(a *demand.Need, ac string, b *demand.Need, bc string) int {
 	return cmp.Or(demand.CompareRank(&a.Form.Profile, &b.Form.Profile), demand.CompareArrival(a.Arrival, b.Arrival),
-		strings.Compare(ac, bc), strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
+		strings.Compare(ac, bc), demand.CompareSize(a.Size, b.Size),
+		strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
 }
 
 // Claim returns the claim that a Need of a cluster has on a machine.

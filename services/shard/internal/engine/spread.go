@@ -163,7 +163,7 @@ func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) {
 		s.seq = append(s.seq, best)
 		s.used[best]++
 		s.counts[cell.value]++
-		less(c.rest, cl.f.of(cell.class))
+		less(c.rest, cl.amount(w, cell.class))
 	}
 	p.applySpread(cl, w, t, k)
 }
@@ -205,7 +205,7 @@ func (p *planning) chooseCell(cl *clusterState, w *want, t *topState, k inventor
 		if s.used[i] == cell.left || !s.mayGo(int(cell.value), w.skew) {
 			continue
 		}
-		sup := cl.f.of(cell.class)
+		sup := cl.amount(w, cell.class)
 		share, covers := uint64(0), true
 		for a, j := range c.active {
 			x := sup[j]

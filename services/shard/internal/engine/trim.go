@@ -103,7 +103,7 @@ func (c *coverer) measure() {
 	}
 	c.total = sum128{}
 	for _, p := range c.list {
-		sup := c.mk.supplyOf(p.group)
+		sup := c.amountOf(p.group)
 		for a, j := range c.active {
 			c.sum[a].add(uint64(sup[j]), uint64(p.n))
 		}
@@ -117,7 +117,7 @@ func (c *coverer) measure() {
 // removable is how many machines of a pick the surplus allows to remove.
 func (c *coverer) removable(p pick) int32 {
 	n := uint64(p.n)
-	sup := c.mk.supplyOf(p.group)
+	sup := c.amountOf(p.group)
 	for a, j := range c.active {
 		if sup[j] > 0 {
 			n = min(n, c.sum[a].div(uint64(sup[j])))
@@ -130,7 +130,7 @@ func (c *coverer) remove(p *pick, n int32) {
 	if n == 0 {
 		return
 	}
-	sup := c.mk.supplyOf(p.group)
+	sup := c.amountOf(p.group)
 	for a, j := range c.active {
 		c.sum[a].sub(uint64(sup[j]), uint64(n))
 	}
@@ -219,7 +219,7 @@ func (c *coverer) sortByLast() {
 // standIn returns the cheapest free group, cheaper than g, with which the input stays covered without one of g, or -1.
 // Such a group contributes: what it has to have is more than nothing, as one of g could be dropped otherwise.
 func (c *coverer) standIn(g int32) int32 {
-	cost, sup := c.mk.group(g).cost, c.mk.supplyOf(g)
+	cost, sup := c.mk.group(g).cost, c.amountOf(g)
 	if cost == 0 {
 		return -1
 	}

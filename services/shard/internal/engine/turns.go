@@ -161,6 +161,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 	c.avoidFor(cl, k, nil)
 	c.unit = append(c.unit[:0], cl.unit(w)...)
 	c.input = append(c.input[:0], cl.rest(w)...)
+	c.whole = w.bits&wMany != 0 && !slices.Equal(c.unit, c.input)
 	switch {
 	case w.bits&wSpread != 0:
 		p.acquireSpread(cl, w, k)
@@ -298,7 +299,7 @@ func (p *planning) reattributeFrom(cl *clusterState, w *want, from []int32, orde
 				less(worth, cl.at_(s.vec, 0))
 			}
 		}
-		if !touches(worth, cl.rest(w)) {
+		if !touches(cl.inUnits(w, worth), cl.rest(w)) {
 			continue
 		}
 		for i := l.shares; i >= 0; {

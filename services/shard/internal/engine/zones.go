@@ -120,7 +120,8 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 	c.prepare()
 	for i := range s.open { // they ask the same question
 		z := &s.open[i]
-		z.unit, z.input, z.rest, z.active, z.shift = c.unit, c.input, c.rest, c.active, c.shift
+		z.unit, z.input, z.rest, z.active, z.shift, z.whole = c.unit, c.input, c.rest, c.active, c.shift, c.whole
+		z.cuts.begin(&z.coverer)
 		z.ranked = z.order()
 	}
 	s.picks, s.finish = s.picks[:0], s.finish[:0]
@@ -136,7 +137,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 		z := &s.open[best.zone]
 		z.used[best.group]++
 		s.counts[z.value]++
-		less(c.rest, z.mk.supplyOf(best.group))
+		less(c.rest, z.amountOf(best.group))
 	}
 	p.applyZones(cl, w, k, zero(c.rest))
 }
