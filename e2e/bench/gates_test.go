@@ -171,13 +171,17 @@ func TestSuite(t *testing.T) {
 			t.Errorf("%v is a benchmark or else a test or a program", p)
 		}
 	}
-	for _, b := range []string{"B1", "B2", "B3", "B4", "B5", "B6a", "B6b", "B7", "B8", "B9", "B10", "B11", "B12"} {
+	for _, b := range []string{"B1", "B2", "B3", "B4", "B5", "B6a", "B6b", "B7", "B8", "B9", "B10", "B11", "B12",
+		"PROV-25.1", "PROV-25.2", "PROV-25.3", "PROV-25.4", "PROV-25.5", "PROV-25.6", "PROV-25.7", "PROV-25.8", "PROV-25.9", "PROV-25.10"} {
 		if !seen[b] {
 			t.Errorf("%s is in no part", b)
 		}
 	}
 	if parts := Select(Suite(), []string{"B6"}); len(parts) != 2 || len(Select(Suite(), nil)) != len(Suite()) || len(Select(Suite(), []string{"B1"})) != 1 {
 		t.Errorf("B6 selects %v", parts)
+	}
+	if parts := Select(Suite(), []string{"PROV"}); len(parts) != 8 {
+		t.Errorf("PROV selects %v", parts)
 	}
 	if Family("B7/cold/requests=25k") != "B7" || Family("B6a") != "B6a" {
 		t.Error(Family("B7/cold"), Family("B6a"))

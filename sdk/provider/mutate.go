@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 )
 
 // mutate carries one mutation through the checks of PROV-4.1, in their order. Identity (first half of step 0) was checked
@@ -153,7 +154,7 @@ func (p *Provider) get(id string) (*bigfleetv1alpha1.Machine, error) {
 }
 
 // list answers List. The rows travel as already encoded bytes, see listCodec.
-func (p *Provider) list(f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.MachineList, error) {
+func (p *Provider) list(ctx context.Context, f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.MachineList, error) {
 	if p.phase.Load() == starting {
 		return nil, newError(connect.CodeUnavailable, errReading.Error(), retryHint(time.Second))
 	}
@@ -165,7 +166,8 @@ func (p *Provider) list(f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.Machi
 	if page.Reset != "" {
 		p.metrics.cursorResets.WithLabelValues(page.Reset).Inc()
 	}
-	if size := page.Bytes(); size > ResponseBytesMax-1<<20 { // the rest of the answer is small
+	size := page.Bytes()
+	if size > ResponseBytesMax-1<<20 { // the rest of the answer is small
 		return nil, newError(connect.CodeResourceExhausted,
 			fmt.Sprintf("the answer would have %d MiB, at most %d are sent; use max_results and feed revision back", size>>20, ResponseBytesMax>>20))
 	}
@@ -173,6 +175,6 @@ func (p *Provider) list(f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.Machi
 	answer := &bigfleetv1alpha1.MachineList{
 		Revision: page.Cursor, Complete: page.Complete, More: page.More, RemovedIds: page.Removed,
 	}
-	answer.ProtoReflect().SetUnknown(page.AppendWire(nil))
+	answer.ProtoReflect().SetUnknown(page.AppendWire(buffer(ctx, size+proto.Size(answer))))
 	return answer, nil
 }

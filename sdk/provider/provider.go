@@ -36,6 +36,7 @@ type Provider struct {
 	offers    offers
 	losses    losses
 	janitor   janitor
+	leases    leases
 	rules     lifecycle.Rules
 	started   time.Time
 
@@ -210,7 +211,7 @@ func (p *Provider) open() error {
 		return err
 	}
 	p.metrics.storeBytes(st.Bytes)
-	p.paused.Store(len(p.roster.Setting(settingPaused)) > 0)
+	p.paused.Store(p.roster.Setting(settingPaused) != nil)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (p *Provider) newServer() *server {
 		mux.Handle(p.known(grpcreflect.NewHandlerV1Alpha(names)))
 	}
 	h := &http.Server{
-		Handler: withPeer(mux), ReadHeaderTimeout: headerReadTimeout, IdleTimeout: idleTimeout,
+		Handler: withPeer(p.leases.handler(mux)), ReadHeaderTimeout: headerReadTimeout, IdleTimeout: idleTimeout,
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: streamsMax, SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
 		Protocols: new(http.Protocols),
 	}
@@ -196,8 +196,8 @@ func (c capacity) Get(_ context.Context, r *connect.Request[bigfleetv1alpha1.Mac
 	return connect.NewResponse(m), nil
 }
 
-func (c capacity) List(_ context.Context, r *connect.Request[bigfleetv1alpha1.ListFilter]) (*connect.Response[bigfleetv1alpha1.MachineList], error) {
-	m, err := c.p.list(r.Msg)
+func (c capacity) List(ctx context.Context, r *connect.Request[bigfleetv1alpha1.ListFilter]) (*connect.Response[bigfleetv1alpha1.MachineList], error) {
+	m, err := c.p.list(ctx, r.Msg)
 	if err != nil {
 		return nil, err
 	}

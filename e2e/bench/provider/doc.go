@@ -5,9 +5,9 @@
 // runs beside a floor of the same work: a bare fsync, a bare Connect handler, bare protobuf encoding. What a clause bounds
 // besides a ratio (p99, rates, seconds) stands in the bounds of the result.
 //
-// Results have the schema of kit/bench/measure and go to docs/benchmarks/provider (`make bench-provider`):
+// Results go where those of all benchmarks go, and so do the gates of `make bench-ci` (e2e/bench). One by hand:
 //
-//	BIGFLEET_BENCH_RESULTS=… go test ./bench/provider -run '^$' -bench . -benchtime 12x -cpu 2
+//	go test ./bench/provider -run '^$' -bench . -benchtime 12x -cpu 2
 //
 // It must not import internals of the SDK: what it measures is what an author gets. Start at fleet_test.go.
 package provider

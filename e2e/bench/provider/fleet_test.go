@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 		provider.Main(provider.Program[settings]{Name: "bench", Build: build, Catalogue: provider.GeneralCatalogue})
 		return
 	}
-	if machine := os.Getenv(asEcho); machine != "" {
-		fmt.Fprintln(os.Stderr, serveEcho(machine))
+	if machine := os.Getenv(asBare); machine != "" {
+		fmt.Fprintln(os.Stderr, serveBare(machine))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
@@ -101,6 +101,9 @@ func (b *backend) Drain(ctx context.Context, _ provider.DrainOp) error         {
 func (b *backend) Delete(ctx context.Context, _ provider.DeleteOp) error       { return b.wait(ctx) }
 func (b *backend) Ready(context.Context, provider.Machine) error               { return nil }
 
+// took is how long the substrate needs for anything.
+const took = 50 * time.Millisecond
+
 // fleet is a running provider with its callers.
 type fleet struct {
 	bigfleetv1alpha1connect.CapacityProviderClient
@@ -123,7 +126,7 @@ func start(b *testing.B, slots, hosts int, args ...string) *fleet {
 	}
 	config := b.TempDir() + "/config.yaml"
 	// Rounds are asked for by the benchmark of rounds alone; slots that nobody asks about are not described.
-	text := fmt.Sprintf("hosts: %d\ntook: 50ms\nlog: {level: error}\n", hosts)
+	text := fmt.Sprintf("hosts: %d\ntook: %s\nlog: {level: error}\nserver: {pprof: true}\n", hosts, took)
 	if slots > 0 {
 		text += fmt.Sprintf("seed_count: %d\n", slots)
 	} else {
@@ -192,12 +195,18 @@ func (f *fleet) raw(filter *pb.ListFilter, into io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return copyAll(answer, into)
+}
+
+func copyAll(answer *http.Response, into io.Writer) (int64, error) {
 	n, err := io.Copy(into, answer.Body)
 	if answer.StatusCode != http.StatusOK {
 		err = errors.Join(err, errors.New(answer.Status))
 	}
 	return n, errors.Join(err, answer.Body.Close())
 }
+
+func readAll(answer *http.Response) (int64, error) { return copyAll(answer, io.Discard) }
 
 func (f *fleet) list(b *testing.B, filter *pb.ListFilter) *pb.MachineList {
 	b.Helper()

@@ -215,7 +215,11 @@ func (r *runner) all(ctx context.Context, parts []bench.Part, cpus string, round
 	begin := time.Now()
 	for _, p := range parts {
 		start := time.Now()
-		err := r.one(ctx, p, cpus, rounds, out)
+		with := cpus
+		if p.CPUs != "" {
+			with = p.CPUs
+		}
+		err := r.one(ctx, p, with, rounds, out)
 		verdict := "done"
 		if err != nil {
 			verdict, ok = err.Error(), false

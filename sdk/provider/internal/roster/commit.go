@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
@@ -42,16 +43,16 @@ type commit struct {
 // not asked, because a commit that began cannot be taken back. On an error nothing became visible and the store is never
 // written again.
 func (r *Roster) Commit(changes ...Change) error {
-	return r.submit(r.requests, &commit{changes: changes})
+	return r.submit(requests, &commit{changes: changes})
 }
 
 // CommitBulk is Commit for work nobody waits for: a mutation waits for at most one bulk batch (PROV-16.7). At most
 // CommitBatchMax changes.
 func (r *Roster) CommitBulk(changes []Change) error {
-	return r.submit(r.bulk, &commit{changes: changes})
+	return r.submit(bulk, &commit{changes: changes})
 }
 
-func (r *Roster) submit(queue chan *commit, c *commit) error {
+func (r *Roster) submit(queue queueKind, c *commit) error {
 	c.rows = make([]*Row, len(c.changes))
 	for i, change := range c.changes {
 		// The encoding is done here, by many callers in parallel, and not by the one committer.
@@ -60,9 +61,7 @@ func (r *Roster) submit(queue chan *commit, c *commit) error {
 		}
 	}
 	c.done = make(chan error, 1)
-	select {
-	case queue <- c:
-	case <-r.stop:
+	if !r.intake.put(queue, c) {
 		return ErrClosed
 	}
 	if err := <-c.done; err != nil {
@@ -72,39 +71,99 @@ func (r *Roster) submit(queue chan *commit, c *commit) error {
 	return nil
 }
 
+// intake holds what waits for the committer. It is a list under a lock and not a channel, so that a caller sleeps once, until
+// its commit is done, and is not woken to learn that it was taken.
+type intake struct {
+	mu      sync.Mutex
+	waiting [2][]*commit // by queueKind
+	closed  bool
+	wake    chan struct{} // holds a token while something may wait
+}
+
+type queueKind int
+
+const (
+	requests queueKind = iota
+	bulk
+)
+
+func (q *intake) put(kind queueKind, c *commit) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.waiting[kind] = append(q.waiting[kind], c)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take returns the oldest that wait, up to so many changes but at least one commit; nil when none waits.
+func (q *intake) take(kind queueKind, most int) []*commit {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all, n, size := q.waiting[kind], 0, 0
+	for n < len(all) && size < most {
+		size += max(1, len(all[n].changes))
+		n++
+	}
+	if n == len(all) {
+		q.waiting[kind] = nil
+		return all
+	}
+	q.waiting[kind] = all[n:]
+	return all[:n:n]
+}
+
+// close refuses what waits and whatever comes.
+func (q *intake) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, list := range q.waiting {
+		for _, c := range list {
+			c.done <- ErrClosed
+		}
+	}
+	q.waiting = [2][]*commit{}
+}
+
 // commitLoop joins what is waiting into one transaction. There is no linger: while one batch is being synced, the next one
-// gathers in front of the channel (PROV-16.3).
+// gathers (PROV-16.3).
 func (r *Roster) commitLoop() {
 	defer close(r.stopped)
+	defer r.intake.close()
 	for {
 		select {
-		case first := <-r.requests:
-			r.commitBatch(r.gather(first))
-			select { // bulk work gets its turn after each batch, so that neither side starves
-			case b := <-r.bulk:
-				r.commitBatch([]*commit{b})
-			default:
-			}
-		case b := <-r.bulk:
-			r.commitBatch([]*commit{b})
+		case <-r.intake.wake:
 		case <-r.stop:
 			return
+		}
+		for r.turn() {
+			select {
+			case <-r.stop:
+				return
+			default:
+			}
 		}
 	}
 }
 
-func (r *Roster) gather(first *commit) []*commit {
-	batch, size := []*commit{first}, len(first.changes)
-	for size < r.config.CommitBatchMax {
-		select {
-		case c := <-r.requests:
-			batch = append(batch, c)
-			size += max(1, len(c.changes))
-		default:
-			return batch
-		}
+// turn commits one batch of requests and one of bulk work, which gets its turn after each batch, so that neither side starves
+// (PROV-16.7). It says whether there was anything.
+func (r *Roster) turn() bool {
+	batch := r.intake.take(requests, r.config.CommitBatchMax)
+	if len(batch) > 0 {
+		r.commitBatch(batch)
 	}
-	return batch
+	large := r.intake.take(bulk, 1)
+	if len(large) > 0 {
+		r.commitBatch(large)
+	}
+	return len(batch)+len(large) > 0
 }
 
 func (r *Roster) commitBatch(batch []*commit) {

@@ -60,8 +60,7 @@ type Roster struct {
 	}
 	machines atomic.Int64
 
-	requests chan *commit
-	bulk     chan *commit
+	intake   intake
 	stop     chan struct{}
 	stopped  chan struct{}
 	closing  sync.Once
@@ -86,7 +85,7 @@ var ErrClosed = errors.New("the provider is stopping")
 // Open loads the store and starts the committer.
 func Open(c Config) (*Roster, error) {
 	r := &Roster{
-		config: c, requests: make(chan *commit), bulk: make(chan *commit),
+		config: c, intake: intake{wake: make(chan struct{}, 1)},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	for i := range r.shards {
@@ -177,7 +176,7 @@ func (r *Roster) Setting(name string) []byte {
 
 // SetSetting stores one; nil deletes it.
 func (r *Roster) SetSetting(name string, value []byte) error {
-	err := r.submit(r.requests, &commit{plain: []store.Write{{Table: store.Meta, Key: []byte(settingPrefix + name), Value: value}}})
+	err := r.submit(requests, &commit{plain: []store.Write{{Table: store.Meta, Key: []byte(settingPrefix + name), Value: value}}})
 	if err != nil {
 		return err
 	}

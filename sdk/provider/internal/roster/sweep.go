@@ -247,7 +247,7 @@ func (r *Roster) forget(batch []*Row, skip int) error {
 		writes = append(writes, store.Write{Table: store.Removals, Key: number(row.Revision)})
 	}
 	writes = append(writes, store.Write{Table: store.Meta, Key: keyFloor, Value: number(floor)})
-	if err := r.submit(r.bulk, &commit{plain: writes}); err != nil {
+	if err := r.submit(bulk, &commit{plain: writes}); err != nil {
 		return err
 	}
 	r.order.Lock()
