@@ -93,6 +93,7 @@ func (o *fullOracle) block(bi int32, b *Block) error {
 			}
 			s = s.Sub(v)
 		}
+		s = (&nNeed{n: *n}).gives(s) // ENG-4.12
 		v := sums[x.Row]
 		sums[x.Row] = v.Add(s)
 		worth[x.Row] = append(worth[x.Row], s)
