@@ -54,6 +54,7 @@ type clusterState struct {
 	offer    []int64 // the most that a machine of each of them has unused
 	least    []int64 // what every receiver of shares asks for in one unit, at the least
 	columns  []column
+	byRow    bool // local.owner is a row of demand, until gather makes Needs of them
 	shunned  []inventory.Index
 	guarded  []inventory.Index
 	overdue  int
@@ -154,6 +155,7 @@ const (
 	wJudged // none is right for the classes of clusterState.judged
 	wWhole  // its aggregate is whole units (4.12)
 	wMany   // and more than one
+	wBought // took Speculative machines in this plan, and perhaps gave them back
 )
 
 // passed is a machine that section 15 promised to a Need.
@@ -163,24 +165,23 @@ type passed struct {
 	state inventory.State
 }
 
-// local is one machine in its cluster.
+// local is one machine in its cluster: a cache line.
 type local struct {
+	price   int64
+	recl    demand.Penalty // stamped
 	idx     inventory.Index
 	class   uint32
 	order   uint32
-	stamp   uint32
 	key     symbol.ID // of the stamp, if lKeyed
-	state   inventory.State
-	bits    localBits
-	claim   int32 // position in wants, or -1
-	next    int32 // in the claimant's chain
-	owner   int32 // position in wants of the Need whose Own it is, or -1
+	claim   int32     // position in wants, or -1
+	next    int32     // in the claimant's chain
+	owner   int32     // position in wants of the Need whose Own it is, or -1
 	ownNext int32
 	shares  int32 // first share on it, chained by share.nextOn
 	out     int32 // vector: what shares take, or -1
 	used    int32 // vector: what its claimant uses (11.3), or -1; right while the claimant has wLaid
-	price   int64
-	recl    demand.Penalty // stamped
+	bits    localBits
+	state   inventory.State
 }
 
 type localBits uint16

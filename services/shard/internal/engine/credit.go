@@ -11,7 +11,7 @@ import (
 // clusters may be credited at the same time.
 func (cl *clusterState) credit(p *planning, x *scratch) {
 	cl.freed = false
-	cl.gather(p)
+	cl.gather(p, x)
 	cl.roundOwn(p, x)
 	cl.roundRest(p, x)
 	cl.roundSpill(p, x)

@@ -57,7 +57,7 @@ func Evictable(w *World, p *Policy, r *Result, priority int32, interruption dema
 				continue
 			}
 			gap := int64(priority) - int64(top)
-			t := pl.scoreTerms(&local{stamp: row.Stamp}, gap)
+			t := pl.scoreTerms(row.Stamp, gap)
 			out = append(out, Evictee{Machine: i, Grace: p.grace(gap), Score: t.Sum(), Terms: t})
 		}
 	}

@@ -68,10 +68,11 @@ func (p *planning) exchangers() []turn {
 	for _, cl := range p.spoiled {
 		for i := range cl.wants {
 			w := &cl.wants[i]
-			if w.bits&(wSame|wSpread) != 0 || cl.short(w) || !cl.hasBought(w) {
+			if w.bits&(wSame|wSpread|wBought) != wBought ||
+				!slices.ContainsFunc(gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
 				continue
 			}
-			if slices.ContainsFunc(gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
+			if !cl.short(w) && cl.hasBought(w) {
 				out = append(out, turnOf(cl, w))
 			}
 		}
@@ -120,6 +121,8 @@ func (p *planning) try(order ...turn) bool {
 		return false
 	}
 	p.tries += len(order)
+	p.muted = true // given back and taken again, it is the same action
+	defer func() { p.muted = false }()
 	var was, is sum128
 	old := make([][]inventory.Index, len(order))
 	for i, t := range order {
@@ -142,6 +145,7 @@ func (p *planning) try(order ...turn) bool {
 		d.sub(is.lo, 1)
 		d.hi -= is.hi
 		p.saved += int64(d.lo)
+		p.resumed = true
 		return true
 	}
 	var ignored sum128

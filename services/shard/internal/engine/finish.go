@@ -21,6 +21,9 @@ func (p *planning) finish() {
 // taken notes the action for a machine that a Need takes. Needs take in turn order, so that the list is in order, too; a
 // Need sorts its own as it goes, which are few.
 func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k inventory.Pool, c *inventory.Class, order uint32) {
+	if p.muted {
+		return
+	}
 	a := Action{Machine: i, Kind: Bootstrap, Cause: CauseIdle, Need: Ref{cl.at, w.row}, Cost: effectiveCost(c, w.bucket), Drain: -1}
 	if k == inventory.SpeculativePool {
 		a.Kind, a.Cause = Provision, CauseSpeculative
@@ -47,7 +50,7 @@ const keepActions = 1024
 // acquisitions lists Bootstraps and Provisions by turn order of their Needs.
 func (p *planning) acquisitions() {
 	acting := p.handsOver.of(func(cl *clusterState) bool { return cl.handsOver && !cl.spoiled })
-	straight := len(acting) == 0 && p.tries == 0 && !p.resumed && !slices.ContainsFunc(p.spoiled, func(cl *clusterState) bool { return len(cl.flight) > 0 })
+	straight := len(acting) == 0 && !p.resumed && !slices.ContainsFunc(p.spoiled, func(cl *clusterState) bool { return len(cl.flight) > 0 })
 	if straight {
 		if len(p.acts) > keepActions { // copying many costs more than making room for them in the next plan
 			p.res.Actions, p.acts = p.acts, nil
@@ -116,10 +119,11 @@ func (p *planning) harmed(cl *clusterState, l *local) Ref {
 	if l.claim >= 0 {
 		return Ref{cl.at, cl.wants[l.claim].row}
 	}
-	if l.stamp == 0 {
+	stamp := p.stampOf(l)
+	if stamp == 0 {
 		return Nobody
 	}
-	key := p.w.Inventory.StampRow(l.stamp).Key
+	key := p.w.Inventory.StampRow(stamp).Key
 	if row, ok := cl.d.Row(key); ok {
 		return Ref{cl.at, int32(row)}
 	}
@@ -190,7 +194,16 @@ func (p *planning) promisedAt(cl *clusterState, at int32) int32 {
 	if cl.loc[at].bits&lGone == 0 {
 		return -1
 	}
-	return int32(slices.IndexFunc(p.drained, func(d drainage) bool { return d.cl == cl && d.at == at }))
+	if p.drainedAt == nil {
+		p.drainedAt = make(map[inventory.Index]int32, len(p.drained))
+		for i := range p.drained {
+			p.drainedAt[p.drained[i].idx] = int32(i)
+		}
+	}
+	if i, ok := p.drainedAt[cl.loc[at].idx]; ok {
+		return i
+	}
+	return -1
 }
 
 func (p *planning) reclaim(cl *clusterState, at int32) {

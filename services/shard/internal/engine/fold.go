@@ -145,20 +145,17 @@ func (cl *clusterState) listBegun(p *planning) {
 				key, ok = promised(l.idx)
 			}
 			if ok {
-				cl.begin(p, key, l.class)
+				cl.begin(p, cl.gangOf(p, key), l.class)
 			}
 		}
 		return
 	}
 	list, _ := inv.Members(cl.d.ID)
-	for _, i := range list {
-		r := inv.Row(i)
-		key, ok := inv.StampRow(r.Stamp).Key, r.Stamp != 0
-		if !r.Bound() {
-			key, ok = promised(i)
-		}
-		if ok {
-			cl.begin(p, key, r.Class)
+	cl.list(p, list)
+	cl.findRows(p)
+	for at := range cl.loc {
+		if l := &cl.loc[at]; l.owner >= 0 && cl.d.Needs[l.owner].Form.Same != nil {
+			cl.begin(p, int(l.owner), l.class)
 		}
 	}
 }
@@ -188,9 +185,8 @@ func (cl *clusterState) gangOf(p *planning, key symbol.ID) int {
 	return row
 }
 
-// begin notes that the gang with a row key, if there is one, has an Own machine of a class.
-func (cl *clusterState) begin(p *planning, key symbol.ID, class uint32) {
-	row := cl.gangOf(p, key)
+// begin notes that the gang in a row, if there is one, has an Own machine of a class.
+func (cl *clusterState) begin(p *planning, row int, class uint32) {
 	if row < 0 || cl.begun[row] {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 type scratch struct {
 	list    []int32
 	rest    []int64
+	keys    []keepKey
 	offers  []offer
 	buckets []bucket
 	sums    []int64
@@ -89,6 +90,9 @@ func (cl *clusterState) sortKeep(list []int32) {
 func (cl *clusterState) unlay(g *want) {
 	g.bits &^= wLaid
 	if g.slot < 0 {
+		if cap(cl.givers) == 0 {
+			cl.givers, cl.offer = make([]int32, 0, len(cl.wants)), make([]int64, 0, len(cl.wants)*cl.k())
+		}
 		g.slot = int32(len(cl.givers))
 		cl.givers = append(cl.givers, g.at)
 		for range cl.k() {
@@ -116,7 +120,7 @@ func (w *want) receives() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
 
 // measureUnits finds what every receiver asks for at the least: who has less than that to offer needs no second look.
 func (cl *clusterState) measureUnits() {
-	cl.least = cl.least[:0]
+	cl.least = slices.Grow(cl.least[:0], cl.k())
 	for i := range cl.wants {
 		w := &cl.wants[i]
 		if !w.receives() {

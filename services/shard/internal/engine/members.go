@@ -4,21 +4,24 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // gather lists the machines of the cluster and whose Own each is.
-func (cl *clusterState) gather(p *planning) {
+func (cl *clusterState) gather(p *planning, x *scratch) {
 	inv := p.w.Inventory
 	list, _ := inv.Members(cl.d.ID)
 	reports := cl.d.Facts.ReportsReadiness
 	if cl.gathered == cl.supplyVersion && cl.gathered != 0 && !reports && !cl.reported {
 		cl.renew(p)
 	} else {
-		cl.list(p, list)
+		if !cl.byRow {
+			cl.list(p, list)
+		}
 		cl.readiness(p)
-		cl.arrange()
+		cl.arrange(x)
 	}
 	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, p.w.Demand.KeysVersion()
 	for at := range cl.loc {
@@ -28,12 +31,15 @@ func (cl *clusterState) gather(p *planning) {
 			pr, _ := inv.Promise(l.idx)
 			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
 		}
-		if l.owner = cl.ownerAsBefore(l.owner, key); !keyed {
+		if cl.byRow && l.owner >= 0 {
+			l.owner = cl.rowWant[l.owner]
+		} else if l.owner = cl.ownerAsBefore(l.owner, key); !keyed {
 			l.owner = -1
 		} else if l.owner < 0 {
 			l.owner = cl.ownerOf(p, key)
 		}
 	}
+	cl.byRow = false
 	for _, list := range [...][]int32{cl.flight, cl.bound} { // chains are built from the end: bound first, each in order
 		for _, at := range slices.Backward(list) {
 			if l := &cl.loc[at]; l.owner >= 0 {
@@ -54,10 +60,10 @@ func (cl *clusterState) gather(p *planning) {
 func (cl *clusterState) list(p *planning, list []inventory.Index) {
 	inv := p.w.Inventory
 	cl.loc = slices.Grow(cl.loc[:0], len(list))
-	cl.bound, cl.flight, cl.byID, cl.columns = cl.bound[:0], cl.flight[:0], cl.byID[:0], cl.columns[:0]
+	cl.bound, cl.flight, cl.byID, cl.columns = slices.Grow(cl.bound[:0], len(list)), cl.flight[:0], cl.byID[:0], cl.columns[:0]
 	for _, i := range list {
 		r := inv.Row(i)
-		l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
+		l := local{idx: i, class: r.Class, order: r.Order, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
 			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
 		if r.Foreign() {
 			l.bits |= lForeign
@@ -81,8 +87,20 @@ func (cl *clusterState) list(p *planning, list []inventory.Index) {
 }
 
 // arrange sorts the members for the walks of credit.
-func (cl *clusterState) arrange() {
-	slices.SortFunc(cl.bound, cl.boundOrder)
+func (cl *clusterState) arrange(x *scratch) {
+	n := 0 // Configured
+	x.list = x.list[:0]
+	for _, at := range cl.bound {
+		if cl.loc[at].state == inventory.Configured {
+			cl.bound[n] = at
+			n++
+		} else {
+			x.list = append(x.list, at)
+		}
+	}
+	copy(cl.bound[n:], x.list)
+	cl.keepOrder(cl.bound[:n], x)
+	cl.keepOrder(cl.bound[n:], x)
 	slices.SortFunc(cl.flight, func(a, b int32) int {
 		x, y := &cl.loc[a], &cl.loc[b]
 		return cmp.Or(cmp.Compare(flightRank(x.state), flightRank(y.state)), cmp.Compare(x.order, y.order))
@@ -106,6 +124,24 @@ func (cl *clusterState) renew(p *planning) {
 	for i := range cl.columns {
 		if c := &cl.columns[i]; len(c.values) > cl.members {
 			c.values = c.values[:cl.members]
+		}
+	}
+}
+
+// findRows notes of each machine in owner the row of demand that it is the Own of.
+func (cl *clusterState) findRows(p *planning) {
+	cl.byRow = true
+	for at := range cl.loc {
+		l := &cl.loc[at]
+		key, keyed := l.key, l.bits&lKeyed != 0
+		if !l.state.Bound() {
+			pr, _ := p.w.Inventory.Promise(l.idx)
+			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+		}
+		if keyed {
+			if row, ok := cl.d.Row(key); ok {
+				l.owner = int32(row)
+			}
 		}
 	}
 }
@@ -154,8 +190,32 @@ func (cl *clusterState) keep(a, b int32) int {
 	return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(y.recl, x.recl), cmp.Compare(x.order, y.order))
 }
 
-func (cl *clusterState) boundOrder(a, b int32) int {
-	return cmp.Or(cmp.Compare(cl.loc[b].state, cl.loc[a].state), cl.keep(a, b)) // Configured is the larger number
+// keepKey is what keep order looks at, side by side.
+type keepKey struct {
+	price     int64
+	recl      demand.Penalty
+	order, at uint32
+}
+
+// keepOrder puts machines into keep order.
+func (cl *clusterState) keepOrder(list []int32, x *scratch) {
+	x.keys = slices.Grow(x.keys[:0], len(list))
+	for _, at := range list {
+		l := &cl.loc[at]
+		x.keys = append(x.keys, keepKey{l.price, l.recl, l.order, uint32(at)})
+	}
+	slices.SortFunc(x.keys, func(a, b keepKey) int {
+		switch {
+		case a.price != b.price:
+			return sign(a.price < b.price)
+		case a.recl != b.recl:
+			return sign(a.recl > b.recl)
+		}
+		return sign(a.order < b.order)
+	})
+	for i := range x.keys {
+		list[i] = int32(x.keys[i].at)
+	}
 }
 
 // values returns the column of a topology key, for all local machines.
@@ -170,8 +230,20 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 		cl.columns = append(cl.columns, column{key: key})
 		col = &cl.columns[len(cl.columns)-1]
 	}
+	if len(col.values) == len(cl.loc) {
+		return col.values
+	}
+	top := inv.TopologyOf(key)
+	byClass := top != nil && top.ByClass() // a class is read more often than its machines
+	col.values = slices.Grow(col.values, len(cl.loc)-len(col.values))
 	for i := len(col.values); i < len(cl.loc); i++ {
-		v, has := inv.Value(cl.loc[i].idx, key)
+		var v symbol.ID
+		var has bool
+		if byClass {
+			v, has = inv.ClassValue(inv.Class(cl.loc[i].class), key)
+		} else {
+			v, has = inv.Value(cl.loc[i].idx, key)
+		}
 		x := int64(v)
 		if !has {
 			x = -1

@@ -54,7 +54,8 @@ type planning struct {
 
 	acts    []Action // what was taken, in the order of the turns
 	ids     []uint32 // the order of each machine
-	resumed bool     // a Need took after the turns
+	resumed bool     // a Need took after the turns, or something else than in its turn
+	muted   bool     // what is taken is no action yet
 	queue   []turn
 	fresh   []turn
 	news    []standing
@@ -85,6 +86,7 @@ type planning struct {
 	flyersListed bool
 	wish         wish
 	drained      []drainage
+	drainedAt    map[inventory.Index]int32 // positions there, once somebody asks
 	handed       []handed
 	byID         []*clusterState // by symbol of the cluster
 	displace     int
@@ -111,8 +113,11 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	if w.bits&wSame != 0 {
 		p.tell() // this one, too
 	}
-	p.bought = p.bought || k == inventory.SpeculativePool
-	l := local{idx: i, class: r.Class, order: r.Order, stamp: r.Stamp, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
+	if k == inventory.SpeculativePool {
+		p.bought = true
+		w.bits |= wBought
+	}
+	l := local{idx: i, class: r.Class, order: r.Order, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
 		ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
 	if r.Stamp != 0 {
 		l.recl = inv.StampRow(r.Stamp).Reclamation

@@ -37,7 +37,7 @@ type victim struct {
 
 // preemption is section 15.
 func (p *planning) preemption() {
-	p.drained, p.handed = p.drained[:0], p.handed[:0]
+	p.drained, p.drainedAt, p.handed = p.drained[:0], nil, p.handed[:0]
 	p.victims.begin(true)
 	p.excess.begin(false)
 	p.flyersListed = false
@@ -112,7 +112,8 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 	}
 	over := p.takeovers(h)
 	excess := p.excessFor(h)
-	before := append([]int64(nil), h.rest...)
+	before := append(p.buf[:0], h.rest...)
+	p.buf = before
 	victims := p.victimsFor(h)
 	if len(victims) > 0 && zero(h.rest) && w.bits&wSpread == 0 {
 		victims = p.spare(cl, w, before, victims)
@@ -146,8 +147,8 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 		src := p.states[v.cl]
 		l := &src.loc[v.at]
 		stamped := int32(0)
-		if l.stamp != 0 {
-			stamped = p.w.Inventory.StampRow(l.stamp).Priority
+		if stamp := p.stampOf(l); stamp != 0 {
+			stamped = p.w.Inventory.StampRow(stamp).Priority
 		}
 		d := drainage{kind: Reclaim, cause: CauseExcessPromised, gap: int64(w.priority) - int64(stamped)}
 		if w.priority > stamped {
@@ -157,7 +158,7 @@ func (p *planning) preemptFor(cl *clusterState, w *want) {
 	}
 	for _, v := range victims {
 		d := drainage{kind: Preempt, cause: CauseInversion, gap: int64(w.priority) - v.effective}
-		d.terms = p.scoreTerms(&p.states[v.cl].loc[v.at], d.gap)
+		d.terms = p.scoreTerms(p.stampOf(&p.states[v.cl].loc[v.at]), d.gap)
 		p.drainFor(cl, w, v, d)
 	}
 }
@@ -265,8 +266,10 @@ func (p *planning) localOf(i inventory.Index, cluster string) (*clusterState, in
 // effective is the effective priority of 15.7; of a machine in flight, that of those who count on it.
 func (cl *clusterState) effective(p *planning, l *local) int64 {
 	e := int64(-1 << 40)
-	if l.state.Bound() && l.stamp != 0 {
-		e = int64(p.w.Inventory.StampRow(l.stamp).Priority)
+	if l.state.Bound() {
+		if stamp := p.stampOf(l); stamp != 0 {
+			e = int64(p.w.Inventory.StampRow(stamp).Priority)
+		}
 	}
 	if l.claim >= 0 {
 		e = max(e, int64(cl.wants[l.claim].priority))
@@ -339,11 +342,14 @@ func (p *planning) victimsFor(h *wish) []victim {
 	return p.victims.choose(h, int64(h.w.priority))
 }
 
+// stampOf is the number of a machine's stamp, or 0.
+func (p *planning) stampOf(l *local) uint32 { return p.w.Inventory.Row(l.idx).Stamp }
+
 // scoreTerms is ENG-15.9.
-func (p *planning) scoreTerms(l *local, gap int64) ScoreTerms {
+func (p *planning) scoreTerms(stamp uint32, gap int64) ScoreTerms {
 	var s inventory.StampRow
-	if l.stamp != 0 {
-		s = *p.w.Inventory.StampRow(l.stamp)
+	if stamp != 0 {
+		s = *p.w.Inventory.StampRow(stamp)
 	}
 	cents := func(x demand.Penalty) int64 { return max(1, int64(x)*50) }
 	w := p.policy.VictimWeights

@@ -111,7 +111,7 @@ func (x *targets) score(p *planning, t *target) {
 		t.base = -l.price
 		return
 	}
-	terms := p.scoreTerms(l, -x.groups[t.group].effective)
+	terms := p.scoreTerms(p.stampOf(l), -x.groups[t.group].effective)
 	t.base = terms.Sum()
 }
 
@@ -343,14 +343,13 @@ func (x *targets) listExcess(p *planning) {
 
 // listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9).
 func (x *targets) listVictims(p *planning) {
-	inv := p.w.Inventory
 	for _, cl := range p.states {
 		if !cl.d.Facts.Heard {
 			continue
 		}
 		for _, at := range cl.bound {
 			l := &cl.loc[at]
-			if l.state != inventory.Configured || l.claim < 0 || l.bits&lGone != 0 || inv.Row(l.idx).Foreign() {
+			if l.state != inventory.Configured || l.claim < 0 || l.bits&(lGone|lForeign) != 0 {
 				continue
 			}
 			x.add(p, cl, at, cl.effective(p, l))

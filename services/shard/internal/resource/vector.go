@@ -38,7 +38,7 @@ type Vector struct {
 	n    int32
 	dims [inline]Dim
 	vals [inline]int64
-	more []amount // beyond the first four, sorted; never changed once shared
+	more *[]amount // beyond the first four, sorted; never changed once shared
 }
 
 type amount struct {
@@ -113,7 +113,7 @@ func (v *Vector) Dim(i int) Dim {
 	if i < inline {
 		return v.dims[i]
 	}
-	return v.more[i-inline].dim
+	return (*v.more)[i-inline].dim
 }
 
 // Val returns the i-th amount.
@@ -121,7 +121,7 @@ func (v *Vector) Val(i int) int64 {
 	if i < inline {
 		return v.vals[i]
 	}
-	return v.more[i-inline].val
+	return (*v.more)[i-inline].val
 }
 
 // IsZero reports whether no dimension is positive.
@@ -170,14 +170,17 @@ func (v *Vector) push(d Dim, val int64) {
 	if v.n < inline {
 		v.dims[v.n], v.vals[v.n] = d, val
 	} else {
-		v.more = append(v.more, amount{d, val})
+		if v.more == nil {
+			v.more = new([]amount)
+		}
+		*v.more = append(*v.more, amount{d, val})
 	}
 	v.n++
 }
 
 // Equal reports whether two vectors have the same amounts.
 func (v *Vector) Equal(w *Vector) bool {
-	return v.n == w.n && v.dims == w.dims && v.vals == w.vals && slices.Equal(v.more, w.more)
+	return v.n == w.n && v.dims == w.dims && v.vals == w.vals && (v.n <= inline || slices.Equal(*v.more, *w.more))
 }
 
 // merge walks both vectors by dimension and keeps what f makes of each pair of amounts.
