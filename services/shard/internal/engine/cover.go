@@ -100,6 +100,12 @@ func (c *coverer) cover() bool {
 		if g < 0 {
 			break
 		}
+		if end == g && len(c.seq) == 0 {
+			// One machine is the best by share and the cheapest that covers all: every candidate is that machine, nothing of it
+			// can be dropped, and what could stand in for it would have to cover all at a lower price.
+			c.list = append(c.list, pick{g, 1})
+			return true
+		}
 		if end >= 0 {
 			c.ends = append(c.ends, ending{len(c.seq), end})
 		}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"pgregory.net/rapid"
 )
 
 // render writes everything a result says, by id and row key, so that results of worlds with other numbering compare.
@@ -74,7 +74,7 @@ func render(w *World, r *Result) string {
 	return b.String()
 }
 
-func sameBytes(t testing.TB, w *World, a, b *Result) {
+func sameBytes(t rapid.TB, w *World, a, b *Result) {
 	t.Helper()
 	if d := difference(render(w, a), render(w, b)); d != "" {
 		t.Fatalf("results differ:\n%s", d)

@@ -83,9 +83,9 @@ func TestSteadyDemandIsQuiet(t *testing.T) {
 			if l.rng.IntN(4) == 0 {
 				l.disturb()
 			}
-			l.cycle(t)
+			l.cycle(rt)
 		}
-		l.settle(t, 400, 100)
+		l.settle(rt, 400, 100)
 		if err := l.noGangStarves(); err != nil {
 			rt.Fatal(err)
 		}

@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"pgregory.net/rapid"
 )
 
 // loop is the closed-loop harness of ENG-26.2: Pods that are evicted, made again and bound, a packing scheduler in each
@@ -119,7 +119,7 @@ func (y *yard) unplace(p *pod) {
 }
 
 // cycle is ten seconds: what is under way goes on, Pods are bound, clusters report, a plan is made and carried out.
-func (l *loop) cycle(t testing.TB) {
+func (l *loop) cycle(t rapid.TB) {
 	l.stage.cycle++
 	l.now += nominalCycle
 	l.finishSome()
@@ -361,11 +361,11 @@ func (l *loop) moves() []string {
 
 // settle runs until nothing has happened for a while, at most most cycles, and then requires silence for quiet more
 // (ENG-P12).
-func (l *loop) settle(t testing.TB, most, quiet int) {
+func (l *loop) settle(t rapid.TB, most, quiet int) {
 	t.Helper()
 	still := 0
 	var recent []string
-	for n := 0; still < 3+l.longest(); n++ {
+	for n := 0; still < 3+l.longest()+l.probe(); n++ {
 		l.cycle(t)
 		if len(l.moves())+len(l.due)+len(l.broken) == 0 {
 			still++
@@ -383,6 +383,20 @@ func (l *loop) settle(t testing.TB, most, quiet int) {
 			t.Fatalf("settled, and then %v", m)
 		}
 	}
+}
+
+// probe is how long a parked gang may wait until it looks again (ENG-18.3). What it finds then may have come free since it was
+// parked, so that nothing is settled before.
+func (l *loop) probe() int {
+	if l.last == nil {
+		return 0
+	}
+	for _, b := range l.last.Blocks {
+		if slices.ContainsFunc(b.Verdicts, func(v Verdict) bool { return v.Hold == demand.HeldParked }) {
+			return int(l.policy.ParkReprobe)
+		}
+	}
+	return 0
 }
 
 func (l *loop) longest() int {

@@ -9,10 +9,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"pgregory.net/rapid"
 )
 
 // both plans a world with the engine and the literal one, explains every row, and fails on any difference.
-func both(t testing.TB, w *World) *Result {
+func both(t rapid.TB, w *World) *Result {
 	t.Helper()
 	in := Input{World: w}
 	r := Plan(in)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"pgregory.net/rapid"
 )
 
 // scaleDown is a fleet in a closed loop that settles, loses half of its demand, and settles again.
@@ -26,7 +27,7 @@ type scaleDown struct {
 }
 
 // run plays it and keeps the SHA-256 of all plans.
-func (x *scaleDown) run(t testing.TB) *scaleDown {
+func (x *scaleDown) run(t rapid.TB) *scaleDown {
 	t.Helper()
 	s := newStage()
 	x.stage = s

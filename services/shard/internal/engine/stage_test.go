@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"pgregory.net/rapid"
 )
 
 // stage is a world in which plans are carried out: what the core and the providers do, without failures.
@@ -32,7 +32,7 @@ func newStage() *stage {
 func (s *stage) input() Input { return Input{World: s.w, Cycle: s.cycle, Policy: s.policy} }
 
 // plan plans the present world with every engine and checks what must always hold.
-func (s *stage) plan(t testing.TB) *Result {
+func (s *stage) plan(t rapid.TB) *Result {
 	s.w.Inventory.Advance(s.now)
 	s.last = s.planner.Plan(s.input())
 	for _, e := range s.engines {
@@ -45,7 +45,7 @@ func (s *stage) plan(t testing.TB) *Result {
 }
 
 // step is one cycle of 10 s: things finish, a plan is made and carried out. It returns the actions in words.
-func (s *stage) step(t testing.TB) []string {
+func (s *stage) step(t rapid.TB) []string {
 	s.cycle++
 	s.now += nominalCycle
 	s.finish()
@@ -79,7 +79,7 @@ func (s *stage) holds() {
 }
 
 // run makes n cycles and says what was done in those that did something.
-func (s *stage) run(t testing.TB, n int) []string {
+func (s *stage) run(t rapid.TB, n int) []string {
 	var out []string
 	quiet := 0
 	for range n {
