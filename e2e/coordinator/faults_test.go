@@ -75,7 +75,7 @@ func (l *load) longestSilence(from time.Duration) time.Duration {
 	return longest
 }
 
-// COORD-21.10: the leader is stopped for seconds and goes on. Clients that ask it meanwhile get no stale read when it
+// COORD-21.10: the leader is stopped for a while and goes on. Clients that ask it meanwhile get no stale read when it
 // answers at last, and nothing is committed twice.
 func TestLeaderPausedUnderLoad(t *testing.T) {
 	g := newGroup(t)
@@ -91,7 +91,7 @@ func TestLeaderPausedUnderLoad(t *testing.T) {
 		l.progress(time.Duration(l.now()))
 		asked := make(chan error, 1)
 		go func() { asked <- l.read(stub, 100+leads) }() // it waits in the socket of the stopped process
-		time.Sleep(2 * time.Second)
+		time.Sleep(time.Second)
 		if err := g.procs[leads].Resume(); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestPartitionsUnderLoad(t *testing.T) {
 		case "half":
 			g.links.set(b + ">" + a)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(time.Second)
 		l.progress(time.Duration(l.now()))
 		g.links.set()
 		g.healthy()

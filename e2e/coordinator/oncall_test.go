@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
@@ -61,7 +64,7 @@ func (o *operator) shows(out string, words ...string) {
 // COORD-21.22, 21.24, 15.4 to 15.13, 13.12, 13.13, 12.22, OPS-4: somebody on call with three replicas and the command: every
 // verb that the guide names, then everything is lost and restored from the file, with an old disk among the replicas.
 func TestOnCall(t *testing.T) {
-	g := newGroup(t)
+	g := newGroup(t, "--rebalance-interval", "500ms")
 	o := &operator{g: g, binary: proc.BuildT(t, "services/bigfleet")}
 	follow, err := leader.New(leader.Config{Addrs: g.rpc})
 	if err != nil {
@@ -94,6 +97,8 @@ func TestOnCall(t *testing.T) {
 	o.does(0, "domains", "move", domain, "shard-0002", yes)
 	o.shows(o.does(0, "domains", "list"), "MOVING TO", "shard-0002")
 	o.shows(o.does(0, "instructions", "list"), "view/shard-0001/")
+	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetSetView() != nil }), yes)
+	o.shows(o.does(-1, "instructions", "retry", "shard-0001", "view/shard-0009/1-1/1", yes), "no pending instruction")
 	o.does(2, "domains", "finish", domain, yes, "--reason", "it takes too long") // COORD-9.6: these are not the words
 	o.does(0, "domains", "finish", domain, yes, "--reason", "the shard is down")
 	o.does(0, "quota", "set", "sim:9000", "100", "--slice", "shard-0000=60", "--slice", "shard-0001=40", yes)
@@ -101,12 +106,12 @@ func TestOnCall(t *testing.T) {
 	o.does(0, "quota", "delete", "sim:9000", yes, "--reason", "no limit any more")
 	o.does(0, "rebalance", "set", "--mode", "dry-run", "--max-tier", "3", yes)
 	o.shows(o.does(0, "rebalance", "status"), "dry-run", "drain")
-	o.does(0, "rebalance", "moves")
+	cycle = o.cancels(follow, cycle)
 	o.does(0, "shards", "drain", "shard-0002", yes, "--reason", "it goes")
 	o.does(0, "shards", "undrain", "shard-0002", yes)
 	o.does(0, "shards", "remove", "shard-0002", "--force", yes, "--reason", "it is gone")
 	o.does(0, "shards", "readmit", "shard-0002", yes)
-	o.shows(o.does(0, "get", "audit"), "FinishDomainMove", "the shard is down", "RemoveShard", "it is gone")
+	o.shows(o.does(0, "get", "audit"), "CancelMove", "RetryInstruction", "FinishDomainMove", "the shard is down", "RemoveShard", "it is gone")
 	next := id((g.leader() + 1) % 3)
 	o.shows(o.does(0, "raft", "transfer-leader", next, yes), next+" leads")
 
@@ -127,6 +132,86 @@ func TestOnCall(t *testing.T) {
 	o.disaster(file)
 	report() // the shards follow by themselves
 	o.shows(o.does(0, "shards", "list"), "shard-0000", "shard-0001", "shard-0002")
+}
+
+// pending waits for an instruction to a shard and returns its id.
+func (o *operator) pending(shard string, is func(*v1.CoordinatorInstruction) bool) (id string) {
+	o.g.t.Helper()
+	o.g.eventually("the instruction is pending", func() bool {
+		stub, leave := o.g.admin(o.g.leader())
+		defer leave()
+		got, err := stub.ListInstructions(o.g.t.Context(), connect.NewRequest(&v1.ListInstructionsRequest{}))
+		if err != nil {
+			return false
+		}
+		for _, i := range got.Msg.GetInstructions() {
+			if i.GetShardId() == shard && is(i.GetInstruction()) {
+				id = i.GetInstruction().GetInstructionId()
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+// cancels plans a move between two shards that answer no instruction, orders its step again, and cancels it (COORD-12.18,
+// 16.1). It returns the cycle of the last report.
+func (o *operator) cancels(follow *leader.Client, cycle int64) int64 {
+	t, g := o.g.t, o.g
+	var acks []*v1.InstructAck
+	uneven := func() {
+		cycle++
+		for n := range 2 {
+			r := fullReport(n, cycle)
+			r.Summary.ProviderAddress = "sim:9000"
+			if n == 0 {
+				r.Shortfalls, r.Supply = r.Shortfalls[:1], nil
+				r.Shortfalls[0].AgeSeconds = 600
+			} else {
+				r.Shortfalls, r.Supply = nil, r.Supply[:1]
+				r.Supply[0].Idle, r.InstructionAcks = 50, acks
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			if _, err := follow.Report(ctx, r); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+	}
+	newest := func() *v1.Move {
+		stub, leave := g.admin(g.leader())
+		defer leave()
+		got, err := stub.ListMoves(t.Context(), connect.NewRequest(&v1.ListMovesRequest{}))
+		if err != nil {
+			return nil
+		}
+		for _, m := range got.Msg.GetMoves() {
+			if m.GetState() != v1.Move_STATE_PROPOSED {
+				return m
+			}
+		}
+		return nil
+	}
+	o.does(0, "rebalance", "set", "--mode", "on", "--max-tier", "1", "--yes")
+	g.eventually("a move is planned", func() bool {
+		uneven()
+		return newest().GetState() == v1.Move_STATE_PLANNED
+	})
+	move := newest().GetMoveId()
+	o.shows(o.does(0, "rebalance", "moves"), move, "planned")
+	o.does(0, "rebalance", "set", "--mode", "dry-run", "--max-tier", "1", "--yes") // no other one; dry-run cancels nothing
+	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetReserveMachines() != nil }), "--yes")
+	o.shows(o.does(0, "rebalance", "cancel", move, "--yes", "--dry-run"), "nothing was changed")
+	o.does(0, "rebalance", "cancel", move, "--yes")
+	o.shows(o.does(0, "rebalance", "moves"), move, "cancelling")
+	withdrawn := o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetCancelMove() != nil })
+	acks = []*v1.InstructAck{{InstructionId: withdrawn, Outcome: v1.InstructAck_OUTCOME_ACCEPTED}}
+	g.eventually("the move is aborted", func() bool {
+		uneven()
+		return newest().GetState() == v1.Move_STATE_ABORTED
+	})
+	o.shows(o.does(-1, "rebalance", "cancel", "no-such-move", "--yes"), "there is no move")
+	return cycle
 }
 
 func wipe(t *testing.T, dir string) {

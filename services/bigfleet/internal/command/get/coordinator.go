@@ -52,7 +52,7 @@ func domains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return d.GetTopologyKey() + "=" + d.GetTopologyValue()
 	}
 	return table("domain/", columns("NAME", "SHARD", "MOVING TO", "SINCE"), named(items, f.name, name), func(d *bigfleetv1alpha1.DomainAssignment) []string {
-		return []string{name(d), d.GetShardId(), output.Dash(d.GetNextShardId()), output.Time(d.GetSinceUnixNanos())}
+		return []string{name(d), output.Dash(d.GetShardId()), output.Dash(d.GetNextShardId()), output.Time(d.GetSinceUnixNanos())}
 	}), err
 }
 
