@@ -1,14 +1,11 @@
 package burst
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,10 +22,12 @@ import (
 )
 
 const (
+	ours        = "bigfleet.lucy.sh/" // the group of BigFleet's own kinds
 	podsPerNode = 4
 	parallel    = 32 // creations at once, of the subject's Pods and the floor's Pods and Nodes alike
 	patience    = 4 * time.Minute
-	floorSpace  = "floor" // the pod controller leaves its Pods alone
+	floorSpace  = "floor"  // the pod controller leaves its Pods alone
+	writesSpace = "writes" // and these
 	userSpace   = "default"
 	targetRatio = 3.0
 	boundP50    = 1500 * time.Millisecond
@@ -54,14 +53,17 @@ func TestB6b(t *testing.T) {
 	s := stack.StartT(t, stack.Config{
 		Offerings: fmt.Sprintf("offerings:\n- {name: small, instance_type: test.4x, zone: test-1a, capacity_type: spot, count: %d, price_per_hour: 0.08,"+
 			" interruption_probability: 0.01, resources: {cpu: \"4\", memory: 16Gi}}\n", pods/podsPerNode+4),
-		PodControllerArgs: []string{"--exclude-namespaces", floorSpace},
+		PodControllerArgs: append([]string{"--exclude-namespaces", floorSpace + "," + writesSpace}, telling...), OperatorArgs: telling, ProviderArgs: telling,
 	})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience ended"))
 	defer cancel()
 	red := s.Clusters[0]
-	if _, err := red.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: floorSpace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{floorSpace, writesSpace} {
+		if _, err := red.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	strangers := strangersOf(t, ctx, red)
 	if err := s.Settled(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -70,38 +72,45 @@ func TestB6b(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	floor := w.run(t, ctx, red, floorSpace, pods)
+	used := usage(t, ctx, s)
+	floor := w.run(t, ctx, red, floorSpace, pods, nil)
+	used.explain(t, ctx, s, "P-kube")
 	w.clear(t, ctx, red, floorSpace)
-	before := writes(t, ctx, red)
-	subject := w.run(t, ctx, red, userSpace, pods)
+	used = usage(t, ctx, s)
+	least := w.run(t, ctx, red, writesSpace, pods, strangers)
+	used.explain(t, ctx, s, "P-writes")
+	w.clear(t, ctx, red, writesSpace)
+	used = usage(t, ctx, s)
+	subject := w.run(t, ctx, red, userSpace, pods, nil)
+	used.explain(t, ctx, s, "B6b")
 	w.until(t, ctx, "every request is acknowledged", func() bool { return w.acknowledged == pods })
-	made := writes(t, ctx, red)
-	for k, n := range before {
-		made[k] -= n
-	}
-	t.Logf("P-kube: Pod created to Node Ready %s", floor)
-	t.Logf("B6b:    Pod created to Node Ready %s, ratio of the medians %.2f", subject, ratio(subject, floor))
-	w.explain(t, userSpace)
+	made := used.made(t, ctx, s)
+	t.Logf("P-kube:   Pod created to Node Ready, in order %s; as bound %s", floor.inOrder, floor.bound)
+	t.Logf("P-writes: Pod created to Node Ready, in order %s; as bound %s", least.inOrder, least.bound)
+	t.Logf("B6b:      Pod created to Node Ready, in order %s; as bound %s", subject.inOrder, subject.bound)
+	t.Logf("ratio of the medians to P-kube %.2f, to P-writes %.2f", ratio(subject, floor), ratio(subject, least))
+	w.explain(t, floorSpace, nil)
+	w.explain(t, writesSpace, nil)
+	w.explain(t, userSpace, hear(t, ctx, s, w))
 
 	// The oracle: every Pod has one request, created once and acknowledged once, and runs.
 	if w.requests != pods {
 		t.Errorf("%d requests were created for %d Pods", w.requests, pods)
 	}
-	if n := made["POST capacityrequests"]; n != pods {
+	if n := made["POST "+ours+"capacityrequests"]; n != pods {
 		t.Errorf("%d creations of requests for %d Pods", n, pods)
 	}
-	if n := made["PATCH capacityrequests/status"]; n < pods || n > 3*pods { // and at most two conditions while unmet
+	if n := made["PATCH "+ours+"capacityrequests/status"]; n < pods || n > 3*pods { // and at most two conditions while unmet
 		t.Errorf("%d patches of requests' status for %d Pods", n, pods)
 	}
 	machines := pods / podsPerNode
-	if n := made["POST upcomingnodes"]; n > machines+1 {
+	if n := made["POST "+ours+"upcomingnodes"]; n > machines+1 {
 		t.Errorf("%d UpcomingNodes were created for %d machines", n, machines)
 	}
-	t.Logf("writes of ours: %v", made)
-	record(t, pods, subject, floor, made)
+	record(t, pods, subject, floor, least, made)
 }
 
-func record(t *testing.T, pods int, subject, floor stack.Latencies, made map[string]int) {
+func record(t *testing.T, pods int, subject, floor, least waits, made map[string]int) {
 	t.Helper()
 	recorder, err := measure.RecorderFromEnv()
 	if err != nil {
@@ -111,16 +120,21 @@ func record(t *testing.T, pods int, subject, floor stack.Latencies, made map[str
 		return
 	}
 	mine := 0
-	for _, n := range made {
-		mine += n
+	for what, n := range made {
+		if strings.Contains(what, ours) {
+			mine += n
+		}
 	}
 	r := ratio(subject, floor)
 	err = recorder.Record(measure.Result{
 		Schema: 1, Bench: "B6b", Size: map[string]any{"pods": pods, "nodes": pods / podsPerNode}, GOMAXPROCS: runtime.GOMAXPROCS(0),
-		Floor: measure.NewSeries("P-kube", nanoseconds(floor)), Subject: measure.NewSeries("", nanoseconds(subject)),
+		Floor: measure.NewSeries("P-kube", nanoseconds(floor.inOrder)), Subject: measure.NewSeries("", nanoseconds(subject.inOrder)),
 		Ratio: measure.Ratio{Median: r, Low: r, High: r, Rounds: 1}, Target: targetRatio, Met: r <= targetRatio,
 		Bounds: []measure.Bound{
-			measure.AtMost("p50", "ns", float64(subject.At(0.5)), float64(boundP50)), measure.AtMost("p99", "ns", float64(subject.At(0.99)), float64(boundP99)),
+			measure.AtMost("p50", "ns", float64(subject.inOrder.At(0.5)), float64(boundP50)), measure.AtMost("p99", "ns", float64(subject.inOrder.At(0.99)), float64(boundP99)),
+			measure.Shown("p50 as bound by kube-scheduler", "ns", float64(subject.bound.At(0.5))), measure.Shown("p99 as bound by kube-scheduler", "ns", float64(subject.bound.At(0.99))),
+			measure.Shown("p50 of the same writes by a plain client (P-writes)", "ns", float64(least.inOrder.At(0.5))),
+			measure.Shown("p99 of the same writes by a plain client (P-writes)", "ns", float64(least.inOrder.At(0.99))),
 			measure.AtMost("writes of ours per Pod", "count", float64(mine)/float64(pods), 4),
 		},
 		Oracle: measure.Oracle{Name: "one request a Pod", Checks: pods},
@@ -137,16 +151,22 @@ func nanoseconds(l stack.Latencies) (out []int64) {
 	return out
 }
 
-func ratio(subject, floor stack.Latencies) float64 {
-	return float64(subject.At(0.5)) / float64(max(floor.At(0.5), time.Millisecond))
+func ratio(subject, floor waits) float64 {
+	return float64(subject.inOrder.At(0.5)) / float64(max(floor.inOrder.At(0.5), time.Millisecond))
 }
 
 // run creates Pods in one burst, waits until all are bound to Nodes that are Ready, and returns from when to when. In the
-// floor's namespace it creates the Nodes as well.
-func (w *watches) run(t *testing.T, ctx context.Context, c *stack.Cluster, namespace string, pods int) stack.Latencies {
+// floor's namespace it creates the Nodes as well; strangers, if there are any, make Nodes for the Pods that they see.
+func (w *watches) run(t *testing.T, ctx context.Context, c *stack.Cluster, namespace string, pods int, strangers *strangers) waits {
 	t.Helper()
 	var wait sync.WaitGroup
 	failed := make(chan error, 2*pods)
+	reacted := make(chan error, 1)
+	if strangers != nil {
+		go func() { reacted <- strangers.react(ctx, c, namespace, pods) }()
+	} else {
+		close(reacted)
+	}
 	places := make(chan struct{}, parallel)
 	for n := range pods / podsPerNode {
 		places <- struct{}{}
@@ -157,7 +177,7 @@ func (w *watches) run(t *testing.T, ctx context.Context, c *stack.Cluster, names
 				failed <- err
 			}
 			if namespace == floorSpace {
-				_, err := c.Client().CoreV1().Nodes().Create(ctx, nodeOf(fmt.Sprintf("floor-%04d", n)), metav1.CreateOptions{})
+				_, err := c.Client().CoreV1().Nodes().Create(ctx, nodeOf(fmt.Sprintf("%s-%04d", namespace, n), namespace), metav1.CreateOptions{})
 				failed <- err
 			}
 		})
@@ -169,8 +189,11 @@ func (w *watches) run(t *testing.T, ctx context.Context, c *stack.Cluster, names
 			t.Fatal(err)
 		}
 	}
+	if err := <-reacted; err != nil {
+		t.Fatal(err)
+	}
 	w.until(t, ctx, "every Pod in "+namespace+" is bound to a Ready Node", func() bool { return w.placed(namespace) == pods })
-	return w.latencies(namespace)
+	return w.waits(namespace)
 }
 
 func podOf(name, namespace string) *corev1.Pod {
@@ -180,61 +203,29 @@ func podOf(name, namespace string) *corev1.Pod {
 			Requests: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")},
 		}}},
 	}}
-	if namespace == floorSpace { // the scheduler must not give the subject's Nodes to them, nor the other way round
-		p.Spec.NodeSelector = map[string]string{floorSpace: "yes"}
+	if namespace != userSpace { // the scheduler must not give the subject's Nodes to them, nor the other way round
+		p.Spec.NodeSelector = map[string]string{"space": namespace}
 	}
 	return p
 }
 
-func nodeOf(name string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{floorSpace: "yes", "kubernetes.io/hostname": name}}}
+func nodeOf(name, namespace string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"space": namespace, "kubernetes.io/hostname": name}}}
 	n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
 	n.Status.Capacity = n.Status.Allocatable
 	return n
 }
 
-// clear deletes what the floor made.
+// clear deletes what a floor made.
 func (w *watches) clear(t *testing.T, ctx context.Context, c *stack.Cluster, namespace string) {
 	t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	err := errors.Join(c.Client().CoreV1().Pods(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),
-		c.Client().CoreV1().Nodes().DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: floorSpace}))
+		c.Client().CoreV1().Nodes().DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: "space=" + namespace}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.until(t, ctx, "the floor is gone", func() bool { return w.nodes == 0 })
-}
-
-// writes counts the writes of BigFleet's own kinds at the API server.
-func writes(t *testing.T, ctx context.Context, c *stack.Cluster) map[string]int {
-	t.Helper()
-	body, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]int{}
-	lines := bufio.NewScanner(bytes.NewReader(body))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `group="bigfleet.lucy.sh"`) {
-			continue
-		}
-		label := func(name string) string {
-			_, rest, _ := strings.Cut(line, name+`="`)
-			value, _, _ := strings.Cut(rest, `"`)
-			return value
-		}
-		verb, what := label("verb"), label("resource")
-		if sub := label("subresource"); sub != "" {
-			what += "/" + sub
-		}
-		n, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
-		if err == nil && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, verb) {
-			out[verb+" "+what] += int(n)
-		}
-	}
-	return out
 }
 
 var capacityRequests = schema.GroupVersionResource{Group: "bigfleet.lucy.sh", Version: "v1alpha1", Resource: "capacityrequests"}

@@ -33,7 +33,7 @@ type watches struct {
 type pod struct {
 	namespace, name                  string
 	created, request, bound, running time.Time
-	node                             string
+	node, requestName                string
 }
 
 func watchAll(ctx context.Context, c *stack.Cluster) (*watches, error) {
@@ -128,6 +128,7 @@ func (w *watches) request(o any, gone bool) {
 		w.pods[key] = known
 	}
 	if known.request.IsZero() {
+		known.requestName = r.GetName()
 		first(&known.request)
 		w.requests++
 	}
@@ -175,56 +176,52 @@ func (w *watches) placed(namespace string) (n int) {
 	return n
 }
 
-// latencies are those from each Pod created to its Node Ready.
-func (w *watches) latencies(namespace string) (out stack.Latencies) {
-	return w.between(namespace, func(p *pod) time.Time { return w.ready[p.node] })
+// waits are from Pods created to Nodes Ready.
+type waits struct {
+	// inOrder pairs the first Pod created with the first place on a Node that was Ready, and so on: what the supply owes.
+	inOrder stack.Latencies
+	// bound pairs each Pod with its own Node. kube-scheduler does not serve in order: a Pod that it tried in vain waits out
+	// a pause while a later one takes the place.
+	bound stack.Latencies
 }
 
-func (w *watches) between(namespace string, end func(*pod) time.Time) (out stack.Latencies) {
-	return w.since(namespace, time.Time{}, end)
-}
-
-// since are the times from begin, or from each Pod created when begin is zero.
-func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.Time) (out stack.Latencies) {
+func (w *watches) waits(namespace string) (out waits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	out.bound = w.since(namespace, time.Time{}, func(p *pod) time.Time { return w.ready[p.node] })
+	var created, places []time.Time
 	for _, p := range w.pods {
-		from := begin
-		if begin.IsZero() {
-			from = p.created
+		if p.namespace == namespace {
+			created, places = append(created, p.created), append(places, w.ready[p.node])
 		}
-		if at := end(p); p.namespace == namespace && !p.created.IsZero() && !at.IsZero() {
-			out = append(out, max(0, at.Sub(from)))
+	}
+	slices.SortFunc(created, time.Time.Compare)
+	slices.SortFunc(places, time.Time.Compare)
+	for i := range created {
+		out.inOrder = append(out.inOrder, max(0, places[i].Sub(created[i])))
+	}
+	slices.Sort(out.inOrder)
+	return out
+}
+
+// since are the times from begin, or from each Pod created when begin is zero. The caller holds the lock.
+func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.Time) (out stack.Latencies) {
+	return w.spans(namespace, func(p *pod) time.Time {
+		if begin.IsZero() {
+			return p.created
+		}
+		return begin
+	}, end)
+}
+
+// spans are the times from one step to another.
+func (w *watches) spans(namespace string, begin, end func(*pod) time.Time) (out stack.Latencies) {
+	for _, p := range w.pods {
+		from, to := begin(p), end(p)
+		if p.namespace == namespace && !p.created.IsZero() && !from.IsZero() && !to.IsZero() {
+			out = append(out, max(0, to.Sub(from)))
 		}
 	}
 	slices.Sort(out)
 	return out
-}
-
-// explain logs where the time goes: from the Pod created to each step.
-func (w *watches) explain(t *testing.T, namespace string) {
-	t.Helper()
-	w.mu.Lock()
-	var begin time.Time
-	for _, p := range w.pods {
-		if p.namespace == namespace && (begin.IsZero() || p.created.Before(begin)) {
-			begin = p.created
-		}
-	}
-	w.mu.Unlock()
-	t.Logf("first Pod created until %-70s %s", "each is (API server):", w.since(namespace, begin, func(p *pod) time.Time { return p.created }))
-	for _, step := range []struct {
-		what string
-		end  func(*pod) time.Time
-	}{
-		{"its CapacityRequest is there (pod controller)", func(p *pod) time.Time { return p.request }},
-		{"its request is acknowledged: in a roll-up that the shard took", func(p *pod) time.Time { return w.acked[p.namespace+"/"+p.name] }},
-		{"its machine is shown as UpcomingNode (debounce, shard, operator)", func(p *pod) time.Time { return w.upcoming[w.machineOf[p.node]] }},
-		{"its Node is there (provider)", func(p *pod) time.Time { return w.made[p.node] }},
-		{"its Node is Ready (kwok)", func(p *pod) time.Time { return w.ready[p.node] }},
-		{"it is bound (scheduler)", func(p *pod) time.Time { return p.bound }},
-		{"it runs (kwok)", func(p *pod) time.Time { return p.running }},
-	} {
-		t.Logf("Pod created until %-68s %s", step.what+":", w.between(namespace, step.end))
-	}
 }

@@ -46,6 +46,7 @@ type UpcomingNode struct {
 	Spec UpcomingNodeSpec `json:"spec"`
 	// Where the machine is.
 	// +optional
+	// +kubebuilder:default={phase: Provisioning}
 	Status UpcomingNodeStatus `json:"status,omitzero"`
 }
 

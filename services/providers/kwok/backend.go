@@ -90,6 +90,7 @@ func (b *backend) Admit(k provider.Kind, m provider.Machine, cluster string) err
 
 // Create makes a virtual host.
 func (b *backend) Create(ctx context.Context, op provider.CreateOp) (provider.Host, error) {
+	b.log.Debug("a machine is being created", "machine", op.Machine.ID)
 	if err := b.pause(ctx, b.delays.Create); err != nil {
 		return provider.Host{}, err
 	}
@@ -118,6 +119,7 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 	if err := b.pause(ctx, b.delays.Configure); err != nil {
 		return err
 	}
+	b.log.Debug("a machine is being configured", "cluster", op.Cluster, "machine", op.Machine.ID)
 	client, err := b.nodes.Client(op.Cluster)
 	if err != nil {
 		return err
@@ -131,6 +133,9 @@ func (b *backend) Configure(ctx context.Context, op provider.ConfigureOp) error 
 		_, err := client.Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
+	if err == nil {
+		b.log.Debug("a node is written", "cluster", op.Cluster, "machine", op.Machine.ID)
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}

@@ -29,10 +29,29 @@ func (p *pace) wait(ctx context.Context) bool {
 	p.next = p.next.Add(p.every)
 	wait := p.next.Sub(now)
 	p.mu.Unlock()
-	if wait <= 0 {
+	return sleep(ctx, wait)
+}
+
+const (
+	slow     = 50 * time.Millisecond // a patch that takes longer says that the API server has more to do than it can
+	pauses   = 4                     // how much longer than such a patch its worker then pauses: a fifth of the share that it could have
+	pauseMax = time.Second
+)
+
+// giveWay is how long a worker pauses after a patch that took so long (OP-6.3).
+func giveWay(took time.Duration) time.Duration {
+	if took <= slow {
+		return 0
+	}
+	return min(pauses*took, pauseMax)
+}
+
+// sleep returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -115,6 +115,7 @@ func (p *Publisher) Answered(a *pb.Acknowledgement) {
 		}
 		o.Reason, o.Text, o.FieldPath, o.HeldCount, o.HeldNeeded = r.Reason, r.Message, r.FieldPath, r.HeldCount, r.HeldNeeded
 		o.OfTimestampNs = r.TimestampUnixNanos
+		p.Log.Debug("a roll-up is answered", "stamp", r.TimestampUnixNanos, "result", result)
 	}
 	o.At, o.Result = now, result
 	p.Instruments.Rollups.WithLabelValues(result).Inc()

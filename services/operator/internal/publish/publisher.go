@@ -99,6 +99,9 @@ func New(c Config) (*Publisher, error) {
 func (p *Publisher) Set(r *request.Request) {
 	key := aggregate.KeyOf(r)
 	p.mu.Lock()
+	if p.demand.Request(key) == nil {
+		p.Log.Debug("a request is seen", "namespace", key.Namespace, "name", key.Name)
+	}
 	if !r.Pending() || r.DeletionTimestamp != nil {
 		p.tracker.forget(key)
 	}
@@ -261,6 +264,7 @@ func (p *Publisher) send(now time.Time) {
 		return
 	}
 	p.oversized = false
+	p.Log.Debug("a roll-up is sent", "stamp", needs.TimestampUnixNanos, "rows", len(needs.Needs), "bytes", size)
 	p.link.Rollup(needs)
 	p.tracker.sent(needs.TimestampUnixNanos, now, p.demand.TakeWaiting(), outcomeOf(needs, size, p.change))
 	p.settle(now)

@@ -70,7 +70,9 @@ func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.Node
 	if written == nil {
 		fresh := &v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: Name(e.id)}}
 		w.spec(fresh, e.id, frame)
+		began := time.Now()
 		err := w.Client.Create(ctx, fresh)
+		w.took(time.Since(began))
 		if apierrors.IsAlreadyExists(err) {
 			w.count("create", "conflict")
 			var live v1alpha1.UpcomingNode
@@ -84,6 +86,10 @@ func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.Node
 			return nil, err
 		}
 		w.count("create", "success")
+		if onTheWay(s.phase) && fresh.Status.Phase != "" {
+			w.queue.AddAfter(e.id, w.passing()) // the schema's default shows it on its way: the next phase comes by itself
+			return fresh, nil
+		}
 		written = fresh
 	}
 	want := written.DeepCopy()
@@ -115,12 +121,14 @@ func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.Node
 // patch sends the difference without a resource version (OP-12.6).
 func (w *Writer) patch(ctx context.Context, op string, from, to *v1alpha1.UpcomingNode, status bool) (*v1alpha1.UpcomingNode, error) {
 	out := to.DeepCopy()
+	began := time.Now()
 	var err error
 	if status {
 		err = w.Client.Status().Patch(ctx, out, client.MergeFrom(from))
 	} else {
 		err = w.Client.Patch(ctx, out, client.MergeFrom(from))
 	}
+	w.took(time.Since(began))
 	switch {
 	case err == nil:
 		w.count(op, "success")

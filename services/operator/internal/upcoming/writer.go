@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,7 +45,8 @@ type Writer struct {
 	entries map[string]*entry                 // by machine id
 	objects map[string]*v1alpha1.UpcomingNode // as the cache has them, by object name
 	session uint64
-	resyncs int // replays that the shard ended
+	resyncs int          // replays that the shard ended
+	latest  atomic.Int64 // how long a write takes at present, nanoseconds
 }
 
 // entry is one machine.
@@ -101,7 +103,7 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 	}
 	wait := time.Duration(0)
 	if e.written != nil && !next.gone && onTheWay(e.stage.phase) && onTheWay(next.phase) {
-		wait = passing
+		wait = w.passing()
 	}
 	e.become(next, now)
 	e.frame, e.session = m, w.session
@@ -119,6 +121,18 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 // those writes do not compete with the ones that somebody waits for.
 func onTheWay(p v1alpha1.NodePhase) bool {
 	return p == v1alpha1.NodeProvisioning || p == v1alpha1.NodeLaunched || p == v1alpha1.NodeRegistered
+}
+
+// passing is how long such a phase waits for the next. The slower the API server answers, the longer: it has more to do than
+// it can, and what passes by itself is what can be spared.
+func (w *Writer) passing() time.Duration {
+	return min(max(passingMin, passingWrites*time.Duration(w.latest.Load())), passingMax)
+}
+
+// took notes how long a write took; one odd write moves the figure by an eighth of the way.
+func (w *Writer) took(d time.Duration) {
+	old := w.latest.Load()
+	w.latest.Store(old + (int64(d)-old)/8) // of two writers at once one may be lost, which does not matter
 }
 
 func (e *entry) become(s stage, now time.Time) {

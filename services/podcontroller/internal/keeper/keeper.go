@@ -74,6 +74,7 @@ func New(c Config) (*Keeper, error) {
 // SetPod takes the present form of a Pod.
 func (k *Keeper) SetPod(p *corev1.Pod) {
 	k.mu.Lock()
+	fresh := k.pods[p.UID] == nil
 	k.pods[p.UID] = p
 	if node := p.Spec.NodeName; node != "" {
 		if k.byNode[node] == nil {
@@ -83,6 +84,9 @@ func (k *Keeper) SetPod(p *corev1.Pod) {
 	}
 	k.mu.Unlock()
 	k.queue.Add(p.UID)
+	if fresh {
+		k.Log.Debug("a Pod is seen", "namespace", p.Namespace, "pod", p.Name)
+	}
 }
 
 // DeletePod takes the end of a Pod.

@@ -159,6 +159,7 @@ func (k *Keeper) create(ctx context.Context, uid types.UID, p *corev1.Pod, want 
 	switch {
 	case err == nil:
 		k.wrote(uid, o)
+		k.Log.Debug("a CapacityRequest is created", "namespace", p.Namespace, "pod", p.Name)
 		return OutcomeCreated, nil
 	case apierrors.IsAlreadyExists(err):
 		return k.meet(ctx, uid, want)
