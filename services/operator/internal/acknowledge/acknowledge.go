@@ -29,7 +29,7 @@ import (
 const (
 	concurrencyDefault = 4 // enough for the pace on an API server with time to spare, and one that has none has better things to do
 	perSecondDefault   = 400
-	burst              = 100 // patches that may go at once after a pause: a burst of Pods is seen at once
+	ahead              = 100 // patches that may go at once after a pause: a burst of Pods is seen at once
 	retryMin           = time.Second
 	retryMax           = time.Minute
 )
@@ -51,6 +51,7 @@ type Acknowledger struct {
 	more  *sync.Cond
 	done  bool
 	pace  *pace
+	burst burst
 }
 
 type job struct {
@@ -69,7 +70,7 @@ func New(c Config) (*Acknowledger, error) {
 	if c.PerSecond <= 0 {
 		c.PerSecond = perSecondDefault
 	}
-	a := &Acknowledger{Config: c, pace: newPace(c.PerSecond, burst)}
+	a := &Acknowledger{Config: c, pace: newPace(c.PerSecond, ahead)}
 	a.more = sync.NewCond(&a.mu)
 	return a, nil
 }
@@ -77,6 +78,7 @@ func New(c Config) (*Acknowledger, error) {
 // Add queues requests. It never blocks.
 func (a *Acknowledger) Add(keys []aggregate.Key) {
 	a.mu.Lock()
+	a.burst.more(time.Now())
 	for _, k := range keys {
 		a.stack = append(a.stack, job{key: k})
 	}
@@ -103,7 +105,7 @@ func (a *Acknowledger) Run(ctx context.Context) error {
 				}
 				began := time.Now()
 				a.patch(ctx, j)
-				if !sleep(ctx, giveWay(time.Since(began))) {
+				if !sleep(ctx, a.giveWay(time.Since(began))) {
 					return
 				}
 			}
@@ -111,6 +113,16 @@ func (a *Acknowledger) Run(ctx context.Context) error {
 	}
 	workers.Wait()
 	return nil
+}
+
+// giveWay is how long a worker pauses after a patch that took so long (OP-6.3).
+func (a *Acknowledger) giveWay(took time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if took <= slow || !a.burst.on(time.Now()) {
+		return 0
+	}
+	return min(pauses*took, pauseMax)
 }
 
 func (a *Acknowledger) take() (job, bool) {

@@ -36,14 +36,23 @@ const (
 	slow     = 50 * time.Millisecond // a patch that takes longer says that the API server has more to do than it can
 	pauses   = 4                     // how much longer than such a patch its worker then pauses: a fifth of the share that it could have
 	pauseMax = time.Second
+
+	burstGap = 3 * time.Second  // without more requests for so long, a burst is over
+	burstMax = 15 * time.Second // what lasts longer is no burst, and is not given way to for ever
 )
 
-// giveWay is how long a worker pauses after a patch that took so long (OP-6.3).
-func giveWay(took time.Duration) time.Duration {
-	if took <= slow {
-		return 0
+// burst knows whether requests come in a burst.
+type burst struct{ first, last time.Time }
+
+func (b *burst) more(now time.Time) {
+	if now.Sub(b.last) > burstGap {
+		b.first = now
 	}
-	return min(pauses*took, pauseMax)
+	b.last = now
+}
+
+func (b *burst) on(now time.Time) bool {
+	return now.Sub(b.last) <= burstGap && now.Sub(b.first) <= burstMax
 }
 
 // sleep returns false when ctx ended first.

@@ -19,20 +19,21 @@ const groupPrefix = "g1-"
 // Group is the name of the gang that a co-location term forms, seen from a namespace. Equal terms give equal names in
 // every cluster and process; the name leaks no label (OP-5.14, OP-5.15).
 func Group(namespace string, c *v1alpha1.CoLocation) string {
-	h := sha256.Sum256(term(namespace, c))
-	return groupPrefix + hex.EncodeToString(h[:16])
+	var room [512]byte
+	h := sha256.Sum256(term(room[:0], namespace, c))
+	out := append(room[:0], groupPrefix...)
+	return string(hex.AppendEncode(out, h[:16]))
 }
 
 // term is the canonical text of a co-location term. As in Kubernetes, the own namespace counts only if the term names
 // no namespaces at all.
-func term(namespace string, c *v1alpha1.CoLocation) []byte {
-	namespaces := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
-	if len(namespaces) == 0 && c.NamespaceSelector == nil {
-		namespaces = []string{namespace}
-	}
-	b := append([]byte("topology "), strconv.Quote(c.TopologyKey)...)
+func term(b []byte, namespace string, c *v1alpha1.CoLocation) []byte {
+	b = strconv.AppendQuote(append(b, "topology "...), c.TopologyKey)
 	b = append(b, "\nnamespaces"...)
-	for _, n := range namespaces {
+	if len(c.Namespaces) == 0 && c.NamespaceSelector == nil {
+		b = strconv.AppendQuote(append(b, ' '), namespace)
+	}
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(c.Namespaces))) {
 		b = strconv.AppendQuote(append(b, ' '), n)
 	}
 	b = selector(append(b, "\nnamespaces where "...), c.NamespaceSelector)
@@ -43,9 +44,13 @@ func selector(b []byte, s *metav1.LabelSelector) []byte {
 	if s == nil {
 		return append(b, "nothing"...)
 	}
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		parts = append(parts, strconv.Quote(k)+" = "+strconv.Quote(s.MatchLabels[k]))
+	var few [4]string
+	keys := slices.AppendSeq(few[:0], maps.Keys(s.MatchLabels))
+	slices.Sort(keys)
+	for _, k := range keys {
+		b = strconv.AppendQuote(b, k)
+		b = strconv.AppendQuote(append(b, " = "...), s.MatchLabels[k])
+		b = append(b, "; "...)
 	}
 	var expressions []string
 	for _, e := range s.MatchExpressions {
@@ -56,7 +61,7 @@ func selector(b []byte, s *metav1.LabelSelector) []byte {
 		expressions = append(expressions, p)
 	}
 	slices.Sort(expressions)
-	for _, p := range append(parts, slices.Compact(expressions)...) {
+	for _, p := range slices.Compact(expressions) {
 		b = append(append(b, p...), "; "...)
 	}
 	return append(b, "all"...)

@@ -114,13 +114,23 @@ func join(need *pb.CapacityNeed, namespace string, c *v1alpha1.CoLocation) *Prob
 }
 
 func newProfile(need *pb.CapacityNeed) *profile {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(need)
+	var room [512]byte
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(room[:0], need)
 	if err != nil {
 		panic(err) // only texts that are not UTF-8 fail, and JSON decoding has replaced those
 	}
 	h := sha256.Sum256(b)
 	return &profile{need: need, key: string(b), id: "r1-" + hex.EncodeToString(h[:16])}
 }
+
+// entry is one entry of a list in a spec.
+type entry struct {
+	list string
+	i    int
+}
+
+// of is the path of a part of it, as problems name it.
+func (e entry) of(part string) string { return fmt.Sprintf("%s[%d]%s", e.list, e.i, part) }
 
 // canonical sorts and removes repetitions.
 func canonical[T any](list []T, compare func(a, b T) int) []T {
@@ -129,26 +139,26 @@ func canonical[T any](list []T, compare func(a, b T) int) []T {
 }
 
 func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequirement, *Problem) {
-	var out []*pb.NodeSelectorRequirement
+	out := make([]*pb.NodeSelectorRequirement, 0, len(in)+1) // and one more for a gang
 	for i, r := range in {
-		field := fmt.Sprintf("spec.requirements[%d]", i)
+		field := entry{"spec.requirements", i}
 		op, known := operators[r.Operator]
 		switch {
 		case !known:
-			return nil, fatal(ReasonOperator, field+".operator", "%q cannot be used; In, NotIn, Exists and DoesNotExist can", r.Operator)
+			return nil, fatal(ReasonOperator, field.of(".operator"), "%q cannot be used; In, NotIn, Exists and DoesNotExist can", r.Operator)
 		case r.Key == "" || len(r.Key) > keyBytesMax:
-			return nil, fatal(ReasonRequirement, field+".key", "has %d bytes; 1 to %d are allowed", len(r.Key), keyBytesMax)
+			return nil, fatal(ReasonRequirement, field.of(".key"), "has %d bytes; 1 to %d are allowed", len(r.Key), keyBytesMax)
 		case len(r.Values) > requirementValueMax:
-			return nil, fatal(ReasonRequirement, field+".values", "has more than %d entries", requirementValueMax)
+			return nil, fatal(ReasonRequirement, field.of(".values"), "has more than %d entries", requirementValueMax)
 		}
 		next := &pb.NodeSelectorRequirement{Key: r.Key, Operator: op}
 		if op == pb.NodeSelectorRequirement_OPERATOR_IN || op == pb.NodeSelectorRequirement_OPERATOR_NOT_IN {
 			if len(r.Values) == 0 {
-				return nil, fatal(ReasonRequirement, field+".values", "is empty; %s needs at least one", r.Operator)
+				return nil, fatal(ReasonRequirement, field.of(".values"), "is empty; %s needs at least one", r.Operator)
 			}
 			next.Values = canonical(slices.Clone(r.Values), strings.Compare)
 			if slices.ContainsFunc(next.Values, func(v string) bool { return len(v) > valueBytesMax }) {
-				return nil, fatal(ReasonRequirement, field+".values", "has an entry of more than %d bytes", valueBytesMax)
+				return nil, fatal(ReasonRequirement, field.of(".values"), "has an entry of more than %d bytes", valueBytesMax)
 			}
 		}
 		out = append(out, next)
@@ -166,16 +176,16 @@ func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequir
 func spread(in []v1alpha1.TopologySpread) ([]*pb.TopologySpread, *Problem) {
 	var out []*pb.TopologySpread
 	for i, s := range in {
-		field := fmt.Sprintf("spec.topologySpread[%d]", i)
+		field := entry{"spec.topologySpread", i}
 		switch {
 		case s.WhenUnsatisfiable == corev1.ScheduleAnyway:
 			continue
 		case s.WhenUnsatisfiable != corev1.DoNotSchedule:
-			return nil, fatal(ReasonSpread, field+".whenUnsatisfiable", "%q is neither DoNotSchedule nor ScheduleAnyway", s.WhenUnsatisfiable)
+			return nil, fatal(ReasonSpread, field.of(".whenUnsatisfiable"), "%q is neither DoNotSchedule nor ScheduleAnyway", s.WhenUnsatisfiable)
 		case s.TopologyKey == "" || len(s.TopologyKey) > keyBytesMax:
-			return nil, fatal(ReasonSpread, field+".topologyKey", "has %d bytes; 1 to %d are allowed", len(s.TopologyKey), keyBytesMax)
+			return nil, fatal(ReasonSpread, field.of(".topologyKey"), "has %d bytes; 1 to %d are allowed", len(s.TopologyKey), keyBytesMax)
 		case s.MaxSkew < 1:
-			return nil, fatal(ReasonSpread, field+".maxSkew", "is %d; at least 1 is needed", s.MaxSkew)
+			return nil, fatal(ReasonSpread, field.of(".maxSkew"), "is %d; at least 1 is needed", s.MaxSkew)
 		}
 		out = append(out, &pb.TopologySpread{
 			TopologyKey: s.TopologyKey, MaxSkew: s.MaxSkew,
@@ -194,19 +204,19 @@ func spread(in []v1alpha1.TopologySpread) ([]*pb.TopologySpread, *Problem) {
 func tolerations(in []corev1.Toleration) ([]*pb.Toleration, *Problem) {
 	var out []*pb.Toleration
 	for i, t := range in {
-		field := fmt.Sprintf("spec.tolerations[%d]", i)
+		field := entry{"spec.tolerations", i}
 		next := &pb.Toleration{Key: t.Key, Operator: string(cmp.Or(t.Operator, corev1.TolerationOpEqual)), Value: t.Value, Effect: string(t.Effect)}
 		switch {
 		case t.Operator == corev1.TolerationOpExists:
 			next.Value = ""
 		case next.Operator != string(corev1.TolerationOpEqual):
-			return nil, fatal(ReasonToleration, field+".operator", "%q is neither Equal nor Exists", t.Operator)
+			return nil, fatal(ReasonToleration, field.of(".operator"), "%q is neither Equal nor Exists", t.Operator)
 		}
 		if next.Effect != "" && !slices.Contains([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, t.Effect) {
-			return nil, fatal(ReasonToleration, field+".effect", "%q is no taint effect", t.Effect)
+			return nil, fatal(ReasonToleration, field.of(".effect"), "%q is no taint effect", t.Effect)
 		}
 		if len(t.Key) > keyBytesMax || len(t.Value) > valueBytesMax {
-			return nil, fatal(ReasonToleration, field, "is too long: key %d of %d bytes, value %d of %d", len(t.Key), keyBytesMax, len(t.Value), valueBytesMax)
+			return nil, fatal(ReasonToleration, field.of(""), "is too long: key %d of %d bytes, value %d of %d", len(t.Key), keyBytesMax, len(t.Value), valueBytesMax)
 		}
 		out = append(out, next)
 	}

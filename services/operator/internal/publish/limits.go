@@ -5,7 +5,8 @@ import "time"
 const (
 	debounceDefault = 250 * time.Millisecond
 	heartbeatEvery  = 10 * time.Second
-	spacing         = time.Second      // between two roll-ups (OP-5.1)
+	spacing         = time.Second      // between two roll-ups, on average (OP-5.1)
+	saved           = 10               // roll-ups not sent in quiet time that a burst may send without the spacing
 	rebuildEvery    = 10 * time.Minute // full rebuild (OP-5.9)
 	softBytes       = 1 << 20          // a warning; the shard's documented soft limit (WIRE-4.4)
 	softRows        = 1000

@@ -68,6 +68,7 @@ type Publisher struct {
 	greeted   bool                        // the shard answered Hello, so its features are known
 	urgent    bool                        // send at once: a session opened
 	last      time.Time                   // last roll-up
+	paid      time.Time                   // until when roll-ups used up one spacing each
 	stamp     int64                       // its timestamp
 	built     time.Time                   // last rebuild
 	tracker   tracker
@@ -234,7 +235,7 @@ func (p *Publisher) due() time.Time {
 	due := p.last.Add(p.Heartbeat)
 	if !p.changed.IsZero() {
 		at := p.changed.Add(p.Debounce)
-		if earliest := p.last.Add(spacing); at.Before(earliest) {
+		if earliest := p.paid.Add(-saved * spacing); at.Before(earliest) {
 			at = earliest
 		}
 		if at.Before(due) {
@@ -256,6 +257,10 @@ func (p *Publisher) send(now time.Time) {
 	size := proto.Size(needs)
 	built := time.Now()
 	p.last, p.changed, p.urgent = now, time.Time{}, false
+	if p.paid.Before(now) {
+		p.paid = now
+	}
+	p.paid = p.paid.Add(spacing)
 	p.Instruments.RollupBytes.Set(float64(size))
 	p.Instruments.RollupRows.Set(float64(len(needs.Needs)))
 	p.gauge()
