@@ -75,6 +75,9 @@ func TestGuide(t *testing.T) {
 		for what, want := range map[string]string{
 			"get configmap bigfleet-operator-status": `"connected": true`, "auth can-i": "no\n", "explain capacityrequest.spec\n": "rounded up to a", "get cr training": "training-worker-0",
 			"helm uninstall": "capacityrequests.bigfleet.lucy.sh",
+			// What the charts print leads to the next step.
+			"helm install bigfleet-crds": "Next: bigfleet-operator", "helm install bigfleet-operator": "get configmap bigfleet-operator-status",
+			"helm install bigfleet-pod-controller": "kubectl get capacityrequests",
 		} {
 			if strings.Contains(script, what) && !strings.Contains(out, want) {
 				t.Errorf("%s\ndoes not say %q:\n%s", script, want, out)

@@ -235,7 +235,7 @@ func (w *world) watchPhases(prefix string) func(n int) []time.Time {
 					at = append(at, time.Now())
 				}
 			case <-limit:
-				w.Fatalf("%d of %d objects show %s after a minute", len(at), n, phase)
+				w.Fatalf("%d of %d objects are shown after a minute", len(at), n)
 			}
 		}
 		return at

@@ -104,7 +104,7 @@ func (p *parts) watch(ctx context.Context) error {
 	)
 }
 
-func follow[T client.Object](ctx context.Context, p *parts, kind T, set, gone func(T)) error {
+func follow[T client.Object](ctx context.Context, p *parts, kind client.Object, set, gone func(T)) error {
 	synced, err := apiaccess.Follow(ctx, p.access.Cache, kind, set, gone)
 	p.synced = append(p.synced, synced)
 	return err

@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -257,7 +256,7 @@ func (p *parts) buildDemand() (err error) {
 		Client: p.access.Client, Demand: p.demand.Read, Note: p.events.Note, Log: p.log,
 		Waits: func(uid types.UID) bool {
 			pod := p.pods.Get(uid)
-			return pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil
+			return pod != nil && pod.Node == "" && pod.DeletionTimestamp == nil
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
@@ -343,8 +342,8 @@ func (p *parts) nodeReady(id, _ string) {
 }
 
 // podBound hears that a Pod that waited got a node: if that node is younger than the Pod, the Pod waited for it (OP-19.3).
-func (p *parts) podBound(pod *corev1.Pod) {
-	n := p.machines.Node(pod.Spec.NodeName)
+func (p *parts) podBound(pod *pods.Pod) {
+	n := p.machines.Node(pod.Node)
 	if n == nil || n.CreationTimestamp.Before(&pod.CreationTimestamp) {
 		return
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 // Follow calls set and gone for the objects of one kind, one after the other, from the moment the cache runs. synced says
-// whether they have been called for everything that existed at the start.
-func Follow[T client.Object](ctx context.Context, c cache.Cache, kind T, set, gone func(T)) (synced func() bool, err error) {
+// whether they have been called for everything that existed at the start. T is the type of the kind, or what the kind's transform
+// makes of it.
+func Follow[T client.Object](ctx context.Context, c cache.Cache, kind client.Object, set, gone func(T)) (synced func() bool, err error) {
 	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("cache of %T: %w", kind, err)

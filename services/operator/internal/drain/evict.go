@@ -43,7 +43,7 @@ type attempt struct {
 func newAttempts() attempts { return attempts{mu: &sync.Mutex{}, by: map[types.UID]*attempt{}} }
 
 // observe notes the Pods of the node.
-func (a *attempts) observe(waiting []*corev1.Pod, terminating int) {
+func (a *attempts) observe(waiting []*pods.Pod, terminating int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	present := map[types.UID]bool{}
@@ -71,7 +71,7 @@ func (a *attempts) observe(waiting []*corev1.Pod, terminating int) {
 }
 
 // due picks the Pods to evict now: protected ones last, and not in the first half of the grace (OP-9.2).
-func (a *attempts) due(waiting []*corev1.Pod, now, half time.Time) (out []*corev1.Pod) {
+func (a *attempts) due(waiting []*pods.Pod, now, half time.Time) (out []*pods.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	running, othersUntried := 0, false
@@ -110,7 +110,7 @@ func (a *attempts) budgets() []string {
 	return out[:min(len(out), namesMax)]
 }
 
-func (t *drain) evictDue(ctx context.Context, waiting []*corev1.Pod, now, deadline time.Time, tasks *sync.WaitGroup) {
+func (t *drain) evictDue(ctx context.Context, waiting []*pods.Pod, now, deadline time.Time, tasks *sync.WaitGroup) {
 	half := t.begun.Add(deadline.Sub(t.begun) / 2)
 	for _, p := range t.due(waiting, now, half) {
 		tasks.Go(func() {
@@ -127,7 +127,7 @@ func (t *drain) evictDue(ctx context.Context, waiting []*corev1.Pod, now, deadli
 }
 
 // evict asks for the eviction of one Pod (OP-8.10).
-func (t *drain) evict(ctx context.Context, p *corev1.Pod, deadline time.Time) {
+func (t *drain) evict(ctx context.Context, p *pods.Pod, deadline time.Time) {
 	left := time.Until(deadline)
 	if left <= 0 || t.d.Stopped() {
 		t.settle(p, attempt{}, "")
@@ -137,12 +137,12 @@ func (t *drain) evict(ctx context.Context, p *corev1.Pod, deadline time.Time) {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 	}
-	if own := p.Spec.TerminationGracePeriodSeconds; own == nil || time.Duration(*own)*time.Second > left {
+	if own := p.Grace; own == nil || time.Duration(*own)*time.Second > left {
 		eviction.DeleteOptions.GracePeriodSeconds = new(max(1, int64(left/time.Second)))
 	}
 	call, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	err := t.d.Client.SubResource("eviction").Create(call, p.DeepCopy(), eviction)
+	err := t.d.Client.SubResource("eviction").Create(call, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}, eviction)
 	switch {
 	case err == nil:
 		t.settle(p, attempt{done: true}, "evicted")
@@ -161,7 +161,7 @@ func (t *drain) evict(ctx context.Context, p *corev1.Pod, deadline time.Time) {
 }
 
 // settle notes how an attempt ended.
-func (t *drain) settle(p *corev1.Pod, result attempt, counted string) {
+func (t *drain) settle(p *pods.Pod, result attempt, counted string) {
 	t.attempts.mu.Lock()
 	at := t.by[p.UID]
 	if counted == "error" {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -117,6 +116,6 @@ var causes = map[pb.ReclaimInstruction_Cause]string{
 }
 
 // PodSubject is a Pod as the subject of an event.
-func PodSubject(p *corev1.Pod) notes.Subject {
+func PodSubject(p *pods.Pod) notes.Subject {
 	return notes.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }

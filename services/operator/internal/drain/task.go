@@ -255,7 +255,7 @@ func (t *drain) obey(ctx context.Context) {
 }
 
 // survey counts what is on the node, from the cache.
-func (t *drain) survey() (waiting []*corev1.Pod, terminating int) {
+func (t *drain) survey() (waiting []*pods.Pod, terminating int) {
 	for _, p := range t.d.Pods.On(t.node) {
 		switch {
 		case !pods.Evictable(p):
@@ -280,7 +280,7 @@ func (t *drain) empty(ctx context.Context, now time.Time) bool {
 		return false
 	}
 	for i := range list.Items {
-		if pods.Evictable(&list.Items[i]) {
+		if pods.Evictable(pods.Of(&list.Items[i])) {
 			return false
 		}
 	}

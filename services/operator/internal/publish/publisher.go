@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
@@ -340,7 +340,7 @@ func (p *Publisher) AcceptedAge() float64 {
 }
 
 // OfPod returns the request of a Pod and the row that it is counted in.
-func (p *Publisher) OfPod(pod *corev1.Pod) (q *request.Request, row string) {
+func (p *Publisher) OfPod(pod *pods.Pod) (q *request.Request, row string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key, ok := p.byPod[pod.UID]

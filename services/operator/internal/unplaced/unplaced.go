@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -41,11 +40,11 @@ const (
 // Config is what a Watcher needs. All are required.
 type Config struct {
 	Pods      *pods.Store
-	Request   func(p *corev1.Pod) (q *request.Request, row string) // the request of a Pod and its row; nil: it has none
-	Satisfied func(row string) bool                                // the shard's last word
-	Ready     func(row string) bool                                // every machine behind the row is Ready
-	Send      func(*pb.UnplacedPods)                               // to a shard that wants it; nothing without one
-	Note      func(notes.Note)                                     // to the owners of the Pods; it bounds how often
+	Request   func(p *pods.Pod) (q *request.Request, row string) // the request of a Pod and its row; nil: it has none
+	Satisfied func(row string) bool                              // the shard's last word
+	Ready     func(row string) bool                              // every machine behind the row is Ready
+	Send      func(*pb.UnplacedPods)                             // to a shard that wants it; nothing without one
+	Note      func(notes.Note)                                   // to the owners of the Pods; it bounds how often
 	Heartbeat time.Duration
 }
 
@@ -89,11 +88,11 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 	return report
 }
 
-func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*corev1.Pod) {
+func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
 	for _, p := range w.Pods.Unschedulable() {
-		c := scheduled(p)
+		c := p.Unschedulable()
 		if c == nil || now.Sub(c.LastTransitionTime.Time) < heldFor || !short(c.Message) {
 			continue
 		}
@@ -138,16 +137,6 @@ func text(milli *big.Int) string {
 		return resource.NewMilliQuantity(milli.Int64(), resource.DecimalSI).String()
 	}
 	return milli.String() + "m"
-}
-
-func scheduled(p *corev1.Pod) *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		c := &p.Status.Conditions[i]
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return c
-		}
-	}
-	return nil
 }
 
 // classes are one entry per class of the scheduler's summary, such as "3 Insufficient cpu".

@@ -41,10 +41,10 @@ func TestShort(t *testing.T) {
 	}
 }
 
-func stuck(name string, since time.Time, message string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+func stuck(name string, since time.Time, message string) *pods.Pod {
+	return pods.Of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message, LastTransitionTime: metav1.NewTime(since),
-	}}}}
+	}}}})
 }
 
 // OP-11.5, ENG-11.11: a Pod counts after 30 s, if its row was called satisfied and all machines behind the row are Ready.
@@ -62,11 +62,11 @@ func TestReport(t *testing.T) {
 	store.Set(stuck("joining", old, full))
 	store.Set(stuck("foreign", old, full))
 	placed := stuck("placed", old, full)
-	placed.Spec.NodeName = "n1"
+	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
 		Pods: store, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) bool { return row != "joining" },
-		Request: func(p *corev1.Pod) (*request.Request, string) {
+		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
 				return nil, ""
@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("report %v", got)
 	}
 	for i := range 3 {
-		store.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("fragmented-%d", i))}})
+		store.Delete(&pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("fragmented-%d", i))}})
 	}
 	if got := w.Report(now); len(got.Rows) != 0 {
 		t.Errorf("report %v", got)
@@ -99,7 +99,7 @@ func TestOwnersAreTold(t *testing.T) {
 		start := time.Now()
 		w := Watcher{Config{
 			Pods: store, Satisfied: func(string) bool { return true }, Ready: func(string) bool { return true }, Heartbeat: time.Minute,
-			Request: func(*corev1.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
+			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Note: func(n notes.Note) {
 				if _, known := told[n.About.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
