@@ -402,7 +402,7 @@ func TestBurst(t *testing.T) {
 		r := lastRollup(f)
 		return r != nil && len(r.Needs) == 1 && r.Needs[0].AggregateResources["cpu"] == fmt.Sprint(pods/10)
 	})
-	w.within(time.Minute, "all are acknowledged", func() bool { return w.metric(t, "acknowledged_total", "") == pods })
+	w.within(3*time.Minute, "all are acknowledged", func() bool { return w.metric(t, "acknowledged_total", "") == pods })
 	t.Logf("all acknowledged after %v", time.Since(start))
 	got := w.calls.writes(mark)
 	if got["post capacityrequests"] != pods || got["patch capacityrequests"] != 0 || got["patch capacityrequests/status"] != pods {
