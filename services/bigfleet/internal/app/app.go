@@ -51,6 +51,7 @@ type flags struct {
 	kubeconfig  string
 	kubeContext string
 	context     string
+	viaKube     string
 }
 
 // New makes the App of one invocation.
@@ -66,6 +67,8 @@ func (a *App) Bind(f *pflag.FlagSet) {
 	f.StringVar(&a.flags.context, "context", "", "a `NAME` that config view lists; default the current one")
 	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "of the cluster that Pods and definitions are read from; default kubectl's")
 	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context of the kubeconfig")
+	f.StringVar(&a.flags.viaKube, "via-kube", "", "reach coordinator and shards through the API server of the management cluster: `CONTEXT[/NAMESPACE]`, or alone for the current context")
+	f.Lookup("via-kube").NoOptDefVal = viaCurrent
 	f.StringVar(&a.flags.cert, "tls-cert", "", "client certificate file")
 	f.StringVar(&a.flags.key, "tls-key", "", "client key file")
 	f.StringVar(&a.flags.ca, "tls-ca", "", "CA file that servers' certificates are checked against")
@@ -168,12 +171,20 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 		return a.fleet, nil
 	}
 	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout, Dial: a.Dial}
+	if !a.Watch { // which would say it again each second
+		cfg.Slow = func(what string) { a.Notef("%s", what) }
+	}
 	if files := a.TLSFiles(); files != (identity.Files{}) {
 		source, err := identity.Load(files, identity.Options{})
 		if err != nil {
 			return nil, exit.Usagef("TLS: %v", err)
 		}
 		cfg.Identity = source
+	}
+	if a.flags.viaKube != "" {
+		if err := a.throughKube(&cfg); err != nil {
+			return nil, err
+		}
 	}
 	a.fleet = fleet.New(cfg)
 	return a.fleet, nil
@@ -182,6 +193,19 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 // TLSFiles are what the TLS flags name.
 func (a *App) TLSFiles() identity.Files {
 	return identity.Files{Cert: a.flags.cert, Key: a.flags.key, CA: a.flags.ca}
+}
+
+// Waits says on stderr what is being waited for, once, after a second, unless done was called before (OPS-4.1).
+func (a *App) Waits(say string) (done func()) {
+	return fleet.Waits(func(s string) { a.Notef("%s", s) }, func() string { return say })
+}
+
+// ShardID is the shard that --shard names by id; "" when it names none, or an address.
+func (a *App) ShardID() string {
+	if strings.Contains(a.flags.shard, ":") {
+		return ""
+	}
+	return a.flags.shard
 }
 
 // Timeout is the bound of one call.

@@ -1,17 +1,21 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/viakube"
 )
 
 // Kube is the way to the cluster that --kubeconfig and --kube-context name; by default the one that kubectl would use.
@@ -24,6 +28,38 @@ func (a *App) Kube() (*rest.Config, error) {
 	}
 	cfg.Timeout = a.flags.timeout
 	return cfg, nil
+}
+
+// viaCurrent stands for the current context of the kubeconfig.
+const viaCurrent = "."
+
+// throughKube lets every connection go through the API server of the management cluster (OPS-4.7).
+func (a *App) throughKube(cfg *fleet.Config) error {
+	name, namespace, _ := strings.Cut(a.flags.viaKube, "/")
+	if name == viaCurrent {
+		name = ""
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.flags.kubeconfig
+	to, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: fmt.Sprintf("--via-kube: %v", err), Hint: "Name the kubeconfig of the management cluster with --kubeconfig", Err: err}
+	}
+	way, err := viakube.New(to, cmp.Or(namespace, viakube.Namespace))
+	if err != nil {
+		return exit.Usagef("--via-kube: %v", err)
+	}
+	cfg.Dial = way.Dial
+	cfg.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // Pods go by their names
+	if a.given.Changed("coordinator") || strings.Contains(a.flags.shard, ":") {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.flags.timeout)
+	defer cancel()
+	if cfg.Coordinator, err = way.Coordinators(ctx); err != nil {
+		return &exit.Error{Code: exit.Unreachable, Reason: "no_coordinator", Say: "--via-kube: " + err.Error(), Hint: "Name the namespace with --via-kube=CONTEXT/NAMESPACE, or one shard with --shard POD:7780", Err: err}
+	}
+	return nil
 }
 
 // HasKube says whether a cluster was named on the command line.

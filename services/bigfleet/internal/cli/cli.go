@@ -118,7 +118,7 @@ func groups(a *app.App) []*cobra.Command {
 	var out []*cobra.Command
 	lists := []struct{ group, use, kind string }{
 		{"machines", "list", "machines"}, {"clusters", "list", "clusters"}, {"clusters", "bindings", "bindings"}, {"shards", "list", "shards"},
-		{"domains", "list", "domains"}, {"quota", "list", "quotas"}, {"providers", "list", "providers"}, {"rebalance", "moves", "moves"},
+		{"shards", "report", "reports"}, {"domains", "list", "domains"}, {"domains", "moves", "handovers"}, {"quota", "list", "quotas"}, {"providers", "list", "providers"}, {"rebalance", "moves", "moves"},
 		{"raft", "peers", "peers"}, {"instructions", "list", "instructions"},
 	}
 	for _, g := range []struct {

@@ -36,6 +36,39 @@ type Config struct {
 	Timeout     time.Duration    // of one call
 	Identity    *identity.Source // nil means plaintext
 	Dial        Dialer           // in place of the network; nil means TCP
+	// Resolve finds the addresses of a host's name, where Dial knows names that this machine does not; nil means DNS.
+	Resolve func(ctx context.Context, host string) ([]string, error)
+	Slow    func(say string) // told what is waited for once that takes longer than a second; nil means nobody
+}
+
+// slowAfter is how long it may be silent.
+const slowAfter = time.Second
+
+// waits says what is being waited for until done is called, once, after a second.
+func (f *Fleet) waits(say func() string) (done func()) {
+	if f.cfg.Slow == nil {
+		return func() {}
+	}
+	return Waits(f.cfg.Slow, say)
+}
+
+// Waits tells what is being waited for, once, after a second, unless done was called before.
+func Waits(tell func(string), say func() string) (done func()) {
+	var mu sync.Mutex // once done has returned, nothing is said any more
+	over := false
+	t := time.AfterFunc(slowAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			tell(say())
+		}
+	})
+	return func() {
+		t.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
 }
 
 // Dialer opens one connection.
@@ -226,6 +259,9 @@ func (f *Fleet) Replicas() ([]Coordinator, error) {
 func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
 	bounded, cancel := f.Deadline(ctx)
 	defer cancel()
+	defer f.waits(func() string {
+		return what + " takes long: still waiting for the coordinator at " + strings.Join(f.cfg.Coordinator, ", ") + " …"
+	})()
 	return f.atLeader(bounded, what, call)
 }
 
@@ -295,7 +331,7 @@ func (f *Fleet) leaderClient() (*leader.Client, error) {
 	if f.leader != nil {
 		return f.leader, nil
 	}
-	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity, Dial: f.cfg.Dial})
+	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity, Dial: f.cfg.Dial, Resolve: f.cfg.Resolve})
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
 	}
@@ -308,8 +344,19 @@ func (f *Fleet) leaderClient() (*leader.Client, error) {
 func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask func(context.Context, Shard) (T, error)) ([]*T, error) {
 	answers, errs := make([]*T, len(shards)), make([]error, len(shards))
 	var all sync.WaitGroup
+	answered := make([]atomic.Bool, len(shards))
+	defer f.waits(func() string {
+		var silent []string
+		for i := range answered {
+			if !answered[i].Load() {
+				silent = append(silent, shards[i].Label())
+			}
+		}
+		return what + " takes long: still waiting for " + strings.Join(silent, ", ") + " …"
+	})()
 	for i, s := range shards {
 		all.Go(func() {
+			defer answered[i].Store(true)
 			bounded, cancel := f.Deadline(ctx)
 			defer cancel()
 			got, err := ask(bounded, s)

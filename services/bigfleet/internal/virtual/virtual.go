@@ -43,8 +43,14 @@ type Fleet struct {
 	Control bigfleetv1alpha1connect.SubstrateControlClient
 	ends    []func()
 
-	StopProvider func() // ends the provider; the shard meets closed connections
+	Machines     bigfleetv1alpha1connect.CapacityProviderClient // the provider, asked past the shard
+	Coordinator  *Coordinator                                   // nil unless Run's edit says Coordinated
+	Stdin        string                                         // of every command line
+	StopProvider func()                                         // ends the provider; the shard meets closed connections
 }
+
+// Coordinated is the address of a coordinator that says what a test makes it say, for shard.Config.CoordinatorAddr.
+const Coordinated = "127.0.0.1:1" // no name: nothing is looked up
 
 // Run runs f in a bubble.
 func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), f func(*Fleet)) {
@@ -61,7 +67,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		}
 		v.Cloud = cloud
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 3)
+		parts, ended := 3, make(chan error, 4)
 		providing, stop := context.WithCancel(ctx)
 		v.StopProvider = stop
 		go func() { ended <- p.Run(providing) }()
@@ -69,6 +75,8 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		go func() { ended <- cloud.Control(ctx, here{controls}, nil) }()
 		controlClient := v.client(controls)
 		v.Control = rpc.Stub(controlClient, bigfleetv1alpha1connect.NewSubstrateControlClient)
+		providerClient := v.client(machines)
+		v.Machines = rpc.Stub(providerClient, bigfleetv1alpha1connect.NewCapacityProviderClient)
 
 		tel, err := telemetry.New(ctx, telemetry.Config{Component: "shard", LogWriter: io.Discard})
 		if err != nil {
@@ -80,6 +88,17 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		if edit != nil {
 			edit(&c)
 		}
+		if c.CoordinatorAddr == Coordinated {
+			ln := rpc.NewMemListener("coordinator")
+			v.Coordinator = newCoordinator()
+			server, err := v.Coordinator.server(quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.DialCoordinator = ln.DialContext
+			parts++
+			go func() { ended <- server.Run(ctx, ln) }()
+		}
 		go func() { ended <- shard.Run(ctx, c) }()
 		<-ready
 		defer func() {
@@ -88,8 +107,9 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 				end()
 			}
 			controlClient.CloseIdle()
+			providerClient.CloseIdle()
 			cancel()
-			for range 3 {
+			for range parts {
 				if err := <-ended; err != nil {
 					t.Errorf("a part ended with %v", err)
 				}
@@ -129,7 +149,7 @@ func (v *Fleet) client(l *rpc.MemListener) *rpc.Client {
 func (v *Fleet) Bigfleet(args ...string) (exit.Code, string) {
 	var out bytes.Buffer
 	code := cli.Main(context.Background(), env.Env{
-		In: strings.NewReader(""), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Now: time.Now, Dial: v.shard.DialContext,
+		In: strings.NewReader(v.Stdin), Out: &out, Err: &out, Getenv: func(string) string { return "" }, Now: time.Now, Dial: v.shard.DialContext,
 	}, append(args, "--shard", "shard:1"))
 	return code, out.String()
 }
@@ -166,6 +186,32 @@ func (v *Fleet) Explains(cluster, row string, detail pb.NeedDetail) string {
 	}
 	_, out = v.Bigfleet("explain", subject)
 	v.T.Fatalf("%s is never %s; last:\n%s", subject, detail, out)
+	return ""
+}
+
+// Kept waits until a machine is kept for the reason and the command's answer holds a text, and returns that answer.
+func (v *Fleet) Kept(reason pb.KeepReason, says string) string {
+	v.T.Helper()
+	last := ""
+	pause := 250 * time.Millisecond
+	for deadline := time.Now().Add(Patience / 4); time.Now().Before(deadline); time.Sleep(pause) {
+		last = ""
+		_, names := v.Bigfleet("get", "machines", "-o", "name")
+		for _, name := range strings.Fields(names) {
+			var seen struct{ Machine struct{ KeepReason string } }
+			code, out := v.Bigfleet("explain", name, "-o", "json")
+			if code != exit.OK || json.Unmarshal([]byte(out), &seen) != nil || seen.Machine.KeepReason != reason.String() {
+				last += out
+				continue
+			}
+			if code, out = v.Bigfleet("explain", name); code == exit.OK && strings.Contains(out, says) {
+				return out
+			}
+			last += out
+		}
+		pause = min(pause+pause/4, time.Minute)
+	}
+	v.T.Fatalf("no machine is ever kept for %s with %q; last:\n%s", reason, says, last)
 	return ""
 }
 

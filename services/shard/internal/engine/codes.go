@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+
 // code is the text of one code: its name on paper and in records, a sentence for people, and what could be done. Each
 // table below is positional and its length is checked by the compiler, so a code without a sentence does not compile
 // (ENG-19.10).
@@ -78,19 +80,32 @@ var keepCodes = [...]code{
 	{"", "The plan does something with it.", ""},
 	{"CLAIMED", "A need claims it.", "It goes when that need shrinks."},
 	{"CLAIMED_WITH_SHARES", "A need claims it, and others use parts of it.", "It goes when all of them shrink."},
-	{"NOT_HEARD", "Its cluster has not reported since the shard started.", "It is looked at when the cluster's first roll-up arrives."},
+	{"NOT_HEARD", "Its cluster has not reported since the shard started.", "It is looked at when the cluster's first roll-up arrives: bring its operator back, or retire the cluster if it is gone."},
 	{"READINESS_GUARD", "Its node never joined, but too many others did not either, so none is given up.", "Look at the bootstrap template."},
-	{"NOT_OWNED", "Another shard owns it.", ""},
-	{"SURPLUS_MATURES", "Nobody claims it any more; it is left to finish starting.", ""},
-	{"PROMISED", "It is promised to a need.", ""},
-	{"PROMISED_UNUSED", "It was promised to a need that no longer wants it.", ""},
-	{"LEAVING", "It is on its way out.", ""},
+	{"NOT_OWNED", "Another shard owns it.", "That shard decides about it: ask there."},
+	{"SURPLUS_MATURES", "Nobody claims it any more; it is left to finish starting.", "Nothing is to be done: once it has started it is released like any other that nobody claims."},
+	{"PROMISED", "It is promised to a need.", "It goes elsewhere when that need shrinks."},
+	{"PROMISED_UNUSED", "It was promised to a need that no longer wants it.", "Nothing is to be done: once it is there any need may have it, and after its hold it is deleted."},
+	{"LEAVING", "It is on its way out.", "Nothing is to be done. While it drains, the list of drains names what blocks it."},
 	{"HOLD", "It is Idle and inside its hold.", "It is deleted when the hold ends."},
-	{"FIXED", "Its capacity type is never released.", ""},
-	{"WITHHELD", "It is withheld.", ""},
-	{"SLOT", "It is a slot and costs nothing.", ""},
+	{"FIXED", "It is Idle, and machines of its capacity type are never given back.", "Any need that it fits may have it; to be rid of it, take it out of its provider."},
+	{"WITHHELD", "It is withheld.", "It is offered again when its mark ends."},
+	{"SLOT", "It is a slot and costs nothing.", "It is bought when a need is short of it."},
 	{"FAILED", "It failed and waits for repair, retry or forget.", "Once the cause is gone, have its provider asked again; or have it forgotten."},
 }
+
+// withheldCodes say what a mark means for the machine that has it.
+var withheldCodes = [...]code{
+	{"", "", ""},
+	{"backoff", "a command on it failed a moment ago", "It is tried again by itself; if that fails too, look at what its provider says."},
+	{"stock-out", "its provider has none of its kind left", "It is tried again by itself; ask the provider for more, or allow other types and zones."},
+	{"quota", "this shard has used up its slice of the quota", "Raise the quota, or this shard's slice of it."},
+	{"forgotten", "a person ordered that it be forgotten", "It is left alone while its provider still lists it; have the provider asked again to use it."},
+	{"reserved", "it is reserved for a move to another shard", "It goes over when the move is done; cancel the move to keep it."},
+	{"not-joined", "it never became a Node of the cluster that it was made for", "Other clusters may have it at once, that one again when the mark ends. Look at the bootstrap template and at the network of the nodes."},
+}
+
+var _ [0]struct{} = [len(withheldCodes) - inventory.WithheldReasons]struct{}{}
 
 var _ [0]struct{} = [len(keepCodes) - int(KeepReasonShellReserve)]struct{}{}
 

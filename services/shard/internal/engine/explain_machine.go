@@ -29,12 +29,13 @@ func ExplainMachine(w *World, p *Policy, r *Result, i inventory.Index) *MachineE
 		e.Sentence, e.Change = k.Reason.Sentence(), k.Reason.Change()
 		switch {
 		case k.Reason == KeepWithheld:
-			e.Sentence = "It is withheld: " + k.Mark.String() + "."
+			mark := withheldCodes[k.Mark]
+			e.Sentence, e.Change = "It is withheld: "+mark.say+".", mark.do
 		case e.Need != nil && (k.Reason == KeepClaimed || k.Reason == KeepClaimedWithShares || k.Reason == KeepPromised):
 			e.Sentence += fmt.Sprintf(" It is %s of cluster %s, priority %d.", rowName(*e.Need), e.Need.Cluster, e.Need.Priority)
 		}
 		if k.Receivers > 0 {
-			e.Sentence += fmt.Sprintf(" %d others use parts of it.", k.Receivers)
+			e.Sentence += fmt.Sprintf(" Needs that use what it leaves: %d.", k.Receivers)
 		}
 		return e
 	}

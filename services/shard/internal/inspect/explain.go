@@ -211,8 +211,8 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	}
 	v := s.cfg.View()
 	out := &pb.ExplainResponse{Machine: m, Verdict: e.Sentence, Suggestion: e.Change, Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt)}
-	if m.KeepText != "" && m.KeepReason >= pb.KeepReason_KEEP_REASON_BUDGET { // what only the shell knows: what holds a release
-		out.Verdict = strings.TrimSuffix(e.Sentence, ".") + ", but: " + m.KeepText + "."
+	if change := heldChange(m.KeepReason); change != "" { // what only the shell knows: what holds a release
+		out.Verdict, out.Suggestion = strings.TrimSuffix(e.Sentence, ".")+", but: "+m.KeepText+".", change
 	}
 	if e.Next != nil && scope(ctx) == "" {
 		out.Candidates = append(out.Candidates, candidate(e.Next))

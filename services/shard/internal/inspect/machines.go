@@ -182,7 +182,10 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepFixed:
 		return r, "idle; machines of this capacity type are never given back"
 	case engine.KeepWithheld:
-		return r, "withheld: " + m.Withheld
+		if k.Keep.Mark == inventory.WithheldReserved {
+			return pb.KeepReason_KEEP_REASON_RESERVED, "reserved for a move to another shard"
+		}
+		return r, "withheld: " + k.Keep.Mark.String()
 	case engine.KeepSlot:
 		return r, "a slot; it costs nothing"
 	case engine.KeepFailed:
@@ -192,6 +195,21 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 		return pb.KeepReason_KEEP_REASON_FAILED, "failed: " + m.Machine.LastError
 	}
 	return r, "no plan has looked at it yet"
+}
+
+// heldChange says what would have to change for a planned release to happen, or "".
+func heldChange(r pb.KeepReason) string {
+	switch r {
+	case pb.KeepReason_KEEP_REASON_BUDGET:
+		return "It goes when the budget has refilled; a higher --reclaim-cap-fraction releases faster."
+	case pb.KeepReason_KEEP_REASON_NO_SESSION:
+		return "It goes when the operator of its cluster is connected and has reported: bring it back, or retire the cluster if it is gone."
+	case pb.KeepReason_KEEP_REASON_PAUSED:
+		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it, and `bigfleet dry-run off` ends a dry run."
+	case pb.KeepReason_KEEP_REASON_STALE_INVENTORY:
+		return "It goes when its provider answers again; `bigfleet doctor` looks at the provider."
+	}
+	return ""
 }
 
 // planned says what will happen to a machine, or what holds that back.

@@ -63,17 +63,6 @@ func clusterOrders() []order {
 func domainOrders() []order {
 	return []order{
 		{
-			use: "assign KEY=VALUE SHARD", args: 2, short: "Claim a domain nobody owns for a shard", example: "  bigfleet domains assign topology.kubernetes.io/zone=eu-1a shard-0",
-			says: func(a []string) string { return "Gives domain " + a[0] + " to shard " + a[1] + "." },
-			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
-				key, value, err := domainOf(a[0])
-				if err != nil {
-					return nil, err
-				}
-				return call(ctx, c, c.Core.AssignDomain, &bigfleetv1alpha1.AssignDomainRequest{TopologyKey: key, TopologyValue: value, ShardId: a[1], ValidateOnly: c.app.DryRun})
-			},
-		},
-		{
 			use: "unassign KEY=VALUE", args: 1, short: "Take a domain from its shard", example: "  bigfleet domains unassign topology.kubernetes.io/zone=eu-1a",
 			says: func(a []string) string { return "Takes domain " + a[0] + " from its shard." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {

@@ -87,6 +87,11 @@ func reasons() []reason {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
 		}, []string{"out of the machines that fit", "withheld: 3 for stock-out", "Try: Wait for the machines that are withheld (stock-out), or ask the provider for more."}},
+		{pb.NeedDetail_NEED_DETAIL_QUOTA, []provider.Offering{virtual.Slots("a", "a", 4)}, coordinated, func(v *virtual.Fleet) (string, string) {
+			v.Views("v1", 1, &pb.ShardView{OnlyShard: true, QuotaSlices: []*pb.QuotaSlice{{Provider: "cloud", Machines: 1}}})
+			v.Operator("red", nil).Asks(virtual.Need("web", 2, 4, 0))
+			return "red", "web"
+		}, []string{"withheld: 3 for quota", "Try: "}},
 		{pb.NeedDetail_NEED_DETAIL_WITHHELD, []provider.Offering{virtual.Slots("a", "a", 10)}, nil, func(v *virtual.Fleet) (string, string) {
 			oneNeverJoins(v) // and is given up, so that nothing is left for this cluster
 			return "red", "web"
@@ -168,10 +173,15 @@ func oneNeverJoins(v *virtual.Fleet) {
 }
 
 // user-asks 1, ENG-19.4, ENG-19.5, SHARD-23.4: each reason for which a need can wait, or be met with a warning, is caused for real
-// at a shard with a simulated cloud, and the command says what is so and what to do about it. QUOTA needs
-// a coordinator and is not among them.
+// at a shard with a simulated cloud, and the command says what is so and what to do about it. None is left out.
 func TestEachReason(t *testing.T) {
+	left := map[int32]string{}
+	for n, name := range pb.NeedDetail_name {
+		left[n] = name
+	}
+	delete(left, 0)
 	for _, r := range reasons() {
+		delete(left, int32(r.detail))
 		t.Run(strings.TrimPrefix(r.detail.String(), "NEED_DETAIL_"), func(t *testing.T) {
 			virtual.Run(t, r.offerings, r.edit, func(v *virtual.Fleet) {
 				cluster, row := r.cause(v)
@@ -183,5 +193,8 @@ func TestEachReason(t *testing.T) {
 				}
 			})
 		})
+	}
+	if len(left) > 0 {
+		t.Errorf("nothing causes %v", left)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -51,6 +52,9 @@ func domains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	name := func(d *bigfleetv1alpha1.DomainAssignment) string {
 		return d.GetTopologyKey() + "=" + d.GetTopologyValue()
 	}
+	items = ofShard(items, a.ShardID(), func(d *bigfleetv1alpha1.DomainAssignment) []string {
+		return []string{d.GetShardId(), d.GetNextShardId()}
+	})
 	return table("domain/", columns("NAME", "SHARD", "MOVING TO", "SINCE"), named(items, f.name, name), func(d *bigfleetv1alpha1.DomainAssignment) []string {
 		return []string{name(d), output.Dash(d.GetShardId()), output.Dash(d.GetNextShardId()), output.Time(d.GetSinceUnixNanos())}
 	}), err
@@ -64,6 +68,63 @@ func named[T any](items []T, want string, name func(T) string) []T {
 	return slices.DeleteFunc(items, func(v T) bool { return name(v) != want })
 }
 
+// ofShard keeps the items that have to do with the shard that --shard names by id, or all.
+func ofShard[T any](items []T, shard string, of func(T) []string) []T {
+	if shard == "" {
+		return items
+	}
+	return slices.DeleteFunc(items, func(v T) bool { return !slices.Contains(of(v), shard) })
+}
+
+// handovers are domains that change hands.
+func handovers(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing handovers", func(ctx context.Context, c fleet.Coordinator, _ string) ([]*bigfleetv1alpha1.DomainMove, string, error) {
+		got, err := c.Admin.ListDomainMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainMovesRequest{}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetMoves(), "", nil
+	})
+	name := func(m *bigfleetv1alpha1.DomainMove) string {
+		return m.GetDomain().GetTopologyKey() + "=" + m.GetDomain().GetTopologyValue()
+	}
+	items = ofShard(items, a.ShardID(), func(m *bigfleetv1alpha1.DomainMove) []string {
+		return []string{m.GetDomain().GetShardId(), m.GetDomain().GetNextShardId()}
+	})
+	now := a.Now()
+	return table("handover/", columns("NAME", "FROM", "TO", "FOR", "WAITS FOR"), named(items, f.name, name), func(m *bigfleetv1alpha1.DomainMove) []string {
+		return []string{name(m), output.Dash(m.GetDomain().GetShardId()), output.Dash(m.GetDomain().GetNextShardId()), output.Age(now, m.GetDomain().GetSinceUnixNanos()), output.Dash(m.GetWaitingFor())}
+	}), err
+}
+
+// reports are what shards last told the coordinator of themselves.
+func reports(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, err := fromLeader(ctx, a, "listing reports", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.ShardReportSnapshot, string, error) {
+		got, err := c.Core.ListShardReports(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardReportsRequest{ShardId: cmp.Or(f.name, a.ShardID()), PageToken: token}))
+		if err != nil {
+			return nil, "", err
+		}
+		return got.Msg.GetReports(), got.Msg.GetNextPageToken(), nil
+	})
+	return table("report/", columns("SHARD", "REPORT", "AGE", "MACHINES", "FREE", "CLUSTERS", "SHORTFALLS", "OLDEST", "SPEND", "PAUSED", "+EPOCH", "+PROVIDERS"), items, func(r *bigfleetv1alpha1.ShardReportSnapshot) []string {
+		s, paused, oldest := r.GetSummary(), "no", int64(0)
+		if s.GetPaused() {
+			paused = "yes"
+		}
+		for _, short := range r.GetShortfalls() {
+			oldest = max(oldest, short.GetAgeSeconds())
+		}
+		age := "—"
+		if oldest > 0 {
+			age = output.Span(time.Duration(oldest) * time.Second)
+		}
+		return []string{
+			r.GetShardId(), fmt.Sprint(r.GetCycle()), output.Span(time.Duration(r.GetAgeSeconds() * float64(time.Second))), fmt.Sprint(s.GetTotalMachines()), fmt.Sprint(s.GetFreeMachines()),
+			fmt.Sprint(len(r.GetClusters())), fmt.Sprint(len(r.GetShortfalls())), age, output.Dollars(s.GetCostPerHour()), paused, fmt.Sprint(r.GetShardEpoch()), output.Dash(s.GetProviderAddress()),
+		}
+	}), err
+}
+
 func bindings(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	items, err := fromLeader(ctx, a, "listing bindings", func(ctx context.Context, c fleet.Coordinator, token string) ([]*bigfleetv1alpha1.ClusterBinding, string, error) {
 		got, err := c.Admin.ListClusterBindings(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClusterBindingsRequest{PageToken: token}))
@@ -72,7 +133,10 @@ func bindings(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 		return got.Msg.GetBindings(), got.Msg.GetNextPageToken(), nil
 	})
-	items = named(items, f.name, (*bigfleetv1alpha1.ClusterBinding).GetClusterId)
+	items = named(named(items, f.name, (*bigfleetv1alpha1.ClusterBinding).GetClusterId), f.cluster, (*bigfleetv1alpha1.ClusterBinding).GetClusterId)
+	items = ofShard(items, a.ShardID(), func(b *bigfleetv1alpha1.ClusterBinding) []string {
+		return []string{b.GetShardId(), b.GetConflictingShardId()}
+	})
 	return table("binding/", columns("CLUSTER", "SHARD", "SOURCE", "SESSION", "MACHINES", "CONFLICT"), items, func(b *bigfleetv1alpha1.ClusterBinding) []string {
 		session := "none"
 		if b.GetLiveSession() {
@@ -107,6 +171,7 @@ func quotas(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	name := func(q *bigfleetv1alpha1.Quota) string {
 		return strings.TrimSuffix(q.GetProvider()+"/"+q.GetRegion(), "/")
 	}
+	items = named(items, f.provider, (*bigfleetv1alpha1.Quota).GetProvider)
 	return table("quota/", columns("NAME", "DECLARED", "SLICES", "HELD BACK"), named(items, f.name, name), func(q *bigfleetv1alpha1.Quota) []string {
 		return []string{name(q), fmt.Sprint(q.GetDeclared()), output.Dash(numbers(q.GetSlices())), output.Dash(numbers(q.GetHeldBack()))}
 	}), err
@@ -129,6 +194,7 @@ func moves(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return got.Msg.GetMoves(), "", nil
 	})
 	items = named(items, f.name, (*bigfleetv1alpha1.Move).GetMoveId)
+	items = ofShard(items, a.ShardID(), func(m *bigfleetv1alpha1.Move) []string { return []string{m.GetFromShardId(), m.GetToShardId()} })
 	return table("move/", columns("NAME", "STATE", "TIER", "FROM", "TO", "WANTED", "MACHINES", "REASON", "+UPDATED"), items, func(m *bigfleetv1alpha1.Move) []string {
 		return []string{
 			m.GetMoveId(), output.Enum("STATE_", m.GetState().String()), output.Enum("MOVE_TIER_", m.GetTier().String()), m.GetFromShardId(), m.GetToShardId(),
@@ -146,6 +212,7 @@ func instructions(ctx context.Context, a *app.App, f filter) (output.List, error
 		return got.Msg.GetInstructions(), "", nil
 	})
 	name := func(i *bigfleetv1alpha1.PendingInstruction) string { return i.GetInstruction().GetInstructionId() }
+	items = ofShard(items, a.ShardID(), func(i *bigfleetv1alpha1.PendingInstruction) []string { return []string{i.GetShardId()} })
 	now := a.Now()
 	return table("instruction/", columns("NAME", "SHARD", "AGE", "STUCK", "LAST ANSWER"), named(items, f.name, name), func(i *bigfleetv1alpha1.PendingInstruction) []string {
 		stuck := "no"

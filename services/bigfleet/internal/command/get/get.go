@@ -4,9 +4,11 @@ package get
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
@@ -18,35 +20,68 @@ type filter struct {
 	cluster, provider, zone, instanceType string
 	states                                []string
 	reasons                               []string
+	marks                                 []string // flags of machines
 	unmet                                 bool
 	name                                  string // the optional second argument
 	sort                                  string // a column's head
+}
+
+// bind adds the flags that one kind takes, or all of them.
+func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
+	for _, b := range []struct {
+		name string
+		add  func(name string)
+	}{
+		{"cluster", func(n string) { fs.StringVar(&f.cluster, n, "", "only this cluster") }},
+		{"provider", func(n string) { fs.StringVar(&f.provider, n, "", "only this provider") }},
+		{"zone", func(n string) { fs.StringVar(&f.zone, n, "", "only this zone") }},
+		{"type", func(n string) { fs.StringVar(&f.instanceType, n, "", "only this instance type") }},
+		{"state", func(n string) {
+			fs.StringSliceVar(&f.states, n, nil, "only machines in these states, for example idle,configured")
+		}},
+		{"flag", func(n string) {
+			fs.StringSliceVar(&f.marks, n, nil, "only machines with one of these flags, for example stuck,unjoined")
+		}},
+		{"reason", func(n string) {
+			fs.StringSliceVar(&f.reasons, n, nil, "only needs unmet for these reasons, for example priority-starved")
+		}},
+		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not satisfied") }},
+	} {
+		if takes(b.name) {
+			b.add(b.name)
+		}
+	}
+	fs.StringVar(&f.sort, "sort", "", "order by this column, for example price; a leading - turns it round")
 }
 
 // kind is one thing that can be listed.
 type kind struct {
 	names []string // plural first
 	about string
+	takes []string // flags that select among it
 	list  func(context.Context, *app.App, filter) (output.List, error)
 }
 
 func kinds() []kind {
 	return []kind{
-		{[]string{"machines", "machine", "m"}, "machines of every shard", machines},
-		{[]string{"needs", "need", "n"}, "rows of demand, highest precedence first", needs},
-		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", clusters},
-		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", shards},
-		{[]string{"domains", "domain"}, "domains and the shards that own them", domains},
-		{[]string{"bindings", "binding"}, "clusters and the shards they are bound to", bindings},
-		{[]string{"moves", "move"}, "moves of machines between shards", moves},
-		{[]string{"quotas", "quota"}, "quotas and their slices", quotas},
-		{[]string{"providers", "provider"}, "providers the coordinator knows", providers},
-		{[]string{"instructions", "instruction"}, "instructions that shards have not done yet", instructions},
-		{[]string{"audit"}, "what was ordered from the coordinator, newest first", audit},
-		{[]string{"peers", "peer"}, "Raft peers; works without a leader", peers},
-		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", hints},
-		{[]string{"pauses", "pause"}, "pauses in force", pauses},
-		{[]string{"drains", "drain"}, "drains under way", drains},
+		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag"}, machines},
+		{[]string{"needs", "need", "n"}, "rows of demand, highest precedence first", []string{"cluster", "reason", "unmet"}, needs},
+		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
+		{[]string{"sessions", "session"}, "operators that are connected, with what they speak", []string{"cluster"}, sessions},
+		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", nil, shards},
+		{[]string{"reports", "report"}, "what each shard last reported to the coordinator", nil, reports},
+		{[]string{"domains", "domain"}, "domains and the shards that own them", nil, domains},
+		{[]string{"handovers", "handover"}, "domains that change hands, and what each waits for", nil, handovers},
+		{[]string{"bindings", "binding"}, "clusters and the shards they are bound to", []string{"cluster"}, bindings},
+		{[]string{"moves", "move"}, "moves of machines between shards", nil, moves},
+		{[]string{"quotas", "quota"}, "quotas and their slices", []string{"provider"}, quotas},
+		{[]string{"providers", "provider"}, "providers the coordinator knows", nil, providers},
+		{[]string{"instructions", "instruction"}, "instructions that shards have not done yet", nil, instructions},
+		{[]string{"audit"}, "what was ordered from the coordinator, newest first", nil, audit},
+		{[]string{"peers", "peer"}, "Raft peers; works without a leader", nil, peers},
+		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", []string{"cluster"}, hints},
+		{[]string{"pauses", "pause"}, "pauses in force", []string{"cluster", "provider"}, pauses},
+		{[]string{"drains", "drain"}, "drains under way", []string{"cluster"}, drains},
 	}
 }
 
@@ -82,19 +117,28 @@ func New(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := k.fits(c.Flags()); err != nil {
+				return err
+			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, f) })
 		},
 	}
-	fs := c.Flags()
-	fs.StringVar(&f.cluster, "cluster", "", "only this cluster")
-	fs.StringVar(&f.provider, "provider", "", "only this provider")
-	fs.StringVar(&f.zone, "zone", "", "only this zone")
-	fs.StringVar(&f.instanceType, "type", "", "only this instance type")
-	fs.StringSliceVar(&f.states, "state", nil, "only machines in these states, for example idle,configured")
-	fs.StringSliceVar(&f.reasons, "reason", nil, "only needs unmet for these reasons, for example priority-starved")
-	fs.BoolVar(&f.unmet, "unmet", false, "only needs that are not satisfied")
-	fs.StringVar(&f.sort, "sort", "", "order by this column, for example price; a leading - turns it round")
+	f.bind(c.Flags(), func(string) bool { return true })
 	return a.Watchable(c)
+}
+
+// fits refuses a flag that selects nothing of the kind: without that, `get quotas --zone a` would show every quota.
+func (k kind) fits(fs *pflag.FlagSet) error {
+	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "reason", "unmet"} {
+		if fs.Changed(name) && !slices.Contains(k.takes, name) {
+			say := "takes no filter"
+			if len(k.takes) > 0 {
+				say = "takes only --" + strings.Join(k.takes, ", --")
+			}
+			return exit.Usagef("--%s does not apply to %s: it %s", name, k.names[0], say)
+		}
+	}
+	return nil
 }
 
 func find(name string, names []string) (kind, error) {
@@ -132,16 +176,19 @@ func (k kind) missing(name string) error {
 
 // NewList is a verb that lists one kind, for the groups that give orders about it: `bigfleet shards list` is `bigfleet get shards`.
 func NewList(a *app.App, group, use, kindName string) *cobra.Command {
-	return a.Watchable(&cobra.Command{
-		Use: use, Args: cobra.NoArgs, Short: "The same as `bigfleet get " + kindName + "`", Example: "  bigfleet " + group + " " + use,
-		RunE: func(c *cobra.Command, _ []string) error {
-			k, err := find(kindName, nil)
-			if err != nil {
-				return err
+	var f filter
+	k, _ := find(kindName, nil) // the callers name kinds of this file
+	c := a.Watchable(&cobra.Command{
+		Use: use + " [NAME]", Args: cobra.MaximumNArgs(1), Short: "The same as `bigfleet get " + kindName + "`", Example: "  bigfleet " + group + " " + use,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.name = args[0]
 			}
-			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, filter{}) })
+			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, f) })
 		},
 	})
+	f.bind(c.Flags(), func(flag string) bool { return slices.Contains(k.takes, flag) })
+	return c
 }
 
 // NewTop is a verb of its own that lists one kind: `bigfleet pauses` is `bigfleet get pauses`.

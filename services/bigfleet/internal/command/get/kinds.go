@@ -59,9 +59,13 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if err != nil {
 		return output.List{}, err
 	}
+	marks, err := enums[bigfleetv1alpha1.MachineFlag]("flag", "MACHINE_FLAG_", f.marks, bigfleetv1alpha1.MachineFlag_value)
+	if err != nil {
+		return output.List{}, err
+	}
 	items, failed := gather(ctx, a, "listing machines", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.MachineView, error) {
 		req := &bigfleetv1alpha1.ListMachinesRequest{
-			States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone,
+			States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone, Flags: marks,
 		}
 		var out []*bigfleetv1alpha1.MachineView
 		for {
@@ -80,7 +84,7 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 	})
 	now := a.Now()
-	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+NODE", "+OPERATION", "+WITHHELD", "+SHARD"), items,
+	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
 		func(v *bigfleetv1alpha1.MachineView) []string {
 			m := v.GetMachine()
 			cluster := m.GetCluster()
@@ -90,9 +94,17 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return []string{
 				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), output.Dash(cluster), m.GetInstanceType(), m.GetZone(),
 				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), output.Age(now, v.GetStateSinceUnixNanos()),
-				output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
+				output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
 			}
 		}), failed
+}
+
+func flagsOf(v *bigfleetv1alpha1.MachineView) string {
+	out := make([]string, len(v.GetFlags()))
+	for i, f := range v.GetFlags() {
+		out[i] = output.Enum("MACHINE_FLAG_", f.String())
+	}
+	return strings.Join(out, ",")
 }
 
 func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
@@ -127,43 +139,6 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}), failed
 }
 
-func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, failed := gather(ctx, a, "listing clusters", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.ClusterView, error) {
-		req := &bigfleetv1alpha1.ListClustersRequest{}
-		var out []*bigfleetv1alpha1.ClusterView
-		for {
-			got, err := s.Read.ListClusters(ctx, connect.NewRequest(req))
-			if err != nil {
-				return nil, err
-			}
-			for _, c := range got.Msg.GetClusters() {
-				if (f.name == "" || c.GetClusterId() == f.name) && (f.cluster == "" || c.GetClusterId() == f.cluster) {
-					out = append(out, c)
-				}
-			}
-			if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
-				return out, nil
-			}
-		}
-	})
-	now := a.Now()
-	return table("cluster/", columns("NAME", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
-		func(c *bigfleetv1alpha1.ClusterView) []string {
-			session, gate := "lost", "closed"
-			if c.GetConnected() {
-				session = "up " + output.Age(now, c.GetConnectedSinceUnixNanos())
-			}
-			if c.GetGateOpen() {
-				gate = "open"
-			}
-			return []string{
-				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()),
-				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
-				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
-			}
-		}), failed
-}
-
 func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	items, failed := gather(ctx, a, "listing hints", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.CapacityHint, error) {
 		req := &bigfleetv1alpha1.ListHintsRequest{ClusterId: f.cluster}
@@ -190,7 +165,10 @@ func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		if err != nil {
 			return nil, err
 		}
-		return got.Msg.GetPauses(), nil
+		return slices.DeleteFunc(got.Msg.GetPauses(), func(p *bigfleetv1alpha1.Pause) bool {
+			return f.name != "" && p.GetPauseId() != f.name || f.cluster != "" && p.GetClusterId() != "" && p.GetClusterId() != f.cluster ||
+				f.provider != "" && p.GetProvider() != "" && p.GetProvider() != f.provider // one without a cluster holds for all of them
+		}), nil
 	})
 	return table("pause/", columns("NAME", "KINDS", "CLUSTER", "PROVIDER", "REASON", "BY", "SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
 		kinds := make([]string, len(p.GetKinds()))
@@ -211,7 +189,9 @@ func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		if err != nil {
 			return nil, err
 		}
-		return got.Msg.GetDrains(), nil
+		return slices.DeleteFunc(got.Msg.GetDrains(), func(d *bigfleetv1alpha1.DrainView) bool {
+			return f.name != "" && d.GetMachineId() != f.name || f.cluster != "" && d.GetClusterId() != f.cluster
+		}), nil
 	})
 	return table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
 		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
@@ -224,13 +204,15 @@ func shards(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return output.List{}, err
 	}
 	var items []*bigfleetv1alpha1.ShardRegistryEntry
+	only := a.ShardID()
 	err = fl.Leader(ctx, "listing shards", func(ctx context.Context, c fleet.Coordinator) error {
+		items = nil
 		got, err := c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
 		if err != nil {
 			return err
 		}
 		for _, s := range got.Msg.GetShards() {
-			if f.name == "" || s.GetShardId() == f.name {
+			if (f.name == "" || s.GetShardId() == f.name) && (only == "" || s.GetShardId() == only) {
 				items = append(items, s)
 			}
 		}

@@ -20,6 +20,7 @@ type edits struct {
 	stockOut []string // type[@zone]
 	drain    []string // zone
 	lift     bool
+	let      bool
 }
 
 func (e *edits) bind(fs *pflag.FlagSet) {
@@ -30,6 +31,7 @@ func (e *edits) bind(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&e.price, "price", nil, "TYPE[@ZONE]=FACTOR multiplies prices; repeatable")
 	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "TYPE[@ZONE] has nothing left; repeatable")
 	fs.StringArrayVar(&e.drain, "drain-zone", nil, "plan as if this zone were taken out of service; repeatable")
+	fs.BoolVar(&e.let, "lift-holds", false, "plan as if no need were held back: as if every operator were connected and no bootstrap had failed")
 	fs.BoolVar(&e.lift, "lift-pause", false, "plan as if nothing were paused")
 }
 
@@ -69,6 +71,7 @@ func (e *edits) apply(req *bigfleetv1alpha1.PlanRequest) error {
 	for _, zone := range e.drain {
 		req.Machines = append(req.Machines, &bigfleetv1alpha1.MachineEdit{Edit: &bigfleetv1alpha1.MachineEdit_DrainZone{DrainZone: zone}})
 	}
+	req.LiftHolds = req.GetLiftHolds() || e.let
 	req.LiftPauses = req.GetLiftPauses() || e.lift
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/virtual"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
 // record is the part of a decision record that says what is done to what for whom.
@@ -87,7 +88,10 @@ type change struct {
 	before    func(v *virtual.Fleet) // what is there
 	edits     []string
 	real      func(v *virtual.Fleet)
-	holds     []string      // what the plan must hold, as a part of one of its actions
+	holds     []string // what the plan must hold, as a part of one of its actions
+	stdin     string   // what -f - reads
+	held      bool     // before it, something waits that is not done, so the fleet is not at rest
+	config    func(*shard.Config)
 	takes     time.Duration // until all has happened, where it is more than a minute: holds end, lost hosts are missed
 	refused   string        // a part of every action that the provider refuses when it is made for real: nobody could know before
 }
@@ -163,7 +167,87 @@ func changes() []change {
 			real:  func(*virtual.Fleet) { red.Asks(unit("web", 1, 0)) },
 			holds: []string{"reclaim cloud-a-", "delete cloud-a-"}, takes: 30 * time.Minute,
 		},
+		{
+			name: "more demand", offerings: []provider.Offering{at("a", "a", 8, 0.1)},
+			before: web, edits: []string{"--scale", "red=3"},
+			real:  func(*virtual.Fleet) { red.Asks(unit("web", 6, 0)) },
+			holds: []string{"provision cloud-a-"},
+		},
+		{
+			name: "a new cluster", offerings: []provider.Offering{at("a", "a", 4, 0.1)},
+			before: web, edits: []string{"--add-demand", "green:cpu=8"},
+			real:  func(v *virtual.Fleet) { v.Operator("green", nil).Asks(unit("x", 2, 0)) },
+			holds: []string{"provision cloud-a-", " green"},
+		},
+		{
+			name: "a cluster goes", offerings: []provider.Offering{at("a", "a", 4, 0.1)}, config: func(c *shard.Config) { c.NoRollupGuard = true },
+			before: web, edits: []string{"--drop-cluster", "red"},
+			real:  func(*virtual.Fleet) { red.Asks() },
+			holds: []string{"reclaim cloud-a-", "delete cloud-a-"}, takes: 30 * time.Minute,
+		},
+		{
+			name: "a pause ends", offerings: []provider.Offering{at("a", "a", 4, 0.1)},
+			before: func(v *virtual.Fleet) {
+				v.Does("pause", "--kind", "provision", "--reason", "a trial", "--yes")
+				red = v.Operator("red", nil)
+				red.Asks(unit("web", 2, 0))
+				v.Explains("red", "web", pb.NeedDetail_NEED_DETAIL_PAUSED)
+			},
+			edits: []string{"--lift-pause"},
+			real: func(v *virtual.Fleet) {
+				name := strings.TrimPrefix(strings.TrimSpace(v.Does("get", "pauses", "-o", "name")), "pause/")
+				v.Does("resume", name, "--reason", "over", "--yes")
+			},
+			holds: []string{"provision cloud-a-"}, held: true,
+		},
+		{
+			name: "a row goes and another comes", offerings: []provider.Offering{at("a", "a", 4, 0.1), at("b", "b", 4, 0.2)},
+			before: func(v *virtual.Fleet) {
+				red = v.Operator("red", nil)
+				red.Asks(unit("web", 2, 0), unit("batch", 1, -5))
+				v.Configured("red", 3)
+			},
+			edits: []string{"-f", "-"},
+			stdin: "demand:\n- {clusterId: red, remove: batch}\n- clusterId: red\n  add: {rowId: far, aggregateResources: {cpu: '8'}, priority: 7,\n" +
+				"    requirements: [{key: topology.kubernetes.io/zone, operator: OPERATOR_IN, values: [b]}]}\n",
+			real:  func(*virtual.Fleet) { red.Asks(unit("web", 2, 0), inZone(unit("far", 2, 7), "b")) },
+			holds: []string{"provision cloud-b-", "reclaim cloud-a-"}, takes: 30 * time.Minute,
+		},
+		{
+			name: "penalty", offerings: []provider.Offering{spot("s", "a", 4, 0.05, 0.2), at("a", "a", 4, 0.3)},
+			before: web, edits: []string{"-f", "-"},
+			stdin: "demand:\n- clusterId: red\n  add: {rowId: dear, aggregateResources: {cpu: '8'}, interruptionPenaltyBucket: PENALTY_BUCKET_64}\n",
+			real: func(*virtual.Fleet) {
+				dear := unit("dear", 2, 0)
+				dear.InterruptionPenaltyBucket = pb.PenaltyBucket_PENALTY_BUCKET_64
+				red.Asks(unit("web", 2, 0), dear)
+			},
+			holds: []string{"provision cloud-a-"},
+		},
+		{
+			name: "a machine goes", offerings: []provider.Offering{at("a", "a", 2, 0.1), at("b", "b", 4, 0.2)},
+			before: web, edits: []string{"--remove-machine", "cloud-a-0", "--stock-out", "c.4x@a"},
+			real: func(v *virtual.Fleet) {
+				v.Stock(&pb.MachineSelector{Zone: "a"}, 0)
+				if _, err := v.Control.LoseHosts(context.Background(), connect.NewRequest(&pb.LoseHostsRequest{Selector: &pb.MachineSelector{MachineIds: []string{"cloud-a-0"}}})); err != nil {
+					v.T.Fatal(err)
+				}
+			},
+			holds: []string{"provision cloud-b-"}, refused: "provision cloud-a-", takes: 30 * time.Minute,
+		},
 	}
+}
+
+func inZone(n *pb.CapacityNeed, zone string) *pb.CapacityNeed {
+	virtual.In(virtual.ZoneKey, zone)(n)
+	return n
+}
+
+// spot is capacity that may be taken away.
+func spot(name, zone string, count int, price, probability float64) provider.Offering {
+	return virtual.Slots(name, zone, count, func(o *provider.Offering) {
+		o.CapacityType, o.PricePerHour, o.InterruptionProbability = provider.Spot, price, probability
+	})
 }
 
 // user-asks 3, OPS-4.16, ENG-20.2, ENG-20.4: what `plan --settle` predicts is exactly what happens until the fleet is at rest,
@@ -172,9 +256,12 @@ func changes() []change {
 func TestPredictionIsFact(t *testing.T) {
 	for _, c := range changes() {
 		t.Run(c.name, func(t *testing.T) {
-			virtual.Run(t, c.offerings, nil, func(v *virtual.Fleet) {
+			virtual.Run(t, c.offerings, c.config, func(v *virtual.Fleet) {
+				v.Stdin = c.stdin
 				c.before(v)
-				rest(v)
+				if !c.held {
+					rest(v)
+				}
 				_, _, _, from := done(v, "")
 				want := predicted(v, c.edits...)
 				for _, part := range c.holds {

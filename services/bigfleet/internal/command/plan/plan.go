@@ -16,10 +16,12 @@ import (
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/replay"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
 type flags struct {
@@ -27,6 +29,7 @@ type flags struct {
 	edits  edits
 	failOn []string
 	settle bool
+	record shard.ReplayConfig // Dir is empty when a running shard is asked
 }
 
 // New returns the verb.
@@ -36,14 +39,21 @@ func New(a *app.App) *cobra.Command {
 		Use: "plan", Args: cobra.NoArgs,
 		Short: "What would happen next, as things are or with edits",
 		Long: "Runs the real engine on a copy of the shard's current snapshot. Without edits it shows what comes next, in dry run and pause too.\n" +
-			"A file given with -f is a PlanRequest in YAML or JSON; flags add to it.",
-		Example: "  bigfleet plan\n  bigfleet plan --scale red=2 --fail-on preempt,unmet\n  bigfleet plan -f edits.yaml",
-		RunE:    func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
+			"A file given with -f is a PlanRequest in YAML or JSON; flags add to it.\n" +
+			"With --record it asks no server: it takes a shard's --data-dir, or the decision log in it, and plans from the moment where the log\n" +
+			"ends, or from an earlier one with --stop-at.",
+		Example: "  bigfleet plan\n  bigfleet plan --scale red=2 --fail-on preempt,unmet\n  bigfleet plan -f edits.yaml\n" +
+			"  bigfleet plan --record ./data --stop-at 1000 --price m.8x=0.5 --policy JoinTimeout=5m",
+		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
 	}
 	fs := c.Flags()
 	fs.StringVarP(&f.file, "file", "f", "", "edits: a PlanRequest in YAML or JSON; - reads standard input")
 	f.edits.bind(fs)
 	fs.StringSliceVar(&f.failOn, "fail-on", nil, "exit 4 when the plan holds one of preempt, reclaim, delete, provision, bootstrap, unmet")
+	fs.StringVar(&f.record.Dir, "record", "", "plan from a recorded decision log in this directory instead of a running shard")
+	fs.Int64Var(&f.record.StopAt, "stop-at", 0, "with --record: plan from before this step; 0 means from the end")
+	fs.Int64Var(&f.record.Epoch, "epoch", 0, "with --record: of the process whose log it is; 0 means the newest")
+	fs.StringToStringVar(&f.record.Policy, "policy", nil, "with --record: NAME=VALUE sets a constant of the engine otherwise, for example JoinTimeout=5m or Sharing=false; repeatable")
 	fs.BoolVar(&f.settle, "settle", false, "apply and plan again until nothing is left to do")
 	return c
 }
@@ -53,36 +63,74 @@ func run(ctx context.Context, a *app.App, f flags) error {
 	if err != nil {
 		return err
 	}
+	var answers []answer
+	var failed error
+	if f.record.Dir != "" {
+		answers, failed = recorded(ctx, a, f.record, req)
+	} else {
+		answers, failed = live(ctx, a, req)
+	}
+	var bad []string
+	for _, p := range answers {
+		if a.Format.ForPeople() {
+			say(a.Out, p.of, p.PlanResponse)
+		} else if err := a.Format.Message(a.Out, p.PlanResponse); err != nil {
+			return err
+		}
+		for _, w := range p.GetWarnings() {
+			a.Notef("warning: %s", w)
+		}
+		bad = append(bad, matches(p.PlanResponse, f.failOn)...)
+	}
+	if failed == nil && len(bad) > 0 {
+		return &exit.Error{Code: exit.Problems, Reason: "fail_on", Say: "the plan holds " + strings.Join(bad, ", ")}
+	}
+	return failed
+}
+
+// answer is a plan and whose it is.
+type answer struct {
+	*bigfleetv1alpha1.PlanResponse
+	of string
+}
+
+// live asks every shard.
+func live(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PlanRequest) ([]answer, error) {
 	fl, shards, err := a.Shards(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	answers, failed := fleet.Each(ctx, fl, shards, "planning", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.PlanResponse, error) {
+	got, failed := fleet.Each(ctx, fl, shards, "planning", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.PlanResponse, error) {
 		got, err := s.Read.Plan(ctx, connect.NewRequest(req))
 		if err != nil {
 			return nil, err
 		}
 		return got.Msg, nil
 	})
-	var bad []string
-	for i, p := range answers {
-		if p == nil {
-			continue
+	var out []answer
+	for i, p := range got {
+		if p != nil {
+			out = append(out, answer{*p, shards[i].Label()})
 		}
-		if a.Format.ForPeople() {
-			say(a.Out, shards[i].Label(), *p)
-		} else if err := a.Format.Message(a.Out, *p); err != nil {
-			return err
-		}
-		bad = append(bad, matches(*p, f.failOn)...)
 	}
-	for _, w := range warnings(answers) {
-		a.Notef("warning: %s", w)
+	return out, failed
+}
+
+// recorded asks a decision log.
+func recorded(ctx context.Context, a *app.App, c shard.ReplayConfig, req *bigfleetv1alpha1.PlanRequest) ([]answer, error) {
+	defer a.Waits("replaying " + c.Dir + " takes long …")()
+	c.Plan = req
+	got, err := shard.Replay(ctx, c, io.Discard)
+	if err != nil {
+		return nil, replay.Error(c.Dir, err)
 	}
-	if failed == nil && len(bad) > 0 {
-		return &exit.Error{Code: exit.Problems, Reason: "fail_on", Say: "the plan holds " + strings.Join(bad, ", ")}
+	if d := got.Damage; d != nil && !got.Stopped {
+		a.Notef("warning: %s stops at byte %d, entry %d: %s; planned from the moment before", d.File, d.Offset, d.Entry, d.Why)
 	}
-	return failed
+	if got.Plan == nil {
+		return nil, &exit.Error{Code: exit.NotFound, Say: "nothing was known yet at the moment to plan from", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
+	}
+	return []answer{{got.Plan, fmt.Sprintf("%s, epoch %d, after step %d of its log", got.Shard, got.Epoch, got.Steps)}}, nil
 }
 
 func request(a *app.App, f flags) (*bigfleetv1alpha1.PlanRequest, error) {
@@ -96,6 +144,9 @@ func request(a *app.App, f flags) (*bigfleetv1alpha1.PlanRequest, error) {
 		return nil, err
 	}
 	req.Settle = req.GetSettle() || f.settle
+	if f.record.Dir == "" && (f.record.StopAt != 0 || f.record.Epoch != 0 || len(f.record.Policy) > 0) {
+		return nil, exit.Usagef("--stop-at, --epoch and --policy are about a log: name it with --record")
+	}
 	for _, w := range f.failOn {
 		if w != "unmet" && bigfleetv1alpha1.ActionKind_value["ACTION_KIND_"+strings.ToUpper(w)] == 0 {
 			return nil, exit.Usagef("--fail-on %s is unknown: use preempt, reclaim, delete, provision, bootstrap or unmet", w)
@@ -124,16 +175,6 @@ func read(a *app.App, file string, req *bigfleetv1alpha1.PlanRequest) error {
 		return exit.Usagef("edits in %s are no PlanRequest: %v", file, err)
 	}
 	return nil
-}
-
-func warnings(answers []**bigfleetv1alpha1.PlanResponse) []string {
-	var out []string
-	for _, p := range answers {
-		if p != nil {
-			out = append(out, (*p).GetWarnings()...)
-		}
-	}
-	return out
 }
 
 // matches names what --fail-on looks for and the plan holds.

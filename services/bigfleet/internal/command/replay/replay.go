@@ -10,9 +10,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sync/atomic"
-	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -20,16 +19,14 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
-// progressAfter is how long it may be silent.
-const progressAfter = time.Second
-
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var c shard.ReplayConfig
 	cmd := &cobra.Command{
 		Use: "replay DIR", Args: cobra.ExactArgs(1), Short: "Take a shard's recorded decisions again and compare them byte for byte",
 		Long: "DIR is a shard's --data-dir, or the decision log in it. Nothing is asked and nothing is changed.\n" +
-			"Ends with 4 when a decision comes out differently, or when the log is damaged: then it says where and why it stopped.",
+			"Ends with 4 when a decision comes out differently, or when the log is damaged: then it says where and why it stopped.\n" +
+			"`bigfleet plan --record DIR --stop-at N` plans again from a step of it, with other demand, machines, prices or policy.",
 		Example: "  bigfleet replay /var/lib/bigfleet-shard\n  bigfleet replay ./data --stop-at 1000 --state\n  bigfleet replay ./data --records",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Dir = args[0]
@@ -50,20 +47,11 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
 	if !a.Format.ForPeople() && !c.Records {
 		out = io.Discard // the summary comes as an object below
 	}
-	var done atomic.Bool
-	waits := time.AfterFunc(progressAfter, func() {
-		if !done.Load() {
-			a.Notef("replaying %s …", c.Dir)
-		}
-	})
+	over := a.Waits("replaying " + c.Dir + " takes long …")
 	got, err := shard.Replay(cmd.Context(), c, out)
-	done.Store(true)
-	waits.Stop()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", c.Dir), Hint: "Name the shard's --data-dir; --decision-log-retention below 0 writes none", Err: err}
-	case err != nil && !errors.Is(err, shard.ErrReplayDiverged):
-		return &exit.Error{Code: exit.Failed, Say: "replay: " + err.Error(), Err: err}
+	over()
+	if err != nil && !errors.Is(err, shard.ErrReplayDiverged) {
+		return Error(c.Dir, err)
 	}
 	if !a.Format.ForPeople() && !c.Records {
 		if encoded := json.NewEncoder(a.Out).Encode(got); encoded != nil {
@@ -71,7 +59,7 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
 		}
 	}
 	if err != nil {
-		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log (its version is above)", Err: err}
+		return Error(c.Dir, err)
 	}
 	if d := got.Damage; d != nil {
 		hint := "The disk or a copy changed the file; what is before stands"
@@ -81,4 +69,18 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
 		return &exit.Error{Code: exit.Problems, Reason: "damaged", Say: fmt.Sprintf("%s stops at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
 	}
 	return nil
+}
+
+// Error words why a log could not be replayed.
+func Error(dir string, err error) error {
+	var known *connect.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir; --decision-log-retention below 0 writes none", Err: err}
+	case errors.Is(err, shard.ErrReplayDiverged):
+		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log: `bigfleet replay` shows its version", Err: err}
+	case errors.As(err, &known):
+		return exit.Of("planning from the log", err)
+	}
+	return &exit.Error{Code: exit.Failed, Say: "replay: " + err.Error(), Err: err}
 }

@@ -1,0 +1,83 @@
+package get
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// clusters reads what one shard knows of the clusters that are wanted.
+func (f filter) clusters(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.ClusterView, error) {
+	req := &bigfleetv1alpha1.ListClustersRequest{}
+	var out []*bigfleetv1alpha1.ClusterView
+	for {
+		got, err := s.Read.ListClusters(ctx, connect.NewRequest(req))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range got.Msg.GetClusters() {
+			if (f.name == "" || c.GetClusterId() == f.name) && (f.cluster == "" || c.GetClusterId() == f.cluster) {
+				out = append(out, c)
+			}
+		}
+		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+			return out, nil
+		}
+	}
+}
+
+func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	items, failed := gather(ctx, a, "listing clusters", f.clusters)
+	now := a.Now()
+	return table("cluster/", columns("NAME", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
+		func(c *bigfleetv1alpha1.ClusterView) []string {
+			session, gate := "lost", "closed"
+			if c.GetConnected() {
+				session = "up " + output.Age(now, c.GetConnectedSinceUnixNanos())
+			}
+			if c.GetGateOpen() {
+				gate = "open"
+			}
+			return []string{
+				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()),
+				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
+				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
+			}
+		}), failed
+}
+
+// sessions are the clusters whose operators are connected, by the shard that has the session.
+func sessions(ctx context.Context, a *app.App, f filter) (output.List, error) {
+	fl, all, err := a.Shards(ctx)
+	if err != nil {
+		return output.List{}, err
+	}
+	answers, failed := fleet.Each(ctx, fl, all, "listing sessions", f.clusters)
+	var items []*bigfleetv1alpha1.ClusterView
+	var at []string
+	for i, rows := range answers {
+		if rows == nil {
+			continue
+		}
+		for _, c := range *rows {
+			if c.GetConnected() {
+				items, at = append(items, c), append(at, all[i].Label())
+			}
+		}
+	}
+	now, n := a.Now(), 0
+	return table("session/", columns("CLUSTER", "SHARD", "UP FOR", "OPERATOR", "ROLL-UP", "RESULT", "+FEATURES"), items, func(c *bigfleetv1alpha1.ClusterView) []string {
+		n++
+		return []string{
+			c.GetClusterId(), at[n-1], output.Age(now, c.GetConnectedSinceUnixNanos()), output.Dash(c.GetOperatorVersion()), output.Age(now, c.GetLastRollupAtUnixNanos()),
+			output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), output.Dash(strings.Join(c.GetFeatures(), ",")),
+		}
+	}), failed
+}

@@ -1,0 +1,90 @@
+package reference_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/cli"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
+)
+
+const root = "../../../.."
+
+// headings are the anchors of a page, as GitHub makes them.
+func headings(t *testing.T, page string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Errorf("linked to: %v", err)
+		return nil
+	}
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(raw), -1) {
+		slug := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, strings.ReplaceAll(slug, " ", "-"))
+	}
+	return out
+}
+
+// OPS-9.5: every alert that is shipped has a page in a runbook, and every link from deploy/ to a page of docs/ leads to a
+// heading that is there.
+func TestRunbookLinks(t *testing.T) {
+	link := regexp.MustCompile(`blob/main/(docs/[A-Za-z0-9_/.-]+\.md)(?:#([A-Za-z0-9_-]+))?`)
+	pages, alerts := map[string][]string{}, 0
+	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".json", ".tpl", ".md"}, filepath.Ext(path)) {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(raw), -1) {
+			page, anchor := m[1], m[2]
+			if _, seen := pages[page]; !seen {
+				pages[page] = headings(t, page)
+			}
+			if anchor != "" && !slices.Contains(pages[page], anchor) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", path, page, anchor)
+			}
+		}
+		for _, rule := range regexp.MustCompile(`(?m)^\s*- alert: `).Split(string(raw), -1)[1:] {
+			alerts++
+			if name, _, _ := strings.Cut(rule, "\n"); !strings.Contains(rule, "runbook_url: ") {
+				t.Errorf("%s: alert %s has no runbook_url", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil || alerts < 20 || len(pages) < 2 {
+		t.Errorf("%d alerts and %d pages found, %v", alerts, len(pages), err)
+	}
+}
+
+// OPS-14.2: each command line that a runbook names is one that the command understands.
+func TestRunbookCommands(t *testing.T) {
+	for _, page := range []string{"docs/runbook.md", "docs/runbook-provider.md"} {
+		raw, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`bigfleet ([^`]+)`").FindAllStringSubmatch(string(raw), -1) {
+			words := strings.Fields(m[1])
+			verb, rest, err := cli.New(app.New(env.System())).Find(words)
+			switch {
+			case err != nil || !verb.Runnable():
+				t.Errorf("%s: `bigfleet %s` is no command: %v", page, m[1], err)
+			case verb.ParseFlags(rest) != nil:
+				t.Errorf("%s: `bigfleet %s`: %v", page, m[1], verb.ParseFlags(rest))
+			case verb.HasSubCommands() && len(verb.Flags().Args()) > 0:
+				t.Errorf("%s: `bigfleet %s`: there is no %v", page, m[1], verb.Flags().Args())
+			}
+		}
+	}
+}
