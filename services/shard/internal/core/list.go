@@ -42,7 +42,7 @@ func (c *Core) driveReconcile() {
 			switch {
 			case p.needFull && c.now >= p.nextList:
 				c.requestList(p, true)
-			case p.listed && c.now >= p.nextFull:
+			case p.listed && c.now >= p.nextFull && (p.fails == 0 || c.now >= p.nextList): // a dead provider is not asked without a pause
 				c.requestList(p, true)
 			case c.now >= p.nextList && (p.listed || p.fails > 0):
 				c.requestList(p, !c.incremental(p) || !p.listed)

@@ -82,9 +82,13 @@ func TestListsThatFail(t *testing.T) {
 	w.rollup("red", needs(0, 8))
 	w.run(30 * Second)
 	w.listErr = true
+	asked := w.c.lists
 	w.run(6 * Minute)
 	w.rollup("red", needs(0, 4))
-	w.run(10 * Minute)
+	w.run(10 * Minute) // a full reconcile is due meanwhile
+	if n := w.c.lists - asked; n > 16*6+10 {
+		t.Errorf("a provider that does not answer was asked %d times in 16 minutes", n)
+	}
 	if got := append(w.called(RPCDrain), w.called(RPCDelete)...); len(got) != 0 {
 		t.Errorf("acted on an old inventory: %v", got)
 	}
