@@ -25,7 +25,7 @@ func newAssign(a *app.App) *cobra.Command {
 	var file string
 	one := order{
 		use: "assign [KEY=VALUE SHARD]", args: 2, short: "Claim a domain nobody owns for a shard, or many as a file says",
-		example: "  bigfleet domains assign topology.kubernetes.io/zone=eu-1a shard-0\n  bigfleet get domains -o yaml >domains.yaml\n  bigfleet domains assign --from-file domains.yaml",
+		example: "  bigfleet domains assign topology.kubernetes.io/zone=eu-1a shard-0\n  bigfleet domains assign --from-file domains.yaml",
 		says:    func(a []string) string { return "Gives domain " + a[0] + " to shard " + a[1] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			key, value, err := domainOf(a[0])

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +108,14 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// healed checks that nothing fails once what the finding says was done.
+func healed(t *testing.T, out string, code exit.Code) {
+	t.Helper()
+	if code != exit.OK || strings.Contains(out, "fail ") {
+		t.Errorf("the remedy was applied, and still exit %d:\n%s", code, out)
+	}
+}
+
 func TestPortClosed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,21 +123,37 @@ func TestPortClosed(t *testing.T) {
 	}
 	_ = l.Close()
 	out, code := doctor(t, 0, "--shard", l.Addr().String())
-	finds(t, out, code, "nothing answers at "+l.Addr().String(), "open the port in the firewall")
+	finds(t, out, code, "nothing answers at "+l.Addr().String(), "Start the process, or open the port in the firewall")
+	if again, err := net.Listen("tcp", l.Addr().String()); err == nil { // else another process has taken the port meanwhile
+		s := &http.Server{Handler: healthy().handler(), Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		s.Protocols.SetHTTP1(true)
+		t.Cleanup(func() { _ = s.Close() })
+		go func() { _ = s.Serve(again) }()
+		out, code = doctor(t, 0, "--shard", l.Addr().String())
+		healed(t, out, code)
+	}
 	out, code = doctor(t, 0, "--shard", "no-such-host.invalid:7780")
 	finds(t, out, code, `the name "no-such-host.invalid" does not resolve`, "Fix the name or the DNS record")
 }
 
 func TestClockSkew(t *testing.T) {
-	out, code := doctor(t, time.Minute, "--shard", serve(t, healthy().handler(), nil))
+	addr := serve(t, healthy().handler(), nil)
+	out, code := doctor(t, time.Minute, "--shard", addr)
 	finds(t, out, code, "its clock differs by", "Run a time service")
+	out, code = doctor(t, 0, "--shard", addr)
+	healed(t, out, code)
 }
 
 func TestShardFenced(t *testing.T) {
 	s := healthy()
 	s.status.Superseded, s.status.Ready = true, false
-	out, code := doctor(t, 0, "--shard", serve(t, s.handler(), nil))
-	finds(t, out, code, "it is fenced: a provider has seen a newer epoch", "Stop this process: a newer one with the same id is at work")
+	addr := serve(t, s.handler(), nil)
+	out, code := doctor(t, 0, "--shard", addr)
+	finds(t, out, code, "it is fenced: a provider has seen a newer epoch", "Stop this process: a newer one with the same id is at work. If it is the one that should run, restart it")
+	s.status = healthy().status // as after a restart, with a newer epoch
+	out, code = doctor(t, 0, "--shard", addr)
+	healed(t, out, code)
 }
 
 // certificates writes a CA's files for the client, and makes the server's certificate from a request that a test spoils.
@@ -173,6 +198,9 @@ func TestTLS(t *testing.T) {
 			server, flags := certificates(t, c.spoil)
 			out, code := doctor(t, c.ahead, append(flags, "--shard", serve(t, healthy().handler(), server))...)
 			finds(t, out, code, c.say, c.fix)
+			server, flags = certificates(t, func(*devca.Request) {}) // issued as the finding says
+			out, code = doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)
+			healed(t, out, code)
 		})
 	}
 	t.Run("other CA", func(t *testing.T) {
@@ -208,13 +236,17 @@ func (p *provider) Get(context.Context, *connect.Request[bigfleetv1alpha1.Machin
 func TestProviderNotConforming(t *testing.T) {
 	m := &bigfleetv1alpha1.Machine{Id: "m-1", State: bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE, InstanceType: "a", CapacityType: bigfleetv1alpha1.CapacityType_CAPACITY_TYPE_SPOT}
 	mux := http.NewServeMux()
-	mux.Handle(bigfleetv1alpha1connect.NewCapacityProviderHandler(&provider{machines: []*bigfleetv1alpha1.Machine{m}, missing: connect.NewError(connect.CodeUnknown, errors.New("hm"))}))
+	p := &provider{machines: []*bigfleetv1alpha1.Machine{m}, missing: connect.NewError(connect.CodeUnknown, errors.New("hm"))}
+	mux.Handle(bigfleetv1alpha1connect.NewCapacityProviderHandler(p))
 	addr := serve(t, mux, nil)
 	s := healthy()
 	s.status.Providers = []*bigfleetv1alpha1.ProviderStatus{{Name: "p", Address: addr, Breaker: "closed"}}
 	out, code := doctor(t, 0, "--shard", serve(t, s.handler(), nil))
 	finds(t, out, code, "1 of 1 records break the contract, first: m-1", "Run `bigfleet provider conformance "+addr+"`")
 	finds(t, out, code, "Get of an unknown machine answers unknown instead of NOT_FOUND", "Run `bigfleet provider conformance "+addr+"`")
+	p.machines, p.missing = nil, connect.NewError(connect.CodeNotFound, errors.New("no such machine"))
+	out, code = doctor(t, 0, "--shard", serve(t, s.handler(), nil))
+	healed(t, out, code)
 }
 
 // cluster is the part of an API server that the doctor asks.
@@ -281,6 +313,7 @@ func newCluster(t *testing.T) (*cluster, []string) {
 
 func TestDefinitionsAndRights(t *testing.T) {
 	c, flags := newCluster(t)
+	right := maps.Clone(c.definitions)
 	out, code := doctor(t, 0, flags...)
 	if code != exit.OK || !strings.Contains(out, "everything the operator needs is allowed") {
 		t.Errorf("exit %d:\n%s", code, out)
@@ -304,6 +337,9 @@ func TestDefinitionsAndRights(t *testing.T) {
 	finds(t, out, code, "CRD capacityrequests.bigfleet.lucy.sh: it is of another version than this command", "`bigfleet crds apply` installs those of this version")
 	finds(t, out, code, "CRD upcomingnodes.bigfleet.lucy.sh: it is not installed", "`bigfleet crds apply`")
 	finds(t, out, code, "it may not [create pods/eviction patch nodes]", "Install the ClusterRole of chart bigfleet-operator")
+	c.definitions, c.denied = right, map[string]bool{} // as after `crds apply` and with the chart's role
+	out, code = doctor(t, 0, flags...)
+	healed(t, out, code)
 	if err := os.Remove(flags[2]); err != nil {
 		t.Fatal(err)
 	}

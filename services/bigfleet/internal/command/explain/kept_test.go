@@ -37,15 +37,15 @@ func coordinated(c *shard.Config) { c.CoordinatorAddr, c.NoRollupGuard = virtual
 func believesAll(c *shard.Config) { c.NoRollupGuard = true }
 
 // idle lets machines serve for a while, in one zone, and be free again.
-func idle(v *virtual.Fleet, zone string) {
+func idle(v *virtual.Fleet, zone string, n int) {
 	v.T.Helper()
 	red := v.Operator("red", nil)
-	red.Asks(virtual.Need("web", 1, 4, 0, virtual.In(virtual.ZoneKey, zone)))
-	v.Configured("red", 1)
+	red.Asks(virtual.Need("web", n, 4, 0, virtual.In(virtual.ZoneKey, zone)))
+	v.Configured("red", n)
 	red.Asks()
-	v.Until("a machine is idle", func() bool {
+	v.Until("the machines are idle", func() bool {
 		_, out := v.Bigfleet("get", "machines", "--state", "idle", "-o", "name")
-		return strings.HasPrefix(out, "machine/")
+		return strings.Count(out, "machine/") == n
 	})
 }
 
@@ -96,7 +96,7 @@ func keptReasons() []kept {
 		}, []string{"Its node never joined, but too many others did not either", "Try: Look at the bootstrap template."}},
 		{pb.KeepReason_KEEP_REASON_NOT_OWNED, bareMetal("a", "b"), coordinated, func(v *virtual.Fleet) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true})
-			idle(v, "b")
+			idle(v, "b", 1)
 			v.Views("v2", 2, &pb.ShardView{PartitionKeys: []string{virtual.ZoneKey}, OwnedDomains: []*pb.DomainRef{{TopologyKey: virtual.ZoneKey, TopologyValue: "a"}}})
 		}, []string{"Another shard owns it.", "Try: That shard decides about it: ask there."}},
 		{pb.KeepReason_KEEP_REASON_SURPLUS_MATURES, onDemand(1), believesAll, func(v *virtual.Fleet) { withdrawn(v, "Configure", "configuring") },
@@ -113,7 +113,7 @@ func keptReasons() []kept {
 		}, []string{"It is on its way out.", "the list of drains names what blocks it"}},
 		{pb.KeepReason_KEEP_REASON_HOLD, onDemand(2), nil, func(v *virtual.Fleet) { wants(v, 2).Asks(virtual.Need("web", 1, 4, 0)) },
 			[]string{"It is Idle and inside its hold.", "Held until ", "Try: It is deleted when the hold ends."}},
-		{pb.KeepReason_KEEP_REASON_FIXED, bareMetal("a"), believesAll, func(v *virtual.Fleet) { idle(v, "a") },
+		{pb.KeepReason_KEEP_REASON_FIXED, bareMetal("a"), believesAll, func(v *virtual.Fleet) { idle(v, "a", 1) },
 			[]string{"machines of its capacity type are never given back", "Try: Any need that it fits may have it; to be rid of it, take it out of its provider."}},
 		{pb.KeepReason_KEEP_REASON_WITHHELD, onDemand(4), nil, func(v *virtual.Fleet) {
 			v.Stock(&pb.MachineSelector{InstanceType: "c.4x"}, 0)
@@ -152,11 +152,11 @@ func keptReasons() []kept {
 			time.Sleep(10 * time.Minute)
 			red.Asks(virtual.Need("web", 1, 4, 0))
 		}, []string{"but the inventory is too old to act on", "Try: It goes when its provider answers again"}},
-		{pb.KeepReason_KEEP_REASON_RESERVED, bareMetal("a"), coordinated, func(v *virtual.Fleet) {
+		{pb.KeepReason_KEEP_REASON_RESERVED, onDemand(2), coordinated, func(v *virtual.Fleet) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true})
-			idle(v, "a")
+			idle(v, "a", 2) // one stays
 			v.Instructs(&pb.CoordinatorInstruction{InstructionId: "r1", Payload: &pb.CoordinatorInstruction_ReserveMachines{ReserveMachines: &pb.ReserveMachines{
-				MoveId: "m1", ToShardId: "other", Count: 1, Tier: pb.MoveTier_MOVE_TIER_IDLE, InstanceType: "c.4x", CapacityType: pb.CapacityType_CAPACITY_TYPE_BARE_METAL}}})
+				MoveId: "m1", ToShardId: "other", Count: 1, Tier: pb.MoveTier_MOVE_TIER_IDLE, InstanceType: "c.4x", CapacityType: pb.CapacityType_CAPACITY_TYPE_ON_DEMAND}}})
 		}, []string{"It is withheld: it is reserved for a move to another shard.", "Try: It goes over when the move is done; cancel the move to keep it."}},
 	}
 }

@@ -226,7 +226,7 @@ func changes() []change {
 		},
 		{
 			name: "a machine goes", offerings: []provider.Offering{at("a", "a", 2, 0.1), at("b", "b", 4, 0.2)},
-			before: web, edits: []string{"--remove-machine", "cloud-a-0", "--stock-out", "c.4x@a"},
+			before: web, edits: []string{"--remove-machine", "cloud-a-0"},
 			real: func(v *virtual.Fleet) {
 				v.Stock(&pb.MachineSelector{Zone: "a"}, 0)
 				if _, err := v.Control.LoseHosts(context.Background(), connect.NewRequest(&pb.LoseHostsRequest{Selector: &pb.MachineSelector{MachineIds: []string{"cloud-a-0"}}})); err != nil {
