@@ -8,6 +8,7 @@ type hintSent struct {
 	confidence Confidence
 	price      int64
 	at         int64
+	reqs       []demand.Requirement // of the shape, for the last word on it
 }
 
 // statusSent is the last verdict a session got for one row.
@@ -76,14 +77,15 @@ func (c *Core) hintCluster(cl *cluster, d *demand.Cluster) {
 	}
 	for _, fp := range sortedKeys(cl.hints) {
 		if !wanted[fp] { // said once, then forgotten
+			c.emit(SendHint{Cluster: cl.name, Session: cl.session, Fingerprint: fp, Requirements: cl.hints[fp].reqs, Confidence: ConfidenceNone,
+				Reason: "nobody asks for this shape any more"})
 			delete(cl.hints, fp)
-			c.emit(SendHint{Cluster: cl.name, Session: cl.session, Fingerprint: fp, Confidence: ConfidenceNone})
 		}
 	}
 }
 
 func (c *Core) sendHint(cl *cluster, h SendHint) {
-	now := hintSent{h.Count, h.Confidence, h.PriceMicro, c.now}
+	now := hintSent{h.Count, h.Confidence, h.PriceMicro, c.now, h.Requirements}
 	if old := cl.hints[h.Fingerprint]; old != nil && old.count == now.count && old.confidence == now.confidence && old.price == now.price {
 		return
 	}

@@ -33,7 +33,7 @@ func TestHints(t *testing.T) {
 	w.rollup("red", nil)
 	w.run(20 * Second)
 	got = sentOf[SendHint](w)
-	if h := got[len(got)-1]; h.Count != 0 || h.Confidence != ConfidenceNone {
+	if h := got[len(got)-1]; h.Count != 0 || h.Confidence != ConfidenceNone || len(h.Requirements) == 0 {
 		t.Errorf("the last word on a shape nobody asks for is %+v", h)
 	}
 	w.connect("red")

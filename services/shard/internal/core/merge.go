@@ -82,7 +82,8 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 	return mergedAdopted
 }
 
-// explains tells whether an operation of ours leads over an edge.
+// explains tells whether an operation of ours leads over an edge: to its target, or, where it does not succeed, to Failed
+// or back to where it began. How it ended is said by the operation itself.
 func (c *Core) explains(o *operation, from, to inventory.State) bool {
 	if from == to {
 		return true
@@ -91,7 +92,13 @@ func (c *Core) explains(o *operation, from, to inventory.State) bool {
 		return false
 	}
 	r := o.rpc()
-	return (from == r.start() || from == r.middle()) && (to == r.middle() || to == r.target())
+	switch {
+	case from == r.middle() && to == r.start():
+		return true
+	case from != r.start() && from != r.middle():
+		return false
+	}
+	return to == r.middle() || to == r.target() || to == inventory.Failed
 }
 
 // noteEdge records edges that nobody commanded and bindings that contradict ours (SHARD-14.2, 14.4).

@@ -237,3 +237,31 @@ func TestNoCycleBeforeEveryProviderListed(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-14.2: what becomes of a command of ours is no edge that nobody here commanded, also when it does not succeed.
+func TestAFailedCommandIsNoUnexpectedEdge(t *testing.T) {
+	for _, end := range []inventory.State{inventory.Failed, inventory.Speculative} {
+		w := newWorld(t, func(c *Config) { c.InflightPollInterval = Second }, slot("z1"))
+		w.dwell = Hour
+		w.connect("red")
+		w.run(Second)
+		w.rollup("red", needs(0, 4))
+		w.run(Second)
+		if len(w.calls) != 1 || w.state(inventory.Creating) != 1 {
+			t.Fatalf("no Create is on its way: %v", w.calls)
+		}
+		m := w.provider[w.calls[0].Machine]
+		m.State = end
+		if end == inventory.Failed {
+			m.LastError = "no stock"
+		}
+		w.run(30 * Second)
+		if got := w.recorded(RecordUnexpectedEdge); len(got) != 0 {
+			t.Errorf("a Create that ended %s is recorded as unexpected: %+v", end, got)
+		}
+		ended := w.recorded(RecordEnded)
+		if len(ended) == 0 || ended[0].Outcome == OutcomeSuccess.String() {
+			t.Errorf("a Create that ended %s: %+v", end, ended)
+		}
+	}
+}

@@ -189,7 +189,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 		cl.nodes[n.Machine] = &node{n.Name, n.Ready, n.At}
 	}
 	for _, h := range s.Hints {
-		cl.hints[h.Fingerprint] = &hintSent{h.Count, h.Confidence, h.Price, h.At}
+		cl.hints[h.Fingerprint] = &hintSent{h.Count, h.Confidence, h.Price, h.At, h.Requirements}
 	}
 	for _, x := range s.Statuses {
 		cl.statuses[x.Row] = &statusSent{x.Hash, x.At}

@@ -208,6 +208,8 @@ type savedHint struct {
 	Confidence  Confidence `n:"3"`
 	Price       int64      `n:"4"`
 	At          int64      `n:"5"`
+
+	Requirements []demand.Requirement `n:"6"`
 }
 
 type savedStatus struct {
@@ -391,7 +393,7 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 	}
 	for _, fp := range sortedKeys(cl.hints) {
 		h := cl.hints[fp]
-		s.Hints = append(s.Hints, savedHint{fp, h.count, h.confidence, h.price, h.at})
+		s.Hints = append(s.Hints, savedHint{fp, h.count, h.confidence, h.price, h.at, h.reqs})
 	}
 	for _, row := range sortedKeys(cl.statuses) {
 		s.Statuses = append(s.Statuses, savedStatus{row, cl.statuses[row].hash, cl.statuses[row].at})

@@ -15,10 +15,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// visitFor bounds one visit of the core (SHARD-23.3).
+// visitFor and visitMachines bound one visit of the core: 2 ms and `list-page` machines (SHARD-23.3).
 const (
 	visitFor      = 2 * time.Millisecond
-	visitMachines = 4096
+	visitMachines = 256
 )
 
 // ListMachines pages through machines, by id.
