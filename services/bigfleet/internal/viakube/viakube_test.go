@@ -16,7 +16,7 @@ import (
 	"connectrpc.com/connect"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // deprecated, and still what client-go speaks
+	"k8s.io/apimachinery/pkg/util/httpstream"      //nolint:staticcheck // deprecated, and still what client-go speaks
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy" //nolint:staticcheck // deprecated, and still what client-go speaks
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
