@@ -259,7 +259,11 @@ func (a *App) Read(ctx context.Context, show func(context.Context) error) error 
 func (a *App) repaint(round *bytes.Buffer, last map[string]bool) error {
 	switch {
 	case a.Terminal && a.Format.ForPeople():
-		_, err := fmt.Fprintf(a.Out, "\x1b[H\x1b[2J%s", round) // home and clear
+		var screen strings.Builder
+		for line := range strings.Lines(round.String()) { // a line that wraps scrolls the picture away
+			screen.WriteString(output.Cut(strings.TrimRight(line, "\n"), a.Width()) + "\n")
+		}
+		_, err := fmt.Fprintf(a.Out, "\x1b[H\x1b[2J%s", screen.String()) // home and clear
 		return err
 	case a.Format == output.JSONL: // one object per change
 		now := map[string]bool{}

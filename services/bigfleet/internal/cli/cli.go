@@ -51,6 +51,7 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	a := app.New(e)
 	defer a.Close()
 	root := New(a)
+	called(root, e.Program)
 	root.SetArgs(args)
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
@@ -103,12 +104,13 @@ func New(a *app.App) *cobra.Command {
 	})
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
-		up.New(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
+		up.New(a), up.NewAllInOne(a), up.NewDemo(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
 		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), guards.New(a), get.NewTop(a, "pauses"), get.NewTop(a, "drains"), version.New(a), config.New(a),
 	)
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
 	root.AddCommand(groups(a)...)
 	root.AddCommand(roles()...)
+	root.AddCommand(flat(a)...)
 	return root
 }
 
@@ -143,6 +145,30 @@ func groups(a *app.App) []*cobra.Command {
 		out = append(out, group)
 	}
 	return out
+}
+
+// flat are the verbs of bigfleetctl (OPS-1.2), hidden under any other name of the program.
+func flat(a *app.App) []*cobra.Command {
+	out := coordinate.Flat(a)
+	for verb, kind := range map[string]string{"list-shards": "shards", "list-domain-assignments": "domains", "list-quotas": "quotas"} {
+		c := get.NewList(a, "", verb, kind)
+		c.Hidden, c.Example = true, ""
+		out = append(out, c)
+	}
+	return out
+}
+
+// called shapes the root after the name that the program was called by: `kubectl bigfleet` and bigfleetctl are the same program.
+func called(root *cobra.Command, name string) {
+	switch name {
+	case "kubectl-bigfleet":
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl bigfleet"}
+	case "bigfleetctl":
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+		for _, c := range root.Commands() {
+			c.Hidden = c.Hidden && !strings.Contains(c.Name(), "-") || strings.HasPrefix(c.Name(), "provider-")
+		}
+	}
 }
 
 // roles are the programs of BigFleet, each as its own binary has it (OPS-1.1).
@@ -198,6 +224,9 @@ func report(a *app.App, err error) {
 	var e *exit.Error
 	if !errors.As(err, &e) {
 		e = &exit.Error{Code: exit.CodeOf(err), Say: err.Error(), Err: err}
+	}
+	if first, rest, more := strings.Cut(e.Say, "\n"); more { // one line (OPS-4.9); a trace is for -v
+		e = &exit.Error{Code: e.Code, Reason: e.Reason, Say: first, Hint: e.Hint, Err: errors.New(rest)}
 	}
 	if a.Format == output.JSON || a.Format == output.JSONL {
 		reason := e.Reason

@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -25,6 +27,9 @@ type Env struct {
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
 
+	Program string     // the name the program was called by, without its folder; "" means bigfleet
+	Columns func() int // how wide the terminal is now; nil or 0 means nobody knows
+
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) // in place of the network; nil means TCP
 }
 
@@ -33,11 +38,27 @@ func System() Env {
 	return Env{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), Asks: term.IsTerminal(int(os.Stdin.Fd())),
+		Program: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"),
+		Columns: func() int {
+			columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return 0
+			}
+			return columns
+		},
 	}
 }
 
 // Colour says whether escape sequences are welcome.
 func (e Env) Colour() bool { return e.Terminal && e.Getenv("NO_COLOR") == "" }
+
+// Width is how wide the terminal is; 0 where nothing needs to fit.
+func (e Env) Width() int {
+	if !e.Terminal || e.Columns == nil {
+		return 0
+	}
+	return e.Columns()
+}
 
 // Notef writes a line of progress or warning.
 func (e Env) Notef(format string, args ...any) { _, _ = fmt.Fprintf(e.Err, format+"\n", args...) }

@@ -107,6 +107,14 @@ func (f Format) Message(w io.Writer, m proto.Message) error {
 	return f.raw(w, raw)
 }
 
+// Value prints one thing that is no message as data.
+func (f Format) Value(w io.Writer, v any) error {
+	if f == JSONL {
+		return json.NewEncoder(w).Encode(v)
+	}
+	return f.raw(w, v)
+}
+
 func (f Format) raw(w io.Writer, v any) error {
 	if f == YAML {
 		out, err := yaml.Marshal(v)
@@ -243,4 +251,33 @@ func Vector(m map[string]string) string {
 		}
 	}
 	return strings.Join(append(first, rest...), " ")
+}
+
+// Cut shortens a line to a number of columns and leaves escape sequences whole: they take no column.
+func Cut(line string, columns int) string {
+	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
+		return line
+	}
+	var b strings.Builder
+	shown, escape, coloured := 0, false, false
+	for _, r := range line {
+		switch {
+		case r == '\x1b':
+			escape, coloured = true, true
+		case escape:
+			escape = r != 'm'
+			b.WriteRune(r)
+			continue
+		case shown == columns-1:
+			b.WriteRune('…')
+			if coloured {
+				b.WriteString("\x1b[0m")
+			}
+			return b.String()
+		default:
+			shown++
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }

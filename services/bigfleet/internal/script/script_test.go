@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bigfleet": cli.Program, "kubectl-bigfleet": cli.Program, "kubectl_complete-bigfleet": cli.Program})
+	testscript.Main(m, map[string]func(){"bigfleet": cli.Program, "kubectl-bigfleet": cli.Program, "bigfleetctl": cli.Program, "kubectl_complete-bigfleet": cli.Program})
 }
 
 // patience bounds every wait for something that surely comes, on a machine that does other things too.
@@ -61,7 +63,7 @@ func TestScripts(t *testing.T) {
 				ts.Check(failed)
 				shared.export(ts)
 			},
-			"world": startWorld, "endworld": endWorld, "flipbit": flipBit, "samerecords": sameRecords, "exits": exits, "until": until, "take": take, "follow": follow,
+			"world": startWorld, "endworld": endWorld, "flipbit": flipBit, "samerecords": sameRecords, "exits": exits, "until": until, "take": take, "follow": follow, "scrape": scrapeAll,
 		},
 	})
 }
@@ -116,10 +118,10 @@ func (w *world) begin(args []string) error {
 	if err != nil {
 		return err
 	}
-	w.env = map[string]string{"SHARD": free(), "PROVIDER": free(), "CONTROL": free(), "COORDINATOR": free(), "RAFT": free(), "WORLD_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "WORLD_DIR": dir}
+	w.env = map[string]string{"SHARD": free(), "PROVIDER": free(), "CONTROL": free(), "COORDINATOR": free(), "RAFT": free(), "DEMO": free(), "WORLD_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "WORLD_DIR": dir}
 	w.out, w.ended = lockedBuffer{}, make(chan error, 1)
 	all := append([]string{"up", "--shard-listen", w.env["SHARD"], "--provider-listen", w.env["PROVIDER"], "--control-listen", w.env["CONTROL"],
-		"--coordinator-listen", w.env["COORDINATOR"], "--raft-bind", w.env["RAFT"],
+		"--coordinator-listen", w.env["COORDINATOR"], "--raft-bind", w.env["RAFT"], "--demo-listen", w.env["DEMO"],
 		"--write-kubeconfig", w.env["WORLD_KUBECONFIG"], "--data-dir", filepath.Join(dir, "data"), "--log-file", filepath.Join(dir, "log")}, args...)
 	w.cmd = exec.Command("bigfleet", all...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
@@ -292,6 +294,28 @@ func take(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%q is not in\n%s", args[1], ts.ReadFile("stdout"))
 	}
 	ts.Setenv(args[0], m[1])
+}
+
+// scrapeAll is `scrape FILE`: each target of a Prometheus file answers; what all say is the output.
+func scrapeAll(ts *testscript.TestScript, neg bool, args []string) {
+	var groups []struct{ Targets []string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &groups))
+	if neg || len(groups) < 5 {
+		ts.Fatalf("%d roles have metrics", len(groups))
+	}
+	for _, g := range groups {
+		for _, path := range []string{"/metrics", "/healthz"} {
+			answer, err := http.Get("http://" + g.Targets[0] + path)
+			ts.Check(err)
+			raw, err := io.ReadAll(answer.Body)
+			ts.Check(errors.Join(err, answer.Body.Close()))
+			if answer.StatusCode != http.StatusOK {
+				ts.Fatalf("%s%s: %s", g.Targets[0], path, answer.Status)
+			}
+			_, err = ts.Stdout().Write(raw)
+			ts.Check(err)
+		}
+	}
 }
 
 // follow is `follow PATTERN COMMAND...`: the command goes on by itself; once its output matches it gets Ctrl-C, and must end well.

@@ -28,6 +28,8 @@ type Cluster struct {
 	rest *rest.Config
 	sim  *simcluster.Cluster          // nil for a real one
 	seen atomic.Pointer[clusterFrame] // of a real one, by its census
+
+	operator *role
 }
 
 // ID is the cluster id.
@@ -115,15 +117,13 @@ func (t Target) cluster() (*Cluster, error) {
 	return &Cluster{id: t.ID, rest: cfg, Client: client}, nil
 }
 
-type telemetryOf func(ctx context.Context, component string) (*telemetry.Telemetry, error)
-
-// add puts the cluster and its agents into the group.
-func (c *Cluster) add(ctx context.Context, g *process.Group, shardAddr string, of telemetryOf) error {
-	controller, err := of(ctx, "podcontroller-"+c.ID())
+// addAgents puts the cluster with this index and its agents into the group.
+func (w *World) addAgents(g *process.Group, c *Cluster, i int) error {
+	controllers, err := w.metrics("podcontroller", c.ID(), "", fmt.Sprintf("127.0.0.1:%d", 8080+i), "")
 	if err != nil {
 		return err
 	}
-	agent, err := of(ctx, "operator-"+c.ID())
+	operators, err := w.metrics("operator", c.ID(), "", fmt.Sprintf("127.0.0.1:%d", 8770+i), "")
 	if err != nil {
 		return err
 	}
@@ -132,15 +132,18 @@ func (c *Cluster) add(ctx context.Context, g *process.Group, shardAddr string, o
 	} else {
 		g.Add(process.Component{Name: "census-" + c.ID(), Kind: process.Restarts, Run: c.census})
 	}
-	g.Add(process.Component{Name: "podcontroller-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
-		return podcontroller.Run(ctx, podcontroller.Config{REST: rest.CopyConfig(c.rest), Telemetry: controller, NoLeaderElection: true})
-	}})
-	g.Add(process.Component{Name: "operator-" + c.ID(), Kind: process.Restarts, Run: func(ctx context.Context) error {
+	controller := w.equipped("podcontroller-"+c.ID(), controllers, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
+		return podcontroller.Run(ctx, podcontroller.Config{REST: rest.CopyConfig(c.rest), Telemetry: tel, Ops: ops, NoLeaderElection: true})
+	})
+	shardAddr := w.shardOf(i).listen
+	c.operator = &role{name: "operator of " + c.ID(), run: w.equipped("operator-"+c.ID(), operators, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
 		return operator.Run(ctx, operator.Config{
-			ClusterID: c.ID(), ShardAddr: shardAddr, REST: rest.CopyConfig(c.rest), Telemetry: agent,
+			ClusterID: c.ID(), ShardAddr: shardAddr, REST: rest.CopyConfig(c.rest), Telemetry: tel, Ops: ops,
 			NoLeaderElection: true, BootstrapRenderer: operator.RendererStub,
 		})
-	}})
+	})}
+	g.Add(process.Component{Name: "podcontroller-" + c.ID(), Kind: process.Restarts, Run: controller})
+	g.Add(process.Component{Name: "operator-" + c.ID(), Kind: process.Restarts, Run: c.operator.loop})
 	return nil
 }
 

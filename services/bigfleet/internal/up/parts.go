@@ -1,12 +1,14 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
@@ -16,9 +18,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
 	"github.com/bigfleet-dev/bigfleet/services/providers/sim"
-	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
 const (
@@ -43,7 +45,12 @@ func (w *World) addProvider(g *process.Group) error {
 	if err != nil {
 		return taken(err, "--provider-listen")
 	}
-	options := []provider.Option{provider.WithListener(listener), provider.WithStateFile(filepath.Join(w.dir, "provider.db"))}
+	w.cfg.ProviderListen = listener.Addr().String()
+	registry, err := w.providerMetrics(g)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	options := []provider.Option{provider.WithListener(listener), provider.WithStateFile(filepath.Join(w.dir, "provider.db")), provider.WithRegisterer(registry)}
 	var p *provider.Provider
 	if simulated {
 		p, err = w.simulatedCloud(g, options)
@@ -57,6 +64,35 @@ func (w *World) addProvider(g *process.Group) error {
 	w.cfg.Providers = []Provider{{Name: providerName, Addr: w.cfg.ProviderListen}}
 	g.Add(process.Component{Name: "provider", Run: p.Run})
 	return nil
+}
+
+// providerMetrics serves the provider's metrics, as its own program does.
+func (w *World) providerMetrics(g *process.Group) (prometheus.Registerer, error) {
+	at, err := w.metrics("provider", providerName, "", "127.0.0.1:9090", "")
+	if err != nil {
+		return nil, err
+	}
+	tel, err := telemetry.New(context.Background(), telemetry.Config{Component: "provider", Log: w.log})
+	if err != nil {
+		return nil, err
+	}
+	ops, err := opsPort(tel, at)
+	if err != nil {
+		return nil, err
+	}
+	g.Add(process.Component{Name: "provider-metrics", Kind: process.Restarts, Run: func(ctx context.Context) error {
+		defer func() { _ = tel.Close(context.WithoutCancel(ctx)) }()
+		return ops.Run(ctx)
+	}})
+	return tel.Registry, nil
+}
+
+// offered is what the cloud sells.
+func (w *World) offered() []provider.Offering {
+	if w.cfg.Few {
+		return few()
+	}
+	return offerings()
 }
 
 func (w *World) hosts(name string, outside bool) *hosts {
@@ -96,7 +132,7 @@ func (w *World) simulatedCloud(g *process.Group, options []provider.Option) (*pr
 	}
 	agents := w.hosts(providerName, false)
 	p, cloud, err := sim.New(sim.Config{
-		Name: providerName, Offerings: offerings(), Agent: agents, ControlAddr: w.cfg.ControlListen, Log: w.log.With("component", "provider"),
+		Name: providerName, Offerings: w.offered(), Agent: agents, ControlAddr: w.cfg.ControlListen, Log: w.log.With("component", "provider"),
 		World: sim.World{Seed: w.cfg.Seed, Latency: map[string]substrate.Latency{
 			substrate.CallCreate: around(1), substrate.CallConfigure: around(1), substrate.CallDrain: around(0.5), substrate.CallDelete: around(0.5),
 		}},
@@ -123,32 +159,49 @@ func (w *World) nodeObjects(options []provider.Option) (*provider.Provider, erro
 		configs[c.ID()] = rest.CopyConfig(c.rest)
 	}
 	return kwok.New(kwok.Config{
-		Name: providerName, Clusters: configs, Offerings: offerings(), Log: w.log.With("component", "provider"), Options: options,
+		Name: providerName, Clusters: configs, Offerings: w.offered(), Log: w.log.With("component", "provider"), Options: options,
 		Delays: kwok.Delays{Create: w.delay(1), Configure: w.delay(1), Drain: w.delay(0.5), Delete: w.delay(0.5), Jitter: 0.3},
 	})
 }
 
 // addCoordinator runs one voter. The shard goes on without it, but one that cannot work is a defect that people must see.
-func (w *World) addCoordinator(ctx context.Context, g *process.Group) error {
+func (w *World) addCoordinator(g *process.Group) error {
 	if w.cfg.NoCoordinator {
 		return nil
 	}
-	tel, err := w.telemetry(ctx, "coordinator")
+	id := cmp.Or(w.cfg.CoordinatorID, coordinatorID)
+	rpcs, err := w.hold(w.cfg.CoordinatorListen, "--coordinator-listen")
 	if err != nil {
 		return err
 	}
-	rpcs, err := net.Listen("tcp", w.cfg.CoordinatorListen)
+	raft, err := w.hold(w.cfg.RaftBind, "--raft-bind")
 	if err != nil {
-		return taken(err, "--coordinator-listen")
+		return err
 	}
-	raft, err := net.Listen("tcp", w.cfg.RaftBind)
+	w.cfg.CoordinatorListen, w.cfg.RaftBind = rpcs.addr, raft.addr
+	metrics, err := w.metrics("coordinator", id, w.cfg.CoordinatorMetrics, "127.0.0.1:8790", "--coordinator-metrics-addr")
 	if err != nil {
-		return errors.Join(taken(err, "--raft-bind"), rpcs.Close())
+		return err
 	}
-	g.Add(process.Component{Name: "coordinator", Run: func(ctx context.Context) error {
+	if w.toCoordinator, err = rpc.NewClient(rpc.ClientConfig{Addr: w.cfg.CoordinatorListen, Limits: rpc.ReadClientLimits()}); err != nil {
+		return err
+	}
+	w.coordinator = &role{name: "coordinator " + id, run: w.equipped("coordinator", metrics, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
+		listener, err := rpcs.listen()
+		if err != nil {
+			return err
+		}
+		raftListener, err := raft.listen()
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
 		return coordinator.Run(ctx, coordinator.Config{
-			ID: coordinatorID, DataDir: filepath.Join(w.dir, "coordinator"), Listener: rpcs, RaftListener: raft, Bootstrap: true, Telemetry: tel,
+			ID: id, DataDir: filepath.Join(w.dir, "coordinator"), Listener: listener, RaftListener: raftListener, Bootstrap: true, Telemetry: tel, Ops: ops,
 		})
+	})}
+	g.Add(process.Component{Name: "coordinator", Run: func(ctx context.Context) error {
+		defer w.toCoordinator.CloseIdle()
+		return w.coordinator.loop(ctx)
 	}})
 	return nil
 }
@@ -159,83 +212,4 @@ func (w *World) coordinatorAddr() string {
 		return ""
 	}
 	return w.cfg.CoordinatorListen
-}
-
-// addShard runs the shard again and again: a scenario may stop and start it.
-func (w *World) addShard(ctx context.Context, g *process.Group) error {
-	client, err := rpc.NewClient(rpc.ClientConfig{Addr: w.cfg.ShardListen, Limits: rpc.ReadClientLimits()})
-	if err != nil {
-		return err
-	}
-	w.Read = rpc.Stub(client, bigfleetv1alpha1connect.NewShardReadClient)
-	if err := free(w.cfg.ShardListen, "--shard-listen"); err != nil {
-		return err
-	}
-	g.Add(process.Component{Name: "shard", Run: func(ctx context.Context) error {
-		defer client.CloseIdle()
-		for ctx.Err() == nil {
-			if err := w.runShard(ctx); err != nil {
-				return err
-			}
-			w.mu.Lock()
-			away := w.away
-			w.mu.Unlock()
-			if away == nil {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-			case <-away:
-			}
-		}
-		return nil
-	}})
-	return nil
-}
-
-func (w *World) runShard(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	w.mu.Lock()
-	w.stopShard, w.away = stop, nil
-	w.mu.Unlock()
-	tel, err := w.telemetry(ctx, "shard")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tel.Close(context.WithoutCancel(ctx)) }()
-	return shard.Run(ctx, shard.Config{
-		ID: shardID, DataDir: filepath.Join(w.dir, "shard"), Listen: w.cfg.ShardListen, Telemetry: tel, ShutdownGrace: time.Second,
-		Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat,
-	})
-}
-
-func (w *World) providers() (out []shard.Provider) {
-	for _, p := range w.cfg.Providers {
-		out = append(out, shard.Provider{Name: p.Name, Addr: p.Addr})
-	}
-	return out
-}
-
-// StopShard takes the shard away until StartShard.
-func (w *World) StopShard() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.away != nil {
-		return errors.New("the shard is away already")
-	}
-	w.away = make(chan struct{})
-	w.stopShard()
-	return nil
-}
-
-// StartShard lets the shard run again.
-func (w *World) StartShard() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.away == nil {
-		return errors.New("the shard runs already")
-	}
-	close(w.away)
-	return nil
 }

@@ -3,6 +3,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -25,12 +26,23 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	if err := w.ready(ctx); err != nil {
 		return err
 	}
-	w.view.say("ready: shard at %s, provider at %s, %d clusters", w.cfg.ShardListen, w.cfg.Providers[0].Addr, len(w.Clusters))
+	if err := w.partition(ctx); err != nil {
+		return err
+	}
+	var shards []string
+	for _, s := range w.shards {
+		shards = append(shards, s.listen)
+	}
+	w.view.say("ready: shard at %s, provider at %s, %d clusters", strings.Join(shards, " and "), w.cfg.Providers[0].Addr, len(w.Clusters))
 	if !w.cfg.NoCoordinator {
 		w.view.say("coordinator at %s", w.cfg.CoordinatorListen)
 	}
 	if len(w.cfg.Targets) == 0 {
 		w.view.say("kubectl and `bigfleet explain pod/…` see the clusters with: export KUBECONFIG=%s", w.cfg.Kubeconfig)
+	}
+	w.view.say("metrics of every role, for Prometheus' file_sd_configs: %s", w.scrapeFile)
+	if at := w.stage.Addr().String(); at != DefaultDemoListen {
+		w.view.say("stories at %s: bigfleet demo critical --at %s", at, at)
 	}
 	for _, step := range s.Steps {
 		select {

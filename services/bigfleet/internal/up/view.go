@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	corev1 "k8s.io/api/core/v1"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -23,6 +22,7 @@ const (
 	firstEvery = 50 * time.Millisecond // until the first machine is placed, which is a figure of its own
 	viewLines  = 8                     // of what happened, under the picture
 	barWidth   = 40
+	besideBar  = 60 // columns that the words of a bar's line take
 )
 
 // view shows the world: a repainted picture on a terminal, lines on change elsewhere.
@@ -32,6 +32,8 @@ type view struct {
 	start  time.Time
 	colour bool
 	title  string
+	tries  []string   // commands for another terminal
+	width  func() int // of the terminal; nil or 0 means wide enough
 
 	mu     sync.Mutex
 	said   []string
@@ -51,7 +53,8 @@ func (v *view) say(format string, args ...any) {
 
 // frame is what is seen at one moment.
 type frame struct {
-	Status   *bigfleetv1alpha1.GetStatusResponse // nil while the shard is away
+	Status   *bigfleetv1alpha1.GetStatusResponse // of all shards; nil while none answers
+	Gone     []string                            // shards that do not answer
 	Clusters []clusterFrame
 }
 
@@ -65,11 +68,7 @@ type clusterFrame struct {
 // look gathers a frame. The clusters are read from their stores, which costs nobody anything.
 func (w *World) look(ctx context.Context) frame {
 	var f frame
-	bounded, cancel := context.WithTimeout(ctx, viewEvery)
-	defer cancel()
-	if got, err := w.Read.GetStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{})); err == nil {
-		f.Status = got.Msg
-	}
+	f.Status, f.Gone = w.lookAtShards(ctx)
 	for _, c := range w.Clusters {
 		f.Clusters = append(f.Clusters, c.look())
 	}
@@ -143,7 +142,7 @@ func (v *view) show(f frame) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.paint {
-		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", v.picture(f))
+		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", fit(v.picture(f), v.columns()))
 		return
 	}
 	if line := summary(f); line != v.last {
@@ -165,6 +164,9 @@ func summary(f frame) string {
 	if f.Status == nil {
 		return strings.Join(append(parts, "shard away"), " | ")
 	}
+	if len(f.Gone) > 0 {
+		parts = append(parts, strings.Join(f.Gone, ", ")+" away")
+	}
 	return strings.Join(append(parts, "machines "+states(f.Status), fmt.Sprintf("%d of %d needs unmet", f.Status.GetUnsatisfiedNeeds(), f.Status.GetNeeds()),
 		output.Dollars(f.Status.GetCostPerHour())), " | ")
 }
@@ -177,6 +179,26 @@ func states(s *bigfleetv1alpha1.GetStatusResponse) string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+func (v *view) columns() int {
+	if v.width == nil {
+		return 0
+	}
+	return v.width()
+}
+
+// fit cuts lines that would wrap: a wrapped line scrolls the picture away.
+func fit(picture string, columns int) string {
+	if columns <= 0 {
+		return picture
+	}
+	var b strings.Builder
+	for line := range strings.Lines(picture) {
+		b.WriteString(output.Cut(strings.TrimRight(line, "\r\n"), columns))
+		b.WriteString("\r\n")
+	}
+	return b.String()
 }
 
 // picture is the whole screen.
@@ -198,18 +220,27 @@ func (v *view) picture(f frame) string {
 		line("machines     %s", states(s))
 		line("needs        %d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
 		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
-	} else {
-		line("the shard is away: nothing is bought and nothing is taken")
+	}
+	if len(f.Gone) > 0 {
+		line("%s away: nothing is bought and nothing is taken for its clusters", strings.Join(f.Gone, ", "))
 	}
 	line("")
 	for _, s := range v.said[max(0, len(v.said)-viewLines):] {
 		line("%s", s)
+	}
+	if len(v.tries) > 0 {
+		line("")
+		line("Try in another terminal: bigfleet %s", strings.Join(v.tries, " | "))
 	}
 	return b.String()
 }
 
 // bar draws Pods: full for running, half for starting, dots for waiting.
 func (v *view) bar(c clusterFrame, all int) string {
+	barWidth := barWidth
+	if columns := v.columns(); columns > 0 {
+		barWidth = max(5, min(barWidth, columns-besideBar))
+	}
 	if all == 0 {
 		return strings.Repeat(" ", barWidth)
 	}

@@ -17,7 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,14 +27,18 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/simcluster"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
-	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
 // Config describes a world.
 type Config struct {
 	Clusters      int           // simulated clusters; 0 means DefaultClusters. Without effect when Targets are given
+	NoClusters    bool          // none: operators come from elsewhere
+	Few           bool          // the cloud of `all-in-one`: eight small machines and eight with a GPU
+	Shards        int           // 0 means 1; each has a zone of the simulated cloud at least
 	Targets       []Target      // real clusters in their place
-	Scenario      string        // "" means none
+	Scenario      string        // "" means none; a name, or a file
+	Script        string        // a file with a story; in the place of Scenario
 	Speed         float64       // divides the delays of machines and of the scenario; 0 means 1
 	Seed          int64         // of the simulated cloud; 0 means 1
 	ProviderDelay time.Duration // to make or join a machine; 0 means DefaultProviderDelay, negative none
@@ -42,6 +46,9 @@ type Config struct {
 
 	ShardListen, ProviderListen, ControlListen string // "" means the well-known ports on loopback
 	CoordinatorListen, RaftBind                string // "" means the well-known ports on loopback
+	ShardMetrics, CoordinatorMetrics           string // of metrics and health; "" means the well-known ports, or free ones; "off" none
+	DemoListen                                 string // where `bigfleet demo` asks for stories; "" means the well-known port, or a free one
+	ShardID, CoordinatorID                     string // "" means shard-0 and coordinator-0
 	NoCoordinator                              bool
 	DataDir                                    string // "" means a temporary directory that goes with the process
 	Kubeconfig                                 string // where to write the way to the simulated clusters; "" means kubeconfig in the directory
@@ -50,7 +57,9 @@ type Config struct {
 	Log    io.Writer // logs of the parts; nil drops them
 	Paint  bool      // Out is a terminal
 	Colour bool
-	Once   bool // end when the scenario has ended and nothing moves any more
+	Width  func() int // of the terminal; nil means wide enough
+	Tries  []string   // commands for another terminal, shown under the picture
+	Once   bool       // end when the scenario has ended and nothing moves any more
 }
 
 // Provider is a provider that runs elsewhere.
@@ -65,18 +74,18 @@ const (
 	DefaultControlListen  = "127.0.0.1:9001"
 	DefaultCoordinator    = "127.0.0.1:7790"
 	DefaultRaftBind       = "127.0.0.1:7791"
+	DefaultDemoListen     = "127.0.0.1:7701"
 
 	clustersMax  = 50               // each takes about 10 MB and a port
 	stopTimeout  = 20 * time.Second // the bound; a quiet machine needs about one
-	shardID      = "shard-0"
 	providerName = "demo"
 )
 
 // World is what runs.
 type World struct {
 	Clusters []*Cluster
-	Read     bigfleetv1alpha1connect.ShardReadClient
-	Cloud    *substrate.Cloud // the simulated cloud; nil when another provider is used
+	Read     bigfleetv1alpha1connect.ShardReadClient // of the first shard
+	Cloud    *substrate.Cloud                        // the simulated cloud; nil when another provider is used
 
 	cfg  Config
 	log  *slog.Logger
@@ -87,9 +96,13 @@ type World struct {
 	scenario Scenario
 	cleanUp  func() error // removes the temporary directory
 
-	mu        sync.Mutex
-	stopShard context.CancelFunc
-	away      chan struct{} // closed to let the shard run again; nil while it runs
+	shards        []*shardRole
+	coordinator   *role       // nil without one
+	toCoordinator *rpc.Client // the same
+	stage         net.Listener
+	ports         []*port
+	scrapes       []scrape
+	scrapeFile    string
 }
 
 var clusterNames = []string{"red", "blue", "green"}
@@ -104,7 +117,7 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // New reserves the ports and makes every part. Run runs them, once.
-func New(ctx context.Context, c Config) (*World, error) {
+func New(_ context.Context, c Config) (*World, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -113,15 +126,15 @@ func New(ctx context.Context, c Config) (*World, error) {
 		return nil, err
 	}
 	w.group = process.New(process.Config{Log: w.log, StopTimeout: stopTimeout})
-	if err := w.addParts(ctx, w.group); err != nil {
-		return nil, errors.Join(err, w.cleanUp())
+	if err := w.addParts(w.group); err != nil {
+		return nil, errors.Join(err, w.end())
 	}
 	return w, nil
 }
 
 // Run runs the world until ctx ends, or with Config.Once until nothing moves any more.
 func (w *World) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, w.cleanUp()) }()
+	defer func() { err = errors.Join(err, w.end()) }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w.group.Add(process.Component{Name: "view", Run: func(ctx context.Context) error { w.view.run(ctx, w); return nil }})
@@ -135,13 +148,27 @@ func (w *World) Run(ctx context.Context) (err error) {
 	return w.group.Run(ctx)
 }
 
+// end gives back what the world holds.
+func (w *World) end() error {
+	for _, p := range w.ports {
+		p.drop()
+	}
+	if w.stage != nil {
+		_ = w.stage.Close() // closed already when it was served
+	}
+	return w.cleanUp()
+}
+
 // check fills defaults and says what cannot be.
 func (c *Config) check() error {
-	if c.Clusters == 0 {
+	if c.Clusters == 0 && !c.NoClusters {
 		c.Clusters = DefaultClusters
 	}
-	if c.Clusters < 1 || c.Clusters > clustersMax {
-		return fmt.Errorf("--clusters %d: want 1 to %d", c.Clusters, clustersMax)
+	if c.Clusters < 0 || c.Clusters > clustersMax {
+		return fmt.Errorf("--clusters %d: want 0 to %d", c.Clusters, clustersMax)
+	}
+	if err := c.checkShards(); err != nil {
+		return err
 	}
 	if c.Speed == 0 {
 		c.Speed = 1
@@ -163,12 +190,12 @@ func (c *Config) check() error {
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
-	if c.Scenario == "" {
-		return nil
-	}
-	s, err := Find(c.Scenario)
-	if err != nil {
+	s, err := c.story()
+	if err != nil || s.Name == "" {
 		return err
+	}
+	if c.NoClusters && len(c.Targets) == 0 {
+		return errors.New("--scenario needs clusters: leave out --clusters 0")
 	}
 	if len(c.Targets) > 0 {
 		return errors.New("--scenario makes workloads and is for simulated clusters: leave out --kubeconfig, or create a Deployment yourself")
@@ -179,9 +206,27 @@ func (c *Config) check() error {
 	return nil
 }
 
+// story is what is played; one without a name is nothing.
+func (c *Config) story() (Scenario, error) {
+	switch {
+	case c.Script != "" && c.Scenario != "":
+		return Scenario{}, errors.New("--script and --scenario: give one of them")
+	case c.Script != "":
+		return LoadScript(c.Script)
+	case c.Scenario == "":
+		return Scenario{}, nil
+	case strings.ContainsAny(c.Scenario, "./\\"):
+		return LoadScript(c.Scenario)
+	}
+	return Find(c.Scenario)
+}
+
 // kinds says what is real and what is not.
 func (c *Config) kinds() string {
 	clusters, machines := "simulated clusters", "a simulated cloud"
+	if c.NoClusters {
+		clusters = "clusters from elsewhere"
+	}
 	if len(c.Targets) > 0 {
 		clusters, machines = "real clusters", "Node objects without machines"
 	}
@@ -193,9 +238,10 @@ func (c *Config) kinds() string {
 
 func build(c Config) (*World, error) {
 	w := &World{cfg: c, dir: c.DataDir, cleanUp: func() error { return nil }, log: slog.New(slog.NewTextHandler(c.Log, nil))}
-	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, start: time.Now(), title: "BigFleet, " + c.kinds()}
-	if c.Scenario != "" {
-		w.scenario, _ = Find(c.Scenario) // checked before
+	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, width: c.Width, tries: c.Tries, start: time.Now(), title: "BigFleet, " + c.kinds()}
+	var err error
+	if w.scenario, err = c.story(); err != nil {
+		return nil, err
 	}
 	if w.dir == "" {
 		dir, err := os.MkdirTemp("", "bigfleet-up-")
@@ -208,7 +254,7 @@ func build(c Config) (*World, error) {
 }
 
 // addParts makes every part and hands it to the group; the order of stopping is the reverse.
-func (w *World) addParts(ctx context.Context, g *process.Group) error {
+func (w *World) addParts(g *process.Group) error {
 	if err := w.makeClusters(); err != nil {
 		return err
 	}
@@ -218,18 +264,22 @@ func (w *World) addParts(ctx context.Context, g *process.Group) error {
 	if err := w.addProvider(g); err != nil {
 		return err
 	}
-	if err := w.addCoordinator(ctx, g); err != nil {
+	if err := w.addCoordinator(g); err != nil {
 		return err
 	}
-	if err := w.addShard(ctx, g); err != nil {
+	if err := w.addShards(g); err != nil {
 		return err
 	}
-	for _, c := range w.Clusters {
-		if err := c.add(ctx, g, w.cfg.ShardListen, w.telemetry); err != nil {
+	for i, c := range w.Clusters {
+		if err := w.addAgents(g, c, i); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := w.addStage(); err != nil {
+		return err
+	}
+	g.Add(process.Component{Name: "stage", Kind: process.Restarts, Run: w.runStage})
+	return w.writeScrapes()
 }
 
 func (w *World) makeClusters() error {
@@ -274,22 +324,4 @@ func (w *World) writeKubeconfig() error {
 		return err
 	}
 	return clientcmd.WriteToFile(*out, w.cfg.Kubeconfig)
-}
-
-// telemetry gives each part a registry of its own, as in a process of its own.
-func (w *World) telemetry(ctx context.Context, component string) (*telemetry.Telemetry, error) {
-	return telemetry.New(ctx, telemetry.Config{Component: component, Log: w.log.With("component", component)})
-}
-
-func taken(err error, flag string) error {
-	return fmt.Errorf("%w: is another `bigfleet up` running? %s chooses another address", err, flag)
-}
-
-// free says whether an address can be listened on.
-func free(addr, flag string) error {
-	probe, err := net.Listen("tcp", addr)
-	if err != nil {
-		return taken(err, flag)
-	}
-	return probe.Close()
 }

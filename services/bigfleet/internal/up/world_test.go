@@ -21,7 +21,8 @@ func start(t *testing.T, c up.Config) (*up.World, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Out, c.ProviderDelay = &out, -1
-	c.ShardListen, c.ProviderListen, c.ControlListen, c.CoordinatorListen, c.RaftBind = free(t), free(t), free(t), free(t), free(t)
+	const any = "127.0.0.1:0"
+	c.ShardListen, c.ProviderListen, c.ControlListen, c.CoordinatorListen, c.RaftBind = any, any, any, any, any
 	c.DataDir = t.TempDir()
 	w, err := up.New(t.Context(), c)
 	if err != nil {

@@ -2,12 +2,8 @@
 package status
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -31,99 +27,143 @@ func New(a *app.App) *cobra.Command {
 	})
 }
 
+// sight is what the screen shows.
+type sight struct {
+	coordinator *bigfleetv1alpha1.GetCoordinatorStatusResponse // nil: not asked, or nobody leads
+	leaderless  error                                          // why nobody told
+	shards      []part
+	moves       []*bigfleetv1alpha1.Move
+	conflicts   []*bigfleetv1alpha1.ClusterBinding
+}
+
+// part is one shard.
+type part struct {
+	status *bigfleetv1alpha1.GetStatusResponse
+	entry  *bigfleetv1alpha1.ShardRegistryEntry // what the coordinator knows of it; nil when it was not asked
+	oldest *bigfleetv1alpha1.NeedView           // the need that is unmet for longest
+	silent []string                             // clusters that have not reported for long
+}
+
 func run(ctx context.Context, a *app.App) error {
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
 	}
-	answers, failed := fleet.Each(ctx, f, shards, "reading the status", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.GetStatusResponse, error) {
-		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
-		if err != nil {
-			return nil, err
-		}
-		return got.Msg, nil
-	})
-	var list output.List
-	for i, s := range answers {
-		if s == nil {
-			continue
-		}
-		list.Items = append(list.Items, proto.Message(*s))
-		list.Names = append(list.Names, "shard/"+cmp.Or((*s).GetShardId(), shards[i].Address))
-		if a.Format.ForPeople() {
-			print(a, *s)
+	answers, failed := fleet.Each(ctx, f, shards, "reading the status", look)
+	var seen sight
+	for _, p := range answers {
+		if p != nil {
+			seen.shards = append(seen.shards, *p)
 		}
 	}
-	if !a.Format.ForPeople() {
-		if err := a.Format.Write(a.Out, list); err != nil {
-			return err
-		}
+	if len(seen.shards) == 0 {
+		return failed
+	}
+	if !f.Direct() {
+		seen.leaderless = askCoordinator(ctx, f, &seen)
+	}
+	if a.Format.ForPeople() {
+		show(a, &seen)
+		return failed
+	}
+	var list output.List
+	for _, p := range seen.shards {
+		list.Items = append(list.Items, proto.Message(p.status))
+		list.Names = append(list.Names, "shard/"+p.status.GetShardId())
+	}
+	if seen.coordinator != nil {
+		list.Items = append(list.Items, proto.Message(seen.coordinator))
+		list.Names = append(list.Names, "coordinator/"+seen.coordinator.GetNodeId())
+	}
+	if err := a.Format.Write(a.Out, list); err != nil {
+		return err
 	}
 	return failed
 }
 
-func print(a *app.App, s *bigfleetv1alpha1.GetStatusResponse) {
-	now := a.Now()
-	state := "ready"
-	if !s.GetReady() {
-		state = "not ready: " + strings.Join(s.GetNotReadyReasons(), "; ")
+// unmetAsked is how many unmet needs are looked at for the oldest: the first in the order of precedence.
+const unmetAsked = 1000
+
+func look(ctx context.Context, s fleet.Shard) (p part, err error) {
+	got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+	if err != nil {
+		return p, err
 	}
-	line := func(head, format string, args ...any) {
-		_, _ = fmt.Fprintf(a.Out, "%-11s %s\n", head, fmt.Sprintf(format, args...))
+	p.status = got.Msg
+	if p.status.GetShardId() == "" {
+		p.status.ShardId = s.Label()
 	}
-	line("shard", "%s  %s  epoch %d  up %s", s.GetShardId(), state, s.GetShardEpoch(), output.Age(now, s.GetStartedAtUnixNanos()))
-	line("cycle", "%d, %s ago, took %.1f ms", s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()), float64(s.GetCycleDurationNanos())/1e6)
-	line("needs", "%d, %d of them not satisfied", s.GetNeeds(), s.GetUnsatisfiedNeeds())
-	line("machines", "%s", counts(s.GetMachinesByState(), "MACHINE_STATE_"))
-	line("clusters", "%d connected, %d silent", s.GetSessions(), s.GetSilentClusters())
-	line("spend", "%s", output.Dollars(s.GetCostPerHour()))
-	for _, p := range s.GetProviders() {
-		line("provider", "%s at %s: %d machines, read %.0f s ago (%s), breaker %s", p.GetName(), p.GetAddress(), p.GetMachines(), p.GetInventoryAgeSeconds(), p.GetListMode(), p.GetBreaker())
-		for _, pool := range p.GetStockedOutPools() {
-			next := "next try " + output.Time(pool.GetRetryAtUnixNanos())
-			if pool.GetRetryAtUnixNanos() < now.UnixNano() {
-				next = "tried again with the next need"
-			}
-			line("stock-out", "%s, refused %s, %s", pool.GetPool(), output.Count(int(pool.GetFailures()), "time"), next)
+	if p.status.GetUnsatisfiedNeeds() > 0 {
+		if p.oldest, err = oldest(ctx, s); err != nil {
+			return p, err
 		}
 	}
-	if w := counts(s.GetWaiting(), "ACTION_KIND_"); w != "none" {
-		line("waiting", "%s", w)
-	}
-	if w := counts(s.GetInFlight(), "ACTION_KIND_"); w != "none" {
-		line("in flight", "%s", w)
-	}
-	if s.GetDryRun() {
-		line("DRY RUN", "decisions are made and not carried out")
-	}
-	if s.GetSuperseded() {
-		line("SUPERSEDED", "a newer process of this shard exists; this one does nothing any more")
-	}
-	for _, p := range s.GetPauses() {
-		line("PAUSED", "%s: %s, by %s, until %s (lift with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.Time(p.GetExpiresAtUnixNanos()), p.GetPauseId())
-	}
-	for _, d := range s.GetDrains() {
-		blocked := ""
-		if len(d.GetBlockingBudgets()) > 0 {
-			blocked = ", blocked by " + strings.Join(d.GetBlockingBudgets(), ", ")
+	if p.status.GetSilentClusters() > 0 {
+		clusters, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{SilentOnly: true}))
+		if err != nil {
+			return p, err
 		}
-		line("drain", "%s of %s: %s left%s, deadline %s", d.GetMachineId(), d.GetClusterId(), output.Count(int(d.GetPodsLeft()), "Pod"), blocked, output.Time(d.GetDeadlineUnixNanos()))
+		for _, c := range clusters.Msg.GetClusters() {
+			p.silent = append(p.silent, c.GetClusterId())
+		}
 	}
-	for _, w := range s.GetWarnings() {
-		line("warning", "%s", w)
-	}
+	return p, nil
 }
 
-// counts words a map of enum name to number, in the order of the names, without zeros.
-func counts(m map[string]int32, prefix string) string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if m[k] != 0 {
-			out = append(out, fmt.Sprintf("%d %s", m[k], output.Enum(prefix, k)))
+func oldest(ctx context.Context, s fleet.Shard) (old *bigfleetv1alpha1.NeedView, err error) {
+	stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{Limit: unmetAsked, UnsatisfiedOnly: true}))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		if n := stream.Msg().GetNeed(); n.GetUnmetSinceUnixNanos() > 0 && (old == nil || n.GetUnmetSinceUnixNanos() < old.GetUnmetSinceUnixNanos()) {
+			old = n
 		}
 	}
-	if len(out) == 0 {
-		return "none"
-	}
-	return strings.Join(out, ", ")
+	return old, stream.Err()
+}
+
+// askCoordinator adds what the leader knows. The shards' own answers do not depend on it.
+func askCoordinator(ctx context.Context, f *fleet.Fleet, seen *sight) error {
+	return f.Leader(ctx, "asking the coordinator", func(ctx context.Context, c fleet.Coordinator) error {
+		status, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+		if err != nil {
+			return err
+		}
+		seen.coordinator = status.Msg
+		entries, err := c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries.Msg.GetShards() {
+			for i := range seen.shards {
+				if seen.shards[i].status.GetShardId() == e.GetShardId() {
+					seen.shards[i].entry = e
+				}
+			}
+		}
+		moves, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
+		if err != nil {
+			return err
+		}
+		seen.moves = slices.DeleteFunc(moves.Msg.GetMoves(), func(m *bigfleetv1alpha1.Move) bool {
+			return m.GetState() == bigfleetv1alpha1.Move_STATE_DONE || m.GetState() == bigfleetv1alpha1.Move_STATE_ABORTED
+		})
+		seen.conflicts = nil
+		for token := ""; ; {
+			page, err := c.Admin.ListClusterBindings(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClusterBindingsRequest{PageToken: token}))
+			if err != nil {
+				return err
+			}
+			for _, b := range page.Msg.GetBindings() {
+				if b.GetConflictingShardId() != "" {
+					seen.conflicts = append(seen.conflicts, b)
+				}
+			}
+			if token = page.Msg.GetNextPageToken(); token == "" {
+				return nil
+			}
+		}
+	})
 }

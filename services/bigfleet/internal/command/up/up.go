@@ -26,33 +26,53 @@ type flags struct {
 	providers           []string
 }
 
+// NewAllInOne returns `bigfleet all-in-one`: everything for clusters that come from elsewhere (OPS-5.3).
+func NewAllInOne(a *app.App) *cobra.Command {
+	cmd := newUp(a, world.Config{NoClusters: true, Few: true})
+	cmd.Use, cmd.Short, cmd.Example = "all-in-one", "The same as `bigfleet up --clusters 0`, with eight small machines and eight with a GPU", "  bigfleet all-in-one\n  bigfleet all-in-one --shard-listen 127.0.0.1:0 --data-dir ./state"
+	cmd.Long = "Runs coordinator, shard and simulated cloud in one process, for operators that run elsewhere and dial the shard's port."
+	return cmd
+}
+
 // New returns the verb.
-func New(a *app.App) *cobra.Command {
-	var c world.Config
+func New(a *app.App) *cobra.Command { return newUp(a, world.Config{Clusters: world.DefaultClusters}) }
+
+func newUp(a *app.App, c world.Config) *cobra.Command {
 	var fl flags
 	cmd := &cobra.Command{
 		Use: "up", Args: cobra.NoArgs,
 		Short: "Run everything here, with simulated clusters, and watch",
 		Long: "Runs a whole BigFleet in one process. The shard, the operators, the pod controllers and the provider are the real ones and\n" +
 			"listen on real ports; simulated are the clusters (an in-memory API server, a scheduler and kubelets) and the cloud.\n" +
-			"--kubeconfig takes real clusters instead, --provider a provider that runs elsewhere. Nothing is left behind.",
+			"--kubeconfig takes real clusters instead, --provider a provider that runs elsewhere. Nothing is left behind.\n\n" +
+			"A --script has an order in each line, after a pause like +2s if need be:\n\n  " + strings.ReplaceAll(world.Orders, "\n", "\n  "),
 		Example: "  bigfleet up\n  bigfleet up --scenario burst\n  bigfleet up --clusters 1 --scenario gang --speed 4\n  bigfleet up --provider 127.0.0.1:9100\n" +
 			"  bigfleet up --kubeconfig red.kubeconfig --kubeconfig blue.kubeconfig --install-crds",
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), a, c, fl) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.NoClusters = c.Clusters == 0
+			return run(cmd.Context(), a, c, fl)
+		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.Clusters, "clusters", world.DefaultClusters, "simulated clusters")
-	f.StringVar(&c.Scenario, "scenario", "", "a story to play: "+strings.Join(world.Names(), ", "))
+	f.IntVar(&c.Clusters, "clusters", c.Clusters, "simulated clusters; 0 for operators that come from elsewhere")
+	f.IntVar(&c.Shards, "shards", 1, "shards that share the simulated cloud, zone by zone; at most 3")
+	f.StringVar(&c.Scenario, "scenario", "", "a story to play, or a file as for --script: "+strings.Join(world.Names(), ", "))
+	f.StringVar(&c.Script, "script", "", "a story of your own, in a file: see below")
 	f.BoolVar(&fl.list, "list-scenarios", false, "say what each scenario shows")
 	f.Float64Var(&c.Speed, "speed", 1, "divides the delays of machines and scenario")
 	f.Int64Var(&c.Seed, "seed", 1, "of everything the simulated cloud draws")
 	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; negative means none")
-	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port")
+	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards take the next ones")
+	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, or off; default 127.0.0.1:8780, or a free port")
+	f.StringVar(&c.ShardID, "shard-id", "", "id of the first shard (default shard-0)")
 	f.StringVar(&c.CoordinatorListen, "coordinator-listen", world.DefaultCoordinator, "address of the coordinator's port")
+	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health, or off; default 127.0.0.1:8790, or a free port")
+	f.StringVar(&c.CoordinatorID, "coordinator-id", "", "id of the coordinator (default coordinator-0)")
 	f.StringVar(&c.RaftBind, "raft-bind", world.DefaultRaftBind, "address of the coordinator's Raft port")
 	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "leave the coordinator out: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
 	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, which changes the simulated cloud while it runs")
+	f.StringVar(&c.DemoListen, "demo-listen", "", "address where `bigfleet demo` asks for stories (default "+world.DefaultDemoListen+", or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
 	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "a real cluster instead of simulated ones; repeatable") // shadows the global one, which takes a single file
 	f.StringSliceVar(&fl.context, "contexts", nil, "contexts of the kubeconfigs; default the current one of each")
@@ -72,9 +92,14 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		}
 		return nil
 	}
-	if c.Scenario != "" {
+	if c.Scenario != "" && !strings.ContainsAny(c.Scenario, "./\\") {
 		if _, err := world.Find(c.Scenario); err != nil {
 			return exit.Usagef("--scenario: %v", err)
+		}
+	}
+	if c.Script != "" {
+		if _, err := world.LoadScript(c.Script); err != nil {
+			return exit.Usagef("--script: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
 	providers, err := shard.ParseProviders(fl.providers)
@@ -90,7 +115,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	if err := prepare(ctx, a, c.Targets, fl.install); err != nil {
 		return err
 	}
-	c.Out, c.Paint, c.Colour = a.Out, a.Terminal, a.Colour()
+	c.Out, c.Paint, c.Colour, c.Width = a.Out, a.Terminal, a.Colour(), a.Width
 	if fl.logs != "" {
 		f, err := os.OpenFile(fl.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -99,7 +124,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		defer func() { _ = f.Close() }()
 		c.Log = f
 	}
-	banner(a, c)
+	c.Tries = banner(a, c)
 	if err := world.Run(ctx, c); err != nil {
 		return &exit.Error{Code: exit.Failed, Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
 	}
@@ -146,9 +171,10 @@ func prepare(ctx context.Context, a *app.App, targets []world.Target, install bo
 	return nil
 }
 
-func banner(a *app.App, c world.Config) {
+// banner says what is simulated and what to try. On a terminal the picture shows the latter: it would paint over it.
+func banner(a *app.App, c world.Config) (tries []string) {
 	var models []string
-	if len(c.Targets) == 0 {
+	if len(c.Targets) == 0 && !c.NoClusters {
 		models = append(models, "the clusters (in-memory API server, scheduler, kubelets)")
 	}
 	switch {
@@ -162,10 +188,20 @@ func banner(a *app.App, c world.Config) {
 		models = []string{"nothing"}
 	}
 	a.Notef("Simulated: %s. Real: everything else, and every port.", strings.Join(models, " and "))
-	a.Notef("Try in another terminal:")
-	for _, try := range []string{"status", "get needs", "get machines --state configured", "top", "explain pod/default/NAME", "plan --stock-out m.8x@demo-1a"} {
-		a.Notef("  bigfleet %s%s", try, at(c))
+	for _, try := range []string{"status", "get needs", "top", "explain cluster/red", "demo critical", "plan --stock-out m.8x@demo-1a"} {
+		if !strings.HasPrefix(try, "demo") {
+			try += at(c)
+		}
+		tries = append(tries, try)
 	}
+	if a.Terminal {
+		return tries
+	}
+	a.Notef("Try in another terminal:")
+	for _, try := range tries {
+		a.Notef("  bigfleet %s", try)
+	}
+	return nil
 }
 
 // at is what the other terminal has to add to reach this process.

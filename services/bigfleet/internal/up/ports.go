@@ -1,0 +1,129 @@
+package up
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+)
+
+func taken(err error, flag string) error {
+	return fmt.Errorf("%w: is another `bigfleet up` running? %s chooses another address", err, flag)
+}
+
+// free says whether an address can be listened on.
+func free(addr, flag string) error {
+	probe, err := net.Listen("tcp", addr)
+	if err != nil {
+		return taken(err, flag)
+	}
+	return probe.Close()
+}
+
+// port is an address that is held from the moment on that it was chosen: others are told it before it is served, and worlds that
+// start at the same time must not take each other's.
+type port struct {
+	addr string
+
+	mu   sync.Mutex
+	held net.Listener
+}
+
+func hold(addr, flag string) (*port, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, taken(err, flag)
+	}
+	return &port{addr: l.Addr().String(), held: l}, nil
+}
+
+// listen returns what is held, or binds again for a role that comes back.
+func (p *port) listen() (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.held; l != nil {
+		p.held = nil
+		return l, nil
+	}
+	return net.Listen("tcp", p.addr)
+}
+
+// drop gives up what nobody took.
+func (p *port) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		_ = p.held.Close()
+	}
+}
+
+// hold is hold for the world, which gives the port up when it ends.
+func (w *World) hold(addr, flag string) (*port, error) {
+	p, err := hold(addr, flag)
+	if err == nil {
+		w.ports = append(w.ports, p)
+	}
+	return p, err
+}
+
+// after is the address i ports further; port 0 stays.
+func after(addr string, i int) (string, error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return "", fmt.Errorf("%s: the port must be a number", addr)
+	}
+	if port != 0 {
+		port += i
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), nil
+}
+
+// scrape is where one role has its metrics.
+type scrape struct{ job, instance, addr string }
+
+// metrics chooses where a role has its metrics and health: asked for, well-known, or any that is free. Nobody should be kept
+// from trying because something else listens at 8080, so only an address that was asked for must be free.
+func (w *World) metrics(job, instance, asked, usual, flag string) (*port, error) {
+	if asked == telemetry.Off {
+		return nil, nil
+	}
+	p, err := w.hold(cmp.Or(asked, usual), flag)
+	if err != nil && asked == "" {
+		p, err = w.hold("127.0.0.1:0", flag)
+	}
+	if err == nil {
+		w.scrapes = append(w.scrapes, scrape{job, instance, p.addr})
+	}
+	return p, err
+}
+
+// writeScrapes says where each role's metrics are, in the form that Prometheus reads (file_sd_configs).
+func (w *World) writeScrapes() error {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	groups := []group{}
+	for _, s := range w.scrapes {
+		groups = append(groups, group{[]string{s.addr}, map[string]string{"job": "bigfleet-" + s.job, "role": s.instance}})
+	}
+	raw, err := json.MarshalIndent(groups, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		return err
+	}
+	w.scrapeFile = filepath.Join(w.dir, "metrics.json")
+	return os.WriteFile(w.scrapeFile, append(raw, '\n'), 0o600)
+}
