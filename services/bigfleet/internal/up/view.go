@@ -20,7 +20,7 @@ import (
 const (
 	viewEvery  = 500 * time.Millisecond
 	firstEvery = 50 * time.Millisecond // until the first machine is placed, which is a figure of its own
-	viewLines  = 8                     // of what happened, under the picture
+	viewLines  = 10                    // of what happened, under the picture
 	barWidth   = 40
 	besideBar  = 60 // columns that the words of a bar's line take
 )
