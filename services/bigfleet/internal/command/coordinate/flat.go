@@ -14,7 +14,7 @@ import (
 // not ask: a script has nobody to ask.
 func Flat(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		flat(a, domainOrder("assign").command(a), "assign-domain", "[KEY=VALUE SHARD]", domainAndShard),
+		flat(a, newAssign(a), "assign-domain", "[KEY=VALUE SHARD]", domainAndShard),
 		flat(a, domainOrder("unassign").command(a), "unassign-domain", "[KEY=VALUE]", flatDomain),
 		flat(a, newRemoveShard(a), "remove-shard", "[SHARD]", flatShard),
 	}
