@@ -8,6 +8,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/coordinator v0.0.0-00010101000000-000000000000
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
+	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.uber.org/goleak v1.3.0
@@ -52,7 +53,6 @@ require (
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.14 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
-	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.71.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
