@@ -62,6 +62,7 @@ imagePullSecrets: [{name: pull}]
 func releases() map[string]Release {
 	monitoring := []string{"monitoring.coreos.com/v1"}
 	all := providers()
+	maps.Copy(all, management())
 	maps.Copy(all, map[string]Release{
 		"crds":                      {Chart: "bigfleet-crds", Name: "crds", Namespace: "bigfleet-system"},
 		"operator":                  {Chart: "bigfleet-operator", Name: "bigfleet-operator", Namespace: "bigfleet-system", Values: small + "crds: {install: false}\n"},

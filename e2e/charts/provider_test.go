@@ -275,5 +275,5 @@ func applied() (out []Release) {
 			out = append(out, providers()[name])
 		}
 	}
-	return out
+	return append(out, management()["management"])
 }

@@ -1,0 +1,217 @@
+{{- define "bigfleet.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The helpers below take {root, role}: role is coordinator or shard. */}}
+{{- define "bigfleet.roleName" -}}
+{{ include "bigfleet.fullname" .root }}-{{ .role }}
+{{- end -}}
+
+{{/* The headless Service, whose name is part of every address that others keep. */}}
+{{- define "bigfleet.headless" -}}
+{{- include "bigfleet.roleName" . -}}{{- if eq .role "shard" }}-headless{{ end -}}
+{{- end -}}
+
+{{- define "bigfleet.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .role }}
+{{- end -}}
+
+{{- define "bigfleet.labels" -}}
+{{ include "bigfleet.selector" . }}
+app.kubernetes.io/part-of: bigfleet
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "bigfleet.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "bigfleet.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is required when serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bigfleet.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "bigfleet.coordinatorPeers" -}}
+{{- $name := include "bigfleet.roleName" (dict "root" . "role" "coordinator") -}}
+{{- $peers := list -}}
+{{- range $i := until (int .Values.coordinator.replicas) -}}
+{{- $pod := printf "%s-%d" $name $i -}}
+{{- $peers = append $peers (printf "%s=%s.%s.%s.svc:%d" $pod $pod $name $.Release.Namespace (int $.Values.coordinator.service.grpcPort)) -}}
+{{- end -}}
+{{- join "," $peers -}}
+{{- end -}}
+
+{{- define "bigfleet.coordinatorAddr" -}}
+{{- $given := .Values.shard.coordinatorAddr -}}
+{{- if eq $given "none" -}}
+{{- else if $given -}}
+{{- $given -}}
+{{- else if .Values.coordinator.enabled -}}
+{{- $name := include "bigfleet.roleName" (dict "root" . "role" "coordinator") -}}
+{{- $all := list -}}
+{{- range $i := until (int .Values.coordinator.replicas) -}}
+{{- $all = append $all (printf "%s-%d.%s.%s.svc:%d" $name $i $name $.Release.Namespace (int $.Values.coordinator.service.grpcPort)) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "one" Secret for all Pods, one "each", or empty for plaintext. */}}
+{{- define "bigfleet.tlsKind" -}}
+{{- $tls := (index .root.Values .role).tls -}}
+{{- if and $tls.secretName $tls.perOrdinal -}}each
+{{- else if $tls.secretName -}}one
+{{- else if $tls.issuerRef -}}each
+{{- end -}}
+{{- end -}}
+
+{{- define "bigfleet.tlsSecret" -}}
+{{- $tls := (index .root.Values .role).tls -}}
+{{- default (printf "%s-tls" (include "bigfleet.roleName" .)) $tls.secretName -}}
+{{- end -}}
+
+{{/* A certificate names its process, so each Pod reads a directory of its own name. */}}
+{{- define "bigfleet.tlsArgs" -}}
+{{- $dir := ternary "/etc/bigfleet/tls/$(POD_NAME)" "/etc/bigfleet/tls" (eq (include "bigfleet.tlsKind" .) "each") -}}
+{{- if include "bigfleet.tlsKind" . }}
+- --tls-cert={{ $dir }}/tls.crt
+- --tls-key={{ $dir }}/tls.key
+- --tls-ca={{ $dir }}/ca.crt
+{{- end }}
+{{- if .root.Values.requireTLS }}
+- --require-tls
+{{- end }}
+{{- end -}}
+
+{{- define "bigfleet.tlsVolume" -}}
+{{- $secret := include "bigfleet.tlsSecret" . -}}
+{{- if eq (include "bigfleet.tlsKind" .) "one" }}
+- name: tls
+  secret: {secretName: {{ $secret }}, defaultMode: 0440}
+{{- else if eq (include "bigfleet.tlsKind" .) "each" }}
+- name: tls
+  projected:
+    defaultMode: 0440
+    sources:
+    {{- $pod := include "bigfleet.roleName" . }}
+    {{- range $i := until (int (index .root.Values .role).replicas) }}
+    - secret:
+        name: {{ $secret }}-{{ $i }}
+        # A Pod starts before the Secrets of the others exist.
+        optional: true
+        items:
+        {{- range $file := list "tls.crt" "tls.key" "ca.crt" }}
+        - {key: {{ $file }}, path: {{ $pod }}-{{ $i }}/{{ $file }}}
+        {{- end }}
+    {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What both StatefulSets say of their Pods, but the container. */}}
+{{- define "bigfleet.podSpec" -}}
+{{- $v := .root.Values -}}
+serviceAccountName: {{ include "bigfleet.serviceAccount" .root }}
+automountServiceAccountToken: false
+terminationGracePeriodSeconds: {{ $v.terminationGracePeriodSeconds }}
+securityContext: {{- toYaml $v.podSecurityContext | nindent 2 }}
+{{- with $v.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $v.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $v.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+{{- if $v.topologySpreadConstraints }}
+{{- toYaml $v.topologySpreadConstraints | nindent 0 }}
+{{- else }}
+{{- $hard := and (eq .role "coordinator") $v.coordinator.requireZones (gt (int $v.coordinator.replicas) 1) }}
+- maxSkew: 1
+  topologyKey: topology.kubernetes.io/zone
+  whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" $hard }}
+  labelSelector:
+    matchLabels: {{- include "bigfleet.selector" . | nindent 6 }}
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "bigfleet.selector" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{- define "bigfleet.podMeta" -}}
+labels:
+  {{- include "bigfleet.labels" . | nindent 2 }}
+  {{- with .root.Values.podLabels }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end -}}
+
+{{- define "bigfleet.container" -}}
+{{- $v := .root.Values -}}
+image: {{ include "bigfleet.image" .root | quote }}
+imagePullPolicy: {{ $v.image.pullPolicy }}
+securityContext: {{- toYaml $v.securityContext | nindent 2 }}
+resources: {{- toYaml (index $v .role).resources | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 10
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+env:
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+{{- with $v.extraEnv }}{{ toYaml . | nindent 0 }}{{ end }}
+{{- end -}}
+
+{{- define "bigfleet.commonArgs" -}}
+- --log-format={{ .root.Values.logFormat }}
+- --log-level={{ .root.Values.logLevel }}
+{{- with .root.Values.otlpEndpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
+{{- with index .root.Values.extraArgs .role }}{{ toYaml . | nindent 0 }}{{ end }}
+{{- end -}}
+
+{{- define "bigfleet.claim" -}}
+{{- $s := (index .root.Values .role).storage -}}
+- metadata:
+    name: data
+    labels: {{- include "bigfleet.selector" . | nindent 6 }}
+  spec:
+    accessModes: [ReadWriteOnce]
+    {{- with $s.storageClassName }}
+    storageClassName: {{ . }}
+    {{- end }}
+    resources: {requests: {storage: {{ $s.size }}}}
+{{- end -}}

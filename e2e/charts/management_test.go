@@ -1,0 +1,192 @@
+package charts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+)
+
+const (
+	cloud       = "sim.bigfleet-system.svc:9000"
+	oneProvider = "shard: {provider: {addr: \"" + cloud + "\"}}\n"
+)
+
+const everythingManaged = `
+coordinator:
+  replicas: 5
+  storage: {size: 20Gi, storageClassName: fast}
+  tls: {issuerRef: {name: fleet, kind: ClusterIssuer}}
+  export: {enabled: true, keep: 12, volume: {persistentVolumeClaim: {claimName: exports}}}
+  requireZones: false
+shard:
+  replicas: 2
+  perShard: {"0": {provider-addr: [eu=eu-cloud:9000]}, "1": {provider-addr: [us=us-cloud:9100], provision-rate: 60}}
+  service: {external: {enabled: true, annotations: {example.com/lb: internal}}}
+  tls: {secretName: shard-tls, perOrdinal: true}
+  actuationPaused: true
+  dryRun: true
+  auditLog: audit.jsonl
+requireTLS: true
+networkPolicy: {operatorCIDRs: [10.0.0.0/8], providerSelectors: [{podSelector: {matchLabels: {app: cloud}}}], prometheusNamespace: monitoring}
+image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+metrics: {podMonitor: {enabled: true, labels: {team: fleet}}}
+otlpEndpoint: otel.observability:4317
+nodeSelector: {kubernetes.io/os: linux}
+tolerations: [{key: control, operator: Exists}]
+podAnnotations: {example.com/a: b}
+podLabels: {example.com/c: d}
+priorityClassName: system-cluster-critical
+extraArgs: {coordinator: [--admin-rate=20], shard: [--max-sessions=500]}
+extraEnv: [{name: GOMEMLIMIT, value: 6GiB}]
+extraVolumes: [{name: extra, emptyDir: {}}]
+extraVolumeMounts: [{name: extra, mountPath: /extra}]
+imagePullSecrets: [{name: pull}]
+`
+
+// management are the releases of the management plane.
+func management() map[string]Release {
+	return map[string]Release{
+		"management":            {Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system", Values: oneProvider},
+		"management-everything": {Chart: "bigfleet", Name: "eu", Namespace: "fleet", Values: everythingManaged, APIs: []string{"monitoring.coreos.com/v1"}},
+		"management-one-shard": {Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system",
+			Values: "coordinator: {enabled: false}\nnetworkPolicy: {enabled: false}\nshard: {providers: [{name: a, address: \"a:1\"}, {name: b, address: \"b:2\"}]}\n"},
+	}
+}
+
+func statefulSets(t testing.TB, render []byte) map[string]*appsv1.StatefulSet {
+	t.Helper()
+	out := map[string]*appsv1.StatefulSet{}
+	for doc := range strings.SplitSeq(string(render), "\n---\n") {
+		if strings.Contains(doc, "\nkind: StatefulSet\n") {
+			var s appsv1.StatefulSet
+			if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
+				t.Fatal(err)
+			}
+			out[s.Labels["app.kubernetes.io/component"]] = &s
+		}
+	}
+	return out
+}
+
+// OPS-7.1, 7.2: what cannot work is refused, with words that say what to set.
+func TestBadManagementValues(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "shard.provider.addr is required",
+		"coordinator: {replicas: 2}\n" + oneProvider:                                          "replicas",
+		oneProvider + "logLevel: loud":                                                        "logLevel",
+		"shard: {provider: {addr: sim}}":                                                      "addr",
+		"shard: {replicas: 2, perShard: {\"0\": {provider-addr: [\"a:1\"]}}}":                 "no entry for shard 1",
+		"shard: {perShard: {\"0\": {}}}":                                                      "provider-addr",
+		"shard: {reclaimCapFraction: 2, provider: {addr: \"a:1\"}}":                           "reclaimCapFraction",
+		"coordinator: {enabled: false}\nshard: {replicas: 2, provider: {addr: \"a:1\"}}":      "several shards without a coordinator",
+		"serviceAccount: {create: false}\n" + oneProvider:                                     "serviceAccount.name is required",
+		"coordinator: {raft: {heartbeat: soon}}\n" + oneProvider:                              "heartbeat",
+		"shard: {provider: {addr: \"a:1\"}, coordinatorAddr: http://x}":                       "coordinatorAddr",
+		"shard: {provider: {addr: \"a:1\"}, service: {external: {enabled: true, type: Any}}}": "type",
+		"shard: {provider: {addr: \"a:1\"}, storage: {size: much}}":                           "size",
+		"shard: {provider: {addr: \"a:1\"}, tls: {secretName: x, perOrdinal: true, mode: 1}}": "mode",
+		"shard: {provider: {addr: \"a:1\"}, auditLog: /var/log/decisions}":                    "auditLog",
+		"shard: {provider: {addr: \"a:1\"}}\nnetworkPolicy: {operatorCIDRs: 10.0.0.0/8}":      "operatorCIDRs",
+		"shard: {provider: {addr: \"a:1\"}}\nextraArgs: [--dry-run]":                          "extraArgs",
+	} {
+		_, err := Render(t.Context(), Release{Chart: "bigfleet", Name: "x", Namespace: "x", Values: values})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that names %s", values, err, want)
+		}
+	}
+}
+
+// COORD-17.3, OPS-7.3: Pods start in parallel behind a Service that publishes addresses of Pods that are not ready, since a
+// replica is ready only when there is a leader; no token, the restricted level; a budget that leaves a quorum.
+func TestManagementObjects(t *testing.T) {
+	out := render(t, management()["management"])
+	for role, s := range statefulSets(t, out) {
+		p, c := s.Spec.Template.Spec, s.Spec.Template.Spec.Containers[0]
+		switch {
+		case s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement:
+			t.Errorf("%s: Pods start %s", role, s.Spec.PodManagementPolicy)
+		case *p.AutomountServiceAccountToken, !*p.SecurityContext.RunAsNonRoot, p.SecurityContext.SeccompProfile.Type != "RuntimeDefault",
+			*c.SecurityContext.AllowPrivilegeEscalation, !*c.SecurityContext.ReadOnlyRootFilesystem, c.SecurityContext.Capabilities.Drop[0] != "ALL":
+			t.Errorf("%s: %+v, %+v", role, p.SecurityContext, c.SecurityContext)
+		case c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe.HTTPGet.Port.StrVal != "metrics":
+			t.Errorf("%s: probes %+v, %+v", role, c.LivenessProbe, c.ReadinessProbe)
+		}
+		service := s.Spec.ServiceName
+		for doc := range strings.SplitSeq(string(out), "\n---\n") {
+			if strings.Contains(doc, "\nkind: Service\n") && strings.Contains(doc, "name: "+service+"\n") &&
+				(!strings.Contains(doc, "publishNotReadyAddresses: true") || !strings.Contains(doc, "clusterIP: None")) {
+				t.Errorf("Service %s:\n%s", service, doc)
+			}
+		}
+	}
+	if !strings.Contains(string(out), "minAvailable: 2") {
+		t.Error("no budget that leaves a quorum of three")
+	}
+}
+
+// COORD-17.3, OPS-7.1: the rendered arguments, with names of this machine in place of the cluster's, make three coordinators a
+// group and a shard that reports to it. Those of every value are flags of the programs.
+func TestManagementStarts(t *testing.T) {
+	binary := proc.BuildT(t, "services/bigfleet")
+	for name, r := range management() {
+		for _, s := range statefulSets(t, render(t, r)) {
+			var args []string
+			for _, a := range s.Spec.Template.Spec.Containers[0].Args {
+				a = strings.NewReplacer("$(POD_NAME)", s.Name+"-0", "$(POD_NAMESPACE)", s.Namespace).Replace(a)
+				if file, ok := strings.CutPrefix(a, "--config=/etc/bigfleet/settings/"); ok {
+					settings := rendered[corev1.ConfigMap](t, render(t, r), "ConfigMap").Data[file]
+					path := filepath.Join(t.TempDir(), file)
+					if err := os.WriteFile(path, []byte(settings), 0o600); err != nil || settings == "" {
+						t.Fatal(file, err)
+					}
+					a = "--config=" + path
+				}
+				args = append(args, a)
+			}
+			if out, err := exec.CommandContext(t.Context(), binary, append(args, "--print-config")...).CombinedOutput(); err != nil {
+				t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+			}
+		}
+	}
+	sets := statefulSets(t, render(t, management()["management"]))
+	m := &machine{t: t, ports: map[string]*loopback.Port{}, binary: binary}
+	starts := make(chan error, 4)
+	for i := range 3 {
+		go func() { starts <- m.start(sets["coordinator"], i) }()
+	}
+	for range 3 {
+		if err := <-starts; err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	p, err := proc.Start(t.Context(), proc.Config{Name: "sim", Path: proc.BuildT(t, "services/providers/sim/cmd/bigfleet-provider-sim"), LogFile: filepath.Join(dir, "log"),
+		Args: []string{"--addr", m.at(cloud), "--data-dir", dir, "--sim-control-addr", "off", "--metrics-addr", m.at("sim-metrics.svc:1")}, Ready: proc.TCP(m.at(cloud))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Stop() })
+	if err := m.start(sets["shard"], 0); err != nil {
+		t.Fatal(err)
+	}
+	where := m.at("bigfleet-coordinator-0.bigfleet-coordinator.bigfleet-system.svc:7790")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		out, err := exec.CommandContext(t.Context(), binary, "get", "shards", "--coordinator", where).CombinedOutput()
+		if err == nil && strings.Contains(string(out), "bigfleet-shard-0") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the shard never reported: %v\n%s", err, out)
+		}
+	}
+}
