@@ -105,12 +105,13 @@ func (s *Sum) count() map[string]string {
 // fresh is a node that nobody has labelled by hand.
 func (s *Sum) fresh() *corev1.Node {
 	var shared map[string]string
+	seen := false
 	for _, n := range s.machines.Nodes() {
 		if _, ours := s.machines.MachineOf(n.Name); !ours {
 			continue
 		}
-		if shared == nil {
-			shared = maps.Clone(n.Labels)
+		if !seen {
+			seen, shared = true, maps.Clone(n.Labels)
 			continue
 		}
 		maps.DeleteFunc(shared, func(k, v string) bool { return n.Labels[k] != v })

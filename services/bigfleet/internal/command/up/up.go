@@ -188,7 +188,15 @@ func banner(a *app.App, c world.Config) (tries []string) {
 		models = []string{"nothing"}
 	}
 	a.Notef("Simulated: %s. Real: everything else, and every port.", strings.Join(models, " and "))
-	for _, try := range []string{"status", "get needs", "top", "explain cluster/red", "demo critical", "plan --stock-out m.8x@demo-1a"} {
+	if strings.HasSuffix(at(c), ":0") {
+		a.Notef("The ports are told when they are open; give %s to `bigfleet status`, `top` and the others.", strings.Fields(at(c))[0]+" ADDRESS")
+		return nil
+	}
+	verbs := []string{"status", "get needs", "top"}
+	if !c.NoClusters {
+		verbs = append(verbs, "explain cluster/red", "demo critical")
+	}
+	for _, try := range append(verbs, "plan --stock-out m.8x@demo-1a") {
 		if !strings.HasPrefix(try, "demo") {
 			try += at(c)
 		}
