@@ -73,11 +73,13 @@ retention: {failed: 300ms, orphan: 300ms}
 		if r.gone(t, id) { // no Node had been made: the janitor was free to end it
 			continue
 		}
-		_, err := r.admin.RetireMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: id, Force: true, Reason: "test"}))
-		atWork := connect.CodeOf(err) == connect.CodeAborted && id == asked // the janitor is ending it at this moment
-		if err != nil && !atWork && !r.gone(t, id) {
-			t.Fatal(err)
-		}
+		waitFor(t, "the order to retire "+id, func(ctx context.Context) bool {
+			_, err := r.admin.RetireMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: id, Force: true, Reason: "test"}))
+			if err != nil && connect.CodeOf(err) != connect.CodeAborted && !r.gone(t, id) {
+				t.Fatal(err)
+			}
+			return err == nil || r.gone(t, id) // ABORTED: the janitor looks at it at this moment
+		})
 	}
 	waitFor(t, "an empty cluster and two slots", func(context.Context) bool {
 		if node(t, cp, made) != nil || node(t, cp, asked) != nil {
