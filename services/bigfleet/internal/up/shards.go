@@ -101,27 +101,36 @@ func (w *World) StartShard() error { return w.shards[0].Start() }
 // shardOf is where the operator of the cluster with this index reports.
 func (w *World) shardOf(i int) *shardRole { return w.shards[i%len(w.shards)] }
 
+// partitionLate is after how long somebody who waits is told why.
+const partitionLate = 10 * time.Second
+
 // partition shares the simulated cloud among the shards, zone by zone. One shard owns everything without being told.
 func (w *World) partition(ctx context.Context) error {
 	if len(w.shards) < 2 {
 		return nil
 	}
 	core, admin := rpc.Stub(w.toCoordinator, bigfleetv1alpha1connect.NewCoordinatorClient), rpc.Stub(w.toCoordinator, bigfleetv1alpha1connect.NewCoordinatorAdminClient)
-	todo := map[string]string{}
+	var refused error
+	late := time.After(partitionLate)
+	unassigned := map[string]string{} // zone to shard
 	for zone := range zones {
-		todo[zoneName(zone)] = w.shards[zone%len(w.shards)].id
+		unassigned[zoneName(zone)] = w.shards[zone%len(w.shards)].id
 	}
 	for ctx.Err() == nil {
-		for zone, id := range todo { // refused until the shard has registered
-			if _, err := core.AssignDomain(ctx, connect.NewRequest(&pb.AssignDomainRequest{TopologyKey: corev1.LabelTopologyZone, TopologyValue: zone, ShardId: id})); err == nil {
-				delete(todo, zone)
+		for zone, id := range unassigned { // refused until the shard has registered
+			if _, err := core.AssignDomain(ctx, connect.NewRequest(&pb.AssignDomainRequest{TopologyKey: corev1.LabelTopologyZone, TopologyValue: zone, ShardId: id})); err != nil {
+				refused = err
+			} else {
+				delete(unassigned, zone)
 			}
 		}
-		if moves, err := admin.ListDomainMoves(ctx, connect.NewRequest(&pb.ListDomainMovesRequest{})); len(todo) == 0 && err == nil && len(moves.Msg.GetMoves()) == 0 {
+		if moves, err := admin.ListDomainMoves(ctx, connect.NewRequest(&pb.ListDomainMovesRequest{})); len(unassigned) == 0 && err == nil && len(moves.Msg.GetMoves()) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+		case <-late: // said once; the shards stay usable for what they own
+			w.view.say("the zones are still being shared out among the shards, %d are left; the last refusal: %v", len(unassigned), refused)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
