@@ -19,40 +19,56 @@ const stateSuffix = ".state"
 
 func statePath(segment string) string { return segment + stateSuffix }
 
-// states makes one state at a time.
+// states makes one state at a time: of the newest segment that was asked for.
 type states struct {
+	mu     sync.Mutex
+	wanted int64 // segment to make next; 0: none
+	busy   bool
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	busy   chan struct{} // capacity 1
 }
 
-// make begins to make the state of a segment that has just been begun, unless the last one is still being made: then the
-// next one is made of more segments.
+// make begins to make the state of a segment that has just been begun. While another one is being made it waits, and a newer one
+// takes its place: that one is made of more segments.
 func (s *states) make(c *Config, number int64) {
-	if s.busy == nil {
-		s.busy = make(chan struct{}, 1)
-	}
-	select {
-	case s.busy <- struct{}{}:
-	default:
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = number
+	if s.busy {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	s.busy = true
 	s.done.Go(func() {
-		defer func() { <-s.busy }()
-		defer cancel()
-		if err := writeState(ctx, c.Dir, c.Epoch, number); err != nil && ctx.Err() == nil {
-			c.OnError()
-			c.Log.Error("the decision log has no checkpoint for its newest segment; a replay begins further back", "segment", number, "err", err)
+		for number := s.next(); number > 0; number = s.next() {
+			if err := writeState(ctx, c.Dir, c.Epoch, number); err != nil && ctx.Err() == nil {
+				c.OnError()
+				c.Log.Error("the decision log has no checkpoint for its newest segment; a replay begins further back", "segment", number, "err", err)
+			}
 		}
 	})
 }
 
+// next takes the segment that is wanted. When there is none, the making has ended.
+func (s *states) next() (number int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number, s.wanted = s.wanted, 0
+	if number == 0 {
+		s.busy = false
+		s.cancel()
+	}
+	return number
+}
+
 func (s *states) stop() {
+	s.mu.Lock()
+	s.wanted = 0
 	if s.cancel != nil {
 		s.cancel()
 	}
+	s.mu.Unlock()
 	s.done.Wait()
 }
 
