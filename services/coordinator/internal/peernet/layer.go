@@ -203,11 +203,10 @@ func (l *Layer) welcome(raw net.Conn) {
 		l.mu.Unlock()
 	}
 	mine := hello{kind: theirs.kind, uuid: l.c.UUID(), node: l.c.NodeID, instance: l.instance, verdict: verdict}
+	if verdict != "" { // counted before the peer can know of it
+		l.refused(c, verdict, fmt.Errorf("from node %q of group %q", theirs.node, theirs.uuid))
+	}
 	if err := mine.write(c); err != nil || verdict != "" {
-		if verdict != "" {
-			l.refuse(c, verdict, fmt.Errorf("from node %q of group %q", theirs.node, theirs.uuid))
-			return
-		}
 		_ = c.Close()
 		return
 	}
@@ -253,6 +252,11 @@ func (l *Layer) judge(theirs hello, id *identity.ID) string {
 
 func (l *Layer) refuse(c net.Conn, reason string, err error) {
 	_ = c.Close()
+	l.refused(c, reason, err)
+}
+
+// refused counts and logs a connection that is turned away.
+func (l *Layer) refused(c net.Conn, reason string, err error) {
 	if l.ctx.Err() != nil {
 		return
 	}
