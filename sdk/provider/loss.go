@@ -33,26 +33,38 @@ func (l *losses) holding() []string {
 	return slices.Clone(l.held)
 }
 
-// judge returns the machines that are lost now. hosts is how many hosts there ought to be.
-func (l *losses) judge(absent map[string]bool, hosts, rounds int) (lost []string) {
+// judge returns the machines that are lost now. hosts is how many hosts there ought to be, present tells whether a round saw the
+// host of a machine or does not know better. What the substrate itself called gone, and no round sees, is proven twice: the guard is
+// about hosts that are merely missing (PROV-17.5).
+func (l *losses) judge(absent map[string]bool, present func(id string) bool, hosts, rounds int) (lost []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next, hints := map[string]int{}, map[string]bool{}
-	for id := range absent {
-		next[id] = l.missing[id] + 1
-		if next[id] >= rounds || l.hints[id] {
+	for id := range l.hints {
+		switch {
+		case absent[id]:
 			lost = append(lost, id)
-			if l.hints[id] {
-				hints[id] = true // kept while the guard holds
-			}
+		case !present(id):
+			hints[id] = true // this round was too early to tell
 		}
 	}
-	l.missing, l.hints = next, hints
-	slices.Sort(lost)
-	l.held = nil
-	if len(lost) > max(3, hosts/10) { // PROV-17.5
-		l.held, lost = lost, nil
+	var missing []string
+	for id := range absent {
+		if l.hints[id] {
+			continue
+		}
+		next[id] = l.missing[id] + 1
+		if next[id] >= rounds {
+			missing = append(missing, id)
+		}
 	}
+	l.missing, l.hints, l.held = next, hints, nil
+	if len(missing) > max(3, hosts/10) {
+		slices.Sort(missing)
+		l.held, missing = missing, nil
+	}
+	lost = append(lost, missing...)
+	slices.Sort(lost)
 	return lost
 }
 
@@ -70,7 +82,11 @@ func (p *Provider) lose(v *view) error {
 			absent[r.ID] = true
 		}
 	}
-	lost := p.losses.judge(absent, hosts, p.set.lossRounds)
+	present := func(id string) bool {
+		row := p.roster.Get(id)
+		return v.seen[id] || row == nil || !row.Record.Host.Present()
+	}
+	lost := p.losses.judge(absent, present, hosts, p.set.lossRounds)
 	held := p.losses.holding()
 	p.metrics.guard.Set(float64(len(held)))
 	if len(held) > 0 {

@@ -55,6 +55,45 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// Scenario 46a, PROV-17.4, 17.5: hosts that the substrate itself calls gone, one by one, and that a round does not see, are lost
+// however many they are: a storm of interruptions is no broken answer. What is called gone and seen stays.
+func TestHostsCalledGoneAreNotHeld(t *testing.T) {
+	c := &notifyingCloud{cloud: newCloud(), say: make(chan provider.Notice, 10)}
+	r := startCloud(t, c, fastRounds(provider.WithOfferings(small(20)), provider.WithLossRounds(1_000_000))...)
+	for i := range 8 {
+		r.mustCreate(t, id(i))
+	}
+	c.mu.Lock()
+	c.away = func(ref string) bool { return !strings.HasPrefix(ref, "cloud://"+id(0)+"/") }
+	c.mu.Unlock()
+	for i := range 8 {
+		c.say <- provider.Notice{MachineID: id(i), Gone: true}
+	}
+	for i := 1; i < 8; i++ {
+		if m := r.settles(t, id(i), stFailed); m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_HOST_LOST {
+			t.Errorf("%v", m)
+		}
+	}
+	r.settles(t, id(0), stIdle)
+}
+
+// notifyingCloud tells what becomes of its hosts.
+type notifyingCloud struct {
+	*cloud
+	say chan provider.Notice
+}
+
+func (c *notifyingCloud) Notify(ctx context.Context, tell func(provider.Notice)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-c.say:
+			tell(n)
+		}
+	}
+}
+
 // Scenario 48, PROV-17.7, 17.8: a lost store. The next start names the hosts and is not ready; with --adopt-store a bound one
 // is CONFIGURED again with its cluster and metadata, never IDLE.
 func TestStoreLost(t *testing.T) {
