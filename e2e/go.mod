@@ -56,8 +56,9 @@ require (
 )
 
 require (
+	cloud.google.com/go/auth v0.18.2 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/services/incluster v0.0.0 // indirect
-	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/edsrzf/mmap-go v1.2.0 // indirect
@@ -84,7 +85,6 @@ require (
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grafana/regexp v0.0.0-20250905093917-f7b3be9d1853 // indirect
-	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -93,8 +93,8 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.70.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.46.0 // indirect
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.46.0 // indirect
@@ -125,6 +125,7 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../sdk/identity
 	github.com/bigfleet-dev/bigfleet/sdk/kube => ../sdk/kube
 	github.com/bigfleet-dev/bigfleet/sdk/nodeready => ../sdk/nodeready
+	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/sdk/provider => ../sdk/provider
 	github.com/bigfleet-dev/bigfleet/services/incluster => ../services/incluster
 	github.com/bigfleet-dev/bigfleet/services/kit => ../services/kit

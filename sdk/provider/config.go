@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/otlp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -175,8 +176,8 @@ func (c Common) Options() ([]Option, error) {
 		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
 	}
 	if c.OTLPEndpoint != "" {
-		if _, err := checkEndpoint(c.OTLPEndpoint); err != nil {
-			all = append(all, err)
+		if _, err := otlp.Endpoint(c.OTLPEndpoint); err != nil {
+			all = append(all, fmt.Errorf("otlp_endpoint: %w", err))
 		}
 	}
 	calls := map[string]CallLimit{}

@@ -27,7 +27,7 @@ require (
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/go-openapi/swag/cmdutils v0.28.0 // indirect
@@ -41,7 +41,6 @@ require (
 	github.com/go-openapi/swag/stringutils v0.28.0 // indirect
 	github.com/go-openapi/swag/typeutils v0.28.0 // indirect
 	github.com/go-openapi/swag/yamlutils v0.28.0 // indirect
-	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
 	github.com/hashicorp/go-immutable-radix v1.3.1 // indirect
 	github.com/hashicorp/go-immutable-radix/v2 v2.1.0 // indirect
@@ -59,13 +58,11 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.46.0 // indirect
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.46.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
-	google.golang.org/grpc v1.83.1 // indirect
 	k8s.io/streaming v0.36.3 // indirect
 )
 
@@ -132,6 +129,7 @@ require (
 replace (
 	github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
+	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )
 

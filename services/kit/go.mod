@@ -12,11 +12,11 @@ require (
 	connectrpc.com/validate v0.7.0
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
+	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.opentelemetry.io/otel v1.46.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0
 	go.opentelemetry.io/otel/metric v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
@@ -26,6 +26,8 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6
 	google.golang.org/protobuf v1.36.12
 )
+
+require go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
 
 require (
 	cel.dev/cel-go v0.32.0 // indirect
@@ -43,7 +45,7 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
-	go.opentelemetry.io/proto/otlp v1.11.0
+	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	golang.org/x/exp v0.0.0-20260820142414-ca536658362e // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
@@ -54,4 +56,5 @@ require (
 replace (
 	github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
+	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 )

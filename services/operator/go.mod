@@ -23,6 +23,8 @@ require (
 	sigs.k8s.io/controller-runtime v0.24.1
 )
 
+require github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+
 require (
 	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.2 // indirect
 	cel.dev/cel-go v0.32.0 // indirect
@@ -103,6 +105,7 @@ replace (
 	github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
 	github.com/bigfleet-dev/bigfleet/sdk/kube => ../../sdk/kube
+	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/services/incluster => ../incluster
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )

@@ -22,7 +22,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require connectrpc.com/connect v1.21.1 // indirect
+require (
+	connectrpc.com/connect v1.21.1 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -93,6 +96,7 @@ replace (
 	github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
 	github.com/bigfleet-dev/bigfleet/sdk/kube => ../../sdk/kube
+	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/services/incluster => ../incluster
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )

@@ -34,6 +34,7 @@ require (
 	connectrpc.com/validate v0.7.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -66,3 +67,5 @@ replace github.com/bigfleet-dev/bigfleet/gen/go => ../../gen/go
 replace github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 
 replace github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
+
+replace github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp

@@ -128,6 +128,9 @@ var plantedViolations = map[string][]string{
 	"sdk/identity is shared by the SDK and all services, so it brings nothing along but the standard library": {
 		"sdk/identity/wire -> google.golang.org/protobuf/proto",
 	},
+	"what `go run` compiles is what a newcomer waits for: every RPC is Connect's, which speaks gRPC (docs/adr/0115)": {
+		"sdk/otlp/cmd -> sdk/otlp/exporter -> google.golang.org/grpc/codes",
+	},
 	"our providers are written on the SDK like any third party's": {
 		"services/providers/kwok -> services/coordinator/fleet",
 	},

@@ -59,6 +59,10 @@ func Rules() []Rule {
 			Why: "sdk/identity is shared by the SDK and all services, so it brings nothing along but the standard library",
 		},
 		{
+			From: []string{"./services/...", "./sdk/..."}, MainOnly: true, Never: []string{"google.golang.org/grpc/..."},
+			Why: "what `go run` compiles is what a newcomer waits for: every RPC is Connect's, which speaks gRPC (docs/adr/0115)",
+		},
+		{
 			From:  []string{"./services/providers/..."},
 			Never: []string{"./services/shard/...", "./services/coordinator/...", "./services/operator/...", "./services/podcontroller/...", "./services/bigfleet/..."},
 			Tests: true,

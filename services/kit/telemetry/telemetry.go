@@ -6,21 +6,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/otlp"
 )
 
 // Config of one role.
@@ -85,9 +82,11 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 		attribute.String("service.instance.id", c.Instance), attribute.String("service.version", ReadBuild().Version))
 	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(about))
 	t.Meter, t.close = meter, append(t.close, meter.Shutdown)
-	if err := t.startTraces(ctx, c.OTLPEndpoint, about); err != nil {
-		return nil, errors.Join(err, t.Close(ctx))
+	tracer, end, err := otlp.Traces(ctx, c.OTLPEndpoint, about)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--otlp-endpoint: %w", err), t.Close(ctx))
 	}
+	t.Tracer, t.close = tracer, append(t.close, end)
 	return t, nil
 }
 
@@ -104,40 +103,6 @@ func (t *Telemetry) registerProcess() error {
 	if err := registerBuild(t.Registry, t.component); err != nil && !errors.As(err, &already) {
 		return err
 	}
-	return nil
-}
-
-func (t *Telemetry) startTraces(ctx context.Context, endpoint string, about *resource.Resource) error {
-	if endpoint == "" {
-		t.Tracer = noop.NewTracerProvider()
-		return nil
-	}
-	if !strings.Contains(endpoint, "://") {
-		endpoint = "http://" + endpoint
-	}
-	at, err := url.Parse(endpoint)
-	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return fmt.Errorf("--otlp-endpoint %q: want host:port, http://host:port or https://host:port", endpoint)
-	}
-	client, err := newOTLPClient(at)
-	if err != nil {
-		return fmt.Errorf("--otlp-endpoint: %w", err)
-	}
-	exporter, err := otlptrace.New(ctx, client)
-	if err != nil {
-		return fmt.Errorf("--otlp-endpoint: %w", err)
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	t.Tracer = provider
-	t.close = append(t.close, func(ctx context.Context) error {
-		err := provider.Shutdown(ctx)
-		if err != nil {
-			// The processor is still delivering to an endpoint that does not answer, for up to 30 s. Without its
-			// exporter it gives up at once.
-			_ = exporter.Shutdown(ctx)
-		}
-		return err
-	})
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package telemetry
+package otlp
 
 import (
 	"context"
@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	otlpExport   = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-	otlpTimeout  = 10 * time.Second // of one try; what OTLP exporters do by default
-	otlpRetryMin = time.Second
-	otlpRetryMax = 30 * time.Second
+	exportPath = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+	tryTimeout = 10 * time.Second // of one try; what OTLP exporters do by default
+	retryMin   = time.Second
+	retryMax   = 30 * time.Second
 )
 
-// otlpClient sends spans by OTLP over gRPC on the Connect client that every process has anyway. The exporter of the OpenTelemetry
-// project brings grpc-go and grpc-gateway, 40 packages for one unary call (adr/0115).
+// client sends spans by OTLP over gRPC on the Connect client that every process has anyway. The exporters of the OpenTelemetry
+// project, over gRPC and over HTTP, bring grpc-go and grpc-gateway, 70 packages for one unary call (docs/adr/0165).
 //
 // The request of that call is one repeated field of ResourceSpans with number 1. So is TracesData, which OTLP defines for
 // files: its bytes are the request's, and the package of the generated service, which needs grpc-go, is not needed.
-type otlpClient struct {
+type client struct {
 	call    *connect.Client[tracepb.TracesData, emptypb.Empty]
 	http    *http.Transport
 	headers map[string]string
@@ -37,13 +37,13 @@ type otlpClient struct {
 	stop    context.CancelFunc
 }
 
-// newOTLPClient takes http:// for cleartext and https:// for TLS. Of the environment it takes what OpenTelemetry defines for
+// newClient takes http:// for cleartext and https:// for TLS. Of the environment it takes what OpenTelemetry defines for
 // collectors that ask who calls: OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE, or those with TRACES in the name.
-func newOTLPClient(endpoint *url.URL) (otlptrace.Client, error) {
+func newClient(endpoint *url.URL) (otlptrace.Client, error) {
 	transport := &http.Transport{Protocols: new(http.Protocols), ForceAttemptHTTP2: true}
 	transport.Protocols.SetUnencryptedHTTP2(endpoint.Scheme == "http")
 	transport.Protocols.SetHTTP2(endpoint.Scheme == "https")
-	if file := otlpEnv("CERTIFICATE"); file != "" && endpoint.Scheme == "https" {
+	if file := setting("CERTIFICATE"); file != "" && endpoint.Scheme == "https" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_CERTIFICATE: %w", err)
@@ -54,20 +54,20 @@ func newOTLPClient(endpoint *url.URL) (otlptrace.Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	c := &otlpClient{http: transport, headers: map[string]string{}}
-	for pair := range strings.SplitSeq(otlpEnv("HEADERS"), ",") {
+	c := &client{http: transport, headers: map[string]string{}}
+	for pair := range strings.SplitSeq(setting("HEADERS"), ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if plain, err := url.PathUnescape(strings.TrimSpace(value)); ok && err == nil {
 			c.headers[strings.TrimSpace(key)] = plain
 		}
 	}
 	base := endpoint.Scheme + "://" + endpoint.Host
-	c.call = connect.NewClient[tracepb.TracesData, emptypb.Empty](&http.Client{Transport: transport}, base+otlpExport, connect.WithGRPC())
+	c.call = connect.NewClient[tracepb.TracesData, emptypb.Empty](&http.Client{Transport: transport}, base+exportPath, connect.WithGRPC())
 	c.stopped, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }
 
-func otlpEnv(name string) string {
+func setting(name string) string {
 	if v := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); v != "" {
 		return v
 	}
@@ -75,21 +75,21 @@ func otlpEnv(name string) string {
 }
 
 // Start implements otlptrace.Client. Nothing is dialled before there is something to send.
-func (c *otlpClient) Start(context.Context) error { return nil }
+func (c *client) Start(context.Context) error { return nil }
 
 // Stop implements otlptrace.Client. A delivery under way is given up.
-func (c *otlpClient) Stop(context.Context) error {
+func (c *client) Stop(context.Context) error {
 	c.stop()
 	c.http.CloseIdleConnections()
 	return nil
 }
 
 // UploadTraces implements otlptrace.Client. What may pass is tried again until ctx ends.
-func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.stopped, cancel)()
-	for pause := otlpRetryMin; ; pause = min(2*pause, otlpRetryMax) {
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		err := c.once(ctx, spans)
 		if err == nil || !passes(err) {
 			return err
@@ -102,8 +102,8 @@ func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 	}
 }
 
-func (c *otlpClient) once(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	ctx, cancel := context.WithTimeout(ctx, otlpTimeout)
+func (c *client) once(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	request := connect.NewRequest(&tracepb.TracesData{ResourceSpans: spans})
 	for k, v := range c.headers {

@@ -1,0 +1,7 @@
+package main
+
+import (
+	_ "planted.example/fleet/sdk/otlp/exporter"
+)
+
+func main() {}

@@ -1,0 +1,5 @@
+package exporter
+
+import (
+	_ "google.golang.org/grpc/codes"
+)
