@@ -11,10 +11,13 @@
 package actuator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -255,8 +258,10 @@ func (a *Actuator) tell(provider string, done core.ListDone) {
 	}
 }
 
-// handOver gates records in parallel and pushes them page by page, in order.
+// handOver gates records in parallel and pushes them page by page, in the order of their ids: the core, which keeps machines by id,
+// then works on neighbours. Of an id that comes twice the first stays the first.
 func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, machines []*pb.Machine) bool {
+	machines = byID(machines)
 	for len(machines) > 0 {
 		n := min(len(machines), a.cfg.PageRows)
 		if !a.pages.Push(ctx, a.gate(e, machines[:n])) {
@@ -265,6 +270,24 @@ func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, machines [
 		machines = machines[n:]
 	}
 	return true
+}
+
+// byID sorts machines by id, those of one id as they came.
+func byID(machines []*pb.Machine) []*pb.Machine {
+	type key struct {
+		id string
+		at int
+	}
+	keys := make([]key, len(machines))
+	for i, m := range machines {
+		keys[i] = key{m.GetId(), i}
+	}
+	slices.SortFunc(keys, func(x, y key) int { return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.at, y.at)) })
+	out := make([]*pb.Machine, len(machines))
+	for i, k := range keys {
+		out[i] = machines[k.at]
+	}
+	return out
 }
 
 func (a *Actuator) gate(e core.ListMachines, machines []*pb.Machine) core.ListPage {

@@ -75,7 +75,7 @@ func (c *Core) accepted(o *operation, e CommandDone) {
 	}
 	c.provider(o.Provider).noteAccepted(c.now)
 	c.touched(o.Index)
-	c.cols.stamp[o.Index] = 0 // the ack itself is not older than the change
+	c.cols.at(o.Index).stamp = 0 // the ack itself is not older than the change
 	f := *e.Ack
 	if f.Machine.State == o.rpc().start() { // an ack whose snapshot predates the transition says nothing new
 		c.touched(o.Index)
@@ -126,7 +126,7 @@ func (c *Core) refused(o *operation, e CommandDone) {
 func (c *Core) unknown(o *operation, why string) {
 	o.Phase = phaseAsking
 	o.Asks++
-	c.cols.stamp[o.Index] = 0
+	c.cols.at(o.Index).stamp = 0
 	c.touched(o.Index)
 	c.timers.add(c.now+rampAsk.after(int(o.Asks)), timerAsk, o.ID)
 	_ = why

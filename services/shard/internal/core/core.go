@@ -187,11 +187,16 @@ func (c *Core) toWall(mono int64) int64 {
 	return c.wall - (c.now - mono)
 }
 
-// columns are what the core itself keeps for each machine, by Index.
-type columns struct {
-	stamp  []int64 // value of the mutation counter at the last local change
-	listed []int64 // number of the List that last showed the machine
-	absent []absence
+// columns are what the core itself keeps for each machine, by Index: in blocks, so that a step that meets one machine more
+// never moves those of half a million (SHARD-4.7).
+type columns [][]column
+
+const columnBlock = 4096
+
+type column struct {
+	stamp  int64 // value of the mutation counter at the last local change
+	listed int64 // number of the List that last showed the machine
+	absent absence
 }
 
 // absence counts the full Lists a machine was missing from, for the removal guard.
@@ -201,17 +206,17 @@ type absence struct {
 }
 
 func (l *columns) grow(n int) {
-	for len(l.stamp) < n {
-		l.stamp = append(l.stamp, 0)
-		l.listed = append(l.listed, 0)
-		l.absent = append(l.absent, absence{})
+	for len(*l)*columnBlock < n {
+		*l = append(*l, make([]column, columnBlock))
 	}
 }
+
+func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%columnBlock] }
 
 // touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
 func (c *Core) touched(i inventory.Index) {
 	c.stamp++
-	c.cols.stamp[i] = c.stamp
+	c.cols.at(i).stamp = c.stamp
 }
 
 func (c *Core) start(s Started) {

@@ -90,7 +90,7 @@ func (c *Core) getDone(e GetDone) {
 	i, known := c.world.Inventory.Find(g.machine)
 	switch {
 	case e.NotFound:
-		if known && !c.commandInFlight(g.machine) && c.cols.stamp[i] <= g.asked && why != getForOwed {
+		if known && !c.commandInFlight(g.machine) && c.cols.at(i).stamp <= g.asked && why != getForOwed {
 			c.goneByGet(p, i, why)
 		}
 	case e.Row != nil:
@@ -116,8 +116,8 @@ func (c *Core) goneByGet(p *provider, i inventory.Index, why getPurpose) {
 }
 
 func (l *columns) stampOf(i inventory.Index) int64 {
-	if int(i) < len(l.stamp) {
-		return l.stamp[i]
+	if int(i) < len(*l)*columnBlock {
+		return l.at(i).stamp
 	}
 	return 0
 }

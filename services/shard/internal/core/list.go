@@ -133,7 +133,7 @@ func (c *Core) listPage(e ListPage) {
 			c.reduced.keepRejected(x)
 			continue
 		}
-		if known && c.cols.listed[i] == p.list.id {
+		if known && c.cols.at(i).listed == p.list.id {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}
 			c.rejectMachine(x, p)
 			c.reduced.keepRejected(x)
@@ -169,8 +169,9 @@ func (c *Core) sawInList(p *provider, id string) (back bool) {
 		return false
 	}
 	c.cols.grow(c.world.Inventory.Bound())
-	back = c.cols.absent[i] != absence{}
-	c.cols.listed[i], c.cols.absent[i] = p.list.id, absence{}
+	x := c.cols.at(i)
+	back = x.absent != absence{}
+	x.listed, x.absent = p.list.id, absence{}
 	return back
 }
 
@@ -292,7 +293,7 @@ func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
 	}
 	held := 0
 	for _, i := range missing {
-		a := &c.cols.absent[i]
+		a := &c.cols.at(i).absent
 		if a.lists == 0 {
 			a.since = c.now
 		}
@@ -327,7 +328,7 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 			continue
 		}
 		known++
-		if c.cols.listed[i] == l.id || p.owed[inv.ID(i)] || c.cols.stamp[i] > l.asked || c.commandInFlight(inv.ID(i)) {
+		if c.cols.at(i).listed == l.id || p.owed[inv.ID(i)] || c.cols.at(i).stamp > l.asked || c.commandInFlight(inv.ID(i)) {
 			continue
 		}
 		missing = append(missing, i)

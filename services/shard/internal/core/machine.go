@@ -78,7 +78,7 @@ func (c *Core) removeMachine(i inventory.Index) {
 	}
 	c.coord.setOwner(id, "")
 	inv.Remove(i)
-	c.cols.stamp[i], c.cols.listed[i], c.cols.absent[i] = 0, 0, absence{}
+	*c.cols.at(i) = column{}
 	c.rails.forgetMachine(id)
 	c.pools.removed(id)
 	c.pub.untell(id)

@@ -29,7 +29,7 @@ func (c *Core) merge(f Fact, asked int64) merged {
 	if o != nil && !c.faults.DropPendingCheck {
 		switch o.Phase {
 		case phasePulling, phaseReady, phaseSending, phaseFenced:
-			if !o.untouched() || c.cols.stamp[i] > asked || o.expects(f.Machine) {
+			if !o.untouched() || c.cols.at(i).stamp > asked || o.expects(f.Machine) {
 				return mergedSetAside
 			}
 			// Asked for after the operation began, and nothing of the operation was sent: what it began on is not so.
@@ -41,7 +41,7 @@ func (c *Core) merge(f Fact, asked int64) merged {
 			}
 		}
 	}
-	if c.cols.stamp[i] > asked && !c.faults.DropPendingCheck {
+	if c.cols.at(i).stamp > asked && !c.faults.DropPendingCheck {
 		return mergedSetAside
 	}
 	return c.adopt(i, f, o)
@@ -169,7 +169,7 @@ func (c *Core) meet(f Fact) merged {
 	}
 	i, _ := c.put(m)
 	inv.SetSince(i, c.now)
-	c.cols.stamp[i] = 0
+	c.cols.at(i).stamp = 0
 	if boundState(m.State) && f.HasStamp {
 		inv.SetStamp(i, &f.Stamp)
 	}

@@ -214,8 +214,8 @@ func (c *Core) restoreMachine(s *savedMachine) {
 		c.coord.foreign++
 	}
 	inv.SetStuck(i, s.Stuck)
-	c.cols.stamp[i] = s.Changed
-	c.cols.absent[i] = absence{int32(s.Absent), s.AbsentAt}
+	c.cols.at(i).stamp = s.Changed
+	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID
 	if s.Told != "" {
 		c.pub.tell(id, s.Told)

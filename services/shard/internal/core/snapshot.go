@@ -350,8 +350,8 @@ func (p *provider) save() savedProvider {
 func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	inv := c.world.Inventory
 	m := savedMachine{Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
-		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Changed: c.cols.stamp[i],
-		Absent: int64(c.cols.absent[i].lists), AbsentAt: c.cols.absent[i].since}
+		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Changed: c.cols.at(i).stamp,
+		Absent: int64(c.cols.at(i).absent.lists), AbsentAt: c.cols.at(i).absent.since}
 	id := m.Machine.ID
 	if s, ok := inv.Stamp(i); ok {
 		m.Stamp = &s

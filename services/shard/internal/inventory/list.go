@@ -6,6 +6,7 @@ import "slices"
 type List struct {
 	chunks [][]Index
 	n      int
+	last   int // piece of the last insertion: machines often come in order
 }
 
 // chunkMax is how many machines a piece holds at most: half a kilobyte is moved by an average insertion.
@@ -19,29 +20,53 @@ func (l *List) Chunks() [][]Index { return l.chunks }
 
 // seek returns the piece and the position of the first machine that is not before i.
 func (l *List) seek(i Index, before func(a, b Index) bool) (int, int) {
-	lo, hi := 0, len(l.chunks)
-	for lo < hi { // first piece whose last machine is not before i
+	at := l.piece(i, before)
+	if at == len(l.chunks) {
+		return at, 0
+	}
+	c := l.chunks[at]
+	lo, hi := 0, len(c)
+	for lo < hi {
 		mid := (lo + hi) / 2
-		if c := l.chunks[mid]; before(c[len(c)-1], i) {
+		if before(c[mid], i) {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo == len(l.chunks) {
-		return lo, 0
+	return at, lo
+}
+
+// piece returns the first piece whose last machine is not before i. It searches from where the last insertion was, in steps
+// that double: pages of a List come in order, and their neighbours are in the cache.
+func (l *List) piece(i Index, before func(a, b Index) bool) int {
+	reaches := func(x int) bool { c := l.chunks[x]; return !before(c[len(c)-1], i) }
+	lo, hi := 0, len(l.chunks)
+	switch x := l.last; {
+	case x >= hi:
+	case !reaches(x):
+		lo = x + 1
+		for step := 1; lo < hi; step *= 2 {
+			x = min(lo+step, hi) - 1
+			if reaches(x) {
+				hi = x
+				break
+			}
+			lo = x + 1
+		}
+	case x == 0 || !reaches(x-1):
+		return x
+	default:
+		hi = x - 1
 	}
-	c := l.chunks[lo]
-	a, b := 0, len(c)
-	for a < b {
-		mid := (a + b) / 2
-		if before(c[mid], i) {
-			a = mid + 1
+	for lo < hi {
+		if mid := (lo + hi) / 2; reaches(mid) {
+			hi = mid
 		} else {
-			b = mid
+			lo = mid + 1
 		}
 	}
-	return lo, a
+	return lo
 }
 
 // insert adds a machine that is not in the list and returns where it went.
@@ -65,16 +90,19 @@ func (l *List) insert(i Index, before func(a, b Index) bool) (int, int) {
 		}
 	}
 	l.chunks[at] = slices.Insert(room(l.chunks[at]), pos, i)
+	l.last = at
 	return at, pos
 }
 
 // room returns s with room for one more. What grows here grows by an eighth and not by half of itself: machines come
 // once, in a first List, and stay.
-func room[S ~[]E, E any](s S) S {
+func room[S ~[]E, E any](s S) S { return roomBy(s, 8) }
+
+func roomBy[S ~[]E, E any](s S, part int) S {
 	if len(s) < cap(s) {
 		return s
 	}
-	return append(slices.Grow(S(nil), len(s)+len(s)/8+1), s...)
+	return append(slices.Grow(S(nil), len(s)+len(s)/part+1), s...)
 }
 
 // remove takes a machine out that is in the list.

@@ -118,9 +118,10 @@ func (t *Table) allot() Index {
 		t.free = t.free[:n-1]
 		return i
 	}
+	// Each column grows at a pace of its own, so that no step moves all of them (SHARD-4.7).
 	t.rows = append(room(t.rows), Row{})
-	t.labels = append(room(t.labels), 0)
-	t.idRef, t.hostRef = append(room(t.idRef), 0), append(room(t.hostRef), 0)
+	t.labels = append(roomBy(t.labels, 9), 0)
+	t.idRef, t.hostRef = append(roomBy(t.idRef, 10), 0), append(roomBy(t.hostRef, 11), 0)
 	return Index(len(t.rows) - 1)
 }
 
