@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -107,9 +108,11 @@ func New(a *app.App) *cobra.Command {
 		up.New(a), up.NewAllInOne(a), up.NewDemo(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
 		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), guards.New(a), get.NewTop(a, "pauses"), get.NewTop(a, "drains"), version.New(a), config.New(a),
 	)
-	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a), providerverbs.New(a))
+	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
-	root.AddCommand(roles()...)
+	ofProviders := providerverbs.New(a)
+	roles(root, ofProviders)
+	root.AddCommand(ofProviders)
 	root.AddCommand(flat(a)...)
 	return root
 }
@@ -166,37 +169,57 @@ func called(root *cobra.Command, name string) {
 	case "bigfleetctl":
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 		for _, c := range root.Commands() {
-			c.Hidden = c.Hidden && !strings.Contains(c.Name(), "-") || strings.HasPrefix(c.Name(), "provider-")
+			c.Hidden = c.Hidden && !strings.Contains(c.Name(), "-")
 		}
 	}
 }
 
-// roles are the programs of BigFleet, each as its own binary has it (OPS-1.1).
-func roles() []*cobra.Command {
-	named := func(c *cobra.Command, use, short string) *cobra.Command {
-		c.Use, c.Short, c.Hidden = use, short, true // people meet the verbs first; `bigfleet roles` lists these
+// roles hangs in the programs of BigFleet, each as its own binary has it (OPS-1.1), and the list of them.
+func roles(root, ofProviders *cobra.Command) {
+	named := func(under, c *cobra.Command, use, short string, aliases ...string) *cobra.Command {
+		c.Use, c.Short, c.Aliases, c.Hidden = use, short, aliases, true // people meet the verbs first; `bigfleet roles` lists these
+		ownFlagsOnly(c)
+		under.AddCommand(c)
 		return c
 	}
 	programs := []*cobra.Command{
-		named(shard.NewCommand(), "shard", "Run a shard"),
-		named(coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
-		named(operator.NewCommand(), "operator", "Run the operator of a cluster"),
-		named(podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster"),
-		named(providerRole(kwok.NewCommand()), "provider-kwok", "Run the kwok provider"),
-		named(providerRole(sim.NewCommand()), "provider-sim", "Run the simulated cloud"),
+		named(root, shard.NewCommand(), "shard", "Run a shard"),
+		named(root, coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
+		named(root, operator.NewCommand(), "operator", "Run the operator of a cluster"),
+		named(root, podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster", "unschedulable-pod-controller"),
+		named(ofProviders, providerRole(kwok.NewCommand()), "kwok", "Run the kwok provider"),
+		named(ofProviders, providerRole(sim.NewCommand()), "sim", "Run the simulated cloud"),
 	}
-	list := &cobra.Command{
+	root.AddCommand(&cobra.Command{
 		Use: "roles", Args: cobra.NoArgs, Short: "The long-running programs in this binary", Example: "  bigfleet roles",
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, p := range programs {
-				if _, err := fmt.Fprintf(c.OutOrStdout(), "bigfleet %-14s %s\n", p.Use, p.Short); err != nil {
+				if _, err := fmt.Fprintf(c.OutOrStdout(), "%-24s  %s\n", p.CommandPath(), p.Short); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
+	})
+}
+
+// ownFlagsOnly refuses to a role the flags of the verbs, which it would ignore: `--kube-context` would be taken for the
+// context of its --kubeconfig.
+func ownFlagsOnly(c *cobra.Command) {
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .HasAvailableInheritedFlags}}", "{{if false}}", 1))
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var foreign []string
+		c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				foreign = append(foreign, "--"+f.Name)
+			}
+		})
+		if len(foreign) > 0 {
+			return &exit.Error{Code: exit.Usage, Say: fmt.Sprintf("%s: %s is for the verbs that ask; a role does not take it", c.CommandPath(), strings.Join(foreign, ", ")), Hint: fmt.Sprintf("`%s --help` shows its flags", c.CommandPath())}
+		}
+		return run(c, args)
 	}
-	return append(programs, list)
 }
 
 // providerRole gives a provider's errors the exit code that the SDK assigns to them.

@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // deprecated, and still what client-go speaks
-	"k8s.io/client-go/kubernetes"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -42,13 +42,13 @@ const CoordinatorPort = "7790"
 // Way leads through one API server.
 type Way struct {
 	cfg       *rest.Config
-	client    kubernetes.Interface
+	client    coreclient.CoreV1Interface
 	namespace string
 }
 
 // New prepares the way; it dials nothing.
 func New(cfg *rest.Config, namespace string) (*Way, error) {
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := coreclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func New(cfg *rest.Config, namespace string) (*Way, error) {
 
 // Coordinators are the addresses of the replicas that run.
 func (w *Way) Coordinators(ctx context.Context) ([]string, error) {
-	pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: coordinators})
+	pods, err := w.client.Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: coordinators})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (w *Way) Dial(ctx context.Context, network, address string) (net.Conn, erro
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	url := w.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(name).SubResource("portforward").URL()
+	url := w.client.RESTClient().Post().Resource("pods").Namespace(namespace).Name(name).SubResource("portforward").URL()
 	type opened struct {
 		conn net.Conn
 		err  error
