@@ -13,62 +13,67 @@ import (
 // from the cluster's own demand and machines alone (ENG-9), so it is kept until one of the two changes. What happens
 // after credit may change it further; it is then spoiled, and credited anew in the next plan.
 type clusterState struct {
-	d  *demand.Cluster
-	at int32 // block of the result
+	// What turns look at lies together: in a cold plan each turn is in another cluster than the one before, and the lines of
+	// memory that it has to fetch are most of its time.
+	d            *demand.Cluster
+	f            *frame
+	cat          *catalog
+	dims         []resource.Dim
+	at           int32 // block of the result
+	lastReceiver int32 // position in wants; -1 if nobody receives shares
+	loose        int   // bound and creditable machines that nobody claims
+	wants        []want
+	loc          []local
+	vec          []int64  // all vectors of the cluster
+	givers       []giver  // Needs with machines that may have something to offer to others
+	offer        []int64  // the most that a machine of each of them has unused
+	offering     []int32  // those machines
+	least        []int64  // what every receiver of shares asks for in one unit, at the least
+	shares       []share  //
+	flight       []int32  // in flight: Idle, Creating, Draining, each by id
+	open         int      // Needs that are short and not held, after credit
+	spoiled      bool     //
+	sets         setBits  //
+	gone         bool     // not in the demand any more
+	isDirty      bool     //
+	listed       bool     // in planning.ready
+	looseOld     bool     // of looseAt: more may have been let go since
+	freed        bool     // credit let something go after others had looked for it
+	handsOver    bool     // an Idle machine was credited to a Need
+	byRow        bool     // local.owner is a row of demand, until gather makes Needs of them
+	reported     bool     // its nodes reported when loc was listed
+	columns      []column //
 
 	// What it was credited from.
 	demandVersion uint64
 	supplyVersion uint64
 	gathered      uint64 // supplyVersion of loc, bound, flight and byID
-	reported      bool   // its nodes reported at that time
 	keys          uint64 // version of the keys of columns
 	classVersion  uint64
 	foldVersion   uint64
 	expires       int64 // when readiness changes its answer by itself; 0 is never
 	policy        *Policy
-	spoiled       bool
-	sets          setBits
-	gone          bool // not in the demand any more
-	isDirty       bool
-	listed        bool   // in planning.ready
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 
-	f        *frame
-	cat      *catalog
-	dims     []resource.Dim
-	wants    []want
 	gains    []gain  // of Needs that section 15 did something for
 	rowWant  []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds    []Folded
 	gangRows []gangRow
-	begun    []bool // by row: a gang that has begun on machines too small to hold it alone
-	loc      []local
+	begun    []bool  // by row: a gang that has begun on machines too small to hold it alone
 	members  int     // of loc; behind them is what the plan acquired
 	bound    []int32 // bound and creditable: Configured, then Configuring, each in keep order
-	flight   []int32 // in flight: Idle, Creating, Draining, each by id
-	byID     []int32 // the same, by id
-	vec      []int64 // all vectors of the cluster
-	shares   []share
-	givers   []int32 // Needs with machines that may have something to offer to others
-	offer    []int64 // the most that a machine of each of them has unused
-	least    []int64 // what every receiver of shares asks for in one unit, at the least
-	columns  []column
-	byRow    bool // local.owner is a row of demand, until gather makes Needs of them
+	byID     []int32 // flight, by id
 	shunned  []inventory.Index
 	guarded  []inventory.Index
 	overdue  int
 
-	loose     int     // bound and creditable machines that nobody claims
-	looseAt   []int32 // those of bound that nobody claimed when it was listed
-	looseOld  bool    // more may have been let go since
-	excess    int     // those of them that are Configured and ours
-	freed     bool    // credit let something go after others had looked for it
-	open      int     // Needs that are short and not held, after credit
-	shorts    int     // Needs that are short, after credit
-	handsOver bool    // an Idle machine was credited to a Need
-	block     *Block
-	judged    uint64 // version of the classes, plus 1, that want.none is about
+	looseAt []int32 // those of bound that nobody claimed when it was listed
+	excess  int     // the loose ones that are Configured and ours
+	shorts  int     // Needs that are short, after credit
+	newsAt  int     // where they are in planning.news
+	block   *Block
+	judged  uint64 // version of the classes, plus 1, that want.none is about
 }
 
 // want is one Need at work: a cache line without pointers, so that a turn reads one line of it and a collection none.
@@ -249,7 +254,7 @@ func (cl *clusterState) prepare(p *planning) {
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.f = p.cat.frameOf(cl.d, cl.dims)
 	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
-	cl.offer = cl.offer[:0]
+	cl.offer, cl.offering = cl.offer[:0], cl.offering[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()

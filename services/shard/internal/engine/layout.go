@@ -59,14 +59,62 @@ func (cl *clusterState) lay(g *want, x *scratch) {
 			}
 		}
 	}
-	most := cl.offer[int(g.slot)*cl.k():][:cl.k()]
+	cl.noteOffers(g, x.list)
+}
+
+// giver is a Need with machines that may have something to offer to others: these are in clusterState.offering.
+type giver struct{ want, from, n, room int32 }
+
+// noteOffers lists those machines of a Need whose unused part holds at least what every receiver asks for, and notes the
+// most that any of them has of each dimension: with most claimants that is one machine of many, the last.
+func (cl *clusterState) noteOffers(w *want, list []int32) {
+	g := &cl.givers[w.slot]
+	most := cl.offer[int(w.slot)*cl.k():][:cl.k()]
 	clear(most)
-	for _, at := range x.list {
+	start := len(cl.offering)
+	for _, at := range list {
 		l := &cl.loc[at]
-		used := cl.at_(l.used, 0)
-		for j, s := range cl.supply(l) {
+		sup, used := cl.supply(l), cl.at_(l.used, 0)
+		offers := true
+		for j, u := range cl.least {
+			offers = offers && sup[j]-used[j] >= u
+		}
+		if !offers {
+			continue
+		}
+		cl.offering = append(cl.offering, at)
+		for j, s := range sup {
 			most[j] = max(most[j], s-used[j])
 		}
+	}
+	if g.n = int32(len(cl.offering) - start); g.n <= g.room { // where it was
+		copy(cl.offering[g.from:], cl.offering[start:])
+		cl.offering = cl.offering[:start]
+		return
+	}
+	g.from, g.room = int32(start), g.n
+}
+
+// settleOffers lays out a Need whose turn is over, for those behind it that receive shares: its machines are at hand now.
+func (cl *clusterState) settleOffers(w *want, x *scratch) {
+	if w.slot < 0 || w.claims < 0 || w.at >= cl.lastReceiver || w.bits&wLaid != 0 {
+		return
+	}
+	if l := &cl.loc[w.lastOne]; w.claims == w.lastOne && w.bits&wWhole != 0 && l.bits&lKept == 0 && l.out < 0 {
+		// The whole units of one machine: what they leave of it is known without a layout.
+		sup, agg := cl.amount(w, l.class), cl.aggregate(w)
+		all := cl.supply(l)
+		offers := true
+		for j, u := range cl.least {
+			offers = offers && all[j]-min(sup[j], agg[j]) >= u
+		}
+		if !offers {
+			cl.dropGiver(w)
+			return
+		}
+	}
+	if cl.lay(w, x); cl.givers[w.slot].n == 0 {
+		cl.dropGiver(w)
 	}
 }
 
@@ -91,10 +139,10 @@ func (cl *clusterState) unlay(g *want) {
 	g.bits &^= wLaid
 	if g.slot < 0 {
 		if cap(cl.givers) == 0 {
-			cl.givers, cl.offer = make([]int32, 0, len(cl.wants)), make([]int64, 0, len(cl.wants)*cl.k())
+			cl.givers, cl.offer = make([]giver, 0, len(cl.wants)), make([]int64, 0, len(cl.wants)*cl.k())
 		}
 		g.slot = int32(len(cl.givers))
-		cl.givers = append(cl.givers, g.at)
+		cl.givers = append(cl.givers, giver{want: g.at})
 		for range cl.k() {
 			cl.offer = append(cl.offer, math.MaxInt64)
 		}
@@ -111,7 +159,7 @@ func (cl *clusterState) dropGiver(g *want) {
 	i, last, k := int(g.slot), len(cl.givers)-1, cl.k()
 	cl.givers[i] = cl.givers[last]
 	copy(cl.offer[i*k:(i+1)*k], cl.offer[last*k:])
-	cl.wants[cl.givers[i]].slot = int32(i)
+	cl.wants[cl.givers[i].want].slot = int32(i)
 	cl.givers, cl.offer, g.slot = cl.givers[:last], cl.offer[:last*k], -1
 }
 
@@ -120,12 +168,13 @@ func (w *want) receives() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
 
 // measureUnits finds what every receiver asks for at the least: who has less than that to offer needs no second look.
 func (cl *clusterState) measureUnits() {
-	cl.least = slices.Grow(cl.least[:0], cl.k())
+	cl.least, cl.lastReceiver = slices.Grow(cl.least[:0], cl.k()), -1
 	for i := range cl.wants {
 		w := &cl.wants[i]
 		if !w.receives() {
 			continue
 		}
+		cl.lastReceiver = w.at
 		if len(cl.least) == 0 {
 			cl.least = append(cl.least, cl.unit(w)...)
 			continue
@@ -171,17 +220,9 @@ func proportion(room, rest, used []int64) {
 	}
 }
 
-// offered is how many whole units of w a machine of another Need offers (ENG-11.4, 11.5).
-func (cl *clusterState) offered(w *want, l *local, x *scratch) int64 {
-	unit, sup := cl.unit(w), cl.supply(l)
-	if !coversAll(sup, unit) {
-		return 0
-	}
-	g := &cl.wants[l.claim]
-	if g.bits&wLaid == 0 {
-		cl.lay(g, x)
-	}
-	used := cl.at_(l.used, 0)
+// offered is how many whole units of w a machine of another Need, which is laid out, offers (ENG-11.4, 11.5).
+func (cl *clusterState) offered(w *want, l *local) int64 {
+	unit, sup, used := cl.unit(w), cl.supply(l), cl.at_(l.used, 0)
 	per := uint64(cl.d.Facts.SharingPerMille)
 	k := int64(math.MaxInt64)
 	for j, u := range unit {
@@ -213,22 +254,22 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 	x.offers = x.offers[:0]
 	unit := cl.unit(w)
 	for i, k := 0, len(unit); i < len(cl.givers); i++ {
-		if !coversAll(cl.offer[i*k:(i+1)*k], unit) || cl.givers[i] == w.at {
+		if !coversAll(cl.offer[i*k:(i+1)*k], unit) || cl.givers[i].want == w.at {
 			continue
 		}
-		g := &cl.wants[cl.givers[i]]
+		g := &cl.wants[cl.givers[i].want]
 		if g.bits&wLaid == 0 {
 			cl.lay(g, x)
-			switch most := cl.offer[i*k : (i+1)*k]; {
-			case !coversAll(most, cl.least):
+			switch {
+			case cl.givers[i].n == 0:
 				cl.dropGiver(g)
 				i--
 				continue
-			case !coversAll(most, unit):
+			case !coversAll(cl.offer[i*k:(i+1)*k], unit):
 				continue
 			}
 		}
-		cl.offers(w, g, x, keep)
+		cl.offers(w, &cl.givers[i], x, keep)
 	}
 	if len(x.offers) == 0 {
 		return
@@ -243,14 +284,14 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 	}
 }
 
-// offers lists what the machines of g offer to w.
-func (cl *clusterState) offers(w, g *want, x *scratch, keep func(l *local) bool) {
-	for at := g.claims; at >= 0; at = cl.loc[at].next {
+// offers lists what the machines of a giver that is laid out offer to w.
+func (cl *clusterState) offers(w *want, g *giver, x *scratch, keep func(l *local) bool) {
+	for _, at := range cl.offering[g.from : g.from+g.n] {
 		l := &cl.loc[at]
 		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).has(l.class) {
 			continue
 		}
-		if k := cl.offered(w, l, x); k > 0 {
+		if k := cl.offered(w, l); k > 0 {
 			x.offers = append(x.offers, offer{at, k})
 		}
 	}

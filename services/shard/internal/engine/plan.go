@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-)
+import "slices"
 
 // Plan decides from nothing but its input: no warm state is used or left behind (ENG-2.1).
 func Plan(in Input) *Result { return NewPlanner().Plan(in) }
@@ -210,9 +206,10 @@ func (p *planning) remember() {
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
 	news := 0
 	for _, cl := range p.dirty {
+		cl.newsAt = news
 		news += cl.shorts
 	}
-	p.news = slices.Grow(p.news[:0], news)
+	p.news = slices.Grow(p.news[:0], news)[:news]
 	left := p.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range p.dirty {
 		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
@@ -231,15 +228,19 @@ func (p *planning) remember() {
 		if len(cl.gangRows) > 0 {
 			p.gangs.add(cl, inGangs)
 		}
+	}
+	p.each(p.dirty, func(cl *clusterState, _ *scratch) {
 		if cl.shorts == 0 {
-			continue
+			return
 		}
+		at := cl.newsAt
 		for i := range cl.wants {
 			if w := &cl.wants[i]; cl.short(w) {
-				p.news = append(p.news, p.stand(cl, w))
+				p.news[at] = p.stand(cl, w)
+				at++
 			}
 		}
-	}
+	})
 	if left {
 		p.gangs.sweep(inGangs, func(cl *clusterState) bool { return !cl.gone && len(cl.gangRows) > 0 })
 	}
@@ -300,133 +301,4 @@ func (p *planning) stands(cl *clusterState) bool {
 	stand := cl.foldsStand(p)
 	cl.foldVersion = p.foldVersion
 	return stand
-}
-
-// publish writes the blocks. A cluster that nothing happened to keeps the one it had, unless the reason of a shortfall is
-// another now: that may lie elsewhere in the shard.
-func (p *planning) publish() {
-	r := p.res
-	r.Short = make([]Ref, 0, len(p.standing))
-	for _, cl := range p.spoiled {
-		cl.block = nil
-	}
-	p.judgeCovered()
-	r.Blocks = slices.Grow([]*Block(nil), len(p.states))[:len(p.states)]
-	if p.blocks == nil {
-		for i, cl := range p.states {
-			p.blockOf(cl)
-			r.Blocks[i] = cl.block
-		}
-		p.receivers = 0
-		for _, b := range r.Blocks {
-			p.receivers += b.receivers()
-		}
-	} else {
-		copy(r.Blocks, p.blocks)
-	}
-	renew := func(cl *clusterState) {
-		p.blockOf(cl)
-		if old := r.Blocks[cl.at]; old != cl.block {
-			p.receivers += cl.block.receivers() - old.receivers()
-			r.Blocks[cl.at] = cl.block
-		}
-	}
-	for _, cl := range p.dirty {
-		renew(cl)
-	}
-	for _, cl := range p.spoiled {
-		renew(cl)
-	}
-	p.stillShort(func(t turn, s *standing) {
-		if s != nil && (!s.fixed || s.moved) && s.cl.checked != p.plans {
-			s.cl.checked = p.plans
-			if !p.reasonsStand(s.cl) {
-				s.cl.block = nil
-				renew(s.cl)
-			}
-		}
-		if s != nil {
-			r.Short = append(r.Short, Ref{t.cl, s.row})
-		} else {
-			r.Short = append(r.Short, p.refOf(t))
-		}
-	})
-	p.blocks = r.Blocks
-	p.counters()
-}
-
-// judgeCovered makes the blocks of clusters where nothing is short. Reasons of shortfalls look at the whole shard and are
-// found one after the other.
-func (p *planning) judgeCovered() {
-	p.ready = p.ready[:0]
-	add := func(list []*clusterState) {
-		for _, cl := range list {
-			if cl.block == nil && !cl.listed && !cl.anyShort() {
-				cl.listed = true
-				p.ready = append(p.ready, cl)
-			}
-		}
-	}
-	if p.blocks == nil {
-		add(p.states)
-	} else {
-		add(p.dirty)
-		add(p.spoiled)
-	}
-	p.each(p.ready, func(cl *clusterState, _ *scratch) { cl.block = p.judge(cl) })
-	for _, cl := range p.ready {
-		cl.listed = false
-	}
-}
-
-func (cl *clusterState) anyShort() bool {
-	for i := range cl.wants {
-		if cl.short(&cl.wants[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// blockOf makes the block of a cluster if it has none.
-func (p *planning) blockOf(cl *clusterState) {
-	if cl.block == nil {
-		cl.block = p.judge(cl)
-	}
-}
-
-func (p *planning) counters() {
-	c := &p.res.Counters
-	c.Shares, c.Displaced, c.ExchangeTries, c.ExchangeSaved = p.receivers, p.displace, p.tries, p.saved
-	for _, chunk := range p.w.Inventory.Flying().Chunks() {
-		for _, i := range chunk {
-			if pr, _ := p.w.Inventory.Promise(i); pr.Cause == inventory.ForPreempt {
-				c.PromisesPreempt++
-			} else {
-				c.PromisesCreate++
-			}
-		}
-	}
-}
-
-// reasonsStand reports whether the short rows of a cluster are short for the reasons that its block says.
-func (p *planning) reasonsStand(cl *clusterState) bool {
-	for i := range cl.wants {
-		w := &cl.wants[i]
-		if !cl.short(w) {
-			continue
-		}
-		if w.bits&wFolded == 0 {
-			if p.shortDetail(cl, w, w.hold) != cl.block.Verdicts[w.row].Detail {
-				return false
-			}
-			continue
-		}
-		for _, row := range cl.membersOf(w) {
-			if v := &cl.block.Verdicts[row]; v.Status == Short && p.shortDetail(cl, w, v.Hold) != v.Detail {
-				return false
-			}
-		}
-	}
-	return true
 }

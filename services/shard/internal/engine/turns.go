@@ -21,6 +21,7 @@ func (p *planning) turns() {
 		if cl.short(w) {
 			p.res.Counters.Turns++
 			p.takeTurn(cl, w)
+			cl.settleOffers(w, &p.x)
 		}
 	})
 }
@@ -48,20 +49,26 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
 func (p *planning) lookAhead() {
 	next := p.queue[p.at:min(p.at+aheadTurns, len(p.queue))]
 	sum := 0
-	for _, t := range next {
+	for _, t := range next { // each line that turns look at
 		cl := p.states[t.cl]
-		sum += cl.loose + len(cl.wants) + int(cl.at)
+		sum += int(cl.at) + len(cl.loc) + len(cl.offer) + len(cl.least) + cl.open
 	}
 	for _, t := range next {
 		cl, w := p.state(t)
-		sum += int(w.vec)
-		if n := len(cl.loc); n > 0 {
-			sum += int(cl.loc[n-1].idx)
+		sum += int(w.vec) + int(cl.d.Facts.SharingPerMille) + len(p.w.Inventory.Avoided(cl.d.ID))
+		if n := len(cl.loc); n < cap(cl.loc) { // where the next machine goes
+			sum += int(cl.loc[:n+1][n].idx)
+		}
+		if n := len(cl.vec); n < cap(cl.vec) {
+			sum += int(cl.vec[:n+1][n])
+		}
+		if len(cl.offer) > 0 {
+			sum += int(cl.offer[0]) + int(cl.givers[0].want)
 		}
 	}
 	for _, t := range next {
 		cl, w := p.state(t)
-		sum += int(cl.rest(w)[0]) + int(cl.d.Facts.SharingPerMille)
+		sum += int(cl.rest(w)[0])
 	}
 	p.ahead = sum
 }
@@ -250,10 +257,22 @@ func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k
 func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
 	for _, pk := range p.cover.list {
 		p.taking = p.cover.listed(p.taking[:0], pk.group, pk.n)
+		if len(p.taking) > 1 {
+			p.readRows(p.taking)
+		}
 		for _, i := range p.taking {
 			p.take(cl, w, i, k)
 		}
 	}
+}
+
+// readRows reads the rows of machines that are about to be taken, side by side: see lookAhead.
+func (p *planning) readRows(list []inventory.Index) {
+	rows, sum := p.w.Inventory.Rows(), uint32(0)
+	for _, i := range list {
+		sum += rows[i].Order
+	}
+	p.ahead = int(sum)
 }
 
 // reattribute is ENG-12.5: machines of the own cluster, bound ones and then those in flight, that serve a lower priority
