@@ -101,8 +101,11 @@ func (c *coverer) look(order *ranking, limit *chosen, dearest int64) (best chose
 	}
 	// One machine may do. It has the largest share there is, so that nothing dearer than it can be the better choice: a
 	// walk by cost ends there.
-	best, end = chosen{group: -1}, -1
 	list := c.cheapest()
+	if c.narrow.fits && list.sup != nil {
+		return c.lookNarrow(list, limit, dearest)
+	}
+	best, end = chosen{group: -1}, -1
 	for i := 0; i < len(list.list); {
 		s, least := list.list[i].shelf, list.list[i].cost
 		if least > dearest {
@@ -151,6 +154,9 @@ func (c *coverer) part(sup []int64) (share uint64, covers bool) {
 func (c *coverer) cheapestWith(limit int64) int32 {
 	found, cost := int32(-1), limit
 	order := c.cheapest()
+	if c.narrow.fits && order.sup != nil {
+		return c.cheapestOver(order, four(c.need), limit)
+	}
 	for i := 0; i < len(order.list); {
 		s, least := order.list[i].shelf, order.list[i].cost
 		if least > cost {

@@ -25,6 +25,7 @@ type coverer struct {
 	unit     []int64
 	input    []int64 // the residual at the start
 	whole    bool    // of a machine whole units count (4.12)
+	narrow   narrow  // the same in few dimensions
 
 	// The work.
 	rest   []int64
@@ -159,6 +160,7 @@ func (c *coverer) prepare() {
 	for _, j := range c.active {
 		c.shift = append(c.shift, uint8(top-bits.Len64(uint64(c.input[j]))))
 	}
+	c.narrow.ask(c, top)
 }
 
 // fitUsed makes room to count what is taken of each group.

@@ -175,7 +175,7 @@ func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inven
 			l.bits |= lGone // the place in loc stays empty; taking it again makes a new one
 			p.tell()
 			p.stock.giveBack(l.idx, l.class, inventory.SpeculativePool)
-			p.countTaken(l.idx, l.class, inventory.SpeculativePool, -1)
+			p.countGiven(l.idx, l.class, inventory.SpeculativePool)
 		}
 		at = next
 	}

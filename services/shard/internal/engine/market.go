@@ -75,6 +75,7 @@ type market struct {
 type ranking struct {
 	gen  uint32 // of the stock
 	list []ranked
+	sup  [][narrowDims]int64 // of each, in orders by cost alone; nil if there are more dimensions
 }
 
 type ranked struct {
@@ -111,6 +112,9 @@ func (k *market) index() {
 	clear(k.most)
 	for p := range k.cheap {
 		k.cheap[p].gen, k.cheap[p].list = 0, slices.Grow(k.cheap[p].list[:0], n)
+		if k.cheap[p].sup = slices.Grow(k.cheap[p].sup[:0], n)[:n]; dims > narrowDims {
+			k.cheap[p].sup = nil
+		}
 	}
 	for i, s := range k.shelves {
 		k.base = append(k.base, int32(len(k.of)))
@@ -140,6 +144,9 @@ func (r *ranking) start(k *market, gen uint32) {
 		}
 		return cmp.Compare(a.shelf, b.shelf)
 	})
+	for i := range r.sup {
+		r.sup[i] = four(k.supply(r.list[i].shelf))
+	}
 }
 
 // settle moves the shelf at i back if what is left of it costs more than was known, and reports whether it did. What has
@@ -155,10 +162,16 @@ func (r *ranking) settle(i int, k *market, p inventory.Pool) bool {
 		return false
 	}
 	x.cost = cost
+	from := i
 	for ; i+1 < len(r.list) && compareRatio(r.list[i+1].cost, r.list[i+1].share, x.cost, x.share) < 0; i++ {
 		r.list[i] = r.list[i+1]
 	}
 	r.list[i] = x
+	if r.sup != nil {
+		sup := r.sup[from]
+		copy(r.sup[from:i], r.sup[from+1:])
+		r.sup[i] = sup
+	}
 	return true
 }
 

@@ -134,19 +134,6 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	p.spoil(cl)
 }
 
-// tell brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
-func (p *planning) tell() {
-	for ; p.told < len(p.stock.list); p.told++ {
-		i := p.stock.list[p.told]
-		r := p.w.Inventory.Row(i)
-		k := inventory.SpeculativePool
-		if r.Seen() == inventory.Idle {
-			k = inventory.IdlePool
-		}
-		p.countTaken(i, r.Class, k, 1)
-	}
-}
-
 // anyFree reports whether a pool has anything left that matches.
 func (p *planning) anyFree(m *matcher, k inventory.Pool) bool {
 	if m.epoch != p.stock.gen {

@@ -28,6 +28,7 @@ type domainTaken struct {
 	plan    uint64 // the one it is about; nothing is taken in others
 	n       []int32
 	cursors []cursor // nothing before it is free
+	late    []uint32 // classes of machines that are taken and not yet in n: many at once are found faster
 }
 
 func (p *planning) beginTopologies() {
@@ -78,9 +79,11 @@ func (t *topState) rankDomains(p *planning) {
 }
 
 func (p *planning) topology(key symbol.ID) *topState {
-	p.tell()
 	for _, t := range p.tops {
 		if t.top.Key == key {
+			if !t.byClass || len(t.counts) > 0 {
+				p.tell()
+			}
 			return t
 		}
 	}
@@ -96,39 +99,69 @@ func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 	if d >= len(t.taken[k]) || t.taken[k][d].plan != t.plan {
 		return c.N
 	}
-	return c.N - t.taken[k][d].n[cell]
+	return c.N - t.takenOf(int32(d), k).n[cell]
 }
 
-// countTaken keeps the topologies right when a free machine is taken (by 1) or given back (by -1).
-func (p *planning) countTaken(i inventory.Index, class uint32, k inventory.Pool, by int32) {
+// tell brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
+func (p *planning) tell() {
+	inv := p.w.Inventory
+	for len(p.stock.list) > p.told {
+		batch := p.stock.list[p.told:min(p.told+aheadTurns, len(p.stock.list))]
+		for _, t := range p.tops {
+			if t.byClass && len(t.counts) == 0 {
+				continue
+			}
+			var domains [aheadTurns]int32
+			if p.here.top == t {
+				for at := range batch {
+					domains[at] = p.here.d
+				}
+			} else {
+				t.top.DomainsOf(inv, batch, domains[:len(batch)])
+			}
+			for at, i := range batch {
+				r := inv.Row(i)
+				k := inventory.SpeculativePool
+				if r.Seen() == inventory.Idle {
+					k = inventory.IdlePool
+				}
+				if d := domains[at]; d >= 0 {
+					p.countTaken(t, d, r.Class, k, 1)
+				}
+			}
+		}
+		p.told += len(batch)
+	}
+}
+
+// countGiven keeps the topologies right when a machine is given back.
+func (p *planning) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
 	for _, t := range p.tops {
 		if t.byClass && len(t.counts) == 0 {
 			continue
 		}
-		d := p.here.d
-		if p.here.top != t {
-			v, has := p.w.Inventory.Value(i, t.top.Key)
-			if !has {
-				continue
-			}
-			known := false
-			if d, known = t.top.Domain(v); !known {
-				continue
+		if v, has := p.w.Inventory.Value(i, t.top.Key); has {
+			if d, known := t.top.Domain(v); known {
+				p.countTaken(t, d, class, k, -1)
 			}
 		}
-		if n := len(t.touched); n == 0 || t.touched[n-1] != d {
-			t.touched = append(t.touched, d)
+	}
+}
+
+// countTaken keeps a topology right when a free machine of a domain is taken (by 1) or given back (by -1).
+func (p *planning) countTaken(t *topState, d int32, class uint32, k inventory.Pool, by int32) {
+	if n := len(t.touched); n == 0 || t.touched[n-1] != d {
+		t.touched = append(t.touched, d)
+	}
+	for _, c := range t.counts {
+		if c.plan != p.plans {
+			c.forget(d) // it is counted anew when it is looked at
+		} else if c.m.has(class) {
+			c.move(d, k, p.cat.supply[class], -by)
 		}
-		for _, c := range t.counts {
-			if c.plan != p.plans {
-				c.forget(d) // it is counted anew when it is looked at
-			} else if c.m.has(class) {
-				c.move(d, k, p.cat.supply[class], -by)
-			}
-		}
-		if !t.byClass {
-			t.take(class, d, k, by)
-		}
+	}
+	if !t.byClass {
+		t.take(class, d, k, by)
 	}
 }
 
@@ -141,12 +174,16 @@ func (t *topState) takenOf(d int32, k inventory.Pool) *domainTaken {
 	if x.plan != t.plan {
 		n := len(t.top.Domains[d].Cells[k])
 		x.plan = t.plan
-		x.n, x.cursors = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n]
+		x.n, x.cursors, x.late = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], x.late[:0]
 		clear(x.n)
 		for i := range x.cursors {
 			x.cursors[i].chunk = -1
 		}
 	}
+	for _, class := range x.late {
+		x.n[t.cellOf(d, k, class)]++
+	}
+	x.late = x.late[:0]
 	return x
 }
 
@@ -165,6 +202,10 @@ func (t *topState) cellOf(d int32, k inventory.Pool, class uint32) int {
 }
 
 func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
+	if by == 1 && int(d) < len(t.taken[k]) && t.taken[k][d].plan == t.plan {
+		t.taken[k][d].late = append(t.taken[k][d].late, class)
+		return
+	}
 	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
 	x.n[at] += by
 	if by < 0 {
@@ -238,6 +279,7 @@ func (p *planning) countsOf(t *topState, m *matcher) *domainCounts {
 			t.counts = t.counts[:0]
 			clear(t.kinds)
 		}
+		p.tell() // what is counted now must not be told later
 		t.counts = append(t.counts, &domainCounts{m: m})
 		at = len(t.counts) - 1
 	}

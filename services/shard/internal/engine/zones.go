@@ -120,7 +120,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 	c.prepare()
 	for i := range s.open { // they ask the same question
 		z := &s.open[i]
-		z.unit, z.input, z.rest, z.active, z.shift, z.whole = c.unit, c.input, c.rest, c.active, c.shift, c.whole
+		z.unit, z.input, z.rest, z.active, z.shift, z.whole, z.narrow = c.unit, c.input, c.rest, c.active, c.shift, c.whole, c.narrow
 		z.cuts.begin(&z.coverer)
 		z.ranked = z.order()
 	}
