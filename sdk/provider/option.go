@@ -72,7 +72,7 @@ func WithOfferings(o ...Offering) Option { return func(s *settings) { s.offering
 // WithReadiness sets the gate in front of Configured. Required.
 func WithReadiness(r Readiness) Option { return func(s *settings) { s.readiness = r } }
 
-// WithStateFile keeps the state in a bbolt file. This or WithStore is required.
+// WithStateFile keeps the state in a file, with a log beside it (store.Open). This or WithStore is required.
 func WithStateFile(file string) Option {
 	return func(s *settings) { s.openStore = func() (store.Store, error) { return store.Open(file) } }
 }

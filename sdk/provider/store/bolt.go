@@ -1,10 +1,10 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -17,60 +17,81 @@ import (
 // exiting, short enough that a person sees the sentence.
 const lockWait = 2 * time.Second
 
-// Open opens or creates the bbolt file. Every Commit is on disk when it returns.
-func Open(file string) (_ Store, err error) {
+// What the base says about its log. The bucket is no Table: nobody above this package sees it.
+var (
+	logBucket  = []byte("log")
+	keyLogID   = []byte("id")      // 8 bytes, drawn when the file is first opened; every frame carries it
+	keyApplied = []byte("applied") // number of the newest batch that is wholly in the tables
+)
+
+// base is the bbolt file: everything up to a batch of the log.
+type base struct {
+	db      *bbolt.DB
+	file    string
+	id      uint64
+	applied uint64
+	bytes   atomic.Int64
+}
+
+// openBase opens or creates the file. fresh is the id that a log gets that has none yet; hadID says whether there was one.
+func openBase(file string, fresh uint64, fast bool) (_ *base, hadID bool, err error) {
 	defer recovered(file, debug.SetPanicOnFault(true), &err)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("state file %s: make its directory: %w", file, err)
-	}
 	// The free list is written with each commit, although that costs a page: rebuilding it at open walks the file in a
 	// goroutine of bbolt's own, where a damaged page ends the process instead of giving an error.
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: fast, NoGrowSync: fast})
 	if err != nil {
-		return nil, explain(file, err)
+		return nil, false, explain(file, err)
 	}
-	s := &bolt{db: db, file: file}
-	if err := db.Update(func(tx *bbolt.Tx) error {
-		for _, t := range Tables() {
-			if _, err := tx.CreateBucketIfNotExists([]byte(t.String())); err != nil {
-				return err
-			}
-		}
-		s.bytes.Store(tx.Size())
-		return nil
-	}); err != nil {
+	b := &base{db: db, file: file}
+	err = db.View(func(tx *bbolt.Tx) error { hadID, err = b.about(tx); return err })
+	if err == nil && !hadID {
+		b.id = fresh
+		err = db.Update(b.begin)
+	}
+	if err != nil {
 		_ = db.Close() // the first error is the one that matters
-		return nil, explain(file, err)
+		return nil, false, explain(file, err)
 	}
-	return s, nil
+	b.measure()
+	return b, hadID, nil
 }
 
-type bolt struct {
-	db    *bbolt.DB
-	file  string
-	bytes atomic.Int64
+// about reads what the base says about its log.
+func (b *base) about(tx *bbolt.Tx) (bool, error) {
+	log := tx.Bucket(logBucket)
+	if log == nil {
+		return false, nil
+	}
+	id, applied := log.Get(keyLogID), log.Get(keyApplied)
+	if len(id) != 8 || len(applied) != 8 {
+		return false, berrors.ErrInvalid
+	}
+	b.id, b.applied = binary.BigEndian.Uint64(id), binary.BigEndian.Uint64(applied)
+	return true, nil
 }
 
-func (s *bolt) Load(visit func(t Table, key, value []byte) error) (err error) {
-	defer recovered(s.file, debug.SetPanicOnFault(true), &err)
-	return s.db.View(func(tx *bbolt.Tx) error {
-		for _, t := range Tables() {
-			bucket := tx.Bucket([]byte(t.String()))
-			if bucket == nil {
-				return explain(s.file, fmt.Errorf("table %s is missing", t))
-			}
-			if err := bucket.ForEach(func(k, v []byte) error { return visit(t, k, v) }); err != nil {
-				return err
-			}
+// begin makes what is missing in a file that is new or of a build without logs.
+func (b *base) begin(tx *bbolt.Tx) error {
+	for _, t := range Tables() {
+		if _, err := tx.CreateBucketIfNotExists([]byte(t.String())); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	log, err := tx.CreateBucket(logBucket)
+	if err != nil {
+		return err
+	}
+	if err := log.Put(keyLogID, binary.BigEndian.AppendUint64(nil, b.id)); err != nil {
+		return err
+	}
+	return log.Put(keyApplied, make([]byte, 8))
 }
 
-func (s *bolt) Commit(batch []Write) (err error) {
-	defer recovered(s.file, debug.SetPanicOnFault(true), &err)
-	return s.db.Update(func(tx *bbolt.Tx) error {
-		for _, w := range batch {
+// write applies the writes in one transaction; applied, unless 0, becomes the number of the newest batch in the tables.
+func (b *base) write(writes []Write, applied uint64) (err error) {
+	defer recovered(b.file, debug.SetPanicOnFault(true), &err)
+	err = b.db.Update(func(tx *bbolt.Tx) error {
+		for _, w := range writes {
 			bucket := tx.Bucket([]byte(w.Table.String()))
 			var err error
 			if w.Value == nil {
@@ -82,28 +103,41 @@ func (s *bolt) Commit(batch []Write) (err error) {
 				return fmt.Errorf("table %s: %w", w.Table, err)
 			}
 		}
-		s.bytes.Store(tx.Size())
+		if applied == 0 {
+			return nil
+		}
+		return tx.Bucket(logBucket).Put(keyApplied, binary.BigEndian.AppendUint64(nil, applied))
+	})
+	if err != nil {
+		return explain(b.file, err)
+	}
+	if applied != 0 {
+		b.applied = applied
+	}
+	b.measure()
+	return nil
+}
+
+func (b *base) load(visit func(t Table, key, value []byte) error) (err error) {
+	defer recovered(b.file, debug.SetPanicOnFault(true), &err)
+	return b.db.View(func(tx *bbolt.Tx) error {
+		for _, t := range Tables() {
+			bucket := tx.Bucket([]byte(t.String()))
+			if bucket == nil {
+				return explain(b.file, fmt.Errorf("table %s is missing", t))
+			}
+			if err := bucket.ForEach(func(k, v []byte) error { return visit(t, k, v) }); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }
 
-func (s *bolt) Bytes() int64     { return s.bytes.Load() }
-func (s *bolt) Describe() string { return s.file }
-func (s *bolt) Durable() bool    { return true }
-func (s *bolt) Close() error     { return s.db.Close() }
-
-// explain turns what bbolt says into a sentence with the file and the way out (PROV-12.8).
-func explain(file string, err error) error {
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return fmt.Errorf("state file %s is locked by another process: stop that provider, or give this one its own --state: %w", file, err)
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
-		return fmt.Errorf("state file %s is damaged or not a state file: restore a copy, or move it away and start with "+
-			"--adopt-store to take the hosts over (bindings come back from the hosts' marks): %w", file, err)
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("state file %s cannot be opened: give this user read and write access: %w", file, err)
+func (b *base) measure() {
+	if info, err := os.Stat(b.file); err == nil {
+		b.bytes.Store(info.Size())
 	}
-	return fmt.Errorf("state file %s: %w", file, err)
 }
 
 // recovered turns a panic into an error: bbolt panics on pages it cannot make sense of, and reading the map of a file that
@@ -113,4 +147,15 @@ func recovered(file string, before bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", explain(file, berrors.ErrInvalid), p)
 	}
+}
+
+// explain turns what the disk and bbolt say into a sentence with the file and the way out (PROV-12.8). What it wraps stays
+// within reach of errors.Is.
+func explain(file string, err error) error {
+	for _, k := range known {
+		if errors.Is(err, k.cause) {
+			return fmt.Errorf("state file %s %s: %w", file, k.says, err)
+		}
+	}
+	return fmt.Errorf("state file %s: %w", file, err)
 }

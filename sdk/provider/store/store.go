@@ -3,8 +3,8 @@
 // A Store is a small durable table of bytes. It loads everything once, at start, and then only writes: reads of a running
 // provider never touch it. What the bytes mean is the provider's affair; a Store neither decodes nor changes them.
 //
-// Two implementations are here: Open keeps a bbolt file and survives SIGKILL and power loss, Memory forgets everything and
-// is for tests and demonstrations. Others (a database, an etcd) implement the interface; package storetest shows whether
+// Two implementations are here: Open keeps a bbolt file with a log in front and survives SIGKILL and power loss, Memory forgets
+// everything and is for tests and demonstrations. Others (a database, an etcd) implement the interface; package storetest shows whether
 // they do it right. Never used concurrently: the provider calls one method at a time.
 package store
 
@@ -27,7 +27,7 @@ const (
 // Tables lists them all.
 func Tables() []Table { return []Table{Meta, Machines, Marks, Removals} }
 
-// String is the table's name, also the bucket name in the bbolt file.
+// String is the table's name, also the bucket's name in the bbolt file.
 func (t Table) String() string {
 	switch t {
 	case Meta:

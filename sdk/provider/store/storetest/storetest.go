@@ -82,7 +82,7 @@ func batches(t *testing.T, open opener) {
 				clear(batch[i].Key)
 				clear(batch[i].Value)
 			}
-			if s.Durable() && rapid.Bool().Draw(rt, "reopen") {
+			if s.Durable() && rapid.IntRange(0, 3).Draw(rt, "reopen") == 0 {
 				if err := s.Close(); err != nil {
 					rt.Fatal(err)
 				}

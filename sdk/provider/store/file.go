@@ -1,0 +1,294 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+const (
+	// segmentSize bounds a log file. Two of them are at most 10 s of 2,000 acks a second; reading them at start is a second.
+	segmentSize = 16 << 20
+	// applyWrites is how many writes the base takes in one transaction while commits go on beside it.
+	applyWrites = 2048
+)
+
+// Open opens or creates a state file: a bbolt file with the tables up to some batch, and beside it a log of the batches since,
+// FILE.log0 and FILE.log1. A commit is one write and one flush of the log; a full log goes into the bbolt file in the
+// background (docs/adr/0166). A clean Close leaves the bbolt file alone. A bbolt file without a log, as builds before had
+// it, is opened as it is.
+func Open(path string) (Store, error) {
+	return open(path, options{limit: segmentSize, step: func(string) {}, flush: datasync})
+}
+
+// options are what tests change.
+type options struct {
+	limit int64        // of a log file
+	step  func(string) // is called before and after whatever changes a file
+	flush func(*os.File) error
+	fast  bool // the base is not flushed either: a killed process needs no flush
+}
+
+func open(path string, o options) (Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, explain(path, fmt.Errorf("make its directory: %w", err))
+	}
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, explain(path, err)
+	}
+	b, hadID, err := openBase(path, max(1, binary.BigEndian.Uint64(random[:])), o.fast)
+	if err != nil {
+		return nil, err
+	}
+	s := &file{options: o, base: b, logs: [2]*segment{{name: path + ".log0"}, {name: path + ".log1"}}}
+	if err := s.replay(hadID); err != nil {
+		return nil, errors.Join(err, s.abandon())
+	}
+	return s, nil
+}
+
+// file is a base with a log in front. One goroutine besides the caller's may be at work: it brings the other log into the base.
+type file struct {
+	options
+	base   *base
+	logs   [2]*segment
+	now    int    // index of the log that is written
+	number uint64 // of the newest batch
+	buffer []byte
+	failed error
+	moving chan error // ends with what became of the other log; nil when it is empty
+}
+
+// replay brings what the logs have into the base, so that both are empty.
+func (s *file) replay(hadID bool) error {
+	id := s.base.id
+	if !hadID {
+		id = 0
+	}
+	var all []frame
+	for _, g := range s.logs {
+		content, err := g.open()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return explain(g.name, err)
+		}
+		if other, ok := readFrame(content, 0); ok && (!hadID || binary.BigEndian.Uint64(content[8:]) != id) {
+			return explain(g.name, fmt.Errorf("holds batch %d of another state file than %s: bring the file back that it belongs to, or move the log "+
+				"away, which gives up what it holds", other.number, s.base.file))
+		}
+		found, err := readLog(content, s.base.id, s.base.applied)
+		if err != nil {
+			return explain(g.name, err)
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
+	s.number = s.base.applied
+	all = slices.DeleteFunc(all, func(f frame) bool { return f.number <= s.base.applied })
+	for _, f := range all {
+		if f.number != s.number+1 {
+			return explain(s.base.file, fmt.Errorf("its log goes on with batch %d behind batch %d: it is an older copy than its log, or a log is missing: %w",
+				f.number, s.number, ErrDamaged))
+		}
+		s.number = f.number
+	}
+	return s.apply(all)
+}
+
+// Commit appends the batch to the log. One that is larger than a log goes into the base.
+func (s *file) Commit(batch []Write) error {
+	if s.failed == nil {
+		s.failed = s.commit(batch)
+	}
+	return s.failed
+}
+
+func (s *file) commit(batch []Write) error {
+	if err := s.moved(false); err != nil {
+		return err
+	}
+	s.number++
+	s.buffer = appendFrame(s.buffer[:0], s.base.id, s.number, batch)
+	size := int64(len(s.buffer))
+	if size > s.limit {
+		s.buffer = nil // it is as large as the batch was
+		s.number--
+		if err := s.drain(); err != nil {
+			return err
+		}
+		s.number++
+		return s.write(batch, s.number)
+	}
+	if s.logs[s.now].used+size > s.limit {
+		if err := s.turn(); err != nil {
+			return err
+		}
+	}
+	g := s.logs[s.now]
+	s.step("append")
+	if err := g.append(s.buffer, s.options); err != nil {
+		return explain(g.name, err)
+	}
+	s.step("appended")
+	return nil
+}
+
+// turn makes the other log the one that is written, and brings this one into the base in the background.
+func (s *file) turn() error {
+	if err := s.moved(true); err != nil {
+		return err
+	}
+	full, upTo := s.logs[s.now], s.number-1 // the batch of number is not in it
+	s.now = 1 - s.now
+	done := make(chan error, 1)
+	s.moving = done
+	go func() { done <- s.move(full, upTo) }()
+	return nil
+}
+
+// moved says what became of the log that was brought into the base, if that has ended or is to be waited for.
+func (s *file) moved(wait bool) error {
+	if s.moving == nil {
+		return nil
+	}
+	if !wait {
+		select {
+		case err := <-s.moving:
+			s.moving = nil
+			return err
+		default:
+			return nil
+		}
+	}
+	err := <-s.moving
+	s.moving = nil
+	return err
+}
+
+// move brings a log whose newest batch is upTo into the base and empties it.
+func (s *file) move(g *segment, upTo uint64) error {
+	content, err := g.read()
+	if err != nil {
+		return explain(g.name, err)
+	}
+	all, err := readLog(content, s.base.id, 0)
+	if err != nil {
+		return explain(g.name, err)
+	}
+	if len(all) > 0 && all[len(all)-1].number != upTo {
+		return explain(g.name, fmt.Errorf("batch %d is the last that can be read, %d was written: %w", all[len(all)-1].number, upTo, ErrDamaged))
+	}
+	if err := s.apply(all); err != nil {
+		return err
+	}
+	g.used = 0
+	return nil
+}
+
+// apply brings batches into the base: of each key the newest value, in the order of the tree, a part at a time. Only the last
+// part says that they are there. If the process ends before, they are applied again, from the first on, which ends in
+// the same.
+func (s *file) apply(all []frame) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var writes []Write
+	for _, f := range all {
+		if err := f.writes(func(w Write) { writes = append(writes, w) }); err != nil {
+			return explain(s.base.file, err)
+		}
+	}
+	slices.SortStableFunc(writes, byKey)
+	newest := writes[:0]
+	for i, w := range writes {
+		if i+1 == len(writes) || byKey(w, writes[i+1]) != 0 {
+			newest = append(newest, w)
+		}
+	}
+	for len(newest) > applyWrites {
+		if err := s.write(newest[:applyWrites], 0); err != nil {
+			return err
+		}
+		newest = newest[applyWrites:]
+	}
+	return s.write(newest, all[len(all)-1].number)
+}
+
+func (s *file) write(writes []Write, applied uint64) error {
+	s.step("write base")
+	err := s.base.write(writes, applied)
+	s.step("wrote base")
+	return err
+}
+
+func byKey(a, b Write) int {
+	if a.Table != b.Table {
+		return int(a.Table) - int(b.Table)
+	}
+	return bytes.Compare(a.Key, b.Key)
+}
+
+// drain brings both logs into the base.
+func (s *file) drain() error {
+	if err := s.moved(true); err != nil {
+		return err
+	}
+	return s.move(s.logs[s.now], s.number)
+}
+
+func (s *file) Load(visit func(t Table, key, value []byte) error) error {
+	if s.failed == nil {
+		s.failed = s.drain()
+	}
+	if s.failed != nil {
+		return s.failed
+	}
+	return s.base.load(visit)
+}
+
+// Bytes counts the logs whole, as the disk does.
+func (s *file) Bytes() int64 {
+	n := s.base.bytes.Load()
+	for _, g := range s.logs {
+		if info, err := os.Stat(g.name); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+func (s *file) Describe() string { return s.base.file }
+func (s *file) Durable() bool    { return true }
+
+// Close brings the logs into the base and removes them. After a failure it leaves everything as it is: the next Open reads it.
+func (s *file) Close() error {
+	if s.failed != nil {
+		_ = s.moved(true) // nobody may still be at work; what failed was told
+		return s.abandon()
+	}
+	if s.failed = s.drain(); s.failed != nil {
+		return errors.Join(s.failed, s.abandon())
+	}
+	for _, g := range s.logs {
+		s.step("remove a log")
+		if err := os.Remove(g.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(explain(g.name, err), s.abandon())
+		}
+	}
+	return s.abandon()
+}
+
+// abandon lets go of all files.
+func (s *file) abandon() error {
+	return errors.Join(s.logs[0].close(), s.logs[1].close(), s.base.db.Close())
+}
