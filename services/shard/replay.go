@@ -32,6 +32,9 @@ type ReplayConfig struct {
 	Plan *pb.PlanRequest
 	// Policy sets constants of the engine otherwise for the edited plan, by the names of ENG-24: ParkAfter=4, JoinTimeout=5m.
 	Policy map[string]string
+
+	// Cost follows what the machines cost.
+	Cost *ReplayCost
 }
 
 // ReplayResult is how a replay went. What it says stands even where the log is damaged: it is about everything before.
@@ -44,7 +47,8 @@ type ReplayResult struct {
 	Lost           int64 // entries that the log says are missing
 	Stopped        bool  // at StopAt
 	Damage         *LogDamage
-	Plan           *pb.PlanResponse // of ReplayConfig.Plan
+	Plan           *pb.PlanResponse `json:"-"` // of ReplayConfig.Plan; a message, for protojson
+	Costs          []*pb.CostPoint  `json:"-"` // of ReplayConfig.Cost, oldest first; the last is the end of the log
 }
 
 // LogDamage is where a decision log stops being readable.
@@ -94,9 +98,17 @@ func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, e
 		}
 		seen.At, seen.Offset = at.Mono, at.Wall-at.Mono
 	}
+	var costs *costs
+	if c.Cost != nil {
+		costs = newCosts(*c.Cost)
+		r.Before = costs.before
+	}
 	got, err := r.Run(ctx)
 	result := ReplayResult{Shard: got.Shard, Version: got.Version, Epoch: got.Epoch, Segments: got.Segments, Steps: got.Steps,
 		Records: got.Records, Digests: got.Digests, Lost: got.Lost, Stopped: got.Stopped}
+	if costs != nil && got.Core != nil {
+		result.Costs = costs.end(seen.At+seen.Offset, got.Core)
+	}
 	if d := got.Damage; d != nil {
 		result.Damage = &LogDamage{File: d.File, Offset: d.Offset, Entry: d.Entry, Why: d.Why, Tail: d.Tail}
 	}
@@ -104,13 +116,13 @@ func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, e
 		failed = result.write(out, got.Core, c.State)
 	}
 	if failed == nil && got.Core != nil && (c.Plan != nil || len(c.Policy) > 0) {
-		failed = result.plan(c, got.Core, &seen, out)
+		failed = result.plan(c, got.Core, &seen)
 	}
 	return result, errors.Join(err, failed)
 }
 
 // plan answers what would have been planned next, and what with the edits.
-func (r *ReplayResult) plan(c ReplayConfig, at *core.Core, seen *core.Publish, out io.Writer) error {
+func (r *ReplayResult) plan(c ReplayConfig, at *core.Core, seen *core.Publish) error {
 	var limits Config
 	limits.defaults()
 	gate, err := ingest.New(ingest.Limits{RollupBytes: limits.RollupBytesMax, RollupNeeds: int64(limits.RollupNeedsMax)})
@@ -128,18 +140,7 @@ func (r *ReplayResult) plan(c ReplayConfig, at *core.Core, seen *core.Publish, o
 	if r.Plan, err = ask.Run(q); err != nil {
 		return fmt.Errorf("the plan that was asked for: %w", err)
 	}
-	p := r.Plan
-	_, err = fmt.Fprintf(out, "from here: %d actions without the edits, %d with them in %d rounds; $%.2f an hour now, $%.2f then; verdicts of %d needs differ\n",
-		len(p.BaselineActions), len(p.Actions), p.Rounds, p.CostPerHourBefore, p.CostPerHourAfter, len(p.Needs))
-	for _, w := range p.Warnings {
-		fmt.Fprintf(out, "warning: %s\n", w)
-	}
-	for _, a := range p.Actions {
-		if raw, err := protojson.Marshal(a); err == nil {
-			fmt.Fprintf(out, "%s\n", raw)
-		}
-	}
-	return err
+	return nil
 }
 
 // write says in a few lines what was replayed, and what came out of it.

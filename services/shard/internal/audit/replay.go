@@ -18,10 +18,11 @@ import (
 // Replay says what to run again.
 type Replay struct {
 	Dir       string
-	Epoch     int64          // only this process; 0: the newest
-	From      int64          // first segment; 0: the first that is there
-	StopAt    int64          // stop before this step; 0: at the end
-	Policy    *engine.Policy // nil: the default
+	Epoch     int64                          // only this process; 0: the newest
+	From      int64                          // first segment; 0: the first that is there
+	StopAt    int64                          // stop before this step; 0: at the end
+	Policy    *engine.Policy                 // nil: the default
+	Before    func(at core.At, c *core.Core) // each step
 	OnEffects func(step int64, at core.At, e core.Event, effects []core.Effect)
 	OnRecord  func(*pb.DecisionRecord) // each decision record that the replay makes
 
@@ -195,6 +196,9 @@ func (p *replaying) event(raw []byte) (err error) {
 	}
 	if p.captureAt > 0 && f.Step == p.captureAt {
 		out.Core.Capture()
+	}
+	if p.Before != nil {
+		p.Before(f.At, out.Core)
 	}
 	effects, failed := p.step(&f, e)
 	if failed != "" {

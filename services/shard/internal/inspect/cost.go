@@ -18,7 +18,7 @@ import (
 )
 
 // GetCost tells dollars per hour by group and state, now. What it was in the past is not kept by a shard: a request for
-// it is refused rather than answered with a guess.
+// it is refused rather than answered with a guess; shard.Replay finds it in the decision log.
 func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostRequest]) (*connect.Response[pb.GetCostResponse], error) {
 	done, err := s.begin()
 	if err != nil {
@@ -26,30 +26,47 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 	}
 	defer done()
 	if r.Msg.SinceUnixNanos != 0 || r.Msg.Points > 1 {
-		return nil, rpc.NewError(connect.CodeUnimplemented, "this shard keeps no history of costs; ask without since_unix_nanos for the present")
+		return nil, rpc.NewError(connect.CodeUnimplemented, "a running shard tells the present only; `bigfleet cost --record DIR` finds the past in its decision log")
 	}
-	rows := map[string]*costRow{}
-	if err := s.walk(ctx, func(m *core.MachineView) {
-		if slices.Contains(m.Flags, core.FlagForeign) || !billed(m.Machine.State) {
-			return
-		}
-		group := make([]string, 0, len(r.Msg.GroupBy))
-		for _, by := range r.Msg.GroupBy {
-			group = append(group, groupOf(by, m))
-		}
-		key := strings.Join(group, "\x00")
-		row := rows[key]
-		if row == nil {
-			row = &costRow{group: group, byState: map[string]int64{}}
-			rows[key] = row
-		}
-		row.machines++
-		row.byState[pb.MachineState(m.Machine.State).String()] += m.Machine.Price
-	}); err != nil {
+	bill := NewBill(r.Msg.GroupBy)
+	if err := s.walk(ctx, bill.Add); err != nil {
 		return nil, err
 	}
-	point := &pb.CostPoint{AtUnixNanos: time.Now().UnixNano()}
-	for _, row := range rows { // sorted below
+	return connect.NewResponse(&pb.GetCostResponse{Points: []*pb.CostPoint{bill.Point(time.Now().UnixNano())}}), nil
+}
+
+// Bill adds up what machines cost an hour, by group and state.
+type Bill struct {
+	by   []string
+	rows map[string]*costRow
+}
+
+// NewBill begins one. by are keys of GetCostRequest.
+func NewBill(by []string) *Bill { return &Bill{by: by, rows: map[string]*costRow{}} }
+
+// Add counts a machine, if it is this shard's and costs anything.
+func (b *Bill) Add(m *core.MachineView) {
+	if slices.Contains(m.Flags, core.FlagForeign) || !billed(m.Machine.State) {
+		return
+	}
+	group := make([]string, 0, len(b.by))
+	for _, by := range b.by {
+		group = append(group, groupOf(by, m))
+	}
+	key := strings.Join(group, "\x00")
+	row := b.rows[key]
+	if row == nil {
+		row = &costRow{group: group, byState: map[string]int64{}}
+		b.rows[key] = row
+	}
+	row.machines++
+	row.byState[pb.MachineState(m.Machine.State).String()] += m.Machine.Price
+}
+
+// Point is what was added, as of a time.
+func (b *Bill) Point(atUnixNanos int64) *pb.CostPoint {
+	point := &pb.CostPoint{AtUnixNanos: atUnixNanos}
+	for _, row := range b.rows { // sorted below
 		out := &pb.CostRow{Group: row.group, Machines: row.machines, CostPerHourByState: map[string]float64{}}
 		for state, micro := range row.byState {
 			out.CostPerHourByState[state] = convert.Dollars(micro)
@@ -57,7 +74,7 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 		point.Rows = append(point.Rows, out)
 	}
 	slices.SortFunc(point.Rows, func(a, b *pb.CostRow) int { return slices.CompareFunc(a.Group, b.Group, cmp.Compare[string]) })
-	return connect.NewResponse(&pb.GetCostResponse{Points: []*pb.CostPoint{point}}), nil
+	return point
 }
 
 type costRow struct {

@@ -22,14 +22,33 @@ import (
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var by []string
+	var log record
 	c := &cobra.Command{
 		Use: "cost", Args: cobra.NoArgs,
-		Short:   "Dollars per hour by cluster, type, zone and more",
-		Example: "  bigfleet cost\n  bigfleet cost --by provider,type",
+		Short: "Dollars per hour by cluster, type, zone and more",
+		Long: "Shows what the machines cost an hour: those that serve, those that are idle and held, those on their way. What costs without\n" +
+			"need is named on stderr. With --record it asks no server: it follows the costs over a shard's decision log.",
+		Example: "  bigfleet cost\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := check(by); err != nil {
+				return err
+			}
+			if log.Dir != "" {
+				if a.Watch {
+					return exit.Usagef("--watch is about running shards, --record about a log that is over")
+				}
+				return recorded(c.Context(), a, by, log)
+			}
+			if log != (record{Points: pointsDefault}) {
+				return exit.Usagef("--points, --epoch and --stop-at are about a log: name it with --record")
+			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, by) })
 		},
 	}
+	c.Flags().StringVar(&log.Dir, "record", "", "follow the costs over a recorded decision log in this directory instead of asking running shards")
+	c.Flags().IntVar(&log.Points, "points", pointsDefault, "with --record: about so many points in time, evenly apart")
+	c.Flags().Int64Var(&log.Epoch, "epoch", 0, "with --record: of the process whose log it is; 0 means the newest")
+	c.Flags().Int64Var(&log.StopAt, "stop-at", 0, "with --record: end before this step; 0 means at the end")
 	c.Flags().StringSliceVar(&by, "by", []string{"cluster"}, "grouping, up to three of cluster, priority, provider, type, capacity, zone, penalty")
 	return a.Watchable(c)
 }
@@ -39,12 +58,13 @@ type sum struct {
 	group                      []string
 	machines                   int32
 	serving, idle, moving, all float64
+	arriving                   float64 // of moving: bought and not there yet
 }
 
 // groups are the keys that a shard groups by (ShardRead.GetCost).
 var groups = []string{"cluster", "priority", "provider", "type", "capacity", "zone", "penalty"}
 
-func run(ctx context.Context, a *app.App, by []string) error {
+func check(by []string) error {
 	for _, b := range by {
 		if !slices.Contains(groups, b) {
 			return exit.Usagef("--by %s is unknown: use up to three of %s", b, strings.Join(groups, ", "))
@@ -53,6 +73,10 @@ func run(ctx context.Context, a *app.App, by []string) error {
 	if len(by) > 3 {
 		return exit.Usagef("--by takes at most three, not %d", len(by))
 	}
+	return nil
+}
+
+func run(ctx context.Context, a *app.App, by []string) error {
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
@@ -65,12 +89,7 @@ func run(ctx context.Context, a *app.App, by []string) error {
 		return got.Msg, nil
 	})
 	var list output.List
-	for _, by := range by {
-		list.Columns = append(list.Columns, output.Column{Head: strings.ToUpper(by)})
-	}
-	for _, head := range []string{"MACHINES", "SERVING", "IDLE", "IN MOTION", "TOTAL"} {
-		list.Columns = append(list.Columns, output.Column{Head: head})
-	}
+	list.Columns = columns(by)
 	groups := map[string]*sum{}
 	for _, got := range answers {
 		if got == nil {
@@ -82,11 +101,7 @@ func run(ctx context.Context, a *app.App, by []string) error {
 		}
 	}
 	for _, s := range sorted(groups) {
-		row := append(slices.Clone(s.group), strconv.Itoa(int(s.machines)), output.Dollars(s.serving), output.Dollars(s.idle), output.Dollars(s.moving), output.Dollars(s.all))
-		for i := range s.group {
-			row[i] = output.Dash(row[i])
-		}
-		list.Rows = append(list.Rows, row)
+		list.Rows = append(list.Rows, s.row())
 		list.Names = append(list.Names, "cost/"+strings.Join(s.group, "/"))
 	}
 	if len(list.Items) == 0 && failed != nil {
@@ -98,7 +113,28 @@ func run(ctx context.Context, a *app.App, by []string) error {
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err
 	}
+	if a.Format.ForPeople() && !a.Watch {
+		odd(ctx, a, f, shards)
+	}
 	return failed
+}
+
+func columns(by []string) (out []output.Column) {
+	for _, by := range by {
+		out = append(out, output.Column{Head: strings.ToUpper(by)})
+	}
+	for _, head := range []string{"MACHINES", "SERVING", "IDLE", "IN MOTION", "TOTAL"} {
+		out = append(out, output.Column{Head: head})
+	}
+	return out
+}
+
+func (s *sum) row() []string {
+	row := append(slices.Clone(s.group), strconv.Itoa(int(s.machines)), output.Dollars(s.serving), output.Dollars(s.idle), output.Dollars(s.moving), output.Dollars(s.all))
+	for i := range s.group {
+		row[i] = output.Dash(row[i])
+	}
+	return row
 }
 
 func add(groups map[string]*sum, rows []*bigfleetv1alpha1.CostRow) {
@@ -117,6 +153,9 @@ func add(groups map[string]*sum, rows []*bigfleetv1alpha1.CostRow) {
 				s.serving += dollars
 			case bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE.String():
 				s.idle += dollars
+			case bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING.String(), bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURING.String():
+				s.arriving += dollars
+				s.moving += dollars
 			default:
 				s.moving += dollars
 			}

@@ -38,7 +38,8 @@ import (
 // shard is one that answers what a test makes it answer.
 type shard struct {
 	bigfleetv1alpha1connect.UnimplementedShardReadHandler
-	status *bigfleetv1alpha1.GetStatusResponse
+	status   *bigfleetv1alpha1.GetStatusResponse
+	clusters []*bigfleetv1alpha1.ClusterView
 }
 
 func (s *shard) GetStatus(context.Context, *connect.Request[bigfleetv1alpha1.GetStatusRequest]) (*connect.Response[bigfleetv1alpha1.GetStatusResponse], error) {
@@ -86,19 +87,25 @@ func doctor(t *testing.T, ahead time.Duration, args ...string) (out string, code
 // finds checks that a fault is found, named, has a remedy, and makes the exit code 4 (OPS-4.21, scenario 12).
 func finds(t *testing.T, out string, code exit.Code, say, fix string) {
 	t.Helper()
+	findsAs(t, "fail", out, say, fix)
+	if code != exit.Problems {
+		t.Errorf("exit code %d, want %d", code, exit.Problems)
+	}
+}
+
+// findsAs checks that there is a finding of a level with a remedy.
+func findsAs(t *testing.T, level, out, say, fix string) {
+	t.Helper()
 	lines := strings.Split(out, "\n")
 	for i, l := range lines {
-		if strings.HasPrefix(l, "fail ") && strings.Contains(l, say) {
+		if strings.HasPrefix(l, level+" ") && strings.Contains(l, say) {
 			if i+1 == len(lines) || !strings.Contains(lines[i+1], fix) {
 				t.Errorf("%q has no remedy with %q:\n%s", l, fix, out)
-			}
-			if code != exit.Problems {
-				t.Errorf("exit code %d, want %d", code, exit.Problems)
 			}
 			return
 		}
 	}
-	t.Errorf("no finding says %q:\n%s", say, out)
+	t.Errorf("no %s says %q:\n%s", level, say, out)
 }
 
 func TestHealthy(t *testing.T) {

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,12 +24,16 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		return err
 	}
 	direct := f.Direct()
+	runs := versions{}
+	var recorded known
 	if !direct {
 		replicas, err := f.Replicas()
 		if err != nil {
 			return err
 		}
-		coordinator(ctx, a, f, r, replicas)
+		if coordinator(ctx, a, f, r, replicas, runs) {
+			recorded = plane(ctx, f, r, runs)
+		}
 	}
 	shards, err := f.Shards(ctx)
 	if err != nil {
@@ -39,22 +45,27 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		if !endpoint(ctx, a, r, "shard "+s.Label(), s.Address, identity.Shard) {
 			continue
 		}
-		for _, p := range shard(ctx, a, f, r, s) {
-			providers[p] = true
+		st := shard(ctx, a, f, r, s)
+		if st == nil {
+			continue
+		}
+		recorded.identity(r, s, st)
+		runs["shard "+st.GetShardId()] = st.GetVersion()
+		for _, p := range st.GetProviders() {
+			providers[p.GetAddress()] = true
 		}
 	}
-	for address := range providers {
+	for _, address := range slices.Sorted(maps.Keys(providers)) {
 		if endpoint(ctx, a, r, "provider "+address, address, "") {
 			provider(ctx, a, f, r, address)
 		}
 	}
-	if !direct {
-		claims(ctx, f, r, shards)
-	}
+	claims(ctx, f, r, shards, runs)
+	runs.skew(r)
 	return nil
 }
 
-func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, replicas []fleet.Coordinator) {
+func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, replicas []fleet.Coordinator, runs versions) (led bool) {
 	leaders, answered := map[string]bool{}, 0
 	hashes := map[string]string{}
 	for _, c := range replicas {
@@ -72,6 +83,9 @@ func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, rep
 		answered++
 		clock(a, r, about, got.Header())
 		s := got.Msg
+		if s.GetBuild() != "" {
+			runs[about] = s.GetBuild()
+		}
 		leaders[s.GetLeader().GetLeaderId()] = true
 		at := fmt.Sprintf("%d", s.GetAppliedIndex())
 		if other, seen := hashes[at]; seen && other != s.GetStateHash() && s.GetStateHash() != "" {
@@ -89,7 +103,9 @@ func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, rep
 		r.fail("coordinator", "An election takes a second; if it lasts, bring back a majority of the replicas", "there is no leader that all replicas agree on")
 	default:
 		r.ok("coordinator", "%d of %d replicas answer and agree on a leader", answered, len(replicas))
+		return true
 	}
+	return false
 }
 
 // clock compares the server's clock with one's own.
@@ -103,8 +119,8 @@ func clock(a *app.App, r *report, about string, h http.Header) {
 	}
 }
 
-// shard looks at one shard and returns the addresses of its providers.
-func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.Shard) []string {
+// shard looks at one shard and returns what it says of itself, nil if it does not.
+func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.Shard) *bigfleetv1alpha1.GetStatusResponse {
 	about := "shard " + s.Label()
 	bounded, cancel := f.Deadline(ctx)
 	defer cancel()
@@ -137,9 +153,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	for _, w := range st.GetWarnings() {
 		r.warn(about, "", "%s", w)
 	}
-	var providers []string
 	for _, p := range st.GetProviders() {
-		providers = append(providers, p.GetAddress())
 		if p.GetBreaker() != "closed" && p.GetBreaker() != "" {
 			r.fail(about, "Look at the provider's log; the shard tries again by itself", "provider %s failed often: its breaker is %s", p.GetName(), p.GetBreaker())
 		}
@@ -150,7 +164,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 			r.warn(about, "If they are really gone, wait; else look why the provider lists fewer machines", "provider %s stopped listing %d machines; they are kept for the moment", p.GetName(), p.GetRemovalsHeld())
 		}
 	}
-	return providers
+	return st
 }
 
 func total(m map[string]int32) (n int32) {
@@ -160,51 +174,66 @@ func total(m map[string]int32) (n int32) {
 	return n
 }
 
-// claims finds machines and clusters that two shards hold.
-func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard) {
-	owners := map[string]string{}
+// claims finds machines and clusters that two shards hold, and looks at what each cluster asks for.
+func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard, runs versions) {
 	clusters := map[string]string{}
+	machines := map[string]string{}
 	for _, s := range shards {
-		bounded, cancel := f.Deadline(ctx)
-		seen, err := s.Read.ListClusters(bounded, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{}))
-		cancel()
-		if err != nil {
-			continue // said already by shard
-		}
-		for _, c := range seen.Msg.GetClusters() {
-			if other := clusters[c.GetClusterId()]; other != "" && c.GetConnected() {
-				r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
+		// What fails here was said already by shard.
+		_ = pages(ctx, f, func(ctx context.Context, token string) (string, error) {
+			got, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{PageToken: token}))
+			if err != nil {
+				return "", err
 			}
-			if c.GetConnected() {
+			for _, c := range got.Msg.GetClusters() {
+				if !c.GetConnected() {
+					continue
+				}
+				demand(r, c)
+				if v := c.GetOperatorVersion(); v != "" {
+					runs["operator of "+c.GetClusterId()] = v
+				}
+				if other := clusters[c.GetClusterId()]; other != "" {
+					r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
+				}
 				clusters[c.GetClusterId()] = s.Label()
 			}
+			return got.Msg.GetNextPageToken(), nil
+		})
+		if len(shards) == 1 {
+			continue // nobody to share a machine with
 		}
-		bounded, cancel = f.Deadline(ctx)
-		bound, err := s.Read.ListMachines(bounded, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{
-			PageSize: 5000, States: []bigfleetv1alpha1.MachineState{bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED},
-		}))
-		cancel()
-		if err != nil {
-			continue
-		}
-		for _, m := range bound.Msg.GetMachines() {
-			if foreign(m) {
-				continue
+		_ = pages(ctx, f, func(ctx context.Context, token string) (string, error) {
+			got, err := s.Read.ListMachines(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{
+				PageSize: 5000, PageToken: token, States: []bigfleetv1alpha1.MachineState{bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED},
+			}))
+			if err != nil {
+				return "", err
 			}
-			id := m.GetMachine().GetId()
-			if other := owners[id]; other != "" {
-				r.fail("machine "+id, "`bigfleet get domains` shows who should own it", "shards %s and %s both claim it", other, s.Label())
+			for _, m := range got.Msg.GetMachines() {
+				if slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
+					continue
+				}
+				id := m.GetMachine().GetId()
+				if other := machines[id]; other != "" {
+					r.fail("machine "+id, "`bigfleet get domains` shows who should own it", "shards %s and %s both claim it", other, s.Label())
+				}
+				machines[id] = s.Label()
 			}
-			owners[id] = s.Label()
-		}
+			return got.Msg.GetNextPageToken(), nil
+		})
 	}
 }
 
-func foreign(m *bigfleetv1alpha1.MachineView) bool {
-	for _, f := range m.GetFlags() {
-		if f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN {
-			return true
+// pages asks for page after page.
+func pages(ctx context.Context, f *fleet.Fleet, page func(ctx context.Context, token string) (next string, err error)) error {
+	for token := ""; ; {
+		bounded, cancel := f.Deadline(ctx)
+		next, err := page(bounded, token)
+		cancel()
+		if err != nil || next == "" {
+			return err
 		}
+		token = next
 	}
-	return false
 }

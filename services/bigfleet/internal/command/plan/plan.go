@@ -11,12 +11,12 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/replay"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -24,11 +24,27 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
-type flags struct {
+// what is planned: edits from a file and from flags.
+type what struct {
 	file   string
 	edits  edits
 	failOn []string
 	settle bool
+}
+
+func (w *what) bind(fs *pflag.FlagSet) {
+	fs.StringVarP(&w.file, "file", "f", "", "edits: a PlanRequest in YAML or JSON; - reads standard input")
+	w.edits.bind(fs)
+	fs.StringSliceVar(&w.failOn, "fail-on", nil, "exit 4 when the plan holds one of preempt, reclaim, delete, provision, bootstrap, unmet")
+	fs.BoolVar(&w.settle, "settle", false, "apply and plan again until nothing is left to do")
+}
+
+func bindPolicy(fs *pflag.FlagSet, to *map[string]string, when string) {
+	fs.StringToStringVar(to, "policy", nil, when+"NAME=VALUE sets a constant of the engine otherwise, for example JoinTimeout=5m or Sharing=false; repeatable")
+}
+
+type flags struct {
+	what
 	record shard.ReplayConfig // Dir is empty when a running shard is asked
 }
 
@@ -47,19 +63,19 @@ func New(a *app.App) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
 	}
 	fs := c.Flags()
-	fs.StringVarP(&f.file, "file", "f", "", "edits: a PlanRequest in YAML or JSON; - reads standard input")
-	f.edits.bind(fs)
-	fs.StringSliceVar(&f.failOn, "fail-on", nil, "exit 4 when the plan holds one of preempt, reclaim, delete, provision, bootstrap, unmet")
+	f.what.bind(fs)
 	fs.StringVar(&f.record.Dir, "record", "", "plan from a recorded decision log in this directory instead of a running shard")
 	fs.Int64Var(&f.record.StopAt, "stop-at", 0, "with --record: plan from before this step; 0 means from the end")
 	fs.Int64Var(&f.record.Epoch, "epoch", 0, "with --record: of the process whose log it is; 0 means the newest")
-	fs.StringToStringVar(&f.record.Policy, "policy", nil, "with --record: NAME=VALUE sets a constant of the engine otherwise, for example JoinTimeout=5m or Sharing=false; repeatable")
-	fs.BoolVar(&f.settle, "settle", false, "apply and plan again until nothing is left to do")
+	bindPolicy(fs, &f.record.Policy, "with --record: ")
 	return c
 }
 
 func run(ctx context.Context, a *app.App, f flags) error {
-	req, err := request(a, f)
+	if f.record.Dir == "" && (f.record.StopAt != 0 || f.record.Epoch != 0 || len(f.record.Policy) > 0) {
+		return exit.Usagef("--stop-at, --epoch and --policy are about a log: name it with --record")
+	}
+	req, err := f.request(a)
 	if err != nil {
 		return err
 	}
@@ -70,6 +86,11 @@ func run(ctx context.Context, a *app.App, f flags) error {
 	} else {
 		answers, failed = live(ctx, a, req)
 	}
+	return show(a, answers, f.failOn, failed)
+}
+
+// show prints plans, and fails for what --fail-on names.
+func show(a *app.App, answers []answer, failOn []string, failed error) error {
 	var bad []string
 	for _, p := range answers {
 		if a.Format.ForPeople() {
@@ -80,12 +101,19 @@ func run(ctx context.Context, a *app.App, f flags) error {
 		for _, w := range p.GetWarnings() {
 			a.Notef("warning: %s", w)
 		}
-		bad = append(bad, matches(p.PlanResponse, f.failOn)...)
+		bad = append(bad, matches(p.PlanResponse, failOn)...)
 	}
-	if failed == nil && len(bad) > 0 {
-		return &exit.Error{Code: exit.Problems, Reason: "fail_on", Say: "the plan holds " + strings.Join(bad, ", ")}
+	if failed != nil {
+		return failed
 	}
-	return failed
+	return failing(bad)
+}
+
+func failing(bad []string) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	return &exit.Error{Code: exit.Problems, Reason: "fail_on", Say: "the plan holds " + strings.Join(bad, ", ")}
 }
 
 // answer is a plan and whose it is.
@@ -122,34 +150,31 @@ func recorded(ctx context.Context, a *app.App, c shard.ReplayConfig, req *bigfle
 	c.Plan = req
 	got, err := shard.Replay(ctx, c, io.Discard)
 	if err != nil {
-		return nil, replay.Error(c.Dir, err)
+		return nil, LogError(c.Dir, err)
 	}
 	if d := got.Damage; d != nil && !got.Stopped {
 		a.Notef("warning: %s stops at byte %d, entry %d: %s; planned from the moment before", d.File, d.Offset, d.Entry, d.Why)
 	}
 	if got.Plan == nil {
-		return nil, &exit.Error{Code: exit.NotFound, Say: "nothing was known yet at the moment to plan from", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
+		return nil, errTooEarly
 	}
-	return []answer{{got.Plan, fmt.Sprintf("%s, epoch %d, after step %d of its log", got.Shard, got.Epoch, got.Steps)}}, nil
+	return []answer{ofLog(&got)}, nil
 }
 
-func request(a *app.App, f flags) (*bigfleetv1alpha1.PlanRequest, error) {
+func (w *what) request(a *app.App) (*bigfleetv1alpha1.PlanRequest, error) {
 	req := &bigfleetv1alpha1.PlanRequest{}
-	if f.file != "" {
-		if err := read(a, f.file, req); err != nil {
+	if w.file != "" {
+		if err := read(a, w.file, req); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.edits.apply(req); err != nil {
+	if err := w.edits.apply(req); err != nil {
 		return nil, err
 	}
-	req.Settle = req.GetSettle() || f.settle
-	if f.record.Dir == "" && (f.record.StopAt != 0 || f.record.Epoch != 0 || len(f.record.Policy) > 0) {
-		return nil, exit.Usagef("--stop-at, --epoch and --policy are about a log: name it with --record")
-	}
-	for _, w := range f.failOn {
-		if w != "unmet" && bigfleetv1alpha1.ActionKind_value["ACTION_KIND_"+strings.ToUpper(w)] == 0 {
-			return nil, exit.Usagef("--fail-on %s is unknown: use preempt, reclaim, delete, provision, bootstrap or unmet", w)
+	req.Settle = req.GetSettle() || w.settle
+	for _, kind := range w.failOn {
+		if kind != "unmet" && bigfleetv1alpha1.ActionKind_value["ACTION_KIND_"+strings.ToUpper(kind)] == 0 {
+			return nil, exit.Usagef("--fail-on %s is unknown: use preempt, reclaim, delete, provision, bootstrap or unmet", kind)
 		}
 	}
 	return req, nil

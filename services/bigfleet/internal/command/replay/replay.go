@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
@@ -22,15 +22,17 @@ import (
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var c shard.ReplayConfig
+	var again plan.Again
 	cmd := &cobra.Command{
 		Use: "replay DIR", Args: cobra.ExactArgs(1), Short: "Take a shard's recorded decisions again and compare them byte for byte",
 		Long: "DIR is a shard's --data-dir, or the decision log in it. Nothing is asked and nothing is changed.\n" +
 			"Ends with 4 when a decision comes out differently, or when the log is damaged: then it says where and why it stopped.\n" +
-			"`bigfleet plan --record DIR --stop-at N` plans again from a step of it, with other demand, machines, prices or policy.",
-		Example: "  bigfleet replay /var/lib/bigfleet-shard\n  bigfleet replay ./data --stop-at 1000 --state\n  bigfleet replay ./data --records",
+			"With edits of demand, machines, prices or policy it plans once more where it ends: that is `bigfleet plan --record DIR --stop-at N`.",
+		Example: "  bigfleet replay /var/lib/bigfleet-shard\n  bigfleet replay ./data --stop-at 1000 --state\n  bigfleet replay ./data --records\n" +
+			"  bigfleet replay ./data --stop-at 1000 --price m.8x=0.5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Dir = args[0]
-			return run(cmd, a, c)
+			return run(cmd, a, c, &again)
 		},
 	}
 	f := cmd.Flags()
@@ -39,10 +41,16 @@ func New(a *app.App) *cobra.Command {
 	f.Int64Var(&c.StopAt, "stop-at", 0, "stop before this step; 0 means at the end")
 	f.BoolVar(&c.Records, "records", false, "print each decision record as a JSON line")
 	f.BoolVar(&c.State, "state", false, "print the machines and clusters of the end")
+	again.Bind(f)
 	return cmd
 }
 
-func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
+func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again) error {
+	var err error
+	if c.Plan, err = again.Request(a); err != nil {
+		return err
+	}
+	c.Policy = again.Policy
 	out := a.Out
 	if !a.Format.ForPeople() && !c.Records {
 		out = io.Discard // the summary comes as an object below
@@ -51,15 +59,20 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
 	got, err := shard.Replay(cmd.Context(), c, out)
 	over()
 	if err != nil && !errors.Is(err, shard.ErrReplayDiverged) {
-		return Error(c.Dir, err)
+		return plan.LogError(c.Dir, err)
 	}
 	if !a.Format.ForPeople() && !c.Records {
-		if encoded := json.NewEncoder(a.Out).Encode(got); encoded != nil {
-			return encoded
+		if err := encode(a.Out, &got); err != nil {
+			return err
 		}
 	}
 	if err != nil {
-		return Error(c.Dir, err)
+		return plan.LogError(c.Dir, err)
+	}
+	if c.Plan != nil {
+		if err := again.Show(a, &got); err != nil {
+			return err
+		}
 	}
 	if d := got.Damage; d != nil {
 		hint := "The disk or a copy changed the file; what is before stands"
@@ -71,16 +84,17 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig) error {
 	return nil
 }
 
-// Error words why a log could not be replayed.
-func Error(dir string, err error) error {
-	var known *connect.Error
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir; --decision-log-retention below 0 writes none", Err: err}
-	case errors.Is(err, shard.ErrReplayDiverged):
-		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log: `bigfleet replay` shows its version", Err: err}
-	case errors.As(err, &known):
-		return exit.Of("planning from the log", err)
+// encode writes how it went as an object, with the plan as messages are written everywhere.
+func encode(out io.Writer, got *shard.ReplayResult) error {
+	whole := struct {
+		*shard.ReplayResult
+		Plan json.RawMessage `json:",omitempty"`
+	}{ReplayResult: got}
+	if got.Plan != nil {
+		var err error
+		if whole.Plan, err = protojson.Marshal(got.Plan); err != nil {
+			return err
+		}
 	}
-	return &exit.Error{Code: exit.Failed, Say: "replay: " + err.Error(), Err: err}
+	return json.NewEncoder(out).Encode(whole)
 }

@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/mod/semver"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// versions are what runs, by who says so.
+type versions map[string]string
+
+// known is what the coordinator has recorded of a shard; nil when there is no coordinator to ask.
+type known map[string]*bigfleetv1alpha1.ShardRegistryEntry
+
+// plane asks the leader about the whole: voters, reports, conflicts, what is stuck.
+func plane(ctx context.Context, f *fleet.Fleet, r *report, v versions) known {
+	var s *bigfleetv1alpha1.FleetStatus
+	err := f.Leader(ctx, "the state of the fleet", func(ctx context.Context, c fleet.Coordinator) error {
+		got, err := c.Admin.GetFleetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetFleetStatusRequest{}))
+		if err == nil {
+			s = got.Msg.GetStatus()
+		}
+		return err
+	})
+	if err != nil {
+		r.warn("coordinator", "`bigfleet raft status` works without a leader", "the state of the whole fleet cannot be read: %v", err)
+		return nil
+	}
+	if s.GetHealthyVoters() < s.GetVoters() {
+		r.fail("coordinator", "`bigfleet raft status` names those that are missing: bring them back, or `bigfleet raft remove-peer ID --reason …` what is gone for good", "its leader hears from %d of %d voters", s.GetHealthyVoters(), s.GetVoters())
+	}
+	for _, c := range s.GetConflicts() {
+		r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard, or `bigfleet clusters bind "+c.GetClusterId()+" SHARD`", "shards %s and %s both have a session of it", c.GetShardId(), c.GetConflictingShardId())
+	}
+	if n := s.GetStuckInstructions(); n > 0 {
+		r.warn("coordinator", "`bigfleet get instructions` says what the shards answered", "%s to shards were given up", output.Count(int(n), "instruction"))
+	}
+	out := known{}
+	for _, e := range s.GetShards() {
+		out[e.GetShardId()] = e
+		if e.GetState() == bigfleetv1alpha1.ShardState_SHARD_STATE_TOMBSTONED {
+			continue
+		}
+		if e.GetShardVersion() != "" {
+			v["shard "+e.GetShardId()] = e.GetShardVersion()
+		}
+		age := time.Duration(e.GetReportAgeSeconds() * float64(time.Second))
+		if age > reportOld && !s.GetRebuilding() {
+			r.warn("shard "+e.GetShardId(), "If it runs, look at the way from it to the coordinator; if it is gone for good, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
+		}
+	}
+	return out
+}
+
+// identity compares who answers at a shard's address, and as of when, with what the coordinator has recorded.
+func (k known) identity(r *report, s fleet.Shard, st *bigfleetv1alpha1.GetStatusResponse) {
+	about := "shard " + s.Label()
+	if s.ID != "" && st.GetShardId() != s.ID {
+		r.fail(about, "Give each shard an address of its own (--advertise-addr); `bigfleet get shards -o wide` has those that the coordinator knows", "at its address %s answers shard %s", s.Address, st.GetShardId())
+		return
+	}
+	if e := k[st.GetShardId()]; e != nil && e.GetEpoch() > st.GetShardEpoch() {
+		r.fail(about, "Two processes have this id: find the other one and stop the one that should not run; never restart both", "the coordinator has heard epoch %d of it, and this process has epoch %d", e.GetEpoch(), st.GetShardEpoch())
+	}
+}
+
+// skew compares all versions (OPS-10.1): within one minor version everything works, within two without what is new.
+func (v versions) skew(r *report) {
+	low, high := "", ""
+	var lowest, highest, unknown []string
+	for who, version := range v {
+		canonical := version
+		if !strings.HasPrefix(canonical, "v") {
+			canonical = "v" + canonical
+		}
+		if !semver.IsValid(canonical) {
+			unknown = append(unknown, who+" ("+version+")")
+			continue
+		}
+		minor := semver.MajorMinor(canonical)
+		switch order := semver.Compare(minor, low); {
+		case low == "" || order < 0:
+			low, lowest = minor, []string{who}
+		case order == 0:
+			lowest = append(lowest, who)
+		}
+		switch order := semver.Compare(minor, high); {
+		case high == "" || order > 0:
+			high, highest = minor, []string{who}
+		case order == 0:
+			highest = append(highest, who)
+		}
+	}
+	slices.Sort(lowest)
+	slices.Sort(highest)
+	const fix = "Upgrade one minor version at a time, everything of one before the next"
+	say := fmt.Sprintf("%s runs %s, %s runs %s", strings.Join(highest, ", "), high, strings.Join(lowest, ", "), low)
+	switch apart := minorsApart(low, high); {
+	case apart > 2:
+		r.fail("versions", fix, "%s: more than two minor versions apart is not supported", say)
+	case apart > 1:
+		r.warn("versions", fix, "%s: two minor versions apart, what is newer is not used", say)
+	case low != "":
+		r.ok("versions", "%d processes within one minor version: %s", len(v)-len(unknown), low)
+	}
+	if len(unknown) > 0 && len(unknown) < len(v) {
+		slices.Sort(unknown)
+		r.warn("versions", "Run released builds", "%s cannot be compared", strings.Join(unknown, ", "))
+	}
+}
+
+// minorsApart is how far two versions of the form v1.2 are from each other; another major version is beyond all.
+func minorsApart(low, high string) int {
+	var major, minor, otherMajor, otherMinor int
+	if _, err := fmt.Sscanf(low, "v%d.%d", &major, &minor); err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(high, "v%d.%d", &otherMajor, &otherMinor); err != nil {
+		return 0
+	}
+	if major != otherMajor {
+		return 1000
+	}
+	return otherMinor - minor
+}
+
+// rowsMany is half of what a shard takes of one cluster by default.
+const rowsMany = 25_000
+
+// demand looks at what clusters ask for: roll-ups that were not taken, and those that grow too large.
+func demand(r *report, c *bigfleetv1alpha1.ClusterView) {
+	about := "cluster " + c.GetClusterId()
+	switch c.GetLastDisposition() {
+	case bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_HELD:
+		r.warn(about, "If it really shrinks: `bigfleet rollups accept "+c.GetClusterId()+" --reason …`; else bring its requests back", "its roll-up is held, the last accepted one stays in force: %s", c.GetLastRollupReason())
+	case bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED:
+		r.fail(about, "Bring operator and shard to versions that go together; the reason names the field", "its roll-up is rejected, the last accepted one stays in force: %s", c.GetLastRollupReason())
+	}
+	if n := c.GetNeeds(); n > rowsMany {
+		r.warn(about, "Fewer kinds of Pods (requests, selectors, priorities) make fewer rows", "its roll-up has %d rows; a shard takes 50000 by default", n)
+	}
+}

@@ -1,0 +1,72 @@
+package shard
+
+import (
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inspect"
+)
+
+// ReplayCost asks a replay what the machines cost over the time of the log.
+type ReplayCost struct {
+	GroupBy []string // as GetCostRequest
+	Points  int      // about so many over the whole log, 2 at the least
+}
+
+// costStep is how far apart costs are looked at first; a longer log makes it double again and again.
+const costStep = int64(time.Minute)
+
+// costs looks at the machines at even times. How long the log is shows only at its end, so when there are twice as many
+// points as were asked for, every other one goes and the next ones come half as often.
+type costs struct {
+	ReplayCost
+	every, next int64 // Unix nanoseconds
+	points      []*pb.CostPoint
+}
+
+func newCosts(c ReplayCost) *costs {
+	c.Points = max(c.Points, 2)
+	return &costs{ReplayCost: c, every: costStep}
+}
+
+// before is called before each step: what the core shows then has been so until at.
+func (x *costs) before(at core.At, c *core.Core) {
+	now := int64(at.Wall)
+	switch {
+	case x.next == 0: // the first step of a log: nothing is known before it
+		x.next = now + x.every
+	case now >= x.next:
+		x.points = append(x.points, x.look(x.next, c))
+		x.next += (now-x.next)/x.every*x.every + x.every
+	}
+	if len(x.points) >= 2*x.Points {
+		kept := x.points[:0]
+		for i := 1; i < len(x.points); i += 2 {
+			kept = append(kept, x.points[i])
+		}
+		last := x.points[len(x.points)-1].AtUnixNanos
+		x.points, x.every = kept, 2*x.every
+		x.next = last + x.every
+	}
+}
+
+func (x *costs) end(at int64, c *core.Core) []*pb.CostPoint {
+	return append(x.points, x.look(at, c))
+}
+
+func (x *costs) look(at int64, c *core.Core) *pb.CostPoint {
+	bill := inspect.NewBill(x.GroupBy)
+	const chunk = 4096
+	for after, more := "", true; more; {
+		ids := c.Ids(after, chunk)
+		more = len(ids) == chunk
+		for _, id := range ids {
+			if m, ok := c.Machine(id); ok {
+				bill.Add(&m)
+			}
+			after = id
+		}
+	}
+	return bill.Point(at)
+}
