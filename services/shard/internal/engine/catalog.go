@@ -162,6 +162,9 @@ func (c *catalog) matcherOf(f *demand.Form) *matcher {
 	return e.m
 }
 
+// matcherKnown is matcherOf for a Form that it has been asked for in this plan. It is for concurrent use.
+func (c *catalog) matcherKnown(f *demand.Form) *matcher { return c.forms[f.ID].m }
+
 // frameOf returns the frame of a cluster, up to date.
 func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
 	b := d.Overhead.AppendKey(c.scratch[:0])

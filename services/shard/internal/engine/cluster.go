@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -244,91 +242,4 @@ func (cl *clusterState) usable(w *want, l *local) bool { return cl.fits(w, l.cla
 
 func (cl *clusterState) fits(w *want, class uint32) bool {
 	return cl.matcher(w).has(class) && coversAll(cl.f.of(class), cl.unit(w))
-}
-
-// prepare sets up the Needs of a cluster: frame, matchers and folding. It looks things up in the catalog and is not for
-// concurrent use.
-func (cl *clusterState) prepare(p *planning) {
-	clear(cl.gains)
-	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
-	cl.dims = dimsOf(cl.dims, cl.d.Needs)
-	cl.f = p.cat.frameOf(cl.d, cl.dims)
-	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
-	cl.offer, cl.offering = cl.offer[:0], cl.offering[:0]
-	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
-	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
-	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
-	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
-	cl.foldVersion = p.foldVersion
-	cl.spoiled, cl.block = false, nil
-	cl.listBegun(p)
-	cl.gangRows = cl.gangRows[:0]
-	for i := range cl.d.Needs {
-		n := &cl.d.Needs[i]
-		m := p.cat.matcherOf(n.Form)
-		if n.Form.Same != nil {
-			folds, g := p.foldable(cl, i, m)
-			cl.gangRows = append(cl.gangRows, g)
-			if folds {
-				cl.fold(p, int32(i))
-				continue
-			}
-		}
-		cl.add(p, n, m, int32(i), cl.d.Holds[i])
-	}
-	if len(cl.folds) > 0 {
-		cl.sortFolds(p)
-	}
-	for i := range cl.wants {
-		w := &cl.wants[i]
-		w.at = int32(i)
-		if w.bits&wFolded == 0 {
-			cl.rowWant[w.row] = int32(i)
-			continue
-		}
-		for _, m := range cl.membersOf(w) {
-			cl.rowWant[m] = int32(i)
-		}
-	}
-	cl.measureUnits()
-}
-
-func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
-	cl.wants = append(cl.wants, want{row: row, hold: hold, priority: n.Form.Priority, matcher: m.id, bucket: n.Form.Interruption, claims: -1,
-		lastOne: -1, own: -1, slot: -1, received: -1})
-	w := &cl.wants[len(cl.wants)-1]
-	str := p.w.Space.Strings
-	switch {
-	case n.Form.Same != nil:
-		w.bits |= wSame
-		w.key, _ = str.Find(n.Form.Same.Key)
-	case len(n.Form.Spread) > 0:
-		w.bits |= wSpread
-		w.key, _ = str.Find(n.Form.Spread[0].Key)
-		w.skew = n.Form.Spread[0].MaxSkew
-	}
-	cl.measure(w, n)
-	return w
-}
-
-// measure makes the vectors of a Need from its demand.
-func (cl *clusterState) measure(w *want, n *demand.Need) {
-	w.vec = cl.alloc(3)
-	cl.f.project(&n.Aggregate, cl.aggregate(w))
-	cl.f.project(&n.MinUnit, cl.unit(w))
-	copy(cl.rest(w), cl.aggregate(w))
-	if !zero(cl.unit(w)) {
-		w.bits |= wUnit
-	}
-	if zero(cl.aggregate(w)) {
-		w.bits |= wZero
-	}
-	switch k := wholeUnitsOf(cl.aggregate(w), cl.unit(w)); {
-	case k > 1:
-		w.bits |= wWhole | wMany
-		cl.alloc(1)
-		cl.vec = append(cl.vec, 0)
-	case k == 1:
-		w.bits |= wWhole
-	}
 }

@@ -120,17 +120,13 @@ func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRo
 
 // listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
 // such a gang would be bought again the moment a large machine shows up anywhere in the shard.
-func (cl *clusterState) listBegun(p *planning) {
+func (cl *clusterState) listBegun(p *planning, x *scratch) {
 	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.begun)
-	p.begins = p.begins[:0]
-	for i := range cl.d.Needs {
-		if n := &cl.d.Needs[i]; n.Form.Same != nil {
-			p.begins = append(p.begins, sameRow{n.Key, int32(i)})
-		}
-	}
-	if len(p.begins) == 0 {
-		return
+	x.begins = x.begins[:0]
+	for i := range cl.gangRows {
+		row := cl.gangRows[i].row
+		x.begins = append(x.begins, sameRow{cl.d.Needs[row].Key, row})
 	}
 	inv := p.w.Inventory
 	promised := func(i inventory.Index) (symbol.ID, bool) {
@@ -145,7 +141,7 @@ func (cl *clusterState) listBegun(p *planning) {
 				key, ok = promised(l.idx)
 			}
 			if ok {
-				cl.begin(p, cl.gangOf(p, key), l.class)
+				cl.begin(p, cl.gangOf(x, key), l.class, x)
 			}
 		}
 		return
@@ -155,7 +151,7 @@ func (cl *clusterState) listBegun(p *planning) {
 	cl.findRows(p)
 	for at := range cl.loc {
 		if l := &cl.loc[at]; l.owner >= 0 && cl.d.Needs[l.owner].Form.Same != nil {
-			cl.begin(p, int(l.owner), l.class)
+			cl.begin(p, int(l.owner), l.class, x)
 		}
 	}
 }
@@ -168,10 +164,10 @@ type sameRow struct {
 
 // gangOf returns the row of the gang with a row key, or -1. Most clusters have so few that looking at each is faster than
 // hashing.
-func (cl *clusterState) gangOf(p *planning, key symbol.ID) int {
+func (cl *clusterState) gangOf(x *scratch, key symbol.ID) int {
 	const few = 8
-	if len(p.begins) <= few {
-		for _, s := range p.begins {
+	if len(x.begins) <= few {
+		for _, s := range x.begins {
 			if s.key == key {
 				return int(s.row)
 			}
@@ -186,15 +182,16 @@ func (cl *clusterState) gangOf(p *planning, key symbol.ID) int {
 }
 
 // begin notes that the gang in a row, if there is one, has an Own machine of a class.
-func (cl *clusterState) begin(p *planning, row int, class uint32) {
+func (cl *clusterState) begin(p *planning, row int, class uint32, x *scratch) {
 	if row < 0 || cl.begun[row] {
 		return
 	}
 	n, sup := &cl.d.Needs[row], cl.f.of(class)
-	if !p.cat.matcherOf(n.Form).has(class) {
+	if !p.cat.matcherKnown(n.Form).has(class) {
 		return
 	}
-	v := cl.scratch(p)
+	x.rest = slices.Grow(x.rest[:0], cl.k())[:cl.k()]
+	v := x.rest
 	cl.f.project(&n.MinUnit, v)
 	fits := coversAll(sup, v)
 	cl.f.project(&n.Aggregate, v)
@@ -256,14 +253,22 @@ func (cl *clusterState) sortFolds(p *planning) {
 		}
 		slices.SortFunc(d.Members, func(a, b int32) int {
 			x, y := &cl.d.Needs[a], &cl.d.Needs[b]
-			return cmp.Or(demand.CompareArrival(x.Arrival, y.Arrival), strings.Compare(x.Group, y.Group),
-				strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint))
+			if c := demand.CompareArrival(x.Arrival, y.Arrival); c != 0 {
+				return c
+			}
+			if c := strings.Compare(x.Group, y.Group); c != 0 {
+				return c
+			}
+			return strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint)
 		})
-		w := cl.add(p, &d.Need, p.cat.matcherOf(d.Need.Form), FoldedRow+int32(i), hold)
+		w := cl.add(p, &d.Need, p.cat.matcherKnown(d.Need.Form), FoldedRow+int32(i), hold)
 		w.bits |= wFolded
 	}
 	before := func(a, b *want) int {
-		return cmp.Or(compareTurns(cl.need(a), "", cl.need(b), ""), cmp.Compare(len(cl.membersOf(a)), len(cl.membersOf(b))))
+		if c := compareTurns(cl.need(a), "", cl.need(b), ""); c != 0 {
+			return c
+		}
+		return cmp.Compare(len(cl.membersOf(a)), len(cl.membersOf(b)))
 	}
 	folded := slices.Clone(cl.wants[plain:])
 	slices.SortFunc(folded, func(a, b want) int { return before(&a, &b) })

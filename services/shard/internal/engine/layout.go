@@ -15,6 +15,7 @@ type scratch struct {
 	offers  []offer
 	buckets []bucket
 	sums    []int64
+	begins  []sameRow // gangs of the cluster at work
 }
 
 type offer struct {
@@ -140,6 +141,7 @@ func (cl *clusterState) unlay(g *want) {
 	if g.slot < 0 {
 		if cap(cl.givers) == 0 {
 			cl.givers, cl.offer = make([]giver, 0, len(cl.wants)), make([]int64, 0, len(cl.wants)*cl.k())
+			cl.offering = slices.Grow(cl.offering, len(cl.wants))
 		}
 		g.slot = int32(len(cl.givers))
 		cl.givers = append(cl.givers, giver{want: g.at})

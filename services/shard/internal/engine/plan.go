@@ -110,9 +110,12 @@ func (p *planning) credit() {
 	p.spoiled = p.spoiled[:0]
 	for _, cl := range p.dirty {
 		p.marks[cl.at] &^= markSpoiled
-		cl.prepare(p)
 	}
-	p.each(p.dirty, func(cl *clusterState, x *scratch) { cl.credit(p, x) })
+	p.prepare()
+	p.each(p.dirty, func(cl *clusterState, x *scratch) {
+		cl.setUp(p)
+		cl.credit(p, x)
+	})
 	p.remember()
 	c := &p.res.Counters
 	c.DirtyClusters, c.CreditMiss, c.CreditHit = len(p.dirty), len(p.dirty), len(p.states)-len(p.dirty)

@@ -74,10 +74,9 @@ type planning struct {
 	local   market // of one domain
 	racks   []*shelf
 	keys    []uint64
-	view    []int64   // Idle and Speculative of one domain
-	skip    []int32   // domains
-	here    place     // what is being taken lies there
-	begins  []sameRow // gangs of the cluster at work
+	view    []int64 // Idle and Speculative of one domain
+	skip    []int32 // domains
+	here    place   // what is being taken lies there
 	spread  spreading
 
 	victims      targets

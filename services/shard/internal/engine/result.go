@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -163,9 +162,22 @@ func (r *Result) TurnPosition(ref Ref) int {
 
 // compareTurns is the turn order (ENG-7.2).
 func compareTurns(a *demand.Need, ac string, b *demand.Need, bc string) int {
-	return cmp.Or(demand.CompareRank(&a.Form.Profile, &b.Form.Profile), demand.CompareArrival(a.Arrival, b.Arrival),
-		strings.Compare(ac, bc), demand.CompareSize(a.Size, b.Size),
-		strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
+	if c := demand.CompareRank(&a.Form.Profile, &b.Form.Profile); c != 0 {
+		return c
+	}
+	if c := demand.CompareArrival(a.Arrival, b.Arrival); c != 0 {
+		return c
+	}
+	if c := strings.Compare(ac, bc); c != 0 {
+		return c
+	}
+	if c := demand.CompareSize(a.Size, b.Size); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Group, b.Group)
 }
 
 // Claim returns the claim that a Need of a cluster has on a machine.

@@ -27,8 +27,9 @@ type topState struct {
 type domainTaken struct {
 	plan    uint64 // the one it is about; nothing is taken in others
 	n       []int32
-	cursors []cursor // nothing before it is free
-	late    []uint32 // classes of machines that are taken and not yet in n: many at once are found faster
+	cursors []cursor   // nothing before it is free
+	late    [12]uint32 // classes of machines that are taken and not yet in n: many at once are found faster
+	lateN   int
 }
 
 func (p *planning) beginTopologies() {
@@ -174,16 +175,16 @@ func (t *topState) takenOf(d int32, k inventory.Pool) *domainTaken {
 	if x.plan != t.plan {
 		n := len(t.top.Domains[d].Cells[k])
 		x.plan = t.plan
-		x.n, x.cursors, x.late = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], x.late[:0]
+		x.n, x.cursors, x.lateN = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], 0
 		clear(x.n)
 		for i := range x.cursors {
 			x.cursors[i].chunk = -1
 		}
 	}
-	for _, class := range x.late {
+	for _, class := range x.late[:x.lateN] {
 		x.n[t.cellOf(d, k, class)]++
 	}
-	x.late = x.late[:0]
+	x.lateN = 0
 	return x
 }
 
@@ -202,9 +203,12 @@ func (t *topState) cellOf(d int32, k inventory.Pool, class uint32) int {
 }
 
 func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
-	if by == 1 && int(d) < len(t.taken[k]) && t.taken[k][d].plan == t.plan {
-		t.taken[k][d].late = append(t.taken[k][d].late, class)
-		return
+	if by == 1 && int(d) < len(t.taken[k]) {
+		if x := &t.taken[k][d]; x.plan == t.plan && x.lateN < len(x.late) {
+			x.late[x.lateN] = class
+			x.lateN++
+			return
+		}
 	}
 	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
 	x.n[at] += by

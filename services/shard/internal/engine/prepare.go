@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+)
+
+// prepare sets up the Needs of the dirty clusters. What is found in memory that clusters share (frames, matchers, the
+// answers of section 8) is looked up in their order on one goroutine, the rest on all: setUp comes with the credit.
+func (p *planning) prepare() {
+	p.each(p.dirty, func(cl *clusterState, _ *scratch) { cl.clear(p) })
+	for _, cl := range p.dirty {
+		cl.f = p.cat.frameOf(cl.d, cl.dims)
+		for i := range cl.d.Needs {
+			n := &cl.d.Needs[i]
+			p.cat.matcherOf(n.Form)
+			if n.Form.Same != nil {
+				cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
+			}
+		}
+	}
+	p.each(p.dirty, func(cl *clusterState, x *scratch) {
+		if len(cl.gangRows) > 0 {
+			cl.listBegun(p, x)
+		}
+	})
+	for _, cl := range p.dirty {
+		for i := range cl.gangRows {
+			g := &cl.gangRows[i]
+			folds := false
+			if folds, *g = p.foldable(cl, int(g.row), p.cat.matcherOf(cl.d.Needs[g.row].Form)); folds {
+				cl.fold(p, g.row)
+				cl.rowWant[g.row] = rowFolds
+			}
+		}
+		for i := range cl.folds {
+			p.cat.matcherOf(cl.folds[i].Need.Form)
+		}
+	}
+}
+
+// rowFolds stands in rowWant for a row that is part of a folded Need, until these have places.
+const rowFolds = -2
+
+// clear forgets what the cluster was credited with.
+func (cl *clusterState) clear(p *planning) {
+	clear(cl.gains)
+	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
+	cl.dims = dimsOf(cl.dims, cl.d.Needs)
+	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
+	cl.offer, cl.offering = cl.offer[:0], cl.offering[:0]
+	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
+	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	clear(cl.rowWant)
+	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
+	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
+	cl.foldVersion = p.foldVersion
+	cl.spoiled, cl.block = false, nil
+	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
+}
+
+// setUp makes the Needs. It reads of the catalog what prepare has looked up.
+func (cl *clusterState) setUp(p *planning) {
+	for i := range cl.d.Needs {
+		if cl.rowWant[i] != rowFolds {
+			n := &cl.d.Needs[i]
+			cl.add(p, n, p.cat.matcherKnown(n.Form), int32(i), cl.d.Holds[i])
+		}
+	}
+	if len(cl.folds) > 0 {
+		cl.sortFolds(p)
+	}
+	for i := range cl.wants {
+		w := &cl.wants[i]
+		w.at = int32(i)
+		if w.bits&wFolded == 0 {
+			cl.rowWant[w.row] = int32(i)
+			continue
+		}
+		for _, m := range cl.membersOf(w) {
+			cl.rowWant[m] = int32(i)
+		}
+	}
+	cl.measureUnits()
+}
+
+func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, hold demand.Hold) *want {
+	cl.wants = append(cl.wants, want{row: row, hold: hold, priority: n.Form.Priority, matcher: m.id, bucket: n.Form.Interruption, claims: -1,
+		lastOne: -1, own: -1, slot: -1, received: -1})
+	w := &cl.wants[len(cl.wants)-1]
+	str := p.w.Space.Strings
+	switch {
+	case n.Form.Same != nil:
+		w.bits |= wSame
+		w.key, _ = str.Find(n.Form.Same.Key)
+	case len(n.Form.Spread) > 0:
+		w.bits |= wSpread
+		w.key, _ = str.Find(n.Form.Spread[0].Key)
+		w.skew = n.Form.Spread[0].MaxSkew
+	}
+	cl.measure(w, n)
+	return w
+}
+
+// measure makes the vectors of a Need from its demand.
+func (cl *clusterState) measure(w *want, n *demand.Need) {
+	w.vec = cl.alloc(3)
+	cl.f.project(&n.Aggregate, cl.aggregate(w))
+	cl.f.project(&n.MinUnit, cl.unit(w))
+	copy(cl.rest(w), cl.aggregate(w))
+	if !zero(cl.unit(w)) {
+		w.bits |= wUnit
+	}
+	if zero(cl.aggregate(w)) {
+		w.bits |= wZero
+	}
+	switch k := wholeUnitsOf(cl.aggregate(w), cl.unit(w)); {
+	case k > 1:
+		w.bits |= wWhole | wMany
+		cl.alloc(1)
+		cl.vec = append(cl.vec, 0)
+	case k == 1:
+		w.bits |= wWhole
+	}
+}
