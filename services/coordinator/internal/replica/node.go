@@ -36,6 +36,7 @@ type Node struct {
 	fatal sync.Once
 
 	slots    chan struct{} // outstanding proposals
+	batches  batches
 	verifier verifier
 	joins    joins
 	contacts contacts
@@ -106,6 +107,7 @@ func (n *Node) startRaft() error {
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout = n.config.Heartbeat, n.config.Election, n.config.Lease, n.config.CommitTimeout
 	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = snapshotInterval, snapshotThreshold, trailingLogs
 	c.MaxAppendEntries, c.ShutdownOnRemove, c.NoLegacyTelemetry = appendEntriesMax, false, true
+	c.BatchApplyCh = true // a batch of proposals reaches Raft whole, and is one write
 	c.Logger = n.logger
 	leads := make(chan bool, 64)
 	c.NotifyCh = leads
@@ -120,6 +122,7 @@ func (n *Node) startRaft() error {
 	n.group.Go(func() { n.watchLeadership(leads) })
 	n.group.Go(n.watchContacts)
 	n.group.Go(n.watchDepartures)
+	n.group.Go(n.watchReplay)
 	return nil
 }
 

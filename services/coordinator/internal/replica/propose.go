@@ -81,25 +81,17 @@ func (n *Node) propose(ctx context.Context, e *pb.Envelope) (*Committed, error) 
 	if end, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(end), time.Millisecond))
 	}
-	type answer struct {
-		got *Committed
-		err error
-	}
-	done := make(chan answer, 1)
-	start := time.Now()
-	n.group.Go(func() {
-		got, err := n.await(n.raft.Apply(data, timeout), start)
-		<-n.slots
-		done <- answer{got, err}
-	})
+	p := &proposal{data: data, timeout: timeout, start: time.Now(), done: make(chan struct{}), left: make(chan struct{})}
+	n.submit(p)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case a := <-done:
-		return a.got, a.err
+	case <-p.done:
+		return p.got, p.err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	close(p.left)
 	return nil, ErrOutcomeUnknown
 }
 

@@ -40,8 +40,14 @@ func (r *Reign) Value(key any, make func() any) any {
 	return v
 }
 
-// Reign returns the reign of this replica, or nil while it does not lead or has not opened.
-func (n *Node) Reign() *Reign { return n.reign.Load() }
+// Reign returns the reign of this replica, or nil while it does not lead or has not opened. Raft ends a leadership before it
+// writes the vote for the next one, and tells of it behind that write: clients should not wait for a disk to hear of it.
+func (n *Node) Reign() *Reign {
+	if n.raft.State() != raft.Leader {
+		return nil
+	}
+	return n.reign.Load()
+}
 
 // Opening reports that this replica won an election and is about to open.
 func (n *Node) Opening() bool { return n.reign.Load() == nil && n.raft.State() == raft.Leader }

@@ -1,0 +1,78 @@
+package replica
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// batchesMax is how many batches of proposals are under way at a time. What comes meanwhile gathers into the next one, so
+// that under load an entry costs a part of a write and a flush on each replica. A proposal that finds one of them free goes
+// at once: alone it waits for nothing.
+const batchesMax = 2
+
+// batches are the proposals between Propose and Raft.
+type batches struct {
+	mu      sync.Mutex
+	waiting []*proposal
+	flying  int
+}
+
+// proposal is one entry and, once done is closed, what became of it.
+type proposal struct {
+	data    []byte
+	timeout time.Duration
+	start   time.Time
+	done    chan struct{}
+	left    chan struct{} // closed when its caller no longer waits
+	got     *Committed
+	err     error
+}
+
+// submit puts a proposal, which holds a slot, on its way. Its slot is free again when its outcome is known.
+func (n *Node) submit(p *proposal) {
+	b := &n.batches
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, p)
+	if b.flying < batchesMax {
+		b.flying++
+		n.group.Go(n.fly)
+	}
+}
+
+// fly carries one batch after the other through Raft while any wait.
+func (n *Node) fly() {
+	b := &n.batches
+	for {
+		b.mu.Lock()
+		batch := b.waiting
+		b.waiting = nil
+		if len(batch) == 0 {
+			b.flying--
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		n.flyBatch(batch)
+	}
+}
+
+func (n *Node) flyBatch(batch []*proposal) {
+	futures := make([]raft.ApplyFuture, len(batch))
+	for i, p := range batch {
+		select {
+		case <-p.left: // nobody waits for it any more, and it was not proposed
+		default:
+			futures[i] = n.raft.Apply(p.data, p.timeout)
+		}
+	}
+	for i, p := range batch {
+		if p.err = ErrOutcomeUnknown; futures[i] != nil {
+			p.got, p.err = n.await(futures[i], p.start)
+		}
+		<-n.slots
+		close(p.done)
+	}
+}

@@ -1,0 +1,86 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// COORD-4.7, 4.9: what nobody waits for any more when its turn comes is not proposed, and gives its slot back.
+func TestLeftProposalIsNotProposed(t *testing.T) {
+	r := newReplicas(t)
+	n := r.bootstrap("node-0")
+	n.batches.mu.Lock()
+	n.batches.flying += batchesMax // as if two batches were under way
+	n.batches.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := n.Propose(ctx, Envelope("test", addShard("left")), true)
+		gone <- err
+	}()
+	eventually(t, "it waits for its batch", func() bool {
+		n.batches.mu.Lock()
+		defer n.batches.mu.Unlock()
+		return len(n.batches.waiting) == 1
+	})
+	cancel()
+	if err := <-gone; !errors.Is(err, ErrOutcomeUnknown) {
+		t.Fatalf("got %v", err)
+	}
+	n.batches.mu.Lock()
+	n.batches.flying -= batchesMax
+	n.batches.mu.Unlock()
+	r.commit(addShard("stayed"))
+	if n.State().Shard("left") != nil {
+		t.Error("an entry was proposed whose caller was told that nothing is known of it, long before")
+	}
+	eventually(t, "all slots are free", func() bool { return len(n.slots) == 0 })
+}
+
+// COORD-4.6: each proposal of a batch gets its own outcome, and proposals under way together become few writes.
+func TestBatchedProposals(t *testing.T) {
+	r := three(t)
+	n := r.leader()
+	var all sync.WaitGroup
+	errs := make([]error, OutstandingMax)
+	for i := range errs {
+		all.Go(func() {
+			id := fmt.Sprintf("shard-%d", i)
+			if i%2 == 1 {
+				id = "not an id"
+			}
+			errs[i] = r.propose(n, addShard(id))
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if refused := err != nil; refused != (i%2 == 1) {
+			t.Errorf("proposal %d: %v", i, err)
+		}
+		if id := fmt.Sprintf("shard-%d", i); i%2 == 0 && n.State().Shard(id) == nil {
+			t.Errorf("%s is not there", id)
+		}
+	}
+	r.agree()
+}
+
+// COORD-5.5: a replica does not wait for Raft's own time to take a snapshot when its next start would have much to apply.
+func TestReplayIsBounded(t *testing.T) {
+	r := newReplicas(t)
+	n := r.bootstrap("node-0")
+	data, err := proto.Marshal(Envelope("test", addShard("shard-0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := n.snapshotIndex()
+	for range replayMax {
+		n.raft.Apply(data, 0)
+	}
+	r.commit(addShard("shard-1"))
+	eventually(t, "a snapshot", func() bool { return n.snapshotIndex() >= before+replayMax })
+}
