@@ -19,6 +19,45 @@ type batches struct {
 	flying  int
 }
 
+// underway counts what was put into Raft's queue and is not answered. Raft answers everything in it while it runs, and
+// nothing once it has shut down: it is shut down when nothing is under way.
+type underway struct {
+	mu     sync.Mutex
+	calls  int
+	closed bool
+	none   chan struct{} // made by close, closed with the last call
+}
+
+// enter reports whether a call may be made; leave follows it.
+func (u *underway) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.calls++
+	}
+	return !u.closed
+}
+
+func (u *underway) leave() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.calls--; u.calls == 0 && u.closed {
+		close(u.none)
+	}
+}
+
+// close refuses further calls and waits for those that are under way.
+func (u *underway) close() {
+	u.mu.Lock()
+	u.closed = true
+	u.none = make(chan struct{})
+	if u.calls == 0 {
+		close(u.none)
+	}
+	u.mu.Unlock()
+	<-u.none
+}
+
 // proposal is one entry and, once done is closed, what became of it.
 type proposal struct {
 	data    []byte
@@ -61,15 +100,21 @@ func (n *Node) fly() {
 
 func (n *Node) flyBatch(batch []*proposal) {
 	futures := make([]raft.ApplyFuture, len(batch))
+	open := n.underway.enter()
+	if open {
+		defer n.underway.leave()
+	}
 	for i, p := range batch {
 		select {
 		case <-p.left: // nobody waits for it any more, and it was not proposed
 		default:
-			futures[i] = n.raft.Apply(p.data, p.timeout)
+			if open {
+				futures[i] = n.raft.Apply(p.data, p.timeout)
+			}
 		}
 	}
 	for i, p := range batch {
-		if p.err = ErrOutcomeUnknown; futures[i] != nil {
+		if p.err = ErrNotLeader; futures[i] != nil {
 			p.got, p.err = n.await(futures[i], p.start)
 		}
 		<-n.slots

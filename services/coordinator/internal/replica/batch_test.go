@@ -69,6 +69,41 @@ func TestBatchedProposals(t *testing.T) {
 	r.agree()
 }
 
+// COORD-17.5: a replica that is closed under a load of proposals and snapshots answers all of them, and ends.
+func TestCloseUnderLoad(t *testing.T) {
+	r := newReplicas(t)
+	r.bootstrap("node-0")
+	for range 5 {
+		n := r.leader()
+		var all sync.WaitGroup
+		begun := make(chan struct{}, 64)
+		for i := range 64 {
+			all.Go(func() {
+				for first := true; ; first = false {
+					var err error
+					if i%8 == 0 {
+						err = n.barrier(t.Context())
+					} else {
+						_, err = n.Propose(t.Context(), Envelope("test", addShard("shard-0")), true)
+					}
+					if first {
+						begun <- struct{}{}
+					}
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		for range 64 {
+			<-begun
+		}
+		r.stop("node-0")
+		all.Wait()
+		r.start("node-0", nil)
+	}
+}
+
 // COORD-5.5: a replica does not wait for Raft's own time to take a snapshot when its next start would have much to apply.
 func TestReplayIsBounded(t *testing.T) {
 	r := newReplicas(t)

@@ -37,6 +37,7 @@ type Node struct {
 
 	slots    chan struct{} // outstanding proposals
 	batches  batches
+	underway underway
 	verifier verifier
 	joins    joins
 	contacts contacts
@@ -268,6 +269,7 @@ func (n *Node) close() error {
 	n.cancel()
 	var errs []error
 	if n.raft != nil {
+		n.underway.close()
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
 	switch {

@@ -45,7 +45,14 @@ func (n *Node) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser,
 
 func (n *Node) barrier(ctx context.Context) error {
 	done := make(chan error, 1)
-	n.group.Go(func() { done <- n.raft.Barrier(ApplyTimeout).Error() })
+	n.group.Go(func() {
+		if !n.underway.enter() {
+			done <- ErrNotLeader
+			return
+		}
+		defer n.underway.leave()
+		done <- n.raft.Barrier(ApplyTimeout).Error()
+	})
 	select {
 	case err := <-done:
 		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) {

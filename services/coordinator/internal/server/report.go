@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -38,11 +39,16 @@ func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardR
 }
 
 // inTurn lets reports in a few at a time, before anything of them is decoded; see shards.Turns. A report is read whole
-// before its turn, so that a slow link takes none.
+// before its turn, so that a slow link takes none. A replica that does not lead reads nothing of it: while there is no leader
+// every shard asks every replica, and what is refused must not cost as much as what is taken.
 func (s *Server) inTurn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != api.CoordinatorReportShardProcedure {
 			h.ServeHTTP(w, r)
+			return
+		}
+		if s.node.Reign() == nil {
+			h.ServeHTTP(w, withoutBody(r))
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MessageBytesMax+envelopeBytes))
@@ -54,6 +60,22 @@ func (s *Server) inTurn(h http.Handler) http.Handler {
 		defer end()
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// withoutBody is a call with an empty message in the place of the one that it carries: the gate refuses it as it is.
+func withoutBody(r *http.Request) *http.Request {
+	empty := make([]byte, envelopeBytes) // gRPC: not compressed, no bytes
+	switch kind := r.Header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, "application/json"):
+		empty = []byte("{}")
+	case !strings.HasPrefix(kind, "application/grpc"):
+		empty = nil
+	}
+	r = r.Clone(r.Context())
+	r.Header.Del("Content-Encoding")
+	r.ContentLength = int64(len(empty))
+	r.Body = io.NopCloser(bytes.NewReader(empty))
+	return r
 }
 
 // envelopeBytes is what gRPC puts around a message.
