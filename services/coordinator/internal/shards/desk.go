@@ -93,10 +93,12 @@ func (d *Desk) all() []*shard {
 	return out
 }
 
-// forget drops the soft state of shards that were removed.
-func (d *Desk) forget(st *fleet.State) {
+// forget drops the soft state of shards that were removed. It asks for the state behind the lock: a shard that is in it by
+// now may have stored its first report.
+func (d *Desk) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	st := d.config.Group.State()
 	for id := range d.shards {
 		if !fleet.Live(st.Shard(id)) {
 			delete(d.shards, id)

@@ -36,10 +36,10 @@ func (d *Desk) Report(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, er
 	if err := d.admit(ctx, st, r); err != nil {
 		return nil, err
 	}
-	s := d.shard(r.GetShardId())
-	if err := d.register(ctx, s, r); err != nil {
+	if err := d.register(ctx, d.shard(r.GetShardId()), r); err != nil {
 		return nil, err
 	}
+	s := d.shard(r.GetShardId()) // the one from before the registration may have been forgotten meanwhile
 	ops := d.take(d.config.Group.State(), s, r)
 	if len(ops) > 0 {
 		if err := d.commit(ctx, ops...); err != nil {

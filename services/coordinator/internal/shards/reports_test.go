@@ -42,6 +42,11 @@ func TestRegistrationStorm(t *testing.T) {
 		if n := f.group.State().ShardCount(); n != 4000 {
 			t.Fatalf("%d shards are registered", n)
 		}
+		for i := range 4000 {
+			if id := fmt.Sprint("shard-", i); !f.desk.Look(id, false).Heard {
+				t.Fatalf("the report that registered %s is lost", id)
+			}
+		}
 		if n := f.group.entries - before; n > 64 {
 			t.Fatalf("%d log entries", n)
 		}

@@ -42,7 +42,7 @@ func (d *Desk) Run() {
 // tick looks at the whole fleet once. A failed commit is tried again with the next tick.
 func (d *Desk) tick(now time.Time) {
 	st := d.config.Group.State()
-	d.forget(st)
+	d.forget()
 	d.ages.look(st, now)
 	ops := d.sessions(st, now)
 	ops = append(ops, d.merge(st, now)...)
