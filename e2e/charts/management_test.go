@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -40,6 +41,8 @@ requireTLS: true
 networkPolicy: {operatorCIDRs: [10.0.0.0/8], providerSelectors: [{podSelector: {matchLabels: {app: cloud}}}], prometheusNamespace: monitoring}
 image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 metrics: {podMonitor: {enabled: true, labels: {team: fleet}}}
+alerts: {enabled: true, labels: {release: prometheus}}
+backup: {enabled: true, schedule: "5 * * * *", volume: {persistentVolumeClaim: {claimName: backups}}, tls: {secretName: admin-tls}}
 otlpEndpoint: otel.observability:4317
 nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{key: control, operator: Exists}]
@@ -82,22 +85,25 @@ func statefulSets(t testing.TB, render []byte) map[string]*appsv1.StatefulSet {
 func TestBadManagementValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "shard.provider.addr is required",
-		"coordinator: {replicas: 2}\n" + oneProvider:                                          "replicas",
-		oneProvider + "logLevel: loud":                                                        "logLevel",
-		"shard: {provider: {addr: sim}}":                                                      "addr",
-		"shard: {replicas: 2, perShard: {\"0\": {provider-addr: [\"a:1\"]}}}":                 "no entry for shard 1",
-		"shard: {perShard: {\"0\": {}}}":                                                      "provider-addr",
-		"shard: {reclaimCapFraction: 2, provider: {addr: \"a:1\"}}":                           "reclaimCapFraction",
-		"coordinator: {enabled: false}\nshard: {replicas: 2, provider: {addr: \"a:1\"}}":      "several shards without a coordinator",
-		"serviceAccount: {create: false}\n" + oneProvider:                                     "serviceAccount.name is required",
-		"coordinator: {raft: {heartbeat: soon}}\n" + oneProvider:                              "heartbeat",
-		"shard: {provider: {addr: \"a:1\"}, coordinatorAddr: http://x}":                       "coordinatorAddr",
-		"shard: {provider: {addr: \"a:1\"}, service: {external: {enabled: true, type: Any}}}": "type",
-		"shard: {provider: {addr: \"a:1\"}, storage: {size: much}}":                           "size",
-		"shard: {provider: {addr: \"a:1\"}, tls: {secretName: x, perOrdinal: true, mode: 1}}": "mode",
-		"shard: {provider: {addr: \"a:1\"}, auditLog: /var/log/decisions}":                    "auditLog",
-		"shard: {provider: {addr: \"a:1\"}}\nnetworkPolicy: {operatorCIDRs: 10.0.0.0/8}":      "operatorCIDRs",
-		"shard: {provider: {addr: \"a:1\"}}\nextraArgs: [--dry-run]":                          "extraArgs",
+		"coordinator: {replicas: 2}\n" + oneProvider:                                                                        "replicas",
+		oneProvider + "logLevel: loud":                                                                                      "logLevel",
+		"shard: {provider: {addr: sim}}":                                                                                    "addr",
+		"shard: {replicas: 2, perShard: {\"0\": {provider-addr: [\"a:1\"]}}}":                                               "no entry for shard 1",
+		"shard: {perShard: {\"0\": {}}}":                                                                                    "provider-addr",
+		"shard: {reclaimCapFraction: 2, provider: {addr: \"a:1\"}}":                                                         "reclaimCapFraction",
+		"coordinator: {enabled: false}\nshard: {replicas: 2, provider: {addr: \"a:1\"}}":                                    "several shards without a coordinator",
+		"serviceAccount: {create: false}\n" + oneProvider:                                                                   "serviceAccount.name is required",
+		"coordinator: {raft: {heartbeat: soon}}\n" + oneProvider:                                                            "heartbeat",
+		"shard: {provider: {addr: \"a:1\"}, coordinatorAddr: http://x}":                                                     "coordinatorAddr",
+		"shard: {provider: {addr: \"a:1\"}, service: {external: {enabled: true, type: Any}}}":                               "type",
+		"shard: {provider: {addr: \"a:1\"}, storage: {size: much}}":                                                         "size",
+		"shard: {provider: {addr: \"a:1\"}, tls: {secretName: x, perOrdinal: true, mode: 1}}":                               "mode",
+		"shard: {provider: {addr: \"a:1\"}, auditLog: /var/log/decisions}":                                                  "auditLog",
+		"shard: {provider: {addr: \"a:1\"}}\nnetworkPolicy: {operatorCIDRs: 10.0.0.0/8}":                                    "operatorCIDRs",
+		"shard: {provider: {addr: \"a:1\"}}\nextraArgs: [--dry-run]":                                                        "extraArgs",
+		"backup: {enabled: true}\n" + oneProvider:                                                                           "backup.volume is required",
+		"backup: {enabled: true, schedule: hourly, volume: {emptyDir: {}}}\n" + oneProvider:                                 "schedule",
+		"backup: {enabled: true, volume: {emptyDir: {}}}\ncoordinator: {tls: {secretName: x}, replicas: 1}\n" + oneProvider: "backup.tls.secretName is required",
 	} {
 		_, err := Render(t.Context(), Release{Chart: "bigfleet", Name: "x", Namespace: "x", Values: values})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -183,10 +189,38 @@ func TestManagementStarts(t *testing.T) {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		out, err := exec.CommandContext(t.Context(), binary, "get", "shards", "--coordinator", where).CombinedOutput()
 		if err == nil && strings.Contains(string(out), "bigfleet-shard-0") {
-			return
+			break
 		}
 		if time.Now().After(end) {
 			t.Fatalf("the shard never reported: %v\n%s", err, out)
+		}
+	}
+	m.backup()
+}
+
+// backup runs the rendered job against the running group and verifies what it saved (COORD-15.4).
+func (m *machine) backup() {
+	m.t.Helper()
+	r := management()["management"]
+	r.Values += "backup: {enabled: true, volume: {emptyDir: {}}}\n"
+	job := rendered[batchv1.CronJob](m.t, render(m.t, r), "CronJob").Spec.JobTemplate.Spec.Template.Spec
+	dir := m.t.TempDir()
+	file := filepath.Join(dir, "bigfleet-backup-1.tar")
+	var args []string
+	for _, a := range job.Containers[0].Args {
+		a = strings.NewReplacer("/backup/", dir+"/", "$(JOB_NAME)", "bigfleet-backup-1").Replace(a)
+		if all, ok := strings.CutPrefix(a, "--coordinator="); ok {
+			var here []string
+			for name := range strings.SplitSeq(all, ",") {
+				here = append(here, m.at(name))
+			}
+			a = "--coordinator=" + strings.Join(here, ",")
+		}
+		args = append(args, a)
+	}
+	for _, args := range [][]string{args, args, {"snapshot", "verify", file}} { // a second Pod of the Job writes the same file
+		if out, err := exec.CommandContext(m.t.Context(), m.binary, args...).CombinedOutput(); err != nil {
+			m.t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
 }

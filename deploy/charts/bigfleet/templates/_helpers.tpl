@@ -67,13 +67,18 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- else if $given -}}
 {{- $given -}}
 {{- else if .Values.coordinator.enabled -}}
+{{- include "bigfleet.coordinators" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* All replicas of this release's coordinator. */}}
+{{- define "bigfleet.coordinators" -}}
 {{- $name := include "bigfleet.roleName" (dict "root" . "role" "coordinator") -}}
 {{- $all := list -}}
 {{- range $i := until (int .Values.coordinator.replicas) -}}
 {{- $all = append $all (printf "%s-%d.%s.%s.svc:%d" $name $i $name $.Release.Namespace (int $.Values.coordinator.service.grpcPort)) -}}
 {{- end -}}
 {{- join "," $all -}}
-{{- end -}}
 {{- end -}}
 
 {{/* "one" Secret for all Pods, one "each", or empty for plaintext. */}}
