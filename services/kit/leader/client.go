@@ -28,6 +28,8 @@ const (
 	backoffMax     = time.Second
 	// hintsMax bounds how often one round follows hints, so that two replicas that name each other end in a backoff.
 	hintsMax = 4
+	// connectionKept is how long a connection to a replica that does not lead is used again, where there are others.
+	connectionKept = 5 * time.Second
 	// openingMax bounds how often one round waits for a new leader that is about to open.
 	openingMax = 20
 )
@@ -86,6 +88,7 @@ type endpoint struct{ name, addr string }
 type conn struct {
 	rpc    *rpc.Client
 	target Target
+	made   time.Time
 	known  bool // its group was compared with the pin
 }
 

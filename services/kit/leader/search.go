@@ -238,7 +238,7 @@ func (c *Client) connect(at endpoint) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &conn{rpc: made, target: Target{
+	out := &conn{rpc: made, made: time.Now(), target: Target{
 		Addr: at.name, Coordinator: rpc.Stub(made, api.NewCoordinatorClient), Admin: rpc.Stub(made, api.NewCoordinatorAdminClient)}}
 	c.conns[at] = out
 	return out, nil
@@ -280,7 +280,7 @@ func (c *Client) judge(at endpoint, err error) verdict {
 		if pinned, _ := c.Pinned(); pinned != "" && detail.GetLeader().GetClusterUuid() != "" && detail.GetLeader().GetClusterUuid() != pinned {
 			hint = "" // a stranger's word
 		}
-		c.drop(at, hint)
+		c.pass(at, hint)
 		return notLeader
 	case connect.CodeUnavailable:
 		if _, ok := rpc.Detail[*pb.RetryHint](err); ok {
@@ -298,6 +298,27 @@ func (c *Client) remember(at endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leader, c.hint = at, ""
+}
+
+// pass forgets a replica as leader. Its connection stays for a while: it answered, and while there is no leader every client
+// asks every replica again and again, which must not cost a handshake each time. It goes in the end, since the address may be
+// a virtual one behind which another replica leads (COORD-6.3.3).
+func (c *Client) pass(at endpoint, hint string) {
+	c.mu.Lock()
+	conn := c.conns[at]
+	keep := conn != nil && len(c.conns) > 1 && time.Since(conn.made) < connectionKept
+	if keep {
+		if c.leader == at {
+			c.leader = endpoint{}
+		}
+		if hint != "" {
+			c.hint = hint
+		}
+	}
+	c.mu.Unlock()
+	if !keep {
+		c.drop(at, hint)
+	}
 }
 
 // drop forgets a replica as leader and leaves its connection, since the name may stand for another process soon.
