@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +43,6 @@ requireTLS: true
 networkPolicy: {operatorCIDRs: [10.0.0.0/8], providerSelectors: [{podSelector: {matchLabels: {app: cloud}}}], prometheusNamespace: monitoring}
 image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 metrics: {podMonitor: {enabled: true, labels: {team: fleet}}}
-alerts: {enabled: true, labels: {release: prometheus}}
 backup: {enabled: true, schedule: "5 * * * *", volume: {persistentVolumeClaim: {claimName: backups}}, tls: {secretName: admin-tls}}
 otlpEndpoint: otel.observability:4317
 nodeSelector: {kubernetes.io/os: linux}
@@ -196,6 +197,50 @@ func TestManagementStarts(t *testing.T) {
 		}
 	}
 	m.backup()
+}
+
+// OPS-7.1: with alerts.enabled the rules of deploy/monitoring are objects, whole, and only those of roles that run.
+func TestManagementAlerts(t *testing.T) {
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type rule struct {
+		Metadata struct {
+			Name   string            `json:"name"`
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec any `json:"spec"`
+	}
+	on := "alerts: {enabled: true, labels: {release: prometheus}}\n" + oneProvider
+	for values, roles := range map[string][]string{oneProvider: nil, on: {"coordinator", "shard"}, "coordinator: {enabled: false}\n" + on: {"shard"}} {
+		var got []string
+		for doc := range strings.SplitSeq(string(render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "fleet", Values: values})), "\n---\n") {
+			if !strings.Contains(doc, "\nkind: PrometheusRule\n") {
+				continue
+			}
+			var r rule
+			if err := yaml.Unmarshal([]byte(doc), &r); err != nil {
+				t.Fatal(err)
+			}
+			role := r.Metadata.Labels["app.kubernetes.io/component"]
+			file, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", role+"-alerts.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want any
+			if err := yaml.Unmarshal(file, &want); err != nil {
+				t.Fatal(err)
+			}
+			if r.Metadata.Name != "bigfleet-"+role || r.Metadata.Labels["release"] != "prometheus" || !reflect.DeepEqual(r.Spec, want) {
+				t.Errorf("%s: %+v", role, r.Metadata)
+			}
+			got = append(got, role)
+		}
+		if !slices.Equal(got, roles) {
+			t.Errorf("%q: rules of %v", values, got)
+		}
+	}
 }
 
 // backup runs the rendered job against the running group and verifies what it saved (COORD-15.4).
