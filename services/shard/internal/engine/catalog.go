@@ -34,7 +34,9 @@ type catalog struct {
 	forms    []formEntry // by Form.ID
 	matchers map[string]*matcher
 	frames   map[string]*frame
-	everyM   []*matcher
+	everyM   []*matcher // by id; nil where one was swept away
+	freeM    []uint32   // these
+	inUse    int        // matchers that the last sweep left
 	everyF   []*frame
 	markets  map[marketKey]*market
 	zones    map[zoneKey]*market
@@ -135,7 +137,9 @@ func (c *catalog) begin(w *World) (anew bool) {
 	}
 	c.listShelves()
 	for _, m := range c.everyM {
-		m.follow(c, before)
+		if m != nil {
+			m.follow(c, before)
+		}
 	}
 	for _, f := range c.everyF {
 		f.sync(inv)
@@ -152,9 +156,7 @@ func (c *catalog) matcherOf(f *demand.Form) *matcher {
 	if e.form != f {
 		m := c.matchers[f.Match]
 		if m == nil {
-			m = &matcher{form: f, id: uint32(len(c.everyM))}
-			c.matchers[f.Match] = m
-			c.everyM = append(c.everyM, m)
+			m = c.newMatcher(f)
 		}
 		*e = formEntry{f, m}
 	}

@@ -72,6 +72,7 @@ func (p *planning) begin(in Input) {
 		p.keysVersion = v
 		p.cat = newCatalog()
 	}
+	p.sweep()
 	if p.cat.begin(p.w) { // matchers and frames are other ones now
 		p.byID, p.states, p.standing, p.spoiled = nil, nil, nil, nil
 		p.handsOver, p.loose, p.expiring, p.gangs = clusterSet{}, clusterSet{}, clusterSet{}, clusterSet{}

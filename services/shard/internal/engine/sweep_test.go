@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+)
+
+// ENG-21.11, ENG-21.1: rows whose profiles name ever new values, gangs among them, leave nothing behind in a Planner, and what it forgets
+// shows in no plan.
+func TestProfilesThatAreGoneLeaveNothingBehind(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 1000, Needs: 100, Clusters: 20}, 1))
+	pl := NewPlanner()
+	pl.Plan(Input{World: bw.w})
+	start := len(pl.p.cat.matchers)
+	for n := range 600 {
+		row := bw.rows[0]
+		row.Profile.Spread = nil
+		row.Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.NotIn, Values: []string{fmt.Sprint("a-", n)}}}
+		if n%2 == 0 {
+			row.Profile.Requirements = append(row.Profile.Requirements, demand.Requirement{Key: workload.RackLabel, Op: demand.Same})
+		}
+		row.Seal()
+		bw.w.Demand.Replace(workload.ClusterName(int32(n%20)), []demand.Row{row}, nil, 1)
+		got := pl.Plan(Input{World: bw.w})
+		if n%8 == 0 {
+			if err := sameResult(Plan(Input{World: bw.w}), got); err != nil {
+				t.Fatalf("after %d changes: %v", n, err)
+			}
+		}
+	}
+	c := pl.p.cat
+	inUse := start + 2*20 // of each cluster the row and what it folds into
+	if most := sweepMin + 2*inUse; len(c.matchers) > most || len(c.everyM) > most || len(c.markets) > 16*most {
+		t.Errorf("%d matchers (%d ids) and %d markets are remembered, %d matchers at the start", len(c.matchers), len(c.everyM), len(c.markets), start)
+	}
+}
