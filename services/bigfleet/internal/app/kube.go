@@ -24,7 +24,7 @@ func (a *App) Kube() (*rest.Config, error) {
 	rules.ExplicitPath = a.flags.kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.flags.kubeContext}).ClientConfig()
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: fmt.Sprintf("no way to a cluster: %v", err), Hint: "Name a kubeconfig with --kubeconfig and a context with --kube-context", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: "no way to a cluster: " + noWay(err), Hint: "Name a kubeconfig with --kubeconfig and a context with --kube-context; `bigfleet up --write-kubeconfig FILE` writes one of its simulated clusters", Err: err}
 	}
 	cfg.Timeout = a.flags.timeout
 	return cfg, nil
@@ -97,4 +97,12 @@ func (a *App) KubeContext() string {
 		return ""
 	}
 	return raw.CurrentContext
+}
+
+// noWay words why there is no configuration; client-go's own words speak of variables that nobody has set.
+func noWay(err error) string {
+	if clientcmd.IsEmptyConfig(err) {
+		return "there is no kubeconfig"
+	}
+	return err.Error()
 }

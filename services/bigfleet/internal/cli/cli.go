@@ -140,7 +140,11 @@ func groups(a *app.App) []*cobra.Command {
 		verbs := append(toShard[g.name], toCoordinator[g.name]...)
 		for _, l := range lists {
 			if l.group == g.name {
-				verbs = append(verbs, get.NewList(a, l.group, l.use, l.kind))
+				list := get.NewList(a, l.group, l.use, l.kind)
+				if l.group == "quota" {
+					list.Aliases = []string{"get"} // as OPS-4.2 calls it, beside set and delete
+				}
+				verbs = append(verbs, list)
 			}
 		}
 		group := order.Group(g.name, g.about, verbs...)

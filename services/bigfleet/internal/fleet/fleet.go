@@ -194,7 +194,7 @@ func (f *Fleet) Shards(ctx context.Context) ([]Shard, error) {
 		return nil, &exit.Error{Code: exit.NotFound, Say: "shard " + f.cfg.Shard + " is not registered", Hint: "`bigfleet get shards` lists them; --shard also takes host:port"}
 	}
 	if len(out) == 0 {
-		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no shard", Hint: "Name one with --shard host:port"}
+		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no shard", Hint: "One that was just started reports within seconds; or name one with --shard host:port"}
 	}
 	return out, nil
 }

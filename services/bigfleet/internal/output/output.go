@@ -96,6 +96,9 @@ func (f Format) Write(w io.Writer, l List) error {
 
 // Message prints one message as data. Table formats print JSON too: a verb with rows calls Write.
 func (f Format) Message(w io.Writer, m proto.Message) error {
+	if f == Name {
+		return errOneAnswer
+	}
 	raw, err := encode(m)
 	if err != nil {
 		return err
@@ -109,6 +112,9 @@ func (f Format) Message(w io.Writer, m proto.Message) error {
 
 // Value prints one thing that is no message as data.
 func (f Format) Value(w io.Writer, v any) error {
+	if f == Name {
+		return errOneAnswer
+	}
 	if f == JSONL {
 		return json.NewEncoder(w).Encode(v)
 	}
@@ -281,3 +287,6 @@ func Cut(line string, columns int) string {
 	}
 	return b.String()
 }
+
+// errOneAnswer says that there is nothing to name.
+var errOneAnswer = exit.Usagef("-o name is for lists; this is one answer: use table, json, yaml or jsonl")

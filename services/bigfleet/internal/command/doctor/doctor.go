@@ -6,7 +6,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -102,12 +101,15 @@ func run(ctx context.Context, a *app.App, f flags) error {
 	if n := r.count(fail); n > 0 {
 		return &exit.Error{Code: exit.Problems, Reason: "findings", Say: fmt.Sprintf("%d failed, %d to look at", n, r.count(warn))}
 	}
+	if a.Format.ForPeople() {
+		a.Notef("nothing failed, %d to look at", r.count(warn))
+	}
 	return nil
 }
 
 func show(a *app.App, r *report) error {
 	if !a.Format.ForPeople() {
-		return json.NewEncoder(a.Out).Encode(map[string]any{"findings": r.findings})
+		return a.Format.Value(a.Out, map[string]any{"findings": r.findings})
 	}
 	for _, f := range r.findings {
 		if _, err := fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Level, f.About, f.Say); err != nil {

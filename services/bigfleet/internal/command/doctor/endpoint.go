@@ -32,7 +32,7 @@ func endpoint(ctx context.Context, a *app.App, r *report, about, address string,
 	files := a.TLSFiles()
 	if files == (identity.Files{}) {
 		_ = conn.Close()
-		r.warn(about, "Plaintext is for trials: give the process --tls-cert, --tls-key and --tls-ca, and this command too", "%s answers without TLS", address)
+		r.warn(about, "Plaintext is for trials: give the process --tls-cert, --tls-key and --tls-ca, and this command too", "it answers without TLS")
 		return true
 	}
 	defer func() { _ = conn.Close() }()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,6 +16,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
 
 // fleetChecks looks at the management plane from outside in: ways there, coordinator, shards, providers.
@@ -24,7 +26,7 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		return err
 	}
 	direct := f.Direct()
-	runs := versions{}
+	runs := skew.Versions{}
 	var recorded known
 	if !direct {
 		replicas, err := f.Replicas()
@@ -50,7 +52,7 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 			continue
 		}
 		recorded.identity(r, s, st)
-		runs["shard "+st.GetShardId()] = st.GetVersion()
+		runs.Add("shard "+st.GetShardId(), st.GetVersion())
 		for _, p := range st.GetProviders() {
 			providers[p.GetAddress()] = true
 		}
@@ -61,11 +63,11 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 		}
 	}
 	claims(ctx, f, r, shards, runs)
-	runs.skew(r)
+	versions(r, runs)
 	return nil
 }
 
-func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, replicas []fleet.Coordinator, runs versions) (led bool) {
+func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, replicas []fleet.Coordinator, runs skew.Versions) (led bool) {
 	leaders, answered := map[string]bool{}, 0
 	hashes := map[string]string{}
 	for _, c := range replicas {
@@ -83,9 +85,7 @@ func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, rep
 		answered++
 		clock(a, r, about, got.Header())
 		s := got.Msg
-		if s.GetBuild() != "" {
-			runs[about] = s.GetBuild()
-		}
+		runs.Add(about, s.GetBuild())
 		leaders[s.GetLeader().GetLeaderId()] = true
 		at := fmt.Sprintf("%d", s.GetAppliedIndex())
 		if other, seen := hashes[at]; seen && other != s.GetStateHash() && s.GetStateHash() != "" {
@@ -151,6 +151,9 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 		r.warn(about, "`bigfleet get clusters` names them; look at their operators", "%d clusters are silent", st.GetSilentClusters())
 	}
 	for _, w := range st.GetWarnings() {
+		if strings.HasPrefix(w, "plaintext: ") {
+			continue // said of its address already
+		}
 		r.warn(about, "", "%s", w)
 	}
 	for _, p := range st.GetProviders() {
@@ -175,7 +178,7 @@ func total(m map[string]int32) (n int32) {
 }
 
 // claims finds machines and clusters that two shards hold, and looks at what each cluster asks for.
-func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard, runs versions) {
+func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard, runs skew.Versions) {
 	clusters := map[string]string{}
 	machines := map[string]string{}
 	for _, s := range shards {
@@ -190,9 +193,7 @@ func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard
 					continue
 				}
 				demand(r, c)
-				if v := c.GetOperatorVersion(); v != "" {
-					runs["operator of "+c.GetClusterId()] = v
-				}
+				runs.Add("operator of "+c.GetClusterId(), c.GetOperatorVersion())
 				if other := clusters[c.GetClusterId()]; other != "" {
 					r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
 				}

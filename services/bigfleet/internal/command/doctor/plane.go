@@ -2,27 +2,22 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/mod/semver"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
-
-// versions are what runs, by who says so.
-type versions map[string]string
 
 // known is what the coordinator has recorded of a shard; nil when there is no coordinator to ask.
 type known map[string]*bigfleetv1alpha1.ShardRegistryEntry
 
 // plane asks the leader about the whole: voters, reports, conflicts, what is stuck.
-func plane(ctx context.Context, f *fleet.Fleet, r *report, v versions) known {
+func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) known {
 	var s *bigfleetv1alpha1.FleetStatus
 	err := f.Leader(ctx, "the state of the fleet", func(ctx context.Context, c fleet.Coordinator) error {
 		got, err := c.Admin.GetFleetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetFleetStatusRequest{}))
@@ -50,9 +45,7 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v versions) known {
 		if e.GetState() == bigfleetv1alpha1.ShardState_SHARD_STATE_TOMBSTONED {
 			continue
 		}
-		if e.GetShardVersion() != "" {
-			v["shard "+e.GetShardId()] = e.GetShardVersion()
-		}
+		v.Add("shard "+e.GetShardId(), e.GetShardVersion())
 		age := time.Duration(e.GetReportAgeSeconds() * float64(time.Second))
 		if age > reportOld && !s.GetRebuilding() {
 			r.warn("shard "+e.GetShardId(), "If it runs, look at the way from it to the coordinator; if it is gone for good, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
@@ -73,64 +66,20 @@ func (k known) identity(r *report, s fleet.Shard, st *bigfleetv1alpha1.GetStatus
 	}
 }
 
-// skew compares all versions (OPS-10.1): within one minor version everything works, within two without what is new.
-func (v versions) skew(r *report) {
-	low, high := "", ""
-	var lowest, highest, unknown []string
-	for who, version := range v {
-		canonical := version
-		if !strings.HasPrefix(canonical, "v") {
-			canonical = "v" + canonical
-		}
-		if !semver.IsValid(canonical) {
-			unknown = append(unknown, who+" ("+version+")")
-			continue
-		}
-		minor := semver.MajorMinor(canonical)
-		switch order := semver.Compare(minor, low); {
-		case low == "" || order < 0:
-			low, lowest = minor, []string{who}
-		case order == 0:
-			lowest = append(lowest, who)
-		}
-		switch order := semver.Compare(minor, high); {
-		case high == "" || order > 0:
-			high, highest = minor, []string{who}
-		case order == 0:
-			highest = append(highest, who)
-		}
+// versions compares all versions (OPS-10.1).
+func versions(r *report, v skew.Versions) {
+	got := v.Judge()
+	switch {
+	case got.Minors > 2:
+		r.fail("versions", skew.Fix, "%s: more than two minor versions apart is not supported", got.Say)
+	case got.Minors > 1:
+		r.warn("versions", skew.Fix, "%s: two minor versions apart, what is newer is not used", got.Say)
+	case got.Version != "":
+		r.ok("versions", "%d processes within one minor version: %s", len(v)-len(got.Unknown), got.Version)
 	}
-	slices.Sort(lowest)
-	slices.Sort(highest)
-	const fix = "Upgrade one minor version at a time, everything of one before the next"
-	say := fmt.Sprintf("%s runs %s, %s runs %s", strings.Join(highest, ", "), high, strings.Join(lowest, ", "), low)
-	switch apart := minorsApart(low, high); {
-	case apart > 2:
-		r.fail("versions", fix, "%s: more than two minor versions apart is not supported", say)
-	case apart > 1:
-		r.warn("versions", fix, "%s: two minor versions apart, what is newer is not used", say)
-	case low != "":
-		r.ok("versions", "%d processes within one minor version: %s", len(v)-len(unknown), low)
+	if got.Version != "" && len(got.Unknown) > 0 {
+		r.warn("versions", "Run released builds", "%s cannot be compared", strings.Join(got.Unknown, ", "))
 	}
-	if len(unknown) > 0 && len(unknown) < len(v) {
-		slices.Sort(unknown)
-		r.warn("versions", "Run released builds", "%s cannot be compared", strings.Join(unknown, ", "))
-	}
-}
-
-// minorsApart is how far two versions of the form v1.2 are from each other; another major version is beyond all.
-func minorsApart(low, high string) int {
-	var major, minor, otherMajor, otherMinor int
-	if _, err := fmt.Sscanf(low, "v%d.%d", &major, &minor); err != nil {
-		return 0
-	}
-	if _, err := fmt.Sscanf(high, "v%d.%d", &otherMajor, &otherMinor); err != nil {
-		return 0
-	}
-	if major != otherMajor {
-		return 1000
-	}
-	return otherMinor - minor
 }
 
 // rowsMany is half of what a shard takes of one cluster by default.

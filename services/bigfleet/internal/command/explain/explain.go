@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -158,9 +159,43 @@ func ask(ctx context.Context, a *app.App, s subject.Subject) (*bigfleetv1alpha1.
 			return *got, nil
 		}
 	}
+	if s.Kind == subject.Need && failed == nil {
+		if whole, ok := begins(ctx, f, shards, s); ok {
+			return ask(ctx, a, whole)
+		}
+	}
 	notFound := &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get " + string(s.Kind) + "s` lists them; `bigfleet history " + s.String() + "` knows what is gone"}
 	if failed != nil {
 		return nil, errors.Join(failed, notFound)
 	}
 	return nil, notFound
+}
+
+// begins finds the one need of a cluster whose name begins as s does: names of rows are long, and their first letters do.
+func begins(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, s subject.Subject) (whole subject.Subject, one bool) {
+	answers, failed := fleet.Each(ctx, f, shards, "looking for "+s.String(), func(ctx context.Context, sh fleet.Shard) ([]string, error) {
+		got, err := sh.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: s.Scope}))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = got.Close() }()
+		var rows []string
+		for got.Receive() {
+			if row := got.Msg().GetNeed().GetNeed().GetRowId(); strings.HasPrefix(row, s.Name) {
+				rows = append(rows, row)
+			}
+		}
+		return rows, got.Err()
+	})
+	whole = s
+	found := map[string]bool{}
+	for _, rows := range answers {
+		if rows != nil {
+			for _, row := range *rows {
+				found[row] = true
+				whole.Name = row
+			}
+		}
+	}
+	return whole, failed == nil && len(found) == 1 && whole.Name != s.Name
 }

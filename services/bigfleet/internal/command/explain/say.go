@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -14,7 +15,9 @@ import (
 
 // say words an explanation in the order of OPS-4.15.
 func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.ExplainResponse, candidates bool) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	line := func(format string, args ...any) {
+		_, _ = fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	}
 	line("%s", r.GetVerdict())
 	if since := r.GetNeed().GetUnmetSinceUnixNanos(); since != 0 {
 		line("So since %s (%s).", output.Time(since), output.Age(a.Now(), since))
@@ -52,7 +55,11 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	if r.GetNearestMiss() != "" {
 		line("\nNearest miss: %s", r.GetNearestMiss())
 	}
-	if r.GetSuggestion() != "" {
+	switch {
+	case r.GetSuggestion() == "":
+	case s.Kind == subject.Machine: // what ends its being kept, which is seldom anybody's to try
+		line("%s", r.GetSuggestion())
+	default:
 		line("Try: %s", r.GetSuggestion())
 	}
 	if r.GetCycle() == 0 {

@@ -2,6 +2,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -149,7 +150,14 @@ func find(name string, names []string) (kind, error) {
 			}
 		}
 	}
-	return kind{}, exit.Usagef("there is no kind %q: use one of %s", name, strings.Join(names, ", "))
+	near := ""
+	best := 3 // letters that may differ
+	for _, k := range names {
+		if d := distance(name, k); d < best {
+			near, best = "did you mean "+k+"? There are ", d
+		}
+	}
+	return kind{}, exit.Usagef("there is no kind %q: %s%s", name, cmp.Or(near, "use one of "), strings.Join(names, ", "))
 }
 
 // One returns one thing of a kind, for a verb that shows more of it, and the kind's singular.
@@ -220,4 +228,25 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 		a.Notef("no %s", k.names[0])
 	}
 	return failed
+}
+
+// distance is how many letters have to be put in, taken out or changed to make one word of another.
+func distance(from, to string) int {
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(from) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(to) {
+			change := diagonal
+			if from[i] != to[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
 }

@@ -42,6 +42,9 @@ func follow(ctx context.Context, a *app.App, req *bigfleetv1alpha1.WatchDecision
 	defer cancel()
 	var mu sync.Mutex // one line at a time
 	var all sync.WaitGroup
+	if a.Format.ForPeople() {
+		a.Notef("waiting for decisions; `bigfleet history` shows those that were made")
+	}
 	errs := make([]error, len(shards))
 	for i, s := range shards {
 		all.Go(func() {

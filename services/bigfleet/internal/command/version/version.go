@@ -1,4 +1,4 @@
-// Package version is `bigfleet version`: what this binary is, and what the reachable shards are.
+// Package version is `bigfleet version`: what this binary is, what the reachable servers are, and whether they go together.
 package version
 
 import (
@@ -12,27 +12,76 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
 
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var client bool
 	c := &cobra.Command{
-		Use: "version", Args: cobra.NoArgs, Short: "Versions of this command and of every reachable shard", Example: "  bigfleet version --client",
+		Use: "version", Args: cobra.NoArgs, Short: "Versions of this command and of every reachable server", Example: "  bigfleet version --client",
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), a, client) },
 	}
 	c.Flags().BoolVar(&client, "client", false, "ask no server")
 	return c
 }
 
+// server is one that answered.
+type server struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
 func run(ctx context.Context, a *app.App, client bool) error {
-	_, _ = fmt.Fprintf(a.Out, "client  %s\n", own())
-	if client {
-		return nil
+	all := []server{{"client", own()}}
+	var failed error
+	runs := skew.Versions{}
+	runs.Add("this command", release())
+	if !client {
+		var servers []server
+		servers, failed = ask(ctx, a)
+		all = append(all, servers...)
+		for _, s := range servers {
+			runs.Add(s.Name, s.Version)
+		}
 	}
-	f, shards, err := a.Shards(ctx)
-	if err != nil {
-		return err
+	if !a.Format.ForPeople() {
+		if err := a.Format.Value(a.Out, map[string]any{"versions": all}); err != nil {
+			return err
+		}
+	} else {
+		for _, s := range all {
+			_, _ = fmt.Fprintf(a.Out, "%s  %s\n", s.Name, s.Version)
+		}
+	}
+	if got := runs.Judge(); got.Minors > 1 {
+		a.Notef("warning: %s; %d minor versions apart is too far. %s", got.Say, got.Minors, skew.Fix)
+	}
+	return failed
+}
+
+// ask asks every replica of the coordinator and every shard; one replica that is away is no failure.
+func ask(ctx context.Context, a *app.App) (out []server, failed error) {
+	f, shards, failed := a.Shards(ctx)
+	if f == nil {
+		return nil, failed
+	}
+	if !f.Direct() {
+		replicas, err := f.Replicas()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range replicas {
+			bounded, cancel := f.Deadline(ctx)
+			got, err := c.Admin.GetCoordinatorStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+			cancel()
+			if err == nil {
+				out = append(out, server{"coordinator " + got.Msg.GetNodeId(), got.Msg.GetBuild()})
+			}
+		}
+	}
+	if failed != nil {
+		return out, failed
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "reading the version", func(ctx context.Context, s fleet.Shard) (string, error) {
 		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
@@ -43,10 +92,18 @@ func run(ctx context.Context, a *app.App, client bool) error {
 	})
 	for i, v := range answers {
 		if v != nil {
-			_, _ = fmt.Fprintf(a.Out, "%s  %s\n", shards[i].Label(), *v)
+			out = append(out, server{"shard " + shards[i].Label(), *v})
 		}
 	}
-	return failed
+	return out, failed
+}
+
+// release is the version of this binary, if it was built as one.
+func release() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return ""
 }
 
 // own reads what the Go toolchain stamped into the binary.

@@ -98,6 +98,9 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 	for {
 		done, how, err := c.holds(ctx, a, s)
 		if done && err == nil {
+			if !a.Format.ForPeople() {
+				return a.Format.Value(a.Out, map[string]string{"condition": c.name, "say": how})
+			}
 			_, err := fmt.Fprintln(a.Out, how)
 			return err
 		}
@@ -152,7 +155,7 @@ func ready(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, e
 			return false, s.GetShardId() + " is not ready: " + strings.Join(s.GetNotReadyReasons(), "; "), err
 		}
 	}
-	return err == nil, fmt.Sprintf("%d shards are ready", len(all)), err
+	return err == nil, output.Count(len(all), "shard") + " ready", err
 }
 
 func idle(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {
