@@ -69,6 +69,28 @@ func TestFromPendingToRunningAndBack(t *testing.T) {
 			}
 		}
 	}
+	sizes(t, s, red)
+}
+
+// sizes: Pods of several sizes on machines of 4 cpu all run, whatever the scheduler does with them: large ones bring machines of
+// their own, small ones get what these leave and one machine more, and those in between one more. ENG-4.12, ENG-11.5, OP-5.22.
+func sizes(t *testing.T, s *stack.Stack, c *stack.Cluster) {
+	t.Helper()
+	running := 0
+	for _, w := range []struct {
+		stack.Workload
+		nodes int
+	}{
+		{stack.Workload{Name: "large", Replicas: 2, CPU: "3", Memory: "1Gi"}, 2},
+		{stack.Workload{Name: "small", Replicas: 4, CPU: "1", Memory: "1Gi"}, 3},
+		{stack.Workload{Name: "middle", Replicas: 2, CPU: "2", Memory: "1Gi"}, 4},
+	} {
+		deploy(t, c, w.Workload)
+		running += int(w.Replicas)
+		until(t, s, c, w.Name+" Pods running beside the others", func(p stack.Picture) bool {
+			return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady == w.nodes
+		})
+	}
 }
 
 // watchPhases records the phases each UpcomingNode walks through.

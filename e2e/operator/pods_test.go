@@ -237,7 +237,7 @@ func TestPods(t *testing.T) {
 		var gangs, spreads, plain int
 		for _, n := range needs {
 			switch {
-			case n.Group != "":
+			case strings.HasPrefix(n.Group, "g1-"):
 				gangs++
 				same := n.Requirements[len(n.Requirements)-1]
 				if n.AggregateResources["cpu"] != "6" || n.MinUnit["cpu"] != "2" || same.Operator != pb.NodeSelectorRequirement_OPERATOR_SAME || same.Key != "topology.bigfleet/rack" {

@@ -8,15 +8,17 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// RowOf says which row of the roll-up a CapacityRequest, as JSON, is counted in: the row_id that the shard's verdicts carry
-// (OP-14.1). A request that cannot be counted has no row; problem then says why, and it may say something about one that can.
-func RowOf(raw []byte) (rowID, problem string, err error) {
+// RowsOf says which row of the roll-up a CapacityRequest, as JSON, is counted in: the row_id that the shard's verdicts carry
+// (OP-14.1). It is the first of those listed that the shard has: where requests are of many sizes, the smallest share the
+// last one listed (OP-5.22). A request that cannot be counted has no row; problem then says why, and it may say something
+// about one that can.
+func RowsOf(raw []byte) (rowIDs []string, problem string, err error) {
 	var r request.Request
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return "", "", fmt.Errorf("the request cannot be read: %w", err)
+		return nil, "", fmt.Errorf("the request cannot be read: %w", err)
 	}
 	if _, err := new(request.Shelf).Strip(&r); err != nil {
-		return "", "", err
+		return nil, "", err
 	}
 	a := aggregate.New(1)
 	a.Set(&r)
@@ -24,5 +26,5 @@ func RowOf(raw []byte) (rowID, problem string, err error) {
 	if p := a.Problem(key); p != nil {
 		problem = p.Message
 	}
-	return a.Row(key), problem, nil
+	return a.Candidates(key), problem, nil
 }

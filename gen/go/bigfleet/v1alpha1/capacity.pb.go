@@ -389,8 +389,8 @@ type CapacityNeed struct {
 	// Largest indivisible unit; every machine counted or bought must host it alone.
 	// Soft: as aggregate_resources; key missing from it or value above it (used as it is).
 	MinUnit map[string]string `protobuf:"bytes,8,rep,name=min_unit,json=minUnit,proto3" json:"min_unit,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Opaque gang name; compare for equality only. May hold any character, NUL included.
-	// Soft: set without a Same requirement; unset with one.
+	// Opaque name of a gang, or of the rows of one size; compare for equality only. May hold any character, NUL included.
+	// Soft: unset with a Same requirement.
 	Group string `protobuf:"bytes,9,opt,name=group,proto3" json:"group,omitempty"`
 	// Opaque row name: a hash of the row's identity, chosen by the operator, repeated in verdicts. Decides nothing.
 	RowId string `protobuf:"bytes,1000,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`

@@ -113,8 +113,8 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
   minUnit: { [key: string]: string };
 
   /**
-   * Opaque gang name; compare for equality only. May hold any character, NUL included.
-   * Soft: set without a Same requirement; unset with one.
+   * Opaque name of a gang, or of the rows of one size; compare for equality only. May hold any character, NUL included.
+   * Soft: unset with a Same requirement.
    *
    * @generated from field: string group = 9;
    */

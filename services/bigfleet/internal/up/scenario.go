@@ -50,6 +50,11 @@ func Scenarios() []Scenario {
 			{15 * time.Second, "cluster 2 urgently needs 24 Pods", on(1, service("urgent", 24, "1", 1_000_000))},
 			{30 * time.Second, "the urgent work is done", on(1, scale("urgent", 0))},
 		}},
+		{Name: "sizes", About: "large Pods bring machines, and smaller ones fill what these leave", Steps: []Step{
+			{0, "cluster 1 runs 6 Pods of 5 cpu: one on each machine of 8", on(0, serviceOn("m.8x", "large", 6, "5"))},
+			{15 * time.Second, "4 Pods of 2 cpu find room beside them: nothing is bought", on(0, serviceOn("m.8x", "middle", 4, "2"))},
+			{10 * time.Second, "and 10 of 1 cpu fill the rest; `bigfleet get needs` has a row for each size", on(0, serviceOn("m.8x", "small", 10, "1"))},
+		}},
 		{Name: "gang", About: "a training job wants all its machines in one rack", Steps: []Step{
 			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "2"))},
 		}},

@@ -184,6 +184,41 @@ func TestPriorityClash(t *testing.T) {
 	s.runs(map[string]int{"red": 720, "blue": 0})
 }
 
+// ENG-4.12, ENG-11, OP-5.22: every size of Pod is counted in whole Pods, and what one size leaves of its machines serves the others.
+func TestSizesShareMachines(t *testing.T) {
+	s := tell(t, "sizes", 2)
+	s.step()
+	s.runs(map[string]int{"red": 6, "blue": 0})
+	if n := len(s.nodes("red")); n != 6 {
+		t.Errorf("%d Nodes for 6 Pods of which each fills more than half of one", n)
+	}
+	s.step()
+	s.runs(map[string]int{"red": 10, "blue": 0})
+	s.step()
+	s.runs(map[string]int{"red": 20, "blue": 0})
+	if n := len(s.nodes("red")); n != 6 {
+		t.Errorf("%d Nodes: the smaller Pods had room on the 6 that were there", n)
+	}
+	got, err := s.w.Read.InspectNeeds(s.t.Context(), connect.NewRequest(&pb.InspectNeedsRequest{ClusterId: "red"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for got.Receive() {
+		n := got.Msg().GetNeed()
+		if n == nil {
+			continue // the end of the page
+		}
+		rows[n.GetNeed().GetMinUnit()["cpu"]] = n.GetNeed().GetAggregateResources()["cpu"]
+	}
+	if err := got.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"5": "30", "2": "8", "1": "10"}; !maps.Equal(rows, want) {
+		t.Errorf("rows by size %v, want %v", rows, want)
+	}
+}
+
 // user-asks 19: the gang sits in one rack.
 func TestGangSharesARack(t *testing.T) {
 	s := tell(t, "gang", 2)

@@ -24,7 +24,8 @@ type Aggregate struct {
 	plain    map[*request.Spec]*text // those in use, of specs without a co-location term
 	texts    map[identity]*text      // those in use, of the others
 	rows     map[string]*row         // by identity; those with a member
-	byID     map[string]*row         // the same by row id
+	families map[string]*family      // rows of one profile that differ in the size of their requests, by what they have in common
+	byID     map[string]*row         // the rows of the roll-up by row id
 	order    []*row                  // rows in the order of the wire; nil: sort again
 	moves    int                     // rows that came or went since they were sent
 	problems map[int32]*Problem      // by slot: of the present text of a request
@@ -44,7 +45,7 @@ type member struct {
 func New(n int) *Aggregate {
 	return &Aggregate{
 		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*text{}, texts: map[identity]*text{},
-		rows: map[string]*row{}, byID: map[string]*row{},
+		rows: map[string]*row{}, families: map[string]*family{}, byID: map[string]*row{},
 		waiting: make([]int32, 0, n), problems: map[int32]*Problem{},
 	}
 }
@@ -174,10 +175,7 @@ func (a *Aggregate) count(slot int32, t *text) {
 	m := &a.members[slot]
 	m.text, m.at = t, int32(len(t.row.members))
 	if len(t.row.members) == 0 {
-		a.rows[t.row.profile.key], a.byID[t.row.profile.id] = t.row, t.row
-		if at, ok := a.place(t.row); ok {
-			a.order = slices.Insert(a.order, at, t.row)
-		}
+		a.appear(t.row)
 	}
 	t.row.members = append(t.row.members, slot)
 	if t.count == 0 {
@@ -200,11 +198,7 @@ func (a *Aggregate) uncount(slot int32) {
 	a.members[moved].at = m.at
 	row.members = row.members[:end]
 	if end == 0 {
-		delete(a.rows, row.profile.key)
-		delete(a.byID, row.profile.id)
-		if at, ok := a.place(row); ok {
-			a.order = slices.Delete(a.order, at, at+1)
-		}
+		a.vanish(row)
 	}
 }
 
@@ -303,7 +297,7 @@ func sameNeed(a, b *pb.CapacityNeed) bool {
 // changed.
 func (a *Aggregate) Needs() []*pb.CapacityNeed {
 	if a.moves = 0; a.order == nil {
-		a.order = slices.SortedFunc(maps.Values(a.rows), compareRows)
+		a.order = slices.SortedFunc(maps.Values(a.byID), compareRows)
 	}
 	needs := make([]*pb.CapacityNeed, len(a.order))
 	for i, r := range a.order {

@@ -22,7 +22,10 @@ import (
 )
 
 // req decodes a request as the cache would.
-func req(t testing.TB, name, spec string) *request.Request {
+func req(t interface {
+	Helper()
+	Fatal(...any)
+}, name, spec string) *request.Request {
 	t.Helper()
 	namespace, name, ok := strings.Cut(name, "/")
 	if !ok {
@@ -51,28 +54,43 @@ func valid(t testing.TB, needs []*pb.CapacityNeed) {
 
 // OP-5.7: sums and maxima, no count. Scenario 13.
 func TestManyEqualRequestsAreOneRow(t *testing.T) {
-	a := New(0)
-	for i := range 25_000 {
-		a.Set(req(t, fmt.Sprintf("n%d/r%d", i%7, i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5}`))
-	}
-	a.Set(req(t, "big", `{"resources":{"cpu":"3","memory":"512Mi"},"priority":5}`))
-	needs := a.Needs()
-	if len(needs) != 1 {
-		t.Fatalf("%d rows, want 1", len(needs))
-	}
-	want := &pb.CapacityNeed{
-		AggregateResources: map[string]string{"cpu": "12503", "memory": "25600512Mi"},
-		MinUnit:            map[string]string{"cpu": "3", "memory": "1Gi"},
-		Priority:           5, InterruptionPenaltyBucket: 1, ReclamationPenaltyBucket: 1, TolerationsStated: true, RowId: needs[0].RowId,
-	}
-	if d := cmp.Diff(want, needs[0], protocmp.Transform()); d != "" {
-		t.Error(d)
-	}
-	valid(t, needs)
-
-	a.Delete(Key{"default", "big"})
-	if got := a.Needs()[0].MinUnit["cpu"]; got != "500m" {
-		t.Errorf("after the largest left min_unit is %s, want 500m", got)
+	for name, also := range map[string]string{
+		"plain": "", "hard spread": `,"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, shelf := New(0), new(request.Shelf)
+			for i := range 25_000 {
+				r := req(t, fmt.Sprintf("n%d/r%d", i%7, i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5`+also+`}`)
+				if _, err := shelf.Strip(r); err != nil {
+					t.Fatal(err)
+				}
+				a.Set(r)
+			}
+			if n := a.Needs(); len(n) != 1 || n[0].AggregateResources["cpu"] != "12500" || n[0].MinUnit["cpu"] != "500m" {
+				t.Fatalf("rows %v, want one", n)
+			}
+			a.Set(req(t, "big", `{"resources":{"cpu":"3","memory":"512Mi"},"priority":5`+also+`}`))
+			needs := a.Needs()
+			valid(t, needs)
+			if name == "plain" { // ENG-4.12: rows of unlike requests would count by their sums
+				if len(needs) != 2 || needs[0].Group == needs[1].Group || needs[0].RowId == needs[1].RowId {
+					t.Fatalf("rows %v, want one for each size", needs)
+				}
+				return
+			}
+			want := &pb.CapacityNeed{
+				AggregateResources: map[string]string{"cpu": "12503", "memory": "25600512Mi"},
+				MinUnit:            map[string]string{"cpu": "3", "memory": "1Gi"}, Spread: needs[0].Spread,
+				Priority: 5, InterruptionPenaltyBucket: 1, ReclamationPenaltyBucket: 1, TolerationsStated: true, RowId: needs[0].RowId,
+			}
+			if d := cmp.Diff([]*pb.CapacityNeed{want}, needs, protocmp.Transform()); d != "" {
+				t.Error(d)
+			}
+			a.Delete(Key{"default", "big"})
+			if got := a.Needs()[0].MinUnit["cpu"]; got != "500m" {
+				t.Errorf("after the largest left min_unit is %s, want 500m", got)
+			}
+		})
 	}
 }
 
@@ -104,7 +122,8 @@ func TestRowIdentity(t *testing.T) {
 	}{
 		"permuted":           {`{"priority":1,"resources":{"cpu":"1000m"},"requirements":[{"key":"arch","operator":"Exists","values":["x"]},{"key":"zone","operator":"In","values":["a","b","a"]}]}`, true},
 		"soft spread":        {strings.Replace(base, `{`, `{"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"ScheduleAnyway"}],`, 1), true},
-		"other resources":    {strings.Replace(base, `"1"`, `"7"`, 1), true},
+		"other resources":    {strings.Replace(base, `"1"`, `"7"`, 1), false},
+		"a resource of zero": {strings.Replace(base, `"1"}`, `"1","example.com/gpu":"0"}`, 1), true},
 		"zero penalty":       {strings.Replace(base, `{`, `{"interruptionPenalty":"0",`, 1), true},
 		"hard spread":        {strings.Replace(base, `{`, `{"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}],`, 1), false},
 		"priority":           {strings.Replace(base, `"priority":1`, `"priority":2`, 1), false},
@@ -140,7 +159,7 @@ func TestCoLocation(t *testing.T) {
 					same++
 				}
 			}
-			if (n.Group != "") != (same == 1) {
+			if strings.HasPrefix(n.Group, groupPrefix) != (same == 1) {
 				t.Errorf("group %q has %d Same requirements", n.Group, same)
 			}
 			out = append(out, n.Group)
@@ -200,7 +219,7 @@ func TestCoLocation(t *testing.T) {
 		if p := a.Problem(Key{"default", "r0"}); p == nil || p.Reason != ReasonEmptyCoLocation || p.Fatal {
 			t.Errorf("problem %+v", p)
 		}
-		if g := groups(a); len(g) != 1 || g[0] != "" {
+		if g := groups(a); len(g) != 1 || strings.HasPrefix(g[0], groupPrefix) {
 			t.Errorf("groups %q", g)
 		}
 	})
@@ -316,13 +335,14 @@ func TestDeletingRequestsDoNotCount(t *testing.T) {
 
 // OP-5.12: a row whose requests name more resources than the wire takes leaves out the odd ones, whatever the order.
 func TestTooManyResourcesInOneRow(t *testing.T) {
+	const spread = `"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]` // requests of all sizes are one row
 	build := func(order []int) *Aggregate {
 		a := New(0)
 		for _, i := range order {
-			a.Set(req(t, fmt.Sprintf("odd%d", i), fmt.Sprintf(`{"priority":0,"resources":{"cpu":"1","example.com/r%03d":"1"}}`, i)))
+			a.Set(req(t, fmt.Sprintf("odd%d", i), fmt.Sprintf(`{"priority":0,"resources":{"cpu":"1","example.com/r%03d":"1"},`+spread+`}`, i)))
 		}
 		for i := range 5 {
-			a.Set(req(t, fmt.Sprintf("plain%d", i), `{"priority":0,"resources":{"cpu":"1","memory":"1Gi"}}`))
+			a.Set(req(t, fmt.Sprintf("plain%d", i), `{"priority":0,"resources":{"cpu":"1","memory":"1Gi"},`+spread+`}`))
 		}
 		return a
 	}
@@ -344,6 +364,15 @@ func TestTooManyResourcesInOneRow(t *testing.T) {
 	}
 	if out != 38 || a.Problem(Key{"default", "plain0"}) != nil {
 		t.Errorf("%d requests are left out, want 38", out)
+	}
+	for i := range 60 {
+		a.Delete(Key{"default", fmt.Sprintf("odd%d", i)})
+	}
+	a.Needs()
+	for i := 60; i < 100; i++ {
+		if p := a.Problem(Key{"default", fmt.Sprintf("odd%d", i)}); p != nil {
+			t.Errorf("request %d is still left out, though there is room for its resources now: %+v", i, p)
+		}
 	}
 }
 

@@ -17,6 +17,12 @@ func (s *sum) add(milli int64) {
 	s.hi += carry
 }
 
+func (s *sum) plus(other sum) {
+	var carry uint64
+	s.lo, carry = bits.Add64(s.lo, other.lo, 0)
+	s.hi += other.hi + carry
+}
+
 func (s *sum) sub(milli int64) {
 	var borrow uint64
 	s.lo, borrow = bits.Sub64(s.lo, uint64(milli), 0)

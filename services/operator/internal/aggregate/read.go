@@ -24,9 +24,11 @@ func (a *Aggregate) Members(rowID string, f func(*request.Request) bool) {
 	if r == nil {
 		return
 	}
-	for _, slot := range r.members {
-		if !f(a.members[slot].request) {
-			return
+	for _, part := range r.parts() {
+		for _, slot := range part.members {
+			if !f(a.members[slot].request) {
+				return
+			}
 		}
 	}
 }
@@ -52,9 +54,23 @@ func (a *Aggregate) Request(key Key) *request.Request {
 // Row is the id of the row that a request is counted in; empty if it is not counted.
 func (a *Aggregate) Row(key Key) string {
 	if slot, ok := a.lookup(key); ok && a.members[slot].text != nil {
-		return a.members[slot].text.row.profile.id
+		return a.members[slot].text.row.onWire().profile.id
 	}
 	return ""
+}
+
+// Candidates are the ids of the rows that a request may be counted in, whatever other requests there are: its own, and the one
+// that the smallest sizes share, if it has a size.
+func (a *Aggregate) Candidates(key Key) []string {
+	slot, ok := a.lookup(key)
+	if !ok || a.members[slot].text == nil {
+		return nil
+	}
+	p := a.members[slot].text.row.profile
+	if p.family == "" {
+		return []string{p.id}
+	}
+	return []string{p.id, newProfileOfRest(p).id}
 }
 
 // Problem is what is wrong with a request, or nil.

@@ -28,13 +28,18 @@ type text struct {
 	over    bool  // left out: its row has too many resources
 }
 
-// row is one row of the roll-up: the sum over the texts with its profile.
+// row is one row of the roll-up: the sum over the texts with its profile. The row that the smallest shapes of a family share
+// has no texts of its own; it is the sum over the rows of these shapes, which are not in the roll-up.
 type row struct {
 	profile *profile
 	texts   []*text // those with a count above zero, in no order
 	dims    []*dim  // sorted by name
 	members []int32 // slots of the requests counted in it, in no order
 	sent    *pb.CapacityNeed
+	family  *family // it is a shape of; nil: none, or it has no member
+	of      *family // whose smallest shapes it is the sum of; nil: of none
+	shown   bool    // it is in the roll-up
+	left    bool    // some of its texts are left out
 }
 
 // dim is one resource of a row.
@@ -58,7 +63,15 @@ func (r *row) count(t *text) {
 	for i, d := range t.dims {
 		d.total.add(t.amounts[i].Milli)
 	}
+	r.changed()
+}
+
+// changed makes the row be written anew.
+func (r *row) changed() {
 	r.sent = nil
+	if !r.shown && r.family != nil && r.family.rest != nil {
+		r.family.rest.sent = nil
+	}
 }
 
 // add takes a text up when its first request is counted.
@@ -86,7 +99,7 @@ func (r *row) uncount(t *text) {
 	if t.count--; t.count == 0 {
 		r.remove(t)
 	}
-	r.sent = nil
+	r.changed()
 }
 
 // remove drops a text when its last request is gone.
@@ -118,20 +131,46 @@ func (r *row) need() *pb.CapacityNeed {
 		Group: p.Group, RowId: r.profile.id, Tolerations: p.Tolerations, TolerationsStated: p.TolerationsStated,
 		AggregateResources: make(map[string]string, len(r.dims)), MinUnit: make(map[string]string, len(r.dims)),
 	}
-	dims := r.dims
-	for _, d := range dims {
-		if d.stale {
-			d.largest, d.stale = r.largest(d.name), false
-		}
-	}
+	dims, texts := r.sums()
 	if len(dims) > resourcesMax {
-		dims = r.fitting()
+		dims, r.left = fitting(texts), true
+	} else if r.left {
+		r.left = false
+		for _, t := range texts {
+			t.over = false
+		}
 	}
 	for _, d := range dims {
 		r.sent.AggregateResources[d.name] = d.total.text(d.name)
 		r.sent.MinUnit[d.name] = quantityText(d.name, d.largest)
 	}
 	return r.sent
+}
+
+// sums are the resources of a row with nothing left out, and its texts.
+func (r *row) sums() ([]*dim, []*text) {
+	if r.of == nil {
+		for _, d := range r.dims {
+			if d.stale {
+				d.largest, d.stale = r.largest(d.name), false
+			}
+		}
+		return r.dims, r.texts
+	}
+	all := row{}
+	for _, part := range r.parts() {
+		dims, texts := part.sums()
+		all.texts = append(all.texts, texts...)
+		for _, d := range dims {
+			i, ok := all.dim(d.name)
+			if !ok {
+				all.dims = slices.Insert(all.dims, i, &dim{name: d.name})
+			}
+			all.dims[i].total.plus(d.total)
+			all.dims[i].largest = max(all.dims[i].largest, d.largest)
+		}
+	}
+	return all.dims, all.texts
 }
 
 func (r *row) largest(name string) (largest int64) {
@@ -145,11 +184,11 @@ func (r *row) largest(name string) (largest int64) {
 	return largest
 }
 
-// fitting sums the row over the texts that use its most used resources only, as many as the wire allows, and marks the
+// fitting sums a row over those of its texts that use its most used resources only, as many as the wire allows, and marks the
 // other texts. Which they are depends on the requests alone, not on their order.
-func (r *row) fitting() []*dim {
+func fitting(texts []*text) []*dim {
 	uses := map[string]int{}
-	for _, t := range r.texts {
+	for _, t := range texts {
 		for _, a := range t.amounts {
 			uses[a.Name] += int(t.count)
 		}
@@ -158,7 +197,7 @@ func (r *row) fitting() []*dim {
 		return cmp.Or(cmp.Compare(uses[b], uses[a]), strings.Compare(a, b))
 	})[:resourcesMax]
 	kept := row{}
-	for _, t := range r.texts {
+	for _, t := range texts {
 		t.over = slices.ContainsFunc(t.amounts, func(a request.Amount) bool { return !slices.Contains(names, a.Name) })
 		if t.over {
 			continue

@@ -2,8 +2,6 @@ package aggregate
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
-	"google.golang.org/protobuf/proto"
 )
 
 // Problem says what is wrong with a request. A request with a fatal problem cannot be counted; others are counted, and
@@ -43,11 +40,13 @@ const (
 	ReasonNegativePenalty  = "NegativePenalty"
 )
 
-// profile is what a request's row is told apart by: everything of a row but amounts.
+// profile is what a request's row is told apart by: everything of a row but amounts, and the shape where that counts.
 type profile struct {
-	need *pb.CapacityNeed // canonical, without amounts and row id
-	key  string           // identity
-	id   string           // row id: hash of the identity
+	need   *pb.CapacityNeed // canonical, without amounts and row id
+	key    string           // identity
+	id     string           // row id: hash of the identity
+	family string           // what the rows of other shapes with these constraints have in common; empty: shapes do not count
+	size   size
 }
 
 var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Operator{
@@ -98,6 +97,9 @@ func translate(namespace string, s *request.Spec) (*profile, *Problem) {
 			return nil, p
 		}
 	}
+	if need.Group == "" && len(need.Spread) == 0 {
+		return newProfileOfShape(need, s.Resources), warning
+	}
 	return newProfile(need), warning
 }
 
@@ -111,16 +113,6 @@ func join(need *pb.CapacityNeed, namespace string, c *v1alpha1.CoLocation) *Prob
 		Key: c.TopologyKey, Operator: pb.NodeSelectorRequirement_OPERATOR_SAME,
 	})
 	return nil
-}
-
-func newProfile(need *pb.CapacityNeed) *profile {
-	var room [512]byte
-	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(room[:0], need)
-	if err != nil {
-		panic(err) // only texts that are not UTF-8 fail, and JSON decoding has replaced those
-	}
-	h := sha256.Sum256(b)
-	return &profile{need: need, key: string(b), id: "r1-" + hex.EncodeToString(h[:16])}
 }
 
 // entry is one entry of a list in a spec.

@@ -79,8 +79,8 @@ func (w Watcher) Run(ctx context.Context) error {
 // ReasonFragmented is the reason of the event that owners of unplaced Pods read (OP-14.3).
 const ReasonFragmented = "CapacityFragmented"
 
-const says = "the fleet counts this Pod's demand as covered: the machines for Pods like it have enough in sum, but no node has room for one in one piece. " +
-	"Ask for a size that divides a machine, or move Pods off a node"
+const says = "the fleet counts this Pod's demand as covered: the machines for Pods like it have enough, but no node has room for one in one piece, " +
+	"because others took it up. If it still waits in two minutes, the fleet adds room for it, unless it must share a topology with others"
 
 // Report is the full set now.
 func (w Watcher) Report(now time.Time) *pb.UnplacedPods {

@@ -63,9 +63,15 @@ func (l *ledger) plan(c *Core, r *engine.Result) {
 			c.clusters.ensure(e.Cluster).holds = true
 		}
 	}
-	for _, name := range l.sharing.Observe(c.world, r, c.policy) {
+	levels, room := l.sharing.Observe(c.world, r, c.policy)
+	for _, name := range levels {
 		c.clusters.ensure(name).facts = true
 		c.trigger(triggerNode)
+	}
+	for _, name := range room {
+		if c.world.Demand.SetRoom(name, func(n *demand.Need) int64 { return l.sharing.Room(name, n.RowKey()) }) {
+			c.trigger(triggerNode)
+		}
 	}
 	l.markUnplaced(c)
 	l.observeShort(c, r)

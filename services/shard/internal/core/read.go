@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -208,6 +209,11 @@ func (c *Core) Hints(only string) (out []HintView) {
 
 func (c Confidence) String() string {
 	return [...]string{"NONE", "NONE", "LOW", "MEDIUM", "HIGH"}[min(c, ConfidenceHigh)]
+}
+
+// Room is how many units a row shall have beyond what its cluster asks for (ENG-11.16).
+func (c *Core) Room(cluster string, row demand.RowKey) int64 {
+	return c.ledger.sharing.Room(cluster, row)
 }
 
 // Clusters describes all clusters, by name.

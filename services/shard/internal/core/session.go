@@ -168,15 +168,19 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 	news := !slices.Equal(cl.unplaced, e.Rows)
 	cl.unplaced = e.Rows
 	cl.changed()
-	var keys []demand.RowKey
-	if d := c.world.Demand.Cluster(cl.name); d != nil {
+	byID := make(map[string]int64, len(e.Rows))
+	for _, r := range e.Rows {
+		byID[r.RowID] = max(r.Pods, 1)
+	}
+	pods := make(map[demand.RowKey]int64, len(e.Rows))
+	if d := c.world.Demand.Cluster(cl.name); d != nil && len(byID) > 0 {
 		for i := range d.Needs {
-			if n := &d.Needs[i]; n.RowID != "" && slices.ContainsFunc(e.Rows, func(r UnplacedRow) bool { return r.RowID == n.RowID }) {
-				keys = append(keys, n.RowKey())
+			if n := &d.Needs[i]; n.RowID != "" && byID[n.RowID] > 0 {
+				pods[n.RowKey()] = byID[n.RowID]
 			}
 		}
 	}
-	c.ledger.sharing.Report(cl.name, keys, c.now)
+	c.ledger.sharing.Report(cl.name, pods, c.now)
 	if news { // it is repeated with each heartbeat, and a heartbeat that says nothing new causes no cycle (SHARD-6.5)
 		c.trigger(triggerNode)
 	}

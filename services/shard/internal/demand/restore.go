@@ -12,6 +12,7 @@ type Saved struct {
 	Arrival  int64 `n:"2"`
 	Hold     Hold  `n:"3"`
 	Unplaced bool  `n:"4"`
+	Room     int64 `n:"5"`
 }
 
 // Save lists the rows of a cluster in turn order, with what the core said about each, and the overhead of its nodes.
@@ -25,7 +26,7 @@ func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity
 		n := &c.Needs[i]
 		rows = append(rows, Saved{Row: Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(dims),
 			MinUnit: n.MinUnit.Quantities(dims), RowID: n.RowID, Fingerprint: n.Form.Fingerprint}, Arrival: n.Arrival, Hold: c.Holds[i],
-			Unplaced: i < len(c.Unplaced) && c.Unplaced[i]})
+			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.RoomOf(i)})
 	}
 	return rows, c.Overhead.Quantities(dims)
 }
@@ -49,5 +50,6 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	}
 	t.SetHolds(cluster, func(n *Need) Hold { return saved[n.RowKey()].Hold })
 	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })
+	t.SetRoom(cluster, func(n *Need) int64 { return saved[n.RowKey()].Room })
 	t.touch(c)
 }

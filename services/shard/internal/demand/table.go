@@ -13,9 +13,10 @@ import (
 type Cluster struct {
 	ID       symbol.ID // in Space.Clusters
 	Name     string
-	Needs    []Need // in turn order; replaced as a whole, never changed in place
-	Holds    []Hold // of each Need; replaced as a whole
-	Unplaced []bool // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
+	Needs    []Need  // in turn order; replaced as a whole, never changed in place
+	Holds    []Hold  // of each Need; replaced as a whole
+	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
+	Room     []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -87,9 +88,7 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	}
 	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
 	t.rows += len(needs) - len(c.Needs)
-	if c.Unplaced != nil {
-		c.Unplaced = carry(c, needs)
-	}
+	c.Unplaced, c.Room = carry(c, needs, c.Unplaced), carry(c, needs, c.Room)
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
 	if did.Changed {
 		t.touch(c)
@@ -97,12 +96,15 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	return did
 }
 
-// carry moves the unplaced marks of c to the positions of the new Needs.
-func carry(c *Cluster, needs []Need) []bool {
-	out := make([]bool, len(needs))
+// carry moves what is known of the Needs of c to the positions of the new ones; nil stays nil.
+func carry[T any](c *Cluster, needs []Need, of []T) []T {
+	if of == nil {
+		return nil
+	}
+	out := make([]T, len(needs))
 	for i := range needs {
 		if j, ok := c.byKey[needs[i].Key]; ok {
-			out[i] = c.Unplaced[j]
+			out[i] = of[j]
 		}
 	}
 	return out
@@ -274,6 +276,38 @@ func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
 	c.Unplaced = marks
 	t.touch(c)
 	return true
+}
+
+// SetRoom sets how many min units the Needs of a cluster shall have beyond what they ask for, because the scheduler could not
+// place Pods on what covers them (ENG-11.16); f is asked for each one.
+func (t *Table) SetRoom(cluster string, f func(n *Need) int64) bool {
+	c := t.clusters[cluster]
+	if c == nil {
+		return false
+	}
+	var room []int64
+	for i := range c.Needs {
+		if units := f(&c.Needs[i]); units > 0 {
+			if room == nil {
+				room = make([]int64, len(c.Needs))
+			}
+			room[i] = units
+		}
+	}
+	if slices.Equal(room, c.Room) {
+		return false
+	}
+	c.Room = room
+	t.touch(c)
+	return true
+}
+
+// RoomOf is the room of the Need at a position.
+func (c *Cluster) RoomOf(i int) int64 {
+	if i < 0 || i >= len(c.Room) {
+		return 0
+	}
+	return c.Room[i]
 }
 
 // SetFacts replaces the facts of a cluster, which need not have rows, and reports whether that changed anything.

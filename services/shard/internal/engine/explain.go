@@ -155,7 +155,10 @@ type explainer struct {
 	agg     []int64
 	unit    []int64
 	rest    []int64
-	claims  []Ref // by Index, of the claim that counts; Nobody where there is none
+	cut     []int64 // of the last contribution
+	whole   bool    // it counts in units, and they are Pods
+	room    int64   // units beyond what it asks for (ENG-11.16)
+	claims  []Ref   // by Index, of the claim that counts; Nobody where there is none
 	kinds   []ClaimKind
 	shared  map[inventory.Index]bool // used by a share of the Need
 	shunned []inventory.Index
@@ -185,6 +188,7 @@ func newExplainer(w *World, r *Result, ref Ref) *explainer {
 	x.cl = &demand.Cluster{Name: b.Cluster, Needs: []demand.Need{*x.n}}
 	if c := w.Demand.Cluster(b.Cluster); c != nil {
 		x.cl.ID, x.cl.Overhead, x.cl.Facts = c.ID, c.Overhead, c.Facts
+		x.room = c.RoomOf(int(ref.Row))
 	}
 	cat := newCatalog()
 	cat.begin(w)
@@ -194,6 +198,8 @@ func newExplainer(w *World, r *Result, ref Ref) *explainer {
 	x.agg, x.unit, x.rest = make([]int64, k), make([]int64, k), make([]int64, k)
 	x.f.project(&x.n.Aggregate, x.agg)
 	x.f.project(&x.n.MinUnit, x.unit)
+	addRoom(x.agg, x.unit, x.room)
+	x.whole = x.ref.Row < FoldedRow && wholeUnitsOf(x.agg, x.unit) > 0
 	x.missing(b)
 	for _, q := range x.n.Form.Requirements {
 		one := &matcher{form: &demand.Form{Profile: demand.Profile{Requirements: []demand.Requirement{q}}}}

@@ -241,6 +241,17 @@ func (x *explainer) candidate(list []Candidate, i inventory.Index, why Reject) [
 	return list[:min(len(list), explainCandidates)]
 }
 
+// contribution is what a machine of a class counts for: whole units, or all of it (ENG-4.12). It holds until the next call.
+func (x *explainer) contribution(class uint32) []int64 {
+	sup := x.f.of(class)
+	if !x.whole {
+		return sup
+	}
+	x.cut = append(x.cut[:0], sup...)
+	cut(x.cut, sup, x.unit)
+	return x.cut
+}
+
 // domains ranks the values of the gang's key as its turn would, were it to begin with what this plan has left (ENG-10.6).
 func (x *explainer) domains() []DomainRank {
 	type sums struct {
@@ -265,7 +276,7 @@ func (x *explainer) domains() []DomainRank {
 			by[v] = s
 			list = append(list, s)
 		}
-		sup := x.f.of(row.Class)
+		sup := x.contribution(row.Class)
 		s.n++
 		switch kind := x.kinds[i]; {
 		case row.Bound() || counts && (kind == ClaimInFlight || kind == ClaimKept || kind == ClaimPromised):
@@ -300,67 +311,6 @@ func (x *explainer) domains() []DomainRank {
 		out = append(out, d)
 	}
 	return out
-}
-
-// sentence says the verdict with what ENG-19.4 wants named.
-func (x *explainer) sentence(e *NeedExplanation) string {
-	v := &e.Verdict
-	switch v.Status {
-	case Met:
-		return join(fmt.Sprintf("Met: %s.", machines(int(v.Claimed), int(v.Shared))), v.Detail)
-	case OnTheWay:
-		are := "are"
-		if v.Coming == 1 {
-			are = "is"
-		}
-		return join(fmt.Sprintf("On the way: %d of its machines %s not ready yet.", v.Coming, are), v.Detail)
-	}
-	var lacks []string
-	for _, q := range e.Residual {
-		lacks = append(lacks, q.Name+" "+amount(q.Milli))
-	}
-	s := "Short by " + strings.Join(lacks, ", ") + ". " + v.Detail.Sentence()
-	switch v.Detail {
-	case DetailNoMatch:
-		if k := x.bestRemoval(); k >= 0 {
-			s += " Without " + requirement(x.n.Form.Requirements[k]) + " most would match."
-		} else if e.Nearest != nil {
-			s += " Nearest: " + e.Nearest.Machine + ", " + e.Nearest.Text + "."
-		}
-	case DetailDimensionMissing:
-		s += " Nobody offers " + x.absent() + "."
-	case DetailTooSmall:
-		if e.Nearest != nil {
-			s += " The largest is " + e.Nearest.Machine + ": " + e.Nearest.Text + "."
-		}
-	case DetailHeldByOthers, DetailPreemptionShort:
-		if h := x.largest(e.Holders); h != nil {
-			s += fmt.Sprintf(" Most are with %s of cluster %s (priority %d). %s", rowName(h.NeedName), h.Cluster, h.Priority, h.Why.Sentence())
-		} else if lost := lostOf(e.Funnel, "free"); lost != "" {
-			s += " " + lost
-		}
-	}
-	return s
-}
-
-// lostOf words why machines do not come through a step of the funnel.
-func lostOf(funnel []FunnelStep, step string) string {
-	var out []string
-	for _, f := range funnel {
-		for _, l := range f.Lost {
-			if f.Name == step {
-				out = append(out, machineCount(l.Machines)+": "+cmp.Or(l.Text, l.Why.Sentence()))
-			}
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-func join(s string, d Detail) string {
-	if d == NoDetail {
-		return s
-	}
-	return s + " " + d.Sentence()
 }
 
 func machines(whole, shared int) string {

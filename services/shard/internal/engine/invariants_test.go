@@ -174,6 +174,7 @@ func newViews(w *World) *views {
 func (v *views) need(r *Result, ref Ref) *nNeed {
 	n, _ := r.Need(ref)
 	d := &nNeed{c: v.n.clusters[ref.Block], n: *n, same: n.Form.Same}
+	d.n.Aggregate = d.n.Aggregate.Add(d.n.MinUnit.Times(d.c.d.RoomOf(int(ref.Row)))) // ENG-11.16
 	if len(n.Form.Spread) > 0 && d.same == nil {
 		d.spread = &n.Form.Spread[0]
 	}

@@ -278,8 +278,8 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.keep(a.at, b.at)) })
 	for _, o := range x.offers {
-		missing := cl.unitsMissing(w)
-		if missing == 0 {
+		missing := cl.unitsMissing(w) - cl.roomOf(w)
+		if missing <= 0 {
 			return
 		}
 		cl.give(w, o.at, min(o.k, missing))
@@ -297,6 +297,15 @@ func (cl *clusterState) offers(w *want, g *giver, x *scratch, keep func(l *local
 			x.offers = append(x.offers, offer{at, k})
 		}
 	}
+}
+
+// roomOf is how many of the units of w are beyond what it asks for. No share serves them: that Pods found no room on what was
+// counted is why they are there (ENG-11.16).
+func (cl *clusterState) roomOf(w *want) int64 {
+	if w.bits&wFolded != 0 {
+		return 0
+	}
+	return cl.d.RoomOf(int(w.row))
 }
 
 // unitsMissing is how many whole units the residual of w still needs.

@@ -23,6 +23,7 @@ type loop struct {
 	clusters []*yard
 	pending  bool // rows are made of pending Pods only, which ENG-4.11 forbids
 	unstamp  int  // per cent of bound machines whose stamp gets lost
+	scatter  bool // Pods of one priority are bound in any order, each to the emptiest node
 	every    int  // engines and invariants are compared in each so many cycles
 	bought   int  // Bootstraps of free Idle machines and Provisions
 	drained  int  // Reclaims of machines that carry a stamp
@@ -233,10 +234,13 @@ func (l *loop) room(i inventory.Index, y *yard) amounts3 {
 	return room
 }
 
-// schedule binds Pods by priority, each to the fullest node that has room; a Pod without one evicts Pods of lower priority.
+// schedule binds Pods by priority, each to the fullest node that has room, or the emptiest; a Pod without one evicts Pods of lower priority.
 func (l *loop) schedule(y *yard) {
 	nodes := l.nodes(y)
 	loads := slices.Clone(y.loads)
+	if l.scatter {
+		l.rng.Shuffle(len(loads), func(a, b int) { loads[a], loads[b] = loads[b], loads[a] })
+	}
 	slices.SortStableFunc(loads, func(a, b *load) int { return cmp.Compare(b.profile.Priority, a.profile.Priority) })
 	for _, ld := range loads {
 		allowed := l.allowed(y, ld, nodes)
@@ -247,7 +251,7 @@ func (l *loop) schedule(y *yard) {
 			at := -1
 			var least int64
 			for k, i := range allowed {
-				if room := l.room(i, y); ld.unit.fits(room) && (at < 0 || room[0] < least) {
+				if room := l.room(i, y); ld.unit.fits(room) && (at < 0 || room[0] < least != l.scatter) {
 					at, least = k, room[0]
 				}
 			}

@@ -296,7 +296,10 @@ func (n *naive) share(d *nNeed, keep func(m *nMachine) bool) {
 			r, u := rest.Get(d.n.MinUnit.Dim(i)), d.n.MinUnit.Val(i)
 			need = max(need, r/u+min(r%u, 1))
 		}
-		if need == 0 {
+		if d.row < FoldedRow {
+			need -= d.c.d.RoomOf(int(d.row)) // ENG-11.16
+		}
+		if need <= 0 {
 			return
 		}
 		k := min(o.k, need)

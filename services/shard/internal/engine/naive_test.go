@@ -155,6 +155,7 @@ func (n *naive) normalise() {
 		groups := map[group]*nNeed{}
 		for i := range c.d.Needs {
 			d := &nNeed{c: c, row: int32(i), n: c.d.Needs[i], hold: c.d.Holds[i]}
+			d.n.Aggregate = d.n.Aggregate.Add(d.n.MinUnit.Times(c.d.RoomOf(i))) // ENG-11.16
 			if d.n.Form.Same == nil || !n.foldable(c, &d.n) {
 				c.needs = append(c.needs, d)
 				continue

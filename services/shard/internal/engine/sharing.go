@@ -35,9 +35,10 @@ type sharingEntry struct {
 	downs      []int64 // steps down in the last 24 h, oldest first
 	lastChange int64
 	lastStuck  int64
-	reported   map[demand.RowKey]bool
+	reported   map[demand.RowKey]int64 // how many Pods
 	reportedAt int64
 	since      map[demand.RowKey]int64 // since when a reported row has been MET with Ready machines
+	room       roomEntry
 }
 
 func (s *Sharing) entry(cluster string) *sharingEntry {
@@ -61,14 +62,10 @@ func (s *Sharing) Session(cluster string, declared bool) {
 // SessionClosed records that no session lives. Until the next one the level stands.
 func (s *Sharing) SessionClosed(cluster string) { s.entry(cluster).live = false }
 
-// Report takes the rows whose Pods the scheduler of a cluster could not place. A report replaces the one before.
-func (s *Sharing) Report(cluster string, rows []demand.RowKey, now int64) {
+// Report takes the rows whose Pods the scheduler of a cluster could not place, and how many. A report replaces the one before.
+func (s *Sharing) Report(cluster string, pods map[demand.RowKey]int64, now int64) {
 	e := s.entry(cluster)
-	e.reported = make(map[demand.RowKey]bool, len(rows))
-	for _, k := range rows {
-		e.reported[k] = true
-	}
-	e.reportedAt = now
+	e.reported, e.reportedAt = pods, now
 }
 
 // Forget drops a cluster.
@@ -83,9 +80,9 @@ func (s *Sharing) PerMille(cluster string) int32 {
 	return levels[e.level]
 }
 
-// Observe takes a plan and moves levels. It returns the clusters whose level changed, ascending.
-func (s *Sharing) Observe(w *World, r *Result, p *Policy) []string {
-	var changed []string
+// Observe takes a plan, moves levels and gives room. It returns the clusters whose level changed, and those with other room,
+// ascending.
+func (s *Sharing) Observe(w *World, r *Result, p *Policy) (changed, room []string) {
 	for at, b := range r.Blocks { // by cluster
 		c := b.Cluster
 		e := s.clusters[c]
@@ -95,6 +92,9 @@ func (s *Sharing) Observe(w *World, r *Result, p *Policy) []string {
 		stuck, shared := e.stuck(w, r, b, int32(at), p)
 		if stuck {
 			e.lastStuck = r.Now
+		}
+		if (stuck || len(e.room.rows) > 0) && e.observeRoom(w, b, r.Now, p) {
+			room = append(room, c)
 		}
 		e.downs = slices.DeleteFunc(e.downs, func(t int64) bool { return r.Now-t >= day })
 		switch {
@@ -109,17 +109,13 @@ func (s *Sharing) Observe(w *World, r *Result, p *Policy) []string {
 			changed = append(changed, c)
 		}
 	}
-	return changed
+	return changed, room
 }
 
 // calm is how long nothing may be stuck before the level goes up: doubled for each step down in the last day, at most a
 // day (ENG-11.13).
 func (e *sharingEntry) calm(p *Policy) int64 {
-	d := p.SharingCalm
-	for range e.downs {
-		d = min(2*d, day)
-	}
-	return d
+	return doubled(p.SharingCalm, len(e.downs))
 }
 
 // stuck reports whether some row is stuck (ENG-11.11), and whether one of those receives or gives shares.
@@ -130,7 +126,7 @@ func (e *sharingEntry) stuck(w *World, r *Result, b *Block, at int32, p *Policy)
 	}
 	for i := range b.Needs {
 		k := b.Needs[i].RowKey()
-		if !fresh || !e.reported[k] || b.Verdicts[i].Status != Met || !allReady(w, b, r, Ref{at, int32(i)}) {
+		if !fresh || e.reported[k] == 0 || b.Verdicts[i].Status != Met || !allReady(w, b, r, Ref{at, int32(i)}) {
 			delete(e.since, k)
 			continue
 		}
@@ -143,7 +139,7 @@ func (e *sharingEntry) stuck(w *World, r *Result, b *Block, at int32, p *Policy)
 			shared = shared || sharesWith(b, effectiveRow(b, int32(i)))
 		}
 	}
-	maps.DeleteFunc(e.since, func(k demand.RowKey, _ int64) bool { return !e.reported[k] })
+	maps.DeleteFunc(e.since, func(k demand.RowKey, _ int64) bool { return e.reported[k] == 0 })
 	return stuck, shared
 }
 
@@ -221,6 +217,13 @@ type SharingEntry struct {
 	Reported   []demand.RowKey  `n:"8"`
 	Since      []SharingStuckAt `n:"9"`
 	Live       bool             `n:"10"`
+	Pods       []int64          `n:"11"` // of each row of Reported
+	Room       []RoomEntry      `n:"12"`
+	RoomGrown  []int64          `n:"13"`
+	RoomStuck  []RoomEntry      `n:"14"` // Pods reported when room last grew
+	RoomAsked  int64            `n:"15"`
+	RoomHelped bool             `n:"16"`
+	RoomVain   int32            `n:"17"`
 }
 
 // SharingStuckAt says since when a reported row has been met.
@@ -237,6 +240,17 @@ func (s *Sharing) Entries() []SharingEntry {
 		x := SharingEntry{Cluster: c, Declared: e.declared, Level: int32(e.level), Downs: slices.Clone(e.downs), Live: e.live, LastChange: e.lastChange,
 			LastStuck: e.lastStuck, ReportedAt: e.reportedAt}
 		x.Reported = slices.SortedFunc(maps.Keys(e.reported), compareRowKeys)
+		for _, k := range x.Reported {
+			x.Pods = append(x.Pods, e.reported[k])
+		}
+		for _, k := range slices.SortedFunc(maps.Keys(e.room.rows), compareRowKeys) {
+			x.Room = append(x.Room, RoomEntry{k, e.room.rows[k].units, e.room.rows[k].pods, e.room.rows[k].total})
+		}
+		for _, k := range slices.SortedFunc(maps.Keys(e.room.stuck), compareRowKeys) {
+			x.RoomStuck = append(x.RoomStuck, RoomEntry{Row: k, Pods: e.room.stuck[k]})
+		}
+		x.RoomGrown, x.RoomAsked = slices.Clone(e.room.grown), e.room.asked
+		x.RoomHelped, x.RoomVain = e.room.helped, e.room.vain
 		for k, at := range e.since {
 			x.Since = append(x.Since, SharingStuckAt{k, at})
 		}
@@ -252,9 +266,25 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 	for _, x := range entries {
 		e := &sharingEntry{declared: x.Declared, live: x.Live, level: min(max(int(x.Level), 0), len(levels)-1), downs: slices.Clone(x.Downs),
 			lastChange: x.LastChange, lastStuck: x.LastStuck, reportedAt: x.ReportedAt,
-			reported: map[demand.RowKey]bool{}, since: map[demand.RowKey]int64{}}
-		for _, k := range x.Reported {
-			e.reported[k] = true
+			reported: map[demand.RowKey]int64{}, since: map[demand.RowKey]int64{},
+			room: roomEntry{grown: slices.Clone(x.RoomGrown), asked: x.RoomAsked, helped: x.RoomHelped, vain: x.RoomVain}}
+		for i, k := range x.Reported {
+			e.reported[k] = 1
+			if i < len(x.Pods) {
+				e.reported[k] = x.Pods[i]
+			}
+		}
+		for _, r := range x.RoomStuck {
+			if e.room.stuck == nil {
+				e.room.stuck = map[demand.RowKey]int64{}
+			}
+			e.room.stuck[r.Row] = r.Pods
+		}
+		for _, r := range x.Room {
+			if e.room.rows == nil {
+				e.room.rows = map[demand.RowKey]rowRoom{}
+			}
+			e.room.rows[r.Row] = rowRoom{pods: r.Pods, total: r.Total, units: r.Units}
 		}
 		for _, a := range x.Since {
 			e.since[a.Row] = a.At

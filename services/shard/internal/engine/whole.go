@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+
 // This file says what a machine contributes to a Need (ENG-4.12). A Need whose aggregate is a whole multiple of its min
 // unit is Pods that are all alike, and of a machine it can use whole units only: the rest of the machine is of no use to
 // it. All other Needs count what is there.
@@ -48,6 +50,24 @@ func cut(into, room, unit []int64) {
 		into[j] = u * n
 	}
 }
+
+// addRoom adds the units that a Need shall have beyond what it asks for (ENG-11.16). The gate bounds what is asked for, and the
+// ledger gives at most as much again; an amount near the limit of what can be counted gets nothing.
+func addRoom(agg, unit []int64, units int64) {
+	if units <= 0 {
+		return
+	}
+	for j, u := range unit {
+		if agg[j] > roomMax || resource.MulSat(u, units) > roomMax {
+			return
+		}
+	}
+	for j, u := range unit {
+		agg[j] += u * units
+	}
+}
+
+const roomMax = 1 << 60
 
 // amount is what a machine of a class with nothing on it contributes to w. The answer holds until the next question about w.
 // The last one is remembered, as machines of a Need are mostly of one class: behind the vectors of w lie the amount and the

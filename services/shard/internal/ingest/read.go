@@ -62,11 +62,8 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 		same = same || op == demand.Same
 		p.Requirements = append(p.Requirements, demand.Requirement{Key: q.GetKey(), Op: op, Values: q.GetValues()})
 	}
-	switch {
-	case same && row.Group == "":
+	if same && row.Group == "" {
 		r.warn("same_without_group", "needs[%d]: Same without a group", i)
-	case !same && row.Group != "":
-		r.warn("group_without_same", "needs[%d]: a group without Same", i)
 	}
 	r.spread(i, n, p)
 	p.TolerationsStated = n.GetTolerationsStated()

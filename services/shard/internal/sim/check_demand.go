@@ -240,7 +240,7 @@ func (c *checker) judgeStarts(p *process) {
 			case r.Kind == core.KindReclaim && r.Cause == engine.CauseExcess:
 				c.judgeReclaim(r, s, have)
 			case r.Cause == engine.CauseIdle || r.Cause == engine.CauseSpeculative: // a hand-over was bought before
-				c.judgeBuy(r, s, have)
+				c.judgeBuy(p, r, s, have)
 			}
 		}
 	}
@@ -326,7 +326,7 @@ func (c *checker) judgeReclaim(r core.Record, s *said, have []supply) {
 
 // judgeBuy: no row is bought for twice. The rows that could use the machines at hand claim at most so many of them; when
 // there are more, one is free for the row that something was bought for.
-func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
+func (c *checker) judgeBuy(p *process, r core.Record, s *said, have []supply) {
 	k := slices.IndexFunc(s.rows, func(x demand.Row) bool { return x.Fingerprint == r.Fingerprint && x.Group == r.Group })
 	if k < 0 || s.rows[k].Group != "" || len(s.rows[k].Profile.Spread) > 0 {
 		return
@@ -353,7 +353,7 @@ func (c *checker) judgeBuy(r core.Record, s *said, have []supply) {
 		if row.Group != "" || len(row.Profile.Spread) > 0 {
 			return // gangs choose by domain; a count says nothing
 		}
-		most += (unitsOf(row) + least - 1) / least
+		most += (unitsOf(row) + p.core.Room(r.Cluster, demand.RowKey{Fingerprint: row.Fingerprint, Group: row.Group}) + least - 1) / least // ENG-11.16
 	}
 	if len(usable) > 0 && int64(len(usable)) >= most {
 		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way: %s",

@@ -3,6 +3,8 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -134,11 +136,11 @@ func (w *walk) fromRequest(ctx context.Context, r *unstructured.Unstructured) er
 	if err != nil {
 		return err
 	}
-	row, problem, err := operator.RowOf(raw)
+	rows, problem, err := operator.RowsOf(raw)
 	if err != nil {
 		return err
 	}
-	if row == "" {
+	if len(rows) == 0 {
 		w.stop("the request cannot be counted: %s", problem)
 		return nil
 	}
@@ -149,35 +151,50 @@ func (w *walk) fromRequest(ctx context.Context, r *unstructured.Unstructured) er
 		w.stop("no shard has the request yet: the operator is not at work, has no session, or its roll-up is held (`bigfleet get clusters`)")
 		return nil
 	}
-	return w.row(ctx, row)
+	return w.row(ctx, rows)
 }
 
-// row finds the need of a row. Rows of equal shape have the same id in every cluster, so the cluster matters.
-func (w *walk) row(ctx context.Context, row string) error {
+// row finds the need of the first of these rows that a shard has. Rows of equal shape have the same id in every cluster, so
+// the cluster matters.
+func (w *walk) row(ctx context.Context, rows []string) error {
 	f, shards, err := w.a.Shards(ctx)
 	if err != nil {
 		return err
 	}
-	found, failed := fleet.Each(ctx, f, shards, "looking for the row", func(ctx context.Context, s fleet.Shard) ([]string, error) {
-		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{RowId: row, ClusterId: w.cluster}))
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = stream.Close() }()
-		var out []string
-		for stream.Receive() {
-			if n := stream.Msg().GetNeed(); n != nil {
-				out = append(out, n.GetClusterId())
+	type at struct{ cluster, row string }
+	found, failed := fleet.Each(ctx, f, shards, "looking for the row", func(ctx context.Context, s fleet.Shard) (out []at, err error) {
+		for _, row := range rows {
+			stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{RowId: row, ClusterId: w.cluster}))
+			if err != nil {
+				return nil, err
+			}
+			for stream.Receive() {
+				if n := stream.Msg().GetNeed(); n != nil {
+					out = append(out, at{n.GetClusterId(), row})
+				}
+			}
+			err = stream.Err()
+			_ = stream.Close()
+			if err != nil {
+				return nil, err
 			}
 		}
-		return out, stream.Err()
+		return out, nil
 	})
-	var clusters []string
-	for _, ids := range found {
-		if ids != nil {
-			clusters = append(clusters, *ids...)
+	inCluster := map[string]string{} // the first of the rows that it has
+	for _, row := range rows {
+		for _, list := range found {
+			if list == nil {
+				continue
+			}
+			for _, x := range *list {
+				if _, known := inCluster[x.cluster]; !known && x.row == row {
+					inCluster[x.cluster] = row
+				}
+			}
 		}
 	}
+	clusters := slices.Sorted(maps.Keys(inCluster))
 	cluster := ""
 	for _, id := range clusters {
 		if id == w.context || id == w.cluster {
@@ -190,10 +207,11 @@ func (w *walk) row(ctx context.Context, row string) error {
 	case cluster == "" && len(clusters) > 1:
 		return exit.Usagef("clusters %v ask for the same and the kube context's name is none of them: say which one this is with --cluster", clusters)
 	case cluster == "":
-		w.note("row", "%s", row)
+		w.note("row", "%s", rows[0])
 		w.stop("no shard has the row now: the roll-up with it is on its way or held (`bigfleet get clusters` shows the last one)")
 		return failed
 	}
+	row := inCluster[cluster]
 	w.note("row", "need/%s/%s", cluster, row)
 	w.Target = &subject.Subject{Kind: subject.Need, Scope: cluster, Name: row}
 	return nil

@@ -1,0 +1,91 @@
+package aggregate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
+)
+
+// Names of the groups of rows that are no gangs (OP-5.22). As with gangs, machines carry them for life.
+const (
+	shapePrefix = "s1-"      // of requests that are alike in size; the hash of the size follows
+	restGroup   = "s1-other" // of the sizes of a profile that have no row of their own
+)
+
+// newProfile is the profile of rows whose requests may differ in size.
+func newProfile(need *pb.CapacityNeed) *profile {
+	var room [512]byte
+	b := canonicalBytes(room[:0], need)
+	return &profile{need: need, key: string(b), id: rowID(b)}
+}
+
+// newProfileOfShape is the profile of rows whose requests are all of one size.
+func newProfileOfShape(need *pb.CapacityNeed, amounts []request.Amount) *profile {
+	var room [512]byte
+	b := canonicalBytes(room[:0], need)
+	p := &profile{need: need, family: string(b), size: sizeOf(amounts)}
+	at := len(b)
+	for _, a := range amounts {
+		b = append(strconv.AppendQuote(append(b, '\n'), a.Name), ' ')
+		b = strconv.AppendInt(b, a.Milli, 10)
+	}
+	h := sha256.Sum256(b[at:])
+	need.Group = shapePrefix + hex.EncodeToString(h[:8])
+	p.key, p.id = string(b), rowID(b)
+	return p
+}
+
+// newProfileOfRest is the profile of the row for the sizes of a family that have none of their own.
+func newProfileOfRest(of *profile) *profile {
+	n := of.need
+	key := of.family + "\n" + restGroup
+	return &profile{family: of.family, key: key, id: rowID([]byte(key)), need: &pb.CapacityNeed{
+		Requirements: n.Requirements, Priority: n.Priority, Tolerations: n.Tolerations, TolerationsStated: n.TolerationsStated,
+		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: restGroup,
+	}}
+}
+
+func canonicalBytes(b []byte, need *pb.CapacityNeed) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, need)
+	if err != nil {
+		panic(err) // only texts that are not UTF-8 fail, and JSON decoding has replaced those
+	}
+	return b
+}
+
+func rowID(identity []byte) string {
+	h := sha256.Sum256(identity)
+	return "r1-" + hex.EncodeToString(h[:16])
+}
+
+// size orders shapes by how hard they are to place: first what asks for devices, then by the larger of cpu and memory, where
+// 4 GiB are as much as one cpu.
+type size struct{ devices, larger, cpu, memory int64 }
+
+func sizeOf(amounts []request.Amount) (s size) {
+	for _, a := range amounts {
+		switch {
+		case a.Name == "cpu":
+			s.cpu = a.Milli
+		case a.Name == "memory":
+			s.memory = a.Milli
+		case !countsBytes(a.Name):
+			s.devices = max(s.devices, a.Milli)
+		}
+	}
+	s.larger = max(s.cpu, s.memory>>32)
+	return s
+}
+
+// compareProfiles puts the larger shape first; it is total.
+func compareProfiles(x, y *profile) int {
+	return cmp.Or(cmp.Compare(y.size.devices, x.size.devices), cmp.Compare(y.size.larger, x.size.larger), cmp.Compare(y.size.cpu, x.size.cpu),
+		cmp.Compare(y.size.memory, x.size.memory), strings.Compare(x.key, y.key))
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// sentence says the verdict with what ENG-19.4 wants named, and that there is room beyond what is asked for (ENG-11.16).
+func (x *explainer) sentence(e *NeedExplanation) string {
+	s := x.verdict(e)
+	if x.room > 0 {
+		s += fmt.Sprintf(" It has room for %s more than it asks for, because the scheduler found none on what covered it.", pods(x.room))
+	}
+	return s
+}
+
+func (x *explainer) verdict(e *NeedExplanation) string {
+	v := &e.Verdict
+	switch v.Status {
+	case Met:
+		return join(fmt.Sprintf("Met: %s.", machines(int(v.Claimed), int(v.Shared))), v.Detail)
+	case OnTheWay:
+		are := "are"
+		if v.Coming == 1 {
+			are = "is"
+		}
+		return join(fmt.Sprintf("On the way: %d of its machines %s not ready yet.", v.Coming, are), v.Detail)
+	}
+	s := "Short by " + x.lacks(e.Residual) + ". " + v.Detail.Sentence()
+	switch v.Detail {
+	case DetailNoMatch:
+		if k := x.bestRemoval(); k >= 0 {
+			s += " Without " + requirement(x.n.Form.Requirements[k]) + " most would match."
+		} else if e.Nearest != nil {
+			s += " Nearest: " + e.Nearest.Machine + ", " + e.Nearest.Text + "."
+		}
+	case DetailDimensionMissing:
+		s += " Nobody offers " + x.absent() + "."
+	case DetailTooSmall:
+		if e.Nearest != nil {
+			s += " The largest is " + e.Nearest.Machine + ": " + e.Nearest.Text + "."
+		}
+	case DetailHeldByOthers, DetailPreemptionShort:
+		if h := x.largest(e.Holders); h != nil {
+			s += fmt.Sprintf(" Most are with %s of cluster %s (priority %d). %s", rowName(h.NeedName), h.Cluster, h.Priority, h.Why.Sentence())
+		} else if lost := lostOf(e.Funnel, "free"); lost != "" {
+			s += " " + lost
+		}
+	}
+	return s
+}
+
+// lacks writes a residual: in whole Pods where the Need counts in them (ENG-4.12), else amount by amount.
+func (x *explainer) lacks(residual []resource.Quantity) string {
+	if k := wholeUnitsOf(x.rest, x.unit); x.whole && k > 0 {
+		return pods(k) + " of " + amountList(x.n.MinUnit.Quantities(x.w.Space.Dimensions))
+	}
+	return amountList(residual)
+}
+
+func pods(n int64) string {
+	if n == 1 {
+		return "1 Pod"
+	}
+	return strconv.FormatInt(n, 10) + " Pods"
+}
+
+func amountList(list []resource.Quantity) string {
+	var out []string
+	for _, q := range list {
+		out = append(out, q.Name+" "+quantity(q))
+	}
+	return strings.Join(out, ", ")
+}
+
+// quantity writes an amount as people do: bytes with a binary suffix where one is exact.
+func quantity(q resource.Quantity) string {
+	bytes := q.Name == "memory" || q.Name == "ephemeral-storage" || strings.HasPrefix(q.Name, "hugepages-")
+	if whole := q.Milli / 1000; bytes && q.Milli%1000 == 0 && whole > 0 {
+		const suffixes = "KMGTPE"
+		if n := min(bits.TrailingZeros64(uint64(whole))/10, len(suffixes)); n > 0 {
+			return strconv.FormatInt(whole>>(10*n), 10) + suffixes[n-1:n] + "i"
+		}
+	}
+	return amount(q.Milli)
+}
+
+// lostOf words why machines do not come through a step of the funnel.
+func lostOf(funnel []FunnelStep, step string) string {
+	var out []string
+	for _, f := range funnel {
+		for _, l := range f.Lost {
+			if f.Name == step {
+				out = append(out, machineCount(l.Machines)+": "+cmp.Or(l.Text, l.Why.Sentence()))
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func join(s string, d Detail) string {
+	if d == NoDetail {
+		return s
+	}
+	return s + " " + d.Sentence()
+}
