@@ -76,7 +76,7 @@ func (s *shelter) served() string {
 	return ""
 }
 
-// ENG-11.16, ENG-4.12, OP-5.22: whatever Pods of several sizes come, on whatever machines, and however the scheduler spreads
+// ENG-S72, ENG-11.16, ENG-4.12, OP-5.22: whatever Pods of several sizes come, on whatever machines, and however the scheduler spreads
 // them: in the end every Pod runs, or the fleet has no more for the cluster and says so. Then nothing moves.
 func TestEveryPodRunsOrARowIsShort(t *testing.T) {
 	units := []amounts3{{1, 1}, {1, 3}, {2, 1}, {2, 2}, {3, 2}, {4, 4}, {5, 3}, {7, 9}}
@@ -117,7 +117,7 @@ func TestEveryPodRunsOrARowIsShort(t *testing.T) {
 	})
 }
 
-// ENG-11.16: small Pods that the scheduler put everywhere leave no machine with room for the large ones. Each large one that
+// ENG-S73, ENG-11.16: small Pods that the scheduler put everywhere leave no machine with room for the large ones. Each large one that
 // waits gets room once, and with it the cluster is quiet.
 func TestPodsWithoutRoomGetSome(t *testing.T) {
 	s := newShelter(116, "blue")
