@@ -15,7 +15,7 @@ type ReplayCost struct {
 }
 
 // costStep is how far apart costs are looked at first; a longer log makes it double again and again.
-const costStep = int64(time.Minute)
+const costStep = int64(time.Second)
 
 // costs looks at the machines at even times. How long the log is shows only at its end, so when there are twice as many
 // points as were asked for, every other one goes and the next ones come half as often.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"google.golang.org/protobuf/proto"
@@ -66,7 +67,10 @@ func (r Replay) Run(ctx context.Context) (out Replayed, err error) {
 	if err != nil {
 		return out, err
 	}
-	if r.Epoch == 0 && len(list) > 0 {
+	if len(list) == 0 {
+		return out, fmt.Errorf("%s holds no segment of a decision log: %w", r.Dir, fs.ErrNotExist)
+	}
+	if r.Epoch == 0 {
 		r.Epoch = list[len(list)-1].epoch
 	}
 	out.Epoch = r.Epoch
