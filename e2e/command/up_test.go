@@ -156,7 +156,7 @@ func upWithProvider(t *testing.T, blue *controlplane.ControlPlane) {
 	defer port.Release()
 	proc.StartT(t, proc.Config{
 		Name: "provider", Path: b.path, Ready: proc.TCP(port.Addr()),
-		Args: []string{"provider-kwok", "--addr", port.Addr(), "--data-dir", filepath.Join(dir, "data"), "--metrics-addr", "127.0.0.1:0",
+		Args: []string{"provider", "kwok", "--addr", port.Addr(), "--data-dir", filepath.Join(dir, "data"), "--metrics-addr", "127.0.0.1:0",
 			"--offerings", file("offerings.yaml", catalogue), "--config", file("config.yaml", fmt.Sprintf("clusters:\n  blue: {kubeconfig: %q}\n", blue.Kubeconfig()))},
 	})
 	w := b.up("--yes", "--kubeconfig", blue.Kubeconfig(), "--provider", "theirs="+port.Addr())
