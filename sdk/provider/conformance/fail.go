@@ -236,11 +236,16 @@ func readyBehaviours() []behaviour {
 			do: func(c *Case) {
 				id := c.host()
 				release := c.holdReadiness(id)
-				if _, err := c.configure(id, c.Clusters[0], nil); err != nil {
-					c.failf("Configure: %v", err)
-				}
+				c.configuresUnready(id)
 				for end := time.Now().Add(2 * c.Watch); time.Now().Before(end); c.sleep(20 * time.Millisecond) {
-					if m := c.get(id); m.GetState() != configuring {
+					m := c.get(id)
+					if m.GetState() == failed && time.Now().After(end) {
+						if release != nil {
+							release()
+						}
+						return // this process was held up beyond the limit: ready/never
+					}
+					if m.GetState() != configuring {
 						c.failf("%s although its node is not Ready", describe(m))
 					}
 				}
@@ -260,9 +265,7 @@ func readyBehaviours() []behaviour {
 				if release := c.holdReadiness(id); release != nil {
 					c.undo = append(c.undo, release)
 				}
-				if _, err := c.configure(id, c.Clusters[0], nil); err != nil {
-					c.failf("Configure: %v", err)
-				}
+				c.configuresUnready(id)
 				m := c.ends(id, lifecycle.Configure, c.suite.limit+c.Settle)
 				c.check(m.GetState() == failed, "%s although its node never was Ready", describe(m))
 				f := m.GetFailure()
@@ -270,6 +273,15 @@ func readyBehaviours() []behaviour {
 			},
 		},
 	}
+}
+
+// configuresUnready configures a machine whose node cannot be Ready: already the ack must not say that it is.
+func (c *Case) configuresUnready(id string) {
+	a, err := c.configure(id, c.Clusters[0], nil)
+	if err != nil {
+		c.failf("Configure: %v", err)
+	}
+	c.check(a.GetMachine().GetState() != configured, "the ack says %s although its node is not Ready", describe(a.GetMachine()))
 }
 
 // holdReadiness keeps nodes from becoming Ready. release lets them; nil where only the fault knows a "never".
