@@ -52,6 +52,7 @@ type Provider struct {
 	endWork  context.CancelCauseFunc
 	workers  sync.WaitGroup
 	rounds   chan struct{} // asks for a reconcile round
+	owned    int           // hosts without an offering in the last round, the size of the next; the reconcile loop alone uses it
 	rejected onceLog
 }
 

@@ -121,7 +121,7 @@ type view struct {
 
 func (p *Provider) newView(began time.Time) *view {
 	v := &view{
-		p: p, began: began, store: p.storeID(), adopted: map[string]bool{}, owned: map[string]string{},
+		p: p, began: began, store: p.storeID(), adopted: map[string]bool{}, owned: make(map[string]string, p.owned),
 		seen: make(map[string]bool, p.roster.Machines()), refresh: map[string]*Attributes{}, stores: map[string]bool{},
 	}
 	for row := range p.roster.All() {
@@ -129,6 +129,7 @@ func (p *Provider) newView(began time.Time) *view {
 			v.owned[r.Host.Ref] = r.ID
 		}
 	}
+	p.owned = len(v.owned)
 	return v
 }
 

@@ -48,6 +48,14 @@ func scaled(n int) int {
 	return n
 }
 
+// scaledBatch is a number of calls of a part of a round, or a third of it where less is asked for.
+func scaledBatch(n int) int {
+	if os.Getenv("BIGFLEET_BENCH_SCALE") != "" {
+		return n / 3
+	}
+	return n
+}
+
 type settings struct {
 	Hosts int           `yaml:"hosts"`
 	Took  time.Duration `yaml:"took"`

@@ -2,13 +2,13 @@ package store
 
 import "os"
 
-// OpenWith is Open with logs of that size and without flushes; step is called before and after whatever changes a file, by any
+// OpenWith is Open with logs of that size, small transactions and without flushes; step is called before and after whatever changes a file, by any
 // goroutine.
 func OpenWith(path string, limit int64, step func(string)) (Store, error) {
 	if step == nil {
 		step = func(string) {}
 	}
-	return open(path, options{limit: limit, step: step, flush: func(*os.File) error { return nil }, fast: true})
+	return open(path, options{limit: limit, part: 4, step: step, flush: func(*os.File) error { return nil }, fast: true})
 }
 
 // FillDisk makes the next write of the log fail as on a full disk.

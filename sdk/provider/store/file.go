@@ -16,8 +16,9 @@ import (
 const (
 	// segmentSize bounds a log file. Two of them are at most 10 s of 2,000 acks a second; reading them at start is a second.
 	segmentSize = 16 << 20
-	// applyWrites is how many writes the base takes in one transaction while commits go on beside it.
-	applyWrites = 2048
+	// partWrites is how many writes the base takes in one transaction while commits go on beside it: each is a page or two, and
+	// a flush of the log waits for a flush of them.
+	partWrites = 256
 )
 
 // Open opens or creates a state file: a bbolt file with the tables up to some batch, and beside it a log of the batches since,
@@ -25,12 +26,13 @@ const (
 // background (docs/adr/0166). A clean Close leaves the bbolt file alone. A bbolt file without a log, as builds before had
 // it, is opened as it is.
 func Open(path string) (Store, error) {
-	return open(path, options{limit: segmentSize, step: func(string) {}, flush: datasync})
+	return open(path, options{limit: segmentSize, part: partWrites, step: func(string) {}, flush: datasync})
 }
 
 // options are what tests change.
 type options struct {
 	limit int64        // of a log file
+	part  int          // writes of one transaction of the base
 	step  func(string) // is called before and after whatever changes a file
 	flush func(*os.File) error
 	fast  bool // the base is not flushed either: a killed process needs no flush
@@ -215,11 +217,11 @@ func (s *file) apply(all []frame) error {
 			newest = append(newest, w)
 		}
 	}
-	for len(newest) > applyWrites {
-		if err := s.write(newest[:applyWrites], 0); err != nil {
+	for len(newest) > s.part {
+		if err := s.write(newest[:s.part], 0); err != nil {
 			return err
 		}
-		newest = newest[applyWrites:]
+		newest = newest[s.part:]
 	}
 	return s.write(newest, all[len(all)-1].number)
 }

@@ -263,6 +263,8 @@ func (r *Roster) show(rows []*Row) {
 
 // place puts a row where old was. order is locked.
 func (r *Roster) place(slot *Slot, old, row *Row) {
+	r.order.count.add(old, -1)
+	r.order.count.add(row, 1)
 	switch {
 	case old == nil:
 	case old.Revision == row.Revision: // changed inside only

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"iter"
+	"maps"
 	"runtime"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
@@ -216,13 +217,21 @@ type CountKey struct {
 	Bound        bool // only told apart for Failed
 }
 
-// Count counts the machines as of one revision.
+// Count returns the machines as of one revision. It is kept and not counted: metrics ask for it all the time.
 func (r *Roster) Count() Count {
-	c := Count{}
-	for row := range r.All() {
-		k := CountKey{State: row.Record.State, CapacityType: row.Record.Shape.Attributes().CapacityType, Failure: row.Record.Failure}
-		k.Bound = k.State == lifecycle.Failed && row.Record.IsBound()
-		c[k]++
+	r.order.Lock()
+	defer r.order.Unlock()
+	return maps.Clone(r.order.count)
+}
+
+// add counts a row that becomes visible (by 1) or goes (by -1).
+func (c Count) add(row *Row, by int) {
+	if row == nil || row.Record == nil {
+		return
 	}
-	return c
+	k := CountKey{State: row.Record.State, CapacityType: row.Record.Shape.Attributes().CapacityType, Failure: row.Record.Failure}
+	k.Bound = k.State == lifecycle.Failed && row.Record.IsBound()
+	if c[k] += by; c[k] == 0 {
+		delete(c, k)
+	}
 }

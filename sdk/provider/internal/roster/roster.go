@@ -57,6 +57,7 @@ type Roster struct {
 		tombstones []tombstone // oldest first
 		standing   int         // tombstones that are not revived
 		floor      uint64      // newest revision of a tombstone that was forgotten
+		count      Count
 	}
 	machines atomic.Int64
 
@@ -88,6 +89,7 @@ func Open(c Config) (*Roster, error) {
 		config: c, intake: intake{wake: make(chan struct{}, 1)},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	r.order.count = Count{}
 	for i := range r.shards {
 		r.shards[i].slots = map[string]*Slot{}
 	}
