@@ -244,7 +244,7 @@ func TestRollups(t *testing.T) {
 		w.calls.starting(true)
 		defer w.calls.starting(false)
 		w.must(w.cp.RestartAPIServer(t.Context()))
-		w.create(request("default", "after", `{"resources":{"cpu":"1"},"priority":1}`))
+		w.create(request("default", "after", `{"resources":{"cpu":"100m","memory":"128Mi"},"priority":1}`)) // of the others' row
 		s.within(t, 90*time.Second, "the demand is followed again", func(f []frame) bool {
 			n := lastRollup(f).Needs
 			return len(n) == 1 && n[0].AggregateResources["cpu"] != want
