@@ -24,6 +24,11 @@ func (a *applier) bindCluster(op *pb.BindCluster) *Refusal {
 	from := old.GetShardId()
 	switch {
 	case from == to:
+		if op.GetSource() == v1.ClusterBinding_SOURCE_ADMIN && old.GetSource() != op.GetSource() {
+			row := proto.CloneOf(old) // what was learned from reports is now what a person said
+			row.Source = op.GetSource()
+			a.putCluster(row)
+		}
 		return nil
 	case op.GetExpected() != "" && from != op.GetExpected():
 		return refused("binding-changed", "look again", "cluster %q is bound to %q, not to %q", id, from, op.GetExpected())

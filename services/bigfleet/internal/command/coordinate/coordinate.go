@@ -120,6 +120,7 @@ func Verbs(a *app.App) map[string][]*cobra.Command {
 	out["rebalance"] = append(out["rebalance"], newRebalanceStatus(a), newRebalanceSet(a))
 	out["raft"] = append(out["raft"], newRaftStatus(a), newRemovePeer(a))
 	out["shards"] = append(out["shards"], newRemoveShard(a))
+	out["clusters"] = append(out["clusters"], newBindCluster(a))
 	out["domains"] = append(out["domains"], newAssign(a))
 	return out
 }

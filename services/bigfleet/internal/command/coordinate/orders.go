@@ -44,13 +44,6 @@ func shardOrders() []order {
 func clusterOrders() []order {
 	return []order{
 		{
-			use: "bind CLUSTER SHARD", args: 2, short: "Bind a cluster to a shard", example: "  bigfleet clusters bind red shard-0",
-			says: func(a []string) string { return "Binds cluster " + a[0] + " to shard " + a[1] + "." },
-			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
-				return call(ctx, c, c.Admin.BindCluster, &bigfleetv1alpha1.BindClusterRequest{ClusterId: a[0], ShardId: a[1], ValidateOnly: c.app.DryRun})
-			},
-		},
-		{
 			use: "unbind CLUSTER", args: 1, short: "Forget the binding of a cluster", example: "  bigfleet clusters unbind red",
 			says: func(a []string) string { return "Forgets which shard cluster " + a[0] + " belongs to." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
