@@ -407,19 +407,3 @@ func TestViewVersions(t *testing.T) {
 		t.Fatal("a's view says nothing about b's cluster")
 	}
 }
-
-// COORD-10.4: a binding that reports made is an admin's once an admin repeats it, and stays that.
-func TestRepeatedBindingIsTheAdmins(t *testing.T) {
-	l := newLog(t)
-	l.must(addShard("shard-0", "sim"))
-	reported := &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{ClusterId: "red", ShardId: "shard-0", Source: v1.ClusterBinding_SOURCE_REPORT}}}
-	for _, step := range []struct {
-		op   *pb.Operation
-		want v1.ClusterBinding_Source
-	}{{reported, v1.ClusterBinding_SOURCE_REPORT}, {bind("red", "shard-0", false), v1.ClusterBinding_SOURCE_ADMIN}, {reported, v1.ClusterBinding_SOURCE_ADMIN}} {
-		l.must(step.op)
-		if got := l.state.Cluster("red").GetSource(); got != step.want {
-			t.Fatalf("source %s, want %s", got, step.want)
-		}
-	}
-}
