@@ -8,6 +8,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/coordinator v0.0.0-00010101000000-000000000000
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
+	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
