@@ -21,12 +21,12 @@ type loop struct {
 	*stage
 	rng      *rand.Rand
 	clusters []*yard
-	pending  bool // rows are made of pending Pods only, which ENG-4.11 forbids
-	unstamp  int  // per cent of bound machines whose stamp gets lost
-	scatter  bool // Pods of one priority are bound in any order, each to the emptiest node
-	every    int  // engines and invariants are compared in each so many cycles
-	bought   int  // Bootstraps of free Idle machines and Provisions
-	drained  int  // Reclaims of machines that carry a stamp
+	pending  bool           // rows are made of pending Pods only, which ENG-4.11 forbids
+	unstamp  int            // per cent of bound machines whose stamp gets lost
+	scatter  bool           // Pods of one priority are bound in any order, each to the emptiest node
+	every    int            // engines and invariants are compared in each so many cycles
+	bought   int            // Bootstraps of free Idle machines and Provisions
+	drained  map[string]int // by cluster: Reclaims of machines that carry a stamp
 	broken   []inventory.Index
 	actions  []Action // of the last cycle
 }
@@ -77,7 +77,7 @@ func (a amounts3) quantities(times int) []resource.Quantity {
 }
 
 func newLoop(seed uint64) *loop {
-	l := &loop{stage: newStage(), rng: rand.New(rand.NewPCG(seed, 26)), every: 1}
+	l := &loop{stage: newStage(), rng: rand.New(rand.NewPCG(seed, 26)), every: 1, drained: map[string]int{}}
 	many := *l.policy
 	many.Workers, many.ParallelMin = 16, 1
 	l.engines = append(l.engines, func(in Input) *Result { in.Policy = &many; return Plan(in) })
@@ -143,7 +143,7 @@ func (l *loop) cycle(t rapid.TB) {
 			l.bought++
 		}
 		if _, ok := l.w.Inventory.Stamp(a.Machine); ok && a.Kind == Reclaim {
-			l.drained++
+			l.drained[l.w.Inventory.Cluster(a.Machine)]++
 		}
 	}
 	l.execute(l.last)
