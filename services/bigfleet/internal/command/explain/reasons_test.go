@@ -128,11 +128,11 @@ func reasons() []reason {
 			red.Reports(false, map[string]bool{name: false})
 			return "red", "web"
 		}, []string{"Met: 1 machine counts for it. A node that joined is not Ready now.", "Try: Look at the node"}},
-		{pb.NeedDetail_NEED_DETAIL_UNPLACED, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
+		{pb.NeedDetail_NEED_DETAIL_UNPLACED, []provider.Offering{virtual.Slots("a", "a", 12)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 1, 4, 0))
 			v.Configured("red", 1)
-			red.Beats(func() { // at level 0 of sharing nothing more can be done about it than to say so
+			red.Beats(func() { // room does not help it (ENG-11.16): after a few tries all that is left is to say so
 				red.Asks(virtual.Need("web", 1, 4, 0))
 				red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: &pb.UnplacedPods{Rows: []*pb.UnplacedRow{
 					{RowId: "web", Pods: 2, OldestSinceUnixNanos: time.Now().Add(-time.Hour).UnixNano(), Resources: map[string]string{"cpu": "2"}}}}}})
