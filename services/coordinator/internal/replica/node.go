@@ -39,6 +39,7 @@ type Node struct {
 	batches  batches
 	underway underway
 	verifier verifier
+	pulse    pulse
 	joins    joins
 	contacts contacts
 
@@ -108,6 +109,7 @@ func (n *Node) startRaft() error {
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout = n.config.Heartbeat, n.config.Election, n.config.Lease, n.config.CommitTimeout
 	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = snapshotInterval, snapshotThreshold, trailingLogs
 	c.MaxAppendEntries, c.ShutdownOnRemove, c.NoLegacyTelemetry = appendEntriesMax, false, true
+	n.pulse.lease = n.config.Lease
 	c.BatchApplyCh = true // a batch of proposals reaches Raft whole, and is one write
 	c.Logger = n.logger
 	leads := make(chan bool, 64)
@@ -124,6 +126,7 @@ func (n *Node) startRaft() error {
 	n.group.Go(n.watchContacts)
 	n.group.Go(n.watchDepartures)
 	n.group.Go(n.watchReplay)
+	n.group.Go(n.watchPulse)
 	return nil
 }
 

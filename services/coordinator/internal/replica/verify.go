@@ -61,9 +61,18 @@ func (n *Node) runConfirmations() {
 			return
 		}
 		v.mu.Unlock()
-		if c.err = n.raft.VerifyLeader().Error(); c.err != nil {
-			c.err = ErrNotLeader
-		}
+		c.err = n.confirm()
 		close(c.done)
 	}
+}
+
+// confirm asks a quorum. After a standstill of this process only an entry that a quorum stores is an answer to the question.
+func (n *Node) confirm() error {
+	if n.raft.VerifyLeader().Error() != nil {
+		return ErrNotLeader
+	}
+	if n.pulse.doubtful(time.Now()) && n.barrier(n.ctx) != nil {
+		return ErrNotLeader
+	}
+	return nil
 }
