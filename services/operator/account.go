@@ -2,6 +2,9 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,12 +48,26 @@ func (p *parts) rollupOutcome(o publish.Outcome) {
 	}
 	p.last.Rollup = now
 	p.last.mu.Unlock()
-	refused := o.Result == "held" || o.Result == "rejected" || o.Result == "too_large"
-	if refused || now.TooMuch && !was.TooMuch {
-		p.events.Note(notes.Note{About: p.subject(), Warning: true, Reason: "Rollup" + map[string]string{
-			"held": "Held", "rejected": "Rejected", "too_large": "TooLarge",
-		}[o.Result], Message: "the demand of cluster " + p.ClusterID + ": " + o.Result + " " + o.Reason + " " + o.FieldPath + " " + o.Text})
+	if reason, message := rollupEvent(o, now.TooMuch && !was.TooMuch); reason != "" {
+		p.events.Note(notes.Note{About: p.subject(), Warning: true, Reason: reason, Message: "the demand of cluster " + p.ClusterID + " " + message})
 	}
+}
+
+// rollupEvent is what an event says of a roll-up: of one that was not taken, and of the first that is unusually large (OP-5.5).
+func rollupEvent(o publish.Outcome, large bool) (reason, message string) {
+	why := strings.Join(slices.DeleteFunc([]string{o.Reason, o.FieldPath, o.Text}, func(s string) bool { return s == "" }), ": ")
+	switch {
+	case o.Result == "held":
+		return "RollupHeld", fmt.Sprintf("is held by the shard, %d of %d confirmations; the last accepted one stays in force: %s", o.HeldCount, o.HeldNeeded, why)
+	case o.Result == "rejected":
+		return "RollupRejected", "is refused by the shard; the last accepted one stays in force: " + why
+	case o.Result == "too_large":
+		return "RollupTooLarge", "is larger than a roll-up may be and was not sent; the last accepted one stays in force: " + why
+	case large:
+		return "RollupLarge", fmt.Sprintf("has %d rows in %d bytes, more than %d rows or %d bytes: look for requests that differ where they could be alike",
+			o.Rows, o.Bytes, publish.RowsSoft, publish.BytesSoft)
+	}
+	return "", ""
 }
 
 // subject is the ConfigMap that events about the operator itself hang on.

@@ -26,7 +26,7 @@ func newTracker() tracker {
 }
 
 func outcomeOf(needs *pb.ClusterCapacityNeeds, size int, change uint64) Outcome {
-	return Outcome{Change: change, Rows: len(needs.Needs), Bytes: size, SoftExceeded: size > softBytes || len(needs.Needs) > softRows}
+	return Outcome{Change: change, Rows: len(needs.Needs), Bytes: size, SoftExceeded: size > BytesSoft || len(needs.Needs) > RowsSoft}
 }
 
 func (t *tracker) opened(now time.Time) {

@@ -49,7 +49,6 @@ type Teller struct {
 	mu       sync.Mutex
 	rows     map[string]*row
 	validity map[aggregate.Key]struct{} // requests whose condition Valid may have to change
-	fresh    map[string]struct{}        // rows with requests that may lack the condition
 	written  map[aggregate.Key]time.Time
 	rollup   verdict   // of the last roll-up, when it was not taken; else empty
 	away     time.Time // since when there is no session; zero: there is one
@@ -77,7 +76,7 @@ func New(c Config) (*Teller, error) {
 	if c.Client == nil || c.Demand == nil || c.Waits == nil || c.Note == nil || c.Log == nil {
 		return nil, errors.New("verdict: Client, Demand, Waits, Note and Log are required")
 	}
-	return &Teller{Config: c, rows: map[string]*row{}, validity: map[aggregate.Key]struct{}{}, fresh: map[string]struct{}{},
+	return &Teller{Config: c, rows: map[string]*row{}, validity: map[aggregate.Key]struct{}{},
 		written: map[aggregate.Key]time.Time{}, machines: map[string]machineNews{}, away: time.Now()}, nil
 }
 
