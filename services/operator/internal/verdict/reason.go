@@ -18,6 +18,7 @@ const (
 	PreemptionExhausted   = "PreemptionExhausted"
 	QuotaExceeded         = "QuotaExceeded"
 	StockOut              = "StockOut"
+	Withheld              = "Withheld"
 	ProviderUnavailable   = "ProviderUnavailable"
 	WaitingForDrain       = "WaitingForDrain"
 	Parked                = "Parked"
@@ -39,6 +40,7 @@ var says = map[string]string{
 	PreemptionExhausted:   "taking machines from workloads of lower priority would free too little",
 	QuotaExceeded:         "the quota for such machines is used up",
 	StockOut:              "the provider has no such machines now; it is asked again with pauses",
+	Withheld:              "machines of this shape exist and are set aside for now: a failure, a move, or a person's word",
 	ProviderUnavailable:   "the provider of machines does not answer",
 	WaitingForDrain:       "a machine is being emptied for this workload",
 	Parked:                "no topology domain could hold the group for long; it is tried again at intervals",
@@ -56,6 +58,7 @@ var byDetail = map[pb.NeedDetail]string{
 	pb.NeedDetail_NEED_DETAIL_TOO_SMALL: NoMatchingSupply, pb.NeedDetail_NEED_DETAIL_SPREAD_BLOCKED: SpreadUnsatisfiable,
 	pb.NeedDetail_NEED_DETAIL_NODE_NOT_JOINED: Provisioning, pb.NeedDetail_NEED_DETAIL_PREEMPTION_SHORT: PreemptionExhausted,
 	pb.NeedDetail_NEED_DETAIL_STOCK_OUT: StockOut, pb.NeedDetail_NEED_DETAIL_QUOTA: QuotaExceeded,
+	pb.NeedDetail_NEED_DETAIL_WITHHELD:       Withheld,
 	pb.NeedDetail_NEED_DETAIL_HELD_BY_OTHERS: PriorityStarved, pb.NeedDetail_NEED_DETAIL_STARTING: Provisioning,
 	pb.NeedDetail_NEED_DETAIL_CREATING: Provisioning, pb.NeedDetail_NEED_DETAIL_WAITING_FOR_DRAIN: WaitingForDrain,
 	pb.NeedDetail_NEED_DETAIL_NODE_NOT_READY: Provisioning, pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR: BootstrapFailed,
