@@ -19,10 +19,11 @@ type ledger struct {
 	unmet      map[string]*shortRows // since when rows are short, by cluster
 	lost       map[string]int64      // last loss of a machine, by cluster
 	shortfalls map[string]*shortfall
-	order      []*shortfall // as reported
-	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
-	oldest     string       // the three oldest, as last logged
-	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
+	order      []*shortfall    // as reported
+	reasons    [8]int          // short rows of the last plan, by engine.UnmetReason
+	summed     []*engine.Block // that shortfalls and reasons are the sums of
+	oldest     string          // the three oldest, as last logged
+	unplaced   int             // rows that are stuck (ENG-11.11), of the last plan
 }
 
 // shortfall is what all clusters together lack of one profile (SHARD-26.1).

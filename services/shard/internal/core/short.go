@@ -90,35 +90,44 @@ func (l *ledger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRows {
 	return out
 }
 
-// sumShortfalls sums what rows lack by fingerprint.
+// sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
+// turn, which would jump through the memory of all blocks, and does nothing if no block with short rows is another now: a
+// plan that changes nothing says so by sharing its blocks with the one before.
 func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
+	if l.summedStands(r) {
+		return
+	}
 	type sum struct {
 		*shortfall
 		residual, unit resource.Vector
+		arrival        int64 // of the row that goes first, whose reason is told
 	}
 	sums := map[*demand.Form]*sum{}
-	var forms []*sum // in the order of turns
-	l.reasons = [8]int{}
-	for _, ref := range r.Short {
-		if ref.Row >= engine.FoldedRow {
+	var forms []*sum // in the order in which they are met
+	l.reasons, l.summed = [8]int{}, l.summed[:0]
+	for _, b := range r.Blocks {
+		if len(b.Missing) == 0 {
 			continue
 		}
-		b := r.Blocks[ref.Block]
-		n, v := &b.Needs[ref.Row], &b.Verdicts[ref.Row]
-		l.reasons[v.Reason]++
-		s := sums[n.Form]
-		if s == nil {
-			s = &sum{shortfall: &shortfall{Fingerprint: n.Form.Fingerprint, First: c.now, Priority: n.Form.Priority, Reqs: n.Form.Requirements,
-				Reason: v.Reason, Bucket: n.Form.Interruption}}
-			if old := l.shortfalls[s.Fingerprint]; old != nil {
-				s.First = old.First
+		l.summed = append(l.summed, b)
+		for i := range b.Missing {
+			m := &b.Missing[i]
+			n, v := &b.Needs[m.Row], &b.Verdicts[m.Row]
+			l.reasons[v.Reason]++
+			s := sums[n.Form]
+			if s == nil {
+				s = &sum{arrival: n.Arrival, shortfall: &shortfall{Fingerprint: n.Form.Fingerprint, First: c.now, Priority: n.Form.Priority,
+					Reqs: n.Form.Requirements, Reason: v.Reason, Bucket: n.Form.Interruption}}
+				if old := l.shortfalls[s.Fingerprint]; old != nil {
+					s.First = old.First
+				}
+				sums[n.Form], forms = s, append(forms, s)
+			} else if demand.CompareArrival(n.Arrival, s.arrival) < 0 {
+				s.arrival, s.Reason = n.Arrival, v.Reason
 			}
-			sums[n.Form], forms = s, append(forms, s)
+			s.residual = s.residual.Add(m.Residual)
+			s.unit = s.unit.Max(n.MinUnit)
 		}
-		if v.Missing >= 0 {
-			s.residual = s.residual.Add(b.Missing[v.Missing].Residual)
-		}
-		s.unit = s.unit.Max(n.MinUnit)
 	}
 	short := make(map[string]*shortfall, len(forms))
 	order := make([]*shortfall, 0, len(forms))
@@ -131,6 +140,21 @@ func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	l.shortfalls, l.order = short, order
+}
+
+// summedStands tells whether the sums are of the short rows of this plan.
+func (l *ledger) summedStands(r *engine.Result) bool {
+	at := 0
+	for _, b := range r.Blocks {
+		if len(b.Missing) == 0 {
+			continue
+		}
+		if at == len(l.summed) || l.summed[at] != b {
+			return false
+		}
+		at++
+	}
+	return at == len(l.summed)
 }
 
 // logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).

@@ -1,0 +1,109 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// gangs are rows of whole gangs, which lie in one rack each.
+func gangs(cpus int64, names ...string) (out []demand.Row) {
+	for _, name := range names {
+		r := demand.Row{Profile: demand.Profile{Requirements: []demand.Requirement{{Key: "rack", Op: demand.Same}}}, Group: name,
+			Aggregate: []resource.Quantity{{Name: "cpu", Milli: cpus * 1000}}, MinUnit: []resource.Quantity{{Name: "cpu", Milli: 1000}}}
+		r.Seal()
+		out = append(out, r)
+	}
+	return out
+}
+
+// SHARD-26.1, 29.3: gangs that would fit one machine, and that the engine therefore counts together, are shortfalls with
+// their own fingerprint like all others: the coordinator finds them machines elsewhere, and needs_unmet counts them.
+func TestGangsThatAreCountedTogetherAreShortfalls(t *testing.T) {
+	busy := host("m01", inventory.Configured, "red")
+	busy.Labels = []inventory.Label{{Key: "rack", Value: "r1"}}
+	w := newWorld(t, nil, busy)
+	w.connect("red")
+	list := append(needs(100, 4), gangs(2, "a", "b", "c")...)
+	w.rollup("red", list)
+	w.run(30 * Second)
+
+	folded := 0
+	for _, b := range w.c.cycle.result.Blocks {
+		folded += len(b.Folded)
+	}
+	if folded == 0 {
+		t.Fatal("the gangs were not counted together")
+	}
+	s := w.c.status()
+	if s.Short != 3 {
+		t.Errorf("%d rows are short: %v", s.Short, s.Unmet)
+	}
+	if len(s.Shortfalls) != 1 || s.Shortfalls[0].Fingerprint != list[1].Fingerprint {
+		t.Fatalf("shortfalls %+v", s.Shortfalls)
+	}
+	if got := s.Shortfalls[0].Residual; len(got) != 1 || got[0].Milli != 6000 {
+		t.Errorf("%v are lacking of three gangs of 2 cpus", got)
+	}
+}
+
+// SHARD-26.1: shortfalls and reasons are what the rows of the last plan say, however many of them the plan left as they
+// were.
+func TestShortfallsFollowEveryPlan(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(3)...)
+	w.dwell = 3 * Second
+	names := []string{"red", "blue", "green"}
+	for i, name := range names {
+		w.connect(name)
+		w.rollup(name, needs(int32(i), int64(4+i), 8, 4))
+		w.run(4 * Second)
+		w.checkShortfalls(t, "after the demand of "+name)
+	}
+	first := map[string]int64{}
+	for _, f := range w.c.ledger.order {
+		first[f.Fingerprint] = f.First
+	}
+	w.run(2 * Minute)
+	w.checkShortfalls(t, "at rest")
+	for _, f := range w.c.ledger.order {
+		if first[f.Fingerprint] != f.First {
+			t.Errorf("%s began at %d and then at %d", f.Fingerprint, first[f.Fingerprint], f.First)
+		}
+	}
+	w.rollup("blue", needs(9, 4))
+	w.run(30 * Second)
+	w.checkShortfalls(t, "with less demand")
+	w.disconnect("green")
+	w.run(30 * Second)
+	w.checkShortfalls(t, "with a cluster away")
+}
+
+// checkShortfalls sums what the last result says, the simple way.
+func (w *world) checkShortfalls(t *testing.T, when string) {
+	t.Helper()
+	lacks, short := map[string]int64{}, 0
+	for _, b := range w.c.cycle.result.Blocks {
+		for i := range b.Verdicts {
+			if b.Verdicts[i].Status != engine.Short {
+				continue
+			}
+			short++
+			for _, q := range b.Missing[b.Verdicts[i].Missing].Residual.Quantities(w.c.world.Space.Dimensions) {
+				lacks[b.Needs[i].Form.Fingerprint] += q.Milli
+			}
+		}
+	}
+	got := map[string]int64{}
+	for _, f := range w.c.ledger.order {
+		for _, q := range f.Residual {
+			got[f.Fingerprint] += q.Milli
+		}
+	}
+	if s := w.c.status(); s.Short != short || fmt.Sprint(got) != fmt.Sprint(lacks) {
+		t.Errorf("%s: %d rows lack %v, the ledger says %d and %v", when, short, lacks, s.Short, got)
+	}
+}
