@@ -65,7 +65,7 @@ func NewCommand() *cobra.Command {
 		if c.REST, err = apiaccess.LoadREST(kubeconfig); err != nil {
 			return misconfigured(err)
 		}
-		about := role.Config{Component: "operator", Instance: c.ClusterID, Shared: shared}
+		about := role.Config{Component: "operator", Instance: c.ClusterID, Shared: shared, LivingHeap: true}
 		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
 			return Run(ctx, c)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -95,25 +94,13 @@ func NewCommand() *cobra.Command {
 		if c.DecisionLogRetention == 0 {
 			c.DecisionLogRetention = -1
 		}
-		about := role.Config{Component: "shard", Instance: c.ID, Shared: shared, HealthAddr: health}
+		about := role.Config{Component: "shard", Instance: c.ID, Shared: shared, HealthAddr: health, LivingHeap: true}
 		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
-			defer boundGarbage()()
 			return runWithHangups(ctx, c)
 		})
 	}
 	return cmd
-}
-
-// boundGarbage lets the collector run when the heap has grown by half instead of by as much again, unless GOGC says
-// otherwise. Nearly all of a shard's heap lives for long (machines, demand, sessions), so waiting for more garbage costs
-// memory for each of thousands of sessions and saves a few hundredths of a core (ADR 0130).
-func boundGarbage() (undo func()) {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-	before := debug.SetGCPercent(50)
-	return func() { debug.SetGCPercent(before) }
 }
 
 func checkHealthAddr(addr string) error {

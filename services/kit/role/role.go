@@ -8,6 +8,8 @@ package role
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
@@ -17,6 +19,9 @@ import (
 // flushTimeout bounds what traces may take to leave when the role has ended.
 const flushTimeout = 2 * time.Second
 
+// livingHeapGrowth is GOGC for a heap that lives for long (ADR 0130).
+const livingHeapGrowth = 50
+
 // Config says which role it is.
 type Config struct {
 	Component string // shard, coordinator, operator, ...; required
@@ -24,6 +29,10 @@ type Config struct {
 	Shared    config.Shared
 	// HealthAddr is a second port for metrics and health. Empty means none.
 	HealthAddr string
+	// LivingHeap says that nearly all of the role's memory lives for long. The collector then runs when the heap has grown by
+	// half instead of by as much again: waiting for more garbage costs memory and saves a few hundredths of a core. GOGC
+	// in the environment wins.
+	LivingHeap bool
 }
 
 // Opened is what a role works with.
@@ -69,6 +78,9 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context, o Opened)
 		if port != nil {
 			o.Ports = append(o.Ports, port)
 		}
+	}
+	if c.LivingHeap && os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(livingHeapGrowth))
 	}
 	return work(ctx, o)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -100,4 +101,30 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(page)
+}
+
+// ADR 0130: a role whose memory lives for long collects at half growth, unless the environment says otherwise, and leaves the
+// setting as it was.
+func TestLivingHeap(t *testing.T) {
+	was := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(was)
+	growth := func(living bool) (seen int) {
+		err := role.Run(t.Context(), role.Config{Component: "shard", Shared: shared("0"), LivingHeap: living}, func(context.Context, role.Opened) error {
+			seen = debug.SetGCPercent(70)
+			debug.SetGCPercent(seen)
+			return nil
+		})
+		if after := debug.SetGCPercent(100); err != nil || after != 100 {
+			t.Fatalf("err %v; the growth afterwards is %d", err, after)
+		}
+		return seen
+	}
+	t.Setenv("GOGC", "")
+	if living, other := growth(true), growth(false); living != 50 || other != 100 {
+		t.Errorf("growth %d with a living heap, %d without, want 50 and 100", living, other)
+	}
+	t.Setenv("GOGC", "100")
+	if got := growth(true); got != 100 {
+		t.Errorf("growth %d although GOGC is set", got)
+	}
 }

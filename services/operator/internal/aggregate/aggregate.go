@@ -87,7 +87,7 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 	}
 	if wait := r.Pending(); wait != m.waiting {
 		if m.waiting = wait; wait {
-			a.waiting = append(a.waiting, slot)
+			a.wait(slot)
 		}
 	}
 	if m.text == next {
@@ -100,6 +100,17 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 	}
 	a.count(slot, next)
 	return changed
+}
+
+// wait lists a slot for TakeWaiting. While nobody takes, slots come again and again: those that wait no more are dropped
+// before the list outgrows the requests.
+func (a *Aggregate) wait(slot int32) {
+	if len(a.waiting) >= waitingMin && len(a.waiting) >= 2*a.slots.used {
+		a.waiting = slices.DeleteFunc(a.waiting, func(s int32) bool { return !a.members[s].waiting })
+		slices.Sort(a.waiting)
+		a.waiting = slices.Compact(a.waiting)
+	}
+	a.waiting = append(a.waiting, slot)
 }
 
 // Delete forgets a request and says whether the rows changed.

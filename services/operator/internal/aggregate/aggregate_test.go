@@ -450,3 +450,24 @@ func TestTakeWaiting(t *testing.T) {
 		t.Errorf("waiting %v", got)
 	}
 }
+
+// On a standby replica, or while the shard is away, nobody takes what waits: the list stays as short as the requests.
+func TestWaitingIsBoundedWhileNobodyTakes(t *testing.T) {
+	a := New(0)
+	set(t, a, `{"resources":{"cpu":"2"},"priority":0}`)
+	for i := range 20 * waitingMin {
+		r := req(t, fmt.Sprintf("later%d", i), `{"resources":{"cpu":"2"},"priority":0}`)
+		a.Set(r)
+		if i%2 == 0 {
+			a.Delete(KeyOf(r))
+		} else if i > 100 {
+			a.Delete(Key{"default", fmt.Sprintf("later%d", i-100)})
+		}
+	}
+	if n := len(a.waiting); n > 2*max(waitingMin, a.Len()) {
+		t.Errorf("%d slots are listed for %d requests", n, a.Len())
+	}
+	if got := a.TakeWaiting(); len(got) != a.Len() {
+		t.Errorf("%d requests wait, %d were taken", a.Len(), len(got))
+	}
+}

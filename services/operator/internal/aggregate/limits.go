@@ -10,4 +10,6 @@ const (
 	spreadMax           = 16   // spread constraints
 	tolerationsMax      = 64   // tolerations
 	resourcesMax        = 64   // resources of a request, and of a row
+
+	waitingMin = 1024 // slots listed for TakeWaiting before the list is looked through
 )

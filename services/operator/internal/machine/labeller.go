@@ -29,6 +29,7 @@ type Labeller struct {
 	Log      *slog.Logger
 
 	mu    sync.Mutex
+	runs  bool // before Run nothing is noted: a standby replica may wait for months
 	dirty map[string]struct{}
 	done  map[types.UID]string // Node -> machine that was written
 	wake  chan struct{}
@@ -43,7 +44,9 @@ func NewLabeller(r *Registry, c client.Client, log *slog.Logger) *Labeller {
 func (l *Labeller) Touch(ids []string) {
 	l.mu.Lock()
 	for _, id := range ids {
-		l.dirty[id] = struct{}{}
+		if l.runs {
+			l.dirty[id] = struct{}{}
+		}
 	}
 	l.mu.Unlock()
 	select {
@@ -52,8 +55,12 @@ func (l *Labeller) Touch(ids []string) {
 	}
 }
 
-// Run labels Nodes until ctx ends.
+// Run labels Nodes until ctx ends. It begins with those of all machines that are known.
 func (l *Labeller) Run(ctx context.Context) error {
+	l.mu.Lock()
+	l.runs = true
+	l.mu.Unlock()
+	l.Touch(l.Registry.IDs())
 	for {
 		again := false
 		for _, id := range l.take() {

@@ -39,6 +39,7 @@ type Reporter struct {
 	wake     chan struct{}
 
 	mu    sync.Mutex
+	runs  bool   // before Run nothing is noted: a standby replica may wait for months
 	link  Sender // nil: no session, or one whose shard does not want reports
 	sent  map[string]*pb.NodeReport
 	dirty map[string]time.Time // since when a machine may differ from what was sent
@@ -57,8 +58,12 @@ func New(machines *machine.Registry, onReady func(id, node string)) *Reporter {
 
 // Touch says that the Nodes of machines may have changed.
 func (r *Reporter) Touch(ids []string) {
-	now := time.Now()
 	r.mu.Lock()
+	if !r.runs {
+		r.mu.Unlock()
+		return
+	}
+	now := time.Now()
 	for _, id := range ids {
 		if _, waits := r.dirty[id]; !waits {
 			r.dirty[id] = now
@@ -116,8 +121,12 @@ func (r *Reporter) report(id string) *pb.NodeReport {
 	return out
 }
 
-// Run sends changes until ctx ends.
+// Run sends changes until ctx ends. It begins with all machines that are known.
 func (r *Reporter) Run(ctx context.Context) error {
+	r.mu.Lock()
+	r.runs = true
+	r.mu.Unlock()
+	r.Touch(r.machines.IDs())
 	for {
 		wait := r.look(time.Now())
 		var timer <-chan time.Time

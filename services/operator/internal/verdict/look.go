@@ -1,10 +1,12 @@
 package verdict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,10 +209,7 @@ func statusOf(q *request.Request, conditions []metav1.Condition) map[string]any 
 // valid keeps the condition Valid true to what aggregation found (OP-5.12).
 func (t *Teller) valid(a *aggregate.Aggregate, now time.Time, budget int) (writes []write) {
 	for _, key := range slices.SortedFunc(maps.Keys(t.validity), func(x, y aggregate.Key) int {
-		if x.Namespace+"/"+x.Name < y.Namespace+"/"+y.Name {
-			return -1
-		}
-		return 1
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
 	}) {
 		if _, recent := t.written[key]; recent {
 			delete(t.validity, key) // looked at again when the cache has settled

@@ -47,6 +47,7 @@ type Teller struct {
 	Config
 
 	mu       sync.Mutex
+	runs     bool // before Run nothing is noted: a standby replica may wait for months
 	rows     map[string]*row
 	validity map[aggregate.Key]struct{} // requests whose condition Valid may have to change
 	written  map[aggregate.Key]time.Time
@@ -145,7 +146,26 @@ func (t *Teller) Session(open bool) {
 func (t *Teller) Changed(key aggregate.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.validity[key] = struct{}{}
+	if t.runs {
+		t.validity[key] = struct{}{}
+	}
+}
+
+// begin looks at the requests there are: only those with a condition, or one to come, can differ from what they should say.
+func (t *Teller) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.runs = true
+	t.Demand(func(a *aggregate.Aggregate) {
+		for _, q := range a.Requests() {
+			if key := aggregate.KeyOf(q); len(q.Status.Conditions) > 0 || a.Problem(key) != nil {
+				t.validity[key] = struct{}{}
+			}
+		}
+	})
+	if !t.away.IsZero() {
+		t.away = time.Now() // what was before this process led does not count
+	}
 }
 
 // Machine takes a machine that is on its way for a row; coming false takes it back.
@@ -160,13 +180,9 @@ func (t *Teller) Machine(id, rowID string, coming bool) {
 	}
 }
 
-// Run writes what changed until ctx ends.
+// Run writes what changed until ctx ends. It begins with the requests there are.
 func (t *Teller) Run(ctx context.Context) error {
-	t.mu.Lock()
-	if !t.away.IsZero() {
-		t.away = time.Now() // what was before this process led does not count
-	}
-	t.mu.Unlock()
+	t.begin()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	budget := 0.0

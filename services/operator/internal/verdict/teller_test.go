@@ -39,6 +39,7 @@ func newTable(t *testing.T) *table {
 		t.Fatal(err)
 	}
 	x.Teller = teller
+	teller.begin()
 	x.Session(true)
 	return x
 }
@@ -237,5 +238,26 @@ func TestHeldRollup(t *testing.T) {
 	x.after(15*time.Second, 20)
 	if c := conditionOf(pending, v1alpha1.ConditionFulfilled); c != nil {
 		t.Errorf("pending after it was accepted: %+v", c)
+	}
+}
+
+// OP-3.3: a standby replica keeps nothing of the requests that come and go; when it takes over, it looks at those that have
+// a condition or need one, so that what was said before stays true.
+func TestStandbyKeepsNothing(t *testing.T) {
+	x := newTable(t)
+	x.runs = false
+	for i := range 1000 {
+		x.ask(fmt.Sprintf("p%d", i), 1)
+	}
+	if len(x.validity) != 0 {
+		t.Fatalf("a standby keeps %d requests", len(x.validity))
+	}
+	stale := x.ask("stale", 1)
+	stale.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFulfilled, Status: metav1.ConditionFalse, Reason: ShardUnreachable}}
+	x.begin()
+	x.Session(true)
+	x.after(15*time.Second, 20)
+	if c := conditionOf(stale, v1alpha1.ConditionFulfilled); c != nil {
+		t.Errorf("what the predecessor wrote is still there: %+v", c)
 	}
 }

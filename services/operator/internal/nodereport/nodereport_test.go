@@ -1,0 +1,125 @@
+package nodereport
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+)
+
+// sheet keeps what was reported, in order.
+type sheet struct{ reports []*pb.NodeReport }
+
+func (s *sheet) Report(_ string, m *pb.OperatorMessage) {
+	s.reports = append(s.reports, m.GetNodeReport())
+}
+
+func (s *sheet) last() *pb.NodeReport {
+	if len(s.reports) == 0 {
+		return nil
+	}
+	return s.reports[len(s.reports)-1]
+}
+
+func node(ready bool) *corev1.Node {
+	state := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "a", Labels: map[string]string{"bigfleet.lucy.sh/machine-id": "m1"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: state}}},
+	}
+}
+
+// rig is a Reporter over one machine whose Node tests turn up and down.
+func rig(t *testing.T, f func(t *testing.T, r *Reporter, machines *machine.Registry, heard *[]string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var r *Reporter
+		var heard []string
+		machines := machine.New(func(ids []string) { r.Touch(ids) })
+		r = New(machines, func(id, _ string) { heard = append(heard, id) })
+		machines.Set(machine.Machine{ID: "m1"})
+		machines.SetNode(node(true))
+		f(t, r, machines, &heard)
+	})
+}
+
+func run(t *testing.T, r *Reporter) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// OP-11.1: the full set goes out when the shard has answered Hello, closed by an end marker.
+func TestFullSet(t *testing.T) {
+	rig(t, func(t *testing.T, r *Reporter, _ *machine.Registry, _ *[]string) {
+		s := &sheet{}
+		r.Greeted(s)
+		if len(s.reports) != 2 || !s.reports[0].Ready || s.reports[0].NodeName != "node-a" || !s.reports[1].LastOfFullSet {
+			t.Errorf("reports %v", s.reports)
+		}
+	})
+}
+
+// OP-11.2: readiness that comes is told after a second, readiness that goes after ten; a kubelet that blinks causes nothing.
+func TestReadinessIsDebounced(t *testing.T) {
+	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *[]string) {
+		s := &sheet{}
+		run(t, r)
+		time.Sleep(3 * time.Second)
+		r.Greeted(s)
+		told := len(s.reports)
+		machines.SetNode(node(false))
+		time.Sleep(5 * time.Second)
+		machines.SetNode(node(true))
+		time.Sleep(30 * time.Second)
+		if len(s.reports) != told {
+			t.Fatalf("a blink was told: %v", s.reports[told:])
+		}
+		machines.SetNode(node(false))
+		time.Sleep(9 * time.Second)
+		if len(s.reports) != told {
+			t.Fatalf("told after 9 s: %v", s.last())
+		}
+		time.Sleep(2 * time.Second)
+		if l := s.last(); len(s.reports) != told+1 || l.Ready || !l.Present {
+			t.Fatalf("after 11 s: %v", s.reports[told:])
+		}
+		machines.SetNode(node(true))
+		time.Sleep(2 * time.Second)
+		if l := s.last(); len(s.reports) != told+2 || !l.Ready {
+			t.Fatalf("2 s after it came back: %v", s.reports[told:])
+		}
+	})
+}
+
+// OP-3.3: a standby replica keeps nothing of what changes; when it takes over, it looks at every machine.
+func TestStandbyKeepsNothing(t *testing.T) {
+	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, heard *[]string) {
+		for range 100 {
+			machines.SetNode(node(false))
+			machines.SetNode(node(true))
+		}
+		if len(r.dirty) != 0 || len(*heard) != 0 {
+			t.Fatalf("a standby keeps %d machines and heard of %v", len(r.dirty), *heard)
+		}
+		run(t, r)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(*heard) != 1 || (*heard)[0] != "m1" {
+			t.Errorf("after the take-over %v were heard to be Ready, want m1", *heard)
+		}
+	})
+}
