@@ -44,7 +44,7 @@ func NewCommand() *cobra.Command {
 		if c.REST, err = apiaccess.LoadREST(kubeconfig); err != nil {
 			return config.Fail(err)
 		}
-		about := role.Config{Component: "podcontroller", Shared: shared}
+		about := role.Config{Component: "podcontroller", Shared: shared, LivingHeap: true}
 		return role.Run(cmd.Context(), about, func(ctx context.Context, o role.Opened) error {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
 			return Run(ctx, c)

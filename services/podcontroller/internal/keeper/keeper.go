@@ -46,6 +46,7 @@ type Keeper struct {
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu      sync.RWMutex
+	runs    bool // before Run nothing is queued: a standby replica may wait for months
 	pods    map[types.UID]*corev1.Pod
 	byNode  map[string]map[types.UID]struct{}
 	nodes   map[string]*corev1.Node
@@ -83,7 +84,7 @@ func (k *Keeper) SetPod(p *corev1.Pod) {
 		k.byNode[node][p.UID] = struct{}{}
 	}
 	k.mu.Unlock()
-	k.queue.Add(p.UID)
+	k.enqueue(p.UID)
 	if fresh {
 		k.Log.Debug("a Pod is seen", "namespace", p.Namespace, "pod", p.Name)
 	}
@@ -101,7 +102,7 @@ func (k *Keeper) DeletePod(p *corev1.Pod) {
 	delete(k.pods, p.UID)
 	delete(k.counted, p.UID)
 	k.mu.Unlock()
-	k.queue.Add(p.UID)
+	k.enqueue(p.UID)
 }
 
 // SetNode takes the present form of a Node. Pods that are bound to it are looked at when its labels changed.
@@ -117,7 +118,7 @@ func (k *Keeper) SetNode(n *corev1.Node) {
 	}
 	k.mu.Unlock()
 	for _, uid := range again {
-		k.queue.Add(uid)
+		k.enqueue(uid)
 	}
 }
 
@@ -144,7 +145,7 @@ func (k *Keeper) SetObject(o *Object) {
 		delete(k.created, uid)
 	}
 	k.mu.Unlock()
-	k.queue.Add(uid)
+	k.enqueue(uid)
 }
 
 // DeleteObject takes the end of a request. One that a Pod still needs is made again.
@@ -162,13 +163,37 @@ func (k *Keeper) DeleteObject(o *Object) {
 		delete(k.created, uid)
 	}
 	k.mu.Unlock()
-	k.queue.Add(uid)
+	k.enqueue(uid)
+}
+
+func (k *Keeper) enqueue(uid types.UID) {
+	k.mu.RLock()
+	runs := k.runs
+	k.mu.RUnlock()
+	if runs {
+		k.queue.Add(uid)
+	}
 }
 
 // LookAtAll looks at every Pod and every request, for example because the defaults changed.
 func (k *Keeper) LookAtAll() {
 	for _, uid := range k.known() {
-		k.queue.Add(uid)
+		k.enqueue(uid)
+	}
+}
+
+// lookAgain is the periodic look (OP-15.24). It believes the cache alone: what was written and is not in the cache by now is
+// gone, or is met again when it is created.
+func (k *Keeper) lookAgain() {
+	all := k.known()
+	k.mu.Lock()
+	clear(k.created)
+	for _, uid := range all {
+		k.resync[uid] = true
+	}
+	k.mu.Unlock()
+	for _, uid := range all {
+		k.enqueue(uid)
 	}
 }
 
@@ -190,9 +215,14 @@ func (k *Keeper) known() []types.UID {
 // Close ends a Keeper whether or not it ever ran: a replica that never led has a queue too.
 func (k *Keeper) Close() { k.queue.ShutDown() }
 
-// Run looks at what changed until ctx ends. Handlers may feed the Keeper before: nothing is written until Run.
+// Run looks at everything that is known, then at what changes, until ctx ends. Handlers may feed the Keeper before: nothing is
+// written until Run.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, k.queue.ShutDown)()
+	k.mu.Lock()
+	k.runs = true
+	k.mu.Unlock()
+	k.LookAtAll()
 	var workers sync.WaitGroup
 	for range k.Workers {
 		workers.Go(func() {
@@ -214,15 +244,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			workers.Wait()
 			return nil
 		case <-resync.C:
-			all := k.known()
-			k.mu.Lock()
-			for _, uid := range all {
-				k.resync[uid] = true
-			}
-			k.mu.Unlock()
-			for _, uid := range all {
-				k.queue.Add(uid)
-			}
+			k.lookAgain()
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -246,5 +247,64 @@ func TestForeignName(t *testing.T) {
 	}
 	if s.live[client.ObjectKeyFromObject(o)] != o {
 		t.Error("it was touched")
+	}
+}
+
+// OP-15.22: a replica without the Lease queues nothing of the Pods that come and go; when it takes over, it looks at all that
+// there is, requests without a Pod included.
+func TestStandbyKeepsNothing(t *testing.T) {
+	s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+	k := newKeeper(t, s)
+	for i := range 1000 {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: types.UID(fmt.Sprint("u", i))}}
+		k.SetPod(p)
+		if i != 7 {
+			k.DeletePod(p)
+		}
+	}
+	orphan := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orphan", UID: "o", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "gone"}}}
+	s.live[client.ObjectKeyFromObject(orphan)] = orphan
+	k.SetObject(orphan)
+	if n := k.queue.Len(); n != 0 {
+		t.Fatalf("%d looks are queued on a standby", n)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t, s)
+		k.Workers = 1
+		k.SetObject(orphan)
+		k.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u7"}})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	k.Close()
+	if len(s.live) != 1 || s.live[types.NamespacedName{Namespace: "default", Name: Name("a", "u7")}] == nil {
+		t.Errorf("after the take-over there are %v", s.live)
+	}
+}
+
+// OP-15.24: the answer to a create may come after the watch has shown the request made and deleted again; the periodic look
+// believes the cache and makes it again.
+func TestThePeriodicLookBelievesTheCache(t *testing.T) {
+	s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+	k := newKeeper(t, s)
+	defer k.Close()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
+	k.SetPod(p)
+	if _, err := k.look(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	clear(s.live) // somebody deleted it, and both events were seen before the answer
+	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeExists {
+		t.Fatalf("%s %v", outcome, err)
+	}
+	k.lookAgain()
+	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeCreated || len(s.live) != 1 {
+		t.Errorf("after the periodic look: %s %v, %d requests", outcome, err, len(s.live))
 	}
 }
