@@ -62,7 +62,7 @@ type Registry struct {
 	machinesByLabel, machinesByProvider, machinesByName map[string]names
 }
 
-// New returns an empty Registry. onChange hears of machines whose Node may have changed; it may be called with
+// New returns an empty Registry. onChange hears of machines whose Node may have changed, and of those that are forgotten; it may be called with
 // repetitions, from several goroutines, and must not block.
 func New(onChange func(ids []string)) *Registry {
 	return &Registry{
@@ -102,11 +102,15 @@ func (r *Registry) Set(m Machine) {
 // Forget drops a machine that is no longer this cluster's.
 func (r *Registry) Forget(id string) {
 	r.mu.Lock()
-	if m := r.machines[id]; m != nil {
+	m := r.machines[id]
+	if m != nil {
 		r.unindex(m)
 		delete(r.machines, id)
 	}
 	r.mu.Unlock()
+	if m != nil {
+		r.onChange([]string{id})
+	}
 }
 
 func (r *Registry) unindex(m *Machine) {

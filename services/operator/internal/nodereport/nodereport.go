@@ -152,6 +152,12 @@ func (r *Reporter) look(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, since := range r.dirty {
+		if _, known := r.machines.Machine(id); !known { // no longer this cluster's: nothing more is to be said of it
+			delete(r.dirty, id)
+			delete(r.ready, id)
+			delete(r.sent, id)
+			continue
+		}
 		n := r.report(id)
 		last := r.sent[id]
 		if proto.Equal(n, last) && r.ready[id] == n.Ready {
@@ -169,10 +175,6 @@ func (r *Reporter) look(now time.Time) time.Duration {
 		r.ready[id] = n.Ready
 		if r.link != nil {
 			r.send(id, n)
-		}
-		if _, known := r.machines.Machine(id); !known {
-			delete(r.ready, id)
-			delete(r.sent, id)
 		}
 	}
 	if len(r.dirty) > 0 {

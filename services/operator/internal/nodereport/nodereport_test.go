@@ -123,3 +123,30 @@ func TestStandbyKeepsNothing(t *testing.T) {
 		}
 	})
 }
+
+// OP-11.1: a machine that is no longer this cluster's leaves nothing behind, whichever goes first, it or its Node.
+func TestForgottenMachinesLeaveNothing(t *testing.T) {
+	for name, end := range map[string]func(machines *machine.Registry){
+		"the Node first":    func(m *machine.Registry) { m.DeleteNode("node-a"); m.Forget("m1") },
+		"the machine first": func(m *machine.Registry) { m.Forget("m1"); m.DeleteNode("node-a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *[]string) {
+				s := &sheet{}
+				run(t, r)
+				r.Greeted(s)
+				time.Sleep(3 * time.Second)
+				told := len(s.reports)
+				end(machines)
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				if len(r.dirty)+len(r.ready)+len(r.sent) != 0 {
+					t.Errorf("%d dirty, %d ready, %d sent", len(r.dirty), len(r.ready), len(r.sent))
+				}
+				if len(s.reports) != told {
+					t.Errorf("told of a machine that is not ours: %v", s.reports[told:])
+				}
+			})
+		})
+	}
+}

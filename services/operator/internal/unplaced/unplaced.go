@@ -91,13 +91,20 @@ func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
+	ready := map[string]bool{} // asked once a row: the answer takes a look at every machine
 	for _, p := range w.Pods.Unschedulable() {
 		c := p.Unschedulable()
 		if c == nil || now.Sub(c.LastTransitionTime.Time) < heldFor || !short(c.Message) {
 			continue
 		}
 		q, id := w.Request(p)
-		if q == nil || id == "" || !w.Satisfied(id) || !w.Ready(id) {
+		if q == nil || id == "" || !w.Satisfied(id) {
+			continue
+		}
+		if _, asked := ready[id]; !asked {
+			ready[id] = w.Ready(id)
+		}
+		if !ready[id] {
 			continue
 		}
 		r := rows[id]

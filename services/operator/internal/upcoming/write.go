@@ -36,7 +36,15 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	w.mu.Unlock()
 
 	after, err := w.converge(ctx, e, s, frame, written)
+	gone, err := w.wrote(e, s, after, err, arrived, waiters)
+	if gone {
+		w.Machines.Forget(id) // tells others, who may ask us
+	}
+	return err
+}
 
+// wrote notes how an attempt ended. gone means that nothing is left to be known of the machine.
+func (w *Writer) wrote(e *entry, s stage, after *v1alpha1.UpcomingNode, err error, arrived time.Time, waiters []chan struct{}) (gone bool, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if after == nil || newer(after, e.written) {
@@ -47,7 +55,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 			e.arrived = arrived
 		}
 		e.waiters = append(e.waiters, waiters...)
-		return err
+		return false, err
 	}
 	for _, done := range waiters {
 		close(done)
@@ -55,11 +63,10 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	if !arrived.IsZero() {
 		w.Instruments.NodeStateUpdate.WithLabelValues(string(s.phase)).Observe(time.Since(arrived).Seconds())
 	}
-	if s.gone && e.stage.gone {
-		delete(w.entries, id)
-		w.Machines.Forget(id)
+	if gone = s.gone && e.stage.gone; gone {
+		delete(w.entries, e.id)
 	}
-	return nil
+	return gone, nil
 }
 
 // converge returns the object as the API server has it after the attempt; nil when it has none.
