@@ -40,6 +40,10 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			if s.reporter != nil {
 				s.reporter.Ack(f)
 			}
+		case core.Notice:
+			if s.reporter != nil {
+				s.reporter.Notice(f)
+			}
 		case core.Superseded:
 			why := "superseded"
 			s.refusing.Store(&why)

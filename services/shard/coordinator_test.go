@@ -183,3 +183,60 @@ func TestViewDoesNotFollowToAnotherProvider(t *testing.T) {
 	c.Instruct(viewOf("v1", 1, &pb.ShardView{OnlyShard: true}))
 	Eventually(t, "the same view, sent again, is obeyed", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 1 })
 }
+
+// COORD-7.12, 6.1.1: the highest term survives a restart: a leader of before, which answers the next process first, is not
+// obeyed, and the report says which term is known. A higher one counts again.
+func TestTermMarkSurvivesARestart(t *testing.T) {
+	c := NewCoordinator().Serve(t)
+	p := NewProvider(slots(2)...).Serve(t)
+	s := start(t, p, follow(c))
+	Eventually(t, "the first term is known", func() bool { r := c.Last(); return r != nil && r.ObservedTerm == 1 })
+	c.Set(func(c *Coordinator) { c.Term = 7 })
+	Eventually(t, "a higher term is known", func() bool { return c.Last().ObservedTerm == 7 })
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.Set(func(c *Coordinator) { c.Term = 3 })
+	c.Instruct(viewOf("old", 1, &pb.ShardView{OnlyShard: true}))
+	before := len(c.Reports())
+	again := start(t, p, follow(c), func(cfg *shard.Config) { cfg.DataDir = s.Dir })
+	Eventually(t, "reports come from the next process", func() bool { return len(c.Reports()) > before })
+	if r := c.Reports()[before]; r.ObservedTerm != 7 {
+		t.Errorf("the next process reports term %d", r.ObservedTerm)
+	}
+	Eventually(t, "the old leader is noticed", func() bool { return strings.Contains(again.status(t).Coordinator.LastError, "term 3") })
+	if st := again.status(t).Coordinator; st.Term != 7 || st.ViewIndex != 0 {
+		t.Errorf("status %v", st)
+	}
+	c.Set(func(c *Coordinator) { c.Term = 8 })
+	c.Instruct(viewOf("new", 2, &pb.ShardView{OnlyShard: true}))
+	if a := c.Acked(t, "new"); a.Outcome != pb.InstructAck_OUTCOME_ACCEPTED {
+		t.Errorf("the view of the next leader was answered %v", a)
+	}
+}
+
+// COORD-8.6: instructions are carried out by their sequence numbers, whatever their order in the answer.
+func TestInstructionsByNumber(t *testing.T) {
+	c := NewCoordinator().Serve(t)
+	assign := func(id string, sequence int64) *pb.CoordinatorInstruction {
+		return &pb.CoordinatorInstruction{InstructionId: id, CoordinatorTerm: 1, SequenceNumber: sequence, Payload: &pb.CoordinatorInstruction_AssignDomain{
+			AssignDomain: &pb.AssignDomain{TopologyKey: "zone", TopologyValue: id}}}
+	}
+	c.Answer = func(*pb.ShardReport) (*pb.ReportAck, error) {
+		return &pb.ReportAck{CoordinatorTerm: 1, Acknowledged: true, ClusterUuid: c.UUID, Instructions: []*pb.CoordinatorInstruction{assign("c", 3), assign("a", 1), assign("b", 2)}}, nil
+	}
+	start(t, NewProvider(slots(1)...).Serve(t), follow(c))
+	c.Acked(t, "a")
+	for _, r := range c.Reports() {
+		if len(r.InstructionAcks) > 0 {
+			var order []string
+			for _, a := range r.InstructionAcks {
+				order = append(order, a.InstructionId)
+			}
+			if got := strings.Join(order, ""); got != "abc" {
+				t.Errorf("carried out in the order %s", got)
+			}
+			break
+		}
+	}
+}

@@ -382,5 +382,5 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 	}
 	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: s.providerAddress(),
 		Epoch: s.epoch, Interval: s.CoordinatorHeartbeat, Client: client, Gate: s.gate, Loop: s.loop, Core: s.core, View: s.view.Load,
-		Store: s.store, Log: s.log, OnDropped: s.meter.AcksDropped}), nil
+		Store: s.store, Log: s.log, OnDropped: s.meter.AcksDropped, OnStale: s.meter.AnswerStale}), nil
 }

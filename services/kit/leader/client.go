@@ -47,8 +47,8 @@ type Config struct {
 	// a first contact.
 	ClusterUUID string
 	Term        int64
-	// OnPin hears of each new pin, before the answer that carried it is returned. An error refuses the answer: a shard
-	// stores the pin before it obeys.
+	// OnPin hears of each new pin and of each higher term, before the answer that carried it is returned. An error refuses
+	// the answer: a shard stores both before it obeys.
 	OnPin func(uuid string, term int64) error
 
 	Log    *slog.Logger         // nil means no log lines
@@ -97,6 +97,17 @@ type LineageError struct{ Addr, Pinned, Got string }
 
 func (e *LineageError) Error() string {
 	return fmt.Sprintf("the coordinator at %s belongs to group %s, expected %s: point at the right one, or forget the pinned group", e.Addr, e.Got, e.Pinned)
+}
+
+// StaleTermError is an answer to a report of a leader that is none any more: its term is below one that was seen from the
+// same group. Nothing of it may be used (COORD-7.12).
+type StaleTermError struct {
+	Addr      string
+	Seen, Got int64
+}
+
+func (e *StaleTermError) Error() string {
+	return fmt.Sprintf("the coordinator at %s answers with term %d, and term %d was seen: it does not lead any more", e.Addr, e.Got, e.Seen)
 }
 
 // NoLeaderError means that no replica answered as leader before the deadline.
@@ -170,10 +181,9 @@ func (c *Client) Accept(addr, uuid string, previous []string, term int64) error 
 	switch {
 	case uuid == "" && pin == "":
 		return nil
-	case uuid == pin:
-		c.raise(uuid, term)
+	case uuid == pin && term <= seen:
 		return nil
-	case pin == "":
+	case uuid == pin, pin == "":
 	case uuid == "" || term <= seen || !contains(previous, pin):
 		return &LineageError{Addr: addr, Pinned: pin, Got: uuid}
 	}
@@ -185,16 +195,10 @@ func (c *Client) Accept(addr, uuid string, previous []string, term int64) error 
 	c.mu.Lock()
 	c.pin, c.term = uuid, max(term, c.term)
 	c.mu.Unlock()
-	c.config.Log.Info("coordinator group pinned", "uuid", uuid, "before", pin, "term", term)
-	return nil
-}
-
-func (c *Client) raise(uuid string, term int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pin == uuid && term > c.term {
-		c.term = term
+	if uuid != pin {
+		c.config.Log.Info("coordinator group pinned", "uuid", uuid, "before", pin, "term", term)
 	}
+	return nil
 }
 
 func contains(list []string, s string) bool {
@@ -216,6 +220,9 @@ func (c *Client) Report(ctx context.Context, report *pb.ShardReport) (*pb.Report
 		}
 		if err := c.Accept(t.Addr, answer.Msg.GetClusterUuid(), answer.Msg.GetPreviousUuids(), answer.Msg.GetCoordinatorTerm()); err != nil {
 			return err
+		}
+		if _, seen := c.Pinned(); answer.Msg.GetCoordinatorTerm() != 0 && answer.Msg.GetCoordinatorTerm() < seen {
+			return &StaleTermError{Addr: t.Addr, Seen: seen, Got: answer.Msg.GetCoordinatorTerm()}
 		}
 		ack = answer.Msg
 		return nil

@@ -126,6 +126,20 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// refusedAs makes a call that nobody answers as it should, until its error says why.
+func refusedAs[E error](t *testing.T, what string, call func(context.Context) error) (why E) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		err := call(within(t, 300*time.Millisecond)) // it ends at its deadline
+		if errors.As(err, &why) {
+			return why
+		}
+		if err == nil || time.Now().After(end) {
+			t.Fatalf("%s: got %v", what, err)
+		}
+	}
+}
+
 // COORD-6.3.2, 6.3.3, COORD-21.16: a client that lands on a follower reaches the leader, through the hint or without
 // one, stays there, and follows when the leader changes.
 func TestFollowsTheLeader(t *testing.T) {
@@ -259,8 +273,8 @@ func TestLineage(t *testing.T) {
 		stored = append(stored, fmt.Sprint(uuid, "@", term))
 		return nil
 	}}, r)
-	report := func() error {
-		_, err := c.Report(within(t, 300*time.Millisecond), &pb.ShardReport{})
+	report := func(ctx context.Context) error {
+		_, err := c.Report(ctx, &pb.ShardReport{})
 		return err
 	}
 	answer := func(ack *pb.ReportAck) {
@@ -268,10 +282,9 @@ func TestLineage(t *testing.T) {
 		defer r.mu.Unlock()
 		r.ack = ack
 	}
-	if err := report(); err != nil || len(stored) != 1 || stored[0] != "group-1@5" {
+	if err := report(within(t, time.Minute)); err != nil || len(stored) != 1 || stored[0] != "group-1@5" {
 		t.Fatalf("%v, stored %v", err, stored)
 	}
-	var lineage *leader.LineageError
 	for name, ack := range map[string]*pb.ReportAck{
 		"stranger":              {ClusterUuid: "group-2", CoordinatorTerm: 1 << 40},
 		"older coordinator":     {CoordinatorTerm: 9},
@@ -279,19 +292,18 @@ func TestLineage(t *testing.T) {
 		"restored, equal terms": {ClusterUuid: "group-2", PreviousUuids: []string{"group-1"}, CoordinatorTerm: 5},
 	} {
 		answer(ack)
-		if err := report(); !errors.As(err, &lineage) || lineage.Pinned != "group-1" {
+		if err := refusedAs[*leader.LineageError](t, name, report); err.Pinned != "group-1" {
 			t.Fatalf("%s: got %v", name, err)
 		}
-		err := c.Do(within(t, 300*time.Millisecond), func(ctx context.Context, target leader.Target) error {
-			_, err := target.Coordinator.ListShards(ctx, connect.NewRequest(&pb.ListShardsRequest{}))
-			return err
+		refusedAs[*leader.LineageError](t, name+", a read", func(ctx context.Context) error {
+			return c.Do(ctx, func(ctx context.Context, target leader.Target) error {
+				_, err := target.Coordinator.ListShards(ctx, connect.NewRequest(&pb.ListShardsRequest{}))
+				return err
+			})
 		})
-		if !errors.As(err, &lineage) {
-			t.Fatalf("%s: a read at another group: %v", name, err)
-		}
 	}
 	answer(&pb.ReportAck{ClusterUuid: "group-2", PreviousUuids: []string{"group-0", "group-1"}, CoordinatorTerm: 6})
-	if err := report(); err != nil || len(stored) != 2 || stored[1] != "group-2@6" {
+	if err := report(within(t, time.Minute)); err != nil || len(stored) != 2 || stored[1] != "group-2@6" {
 		t.Fatalf("%v, stored %v", err, stored)
 	}
 	if uuid, term := c.Pinned(); uuid != "group-2" || term != 6 {
@@ -321,11 +333,63 @@ func TestServerIdentity(t *testing.T) {
 		{Kind: identity.Coordinator, Name: "node-1"}: true, {Kind: identity.Admin}: true, {Kind: identity.Shard, Name: "evil"}: false,
 	} {
 		r := start(t, func(c *rpc.ServerConfig) { c.Identity = source(id) })
-		if _, err := client(t, leader.Config{Identity: mine}, r).Report(within(t, 500*time.Millisecond), &pb.ShardReport{}); (err == nil) != want {
+		patience := time.Minute
+		if !want {
+			patience = 500 * time.Millisecond
+		}
+		if _, err := client(t, leader.Config{Identity: mine}, r).Report(within(t, patience), &pb.ShardReport{}); (err == nil) != want {
 			t.Errorf("server %s: %v", id, err)
 		}
-		if _, err := client(t, leader.Config{Identity: mine, AnyServer: true}, r).Report(within(t, 2*time.Second), &pb.ShardReport{}); err != nil {
+		if _, err := client(t, leader.Config{Identity: mine, AnyServer: true}, r).Report(within(t, time.Minute), &pb.ShardReport{}); err != nil {
 			t.Errorf("server %s without the check: %v", id, err)
 		}
+	}
+}
+
+// COORD-7.12, 6.3.4: a higher term of the pinned group is stored before the answer is used; an answer with a lower one is of a
+// leader that is none any more: it is refused, and the others are asked.
+func TestTermsOnlyGrow(t *testing.T) {
+	old, next := start(t, nil), start(t, nil)
+	next.set(notLeader(old.addr))
+	var stored []int64
+	broken := false
+	c := client(t, leader.Config{ClusterUUID: "group-1", Term: 4, OnPin: func(uuid string, term int64) error {
+		if broken {
+			return errors.New("disk full")
+		}
+		stored = append(stored, term)
+		return nil
+	}}, old, next)
+	report := func() (*pb.ReportAck, error) { return c.Report(within(t, time.Minute), &pb.ShardReport{}) }
+	for range 2 {
+		if ack, err := report(); err != nil || ack.GetCoordinatorTerm() != 5 || len(stored) != 1 || stored[0] != 5 {
+			t.Fatalf("%v %v, stored %v", ack, err, stored)
+		}
+	}
+	next.mu.Lock()
+	next.ack = &pb.ReportAck{Acknowledged: true, CoordinatorTerm: 9, ClusterUuid: "group-1"}
+	next.role = nil
+	next.mu.Unlock()
+	old.set(notLeader(next.addr))
+	broken = true
+	if ack, err := report(); err == nil {
+		t.Fatalf("an answer was used whose term is not stored: %v", ack)
+	}
+	broken = false
+	if ack, err := report(); err != nil || ack.GetCoordinatorTerm() != 9 || stored[len(stored)-1] != 9 {
+		t.Fatalf("%v %v, stored %v", ack, err, stored)
+	}
+	old.set(nil) // it was paused, and does not know yet
+	next.set(func() error { return rpc.NewError(connect.CodeUnavailable, "busy") })
+	stale := refusedAs[*leader.StaleTermError](t, "a leader of before", func(ctx context.Context) error {
+		_, err := c.Report(ctx, &pb.ShardReport{})
+		return err
+	})
+	if stale.Seen != 9 || stale.Got != 5 {
+		t.Errorf("%v", stale)
+	}
+	next.set(nil)
+	if ack, err := report(); err != nil || ack.GetCoordinatorTerm() != 9 {
+		t.Fatalf("%v %v", ack, err)
 	}
 }

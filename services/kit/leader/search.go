@@ -251,18 +251,19 @@ const (
 	answered   verdict = iota // success, or a refusal of the leader
 	notLeader                 // another replica leads
 	opening                   // it leads and is about to open
-	otherGroup                // it leads another group
+	otherGroup                // it leads another group, or none any more
 	gone                      // no answer
 )
 
 // judge reads the outcome of an attempt and keeps the cache (COORD-6.3.3).
 func (c *Client) judge(at endpoint, err error) verdict {
 	var lineage *LineageError
+	var stale *StaleTermError
 	switch {
 	case err == nil:
 		c.remember(at)
 		return answered
-	case errors.As(err, &lineage):
+	case errors.As(err, &lineage), errors.As(err, &stale):
 		c.drop(at, "")
 		return otherGroup
 	case !connect.IsWireError(err):

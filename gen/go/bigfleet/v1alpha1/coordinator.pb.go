@@ -244,9 +244,12 @@ type ShardReport struct {
 	// What the persisted view says, when asked with send_holdings.
 	Holdings *Holdings `protobuf:"bytes,1009,opt,name=holdings,proto3" json:"holdings,omitempty"`
 	// Build version, for display.
-	ShardVersion  string `protobuf:"bytes,1010,opt,name=shard_version,json=shardVersion,proto3" json:"shard_version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ShardVersion string `protobuf:"bytes,1010,opt,name=shard_version,json=shardVersion,proto3" json:"shard_version,omitempty"`
+	// Machines under an exception that the provider refused to configure since the last report: somebody else acted on them.
+	// Soft: more than 64 (the first 64 count).
+	OwnershipViolations []string `protobuf:"bytes,1011,rep,name=ownership_violations,json=ownershipViolations,proto3" json:"ownership_violations,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ShardReport) Reset() {
@@ -410,6 +413,13 @@ func (x *ShardReport) GetShardVersion() string {
 		return x.ShardVersion
 	}
 	return ""
+}
+
+func (x *ShardReport) GetOwnershipViolations() []string {
+	if x != nil {
+		return x.OwnershipViolations
+	}
+	return nil
 }
 
 // Version of a view: fencing term and log index of the change, compared in that order.
@@ -2150,8 +2160,10 @@ type ShardView struct {
 	Inherited []*InheritedCluster `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
 	// Moves to this shard whose machines it may have adopted without the leader knowing yet: it keeps those.
 	ArrivingMoveIds []string `protobuf:"bytes,14,rep,name=arriving_move_ids,json=arrivingMoveIds,proto3" json:"arriving_move_ids,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Region of the provider's machines that have no region label.
+	Region        string `protobuf:"bytes,15,opt,name=region,proto3" json:"region,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShardView) Reset() {
@@ -2280,6 +2292,13 @@ func (x *ShardView) GetArrivingMoveIds() []string {
 		return x.ArrivingMoveIds
 	}
 	return nil
+}
+
+func (x *ShardView) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
 }
 
 // A cluster whose machines were configured by shards that let go of it.
@@ -4045,7 +4064,7 @@ var File_bigfleet_v1alpha1_coordinator_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\n" +
-	"#bigfleet/v1alpha1/coordinator.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/provider.proto\x1a!bigfleet/v1alpha1/shardread.proto\x1a\x1bbuf/validate/validate.proto\"\xde\a\n" +
+	"#bigfleet/v1alpha1/coordinator.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/provider.proto\x1a!bigfleet/v1alpha1/shardread.proto\x1a\x1bbuf/validate/validate.proto\"\x92\b\n" +
 	"\vShardReport\x129\n" +
 	"\bshard_id\x18\x01 \x01(\tB\x1e\xbaH\x1br\x192\x17^[A-Za-z0-9._-]{1,128}$R\ashardId\x12\x14\n" +
 	"\x05cycle\x18\x02 \x01(\x03R\x05cycle\x120\n" +
@@ -4068,7 +4087,8 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\x0fsupply_complete\x18\xef\a \x01(\bR\x0esupplyComplete\x120\n" +
 	"\x13returned_exceptions\x18\xf0\a \x03(\tR\x12returnedExceptions\x12@\n" +
 	"\bholdings\x18\xf1\a \x01(\v2\x1b.bigfleet.v1alpha1.HoldingsB\x06\xbaH\x03\xd8\x01\x03R\bholdings\x12$\n" +
-	"\rshard_version\x18\xf2\a \x01(\tR\fshardVersion\"7\n" +
+	"\rshard_version\x18\xf2\a \x01(\tR\fshardVersion\x122\n" +
+	"\x14ownership_violations\x18\xf3\a \x03(\tR\x13ownershipViolations\"7\n" +
 	"\vViewVersion\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc6\x01\n" +
@@ -4208,7 +4228,7 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\amove_id\x18\xe8\a \x01(\tR\x06moveId\"U\n" +
 	"\tDomainRef\x12!\n" +
 	"\ftopology_key\x18\x01 \x01(\tR\vtopologyKey\x12%\n" +
-	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\xf1\x05\n" +
+	"\x0etopology_value\x18\x02 \x01(\tR\rtopologyValue\"\x89\x06\n" +
 	"\tShardView\x128\n" +
 	"\aversion\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.ViewVersionR\aversion\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12%\n" +
@@ -4225,7 +4245,8 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\x11released_clusters\x18\v \x03(\tR\x10releasedClusters\x12@\n" +
 	"\fquota_slices\x18\f \x03(\v2\x1d.bigfleet.v1alpha1.QuotaSliceR\vquotaSlices\x12A\n" +
 	"\tinherited\x18\r \x03(\v2#.bigfleet.v1alpha1.InheritedClusterR\tinherited\x12*\n" +
-	"\x11arriving_move_ids\x18\x0e \x03(\tR\x0farrivingMoveIds\"W\n" +
+	"\x11arriving_move_ids\x18\x0e \x03(\tR\x0farrivingMoveIds\x12\x16\n" +
+	"\x06region\x18\x0f \x01(\tR\x06region\"W\n" +
 	"\x10InheritedCluster\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12$\n" +

@@ -158,6 +158,14 @@ export declare type ShardReport = Message<"bigfleet.v1alpha1.ShardReport"> & {
    * @generated from field: string shard_version = 1010;
    */
   shardVersion: string;
+
+  /**
+   * Machines under an exception that the provider refused to configure since the last report: somebody else acted on them.
+   * Soft: more than 64 (the first 64 count).
+   *
+   * @generated from field: repeated string ownership_violations = 1011;
+   */
+  ownershipViolations: string[];
 };
 
 /**
@@ -1232,6 +1240,13 @@ export declare type ShardView = Message<"bigfleet.v1alpha1.ShardView"> & {
    * @generated from field: repeated string arriving_move_ids = 14;
    */
   arrivingMoveIds: string[];
+
+  /**
+   * Region of the provider's machines that have no region label.
+   *
+   * @generated from field: string region = 15;
+   */
+  region: string;
 };
 
 /**

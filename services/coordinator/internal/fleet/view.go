@@ -18,7 +18,7 @@ func (s *State) View(id string) *v1.ShardView {
 	only := s.onlyShard(id, sh.GetProvider())
 	view := &v1.ShardView{
 		Version:  WireVersion(sh.GetView()),
-		Provider: sh.GetProvider(), PartitionKeys: provider.GetPartitionKeys(), OnlyShard: only,
+		Provider: sh.GetProvider(), PartitionKeys: provider.GetPartitionKeys(), OnlyShard: only, Region: provider.GetRegion(),
 		DefaultOwner: provider.GetDefaultOwner() == id && provider.GetNextDefaultOwner() == "",
 	}
 	for d := range s.DomainsOf(id) {

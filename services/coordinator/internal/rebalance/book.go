@@ -20,8 +20,10 @@ const (
 )
 
 // Book interns what reports repeat: names, vectors, kinds of machines and sets of requirements. Thousands of shards say
-// much the same. It only grows, and lives as long as one reign. Safe for concurrent use.
+// much the same. What is interned stays valid for whoever holds it; a table that reached the bound begins anew, since every
+// shard says again within an interval what is still true. It lives as long as one reign. Safe for concurrent use.
 type Book struct {
+	most    int // entries of each table but names
 	mu      sync.Mutex
 	names   map[string]uint32
 	list    []string
@@ -30,9 +32,25 @@ type Book struct {
 	reqs    map[string]*Requirements
 }
 
+// internedMax is above what a fleet of the designed size says at a time: 4,000 shards with 100 shortfalls each.
+const internedMax = 1 << 19
+
+// intern returns what a table holds under a key, made at the first call. A table at the bound begins anew.
+func intern[K comparable, V any](table *map[K]*V, most int, key K, make func() *V) *V {
+	v, ok := (*table)[key]
+	if !ok {
+		if len(*table) >= most {
+			*table = map[K]*V{}
+		}
+		v = make()
+		(*table)[key] = v
+	}
+	return v
+}
+
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{names: map[string]uint32{}, vectors: map[string]*Vector{}, kinds: map[Kind]*Kind{}, reqs: map[string]*Requirements{}}
+	return &Book{most: internedMax, names: map[string]uint32{}, vectors: map[string]*Vector{}, kinds: map[Kind]*Kind{}, reqs: map[string]*Requirements{}}
 }
 
 // Dim is one dimension of a vector, in thousandths.
@@ -47,7 +65,7 @@ type Vector struct {
 	Wire *v1.Resources
 }
 
-// Kind is what the machines of a bucket have in common, but for their size. Interned: equal kinds are one pointer.
+// Kind is what the machines of a bucket have in common, but for their size. Interned: equal kinds are one pointer, as a rule.
 type Kind struct {
 	InstanceType, Zone, Arch, OS, Region string
 	CapacityType                         v1.CapacityType
@@ -123,12 +141,7 @@ func (b *Book) vector(r *v1.Resources) *Vector {
 	for _, name := range names {
 		key.WriteString(name + "\x00" + r.GetResources()[name] + "\x00")
 	}
-	v, ok := b.vectors[key.String()]
-	if !ok {
-		v = &Vector{Dims: b.dims(r), Wire: r}
-		b.vectors[key.String()] = v
-	}
-	return v
+	return intern(&b.vectors, b.most, key.String(), func() *Vector { return &Vector{Dims: b.dims(r), Wire: r} })
 }
 
 func (b *Book) requirements(list []*v1.NodeSelectorRequirement) *Requirements {
@@ -138,12 +151,7 @@ func (b *Book) requirements(list []*v1.NodeSelectorRequirement) *Requirements {
 		key.WriteString(r.GetKey() + "\x00" + r.GetOperator().String() + "\x00" + strings.Join(r.GetValues(), "\x01") + "\x00")
 		same = same || r.GetOperator() == v1.NodeSelectorRequirement_OPERATOR_SAME
 	}
-	out, ok := b.reqs[key.String()]
-	if !ok {
-		out = &Requirements{Wire: list, Same: same}
-		b.reqs[key.String()] = out
-	}
-	return out
+	return intern(&b.reqs, b.most, key.String(), func() *Requirements { return &Requirements{Wire: list, Same: same} })
 }
 
 // Supply interns the buckets of one report, at most most of them, and says how many were left out (COORD-7.7).
@@ -154,11 +162,7 @@ func (b *Book) Supply(in []*v1.SupplyBucket, most int) ([]Bucket, int) {
 	out := make([]Bucket, 0, len(kept))
 	for _, s := range kept {
 		kind := Kind{InstanceType: s.GetInstanceType(), Zone: s.GetZone(), CapacityType: s.GetCapacityType(), Arch: s.GetArch(), OS: s.GetOs(), Region: s.GetRegion()}
-		k, ok := b.kinds[kind]
-		if !ok {
-			k = &kind
-			b.kinds[kind] = k
-		}
+		k := intern(&b.kinds, b.most, kind, func() *Kind { return &kind })
 		price := s.GetPricePerHour()
 		if math.IsNaN(price) || price < 0 {
 			price = 0

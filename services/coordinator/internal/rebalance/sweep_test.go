@@ -327,3 +327,26 @@ func BenchmarkSweepFull(b *testing.B) {
 	}
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
+
+// COORD-1.5: what reports repeat is interned, and what they do not repeat does not stay for the length of a reign: a table
+// at its bound begins anew, and what was handed out before stays what it was.
+func TestBookIsBounded(t *testing.T) {
+	b := NewBook()
+	b.most = 100
+	var first []Shortfall
+	for i := range 10 * b.most {
+		got, _ := b.Shortfalls([]*v1.Shortfall{{Fingerprint: "x", Deficit: &v1.Resources{Resources: map[string]string{"cpu": "4"}},
+			MinUnit:      &v1.Resources{Resources: map[string]string{"cpu": fmt.Sprint(i + 1)}},
+			Requirements: []*v1.NodeSelectorRequirement{{Key: "job", Operator: v1.NodeSelectorRequirement_OPERATOR_IN, Values: []string{fmt.Sprint(i)}}}}}, nil, 10)
+		b.Supply([]*v1.SupplyBucket{{InstanceType: fmt.Sprint(i)}}, 10)
+		if i == 0 {
+			first = got
+		}
+	}
+	if len(b.reqs) > b.most || len(b.vectors) > b.most || len(b.kinds) > b.most {
+		t.Fatalf("%d sets of requirements, %d vectors, %d kinds with a bound of %d", len(b.reqs), len(b.vectors), len(b.kinds), b.most)
+	}
+	if got := b.WireShortfalls(first)[0]; got.GetRequirements()[0].GetValues()[0] != "0" || got.GetMinUnit().GetResources()["cpu"] != "1" || got.GetDeficit().GetResources()["cpu"] != "4" {
+		t.Fatalf("what was handed out became %v", got)
+	}
+}

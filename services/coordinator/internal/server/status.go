@@ -105,11 +105,7 @@ func (s *Server) fleetStatus(st *fleet.State, d *shards.Desk) *v1.FleetStatus {
 			out.Conflicts = append(out.Conflicts, clusterBinding(d, conflicts, c, now))
 		}
 	}
-	for _, i := range d.Pending("") {
-		if i.GetStuck() || now.Sub(time.Unix(0, i.GetSinceUnixNanos())) > stuckAfter {
-			out.StuckInstructions++
-		}
-	}
+	out.StuckInstructions = int32(d.Stuck(stuckAfter))
 	for _, server := range s.node.Servers() {
 		if server.Suffrage != raft.Voter {
 			continue

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,15 @@ func subjectOf(id string) string {
 	return id
 }
 
+// attemptOf is the attempt that an instruction id ends with, or 0.
+func attemptOf(id string) int32 {
+	n, err := strconv.ParseInt(id[strings.LastIndexByte(id, '/')+1:], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
 // takeAcks reads the acks of one report and returns what has to be committed. Called with the shard locked.
 func (d *Desk) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now time.Time) []*pb.Operation {
 	if len(acks) == 0 {
@@ -34,7 +44,8 @@ func (d *Desk) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now t
 			outcome = v1.InstructAck_OUTCOME_FAILED // a newer peer (COORD-8.2)
 		}
 		o := s.orders[subjectOf(a.GetInstructionId())]
-		if o == nil {
+		if o == nil || outcome != v1.InstructAck_OUTCOME_ACCEPTED && attemptOf(a.GetInstructionId()) < o.attempt {
+			// Of nothing that is pending, or a refusal that was counted already and comes again with a repeated report.
 			d.ackWithoutOrder(st, s, a, outcome)
 			continue
 		}
@@ -71,7 +82,7 @@ func (d *Desk) answer(st *fleet.State, s *shard, o *order, a *v1.InstructAck, ou
 		return d.accepted(st, s, o, a)
 	case v1.InstructAck_OUTCOME_REJECTED_STALE:
 		// Somebody with a higher term spoke to the shard: either this leader is not one any more, or it will be told.
-		d.registrar.running.Go(func() {
+		d.registrar.start(func() {
 			if err := d.config.Group.Confirm(d.ctx); err != nil {
 				d.config.Log.Warn("a shard knows a higher term and leadership cannot be confirmed", "shard", s.id, "err", err)
 			}

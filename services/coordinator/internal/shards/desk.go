@@ -263,6 +263,21 @@ func (d *Desk) Pending(only string) []*v1.PendingInstruction {
 	return out
 }
 
+// Stuck counts the instructions that were given up or are older than a person should leave alone. It renders none of them.
+func (d *Desk) Stuck(older time.Duration) int {
+	st, now, n := d.config.Group.State(), time.Now(), 0
+	for _, s := range d.all() {
+		s.mu.Lock()
+		for _, o := range s.refresh(st, now) {
+			if o.stuck || now.Sub(o.since) > older {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // Retry makes an instruction due at once, given up or not. It reports whether there is such an instruction.
 func (d *Desk) Retry(id, instruction string, dryRun bool) bool {
 	s := d.known(id)
@@ -282,7 +297,7 @@ func (d *Desk) Retry(id, instruction string, dryRun bool) bool {
 	return false
 }
 
-// Registered commits and waits, through the common entries.
+// commit waits for the common entry that ops become part of.
 func (d *Desk) commit(ctx context.Context, ops ...*pb.Operation) error {
 	_, err := d.registrar.commit(ctx, ops...)
 	return err

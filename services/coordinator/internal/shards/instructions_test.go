@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/coordinatortest"
 
@@ -104,6 +105,90 @@ func TestFailedInstructions(t *testing.T) {
 		report(&v1.InstructAck{InstructionId: "assign/nobody/1/1", Outcome: v1.InstructAck_OUTCOME_ACCEPTED})
 		if testutil.ToFloat64(f.metrics.AcksWithoutWork) != 1 {
 			t.Fatal("COORD-8.3: an ack of nothing is not counted")
+		}
+	})
+}
+
+// COORD-21.28, 8.2: a refusal that arrives again with a repeated report is counted once: neither the backoff nor the number
+// of attempts moves on.
+func TestRefusalsCountOnce(t *testing.T) {
+	within(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.stop()
+		report := func(cycle int64, acks ...*v1.InstructAck) []*v1.CoordinatorInstruction {
+			ack, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, InstructionAcks: acks, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ack.GetInstructions()
+		}
+		report(1)
+		f.admin(assignOp("eu-1a", "a"))
+		first := report(2)[0]
+		for _, outcome := range []v1.InstructAck_Outcome{v1.InstructAck_OUTCOME_FAILED, v1.InstructAck_OUTCOME_REJECTED_INVALID} {
+			for range 2 * attemptsMax {
+				report(3, &v1.InstructAck{InstructionId: first.GetInstructionId(), Outcome: outcome})
+			}
+		}
+		pending := f.desk.Pending("a")
+		if len(pending) != 1 || pending[0].GetInstruction().GetAttempt() != 2 || pending[0].GetStuck() {
+			t.Fatalf("%v", pending)
+		}
+		if n := testutil.ToFloat64(f.metrics.AcksWithoutWork); n != 4*attemptsMax-1 {
+			t.Errorf("%v acks were of nothing", n)
+		}
+		time.Sleep(retryMin)
+		second := report(4)
+		if len(second) != 1 || second[0].GetAttempt() != 2 {
+			t.Fatalf("%v", second)
+		}
+		report(5, &v1.InstructAck{InstructionId: first.GetInstructionId(), Outcome: v1.InstructAck_OUTCOME_ACCEPTED}) // it worked after all
+		if pending := f.desk.Pending("a"); len(pending) != 0 {
+			t.Fatalf("%v", pending)
+		}
+	})
+}
+
+// COORD-8.7, 8.8: a refusal that says that it is hopeless ends a move with its first attempt; what was sent and answered is
+// counted by kind and outcome.
+func TestHopelessRefusal(t *testing.T) {
+	within(t, func(t *testing.T) {
+		f := newFixture(t, "donor", "needy")
+		defer f.stop()
+		f.inventory.Add(300, "m", "c5", "eu-1a", coordinatortest.Idle)
+		f.intervals(3)
+		donor := f.shards[0]
+		f.shards[1].Shortfalls = []*v1.Shortfall{shortfall("x", "12", 61)}
+		for f.group.State().OpenMoveCount() == 0 {
+			if err := f.shards[1].Report(t.Context(), f.send); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(ReportInterval)
+		}
+		r := donor.Build()
+		ack, err := f.send(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserve := ack.GetInstructions()[len(ack.GetInstructions())-1]
+		if reserve.GetReserveMachines() == nil {
+			t.Fatalf("%v", ack.GetInstructions())
+		}
+		r = donor.Build()
+		r.InstructionAcks = append(r.InstructionAcks, &v1.InstructAck{InstructionId: reserve.GetInstructionId(), Outcome: v1.InstructAck_OUTCOME_FAILED,
+			Reason: "the disk is full", Retryable: proto.Bool(false)})
+		if _, err := f.send(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		m := f.group.State().Move(reserve.GetReserveMachines().GetMoveId())
+		if m.GetState() != v1.Move_STATE_CANCELLING || !strings.Contains(m.GetReason(), "the disk is full") {
+			t.Fatalf("%v", m)
+		}
+		if n := testutil.ToFloat64(f.metrics.Sent.WithLabelValues(kindReserve)); n != 1 {
+			t.Errorf("%v reservations were sent", n)
+		}
+		if n := testutil.ToFloat64(f.metrics.Acks.WithLabelValues(kindReserve, v1.InstructAck_OUTCOME_FAILED.String())); n != 1 {
+			t.Errorf("%v answers were counted", n)
 		}
 	})
 }

@@ -26,6 +26,7 @@ const (
 
 	shortfallsMax = 100
 	bucketsMax    = 256
+	violationsMax = 64
 	termJumpMax   = 1_000_000_000
 	addressEvery  = time.Minute
 

@@ -63,6 +63,22 @@ func (r *registrar) commit(ctx context.Context, ops ...*pb.Operation) ([]*fleet.
 	}
 }
 
+// start runs f beside the reports, unless the reign is over.
+func (r *registrar) start(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() == nil {
+		r.running.Go(f)
+	}
+}
+
+// wait ends with everything that was started. The reign is over.
+func (r *registrar) wait() {
+	r.mu.Lock() // whoever saw the reign go on has started by now
+	r.mu.Unlock()
+	r.running.Wait()
+}
+
 // flushLater waits for the window and proposes what gathered.
 func (r *registrar) flushLater() {
 	r.mu.Lock()

@@ -41,6 +41,7 @@ func (d *Desk) Report(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, er
 	}
 	s := d.shard(r.GetShardId()) // the one from before the registration may have been forgotten meanwhile
 	ops := d.take(d.config.Group.State(), s, r)
+	ops = append(ops, d.newBindings(d.config.Group.State(), s)...)
 	if len(ops) > 0 {
 		if err := d.commit(ctx, ops...); err != nil {
 			return nil, err // the shard keeps its acks and sends them again
@@ -159,16 +160,12 @@ func (d *Desk) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operatio
 		d.config.Metrics.ReportSurplus.WithLabelValues("shortfalls").Add(float64(shortfalls))
 		d.config.Metrics.ReportSurplus.WithLabelValues("buckets").Add(float64(buckets))
 		ops = append(ops, d.demandGone(st, s)...)
+		ops = append(ops, d.returned(st, s, r.GetReturnedExceptions())...)
+		ops = append(ops, d.violations(s, r.GetOwnershipViolations())...)
 		d.config.OnReport(s.id)
 	}
 	d.config.Metrics.Reports.WithLabelValues(result).Inc()
 	ops = append(ops, d.takeAcks(st, s, r.GetInstructionAcks(), now)...)
-	for _, id := range r.GetReturnedExceptions() {
-		if e := st.Exception(st.Shard(s.id).GetProvider(), id); e.GetOwner() == s.id {
-			ops = append(ops, &pb.Operation{Kind: &pb.Operation_DropException{DropException: &pb.DropException{Provider: e.GetProvider(), MachineId: id, Owner: s.id}}})
-		}
-	}
-	ops = append(ops, d.newBindings(st, s)...)
 	if r.GetHoldings() != nil && !st.Merged(s.id) {
 		ops = append(ops, &pb.Operation{Kind: &pb.Operation_MergeHoldings{MergeHoldings: &pb.MergeHoldings{
 			ShardId: s.id, View: fleet.StoredVersion(r.GetViewVersion()), Holdings: r.GetHoldings()}}})
@@ -176,14 +173,45 @@ func (d *Desk) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operatio
 	return ops
 }
 
-// newBindings binds the clusters of live sessions that nobody has (COORD-10.3).
-func (d *Desk) newBindings(st *fleet.State, s *shard) []*pb.Operation {
+// returned ends the exceptions that their holder gave back (COORD-9.7). It names them until a view comes without them, and
+// only its newest report counts: the machine of an older one may have moved here again.
+func (d *Desk) returned(st *fleet.State, s *shard, ids []string) []*pb.Operation {
 	var ops []*pb.Operation
-	for _, id := range sortedKeys(s.liveSince) {
-		if st.Cluster(id).GetShardId() == "" && len(ops) < batchMax {
-			ops = append(ops, &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{
-				ClusterId: id, ShardId: s.id, Source: v1.ClusterBinding_SOURCE_REPORT}}})
+	for _, id := range ids {
+		if e := st.Exception(st.Shard(s.id).GetProvider(), id); e.GetOwner() == s.id && len(ops) < batchMax {
+			ops = append(ops, &pb.Operation{Kind: &pb.Operation_DropException{DropException: &pb.DropException{Provider: e.GetProvider(), MachineId: id, Owner: s.id}}})
 		}
+	}
+	return ops
+}
+
+// violations logs and audits machines on which two shards acted (COORD-12.19).
+func (d *Desk) violations(s *shard, ids []string) []*pb.Operation {
+	var ops []*pb.Operation
+	for _, id := range ids[:min(len(ids), violationsMax)] {
+		d.config.Log.Error("somebody else acted on a machine that a move gave to a shard", "shard", s.id, "machine", id)
+		ops = append(ops, &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{Method: "ownership-violation", RequestJson: "{}",
+			Reason: sprintf("the provider refused shard %s to configure machine %s, which a move gave to it", s.id, id)}}})
+	}
+	return ops
+}
+
+// newBindings binds the clusters of live sessions that nobody has (COORD-10.3). Shards that report machines of them have to
+// let go first, as with a rebind (COORD-10.6). Called without a lock: it looks at other shards.
+func (d *Desk) newBindings(st *fleet.State, s *shard) []*pb.Operation {
+	var free []string
+	s.mu.Lock()
+	for id := range s.liveSince {
+		if st.Cluster(id).GetShardId() == "" {
+			free = append(free, id)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(free)
+	var ops []*pb.Operation
+	for _, id := range free[:min(len(free), batchMax)] {
+		ops = append(ops, &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{
+			ClusterId: id, ShardId: s.id, Source: v1.ClusterBinding_SOURCE_REPORT, Holders: d.Holders(st, id, s.id)}}})
 	}
 	return ops
 }

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// COORD-7.2, 4.8, 1.6, COORD-21.32: 4,000 unknown shards in 10 s become at most 64 entries, and a report that brings
+// COORD-7.2, 4.8, 1.6, 3.5, COORD-21.32: 4,000 unknown shards in 10 s become at most 64 entries, and a report that brings
 // nothing new writes nothing.
 func TestRegistrationStorm(t *testing.T) {
 	within(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ type shard struct {
 	orders    map[string]*order // by subject
 	asserted  map[string]bool   // assign subjects an older shard acked
 	let       map[string]bool   // unassign subjects an older shard acked
-	missing   map[string]int    // by fingerprint of an open move: reports without it
+	missing   map[string]int    // by open move: reports in a row without its shortfall
 	sequence  int64
 }
 

@@ -26,7 +26,7 @@ func (d *Desk) Run() {
 		defer t.Stop()
 		sweep = t.C
 	}
-	defer d.registrar.running.Wait()
+	defer d.registrar.wait()
 	for {
 		select {
 		case <-d.ctx.Done():
@@ -89,16 +89,22 @@ func (d *Desk) sessions(st *fleet.State, now time.Time) []*pb.Operation {
 	}
 	sessions := map[string][]live{}
 	reported := map[string]bool{}
-	silent := map[string]bool{} // shards that gave a complete list
+	complete, partial := map[string]bool{}, map[string]bool{} // shards that report: with their whole list, and without
 	for _, s := range d.all() {
 		s.mu.Lock()
-		for id, since := range s.liveSince {
-			sessions[id] = append(sessions[id], live{s.id, since})
+		if s.fresh(now) { // what a shard said last says nothing of a session once it is silent
+			for id, since := range s.liveSince {
+				sessions[id] = append(sessions[id], live{s.id, since})
+			}
+			for id := range s.links {
+				reported[id] = true
+			}
+			if s.linksComplete {
+				complete[s.id] = true
+			} else {
+				partial[s.id] = true
+			}
 		}
-		for id := range s.links {
-			reported[id] = true
-		}
-		silent[s.id] = s.linksComplete && s.fresh(now)
 		s.mu.Unlock()
 	}
 	var ops []*pb.Operation
@@ -116,7 +122,7 @@ func (d *Desk) sessions(st *fleet.State, now time.Time) []*pb.Operation {
 			case l.shard == bound:
 			case atHome:
 				conflicts[id] = l.shard
-			case silent[bound] && now.Sub(l.since) >= rebindAfter && len(ops) < batchMax && !st.Merging():
+			case complete[bound] && now.Sub(l.since) >= rebindAfter && len(ops) < batchMax && !st.Merging():
 				ops = append(ops, &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{ClusterId: id, ShardId: l.shard,
 					Source: v1.ClusterBinding_SOURCE_REPORT, Rebind: true, Expected: bound, Holders: d.Holders(st, id, l.shard)}}})
 			default:
@@ -128,7 +134,7 @@ func (d *Desk) sessions(st *fleet.State, now time.Time) []*pb.Operation {
 		}
 	}
 	ops = append(ops, d.noteConflicts(conflicts)...)
-	return append(ops, d.noteUnseen(st, reported, silent, now)...)
+	return append(ops, d.noteUnseen(st, reported, partial, now)...)
 }
 
 // noteConflicts audits each conflict once.
@@ -147,8 +153,9 @@ func (d *Desk) noteConflicts(conflicts map[string]string) []*pb.Operation {
 	return ops
 }
 
-// noteUnseen marks clusters that nobody has reported for a while, and takes the mark away.
-func (d *Desk) noteUnseen(st *fleet.State, reported, silent map[string]bool, now time.Time) []*pb.Operation {
+// noteUnseen marks clusters that nobody has reported for a while, and takes the mark away. A shard that reports without
+// its whole list may have them.
+func (d *Desk) noteUnseen(st *fleet.State, reported, partial map[string]bool, now time.Time) []*pb.Operation {
 	if now.Sub(d.opened) < staleAfter*ReportInterval {
 		return nil
 	}
@@ -162,7 +169,7 @@ func (d *Desk) noteUnseen(st *fleet.State, reported, silent map[string]bool, now
 			if c.GetUnseenSinceUnixNanos() != 0 {
 				ops = append(ops, markCluster(id, 0))
 			}
-		case c.GetUnseenSinceUnixNanos() != 0 || !silent[c.GetShardId()]:
+		case c.GetUnseenSinceUnixNanos() != 0 || partial[c.GetShardId()]:
 		case d.unseen[id].IsZero():
 			d.unseen[id] = now
 		case now.Sub(d.unseen[id]) >= unseenAfter:

@@ -38,6 +38,7 @@ func (c *Core) commandDone(e CommandDone) {
 	p := c.provider(o.Provider)
 	class := Classify(e.Code, e.Sent, e.Ack != nil && e.AckRejected == "")
 	c.observeRPC(o, e)
+	c.suspectIntruder(o, e.Code)
 	p.breaker.done(c, p, hurtsBreaker(e.Code, class))
 	p.throttle(class, e.Code)
 	c.releaseSlot(o)
@@ -274,6 +275,7 @@ func (c *Core) vanish(i inventory.Index, why string) {
 		c.ledger.lostMachine(c, cl.name)
 	}
 	c.removeMachine(i)
+	c.giveBack(func(e Exception) bool { return e.Machine == m.ID })
 }
 
 // handOver starts the Bootstrap of a promised machine that has become Idle, if the last plan credited it to the need of

@@ -96,7 +96,9 @@ func (c *Core) instruction(x Instruction) {
 	case x.ID == "" || c.isWaiting(x.ID):
 		return
 	case i >= 0:
-		c.emit(AckInstruction{ID: x.ID, Term: x.Term, Outcome: InstructionAccepted, Reason: "duplicate", Machines: c.ctl.Done[i].Machines})
+		again := c.ctl.Done[i] // the newest now: what is asked for again is forgotten last
+		c.ctl.Done = append(slices.Delete(slices.Clone(c.ctl.Done), i, i+1), again)
+		c.emit(AckInstruction{ID: x.ID, Term: x.Term, Outcome: InstructionAccepted, Reason: "duplicate", Machines: again.Machines})
 		return
 	case x.Term != 0 && x.Term < c.ctl.Coordinator.Term:
 		c.reply(x, InstructionStale, "a higher term is known", nil)
@@ -186,11 +188,13 @@ func (c *Core) setView(x Instruction) {
 	v := *x.SetView
 	v.Under = c.cfg.ProviderAddress
 	c.keepAdopted(&v)
+	c.keepReturned(&v)
 	c.ctl.View = &v
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
 		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
 	c.emit(c.keepView())
 	c.reownAll()
+	c.endExceptions()
 	c.trigger(triggerAdmin)
 	if lost := c.losing(); len(lost) > 0 {
 		c.wait(waitingOrder{Instruction: x, Deadline: c.now + viewPatience, Pending: lost})

@@ -35,6 +35,8 @@ type View struct {
 	Inherited     []Inherited `n:"14"`
 	Under         string      `n:"15"` // address of the providers when it was obeyed
 	Arriving      []string    `n:"16"` // moves to this shard that the leader has not decided yet
+	Returned      []Exception `n:"17"` // exceptions that ended here; the leader has not heard of it yet
+	Region        string      `n:"18"` // of machines without a region label
 }
 
 // Inherited is a cluster bound here whose machines were configured by shards that let go of it: machines that carry

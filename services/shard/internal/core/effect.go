@@ -33,12 +33,13 @@ const (
 	EffectWakeAt
 	EffectAdminAnswer
 	EffectCheckpointTaken
+	EffectNotice
 )
 
 func (k EffectKind) String() string {
 	return [...]string{"", "command", "get_machine", "list_machines", "pull_bootstrap", "drop_blob", "send_reclaim",
 		"send_node_state", "send_hint", "send_need_status", "send_ack", "close_session", "ack_instruction", "persist",
-		"record", "sample", "publish", "superseded", "wake_at", "admin_answer", "checkpoint_taken"}[k]
+		"record", "sample", "publish", "superseded", "wake_at", "admin_answer", "checkpoint_taken", "notice"}[k]
 }
 
 // KindOfEffect names the kind of an effect.
@@ -208,6 +209,13 @@ type Persist struct {
 	Value  []byte `n:"3"`
 }
 
+// Notice is what the coordinator hears with the next report beside the answers to its instructions.
+type Notice struct {
+	GivenBack []string  `n:"1"` // machines whose exception ended here, once Store is on the disk
+	Violated  string    `n:"2"` // a machine of ours that somebody else acted on
+	Store     []Persist `n:"3"`
+}
+
 // Sample is one observation for one metric of the table in metric.go.
 type Sample struct {
 	Metric Metric `n:"1"`
@@ -246,6 +254,7 @@ func (SendNeedStatus) effect() EffectKind { return EffectSendNeedStatus }
 func (SendAck) effect() EffectKind        { return EffectSendAck }
 func (CloseSession) effect() EffectKind   { return EffectCloseSession }
 func (AckInstruction) effect() EffectKind { return EffectAckInstruction }
+func (Notice) effect() EffectKind         { return EffectNotice }
 func (Persist) effect() EffectKind        { return EffectPersist }
 func (Record) effect() EffectKind         { return EffectRecord }
 func (Sample) effect() EffectKind         { return EffectSample }

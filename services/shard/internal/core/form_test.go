@@ -13,7 +13,7 @@ func TestEverythingWrittenHasAForm(t *testing.T) {
 		UnplacedReported{}, ListPage{}, ListDone{}, GetDone{}, CommandDone{}, CoordinatorReplied{}, AdminAsked{}, Tick{}, Stopping{},
 		CheckpointAsked{},
 		Command{}, GetMachine{}, ListMachines{}, PullBootstrap{}, DropBlob{}, SendReclaim{}, SendNodeState{}, SendHint{}, SendNeedStatus{},
-		SendAck{}, CloseSession{}, AckInstruction{}, Persist{}, Record{}, Superseded{}, WakeAt{}, Snapshot{}, JournalEntry{}, Control{},
+		SendAck{}, CloseSession{}, AckInstruction{}, Notice{}, Persist{}, Record{}, Superseded{}, WakeAt{}, Snapshot{}, JournalEntry{}, Control{},
 	} {
 		codec.Check(v)
 	}

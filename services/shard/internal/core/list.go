@@ -275,6 +275,7 @@ func (c *Core) firstListed() {
 		}
 	}
 	c.finishResyncs()
+	c.endExceptions()
 	c.trigger(triggerMachine)
 }
 

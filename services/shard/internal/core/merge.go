@@ -202,4 +202,7 @@ func (c *Core) afterEdge(i inventory.Index, from inventory.State) {
 	if s == inventory.Configured {
 		c.observeConfigured(i)
 	}
+	if s == inventory.Speculative {
+		c.slotAgain(id, from)
+	}
 }

@@ -144,6 +144,7 @@ func (c *Core) adopted(w waitingOrder) {
 	v := c.editView()
 	for _, id := range w.Taken {
 		v.Out = slices.DeleteFunc(v.Out, func(x Exception) bool { return x.Machine == id })
+		v.Returned = slices.DeleteFunc(v.Returned, func(x Exception) bool { return x.Machine == id })
 		v.In = append(v.In, Exception{Machine: id, Owner: c.cfg.ShardID, Move: w.Instruction.Transfer.Move})
 	}
 	c.reownAll()
@@ -157,7 +158,7 @@ func (c *Core) editView() *View {
 	if c.ctl.View != nil {
 		v = *c.ctl.View
 	}
-	v.In, v.Out = slices.Clone(v.In), slices.Clone(v.Out)
+	v.In, v.Out, v.Returned = slices.Clone(v.In), slices.Clone(v.Out), slices.Clone(v.Returned)
 	c.ctl.View = &v
 	return &v
 }

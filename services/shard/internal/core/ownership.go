@@ -57,6 +57,11 @@ func (c *Core) mine(m *inventory.Machine, owner string) bool {
 	if slices.ContainsFunc(v.Out, func(x Exception) bool { return x.Machine == m.ID }) {
 		return false
 	}
+	return v.covers(m)
+}
+
+// covers tells whether a machine that no exception names is this shard's: the third and fourth rule of COORD-9.3.
+func (v *View) covers(m *inventory.Machine) bool {
 	if v.OnlyShard {
 		return true
 	}
@@ -96,6 +101,7 @@ func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
 func (c *Core) startOwnership() {
 	v := c.ctl.View
 	if v == nil || v.Under == "" || v.Under == c.cfg.ProviderAddress {
+		c.noticeReturned()
 		return
 	}
 	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("the stored view %d/%d is of provider %s and is not used; the provider is %s now",
@@ -205,7 +211,7 @@ func (c *Core) applyQuotas() {
 	inv := c.world.Inventory
 	for i := range inv.All() {
 		if m := inv.Machine(i); m.State != inventory.Speculative && m.CapacityType.Elastic() && !inv.Foreign(i) {
-			c.coord.used[quotaKey(&m)]++
+			c.coord.used[v.regionOf(&m)]++
 		}
 	}
 	for i := range inv.All() {
@@ -224,9 +230,12 @@ func (c *Core) liftQuotas() {
 	}
 }
 
-func quotaKey(m *inventory.Machine) string {
-	region, _ := labelOf(m, labelRegion)
-	return region
+// regionOf is the region that a machine counts in: its label's, else its provider's, else none (COORD-11.3).
+func (v *View) regionOf(m *inventory.Machine) string {
+	if region, has := labelOf(m, labelRegion); has {
+		return region
+	}
+	return v.Region
 }
 
 // quotaUsedUp tells whether a Create would exceed the slice of the machine's region. No row means unlimited.
@@ -240,7 +249,7 @@ func (c *Core) quotaUsedUp(i inventory.Index) bool {
 		return false
 	}
 	for _, q := range v.Quotas {
-		if q.Region == quotaKey(&m) {
+		if q.Region == v.regionOf(&m) {
 			return c.coord.used[q.Region] >= q.Machines
 		}
 	}
@@ -249,9 +258,9 @@ func (c *Core) quotaUsedUp(i inventory.Index) bool {
 
 // noteBought counts a started Create against its slice, so that one cycle cannot overrun it.
 func (c *Core) noteBought(i inventory.Index) {
-	if c.coord.used != nil {
+	if v := c.ctl.View; v != nil && c.coord.used != nil {
 		if m := c.world.Inventory.Machine(i); m.CapacityType.Elastic() {
-			c.coord.used[quotaKey(&m)]++
+			c.coord.used[v.regionOf(&m)]++
 		}
 	}
 }

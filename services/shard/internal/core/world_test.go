@@ -46,6 +46,7 @@ type world struct {
 	listing func([]Fact) []Fact
 	answers []AdminAnswer
 	acks    []AckInstruction
+	notices []Notice
 
 	tampered bool
 }
@@ -156,6 +157,8 @@ func (w *world) take(x Effect) {
 		w.samples[sampleKey(x.Metric, x.Label1, x.Label2)] += x.Value
 	case AckInstruction:
 		w.acks = append(w.acks, x)
+	case Notice:
+		w.notices = append(w.notices, x)
 	case AdminAnswer:
 		w.answers = append(w.answers, x)
 	}

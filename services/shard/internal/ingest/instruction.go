@@ -55,7 +55,7 @@ func view(v *pb.ShardView) *core.View {
 	out := &core.View{Term: v.GetVersion().GetTerm(), Index: v.GetVersion().GetIndex(), Provider: v.GetProvider(), PartitionKeys: v.GetPartitionKeys(),
 		OnlyShard: v.GetOnlyShard(), DefaultOwner: v.GetDefaultOwner(), Owned: domains(v.GetOwnedDomains()), ForeignOwned: domains(v.GetForeignDomains()),
 		In: exceptions(v.GetExceptionsIn()), Out: exceptions(v.GetExceptionsOut()), Clusters: v.GetOwnedClusters(), Released: v.GetReleasedClusters(),
-		Arriving: v.GetArrivingMoveIds()}
+		Arriving: v.GetArrivingMoveIds(), Region: v.GetRegion()}
 	for _, q := range v.GetQuotaSlices() {
 		out.Quotas = append(out.Quotas, core.Quota{Provider: q.GetProvider(), Region: q.GetRegion(), Machines: int64(q.GetMachines())})
 	}

@@ -33,6 +33,7 @@ type Meter struct {
 	oversize   prometheus.Counter
 	identity   prometheus.Counter
 	acks       prometheus.Counter
+	stale      prometheus.Counter
 	slow       prometheus.Counter
 	stray      *prometheus.CounterVec
 	coalesced  prometheus.Counter
@@ -66,6 +67,7 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		oversize:   m.Counter("frames_oversize_total", "Frames above the hard ceiling; each ended its stream."),
 		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate was of somebody else."),
 		acks:       m.Counter("coordinator_acks_dropped_total", "Answers to instructions that were dropped while no coordinator took reports."),
+		stale:      m.Counter("coordinator_answers_stale_total", "Answers to reports that were dropped: a later leader is known."),
 		slow:       m.Counter("outbox_slow_closed_total", "Sessions ended as slow consumers."),
 		stray:      m.CounterVec("frames_skipped_total", "Frames that were skipped, by kind.", "kind"),
 		coalesced:  m.Counter("outbox_coalesced_total", "Frames replaced by a newer one of their key."),
@@ -224,6 +226,9 @@ func (t *Meter) IdentityRejected() { t.identity.Inc() }
 
 // AcksDropped counts answers to instructions that the coordinator client dropped.
 func (t *Meter) AcksDropped(n int) { t.acks.Add(float64(n)) }
+
+// AnswerStale counts an answer of a leader that is none any more.
+func (t *Meter) AnswerStale() { t.stale.Inc() }
 
 // FrameOversize implements session.Observer.
 func (t *Meter) FrameOversize() { t.oversize.Inc() }

@@ -20,43 +20,40 @@ const (
 	bucketsMax   = 256
 )
 
-// build makes a report of the last view and takes the acks that ride on it. It returns nil before the first view.
-func (r *Reporter) build(ctx context.Context) (*pb.ShardReport, []*pb.InstructAck) {
+// build makes a report of the last view and takes what rides on it. It returns nil before the first view.
+func (r *Reporter) build(ctx context.Context) *pb.ShardReport {
 	v := r.cfg.View()
 	if v == nil {
-		return nil, nil
+		return nil
 	}
 	sum := r.scan(ctx)
 	r.mu.Lock()
-	acks := r.acks
-	r.acks = nil
+	acks, violations := r.acks, r.violations
+	r.acks, r.violations = nil, nil
 	r.mu.Unlock()
 	r.cycle++
 	st := &v.Status
 	out := &pb.ShardReport{
 		ShardId: r.cfg.ShardID, Cycle: r.cycle, TimestampUnixNanos: time.Now().UnixNano(), ShardEpoch: r.cfg.Epoch, ShardAddress: r.cfg.Address,
-		ShardVersion: r.cfg.Version, ObservedTerm: st.Coord.Lineage.Term, ClusterUuid: st.Coord.Lineage.UUID, InstructionAcks: acks,
+		ShardVersion: r.cfg.Version, ObservedTerm: st.Coord.Lineage.Term, ClusterUuid: st.Coord.Lineage.UUID, InstructionAcks: acks, OwnershipViolations: violations,
 		Capabilities: []string{"view/1", "moves/1"}, Summary: sum.summary, Supply: sum.buckets(), SupplyComplete: sum.complete,
 	}
 	out.Summary.ProviderAddress, out.Summary.PerStateCounts = r.cfg.ProviderAddress, convert.States(st.States)
 	out.Summary.CostPerHour, out.Summary.Paused = convert.Dollars(st.Cost), st.Paused
 	if w := st.Coord.View; w != nil {
 		out.ViewVersion = &pb.ViewVersion{Term: w.Term, Index: w.Index}
-		out.ReturnedExceptions = sum.returned(w)
+		out.ReturnedExceptions = r.returned(w)
 	}
 	for i := range st.Shortfalls {
 		out.Shortfalls = append(out.Shortfalls, shortfall(v, &st.Shortfalls[i]))
 	}
-	if r.cycle-r.sentLink >= linksEvery || r.sentLink == 0 || r.holdings {
-		r.sentLink, out.ClustersComplete = r.cycle, true
-	}
-	if out.ClustersComplete {
-		out.Clusters = links(v)
+	if now := links(v); r.linksDue(now) {
+		out.Clusters, out.ClustersComplete = now, true
 	}
 	if r.holdings {
 		out.Holdings = holdings(&st.Coord)
 	}
-	return out, acks
+	return out
 }
 
 func shortfall(v *core.Publish, s *core.Shortfall) *pb.Shortfall {
@@ -76,6 +73,20 @@ func links(v *core.Publish) (out []*pb.ClusterLink) {
 		out = append(out, x)
 	}
 	return out
+}
+
+// linksDue tells whether this report carries the list of clusters: after a change, and from time to time (COORD-10.2).
+func (r *Reporter) linksDue(now []*pb.ClusterLink) bool {
+	if r.cycle-r.sentLink < linksEvery && r.sentLink != 0 && !r.holdings && slices.EqualFunc(now, r.links, sameLink) {
+		return false
+	}
+	r.sentLink, r.links = r.cycle, now
+	return true
+}
+
+// sameLink tells whether a cluster stands as it was last reported. That its roll-up grew older is no change.
+func sameLink(a, b *pb.ClusterLink) bool {
+	return a.ClusterId == b.ClusterId && a.LiveSession == b.LiveSession && a.BoundMachines == b.BoundMachines && a.Quarantined == b.Quarantined
 }
 
 func holdings(c *core.CoordinatorStatus) *pb.Holdings {
@@ -106,7 +117,6 @@ func exceptions(list []core.Exception) (out []*pb.MachineException) {
 type summaryScan struct {
 	summary  *pb.ShardSummary
 	supply   map[bucketKey]*bucket
-	states   map[string]inventory.State // of all machines, for exceptions that have ended
 	complete bool
 }
 
@@ -124,7 +134,7 @@ type bucket struct {
 // scan visits the core in short chunks; the loop is never held up (SHARD-21.2).
 func (r *Reporter) scan(ctx context.Context) *summaryScan {
 	s := &summaryScan{summary: &pb.ShardSummary{PerInstanceTypeCounts: map[string]int32{}, PerZoneCounts: map[string]int32{}},
-		supply: map[bucketKey]*bucket{}, states: map[string]inventory.State{}}
+		supply: map[bucketKey]*bucket{}}
 	after, more := "", true
 	for more {
 		ok := r.visits.Visit(ctx, func() {
@@ -147,7 +157,6 @@ func (r *Reporter) scan(ctx context.Context) *summaryScan {
 
 func (s *summaryScan) add(v *core.MachineView) {
 	m := &v.Machine
-	s.states[m.ID] = m.State
 	if slices.Contains(v.Flags, core.FlagForeign) {
 		return
 	}
@@ -220,15 +229,21 @@ func (s *summaryScan) buckets() (out []*pb.SupplyBucket) {
 	return out[:min(len(out), bucketsMax)]
 }
 
-// returned lists the adopted machines whose exception has ended: they are gone, or slots again although they were moved
-// as hosts (COORD-9.7).
-func (s *summaryScan) returned(v *core.View) (out []string) {
-	if !s.complete {
-		return nil
-	}
-	for _, e := range v.In {
-		if _, there := s.states[e.Machine]; !there {
+// returned lists the machines whose exception ended, as far as the disk knows of it (COORD-9.7). They are named until a view
+// does not list them any more.
+func (r *Reporter) returned(v *core.View) (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range v.Returned {
+		if _, stored := r.given[e.Machine]; stored {
 			out = append(out, e.Machine)
+		}
+	}
+	for id, shown := range r.given {
+		if named := slices.Contains(out, id); named {
+			r.given[id] = true
+		} else if shown { // the coordinator heard of it: a view came without it
+			delete(r.given, id)
 		}
 	}
 	slices.Sort(out)

@@ -11,10 +11,12 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,9 +33,10 @@ import (
 
 // Limits of the reporter (SHARD-21).
 const (
-	callTimeout = 5 * time.Second
-	acksMax     = 1024 // oldest dropped: instructions come again
-	linksEvery  = 6    // reports between two complete lists of clusters
+	callTimeout   = 5 * time.Second
+	acksMax       = 1024 // oldest dropped: instructions come again
+	linksEvery    = 6    // reports between two complete lists of clusters
+	violationsMax = 64
 	// ackSettle is how long an ack waits for others of the same step before they are reported together.
 	ackSettle = 50 * time.Millisecond
 )
@@ -63,6 +66,7 @@ type Config struct {
 	Store                     Store
 	Log                       *slog.Logger
 	OnDropped                 func(acks int) // hears of acks that were dropped at the bound
+	OnStale                   func()         // hears of an answer below the highest term seen
 }
 
 // Reporter reports until it is stopped.
@@ -72,32 +76,59 @@ type Reporter struct {
 	visits *loop.Source
 	acked  chan struct{} // an ack waits
 
-	mu        sync.Mutex
-	acks      []*pb.InstructAck
-	unstored  []core.AckInstruction // answers whose changes are not on the disk yet
-	reported  time.Time             // last answered report
-	lastError string
+	mu         sync.Mutex
+	acks       []*pb.InstructAck
+	unstored   []word          // what waits for the disk, in order
+	given      map[string]bool // machines that were given back, as the disk knows; true: a view has shown it
+	violations []string        // machines that somebody else acted on
+	reported   time.Time       // last answered report
+	lastError  string
 
 	cycle    int64
 	answered bool // a coordinator has answered in this process
 	holdings bool // it asked for them
 	sentLink int64
+	links    []*pb.ClusterLink // as last reported
 	failing  bool
+}
+
+// word is something that the coordinator hears once what it speaks of is on the disk.
+type word struct {
+	store []core.Persist
+	ack   *pb.InstructAck
+	given []string
 }
 
 // New returns a reporter that has not called anybody.
 func New(c Config) *Reporter {
-	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false), acked: make(chan struct{}, 1)}
+	return &Reporter{cfg: c, source: c.Loop.Source("coordinator", 8, false), visits: c.Loop.Source("summary", 4, false), acked: make(chan struct{}, 1),
+		given: map[string]bool{}}
 }
 
 // Ack takes the core's answer to an instruction. It is called by the loop and never blocks.
 func (r *Reporter) Ack(a core.AckInstruction) {
+	x := &pb.InstructAck{InstructionId: a.ID, Outcome: pb.InstructAck_Outcome(a.Outcome), Reason: a.Reason, MachineIds: a.Machines}
+	if a.Outcome == core.InstructionFailed {
+		x.Retryable = &a.Retryable
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unstored = append(r.unstored, a)
+	r.unstored = append(r.unstored, word{store: a.Store, ack: x})
 	select {
 	case r.acked <- struct{}{}:
 	default:
+	}
+}
+
+// Notice takes what the core has to say beside answers. It is called by the loop and never blocks.
+func (r *Reporter) Notice(n core.Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(n.GivenBack) > 0 {
+		r.unstored = append(r.unstored, word{store: n.Store, given: n.GivenBack})
+	}
+	if n.Violated != "" && len(r.violations) < violationsMax {
+		r.violations = append(r.violations, n.Violated)
 	}
 }
 
@@ -142,7 +173,7 @@ func (r *Reporter) wait(ctx context.Context, interval time.Duration) bool {
 // once makes one report and returns the pause before the next.
 func (r *Reporter) once(ctx context.Context) time.Duration {
 	r.storeAcks()
-	report, acks := r.build(ctx)
+	report := r.build(ctx)
 	if report == nil {
 		return 100 * time.Millisecond // the core has not published yet
 	}
@@ -150,15 +181,21 @@ func (r *Reporter) once(ctx context.Context) time.Duration {
 	ack, err := r.cfg.Client.Report(call, report)
 	cancel()
 	if err != nil {
-		r.failed(ctx, err, acks)
-		if !r.answered {
-			return time.Second + rand.N(2*time.Second) // never had an answer: sooner (COORD-7.14)
-		}
-		return r.jittered(r.cfg.Interval)
+		r.failed(ctx, err, report)
+		return r.pause(0)
 	}
 	r.succeeded(ctx, ack)
-	if ms := ack.NextReportAfterMs; ms > 0 {
-		return r.jittered(min(time.Duration(ms)*time.Millisecond, 10*r.cfg.Interval))
+	return r.pause(time.Duration(ack.NextReportAfterMs) * time.Millisecond)
+}
+
+// pause is the time before the next report: what the coordinator suggested, else the interval; sooner while it has never
+// answered (COORD-7.14).
+func (r *Reporter) pause(suggested time.Duration) time.Duration {
+	switch {
+	case !r.answered:
+		return time.Second + rand.N(2*time.Second)
+	case suggested > 0:
+		return r.jittered(min(suggested, 10*r.cfg.Interval))
 	}
 	return r.jittered(r.cfg.Interval)
 }
@@ -167,7 +204,8 @@ func (r *Reporter) jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// storeAcks puts on the disk what instructions changed; only then may their answers leave. What cannot be stored waits.
+// storeAcks puts on the disk what instructions changed and what was given back; only then may the coordinator hear of it.
+// What cannot be stored waits, and what came behind it.
 func (r *Reporter) storeAcks() {
 	select {
 	case <-r.acked: // what it stands for goes now
@@ -177,32 +215,36 @@ func (r *Reporter) storeAcks() {
 	waiting := r.unstored
 	r.unstored = nil
 	r.mu.Unlock()
-	for i, a := range waiting {
-		for _, p := range a.Store {
+	for i, w := range waiting {
+		for _, p := range w.store {
 			if err := r.cfg.Store.Put(p.Bucket, p.Key, p.Value); err != nil {
-				r.cfg.Log.Error("the answer to an instruction waits: what it changed cannot be stored", "instruction", a.ID, "err", err)
+				r.cfg.Log.Error("an answer to the coordinator waits: what it changed cannot be stored", "instruction", w.ack.GetInstructionId(), "err", err)
 				r.mu.Lock()
 				r.unstored = append(waiting[i:len(waiting):len(waiting)], r.unstored...)
 				r.mu.Unlock()
 				return
 			}
 		}
-		x := &pb.InstructAck{InstructionId: a.ID, Outcome: pb.InstructAck_Outcome(a.Outcome), Reason: a.Reason, MachineIds: a.Machines}
-		if a.Outcome == core.InstructionFailed {
-			x.Retryable = &a.Retryable
-		}
 		r.mu.Lock()
-		r.acks = append(r.acks, x)
+		if w.ack != nil {
+			r.acks = append(r.acks, w.ack)
+		}
+		for _, id := range w.given {
+			r.given[id] = false
+		}
 		r.mu.Unlock()
 	}
 }
 
 // failed puts the acks back in front and says so once per change of state (SHARD-21.3).
-func (r *Reporter) failed(ctx context.Context, err error, acks []*pb.InstructAck) {
+func (r *Reporter) failed(ctx context.Context, err error, report *pb.ShardReport) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.requeue(acks)
+	r.requeue(report)
+	if stale := (*leader.StaleTermError)(nil); errors.As(err, &stale) {
+		r.cfg.OnStale()
+	}
 	r.mu.Lock()
 	r.lastError = err.Error()
 	r.mu.Unlock()
@@ -225,19 +267,25 @@ func (r *Reporter) failed(ctx context.Context, err error, acks []*pb.InstructAck
 	r.source.Push(ctx, e)
 }
 
-// succeeded brings an answer to the core. The client has stored the pin before it returned the answer.
 // requeue puts the acks of a report that did not arrive back in front. Beyond the bound the oldest go: their
 // instructions come again.
-func (r *Reporter) requeue(acks []*pb.InstructAck) {
+func (r *Reporter) requeue(report *pb.ShardReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acks = append(acks, r.acks...)
+	r.violations = append(report.OwnershipViolations, r.violations...)
+	r.violations = r.violations[:min(len(r.violations), violationsMax)]
+	if report.ClustersComplete {
+		r.sentLink = 0 // nobody knows whether it arrived
+	}
+	r.acks = append(report.InstructionAcks, r.acks...)
 	if n := len(r.acks) - acksMax; n > 0 {
 		r.acks = r.acks[n:]
 		r.cfg.OnDropped(n)
 	}
 }
 
+// succeeded brings an answer to the core, its instructions in the order of their numbers (COORD-8.6). The client has stored
+// the pin and the term before it returned the answer.
 func (r *Reporter) succeeded(ctx context.Context, ack *pb.ReportAck) {
 	r.mu.Lock()
 	r.reported, r.lastError = time.Now(), ""
@@ -248,6 +296,9 @@ func (r *Reporter) succeeded(ctx context.Context, ack *pb.ReportAck) {
 	}
 	r.answered, r.holdings = true, ack.SendHoldings
 	e := core.CoordinatorReplied{Term: ack.CoordinatorTerm, UUID: ack.ClusterUuid, Previous: ack.PreviousUuids, Address: r.cfg.Client.Leader()}
+	slices.SortStableFunc(ack.Instructions, func(x, y *pb.CoordinatorInstruction) int {
+		return cmp.Compare(x.GetSequenceNumber(), y.GetSequenceNumber())
+	})
 	for _, x := range ack.Instructions {
 		e.Instructions = append(e.Instructions, r.cfg.Gate.Instruction(x))
 	}

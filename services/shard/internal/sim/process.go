@@ -271,7 +271,7 @@ func (p *process) apply(x core.Effect) {
 		p.halted = true
 	case core.AdminAnswer:
 		w.answered(p, x)
-	case core.AckInstruction, core.Record, core.Sample, core.WakeAt:
+	case core.AckInstruction, core.Notice, core.Record, core.Sample, core.WakeAt:
 	}
 }
 
