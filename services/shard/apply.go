@@ -32,6 +32,9 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			if f.Metric == core.MetricShortfallLog {
 				s.log.Info(f.Label1, "shortfalls", f.Value)
 			} else {
+				if f.Metric == core.MetricCycleLag { // up to the end of the cycle, which a core without a clock cannot know (SHARD-27.3)
+					f.Value += s.loop.Now().Mono - at.Mono
+				}
 				s.meter.Sample(f)
 			}
 		case *core.Publish:

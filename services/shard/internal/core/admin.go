@@ -268,7 +268,9 @@ func (c *Core) adminAccept(e AdminAsked) {
 	}
 	if !e.Check {
 		if h := cl.heldRollup; h != nil {
-			c.acceptRollup(cl, *h, totalsOf(h.Rows))
+			accepted := *h
+			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
+			c.acceptRollup(cl, accepted, totalsOf(h.Rows))
 		}
 		c.openGate(cl, "accepted by "+e.Actor)
 	}

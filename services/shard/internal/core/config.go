@@ -66,7 +66,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.CycleInterval, 10*Second)
 	def(&c.ReconcileInterval, 10*Second)
 	def(&c.FullReconcileInterval, 10*Minute)
-	def(&c.InflightPollInterval, 200*Millisecond)
+	def(&c.InflightPollInterval, 50*Millisecond)
 	def(&c.ExecuteConcurrency, 128)
 	def(&c.ExecutePerCluster, 64)
 	def(&c.ProviderConcurrency, 128)

@@ -46,7 +46,7 @@ type cycleState struct {
 
 	redispatch bool // something that may let a decision go has changed
 	holdEnds   []holdEnd
-	rollups    []int64 // arrivals that no cycle has used yet
+	rollups    []int64 // when roll-ups were received that no cycle has used yet
 	fullAt     int64   // when a plan was last computed from nothing
 	ranBefore  bool    // restored: the core of the snapshot had a plan
 }
@@ -78,8 +78,6 @@ func (c *Core) trigger(t trigger) {
 	c.cycle.pending[t] = true
 	c.cycle.wanted = true
 }
-
-func (s *cycleState) noteRollup(now int64) { s.rollups = append(s.rollups, now) }
 
 // allListed tells whether each provider has delivered one complete full List in this process. No cycle runs before:
 // planning on half an inventory buys again what already exists (SHARD-6.6).

@@ -18,6 +18,7 @@ type ledger struct {
 
 	unmet      map[string]*shortRows // since when rows are short, by cluster
 	lost       map[string]int64      // last loss of a machine, by cluster
+	since      int64                 // when the row became short that has been so for longest; 0: none is
 	shortfalls map[string]*shortfall
 	order      []*shortfall    // as reported
 	reasons    [8]int          // short rows of the last plan, by engine.UnmetReason

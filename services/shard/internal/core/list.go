@@ -124,8 +124,9 @@ func (c *Core) listPage(e ListPage) {
 	}
 	inv := c.world.Inventory
 	c.reduced.page = &ListPage{List: e.List, Rejected: e.Rejected[:len(e.Rejected):len(e.Rejected)]}
-	for _, f := range e.Rows {
-		f.Machine.Provider = p.name
+	for k := range e.Rows {
+		e.Rows[k].Machine.Provider = p.name
+		f := e.Rows[k]
 		i, known := inv.Find(f.Machine.ID)
 		if known && inv.Provider(i) != p.name {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
@@ -153,7 +154,7 @@ func (c *Core) listPage(e ListPage) {
 			p.owed[f.Machine.ID] = true
 		}
 		if back := c.sawInList(p, f.Machine.ID); did != mergedNothing || wasRejected || back {
-			c.reduced.keepRow(f)
+			c.reduced.keepRow(e.Rows, k)
 		}
 	}
 	for _, r := range e.Rejected {

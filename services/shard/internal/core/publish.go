@@ -281,9 +281,11 @@ func (c *Core) statusOfNeeds(s *Status) {
 			s.Unmet[engine.UnmetReason(reason)] = n
 		}
 	}
+	if since := c.ledger.since; since > 0 { // of the need, and not of the shortfall: that begins anew with each attempt that fails
+		s.OldestAge = c.now - since
+	}
 	for _, f := range c.ledger.order {
 		age := c.ageCycles(f.First)
-		s.OldestAge = max(s.OldestAge, c.now-f.First)
 		switch {
 		case age >= 300:
 			s.Aged[3]++

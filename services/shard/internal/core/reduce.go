@@ -11,9 +11,14 @@ type reducer struct {
 }
 
 // keepRow notes a row of a List that did more than confirm what is known.
-func (r *reducer) keepRow(f Fact) {
-	if r.page != nil {
-		r.page.Rows = append(r.page.Rows, f)
+// As long as that holds of all of them, they are the page's own and are not copied: in a first List it holds of every one.
+func (r *reducer) keepRow(rows []Fact, k int) {
+	switch {
+	case r.page == nil:
+	case len(r.page.Rows) == k:
+		r.page.Rows = rows[: k+1 : k+1]
+	default:
+		r.page.Rows = append(r.page.Rows, rows[k])
 	}
 }
 

@@ -131,7 +131,10 @@ func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quan
 			Detail: fmt.Sprintf("%d rows, %d new, %d gone", len(e.Rows), did.Added, did.Removed)})
 	}
 	if did.Changed {
-		c.cycle.noteRollup(c.now)
+		if e.Received == 0 || e.Received > c.now {
+			e.Received = c.now
+		}
+		c.cycle.rollups = append(c.cycle.rollups, e.Received)
 		c.trigger(triggerRollup)
 	}
 	c.ackRollup(cl, e, DispositionAccepted)

@@ -29,6 +29,7 @@ type RollupArrived struct {
 	Warnings []Warning           `n:"9"`
 	Reject   *Rejection          `n:"10"`
 	RowCount int64               `n:"11"` // rows as sent; Rows is absent from the reduced log when the content is unchanged
+	Received int64               `n:"12"` // Mono when the message came, before the gate; for cycle_lag_seconds. 0: with the event
 }
 
 // Rejection says why a roll-up was refused (WIRE-3.9).

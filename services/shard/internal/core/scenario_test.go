@@ -201,7 +201,7 @@ func TestEveryKindProgresses(t *testing.T) {
 	picky := needs(1000, 4)
 	picky[0].Profile.Requirements = []demand.Requirement{{Key: inventory.ZoneKey, Op: demand.In, Values: []string{"special"}}}
 	picky[0].Seal()
-	plain := needs(10, 12)
+	plain := needs(10, 24) // more than what red gives back
 	w.rollup("blue", append(picky, plain...))
 	w.run(40 * Minute)
 	for _, k := range []Kind{KindBootstrap, KindProvision, KindPreempt, KindReclaim, KindDelete} {

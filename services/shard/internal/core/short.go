@@ -42,6 +42,7 @@ func (l *ledger) unmetSince(name string, row demand.RowKey) int64 { return l.unm
 // other.
 func (l *ledger) observeShort(c *Core, r *engine.Result) {
 	unmet := make(map[string]*shortRows, len(l.unmet))
+	l.since = 0
 	for _, b := range r.Blocks {
 		if len(b.Missing) == 0 {
 			continue
@@ -51,6 +52,11 @@ func (l *ledger) observeShort(c *Core, r *engine.Result) {
 			old = l.shortIn(c, b, old)
 		}
 		unmet[b.Cluster] = old
+		for i := range old.list {
+			if at := old.list[i].since; l.since == 0 || at < l.since {
+				l.since = at
+			}
+		}
 	}
 	l.unmet = unmet
 	l.sumShortfalls(c, r)

@@ -77,11 +77,12 @@ type live struct {
 	fast    *loop.Source
 	rollups *loop.Source
 
-	mu      sync.Mutex
-	pending *pb.ClusterCapacityNeeds // the one-place slot (SHARD-8.2)
-	size    int
-	arrived int64
-	working bool
+	mu       sync.Mutex
+	pending  *pb.ClusterCapacityNeeds // the one-place slot (SHARD-8.2)
+	size     int
+	arrived  int64
+	received int64 // Mono, of the roll-up that waits
+	working  bool
 }
 
 // NewHandler returns a handler without sessions.

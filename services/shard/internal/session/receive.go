@@ -141,7 +141,7 @@ func (h *Handler) rollup(ctx context.Context, l *live, m *pb.ClusterCapacityNeed
 	}
 	size := proto.Size(m)
 	l.mu.Lock()
-	l.pending, l.size, l.arrived = m, size, h.arrival.Add(1)
+	l.pending, l.size, l.arrived, l.received = m, size, h.arrival.Add(1), h.cfg.Loop.Now().Mono
 	start := !l.working
 	l.working = true
 	l.mu.Unlock()
@@ -159,14 +159,14 @@ func (h *Handler) work(ctx context.Context, l *live) {
 			l.drop()
 			return
 		}
-		m, size, arrived := l.take()
+		m, size, arrived, received := l.take()
 		if m == nil {
 			<-h.workers
 			return
 		}
 		e := h.cfg.Gate.Rollup(m, l.cluster, size, time.Now())
 		<-h.workers
-		e.Session, e.Arrival = l.number, arrived
+		e.Session, e.Arrival, e.Received = l.number, arrived, received
 		if e.Reject != nil {
 			h.cfg.Log.Error("roll-up rejected", "cluster", l.cluster, "reason", e.Reject.Reason, "need", e.Reject.NeedIndex,
 				"field", e.Reject.FieldPath, "err", e.Reject.Message)
@@ -176,15 +176,14 @@ func (h *Handler) work(ctx context.Context, l *live) {
 }
 
 // take empties the slot, or ends the work when it is empty.
-func (l *live) take() (*pb.ClusterCapacityNeeds, int, int64) {
+func (l *live) take() (m *pb.ClusterCapacityNeeds, size int, arrived, received int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.pending
-	l.pending = nil
+	m, l.pending = l.pending, nil
 	if m == nil {
 		l.working = false
 	}
-	return m, l.size, l.arrived
+	return m, l.size, l.arrived, l.received
 }
 
 func (l *live) drop() {
