@@ -2,10 +2,8 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,9 +19,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
-// watchEvery is how often --watch asks again.
-const watchEvery = time.Second
-
 // App carries one invocation. Its fields are set before a verb runs.
 type App struct {
 	env.Env
@@ -33,10 +28,9 @@ type App struct {
 	Reason string
 	DryRun bool
 
-	flags  flags
-	given  *pflag.FlagSet
-	fleet  *fleet.Fleet
-	before string // the picture that was shown last, with --watch
+	flags flags
+	given *pflag.FlagSet
+	fleet *fleet.Fleet
 }
 
 type flags struct {
@@ -77,6 +71,13 @@ func (a *App) Bind(f *pflag.FlagSet) {
 
 // Verbose says whether causes are shown.
 func (a *App) Verbose() bool { return a.flags.verbose }
+
+// Refused takes the format for an error of a command line that never came to Check.
+func (a *App) Refused() {
+	if f, err := output.Parse(a.flags.format); err == nil {
+		a.Format = f
+	}
+}
 
 // Check validates the global flags before a verb runs, and takes from the current context what no flag says.
 func (a *App) Check() error {
@@ -226,72 +227,6 @@ func (a *App) Close() {
 	if a.fleet != nil {
 		a.fleet.Close()
 	}
-}
-
-// Read runs a verb that only reads, again and again with --watch (OPS-4.3). show prints one answer to a.Out. Each round is
-// gathered first, so that a screen never flickers; what equals the last round is not printed again where nothing repaints.
-func (a *App) Read(ctx context.Context, show func(context.Context) error) error {
-	if !a.Watch {
-		return show(ctx)
-	}
-	out := a.Out
-	defer func() { a.Out = out }()
-	last := map[string]bool{}
-	for {
-		var round bytes.Buffer
-		a.Out = &round
-		if err := show(ctx); err != nil && ctx.Err() == nil {
-			a.Notef("%v", err)
-		}
-		a.Out = out
-		if err := a.repaint(&round, last); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchEvery):
-		}
-	}
-}
-
-// repaint shows one round of --watch. last holds the lines of the round before.
-func (a *App) repaint(round *bytes.Buffer, last map[string]bool) error {
-	switch {
-	case a.Terminal && a.Format.ForPeople():
-		var screen strings.Builder
-		for line := range strings.Lines(round.String()) { // a line that wraps scrolls the picture away
-			screen.WriteString(output.Cut(strings.TrimRight(line, "\n"), a.Width()) + "\n")
-		}
-		_, err := fmt.Fprintf(a.Out, "\x1b[H\x1b[2J%s", screen.String()) // home and clear
-		return err
-	case a.Format == output.JSONL: // one object per change
-		now := map[string]bool{}
-		for line := range strings.Lines(round.String()) {
-			now[line] = true
-			if last[line] {
-				continue
-			}
-			if _, err := fmt.Fprint(a.Out, line); err != nil {
-				return err
-			}
-		}
-		clear(last)
-		maps.Copy(last, now)
-		return nil
-	}
-	if text := round.String(); text != a.before {
-		a.before = text
-		_, err := fmt.Fprint(a.Out, text)
-		return err
-	}
-	return nil
-}
-
-// Watchable adds --watch to a verb.
-func (a *App) Watchable(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "ask again every second and show what changed")
-	return c
 }
 
 // Mutates adds the flags of OPS-4.8 to a verb that changes something.

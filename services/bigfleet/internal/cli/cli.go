@@ -62,12 +62,13 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	verb, err := root.ExecuteContextC(ctx)
 	var known *exit.Error
 	if err != nil && !started && !errors.As(err, &known) {
-		err = &exit.Error{Code: exit.Usage, Say: err.Error(), Hint: "Usage: " + verb.UseLine()} // cobra's own: flags and arguments
+		err = wrongUsage(verb, err) // cobra's own: flags and arguments
 	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
 		return exit.OK
 	}
-	report(a, err)
+	a.Refused()
+	report(a, verb, err)
 	return exit.CodeOf(err)
 }
 
@@ -111,9 +112,10 @@ func New(a *app.App) *cobra.Command {
 	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
 	ofProviders := providerverbs.New(a)
-	roles(root, ofProviders)
+	roles(a, root, ofProviders)
 	root.AddCommand(ofProviders)
 	root.AddCommand(flat(a)...)
+	helpOrNearest(root)
 	return root
 }
 
@@ -179,7 +181,7 @@ func called(root *cobra.Command, name string) {
 }
 
 // roles hangs in the programs of BigFleet, each as its own binary has it (OPS-1.1), and the list of them.
-func roles(root, ofProviders *cobra.Command) {
+func roles(a *app.App, root, ofProviders *cobra.Command) {
 	named := func(under, c *cobra.Command, use, short string, aliases ...string) *cobra.Command {
 		c.Use, c.Short, c.Aliases, c.Hidden = use, short, aliases, true // people meet the verbs first; `bigfleet roles` lists these
 		ownFlagsOnly(c)
@@ -196,13 +198,14 @@ func roles(root, ofProviders *cobra.Command) {
 	}
 	root.AddCommand(&cobra.Command{
 		Use: "roles", Args: cobra.NoArgs, Short: "The long-running programs in this binary", Example: "  bigfleet roles",
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
+			l := output.List{Columns: []output.Column{{Head: "ROLE"}, {Head: "DOES"}}}
 			for _, p := range programs {
-				if _, err := fmt.Fprintf(c.OutOrStdout(), "%-24s  %s\n", p.CommandPath(), p.Short); err != nil {
-					return err
-				}
+				l.Names = append(l.Names, "role/"+strings.ReplaceAll(strings.TrimPrefix(p.CommandPath(), root.CommandPath()+" "), " ", "/"))
+				l.Rows = append(l.Rows, []string{p.CommandPath(), p.Short})
+				l.Objects = append(l.Objects, map[string]string{"role": p.CommandPath(), "does": p.Short})
 			}
-			return nil
+			return a.Format.Write(a.Out, l)
 		},
 	})
 }
@@ -238,16 +241,8 @@ func providerRole(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func unknown(c *cobra.Command, name string) error {
-	hint := "`bigfleet --help` lists the commands"
-	if near := c.SuggestionsFor(name); len(near) > 0 {
-		hint = "Did you mean `bigfleet " + strings.Join(near, "` or `bigfleet ") + "`?"
-	}
-	return &exit.Error{Code: exit.Usage, Say: fmt.Sprintf("there is no command %q", name), Hint: hint}
-}
-
 // report writes the one line of OPS-4.9, or the same as an object for programs.
-func report(a *app.App, err error) {
+func report(a *app.App, verb *cobra.Command, err error) {
 	var e *exit.Error
 	if !errors.As(err, &e) {
 		e = &exit.Error{Code: exit.CodeOf(err), Say: err.Error(), Err: err}
@@ -260,7 +255,11 @@ func report(a *app.App, err error) {
 		if reason == "" {
 			reason = e.Code.String()
 		}
-		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Say, "hint": e.Hint})
+		hint := e.Hint
+		if hint == "" && e.Code == exit.Usage {
+			hint = "`" + verb.CommandPath() + " --help` shows how it is used"
+		}
+		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Say, "hint": hint})
 		return
 	}
 	a.Notef("bigfleet: %s", e.Error())

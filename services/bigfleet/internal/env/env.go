@@ -27,8 +27,8 @@ type Env struct {
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
 
-	Program string     // the name the program was called by, without its folder; "" means bigfleet
-	Columns func() int // how wide the terminal is now; nil or 0 means nobody knows
+	Program string                      // the name the program was called by, without its folder; "" means bigfleet
+	Screen  func() (columns, lines int) // how large the terminal is now; nil or 0 means nobody knows
 
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) // in place of the network; nil means TCP
 }
@@ -39,12 +39,12 @@ func System() Env {
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), Asks: term.IsTerminal(int(os.Stdin.Fd())),
 		Program: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"),
-		Columns: func() int {
-			columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+		Screen: func() (int, int) {
+			columns, lines, err := term.GetSize(int(os.Stdout.Fd()))
 			if err != nil {
-				return 0
+				return 0, 0
 			}
-			return columns
+			return columns, lines
 		},
 	}
 }
@@ -52,12 +52,18 @@ func System() Env {
 // Colour says whether escape sequences are welcome.
 func (e Env) Colour() bool { return e.Terminal && e.Getenv("NO_COLOR") == "" }
 
+// Size is how large the terminal is; 0 where nothing needs to fit.
+func (e Env) Size() (columns, lines int) {
+	if !e.Terminal || e.Screen == nil {
+		return 0, 0
+	}
+	return e.Screen()
+}
+
 // Width is how wide the terminal is; 0 where nothing needs to fit.
 func (e Env) Width() int {
-	if !e.Terminal || e.Columns == nil {
-		return 0
-	}
-	return e.Columns()
+	columns, _ := e.Size()
+	return columns
 }
 
 // Notef writes a line of progress or warning.

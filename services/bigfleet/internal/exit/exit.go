@@ -6,6 +6,7 @@ package exit
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -109,10 +110,13 @@ func Of(what string, err error) error {
 	}
 	var dial *rpc.DialError
 	if errors.As(err, &dial) {
-		return &Error{Code: Unreachable, Reason: "no_connection", Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
-			Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: err}
+		return NoConnection(what, dial)
 	}
 	out := &Error{Code: Failed, Say: what + ": " + text(err), Err: err}
+	if strings.Contains(out.Say, "HTTP status 404") { // a server without this service: no server of BigFleet answers so
+		return &Error{Code: Unreachable, Reason: "wrong_service", Say: what + ": what answers there is something else (HTTP status 404)",
+			Hint: "By default a shard listens on 7780, a coordinator on 7790, a provider on 9000; metrics have ports of their own", Err: err}
+	}
 	if code, ok := byConnectCode[connect.CodeOf(err)]; ok {
 		out.Code = code
 	}
@@ -121,6 +125,22 @@ func Of(what string, err error) error {
 		out.Say = strings.Replace(out.Say, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
 	}
 	return out
+}
+
+// NoConnection is the failure to reach an address at all, or to agree on TLS there.
+func NoConnection(what string, dial *rpc.DialError) *Error {
+	var plain tls.RecordHeaderError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(dial, &plain):
+		return &Error{Code: Unreachable, Reason: "plaintext", Say: fmt.Sprintf("%s: %s answers without TLS", what, dial.Addr),
+			Hint: "Start it with --tls-cert, --tls-key and --tls-ca, or leave the TLS flags and the context out here", Err: dial}
+	case errors.As(dial, &cert):
+		return &Error{Code: Unreachable, Reason: "certificate", Say: fmt.Sprintf("%s: the certificate of %s is refused: %v", what, dial.Addr, cert.Err),
+			Hint: "`bigfleet doctor` with the same flags says what is wrong with it", Err: dial}
+	}
+	return &Error{Code: Unreachable, Reason: "no_connection", Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
+		Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: dial}
 }
 
 // sentence begins with a capital letter.

@@ -287,9 +287,12 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	}
 	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Say: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
 		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
-	if rpc.NotSent(nobody.Last) {
-		out.Reason, out.Say = "no_connection", what+": nothing answers at "+strings.Join(f.cfg.Coordinator, ", ")
-		out.Hint = "Check --coordinator and that the process runs; `bigfleet doctor` checks more"
+	var dial *rpc.DialError
+	if errors.As(nobody.Last, &dial) {
+		return exit.NoConnection(what, dial)
+	}
+	if other := exit.Of(what, nobody.Last); exit.CodeOf(other) == exit.Denied || strings.Contains(other.Error(), "HTTP status") {
+		return other // waiting for an election would not put that right
 	}
 	return out
 }

@@ -61,6 +61,7 @@ type List struct {
 	Rows    [][]string // one cell a column
 	Names   []string   // one a row, for -o name
 	Items   []proto.Message
+	Objects []any // in place of Items, where rows are put together here and are no message
 }
 
 // Write prints a list.
@@ -79,19 +80,34 @@ func (f Format) Write(w io.Writer, l List) error {
 				return err
 			}
 		}
+		for _, o := range l.Objects {
+			if err := f.Value(w, o); err != nil {
+				return err
+			}
+		}
 		return nil
 	case JSON, YAML:
-		items := make([]json.RawMessage, len(l.Items))
-		for i, m := range l.Items {
+		items := make([]any, 0, len(l.Items)+len(l.Objects))
+		for _, m := range l.Items {
 			raw, err := encode(m)
 			if err != nil {
 				return err
 			}
-			items[i] = raw
+			items = append(items, raw)
 		}
-		return f.raw(w, map[string]any{"items": items})
+		return f.raw(w, map[string]any{"items": append(items, l.Objects...)})
 	}
 	return writeTable(w, l, f == Wide)
+}
+
+// Next prints one message of a stream: with YAML each is a document of its own.
+func (f Format) Next(w io.Writer, m proto.Message) error {
+	if f == YAML {
+		if _, err := fmt.Fprintln(w, "---"); err != nil {
+			return err
+		}
+	}
+	return f.Message(w, m)
 }
 
 // Message prints one message as data. Table formats print JSON too: a verb with rows calls Write.

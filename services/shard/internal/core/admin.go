@@ -346,7 +346,7 @@ func (c *Core) adminRetire(e AdminAsked) {
 		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.fresh})
 		return
 	case cl.connected():
-		c.answer(e, CodeAborted, "the cluster has a live session", nil)
+		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first, or leave it be", nil)
 		return
 	case !c.silent(cl) && bound > 0:
 		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has reported within the last %d s", c.cfg.SilentAfter/Second), nil)

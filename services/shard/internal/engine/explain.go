@@ -399,7 +399,8 @@ func (x *explainer) text(i inventory.Index, why Reject) string {
 	case RejectTaint:
 		return "taint " + taintText(x.inv.Shape(x.inv.Class(row.Class).Shape).Taints[c.taint])
 	case RejectTooSmall:
-		return fmt.Sprintf("%s: it offers %s, one unit asks for %s", dims.Text(x.f.dims[c.small]), amount(x.f.of(row.Class)[c.small]), amount(x.unit[c.small]))
+		return fmt.Sprintf("%s: it offers %s, one unit asks for %s", dims.Text(x.f.dims[c.small]), quantity(resource.Quantity{Name: dims.Text(x.f.dims[c.small]), Milli: x.f.of(row.Class)[c.small]}),
+			quantity(resource.Quantity{Name: dims.Text(x.f.dims[c.small]), Milli: x.unit[c.small]}))
 	case RejectServes, RejectPromised:
 		if ref := x.claims[i]; !ref.None() {
 			n := x.nameOf(ref)

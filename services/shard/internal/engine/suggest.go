@@ -250,7 +250,7 @@ func (s *suggester) unlike(m *inventory.Machine, like string) string {
 	var with []string
 	for _, q := range m.Resources {
 		if q.Milli > milliOf(old.Resources, q.Name) {
-			with = append(with, q.Name+" "+amount(q.Milli))
+			with = append(with, q.Name+" "+quantity(q))
 		}
 	}
 	for _, l := range m.Labels {

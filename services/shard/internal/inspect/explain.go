@@ -212,7 +212,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	v := s.cfg.View()
 	out := &pb.ExplainResponse{Machine: m, Verdict: e.Sentence, Suggestion: e.Change, Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt)}
 	if change := heldChange(m.KeepReason); change != "" { // what only the shell knows: what holds a release
-		out.Verdict, out.Suggestion = strings.TrimSuffix(e.Sentence, ".")+", but: "+m.KeepText+".", change
+		out.Verdict, out.Suggestion = e.Sentence+" Its "+m.KeepText+".", change
 	}
 	if e.Next != nil && scope(ctx) == "" {
 		out.Candidates = append(out.Candidates, candidate(e.Next))

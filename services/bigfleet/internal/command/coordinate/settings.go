@@ -85,33 +85,37 @@ func newDeleteQuota(a *app.App) *cobra.Command {
 }
 
 func newRebalanceStatus(a *app.App) *cobra.Command {
-	return &cobra.Command{
+	return a.Watchable(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "The rebalancer's policy", Example: "  bigfleet rebalance status",
 		RunE: func(c *cobra.Command, _ []string) error {
-			f, err := a.Fleet()
-			if err != nil {
-				return err
-			}
-			var got *bigfleetv1alpha1.GetRebalanceResponse
-			err = f.Leader(c.Context(), "reading the policy", func(ctx context.Context, co fleet.Coordinator) error {
-				r, err := co.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
-				if err == nil {
-					got = r.Msg
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if !a.Format.ForPeople() {
-				return a.Format.Message(a.Out, got)
-			}
-			p := got.GetPolicy()
-			_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
-				output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
-			return err
+			return a.Read(c.Context(), func(ctx context.Context) error { return rebalanceStatus(ctx, a) })
 		},
+	})
+}
+
+func rebalanceStatus(ctx context.Context, a *app.App) error {
+	f, err := a.Fleet()
+	if err != nil {
+		return err
 	}
+	var got *bigfleetv1alpha1.GetRebalanceResponse
+	err = f.Leader(ctx, "reading the policy", func(ctx context.Context, co fleet.Coordinator) error {
+		r, err := co.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
+		if err == nil {
+			got = r.Msg
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !a.Format.ForPeople() {
+		return a.Format.Message(a.Out, got)
+	}
+	p := got.GetPolicy()
+	_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
+		output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
+	return err
 }
 
 func newRebalanceSet(a *app.App) *cobra.Command {
@@ -139,42 +143,53 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 
 // newRaftStatus asks each replica for itself, so it works without a leader.
 func newRaftStatus(a *app.App) *cobra.Command {
-	return &cobra.Command{
+	return a.Watchable(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "What each replica says of itself; works without a leader", Example: "  bigfleet raft status --coordinator 127.0.0.1:7790",
 		RunE: func(c *cobra.Command, _ []string) error {
-			f, err := a.Fleet()
-			if err != nil {
-				return err
-			}
-			replicas, err := f.Replicas()
-			if err != nil {
-				return err
-			}
-			l := output.List{Columns: []output.Column{
-				{Head: "NODE"}, {Head: "ROLE"}, {Head: "LEADER"}, {Head: "TERM"}, {Head: "COMMITTED"}, {Head: "APPLIED"}, {Head: "STATE"}, {Head: "CLUSTER", Wide: true}, {Head: "BUILD", Wide: true},
-			}}
-			var failed error
-			for _, r := range replicas {
-				ctx, cancel := f.Deadline(c.Context())
-				got, err := r.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
-				cancel()
-				if err != nil {
-					failed = fleet.Unanswered("the status of "+r.Address, err)
-					a.Notef("%v", failed)
-					continue
-				}
-				s := got.Msg
-				l.Items = append(l.Items, s)
-				l.Names = append(l.Names, "peer/"+s.GetNodeId())
-				l.Rows = append(l.Rows, []string{
-					s.GetNodeId(), s.GetRole(), output.Dash(s.GetLeader().GetLeaderId()), fmt.Sprint(s.GetRaftTerm()), fmt.Sprint(s.GetCommitIndex()), fmt.Sprint(s.GetAppliedIndex()),
-					output.Dash(s.GetStateHash()), output.Dash(s.GetClusterUuid()), output.Dash(s.GetBuild()),
-				})
-			}
-			if err := a.Format.Write(a.Out, l); err != nil {
-				return err
-			}
-			return failed
+			return a.Read(c.Context(), func(ctx context.Context) error { return raftStatus(ctx, a) })
 		},
+	})
+}
+
+func raftStatus(ctx context.Context, a *app.App) error {
+	f, err := a.Fleet()
+	if err != nil {
+		return err
 	}
+	replicas, err := f.Replicas()
+	if err != nil {
+		return err
+	}
+	l := output.List{Columns: []output.Column{
+		{Head: "NODE"}, {Head: "ROLE"}, {Head: "LEADER"}, {Head: "TERM"}, {Head: "COMMITTED"}, {Head: "APPLIED"}, {Head: "STATE"}, {Head: "CLUSTER", Wide: true}, {Head: "BUILD", Wide: true},
+	}}
+	var failed []error
+	for _, r := range replicas {
+		bounded, cancel := f.Deadline(ctx)
+		got, err := r.Admin.GetCoordinatorStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+		cancel()
+		if err != nil {
+			failed = append(failed, fleet.Unanswered("the status of "+r.Address, err))
+			continue
+		}
+		s := got.Msg
+		l.Items = append(l.Items, s)
+		l.Names = append(l.Names, "peer/"+s.GetNodeId())
+		l.Rows = append(l.Rows, []string{
+			s.GetNodeId(), s.GetRole(), output.Dash(s.GetLeader().GetLeaderId()), fmt.Sprint(s.GetRaftTerm()), fmt.Sprint(s.GetCommitIndex()), fmt.Sprint(s.GetAppliedIndex()),
+			output.Dash(s.GetStateHash()), output.Dash(s.GetClusterUuid()), output.Dash(s.GetBuild()),
+		})
+	}
+	if len(l.Rows) > 0 {
+		if err := a.Format.Write(a.Out, l); err != nil {
+			return err
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	for _, err := range failed[:len(failed)-1] { // the last one ends the verb, which says it
+		a.Notef("%v", err)
+	}
+	return failed[len(failed)-1]
 }

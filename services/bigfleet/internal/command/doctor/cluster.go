@@ -94,7 +94,7 @@ func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
 	}
 	client, err := authorizationclient.NewForConfig(as)
 	if err != nil {
-		r.fail(about, "", "%v", err)
+		r.fail(about, "Check the kubeconfig that --kubeconfig and --kube-context name", "%v", err)
 		return
 	}
 	var missing []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 type level string
@@ -74,12 +75,14 @@ const (
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var f flags
-	c := &cobra.Command{
+	c := a.Watchable(&cobra.Command{
 		Use: "doctor", Args: cobra.NoArgs,
 		Short:   "Find what is wrong and say how to put it right",
 		Example: "  bigfleet doctor\n  bigfleet doctor --shard 127.0.0.1:7780\n  bigfleet doctor --cluster-only --kubeconfig red.kubeconfig",
-		RunE:    func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
-	}
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, f) })
+		},
+	})
 	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "look only inside the managed cluster; without it, it is looked at when --kubeconfig or --kube-context is given")
 	c.Flags().StringVar(&f.operatorAccount, "as", "system:serviceaccount:bigfleet-system:bigfleet-operator", "whose rights in the cluster are checked; empty means one's own")
 	return c
@@ -108,7 +111,15 @@ func run(ctx context.Context, a *app.App, f flags) error {
 }
 
 func show(a *app.App, r *report) error {
-	if !a.Format.ForPeople() {
+	switch a.Format {
+	case output.JSONL:
+		for _, f := range r.findings {
+			if err := a.Format.Value(a.Out, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	case output.JSON, output.YAML, output.Name:
 		return a.Format.Value(a.Out, map[string]any{"findings": r.findings})
 	}
 	for _, f := range r.findings {

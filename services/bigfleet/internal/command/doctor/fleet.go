@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,8 +15,10 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/remedy"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
 
@@ -39,7 +42,7 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 	}
 	shards, err := f.Shards(ctx)
 	if err != nil {
-		r.fail("shards", "Name a shard with --shard host:port to look at it without the coordinator", "they cannot be listed: %v", err)
+		r.fail("shards", "Name a shard with --shard host:port to look at it without the coordinator", "they cannot be listed: %s", said(err))
 		return nil
 	}
 	providers := map[string]bool{}
@@ -154,7 +157,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 		if strings.HasPrefix(w, "plaintext: ") {
 			continue // said of its address already
 		}
-		r.warn(about, "", "%s", w)
+		r.warn(about, remedy.Of(w), "%s", w)
 	}
 	for _, p := range st.GetProviders() {
 		if p.GetBreaker() != "closed" && p.GetBreaker() != "" {
@@ -237,4 +240,13 @@ func pages(ctx context.Context, f *fleet.Fleet, page func(ctx context.Context, t
 		}
 		token = next
 	}
+}
+
+// said is what failed and why; the finding has its own remedy.
+func said(err error) string {
+	var e *exit.Error
+	if errors.As(err, &e) {
+		return e.Say
+	}
+	return err.Error()
 }

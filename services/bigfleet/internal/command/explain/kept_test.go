@@ -132,7 +132,7 @@ func keptReasons() []kept {
 		{pb.KeepReason_KEEP_REASON_BUDGET, onDemand(12), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 600_000})
 			wants(v, 12).Asks(virtual.Need("web", 7, 4, 0))
-		}, []string{"Nobody claims the machine any more, but: reclaim is planned, but the reclaim budget is spent for now.", "It goes when the budget has refilled"}},
+		}, []string{"Nobody claims the machine any more. Its reclaim is planned, but the reclaim budget is spent for now.", "It goes when the budget has refilled"}},
 		{pb.KeepReason_KEEP_REASON_NO_SESSION, onDemand(2), nil, func(v *virtual.Fleet) {
 			v.Does("pause", "--kind", "reclaim", "--reason", "not yet", "--yes")
 			red := wants(v, 2)

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -21,15 +22,22 @@ func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
 	if err != nil {
 		return err
 	}
+	stops := make([]*bigfleetv1alpha1.GetStatusResponse, len(shards))
 	answers, failed := fleet.Each(ctx, f, shards, "reading "+s.String(), func(ctx context.Context, sh fleet.Shard) (*bigfleetv1alpha1.ClusterView, error) {
 		got, err := sh.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{ClusterId: s.Name}))
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range got.Msg.GetClusters() {
-			if c.GetClusterId() == s.Name {
-				return c, nil
+			if c.GetClusterId() != s.Name {
+				continue
 			}
+			status, err := sh.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+			if err != nil {
+				return nil, err
+			}
+			stops[slices.IndexFunc(shards, func(o fleet.Shard) bool { return o.Label() == sh.Label() })] = status.Msg
+			return c, nil
 		}
 		return nil, nil
 	})
@@ -45,7 +53,7 @@ func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
 			}
 			continue
 		}
-		sayCluster(a, shards[i].Label(), *c)
+		sayCluster(a, shards[i].Label(), *c, stops[i])
 	}
 	if !found && failed == nil {
 		return &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get clusters` lists them"}
@@ -53,7 +61,7 @@ func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
 	return failed
 }
 
-func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView) {
+func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops *bigfleetv1alpha1.GetStatusResponse) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
 	now := a.Now()
 	switch {
@@ -64,7 +72,7 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView) {
 	case c.GetUnsatisfiedNeeds() > 0:
 		line("Cluster %s is connected to %s; %d of its %d needs wait (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
 	default:
-		line("Cluster %s is connected to %s and has what it asks for: %d needs.", c.GetClusterId(), shard, c.GetNeeds())
+		line("Cluster %s is connected to %s and has what it asks for: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
 	}
 	if c.GetConnected() {
 		line("Session since %s (%s).", output.Time(c.GetConnectedSinceUnixNanos()), output.Age(now, c.GetConnectedSinceUnixNanos()))
@@ -78,10 +86,39 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView) {
 		gate = "closed until the cluster was heard since the shard started: nothing is released"
 	}
 	line("Its release gate is %s; reclaim budget left %.1f.", gate, c.GetReclaimTokens())
+	sayStops(line, c.GetClusterId(), stops)
 	for _, b := range c.GetBackoffs() {
 		line("Backoff: %s", b)
 	}
 	line("Machines cost %s. More: bigfleet history cluster/%s", output.Dollars(c.GetCostPerHour()), c.GetClusterId())
+}
+
+// sayStops names what people have stopped for a cluster: an open gate releases nothing meanwhile.
+func sayStops(line func(string, ...any), cluster string, s *bigfleetv1alpha1.GetStatusResponse) {
+	if s.GetDryRun() {
+		line("Its shard is in dry run: nothing is carried out until `bigfleet dry-run off`.")
+	}
+	for _, p := range s.GetPauses() {
+		if p.GetClusterId() != "" && p.GetClusterId() != cluster {
+			continue
+		}
+		kinds := make([]string, len(p.GetKinds()))
+		for i, k := range p.GetKinds() {
+			kinds[i] = output.Enum("ACTION_KIND_", k.String())
+		}
+		what := strings.Join(kinds, ", ")
+		if what == "" {
+			what = "every action"
+		}
+		if p.GetProvider() != "" {
+			what += " at provider " + p.GetProvider()
+		}
+		until := "until it is lifted"
+		if t := p.GetExpiresAtUnixNanos(); t != 0 {
+			until = "until " + output.Time(t)
+		}
+		line("Paused: %s, %s, by %s: %s. `bigfleet resume %s` lifts it.", what, until, p.GetActor(), p.GetReason(), p.GetPauseId())
+	}
 }
 
 func because(why string) string {

@@ -60,6 +60,10 @@ func reasons() []reason {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 16, 0))
 			return "red", "web"
 		}, []string{"The largest is cloud-a-0: cpu: it offers 4, one unit asks for 16", "Try: Add 1 machine like cloud-a-0, but with cpu 16."}},
+		{pb.NeedDetail_NEED_DETAIL_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2, func(o *provider.Offering) { o.Resources["memory"] = "16Gi" })}, nil, func(v *virtual.Fleet) (string, string) {
+			v.Operator("red", nil).Asks(virtual.Need("web", 1, 1, 0, virtual.Wants("memory", "24Gi")))
+			return "red", "web"
+		}, []string{"memory: it offers 16Gi, one unit asks for 24Gi", "Try: Ask for units that fit cloud-a-0"}},
 		{pb.NeedDetail_NEED_DETAIL_SPREAD_BLOCKED, []provider.Offering{virtual.Slots("a", "a", 9), virtual.Slots("b", "b", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 2, 4, 0, virtual.Spread(virtual.ZoneKey)))

@@ -232,7 +232,7 @@ func audit(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return got.Msg.GetRecords(), got.Msg.GetNextPageToken(), nil
 	})
 	return table("audit/", columns("INDEX", "TIME", "METHOD", "ACTOR", "REQUEST", "RESULT", "REASON"), items, func(r *bigfleetv1alpha1.AuditRecord) []string {
-		return []string{fmt.Sprint(r.GetIndex()), output.Time(r.GetAtUnixNanos()), r.GetMethod(), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
+		return []string{fmt.Sprint(r.GetIndex()), output.Time(r.GetAtUnixNanos()), strings.TrimPrefix(r.GetMethod(), "/bigfleet.v1alpha1."), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
 	}), err
 }
 

@@ -97,7 +97,13 @@ func New(a *app.App) *cobra.Command {
 		help.WriteString("  " + k.names[0] + strings.Repeat(" ", 14-len(k.names[0])) + k.about + "\n")
 	}
 	c := &cobra.Command{
-		Use: "get KIND [NAME]", Args: cobra.RangeArgs(1, 2),
+		Use: "get KIND [NAME]",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("get what? Name one of %s", strings.Join(names, ", "))
+			}
+			return cobra.MaximumNArgs(2)(c, args)
+		},
 		Short: "List machines, needs, clusters and more", Long: help.String(),
 		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {

@@ -121,13 +121,16 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		var out []*bigfleetv1alpha1.NeedView
 		for stream.Receive() {
 			n := stream.Msg().GetNeed()
-			if n == nil || len(reasons) > 0 && !slices.Contains(reasons, n.GetUnmetReason()) || f.name != "" && subject.NeedName(n) != f.name {
+			if n == nil || len(reasons) > 0 && !slices.Contains(reasons, n.GetUnmetReason()) || !strings.HasPrefix(subject.NeedName(n), f.name) {
 				continue
 			}
 			out = append(out, n)
 		}
 		return out, stream.Err()
 	})
+	if i := slices.IndexFunc(items, func(n *bigfleetv1alpha1.NeedView) bool { return subject.NeedName(n) == f.name }); i >= 0 {
+		items = items[i : i+1] // the whole name; otherwise its first letters do, as everywhere
+	}
 	now := a.Now()
 	return table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
@@ -155,7 +158,7 @@ func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 	})
 	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST", "WHY", "+PROFILE"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
-		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), output.Vector(h.GetResources().GetResources()), output.Dollars(h.GetCostPerHour()), output.Dash(h.GetReason()), h.GetProfileFingerprint()}
+		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), output.Dash(output.Vector(h.GetResources().GetResources())), output.Dollars(h.GetCostPerHour()), output.Dash(h.GetReason()), h.GetProfileFingerprint()}
 	}), failed
 }
 

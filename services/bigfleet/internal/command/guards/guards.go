@@ -43,10 +43,10 @@ func run(ctx context.Context, a *app.App) error {
 		if s == nil {
 			continue
 		}
-		l.Items = append(l.Items, s.status)
-		for _, r := range rows(s) {
-			l.Names = append(l.Names, "guard/"+r[1])
-			l.Rows = append(l.Rows, r)
+		for _, g := range guardsOf(s) {
+			l.Objects = append(l.Objects, g)
+			l.Names = append(l.Names, "guard/"+g.Guard)
+			l.Rows = append(l.Rows, []string{g.Shard, g.Guard, g.Scope, g.State, g.LiftedBy})
 		}
 	}
 	if err := a.Format.Write(a.Out, l); err != nil {
@@ -74,10 +74,19 @@ func look(ctx context.Context, s fleet.Shard) (state, error) {
 	}
 }
 
-// rows are the guards of one shard; the reclaim budget is always there, the others while they hold something.
-func rows(s *state) (out [][]string) {
+// guard is one thing that holds actions back.
+type guard struct {
+	Shard    string `json:"shard"`
+	Guard    string `json:"guard"`
+	Scope    string `json:"scope"`
+	State    string `json:"state"`
+	LiftedBy string `json:"liftedBy"`
+}
+
+// guardsOf are those of one shard; the reclaim budget is always there, the others while they hold something.
+func guardsOf(s *state) (out []guard) {
 	id := s.status.GetShardId()
-	add := func(guard, scope, state, lifted string) { out = append(out, []string{id, guard, scope, state, lifted}) }
+	add := func(name, scope, state, lifted string) { out = append(out, guard{id, name, scope, state, lifted}) }
 	add("reclaim-budget", "shard", fmt.Sprintf("%.1f machines may go now", s.status.GetReclaimTokens()), "itself, as time passes")
 	if s.status.GetDryRun() {
 		add("dry-run", "shard", "nothing is carried out", "bigfleet dry-run off")

@@ -84,8 +84,12 @@ func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse
 	if r.GetRecord() == nil {
 		return nil // a sign of life
 	}
+	if a.Format == output.Name {
+		_, err := fmt.Fprintln(a.Out, name(r.GetRecord()))
+		return err
+	}
 	if !a.Format.ForPeople() {
-		return output.JSONL.Message(a.Out, r.GetRecord())
+		return a.Format.Next(a.Out, r.GetRecord())
 	}
 	cells := row(r.GetRecord())
 	_, err := fmt.Fprintln(a.Out, strings.Join(cells[:8], "  "))

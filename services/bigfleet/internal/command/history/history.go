@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ func New(a *app.App) *cobra.Command {
 	var since time.Duration
 	var limit int
 	var diff []int64
-	c := &cobra.Command{
+	c := a.Watchable(&cobra.Command{
 		Use: "history SUBJECT", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		Short:   "What was decided and done, newest first",
 		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h\n  bigfleet history --diff 1200,1300",
@@ -34,15 +35,15 @@ func New(a *app.App) *cobra.Command {
 				return compare(c.Context(), a, args, diff)
 			}
 			if len(args) == 0 {
-				return exit.Usagef("whose history? Write machine/ID, need/CLUSTER/ROW, cluster/ID or shard/ID; `bigfleet events` follows all of it")
+				return exit.Usagef("whose history? Write machine/ID, need/CLUSTER/ROW, cluster/ID, shard/ID or move/ID; `bigfleet events` follows all of it")
 			}
-			s, err := subject.Parse(args[0], subject.Machine, subject.Need, subject.Cluster, subject.Shard)
+			s, err := subject.Parse(args[0], subject.Machine, subject.Need, subject.Cluster, subject.Shard, subject.Move)
 			if err != nil {
 				return err
 			}
-			return Run(c.Context(), a, s, since, limit)
+			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, since, limit) })
 		},
-	}
+	})
 	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
 	c.Flags().Int64SliceVar(&diff, "diff", nil, "two cycles, FIRST,SECOND: what changed between their plans; with cluster/ID only of that cluster")
 	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
@@ -58,10 +59,16 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 	if err != nil {
 		return err
 	}
+	about := func(*bigfleetv1alpha1.DecisionRecord) bool { return true }
+	if s.Kind == subject.Move {
+		if about, err = ofMove(ctx, f, s); err != nil {
+			return err
+		}
+	}
 	var truncated bool
 	var mu sync.Mutex
 	answers, failed := fleet.Each(ctx, f, shards, "reading the history", func(ctx context.Context, sh fleet.Shard) ([]*bigfleetv1alpha1.DecisionRecord, error) {
-		records, cut, err := read(ctx, a, sh, s, since, limit)
+		records, cut, err := read(ctx, a, sh, s, since, limit, about)
 		mu.Lock()
 		truncated = truncated || cut
 		mu.Unlock()
@@ -94,7 +101,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 	return failed
 }
 
-func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {
+func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int, about func(*bigfleetv1alpha1.DecisionRecord) bool) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {
 	req := &bigfleetv1alpha1.GetMachineHistoryRequest{PageSize: int32(min(limit, 5000))}
 	switch s.Kind {
 	case subject.Machine:
@@ -115,13 +122,43 @@ func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, si
 		if err != nil {
 			return nil, false, err
 		}
-		out = append(out, got.Msg.GetRecords()...)
+		for _, r := range got.Msg.GetRecords() {
+			if about(r) {
+				out = append(out, r)
+			}
+		}
 		truncated = truncated || got.Msg.GetTruncated()
 		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
 			break
 		}
 	}
 	return out, truncated, nil
+}
+
+// ofMove tells the records of a move between shards: those that name it, and those of its machines since it was begun.
+func ofMove(ctx context.Context, f *fleet.Fleet, s subject.Subject) (func(*bigfleetv1alpha1.DecisionRecord) bool, error) {
+	var move *bigfleetv1alpha1.Move
+	err := f.Leader(ctx, "reading "+s.String(), func(ctx context.Context, c fleet.Coordinator) error {
+		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, m := range got.Msg.GetMoves() {
+			if m.GetMoveId() == s.Name {
+				move = m
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if move == nil {
+		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no " + s.String(), Hint: "`bigfleet get moves` lists them"}
+	}
+	return func(r *bigfleetv1alpha1.DecisionRecord) bool {
+		return strings.Contains(r.GetDetail(), s.Name) || r.GetAtUnixNanos() >= move.GetStartedAtUnixNanos() && slices.Contains(move.GetMachineIds(), r.GetMachineId())
+	}, nil
 }
 
 func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
@@ -131,10 +168,14 @@ func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
 	}}
 	for _, r := range records {
 		l.Items = append(l.Items, r)
-		l.Names = append(l.Names, fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence()))
+		l.Names = append(l.Names, name(r))
 		l.Rows = append(l.Rows, row(r))
 	}
 	return l
+}
+
+func name(r *bigfleetv1alpha1.DecisionRecord) string {
+	return fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence())
 }
 
 func row(r *bigfleetv1alpha1.DecisionRecord) []string {

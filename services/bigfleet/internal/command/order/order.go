@@ -23,6 +23,7 @@ type order struct {
 	use, short, example string
 	says                string // with one %s for the argument
 	argument            string // name of what the argument is, for errors
+	lists               string // where its names are to be found
 	send                func(context.Context, *app.App, fleet.Shard, string) (proto.Message, error)
 	tell                func(proto.Message) string
 }
@@ -62,10 +63,14 @@ func (o order) run(ctx context.Context, a *app.App, argument string) error {
 			}
 			continue
 		}
-		_, _ = fmt.Fprintf(a.Out, "%s: %s\n", shards[i].Label(), o.tell(*got))
+		said := o.tell(*got)
+		if a.DryRun {
+			said = "would be done; nothing was changed"
+		}
+		_, _ = fmt.Fprintf(a.Out, "%s: %s\n", shards[i].Label(), said)
 	}
 	if done == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("no shard knows the %s %s", o.argument, argument)}
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("no shard knows the %s %s", o.argument, argument), Hint: o.lists}
 	}
 	return failed
 }
@@ -104,7 +109,7 @@ func answer[T any, P interface {
 func retry() order {
 	return order{
 		use: "retry MACHINE", short: "Clear a machine's backoffs and ask its provider again", example: "  bigfleet machines retry m-0001 --reason 'quota raised'",
-		says: "Clears the backoffs of machine %s and asks its provider.", argument: "machine",
+		says: "Clears the backoffs of machine %s and asks its provider.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetryMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.RetryMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -118,7 +123,7 @@ func retry() order {
 func forget() order {
 	return order{
 		use: "forget MACHINE", short: "Ignore an unbound machine until its state at the provider changes", example: "  bigfleet machines forget m-0001 --reason 'broken disk'",
-		says: "Ignores machine %s: it is neither used nor released until its provider reports another state.", argument: "machine",
+		says: "Ignores machine %s: it is neither used nor released until its provider reports another state.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -129,7 +134,7 @@ func forget() order {
 func accept() order {
 	return order{
 		use: "accept CLUSTER", short: "Accept the roll-up that is being held", example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
-		says: "Accepts the held roll-up of cluster %s: machines that nobody needs any more will be drained, within the reclaim budget.", argument: "held roll-up of cluster",
+		says: "Accepts the held roll-up of cluster %s: machines that nobody needs any more will be drained, within the reclaim budget.", argument: "held roll-up of cluster", lists: "`bigfleet guards` shows which are held",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AcceptRollup(ctx, connect.NewRequest(&bigfleetv1alpha1.AcceptRollupRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -143,18 +148,40 @@ func accept() order {
 func unretire() order {
 	return order{
 		use: "unretire CLUSTER", short: "Take back that a cluster is dead", example: "  bigfleet clusters unretire red --reason 'it is back'",
-		says: "Takes back that cluster %s is dead.", argument: "retired cluster",
+		says: "Takes back that cluster %s is dead.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
+			if err := known(ctx, s, id); err != nil { // the order itself is content with any name
+				return nil, err
+			}
 			return answer(s.Admin.UnretireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.UnretireClusterRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(proto.Message) string { return "taken back" },
 	}
 }
 
+// known is nil when the shard has heard of the cluster.
+func known(ctx context.Context, s fleet.Shard, cluster string) error {
+	req := &bigfleetv1alpha1.ListClustersRequest{}
+	for {
+		got, err := s.Read.ListClusters(ctx, connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		for _, c := range got.Msg.GetClusters() {
+			if c.GetClusterId() == cluster {
+				return nil
+			}
+		}
+		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+			return connect.NewError(connect.CodeNotFound, errors.New("no such cluster"))
+		}
+	}
+}
+
 func abandon() order {
 	return order{
 		use: "abandon MOVE", short: "Give up the reservation of a move", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
-		says: "Gives up the reservation of move %s.", argument: "move",
+		says: "Gives up the reservation of move %s.", argument: "move", lists: "`bigfleet get moves` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AbandonReservation(ctx, connect.NewRequest(&bigfleetv1alpha1.AbandonReservationRequest{MoveId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -169,7 +196,7 @@ func newRetire(a *app.App) *cobra.Command {
 	var bound int32
 	o := order{
 		use: "retire CLUSTER", short: "Declare a silent cluster dead: its machines are released", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
-		says: "Declares cluster %s dead: its demand becomes zero and its machines are drained and released.", argument: "cluster",
+		says: "Declares cluster %s dead: its demand becomes zero and its machines are drained and released.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireClusterRequest{ClusterId: id, BoundMachines: bound, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -191,7 +218,7 @@ func NewReconcile(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringVar(&provider, "provider", "", "only this provider")
 	o := order{
-		says: "Reads %s in full.", argument: "provider",
+		says: "Reads %s in full.", argument: "provider", lists: "`bigfleet status` names them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, _ string) (proto.Message, error) {
 			return answer(s.Admin.ReconcileNow(ctx, connect.NewRequest(&bigfleetv1alpha1.ReconcileNowRequest{Provider: provider, Reason: a.Reason})))
 		},

@@ -97,13 +97,13 @@ func poolOf(text string) *bigfleetv1alpha1.PriceEdit {
 func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
 	i := strings.LastIndex(text, ":")
 	if i <= 0 {
-		return nil, exit.Usagef("--add-demand %s: want CLUSTER:cpu=4,memory=8Gi", text)
+		return nil, exit.Usagef("--add-demand %s names no cluster: write CLUSTER:cpu=4,memory=8Gi[,priority=N]", text)
 	}
 	need := &bigfleetv1alpha1.CapacityNeed{AggregateResources: map[string]string{}, MinUnit: map[string]string{}}
 	for _, part := range strings.Split(text[i+1:], ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || name == "" || value == "" {
-			return nil, exit.Usagef("--add-demand %s: %q is not NAME=QUANTITY", text, part)
+			return nil, exit.Usagef("--add-demand %s: %q is no amount: write CLUSTER:cpu=4,memory=8Gi[,priority=N]", text, part)
 		}
 		if name == "priority" {
 			p, err := strconv.ParseInt(value, 10, 32)

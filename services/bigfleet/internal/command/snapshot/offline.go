@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,6 +37,14 @@ func open(a *app.App, path string) (*archive.Archive, error) {
 	return got, nil
 }
 
+// file is an archive that was verified, for programs.
+type file struct {
+	Path      string `json:"path"`
+	Index     uint64 `json:"index"`
+	Bytes     int64  `json:"bytes"`
+	StateHash string `json:"state_hash"`
+}
+
 func newInspect(a *app.App) *cobra.Command {
 	var tables bool
 	var table string
@@ -55,7 +62,7 @@ func newInspect(a *app.App) *cobra.Command {
 				return got.WriteRows(a.Out, table)
 			}
 			if !a.Format.ForPeople() {
-				return json.NewEncoder(a.Out).Encode(got.Meta)
+				return a.Format.Value(a.Out, got.Meta)
 			}
 			return say(a, got)
 		},
@@ -99,6 +106,9 @@ func newVerify(a *app.App) *cobra.Command {
 			got, err := open(a, args[0])
 			if err != nil {
 				return err
+			}
+			if !a.Format.ForPeople() {
+				return a.Format.Value(a.Out, file{Path: args[0], Index: got.Meta.Index, Bytes: got.Bytes, StateHash: got.Hash()})
 			}
 			_, err = fmt.Fprintf(a.Out, "ok: index %d, %d bytes, state hash %s\n", got.Meta.Index, got.Bytes, got.Hash())
 			return err
@@ -145,7 +155,7 @@ func restore(a *app.App, path string, r archive.Restoration) error {
 		return &exit.Error{Code: exit.Refused, Say: "restore: " + err.Error(), Hint: "No process may run on the directory; nothing was changed", Err: err}
 	}
 	if !a.Format.ForPeople() {
-		return json.NewEncoder(a.Out).Encode(done)
+		return a.Format.Value(a.Out, done)
 	}
 	_, _ = fmt.Fprintf(a.Out, "restored index %d as group %s (before: %s), fencing term %d\n", done.Index, done.ClusterUUID, done.PreviousUUID, done.FencingTerm)
 	if done.KeptDir != "" {

@@ -55,6 +55,9 @@ func save(ctx context.Context, a *app.App, path string, force bool) error {
 	if err != nil {
 		return failed("reading back what was written", err)
 	}
+	if !a.Format.ForPeople() {
+		return a.Format.Value(a.Out, file{Path: path, Index: got.Meta.Index, Bytes: got.Bytes, StateHash: got.Hash()})
+	}
 	_, err = fmt.Fprintf(a.Out, "%s: index %d, %d bytes, verified\n", path, got.Meta.Index, got.Bytes)
 	return err
 }

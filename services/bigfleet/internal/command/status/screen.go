@@ -10,6 +10,7 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/remedy"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
@@ -159,9 +160,9 @@ func shard(a *app.App, p part) {
 	}
 	for _, w := range s.GetWarnings() {
 		line("warning", "%s", w)
-	}
-	if len(s.GetWarnings()) > 0 {
-		line("ask", "bigfleet doctor says what to do about each")
+		if do := remedy.Of(w); do != "" {
+			line("", "-> %s", do)
+		}
 	}
 }
 

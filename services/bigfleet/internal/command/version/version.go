@@ -12,16 +12,19 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
 )
 
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	var client bool
-	c := &cobra.Command{
+	c := a.Watchable(&cobra.Command{
 		Use: "version", Args: cobra.NoArgs, Short: "Versions of this command and of every reachable server", Example: "  bigfleet version --client",
-		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), a, client) },
-	}
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, client) })
+		},
+	})
 	c.Flags().BoolVar(&client, "client", false, "ask no server")
 	return c
 }
@@ -45,7 +48,13 @@ func run(ctx context.Context, a *app.App, client bool) error {
 			runs.Add(s.Name, s.Version)
 		}
 	}
-	if !a.Format.ForPeople() {
+	if a.Format == output.JSONL {
+		for _, s := range all {
+			if err := a.Format.Value(a.Out, s); err != nil {
+				return err
+			}
+		}
+	} else if !a.Format.ForPeople() {
 		if err := a.Format.Value(a.Out, map[string]any{"versions": all}); err != nil {
 			return err
 		}
@@ -113,8 +122,11 @@ func own() string {
 		return "unknown"
 	}
 	out := info.Main.Version
+	if out == "(devel)" { // what every role calls it
+		out = "devel"
+	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && out == "(devel)" {
+		if s.Key == "vcs.revision" && out == "devel" {
 			out += " " + s.Value[:min(12, len(s.Value))]
 		}
 	}

@@ -197,7 +197,7 @@ func satisfied(ctx context.Context, a *app.App, s *subject.Subject) (bool, strin
 			continue
 		}
 		for _, n := range *rows {
-			if s != nil && s.Kind == subject.Need && subject.NeedName(n) != s.Scope+"/"+s.Name {
+			if s != nil && s.Kind == subject.Need && !strings.HasPrefix(subject.NeedName(n), s.Scope+"/"+s.Name) {
 				continue
 			}
 			all++
