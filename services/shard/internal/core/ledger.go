@@ -51,7 +51,17 @@ func (c *Core) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
 func (c *Core) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
 
 // advance prepares the ledgers for a plan.
-func (l *ledger) advance(c *Core) { c.wakePools() }
+func (l *ledger) advance(c *Core) {
+	c.wakePools()
+	for _, name := range l.sharing.Recount(c.world) {
+		l.tellRoom(c, name)
+	}
+}
+
+// tellRoom tells the engine what room the rows of a cluster have, and whether that is news.
+func (l *ledger) tellRoom(c *Core, name string) bool {
+	return c.world.Demand.SetRoom(name, func(n *demand.Need) int64 { return l.sharing.Room(name, n.RowKey()) })
+}
 
 // plan feeds the ledgers from a new plan (SHARD-6.7).
 func (l *ledger) plan(c *Core, r *engine.Result) {
@@ -71,7 +81,7 @@ func (l *ledger) plan(c *Core, r *engine.Result) {
 		c.trigger(triggerNode)
 	}
 	for _, name := range room {
-		if c.world.Demand.SetRoom(name, func(n *demand.Need) int64 { return l.sharing.Room(name, n.RowKey()) }) {
+		if l.tellRoom(c, name) {
 			c.trigger(triggerNode)
 		}
 	}

@@ -15,12 +15,13 @@ import (
 
 // roomEntry is the room of the Needs of one cluster.
 type roomEntry struct {
-	rows   map[demand.RowKey]rowRoom
-	grown  []int64                 // when it grew, in the last 24 h
-	stuck  map[demand.RowKey]int64 // Pods reported when it last grew
-	asked  int64                   // units that the cluster asked for in the last plan
-	helped bool                    // fewer Pods are unplaced since it last grew, or more is asked for
-	vain   int32                   // growths in a row that came after one which had not helped
+	rows    map[demand.RowKey]rowRoom
+	counted uint64                  // version of the demand that it was last counted for
+	grown   []int64                 // when it grew, in the last 24 h
+	stuck   map[demand.RowKey]int64 // Pods reported when it last grew
+	asked   int64                   // units that the cluster asked for in the last plan
+	helped  bool                    // fewer Pods are unplaced since it last grew, or more is asked for
+	vain    int32                   // growths in a row that came after one which had not helped
 }
 
 // roomTries is how often room grows after a growth that helped nobody, for one Pod of a row at a time. Another Pod may have taken
@@ -57,7 +58,7 @@ func (e *sharingEntry) observeRoom(w *World, b *Block, now int64, p *Policy) (ch
 		if x.helped {
 			x.vain = 0
 		}
-		changed = x.forget(b)
+		changed = x.forget(b.Needs)
 	}
 	if e.grow(w, b, now, p) {
 		x.grown = slices.DeleteFunc(x.grown, func(t int64) bool { return now-t >= day })
@@ -131,13 +132,29 @@ func unitsCounted(w *World, b *Block, row int32) (units int64) {
 	return units
 }
 
+// Recount counts room anew where demand has changed, and lists the clusters in which it is another now, ascending. It is called
+// before a plan: what a row had beyond its demand serves first when it asks for more (ENG-11.17), and not after something was
+// bought for it.
+func (s *Sharing) Recount(w *World) (changed []string) {
+	for c, e := range s.clusters {
+		if d := w.Demand.Cluster(c); d != nil && len(e.room.rows) > 0 && d.Version != e.room.counted {
+			e.room.counted = d.Version
+			if e.room.forget(d.Needs) {
+				changed = append(changed, c)
+			}
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
 // forget drops the room of rows that are gone, and counts that of the others anew.
-func (x *roomEntry) forget(b *Block) (changed bool) {
+func (x *roomEntry) forget(needs []demand.Need) (changed bool) {
 	live := make(map[demand.RowKey]rowRoom, len(x.rows))
-	for i := range b.Needs {
-		k := b.Needs[i].RowKey()
-		if r, ok := x.rows[k]; ok && unitsOf(&b.Needs[i]) > 0 {
-			live[k] = r.of(unitsOf(&b.Needs[i]))
+	for i := range needs {
+		k := needs[i].RowKey()
+		if r, ok := x.rows[k]; ok && unitsOf(&needs[i]) > 0 {
+			live[k] = r.of(unitsOf(&needs[i]))
 		}
 	}
 	changed = !maps.Equal(live, x.rows)

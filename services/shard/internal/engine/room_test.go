@@ -39,6 +39,9 @@ func (s *shelter) cycle(t rapid.TB) {
 		s.w.Demand.SetFacts(y.name, demand.Facts{Heard: true, SharingPerMille: s.ledger.PerMille(y.name)})
 		s.w.Demand.SetUnplaced(y.name, func(n *demand.Need) bool { return s.ledger.Unplaced(y.name, n.RowKey(), s.now, s.policy) })
 	}
+	for _, c := range s.ledger.Recount(s.w) {
+		s.w.Demand.SetRoom(c, func(n *demand.Need) int64 { return s.ledger.Room(c, n.RowKey()) })
+	}
 	s.loop.cycle(t)
 	_, room := s.ledger.Observe(s.w, s.last, s.policy)
 	for _, c := range room {

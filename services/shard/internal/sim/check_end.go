@@ -84,17 +84,24 @@ func (c *checker) sameNodes(p *process) {
 	}
 }
 
+// triesAgain: a machine whose node did not join is kept from its cluster for an hour, and may then be tried once more.
+func (c *checker) triesAgain() bool {
+	return c.unjoined > 0 && c.w.now-c.unjoined < c.w.policy.JoinRetryHold+2*quiet
+}
+
 // atRest: nothing is under way, nothing was started for a while, nothing is held back.
 func (c *checker) atRest(p *process) {
 	w, s := c.w, &p.publish.Status
-	// A machine whose node did not join is kept from its cluster for an hour, and may then be tried once more.
-	again := c.unjoined > 0 && w.now-c.unjoined < w.policy.JoinRetryHold+2*quiet
+	again := c.triesAgain()
 	if w.now-c.lastAct < quiet && c.lastKind.Op != "" && !again {
 		w.broken("no-rest", "SHARD-33.6", c.lastKind.Machine, c.lastKind.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
 			c.lastKind.Kind, c.lastKind.Machine, c.lastKind.Cause, c.lastKind.Cluster, clock(w.now-c.lastAct))
 	}
 	for _, id := range sortedKeys(c.ops) {
 		r := c.ops[id]
+		if again && w.now-c.began[id] < quiet {
+			continue
+		}
 		w.broken("operation-open", "SHARD-33.6", r.Machine, r.Cluster, "%s, a %s of %s, is still open", id, r.Kind, r.Machine)
 	}
 	for _, q := range s.Providers {
@@ -133,7 +140,7 @@ func (c *checker) satisfied(p *process) {
 		}
 		for i := range b.Rows {
 			row := &b.Rows[i]
-			if row.Verdict.Status == engine.OnTheWay {
+			if row.Verdict.Status == engine.OnTheWay && !(c.triesAgain() && w.now-c.lastAct < quiet) {
 				w.broken("always-on-the-way", "SHARD-33.6", "", b.Cluster, "row %s of %s still waits for machines on their way", row.RowID, b.Cluster)
 			}
 			if row.Verdict.Status != engine.Short || row.Group != "" || len(row.Form.Profile.Spread) > 0 {

@@ -78,8 +78,12 @@ func (c *checker) mine(x core.Command) bool {
 	return open
 }
 
-// commanded: what a command takes away when it takes effect at the provider.
-func (c *checker) commanded(m *machine, x core.Command) {
+// commanded: what a command takes away when it takes effect at the provider. What an older process does the present one
+// cannot know before the provider says so; the fence stops it at the machines that the present one has commanded.
+func (c *checker) commanded(m *machine, x core.Command, epoch int64) {
+	if c.w.proc != nil && epoch < c.w.proc.epoch {
+		m.lied = true
+	}
 	op, open := c.ops[x.Op]
 	if !open || x.RPC != core.RPCDrain {
 		return

@@ -238,7 +238,7 @@ func (p *provider) command(c core.Command, epoch, seq int64, works bool) answer 
 		w.check.illegal(m, c)
 		return refusal(core.CodeAborted, "the machine is "+m.State.String())
 	}
-	w.check.commanded(m, c)
+	w.check.commanded(m, c, epoch)
 	m.last = c.RPC
 	wait := p.begin(m, c, works)
 	f := m.fact()
