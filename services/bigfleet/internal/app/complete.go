@@ -18,7 +18,7 @@ const completeWithin = 500 * time.Millisecond
 // namesMax bounds how many names of one kind are offered.
 const namesMax = 200
 
-// Complete offers live names of the given kinds (machine, need, cluster, shard), each behind a prefix.
+// Complete offers live names of the given kinds (machine, need, cluster, session, shard, pause, domain, move), each behind a prefix.
 func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		const quiet = cobra.ShellCompDirectiveNoFileComp
@@ -31,17 +31,11 @@ func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, completeWithin)
 		defer cancel()
-		_, shards, err := a.Shards(ctx)
-		if err != nil {
-			return nil, quiet
-		}
 		var out []string
 		for kind, prefix := range prefixes {
-			for _, s := range shards {
-				for _, name := range names(ctx, kind, s) {
-					if name = prefix + name; strings.HasPrefix(name, typed) {
-						out = append(out, name)
-					}
+			for _, name := range a.names(ctx, kind) {
+				if name = prefix + name; strings.HasPrefix(name, typed) {
+					out = append(out, name)
 				}
 			}
 		}
@@ -64,8 +58,51 @@ func (a *App) CompleteSubjects(forms ...string) cobra.CompletionFunc {
 	}
 }
 
-// names are live ones of one kind; none when the shard does not answer in time.
-func names(ctx context.Context, kind string, s fleet.Shard) (out []string) {
+// names are live ones of one kind; none of what does not answer in time.
+func (a *App) names(ctx context.Context, kind string) (out []string) {
+	if kind == "domain" || kind == "move" {
+		f, err := a.Fleet()
+		if err != nil {
+			return nil
+		}
+		_ = f.Leader(ctx, "listing names", func(ctx context.Context, c fleet.Coordinator) error { // without an answer there are no names
+			out, err = ofCoordinator(ctx, c, kind)
+			return err
+		})
+		return out
+	}
+	_, shards, err := a.Shards(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, s := range shards {
+		out = append(out, ofShard(ctx, kind, s)...)
+	}
+	return out
+}
+
+func ofCoordinator(ctx context.Context, c fleet.Coordinator, kind string) (out []string, err error) {
+	if kind == "move" {
+		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range got.Msg.GetMoves() {
+			out = append(out, m.GetMoveId())
+		}
+		return out, nil
+	}
+	got, err := c.Core.ListDomainAssignments(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainAssignmentsRequest{PageSize: namesMax}))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range got.Msg.GetAssignments() {
+		out = append(out, d.GetTopologyKey()+"="+d.GetTopologyValue())
+	}
+	return out, nil
+}
+
+func ofShard(ctx context.Context, kind string, s fleet.Shard) (out []string) {
 	switch kind {
 	case "shard":
 		return []string{s.Label()}
@@ -77,7 +114,15 @@ func names(ctx context.Context, kind string, s fleet.Shard) (out []string) {
 		for _, m := range got.Msg.GetMachines() {
 			out = append(out, m.GetMachine().GetId())
 		}
-	case "cluster":
+	case "pause":
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil
+		}
+		for _, p := range got.Msg.GetPauses() {
+			out = append(out, p.GetPauseId())
+		}
+	case "cluster", "session":
 		got, err := s.Read.ListClusters(ctx, connect.NewRequest(&bigfleetv1alpha1.ListClustersRequest{PageSize: namesMax}))
 		if err != nil {
 			return nil

@@ -116,6 +116,7 @@ func New(a *app.App) *cobra.Command {
 	root.AddCommand(ofProviders)
 	root.AddCommand(flat(a)...)
 	helpOrNearest(root)
+	completes(a, root)
 	return root
 }
 

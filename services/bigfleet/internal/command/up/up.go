@@ -57,6 +57,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.IntVar(&c.Clusters, "clusters", c.Clusters, "simulated clusters; 0 for operators that come from elsewhere")
 	f.IntVar(&c.Shards, "shards", 1, "shards that share the simulated cloud, zone by zone; at most 3")
 	f.StringVar(&c.Scenario, "scenario", "", "a story to play, or a file as for --script: "+strings.Join(world.Names(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(world.Names(), cobra.ShellCompDirectiveDefault)) // fails only for an unknown flag
 	f.StringVar(&c.Script, "script", "", "a story of your own, in a file: see below")
 	f.BoolVar(&fl.list, "list-scenarios", false, "say what each scenario shows")
 	f.Float64Var(&c.Speed, "speed", 1, "divides the delays of machines and scenario")

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/contexts"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// live are the words by which verbs call an argument or a flag that has a live name, and the kind of that name (OPS-4.11).
+var live = map[string]string{
+	"MACHINE": "machine", "CLUSTER": "cluster", "SHARD": "shard", "PAUSE": "pause", "KEY=VALUE": "domain", "[KEY=VALUE": "domain", "SHARD]": "shard", "MOVE": "move",
+	"--machine": "machine", "--cluster": "cluster", "--shard": "shard",
+}
+
+// completes gives every verb the completion that its line of use tells, where it has none of its own.
+func completes(a *app.App, c *cobra.Command) {
+	words := strings.Fields(c.Use)[1:]
+	if c.RunE != nil && c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 && !c.Hidden {
+		c.ValidArgsFunction = arguments(a, words)
+	}
+	for flag, complete := range flagNames(a) {
+		if f := c.LocalFlags().Lookup(flag); f != nil && f.Value.Type() != "bool" && !c.Hidden {
+			_ = c.RegisterFlagCompletionFunc(flag, complete) // fails only where a verb has its own
+		}
+	}
+	for _, child := range c.Commands() {
+		completes(a, child)
+	}
+}
+
+// arguments completes each argument by its word, for example CLUSTER. A file is left to the shell.
+func arguments(a *app.App, words []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(words) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		switch word := words[len(args)]; {
+		case live[word] != "":
+			return a.Complete(map[string]string{live[word]: ""})(c, nil, typed)
+		case word == "FILE" || word == "DIR":
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// flagNames complete the flags that mean the same with every verb.
+func flagNames(a *app.App) map[string]cobra.CompletionFunc {
+	of := func(kind string) cobra.CompletionFunc {
+		return func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return a.Complete(map[string]string{kind: ""})(c, nil, typed)
+		}
+	}
+	var states []string
+	for n := range int32(len(pb.MachineState_name)) {
+		if n > 0 {
+			states = append(states, output.Enum("MACHINE_STATE_", pb.MachineState(n).String()))
+		}
+	}
+	return map[string]cobra.CompletionFunc{
+		"machine": of(live["--machine"]), "cluster": of(live["--cluster"]), "shard": of(live["--shard"]),
+		"output": cobra.FixedCompletions(output.Formats(), cobra.ShellCompDirectiveNoFileComp),
+		"state":  cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp),
+		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return contextNames(a), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+func contextNames(a *app.App) (out []string) {
+	path, err := contexts.Path(a.Getenv)
+	if err != nil {
+		return nil
+	}
+	f, err := contexts.Load(path)
+	if err != nil {
+		return nil
+	}
+	for name := range f.Contexts {
+		out = append(out, name)
+	}
+	return out
+}
