@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
@@ -32,6 +33,9 @@ type group struct {
 	rpc   []string // addresses
 	links *links
 	fault []string // directories that package faulty reads
+
+	identity *identity.Source // of who asks for the status; nil on plaintext
+	direct   bool             // no proxies: a test that is busy itself would hold up the heartbeats that pass through them
 }
 
 func id(i int) string { return "node-" + strconv.Itoa(i) }
@@ -40,6 +44,12 @@ func newGroup(t *testing.T, extra ...string) *group { return newGroupOf(t, progr
 
 // newGroupOf starts a group of another program than the product's.
 func newGroupOf(t *testing.T, program string, extra ...string) *group {
+	t.Helper()
+	return startGroup(t, &group{t: t}, program, extra...)
+}
+
+// startGroup starts the replicas of a group. {id} in an argument is the id of the replica.
+func startGroup(t *testing.T, g *group, program string, extra ...string) *group {
 	t.Helper()
 	binary := proc.BuildT(t, program)
 	ports, err := loopback.ReserveN(9)
@@ -51,7 +61,7 @@ func newGroupOf(t *testing.T, program string, extra ...string) *group {
 			p.Release()
 		}
 	})
-	g := &group{t: t, links: newLinks(t)}
+	g.links = newLinks(t)
 	raft, ops := make([]string, 3), make([]string, 3)
 	for i := range 3 {
 		g.rpc = append(g.rpc, ports[i].Addr())
@@ -59,10 +69,17 @@ func newGroupOf(t *testing.T, program string, extra ...string) *group {
 		g.dirs, g.fault = append(g.dirs, t.TempDir()), append(g.fault, t.TempDir())
 	}
 	for i := range 3 {
-		args := append([]string{"--id", id(i), "--data-dir", g.dirs[i], "--listen", g.rpc[i], "--raft-bind", raft[i], "--raft-advertise", g.links.front(id(i), raft[i]),
+		name := raft[i]
+		if !g.direct {
+			name = g.links.front(id(i), raft[i])
+		}
+		args := append([]string{"--id", id(i), "--data-dir", g.dirs[i], "--listen", g.rpc[i], "--raft-bind", raft[i], "--raft-advertise", name,
 			"--advertise-addr", g.rpc[i], "--metrics-addr", ops[i], "--bootstrap", "--bootstrap-expect", "3", "--admin-rate", "-1", "--log-level", "warn"}, extra...)
 		for k := range 3 {
 			args = append(args, "--peers", id(k)+"="+g.rpc[k])
+		}
+		for k := range args {
+			args[k] = strings.ReplaceAll(args[k], "{id}", id(i))
 		}
 		p, err := proc.New(proc.Config{Name: id(i), Path: binary, Args: args, Env: []string{"BIGFLEET_FAULTS=" + g.fault[i]}, LogFile: t.TempDir() + "/" + id(i) + ".log", Ready: proc.HTTP("http://"+ops[i]+"/healthz", nil)})
 		if err != nil {
@@ -95,12 +112,18 @@ func (g *group) start(i int) {
 	}
 }
 
-// admin dials one replica.
-func (g *group) admin(i int) (api.CoordinatorAdminClient, func()) {
-	c, err := rpc.NewClient(rpc.ClientConfig{Addr: g.rpc[i], Limits: rpc.ReadClientLimits(), DialTimeout: 2 * time.Second})
+// dial returns a client of one replica.
+func (g *group) dial(i int) *rpc.Client {
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: g.rpc[i], Identity: g.identity, Limits: rpc.ReadClientLimits(), DialTimeout: 2 * time.Second})
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	return c
+}
+
+// admin dials one replica.
+func (g *group) admin(i int) (api.CoordinatorAdminClient, func()) {
+	c := g.dial(i)
 	return rpc.Stub(c, api.NewCoordinatorAdminClient), c.CloseIdle
 }
 

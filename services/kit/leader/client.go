@@ -22,16 +22,20 @@ import (
 const (
 	// messageBytesMax bounds messages in both directions (COORD-2).
 	messageBytesMax = 256 << 20
-	// AttemptTimeout bounds one attempt of a unary call, and every dial.
+	// AttemptTimeout bounds one attempt of a unary call.
 	AttemptTimeout = 2 * time.Second
 	backoffMin     = 50 * time.Millisecond
 	backoffMax     = time.Second
+	// laterMax bounds the wait that a replica may ask for: the report interval of shards.
+	laterMax = 10 * time.Second
 	// hintsMax bounds how often one round follows hints, so that two replicas that name each other end in a backoff.
 	hintsMax = 4
 	// connectionKept is how long a connection to a replica that does not lead is used again, where there are others.
 	connectionKept = 5 * time.Second
-	// openingMax bounds how often one round waits for a new leader that is about to open.
-	openingMax = 20
+	// slowKept is the same for one that did not answer in time, since it was made: longer than a dial may take, 5 s.
+	slowKept = 10 * time.Second
+	// waitsMax bounds how often one round waits for a leader that is about to open, or has too much to do.
+	waitsMax = 20
 )
 
 // Config of a Client.

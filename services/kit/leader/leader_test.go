@@ -393,3 +393,49 @@ func TestTermsOnlyGrow(t *testing.T) {
 		t.Fatalf("%v %v", ack, err)
 	}
 }
+
+// COORD-6.3.2, 7.15: a leader with too much to do is asked again when it says, without a new connection and without asking
+// others; a caller whose time ends before that is told at once, with the moment.
+func TestWaitsAsLongAsToldTo(t *testing.T) {
+	r := start(t, nil)
+	var asked atomic.Int64
+	busy := func(after time.Duration, times int64) func() error {
+		asked.Store(0)
+		return func() error {
+			if asked.Add(1) > times {
+				return connect.NewError(connect.CodeAborted, errors.New("an answer"))
+			}
+			return rpc.NewError(connect.CodeUnavailable, "too many reports", &pb.RetryHint{AfterMillis: after.Milliseconds()})
+		}
+	}
+	var dials atomic.Int64
+	c := client(t, leader.Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}, r)
+	r.set(busy(10*time.Millisecond, 2))
+	if _, err := c.Report(within(t, time.Minute), &pb.ShardReport{ShardId: "s"}); connect.CodeOf(err) != connect.CodeAborted {
+		t.Fatal(err)
+	}
+	if asked.Load() != 3 || dials.Load() != 1 {
+		t.Errorf("asked %d times over %d connections, want 3 and 1", asked.Load(), dials.Load())
+	}
+	r.set(busy(10*time.Second, 1))
+	_, err := c.Report(within(t, 9*time.Second), &pb.ShardReport{ShardId: "s"})
+	if hint, ok := rpc.Detail[*pb.RetryHint](err); !ok || hint.GetAfterMillis() != 10_000 || asked.Load() != 1 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+}
+
+// COORD-6.3.3: what an attempt began that was too slow goes on, so that a replica is reached although each dial takes longer
+// than an attempt may.
+func TestSlowConnectionIsUsedAgain(t *testing.T) {
+	r := start(t, nil)
+	c := client(t, leader.Config{AttemptTimeout: 50 * time.Millisecond, Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
+		time.Sleep(200 * time.Millisecond)
+		return net.Dial(network, addr)
+	}}, r)
+	if _, err := c.Report(within(t, time.Minute), &pb.ShardReport{ShardId: "s"}); err != nil {
+		t.Fatal(err)
+	}
+}

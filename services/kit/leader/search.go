@@ -29,7 +29,8 @@ func Unbounded() Option { return func(d *doing) { d.unbounded = true } }
 func Unverified() Option { return func(d *doing) { d.unverified = true } }
 
 // Do runs call at the leader. It returns nil or the leader's refusal, a *LineageError when the only leader found is
-// one of another group, or a *NoLeaderError when ctx ended first. call may run several times, at several replicas.
+// one of another group, or a *NoLeaderError when ctx ended first, or would end before the moment at which a replica wants
+// to be asked again (its RetryHint is in the error). call may run several times, at several replicas.
 func (c *Client) Do(ctx context.Context, call func(ctx context.Context, t Target) error, opts ...Option) error {
 	var d doing
 	for _, o := range opts {
@@ -45,13 +46,11 @@ func (c *Client) Do(ctx context.Context, call func(ctx context.Context, t Target
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, max(rand.N(wait)+time.Millisecond, later(err))) { // full jitter
 			if last == nil {
 				last = context.Cause(ctx)
 			}
 			return &NoLeaderError{Last: last}
-		case <-time.After(rand.N(wait) + time.Millisecond): // full jitter
 		}
 		wait = min(2*wait, backoffMax)
 	}
@@ -60,7 +59,7 @@ func (c *Client) Do(ctx context.Context, call func(ctx context.Context, t Target
 // round asks each candidate once, follows hints, and reports whether there was an answer.
 func (c *Client) round(ctx context.Context, d doing, call func(context.Context, Target) error) (bool, error) {
 	queue := c.first()
-	resolved, hints, openings := false, 0, 0
+	resolved, hints, waits := false, 0, 0
 	var tried []endpoint
 	var last error
 	for ctx.Err() == nil {
@@ -81,11 +80,12 @@ func (c *Client) round(ctx context.Context, d doing, call func(context.Context, 
 			return true, err
 		case otherGroup:
 			last = err
-		case opening:
-			if last = err; openings < openingMax {
-				openings++
-				c.pause(ctx, err)
+		case busy:
+			if last = err; waits < waitsMax && pause(ctx, later(err)) {
+				waits++
 				queue = append([]endpoint{at}, queue...)
+			} else {
+				return false, last // whoever else is asked only names this one
 			}
 		case notLeader:
 			last = err
@@ -230,7 +230,7 @@ func (c *Client) connect(at endpoint) (*conn, error) {
 	}
 	made, err := rpc.NewClient(rpc.ClientConfig{
 		Addr: at.name, Limits: rpc.Limits{ReadMaxBytes: messageBytesMax, SendMaxBytes: messageBytesMax}, Log: c.config.Log,
-		Identity: c.config.Identity, Server: check, DialTimeout: c.config.AttemptTimeout, Tracer: c.config.Tracer, Meter: c.config.Meter,
+		Identity: c.config.Identity, Server: check, Tracer: c.config.Tracer, Meter: c.config.Meter,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return c.config.Dial(ctx, network, at.addr)
 		},
@@ -250,7 +250,7 @@ type verdict int
 const (
 	answered   verdict = iota // success, or a refusal of the leader
 	notLeader                 // another replica leads
-	opening                   // it leads and is about to open
+	busy                      // it leads, and wants to be asked again in a moment
 	otherGroup                // it leads another group, or none any more
 	gone                      // no answer
 )
@@ -266,6 +266,9 @@ func (c *Client) judge(at endpoint, err error) verdict {
 	case errors.As(err, &lineage), errors.As(err, &stale):
 		c.drop(at, "")
 		return otherGroup
+	case connect.CodeOf(err) == connect.CodeDeadlineExceeded: // of the attempt; either side may have noticed
+		c.slow(at)
+		return gone
 	case !connect.IsWireError(err):
 		var fault *connect.Error
 		if !errors.As(err, &fault) && !rpc.NotSent(err) {
@@ -285,7 +288,7 @@ func (c *Client) judge(at endpoint, err error) verdict {
 		return notLeader
 	case connect.CodeUnavailable:
 		if _, ok := rpc.Detail[*pb.RetryHint](err); ok {
-			return opening
+			return busy
 		}
 		c.drop(at, "")
 		return gone
@@ -305,21 +308,35 @@ func (c *Client) remember(at endpoint) {
 // asks every replica again and again, which must not cost a handshake each time. It goes in the end, since the address may be
 // a virtual one behind which another replica leads (COORD-6.3.3).
 func (c *Client) pass(at endpoint, hint string) {
-	c.mu.Lock()
-	conn := c.conns[at]
-	keep := conn != nil && len(c.conns) > 1 && time.Since(conn.made) < connectionKept
-	if keep {
-		if c.leader == at {
-			c.leader = endpoint{}
-		}
-		if hint != "" {
-			c.hint = hint
-		}
-	}
-	c.mu.Unlock()
-	if !keep {
+	if !c.keep(at, hint, 2, connectionKept) {
 		c.drop(at, hint)
 	}
+}
+
+// slow forgets a replica that did not answer in time. When thousands ask at once, a dial or an answer takes longer than an
+// attempt: what each attempt began goes on, or nobody would ever get through.
+func (c *Client) slow(at endpoint) {
+	if !c.keep(at, "", 1, slowKept) {
+		c.drop(at, "")
+	}
+}
+
+// keep forgets a replica as leader and reports whether its connection may be used again: while it is young, and one of at
+// least so many.
+func (c *Client) keep(at endpoint, hint string, conns int, young time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.conns[at]
+	if conn == nil || len(c.conns) < conns || time.Since(conn.made) >= young {
+		return false
+	}
+	if c.leader == at {
+		c.leader = endpoint{}
+	}
+	if hint != "" {
+		c.hint = hint
+	}
+	return true
 }
 
 // drop forgets a replica as leader and leaves its connection, since the name may stand for another process soon.
@@ -338,14 +355,26 @@ func (c *Client) drop(at endpoint, hint string) {
 	}
 }
 
-// pause waits as long as a leader that is about to open asks for.
-func (c *Client) pause(ctx context.Context, err error) {
-	wait := backoffMin
-	if hint, ok := rpc.Detail[*pb.RetryHint](err); ok && hint.GetAfterMillis() > 0 {
-		wait = min(time.Duration(hint.GetAfterMillis())*time.Millisecond, backoffMax)
+// later is how long a replica wants not to be asked, if it said so. It gives each of many callers a moment of its own; the
+// jitter is for those who were told the same.
+func later(err error) time.Duration {
+	hint, ok := rpc.Detail[*pb.RetryHint](err)
+	if !ok || hint.GetAfterMillis() <= 0 {
+		return 0
+	}
+	wait := min(time.Duration(hint.GetAfterMillis())*time.Millisecond, laterMax)
+	return wait + rand.N(wait/4+1)
+}
+
+// pause waits, and reports whether the caller's time goes on after it. A wait that is longer ends at once.
+func pause(ctx context.Context, wait time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
+		return false
 	}
 	select {
 	case <-ctx.Done():
+		return false
 	case <-time.After(wait):
+		return true
 	}
 }

@@ -241,7 +241,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	ln = &limitListener{Listener: ln, free: make(chan struct{}, s.config.ConnectionsMax), log: s.config.Log, sampler: &sampler{}}
 	var err error
 	if s.config.Identity != nil {
-		err = s.http.ServeTLS(ln, "", "")
+		err = s.http.ServeTLS(newHandshakeListener(ln, s.config.Log), "", "")
 	} else {
 		err = s.http.Serve(ln)
 	}

@@ -42,7 +42,18 @@ func (a *applier) joinProvider(id, provider string) {
 		a.putProvider(row)
 	}
 	a.touch(id)
-	a.touchProvider(provider)
+	// Another shard of the provider cares when it is no longer the only one, or when domains came along. Thousands of shards
+	// join at once after a restore, and each view is sent.
+	if a.s.shardsOfCount(provider) <= 2 || a.s.ownsDomains(id) {
+		a.touchProvider(provider)
+	}
+}
+
+func (s *State) ownsDomains(id string) bool {
+	for range s.DomainsOf(id) {
+		return true
+	}
+	return false
 }
 
 // leaveProvider hands on what a shard owned by default. It runs after the shard's row changed.

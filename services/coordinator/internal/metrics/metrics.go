@@ -30,6 +30,7 @@ type Set struct {
 	Shards, ReportAge                                            *prometheus.GaugeVec
 	Reports, ReportSurplus                                       *prometheus.CounterVec
 	AddressFlaps, EpochRegressed, TermJumps                      prometheus.Counter
+	ReportsWaiting                                               prometheus.Gauge
 	Domains, DomainMoves, Conflicts, Exceptions, LegacyProviders prometheus.Gauge
 
 	// Instructions.
@@ -76,7 +77,8 @@ func New(m *telemetry.Metrics) (*Set, error) {
 
 		Shards:          m.GaugeVec("shards", "Registered shards by state.", "state"),
 		ReportAge:       m.GaugeVec("shard_report_age_seconds", "Seconds since the last report to this leader.", "shard"),
-		Reports:         m.CounterVec("reports_total", "Reports by result.", "result"),
+		Reports:         m.CounterVec("reports_total", "Reports by result: stored, stale, identity, busy (sent away for a while), or the code of the refusal.", "result"),
+		ReportsWaiting:  m.Gauge("reports_waiting", "Reports that are being read or wait for their turn, once a second; above the limit they are sent away for a while."),
 		ReportSurplus:   m.CounterVec("report_surplus_total", "Entries of reports above a limit, which were left out.", "what"),
 		AddressFlaps:    m.Counter("shard_address_flaps_total", "Changes of a shard's address or provider that came too soon after the last."),
 		EpochRegressed:  m.Counter("report_epoch_regressed_total", "Reports with an epoch below the highest recorded one: two processes with one id."),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -32,7 +33,12 @@ func (s *Server) notLeader() *connect.Error {
 	if hint.GetLeaderId() != "" {
 		say = "this replica does not lead: " + hint.GetLeaderId() + " does"
 	}
-	return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint})
+	if hint.GetLeaderAddress() != "" {
+		return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint})
+	}
+	// Everybody asks every replica now. One comes back at once, thousands one after the other.
+	return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint},
+		&v1.RetryHint{AfterMillis: s.admission.asks.later(time.Now()).Milliseconds()})
 }
 
 // fail turns an error into what the caller may see.

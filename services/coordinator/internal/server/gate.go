@@ -77,6 +77,9 @@ func (g *gate) through(ctx context.Context, procedure string, call func(context.
 	if procedure == api.CoordinatorAdminGetCoordinatorStatusProcedure {
 		return call(ctx) // every replica answers about itself
 	}
+	if refused, ok := ctx.Value(refusedKey{}).(error); ok {
+		return refused
+	}
 	reign := s.node.Reign()
 	if reign == nil {
 		if s.node.Opening() {

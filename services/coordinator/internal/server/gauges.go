@@ -55,6 +55,7 @@ func (s *Server) fastGauges() {
 	for name, count := range suffrages {
 		m.Peers.WithLabelValues(name).Set(float64(count))
 	}
+	m.ReportsWaiting.Set(float64(s.admission.waiting.Load()))
 	m.Domains.Set(float64(st.DomainCount()))
 	m.DomainMoves.Set(float64(st.HandoverCount()))
 	m.Exceptions.Set(float64(st.ExceptionCount()))

@@ -1,12 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -15,7 +11,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 )
 
 // ReportShard takes a report and answers with what the shard has to do (COORD-7.1).
@@ -36,59 +31,6 @@ func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardR
 	}
 	answer.LeaderHint = s.node.Leader()
 	return connect.NewResponse(answer), nil
-}
-
-// inTurn lets reports in a few at a time, before anything of them is decoded; see shards.Turns. A report is read whole
-// before its turn, so that a slow link takes none. A replica that does not lead reads nothing of it: while there is no leader
-// every shard asks every replica, and what is refused must not cost as much as what is taken.
-func (s *Server) inTurn(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != api.CoordinatorReportShardProcedure {
-			h.ServeHTTP(w, r)
-			return
-		}
-		if s.node.Reign() == nil {
-			h.ServeHTTP(w, withoutBody(r))
-			return
-		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MessageBytesMax+envelopeBytes))
-		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
-		ctx, end, err := s.turns.Take(r.Context())
-		if err != nil {
-			return // the caller is gone
-		}
-		defer end()
-		h.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-// withoutBody is a call with an empty message in the place of the one that it carries: the gate refuses it as it is.
-func withoutBody(r *http.Request) *http.Request {
-	empty := make([]byte, envelopeBytes) // gRPC: not compressed, no bytes
-	switch kind := r.Header.Get("Content-Type"); {
-	case strings.HasPrefix(kind, "application/json"):
-		empty = []byte("{}")
-	case !strings.HasPrefix(kind, "application/grpc"):
-		empty = nil
-	}
-	r = r.Clone(r.Context())
-	r.Header.Del("Content-Encoding")
-	r.ContentLength = int64(len(empty))
-	r.Body = io.NopCloser(bytes.NewReader(empty))
-	return r
-}
-
-// envelopeBytes is what gRPC puts around a message.
-const envelopeBytes = 5
-
-// failing is the end of a body: io.EOF, or why the rest could not be read.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) {
-	if f.err == nil {
-		return 0, io.EOF
-	}
-	return 0, f.err
 }
 
 // JoinRaftCluster adds a replica to the group, or changes its address (COORD-13.6 to 13.9).

@@ -59,16 +59,16 @@ type Config struct {
 
 // Server implements both services. It is made before the replica, whose hooks it serves, and bound to it afterwards.
 type Server struct {
-	config Config
-	node   *replica.Node
-	bound  atomic.Bool
-	hub    *hub
-	limit  *limiter
-	saves  chan struct{}
-	turns  *shards.Turns
-	ctx    context.Context // of the desks' loops
-	stop   context.CancelFunc
-	group  sync.WaitGroup
+	config    Config
+	node      *replica.Node
+	bound     atomic.Bool
+	hub       *hub
+	limit     *limiter
+	saves     chan struct{}
+	admission *admission
+	ctx       context.Context // of the desks' loops
+	stop      context.CancelFunc
+	group     sync.WaitGroup
 
 	exportedMu sync.Mutex
 	exported   time.Time
@@ -82,7 +82,7 @@ func New(c Config) (*Server, error) {
 	if c.AdminRate == 0 {
 		c.AdminRate = AdminRate
 	}
-	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax), turns: shards.NewTurns()}
+	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax), admission: newAdmission()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -158,7 +158,7 @@ func (s *Server) Services() []rpc.Service {
 		{Name: api.CoordinatorName, Limits: limits, Access: shardSide, Validate: true, Before: before,
 			New: func(o ...connect.HandlerOption) (string, http.Handler) {
 				path, h := api.NewCoordinatorHandler(s, o...)
-				return path, s.inTurn(h)
+				return path, s.admit(h)
 			}},
 		{Name: api.CoordinatorAdminName, Limits: limits, Access: adminSide, Validate: true, Before: before,
 			New: func(o ...connect.HandlerOption) (string, http.Handler) {

@@ -228,8 +228,12 @@ func (d *Desk) Conflicts() map[string]string {
 
 // Holders names the shards of a provider, but for one, that report bound machines of a cluster (COORD-10.6).
 func (d *Desk) Holders(st *fleet.State, cluster, but string) []string {
+	return d.holders(st, st.Shard(but).GetProvider(), cluster, but)
+}
+
+func (d *Desk) holders(st *fleet.State, provider, cluster, but string) []string {
 	var out []string
-	for id := range st.ShardsOf(st.Shard(but).GetProvider()) {
+	for id := range st.ShardsOf(provider) {
 		if id != but && d.Link(id, cluster).GetBoundMachines() > 0 {
 			out = append(out, id)
 		}

@@ -94,8 +94,9 @@ func (d *Desk) register(ctx context.Context, s *shard, r *v1.ShardReport) error 
 		}
 	}
 	if row == nil {
-		results, err := d.registrar.commit(ctx, &pb.Operation{Kind: &pb.Operation_AddShard{AddShard: &pb.AddShard{
-			ShardId: s.id, Address: r.GetShardAddress(), ProviderAddress: provider, Epoch: r.GetShardEpoch()}}})
+		ops := []*pb.Operation{{Kind: &pb.Operation_AddShard{AddShard: &pb.AddShard{
+			ShardId: s.id, Address: r.GetShardAddress(), ProviderAddress: provider, Epoch: r.GetShardEpoch()}}}}
+		results, err := d.registrar.commit(ctx, append(ops, d.firstBindings(r, provider)...)...)
 		switch {
 		case err != nil:
 			return err
@@ -185,6 +186,28 @@ func (d *Desk) returned(st *fleet.State, s *shard, ids []string) []*pb.Operation
 	return ops
 }
 
+// firstBindings binds the clusters of an unknown shard in the entry that registers it, so that its report waits for one
+// commit and not for two. Whether they were bound is looked at again behind it.
+func (d *Desk) firstBindings(r *v1.ShardReport, address string) []*pb.Operation {
+	st := d.config.Group.State()
+	provider, known := st.ProviderOf(address)
+	if !known {
+		provider = address
+	}
+	var ops []*pb.Operation
+	for _, c := range r.GetClusters() {
+		if c.GetLiveSession() && st.Cluster(c.GetClusterId()).GetShardId() == "" && len(ops) < batchMax-1 {
+			ops = append(ops, bindFromReport(c.GetClusterId(), r.GetShardId(), d.holders(st, provider, c.GetClusterId(), r.GetShardId())))
+		}
+	}
+	return ops
+}
+
+func bindFromReport(cluster, shard string, holders []string) *pb.Operation {
+	return &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{
+		ClusterId: cluster, ShardId: shard, Source: v1.ClusterBinding_SOURCE_REPORT, Holders: holders}}}
+}
+
 // violations logs and audits machines on which two shards acted (COORD-12.19).
 func (d *Desk) violations(s *shard, ids []string) []*pb.Operation {
 	var ops []*pb.Operation
@@ -210,8 +233,7 @@ func (d *Desk) newBindings(st *fleet.State, s *shard) []*pb.Operation {
 	slices.Sort(free)
 	var ops []*pb.Operation
 	for _, id := range free[:min(len(free), batchMax)] {
-		ops = append(ops, &pb.Operation{Kind: &pb.Operation_BindCluster{BindCluster: &pb.BindCluster{
-			ClusterId: id, ShardId: s.id, Source: v1.ClusterBinding_SOURCE_REPORT, Holders: d.Holders(st, id, s.id)}}})
+		ops = append(ops, bindFromReport(id, s.id, d.Holders(st, id, s.id)))
 	}
 	return ops
 }

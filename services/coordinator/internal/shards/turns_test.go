@@ -2,6 +2,8 @@ package shards
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,12 +16,12 @@ import (
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns()
-		size := cap(turns.free)
+		size := turns.free
 		var working, most atomic.Int64
 		var all sync.WaitGroup
 		work := func(commit time.Duration) {
 			all.Go(func() {
-				ctx, end, err := turns.Take(t.Context())
+				ctx, end, err := turns.Take(t.Context(), time.Hour, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -51,7 +53,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("reports waited for each other's commits: %s", took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		held, end, err := turns.Take(ctx)
+		held, end, err := turns.Take(ctx, time.Hour, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,7 @@ func TestTurns(t *testing.T) {
 		cancel()
 		var ends []func()
 		for range size {
-			_, leave, err := turns.Take(t.Context())
+			_, leave, err := turns.Take(t.Context(), time.Hour, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,8 +72,52 @@ func TestTurns(t *testing.T) {
 		for _, leave := range ends {
 			leave()
 		}
-		if len(turns.free) != 0 {
-			t.Errorf("%d turns are lost", len(turns.free))
+		if lost := size - turns.free; lost != 0 {
+			t.Errorf("%d turns are lost", lost)
+		}
+	})
+}
+
+// COORD-7.15: a report that was begun goes on before those that have not begun; one that would wait for too long is told so,
+// and leaves its place to others.
+func TestTurnsOfBegunReportsComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("full")
+		turns := &Turns{free: 1}
+		begun, end, err := turns.Take(t.Context(), time.Second, full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resume := pause(begun) // it waits for the log
+		_, leave, err := turns.Take(t.Context(), time.Second, full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, leave, err := turns.Take(t.Context(), time.Hour, full)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, "new")
+			leave()
+		})
+		synctest.Wait()
+		all.Go(func() {
+			resume()
+			order = append(order, "begun")
+			end()
+		})
+		if _, _, err := turns.Take(t.Context(), time.Second, full); !errors.Is(err, full) {
+			t.Errorf("a report that waited for a second got %v", err)
+		}
+		synctest.Wait()
+		leave()
+		all.Wait()
+		if !slices.Equal(order, []string{"begun", "new"}) || turns.free != 1 {
+			t.Errorf("%v, %d turns are free", order, turns.free)
 		}
 	})
 }

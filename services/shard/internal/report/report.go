@@ -182,6 +182,9 @@ func (r *Reporter) once(ctx context.Context) time.Duration {
 	cancel()
 	if err != nil {
 		r.failed(ctx, err, report)
+		if hint, ok := rpc.Detail[*pb.RetryHint](err); ok && hint.AfterMillis > 0 { // many shards report at once, and each has its moment
+			return r.jittered(min(time.Duration(hint.AfterMillis)*time.Millisecond, r.cfg.Interval))
+		}
 		return r.pause(0)
 	}
 	r.succeeded(ctx, ack)

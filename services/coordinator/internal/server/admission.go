@@ -1,0 +1,154 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/shards"
+	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
+
+	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+)
+
+// Limits of the reports that wait (COORD-7.15). All shards report at once after a restore, and whenever their network comes back.
+const (
+	// reportsWaitingMax bounds the reports that are being read or wait for their turn; bigfleet_coordinator_reports_waiting.
+	// A report of a full shard is some 200 KB, so they are at most 100 MB.
+	reportsWaitingMax = 512
+	// turnWaitMax is how long a report waits for its turn. With the commit of a registration behind it, the answer still
+	// finds its shard there: an attempt of a shard ends after 2 s, and work for somebody who left keeps the others waiting.
+	turnWaitMax = time.Second
+	// bodyWaitMax bounds the reading of one report, so that slow links do not hold the places of all others: the deadline
+	// of a report.
+	bodyWaitMax = 5 * time.Second
+	// returnPace is the distance between the moments at which reports that were turned away are to come back: about what one
+	// report costs. askPace is the same for who asks a replica that knows of no leader: a refusal costs less.
+	returnPace, askPace = time.Millisecond, 500 * time.Microsecond
+	// returnMax bounds the wait that is asked for: the report interval.
+	returnMax = shards.ReportInterval
+)
+
+// admission lets reports in a few at a time, and sends away whom it cannot answer in time.
+type admission struct {
+	turns   *shards.Turns
+	waiting atomic.Int64
+	returns pacer
+	asks    pacer
+}
+
+func newAdmission() *admission {
+	return &admission{turns: shards.NewTurns(), returns: pacer{pace: returnPace}, asks: pacer{pace: askPace}}
+}
+
+// pacer gives each of many callers another moment to come back, so that they do not come back together.
+type pacer struct {
+	pace time.Duration
+	mu   sync.Mutex
+	next time.Time
+}
+
+// later is how long the next caller is to wait.
+func (p *pacer) later(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	wait := p.next.Sub(now)
+	if wait >= returnMax {
+		return returnMax/2 + rand.N(returnMax/2) // more callers than moments
+	}
+	p.next = p.next.Add(p.pace)
+	return wait + p.pace
+}
+
+// refusedKey marks a call that is refused before anything of it is read; its value is the error.
+type refusedKey struct{}
+
+var errFull = errors.New("more reports at once than can be answered in time")
+
+// admit lets reports in a few at a time, before anything of them is decoded; see shards.Turns. A report is read whole
+// before its turn, so that a slow link takes none. What is refused must not cost as much as what is taken: of reports beyond
+// the limit, and of those that reach a replica that does not lead, nothing is read.
+func (s *Server) admit(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != api.CoordinatorReportShardProcedure {
+			h.ServeHTTP(w, r)
+			return
+		}
+		if s.node.Reign() == nil {
+			h.ServeHTTP(w, withoutBody(r))
+			return
+		}
+		ctx, end, err := s.admission.enter(w, r)
+		switch {
+		case errors.Is(err, errFull):
+			s.config.Metrics.Reports.WithLabelValues("busy").Inc()
+			h.ServeHTTP(w, withoutBody(r.WithContext(context.WithValue(r.Context(), refusedKey{}, s.admission.busy()))))
+		case err == nil:
+			defer end()
+			h.ServeHTTP(w, r.WithContext(ctx))
+		} // otherwise the caller is gone
+	})
+}
+
+// enter reads a report and waits for its turn. It returns the context of the turn and a function that ends it.
+func (a *admission) enter(w http.ResponseWriter, r *http.Request) (context.Context, func(), error) {
+	defer a.waiting.Add(-1)
+	if a.waiting.Add(1) > reportsWaitingMax {
+		return nil, nil, errFull
+	}
+	control := http.NewResponseController(w) // fails only where there is no network
+	_ = control.SetReadDeadline(time.Now().Add(bodyWaitMax))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MessageBytesMax+envelopeBytes))
+	_ = control.SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	return a.turns.Take(r.Context(), turnWaitMax, errFull)
+}
+
+// busy is the answer to a report that cannot be answered in time.
+func (a *admission) busy() error {
+	wait := a.returns.later(time.Now())
+	return rpc.NewError(connect.CodeUnavailable, "more shards report at once than can be answered in time: report again after the time in the detail",
+		&v1.RetryHint{AfterMillis: max(wait.Milliseconds(), 1)})
+}
+
+// withoutBody is a call with an empty message in the place of the one that it carries: the gate refuses it as it is.
+func withoutBody(r *http.Request) *http.Request {
+	empty := make([]byte, envelopeBytes) // gRPC: not compressed, no bytes
+	switch kind := r.Header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, "application/json"):
+		empty = []byte("{}")
+	case !strings.HasPrefix(kind, "application/grpc"):
+		empty = nil
+	}
+	r = r.Clone(r.Context())
+	r.Header.Del("Content-Encoding")
+	r.ContentLength = int64(len(empty))
+	r.Body = io.NopCloser(bytes.NewReader(empty))
+	return r
+}
+
+// envelopeBytes is what gRPC puts around a message.
+const envelopeBytes = 5
+
+// failing is the end of a body: io.EOF, or why the rest could not be read.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err == nil {
+		return 0, io.EOF
+	}
+	return 0, f.err
+}
