@@ -85,6 +85,10 @@ func (s *shell) publish(p *core.Publish) {
 	case s.shown <- struct{}{}:
 	default: // the gauges have not seen the one before either
 	}
+	if p.Status.Listed && !s.saidReady {
+		s.saidReady = true
+		s.log.Info("shard is ready: every provider was listed once", "machines", p.Status.Machines)
+	}
 	if p.Status.Cycle != s.lastCycle {
 		s.lastCycle, s.cycled = p.Status.Cycle, true
 		s.reads.Remember(p, s.core)

@@ -85,7 +85,7 @@ func NewCommand() *cobra.Command {
 			probe := c
 			probe.ReclaimCapSet, probe.Telemetry = true, &telemetry.Telemetry{}
 			probe.defaults()
-			return errors.Join(problem, probe.check(), checkHealthAddr(health))
+			return errors.Join(problem, probe.check(), c.checkNotZero(), checkHealthAddr(health))
 		}}.Load()
 		if err != nil || printed {
 			return err

@@ -175,7 +175,9 @@ func (c *Config) check() error {
 	}{{"cycle-min-spacing", c.CycleMinSpacing}, {"cycle-interval", c.CycleInterval}, {"reconcile-interval", c.ReconcileInterval},
 		{"full-reconcile-interval", c.FullReconcileInterval}, {"inflight-poll-interval", c.InflightPoll}, {"bootstrap-timeout", c.BootstrapTimeout},
 		{"execute-timeout", c.ExecuteTimeout}, {"reclaim-cap-window", c.ReclaimCapWindow}, {"shutdown-grace", c.ShutdownGrace},
-		{"session-max-age", c.SessionAgeMax}} {
+		{"session-max-age", c.SessionAgeMax}, {"coordinator-heartbeat-interval", c.CoordinatorHeartbeat}, {"silent-after", c.SilentAfter},
+		{"creating-stuck-after", c.CreatingStuckAfter}, {"configuring-stuck-after", c.ConfiguringStuckAfter},
+		{"available-capacity-interval", c.HintInterval}} {
 		if d.v < 0 {
 			fail("--%s %s is negative", d.flag, d.v)
 		}
@@ -185,14 +187,37 @@ func (c *Config) check() error {
 		v    int
 	}{{"execute-concurrency", c.ExecuteConcurrency}, {"execute-per-cluster", c.ExecutePerCluster}, {"provider-concurrency", c.ProviderConcurrency},
 		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"max-sessions", c.SessionsMax},
-		{"max-rollup-needs", c.RollupNeedsMax}} {
+		{"max-rollup-needs", c.RollupNeedsMax}, {"metrics-warmup-cycles", c.MetricsWarmupCycles}} {
 		if n.v < 0 {
 			fail("--%s %d is negative", n.flag, n.v)
 		}
 	}
+	if c.EpochFloor < 0 {
+		fail("--epoch-floor %d is negative", c.EpochFloor)
+	}
 	if c.Telemetry == nil {
 		fail("shard.Config: Telemetry is required")
 	}
+	return errors.Join(errs...)
+}
+
+// checkNotZero refuses zeros that a person wrote: in a Config they stand for the default, and who asks for nothing would get
+// that without a word.
+func (c *Config) checkNotZero() error {
+	var errs []error
+	for flag, v := range map[string]int64{"coordinator-heartbeat-interval": int64(c.CoordinatorHeartbeat), "cycle-min-spacing": int64(c.CycleMinSpacing),
+		"cycle-interval": int64(c.CycleInterval), "reconcile-interval": int64(c.ReconcileInterval), "full-reconcile-interval": int64(c.FullReconcileInterval),
+		"inflight-poll-interval": int64(c.InflightPoll), "execute-concurrency": int64(c.ExecuteConcurrency), "execute-per-cluster": int64(c.ExecutePerCluster),
+		"provider-concurrency": int64(c.ProviderConcurrency), "bootstrap-timeout": int64(c.BootstrapTimeout), "execute-timeout": int64(c.ExecuteTimeout),
+		"reclaim-cap-window": int64(c.ReclaimCapWindow), "silent-after": int64(c.SilentAfter), "creating-stuck-after": int64(c.CreatingStuckAfter),
+		"configuring-stuck-after": int64(c.ConfiguringStuckAfter), "available-capacity-interval": int64(c.HintInterval), "max-sessions": int64(c.SessionsMax),
+		"session-max-age": int64(c.SessionAgeMax), "max-rollup-bytes": c.RollupBytesMax, "max-rollup-needs": int64(c.RollupNeedsMax),
+		"shutdown-grace": int64(c.ShutdownGrace), "decision-log-max-bytes": c.DecisionLogBytesMax} {
+		if v == 0 {
+			errs = append(errs, fmt.Errorf("--%s 0 means nothing here: leave it out for the default, or give more than 0", flag))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 

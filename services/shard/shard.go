@@ -84,6 +84,7 @@ type shell struct {
 	cycled    bool // the step that is being applied ran a cycle; loop's goroutine only
 	lastCycle int64
 	recording bool // events go to the decision log
+	saidReady bool // loop's goroutine only
 	refusing  atomic.Pointer[string]
 }
 
@@ -135,7 +136,7 @@ func (s *shell) listen() (err error) {
 		return nil
 	}
 	if s.Listener, err = net.Listen("tcp", s.Listen); err != nil {
-		return fmt.Errorf("listen on %s: %w", s.Listen, err)
+		return fmt.Errorf("listen on %s: %w; free the port, or give another one with --listen", s.Listen, err)
 	}
 	return nil
 }

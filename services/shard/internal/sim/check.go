@@ -223,6 +223,7 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 	if m := w.machine(x.Machine); m != nil && m.lied {
 		c.misled[x.Op] = true
 	}
+	c.chosen[x.Machine] = w.now
 	perProvider, perKind := int64(1), int64(1)
 	for _, id := range sortedKeys(p.inflight) {
 		other := p.inflight[id]
@@ -325,7 +326,9 @@ func (c *checker) started(p *process, r core.Record) {
 		w.broken("start-while-paused", "SHARD-33.5.9", r.Machine, r.Cluster, "%s of %s starts while everything is paused or dry", r.Kind, r.Machine)
 	}
 	c.ops[r.Op], c.ofM[r.Machine], c.began[r.Op] = r, r.Op, w.now
-	c.chosen[r.Machine] = w.now
+	if r.From != inventory.Configured { // a drain has changed nothing yet: the machine may turn out to be something else
+		c.chosen[r.Machine] = w.now
+	}
 	c.lastAct, c.lastKind = w.now, r
 	if r.Cause == engine.CauseNotJoined {
 		c.unjoined = w.now

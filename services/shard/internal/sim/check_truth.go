@@ -6,8 +6,11 @@ import (
 
 // shown notes that a fact about a machine is given to the process. lie says that the provider knew better. A true word
 // ends the effect of a lie, unless it was asked for before the operation began that is open: of two such words the shard
-// cannot know which is the older one (SHARD-13.6).
-func (c *checker) shown(m *machine, f *core.Fact, asked int64, lie bool) {
+// cannot know which is the older one (SHARD-13.6). What an older process is told, the present one does not know.
+func (c *checker) shown(p *process, m *machine, f *core.Fact, asked int64, lie bool) {
+	if p != c.w.proc {
+		return
+	}
 	delete(c.unseen, m.ID)
 	switch same := f.Machine.State == m.State && f.Machine.Cluster == m.Cluster; {
 	case lie && !same:

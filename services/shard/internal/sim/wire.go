@@ -88,7 +88,7 @@ func (p *provider) get(to *process, g core.GetMachine) {
 		told := m
 		w.after(w.delay(), func() {
 			if told != nil && d.Row != nil {
-				w.check.shown(told, d.Row, asked, false)
+				w.check.shown(to, told, d.Row, asked, false)
 			}
 			to.step(d)
 		})
@@ -151,7 +151,7 @@ func (p *provider) deliver(to *process, asked int64, l core.ListMachines, rows [
 		w.after(at, func() {
 			for i := range page.Rows {
 				if m := p.byID[page.Rows[i].Machine.ID]; m != nil {
-					w.check.shown(m, &page.Rows[i], asked, lie)
+					w.check.shown(to, m, &page.Rows[i], asked, lie)
 				}
 			}
 			to.step(page)

@@ -22,7 +22,7 @@ func Acquire(dir string) (*Lock, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is locked: another shard process runs on this data directory", path)
+			return nil, fmt.Errorf("%s is locked: another shard process runs on this data directory; stop it, or give each its own --data-dir", path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
