@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 
@@ -49,6 +50,8 @@ import (
 
 // Main runs one command line and returns the exit code. args are without the program's name.
 func Main(ctx context.Context, e env.Env, args []string) exit.Code {
+	data := &reader{Writer: e.Out}
+	e.Out = data
 	a := app.New(e)
 	defer a.Close()
 	root := New(a)
@@ -64,12 +67,24 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	if err != nil && !started && !errors.As(err, &known) {
 		err = wrongUsage(verb, err) // cobra's own: flags and arguments
 	}
-	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || errors.Is(err, syscall.EPIPE) {
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || data.gone {
 		return exit.OK
 	}
 	a.Refused()
 	report(a, verb, err)
 	return exit.CodeOf(err)
+}
+
+// reader is stdout. A reader that had enough, as head does, is no failure; a broken connection to a server is one.
+type reader struct {
+	io.Writer
+	gone bool
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	r.gone = r.gone || errors.Is(err, syscall.EPIPE)
+	return n, err
 }
 
 // eachRun calls hook when a verb of the tree begins to run.

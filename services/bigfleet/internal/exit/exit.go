@@ -9,7 +9,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -112,6 +114,9 @@ func Of(what string, err error) error {
 	if errors.As(err, &dial) {
 		return NoConnection(what, dial)
 	}
+	if broken := brokenOff(what, err); broken != nil {
+		return broken
+	}
 	out := &Error{Code: Failed, Say: what + ": " + text(err), Err: err}
 	if strings.Contains(out.Say, "HTTP status 404") { // a server without this service: no server of BigFleet answers so
 		return &Error{Code: Unreachable, Reason: "wrong_service", Say: what + ": what answers there is something else (HTTP status 404)",
@@ -124,7 +129,28 @@ func Of(what string, err error) error {
 		out.Reason, out.Hint = p.GetReason(), sentence(p.GetHint())
 		out.Say = strings.Replace(out.Say, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
 	}
+	if out.Code == Denied && out.Hint == "" {
+		out.Hint = "--tls-cert and --tls-key, or --context, name a certificate of another identity"
+	}
 	return out
+}
+
+// brokenOff words a connection that ended without an answer: the other side wants TLS, or another certificate, or it stopped.
+func brokenOff(what string, err error) *Error {
+	out := &Error{Code: Unreachable, Reason: "closed", Err: err}
+	if _, alert, found := strings.Cut(err.Error(), "remote error: tls: "); found {
+		out.Reason, out.Say = "certificate", what+": the server refuses this certificate: "+alert
+		out.Hint = "--tls-cert and --tls-key take one that the server's CA has signed; `bigfleet doctor` with the same flags looks closer"
+		return out
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, end) {
+			out.Say = what + ": the server closed the connection without an answer"
+			out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca; if it is stopping, ask again"
+			return out
+		}
+	}
+	return nil
 }
 
 // NoConnection is the failure to reach an address at all, or to agree on TLS there.

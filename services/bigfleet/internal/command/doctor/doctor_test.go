@@ -216,6 +216,14 @@ func TestTLS(t *testing.T) {
 		out, code := doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)
 		finds(t, out, code, "the certificate is not signed by the CA in", "Give every process the same CA bundle")
 	})
+	t.Run("no certificate", func(t *testing.T) {
+		server, flags := certificates(t, func(*devca.Request) {})
+		addr := serve(t, healthy().handler(), server)
+		out, code := doctor(t, 0, "--shard", addr)
+		finds(t, out, code, addr+" serves TLS and this command was given no certificate", "Give this command --tls-cert")
+		out, code = doctor(t, 0, append(flags, "--shard", addr)...)
+		healed(t, out, code)
+	})
 	t.Run("fine", func(t *testing.T) {
 		server, flags := certificates(t, func(*devca.Request) {})
 		out, code := doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)

@@ -31,12 +31,24 @@ func endpoint(ctx context.Context, a *app.App, r *report, about, address string,
 	}
 	files := a.TLSFiles()
 	if files == (identity.Files{}) {
-		_ = conn.Close()
+		defer func() { _ = conn.Close() }()
+		if wantsTLS(ctx, conn) {
+			r.fail(about, "Give this command --tls-cert, --tls-key and --tls-ca, or a --context that has them", "%s serves TLS and this command was given no certificate", address)
+			return false
+		}
 		r.warn(about, "Plaintext is for trials: give the process --tls-cert, --tls-key and --tls-ca, and this command too", "it answers without TLS")
 		return true
 	}
 	defer func() { _ = conn.Close() }()
 	return handshake(ctx, a, r, about, address, conn, files, want)
+}
+
+// wantsTLS tries a handshake without a certificate: a server that serves TLS shows its own before it asks for one.
+func wantsTLS(ctx context.Context, conn net.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	client := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) //nolint:gosec // nothing is sent over this connection
+	return client.HandshakeContext(ctx) == nil
 }
 
 // handshake takes any certificate and then judges it, so that the finding can say what is wrong and not only that something is.

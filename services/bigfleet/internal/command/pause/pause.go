@@ -30,7 +30,7 @@ func New(a *app.App) *cobra.Command {
 		Example: "  bigfleet pause --all --reason 'storage incident' --for 2h\n  bigfleet pause --shard shard-0 --kind reclaim --cluster red --reason 'migration'",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if all == c.Flags().Changed("shard") {
-				return exit.Usagef("say which shards: --all or --shard SHARD")
+				return exit.Usagef("say which shards: either --all or --shard SHARD")
 			}
 			req := &bigfleetv1alpha1.PauseActuationRequest{
 				ClusterId: cluster, Provider: provider, Reason: a.Reason, TtlSeconds: int64(expires.Seconds()), ValidateOnly: a.DryRun,
