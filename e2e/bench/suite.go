@@ -40,8 +40,7 @@ func Suite() []Part {
 		{Benches: []string{"B6b"}, Module: "e2e", Package: "./bench/burst", Run: "^TestB6b$", Env: []string{"BIGFLEET_B6B_PODS=1000"}, Nightly: true},
 		{Benches: []string{"B9"}, Module: "e2e", Package: "./bench/cmd/shardload", Program: true, Args: []string{"-bench", "B9", "-sessions", "10000"}, Nightly: true},
 		provider("Lists", true, "PROV-25.3", "PROV-25.4", "PROV-25.5"), provider("Get", true, "PROV-25.6"), provider("Memory", true, "PROV-25.9"),
-		// Their p99s differ between runs by a factor of four: recorded runs judge them, against a bare handler in the same minutes.
-		provider("Acks", false, "PROV-25.1"), provider("AcksByFleet", true, "PROV-25.2"), provider("AcksWhileListing", false, "PROV-25.7"),
+		provider("Acks", true, "PROV-25.1"), provider("AcksByFleet", true, "PROV-25.2"), provider("AcksWhileListing", true, "PROV-25.7"),
 		provider("Start", true, "PROV-25.8"), provider("Reconcile", true, "PROV-25.10"),
 	}
 }

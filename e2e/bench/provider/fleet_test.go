@@ -165,31 +165,70 @@ func (f *fleet) dial() {
 	f.CapacityProviderClient = bigfleetv1alpha1connect.NewCapacityProviderClient(f.http, "http://"+f.process.Addr(), connect.WithGRPC())
 }
 
-// take hands out n slots that were never created.
+// take hands out n slots. When there are too few, machines that were created before are given back, so that a benchmark can have
+// any number of rounds.
 func (f *fleet) take(b *testing.B, n int) []string {
 	b.Helper()
 	if f.slots == nil {
-		for _, m := range f.list(b, &pb.ListFilter{States: []pb.MachineState{pb.MachineState_MACHINE_STATE_SPECULATIVE}}).GetMachines() {
-			f.slots = append(f.slots, m.GetId())
-		}
+		f.slots = f.in(b, pb.MachineState_MACHINE_STATE_SPECULATIVE)
 	}
 	if len(f.slots) < n {
-		b.Fatalf("%d slots are left, want %d: fewer rounds", len(f.slots), n)
+		f.giveBack(b, max(n, 20_000))
+	}
+	if len(f.slots) < n {
+		b.Fatalf("%d slots are left, want %d: more machines", len(f.slots), n)
 	}
 	out := f.slots[:n]
 	f.slots = f.slots[n:]
 	return out
 }
 
-func (f *fleet) create(id string) error {
+// giveBack deletes that many machines and waits until they are slots again.
+func (f *fleet) giveBack(b *testing.B, most int) {
+	b.Helper()
+	rest()
+	idle := f.in(b, pb.MachineState_MACHINE_STATE_IDLE)
+	idle = idle[:min(most, len(idle))]
+	var t times
+	together(callers, idle, &t, f.remove)
+	if err := t.failed(); err != nil {
+		b.Fatal(err)
+	}
+	for {
+		rest()
+		if f.slots = f.in(b, pb.MachineState_MACHINE_STATE_SPECULATIVE); len(f.in(b, pb.MachineState_MACHINE_STATE_DELETING)) == 0 {
+			break
+		}
+	}
+	rest()
+}
+
+func (f *fleet) in(b *testing.B, state pb.MachineState) (ids []string) {
+	b.Helper()
+	for _, m := range f.list(b, &pb.ListFilter{States: []pb.MachineState{state}}).GetMachines() {
+		ids = append(ids, m.GetId())
+	}
+	return ids
+}
+
+// sequence is the next number of the one shard that calls.
+func (f *fleet) sequence() int64 {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.sent++
-	n := f.sent
-	f.mu.Unlock()
-	ack, err := f.Create(context.Background(), connect.NewRequest(&pb.CreateRequest{MachineId: id, ShardId: "bench", ShardEpoch: 1, SequenceNumber: n}))
+	return f.sent
+}
+
+func (f *fleet) create(id string) error {
+	ack, err := f.Create(context.Background(), connect.NewRequest(&pb.CreateRequest{MachineId: id, ShardId: "bench", ShardEpoch: 1, SequenceNumber: f.sequence()}))
 	if err == nil && ack.Msg.GetOperationId() == "" {
 		err = errors.New("an ack without an operation id")
 	}
+	return err
+}
+
+func (f *fleet) remove(id string) error {
+	_, err := f.Delete(context.Background(), connect.NewRequest(&pb.DeleteRequest{MachineId: id, ShardId: "bench", ShardEpoch: 1, SequenceNumber: f.sequence()}))
 	return err
 }
 

@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 const (
-	// segmentSize bounds a log file. Two of them are at most 10 s of 2,000 acks a second; reading them at start is a second.
-	segmentSize = 16 << 20
+	// segmentSize bounds a log file. Two of them are at most 3 s of 2,000 acks a second. What is made of a full one on the way into
+	// the base is garbage for the collector at once, and a larger burst of it is seen in the acks of that moment.
+	segmentSize = 4 << 20
 	// partWrites is how many writes the base takes in one transaction while commits go on beside it: each is a page or two, and
 	// a flush of the log waits for a flush of them.
 	partWrites = 256
@@ -66,7 +68,8 @@ type file struct {
 	number uint64 // of the newest batch
 	buffer []byte
 	failed error
-	moving chan error // ends with what became of the other log; nil when it is empty
+	moving chan error    // ends with what became of the other log; nil when it is empty
+	hurry  chan struct{} // is closed when somebody waits for moving
 }
 
 // replay brings what the logs have into the base, so that both are empty.
@@ -104,7 +107,7 @@ func (s *file) replay(hadID bool) error {
 		}
 		s.number = f.number
 	}
-	return s.apply(all)
+	return s.apply(all, hurried)
 }
 
 // Commit appends the batch to the log. One that is larger than a log goes into the base.
@@ -152,9 +155,9 @@ func (s *file) turn() error {
 	}
 	full, upTo := s.logs[s.now], s.number-1 // the batch of number is not in it
 	s.now = 1 - s.now
-	done := make(chan error, 1)
-	s.moving = done
-	go func() { done <- s.move(full, upTo) }()
+	done, hurry := make(chan error, 1), make(chan struct{})
+	s.moving, s.hurry = done, hurry
+	go func() { done <- s.move(full, upTo, hurry) }()
 	return nil
 }
 
@@ -172,13 +175,17 @@ func (s *file) moved(wait bool) error {
 			return nil
 		}
 	}
+	close(s.hurry)
 	err := <-s.moving
 	s.moving = nil
 	return err
 }
 
+// hurried is for work that somebody waits for.
+var hurried = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // move brings a log whose newest batch is upTo into the base and empties it.
-func (s *file) move(g *segment, upTo uint64) error {
+func (s *file) move(g *segment, upTo uint64, hurry <-chan struct{}) error {
 	content, err := g.read()
 	if err != nil {
 		return explain(g.name, err)
@@ -190,7 +197,7 @@ func (s *file) move(g *segment, upTo uint64) error {
 	if len(all) > 0 && all[len(all)-1].number != upTo {
 		return explain(g.name, fmt.Errorf("batch %d is the last that can be read, %d was written: %w", all[len(all)-1].number, upTo, ErrDamaged))
 	}
-	if err := s.apply(all); err != nil {
+	if err := s.apply(all, hurry); err != nil {
 		return err
 	}
 	g.used = 0
@@ -199,31 +206,50 @@ func (s *file) move(g *segment, upTo uint64) error {
 
 // apply brings batches into the base: of each key the newest value, in the order of the tree, a part at a time. Only the last
 // part says that they are there. If the process ends before, they are applied again, from the first on, which ends in
-// the same.
-func (s *file) apply(all []frame) error {
+// the same. After a part it rests as long as the part took, unless it is to hurry: a flush of the log waits for a flush of the
+// base, and then those that waited get their turn.
+func (s *file) apply(all []frame, hurry <-chan struct{}) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var writes []Write
-	for _, f := range all {
-		if err := f.writes(func(w Write) { writes = append(writes, w) }); err != nil {
-			return explain(s.base.file, err)
-		}
-	}
-	slices.SortStableFunc(writes, byKey)
-	newest := writes[:0]
-	for i, w := range writes {
-		if i+1 == len(writes) || byKey(w, writes[i+1]) != 0 {
-			newest = append(newest, w)
-		}
+	newest, err := newestWrites(all)
+	if err != nil {
+		return explain(s.base.file, err)
 	}
 	for len(newest) > s.part {
+		begin := time.Now()
 		if err := s.write(newest[:s.part], 0); err != nil {
 			return err
 		}
 		newest = newest[s.part:]
+		select {
+		case <-hurry:
+		case <-time.After(time.Since(begin)):
+		}
 	}
 	return s.write(newest, all[len(all)-1].number)
+}
+
+// newestWrites is the last write of each key, in the order of the tree.
+func newestWrites(all []frame) (out []Write, err error) {
+	at := map[string]int{} // by table and key
+	var name []byte
+	for _, f := range all {
+		err := f.writes(func(w Write) {
+			name = append(append(name[:0], byte(w.Table)), w.Key...)
+			if i, known := at[string(name)]; known {
+				out[i] = w
+				return
+			}
+			at[string(name)] = len(out)
+			out = append(out, w)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, byKey)
+	return out, nil
 }
 
 func (s *file) write(writes []Write, applied uint64) error {
@@ -245,7 +271,7 @@ func (s *file) drain() error {
 	if err := s.moved(true); err != nil {
 		return err
 	}
-	return s.move(s.logs[s.now], s.number)
+	return s.move(s.logs[s.now], s.number, hurried)
 }
 
 func (s *file) Load(visit func(t Table, key, value []byte) error) error {
