@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -43,10 +44,24 @@ func TestWrongProvidersAreCaught(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var text strings.Builder
+			if err := report.WriteText(&text); err != nil {
+				t.Fatal(err)
+			}
 			var failed []string
 			for _, r := range report.Results {
 				if r.Outcome == conformance.Fail {
 					failed = append(failed, r.Name)
+					// PROV-29.12: with the dialogue, and the way to hear it again. Some judge what was seen in the others' dialogues.
+					again := "again: --only " + r.Name + " --seed 1\n"
+					if slices.Contains([]string{"field/every-record-seen", "fence/code-means-stale", "once/ids-are-unique"}, r.Name) {
+						again = "again: --seed 1\n"
+					} else if len(r.Dialogue) == 0 {
+						t.Errorf("%s: there is no dialogue", r.Name)
+					}
+					if !strings.Contains(text.String(), again) {
+						t.Errorf("%s: no %q in\n%s", r.Name, again, text.String())
+					}
 				}
 			}
 			for _, name := range test.caught {

@@ -234,6 +234,9 @@ func readyBehaviours() []behaviour {
 			name: "ready/gate", profile: Fault, spends: 1, hosts: 1, clauses: []string{"PROV-14.1", "PROV-14.6"},
 			says: "never report CONFIGURED before the node is Ready, and CONFIGURED once it is",
 			do: func(c *Case) {
+				if c.Hooks.Readiness == nil {
+					c.limited() // only the limit ends the wait
+				}
 				id := c.host()
 				release := c.holdReadiness(id)
 				c.configuresUnready(id)

@@ -187,7 +187,7 @@ func (c *Case) tidy() (left string) {
 }
 
 func (c *Case) bringBack(id string, wasSlot bool) {
-	deadline := time.Now().Add(c.Settle)
+	deadline := time.Now().Add(c.Settle + min(c.suite.limit, limitMax)) // what hangs ends with the provider's own limit
 	for {
 		m, err := c.read(id)
 		if codeOf(err) == connect.CodeNotFound {
@@ -206,8 +206,11 @@ func (c *Case) bringBack(id string, wasSlot bool) {
 		default:
 			c.sleep(50 * time.Millisecond)
 		}
-		if err != nil && codeOf(err) != connect.CodeAborted && codeOf(err) != connect.CodeInternal || time.Now().After(deadline) {
+		if err != nil && codeOf(err) != connect.CodeAborted && codeOf(err) != connect.CodeInternal {
 			c.failf("it stays %s: %v", name(m.GetState()), err)
+		}
+		if time.Now().After(deadline) {
+			c.failf("it stays %s", name(m.GetState()))
 		}
 	}
 }

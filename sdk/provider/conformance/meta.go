@@ -85,11 +85,11 @@ func metaBehaviours() []behaviour {
 				id := c.host()
 				c.mustConfigure(id, c.Clusters[0], map[string]string{"k": "v"})
 				c.slowIfPossible("Drain", id)
-				if _, err := c.drain(id, 0); err != nil {
+				ack, err := c.drain(id, 0)
+				if err != nil {
 					c.failf("Drain: %v", err)
 				}
-				for {
-					m := c.get(id)
+				for m := ack.GetMachine(); ; m = c.get(id) {
 					cluster, keys := m.GetCluster(), len(m.GetShardMetadata())
 					switch m.GetState() {
 					case draining:

@@ -98,7 +98,7 @@ func TestTooFewMachines(t *testing.T) {
 	}
 }
 
-// A soak repeats what can be repeated and counts its passes; the provider still conforms, with as many machines as before.
+// PROV-29.15: a soak repeats what can be repeated and counts its passes; the provider still conforms, with as many machines as before.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, 300)

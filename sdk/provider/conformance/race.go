@@ -169,6 +169,7 @@ func raceBehaviours() []behaviour {
 			name: "race/slow-one", profile: Core, spends: 1, also: []Profile{Fault}, hosts: 2, clauses: []string{"PROV-13.4"},
 			says: "delay no ack, read or transition because another machine's substrate call is stuck",
 			do: func(c *Case) {
+				c.limited() // only the limit ends the stuck call
 				ids := c.idles(2)
 				c.fault(behave("Configure", ids[0], hang))
 				if _, err := c.configure(ids[0], c.Clusters[0], nil); err != nil {

@@ -52,6 +52,8 @@ type Report struct {
 	Version  string    `json:"version,omitempty"`
 	Suite    string    `json:"suite"`
 	Profiles []Profile `json:"profiles"`
+	// Only names what was asked for, when that was not the whole suite: such a run is no certificate.
+	Only     []string  `json:"only,omitempty"`
 	Seed     uint64    `json:"seed"`
 	Begun    time.Time `json:"begun"`
 	Took     float64   `json:"took_seconds"`
@@ -110,11 +112,18 @@ func (r *Report) WriteText(w io.Writer) error {
 		for _, line := range one.Dialogue {
 			fmt.Fprintf(b, "    %s\n", line)
 		}
-		fmt.Fprintf(b, "  again: --only %s --seed %d\n\n", one.Name, r.Seed)
+		again := "--only " + one.Name + " "
+		if isAfterwards(one.Name) {
+			again = "" // it judges what the others saw
+		}
+		fmt.Fprintf(b, "  again: %s--seed %d\n\n", again, r.Seed)
 	}
 	fmt.Fprintf(b, "%s  %s %s at %s, profiles %v\n", r.Verdict, r.Provider, r.Version, r.Address, r.Profiles)
 	fmt.Fprintf(b, "%d pass, %d fail, %d could not be judged, %d not applicable; %d machines, seed %d, %.1f s\n",
 		r.Count(Pass), r.Count(Fail), r.Count(CannotJudge), r.Count(NotApplicable), r.Machines, r.Seed, r.Took)
+	if len(r.Only) > 0 {
+		fmt.Fprintf(b, "only %s ran: no certificate\n", strings.Join(r.Only, ", "))
+	}
 	if r.SoakPasses > 0 {
 		fmt.Fprintf(b, "soak: %d passes\n", r.SoakPasses)
 	}
@@ -138,8 +147,12 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteBadge is a shields.io endpoint document.
 func (r *Report) WriteBadge(w io.Writer) error {
 	color := map[Verdict]string{Conformant: "brightgreen", NotConformant: "red", Incomplete: "orange"}[r.Verdict]
+	message := strings.ToLower(string(r.Verdict))
+	if len(r.Only) > 0 && r.Verdict == Conformant {
+		message, color = "conformant in part", "yellow"
+	}
 	return json.NewEncoder(w).Encode(map[string]any{
-		"schemaVersion": 1, "label": "bigfleet provider", "message": strings.ToLower(string(r.Verdict)), "color": color,
+		"schemaVersion": 1, "label": "bigfleet provider", "message": message, "color": color,
 	})
 }
 

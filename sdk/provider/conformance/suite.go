@@ -87,7 +87,7 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 	}
 	s.dialer = newDialer(t)
 	defer s.dialer.close()
-	report := &Report{Address: t.Addr, Suite: Version, Profiles: t.Profiles, Seed: o.Seed, Begun: time.Now()}
+	report := &Report{Address: t.Addr, Suite: Version, Profiles: t.Profiles, Only: o.Only, Seed: o.Seed, Begun: time.Now()}
 	if t.Slack > 1 {
 		report.Slack = t.Slack
 	}
