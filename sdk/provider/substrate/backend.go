@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -63,7 +64,7 @@ func (c *Cloud) Create(ctx context.Context, op provider.CreateOp) (provider.Host
 		}
 		if p := c.pools[keyOf(op.Machine)]; p != nil && p.stock <= 0 {
 			return false, provider.OutOfCapacity(fmt.Errorf("no %s %s left in %s; another zone or type may have some",
-				op.Machine.CapacityType, op.Machine.InstanceType, op.Machine.Zone))
+				word(op.Machine.CapacityType), op.Machine.InstanceType, op.Machine.Zone))
 		}
 		ref := c.config.Name + "://" + op.Machine.Zone + "/h-" + strconv.FormatUint(hash(uint64(c.config.Seed), op.ID), 36)
 		made = c.add(ref, op.Machine, op.StoreID, op.ID)
@@ -76,6 +77,11 @@ func (c *Cloud) Create(ctx context.Context, op provider.CreateOp) (provider.Host
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.described(made), nil
+}
+
+// word is a capacity type as people write it.
+func word(c provider.CapacityType) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.String(), "CAPACITY_TYPE_")), "_", "-")
 }
 
 // Configure lets the agent on the host join the cluster. The node becomes Ready after the latency of CallReady.

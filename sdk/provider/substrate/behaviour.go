@@ -95,6 +95,9 @@ var classes = map[string]func(error) error{
 }
 
 func checkBehaviour(b *bigfleetv1alpha1.Behaviour) error {
+	if err := checkCall(b.GetCall()); err != nil {
+		return err
+	}
 	needsClass := b.GetFault() == bigfleetv1alpha1.FaultKind_FAULT_KIND_ERROR || b.GetFault() == bigfleetv1alpha1.FaultKind_FAULT_KIND_PARTIAL
 	if needsClass && classes[b.GetErrorClass()] == nil {
 		return fmt.Errorf("error_class %q is none of transient, out_of_capacity, quota, credentials, bootstrap, permanent", b.GetErrorClass())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,16 @@ const (
 	CallDelete    = "Delete"
 	CallDescribe  = "Describe"
 )
+
+var calls = []string{CallCreate, CallConfigure, CallReady, CallDrain, CallDelete, CallDescribe}
+
+// checkCall says whether a call has that name, so that a typing error is not a rule that never applies.
+func checkCall(name string) error {
+	if name != "" && !slices.Contains(calls, name) {
+		return fmt.Errorf("call %q is none of %s; leave it empty for all", name, strings.Join(calls, ", "))
+	}
+	return nil
+}
 
 // Cloud is the pretend cloud.
 type Cloud struct {
@@ -99,6 +110,11 @@ func New(c Config) (*Cloud, error) {
 	}
 	if c.TimeScale < 0 || c.JournalMax < 0 {
 		return nil, errors.New("substrate: time scale and journal size must be above 0")
+	}
+	for call := range c.Latency {
+		if err := checkCall(call); err != nil {
+			return nil, fmt.Errorf("substrate: latency: %w", err)
+		}
 	}
 	cloud := &Cloud{
 		config: c, began: time.Now(), hosts: map[string]*host{}, tokens: map[string]string{}, pools: map[PoolKey]*pool{},

@@ -189,7 +189,14 @@ func TestTheWorldChangesByRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// PROV-26.12: the minute of notice passed a hundred times faster, and a price is one of simulated hours.
+	if clock := state.Msg.GetClockSeconds(); clock < 60 {
+		t.Errorf("the simulated clock is at %g s after a minute's notice", clock)
+	}
 	l := state.Msg.GetLedger()
+	if rate := l.GetSpendByCapacityType()["CAPACITY_TYPE_SPOT"] / l.GetMachineHours(); rate < 0.1 || rate > 0.2 {
+		t.Errorf("a machine-hour cost $%g, the price was 0.1 and then 0.2", rate)
+	}
 	if l.GetInterruptions() != 1 || l.GetMachineHours() <= 0 || l.GetSpendByCluster()[""] <= 0 || l.GetSpendByCapacityType()["CAPACITY_TYPE_SPOT"] <= 0 {
 		t.Errorf("ledger %v", l)
 	}
