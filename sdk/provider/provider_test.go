@@ -123,6 +123,11 @@ func startCloud(t testing.TB, b provider.Backend, options ...provider.Option) *r
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startCloudAt(t, l, b, options...)
+}
+
+func startCloudAt(t testing.TB, l net.Listener, b provider.Backend, options ...provider.Option) *running {
+	t.Helper()
 	options = append([]provider.Option{
 		provider.WithStore(store.Memory()), provider.WithReadiness(provider.NoReadiness()), provider.WithListener(l),
 		provider.WithLogger(slog.New(slog.DiscardHandler)), provider.WithOfferings(small(4)),
