@@ -115,7 +115,7 @@ func (s *shell) build() (err error) {
 	s.node, err = replica.Open(replica.Config{NodeID: s.ID, DataDir: s.DataDir, RaftListener: s.RaftListener, RaftAdvertise: s.RaftAdvertise,
 		RPCAdvertise: s.Advertise, Identity: s.identity, RaftMode: peernet.Mode(s.RaftTLS), AcceptAdmin: s.JoinAcceptAdmin, Dial: s.Dial,
 		Heartbeat: s.Heartbeat, Election: s.Election, Lease: s.Lease, Level: fleet.Level, LevelMax: int32(s.FeatureLevelMax), Build: build,
-		Log: log, Metrics: s.metrics, Clock: s.Clock, BeforeSync: s.BeforeSync, OnApply: s.server.OnApply, OnReset: s.server.OnReset,
+		Log: log, Tracer: s.Telemetry.Tracer, Metrics: s.metrics, Clock: s.Clock, BeforeSync: s.BeforeSync, OnApply: s.server.OnApply, OnReset: s.server.OnReset,
 		OnFatal: func(err error) { s.fatal <- err }})
 	if err != nil {
 		return err

@@ -308,3 +308,34 @@ func (r *replicas) leads() int {
 	})
 	return leads
 }
+
+// value is a metric of one replica, over all its labels.
+func (r *replicas) value(i int, name string) (sum float64) {
+	r.t.Helper()
+	families, err := r.tel[i].Registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// opsPort is a metrics port of a replica.
+func opsPort(t *testing.T, tel *telemetry.Telemetry) *telemetry.OpsPort {
+	t.Helper()
+	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: tel.Registry, Health: tel.Health, Log: tel.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := ops.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

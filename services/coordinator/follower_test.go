@@ -40,3 +40,22 @@ func TestReportsToAFollower(t *testing.T) {
 		}
 	}
 }
+
+// COORD-6.2.1, 1.7: every RPC of both services is the leader's alone, reads and streams included, but for the status of a
+// replica, which each answers about itself.
+func TestEverythingIsTheLeaders(t *testing.T) {
+	r := newReplicas(t, 3)
+	r.start(1) // alone: it waits for the first replica
+	for _, service := range []string{api.CoordinatorName, api.CoordinatorAdminName} {
+		for procedure, method := range rpcs(t, service) {
+			want := connect.CodeFailedPrecondition
+			if procedure == api.CoordinatorAdminGetCoordinatorStatusProcedure {
+				want = 0
+			}
+			err := r.try(1, nil, procedure, method)
+			if got := connect.CodeOf(err); err == nil && want != 0 || err != nil && got != want {
+				t.Errorf("%s: %v", procedure, err)
+			}
+		}
+	}
+}

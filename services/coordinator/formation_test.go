@@ -3,10 +3,13 @@ package coordinator_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
@@ -150,4 +153,48 @@ func TestRollingRestart(t *testing.T) {
 	close(stop)
 	<-done
 	t.Logf("%d reports, the slowest took %s", reports, worst)
+}
+
+// COORD-13.11, 13.6: replicas that know one name for all, and nothing else, find their group by it.
+func TestJoinByOneName(t *testing.T) {
+	r := newReplicas(t, 3)
+	r.tune = func(i int, c *coordinator.Config) {
+		switch i {
+		case 1:
+			c.JoinAddr = rpc(0) // beside --peers
+		case 2:
+			c.Peers, c.JoinAddr = nil, rpc(0)
+		}
+	}
+	r.startAll()
+	r.group(r.client(nil), 3)
+}
+
+// COORD-13.14: voters that do not answer for long are taken out, as long as those that are left are as many as expected.
+func TestDeadPeersAreRemoved(t *testing.T) {
+	r := newReplicas(t, 5)
+	r.n = 3
+	r.tune = func(_ int, c *coordinator.Config) { c.BootstrapExpect, c.DeadPeerAfter = 3, time.Second }
+	r.startAll()
+	r.group(r.client(nil), 3)
+	r.n = 5
+	r.start(3)
+	c := r.client(nil)
+	r.group(c, 4)
+	r.stop(3)
+	r.group(c, 3)
+	eventually(t, "the audit says why", func() bool {
+		records := must(t, c, admin.ListAudit, &v1.ListAuditRequest{Method: "dead-peer-removal"}).GetRecords()
+		return len(records) == 1 && strings.Contains(records[0].GetRequestJson(), id(3))
+	})
+	follower := (r.leads() + 1) % 3
+	r.stop(follower)
+	eventually(t, "the leader misses it", func() bool {
+		s := must(t, c, admin.GetFleetStatus, &v1.GetFleetStatusRequest{}).GetStatus()
+		return s.GetHealthyVoters() == 2
+	})
+	time.Sleep(3 * time.Second) // three times as long as it takes to be called dead
+	if s := must(t, c, admin.GetFleetStatus, &v1.GetFleetStatusRequest{}).GetStatus(); s.GetVoters() != 3 {
+		t.Fatalf("a group that shall have three voters shrank to %d", s.GetVoters())
+	}
 }

@@ -137,7 +137,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 				case "TransferLeadership", "RemoveRaftPeer":
 					continue // they would change the group; the table of access is the same one
 				}
-				err := try(t, r, source, procedure, method)
+				err := r.try(0, source, procedure, method)
 				code := connect.CodeOf(err)
 				switch who {
 				case "none", "expired", "wrong CA":
@@ -155,9 +155,10 @@ func TestWhoMayCallWhat(t *testing.T) {
 }
 
 // try calls one RPC with as little as it needs to get past the checks of arguments, and returns what it was refused with.
-func try(t *testing.T, r *replicas, source *identity.Source, procedure string, method protoreflect.MethodDescriptor) error {
+func (r *replicas) try(replica int, source *identity.Source, procedure string, method protoreflect.MethodDescriptor) error {
+	t := r.t
 	t.Helper()
-	client, err := kitrpc.NewClient(kitrpc.ClientConfig{Addr: rpc(0), Limits: kitrpc.ReadClientLimits(), Identity: source, Dial: r.net.Dialer("client")})
+	client, err := kitrpc.NewClient(kitrpc.ClientConfig{Addr: rpc(replica), Limits: kitrpc.ReadClientLimits(), Identity: source, Dial: r.net.Dialer("client")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func try(t *testing.T, r *replicas, source *identity.Source, procedure string, m
 	if source != nil {
 		scheme = "https://"
 	}
-	url := scheme + rpc(0) + procedure
+	url := scheme + rpc(replica) + procedure
 	switch string(method.Name()) {
 	case "ReportShard":
 		_, err = connect.NewClient[v1.ShardReport, emptypb.Empty](client.HTTP, url, client.Options...).CallUnary(ctx, connect.NewRequest(report("shard-0", 1)))

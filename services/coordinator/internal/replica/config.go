@@ -7,6 +7,9 @@ import (
 	"net"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/metrics"
@@ -53,6 +56,8 @@ type Config struct {
 	// BeforeSync is called before each fsync of the log and of votes; nil means nothing. A test makes disks slow with it.
 	BeforeSync func()
 
+	Tracer trace.TracerProvider // nil means no traces
+
 	Log     *slog.Logger // required
 	Metrics *metrics.Set // required
 	// OnFatal hears once that the replica cannot go on: a store that failed, an entry it does not understand.
@@ -90,6 +95,9 @@ func (c *Config) check() error {
 	}
 	if c.LevelMax == 0 || c.LevelMax > c.Level {
 		c.LevelMax = c.Level
+	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider()
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now

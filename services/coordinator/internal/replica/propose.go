@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
@@ -50,7 +53,17 @@ func (n *Node) NodeID() string { return n.config.NodeID }
 
 // Propose commits an entry and returns what it did. When OutstandingMax proposals are under way it is ErrBusy, or, with
 // wait, it waits its turn inside ctx (COORD-4.9).
-func (n *Node) Propose(ctx context.Context, e *pb.Envelope, wait bool) (*Committed, error) {
+func (n *Node) Propose(ctx context.Context, e *pb.Envelope, wait bool) (got *Committed, err error) {
+	ctx, span := n.config.Tracer.Tracer(tracerName).Start(ctx, "proposal", trace.WithAttributes(attribute.String(RequestID, e.GetRequestId()),
+		attribute.Int("operations", len(e.GetOperations()))), trace.WithLinks(linksOf(ctx)...))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		} else {
+			span.SetAttributes(attribute.Int64("index", int64(got.State.Index())))
+		}
+		span.End()
+	}()
 	if e.GetLevel() > n.State().Meta().GetFeatureLevel() && n.State().Meta().GetFeatureLevel() > 0 {
 		return nil, errors.New("the group has not reached the feature level of this operation yet") // COORD-4.5
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -41,7 +43,9 @@ func (s *Server) order(ctx context.Context, req connect.AnyRequest, validateOnly
 		}
 		return st, nil
 	}
-	got, err := s.node.Propose(ctx, replica.Envelope(actor, append(ops, s.audit(req))...), false)
+	entry := replica.Envelope(actor, append(ops, s.audit(req))...)
+	trace.SpanFromContext(ctx).SetAttributes(attribute.String(replica.RequestID, entry.GetRequestId()))
+	got, err := s.node.Propose(ctx, entry, false)
 	if err != nil {
 		return nil, s.fail(err)
 	}

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
 
@@ -35,6 +38,7 @@ type registrar struct {
 // wish is what one report wants committed.
 type wish struct {
 	ops     []*pb.Operation
+	caller  trace.Span // of the report
 	results []*fleet.Refusal
 	err     error
 	done    chan struct{}
@@ -42,7 +46,7 @@ type wish struct {
 
 // commit waits for the entry that ops become part of, and returns one result for each.
 func (r *registrar) commit(ctx context.Context, ops ...*pb.Operation) ([]*fleet.Refusal, error) {
-	w := &wish{ops: ops, done: make(chan struct{})}
+	w := &wish{ops: ops, caller: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	r.mu.Lock()
 	if r.ctx.Err() != nil {
 		r.mu.Unlock()
@@ -110,12 +114,17 @@ func (r *registrar) flushLater() {
 
 func (r *registrar) flush(batch []*wish) {
 	var ops []*pb.Operation
+	var callers []trace.SpanContext
 	for _, w := range batch {
-		ops = append(ops, w.ops...)
+		ops, callers = append(ops, w.ops...), append(callers, w.caller.SpanContext())
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, replica.ApplyTimeout)
+	ctx, cancel := context.WithTimeout(replica.WithCallers(r.ctx, callers...), replica.ApplyTimeout)
 	defer cancel()
-	got, err := r.group.Propose(ctx, replica.Envelope(r.group.Actor(), ops...), true)
+	entry := replica.Envelope(r.group.Actor(), ops...)
+	for _, w := range batch {
+		w.caller.SetAttributes(attribute.String(replica.RequestID, entry.GetRequestId()))
+	}
+	got, err := r.group.Propose(ctx, entry, true)
 	at := 0
 	for _, w := range batch {
 		if w.err = err; err == nil {
