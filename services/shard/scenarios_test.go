@@ -75,7 +75,7 @@ func TestEveryScenarioHasATest(t *testing.T) {
 	}
 }
 
-// Scenario 73, SHARD-2.3: nothing that this module builds or tests reaches the coordinator.
+// Scenario 73, SHARD-2.3, COORD-1.8: nothing that this module builds or tests reaches the coordinator.
 func TestNothingReachesTheCoordinator(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath", "./...").Output()
 	if err != nil {

@@ -75,9 +75,21 @@ func (n *Node) submit(p *proposal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, p)
-	if b.flying < batchesMax {
+	if b.flying < batchesMax && n.group.Go(n.fly) {
 		b.flying++
-		n.group.Go(n.fly)
+	}
+	if b.flying == 0 { // closed: nobody will carry it
+		n.drop(b.waiting)
+		b.waiting = nil
+	}
+}
+
+// drop answers proposals that were never made.
+func (n *Node) drop(all []*proposal) {
+	for _, p := range all {
+		p.err = ErrNotLeader
+		<-n.slots
+		close(p.done)
 	}
 }
 

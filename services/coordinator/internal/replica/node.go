@@ -48,7 +48,7 @@ type Node struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	group  sync.WaitGroup
+	group  crew
 }
 
 // Open opens the data directory and starts Raft on it. A directory without state waits to be bootstrapped or joined.
@@ -283,7 +283,7 @@ func (n *Node) close() error {
 	default:
 		_ = n.config.RaftListener.Close()
 	}
-	n.group.Wait()
+	n.group.close()
 	if r := n.reign.Swap(nil); r != nil {
 		r.end()
 	}

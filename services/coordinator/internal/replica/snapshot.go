@@ -45,7 +45,7 @@ func (n *Node) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser,
 
 func (n *Node) barrier(ctx context.Context) error {
 	done := make(chan error, 1)
-	n.group.Go(func() {
+	started := n.group.Go(func() {
 		if !n.underway.enter() {
 			done <- ErrNotLeader
 			return
@@ -53,6 +53,9 @@ func (n *Node) barrier(ctx context.Context) error {
 		defer n.underway.leave()
 		done <- n.raft.Barrier(ApplyTimeout).Error()
 	})
+	if !started {
+		return ErrNotLeader
+	}
 	select {
 	case err := <-done:
 		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) {

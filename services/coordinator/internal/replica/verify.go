@@ -43,8 +43,10 @@ func (n *Node) joinConfirmation() *confirmation {
 	}
 	c := v.next
 	if !v.running {
-		v.running = true
-		n.group.Go(n.runConfirmations)
+		if v.running = n.group.Go(n.runConfirmations); !v.running { // closed
+			v.next, c.err = nil, ErrNotLeader
+			close(c.done)
+		}
 	}
 	return c
 }
