@@ -40,14 +40,14 @@ func (c *Core) Count(s *Census, from, n int) (next int) {
 	if s.Machines == nil {
 		s.Machines, s.Spend = map[CensusKey]int{}, map[CensusKey]int64{}
 	}
-	rows := c.world.Inventory.Rows()
-	end := min(from+n, len(rows))
+	inv := c.world.Inventory
+	end := min(from+n, inv.Bound())
 	for i := from; i < end; i++ {
-		if c.world.Inventory.Live(inventory.Index(i)) && !rows[i].Foreign() {
-			c.countMachine(s, inventory.Index(i), &rows[i])
+		if at := inventory.Index(i); inv.Live(at) && !inv.Foreign(at) {
+			c.countMachine(s, at, inv.Row(at))
 		}
 	}
-	if end == len(rows) {
+	if end == inv.Bound() {
 		return -1
 	}
 	return end

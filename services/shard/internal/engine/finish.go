@@ -84,9 +84,8 @@ func (p *planning) acquisitions() {
 					Cost: effectiveCost(inv.Class(l.class), w.bucket)})
 			}
 		}
-		rows := inv.Rows()
 		slices.SortFunc(p.res.Actions[from:], func(a, b Action) int {
-			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cost, b.Cost), cmp.Compare(rows[a.Machine].Order, rows[b.Machine].Order))
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Cost, b.Cost), cmp.Compare(inv.Row(a.Machine).Order, inv.Row(b.Machine).Order))
 		})
 	}
 }
@@ -266,9 +265,8 @@ func (p *planning) releases() {
 			}
 		}
 	}
-	rows := inv.Rows()
 	slices.SortFunc(p.res.Actions[from:], func(a, b Action) int {
-		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(rows[a.Machine].Order, rows[b.Machine].Order))
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(inv.Row(a.Machine).Order, inv.Row(b.Machine).Order))
 	})
 }
 

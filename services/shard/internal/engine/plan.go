@@ -94,10 +94,9 @@ func (p *planning) begin(in Input) {
 
 // relabel brings up to date what is remembered of the order of ids.
 func (p *planning) relabel() {
-	rows := p.w.Inventory.Rows()
 	for _, cl := range p.states {
 		for i := range cl.loc {
-			cl.loc[i].order = rows[cl.loc[i].idx].Order
+			cl.loc[i].order = p.w.Inventory.Row(cl.loc[i].idx).Order
 		}
 	}
 }

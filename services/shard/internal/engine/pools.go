@@ -77,9 +77,9 @@ func (s *stock) head(class uint32, k inventory.Pool) head {
 		for list := chunks[cur.chunk]; int(cur.pos) < len(list); cur.pos++ {
 			if i := list[cur.pos]; !s.isTaken(i) {
 				if cur.pos%aheadTurns == 0 { // all that come soon are read together: see lookAhead
-					rows, sum := s.inv.Rows(), uint32(0)
+					sum := uint32(0)
 					for _, i := range list[cur.pos:min(int(cur.pos)+aheadTurns, len(list))] {
-						sum += rows[i].Order
+						sum += s.inv.Row(i).Order
 					}
 					s.ahead = sum
 				}

@@ -268,9 +268,9 @@ func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
 
 // readRows reads the rows of machines that are about to be taken, side by side: see lookAhead.
 func (p *planning) readRows(list []inventory.Index) {
-	rows, sum := p.w.Inventory.Rows(), uint32(0)
+	inv, sum := p.w.Inventory, uint32(0)
 	for _, i := range list {
-		sum += rows[i].Order
+		sum += inv.Row(i).Order
 	}
 	p.ahead = int(sum)
 }

@@ -61,14 +61,14 @@ func (t *Table) SetMatchKeys(k MatchKeys) {
 	}
 	slices.Sort(t.valueKeys)
 	slices.Sort(t.presenceKeys)
-	for i := range t.rows {
-		if t.rows[i].flags&isLive == 0 {
+	for i := range Index(t.rows.n) {
+		if t.rows.at(i).flags&isLive == 0 {
 			continue
 		}
-		old := t.rows[i].Class
+		old := t.rows.at(i).Class
 		if id := t.classFor(t.classes[old].Shape, t.labels[i]); id != old {
 			t.leave(Index(i))
-			t.rows[i].Class = id
+			t.rows.at(i).Class = id
 			t.enter(Index(i))
 		}
 		t.releaseClass(old) // classFor has added a user, the same one or another
@@ -157,7 +157,7 @@ const (
 
 // Value looks up any key of a machine. The value is in Space.Strings.
 func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
-	s := &t.shapes.all[t.classes[t.rows[i].Class].Shape]
+	s := &t.shapes.all[t.classes[t.rows.at(i).Class].Shape]
 	switch {
 	case key == t.typeKey && s.Type != 0:
 		return s.Type, true

@@ -59,7 +59,7 @@ func (h *expiryHeap) pop(now int64) (Index, bool) {
 func (t *Table) rebuildExpiry() {
 	t.expiry = t.expiry[:0]
 	for i := range t.All() {
-		if t.rows[i].flags&(isPromised|markedAll|markedSome) == 0 {
+		if t.rows.at(i).flags&(isPromised|markedAll|markedSome) == 0 {
 			continue
 		}
 		if p, ok := t.promises[i]; ok {

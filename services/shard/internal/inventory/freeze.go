@@ -22,7 +22,7 @@ type frozenTopology struct {
 
 // Room is memory for the columns of a frozen table. New memory is slow at its first use; a Room was used.
 type Room struct {
-	rows         []Row
+	rows         []*rowBlock
 	labels       []uint32
 	idRef, hosts []textRef
 }
@@ -30,9 +30,16 @@ type Room struct {
 // NewRoom returns room for so many machines.
 func NewRoom(machines int) *Room {
 	n := machines + machines/16 + 64
-	r := &Room{rows: make([]Row, n), labels: make([]uint32, n), idRef: make([]textRef, n), hosts: make([]textRef, n)}
+	r := &Room{labels: make([]uint32, n), idRef: make([]textRef, n), hosts: make([]textRef, n)}
 	for i := range n {
-		r.rows[i].Order, r.labels[i], r.idRef[i], r.hosts[i] = 1, 1, 1, 1
+		r.labels[i], r.idRef[i], r.hosts[i] = 1, 1, 1
+	}
+	for range n/rowBlockLen + 1 {
+		b := new(rowBlock)
+		for i := range b {
+			b[i].Order = 1
+		}
+		r.rows = append(r.rows, b)
 	}
 	return r
 }
@@ -40,7 +47,7 @@ func NewRoom(machines int) *Room {
 // Freeze takes the table as it is, in time that the columns take to copy. The table may change at once.
 func (t *Table) Freeze(r *Room) *Frozen {
 	f := &Frozen{table: Table{
-		rows: append(r.rows[:0], t.rows...), labels: append(r.labels[:0], t.labels...),
+		rows: t.rows.clone(r.rows), labels: append(r.labels[:0], t.labels...),
 		idRef: append(r.idRef[:0], t.idRef...), hostRef: append(r.hosts[:0], t.hostRef...),
 		ids: t.ids.clone(), hosts: t.hosts.clone(), byID: t.byID.clone(), order: idOrder{version: t.order.version},
 		free: slices.Clone(t.free), removed: slices.Clone(t.removed), live: t.live,
@@ -81,12 +88,12 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 		}
 	}
 	all := make([]Index, 0, t.live)
-	for i := range t.rows {
-		if t.rows[i].flags&isLive != 0 {
+	for i := range Index(t.rows.n) {
+		if t.rows.at(i).flags&isLive != 0 {
 			all = append(all, Index(i))
 		}
 	}
-	slices.SortFunc(all, func(a, b Index) int { return cmp.Compare(t.rows[a].Order, t.rows[b].Order) })
+	slices.SortFunc(all, func(a, b Index) int { return cmp.Compare(t.rows.at(a).Order, t.rows.at(b).Order) })
 	for part := range slices.Chunk(all, chunkMax*3/4) {
 		t.order.all.chunks = append(t.order.all.chunks, slices.Clone(part))
 	}

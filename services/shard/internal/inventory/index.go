@@ -12,7 +12,7 @@ func (t *Table) enter(i Index) { t.index(i, +1) }
 
 func (t *Table) index(i Index, by int32) {
 	t.version++
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	c := &t.classes[r.Class]
 	s := &t.shapes.all[c.Shape]
 	t.counts[r.State()] += int(by)
@@ -63,7 +63,7 @@ func (t *Table) index(i Index, by int32) {
 		} else {
 			last := m.list[len(m.list)-1]
 			m.list[r.pos] = last
-			t.rows[last].pos = r.pos
+			t.rows.at(last).pos = r.pos
 			m.list = m.list[:len(m.list)-1]
 		}
 	}
@@ -71,7 +71,7 @@ func (t *Table) index(i Index, by int32) {
 
 // indexFree is index for a machine in a free pool.
 func (t *Table) indexFree(i Index, k Pool, by int32) {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	c := &t.classes[r.Class]
 	if by > 0 {
 		c.Pools[k].insert(i, t.byOrder)
@@ -101,7 +101,7 @@ func (t *Table) indexFree(i Index, k Pool, by int32) {
 }
 
 func (t *Table) bySince(a, b Index) bool {
-	x, y := &t.rows[a], &t.rows[b]
+	x, y := t.rows.at(a), t.rows.at(b)
 	return x.Since < y.Since || x.Since == y.Since && x.Order < y.Order
 }
 

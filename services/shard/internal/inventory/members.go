@@ -11,7 +11,7 @@ type clusterMembers struct {
 
 // member returns the cluster that the machine is bound to or in flight for.
 func (t *Table) member(i Index) (symbol.ID, bool) {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	switch {
 	case r.Bound():
 		return r.Cluster, true
@@ -85,7 +85,7 @@ func (t *Table) Members(cluster symbol.ID) ([]Index, uint64) {
 }
 
 // MemberPosition returns where a machine that is bound or in flight is in the Members of its cluster.
-func (t *Table) MemberPosition(i Index) int32 { return int32(t.rows[i].pos) }
+func (t *Table) MemberPosition(i Index) int32 { return int32(t.rows.at(i).pos) }
 
 // Avoided returns the free machines that are withheld for this cluster alone, in no order.
 func (t *Table) Avoided(cluster symbol.ID) []Index {

@@ -26,10 +26,10 @@ func (o *idOrder) add(t *Table, i Index) {
 	for {
 		lo, hi := int64(-1), int64(1)<<32
 		if hasBefore {
-			lo = int64(t.rows[before].Order)
+			lo = int64(t.rows.at(before).Order)
 		}
 		if hasAfter {
-			hi = int64(t.rows[after].Order)
+			hi = int64(t.rows.at(after).Order)
 		}
 		if hi-lo >= 2 {
 			mid := (lo + hi) / 2
@@ -46,7 +46,7 @@ func (o *idOrder) add(t *Table, i Index) {
 		}
 		o.spread(t, at, pos, uint32(max(lo, 0)))
 	}
-	t.rows[i].Order = label
+	t.rows.at(i).Order = label
 }
 
 // neighbour returns the machine before or after a position.
@@ -79,7 +79,7 @@ func (o *idOrder) spread(t *Table, at, pos int, x uint32) {
 		hi := lo + 1<<j
 		for {
 			i, ok := o.neighbour(la, lp, -1)
-			if !ok || uint64(t.rows[i].Order) < lo {
+			if !ok || uint64(t.rows.at(i).Order) < lo {
 				break
 			}
 			left = append(left, i)
@@ -87,7 +87,7 @@ func (o *idOrder) spread(t *Table, at, pos int, x uint32) {
 		}
 		for {
 			i, ok := o.neighbour(ra, rp, +1)
-			if !ok || uint64(t.rows[i].Order) >= hi {
+			if !ok || uint64(t.rows.at(i).Order) >= hi {
 				break
 			}
 			right = append(right, i)
@@ -101,12 +101,12 @@ func (o *idOrder) spread(t *Table, at, pos int, x uint32) {
 		next := lo
 		for k := len(left) - 1; k >= 0; k-- {
 			next += gap
-			t.rows[left[k]].Order = uint32(next)
+			t.rows.at(left[k]).Order = uint32(next)
 		}
 		next += gap
 		for _, i := range right {
 			next += gap
-			t.rows[i].Order = uint32(next)
+			t.rows.at(i).Order = uint32(next)
 		}
 		if gap >= 2 || j == 32 {
 			return
@@ -130,4 +130,4 @@ func (o *idOrder) step(at, pos, by int) (int, int) {
 func (o *idOrder) drop(t *Table, i Index) { o.all.remove(i, t.byOrder) }
 
 // byOrder is the order of ids, from labels.
-func (t *Table) byOrder(a, b Index) bool { return t.rows[a].Order < t.rows[b].Order }
+func (t *Table) byOrder(a, b Index) bool { return t.rows.at(a).Order < t.rows.at(b).Order }

@@ -8,12 +8,12 @@ import (
 )
 
 // Live reports whether i names a machine now.
-func (t *Table) Live(i Index) bool { return int(i) < len(t.rows) && t.rows[i].flags&isLive != 0 }
+func (t *Table) Live(i Index) bool { return int(i) < t.rows.n && t.rows.at(i).flags&isLive != 0 }
 
 // Machine returns what the provider says about a machine, in plain form and sorted. It is for records and reads; plans
 // use Row and Class.
 func (t *Table) Machine(i Index) Machine {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	s := &t.shapes.all[t.classes[r.Class].Shape]
 	str := t.space.Strings
 	m := Machine{ID: t.ID(i), Provider: str.Text(s.Provider), State: r.State(), InstanceType: str.Text(s.Type), Zone: str.Text(s.Zone),
@@ -37,23 +37,20 @@ func (t *Table) Machine(i Index) Machine {
 func (t *Table) ID(i Index) string { return t.ids.text(t.idRef[i]) }
 
 // Row returns the part of a machine that plans touch. It is the table's own and valid until the next write.
-func (t *Table) Row(i Index) *Row { return &t.rows[i] }
-
-// Rows returns all rows by Index, those of no machine included. They are the table's own and valid until the next write.
-func (t *Table) Rows() []Row { return t.rows }
+func (t *Table) Row(i Index) *Row { return t.rows.at(i) }
 
 // State returns the state as the provider says it or as the shard moved it.
-func (t *Table) State(i Index) State { return t.rows[i].State() }
+func (t *Table) State(i Index) State { return t.rows.at(i).State() }
 
 // Seen returns the state as the engine sees it: Failed if the machine is stuck.
-func (t *Table) Seen(i Index) State { return t.rows[i].Seen() }
+func (t *Table) Seen(i Index) State { return t.rows.at(i).Seen() }
 
 // Cluster returns the cluster a machine is bound to, or "".
-func (t *Table) Cluster(i Index) string { return t.space.Clusters.Text(t.rows[i].Cluster) }
+func (t *Table) Cluster(i Index) string { return t.space.Clusters.Text(t.rows.at(i).Cluster) }
 
 // Stamp returns the attribution of a machine.
 func (t *Table) Stamp(i Index) (Stamp, bool) {
-	id := t.rows[i].Stamp
+	id := t.rows.at(i).Stamp
 	if id == 0 {
 		return Stamp{}, false
 	}
@@ -76,7 +73,7 @@ func (t *Table) Withheld(i Index) []Withheld { return t.marks[i] }
 
 // WithheldFrom reports whether a machine must not be acquired for a cluster.
 func (t *Table) WithheldFrom(i Index, cluster string) bool {
-	f := t.rows[i].flags
+	f := t.rows.at(i).flags
 	if f&markedAll != 0 {
 		return true
 	}
@@ -84,36 +81,36 @@ func (t *Table) WithheldFrom(i Index, cluster string) bool {
 }
 
 // Since returns when the machine entered its present state, as SetSince stored it.
-func (t *Table) Since(i Index) int64 { return t.rows[i].Since }
+func (t *Table) Since(i Index) int64 { return t.rows.at(i).Since }
 
 // Readiness returns what node reports say.
-func (t *Table) Readiness(i Index) Readiness { return t.rows[i].Readiness() }
+func (t *Table) Readiness(i Index) Readiness { return t.rows.at(i).Readiness() }
 
 // Foreign reports whether another shard owns the machine.
-func (t *Table) Foreign(i Index) bool { return t.rows[i].Foreign() }
+func (t *Table) Foreign(i Index) bool { return t.rows.at(i).Foreign() }
 
 // Stuck reports whether the machine is marked stuck.
-func (t *Table) Stuck(i Index) bool { return t.rows[i].flags&isStuck != 0 }
+func (t *Table) Stuck(i Index) bool { return t.rows.at(i).flags&isStuck != 0 }
 
 // Price returns the price of a machine, in millionths of a dollar per hour.
-func (t *Table) Price(i Index) int64 { return t.classes[t.rows[i].Class].Price }
+func (t *Table) Price(i Index) int64 { return t.classes[t.rows.at(i).Class].Price }
 
 // Probability returns the interruption probability of a machine, in parts per million.
-func (t *Table) Probability(i Index) int32 { return t.classes[t.rows[i].Class].Probability }
+func (t *Table) Probability(i Index) int32 { return t.classes[t.rows.at(i).Class].Probability }
 
 // CapacityType returns the holding-cost class of a machine.
 func (t *Table) CapacityType(i Index) CapacityType {
-	return t.shapes.all[t.classes[t.rows[i].Class].Shape].Capacity
+	return t.shapes.all[t.classes[t.rows.at(i).Class].Shape].Capacity
 }
 
 // Provider returns which of the shard's providers lists a machine.
 func (t *Table) Provider(i Index) string {
-	return t.space.Strings.Text(t.shapes.all[t.classes[t.rows[i].Class].Shape].Provider)
+	return t.space.Strings.Text(t.shapes.all[t.classes[t.rows.at(i).Class].Shape].Provider)
 }
 
 // Len is the number of machines; Bound is one more than the largest Index in use.
 func (t *Table) Len() int   { return t.live }
-func (t *Table) Bound() int { return len(t.rows) }
+func (t *Table) Bound() int { return t.rows.n }
 
 // Count is the number of machines in a state, as the provider says it.
 func (t *Table) Count(s State) int { return t.counts[s] }
@@ -134,7 +131,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := *t
 	c.space = space
-	c.rows, c.labels = slices.Clone(t.rows), slices.Clone(t.labels)
+	c.rows, c.labels = t.rows.clone(nil), slices.Clone(t.labels)
 	c.idRef, c.hostRef = slices.Clone(t.idRef), slices.Clone(t.hostRef)
 	c.ids, c.hosts = t.ids.clone(), t.hosts.clone()
 	c.byID = t.byID.clone()

@@ -21,7 +21,7 @@ type Table struct {
 	space *symbol.Space
 
 	// By Index.
-	rows    []Row
+	rows    rowTable
 	labels  []uint32 // in labelSets
 	idRef   []textRef
 	hostRef []textRef
@@ -101,11 +101,11 @@ func (t *Table) Put(m Machine) (i Index, changed bool) {
 	i = t.allot()
 	t.idRef[i] = t.ids.add(m.ID)
 	t.order.add(t, i)
-	t.rows[i].flags = isLive
+	t.rows.at(i).flags = isLive
 	t.byID.insert(t, i)
 	t.live++
 	shape, labels := t.internShape(&m), t.internLabels(m.Labels)
-	t.rows[i].Class, t.labels[i] = t.classFor(shape, labels), labels
+	t.rows.at(i).Class, t.labels[i] = t.classFor(shape, labels), labels
 	t.fields(i, &m)
 	t.enter(i)
 	return i, true
@@ -119,15 +119,15 @@ func (t *Table) allot() Index {
 		return i
 	}
 	// Each column grows at a pace of its own, so that no step moves all of them (SHARD-4.7).
-	t.rows = append(room(t.rows), Row{})
+	i := t.rows.grow()
 	t.labels = append(roomBy(t.labels, 9), 0)
 	t.idRef, t.hostRef = append(roomBy(t.idRef, 10), 0), append(roomBy(t.hostRef, 11), 0)
-	return Index(len(t.rows) - 1)
+	return i
 }
 
 // store replaces shape, labels and fields of a known machine.
 func (t *Table) store(i Index, m *Machine) {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	oldShape := t.classes[r.Class].Shape
 	if !t.sameShape(oldShape, m) || !t.sameLabels(i, m.Labels) {
 		shape, labels := t.internShape(m), t.internLabels(m.Labels)
@@ -142,7 +142,7 @@ func (t *Table) store(i Index, m *Machine) {
 
 // fields stores what is not interned: state, cluster, host and error.
 func (t *Table) fields(i Index, m *Machine) {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	r.flags = r.flags&^stateBits | flags(m.State)&stateBits
 	t.setCluster(r, m.Cluster)
 	if !t.sameHost(i, m) {
@@ -169,7 +169,7 @@ func (t *Table) dropCluster(id symbol.ID) {
 
 // same reports whether the table holds exactly this about machine i.
 func (t *Table) same(i Index, m *Machine) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	e := t.errors[i]
 	return r.State() == m.State && t.space.Clusters.Text(r.Cluster) == m.Cluster && e.text == m.LastError && e.class == m.Failure &&
 		t.sameShape(t.classes[r.Class].Shape, m) && t.sameLabels(i, m.Labels) && t.sameHost(i, m)
@@ -184,7 +184,7 @@ func (t *Table) Holds(i Index, m *Machine) bool {
 // Move stores a transition that the shard made itself: the state, and the cluster, which is empty for states that have
 // none. It is Put for these two fields alone.
 func (t *Table) Move(i Index, s State, cluster string) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	if r.State() == s && t.space.Clusters.Text(r.Cluster) == cluster {
 		return false
 	}
@@ -198,7 +198,7 @@ func (t *Table) Move(i Index, s State, cluster string) bool {
 // Remove forgets a machine. Its Index is not given to another before the next Advance.
 func (t *Table) Remove(i Index) {
 	t.leave(i)
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	t.byID.remove(t, i)
 	t.order.drop(t, i)
 	t.stamps.release(t.space, r.Stamp)
@@ -218,7 +218,8 @@ func (t *Table) Remove(i Index) {
 	t.dropCluster(r.Cluster)
 	t.ids.drop(t.idRef[i])
 	t.hosts.drop(t.hostRef[i])
-	t.rows[i], t.labels[i], t.idRef[i], t.hostRef[i] = Row{}, 0, 0, 0
+	*t.rows.at(i) = Row{}
+	t.labels[i], t.idRef[i], t.hostRef[i] = 0, 0, 0
 	t.live--
 	t.removed = append(t.removed, i)
 	t.compactIDs()
@@ -227,7 +228,7 @@ func (t *Table) Remove(i Index) {
 
 // SetStamp stores or, with nil, clears the attribution of a machine.
 func (t *Table) SetStamp(i Index, s *Stamp) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	if old, has := t.Stamp(i); has == (s != nil) && (s == nil || old == *s) {
 		return false
 	}
@@ -249,7 +250,7 @@ func (t *Table) SetPromise(i Index, p *Promise) bool {
 		return false
 	}
 	t.leave(i)
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	r.flags &^= isPromised
 	if p != nil {
 		t.promises[i] = *p
@@ -312,7 +313,7 @@ func (t *Table) setMarks(i Index, list []Withheld) {
 	for _, w := range list { // so that the cluster has a number for as long as the mark stands
 		t.space.Clusters.Intern(w.Cluster)
 	}
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	r.flags &^= markedAll | markedSome | markedStays
 	for _, w := range list {
 		if w.Cluster == "" {
@@ -344,7 +345,7 @@ func (t *Table) releaseMark(w Withheld) {
 // SetSince stores when the machine entered its present state, on the shard's clock: idle_since of an Idle machine,
 // configured_at of a Configured one. The table does not set it by itself.
 func (t *Table) SetSince(i Index, at int64) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	if r.Since == at {
 		return false
 	}
@@ -356,7 +357,7 @@ func (t *Table) SetSince(i Index, at int64) bool {
 
 // SetReadiness stores what node reports say. A new binding begins with NoReport.
 func (t *Table) SetReadiness(i Index, ready Readiness) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	if r.Readiness() == ready {
 		return false
 	}
@@ -376,7 +377,7 @@ func (t *Table) SetStuck(i Index, stuck bool) bool { return t.setFlag(i, isStuck
 func (t *Table) SetLeaving(i Index, leaving bool) bool { return t.setFlag(i, isLeaving, leaving) }
 
 func (t *Table) setFlag(i Index, f flags, on bool) bool {
-	r := &t.rows[i]
+	r := t.rows.at(i)
 	if r.flags&f != 0 == on {
 		return false
 	}
@@ -398,7 +399,7 @@ func (t *Table) Advance(now int64) []Lapse {
 		if !ok {
 			break
 		}
-		if t.rows[i].flags&isLive == 0 {
+		if t.rows.at(i).flags&isLive == 0 {
 			continue
 		}
 		if p, has := t.promises[i]; has && p.Expires != 0 && p.Expires <= now {
@@ -412,7 +413,7 @@ func (t *Table) Advance(now int64) []Lapse {
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Lapse) int { return cmp.Compare(t.rows[a.Index].Order, t.rows[b.Index].Order) })
+	slices.SortStableFunc(out, func(a, b Lapse) int { return cmp.Compare(t.rows.at(a.Index).Order, t.rows.at(b.Index).Order) })
 	if len(t.expiry) > 1024+4*(len(t.promises)+len(t.marks)) {
 		t.rebuildExpiry()
 	}

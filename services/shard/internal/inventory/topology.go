@@ -103,8 +103,8 @@ func (t *Table) SetTopologyKeys(keys []string) {
 		}
 		t.version++
 		top := &Topology{Key: id, byValue: map[symbol.ID]int32{}, byClass: id == t.typeKey || id == t.zoneKey}
-		for i := range t.rows {
-			r := &t.rows[i]
+		for i := range Index(t.rows.n) {
+			r := t.rows.at(i)
 			if r.flags&isLive == 0 {
 				continue
 			}
@@ -201,7 +201,7 @@ func (top *Topology) domainOf(t *Table, i Index) int32 {
 func (top *Topology) indexOwned(t *Table, i Index, by int32) {
 	if d := top.domainOf(t, i); d >= 0 {
 		top.Domains[d].OwnedVersion = t.version
-		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows[i].Class, by)
+		top.Domains[d].Owned = count(top.Domains[d].Owned, t.rows.at(i).Class, by)
 	}
 }
 
@@ -210,8 +210,8 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 	if d < 0 {
 		return
 	}
-	top.record(DomainChange{Domain: d, Class: t.rows[i].Class, Pool: k, By: int8(by)})
-	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows[i].Class, by)
+	top.record(DomainChange{Domain: d, Class: t.rows.at(i).Class, Pool: k, By: int8(by)})
+	top.Domains[d].Cells[k] = count(top.Domains[d].Cells[k], t.rows.at(i).Class, by)
 	switch {
 	case top.byClass:
 	case by > 0:
@@ -222,6 +222,6 @@ func (top *Topology) index(t *Table, i Index, k Pool, by int32) {
 }
 
 func (t *Table) byClass(a, b Index) bool {
-	x, y := &t.rows[a], &t.rows[b]
+	x, y := t.rows.at(a), t.rows.at(b)
 	return x.Class < y.Class || x.Class == y.Class && x.Order < y.Order
 }
