@@ -17,6 +17,9 @@ type catalog struct {
 	keys     *uint64 // version of the keys that the inventory knows
 	version  uint64
 	supply   []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
+	pile     []int32  // by class: a number for supply, price and probability; a group is mostly one pile of several classes
+	piled    []int32  // by pile: how many classes
+	piles    map[pileKey]int32
 	serial   []uint32
 	supplies map[string]uint32
 	changed  []uint32 // classes that are other ones since the plan before
@@ -53,6 +56,56 @@ type bucketShelves struct {
 	parts   map[string]*shelf // by their classes: parts of shelves
 }
 
+type pileKey struct {
+	supply      uint32
+	probability int32
+	price       int64
+}
+
+// pileUp numbers what looks alike to every Need that matches it. Numbers stay: markets remember them.
+func (c *catalog) pileUp() {
+	c.pile = slices.Grow(c.pile[:0], len(c.serial))
+	clear(c.piled)
+	for id := range c.serial {
+		cl := c.inv.Class(uint32(id))
+		key := pileKey{c.supply[id], cl.Probability, cl.Price}
+		if c.serial[id] == 0 {
+			key = pileKey{}
+		}
+		n, ok := c.piles[key]
+		if !ok {
+			n = int32(len(c.piled))
+			c.piles[key] = n
+			c.piled = append(c.piled, 0)
+		}
+		c.pile = append(c.pile, n)
+		c.piled[n]++
+	}
+}
+
+// stackUp cuts the slots of a shelf into groups and notes which of them are piles.
+func (c *catalog) stackUp(s *shelf, b demand.Bucket) {
+	s.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), b) })
+	for i := range s.groups {
+		g := &s.groups[i]
+		g.pile = c.pileOf(s.slots[g.from:g.to])
+	}
+}
+
+// pileOf returns the pile that the classes of a group are, or -1.
+func (c *catalog) pileOf(slots []slot) int32 {
+	n := c.pile[slots[0].class]
+	if int(c.piled[n]) != len(slots) {
+		return -1
+	}
+	for _, s := range slots[1:] {
+		if c.pile[s.class] != n {
+			return -1
+		}
+	}
+	return n
+}
+
 type formEntry struct {
 	form *demand.Form
 	m    *matcher
@@ -65,7 +118,7 @@ type marketKey struct {
 }
 
 func newCatalog() *catalog {
-	return &catalog{supplies: map[string]uint32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{},
+	return &catalog{supplies: map[string]uint32{}, piles: map[pileKey]int32{}, matchers: map[string]*matcher{}, frames: map[string]*frame{}, markets: map[marketKey]*market{},
 		zones: map[zoneKey]*market{}}
 }
 
@@ -100,11 +153,16 @@ func (c *catalog) begin(w *World) (anew bool) {
 	}
 	before := c.version
 	c.version = inv.ClassVersion()
-	if len(c.supplies) > 2*inv.Classes()+64 {
+	if most := 2*inv.Classes() + 64; len(c.supplies) > most || len(c.piles) > most {
 		clear(c.supplies)
+		clear(c.piles)
+		c.piled = c.piled[:0]
 		clear(c.serial)
 		clear(c.markets)
 		clear(c.zones)
+		for _, f := range c.everyF {
+			clear(f.stores[:])
+		}
 	}
 	c.changed, c.byValue, c.buckets = c.changed[:0], map[symbol.ID]map[symbol.ID][]uint32{}, [demand.Pinned + 1]bucketShelves{}
 	for id := range inv.Classes() {
@@ -135,6 +193,7 @@ func (c *catalog) begin(w *World) (anew bool) {
 			c.examples[n] = uint32(id) + 1
 		}
 	}
+	c.pileUp()
 	c.listShelves()
 	for _, m := range c.everyM {
 		if m != nil {
@@ -210,11 +269,10 @@ func (c *catalog) storeOf(m *matcher, f *frame, b demand.Bucket) (*market, []uin
 	if !m.whole {
 		return c.marketOf(m, f, b), nil
 	}
-	key := marketKey{nil, f, b}
-	k := c.markets[key]
+	k := f.stores[b]
 	if k == nil {
 		k = &market{f: f, bucket: b}
-		c.markets[key] = k
+		f.stores[b] = k
 	}
 	if k.version != c.version || k.base == nil {
 		k.version = c.version
@@ -327,7 +385,7 @@ func (c *catalog) partOf(whole *shelf, classes []uint32, all *bucketShelves) *sh
 		s.slots = append(s.slots, slot{class: id})
 	}
 	slices.SortFunc(s.slots, func(a, b slot) int { return cmp.Compare(all.rank[a.class], all.rank[b.class]) })
-	s.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), all.bucket) })
+	c.stackUp(s, all.bucket)
 	return s
 }
 
@@ -364,7 +422,7 @@ func (c *catalog) shelvesOf(b demand.Bucket) *bucketShelves {
 	}
 	for _, s := range all.shelves {
 		if s != nil {
-			s.fill(func(class uint32) int64 { return effectiveCost(c.inv.Class(class), b) })
+			c.stackUp(s, b)
 		}
 	}
 	return all

@@ -18,6 +18,9 @@ func (c *coverer) order() *ranking {
 // choose is the choice of 13.3; its group is -1 if there is none, or none that is as good as limit where that is given.
 func (c *coverer) choose(order *ranking, limit *chosen) chosen {
 	best := chosen{group: -1}
+	if order != nil && c.narrow.words {
+		return c.chooseNarrow(order, limit)
+	}
 	if order == nil {
 		for s := range c.mk.shelves {
 			if c.opens(int32(s)) {
@@ -102,7 +105,7 @@ func (c *coverer) look(order *ranking, limit *chosen, dearest int64) (best chose
 	// One machine may do. It has the largest share there is, so that nothing dearer than it can be the better choice: a
 	// walk by cost ends there.
 	list := c.cheapest()
-	if c.narrow.fits && list.sup != nil {
+	if c.narrow.words {
 		return c.lookNarrow(list, limit, dearest)
 	}
 	best, end = chosen{group: -1}, -1
@@ -154,7 +157,7 @@ func (c *coverer) part(sup []int64) (share uint64, covers bool) {
 func (c *coverer) cheapestWith(limit int64) int32 {
 	found, cost := int32(-1), limit
 	order := c.cheapest()
-	if c.narrow.fits && order.sup != nil {
+	if c.narrow.words {
 		return c.cheapestOver(order, four(c.need), limit)
 	}
 	for i := 0; i < len(order.list); {
@@ -193,6 +196,7 @@ func (c *coverer) better(g int32, cost int64, share uint64, h int32, hCost int64
 
 // first is the order of the first machine of a group that this cover has not taken.
 func (c *coverer) first(g int32) uint32 {
+	c.tied = true
 	n := c.used[g]
 	if n == 0 && c.plainLists() {
 		gr := c.mk.group(g)

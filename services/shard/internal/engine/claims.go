@@ -15,6 +15,12 @@ func (cl *clusterState) claim(w *want, at int32) {
 
 // hold puts a machine into w's chain without crediting it.
 func (cl *clusterState) hold(w *want, at int32) {
+	cl.chain(w, at)
+	cl.unlay(w)
+	cl.countLoose(&cl.loc[at], -1)
+}
+
+func (cl *clusterState) chain(w *want, at int32) {
 	l := &cl.loc[at]
 	l.claim, l.next = w.at, -1
 	l.bits &^= lKept
@@ -24,8 +30,16 @@ func (cl *clusterState) hold(w *want, at int32) {
 		w.claims = at
 	}
 	w.lastOne = at
-	cl.unlay(w)
-	cl.countLoose(l, -1)
+}
+
+// claimFree is claim for a machine that w takes from a free pool in its turn: nobody counts it yet, and what it has to offer
+// to others is found out when the turn is over.
+func (cl *clusterState) claimFree(w *want, at int32) {
+	cl.chain(w, at)
+	if w.bits &^= wLaid; w.slot >= 0 {
+		cl.unlay(w)
+	}
+	less(cl.rest(w), cl.amount(w, cl.loc[at].class))
 }
 
 // release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.

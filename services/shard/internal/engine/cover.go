@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
@@ -42,6 +43,14 @@ type coverer struct {
 	ids    []orderedPick
 	walks  []walker
 	cuts   wholeShelves
+	tied   bool // ids decided between groups
+	last   asked
+
+	// The same in few dimensions.
+	steps   []weighed // of seq
+	finish  []weighed // of ends
+	after   []running // of the first bulk steps
+	surplus [narrowDims]int64
 }
 
 // pick is n machines of a group.
@@ -56,6 +65,9 @@ type ending struct {
 // available is how many machines of a group are free and not yet taken by this cover.
 func (c *coverer) available(sh *shelf, gr *group, g int32) int32 {
 	n := -c.used[g]
+	if gr.pile >= 0 && c.domain == nil && len(c.avoid) == 0 && c.stock.whole(gr.pile, gr.to-gr.from) {
+		return n + c.stock.piled[c.pool][gr.pile]
+	}
 	for i := gr.from; i < gr.to; i++ {
 		s := &sh.slots[i]
 		if c.domain != nil {
@@ -93,6 +105,10 @@ func (c *coverer) front(s int32) int32 {
 // cover answers for the residual input. The answer is in list: groups and counts, in no order. It reports whether the
 // input is covered; if not, everything that contributes is in the answer (13.7).
 func (c *coverer) cover() bool {
+	if c.last.answers(c) {
+		c.list = append(c.list[:0], pick{c.last.group, 1})
+		return true
+	}
 	c.prepare()
 	order := c.order()
 	for {
@@ -105,6 +121,7 @@ func (c *coverer) cover() bool {
 			// One machine is the best by share and the cheapest that covers all: every candidate is that machine, nothing of it
 			// can be dropped, and what could stand in for it would have to cover all at a lower price.
 			c.list = append(c.list, pick{g, 1})
+			c.last.note(c, g)
 			return true
 		}
 		if end >= 0 {
@@ -132,8 +149,12 @@ func (c *coverer) cover() bool {
 	if !covered {
 		c.list = c.merge(c.list[:0], len(c.seq), -1)
 	} else {
-		c.settle()
-		c.swap()
+		if !c.settleNarrow() {
+			c.settle()
+			c.swap()
+		} else if c.swaps() {
+			c.swap()
+		}
 	}
 	for _, p := range c.seq {
 		c.used[p.group] = 0
@@ -144,7 +165,36 @@ func (c *coverer) cover() bool {
 	return covered
 }
 
+// asked is the last question that one machine of a group was the answer to. Free machines only become fewer, which makes
+// nothing else better: as long as the group has one, the answer to an equal question is the same.
+type asked struct {
+	mk          *market
+	mask        []uint64
+	pool        inventory.Pool
+	gen         uint32
+	unit, input []int64
+	whole       bool
+	group       int32
+}
+
+func (x *asked) note(c *coverer, g int32) {
+	if c.tied || c.domain != nil || len(c.avoid) > 0 {
+		return
+	}
+	x.mk, x.mask, x.pool, x.gen, x.whole, x.group = c.mk, c.mask, c.pool, c.stock.gen, c.whole, g
+	x.unit, x.input = append(x.unit[:0], c.unit...), append(x.input[:0], c.input...)
+}
+
+func (x *asked) answers(c *coverer) bool {
+	if x.mk != c.mk || x.gen != c.stock.gen || x.pool != c.pool || x.whole != c.whole || c.domain != nil || len(c.avoid) > 0 ||
+		len(x.mask) != len(c.mask) || len(x.mask) > 0 && &x.mask[0] != &c.mask[0] || !slices.Equal(x.input, c.input) || !slices.Equal(x.unit, c.unit) {
+		return false
+	}
+	return c.available(c.mk.shelves[c.mk.of[x.group]], c.mk.group(x.group), x.group) > 0
+}
+
 func (c *coverer) prepare() {
+	c.tied = false
 	c.fitUsed()
 	c.cuts.begin(c)
 	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
@@ -161,6 +211,7 @@ func (c *coverer) prepare() {
 		c.shift = append(c.shift, uint8(top-bits.Len64(uint64(c.input[j]))))
 	}
 	c.narrow.ask(c, top)
+	c.narrow.open(c)
 }
 
 // fitUsed makes room to count what is taken of each group.

@@ -18,6 +18,7 @@ type frame struct {
 	supply   []int64 // by class, len(dims) each
 	serial   []uint32
 	version  uint64
+	stores   [demand.Pinned + 1]*market // of all machines, by bucket
 }
 
 // of returns the supply of a class.

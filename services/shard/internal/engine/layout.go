@@ -98,7 +98,7 @@ func (cl *clusterState) noteOffers(w *want, list []int32) {
 
 // settleOffers lays out a Need whose turn is over, for those behind it that receive shares: its machines are at hand now.
 func (cl *clusterState) settleOffers(w *want, x *scratch) {
-	if w.slot < 0 || w.claims < 0 || w.at >= cl.lastReceiver || w.bits&wLaid != 0 {
+	if w.claims < 0 || w.at >= cl.lastReceiver || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
 		return
 	}
 	if l := &cl.loc[w.lastOne]; w.claims == w.lastOne && w.bits&wWhole != 0 && l.bits&lKept == 0 && l.out < 0 {
@@ -110,9 +110,14 @@ func (cl *clusterState) settleOffers(w *want, x *scratch) {
 			offers = offers && all[j]-min(sup[j], agg[j]) >= u
 		}
 		if !offers {
-			cl.dropGiver(w)
+			if w.slot >= 0 {
+				cl.dropGiver(w)
+			}
 			return
 		}
+	}
+	if w.slot < 0 {
+		cl.unlay(w)
 	}
 	if cl.lay(w, x); cl.givers[w.slot].n == 0 {
 		cl.dropGiver(w)

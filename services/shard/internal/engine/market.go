@@ -27,6 +27,7 @@ type shelf struct {
 type group struct {
 	cost     int64
 	from, to int32 // slots
+	pile     int32 // in the catalog, if the group was all of one when it was made, or -1
 }
 
 // slot is one class of a group. n is used by markets of one domain only: how many are free there.
@@ -45,7 +46,7 @@ func (s *shelf) fill(cost func(class uint32) int64) {
 			s.groups[n-1].to++
 			continue
 		}
-		s.groups = append(s.groups, group{cost: k, from: int32(i), to: int32(i + 1)})
+		s.groups = append(s.groups, group{cost: k, from: int32(i), to: int32(i + 1), pile: -1})
 	}
 }
 
@@ -66,6 +67,7 @@ type market struct {
 	of      []int32    // shelf of each group
 	sup     []int64    // by shelf: supply in the frame
 	most    []int64    // the largest supply in each dimension
+	rungs   []rungs    // by dimension, if a word has a bit for each shelf; made on first use
 	cheap   [2]ranking // by pool: shelves by cost alone
 	orders  [2]map[uint64]*ranking
 }
@@ -75,13 +77,22 @@ type market struct {
 type ranking struct {
 	gen  uint32 // of the stock
 	list []ranked
-	sup  [][narrowDims]int64 // of each, in orders by cost alone; nil if there are more dimensions
 }
 
 type ranked struct {
 	shelf int32
+	group int32 // the one that cost is of
+	pile  int32 // see group
+	slots int32
 	cost  int64
 	share uint64 // not clipped; 1 in an order by cost alone
+}
+
+// point makes a place about a group of its shelf.
+func (o *ranked) point(k *market, h int32) {
+	s := k.shelves[o.shelf]
+	gr := &s.groups[h]
+	o.cost, o.group, o.pile, o.slots = gr.cost, k.base[o.shelf]+h, gr.pile, gr.to-gr.from
 }
 
 // effectiveCost is ENG-7.4: half a dollar times parts per million is half a millionth of a dollar.
@@ -108,13 +119,10 @@ func (k *market) index() {
 	n, dims := len(k.shelves), len(k.f.dims)
 	k.base, k.of = slices.Grow(k.base[:0], n), slices.Grow(k.of[:0], groups)
 	k.sup, k.most = slices.Grow(k.sup[:0], n*dims), slices.Grow(k.most[:0], dims)[:dims]
-	k.orders = [2]map[uint64]*ranking{}
+	k.orders, k.rungs = [2]map[uint64]*ranking{}, k.rungs[:0]
 	clear(k.most)
 	for p := range k.cheap {
 		k.cheap[p].gen, k.cheap[p].list = 0, slices.Grow(k.cheap[p].list[:0], n)
-		if k.cheap[p].sup = slices.Grow(k.cheap[p].sup[:0], n)[:n]; dims > narrowDims {
-			k.cheap[p].sup = nil
-		}
 	}
 	for i, s := range k.shelves {
 		k.base = append(k.base, int32(len(k.of)))
@@ -136,7 +144,7 @@ func (k *market) index() {
 func (r *ranking) start(k *market, gen uint32) {
 	r.gen = gen
 	for i := range r.list {
-		r.list[i].cost = k.shelves[r.list[i].shelf].groups[0].cost
+		r.list[i].point(k, 0)
 	}
 	slices.SortFunc(r.list, func(a, b ranked) int {
 		if c := compareRatio(a.cost, a.share, b.cost, b.share); c != 0 {
@@ -144,9 +152,6 @@ func (r *ranking) start(k *market, gen uint32) {
 		}
 		return cmp.Compare(a.shelf, b.shelf)
 	})
-	for i := range r.sup {
-		r.sup[i] = four(k.supply(r.list[i].shelf))
-	}
 }
 
 // settle moves the shelf at i back if what is left of it costs more than was known, and reports whether it did. What has
@@ -161,17 +166,15 @@ func (r *ranking) settle(i int, k *market, p inventory.Pool) bool {
 	if s.gen != r.gen || cost == x.cost {
 		return false
 	}
-	x.cost = cost
-	from := i
+	if x.cost = cost; cost != math.MaxInt64 {
+		x.point(k, s.head[p])
+	} else {
+		x.pile = -1
+	}
 	for ; i+1 < len(r.list) && compareRatio(r.list[i+1].cost, r.list[i+1].share, x.cost, x.share) < 0; i++ {
 		r.list[i] = r.list[i+1]
 	}
 	r.list[i] = x
-	if r.sup != nil {
-		sup := r.sup[from]
-		copy(r.sup[from:i], r.sup[from+1:])
-		r.sup[i] = sup
-	}
 	return true
 }
 

@@ -85,7 +85,7 @@ func (p *planning) begin(in Input) {
 	p.folding.begin(p.w)
 	p.foldVersion = p.folding.version
 	p.followStock()
-	p.stock.begin(p.w.Inventory)
+	p.stock.begin(p.w.Inventory, p.cat)
 	p.told = 0
 	p.acts, p.ids, p.resumed = p.acts[:0], p.ids[:0], false
 	p.beginTopologies()

@@ -122,14 +122,17 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 		l.recl = inv.StampRow(r.Stamp).Reclamation
 	}
 	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take at the least, rather than again and again
-		n := max(len(cl.loc)/2, cl.open, 4)
+		n := max(len(cl.loc)/2, 4)
+		if len(cl.loc) == cl.members {
+			n = max(n, cl.open*(1+(len(p.stock.list)-1)/max(p.res.Counters.Turns, 1)))
+		}
 		cl.loc, cl.vec = slices.Grow(cl.loc, n), slices.Grow(cl.vec, n*cl.k())
 	}
 	cl.loc = append(cl.loc, l)
 	if w.bits&wSame != 0 {
 		cl.noteValue(w.key, w.domain)
 	}
-	cl.claim(w, int32(len(cl.loc)-1))
+	cl.claimFree(w, int32(len(cl.loc)-1))
 	p.spoil(cl)
 }
 

@@ -10,14 +10,23 @@ import (
 // that the plan took are marked and passed over.
 type stock struct {
 	inv    *inventory.Table
+	cat    *catalog
 	free   [2][]int32  // by class
+	piled  [2][]int32  // the same by pile of the catalog
 	cursor [2][]cursor // by class: nothing before it is free
 	heads  [2][]head   // by class: what is free there
 	taken  []uint64    // one bit per Index
 	list   []inventory.Index
-	ahead  uint32 // means nothing
-	gen    uint32 // grows when something is given back, or a new plan begins: places remembered as empty may not be
+	kinds  []takenKind // of each of list
+	ahead  uint32      // means nothing
+	gen    uint32      // grows when something is given back, or a new plan begins: places remembered as empty may not be
 }
+
+// takenKind is the class of a taken machine and the pool that it was in.
+type takenKind uint32
+
+func (k takenKind) class() uint32        { return uint32(k >> 1) }
+func (k takenKind) pool() inventory.Pool { return inventory.Pool(k & 1) }
 
 type cursor struct{ chunk, pos int32 }
 
@@ -29,8 +38,8 @@ type head struct {
 }
 
 // begin makes everything free that the table says is free.
-func (s *stock) begin(inv *inventory.Table) {
-	s.inv = inv
+func (s *stock) begin(inv *inventory.Table, cat *catalog) {
+	s.inv, s.cat = inv, cat
 	s.gen++
 	n := inv.Classes()
 	for k := range s.free {
@@ -39,19 +48,28 @@ func (s *stock) begin(inv *inventory.Table) {
 		clear(s.cursor[k])
 		s.heads[k] = slices.Grow(s.heads[k][:0], n)[:n]
 		clear(s.heads[k])
+		s.piled[k] = slices.Grow(s.piled[k][:0], len(cat.piled))[:len(cat.piled)]
+		clear(s.piled[k])
 	}
 	for c := range n {
 		cl := inv.Class(uint32(c))
-		s.free[0][c], s.free[1][c] = int32(cl.Pools[0].Len()), int32(cl.Pools[1].Len())
+		for k := range s.free {
+			free := int32(cl.Pools[k].Len())
+			s.free[k][c] = free
+			s.piled[k][cat.pile[c]] += free
+		}
 	}
 	for _, i := range s.list {
 		s.taken[i/64] = 0
 	}
-	s.list = s.list[:0]
+	s.list, s.kinds = s.list[:0], s.kinds[:0]
 	if need := (inv.Bound() + 63) / 64; need > len(s.taken) {
 		s.taken = append(s.taken, make([]uint64, need-len(s.taken))...)
 	}
 }
+
+// whole reports whether a pile is still the so many classes that somebody knows to be of it.
+func (s *stock) whole(pile, classes int32) bool { return s.cat.piled[pile] == classes }
 
 func (s *stock) isTaken(i inventory.Index) bool { return s.taken[i/64]&(1<<(i%64)) != 0 }
 
@@ -59,10 +77,12 @@ func (s *stock) isTaken(i inventory.Index) bool { return s.taken[i/64]&(1<<(i%64
 func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
 	s.taken[i/64] |= 1 << (i % 64)
 	s.free[k][class]--
+	s.piled[k][s.cat.pile[class]]--
 	if len(s.list) == cap(s.list) {
 		s.list = slices.Grow(s.list, max(len(s.list), 256))
+		s.kinds = slices.Grow(s.kinds, max(len(s.list), 256))
 	}
-	s.list = append(s.list, i)
+	s.list, s.kinds = append(s.list, i), append(s.kinds, takenKind(class<<1|uint32(k)))
 }
 
 // head returns the first free machine of a class.
@@ -127,6 +147,7 @@ func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n i
 func (s *stock) giveBack(i inventory.Index, class uint32, k inventory.Pool) {
 	s.taken[i/64] &^= 1 << (i % 64)
 	s.free[k][class]++
+	s.piled[k][s.cat.pile[class]]++
 	s.cursor[k][class], s.heads[k][class] = cursor{}, head{}
 	s.gen++
 }

@@ -21,6 +21,7 @@ type topState struct {
 	kinds   map[string]*gangKind // gangs that looked at the domains
 	key     []byte
 	plan    uint64
+	memo    inventory.DomainMemo // of the plan at work
 }
 
 // domainTaken is what a plan has taken of a pool of a domain, by position in Cells.
@@ -52,6 +53,7 @@ func (p *planning) beginTopologies() {
 // reset forgets what the plan before took.
 func (t *topState) reset(plan uint64) {
 	t.plan = plan
+	t.memo.Forget()
 	for _, d := range t.touched {
 		for _, c := range t.counts {
 			c.forget(d)
@@ -105,7 +107,6 @@ func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 
 // tell brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
 func (p *planning) tell() {
-	inv := p.w.Inventory
 	for len(p.stock.list) > p.told {
 		batch := p.stock.list[p.told:min(p.told+aheadTurns, len(p.stock.list))]
 		for _, t := range p.tops {
@@ -118,16 +119,11 @@ func (p *planning) tell() {
 					domains[at] = p.here.d
 				}
 			} else {
-				t.top.DomainsOf(inv, batch, domains[:len(batch)])
+				t.top.DomainsOf(p.w.Inventory, batch, domains[:len(batch)], &t.memo)
 			}
-			for at, i := range batch {
-				r := inv.Row(i)
-				k := inventory.SpeculativePool
-				if r.Seen() == inventory.Idle {
-					k = inventory.IdlePool
-				}
+			for at, kind := range p.stock.kinds[p.told : p.told+len(batch)] {
 				if d := domains[at]; d >= 0 {
-					p.countTaken(t, d, r.Class, k, 1)
+					p.countTaken(t, d, kind.class(), kind.pool(), 1)
 				}
 			}
 		}

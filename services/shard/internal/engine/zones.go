@@ -121,6 +121,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 	for i := range s.open { // they ask the same question
 		z := &s.open[i]
 		z.unit, z.input, z.rest, z.active, z.shift, z.whole, z.narrow = c.unit, c.input, c.rest, c.active, c.shift, c.whole, c.narrow
+		z.narrow.open(&z.coverer)
 		z.cuts.begin(&z.coverer)
 		z.ranked = z.order()
 	}

@@ -151,32 +151,47 @@ func (top *Topology) Domain(value symbol.ID) (int32, bool) {
 // sideBySide is about how many lines of memory a processor fetches at once.
 const sideBySide = 16
 
+// DomainMemo remembers the domains of some sets of labels: racks have many machines each, which often have equal labels. It
+// holds until the table changes.
+type DomainMemo struct {
+	known bool // anything
+	at    [memoSets]struct {
+		set    uint32 // plus 1
+		domain int32
+	}
+}
+
+const memoSets = 1 << 12
+
+// Forget empties the memo.
+func (m *DomainMemo) Forget() {
+	if m.known {
+		*m = DomainMemo{}
+	}
+}
+
 // DomainsOf writes the position in Domains of each machine of a list, or -1, into a slice as long as the list. What the
 // answer hangs on lies apart for each machine; reading it for many of them, step by step, takes little longer than for one.
-func (top *Topology) DomainsOf(t *Table, list []Index, into []int32) {
+func (top *Topology) DomainsOf(t *Table, list []Index, into []int32, memo *DomainMemo) {
+	ofClass := top.Key == t.typeKey || top.Key == t.zoneKey // these may be fields of the machine
+	memo.known = true
 	for ; len(list) > 0; list, into = list[min(sideBySide, len(list)):], into[min(sideBySide, len(into)):] {
-		var sets [sideBySide]labelSet
+		var sets [sideBySide]uint32
 		batch := list[:min(sideBySide, len(list))]
 		for j, i := range batch {
-			sets[j] = t.labelSets.sets[t.labels[i]]
+			sets[j] = t.labels[i]
 		}
 		for j, i := range batch {
-			var v symbol.ID
-			has := false
-			if top.Key == t.typeKey || top.Key == t.zoneKey {
-				v, has = t.Value(i, top.Key)
-			} else {
-				words := t.labelSets.words[sets[j].at : sets[j].at+sets[j].n]
-				for w := 0; w < len(words) && !has; w += 2 {
-					if words[w] == top.Key {
-						v, has = words[w+1], true
+			m := &memo.at[sets[j]%memoSets]
+			if m.set != sets[j]+1 || ofClass {
+				m.set, m.domain = sets[j]+1, -1
+				if v, has := t.Value(i, top.Key); has {
+					if d, known := top.byValue[v]; known {
+						m.domain = d
 					}
 				}
 			}
-			into[j] = -1
-			if d, known := top.byValue[v]; has && known {
-				into[j] = d
-			}
+			into[j] = m.domain
 		}
 	}
 }
