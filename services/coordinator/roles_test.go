@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -154,6 +155,25 @@ func TestWhoMayCallWhat(t *testing.T) {
 	}
 }
 
+// COORD-7.1, 6.2.5: a report is refused for its arguments before its sender, and for its sender before anything of it is
+// kept: nobody registers another shard, an admin neither.
+func TestWhoseReport(t *testing.T) {
+	p := newPKI(t)
+	r := newReplicas(t, 1)
+	r.tls = p.replica
+	r.startAll()
+	admins := r.client(p.source(person(identity.Admin, "")))
+	r.group(admins, 1)
+	shard := r.client(p.source(person(identity.Shard, "shard-0")))
+	refused(t, shard, connect.CodeInvalidArgument, core.ReportShard, report("not an id", 1))
+	refused(t, shard, connect.CodePermissionDenied, core.ReportShard, report("shard-1", 1))
+	refused(t, admins, connect.CodePermissionDenied, core.ReportShard, report("shard-1", 1))
+	must(t, shard, core.ReportShard, report("shard-0", 1))
+	if got := must(t, admins, core.ListShards, &v1.ListShardsRequest{}).GetShards(); len(got) != 1 || got[0].GetShardId() != "shard-0" {
+		t.Fatalf("%v", got)
+	}
+}
+
 // try calls one RPC with as little as it needs to get past the checks of arguments, and returns what it was refused with.
 func (r *replicas) try(replica int, source *identity.Source, procedure string, method protoreflect.MethodDescriptor) error {
 	t := r.t
@@ -193,7 +213,21 @@ func (r *replicas) try(replica int, source *identity.Source, procedure string, m
 	return stream.Err()
 }
 
-// COORD-21.54, 14.2: leaves are replaced, half a pair at a time, and the CA with an overlap, while shards report. No
+// probe asks the plain HTTP port of a replica, without any certificate.
+func probe(t *testing.T, addr string) {
+	t.Helper()
+	answer, err := http.Get("http://" + addr + "/healthz")
+	if err != nil {
+		t.Errorf("COORD-14.6: %v", err)
+		return
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("COORD-14.6: a probe is answered %s", answer.Status)
+	}
+}
+
+// COORD-21.54, 14.2, 14.6: leaves are replaced, half a pair at a time, and the CA with an overlap, while shards report. No
 // report fails, and probes never need a certificate.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	p := newPKI(t)
@@ -203,7 +237,13 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 		served[i] = p.replica(i)
 	}
 	r.tls = func(i int) identity.Files { return served[i] }
+	probes := make([]string, 3)
+	r.tune = func(i int, c *coordinator.Config) {
+		c.Ops = append(c.Ops, opsPort(t, c.Telemetry))
+		probes[i] = c.Ops[0].Listener.Addr().String()
+	}
 	r.startAll()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	shard := p.files(person(identity.Shard, "shard-0"))
 	source, err := identity.Load(shard, identity.Options{})
 	if err != nil {
@@ -252,6 +292,7 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 		}
 		write(f.Cert, cert) // a pair that does not match keeps the last good one
 		time.Sleep(300 * time.Millisecond)
+		probe(t, probes[i%3])
 		write(f.Key, key)
 	}
 	time.Sleep(time.Second)

@@ -112,7 +112,7 @@ func TestLegacyShard(t *testing.T) {
 	})
 }
 
-// COORD-10.3, 10.4, COORD-21.43: the first live session binds; a second one is a conflict and moves nothing; when only the
+// COORD-10.1, 10.3, 10.4, COORD-21.43: the first live session binds; a second one is a conflict and moves nothing; when only the
 // second is left, the binding follows after a minute.
 func TestBindingsFollowSessions(t *testing.T) {
 	within(t, func(t *testing.T) {
@@ -191,6 +191,35 @@ func TestRestoredGroupAsksForHoldings(t *testing.T) {
 		f.intervals(6)
 		if f.group.State().Merging() || f.inventory.OwnedBy("b") != 8 || f.group.State().Domain(fleet.ZoneKey, "eu-1a").GetOwner() != "b" {
 			t.Fatalf("merging %v, b owns %d, eu-1a belongs to %v", f.group.State().Merging(), f.inventory.OwnedBy("b"), f.group.State().Domain(fleet.ZoneKey, "eu-1a"))
+		}
+	})
+}
+
+// COORD-15.14: what the archive does not know of registrations, addresses and bindings comes back with the next reports.
+func TestRestoredGroupLearnsFromReports(t *testing.T) {
+	within(t, func(t *testing.T) {
+		f := newFixture(t, "a", "b")
+		defer f.stop()
+		if err := f.shards[0].Report(t.Context(), f.send); err != nil {
+			t.Fatal(err)
+		}
+		archive := f.group.State()
+		time.Sleep(2 * addressEvery)
+		f.shards[0].Address = "elsewhere:7780"
+		f.shards[1].Clusters = []*v1.ClusterLink{{ClusterId: "red", LiveSession: true}}
+		f.intervals(3)
+		f.group.mu.Lock()
+		f.group.state = fleet.RestoreFrom(archive, "group-2", "node-0", &pb.Peer{NodeId: "node-0"}, 1_000_000, 0, time.Now().UnixNano())
+		f.group.index = archive.Index()
+		f.group.mu.Unlock()
+		if f.group.State().Shard("b") != nil {
+			t.Fatal("the archive knows b already")
+		}
+		f.lead()
+		f.intervals(2)
+		st := f.group.State()
+		if !fleet.Live(st.Shard("b")) || st.Shard("a").GetAddress() != "elsewhere:7780" || st.Cluster("red").GetShardId() != "b" {
+			t.Fatalf("b %v, a %v, red %v", st.Shard("b"), st.Shard("a"), st.Cluster("red"))
 		}
 	})
 }

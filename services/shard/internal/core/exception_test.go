@@ -143,17 +143,18 @@ func TestRefusedConfigureAfterAMove(t *testing.T) {
 	}
 }
 
-// COORD-11.3: a machine without a region label counts in the region of its provider; one with a label in its own.
+// COORD-11.2, 11.3: fixed capacity is never counted; a machine without a region label counts in the region of its provider; one with a label in its own.
 func TestRegionOfTheProvider(t *testing.T) {
-	machines := slotsOf(4)
+	machines := slotsOf(5)
+	machines[4].CapacityType = inventory.Reserved
 	machines[3].Labels = append(machines[3].Labels, inventory.Label{Key: labelRegion, Value: "us"})
 	w := newWorld(t, coordinated, machines...)
 	w.order(viewOrder(&View{Term: 1, Index: 1, OnlyShard: true, Region: "eu", Quotas: []Quota{{Provider: "p", Region: "eu", Machines: 1}}}))
 	w.connect("red")
 	w.run(Second)
-	w.rollup("red", needs(0, 16))
+	w.rollup("red", needs(0, 20))
 	w.run(5 * Minute)
-	if n := w.state(inventory.Configured); n != 2 || w.provider["m04"].Cluster != "red" {
-		t.Errorf("%d machines serve with a slice of 1 in the provider's region and none for another", n)
+	if n := w.state(inventory.Configured); n != 3 || w.provider["m04"].Cluster != "red" || w.provider["m05"].Cluster != "red" {
+		t.Errorf("%d machines serve with a slice of 1 in the provider's region, none for another, and one that is reserved", n)
 	}
 }

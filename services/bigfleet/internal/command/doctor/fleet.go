@@ -180,6 +180,15 @@ func total(m map[string]int32) (n int32) {
 	return n
 }
 
+// hosts are the states of machines that are no slots. A partition that gives two shards one machine shows in its hosts, and a
+// large fleet has many times as many slots.
+var hosts = []bigfleetv1alpha1.MachineState{
+	bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING, bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE,
+	bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURING, bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED,
+	bigfleetv1alpha1.MachineState_MACHINE_STATE_DRAINING, bigfleetv1alpha1.MachineState_MACHINE_STATE_DELETING,
+	bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED,
+}
+
 // claims finds machines and clusters that two shards hold, and looks at what each cluster asks for.
 func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard, runs skew.Versions) {
 	clusters := map[string]string{}
@@ -209,7 +218,7 @@ func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard
 		}
 		_ = pages(ctx, f, func(ctx context.Context, token string) (string, error) {
 			got, err := s.Read.ListMachines(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{
-				PageSize: 5000, PageToken: token, States: []bigfleetv1alpha1.MachineState{bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED},
+				PageSize: 5000, PageToken: token, States: hosts,
 			}))
 			if err != nil {
 				return "", err

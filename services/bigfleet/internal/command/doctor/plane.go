@@ -33,6 +33,9 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) know
 	if s.GetHealthyVoters() < s.GetVoters() {
 		r.fail("coordinator", "`bigfleet raft status` names those that are missing: bring them back, or `bigfleet raft remove-peer ID --reason …` what is gone for good", "its leader hears from %d of %d voters", s.GetHealthyVoters(), s.GetVoters())
 	}
+	if n := s.GetVoters(); n%2 == 0 && n > 0 {
+		r.warn("coordinator", "Add a replica, or `bigfleet raft remove-peer ID` one", "it has %d voters: they survive no more losses than %d would, and need one more answer for each write", n, n-1)
+	}
 	for _, c := range s.GetConflicts() {
 		r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard, or `bigfleet clusters bind "+c.GetClusterId()+" SHARD`", "shards %s and %s both have a session of it", c.GetShardId(), c.GetConflictingShardId())
 	}

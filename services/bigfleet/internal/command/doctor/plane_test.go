@@ -36,7 +36,7 @@ func (s *shard) ListClusters(context.Context, *connect.Request[bigfleetv1alpha1.
 	return connect.NewResponse(&bigfleetv1alpha1.ListClustersResponse{Clusters: s.clusters}), nil
 }
 
-// OPS-4.21: quorum, report ages, address and epoch disputes, conflicts, version skew, roll-ups. Each fault is caused, found,
+// OPS-4.21, COORD-1.4, 13.15: quorum, report ages, address and epoch disputes, conflicts, version skew, roll-ups. Each fault is caused, found,
 // and gone once it is put right.
 func TestThePlane(t *testing.T) {
 	type world struct {
@@ -50,6 +50,7 @@ func TestThePlane(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "a voter is away", say: "its leader hears from 2 of 3 voters", fix: "raft remove-peer", spoil: func(w *world) { w.fleet.HealthyVoters = 2 }},
+		{name: "an even group", say: "4 voters: they survive no more losses than 3", fix: "Add a replica", warns: true, spoil: func(w *world) { w.fleet.Voters, w.fleet.HealthyVoters = 4, 4 }},
 		{name: "two shards, one cluster", say: "shards shard-0 and shard-9 both have a session of it", fix: "clusters bind red", spoil: func(w *world) {
 			w.fleet.Conflicts = []*bigfleetv1alpha1.ClusterBinding{{ClusterId: "red", ShardId: "shard-0", ConflictingShardId: "shard-9"}}
 		}},
