@@ -80,7 +80,8 @@ func TestRestartRebuildsFromTheProvider(t *testing.T) {
 	}
 }
 
-// SHARD-24.1, 5.4, scenario 57: a pause ordered by RPC holds over a restart, and is lifted by its id.
+// SHARD-2.6, 24.1, 5.4, scenario 57: a pause ordered by RPC, of a shard without a coordinator, holds over a restart, and is
+// lifted by its id.
 func TestPauseSurvivesARestart(t *testing.T) {
 	p := NewProvider(slots(2)...).Serve(t)
 	first := start(t, p)

@@ -176,7 +176,7 @@ func TestRollupsOfOldSessionsAreIgnored(t *testing.T) {
 	}
 }
 
-// SHARD-2.4, scenario 26: demand stays when the session ends; nothing is bought until the cluster is back.
+// SHARD-2.4, 16.8, scenario 26: demand stays when the session ends; nothing is bought until the cluster is back.
 func TestSilenceIsNotNoDemand(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(4)...)
 	w.connect("red")
