@@ -234,3 +234,20 @@ func TestDecommissioned(t *testing.T) {
 		t.Error("nothing happened after the next normal answer")
 	}
 }
+
+// COORD-8.5: 4,096 answers are remembered, and what was asked for again is forgotten last.
+func TestDoneInstructionsAreForgottenInOrder(t *testing.T) {
+	w := newWorld(t, coordinated)
+	do := func(n int) {
+		w.order(Instruction{ID: fmt.Sprint("i", n), Term: 1, Assign: &DomainRef{"k", "v"}})
+	}
+	for n := range instructionsDone {
+		do(n)
+	}
+	do(0)
+	do(instructionsDone)
+	done := w.c.ctl.Done
+	if len(done) != instructionsDone || done[0].ID != "i2" || done[len(done)-2].ID != "i0" {
+		t.Errorf("%d are remembered, from %s to %s and %s", len(done), done[0].ID, done[len(done)-2].ID, done[len(done)-1].ID)
+	}
+}
