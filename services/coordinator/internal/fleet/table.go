@@ -9,92 +9,125 @@ import (
 
 // table is one immutable table in key order. Keys are compared byte for byte. The zero table is empty.
 //
-// The tree holds any, which is always *T: a tree of every row type would be compiled again in every package that has a
-// table of it, which was two seconds for each (adr/0115).
-type table[T any] struct {
-	tree *iradix.Tree[any]
-}
+// What it does is in tree, which is no generic type: every method of a generic one is compiled again for each type of row in
+// every package that has a State, which was half of what these packages cost to compile (adr/0170).
+type table[T any] struct{ tree tree }
 
 func (t table[T]) get(key string) *T {
-	if t.tree == nil {
-		return nil
-	}
-	row, ok := t.tree.Get([]byte(key))
-	if !ok {
-		return nil
-	}
-	return row.(*T)
+	row, _ := t.tree.get(key).(*T)
+	return row
 }
 
-func (t table[T]) len() int {
-	if t.tree == nil {
-		return 0
-	}
-	return t.tree.Len()
-}
+func (t table[T]) len() int { return t.tree.len() }
 
 // put and drop replace the table in place; tables copied from it before are not affected.
-func (t *table[T]) put(key string, row *T) {
-	if t.tree == nil {
-		t.tree = iradix.New[any]()
-	}
-	t.tree, _, _ = t.tree.Insert([]byte(key), row)
-}
+func (t *table[T]) put(key string, row *T) { t.tree.put(key, row) }
 
-func (t *table[T]) drop(key string) {
-	if t.tree != nil {
-		t.tree, _, _ = t.tree.Delete([]byte(key))
-	}
-}
+func (t *table[T]) drop(key string) { t.tree.drop(key) }
 
 // all walks the table in key order.
-func (t table[T]) all() iter.Seq2[string, *T] { return t.under("") }
+func (t table[T]) all() iter.Seq2[string, *T] { return typed[T](t.tree.under("")) }
 
 // under walks the rows whose key starts with prefix, in key order.
-func (t table[T]) under(prefix string) iter.Seq2[string, *T] {
-	return func(yield func(string, *T) bool) {
-		if t.tree == nil {
-			return
-		}
-		it := t.tree.Root().Iterator()
-		it.SeekPrefix([]byte(prefix))
-		for key, row, ok := it.Next(); ok; key, row, ok = it.Next() {
-			if !yield(string(key), row.(*T)) {
-				return
-			}
-		}
-	}
-}
+func (t table[T]) under(prefix string) iter.Seq2[string, *T] { return typed[T](t.tree.under(prefix)) }
 
 // after walks the rows whose key is greater than key, in key order.
-func (t table[T]) after(key string) iter.Seq2[string, *T] {
-	if key == "" {
-		return t.all()
-	}
-	return func(yield func(string, *T) bool) {
-		if t.tree == nil {
-			return
-		}
-		it := t.tree.Root().Iterator()
-		it.SeekLowerBound([]byte(key))
-		for k, row, ok := it.Next(); ok; k, row, ok = it.Next() {
-			if string(k) != key && !yield(string(k), row.(*T)) {
-				return
-			}
-		}
-	}
-}
+func (t table[T]) after(key string) iter.Seq2[string, *T] { return typed[T](t.tree.after(key)) }
 
 // first returns the row with the smallest key.
 func (t table[T]) first() (string, *T) {
-	if t.tree == nil {
+	key, value := t.tree.first()
+	row, _ := value.(*T)
+	return key, row
+}
+
+//go:noinline
+func typed[T any](all iter.Seq2[string, any]) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		all(func(key string, row any) bool { return yield(key, row.(*T)) })
+	}
+}
+
+// tree holds *T for a T that only its table knows. Its methods are not inlined: that would bring the tree into the callers.
+type tree struct{ of *iradix.Tree[any] }
+
+//go:noinline
+func (t tree) get(key string) any {
+	if t.of == nil {
+		return nil
+	}
+	row, _ := t.of.Get([]byte(key))
+	return row
+}
+
+//go:noinline
+func (t tree) len() int {
+	if t.of == nil {
+		return 0
+	}
+	return t.of.Len()
+}
+
+//go:noinline
+func (t *tree) put(key string, row any) {
+	if t.of == nil {
+		t.of = iradix.New[any]()
+	}
+	t.of, _, _ = t.of.Insert([]byte(key), row)
+}
+
+//go:noinline
+func (t *tree) drop(key string) {
+	if t.of != nil {
+		t.of, _, _ = t.of.Delete([]byte(key))
+	}
+}
+
+//go:noinline
+func (t tree) under(prefix string) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		if t.of == nil {
+			return
+		}
+		it := t.of.Root().Iterator()
+		it.SeekPrefix([]byte(prefix))
+		for key, row, ok := it.Next(); ok; key, row, ok = it.Next() {
+			if !yield(string(key), row) {
+				return
+			}
+		}
+	}
+}
+
+//go:noinline
+func (t tree) after(key string) iter.Seq2[string, any] {
+	if key == "" {
+		return t.under("")
+	}
+	return func(yield func(string, any) bool) {
+		if t.of == nil {
+			return
+		}
+		it := t.of.Root().Iterator()
+		it.SeekLowerBound([]byte(key))
+		for k, row, ok := it.Next(); ok; k, row, ok = it.Next() {
+			if string(k) != key && !yield(string(k), row) {
+				return
+			}
+		}
+	}
+}
+
+//go:noinline
+func (t tree) first() (string, any) {
+	if t.of == nil {
 		return "", nil
 	}
-	key, row, ok := t.tree.Root().Minimum()
+	key, row, ok := t.of.Root().Minimum()
 	if !ok {
 		return "", nil
 	}
-	return string(key), row.(*T)
+	return string(key), row
 }
 
 // hashedTable is a table of rows that knows their digest (COORD-3.7).

@@ -257,7 +257,15 @@ func say(w io.Writer, shard string, p *bigfleetv1alpha1.PlanResponse) {
 		line("  nothing to do")
 	}
 	for _, c := range p.GetNeeds() {
-		line("~ need/%s: %s -> %s", name(c), verdict(c.GetBefore()), verdict(c.GetAfter()))
+		from, to := verdict(c.GetBefore()), verdict(c.GetAfter())
+		if from == to { // then how much of it is covered is what changes, if anything that people see
+			was, is := c.GetBefore().GetCoveragePerMille(), c.GetAfter().GetCoveragePerMille()
+			if was == is {
+				continue
+			}
+			from, to = fmt.Sprintf("%s, covered %.1f%%", from, float64(was)/10), fmt.Sprintf("%.1f%%", float64(is)/10)
+		}
+		line("~ need/%s: %s -> %s", name(c), from, to)
 	}
 	line("  %s -> %s", output.Dollars(p.GetCostPerHourBefore()), output.Dollars(p.GetCostPerHourAfter()))
 }
