@@ -20,7 +20,8 @@ type roomEntry struct {
 	grown   []int64                 // when it grew, in the last 24 h
 	stuck   map[demand.RowKey]int64 // Pods reported when it last grew
 	asked   int64                   // units that the cluster asked for in the last plan
-	helped  bool                    // fewer Pods are unplaced since it last grew, or more is asked for
+	most    int64                   // and the most that it asked for since it has room
+	helped  bool                    // fewer Pods are unplaced since it last grew, or more is asked for than ever
 	vain    int32                   // growths in a row that came after one which had not helped
 }
 
@@ -50,8 +51,12 @@ func (e *sharingEntry) observeRoom(w *World, b *Block, now int64, p *Policy) (ch
 	for i := range b.Needs {
 		asked = resource.AddSat(asked, unitsOf(&b.Needs[i]))
 	}
-	if len(x.rows) > 0 {
-		x.helped = x.helped || asked > x.asked
+	if len(x.rows) == 0 {
+		x.most = asked
+	} else {
+		// Demand that only comes back finds the machines that were there for it: it has not taken what room brought.
+		x.helped = x.helped || asked > x.most
+		x.most = max(x.most, asked)
 		for k, n := range x.stuck {
 			x.helped = x.helped || e.reported[k] < n
 		}

@@ -193,6 +193,40 @@ func TestRoomThatDoesNotHelpEnds(t *testing.T) {
 	}
 }
 
+// ENG-11.16: demand that goes and comes back does not make room grow for Pods that no room helps.
+func TestDemandThatComesBackBuysNoRoom(t *testing.T) {
+	s := newLoop(54)
+	s.slots("m", 100, "cpu=4 mem=8 price=1 label.rack=r1")
+	y := s.yard("blue")
+	y.run("web", 10, amounts3{2, 1}, 6)
+	api := y.run("api", 10, amounts3{4, 1}, 2)
+	var ledger Sharing
+	ledger.Session("blue", true)
+	settled := int64(0)
+	for i := range 1500 {
+		api.scale(y, 2+2*(i/60%2))
+		s.cycle(t)
+		var web demand.RowKey
+		for _, n := range s.w.Demand.Cluster("blue").Needs {
+			if n.Group == "web" {
+				web = n.RowKey()
+			}
+		}
+		ledger.Report("blue", map[demand.RowKey]int64{web: 3}, s.now) // whatever runs
+		ledger.Observe(s.w, s.last, s.policy)
+		s.w.Demand.SetRoom("blue", func(n *demand.Need) int64 { return ledger.Room("blue", n.RowKey()) })
+		switch room := ledger.Room("blue", web); {
+		case i == 500:
+			settled = room
+		case i > 500 && room != settled:
+			t.Fatalf("cycle %d: room for %d Pods, for three that wait; it was %d", i, room, settled)
+		}
+	}
+	if settled == 0 {
+		t.Fatal("no room was given at all")
+	}
+}
+
 // ENG-11.17: room goes with the demand that it was for: with the row, and when the cluster asks for less and nothing was stuck
 // for an hour. A ledger that is saved and restored goes on where it was.
 func TestRoomIsGivenBack(t *testing.T) {

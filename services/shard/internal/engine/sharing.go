@@ -224,6 +224,7 @@ type SharingEntry struct {
 	RoomAsked  int64            `n:"15"`
 	RoomHelped bool             `n:"16"`
 	RoomVain   int32            `n:"17"`
+	RoomMost   int64            `n:"18"`
 }
 
 // SharingStuckAt says since when a reported row has been met.
@@ -250,7 +251,7 @@ func (s *Sharing) Entries() []SharingEntry {
 			x.RoomStuck = append(x.RoomStuck, RoomEntry{Row: k, Pods: e.room.stuck[k]})
 		}
 		x.RoomGrown, x.RoomAsked = slices.Clone(e.room.grown), e.room.asked
-		x.RoomHelped, x.RoomVain = e.room.helped, e.room.vain
+		x.RoomHelped, x.RoomVain, x.RoomMost = e.room.helped, e.room.vain, e.room.most
 		for k, at := range e.since {
 			x.Since = append(x.Since, SharingStuckAt{k, at})
 		}
@@ -267,7 +268,7 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 		e := &sharingEntry{declared: x.Declared, live: x.Live, level: min(max(int(x.Level), 0), len(levels)-1), downs: slices.Clone(x.Downs),
 			lastChange: x.LastChange, lastStuck: x.LastStuck, reportedAt: x.ReportedAt,
 			reported: map[demand.RowKey]int64{}, since: map[demand.RowKey]int64{},
-			room: roomEntry{grown: slices.Clone(x.RoomGrown), asked: x.RoomAsked, helped: x.RoomHelped, vain: x.RoomVain}}
+			room: roomEntry{grown: slices.Clone(x.RoomGrown), asked: x.RoomAsked, helped: x.RoomHelped, vain: x.RoomVain, most: max(x.RoomMost, x.RoomAsked)}}
 		for i, k := range x.Reported {
 			e.reported[k] = 1
 			if i < len(x.Pods) {
