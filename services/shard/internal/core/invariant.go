@@ -73,7 +73,7 @@ func (c *Core) brokenMachine(i inventory.Index) string {
 	m := inv.Machine(i)
 	o := c.ops.byMachine[m.ID]
 	switch {
-	case boundState(m.State) && m.Cluster == "":
+	case boundState(m.State) && m.Cluster == "" && m.State != inventory.Configuring: // which the wire lets a provider say (machine.bound)
 		return m.State.String() + " without a cluster"
 	case !boundState(m.State) && m.State != inventory.Failed && m.Cluster != "":
 		return m.State.String() + " with a cluster"
