@@ -99,7 +99,7 @@ func TestOnCall(t *testing.T) {
 	o.shows(o.does(0, "instructions", "list"), "view/shard-0001/")
 	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetSetView() != nil }), yes)
 	o.shows(o.does(-1, "instructions", "retry", "shard-0001", "view/shard-0009/1-1/1", yes), "no pending instruction")
-	o.does(2, "domains", "finish", domain, yes, "--reason", "it takes too long") // COORD-9.6: these are not the words
+	o.shows(o.does(2, "domains", "finish", domain, yes, "--reason", "it takes too long"), "--reason 'the shard is down'") // COORD-9.6: these are not the words
 	o.does(0, "domains", "finish", domain, yes, "--reason", "the shard is down")
 	o.does(0, "quota", "set", "sim:9000", "100", "--slice", "shard-0000=60", "--slice", "shard-0001=40", yes)
 	o.shows(o.does(0, "quota", "list"), "sim:9000", "100", "shard-0000=60")
@@ -112,6 +112,12 @@ func TestOnCall(t *testing.T) {
 	o.does(0, "shards", "remove", "shard-0002", "--force", yes, "--reason", "it is gone")
 	o.does(0, "shards", "readmit", "shard-0002", yes)
 	o.shows(o.does(0, "get", "audit"), "CancelMove", "RetryInstruction", "FinishDomainMove", "the shard is down", "RemoveShard", "it is gone")
+	o.does(0, "shards", "reset-epoch", "shard-0001", "1", yes, "--reason", "its disk was lost")
+	o.does(2, "shards", "reset-epoch", "shard-0001", "none", yes, "--reason", "its disk was lost")
+	o.does(3, "raft", "transfer-leader", "nobody", yes)
+	if out := o.does(0, "get", "audit"); strings.Contains(out, "nobody") || !strings.Contains(out, "ResetShardEpoch") { // COORD-16.10: what was refused was not done
+		t.Errorf("the audit:\n%s", out)
+	}
 	next := id((g.leader() + 1) % 3)
 	o.shows(o.does(0, "raft", "transfer-leader", next, yes), next+" leads")
 
@@ -126,7 +132,8 @@ func TestOnCall(t *testing.T) {
 
 	report()
 	file := filepath.Join(t.TempDir(), "state.tar")
-	o.shows(o.does(0, "snapshot", "save", file), "verified")
+	o.shows(o.does(0, "snapshot", "save", filepath.Join(filepath.Dir(file), "older.tar")), "verified")
+	o.shows(o.does(0, "snapshot", "save", file, "--keep", "1"), "verified", "1 archives kept, 1 deleted")
 	o.shows(o.does(0, "snapshot", "inspect", file), "node-0", "node-1", "node-2", "3 shards")
 	o.shows(o.does(0, "snapshot", "verify", file), "ok")
 	o.disaster(file)

@@ -123,6 +123,28 @@ func Save(path string, meta, state []byte, replace bool) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
+// ReadMeta reads what a tar says about itself, and nothing else of it: its first entry. It verifies nothing.
+func ReadMeta(path string) (Meta, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return Meta{}, err
+	}
+	defer func() { _ = in.Close() }()
+	tape := tar.NewReader(in)
+	head, err := tape.Next()
+	if err != nil || head.Name != MetaFile {
+		return Meta{}, fmt.Errorf("%s is no archive of a coordinator", path)
+	}
+	var m Meta
+	if err := json.NewDecoder(io.LimitReader(tape, metaBytesMax)).Decode(&m); err != nil {
+		return Meta{}, fmt.Errorf("%s: %s: %w", path, MetaFile, err)
+	}
+	return m, nil
+}
+
+// metaBytesMax bounds meta.json in ReadMeta; one of a large fleet has a few KB.
+const metaBytesMax = 1 << 20
+
 // Archive is one that was read and verified.
 type Archive struct {
 	Meta Meta

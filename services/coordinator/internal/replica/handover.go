@@ -17,20 +17,16 @@ func (n *Node) HandingOver() bool { return n.handingOver.Load() && n.raft.State(
 func (n *Node) Transfer(ctx context.Context, to string) error {
 	n.handingOver.Store(true)
 	defer n.handingOver.Store(false)
+	if err := n.MayTransfer(to); err != nil {
+		return err
+	}
 	var future raft.Future
-	if to == "" {
-		if n.otherVoters() == 0 {
-			return refuse(fleet.Refused, "no-other-voter", "add a replica first", "there is no other voter to lead")
-		}
+	switch s := n.server(to); {
+	case to == n.config.NodeID:
+		return nil
+	case s == nil:
 		future = n.raft.LeadershipTransfer()
-	} else {
-		s := n.server(to)
-		if s == nil || s.Suffrage != raft.Voter {
-			return refuse(fleet.NotFound, "unknown-voter", "name a voter", "node %q is not a voter", to)
-		}
-		if to == n.config.NodeID {
-			return nil
-		}
+	default:
 		future = n.raft.LeadershipTransferToServer(s.ID, s.Address)
 	}
 	if err := future.Error(); err != nil {
@@ -40,6 +36,20 @@ func (n *Node) Transfer(ctx context.Context, to string) error {
 		return refuse(fleet.Refused, "transfer-failed", "try another voter, or again later", "leadership was not handed over: %v", err)
 	}
 	return n.awaitOtherLeader(ctx)
+}
+
+// MayTransfer says why leadership cannot be handed to a voter; "" is whichever.
+func (n *Node) MayTransfer(to string) error {
+	if to == "" {
+		if n.otherVoters() == 0 {
+			return refuse(fleet.Refused, "no-other-voter", "add a replica first", "there is no other voter to lead")
+		}
+		return nil
+	}
+	if s := n.server(to); s == nil || s.Suffrage != raft.Voter {
+		return refuse(fleet.NotFound, "unknown-voter", "name a voter", "node %q is not a voter", to)
+	}
+	return nil
 }
 
 func (n *Node) otherVoters() int {

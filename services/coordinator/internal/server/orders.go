@@ -237,6 +237,11 @@ func (s *Server) TransferLeadership(ctx context.Context, req *connect.Request[v1
 		if _, err := s.confirmed(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.node.MayTransfer(req.Msg.GetNodeId()); err != nil { // before the record: what is refused was not done
+		return nil, s.fail(err)
+	}
+	if req.Msg.GetValidateOnly() {
 		return connect.NewResponse(&v1.TransferLeadershipResponse{Leader: s.node.Leader()}), nil
 	}
 	if _, err := s.order(ctx, req, false); err != nil { // the record, while this replica can still commit it

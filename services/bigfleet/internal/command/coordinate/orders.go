@@ -3,10 +3,12 @@ package coordinate
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 )
 
 func shardOrders() []order {
@@ -36,6 +38,20 @@ func shardOrders() []order {
 			says: func(a []string) string { return "Shard " + a[0] + " may register again." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.ReadmitShard, &bigfleetv1alpha1.ReadmitShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
+			},
+		},
+		{
+			use: "reset-epoch SHARD EPOCH", args: 2, reasonRequired: true, short: "Accept an epoch of a shard, and higher ones, although a higher one was seen",
+			example: "  bigfleet shards reset-epoch shard-2 1 --reason 'its disk was lost'",
+			says: func(a []string) string {
+				return "Accepts epoch " + a[1] + " of shard " + a[0] + ". If another process with this id still runs, both will act on the same machines."
+			},
+			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
+				epoch, err := strconv.ParseInt(a[1], 10, 64)
+				if err != nil || epoch < 1 {
+					return nil, exit.Usagef("epoch %q is not a whole number above 0. The refusal in the shard's log names the one that it reports", a[1])
+				}
+				return call(ctx, c, c.Admin.ResetShardEpoch, &bigfleetv1alpha1.ResetShardEpochRequest{ShardId: a[0], Epoch: epoch, ValidateOnly: c.app.DryRun})
 			},
 		},
 	}
@@ -90,12 +106,18 @@ func domainOrders() []order {
 				if err != nil {
 					return nil, err
 				}
+				if c.app.Reason != finishWords {
+					return nil, exit.Usagef("domains finish needs --reason '%s', and that has to be so: a shard that is only cut off still acts on its machines", finishWords)
+				}
 				return call(ctx, c, c.Admin.FinishDomainMove, &bigfleetv1alpha1.FinishDomainMoveRequest{TopologyKey: key, TopologyValue: value, Force: true,
 					Confirm: c.app.Reason, ValidateOnly: c.app.DryRun})
 			},
 		},
 	}
 }
+
+// finishWords must be said by who forces the end of a handover (COORD-9.6).
+const finishWords = "the shard is down"
 
 func raftOrders() []order {
 	return []order{

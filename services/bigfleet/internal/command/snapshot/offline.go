@@ -43,6 +43,8 @@ type file struct {
 	Index     uint64 `json:"index"`
 	Bytes     int64  `json:"bytes"`
 	StateHash string `json:"state_hash"`
+	Kept      int    `json:"kept,omitempty"` // archives in the directory, where older ones are deleted
+	Deleted   int    `json:"deleted,omitempty"`
 }
 
 func newInspect(a *app.App) *cobra.Command {

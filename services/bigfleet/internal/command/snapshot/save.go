@@ -21,18 +21,23 @@ import (
 
 func newSave(a *app.App) *cobra.Command {
 	var force bool
+	var keep int
 	c := &cobra.Command{
 		Use: "save FILE", Args: cobra.ExactArgs(1),
 		Short:   "Write the newest state of the coordinator to a file, verified",
 		Example: "  bigfleet snapshot save backup.tar",
-		RunE:    func(c *cobra.Command, args []string) error { return save(c.Context(), a, args[0], force) },
+		RunE:    func(c *cobra.Command, args []string) error { return save(c.Context(), a, args[0], force, keep) },
 	}
+	c.Flags().IntVar(&keep, "keep", 0, "archives of this group in the directory of FILE that are kept; older ones are deleted; 0 keeps all")
 	c.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return c
 }
 
 // save receives the state, checks its digest and rules, and only then writes the file, in one step (COORD-15.4).
-func save(ctx context.Context, a *app.App, path string, force bool) error {
+func save(ctx context.Context, a *app.App, path string, force bool, keep int) error {
+	if keep < 0 {
+		return exit.Usagef("--keep %d is negative: say how many archives stay, or 0 for all", keep)
+	}
 	if _, err := os.Lstat(path); err == nil && !force {
 		return &exit.Error{Code: exit.Refused, Say: path + " exists", Hint: "Name another file, or replace it with --force"}
 	}
@@ -55,11 +60,21 @@ func save(ctx context.Context, a *app.App, path string, force bool) error {
 	if err != nil {
 		return failed("reading back what was written", err)
 	}
-	if !a.Format.ForPeople() {
-		return a.Format.Value(a.Out, file{Path: path, Index: got.Meta.Index, Bytes: got.Bytes, StateHash: got.Hash()})
+	out := file{Path: path, Index: got.Meta.Index, Bytes: got.Bytes, StateHash: got.Hash()}
+	var old error
+	if keep > 0 {
+		if out.Kept, out.Deleted, old = keepNewest(path, keep, got.Meta); old != nil {
+			old = failed("the snapshot is saved; deleting older ones", old)
+		}
 	}
-	_, err = fmt.Fprintf(a.Out, "%s: index %d, %d bytes, verified\n", path, got.Meta.Index, got.Bytes)
-	return err
+	if !a.Format.ForPeople() {
+		return errors.Join(a.Format.Value(a.Out, out), old)
+	}
+	_, err = fmt.Fprintf(a.Out, "%s: index %d, %d bytes, verified\n", path, out.Index, out.Bytes)
+	if keep > 0 {
+		_, _ = fmt.Fprintf(a.Out, "%d archives kept, %d deleted\n", out.Kept, out.Deleted)
+	}
+	return errors.Join(err, old)
 }
 
 func failed(what string, err error) error {
