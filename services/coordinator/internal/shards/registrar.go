@@ -78,9 +78,14 @@ func (r *registrar) start(f func()) {
 
 // wait ends with everything that was started. The reign is over.
 func (r *registrar) wait() {
-	r.mu.Lock() // whoever saw the reign go on has started by now
-	r.mu.Unlock()
+	r.ended() // whoever saw the reign go on has started by now
 	r.running.Wait()
+}
+
+func (r *registrar) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ctx.Err() != nil
 }
 
 // flushLater waits for the window and proposes what gathered.
