@@ -40,13 +40,24 @@ func (h hello) write(w io.Writer) error {
 // errNotRaft means that the other end does not speak this protocol.
 var errNotRaft = errors.New("the other end does not speak BigFleet's Raft protocol")
 
+// stranger says what the other end speaks instead, by its first byte, and what to do.
+func stranger(first byte) error {
+	switch first {
+	case 'P', 'G', 'H', 'O', 'D': // PRI and POST, GET, HEAD, OPTIONS, DELETE
+		return fmt.Errorf("%w but HTTP: this is the port of --raft-bind; --peers, --join-addr and clients want that of --listen", errNotRaft)
+	case 0x16: // a TLS handshake record
+		return fmt.Errorf("%w but TLS, which this replica has not: give it --tls-cert, --tls-key and --tls-ca", errNotRaft)
+	}
+	return errNotRaft
+}
+
 func readHello(r io.Reader) (hello, error) {
 	head := make([]byte, len(magic)+1)
 	if _, err := io.ReadFull(r, head[:1]); err != nil {
 		return hello{}, err
 	}
 	if head[0] != magic[0] {
-		return hello{}, errNotRaft // do not wait for more from a stranger
+		return hello{}, stranger(head[0]) // do not wait for more
 	}
 	if _, err := io.ReadFull(r, head[1:]); err != nil {
 		return hello{}, err

@@ -124,7 +124,7 @@ func shard(a *app.App, p part) {
 	}
 	line("spend", "%s", output.Dollars(s.GetCostPerHour()))
 	for _, p := range s.GetProviders() {
-		line("provider", "%s at %s: %d machines, read %.0f s ago (%s), breaker %s", p.GetName(), p.GetAddress(), p.GetMachines(), p.GetInventoryAgeSeconds(), p.GetListMode(), p.GetBreaker())
+		line("provider", "%s at %s: %s, breaker %s", p.GetName(), p.GetAddress(), inventory(p), p.GetBreaker())
 		for _, pool := range p.GetStockedOutPools() {
 			next := "next try " + output.Time(pool.GetRetryAtUnixNanos())
 			if pool.GetRetryAtUnixNanos() < now.UnixNano() {
@@ -168,6 +168,14 @@ func shard(a *app.App, p part) {
 
 // namesMax bounds how many silent clusters are named.
 const namesMax = 5
+
+// inventory says how many machines a provider has, and how old that knowledge is.
+func inventory(p *bigfleetv1alpha1.ProviderStatus) string {
+	if p.GetInventoryAgeSeconds() < 0 {
+		return "not read yet"
+	}
+	return fmt.Sprintf("%d machines, read %.0f s ago (%s)", p.GetMachines(), p.GetInventoryAgeSeconds(), p.GetListMode())
+}
 
 // counts words a map of enum name to number, in the order of the names, without zeros.
 func counts(m map[string]int32, prefix string) string {
