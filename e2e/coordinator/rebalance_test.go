@@ -17,6 +17,11 @@ const twoZones = `
 - {name: b, instance_type: t4, zone: zone-b, capacity_type: on_demand, count: 2, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
 `
 
+const largeZones = `
+- {name: a, instance_type: t4, zone: zone-a, capacity_type: on_demand, count: 520, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+- {name: b, instance_type: t4, zone: zone-b, capacity_type: on_demand, count: 40, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+`
+
 var ownZones = map[string]string{"zone-a": "shard-0", "zone-b": "shard-1"}
 
 // bound counts the machines that work for a cluster.
@@ -236,14 +241,18 @@ func TestEachSideKilledAtEachStep(t *testing.T) {
 // COORD-10.5, 9.9e, 21.42: a cluster with machines at work dials another shard. Nothing is bought a second time and none
 // of its machines is reclaimed while they change hands.
 func TestClusterRebound(t *testing.T) {
-	const machines = 8
-	f := newFleet(t, twoZones)
-	f.assign(ownZones, 22)
+	const machines = 500
+	f := newFleet(t, largeZones)
+	f.assign(ownZones, 560)
 	red := f.cluster("red", 0, need("web", fmt.Sprint(4*machines)))
 	f.eventually("red has its machines", func() bool { return f.bound(0, "red") == machines })
 	f.eventually("the coordinator knows where red is", func() bool {
 		got := retry(f, f.admin.ListClusterBindings, &v1.ListClusterBindingsRequest{ShardId: "shard-0"}).GetBindings()
 		return len(got) == 1 && got[0].GetBoundMachines() == machines
+	})
+	f.eventually("shard-1 has read them from the provider", func() bool {
+		got := retry(f, f.reads[1].ListMachines, &v1.ListMachinesRequest{PageSize: 5000, ClusterId: "red", States: []v1.MachineState{v1.MachineState_MACHINE_STATE_CONFIGURED}})
+		return len(got.GetMachines()) == machines
 	})
 	red.end()
 	f.cluster("red", 1, need("web", fmt.Sprint(4*machines)))
@@ -273,7 +282,7 @@ func TestClusterRebound(t *testing.T) {
 	if n := hosts(); n != machines {
 		t.Errorf("%d machines are bought", n)
 	}
-	f.whole(22)
+	f.whole(560)
 }
 
 // COORD-12.16, 21.46: the recipient and the coordinator go away once the donor reserved. The donor keeps its hands off the

@@ -65,7 +65,7 @@ func TestWipedFirstReplicaNeverBeginsASecondGroup(t *testing.T) {
 	}
 	r.net.Isolate(id(0), id(1), id(2))
 	r.start(0)
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if s := r.status(0); s.GetHasState() || s.GetClusterUuid() != "" {
 			t.Fatalf("a second group beside the living one: %v", s)
 		}
