@@ -2,6 +2,8 @@ package nodereport
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +16,52 @@ import (
 )
 
 // sheet keeps what was reported, in order.
-type sheet struct{ reports []*pb.NodeReport }
-
-func (s *sheet) Report(_ string, m *pb.OperatorMessage) {
-	s.reports = append(s.reports, m.GetNodeReport())
+type sheet struct {
+	mu   sync.Mutex
+	kept []*pb.NodeReport
 }
 
-func (s *sheet) last() *pb.NodeReport {
-	if len(s.reports) == 0 {
-		return nil
-	}
-	return s.reports[len(s.reports)-1]
+func (s *sheet) Report(_ string, m *pb.OperatorMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, m.GetNodeReport())
+}
+
+// reports are those so far, after everything that is due at this moment has happened.
+func (s *sheet) reports() []*pb.NodeReport {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.kept)
+}
+
+func (s *sheet) last() *pb.NodeReport { return s.reports()[len(s.reports())-1] }
+
+// ready keeps whom the Reporter called Ready.
+type ready struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (h *ready) hear(id, _ string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ids = append(h.ids, id)
+}
+
+func (h *ready) list() []string {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ids)
+}
+
+// remembered is how much a Reporter remembers.
+func remembered(r *Reporter) int {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.dirty) + len(r.ready) + len(r.sent)
 }
 
 func node(ready bool) *corev1.Node {
@@ -36,16 +73,16 @@ func node(ready bool) *corev1.Node {
 }
 
 // rig is a Reporter over one machine whose Node tests turn up and down.
-func rig(t *testing.T, f func(t *testing.T, r *Reporter, machines *machine.Registry, heard *[]string)) {
+func rig(t *testing.T, f func(t *testing.T, r *Reporter, machines *machine.Registry, heard *ready)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var r *Reporter
-		var heard []string
+		heard := &ready{}
 		machines := machine.New(func(ids []string) { r.Touch(ids) })
-		r = New(machines, func(id, _ string) { heard = append(heard, id) })
+		r = New(machines, heard.hear)
 		machines.Set(machine.Machine{ID: "m1"})
 		machines.SetNode(node(true))
-		f(t, r, machines, &heard)
+		f(t, r, machines, heard)
 	})
 }
 
@@ -64,62 +101,61 @@ func run(t *testing.T, r *Reporter) {
 
 // OP-11.1: the full set goes out when the shard has answered Hello, closed by an end marker.
 func TestFullSet(t *testing.T) {
-	rig(t, func(t *testing.T, r *Reporter, _ *machine.Registry, _ *[]string) {
+	rig(t, func(t *testing.T, r *Reporter, _ *machine.Registry, _ *ready) {
 		s := &sheet{}
 		r.Greeted(s)
-		if len(s.reports) != 2 || !s.reports[0].Ready || s.reports[0].NodeName != "node-a" || !s.reports[1].LastOfFullSet {
-			t.Errorf("reports %v", s.reports)
+		if len(s.reports()) != 2 || !s.reports()[0].Ready || s.reports()[0].NodeName != "node-a" || !s.reports()[1].LastOfFullSet {
+			t.Errorf("reports %v", s.reports())
 		}
 	})
 }
 
 // OP-11.2: readiness that comes is told after a second, readiness that goes after ten; a kubelet that blinks causes nothing.
 func TestReadinessIsDebounced(t *testing.T) {
-	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *[]string) {
+	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *ready) {
 		s := &sheet{}
 		run(t, r)
 		time.Sleep(3 * time.Second)
 		r.Greeted(s)
-		told := len(s.reports)
+		told := len(s.reports())
 		machines.SetNode(node(false))
 		time.Sleep(5 * time.Second)
 		machines.SetNode(node(true))
 		time.Sleep(30 * time.Second)
-		if len(s.reports) != told {
-			t.Fatalf("a blink was told: %v", s.reports[told:])
+		if len(s.reports()) != told {
+			t.Fatalf("a blink was told: %v", s.reports()[told:])
 		}
 		machines.SetNode(node(false))
 		time.Sleep(9 * time.Second)
-		if len(s.reports) != told {
+		if len(s.reports()) != told {
 			t.Fatalf("told after 9 s: %v", s.last())
 		}
 		time.Sleep(2 * time.Second)
-		if l := s.last(); len(s.reports) != told+1 || l.Ready || !l.Present {
-			t.Fatalf("after 11 s: %v", s.reports[told:])
+		if l := s.last(); len(s.reports()) != told+1 || l.Ready || !l.Present {
+			t.Fatalf("after 11 s: %v", s.reports()[told:])
 		}
 		machines.SetNode(node(true))
 		time.Sleep(2 * time.Second)
-		if l := s.last(); len(s.reports) != told+2 || !l.Ready {
-			t.Fatalf("2 s after it came back: %v", s.reports[told:])
+		if l := s.last(); len(s.reports()) != told+2 || !l.Ready {
+			t.Fatalf("2 s after it came back: %v", s.reports()[told:])
 		}
 	})
 }
 
 // OP-3.3: a standby replica keeps nothing of what changes; when it takes over, it looks at every machine.
 func TestStandbyKeepsNothing(t *testing.T) {
-	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, heard *[]string) {
+	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, heard *ready) {
 		for range 100 {
 			machines.SetNode(node(false))
 			machines.SetNode(node(true))
 		}
-		if len(r.dirty) != 0 || len(*heard) != 0 {
-			t.Fatalf("a standby keeps %d machines and heard of %v", len(r.dirty), *heard)
+		if n, ids := remembered(r), heard.list(); n != 0 || len(ids) != 0 {
+			t.Fatalf("a standby keeps %d entries and heard of %v", n, ids)
 		}
 		run(t, r)
 		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		if len(*heard) != 1 || (*heard)[0] != "m1" {
-			t.Errorf("after the take-over %v were heard to be Ready, want m1", *heard)
+		if ids := heard.list(); len(ids) != 1 || ids[0] != "m1" {
+			t.Errorf("after the take-over %v were heard to be Ready, want m1", ids)
 		}
 	})
 }
@@ -131,20 +167,19 @@ func TestForgottenMachinesLeaveNothing(t *testing.T) {
 		"the machine first": func(m *machine.Registry) { m.Forget("m1"); m.DeleteNode("node-a") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *[]string) {
+			rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *ready) {
 				s := &sheet{}
 				run(t, r)
 				r.Greeted(s)
 				time.Sleep(3 * time.Second)
-				told := len(s.reports)
+				told := len(s.reports())
 				end(machines)
 				time.Sleep(30 * time.Second)
-				synctest.Wait()
-				if len(r.dirty)+len(r.ready)+len(r.sent) != 0 {
-					t.Errorf("%d dirty, %d ready, %d sent", len(r.dirty), len(r.ready), len(r.sent))
+				if n := remembered(r); n != 0 {
+					t.Errorf("%d entries are kept", n)
 				}
-				if len(s.reports) != told {
-					t.Errorf("told of a machine that is not ours: %v", s.reports[told:])
+				if len(s.reports()) != told {
+					t.Errorf("told of a machine that is not ours: %v", s.reports()[told:])
 				}
 			})
 		})
