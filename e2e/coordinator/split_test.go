@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"slices"
 	"testing"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -63,10 +64,13 @@ func TestSplitAndMerge(t *testing.T) {
 	})
 	f.moveCluster(red, "shard-0", 0, machines, web)
 	retry(f, f.admin.DrainShard, &v1.DrainShardRequest{ShardId: "shard-1"})
-	f.eventually("shard-1 owns nothing", func() bool { // neither domains nor, since machines keep to their cluster, machines
+	f.eventually("shard-1 owns nothing", func() bool { // neither domains, nor by default, nor, since machines keep to their cluster, machines
 		f.single()
 		domains := retry(f, f.core.ListDomainAssignments, &v1.ListDomainAssignmentsRequest{ShardId: "shard-1"}).GetAssignments()
-		return len(domains) == 0 && len(f.owned(0)) == 22 && len(f.owned(1)) == 0
+		byDefault := slices.ContainsFunc(retry(f, f.admin.ListProviders, &v1.ListProvidersRequest{}).GetProviders(), func(p *v1.ProviderRegistration) bool {
+			return p.GetDefaultOwner() == "shard-1"
+		})
+		return len(domains) == 0 && !byDefault && len(f.owned(0)) == 22 && len(f.owned(1)) == 0
 	})
 	f.shards[1].Kill()
 	retry(f, f.core.RemoveShard, &v1.RemoveShardRequest{ShardId: "shard-1"}) // once its last report is no longer fresh
