@@ -2,6 +2,8 @@ package kwokprovider
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,6 +69,10 @@ func TestOneMachineTwoClusters(t *testing.T) {
 		}
 		if !hasTaint(n, "dedicated") || n.Status.Allocatable.Cpu().String() != "4" || n.Status.Allocatable.Pods().String() != "110" {
 			t.Errorf("taints %v, allocatable %v", n.Spec.Taints, n.Status.Allocatable)
+		}
+		// PROV-27.12: the boot data itself is nowhere, its digest is.
+		if sum := sha256.Sum256([]byte("join")); n.Annotations["bigfleet.lucy.sh/bootstrap-sha256"] != hex.EncodeToString(sum[:]) {
+			t.Errorf("annotations %v lack the digest of the boot data", n.Annotations)
 		}
 		r.drain(t, m, 5)
 		r.settles(t, m, idle, 30*time.Second)
