@@ -134,24 +134,9 @@ func explainMove(ctx context.Context, a *app.App, s subject.Subject) error {
 	if err != nil {
 		return err
 	}
-	var move *bigfleetv1alpha1.Move
-	err = f.Leader(ctx, "reading "+s.String(), func(ctx context.Context, c fleet.Coordinator) error {
-		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
-		if err != nil {
-			return err
-		}
-		for _, m := range got.Msg.GetMoves() {
-			if m.GetMoveId() == s.Name {
-				move = m
-			}
-		}
-		return nil
-	})
+	move, err := f.Move(ctx, s.Name)
 	if err != nil {
 		return err
-	}
-	if move == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no " + s.String(), Hint: "`bigfleet get moves` lists them"}
 	}
 	if !a.Format.ForPeople() {
 		return a.Format.Message(a.Out, move)

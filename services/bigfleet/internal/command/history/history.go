@@ -137,24 +137,9 @@ func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, si
 
 // ofMove tells the records of a move between shards: those that name it, and those of its machines since it was begun.
 func ofMove(ctx context.Context, f *fleet.Fleet, s subject.Subject) (func(*bigfleetv1alpha1.DecisionRecord) bool, error) {
-	var move *bigfleetv1alpha1.Move
-	err := f.Leader(ctx, "reading "+s.String(), func(ctx context.Context, c fleet.Coordinator) error {
-		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
-		if err != nil {
-			return err
-		}
-		for _, m := range got.Msg.GetMoves() {
-			if m.GetMoveId() == s.Name {
-				move = m
-			}
-		}
-		return nil
-	})
+	move, err := f.Move(ctx, s.Name)
 	if err != nil {
 		return nil, err
-	}
-	if move == nil {
-		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no " + s.String(), Hint: "`bigfleet get moves` lists them"}
 	}
 	return func(r *bigfleetv1alpha1.DecisionRecord) bool {
 		return strings.Contains(r.GetDetail(), s.Name) || r.GetAtUnixNanos() >= move.GetStartedAtUnixNanos() && slices.Contains(move.GetMachineIds(), r.GetMachineId())
