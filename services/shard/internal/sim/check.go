@@ -34,13 +34,13 @@ type checker struct {
 	retired map[string]bool
 	pulls   map[string]string // open pulls: operation's cluster by request
 
-	lastAct  int64 // virtual time of the last start
-	lastKind core.Record
-	vanished int              // machines that the step took out although they are there
-	session  map[string]int64 // of each cluster, as the process was told
-	unseen   map[string]int   // Lists in a row that did not show a machine that is there
-	pub      *core.Publish    // of this step
-	unjoined int64            // when a machine was last taken back because its node did not join; 0: never
+	late     []late              // starts of the last minutes
+	vanished int                 // machines that the step took out although they are there
+	session  map[string]int64    // of each cluster, as the process was told
+	unseen   map[string]int      // Lists in a row that did not show a machine that is there
+	pub      *core.Publish       // of this step
+	unjoined map[[2]string]int64 // when a machine was last drained of a cluster because its node did not join
+	joins    []late              // drains because a node did not join, and later tries of such a machine at the same cluster
 	pending  core.RollupArrived
 	hasRoll  bool
 	lists    map[int64]listing // Lists under way
@@ -59,6 +59,12 @@ type guarded struct {
 	id         string
 	had, shown inventory.State
 	rule, why  string
+}
+
+// late is one start, with its time.
+type late struct {
+	at int64
+	core.Record
 }
 
 type reclaimStart struct {
@@ -91,7 +97,8 @@ func (c *checker) reset() {
 	c.began, c.misled = map[string]int64{}, map[string]bool{}
 	c.person, c.retired, c.pulls = map[string]bool{}, map[string]bool{}, map[string]string{}
 	c.starts, c.fresh, c.lists, c.gets = nil, nil, map[int64]listing{}, map[int64]int64{}
-	c.chosen, c.guarded = map[string]int64{}, nil
+	c.chosen, c.guarded, c.unjoined = map[string]int64{}, nil, map[[2]string]int64{}
+	c.late, c.joins = nil, nil
 	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}
 }
 
@@ -329,10 +336,10 @@ func (c *checker) started(p *process, r core.Record) {
 	if r.From != inventory.Configured { // a drain has changed nothing yet: the machine may turn out to be something else
 		c.chosen[r.Machine] = w.now
 	}
-	c.lastAct, c.lastKind = w.now, r
-	if r.Cause == engine.CauseNotJoined {
-		c.unjoined = w.now
+	if c.late = append(c.late, late{w.now, r}); len(c.late) > 1000 {
+		c.late = slices.DeleteFunc(c.late, func(l late) bool { return w.now-l.at > quiet })
 	}
+	c.noteJoining(r)
 	c.fresh = append(c.fresh, r)
 	delete(c.stuck, r.Machine)
 	switch r.Kind {
@@ -354,6 +361,9 @@ func kindIndex(k core.Kind) int {
 func (c *checker) ended(r core.Record) {
 	if _, open := c.ops[r.Op]; !open {
 		c.w.broken("ended-twice", "SHARD-15.1", r.Machine, r.Cluster, "%s ends with %q and is not open", r.Op, r.Outcome)
+	}
+	if r.Cause == engine.CauseNotJoined && r.Outcome == core.OutcomeSuccess.String() {
+		c.unjoined[[2]string{r.Machine, r.Cluster}] = c.w.now
 	}
 	delete(c.ops, r.Op)
 	delete(c.began, r.Op)

@@ -84,25 +84,49 @@ func (c *checker) sameNodes(p *process) {
 	}
 }
 
-// triesAgain: a machine whose node did not join is kept from its cluster for an hour, and may then be tried once more.
-func (c *checker) triesAgain() bool {
-	return c.unjoined > 0 && c.w.now-c.unjoined < c.w.policy.JoinRetryHold+2*quiet
+// noteJoining notes that a node did not join (ENG-17.7), or that its machine is tried again at the same cluster after
+// the hold of an hour. Both may fall into the quiet of the tail: a cluster gives up one machine per join timeout.
+func (c *checker) noteJoining(r core.Record) {
+	at, lost := c.unjoined[[2]string{r.Machine, r.Cluster}]
+	acquires := r.Kind == core.KindBootstrap || r.Kind == core.KindProvision
+	if r.Cause == engine.CauseNotJoined || lost && acquires && c.w.now >= at+c.w.policy.JoinRetryHold {
+		c.joins = append(c.joins, late{c.w.now, r})
+	}
+}
+
+// ofJoining tells whether such an event explains a start: it is one, the same plan or the next ones made it for the same
+// cluster, or it does something with the machine that came free.
+func (c *checker) ofJoining(r core.Record, at int64) bool {
+	hold, _ := c.w.policy.Hold.Of(c.w.machine(r.Machine).CapacityType)
+	return slices.ContainsFunc(c.joins, func(e late) bool {
+		after := at - e.at
+		return after >= 0 && (e.Cluster == r.Cluster && after < minute || e.Machine == r.Machine && after < hold+5*minute)
+	})
+}
+
+// comingFor tells whether a row that waits does so for such a start.
+func (c *checker) comingFor(cluster string) bool {
+	for _, r := range c.ops {
+		if r.Cluster == cluster && c.ofJoining(r, c.began[r.Op]) {
+			return true
+		}
+	}
+	return false
 }
 
 // atRest: nothing is under way, nothing was started for a while, nothing is held back.
 func (c *checker) atRest(p *process) {
 	w, s := c.w, &p.publish.Status
-	again := c.triesAgain()
-	if w.now-c.lastAct < quiet && c.lastKind.Op != "" && !again {
-		w.broken("no-rest", "SHARD-33.6", c.lastKind.Machine, c.lastKind.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
-			c.lastKind.Kind, c.lastKind.Machine, c.lastKind.Cause, c.lastKind.Cluster, clock(w.now-c.lastAct))
+	for _, l := range c.late {
+		if w.now-l.at < quiet && !c.ofJoining(l.Record, l.at) {
+			w.broken("no-rest", "SHARD-33.6", l.Machine, l.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
+				l.Kind, l.Machine, l.Cause, l.Cluster, clock(w.now-l.at))
+		}
 	}
 	for _, id := range sortedKeys(c.ops) {
-		r := c.ops[id]
-		if again && w.now-c.began[id] < quiet {
-			continue
+		if r := c.ops[id]; !c.ofJoining(r, c.began[id]) {
+			w.broken("operation-open", "SHARD-33.6", r.Machine, r.Cluster, "%s, a %s of %s, is still open", id, r.Kind, r.Machine)
 		}
-		w.broken("operation-open", "SHARD-33.6", r.Machine, r.Cluster, "%s, a %s of %s, is still open", id, r.Kind, r.Machine)
 	}
 	for _, q := range s.Providers {
 		if q.Breaker != 0 {
@@ -140,7 +164,7 @@ func (c *checker) satisfied(p *process) {
 		}
 		for i := range b.Rows {
 			row := &b.Rows[i]
-			if row.Verdict.Status == engine.OnTheWay && !(c.triesAgain() && w.now-c.lastAct < quiet) {
+			if row.Verdict.Status == engine.OnTheWay && !c.comingFor(b.Cluster) {
 				w.broken("always-on-the-way", "SHARD-33.6", "", b.Cluster, "row %s of %s still waits for machines on their way", row.RowID, b.Cluster)
 			}
 			if row.Verdict.Status != engine.Short || row.Group != "" || len(row.Form.Profile.Spread) > 0 {

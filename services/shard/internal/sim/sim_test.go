@@ -53,6 +53,14 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 972, "the same with a drain"},
 		{"mixed", 1345, "each probe of a parked gang made a lower row acquire and give back a machine (ENG-18.3)"},
 		{"mixed", 1917, "a confirming attempt went over the limit of its lane (SHARD-15.3)"},
+		{"mixed", 712, "what an older process did was held against the newer one, which could not know it"},
+		{"mixed", 1074, "the newer process was taken to know what the older one was told"},
+		{"mixed", 265, "a word older than an instruction, which had changed nothing yet, was called too old (SHARD-13.6)"},
+		{"mixed", 228, "the second try of a machine an hour after its node did not join, within the quiet of the end (ENG-17.7)"},
+		{"mixed", 850, "the same, with its operation still open"},
+		{"mixed", 906, "the same, of a machine that was another cluster's in between"},
+		{"mixed", 874, "the third node in a row that did not join was given up within the quiet of the end (ENG-17.4)"},
+		{"mixed", 301, "the same, and what came free was released"},
 	} {
 		o := Options{Seed: x.seed, Profile: x.profile}
 		if r := mustRun(t, o); r.Failure != nil {
