@@ -11,13 +11,9 @@
 package actuator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,43 +202,6 @@ func (a *Actuator) get(e core.GetMachine) {
 	a.outcomes.Push(context.Background(), done)
 }
 
-// list reads machines and hands them over in pages (SHARD-13.4).
-func (a *Actuator) list(e core.ListMachines) {
-	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
-	defer cancel()
-	start := time.Now()
-	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}
-	filter := &pb.ListFilter{SinceRevision: e.Cursor}
-	if e.Paged {
-		filter.MaxResults = int32(a.cfg.WireRows)
-	}
-	for {
-		l, err := unwrap(a.clients[e.Provider].List(ctx, connect.NewRequest(filter)))
-		if err != nil {
-			done.Failed, done.Code, done.Error = true, codeOf(err), message(err)
-			break
-		}
-		done.Paged = done.Paged || l.Complete || l.More
-		done.Complete = l.Complete || len(e.Cursor) == 0
-		done.Removed = append(done.Removed, l.RemovedIds...)
-		done.Revision = l.Revision
-		done.Seen += int64(len(l.Machines))
-		if !a.handOver(ctx, e, l.Machines) {
-			done.Failed, done.Code, done.Error = true, core.CodeCanceled, "the shard is stopping"
-			break
-		}
-		if !e.Paged || !l.More && len(l.Machines) < a.cfg.WireRows {
-			break
-		}
-		filter.SinceRevision = l.Revision
-	}
-	done.Duration = int64(time.Since(start))
-	if a.ctx.Err() == nil {
-		a.tell(e.Provider, done)
-	}
-	a.pages.Push(context.WithoutCancel(ctx), done)
-}
-
 // tell logs that a provider went silent or came back; the retries between the two are counted, not logged (SHARD-30.1).
 func (a *Actuator) tell(provider string, done core.ListDone) {
 	switch {
@@ -256,66 +215,6 @@ func (a *Actuator) tell(provider string, done core.ListDone) {
 			a.cfg.Log.Info("the provider can be listed again", "provider", provider)
 		}
 	}
-}
-
-// handOver gates records in parallel and pushes them page by page, in the order of their ids: the core, which keeps machines by id,
-// then works on neighbours. Of an id that comes twice the first stays the first.
-func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, machines []*pb.Machine) bool {
-	machines = byID(machines)
-	for len(machines) > 0 {
-		n := min(len(machines), a.cfg.PageRows)
-		if !a.pages.Push(ctx, a.gate(e, machines[:n])) {
-			return false
-		}
-		machines = machines[n:]
-	}
-	return true
-}
-
-// byID sorts machines by id, those of one id as they came.
-func byID(machines []*pb.Machine) []*pb.Machine {
-	type key struct {
-		id string
-		at int
-	}
-	keys := make([]key, len(machines))
-	for i, m := range machines {
-		keys[i] = key{m.GetId(), i}
-	}
-	slices.SortFunc(keys, func(x, y key) int { return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.at, y.at)) })
-	out := make([]*pb.Machine, len(machines))
-	for i, k := range keys {
-		out[i] = machines[k.at]
-	}
-	return out
-}
-
-func (a *Actuator) gate(e core.ListMachines, machines []*pb.Machine) core.ListPage {
-	facts := make([]core.Fact, len(machines))
-	bad := make([]*ingest.Refused, len(machines))
-	workers := runtime.GOMAXPROCS(0)
-	if len(machines) < 256 {
-		workers = 1
-	}
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < len(machines); i += workers {
-				facts[i], bad[i] = a.cfg.Gate.Machine(machines[i], "")
-			}
-		})
-	}
-	wg.Wait()
-	page := core.ListPage{List: e.List, Rows: make([]core.Fact, 0, len(machines))}
-	for i := range machines {
-		if bad[i] != nil {
-			page.Rejected = append(page.Rejected, core.RejectedID{ID: machines[i].GetId(), Reason: bad[i].Reason, Text: bad[i].Text})
-			continue
-		}
-		facts[i].Machine.Provider = e.Provider
-		page.Rows = append(page.Rows, facts[i])
-	}
-	return page
 }
 
 // codeOf is the status of a failed call. An error that is no status means that the stream broke.

@@ -84,7 +84,6 @@ type rig struct {
 	core     *core.Core
 	loop     *loop.Loop
 	actuator *Actuator
-	provider *paged
 	stop     func()
 
 	mu     sync.Mutex
@@ -92,12 +91,12 @@ type rig struct {
 	listed chan core.ListDone
 }
 
-func newRig(b testing.TB, provider *paged, reconcile time.Duration) *rig {
+func newRig(b testing.TB, provider bigfleetv1alpha1connect.CapacityProviderClient, reconcile time.Duration, wireRows int) *rig {
 	gate, err := ingest.New(ingest.Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &rig{core: core.New(nil), provider: provider, steps: map[string][]time.Duration{}, listed: make(chan core.ListDone, 64)}
+	r := &rig{core: core.New(nil), steps: map[string][]time.Duration{}, listed: make(chan core.ListDone, 64)}
 	clocked := &clocked{Core: r.core}
 	r.loop = loop.New(loop.Config{Core: clocked, Arm: r.core.NextWake,
 		Apply: func(_ core.At, _ core.Event, effects []core.Effect) {
@@ -121,7 +120,7 @@ func newRig(b testing.TB, provider *paged, reconcile time.Duration) *rig {
 			}
 		}})
 	r.actuator = New(Config{ShardID: "shard-0", Epoch: 1, Providers: []Provider{{Name: "p", Client: provider}}, Gate: gate, Loop: r.loop,
-		Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler)})
+		Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler), WireRows: wireRows})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	r.loop.First(core.Started{Config: core.Config{ShardID: "shard-0", Providers: []string{"p"}, ReconcileInterval: int64(reconcile),
@@ -227,10 +226,11 @@ func BenchmarkB10(b *testing.B) {
 
 // b10 is what one size measured beside the time of a full List.
 type b10 struct {
-	rig     *rig
-	longest time.Duration // of any step of a List that ran no cycle
-	cycle   time.Duration // of any step that did
-	perRow  []float64     // ns for a row of a delta: decode, gate, merge
+	rig      *rig
+	provider *paged
+	longest  time.Duration // of any step of a List that ran no cycle
+	cycle    time.Duration // of any step that did
+	perRow   []float64     // ns for a row of a delta: decode, gate, merge
 }
 
 const deltaRows = 1_000
@@ -241,7 +241,8 @@ func (x *b10) pair(b *testing.B, n int) measure.Pair {
 	return measure.Pair{Bench: "B10", Seed: benchSeed, WorkloadSum: gen.Sum(), Oracle: "machines, a sample field by field, and every row of the deltas",
 		Floor: probe.Unmarshal(small, func() proto.Message { return &pb.MachineList{} }),
 		Subject: func() {
-			x.rig = newRig(b, &paged{encoded: pages}, 100*time.Millisecond)
+			x.provider = &paged{encoded: pages}
+			x.rig = newRig(b, x.provider, 100*time.Millisecond, 0)
 			if err := x.rig.await(); err != nil {
 				b.Fatal(err)
 			}
@@ -284,9 +285,9 @@ func (x *b10) deltas(gen *workload.World) error {
 		if err != nil {
 			return err
 		}
-		x.rig.provider.mu.Lock()
-		x.rig.provider.deltas = append(x.rig.provider.deltas, raw)
-		x.rig.provider.mu.Unlock()
+		x.provider.mu.Lock()
+		x.provider.deltas = append(x.provider.deltas, raw)
+		x.provider.mu.Unlock()
 		for shown := false; !shown; {
 			before := x.rig.spent("list_page", "list_done")
 			took, err := x.rig.next()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +27,10 @@ func (r *Refused) Error() string { return r.Reason + ": " + r.Text }
 // Machine turns a provider's record into a fact, or says why it is refused. A record in an ack or a Get answer must be
 // of the machine asked for: pass its id as want, or "" for List rows.
 func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
+	return g.machine(m, want, nil)
+}
+
+func (g *Gate) machine(m *pb.Machine, want string, b *Batch) (core.Fact, *Refused) {
 	switch {
 	case m == nil:
 		return core.Fact{}, &Refused{"structural", "no record"}
@@ -36,7 +39,8 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 	case want != "" && m.Id != want:
 		return core.Fact{}, &Refused{"identity", fmt.Sprintf("a record of %q where %q was asked for", clip(m.Id), clip(want))}
 	}
-	if !plain(m) {
+	o := b.offerOf(m)
+	if !plain(m, o != nil) {
 		if err := g.rules.Validate(m); err != nil {
 			return core.Fact{}, machineViolation(err)
 		}
@@ -47,17 +51,19 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: m.LastError,
 		Failure: int32(m.Failure), HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
 	}}
-	var refused *Refused
-	if f.Machine.Resources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
-		return core.Fact{}, refused
+	if o == nil {
+		var refused *Refused
+		o = &offer{}
+		if o.readResources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
+			return core.Fact{}, refused
+		}
+		if o.readAllocatable, refused = supply("allocatable", m.GetAllocatable().GetResources()); refused != nil {
+			return core.Fact{}, refused
+		}
+		b.keep(m, o)
 	}
-	if f.Machine.Allocatable, refused = supply("allocatable", m.GetAllocatable().GetResources()); refused != nil {
-		return core.Fact{}, refused
-	}
-	for k, v := range m.Labels {
-		f.Machine.Labels = append(f.Machine.Labels, inventory.Label{Key: k, Value: v})
-	}
-	slices.SortFunc(f.Machine.Labels, func(a, b inventory.Label) int { return strings.Compare(a.Key, b.Key) })
+	f.Machine.Resources, f.Machine.Allocatable = o.readResources, o.readAllocatable
+	f.Machine.Labels = b.sorted(m.Labels)
 	for _, t := range m.Taints {
 		f.Machine.Taints = append(f.Machine.Taints, inventory.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: t.GetEffect()})
 	}

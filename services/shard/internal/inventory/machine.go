@@ -131,7 +131,7 @@ const (
 // normalise sorts what has no order of its own. Of labels with equal keys the last one stays.
 func (m *Machine) normalise() {
 	m.HostProvider, m.HostRef = m.HostProvider[:min(len(m.HostProvider), hostProviderMax)], m.HostRef[:min(len(m.HostRef), hostRefMax)]
-	if !slices.IsSortedFunc(m.Labels, compareLabelKeys) || hasTwins(m.Labels) {
+	if !inOrder(m.Labels) {
 		m.Labels = slices.Clone(m.Labels)
 		slices.SortStableFunc(m.Labels, compareLabelKeys)
 		out := m.Labels[:0]
@@ -149,13 +149,14 @@ func (m *Machine) normalise() {
 	}
 }
 
-func hasTwins(labels []Label) bool {
+// inOrder reports whether the keys of labels rise.
+func inOrder(labels []Label) bool {
 	for i := 1; i < len(labels); i++ {
-		if labels[i].Key == labels[i-1].Key {
-			return true
+		if labels[i-1].Key >= labels[i].Key {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func compareLabelKeys(a, b Label) int { return strings.Compare(a.Key, b.Key) }

@@ -43,8 +43,32 @@ type shapes struct {
 
 func newShapes() shapes { return shapes{ids: map[shapeKey]uint32{}} }
 
+// recentShapes is how many shapes are found without spelling a machine out.
+const recentShapes = 1 << 12
+
+// recentShape is where the shape of a machine like this one was noted. It is a guess: sameShape decides.
+func (t *Table) recentShape(m *Machine) *uint32 {
+	if t.recent == nil {
+		t.recent = make([]uint32, recentShapes)
+	}
+	h := hashNumbers(hashText(m.InstanceType), hashText(m.Zone), uint64(m.Price), uint64(m.Probability)<<8|uint64(m.CapacityType))
+	return &t.recent[h%recentShapes]
+}
+
 // intern returns the shape of a machine and adds one user.
 func (t *Table) internShape(m *Machine) uint32 {
+	guess := t.recentShape(m)
+	if id := *guess; int(id) < len(t.shapes.all) && t.shapes.all[id].refs > 0 && t.sameShape(id, m) {
+		t.shapes.all[id].refs++
+		return id
+	}
+	id := t.spellShape(m)
+	*guess = id
+	return id
+}
+
+// spellShape is internShape for any machine.
+func (t *Table) spellShape(m *Machine) uint32 {
 	str := t.space.Strings
 	k := shapeKey{provider: str.Intern(m.Provider), typ: str.Intern(m.InstanceType), zone: str.Intern(m.Zone),
 		capacity: m.CapacityType, probability: m.Probability, price: m.Price}

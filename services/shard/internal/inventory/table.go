@@ -42,6 +42,7 @@ type Table struct {
 
 	// Interned parts.
 	shapes       shapes
+	recent       []uint32 // shapes, by a hash of what most machines differ in
 	labelSets    labelSets
 	projected    labelSets
 	classes      []Class
