@@ -238,7 +238,8 @@ func TestEachSideKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// COORD-10.5, 9.9e, 21.42: a cluster with machines at work dials another shard. Nothing is bought a second time and none
+// COORD-10.5, 9.9e, 21.42, SHARD-12.7: a cluster dials another shard as soon as its machines are at work, so some of them are
+// younger than that shard's last reading of the provider. Nothing is bought a second time and none
 // of its machines is reclaimed while they change hands.
 func TestClusterRebound(t *testing.T) {
 	const machines = 500
@@ -249,10 +250,6 @@ func TestClusterRebound(t *testing.T) {
 	f.eventually("the coordinator knows where red is", func() bool {
 		got := retry(f, f.admin.ListClusterBindings, &v1.ListClusterBindingsRequest{ShardId: "shard-0"}).GetBindings()
 		return len(got) == 1 && got[0].GetBoundMachines() == machines
-	})
-	f.eventually("shard-1 has read them from the provider", func() bool {
-		got := retry(f, f.reads[1].ListMachines, &v1.ListMachinesRequest{PageSize: 5000, ClusterId: "red", States: []v1.MachineState{v1.MachineState_MACHINE_STATE_CONFIGURED}})
-		return len(got.GetMachines()) == machines
 	})
 	red.end()
 	f.cluster("red", 1, need("web", fmt.Sprint(4*machines)))

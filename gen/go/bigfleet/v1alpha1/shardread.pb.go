@@ -196,6 +196,8 @@ const (
 	NeedDetail_NEED_DETAIL_PAUSED NeedDetail = 23
 	// Held back by a rail.
 	NeedDetail_NEED_DETAIL_RAIL NeedDetail = 24
+	// The cluster is new to the shard, which reads its providers once more first.
+	NeedDetail_NEED_DETAIL_NEW_CLUSTER NeedDetail = 25
 )
 
 // Enum value maps for NeedDetail.
@@ -226,6 +228,7 @@ var (
 		22: "NEED_DETAIL_PROVIDER_BREAKER",
 		23: "NEED_DETAIL_PAUSED",
 		24: "NEED_DETAIL_RAIL",
+		25: "NEED_DETAIL_NEW_CLUSTER",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -253,6 +256,7 @@ var (
 		"NEED_DETAIL_PROVIDER_BREAKER":  22,
 		"NEED_DETAIL_PAUSED":            23,
 		"NEED_DETAIL_RAIL":              24,
+		"NEED_DETAIL_NEW_CLUSTER":       25,
 	}
 )
 
@@ -295,6 +299,8 @@ const (
 	NeedHold_NEED_HOLD_OFFLINE NeedHold = 2
 	// Waiting before the next bootstrap attempt.
 	NeedHold_NEED_HOLD_BOOTSTRAP_BACKOFF NeedHold = 3
+	// The cluster is new to the shard, which reads its providers once more first.
+	NeedHold_NEED_HOLD_NEW_CLUSTER NeedHold = 4
 )
 
 // Enum value maps for NeedHold.
@@ -304,12 +310,14 @@ var (
 		1: "NEED_HOLD_PARKED",
 		2: "NEED_HOLD_OFFLINE",
 		3: "NEED_HOLD_BOOTSTRAP_BACKOFF",
+		4: "NEED_HOLD_NEW_CLUSTER",
 	}
 	NeedHold_value = map[string]int32{
 		"NEED_HOLD_UNSPECIFIED":       0,
 		"NEED_HOLD_PARKED":            1,
 		"NEED_HOLD_OFFLINE":           2,
 		"NEED_HOLD_BOOTSTRAP_BACKOFF": 3,
+		"NEED_HOLD_NEW_CLUSTER":       4,
 	}
 )
 
@@ -5777,7 +5785,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\xf0\x05\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\x8d\x06\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -5805,12 +5813,14 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x1bNEED_DETAIL_BOOTSTRAP_ERROR\x10\x15\x12 \n" +
 	"\x1cNEED_DETAIL_PROVIDER_BREAKER\x10\x16\x12\x16\n" +
 	"\x12NEED_DETAIL_PAUSED\x10\x17\x12\x14\n" +
-	"\x10NEED_DETAIL_RAIL\x10\x18*s\n" +
+	"\x10NEED_DETAIL_RAIL\x10\x18\x12\x1b\n" +
+	"\x17NEED_DETAIL_NEW_CLUSTER\x10\x19*\x8e\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +
 	"\x11NEED_HOLD_OFFLINE\x10\x02\x12\x1f\n" +
-	"\x1bNEED_HOLD_BOOTSTRAP_BACKOFF\x10\x03*\xe1\x01\n" +
+	"\x1bNEED_HOLD_BOOTSTRAP_BACKOFF\x10\x03\x12\x19\n" +
+	"\x15NEED_HOLD_NEW_CLUSTER\x10\x04*\xe1\x01\n" +
 	"\vMachineFlag\x12\x1c\n" +
 	"\x18MACHINE_FLAG_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12MACHINE_FLAG_STUCK\x10\x01\x12\x18\n" +

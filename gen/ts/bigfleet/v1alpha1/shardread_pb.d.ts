@@ -3095,6 +3095,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_RAIL = 24;
    */
   RAIL = 24,
+
+  /**
+   * The cluster is new to the shard, which reads its providers once more first.
+   *
+   * @generated from enum value: NEED_DETAIL_NEW_CLUSTER = 25;
+   */
+  NEW_CLUSTER = 25,
 }
 
 /**
@@ -3135,6 +3142,13 @@ export enum NeedHold {
    * @generated from enum value: NEED_HOLD_BOOTSTRAP_BACKOFF = 3;
    */
   BOOTSTRAP_BACKOFF = 3,
+
+  /**
+   * The cluster is new to the shard, which reads its providers once more first.
+   *
+   * @generated from enum value: NEED_HOLD_NEW_CLUSTER = 4;
+   */
+  NEW_CLUSTER = 4,
 }
 
 /**

@@ -62,6 +62,7 @@ var byDetail = map[pb.NeedDetail]string{
 	pb.NeedDetail_NEED_DETAIL_HELD_BY_OTHERS: PriorityStarved, pb.NeedDetail_NEED_DETAIL_STARTING: Provisioning,
 	pb.NeedDetail_NEED_DETAIL_CREATING: Provisioning, pb.NeedDetail_NEED_DETAIL_WAITING_FOR_DRAIN: WaitingForDrain,
 	pb.NeedDetail_NEED_DETAIL_NODE_NOT_READY: Provisioning, pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR: BootstrapFailed,
+	pb.NeedDetail_NEED_DETAIL_NEW_CLUSTER:      Provisioning,
 	pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER: ProviderUnavailable, pb.NeedDetail_NEED_DETAIL_PAUSED: Paused, pb.NeedDetail_NEED_DETAIL_RAIL: Paused,
 }
 

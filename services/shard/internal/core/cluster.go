@@ -38,6 +38,8 @@ type cluster struct {
 	gate        confirmation // of a first roll-up that asks for almost nothing (SHARD-12.3)
 	gateWaits   bool         // the first roll-up came before the first complete List; judged when that is in
 	retired     bool
+	readFrom    int64 // new here: the first List that may have seen all its machines; 0: not waited for
+	readUntil   int64 // the longest it is waited for
 
 	// Machines bound to the cluster, by state.
 	counts [9]int
@@ -164,6 +166,8 @@ func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
 	switch {
 	case !cl.connected():
 		return demand.HeldOffline
+	case c.unread(cl):
+		return demand.HeldNewCluster
 	case cl.timeouts.Until > c.now && cl.timeouts.Fails > 0:
 		return demand.HeldBootstrapBackoff
 	}

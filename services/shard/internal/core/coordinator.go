@@ -23,6 +23,7 @@ type coordinatorState struct {
 	quotas         bool
 	used           map[string]int64 // elastic machines held, by region
 	waiting        []waitingOrder   // instructions that cannot be answered yet
+	home           map[string]bool  // clusters that were served here without a break, so all their machines are known
 }
 
 // waitingOrder is an instruction whose answer waits for operations or Gets.
@@ -189,12 +190,14 @@ func (c *Core) setView(x Instruction) {
 	v.Under = c.cfg.ProviderAddress
 	c.keepAdopted(&v)
 	c.keepReturned(&v)
+	c.keepHome(&v)
 	c.ctl.View = &v
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
 		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
 	c.emit(c.keepView())
 	c.reownAll()
 	c.endExceptions()
+	c.settleNewcomers()
 	c.trigger(triggerAdmin)
 	if lost := c.losing(); len(lost) > 0 {
 		c.wait(waitingOrder{Instruction: x, Deadline: c.now + viewPatience, Pending: lost})
@@ -267,6 +270,7 @@ func (c *Core) releaseCluster(x Instruction) {
 			return
 		}
 	}
+	delete(c.coord.home, cl.name)
 	c.world.Demand.Remove(cl.name)
 	cl.known, cl.hash, cl.rows, cl.totals, cl.gateOpen, cl.facts = false, "", 0, nil, false, true
 	cl.changed()

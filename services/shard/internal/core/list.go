@@ -42,6 +42,8 @@ func (c *Core) driveReconcile() {
 			switch {
 			case p.needFull && c.now >= p.nextList:
 				c.requestList(p, true)
+			case c.mustRead(p):
+				c.requestList(p, !c.incremental(p))
 			case p.listed && c.now >= p.nextFull && (p.fails == 0 || c.now >= p.nextList): // a dead provider is not asked without a pause
 				c.requestList(p, true)
 			case c.now >= p.nextList && (p.listed || p.fails > 0):
@@ -207,7 +209,7 @@ func (c *Core) listDone(e ListDone) {
 		return
 	}
 	p.fails, p.lastError = 0, ""
-	p.lastTook = e.Duration
+	p.lastTook, p.read = e.Duration, l.id
 	if len(p.cursor) > 0 && string(p.cursor) != string(e.Revision) {
 		p.advanced = true
 	}
@@ -241,6 +243,7 @@ func (c *Core) listDone(e ListDone) {
 	if whole {
 		c.answerReconcile(p, l)
 	}
+	c.settleNewcomers()
 }
 
 func listMode(full bool) string {
@@ -262,6 +265,7 @@ func (c *Core) listFailed(p *provider, e ListDone) {
 	p.nextList = c.now + r.after(p.fails)
 	c.sample(MetricReconcileErrors, p.name, 1)
 	c.answerReconcileFailed(p)
+	c.settleNewcomers()
 }
 
 // firstListed runs once, when the last provider has delivered its first full List.

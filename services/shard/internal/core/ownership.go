@@ -101,6 +101,11 @@ func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
 func (c *Core) startOwnership() {
 	v := c.ctl.View
 	if v == nil || v.Under == "" || v.Under == c.cfg.ProviderAddress {
+		if v != nil { // the process before served them
+			for _, name := range v.Clusters {
+				c.coord.atHome(name)
+			}
+		}
 		c.noticeReturned()
 		return
 	}

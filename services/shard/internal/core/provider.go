@@ -17,6 +17,7 @@ type provider struct {
 	paged     bool // answers carry complete or more
 	advanced  bool // its revision has been seen to change
 	lastTook  int64
+	read      int64 // the newest List that was merged to the end
 	list      *list // running
 	nextList  int64
 	nextFull  int64

@@ -150,7 +150,7 @@ func (s *savedProvider) restore(limit int64) *provider {
 	p.lastError, p.errorAt, p.gets, p.held, p.needFull = s.LastError, s.ErrorAt, int(s.Gets), int(s.Held), s.NeedFull
 	p.waiters, p.inflight, p.allowed = slices.Clone(s.Waiters), s.Inflight, s.Allowed
 	p.unknowns, p.accepted, p.breaker, p.fence = int(s.Unknowns), int(s.Accepted), s.Breaker, s.Fence
-	p.slowUntil, p.youngest, p.pollAt = s.SlowUntil, s.Youngest, s.PollAt
+	p.slowUntil, p.youngest, p.pollAt, p.read = s.SlowUntil, s.Youngest, s.PollAt, s.Read
 	for _, id := range s.Owed {
 		p.owed[id] = true
 	}
@@ -178,6 +178,9 @@ func (c *Core) restoreCluster(s *savedCluster) {
 	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
 	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
 	cl.reporting, cl.reportingSince, cl.unplaced, cl.hintedAt = s.Reporting, s.ReportingSince, s.Unplaced, s.HintedAt
+	if cl.readFrom, cl.readUntil = s.ReadFrom, s.ReadUntil; cl.readFrom != 0 {
+		c.reading = append(c.reading, cl)
+	}
 	for _, b := range s.Blobs {
 		copied := b.Backoff
 		cl.blobs[b.Subject] = &copied
@@ -284,7 +287,7 @@ func (l *ledger) restore(s *savedLedger) {
 
 func (s *coordinatorState) save() savedCoordinator {
 	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Text: s.text, Address: s.address,
-		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas}
+		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas, Home: sortedKeys(s.home)}
 	for _, key := range sortedKeys(s.relabels) {
 		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
 	}
@@ -294,6 +297,9 @@ func (s *coordinatorState) save() savedCoordinator {
 func (s *coordinatorState) restore(x *savedCoordinator) {
 	s.decommissioned, s.disputed, s.plain, s.text = x.Decommissioned, x.Disputed, x.Plain, x.Text
 	s.address, s.repliedAt, s.waiting, s.quotas = x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
+	for _, name := range x.Home {
+		s.atHome(name)
+	}
 	for _, r := range x.Relabels {
 		if s.relabels == nil {
 			s.relabels = map[string]int64{}

@@ -76,6 +76,7 @@ func (c *Core) heardFrom(cl *cluster) {
 	cl.fresh = c.now
 	if !cl.heard {
 		cl.heard = true
+		c.newcomer(cl)
 		c.trigger(triggerSession)
 	}
 }

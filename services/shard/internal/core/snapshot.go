@@ -106,6 +106,7 @@ type savedProvider struct {
 	PollAt    int64       `n:"29"`
 	Rejects   []KeyVal    `n:"30"`
 	Wanted    []savedWant `n:"31"`
+	Read      int64       `n:"32"`
 }
 
 type savedList struct {
@@ -193,6 +194,8 @@ type savedCluster struct {
 	Facts          demand.Facts        `n:"36"`
 	InTable        bool                `n:"37"` // the demand table knows the cluster
 	HintedAt       int64               `n:"38"`
+	ReadFrom       int64               `n:"39"`
+	ReadUntil      int64               `n:"40"`
 }
 
 type savedNode struct {
@@ -254,6 +257,7 @@ type savedCoordinator struct {
 	Waiting        []waitingOrder `n:"7"`
 	Relabels       []savedCount   `n:"8"`
 	Quotas         bool           `n:"9"`
+	Home           []string       `n:"10"`
 }
 
 // capture copies the state. Everything that is mutable is copied.
@@ -329,7 +333,7 @@ func (p *provider) save() savedProvider {
 		Advanced: p.advanced, LastTook: p.lastTook, NextList: p.nextList, NextFull: p.nextFull, Fails: int64(p.fails), LastError: p.lastError,
 		ErrorAt: p.errorAt, Owed: sortedKeys(p.owed), Gets: int64(p.gets), Held: int64(p.held), NeedFull: p.needFull,
 		Waiters: slices.Clone(p.waiters), Inflight: p.inflight, Allowed: p.allowed, Unknowns: int64(p.unknowns), Accepted: int64(p.accepted),
-		Breaker: p.breaker, Fence: p.fence, SlowUntil: p.slowUntil, Youngest: p.youngest, PollAt: p.pollAt}
+		Breaker: p.breaker, Fence: p.fence, SlowUntil: p.slowUntil, Youngest: p.youngest, PollAt: p.pollAt, Read: p.read}
 	s.Breaker.Window = slices.Clone(p.breaker.Window)
 	s.Fence.Refused = slices.Clone(p.fence.Refused)
 	if l := p.list; l != nil {
@@ -380,7 +384,7 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 		Fresh: cl.fresh, Disposition: cl.disposition, DispAt: cl.dispAt, DispReason: cl.dispReason, Held: cl.held, HeldRollup: cl.heldRollup,
 		GateOpen: cl.gateOpen, Gate: cl.gate, GateWaits: cl.gateWaits, Retired: cl.retired, Reclaim: cl.reclaim, Timeouts: cl.timeouts,
 		OneProbe: cl.oneProbe, Reporting: cl.reporting, ReportingSince: cl.reportingSince, Unplaced: cl.unplaced,
-		HintedAt: cl.hintedAt}
+		HintedAt: cl.hintedAt, ReadFrom: cl.readFrom, ReadUntil: cl.readUntil}
 	for _, fp := range sortedKeys(cl.blobs) {
 		s.Blobs = append(s.Blobs, savedBackoff{Subject: fp, Backoff: *cl.blobs[fp]})
 	}

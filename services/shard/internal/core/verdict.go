@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
@@ -13,11 +14,14 @@ const (
 	DetailProviderBreaker int32 = 22
 	DetailPaused          int32 = 23
 	DetailRail            int32 = 24
+	DetailNewCluster      int32 = 25
 )
 
 // Detail is the finer reason of a row: the shard's own where it knows better than the engine.
 func (r *NeedRow) Detail() int32 {
 	switch {
+	case r.Verdict.Hold == demand.HeldNewCluster && r.Verdict.Status == engine.Short:
+		return DetailNewCluster
 	case r.BlobText != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
 		return DetailBootstrapError
 	case r.Suppressed == heldPaused || r.Suppressed == heldDryRun:
@@ -40,6 +44,8 @@ func (r *NeedRow) Text() string {
 		return "Actuation is paused or in dry run; what is planned for this need does not start."
 	case DetailProviderBreaker:
 		return "The provider does not answer; commands wait until it does."
+	case DetailNewCluster:
+		return "The cluster is new to this shard, which looks at its provider once more before it buys anything for it."
 	case DetailRail:
 		return "What is planned for this need waits for a limit of the shard: " + strings.ReplaceAll(r.Suppressed.String(), "_", " ") + "."
 	}
@@ -69,6 +75,8 @@ func (r *NeedRow) Remedy() string {
 		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."
 	case DetailProviderBreaker:
 		return "Bring the provider back; it is tried again by itself. `bigfleet provider ping ADDRESS` shows whether it answers."
+	case DetailNewCluster:
+		return "Nothing is to be done: this lasts one List of the provider, or two reconcile intervals if it does not answer."
 	case DetailRail:
 		return "Wait, or raise the limit in the shard's configuration."
 	}

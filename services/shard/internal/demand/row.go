@@ -106,6 +106,7 @@ const (
 	HeldParked
 	HeldOffline
 	HeldBootstrapBackoff
+	HeldNewCluster
 )
 
 // Facts is what the core knows of a cluster beside its rows (ENG-2.5). The zero value is a cluster never heard of.

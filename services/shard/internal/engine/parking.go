@@ -44,7 +44,7 @@ func (p *Parking) Observe(r *Result, nominal int64) {
 		}
 		k := parkingKey{b.Cluster, need.RowKey()}
 		e := p.entries[k]
-		if v.Hold == demand.HeldOffline || v.Hold == demand.HeldBootstrapBackoff {
+		if v.Hold != demand.NotHeld && v.Hold != demand.HeldParked {
 			if e != nil { // it had no turn, so this plan says nothing about it
 				seen[k] = e
 			}

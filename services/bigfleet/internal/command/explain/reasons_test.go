@@ -96,6 +96,12 @@ func reasons() []reason {
 			v.Operator("red", nil).Asks(virtual.Need("web", 2, 4, 0))
 			return "red", "web"
 		}, []string{"withheld: 3 for quota", "Try: "}},
+		{pb.NeedDetail_NEED_DETAIL_NEW_CLUSTER, []provider.Offering{virtual.Slots("a", "a", 4)}, coordinated, func(v *virtual.Fleet) (string, string) {
+			v.Views("v1", 1, &pb.ShardView{DefaultOwner: true})
+			v.StopProvider()
+			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
+			return "red", "web"
+		}, []string{"The cluster is new to this shard", "Try: Nothing is to be done: this lasts one List"}},
 		{pb.NeedDetail_NEED_DETAIL_WITHHELD, []provider.Offering{virtual.Slots("a", "a", 10)}, nil, func(v *virtual.Fleet) (string, string) {
 			oneNeverJoins(v) // and is given up, so that nothing is left for this cluster
 			return "red", "web"
