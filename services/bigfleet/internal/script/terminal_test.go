@@ -78,7 +78,7 @@ func TestTerminalView(t *testing.T) {
 	if strings.Count(screen, "BigFleet, ") != 1 {
 		t.Errorf("the picture is not repainted in place:\n%s", screen)
 	}
-	up.shows(`^red +█{40} +64 of +64 Pods run, 0 wait, [1-9]\d* Nodes`, `^blue +█{40} +4 of +4 Pods run`, `^machines +.*configured.*speculative`, `cluster 1 gets a burst of 60 Pods`)
+	up.shows(`^red +█{40} +64 of +64 Pods run, 0 wait, [1-9]\d* Nodes`, `^blue +█{40} +4 of +4 Pods run`, `^machines +.*configured.*speculative`, `cluster red gets a burst of 60 Pods`)
 	if !strings.Contains(up.screen(), "\x1b[32m") {
 		t.Error("the bars have no colour on a terminal")
 	}

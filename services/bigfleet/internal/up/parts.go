@@ -26,6 +26,7 @@ import (
 const (
 	coordinatorID = "coordinator-0"
 	heartbeat     = 2 * time.Second // of the shard's reports; people look
+	listEvery     = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
 )
 
 // addProvider chooses who has machines: a provider elsewhere, Node objects in real clusters, or the simulated cloud.

@@ -38,11 +38,11 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 		w.view.say("coordinator at %s", w.cfg.CoordinatorListen)
 	}
 	if len(w.cfg.Targets) == 0 {
-		w.view.say("kubectl and `bigfleet explain pod/…` see the clusters with: export KUBECONFIG=%s", w.cfg.Kubeconfig)
+		w.view.keep("kubectl and `bigfleet explain pod/…` see the clusters with:", "export KUBECONFIG="+w.cfg.Kubeconfig)
 	}
-	w.view.say("metrics of every role, for Prometheus' file_sd_configs: %s", w.scrapeFile)
+	w.view.keep("metrics of every role, for Prometheus' file_sd_configs:", w.scrapeFile)
 	if at := w.stage.Addr().String(); at != DefaultDemoListen {
-		w.view.say("stories at %s: bigfleet demo critical --at %s", at, at)
+		w.view.keep("stories:", "bigfleet demo critical --at "+at)
 	}
 	for _, step := range s.Steps {
 		select {
@@ -50,12 +50,23 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 			return nil
 		case <-time.After(time.Duration(float64(step.After) / w.cfg.Speed)):
 		}
-		w.view.say("%s", step.Say)
+		say := w.named(step.Say)
+		w.view.say("%s", say)
 		if err := step.Do(ctx, w); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("scenario %s, %q: %w", s.Name, step.Say, err)
+			return fmt.Errorf("scenario %s, %q: %w", s.Name, say, err)
 		}
 	}
 	return nil
+}
+
+// named puts the names of this world's clusters into what a scenario says of the first and the second one.
+func (w *World) named(say string) string {
+	for i, mark := range []string{"cluster 1", "cluster 2"} {
+		if n := len(w.Clusters); n > 0 {
+			say = strings.ReplaceAll(say, mark, "cluster "+w.Clusters[min(i, n-1)].ID())
+		}
+	}
+	return say
 }
 
 // settleFor is how long nothing may move before a world is at rest.

@@ -3,17 +3,23 @@ package up
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
+// taken says what to do about an address that cannot be listened on.
 func taken(err error, flag string) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
 	return fmt.Errorf("%w: is another `bigfleet up` running? %s chooses another address", err, flag)
 }
 

@@ -43,17 +43,29 @@ func TestScriptErrors(t *testing.T) {
 	}
 }
 
-// A line is cut where the terminal ends; colours take no column and end with it.
+// A line is cut where the terminal ends, and what people copy is not; colours take no column and end with it.
 func TestPictureFitsANarrowTerminal(t *testing.T) {
-	v := &view{title: "BigFleet, simulated clusters on a simulated cloud", start: time.Now(), colour: true, width: func() int { return 60 }, tries: []string{"status", "get needs", "top", "explain cluster/red"}}
-	picture := fit(v.picture(frame{Clusters: []clusterFrame{{ID: "red", Running: 30, Waits: 34, Nodes: 7}}, Gone: []string{"shard-0"}}), v.columns())
+	v := &view{paint: true, title: "BigFleet, simulated clusters on a simulated cloud", start: time.Now(), colour: true, size: func() (int, int) { return 60, 24 }, tries: []string{"status", "get needs", "top", "explain cluster/red"}}
+	v.keep("kubectl sees the clusters with:", "export KUBECONFIG=/tmp/a/path/that/is/longer/than/the/whole/terminal/is/wide/kubeconfig")
+	for range 30 {
+		v.say("the shard is stopped: watch that no Pod and no Node goes, however long this line is")
+	}
+	picture := v.picture(frame{Clusters: []clusterFrame{{ID: "red", Running: 30, Waits: 34, Nodes: 1}}, Gone: []string{"shard-0"}})
+	lines := 0
 	for line := range strings.Lines(picture) {
 		plain := strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "", "\r\n", "").Replace(line)
-		if n := len([]rune(plain)); n > 60 {
+		n := len([]rune(plain))
+		lines += 1 + max(0, n-1)/60
+		if n > 60 && !strings.Contains(plain, "export KUBECONFIG=") {
 			t.Errorf("%d columns: %q", n, plain)
 		}
 	}
-	if !strings.Contains(picture, "Pods run") {
-		t.Errorf("the numbers do not fit beside the bar:\n%s", picture)
+	if lines > 23 {
+		t.Errorf("%d lines scroll the picture away:\n%s", lines, picture)
+	}
+	for _, want := range []string{"Pods run", "wide/kubeconfig\r\n", "1 Node,", "no Pod and no Node", "| bigfleet explain cluster/red"} {
+		if !strings.Contains(strings.Join(strings.Fields(picture), " "), strings.TrimSpace(want)) {
+			t.Errorf("no %q:\n%s", want, picture)
+		}
 	}
 }

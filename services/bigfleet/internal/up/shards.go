@@ -72,7 +72,7 @@ func (w *World) addShards(g *process.Group) error {
 			}
 			return shard.Run(ctx, shard.Config{
 				ID: s.id, DataDir: dir, Listen: s.listen, Listener: l, Telemetry: tel, Ops: ops, ShutdownGrace: time.Second,
-				Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat,
+				Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat, ReconcileInterval: listEvery,
 			})
 		})
 		w.shards = append(w.shards, s)

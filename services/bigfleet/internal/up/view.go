@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,6 +22,7 @@ const (
 	viewEvery  = 500 * time.Millisecond
 	firstEvery = 50 * time.Millisecond // until the first machine is placed, which is a figure of its own
 	viewLines  = 10                    // of what happened, under the picture
+	viewFewest = 3                     // of them on a terminal that is too small for everything
 	barWidth   = 40
 	besideBar  = 60 // columns that the words of a bar's line take
 )
@@ -32,11 +34,12 @@ type view struct {
 	start  time.Time
 	colour bool
 	title  string
-	tries  []string   // commands for another terminal
-	width  func() int // of the terminal; nil or 0 means wide enough
+	tries  []string                    // commands for another terminal
+	size   func() (columns, lines int) // of the terminal; nil or 0 means large enough
 
 	mu     sync.Mutex
 	said   []string
+	where  [][2]string // what stays under the picture: said lines scroll away
 	last   string
 	placed bool // a machine serves a cluster
 }
@@ -49,6 +52,17 @@ func (v *view) say(format string, args ...any) {
 	if !v.paint {
 		_, _ = fmt.Fprintln(v.out, line)
 	}
+}
+
+// keep says what is needed as long as the world runs, and what people copy of it.
+func (v *view) keep(say, copied string) {
+	if !v.paint {
+		v.say("%s %s", say, copied)
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.where = append(v.where, [2]string{say, copied})
 }
 
 // frame is what is seen at one moment.
@@ -142,7 +156,7 @@ func (v *view) show(f frame) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.paint {
-		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", fit(v.picture(f), v.columns()))
+		_, _ = fmt.Fprint(v.out, "\x1b[H\x1b[2J", v.picture(f))
 		return
 	}
 	if line := summary(f); line != v.last {
@@ -181,30 +195,32 @@ func states(s *bigfleetv1alpha1.GetStatusResponse) string {
 	return strings.Join(out, ", ")
 }
 
-func (v *view) columns() int {
-	if v.width == nil {
-		return 0
+func (v *view) screen() (columns, lines int) {
+	if v.size == nil {
+		return 0, 0
 	}
-	return v.width()
+	return v.size()
 }
 
-// fit cuts lines that would wrap: a wrapped line scrolls the picture away.
-func fit(picture string, columns int) string {
-	if columns <= 0 {
-		return picture
-	}
-	var b strings.Builder
-	for line := range strings.Lines(picture) {
-		b.WriteString(output.Cut(strings.TrimRight(line, "\r\n"), columns))
-		b.WriteString("\r\n")
-	}
-	return b.String()
-}
-
-// picture is the whole screen.
+// picture is the whole screen: the bars, what happened, and what to type elsewhere. What happened gets the lines that are left.
 func (v *view) picture(f frame) string {
-	var b strings.Builder
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\r\n", args...) }
+	columns, lines := v.screen()
+	head, foot := v.state(f, columns), v.elsewhere(columns)
+	room := viewLines
+	if lines > 0 {
+		room = min(room, lines-len(head)-rows(foot, columns)-1) // a line for the cursor
+	}
+	var events []string
+	for _, s := range v.said {
+		events = append(events, wrap(s, columns, "         ")...)
+	}
+	all := slices.Concat(head, events[max(0, len(events)-max(room, viewFewest)):], foot)
+	return strings.Join(all, "\r\n") + "\r\n"
+}
+
+// state is one line for each cluster and what serves them. A line is cut where the terminal ends: one that wraps scrolls the picture away.
+func (v *view) state(f frame, columns int) (out []string) {
+	line := func(format string, args ...any) { out = append(out, output.Cut(fmt.Sprintf(format, args...), columns)) }
 	line("%s  %s  (Ctrl-C stops)", v.title, output.Span(time.Since(v.start)))
 	line("")
 	for _, c := range f.Clusters {
@@ -213,32 +229,93 @@ func (v *view) picture(f frame) string {
 			line("%-12s its API server does not answer", c.ID)
 			continue
 		}
-		line("%-12s %s %3d of %3d Pods run, %d wait, %d Nodes, %d leaving", c.ID, v.bar(c, all), c.Running, all, c.Waits, c.Nodes, c.Leaving)
+		line("%-12s %s %3d of %3d Pods run, %d wait, %s, %d leaving", c.ID, v.bar(c, all, columns), c.Running, all, c.Waits, output.Count(c.Nodes, "Node"), c.Leaving)
 	}
 	line("")
 	if s := f.Status; s != nil {
 		line("machines     %s", states(s))
-		line("needs        %d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
+		line("needs        %d, %s", s.GetNeeds(), unmet(s))
 		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
 	}
 	if len(f.Gone) > 0 {
 		line("%s away: nothing is bought and nothing is taken for its clusters", strings.Join(f.Gone, ", "))
 	}
 	line("")
-	for _, s := range v.said[max(0, len(v.said)-viewLines):] {
-		line("%s", s)
+	return out
+}
+
+// unmet says it in words: a newcomer sees Pods wait while every need is met, because their machines are being made.
+func unmet(s *bigfleetv1alpha1.GetStatusResponse) string {
+	switch {
+	case s.GetUnsatisfiedNeeds() > 0:
+		return fmt.Sprintf("%d unmet: `bigfleet get needs --unmet` says why", s.GetUnsatisfiedNeeds())
+	case s.GetNeeds() > 0:
+		return "0 unmet: the machines are there, or on the way"
+	}
+	return "0 unmet"
+}
+
+// elsewhere is what another terminal needs; it is never cut, because people copy it.
+func (v *view) elsewhere(columns int) (out []string) {
+	if len(v.tries)+len(v.where) == 0 {
+		return nil
+	}
+	out = append(out, "")
+	for _, w := range v.where {
+		if line := w[0] + " " + w[1]; columns <= 0 || utf8.RuneCountInString(line) <= columns {
+			out = append(out, line)
+			continue
+		}
+		out = append(append(out, wrap(w[0], columns, "  ")...), w[1])
+	}
+	line := "Try in another terminal:"
+	for i, try := range v.tries {
+		word := " bigfleet " + try
+		if i > 0 {
+			line += " |"
+		}
+		if columns > 0 && utf8.RuneCountInString(line+word)+2 > columns {
+			out, line = append(out, line), " "
+		}
+		line += word
 	}
 	if len(v.tries) > 0 {
-		line("")
-		line("Try in another terminal: bigfleet %s", strings.Join(v.tries, " | "))
+		out = append(out, line)
 	}
-	return b.String()
+	return out
+}
+
+// wrap breaks a line between words. A word that is too long stays whole: the terminal breaks it, and copies it whole.
+func wrap(line string, columns int, indent string) (out []string) {
+	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
+		return []string{line}
+	}
+	now, start := "", true
+	for _, word := range strings.SplitAfter(line, " ") {
+		if !start && utf8.RuneCountInString(strings.TrimRight(now+word, " ")) > columns {
+			out, now = append(out, strings.TrimRight(now, " ")), indent
+		}
+		now += word
+		start = start && strings.TrimSpace(now) == ""
+	}
+	return append(out, now)
+}
+
+// rows is how many lines of the terminal they take.
+func rows(lines []string, columns int) int {
+	n := len(lines)
+	for _, l := range lines {
+		if columns > 0 {
+			n += max(0, utf8.RuneCountInString(l)-1) / columns
+		}
+	}
+	return n
 }
 
 // bar draws Pods: full for running, half for starting, dots for waiting.
-func (v *view) bar(c clusterFrame, all int) string {
+func (v *view) bar(c clusterFrame, all, columns int) string {
 	barWidth := barWidth
-	if columns := v.columns(); columns > 0 {
+	if columns > 0 {
 		barWidth = max(5, min(barWidth, columns-besideBar))
 	}
 	if all == 0 {

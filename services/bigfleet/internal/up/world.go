@@ -46,7 +46,7 @@ type Config struct {
 
 	ShardListen, ProviderListen, ControlListen string // "" means the well-known ports on loopback
 	CoordinatorListen, RaftBind                string // "" means the well-known ports on loopback
-	ShardMetrics, CoordinatorMetrics           string // of metrics and health; "" means the well-known ports, or free ones; "off" none
+	ShardMetrics, CoordinatorMetrics           string // of metrics and health; "" means the well-known ports, or free ones; telemetry.Off none
 	DemoListen                                 string // where `bigfleet demo` asks for stories; "" means the well-known port, or a free one
 	ShardID, CoordinatorID                     string // "" means shard-0 and coordinator-0
 	NoCoordinator                              bool
@@ -57,9 +57,9 @@ type Config struct {
 	Log    io.Writer // logs of the parts; nil drops them
 	Paint  bool      // Out is a terminal
 	Colour bool
-	Width  func() int // of the terminal; nil means wide enough
-	Tries  []string   // commands for another terminal, shown under the picture
-	Once   bool       // end when the scenario has ended and nothing moves any more
+	Size   func() (columns, lines int) // of the terminal; nil means large enough
+	Tries  []string                    // commands for another terminal, shown under the picture
+	Once   bool                        // end when the scenario has ended and nothing moves any more
 }
 
 // Provider is a provider that runs elsewhere.
@@ -238,7 +238,7 @@ func (c *Config) kinds() string {
 
 func build(c Config) (*World, error) {
 	w := &World{cfg: c, dir: c.DataDir, cleanUp: func() error { return nil }, log: slog.New(slog.NewTextHandler(c.Log, nil))}
-	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, width: c.Width, tries: c.Tries, start: time.Now(), title: "BigFleet, " + c.kinds()}
+	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, size: c.Size, tries: c.Tries, start: time.Now(), title: "BigFleet, " + c.kinds()}
 	var err error
 	if w.scenario, err = c.story(); err != nil {
 		return nil, err

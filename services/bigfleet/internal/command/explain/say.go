@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -27,8 +28,12 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	}
 	if len(r.GetFunnel()) > 0 {
 		line("\nMachines that could serve it:")
+		step := 0 // the widest
 		for _, f := range r.GetFunnel() {
-			line("  %6d  %-36s %s", f.GetMachines(), f.GetStep(), f.GetWhy())
+			step = max(step, utf8.RuneCountInString(f.GetStep()))
+		}
+		for _, f := range r.GetFunnel() {
+			line("  %6d  %-*s  %s", f.GetMachines(), step, f.GetStep(), f.GetWhy())
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.GetWithheld())) {
@@ -73,6 +78,20 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 	v := m.GetMachine().GetMachine()
 	line("%s has been %s for %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
 		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
+	switch p, gone := v.GetInterruptionProbability(), v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED; {
+	case gone:
+	case p >= 1:
+		line("Its provider has announced that it takes it back: it is replaced when it is gone.")
+	case p > 0:
+		line("Its provider may take it back: %.3g times an hour, it says.", p)
+	}
+	switch node := m.GetMachine().GetNodeName(); {
+	case v.GetState() != bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
+	case node == "":
+		line("Its cluster has not told of a Node for it.")
+	case !m.GetMachine().GetNodeReady():
+		line("Its Node %s is not ready, or gone.", node)
+	}
 	if v.GetLastError() != "" {
 		line("Its provider says: %s", v.GetLastError())
 	}

@@ -84,7 +84,7 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 	})
 	now := a.Now()
-	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
+	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+INTERRUPTION", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
 		func(v *bigfleetv1alpha1.MachineView) []string {
 			m := v.GetMachine()
 			cluster := m.GetCluster()
@@ -94,9 +94,17 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return []string{
 				m.GetId(), output.Enum("MACHINE_STATE_", m.GetState().String()), output.Dash(cluster), m.GetInstanceType(), m.GetZone(),
 				output.Enum("CAPACITY_TYPE_", m.GetCapacityType().String()), output.Dollars(m.GetPricePerHour()), output.Age(now, v.GetStateSinceUnixNanos()),
-				output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
+				interruption(m), output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
 			}
 		}), failed
+}
+
+// interruption is how often an hour the provider takes such a machine back, as it says.
+func interruption(m *bigfleetv1alpha1.Machine) string {
+	if m.GetInterruptionProbability() >= 1 {
+		return "announced"
+	}
+	return fmt.Sprintf("%.3g/h", m.GetInterruptionProbability())
 }
 
 func flagsOf(v *bigfleetv1alpha1.MachineView) string {

@@ -82,7 +82,7 @@ func overview(a *app.App, parts []part) {
 		sum.Sessions += s.GetSessions()
 		sum.CostPerHour += s.GetCostPerHour()
 	}
-	line(a, "fleet", "%d shards, %d clusters connected, %d needs, %d of them not satisfied, %s", len(parts), sum.GetSessions(), sum.GetNeeds(), sum.GetUnsatisfiedNeeds(), output.Dollars(sum.GetCostPerHour()))
+	line(a, "fleet", "%d shards, %d clusters connected, %d needs, %d unmet, %s", len(parts), sum.GetSessions(), sum.GetNeeds(), sum.GetUnsatisfiedNeeds(), output.Dollars(sum.GetCostPerHour()))
 	_, _ = fmt.Fprintln(a.Out)
 	_ = output.Table.Write(a.Out, l) // a broken pipe shows at the next line
 }
@@ -112,7 +112,7 @@ func shard(a *app.App, p part) {
 	line := func(head, format string, args ...any) { line(a, head, format, args...) }
 	line("shard", "%s  %s  epoch %d  up %s", s.GetShardId(), state, s.GetShardEpoch(), output.Age(now, s.GetStartedAtUnixNanos()))
 	line("cycle", "%d, %s ago, took %.1f ms", s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()), float64(s.GetCycleDurationNanos())/1e6)
-	line("needs", "%d, %d of them not satisfied", s.GetNeeds(), s.GetUnsatisfiedNeeds())
+	line("needs", "%d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
 	if p.oldest != nil {
 		name := subject.NeedName(p.oldest)
 		line("oldest", "%s waits for %s: bigfleet explain need/%s", name, output.Age(now, p.oldest.GetUnmetSinceUnixNanos()), name)

@@ -64,10 +64,10 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.Int64Var(&c.Seed, "seed", 1, "of everything the simulated cloud draws")
 	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; negative means none")
 	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards take the next ones")
-	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, or off; default 127.0.0.1:8780, or a free port")
+	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, 0 for off; default 127.0.0.1:8780, or a free port")
 	f.StringVar(&c.ShardID, "shard-id", "", "id of the first shard (default shard-0)")
 	f.StringVar(&c.CoordinatorListen, "coordinator-listen", world.DefaultCoordinator, "address of the coordinator's port")
-	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health, or off; default 127.0.0.1:8790, or a free port")
+	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health, 0 for off; default 127.0.0.1:8790, or a free port")
 	f.StringVar(&c.CoordinatorID, "coordinator-id", "", "id of the coordinator (default coordinator-0)")
 	f.StringVar(&c.RaftBind, "raft-bind", world.DefaultRaftBind, "address of the coordinator's Raft port")
 	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "leave the coordinator out: the shard works alone")
@@ -116,7 +116,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	if err := prepare(ctx, a, c.Targets, fl.install); err != nil {
 		return err
 	}
-	c.Out, c.Paint, c.Colour, c.Width = a.Out, a.Terminal, a.Colour(), a.Width
+	c.Out, c.Paint, c.Colour, c.Size = a.Out, a.Terminal, a.Colour(), a.Size
 	if fl.logs != "" {
 		f, err := os.OpenFile(fl.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -198,8 +198,11 @@ func banner(a *app.App, c world.Config) (tries []string) {
 		verbs = append(verbs, "explain cluster/red", "demo critical")
 	}
 	for _, try := range append(verbs, "plan --stock-out m.8x@demo-1a") {
-		if !strings.HasPrefix(try, "demo") {
+		switch {
+		case !strings.HasPrefix(try, "demo"):
 			try += at(c)
+		case c.DemoListen != "":
+			try += " --at " + c.DemoListen
 		}
 		tries = append(tries, try)
 	}
