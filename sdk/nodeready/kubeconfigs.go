@@ -61,7 +61,7 @@ func (k Kubeconfigs) find(cluster string) (Kubeconfig, time.Time, error) {
 	if k.Default.File != "" {
 		at, err := changed(k.Default.File)
 		if err != nil {
-			return k.Default, at, fmt.Errorf("cluster %q: default kubeconfig %s: %w", cluster, k.Default.File, err)
+			return k.Default, at, fmt.Errorf("cluster %q is named nowhere else, and the default kubeconfig %s: %w", cluster, k.Default.File, err)
 		}
 		return k.Default, at, nil
 	}
@@ -98,10 +98,24 @@ func (k Kubeconfigs) Config(cluster string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	config, err := c.load()
+	if err != nil {
+		return nil, fmt.Errorf("cluster %q: %w", cluster, err)
+	}
+	return config, nil
+}
+
+// Check says why a kubeconfig cannot be used now.
+func Check(c Kubeconfig) error {
+	_, err := c.load()
+	return err
+}
+
+func (c Kubeconfig) load() (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.File}, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cluster %q: kubeconfig %s: %w", cluster, c.File, err)
+		return nil, fmt.Errorf("kubeconfig %s: %w", c.File, err)
 	}
 	return config, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -267,6 +268,7 @@ func decodeStrict(b []byte, into any) error {
 		for i, line := range wrong.Errors { // the type is a name of ours, which nobody can look up
 			wrong.Errors[i] = unknownKey.ReplaceAllString(line, "$1 is no key of this file; --print-schema lists them")
 		}
+		return errors.New(strings.Join(wrong.Errors, "; ")) // one line: callers print no more
 	}
 	return err
 }

@@ -58,7 +58,7 @@ type Setup[C any] struct {
 
 // Main runs the program with the process's arguments and signals, and exits.
 func Main[C any](p Program[C]) {
-	collectSeldom()
+	go collectSeldom()
 	cmd := p.Command()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -67,14 +67,6 @@ func Main[C any](p Program[C]) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.Name(), err)
 	}
 	os.Exit(ExitCode(err))
-}
-
-// collectSeldom lets the heap treble between collections, unless GOGC says otherwise. Marking 100,000 machines occupies two
-// cores for a tenth of a second, and whoever waits for an ack meanwhile waits for that (docs/adr/0195).
-func collectSeldom() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
 }
 
 // ExitCode is 0 after a stop on request, 2 when a program could not start, 1 otherwise (PROV-20.8).

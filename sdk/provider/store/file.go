@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// segmentSize bounds a log file. Two of them are at most 3 s of 2,000 acks a second. What is made of a full one on the way into
-	// the base is garbage for the collector at once, and a larger burst of it is seen in the acks of that moment.
+	// segmentSize bounds a log file. Two of them are at most 3 s of 2,000 acks a second, and as much memory is kept for the move
+	// of one into the base.
 	segmentSize = 4 << 20
 	// partWrites is how many writes the base takes in one transaction while commits go on beside it: each is a page or two, and
 	// a flush of the log waits for a flush of them.
@@ -68,8 +68,17 @@ type file struct {
 	number uint64 // of the newest batch
 	buffer []byte
 	failed error
+	mover  mover
 	moving chan error    // ends with what became of the other log; nil when it is empty
 	hurry  chan struct{} // is closed when somebody waits for moving
+}
+
+// mover is the memory of a move, which the next one uses again: it is as large as a log, and as garbage would make the collector
+// run more often than all acks of that log do.
+type mover struct {
+	content []byte
+	frames  []frame
+	writes  []Write
 }
 
 // replay brings what the logs have into the base, so that both are empty.
@@ -91,11 +100,9 @@ func (s *file) replay(hadID bool) error {
 			return explain(g.name, fmt.Errorf("holds batch %d of another state file than %s: bring the file back that it belongs to, or move the log "+
 				"away, which gives up what it holds", other.number, s.base.file))
 		}
-		found, err := readLog(content, s.base.id, s.base.applied)
-		if err != nil {
+		if all, err = readLog(all, content, s.base.id, s.base.applied); err != nil {
 			return explain(g.name, err)
 		}
-		all = append(all, found...)
 	}
 	slices.SortFunc(all, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
 	s.number = s.base.applied
@@ -186,14 +193,15 @@ var hurried = func() chan struct{} { c := make(chan struct{}); close(c); return 
 
 // move brings a log whose newest batch is upTo into the base and empties it.
 func (s *file) move(g *segment, upTo uint64, hurry <-chan struct{}) error {
-	content, err := g.read()
+	var err error
+	if s.mover.content, err = g.read(s.mover.content); err != nil {
+		return explain(g.name, err)
+	}
+	all, err := readLog(s.mover.frames[:0], s.mover.content, s.base.id, 0)
 	if err != nil {
 		return explain(g.name, err)
 	}
-	all, err := readLog(content, s.base.id, 0)
-	if err != nil {
-		return explain(g.name, err)
-	}
+	s.mover.frames = all
 	if len(all) > 0 && all[len(all)-1].number != upTo {
 		return explain(g.name, fmt.Errorf("batch %d is the last that can be read, %d was written: %w", all[len(all)-1].number, upTo, ErrDamaged))
 	}
@@ -212,10 +220,11 @@ func (s *file) apply(all []frame, hurry <-chan struct{}) error {
 	if len(all) == 0 {
 		return nil
 	}
-	newest, err := newestWrites(all)
+	newest, err := newestWrites(s.mover.writes[:0], all)
 	if err != nil {
 		return explain(s.base.file, err)
 	}
+	s.mover.writes = newest
 	for len(newest) > s.part {
 		begin := time.Now()
 		if err := s.write(newest[:s.part], 0); err != nil {
@@ -230,26 +239,22 @@ func (s *file) apply(all []frame, hurry <-chan struct{}) error {
 	return s.write(newest, all[len(all)-1].number)
 }
 
-// newestWrites is the last write of each key, in the order of the tree.
-func newestWrites(all []frame) (out []Write, err error) {
-	at := map[string]int{} // by table and key
-	var name []byte
+// newestWrites adds the last write of each key, in the order of the tree.
+func newestWrites(out []Write, all []frame) ([]Write, error) {
 	for _, f := range all {
-		err := f.writes(func(w Write) {
-			name = append(append(name[:0], byte(w.Table)), w.Key...)
-			if i, known := at[string(name)]; known {
-				out[i] = w
-				return
-			}
-			at[string(name)] = len(out)
-			out = append(out, w)
-		})
-		if err != nil {
+		if err := f.writes(func(w Write) { out = append(out, w) }); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(out, byKey)
-	return out, nil
+	slices.SortStableFunc(out, byKey)
+	last := 0
+	for i, w := range out {
+		if i > 0 && byKey(out[last], w) != 0 {
+			last++
+		}
+		out[last] = w
+	}
+	return out[:min(last+1, len(out))], nil
 }
 
 func (s *file) write(writes []Write, applied uint64) error {

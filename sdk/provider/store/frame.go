@@ -111,14 +111,14 @@ func (f frame) writes(visit func(Write)) error {
 	return nil
 }
 
-// readLog returns the frames of a log that follow each other from its beginning. What comes behind the last one is a frame
+// readLog adds the frames of a log that follow each other from its beginning. What comes behind the last one is a frame
 // that was being written when the process or the machine stopped, or what is left of earlier use of the file; unless a
 // newer frame follows: then something that was acknowledged is missing.
-func readLog(b []byte, id, applied uint64) (all []frame, err error) {
-	at, newest := 0, applied
+func readLog(all []frame, b []byte, id, applied uint64) ([]frame, error) {
+	at, newest, before := 0, applied, len(all)
 	for at < len(b) {
 		f, ok := readFrame(b[at:], id)
-		if !ok || len(all) > 0 && f.number != all[len(all)-1].number+1 {
+		if !ok || len(all) > before && f.number != all[len(all)-1].number+1 {
 			break
 		}
 		all, newest = append(all, f), max(newest, f.number)

@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // growthMin is the first size of a log file; it doubles until it has the size of a segment.
@@ -77,9 +78,9 @@ func (g *segment) open() (content []byte, err error) {
 	return content, nil
 }
 
-// read returns what was written.
-func (g *segment) read() ([]byte, error) {
-	b := make([]byte, g.used)
+// read returns what was written, in b where that has room.
+func (g *segment) read(b []byte) ([]byte, error) {
+	b = slices.Grow(b[:0], int(g.used))[:g.used]
 	if g.used == 0 {
 		return b, nil
 	}

@@ -110,16 +110,15 @@ func (s settings) named() error {
 // unreadable lists the kubeconfigs that cannot be used now, each with the flag or key that names it. They may come later, so
 // this is a warning and never an error (PROV-27.2).
 func (s settings) unreadable() (all []error) {
-	try := func(what string, c nodeready.Kubeconfig) {
-		if _, err := (nodeready.Kubeconfigs{Default: c}).Config(""); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", what, err))
+	if s.Default.Kubeconfig != "" {
+		if err := nodeready.Check(nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context}); err != nil {
+			all = append(all, fmt.Errorf("--kubeconfig (default.kubeconfig), for every cluster that is named nowhere else: %w", err))
 		}
 	}
-	if s.Default.Kubeconfig != "" {
-		try("--kubeconfig (default.kubeconfig)", nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context})
-	}
 	for _, id := range slices.Sorted(maps.Keys(s.Clusters)) {
-		try("clusters["+id+"]", nodeready.Kubeconfig{File: s.Clusters[id].Kubeconfig, Context: s.Clusters[id].Context})
+		if err := nodeready.Check(nodeready.Kubeconfig{File: s.Clusters[id].Kubeconfig, Context: s.Clusters[id].Context}); err != nil {
+			all = append(all, fmt.Errorf("clusters[%s], for cluster %q: %w", id, id, err))
+		}
 	}
 	if s.KubeconfigDir != "" {
 		if _, err := os.ReadDir(s.KubeconfigDir); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,6 +36,13 @@ func TestUnusableKubeconfigsAreNamed(t *testing.T) {
 	code, out, say := runProgram(t, "--kubeconfig", nope, "--state", "memory", "--check")
 	if code != 1 || !strings.Contains(say, "--kubeconfig") || !strings.Contains(say, nope) {
 		t.Errorf("--check: exit %d: %s%s", code, out, say)
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("clusters: {red: {kubeconfig: "+nope+"}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, say = runProgram(t, "--config", file, "--state", "memory", "--check"); code != 1 || !strings.Contains(say, `cluster "red"`) || !strings.Contains(say, nope) {
+		t.Errorf("--check of a named cluster: exit %d: %s%s", code, out, say)
 	}
 	code, _, say = runProgram(t, "--kubeconfig-dir", nope, "--state", "memory", "--addr", "127.0.0.1:0", "--metrics-addr", "")
 	if code != 0 || !strings.Contains(say, "level=WARN") || !strings.Contains(say, "--kubeconfig-dir") || !strings.Contains(say, "provider serves") {

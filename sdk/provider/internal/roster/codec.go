@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,10 +38,8 @@ const (
 	fieldChangedAt    = 19
 )
 
-func encodeRow(w *Row) []byte {
+func appendRow(b []byte, w *Row) []byte {
 	r := w.Record
-	shape := r.Shape.Wire()
-	b := make([]byte, 0, 192+len(shape)+len(w.head))
 	text := func(f protowire.Number, s string) {
 		if s != "" {
 			b = protowire.AppendString(protowire.AppendTag(b, f, protowire.BytesType), s)
@@ -56,18 +55,13 @@ func encodeRow(w *Row) []byte {
 	text(fieldHostProvider, r.Host.Provider)
 	text(fieldHostRef, r.Host.Ref)
 	text(fieldCluster, r.Cluster)
-	keys := make([]string, 0, len(r.Metadata))
-	for k := range r.Metadata {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
 		b = protowire.AppendString(protowire.AppendTag(b, fieldMetadataKey, protowire.BytesType), k)
 		b = protowire.AppendString(protowire.AppendTag(b, fieldMetadataVal, protowire.BytesType), r.Metadata[k])
 	}
 	text(fieldLastError, r.LastError)
 	num(fieldFailure, uint64(r.Failure))
-	b = protowire.AppendBytes(protowire.AppendTag(b, fieldShape, protowire.BytesType), shape)
+	b = protowire.AppendBytes(protowire.AppendTag(b, fieldShape, protowire.BytesType), r.Shape.Wire())
 	if r.Operations != [5]string{} {
 		for _, k := range lifecycle.Kinds() {
 			b = protowire.AppendString(protowire.AppendTag(b, fieldOperations, protowire.BytesType), r.Operation(k))
@@ -214,9 +208,9 @@ func moment(n uint64) time.Time {
 	return time.Unix(0, int64(n))
 }
 
-// markKey is the length of the machine id, the id, the shard: any bytes may stand in both.
-func markKey(machine, shard string) []byte {
-	b := binary.AppendUvarint(make([]byte, 0, len(machine)+len(shard)+3), uint64(len(machine)))
+// A mark key is the length of the machine id, the id, the shard: any bytes may stand in both.
+func appendMarkKey(b []byte, machine, shard string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(machine)))
 	return append(append(b, machine...), shard...)
 }
 
@@ -228,8 +222,8 @@ func parseMarkKey(b []byte) (machine, shard string, err error) {
 	return string(b[size : size+int(n)]), string(b[size+int(n):]), nil
 }
 
-func encodeMark(t lifecycle.Token, at int64) []byte {
-	b := binary.AppendVarint(nil, t.Epoch)
+func appendMark(b []byte, t lifecycle.Token, at int64) []byte {
+	b = binary.AppendVarint(b, t.Epoch)
 	b = binary.AppendVarint(b, t.Sequence)
 	return binary.AppendVarint(b, at)
 }
@@ -246,8 +240,8 @@ func decodeMark(b []byte) (t lifecycle.Token, at int64, err error) {
 	return lifecycle.Token{Epoch: values[0], Sequence: values[1]}, values[2], nil
 }
 
-func encodeRemoval(w *Row) []byte {
-	return append(number(nanos(w.removed)), w.id...)
+func appendRemoval(b []byte, w *Row) []byte {
+	return append(binary.BigEndian.AppendUint64(b, nanos(w.removed)), w.id...)
 }
 
 func decodeRemoval(key, value []byte) (*Row, error) {

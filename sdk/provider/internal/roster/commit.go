@@ -2,6 +2,7 @@ package roster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -170,9 +171,7 @@ func (r *Roster) commitBatch(batch []*commit) {
 	err := r.Sick()
 	if err == nil {
 		start := time.Now()
-		var writes []store.Write
-		var shown []*Row
-		writes, shown = r.prepare(batch)
+		writes, shown := r.prepare(batch)
 		if err = r.config.Store.Commit(writes); err != nil {
 			// PROV-12.7: after a failed sync nobody knows what is on disk.
 			err = fmt.Errorf("the store %s cannot be written, restart the provider once that is repaired: %w", r.config.Store.Describe(), err)
@@ -199,8 +198,10 @@ func (r *Roster) prepare(batch []*commit) (writes []store.Write, shown []*Row) {
 	r.order.Unlock()
 	now := r.config.Now()
 	before := newest
+	out := &r.outgoing
+	out.reset()
 	for _, c := range batch {
-		writes = append(writes, c.plain...)
+		out.writes = append(out.writes, c.plain...)
 		for i, change := range c.changes {
 			old := change.Slot.row.Load()
 			switch {
@@ -208,10 +209,9 @@ func (r *Roster) prepare(batch []*commit) (writes []store.Write, shown []*Row) {
 				newest++
 				row := &Row{Revision: newest, id: change.Slot.id, removed: now}
 				c.rows[i] = row
-				writes = append(writes,
-					store.Write{Table: store.Machines, Key: []byte(row.id)},
-					store.Write{Table: store.Removals, Key: number(newest), Value: encodeRemoval(row)})
-				shown = append(shown, row)
+				out.set(store.Machines, func(b []byte) []byte { return append(b, row.id...) }, nil)
+				out.set(store.Removals, revisionKey(newest), func(b []byte) []byte { return appendRemoval(b, row) })
+				out.shown = append(out.shown, row)
 			case c.rows[i] != nil:
 				row := c.rows[i]
 				if row.visible(old) {
@@ -221,30 +221,70 @@ func (r *Roster) prepare(batch []*commit) (writes []store.Write, shown []*Row) {
 					row.Revision = old.Revision
 				}
 				if old != nil && old.Record == nil {
-					writes = append(writes, store.Write{Table: store.Removals, Key: number(old.Revision)})
+					out.set(store.Removals, revisionKey(old.Revision), nil)
 				}
-				writes = append(writes, store.Write{Table: store.Machines, Key: []byte(row.id), Value: encodeRow(row)})
-				shown = append(shown, row)
+				out.set(store.Machines, func(b []byte) []byte { return append(b, row.id...) }, func(b []byte) []byte { return appendRow(b, row) })
+				out.shown = append(out.shown, row)
 			}
 			if m := change.Mark; m != nil {
-				writes = append(writes, store.Write{Table: store.Marks, Key: markKey(change.Slot.id, m.Shard), Value: encodeMark(m.Token, now.Unix())})
+				out.set(store.Marks, func(b []byte) []byte { return appendMarkKey(b, change.Slot.id, m.Shard) },
+					func(b []byte) []byte { return appendMark(b, m.Token, now.Unix()) })
 			}
 			for _, shard := range change.drop {
-				writes = append(writes, store.Write{Table: store.Marks, Key: markKey(change.Slot.id, shard)})
+				out.set(store.Marks, func(b []byte) []byte { return appendMarkKey(b, change.Slot.id, shard) }, nil)
 			}
 		}
 	}
 	if newest != before {
-		writes = append(writes, store.Write{Table: store.Meta, Key: keyRevision, Value: number(newest)})
+		out.set(store.Meta, func(b []byte) []byte { return append(b, keyRevision...) }, revisionKey(newest))
 	}
 	// Sorted keys make a B+tree touch each page once.
-	slices.SortStableFunc(writes, func(a, b store.Write) int {
+	slices.SortStableFunc(out.writes, func(a, b store.Write) int {
 		if a.Table != b.Table {
 			return int(a.Table) - int(b.Table)
 		}
 		return bytes.Compare(a.Key, b.Key)
 	})
-	return writes, shown
+	return out.writes, out.shown
+}
+
+func revisionKey(n uint64) func([]byte) []byte {
+	return func(b []byte) []byte { return binary.BigEndian.AppendUint64(b, n) }
+}
+
+// outgoing is what one batch is made of. Its memory is used again by the next batch: a store keeps nothing of it.
+type outgoing struct {
+	writes []store.Write
+	shown  []*Row
+	bytes  []byte
+}
+
+// outgoingMax is how much of a large batch is kept for the next one.
+const outgoingMax = 4 << 20
+
+func (o *outgoing) reset() {
+	clear(o.shown) // a row that was replaced since is garbage
+	clear(o.writes)
+	o.writes, o.shown, o.bytes = o.writes[:0], o.shown[:0], o.bytes[:0]
+	if cap(o.bytes) > outgoingMax {
+		o.bytes = nil
+	}
+}
+
+// set adds a write of what the two functions append; without a value the key is deleted.
+func (o *outgoing) set(t store.Table, key, value func([]byte) []byte) {
+	w := store.Write{Table: t, Key: o.append(key)}
+	if value != nil {
+		w.Value = o.append(value)
+	}
+	o.writes = append(o.writes, w)
+}
+
+// append returns what was appended. When bytes has to move, what was returned before keeps its own memory.
+func (o *outgoing) append(to func([]byte) []byte) []byte {
+	begin := len(o.bytes)
+	o.bytes = to(o.bytes)
+	return o.bytes[begin:len(o.bytes):len(o.bytes)]
 }
 
 // show makes the committed rows visible, all at once for a reader that takes a cut.

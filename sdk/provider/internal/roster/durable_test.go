@@ -220,7 +220,7 @@ func TestImpossibleStores(t *testing.T) {
 		"newer format": {Table: store.Meta, Key: keyFormat, Value: number(Format + 1)},
 		"no id":        {Table: store.Meta, Key: keyStoreID},
 		"bad record":   {Table: store.Machines, Key: []byte("m"), Value: []byte{0xff}},
-		"bad mark":     {Table: store.Marks, Key: markKey("m", "s"), Value: []byte{}},
+		"bad mark":     {Table: store.Marks, Key: appendMarkKey(nil, "m", "s"), Value: []byte{}},
 		"bad mark key": {Table: store.Marks, Key: []byte{9}, Value: []byte{0, 0, 0}},
 		"bad removal":  {Table: store.Removals, Key: []byte{1}, Value: []byte("x")},
 		"two of one":   {Table: store.Removals, Key: number(1), Value: append(number(0), "m"...)},

@@ -62,6 +62,7 @@ type Roster struct {
 	machines atomic.Int64
 
 	intake   intake
+	outgoing outgoing // of the committer
 	stop     chan struct{}
 	stopped  chan struct{}
 	closing  sync.Once

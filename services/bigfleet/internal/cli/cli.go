@@ -250,7 +250,8 @@ func providerRole(c *cobra.Command) *cobra.Command {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := run(c, args); err != nil {
-			return &exit.Error{Code: exit.Code(provider.ExitCode(err)), Say: err.Error(), Err: err}
+			// A configuration can have several faults, one a line; each is for the reader (PROV-20.2), on the one line there is.
+			return &exit.Error{Code: exit.Code(provider.ExitCode(err)), Say: strings.ReplaceAll(err.Error(), "\n", "; "), Err: err}
 		}
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -164,6 +166,28 @@ func TestExitCodes(t *testing.T) {
 	var object struct{ Code int }
 	if err := json.Unmarshal([]byte(stderr), &object); err != nil || object.Code != 5 {
 		t.Errorf("errors as objects: %v, %q", err, stderr)
+	}
+}
+
+// OPS-4.9, PROV-20.2: what is wrong with a provider's configuration is on the one line, each fault with its line or its offering.
+func TestRoleNamesEveryFault(t *testing.T) {
+	for text, want := range map[string][]string{
+		"oferings: []\nseed_cuont: 3\n": {"line 1: oferings is no key", "line 2: seed_cuont is no key"},
+		"offerings:\n- {instance_type: x, zone: a, capacity_type: spot, count: 1, resources: {cpu: \"1\"}}\n" +
+			"- {instance_type: y, zone: a, capacity_type: spot, count: 1, resources: {cpu: \"1\"}}\n": {`"x-a-spot": price_per_hour is missing`, `"y-a-spot": price_per_hour is missing`},
+	} {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, say bytes.Buffer
+		e := env.Env{In: strings.NewReader(""), Out: &out, Err: &say, Getenv: func(string) string { return "" }, Now: func() time.Time { return now }}
+		code := cli.Main(t.Context(), e, []string{"provider", "sim", "--config", file, "--state", "memory"})
+		for _, w := range want {
+			if code != exit.Usage || !strings.Contains(say.String(), w) || strings.Count(say.String(), "\n") != 1 {
+				t.Errorf("exit %d, %q; want %q on one line", code, say.String(), w)
+			}
+		}
 	}
 }
 

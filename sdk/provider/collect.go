@@ -1,0 +1,45 @@
+package provider
+
+import (
+	"os"
+	"runtime/debug"
+	heap "runtime/metrics"
+	"time"
+)
+
+// Marking 100,000 machines occupies two cores for a tenth of a second, and whoever waits for an ack meanwhile waits for that. So
+// a program collects seldom (docs/adr/0206).
+const (
+	// heapRoom is what a heap may grow to before it is collected. The chart's limit of 1 GiB has room for it twice.
+	heapRoom = 512 << 20
+	// growthMin is GOGC for a fleet that leaves no such room, growthMax for one that is small: its marking is short.
+	growthMin, growthMax = 200, 600
+	// growthEvery is how often the size of the heap is looked at. A fleet grows for minutes, while machines are offered.
+	growthEvery = 10 * time.Second
+)
+
+// collectSeldom sets GOGC by what is alive, for as long as the process lives, unless the environment says what to do.
+func collectSeldom() {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	now := growthMin
+	debug.SetGCPercent(now)
+	for range time.Tick(growthEvery) {
+		live := []heap.Sample{{Name: "/gc/heap/live:bytes"}}
+		heap.Read(live)
+		// Setting it stops the world for a moment, so it is set when it makes a difference.
+		if want := growth(live[0].Value.Uint64()); want < now || want > now+now/8 {
+			debug.SetGCPercent(want)
+			now = want
+		}
+	}
+}
+
+// growth is GOGC for that many live bytes.
+func growth(live uint64) int {
+	if live >= heapRoom {
+		return growthMin
+	}
+	return int(min(max((heapRoom-live)*100/max(live, 1), growthMin), growthMax))
+}
