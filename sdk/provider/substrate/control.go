@@ -19,6 +19,8 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"connectrpc.com/validate"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 )
 
 // Control serves SubstrateControl for the Cloud on its own listener until ctx ends: never on the RPC port (PROV-24.3).
@@ -26,7 +28,8 @@ import (
 func (c *Cloud) Control(ctx context.Context, l net.Listener, source *identity.Source) error {
 	mux := http.NewServeMux()
 	mux.Handle(bigfleetv1alpha1connect.NewSubstrateControlHandler(control{c},
-		connect.WithReadMaxBytes(4<<20), connect.WithSendMaxBytes(256<<20), connect.WithInterceptors(validate.NewInterceptor())))
+		connect.WithReadMaxBytes(4<<20), connect.WithSendMaxBytes(256<<20), connect.WithInterceptors(validate.NewInterceptor()),
+		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"})))
 	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(bigfleetv1alpha1connect.SubstrateControlName)))
 	names := grpcreflect.NewStaticReflector(bigfleetv1alpha1connect.SubstrateControlName)
 	mux.Handle(grpcreflect.NewHandlerV1(names))
@@ -67,6 +70,31 @@ func adminOnly(next http.Handler) http.Handler {
 	})
 }
 
+// strictJSON refuses fields that a message does not have (WIRE-4.7): a selector with a misspelt field selects everything, and
+// "interrupt this machine" would interrupt them all.
+type strictJSON struct{ name string }
+
+func (c strictJSON) Name() string { return c.name }
+
+func (c strictJSON) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a protobuf message", message)
+	}
+	return protojson.Marshal(m)
+}
+
+func (c strictJSON) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is not a protobuf message", message)
+	}
+	if len(data) == 0 {
+		return errors.New("the body is empty; send {} for an empty request")
+	}
+	return protojson.Unmarshal(data, m)
+}
+
 type control struct{ c *Cloud }
 
 func invalid(err error) error { return connect.NewError(connect.CodeInvalidArgument, err) }
@@ -104,6 +132,9 @@ func (s control) SetStock(_ context.Context, r *connect.Request[bigfleetv1alpha1
 func (s control) SetPrice(_ context.Context, r *connect.Request[bigfleetv1alpha1.SetPriceRequest]) (*connect.Response[bigfleetv1alpha1.SetPriceResponse], error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	if r.Msg.PricePerHour == nil && r.Msg.InterruptionProbability == nil {
+		return nil, invalid(errors.New("nothing to set: give price_per_hour, interruption_probability or both"))
+	}
 	price, risk := -1.0, -1.0
 	if r.Msg.PricePerHour != nil {
 		price = r.Msg.GetPricePerHour()

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -23,5 +25,28 @@ func TestReadmeCommands(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "bash", "-euc", "curl() { command curl -sf \"$@\"; }\n"+script).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"stock"`) && !strings.Contains(string(out), `"pools"`) {
 		t.Errorf("%v\n%.2000s", err, out)
+	}
+}
+
+// WIRE-4.7, PROV-24.3: a misspelt field of an order would widen its selector to everything, so it is refused and named.
+func TestMisspeltOrders(t *testing.T) {
+	r := start(t, short)
+	for _, c := range []struct{ call, body, says string }{
+		{"SetStock", `{"zone":"sim-east-1a","stock":0}`, "zone"},
+		{"SetStock", `{"selector":{"zoone":"sim-east-1a"},"stock":0}`, "zoone"},
+		{"SetStock", `{"selector":{"zone":"nowhere"},"stock":0}`, "no pool matches"},
+		{"Interrupt", `{"machineId":"sim-1"}`, "machineId"},
+		{"SetPrice", `{"selector":{"zone":"sim-east-1a"}}`, "nothing to set"},
+		{"GetState", ``, "the body is empty"},
+	} {
+		answer, err := http.Post("http://"+r.ControlAddr()+"/bigfleet.v1alpha1.SubstrateControl/"+c.call, "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode == http.StatusOK || !strings.Contains(string(text), c.says) {
+			t.Errorf("%s %s: %s %s (%v), want a refusal with %q", c.call, c.body, answer.Status, text, err, c.says)
+		}
 	}
 }
