@@ -35,6 +35,7 @@ type Core struct {
 
 	world   *engine.World
 	planner *engine.Planner
+	audit   engine.Audit
 	offers  engine.Offers
 	policy  *engine.Policy
 	cols    columns

@@ -153,6 +153,9 @@ func (c *Core) runCycle() {
 	}
 	c.phase(PhaseNone)
 	r = c.compareFull(in, r)
+	if why := c.audit.Broken(c.world, c.policy, r); why != "" { // before anything of it is done (ENG-2.12)
+		panic("core: broken plan: " + why)
+	}
 	c.phase(PhaseEmit)
 	c.keepPromises(r)
 	s.result = r

@@ -14,7 +14,7 @@ import (
 // deterministic lists the packages of the core, with what a file of each may import beside the others.
 var deterministic = []string{"core", "engine", "demand", "inventory", "resource", "symbol"}
 
-// SHARD-4.2: the core imports nothing that knows the time, chance, the network, files or other processes.
+// SHARD-4.2, ENG-2.1: the core imports nothing that knows the time, chance, the network, files or other processes.
 func TestCoreImportsNothingImpure(t *testing.T) {
 	banned := map[string]string{
 		"time": "time arrives in events", "math/rand": "a replay must draw the same", "math/rand/v2": "a replay must draw the same",
@@ -42,6 +42,30 @@ func TestCoreImportsNothingImpure(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// ENG-3.5: floating point takes part in no decision: below the core it is found where numbers come in, and where people read
+// them.
+func TestDecisionsUseNoFloats(t *testing.T) {
+	edges := map[string]bool{"PenaltyOfDollars": true, "Dollars": true, "PriceOfDollars": true, "ProbabilityOf": true, // money comes in and goes out
+		"money": true, "amount": true, // of explanations
+		"spread": true} // how far labels of ids are apart, which nothing compares
+	for file, f := range sources(t) {
+		if strings.HasPrefix(file, filepath.Join("..", "core")) {
+			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && edges[fn.Name.Name] {
+				continue
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && (id.Name == "float64" || id.Name == "float32") {
+					t.Errorf("%s uses %s", file, id.Name)
+				}
+				return true
+			})
+		}
 	}
 }
 

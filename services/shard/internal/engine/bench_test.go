@@ -13,7 +13,7 @@ import (
 )
 
 // The benchmarks B1 to B5 of the programme: `go test -bench B1 -benchtime 12x` is two rounds of warm-up and ten that
-// count. BIGFLEET_BENCH_SCALE=10 runs a tenth of every size, as CI does.
+// count. BIGFLEET_BENCH_SCALE=10 runs a tenth of every size, as CI does. Each GOMAXPROCS gives a result of its own (ENG-23.7).
 
 // fullSteady is the size that has the targets.
 var fullSteady = workload.Size{Machines: 500_000, Needs: 50_000, Clusters: 5_000}
@@ -257,7 +257,7 @@ func sameList[T comparable](what string, want, got []T) error {
 	return nil
 }
 
-// fullSize is the oracle of the programme for outputs that are too large for the literal engine: each machine claimed
+// fullSize is ENG-23.11, the oracle of the programme for outputs that are too large for the literal engine: each machine claimed
 // once; each claim matches and fits; no Need over-covered by more than a machine; no plain Need short beside a free
 // machine; excess is Configured minus claimed; every Need has a verdict and its residual adds up.
 func fullSize(w *World, r *Result) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ENG-14.7, ENG-P11: 1, 2, 3, 16 and 64 workers give the bytes of one, from nothing and following a history.
+// ENG-14.1, ENG-14.7, ENG-P11: 1, 2, 3, 16 and 64 workers give the bytes of one, from nothing and following a history.
 func TestWorkersDoNotShow(t *testing.T) {
 	checkFleets(t, func(f *fleet) error {
 		w := f.build(straight)

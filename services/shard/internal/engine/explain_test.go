@@ -202,7 +202,7 @@ func suggestionHelps(f *fleet, s *Suggestion) error {
 	return fmt.Errorf("%s: the need is still short", s.Say)
 }
 
-// ENG-19.8: a machine's explanation says what the plan does with it, or why it is kept.
+// ENG-19.7, ENG-19.8: a machine's explanation says what the plan does with it, or why it is kept.
 func TestEveryMachineIsExplained(t *testing.T) {
 	checkFleets(t, func(f *fleet) error {
 		w := f.build(straight)

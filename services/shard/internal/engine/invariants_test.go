@@ -142,7 +142,7 @@ func invariants(w *World, p *Policy, r *Result) error {
 	for i := range r.Actions {
 		a := &r.Actions[i]
 		if at(a.Machine).action != nil {
-			return fmt.Errorf("P8: %s is in two actions", inv.ID(a.Machine))
+			return fmt.Errorf("ENG-P8: %s is in two actions", inv.ID(a.Machine))
 		}
 		at(a.Machine).action = a
 	}
@@ -184,22 +184,22 @@ func (v *views) need(r *Result, ref Ref) *nNeed {
 func checkMachine(w *World, r *Result, v *views, i inventory.Index, h *holder) error {
 	inv, id, m := w.Inventory, w.Inventory.ID(i), v.by[i]
 	if len(h.claims) > 1 {
-		return fmt.Errorf("P1: %s has %d claims", id, len(h.claims))
+		return fmt.Errorf("ENG-P1: %s has %d claims", id, len(h.claims))
 	}
 	if len(h.promised) > 1 {
-		return fmt.Errorf("P6: %s is promised twice", id)
+		return fmt.Errorf("ENG-P6: %s is promised twice", id)
 	}
 	if len(h.shares) > 0 && len(h.claims) == 0 {
-		return fmt.Errorf("11.8: %s has shares and no claim", id)
+		return fmt.Errorf("ENG-11.8: %s has shares and no claim", id)
 	}
 	for _, ref := range append(slices.Clone(h.claims), h.promised...) {
 		d := v.need(r, ref)
 		s := v.n.supply(m, d.c)
 		if !v.n.usable(d, m) || !s.Touches(&d.n.Aggregate) {
-			return fmt.Errorf("P2: %s is claimed by %s, which cannot use it", id, d.n.Group)
+			return fmt.Errorf("ENG-P2: %s is claimed by %s, which cannot use it", id, d.n.Group)
 		}
 		if d.same != nil && value(m, d.same.Key) != r.Domain(ref) && !keptClaim(r, ref, i) {
-			return fmt.Errorf("P2: %s is outside the domain %q of %s", id, r.Domain(ref), d.n.Group)
+			return fmt.Errorf("ENG-P2: %s is outside the domain %q of %s", id, r.Domain(ref), d.n.Group)
 		}
 	}
 	if len(h.shares) > 0 {
@@ -209,7 +209,7 @@ func checkMachine(w *World, r *Result, v *views, i inventory.Index, h *holder) e
 			d := v.need(r, ref)
 			taken := d.n.MinUnit.Times(k)
 			if ref.Block != h.claims[0].Block || !v.n.match(d, m) || !rest.Covers(&taken) {
-				return fmt.Errorf("P1: shares on %s do not fit", id)
+				return fmt.Errorf("ENG-P1: shares on %s do not fit", id)
 			}
 			rest = rest.Sub(taken)
 		}
@@ -219,10 +219,10 @@ func checkMachine(w *World, r *Result, v *views, i inventory.Index, h *holder) e
 		want := map[Kind]inventory.State{Bootstrap: inventory.Idle, Provision: inventory.Speculative, Preempt: inventory.Configured,
 			Reclaim: inventory.Configured, Delete: inventory.Idle}[a.Kind]
 		if st != want || inv.Foreign(i) {
-			return fmt.Errorf("P8: %s of %s, which is %s", a.Kind, id, st)
+			return fmt.Errorf("ENG-P8: %s of %s, which is %s", a.Kind, id, st)
 		}
 		if (a.Kind == Bootstrap || a.Kind == Provision) != (len(h.claims) == 1 && !inv.Seen(i).Bound()) {
-			return fmt.Errorf("P9: %s of %s with %d claims", a.Kind, id, len(h.claims))
+			return fmt.Errorf("ENG-P9: %s of %s with %d claims", a.Kind, id, len(h.claims))
 		}
 		if a.Kind == Preempt || a.Kind == Reclaim {
 			return checkDrain(w, r, v, i, h)
@@ -239,26 +239,26 @@ func checkDrain(w *World, r *Result, v *views, i inventory.Index, h *holder) err
 	inv, id := w.Inventory, w.Inventory.ID(i)
 	c := w.Demand.Cluster(inv.Cluster(i))
 	if c == nil || !c.Facts.Heard {
-		return fmt.Errorf("P6: drain of %s, whose cluster was not heard", id)
+		return fmt.Errorf("ENG-P6: drain of %s, whose cluster was not heard", id)
 	}
 	d := r.Drains[h.action.Drain]
 	if h.action.Cause != CauseInversion {
 		if len(h.claims) > 0 {
-			return fmt.Errorf("P5: %s is excess and claimed", id)
+			return fmt.Errorf("ENG-P5: %s is excess and claimed", id)
 		}
 		return nil
 	}
 	n, cluster := r.Need(d.Preemptor)
 	if cluster == c.Name {
-		return fmt.Errorf("P6: %s is a victim inside its own cluster", id)
+		return fmt.Errorf("ENG-P6: %s is a victim inside its own cluster", id)
 	}
 	for _, ref := range append(slices.Clone(h.claims), sharers(h)...) {
 		if x, _ := r.Need(ref); x.Form.Priority >= n.Form.Priority {
-			return fmt.Errorf("P10: %s serves priority %d and is taken for %d", id, x.Form.Priority, n.Form.Priority)
+			return fmt.Errorf("ENG-P10: %s serves priority %d and is taken for %d", id, x.Form.Priority, n.Form.Priority)
 		}
 	}
 	if s, ok := inv.Stamp(i); ok && s.Priority >= n.Form.Priority {
-		return fmt.Errorf("P6: %s is stamped %d and taken for %d", id, s.Priority, n.Form.Priority)
+		return fmt.Errorf("ENG-P6: %s is stamped %d and taken for %d", id, s.Priority, n.Form.Priority)
 	}
 	return nil
 }
@@ -271,6 +271,8 @@ func sharers(h *holder) []Ref {
 	return out
 }
 
+// checkFleet looks at every machine and every row: what is Configured is claimed or excess at the end (ENG-9.9), and each has an
+// action or a reason to be kept (ENG-19.1).
 func checkFleet(w *World, p *Policy, r *Result, v *views, on map[inventory.Index]*holder) error {
 	inv := w.Inventory
 	for i := range inv.All() {
@@ -282,30 +284,30 @@ func checkFleet(w *World, p *Policy, r *Result, v *views, on map[inventory.Index
 		excess := inv.Seen(i) == inventory.Configured && !inv.Foreign(i) && len(h.claims) == 0 && c != nil && c.Facts.Heard
 		taken := h.action != nil && (h.action.Kind == Reclaim || h.action.Kind == Preempt && h.action.Cause == CauseExcessTaken)
 		if excess != taken {
-			return fmt.Errorf("P5: %s: excess %v, drained %v", inv.ID(i), excess, taken)
+			return fmt.Errorf("ENG-P5: %s: excess %v, drained %v", inv.ID(i), excess, taken)
 		}
 		if h.action != nil && h.action.Kind == Delete {
 			hold, ok := p.Hold.Of(inv.CapacityType(i))
 			_, promised := inv.Promise(i)
 			if !ok || promised || len(h.claims) > 0 || inv.Now()-inv.Since(i) < hold {
-				return fmt.Errorf("P7: delete of %s", inv.ID(i))
+				return fmt.Errorf("ENG-P7: delete of %s", inv.ID(i))
 			}
 		}
 		if k := r.Keep(w, p, i); (k.Action != nil) == (k.Reason != NoKeepReason) {
-			return fmt.Errorf("P9: %s has action %v and reason %v", inv.ID(i), k.Action, k.Reason)
+			return fmt.Errorf("ENG-P9: %s has action %v and reason %v", inv.ID(i), k.Action, k.Reason)
 		}
 	}
 	for bi, b := range r.Blocks {
 		if len(b.Verdicts) != len(b.Needs) {
-			return fmt.Errorf("P9: %s has %d verdicts for %d rows", b.Cluster, len(b.Verdicts), len(b.Needs))
+			return fmt.Errorf("ENG-P9: %s has %d verdicts for %d rows", b.Cluster, len(b.Verdicts), len(b.Needs))
 		}
 		for i := range b.Needs {
 			vd := &b.Verdicts[i]
 			if (vd.Status == Short) != (vd.Missing >= 0) || (vd.Reason == NoUnmetReason) != (vd.Status != Short) || vd.Status == 0 {
-				return fmt.Errorf("P9: verdict %+v of %s", *vd, b.Needs[i].Group)
+				return fmt.Errorf("ENG-P9: verdict %+v of %s", *vd, b.Needs[i].Group)
 			}
 			if vd.Status == Short && b.Missing[vd.Missing].Residual.IsZero() {
-				return fmt.Errorf("P9: %s is short by nothing", b.Needs[i].Group)
+				return fmt.Errorf("ENG-P9: %s is short by nothing", b.Needs[i].Group)
 			}
 			if err := checkNeed(r, v, on, Ref{int32(bi), int32(i)}); err != nil {
 				return err
@@ -320,14 +322,16 @@ func checkFleet(w *World, p *Policy, r *Result, v *views, on map[inventory.Index
 	return checkMoney(w, r)
 }
 
-// checkNeed: P3, that what counts and what is missing add up; P4, that no short plain Need is left beside what it could use.
+// checkNeed: ENG-P3, that what counts and what is missing add up, shares on a machine left out for its claimant (ENG-P1), and
+// that no walk went on after the Need was covered: one machine at least is needed; ENG-P4, that no short plain Need is left beside what it could use.
 func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) error {
 	b := r.Blocks[ref.Block]
 	if ref.Row < FoldedRow && b.Verdicts[ref.Row].Fold >= 0 {
 		return nil // its folded Need is checked
 	}
 	d := v.need(r, ref)
-	rest := d.n.Aggregate
+	var gives []resource.Vector // of each claim
+	var sum resource.Vector
 	for _, c := range b.Claims {
 		if c.Row != ref.Row || c.Kind == ClaimKept {
 			continue
@@ -340,16 +344,24 @@ func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) err
 			x := v.need(r, to)
 			s = s.Sub(x.n.MinUnit.Times(k))
 		}
-		rest = rest.Sub(d.gives(s))
+		gives = append(gives, d.gives(s))
+		sum = sum.Add(d.gives(s))
 	}
 	for _, s := range b.Shares {
 		if s.Row == ref.Row {
-			rest = rest.Sub(d.n.MinUnit.Times(s.Units))
+			sum = sum.Add(d.n.MinUnit.Times(s.Units))
 		}
+	}
+	rest := d.n.Aggregate.Sub(sum)
+	if rest.IsZero() && len(gives) > 0 && !slices.ContainsFunc(gives, func(x resource.Vector) bool {
+		without := sum.Sub(x)
+		return !without.Covers(&d.n.Aggregate)
+	}) {
+		return fmt.Errorf("ENG-P3: %s has %d machines and would be covered without any of them", d.n.Group, len(gives))
 	}
 	short := slices.Contains(r.Short, ref)
 	if short == rest.IsZero() && !sharedOnly(b, ref) {
-		return fmt.Errorf("P3: %s lacks %v and is short: %v", d.n.Group, rest.Quantities(v.n.w.Space.Dimensions), short)
+		return fmt.Errorf("ENG-P3: %s lacks %v and is short: %v", d.n.Group, rest.Quantities(v.n.w.Space.Dimensions), short)
 	}
 	if !short || d.same != nil || d.spread != nil || heldNeed(b, v, ref) {
 		return nil
@@ -364,7 +376,7 @@ func checkNeed(r *Result, v *views, on map[inventory.Index]*holder, ref Ref) err
 		mine = mine || inFlight(m, d.c)
 		pool := !m.foreign && (m.state == inventory.Idle || m.state == inventory.Speculative) && m.promise == nil && !withheldFor(m, b.Cluster)
 		if mine || pool {
-			return fmt.Errorf("P4: %s is short and %s is left", d.n.Group, m.m.ID)
+			return fmt.Errorf("ENG-P4: %s is short and %s is left", d.n.Group, m.m.ID)
 		}
 	}
 	return nil
@@ -407,7 +419,7 @@ func checkMoney(w *World, r *Result) error {
 		}
 	}
 	if before != r.CostBefore || after != r.CostAfter {
-		return fmt.Errorf("P15: cost %d and %d, want %d and %d", r.CostBefore, r.CostAfter, before, after)
+		return fmt.Errorf("ENG-P15: cost %d and %d, want %d and %d", r.CostBefore, r.CostAfter, before, after)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// readiness is section 17: which Configured machines are not credited.
+// readiness is ENG-17.1 to 17.6: which Configured machines are not credited.
 func (n *naive) readiness() {
 	for _, c := range n.clusters {
 		f := c.d.Facts
@@ -41,7 +41,8 @@ func (n *naive) readiness() {
 	}
 }
 
-// credit is section 9, with the Same parts of section 10.
+// credit is ENG-9.3, ENG-9.4 and ENG-9.6, in the order whose reasons ENG-9.5 gives, with the Same parts of section 10.
+// Held Needs take part (ENG-18.1).
 func (n *naive) credit(c *nCluster) {
 	unclaimed := func(m *nMachine) bool { return m.claim == nil }
 	for _, d := range c.needs { // round 1
@@ -82,6 +83,7 @@ func (n *naive) credit(c *nCluster) {
 	}
 }
 
+// inDomain keeps what lies in the one domain of a gang (ENG-10.1).
 func inDomain(d *nNeed, list []*nMachine) []*nMachine {
 	return slices.DeleteFunc(slices.Clone(list), func(m *nMachine) bool { return !d.chosen || value(m, d.same.Key) != d.domain })
 }
@@ -270,7 +272,7 @@ func units(offered, u resource.Vector) int64 {
 	return max(k, 0)
 }
 
-// share gives d shares on the machines that keep selects, as far as it is short (ENG-11.5, 11.6).
+// share gives d shares on the machines that keep selects, as far as it is short (ENG-11.2, ENG-11.5, 11.6).
 func (n *naive) share(d *nNeed, keep func(m *nMachine) bool) {
 	if !n.p.Sharing || d.same != nil || d.spread != nil || d.n.MinUnit.IsZero() {
 		return

@@ -17,7 +17,7 @@ func ref(d *nNeed) Ref {
 	return Ref{d.c.at, d.row}
 }
 
-// finish writes the result: actions (2.10), blocks, verdicts.
+// finish writes the result (ENG-2.6): actions in the order of ENG-2.10 with what ENG-2.11 asks for, blocks, verdicts.
 func (n *naive) finish() {
 	n.acquisitions()
 	n.drains()
@@ -36,7 +36,7 @@ func (n *naive) acquisitions() {
 			case m.acquired:
 				a.Kind, a.Cause = Provision, CauseSpeculative
 			case m.state == inventory.Idle && d.hold == demand.NotHeld && !withheldFor(m, d.c.d.Name):
-				a.Kind, a.Cause = Bootstrap, CauseHandover // 9.10
+				a.Kind, a.Cause = Bootstrap, CauseHandover // ENG-9.10
 			default:
 				continue
 			}
@@ -73,6 +73,7 @@ func (n *naive) harmed(m *nMachine) Ref {
 	return Nobody
 }
 
+// drains is ENG-16.1; what is Configuring or in flight is left to mature (ENG-16.3).
 func (n *naive) drains() {
 	var preempts []*nMachine
 	byCluster := map[string][]*nMachine{}
@@ -90,7 +91,7 @@ func (n *naive) drains() {
 		n.drain(m, Preempt, d.cause, Drain{Grace: n.p.grace(d.gap), Preemptor: ref(d.preemptor), Gap: d.gap, Score: d.terms.Sum(), Terms: d.terms})
 	}
 	for _, list := range byCluster {
-		slices.SortFunc(list, func(a, b *nMachine) int { // 16.4
+		slices.SortFunc(list, func(a, b *nMachine) int { // ENG-16.4
 			if (a.preempt != nil) != (b.preempt != nil) {
 				return cmp.Compare(len(b.promises()), len(a.promises()))
 			}
@@ -154,7 +155,7 @@ func (n *naive) drain(m *nMachine, k Kind, c Cause, d Drain) {
 	n.out.Drains = append(n.out.Drains, d)
 }
 
-// release is 16.7 to 16.9.
+// release is ENG-16.7 to 16.9: what is withheld for a move or forgotten stays (ENG-16.8).
 func (n *naive) release() {
 	list := n.select_(func(m *nMachine) bool {
 		hold, ok := n.p.Hold.Of(m.m.CapacityType)

@@ -9,7 +9,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// preemption is section 15.
+// preemption is ENG-15.1 to 15.3: the means in their order, those of a gang all or none. What is short after it is
+// unresolved (ENG-15.14).
 func (n *naive) preemption() {
 	order := 0
 	for _, d := range n.needs {

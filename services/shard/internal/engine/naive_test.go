@@ -12,7 +12,7 @@ import (
 )
 
 // naive is docs/spec/engine.md written down as it reads: every question is answered by walking all machines or all
-// Needs, nothing is remembered or kept in order, strings are compared as strings.
+// Needs, nothing is remembered or kept in order, strings are compared as strings (ENG-7.6).
 type naive struct {
 	w        *World
 	p        *Policy
@@ -94,6 +94,7 @@ type nNeed struct {
 	freed    resource.Vector
 }
 
+// planNaively is the phases of ENG-2.7 in their order: turns on one goroutine, each after the one before (ENG-12.1, ENG-14.2).
 func planNaively(in Input) *Result {
 	p := in.Policy
 	if p == nil {
@@ -148,7 +149,7 @@ func (n *naive) load() {
 	}
 }
 
-// normalise is section 8.
+// normalise is section 8: ENG-8.3, ENG-8.4.
 func (n *naive) normalise() {
 	for _, c := range n.clusters {
 		type group struct{ fingerprint, aggregate string }
@@ -198,6 +199,7 @@ func (n *naive) normalise() {
 	slices.SortFunc(n.needs, before)
 }
 
+// before is the turn order of ENG-7.1 and ENG-7.2, in which every pass over Needs goes.
 func before(a, b *nNeed) int {
 	return cmp.Or(compareTurns(&a.n, a.c.d.Name, &b.n, b.c.d.Name), cmp.Compare(len(a.members), len(b.members)))
 }
@@ -226,6 +228,8 @@ func (n *naive) foldable(c *nCluster, d *demand.Need) bool {
 	return false
 }
 
+// inFlight is what counts for a cluster beside what is bound to it (ENG-9.1): a Creating or Draining machine without a promise
+// counts for nobody (ENG-9.7), and a promise only for its own cluster (ENG-9.8).
 func inFlight(m *nMachine, c *nCluster) bool {
 	return m.promise != nil && m.promise.Cluster == c.d.Name && !m.foreign &&
 		(m.state == inventory.Creating || m.state == inventory.Idle || m.state == inventory.Draining)
@@ -282,6 +286,7 @@ func (n *naive) match(d *nNeed, m *nMachine) bool {
 	return true
 }
 
+// supply is ENG-3.6.
 func (n *naive) supply(m *nMachine, c *nCluster) resource.Vector { return m.supply.Sub(c.d.Overhead) }
 
 // usable is match and fit (ENG-6.3).
@@ -404,6 +409,7 @@ func (n *naive) coming(c *nCluster, keep func(m *nMachine) bool) []*nMachine {
 		func(a, b *nMachine) int { return cmp.Or(cmp.Compare(rank[a.state], rank[b.state]), byID(a, b)) })
 }
 
+// claim makes m count for d, whole (ENG-3.7).
 func (n *naive) claim(d *nNeed, m *nMachine) {
 	m.claim, m.kept = d, false
 	d.claims = append(d.claims, m)
@@ -416,7 +422,7 @@ func (n *naive) drop(d *nNeed, m *nMachine) {
 	d.claims = slices.DeleteFunc(d.claims, func(x *nMachine) bool { return x == m })
 }
 
-// claimWhileShort claims the listed machines one after the other, as far as d is short and they contribute.
+// claimWhileShort claims the listed machines one after the other, as far as d is short and they contribute (ENG-9.2, ENG-6.4).
 func (n *naive) claimWhileShort(d *nNeed, list []*nMachine) {
 	for _, m := range list {
 		rest := n.residual(d)

@@ -21,12 +21,13 @@ func withheldFor(m *nMachine, cluster string) bool {
 	return slices.ContainsFunc(m.marks, func(w inventory.Withheld) bool { return w.Cluster == "" || w.Cluster == cluster })
 }
 
-// free says that d may acquire m.
+// free says that d may acquire m (ENG-12.7).
 func (n *naive) free(d *nNeed, m *nMachine) bool {
 	return n.pooled(m) && !withheldFor(m, d.c.d.Name) && n.usable(d, m)
 }
 
-// turns is section 12.
+// turns is section 12: one turn at most (ENG-12.2), the steps of ENG-12.3, nothing but turn order between clusters (ENG-12.8).
+// A held Need has none (ENG-18.1); partial success is kept (ENG-12.4).
 func (n *naive) turns() {
 	for _, d := range n.needs {
 		if d.hold != demand.NotHeld || !n.short(d) {
@@ -52,7 +53,7 @@ func inside(d *nNeed, m *nMachine) bool {
 	return d.same == nil || d.chosen && value(m, d.same.Key) == d.domain
 }
 
-// acquire takes free machines of one pool by the cover rule.
+// acquire takes free machines of one pool by the cover rule: the candidates of ENG-13.1.
 func (n *naive) acquire(d *nNeed, pool inventory.State) {
 	rest := n.residual(d)
 	if rest.IsZero() {
@@ -87,7 +88,7 @@ type domainOf struct {
 	over                      *big.Int // uncapped score of total
 }
 
-// better is the order of ENG-10.6.
+// better is the order of ENG-10.6: no price (ENG-10.11), and no key for the tightest of several credited ones (ENG-10.8).
 func (a *domainOf) better(b *domainOf) bool {
 	if a.covers != b.covers {
 		return a.covers
@@ -170,7 +171,7 @@ func (n *naive) creditable(d *nNeed, m *nMachine) bool {
 	return n.own(d, m)
 }
 
-// chooseDomain is the first part of a gang's turn: 10.6 and 10.7.
+// chooseDomain is the first part of a gang's turn: ENG-10.6 and 10.7; without any bucket nothing is acquired (ENG-10.12).
 func (n *naive) chooseDomain(d *nNeed) bool {
 	list := n.domains(d)
 	if len(list) == 0 {
@@ -251,7 +252,7 @@ func (n *naive) reattribute(d *nNeed) {
 				sh.to.received = slices.DeleteFunc(sh.to.received, func(x *nShare) bool { return x == sh })
 			}
 		}
-		n.drop(m.claim, m)
+		n.drop(m.claim, m) // its turn is still to come (ENG-12.6)
 		n.claim(d, m)
 	}
 }

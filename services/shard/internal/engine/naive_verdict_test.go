@@ -8,7 +8,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// verdicts writes the verdict of a Need, or of each member of a folded one.
+// verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5, ENG-19.1).
 func (n *naive) verdicts(b *Block, d *nNeed) {
 	v := n.verdict(d)
 	rest := n.residual(d)
@@ -56,6 +56,7 @@ func (n *naive) close(b *Block, d *nNeed, row int32, v Verdict, rest resource.Ve
 	b.Verdicts[row] = v
 }
 
+// verdict is ENG-19.2 and ENG-19.3; satisfiable and coverage are what parking reads (ENG-18.2).
 func (n *naive) verdict(d *nNeed) Verdict {
 	v := Verdict{Missing: -1, Fold: -1, Hold: d.hold, Victims: int32(d.victims), CoveragePerMille: 1000}
 	here, rest := n.withoutConfigured(d), n.residual(d)
@@ -127,6 +128,7 @@ func (n *naive) withoutConfigured(d *nNeed) resource.Vector {
 // count is floor(have ÷ unit) over all dimensions.
 func count(have, unit resource.Vector) int64 { return units(have, unit) }
 
+// metDetail is ENG-19.5 for a Need that is met; a Node that was Ready once and is lost stays credited (ENG-17.9).
 func (n *naive) metDetail(d *nNeed, row int32) Detail {
 	for _, m := range d.claims {
 		if m.state == inventory.Configured && m.ready == inventory.ReadyLost && d.c.d.Facts.ReportsReadiness {

@@ -13,7 +13,7 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// ENG-23.8, ENG-P11: the engine gives the bytes of the literal one.
+// ENG-23.8, ENG-P11: the engine gives the bytes of the literal one, whatever it passes over or remembers on the way (ENG-15.15).
 func TestEngineEqualsNaive(t *testing.T) {
 	checkFleets(t, func(f *fleet) error {
 		w := f.build(straight)

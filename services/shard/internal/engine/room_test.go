@@ -157,7 +157,7 @@ func TestPodsWithoutRoomGetSome(t *testing.T) {
 	}
 }
 
-// ENG-S54, ENG-11.14, ENG-11.16: Pods that no room helps get it once, and then for one Pod a few times more. After that nothing is
+// ENG-S54, ENG-11.14, ENG-11.15, ENG-11.16: Pods that no room helps get it once, and then for one Pod a few times more. After that nothing is
 // bought, nothing was drained, and the verdict says UNPLACED.
 func TestRoomThatDoesNotHelpEnds(t *testing.T) {
 	s := newLoop(54)

@@ -196,7 +196,7 @@ func TestAPlanThatIsNotCarriedOutComesAgain(t *testing.T) {
 	})
 }
 
-// ENG-S53, ENG-11.11 to 11.13: shares that fragment. Reports of unplaced Pods lower the level, receivers buy; after a
+// ENG-S53, ENG-11.11, ENG-11.12, ENG-11.13: shares that fragment. Reports of unplaced Pods lower the level, receivers buy; after a
 // calm hour it rises, and nothing is drained by that.
 func TestFragmentedSharesAreGivenUp(t *testing.T) {
 	l := newLoop(53)

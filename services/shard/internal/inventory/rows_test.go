@@ -1,6 +1,9 @@
 package inventory
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+)
 
 // SHARD-4.7: rows never move, however many come after them, so that no step copies those of a large table; a copy is one
 // whether memory was made ready for all of them, for some or for none.
@@ -39,6 +42,20 @@ func TestRowsStayWhereTheyAre(t *testing.T) {
 		rows.at(1).Order = 1
 		if at := c.grow(); int(at) != n || rows.n != n {
 			t.Errorf("the copy grows to %d, the table has %d", at, rows.n)
+		}
+	}
+}
+
+// ENG-21.7, ENG-23.6: what plans read of every machine is at most 64 bytes and holds no pointer, so that a collection does
+// not look at it.
+func TestRowsHoldNoPointers(t *testing.T) {
+	row := reflect.TypeFor[Row]()
+	if row.Size() > 64 {
+		t.Errorf("a row has %d bytes", row.Size())
+	}
+	for i := range row.NumField() {
+		if k := row.Field(i).Type.Kind(); k < reflect.Bool || k > reflect.Uint64 {
+			t.Errorf("%s is a %s", row.Field(i).Name, k)
 		}
 	}
 }

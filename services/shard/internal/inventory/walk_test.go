@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ENG-P20, ENG-5.1, ENG-5.2: on random walks over legal edges a machine has a host and a cluster exactly in the states that
+// ENG-P20, ENG-5.1, ENG-5.2, ENG-5.3: on random walks over legal edges a machine has a host and a cluster exactly in the states that
 // have one, is in one pool at most, and comes back to where it began with the id it had.
 func TestWalksKeepTheRules(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+)
+
+// replan plans with a memory and says whose credit was found anew and whose verdicts were published anew.
+func replan(t *testing.T, s *script, pl *Planner, before *Result) (r *Result, credited int, published []string) {
+	t.Helper()
+	r = pl.Plan(Input{World: s.w})
+	if d := difference(render(s.w, Plan(Input{World: s.w})), render(s.w, r)); d != "" {
+		t.Fatalf("- full, + incremental\n%s", d)
+	}
+	for _, b := range r.Blocks {
+		if !slices.Contains(before.Blocks, b) {
+			published = append(published, b.Cluster)
+		}
+	}
+	return r, r.Counters.DirtyClusters, published
+}
+
+// ENG-21.2, ENG-21.6, ENG-21.4: what nothing happened to is not credited again and keeps its block, short Needs included.
+func TestUnchangedClustersKeepTheirBlocks(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		need green/web cpu=8 unit=cpu:4
+		machine m1 configured=red for=web cpu=4
+		machine m2 configured=blue for=web cpu=4
+		machine m3 configured=green for=web cpu=4`)
+	pl := NewPlanner()
+	last := pl.Plan(Input{World: s.w})
+	for _, step := range []struct {
+		change    string
+		credited  int
+		published []string
+	}{
+		{"", 0, nil},
+		{"need red/web cpu=3", 1, []string{"red"}},
+		{"machine m2 price=3", 1, []string{"blue"}}, // a machine bound to it
+		{"machine m9 failed cpu=4", 0, nil},         // one of nobody
+		{"need blue/web hold=offline", 1, []string{"blue"}},
+		{"cluster red sharing=500", 1, []string{"red"}},
+		{"cluster green overhead=cpu:1", 1, []string{"green"}},
+	} {
+		s.lines(step.change)
+		r, credited, published := replan(t, s, pl, last)
+		if credited != step.credited || !slices.Equal(published, step.published) {
+			t.Errorf("%q: %d credited anew, published %v; want %d and %v", step.change, credited, published, step.credited, step.published)
+		}
+		last = r
+	}
+}
+
+// ENG-21.2: a memo says from when on it is out of date: a Node that never joins makes its cluster dirty at join_timeout, not
+// before, and the clock alone makes no other dirty.
+func TestAMemoKnowsWhenItEnds(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		cluster red reports=0
+		cluster blue reports=0
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		machine m1 configured=red for=web cpu=4 node=none since=100
+		machine m2 configured=blue for=web cpu=4 node=ready since=100`)
+	pl := NewPlanner()
+	s.w.Inventory.Advance(100 * second)
+	last := pl.Plan(Input{World: s.w})
+	for _, step := range []struct{ now, credited int64 }{{500, 0}, {999, 0}, {1000, 1}, {1001, 0}} {
+		s.w.Inventory.Advance(step.now * second)
+		r, credited, _ := replan(t, s, pl, last)
+		if int64(credited) != step.credited {
+			t.Errorf("at %d s %d clusters were credited anew, not %d", step.now, credited, step.credited)
+		}
+		last = r
+	}
+	if len(last.Actions) != 1 || last.Actions[0].Cause != CauseNotJoined {
+		t.Errorf("actions %v", last.Actions)
+	}
+}
+
+// ENG-8.7, ENG-21.3: whether a gang folds is asked again where a class came into stock or left it, and only for clusters
+// whose gangs match it.
+func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/one cpu=8 unit=cpu:4 same=rack in=type:big,huge
+		need blue/two cpu=8 unit=cpu:4 same=rack in=type:other
+		need green/plain cpu=4 unit=cpu:4
+		machine m1 speculative type=small cpu=4 label.rack=ra withheld=quota`)
+	pl := NewPlanner()
+	last := pl.Plan(Input{World: s.w})
+	for _, step := range []struct {
+		change   string
+		credited int
+	}{
+		{"machine b1 speculative type=big cpu=8 label.rack=ra withheld=quota", 1},
+		{"machine b2 speculative type=big cpu=8 label.rack=rb withheld=quota", 0},
+		{"machine b1 failed", 0},
+		{"machine b2 failed", 1},
+	} {
+		s.lines(step.change)
+		r, credited, _ := replan(t, s, pl, last)
+		if credited != step.credited {
+			t.Errorf("%q: %d clusters credited anew, not %d", step.change, credited, step.credited)
+		}
+		last = r
+	}
+}
+
+// ENG-21.10: a plan in which nothing changed allocates as much for a large fleet as for a small one.
+func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
+	allocations := func(clusters int) float64 {
+		s := newScript()
+		for i := range clusters {
+			id := string(rune('a'+i%26)) + string(rune('a'+i/26))
+			s.lines(`
+				need ` + id + `/web cpu=8 unit=cpu:4
+				machines ` + id + `01..` + id + `02 configured=` + id + ` for=web cpu=4
+				machines ` + id + `03..` + id + `05 idle reserved cpu=4`)
+		}
+		pl := NewPlanner()
+		pl.Plan(Input{World: s.w})
+		return testing.AllocsPerRun(5, func() { pl.Plan(Input{World: s.w}) })
+	}
+	if small, large := allocations(2), allocations(100); large > small {
+		t.Errorf("%v allocations with 2 clusters, %v with 100", small, large)
+	}
+}
+
+// ENG-14.8, ENG-12.6: a Need that loses a machine in the turn of another has a turn of its own, and both are counted.
+func TestTurnsAndDisplacementsAreCounted(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/low cpu=4 unit=cpu:4 priority=1
+		need red/high cpu=4 unit=cpu:4 priority=9 in=type:gpu
+		machine m1 configured=red for=low type=gpu cpu=4
+		machine m2 idle type=plain cpu=4 price=1`)
+	r := Plan(Input{World: s.w})
+	if c := r.Counters; c.OpenNeeds != 1 || c.Turns != 2 || c.Displaced != 1 {
+		t.Errorf("%d open, %d turns, %d displaced", c.OpenNeeds, c.Turns, c.Displaced)
+	}
+}
