@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -73,7 +74,7 @@ func CheckListen(flag, addr string) error {
 // CheckDial reports whether addr can be dialled: host:port with both parts.
 func CheckDial(flag, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" || port == "" {
+	if err != nil || host == "" || port == "" || strings.ContainsAny(addr, "=/ ") {
 		return fmt.Errorf("--%s %q: want host:port", flag, addr)
 	}
 	return nil

@@ -28,9 +28,10 @@ type App struct {
 	Reason string
 	DryRun bool
 
-	flags flags
-	given *pflag.FlagSet
-	fleet *fleet.Fleet
+	flags     flags
+	given     *pflag.FlagSet
+	fleet     *fleet.Fleet
+	noContext error // why the current context cannot be used; it stops only what would use it
 }
 
 type flags struct {
@@ -88,7 +89,13 @@ func (a *App) Check() error {
 	if a.flags.timeout <= 0 {
 		return exit.Usagef("--timeout %v: want more than 0", a.flags.timeout)
 	}
-	return a.takeContext()
+	if err := a.takeContext(); err != nil {
+		if a.flags.context != "" {
+			return err
+		}
+		a.noContext = err // roles, `config` and what reads files go on without
+	}
+	return nil
 }
 
 func (a *App) takeContext() error {
@@ -101,7 +108,7 @@ func (a *App) takeContext() error {
 	}
 	f, err := contexts.Load(path)
 	if err != nil {
-		return exit.Usagef("contexts: %v", err)
+		return &exit.Error{Code: exit.Usage, Reason: "contexts", Say: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
 	}
 	name := a.flags.context
 	if name == "" {
@@ -111,6 +118,9 @@ func (a *App) takeContext() error {
 		return nil
 	}
 	c, ok := f.Contexts[name]
+	if !ok && a.flags.context == "" {
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("the current context %q is not in %s", name, path), Hint: "`bigfleet config use NAME` chooses another; `bigfleet config view` lists them"}
+	}
 	if !ok {
 		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
 	}
@@ -170,6 +180,9 @@ func (a *App) Over(c contexts.Context) contexts.Context {
 func (a *App) Fleet() (*fleet.Fleet, error) {
 	if a.fleet != nil {
 		return a.fleet, nil
+	}
+	if a.noContext != nil {
+		return nil, a.noContext
 	}
 	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout, Dial: a.Dial}
 	if !a.Watch { // which would say it again each second

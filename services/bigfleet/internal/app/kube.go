@@ -20,6 +20,9 @@ import (
 
 // Kube is the way to the cluster that --kubeconfig and --kube-context name; by default the one that kubectl would use.
 func (a *App) Kube() (*rest.Config, error) {
+	if a.noContext != nil && a.flags.kubeconfig == "" && a.flags.kubeContext == "" {
+		return nil, a.noContext
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.flags.kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.flags.kubeContext}).ClientConfig()

@@ -31,6 +31,9 @@ type File struct {
 	Contexts map[string]Context `json:"contexts,omitempty"`
 }
 
+// Mend says what to do about a file that cannot be read.
+const Mend = "Mend that file, or remove it and make its contexts again with `bigfleet config set`"
+
 // Path is where the file is for this environment.
 func Path(getenv func(string) string) (string, error) {
 	if dir := getenv("XDG_CONFIG_HOME"); dir != "" {

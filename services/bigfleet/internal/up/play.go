@@ -1,30 +1,55 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// ready waits until the shard decides and every cluster has been heard.
-func (w *World) ready(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if s := w.look(ctx).Status; s.GetReady() && int(s.GetSessions()) == len(w.Clusters) {
-			return nil
+// ready waits until the shard decides and every cluster has been heard; false when ctx ended before. What takes longer than it
+// should is said once: a provider or a cluster from elsewhere may never answer.
+func (w *World) ready(ctx context.Context) bool {
+	slow := time.After(readyWithin)
+	for {
+		s := w.look(ctx).Status
+		if s.GetReady() && int(s.GetSessions()) == len(w.Clusters) {
+			return true
 		}
 		select {
 		case <-ctx.Done():
+			return false
+		case <-slow:
+			w.view.say("not ready yet: %s; `bigfleet status` tells more", w.missing(s))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return nil
+}
+
+// readyWithin is how soon a world is ready on two cores (OPS-5.1).
+const readyWithin = 2 * time.Second
+
+// missing says what a world waits for before it is ready.
+func (w *World) missing(s *bigfleetv1alpha1.GetStatusResponse) string {
+	var out []string
+	for _, p := range s.GetProviders() {
+		if p.GetInventoryAgeSeconds() < 0 {
+			out = append(out, fmt.Sprintf("provider %s has not listed its machines: %s", p.GetAddress(), cmp.Or(p.GetLastError(), "no answer so far")))
+		}
+	}
+	if n := len(w.Clusters) - int(s.GetSessions()); n > 0 {
+		out = append(out, fmt.Sprintf("operators of %d of %d clusters are not connected", n, len(w.Clusters)))
+	}
+	return cmp.Or(strings.Join(out, "; "), strings.Join(s.GetNotReadyReasons(), "; "), "the shard does not answer")
 }
 
 // play runs the steps of a scenario.
 func (w *World) play(ctx context.Context, s Scenario) error {
-	if err := w.ready(ctx); err != nil {
-		return err
+	if !w.ready(ctx) {
+		return nil
 	}
 	if err := w.partition(ctx); err != nil {
 		return err

@@ -32,6 +32,24 @@ func free(addr, flag string) error {
 	return probe.Close()
 }
 
+// checkPorts finds the addresses that nobody could listen on.
+func (c *Config) checkPorts() error {
+	var errs []error
+	for _, a := range []struct{ flag, addr string }{
+		{"--shard-listen", c.ShardListen}, {"--provider-listen", c.ProviderListen}, {"--control-listen", c.ControlListen}, {"--coordinator-listen", c.CoordinatorListen},
+		{"--raft-bind", c.RaftBind}, {"--demo-listen", c.DemoListen}, {"--shard-metrics-addr", c.ShardMetrics}, {"--coordinator-metrics-addr", c.CoordinatorMetrics},
+	} {
+		if a.addr == "" || a.addr == telemetry.Off {
+			continue
+		}
+		_, port, err := net.SplitHostPort(a.addr)
+		if _, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil {
+			errs = append(errs, fmt.Errorf("%s %q: want host:port, with a port of 0 to 65535", a.flag, a.addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // port is an address that is held from the moment on that it was chosen: others are told it before it is served, and worlds that
 // start at the same time must not take each other's.
 type port struct {

@@ -118,7 +118,7 @@ func Run(ctx context.Context, c Config) error {
 
 // New reserves the ports and makes every part. Run runs them, once.
 func New(_ context.Context, c Config) (*World, error) {
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	w, err := build(c)
@@ -159,8 +159,8 @@ func (w *World) end() error {
 	return w.cleanUp()
 }
 
-// check fills defaults and says what cannot be.
-func (c *Config) check() error {
+// Check fills defaults and says what cannot be, before anything is made.
+func (c *Config) Check() error {
 	if c.Clusters == 0 && !c.NoClusters {
 		c.Clusters = DefaultClusters
 	}
@@ -186,6 +186,9 @@ func (c *Config) check() error {
 		if *d.p == "" {
 			*d.p = d.v
 		}
+	}
+	if err := c.checkPorts(); err != nil {
+		return err
 	}
 	if c.Log == nil {
 		c.Log = io.Discard

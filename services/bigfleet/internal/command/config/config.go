@@ -74,7 +74,7 @@ func open(a *app.App) (string, contexts.File, error) {
 	}
 	f, err := contexts.Load(path)
 	if err != nil {
-		return "", f, exit.Usagef("contexts: %v", err)
+		return "", f, &exit.Error{Code: exit.Usage, Reason: "contexts", Say: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
 	}
 	return path, f, nil
 }

@@ -55,9 +55,17 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 	if limit < 1 {
 		return exit.Usagef("--limit %d: want at least 1", limit)
 	}
+	if since < 0 {
+		return exit.Usagef("--since %v: want more than 0", since)
+	}
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
+	}
+	if s.Kind == subject.Shard {
+		if shards, err = only(ctx, f, shards, s.Name); err != nil {
+			return err
+		}
 	}
 	about := func(*bigfleetv1alpha1.DecisionRecord) bool { return true }
 	if s.Kind == subject.Move {
@@ -99,6 +107,25 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 		a.Notef("older records have left the log")
 	}
 	return failed
+}
+
+// only is the shard of that id. One that was named by its address says itself which it is.
+func only(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, id string) ([]fleet.Shard, error) {
+	for _, sh := range shards {
+		if sh.ID == "" {
+			bounded, cancel := f.Deadline(ctx)
+			defer cancel()
+			got, err := sh.Read.GetStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+			if err != nil {
+				return nil, fleet.Unanswered("the status of "+sh.Label(), err)
+			}
+			sh.ID = got.Msg.GetShardId()
+		}
+		if sh.ID == id {
+			return []fleet.Shard{sh}, nil
+		}
+	}
+	return nil, &exit.Error{Code: exit.NotFound, Say: "there is no shard " + id, Hint: "`bigfleet get shards` lists them"}
 }
 
 func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int, about func(*bigfleetv1alpha1.DecisionRecord) bool) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {

@@ -32,6 +32,9 @@ func New(a *app.App) *cobra.Command {
 			if all == c.Flags().Changed("shard") {
 				return exit.Usagef("say which shards: either --all or --shard SHARD")
 			}
+			if expires < 0 || c.Flags().Changed("for") && expires < time.Second {
+				return exit.Usagef("--for %v: want at least 1s", expires)
+			}
 			req := &bigfleetv1alpha1.PauseActuationRequest{
 				ClusterId: cluster, Provider: provider, Reason: a.Reason, TtlSeconds: int64(expires.Seconds()), ValidateOnly: a.DryRun,
 			}

@@ -50,6 +50,12 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 			"  bigfleet up --kubeconfig red.kubeconfig --kubeconfig blue.kubeconfig --install-crds",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.NoClusters = c.Clusters == 0
+			if c.Speed == 0 || c.Shards == 0 { // to a Config that means the default; on a command line it means what it says
+				return exit.Usagef("--speed and --shards: want more than 0")
+			}
+			if c.ProviderDelay == 0 {
+				c.ProviderDelay = -1
+			}
 			return run(cmd.Context(), a, c, fl)
 		},
 	}
@@ -62,7 +68,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.BoolVar(&fl.list, "list-scenarios", false, "say what each scenario shows")
 	f.Float64Var(&c.Speed, "speed", 1, "divides the delays of machines and scenario")
 	f.Int64Var(&c.Seed, "seed", 1, "of everything the simulated cloud draws")
-	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; negative means none")
+	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; 0 means none")
 	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards take the next ones")
 	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, 0 for off; default 127.0.0.1:8780, or a free port")
 	f.StringVar(&c.ShardID, "shard-id", "", "id of the first shard (default shard-0)")
@@ -105,13 +111,16 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	}
 	providers, err := shard.ParseProviders(fl.providers)
 	if err != nil {
-		return exit.Usagef("--provider: %v", err)
+		return exit.Usagef("%s", strings.ReplaceAll(strings.ReplaceAll(err.Error(), "--provider-addr", "--provider"), "\n", "; "))
 	}
 	for _, p := range providers {
 		c.Providers = append(c.Providers, world.Provider{Name: p.Name, Addr: p.Addr})
 	}
 	if c.Targets, err = world.Targets(fl.kubeconfig, fl.context); err != nil {
 		return &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+	}
+	if err := c.Check(); err != nil {
+		return exit.Usagef("up: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if err := prepare(ctx, a, c.Targets, fl.install); err != nil {
 		return err
@@ -127,7 +136,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	}
 	c.Tries = banner(a, c)
 	if err := world.Run(ctx, c); err != nil {
-		return &exit.Error{Code: exit.Failed, Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
+		return &exit.Error{Code: exit.CodeOf(err), Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
 	}
 	return nil
 }
@@ -201,7 +210,7 @@ func banner(a *app.App, c world.Config) (tries []string) {
 		switch {
 		case !strings.HasPrefix(try, "demo"):
 			try += at(c)
-		case c.DemoListen != "":
+		case c.DemoListen != "" && c.DemoListen != world.DefaultDemoListen:
 			try += " --at " + c.DemoListen
 		}
 		tries = append(tries, try)
