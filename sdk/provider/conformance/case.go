@@ -43,6 +43,12 @@ func (c *Case) cannot(format string, args ...any) {
 	panic(aborted{CannotJudge, fmt.Sprintf(format, args...)})
 }
 
+// excused ends the behaviour as not applicable, unless a fault was found before: what it judges is left to the provider
+// (PROV-29.5), and this one leaves it out.
+func (c *Case) excused(format string, args ...any) {
+	panic(aborted{NotApplicable, fmt.Sprintf(format, args...)})
+}
+
 // check notes a fault and goes on.
 func (c *Case) check(ok bool, format string, args ...any) {
 	if !ok {

@@ -121,9 +121,7 @@ func lastBehaviours() []behaviour {
 			name: "last/cursors", profile: Durable, hosts: 2, clauses: []string{"PROV-10.13", "PROV-12.4"},
 			says: "honour cursors over kill -9; the revision goes on",
 			do: func(c *Case) {
-				if !c.cursors() {
-					return
-				}
+				c.needsCursors()
 				id := c.host()
 				since := c.list(&filter{}).GetRevision()
 				c.mustConfigure(id, c.Clusters[0], nil)
@@ -140,8 +138,7 @@ func lastBehaviours() []behaviour {
 			says: "answer every old cursor with the full list after the loss of its store",
 			do: func(c *Case) {
 				if c.Hooks.LoseStore == nil {
-					c.note("hook lose-store is not given: not judged")
-					return
+					c.excused("hook lose-store is not given")
 				}
 				before := c.list(&filter{})
 				c.restart(false, func() {

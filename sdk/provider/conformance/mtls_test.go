@@ -14,10 +14,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
 )
 
-// PROV-2.4 to 2.9, 29.1: under mTLS the SDK passes core, cloud and spot, the rules about SANs included, with a certificate
-// per identity from a throw-away CA.
-func TestTheSDKConformsUnderMTLS(t *testing.T) {
-	t.Parallel()
+// authority makes a throw-away CA: the files of a provider, and a certificate for each set of SANs that is asked for.
+func authority(t *testing.T) (identity.Files, func(sans ...string) (*tls.Config, error)) {
+	t.Helper()
 	ca, err := devca.New("conformance")
 	if err != nil {
 		t.Fatal(err)
@@ -27,9 +26,8 @@ func TestTheSDKConformsUnderMTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, addr, _ := good(t, provider.SubstrateReadiness(), provider.WithTLS(files), provider.WithRequireTLS(true))
 	n := 0
-	certs := func(sans ...string) (*tls.Config, error) {
+	return files, func(sans ...string) (*tls.Config, error) {
 		n++
 		own := filepath.Join(dir, strconv.Itoa(n))
 		if err := os.Mkdir(own, 0o700); err != nil {
@@ -45,6 +43,14 @@ func TestTheSDKConformsUnderMTLS(t *testing.T) {
 		}
 		return source.ClientConfig("127.0.0.1", nil), nil
 	}
+}
+
+// PROV-2.4 to 2.9, 29.1: under mTLS the SDK passes core, cloud and spot, the rules about SANs included, with a certificate
+// per identity from a throw-away CA.
+func TestTheSDKConformsUnderMTLS(t *testing.T) {
+	t.Parallel()
+	files, certs := authority(t)
+	_, addr, _ := good(t, provider.SubstrateReadiness(), provider.WithTLS(files), provider.WithRequireTLS(true))
 	const shard = "conformance-mtls"
 	config, err := certs("bigfleet://shard/" + shard)
 	if err != nil {

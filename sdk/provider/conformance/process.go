@@ -111,14 +111,25 @@ func (p *Process) Stop(context.Context) error {
 	return err
 }
 
-// Target is p as the suite wants it: claimed profiles, and the hooks that p can offer.
+// LoseStore removes the state while the program does not run. A program whose substrate outlives it will then refuse to start,
+// and rightly so (PROV-17.7).
+func (p *Process) LoseStore(context.Context) error {
+	files, err := filepath.Glob(filepath.Join(p.Dir, "provider.db*"))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
+
+// Target is p as the suite wants it: claimed profiles, and the hooks that p can offer. A pretended cloud ends with its process, so
+// with Control the store can be lost too.
 func (p *Process) Target(profiles ...Profile) Target {
 	t := Target{
 		Addr: p.addr, Profiles: profiles, Settle: time.Minute, Watch: 500 * time.Millisecond,
 		Hooks: Hooks{Kill: p.Kill, Stop: p.Stop, Start: p.Start},
 	}
 	if p.Control {
-		t.Hooks.Faults = SubstrateControl(p.ControlAddr, nil)
+		t.Hooks.Faults, t.Hooks.LoseStore = SubstrateControl(p.ControlAddr, nil), p.LoseStore
 	}
 	return t
 }

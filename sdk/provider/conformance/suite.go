@@ -292,7 +292,7 @@ func (c *Case) play(do func(*Case)) (outcome Outcome, reason string) {
 			}
 		case aborted:
 			outcome, reason = v.outcome, v.reason
-			if v.outcome == CannotJudge && found != "" {
+			if v.outcome != Fail && found != "" {
 				outcome, reason = Fail, found
 			}
 		default:

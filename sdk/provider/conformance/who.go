@@ -26,8 +26,7 @@ func whoBehaviours() []behaviour {
 	needsCerts := func(do func(*Case)) func(*Case) {
 		return func(c *Case) {
 			if c.Hooks.Certs == nil {
-				c.note("plaintext, or no hook for certificates: not judged, as PROV-2.10 allows")
-				return
+				c.excused("hook certs is not given: a provider may leave identities out (PROV-2.10)")
 			}
 			do(c)
 		}
