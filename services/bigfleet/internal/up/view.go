@@ -24,7 +24,7 @@ const (
 	viewLines  = 10                    // of what happened, under the picture
 	viewFewest = 3                     // of them on a terminal that is too small for everything
 	barWidth   = 40
-	besideBar  = 60 // columns that the words of a bar's line take
+	besideBar  = 65 // columns that the words of a bar's line take
 )
 
 // view shows the world: a repainted picture on a terminal, lines on change elsewhere.
@@ -35,6 +35,7 @@ type view struct {
 	colour bool
 	title  string
 	tries  []string                    // commands for another terminal
+	with   string                      // what each of them needs beside it
 	size   func() (columns, lines int) // of the terminal; nil or 0 means large enough
 
 	mu     sync.Mutex
@@ -208,7 +209,11 @@ func (v *view) picture(f frame) string {
 	head, foot := v.state(f, columns), v.elsewhere(columns)
 	room := viewLines
 	if lines > 0 {
-		room = min(room, lines-len(head)-rows(foot, columns)-1) // a line for the cursor
+		left := func() int { return lines - len(head) - rows(foot, columns) - 1 } // a line for the cursor
+		if left() < viewFewest && len(v.tries) > 0 {
+			foot = v.kept(columns)
+		}
+		room = min(room, left())
 	}
 	var events []string
 	for _, s := range v.said {
@@ -257,18 +262,14 @@ func unmet(s *bigfleetv1alpha1.GetStatusResponse) string {
 
 // elsewhere is what another terminal needs; it is never cut, because people copy it.
 func (v *view) elsewhere(columns int) (out []string) {
-	if len(v.tries)+len(v.where) == 0 {
-		return nil
+	out = v.kept(columns)
+	if len(v.tries) == 0 {
+		return out
 	}
-	out = append(out, "")
-	for _, w := range v.where {
-		if line := w[0] + " " + w[1]; columns <= 0 || utf8.RuneCountInString(line) <= columns {
-			out = append(out, line)
-			continue
-		}
-		out = append(append(out, wrap(w[0], columns, "  ")...), w[1])
+	if len(out) == 0 {
+		out = append(out, "")
 	}
-	line := "Try in another terminal:"
+	line := "Try in another terminal" + v.with + ":"
 	for i, try := range v.tries {
 		word := " bigfleet " + try
 		if i > 0 {
@@ -279,8 +280,20 @@ func (v *view) elsewhere(columns int) (out []string) {
 		}
 		line += word
 	}
-	if len(v.tries) > 0 {
-		out = append(out, line)
+	return append(out, line)
+}
+
+// kept is what is needed as long as the world runs.
+func (v *view) kept(columns int) (out []string) {
+	if len(v.where) > 0 {
+		out = append(out, "")
+	}
+	for _, w := range v.where {
+		if line := w[0] + " " + w[1]; columns <= 0 || utf8.RuneCountInString(line) <= columns {
+			out = append(out, line)
+			continue
+		}
+		out = append(append(out, wrap(w[0], columns, "  ")...), w[1])
 	}
 	return out
 }

@@ -58,6 +58,7 @@ type Config struct {
 	Paint  bool      // Out is a terminal
 	Colour bool
 	Size   func() (columns, lines int) // of the terminal; nil means large enough
+	With   string                      // what each of Tries needs beside it, in words
 	Tries  []string                    // commands for another terminal, shown under the picture
 	Once   bool                        // end when the scenario has ended and nothing moves any more
 }
@@ -241,7 +242,7 @@ func (c *Config) kinds() string {
 
 func build(c Config) (*World, error) {
 	w := &World{cfg: c, dir: c.DataDir, cleanUp: func() error { return nil }, log: slog.New(slog.NewTextHandler(c.Log, nil))}
-	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, size: c.Size, tries: c.Tries, start: time.Now(), title: "BigFleet, " + c.kinds()}
+	w.view = &view{out: c.Out, paint: c.Paint, colour: c.Colour, size: c.Size, tries: c.Tries, with: c.With, start: time.Now(), title: "BigFleet, " + c.kinds()}
 	var err error
 	if w.scenario, err = c.story(); err != nil {
 		return nil, err

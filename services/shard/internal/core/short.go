@@ -41,6 +41,7 @@ func (l *ledger) unmetSince(name string, row demand.RowKey) int64 { return l.unm
 // observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each
 // other.
 func (l *ledger) observeShort(c *Core, r *engine.Result) {
+	l.observeVictims(c, r)
 	unmet := make(map[string]*shortRows, len(l.unmet))
 	l.since = 0
 	for _, b := range r.Blocks {
@@ -61,6 +62,19 @@ func (l *ledger) observeShort(c *Core, r *engine.Result) {
 	l.unmet = unmet
 	l.sumShortfalls(c, r)
 	l.logOldest(c)
+}
+
+// observeVictims notes the clusters that this plan begins to take machines from: what is short there is so since now, and
+// not since the roll-up that once was met (SHARD-27.2).
+func (l *ledger) observeVictims(c *Core, r *engine.Result) {
+	for _, a := range r.Actions {
+		if a.Kind != KindPreempt {
+			continue
+		}
+		if _, again := c.cycle.planned[planKey{c.world.Inventory.ID(a.Machine), a.Kind}]; !again {
+			l.lostMachine(c, c.world.Inventory.Cluster(a.Machine))
+		}
+	}
 }
 
 // shortIn lists the short rows of a new block.

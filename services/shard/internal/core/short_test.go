@@ -107,3 +107,33 @@ func (w *world) checkShortfalls(t *testing.T, when string) {
 		t.Errorf("%s: %d rows lack %v, the ledger says %d and %v", when, short, lacks, s.Short, got)
 	}
 }
+
+// SHARD-27.2: a need that was met for an hour is unmet since it lost its machine, to a higher priority or with the host, and
+// not since the roll-up that asked for it: the age of demand wakes people.
+func TestUnmetSinceTheLoss(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"taken for a higher priority": func(w *world) { w.rollup("blue", needs(200_000, 4)) },
+		"its host is gone": func(w *world) {
+			for _, m := range w.provider {
+				m.State, m.LastError = inventory.Failed, "gone"
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, hostsOf(1, "red")...)
+			w.connect("red")
+			w.connect("blue")
+			w.run(Second)
+			w.rollup("red", needs(0, 4))
+			w.run(Hour)
+			if s := w.c.status(); s.Short != 0 {
+				t.Fatalf("%d rows are short before the loss", s.Short)
+			}
+			lose(w)
+			w.run(5 * Minute)
+			if s := w.c.status(); s.Short != 1 || s.OldestAge < 4*Minute || s.OldestAge > 6*Minute {
+				t.Errorf("%d rows are short, the oldest for %d s, 5 minutes after the loss", s.Short, s.OldestAge/Second)
+			}
+		})
+	}
+}

@@ -112,7 +112,7 @@ func guardsOf(s *state) (out []guard) {
 			add("removals", "provider/"+p.GetName(), output.Count(int(n), "machine")+" gone from its list, not believed yet", "the next full list, or bigfleet reconcile")
 		}
 		for _, pool := range p.GetStockedOutPools() {
-			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), "itself at "+output.Time(pool.GetRetryAtUnixNanos())+", or bigfleet backoff clear")
+			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), "itself at "+output.Time(pool.GetRetryAtUnixNanos())+", or bigfleet backoff clear --pool "+pool.GetPool())
 		}
 	}
 	for _, c := range s.clusters {

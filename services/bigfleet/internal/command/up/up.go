@@ -135,6 +135,9 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		c.Log = f
 	}
 	c.Tries = banner(a, c)
+	if more := at(c); more != "" {
+		c.With = ", each with" + more
+	}
 	if err := world.Run(ctx, c); err != nil {
 		return &exit.Error{Code: exit.CodeOf(err), Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
 	}
@@ -208,10 +211,12 @@ func banner(a *app.App, c world.Config) (tries []string) {
 	}
 	for _, try := range append(verbs, "plan --stock-out m.8x@demo-1a") {
 		switch {
-		case !strings.HasPrefix(try, "demo"):
+		case strings.HasPrefix(try, "demo"):
+			if c.DemoListen != "" && c.DemoListen != world.DefaultDemoListen {
+				try += " --at " + c.DemoListen
+			}
+		case !a.Terminal: // there it is said once: the picture has few lines
 			try += at(c)
-		case c.DemoListen != "" && c.DemoListen != world.DefaultDemoListen:
-			try += " --at " + c.DemoListen
 		}
 		tries = append(tries, try)
 	}
