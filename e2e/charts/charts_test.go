@@ -192,7 +192,7 @@ func TestRights(t *testing.T) {
 		"operator ClusterRole": {
 			"capacityrequests.bigfleet.lucy.sh list,watch", "capacityrequests/status.bigfleet.lucy.sh patch",
 			"upcomingnodes.bigfleet.lucy.sh get,list,watch,create,patch,delete", "availablecapacities.bigfleet.lucy.sh get,list,watch,create,patch,delete",
-			"upcomingnodes/status.bigfleet.lucy.sh patch", "nodes list,watch,patch", "pods list,watch", "daemonsets.apps list,watch",
+			"upcomingnodes/status.bigfleet.lucy.sh patch", "availablecapacities/status.bigfleet.lucy.sh patch", "nodes list,watch,patch", "pods list,watch", "daemonsets.apps list,watch",
 			"pods/eviction create", "events create",
 		},
 		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update", "configmaps get,list,watch,create,patch"},

@@ -274,7 +274,7 @@ func testPruningAfterAbsence(t *testing.T, w *world) {
 	}
 }
 
-// OP-13, scenario 41: hints.
+// OP-13.1, OP-13.2, OP-17.2, scenario 41: hints.
 func testAvailableCapacity(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)
 	w.operator(s)
@@ -296,7 +296,9 @@ func testAvailableCapacity(t *testing.T, w *world) {
 	})
 	s.send(t, hint("available:f1", pb.AvailableCapacityUpdate_CONFIDENCE_HIGH, 0.0961))
 	s.send(t, hint("", pb.AvailableCapacityUpdate_CONFIDENCE_HIGH, 1))
-	w.until("the hint is shown", func() bool { return len(list()) == 1 && list()[0].Spec.AvailableCount == 7 })
+	w.until("the hint is shown, with its age", func() bool {
+		return len(list()) == 1 && list()[0].Spec.AvailableCount == 7 && list()[0].Status.UpdatedAt != nil
+	})
 	w.calls.interfere(nil, nil)
 	o := list()[0]
 	if o.Name != "ac-"+hash("available:f1") || o.Spec.Cost.String() != "96100u" || o.Spec.Availability != v1alpha1.AvailabilityHigh || o.Spec.AvailableCount != 7 ||
@@ -309,6 +311,7 @@ func testAvailableCapacity(t *testing.T, w *world) {
 	w.until("None is shown", func() bool {
 		return list()[0].Spec.Availability == v1alpha1.AvailabilityNone && len(w.calls.writes(mark)) > 0
 	})
+	w.until("and since when", func() bool { return w.calls.of(mark, "patch", "availablecapacities/status") == 1 })
 	if got := w.calls.writes(mark); got["patch availablecapacities"] != 1 || got["post availablecapacities"] != 0 {
 		t.Errorf("writes %v, want one patch", got)
 	}

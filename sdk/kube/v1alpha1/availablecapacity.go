@@ -31,6 +31,7 @@ const (
 // +kubebuilder:printcolumn:name="Availability",type=string,JSONPath=`.spec.availability`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.spec.availableCount`
 // +kubebuilder:printcolumn:name="Cost",type=string,JSONPath=`.spec.cost`
+// +kubebuilder:printcolumn:name="Updated",type=date,priority=1,JSONPath=`.status.updatedAt`
 type AvailableCapacity struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

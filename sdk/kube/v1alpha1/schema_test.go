@@ -102,7 +102,7 @@ func TestPrinterColumns(t *testing.T) {
 	want := map[string]string{
 		"CapacityRequest": "Phase string .status.phase 0; Priority integer .spec.priority 0; Age date .metadata.creationTimestamp 0; " +
 			`Reason string .status.conditions[?(@.type=="Fulfilled")].reason 1`,
-		"AvailableCapacity": "Availability string .spec.availability 0; Available integer .spec.availableCount 0; Cost string .spec.cost 0",
+		"AvailableCapacity": "Availability string .spec.availability 0; Available integer .spec.availableCount 0; Cost string .spec.cost 0; Updated date .status.updatedAt 1",
 		"UpcomingNode": "Phase string .status.phase 0; Node string .status.nodeRef.name 0; Age date .metadata.creationTimestamp 0; " +
 			"Error string .status.lastError 1",
 	}

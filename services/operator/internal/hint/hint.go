@@ -62,6 +62,7 @@ type Writer struct {
 type shape struct {
 	want    v1alpha1.AvailableCapacitySpec
 	queued  bool
+	changed bool // the object says what is wanted, but not yet since when
 	session uint64
 	none    time.Time // since when there is nothing; zero: there is something
 }
@@ -233,7 +234,7 @@ func (w *Writer) next() string {
 			continue
 		}
 		s.queued = false
-		if o := w.objects[name]; o != nil && equality.Semantic.DeepEqual(o.Spec, s.want) {
+		if o := w.objects[name]; o != nil && !s.changed && o.Status.UpdatedAt != nil && equality.Semantic.DeepEqual(o.Spec, s.want) {
 			continue
 		}
 		return name
@@ -248,11 +249,18 @@ func (w *Writer) write(ctx context.Context, name string) {
 		w.mu.Unlock()
 		return
 	}
-	want, have := s.want, w.objects[name]
+	want, have, changed := s.want, w.objects[name], s.changed
 	w.mu.Unlock()
-	after, err := w.converge(ctx, name, have, want)
+	after, wrote, err := w.converge(ctx, name, have, want)
+	if changed = changed || wrote; err == nil && (changed || after.Status.UpdatedAt == nil) {
+		after, err = w.stamp(ctx, after)
+		changed = err != nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if s := w.shapes[name]; s != nil {
+		s.changed = changed
+	}
 	if err != nil && ctx.Err() == nil {
 		w.Log.Warn("an AvailableCapacity could not be written", "name", name, "err", err)
 		time.AfterFunc(time.Second, func() {
@@ -269,24 +277,36 @@ func (w *Writer) write(ctx context.Context, name string) {
 	}
 }
 
-func (w *Writer) converge(ctx context.Context, name string, have *v1alpha1.AvailableCapacity, want v1alpha1.AvailableCapacitySpec) (*v1alpha1.AvailableCapacity, error) {
+// converge brings the object to what is wanted. wrote says that it had to.
+func (w *Writer) converge(ctx context.Context, name string, have *v1alpha1.AvailableCapacity, want v1alpha1.AvailableCapacitySpec) (_ *v1alpha1.AvailableCapacity, wrote bool, _ error) {
 	if have == nil {
 		fresh := &v1alpha1.AvailableCapacity{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: want}
 		err := w.Client.Create(ctx, fresh)
 		if !apierrors.IsAlreadyExists(err) {
-			return fresh, err
+			return fresh, err == nil, err
 		}
 		have = &v1alpha1.AvailableCapacity{}
 		if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, have); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	next := have.DeepCopy()
 	next.Spec = want
 	if equality.Semantic.DeepEqual(next.Spec, have.Spec) {
-		return have, nil
+		return have, false, nil
 	}
 	err := w.Client.Patch(ctx, next, client.MergeFrom(have))
+	if apierrors.IsNotFound(err) {
+		return nil, false, errors.New("the object is gone; it is written again")
+	}
+	return next, err == nil, err
+}
+
+// stamp notes when the hint changed.
+func (w *Writer) stamp(ctx context.Context, o *v1alpha1.AvailableCapacity) (*v1alpha1.AvailableCapacity, error) {
+	next := o.DeepCopy()
+	next.Status.UpdatedAt = new(metav1.Now().Rfc3339Copy())
+	err := w.Client.Status().Patch(ctx, next, client.MergeFrom(o))
 	if apierrors.IsNotFound(err) {
 		return nil, errors.New("the object is gone; it is written again")
 	}
