@@ -182,6 +182,82 @@ func TestSkew(t *testing.T) {
 	}
 }
 
+// OP-7.11: an API server that was upgraded is noticed by the first kubelet of its version, not minutes later.
+func TestUpgradedServerIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := "v1.36.3"
+		r, err := newRenderer(t, "{{ .KubeletVersion }} at {{ .ClusterVersion }}", Config{
+			KubeletVersion: "v1.37.0", Versions: &Versions{Read: func(context.Context) (string, error) { return server, nil }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := answer(t, r, &pb.BootstrapRequest{}); out.ErrorClass != pb.BootstrapBlobResponse_ERROR_CLASS_SKEW || !strings.Contains(out.Error, "v1.37.0") || !strings.Contains(out.Error, "v1.36.3") {
+			t.Errorf("before the upgrade: %v", out)
+		}
+		server = "v1.37.1"
+		time.Sleep(versionRetry)
+		if out := answer(t, r, &pb.BootstrapRequest{}); string(out.UserData) != "v1.37.0 at v1.37.1" {
+			t.Errorf("after the upgrade: %v", out)
+		}
+	})
+}
+
+// OP-7.11, OP-4.12: while the API server hangs, no machine waits behind another's attempt to read the version.
+func TestHangingVersionHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := false
+		v := &Versions{Read: func(ctx context.Context) (string, error) {
+			if hangs {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return "v1.36.3", nil
+		}}
+		ask := func(want string, limit time.Duration) {
+			t.Helper()
+			start := time.Now()
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					if got, err := v.Get(t.Context()); got != want || (err == nil) != (want != "") {
+						t.Errorf("got %q, %v", got, err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(start); took > limit {
+				t.Errorf("a hundred machines were answered after %v", took)
+			}
+		}
+		hangs = true
+		ask("", mintTimeout) // it was never read: an error, to all at once
+		hangs = false
+		time.Sleep(versionRetryFirst)
+		ask("v1.36.3", 0)
+		hangs = true
+		time.Sleep(versionEvery)
+		ask("v1.36.3", mintTimeout)
+		ask("v1.36.3", 0) // nor is it tried for each machine
+	})
+}
+
+// A name that ends the line it stands in would add lines of its own to what a machine runs at its boot.
+func TestNamesStayInTheirLine(t *testing.T) {
+	r, err := newRenderer(t, "# {{ .MachineID }} {{ .NodeTaints }}", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*pb.BootstrapMachine{
+		{MachineId: "m\nruncmd: [reboot]"}, {Provider: "a b"}, {ProviderId: "aws:///x\r\n--v=9"},
+		{Taints: []*pb.Taint{{Key: "k", Value: "v\nExecStart=/bin/sh", Effect: "NoSchedule"}}}, {Taints: []*pb.Taint{{Key: "k", Effect: "Never"}}},
+	} {
+		out := answer(t, r, &pb.BootstrapRequest{Machine: m})
+		if out.ErrorClass != pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE || out.Retryable || len(out.UserData) != 0 {
+			t.Errorf("%v is rendered: %v", m, out)
+		}
+	}
+}
+
 // OP-7.11: the version is read once in five minutes; an outage leaves the old one in force.
 func TestVersionIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

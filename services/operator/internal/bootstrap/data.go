@@ -10,8 +10,12 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
 // Data is what a template sees. Its fields are a promise to those who write templates; fields that the shard did not
@@ -125,13 +129,29 @@ func kubeletMaySet(key string) bool {
 	return false
 }
 
-// NodeTaints returns the taints as the kubelet's flag --register-with-taints takes them.
-func (d *Data) NodeTaints() string {
+// NodeTaints returns the taints as the kubelet's flag --register-with-taints takes them. One that is no taint is an error:
+// without it, Pods that must stay away would come.
+func (d *Data) NodeTaints() (string, error) {
 	var out []string
 	for _, t := range d.Taints {
+		if len(validation.IsQualifiedName(t.Key)) > 0 || len(validation.IsValidLabelValue(t.Value)) > 0 || !slices.Contains(effects, t.Effect) {
+			return "", fmt.Errorf("%q is no taint that a kubelet can register with", t.Key+"="+t.Value+":"+t.Effect)
+		}
 		out = append(out, t.Key+"="+t.Value+":"+t.Effect)
 	}
-	return strings.Join(out, ",")
+	return strings.Join(out, ","), nil
+}
+
+var effects = []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
+
+// check refuses names that would end the line they stand in, and begin one of their own.
+func (d *Data) check() error {
+	for what, text := range map[string]string{"machine id": d.MachineID, "provider's name": d.Provider, "provider id": d.ProviderID} {
+		if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return problem(pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE, false, "the %s %q holds a space or a control character: boot data cannot carry it", what, text)
+		}
+	}
+	return nil
 }
 
 // functions are those of a template beside the standard ones (OP-7.6). None reads files, environment, network or time.

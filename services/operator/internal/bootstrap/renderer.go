@@ -166,6 +166,9 @@ func problem(class pb.BootstrapBlobResponse_ErrorClass, retryable bool, format s
 
 func (r *Renderer) render(ctx context.Context, in *pb.BootstrapRequest) ([]byte, time.Duration, error) {
 	d := r.data(ctx, in)
+	if err := d.check(); err != nil {
+		return nil, 0, err
+	}
 	if err := r.versions(ctx, d); err != nil {
 		return nil, 0, err
 	}
@@ -249,7 +252,12 @@ func (r *Renderer) versions(ctx context.Context, d *Data) error {
 		}
 		return nil
 	}
-	d.ClusterVersion = server
-	d.KubeletVersion = cmp.Or(d.KubeletVersion, server)
-	return checkSkew(d.KubeletVersion, server)
+	kubelet := cmp.Or(d.KubeletVersion, server)
+	if refused := checkSkew(kubelet, server); refused != nil { // the API server may have been upgraded meanwhile
+		if server, err = r.Versions.Again(ctx); err != nil || checkSkew(kubelet, server) != nil {
+			return refused
+		}
+	}
+	d.ClusterVersion, d.KubeletVersion = server, kubelet
+	return nil
 }

@@ -11,37 +11,98 @@ import (
 )
 
 const (
-	versionEvery = 5 * time.Minute
-	olderMax     = 3 // minor versions that a kubelet may lag behind the API server
+	versionEvery      = 5 * time.Minute
+	versionRetry      = 10 * time.Second // between two attempts to read it, whatever asks
+	versionRetryFirst = time.Second      // the same as long as it was never read
+	olderMax          = 3                // minor versions that a kubelet may lag behind the API server
 )
 
-// Versions knows the API server's version: cached, read again every few minutes and after a failure (OP-7.11).
+// Versions knows the API server's version: cached, read again every few minutes and when it refuses a kubelet (OP-7.11).
+// While it cannot be read the last one counts, and nobody waits behind another's attempt.
 type Versions struct {
 	Read func(ctx context.Context) (string, error)
 
-	mu   sync.Mutex
-	last string
-	at   time.Time
+	once    sync.Once
+	reading chan struct{} // one place: who reads now
+	mu      sync.Mutex
+	last    string
+	at      time.Time // of last
+	tried   time.Time // of the last attempt
+	failed  error     // of it
 }
 
 // Get returns the version.
-func (v *Versions) Get(ctx context.Context) (string, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.last != "" && time.Since(v.at) < versionEvery {
-		return v.last, nil
+func (v *Versions) Get(ctx context.Context) (string, error) { return v.get(ctx, versionEvery) }
+
+// Again returns the version, read now unless that was tried a moment ago.
+func (v *Versions) Again(ctx context.Context) (string, error) { return v.get(ctx, versionRetry) }
+
+func (v *Versions) get(ctx context.Context, age time.Duration) (string, error) {
+	v.once.Do(func() { v.reading = make(chan struct{}, 1) })
+	known := v.known()
+	if known != "" && v.young(age) {
+		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, mintTimeout)
 	defer cancel()
-	read, err := v.Read(ctx)
-	if err != nil {
-		if v.last != "" { // an old answer is better than none; the next request asks again
-			return v.last, nil
+	select {
+	case v.reading <- struct{}{}:
+	default:
+		if known != "" {
+			return known, nil // an old answer is better than none
 		}
-		return "", err
+		select {
+		case v.reading <- struct{}{}:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
-	v.last, v.at = read, time.Now()
-	return read, nil
+	defer func() { <-v.reading }()
+	if known = v.known(); known != "" && v.young(age) || v.recent() {
+		return known, v.missing()
+	}
+	read, err := v.Read(ctx)
+	v.mu.Lock()
+	v.tried, v.failed = time.Now(), err
+	if err == nil {
+		v.last, v.at = read, v.tried
+	}
+	v.mu.Unlock()
+	return v.known(), v.missing()
+}
+
+func (v *Versions) known() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last
+}
+
+// young says that what is known is not older than that.
+func (v *Versions) young(age time.Duration) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Since(v.at) < age
+}
+
+// recent says that an attempt was made a moment ago.
+func (v *Versions) recent() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	pause := versionRetry
+	if v.last == "" { // machines wait for it
+		pause = versionRetryFirst
+	}
+	return !v.tried.IsZero() && time.Since(v.tried) < pause
+}
+
+// missing is why nothing is known; nil when something is.
+func (v *Versions) missing() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.last != "" {
+		return nil
+	}
+	return v.failed
 }
 
 func checkSkew(kubelet, server string) error {
