@@ -49,6 +49,8 @@ func nodeFor(op provider.ConfigureOp, storeID, providerName, blobSum string) (*c
 			labels[k] = v
 		}
 	}
+	// As a kubelet does: where they are missing, kube-controller-manager adds them with one more write to each Node.
+	labels["beta.kubernetes.io/os"], labels["beta.kubernetes.io/arch"] = labels[corev1.LabelOSStable], labels[corev1.LabelArchStable]
 	labels[corev1.LabelHostname] = m.ID
 	labels[corev1.LabelInstanceTypeStable] = m.InstanceType
 	labels[corev1.LabelTopologyZone] = m.Zone

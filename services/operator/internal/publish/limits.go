@@ -12,7 +12,7 @@ const (
 	debounceDefault = 250 * time.Millisecond
 	heartbeatEvery  = 10 * time.Second
 	spacing         = time.Second      // between two roll-ups, on average (OP-5.1)
-	saved           = 10               // roll-ups not sent in quiet time that a burst may send without the spacing
+	saved           = 30               // roll-ups not sent in quiet time that a burst may send without the spacing
 	rebuildEvery    = 10 * time.Minute // full rebuild (OP-5.9)
 	hardBytes       = 16 << 20         // not sent: the shard's default refusal (WIRE-4.4)
 	batchesMax      = 4096             // roll-ups with requests that wait for the shard's acknowledgement; older ones merge

@@ -31,6 +31,11 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		w.mu.Unlock()
 		return nil
 	}
+	if left := time.Until(e.held); left > 0 && e.written != nil && len(e.waiters) == 0 && w.passes(id, e.stage.phase) {
+		w.mu.Unlock()
+		w.queue.AddAfter(id, left)
+		return nil
+	}
 	s, frame, written, arrived, waiters := e.stage, e.frame, e.written, e.arrived, e.waiters
 	e.arrived, e.waiters = time.Time{}, nil
 	w.mu.Unlock()
@@ -93,8 +98,8 @@ func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.Node
 			return nil, err
 		}
 		w.count("create", "success")
-		if onTheWay(s.phase) && fresh.Status.Phase != "" {
-			w.queue.AddAfter(e.id, w.passing()) // the schema's default shows it on its way: the next phase comes by itself
+		if w.passes(e.id, s.phase) && fresh.Status.Phase != "" {
+			w.queue.AddAfter(e.id, w.pause(s.phase)) // the schema's default shows it on its way: the next phase comes by itself
 			return fresh, nil
 		}
 		written = fresh

@@ -58,6 +58,7 @@ type entry struct {
 	written *v1alpha1.UpcomingNode // what the API server has, as far as we know
 	session uint64                 // when it was mentioned last
 	arrived time.Time              // of the frame that is not written yet; zero: none
+	held    time.Time              // until when its phase waits for the next, or for its Node
 	failed  time.Time              // since when it is Failed
 	waiters []chan struct{}        // closed after the next write
 }
@@ -102,8 +103,13 @@ func (w *Writer) Update(m *pb.NodeStateUpdate) {
 		next = drained(next, DrainRunning, "") // a replay must not hide a drain that runs (scenario 34)
 	}
 	wait := time.Duration(0)
-	if e.written != nil && !next.gone && onTheWay(e.stage.phase) && onTheWay(next.phase) {
-		wait = w.passing()
+	e.held = time.Time{}
+	if !next.gone && (e.stage.phase == "" || onTheWay(e.stage.phase)) && w.passes(m.MachineId, next.phase) {
+		wait = w.pause(next.phase)
+		e.held = now.Add(wait)
+	}
+	if e.written == nil { // the object itself is shown at once
+		wait = 0
 	}
 	e.become(next, now)
 	e.frame, e.session = m, w.session
@@ -123,10 +129,32 @@ func onTheWay(p v1alpha1.NodePhase) bool {
 	return p == v1alpha1.NodeProvisioning || p == v1alpha1.NodeLaunched || p == v1alpha1.NodeRegistered
 }
 
+// passes says that a phase is worth a short wait: the next comes by itself, or its Node does, and one write shows both.
+func (w *Writer) passes(id string, p v1alpha1.NodePhase) bool {
+	if p != v1alpha1.NodeReady {
+		return onTheWay(p)
+	}
+	node, how := w.Machines.Find(id)
+	if node == nil {
+		return how != machine.Ambiguous
+	}
+	ready, _, _ := machine.Ready(node)
+	return !ready
+}
+
 // passing is how long such a phase waits for the next. The slower the API server answers, the longer: it has more to do than
 // it can, and what passes by itself is what can be spared.
 func (w *Writer) passing() time.Duration {
 	return min(max(passingMin, passingWrites*time.Duration(w.latest.Load())), passingMax)
+}
+
+// pause is how long a phase that passes waits. Ready waits longer for its Node while the API server is slow, for then one write
+// in the place of two is worth most.
+func (w *Writer) pause(p v1alpha1.NodePhase) time.Duration {
+	if p == v1alpha1.NodeReady && time.Duration(w.latest.Load()) > slow {
+		return passingMax
+	}
+	return w.passing()
 }
 
 // took notes how long a write took; one odd write moves the figure by an eighth of the way.
@@ -186,7 +214,7 @@ func (w *Writer) Touch(ids []string) {
 		_, known := w.entries[id]
 		w.mu.Unlock()
 		if known {
-			w.queue.AddAfter(id, settle)
+			w.queue.AddAfter(id, max(settle, w.passing()))
 		}
 	}
 }
