@@ -38,12 +38,13 @@ func (cp *ControlPlane) writeFiles() error {
 	if err := cp.writeYAML("scheduler.yaml", scheduler); err != nil {
 		return err
 	}
-	// kwok works on 4 objects at a time by default, each a round trip to the apiserver: a burst of Pods would queue.
+	// kwok works on 4 objects at a time by default, each a round trip to the apiserver: a burst of Pods would queue. Kubelets do
+	// not wait for each other.
 	kwok := map[string]any{
 		"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration",
 		"options": map[string]any{
-			"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16,
-			"nodeLeaseParallelism": 16, "podsOnNodeSyncParallelism": 4,
+			"podPlayStageParallelism": 16, "nodePlayStageParallelism": 64,
+			"nodeLeaseParallelism": 64, "podsOnNodeSyncParallelism": 4,
 		},
 	}
 	return cp.writeYAML("kwok.yaml", kwok)

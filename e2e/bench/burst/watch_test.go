@@ -70,18 +70,29 @@ func first(at *time.Time) {
 	}
 }
 
+// created notes that the API server answered the creation of a Pod. It is the clock of whoever waits: a watch shows a Pod late
+// when the API server has much to do, which would make a wait look short.
+func (w *watches) created(namespace, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first(&w.entry(namespace, name).created)
+}
+
+// entry is what is known of a Pod. Watches have no order among each other. The caller holds the lock.
+func (w *watches) entry(namespace, name string) *pod {
+	key := namespace + "/" + name
+	if w.pods[key] == nil {
+		w.pods[key] = &pod{namespace: namespace, name: name}
+	}
+	return w.pods[key]
+}
+
 func (w *watches) pod(o any, _ bool) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	key := p.Namespace + "/" + p.Name
-	known := w.pods[key]
-	if known == nil {
-		known = &pod{namespace: p.Namespace, name: p.Name}
-		w.pods[key] = known
-	}
-	first(&known.created)
+	known := w.entry(p.Namespace, p.Name)
 	if p.Spec.NodeName != "" {
 		known.node = p.Spec.NodeName
 		first(&known.bound)
@@ -122,11 +133,7 @@ func (w *watches) request(o any, gone bool) {
 		return
 	}
 	key := r.GetNamespace() + "/" + owner.Name
-	known := w.pods[key]
-	if known == nil { // two watches have no order
-		known = &pod{namespace: r.GetNamespace(), name: owner.Name}
-		w.pods[key] = known
-	}
+	known := w.entry(r.GetNamespace(), owner.Name)
 	if known.request.IsZero() {
 		known.requestName = r.GetName()
 		first(&known.request)
