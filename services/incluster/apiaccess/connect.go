@@ -35,7 +35,7 @@ type Config struct {
 	Objects map[client.Object]cache.ByObject // transforms and selectors of cached kinds
 
 	QPS   float32 // requests per second; negative or 0 means no limit here
-	Burst int
+	Burst int     // requests at once under a limit; 0 means twice QPS
 
 	// OnWatchError hears of every broken list or watch. It must not block. nil means nobody does.
 	OnWatchError func(resource string, err error)
@@ -76,8 +76,11 @@ func Connect(c Config) (*Access, error) {
 	}
 	conf := rest.CopyConfig(c.REST)
 	conf.QPS, conf.Burst = c.QPS, c.Burst
-	if c.QPS <= 0 {
+	switch {
+	case c.QPS <= 0:
 		conf.QPS, conf.Burst = -1, 0
+	case c.Burst <= 0:
+		conf.Burst = max(1, int(2*c.QPS))
 	}
 	// Built-in kinds come as protobuf where the server has it: half the bytes, a quarter of the decoding.
 	conf.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -79,7 +79,7 @@ func New(reg prometheus.Registerer, r Reads) (*Instruments, error) {
 		BootstrapDuration:    m.Histogram("bootstrap_duration_seconds", "From a bootstrap request to its answer."),
 		BootstrapTokens:      m.GaugeVec("bootstrap_tokens", "Bootstrap tokens: pooled or handed_out.", "state"),
 		Drains:               m.GaugeVec("drains", "Drains of nodes by state: running, blocked.", "state"),
-		DrainDuration:        m.HistogramVec("drain_duration_seconds", "Duration of drains by outcome: drained, deadline, stopped, abandoned, node_gone.", "outcome"),
+		DrainDuration:        m.HistogramVec("drain_duration_seconds", "Duration of drains by outcome: drained, deadline, stopped, node_gone.", "outcome"),
 		Evictions:            m.CounterVec("evictions_total", "Evictions by result: evicted, gone, blocked, error.", "result"),
 		IdentityConflicts:    m.Gauge("node_identity_conflicts", "Machines that more than one Node could be."),
 		NodesNeverJoined:     m.Gauge("nodes_never_joined", "Machines that the shard calls Configured and that have no Ready Node for the join timeout."),
