@@ -116,8 +116,7 @@ type DrainReported struct {
 	Reason      string   `n:"7"`
 }
 
-// UnplacedReported lists the rows whose Pods the scheduler of a cluster could not place (ENG-11.11). It is not in the
-// table of SHARD-5.1 because it came with WIRE-6.26.
+// UnplacedReported lists the rows whose Pods the scheduler of a cluster could not place (ENG-11.11).
 type UnplacedReported struct {
 	Cluster string        `n:"1"`
 	Session int64         `n:"2"`

@@ -47,6 +47,7 @@ type world struct {
 	answers []AdminAnswer
 	acks    []AckInstruction
 	notices []Notice
+	view    *Publish // what readers see
 
 	tampered bool
 }
@@ -159,6 +160,8 @@ func (w *world) take(x Effect) {
 		w.acks = append(w.acks, x)
 	case Notice:
 		w.notices = append(w.notices, x)
+	case *Publish:
+		w.view = x
 	case AdminAnswer:
 		w.answers = append(w.answers, x)
 	}
