@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -252,4 +253,14 @@ func (r *running) metric(t testing.TB, series string) float64 {
 		}
 	}
 	return 0
+}
+
+// readOver is a client of the reads with the given options.
+func readOver(t testing.TB, addr string, opts ...connect.ClientOption) bigfleetv1alpha1connect.ShardReadClient {
+	t.Helper()
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: &p}
+	t.Cleanup(tr.CloseIdleConnections)
+	return bigfleetv1alpha1connect.NewShardReadClient(&http.Client{Transport: tr}, "http://"+addr, opts...)
 }

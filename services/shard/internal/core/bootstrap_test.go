@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -62,6 +63,36 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 	w.run(Second)
 	if got := w.outcomes(KindBootstrap)["blob_error"]; got <= n {
 		t.Error("no new attempt for the new session")
+	}
+}
+
+// SHARD-16.5: the operator's words are shown as well when the machine was bought for the need, waits for its boot data, and so
+// counts as being on its way; the cluster is not told that the need is satisfied. Once a pull succeeds they are gone.
+func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(1)...)
+	failing := true
+	w.blob = func(PullBootstrap) *BootstrapAnswered {
+		if failing {
+			return &BootstrapAnswered{Error: "no field Tokn"}
+		}
+		return &BootstrapAnswered{Digest: "d", Length: 1}
+	}
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	for range 30 {
+		w.run(10 * Second)
+		row := w.view.Needs[0].Rows[0]
+		last := sentOf[SendNeedStatus](w)
+		if s := last[len(last)-1]; row.Detail() != DetailBootstrapError || s.Satisfied || s.Detail != DetailBootstrapError || !strings.Contains(s.Text, "no field Tokn") {
+			t.Fatalf("at %d s the row says %d, %q, and the cluster was told %+v", w.mono/Second, row.Detail(), row.Text(), s)
+		}
+	}
+	failing = false
+	w.run(15 * Minute)
+	last := sentOf[SendNeedStatus](w)
+	if s := last[len(last)-1]; !s.Satisfied || w.view.Needs[0].Rows[0].Detail() != 0 {
+		t.Errorf("in the end the cluster was told %+v", s)
 	}
 }
 

@@ -22,7 +22,7 @@ func (r *NeedRow) Detail() int32 {
 	switch {
 	case r.Verdict.Hold == demand.HeldNewCluster && r.Verdict.Status == engine.Short:
 		return DetailNewCluster
-	case r.BlobText != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
+	case r.BlobText != "" && (r.Verdict.Detail == engine.DetailBootstrapBackoff || r.Verdict.Status == engine.OnTheWay):
 		return DetailBootstrapError
 	case r.Suppressed == heldPaused || r.Suppressed == heldDryRun:
 		return DetailPaused
@@ -157,8 +157,8 @@ func (c *Core) statusDue() {
 
 // stateNeed sends one verdict if it differs from what was sent last, or returns when it may.
 func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
-	satisfied := r.Verdict.Status != engine.Short
 	text, detail := r.Text(), r.Detail()
+	satisfied := r.Verdict.Status != engine.Short && detail != DetailBootstrapError // a machine is there, and cannot be used
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
 	sent := cl.statuses[r.RowID]
 	switch {
