@@ -47,6 +47,7 @@ type flags struct {
 	kubeContext string
 	context     string
 	viaKube     string
+	group       string // what the context pins
 }
 
 // New makes the App of one invocation.
@@ -129,6 +130,7 @@ func (a *App) takeContext() error {
 		if len(c.Coordinator) > 0 {
 			a.flags.coordinator = c.Coordinator
 		}
+		a.flags.group = c.ClusterUUID
 		a.flags.shard = c.Shard
 	}
 	for flag, to := range a.texts() {
@@ -184,7 +186,7 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 	if a.noContext != nil {
 		return nil, a.noContext
 	}
-	cfg := fleet.Config{Coordinator: a.flags.coordinator, Shard: a.flags.shard, Timeout: a.flags.timeout, Dial: a.Dial}
+	cfg := fleet.Config{Coordinator: a.flags.coordinator, Group: a.flags.group, Shard: a.flags.shard, Timeout: a.flags.timeout, Dial: a.Dial}
 	if !a.Watch { // which would say it again each second
 		cfg.Slow = func(what string) { a.Notef("%s", what) }
 	}
@@ -202,6 +204,19 @@ func (a *App) Fleet() (*fleet.Fleet, error) {
 	}
 	a.fleet = fleet.New(cfg)
 	return a.fleet, nil
+}
+
+// Group asks the coordinator that a context leads to which fleet it is of; what the context pins does not count.
+func (a *App) Group(ctx context.Context, c contexts.Context) (string, error) {
+	a.flags.coordinator, a.flags.shard, a.flags.group, a.noContext = c.Coordinator, "", "", nil
+	for flag, to := range a.texts() {
+		*to = *textOf(&c, flag)
+	}
+	f, err := a.Fleet()
+	if err != nil {
+		return "", err
+	}
+	return f.Group(ctx)
 }
 
 // TLSFiles are what the TLS flags name.

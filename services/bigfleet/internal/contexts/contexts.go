@@ -16,8 +16,9 @@ import (
 
 // Context is one fleet.
 type Context struct {
-	Coordinator []string `json:"coordinator,omitempty"` // host:port
-	Shard       string   `json:"shard,omitempty"`       // id or host:port
+	Coordinator []string `json:"coordinator,omitempty"`  // host:port
+	Shard       string   `json:"shard,omitempty"`        // id or host:port
+	ClusterUUID string   `json:"cluster-uuid,omitempty"` // of the coordinator's group: another one at the same address is refused
 	TLSCert     string   `json:"tls-cert,omitempty"`
 	TLSKey      string   `json:"tls-key,omitempty"`
 	TLSCA       string   `json:"tls-ca,omitempty"`

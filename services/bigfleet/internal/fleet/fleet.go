@@ -32,6 +32,7 @@ const (
 // Config is what the global flags say.
 type Config struct {
 	Coordinator []string         // addresses
+	Group       string           // UUID of the only group of coordinators to talk to; "" means any
 	Shard       string           // id or host:port; "" means every shard
 	Timeout     time.Duration    // of one call
 	Identity    *identity.Source // nil means plaintext
@@ -221,125 +222,6 @@ func (f *Fleet) listed(ctx context.Context) ([]*bigfleetv1alpha1.ShardRegistryEn
 		return err
 	})
 	return out, err
-}
-
-// Coordinator is one replica.
-type Coordinator struct {
-	Address string
-	Core    bigfleetv1alpha1connect.CoordinatorClient
-	Admin   bigfleetv1alpha1connect.CoordinatorAdminClient
-}
-
-func (f *Fleet) coordinator(address string) (Coordinator, error) {
-	c, err := f.client(address)
-	if err != nil {
-		return Coordinator{}, err
-	}
-	return Coordinator{
-		Address: address,
-		Core:    rpc.Stub(c, bigfleetv1alpha1connect.NewCoordinatorClient),
-		Admin:   rpc.Stub(c, bigfleetv1alpha1connect.NewCoordinatorAdminClient),
-	}, nil
-}
-
-// Replicas are the coordinators that --coordinator names.
-func (f *Fleet) Replicas() ([]Coordinator, error) {
-	var out []Coordinator
-	for _, a := range f.cfg.Coordinator {
-		c, err := f.coordinator(a)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-	return out, nil
-}
-
-// Leader makes one call at the leading coordinator (COORD-6.3).
-func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
-	bounded, cancel := f.Deadline(ctx)
-	defer cancel()
-	defer f.waits(func() string {
-		return what + " takes long: still waiting for the coordinator at " + strings.Join(f.cfg.Coordinator, ", ") + " …"
-	})()
-	return f.atLeader(bounded, what, call)
-}
-
-// LeaderStream is Leader without a deadline of its own, for streams.
-func (f *Fleet) LeaderStream(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
-	return f.atLeader(ctx, what, call, leader.Unbounded())
-}
-
-func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Context, Coordinator) error, opts ...leader.Option) error {
-	l, err := f.leaderClient()
-	if err != nil {
-		return err
-	}
-	if err := f.knock(ctx, what); err != nil {
-		return err
-	}
-	err = l.Do(ctx, func(ctx context.Context, t leader.Target) error {
-		return call(ctx, Coordinator{Address: t.Addr, Core: t.Coordinator, Admin: t.Admin})
-	}, opts...)
-	var nobody *leader.NoLeaderError
-	if !errors.As(err, &nobody) {
-		return exit.Of(what, err)
-	}
-	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Say: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
-		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
-	var dial *rpc.DialError
-	if errors.As(nobody.Last, &dial) {
-		return exit.NoConnection(what, dial)
-	}
-	if other := exit.Of(what, nobody.Last); exit.CodeOf(other) == exit.Denied || strings.Contains(other.Error(), "HTTP status") {
-		return other // waiting for an election would not put that right
-	}
-	return out
-}
-
-// knock fails at once when not one of the addresses has a port open: waiting for an election would not put that right.
-func (f *Fleet) knock(ctx context.Context, what string) error {
-	if f.heard.Load() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
-	defer cancel()
-	open := make(chan bool, len(f.cfg.Coordinator))
-	for _, addr := range f.cfg.Coordinator {
-		go func() {
-			conn, err := f.cfg.Dial(ctx, "tcp", addr)
-			if err == nil {
-				_ = conn.Close()
-			}
-			open <- err == nil
-		}()
-	}
-	for range f.cfg.Coordinator {
-		if <-open {
-			f.heard.Store(true)
-			return nil
-		}
-	}
-	out := &exit.Error{Code: exit.Unreachable, Reason: "no_connection", Say: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
-		Hint: "Check --coordinator and that the process runs, or name one shard with --shard host:port; `bigfleet doctor` checks more"}
-	return out
-}
-
-// knockTimeout is generous for a handshake across the world.
-const knockTimeout = 3 * time.Second
-
-func (f *Fleet) leaderClient() (*leader.Client, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.leader != nil {
-		return f.leader, nil
-	}
-	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, Identity: f.cfg.Identity, Dial: f.cfg.Dial, Resolve: f.cfg.Resolve})
-	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
-	}
-	f.leader = l
-	return l, nil
 }
 
 // Each asks every shard at once and returns the answers in the order of shards, nil where one failed, and one error that

@@ -46,13 +46,25 @@ func New(a *app.App) *cobra.Command {
 			})
 		},
 	}
+	var pin bool
 	set := &cobra.Command{
 		Use: "set NAME", Args: cobra.ExactArgs(1), Short: "Keep the addresses and files of this command line under a name",
-		Long:    "Keeps what --coordinator, --shard, --tls-cert, --tls-key, --tls-ca, --kubeconfig and --kube-context say; flags that are not given stay as they were.",
-		Example: "  bigfleet config set prod --coordinator coordinator.example:7790 --tls-cert me.crt --tls-key me.key --tls-ca ca.crt",
-		RunE: func(_ *cobra.Command, args []string) error {
+		Long: "Keeps what --coordinator, --shard, --tls-cert, --tls-key, --tls-ca, --kubeconfig and --kube-context say; flags that are not given stay as they were.\n" +
+			"--pin asks the coordinator which fleet it is of and keeps that too: another fleet at these addresses is refused from then on.",
+		Example: "  bigfleet config set prod --coordinator coordinator.example:7790 --tls-cert me.crt --tls-key me.key --tls-ca ca.crt\n  bigfleet config set prod --pin",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return edit(a, func(f *contexts.File) error {
-				f.Contexts[args[0]] = a.Over(f.Contexts[args[0]])
+				c := a.Over(f.Contexts[args[0]])
+				if cmd.Flags().Changed("pin") {
+					c.ClusterUUID = ""
+				}
+				if pin {
+					var err error
+					if c.ClusterUUID, err = a.Group(cmd.Context(), c); err != nil {
+						return err
+					}
+				}
+				f.Contexts[args[0]] = c
 				if f.Current == "" {
 					f.Current = args[0]
 				}
@@ -60,6 +72,7 @@ func New(a *app.App) *cobra.Command {
 			})
 		},
 	}
+	set.Flags().BoolVar(&pin, "pin", false, "only ever talk to the fleet that answers now; --pin=false forgets it")
 	group.AddCommand(&cobra.Command{
 		Use: "view", Args: cobra.NoArgs, Short: "Show all contexts", Example: "  bigfleet config view\n  bigfleet config view -o yaml",
 		RunE: func(*cobra.Command, []string) error { return view(a) },
@@ -116,14 +129,14 @@ func view(a *app.App) error {
 		}
 		return err
 	}
-	l := output.List{Columns: []output.Column{{Head: "CURRENT"}, {Head: "NAME"}, {Head: "COORDINATOR"}, {Head: "SHARD"}, {Head: "CERTIFICATE"}, {Head: "KUBECONFIG", Wide: true}, {Head: "KUBE-CONTEXT", Wide: true}}}
+	l := output.List{Columns: []output.Column{{Head: "CURRENT"}, {Head: "NAME"}, {Head: "COORDINATOR"}, {Head: "SHARD"}, {Head: "CERTIFICATE"}, {Head: "KUBECONFIG", Wide: true}, {Head: "KUBE-CONTEXT", Wide: true}, {Head: "FLEET", Wide: true}}}
 	for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
 		c, mark := f.Contexts[name], ""
 		if name == f.Current {
 			mark = "*"
 		}
 		l.Names = append(l.Names, "context/"+name)
-		l.Rows = append(l.Rows, []string{mark, name, output.Dash(strings.Join(c.Coordinator, ",")), output.Dash(c.Shard), output.Dash(c.TLSCert), output.Dash(c.Kubeconfig), output.Dash(c.KubeContext)})
+		l.Rows = append(l.Rows, []string{mark, name, output.Dash(strings.Join(c.Coordinator, ",")), output.Dash(c.Shard), output.Dash(c.TLSCert), output.Dash(c.Kubeconfig), output.Dash(c.KubeContext), output.Dash(c.ClusterUUID)})
 	}
 	if len(l.Rows) == 0 {
 		a.Notef("no contexts in %s; `bigfleet config set NAME --coordinator host:port` makes one", path)

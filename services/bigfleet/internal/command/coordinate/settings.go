@@ -84,63 +84,6 @@ func newDeleteQuota(a *app.App) *cobra.Command {
 	return c
 }
 
-func newRebalanceStatus(a *app.App) *cobra.Command {
-	return a.Watchable(&cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "The rebalancer's policy", Example: "  bigfleet rebalance status",
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.Read(c.Context(), func(ctx context.Context) error { return rebalanceStatus(ctx, a) })
-		},
-	})
-}
-
-func rebalanceStatus(ctx context.Context, a *app.App) error {
-	f, err := a.Fleet()
-	if err != nil {
-		return err
-	}
-	var got *bigfleetv1alpha1.GetRebalanceResponse
-	err = f.Leader(ctx, "reading the policy", func(ctx context.Context, co fleet.Coordinator) error {
-		r, err := co.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
-		if err == nil {
-			got = r.Msg
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if !a.Format.ForPeople() {
-		return a.Format.Message(a.Out, got)
-	}
-	p := got.GetPolicy()
-	_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
-		output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
-	return err
-}
-
-func newRebalanceSet(a *app.App) *cobra.Command {
-	var mode string
-	var tier, open int32
-	o := order{
-		use: "set", args: 0, short: "Set the rebalancer's policy", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
-		says: func([]string) string { return "Sets rebalancing to " + mode + "." },
-		send: func(ctx context.Context, c caller, _ []string) (proto.Message, error) {
-			n := bigfleetv1alpha1.RebalanceMode_value["REBALANCE_MODE_"+strings.ToUpper(strings.ReplaceAll(mode, "-", "_"))]
-			if n == 0 {
-				return nil, exit.Usagef("--mode %s is unknown: use on, dry-run or off", mode)
-			}
-			policy := &bigfleetv1alpha1.RebalancePolicy{Mode: bigfleetv1alpha1.RebalanceMode(n), MaxTier: bigfleetv1alpha1.MoveTier(tier), MaxOpenMoves: open}
-			return call(ctx, c, c.Admin.SetRebalance, &bigfleetv1alpha1.SetRebalanceRequest{Policy: policy, ValidateOnly: c.app.DryRun})
-		},
-	}
-	c := o.command(a)
-	c.Flags().StringVar(&mode, "mode", "", "on, dry-run or off")
-	_ = c.MarkFlagRequired("mode") // fails only for an unknown flag
-	c.Flags().Int32Var(&tier, "max-tier", 0, "highest tier of moves; 0 is the default")
-	c.Flags().Int32Var(&open, "max-open", 0, "most open moves; 0 is the default")
-	return c
-}
-
 // newRaftStatus asks each replica for itself, so it works without a leader.
 func newRaftStatus(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{

@@ -1,0 +1,142 @@
+package coordinate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+func newRebalanceStatus(a *app.App) *cobra.Command {
+	return a.Watchable(&cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "The rebalancer's policy", Example: "  bigfleet rebalance status",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.Read(c.Context(), func(ctx context.Context) error { return rebalanceStatus(ctx, a) })
+		},
+	})
+}
+
+func rebalanceStatus(ctx context.Context, a *app.App) error {
+	f, err := a.Fleet()
+	if err != nil {
+		return err
+	}
+	var got *bigfleetv1alpha1.GetRebalanceResponse
+	err = f.Leader(ctx, "reading the policy", func(ctx context.Context, co fleet.Coordinator) error {
+		r, err := co.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
+		if err == nil {
+			got = r.Msg
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !a.Format.ForPeople() {
+		return a.Format.Message(a.Out, got)
+	}
+	p := got.GetPolicy()
+	_, err = fmt.Fprintf(a.Out, "mode %s, up to tier %s, at most %d open moves, last sweep %s\n", output.Enum("REBALANCE_MODE_", p.GetMode().String()),
+		output.Enum("MOVE_TIER_", p.GetMaxTier().String()), p.GetMaxOpenMoves(), output.Time(got.GetLastSweepAtUnixNanos()))
+	if err != nil {
+		return err
+	}
+	var gates []string
+	for _, s := range p.GetAgeGatesSeconds() {
+		gates = append(gates, (time.Duration(s) * time.Second).String())
+	}
+	_, err = fmt.Fprintf(a.Out, "a shortfall gets moves of tier 1, 2, 3 after %s; a shard gives at most %g%% of its machines in a sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
+	return err
+}
+
+// rebalance is what a command line says of the policy; what it does not say stays as it is.
+type rebalance struct {
+	mode     string
+	tier     int32
+	open     int32
+	donorCap float64
+	gates    []time.Duration
+}
+
+var rebalanceFlags = []string{"mode", "max-tier", "max-open", "donor-cap", "age-gates"}
+
+func newRebalanceSet(a *app.App) *cobra.Command {
+	var want rebalance
+	var given *pflag.FlagSet
+	o := order{
+		use: "set", args: 0, short: "Change the rebalancer's policy; what no flag names stays as it is", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
+		says: func([]string) string {
+			var out []string
+			for _, name := range rebalanceFlags {
+				if given.Changed(name) {
+					out = append(out, name+" "+given.Lookup(name).Value.String())
+				}
+			}
+			return "Sets rebalancing to " + strings.Join(out, ", ") + "."
+		},
+		send: func(ctx context.Context, c caller, _ []string) (proto.Message, error) {
+			r, err := c.Admin.GetRebalance(ctx, connect.NewRequest(&bigfleetv1alpha1.GetRebalanceRequest{}))
+			if err != nil {
+				return nil, err
+			}
+			policy := r.Msg.GetPolicy()
+			if err := want.over(policy, given); err != nil {
+				return nil, err
+			}
+			return call(ctx, c, c.Admin.SetRebalance, &bigfleetv1alpha1.SetRebalanceRequest{Policy: policy, ValidateOnly: c.app.DryRun})
+		},
+	}
+	c := o.command(a)
+	given = c.Flags()
+	given.StringVar(&want.mode, "mode", "", "on, dry-run or off")
+	given.Int32Var(&want.tier, "max-tier", 0, "highest tier of moves, 1 to 3; 0 is the default")
+	given.Int32Var(&want.open, "max-open", 0, "most open moves; 0 is the default")
+	given.Float64Var(&want.donorCap, "donor-cap", 0, "part of a shard's machines that it gives at most in one sweep, up to 1; 0 is the default")
+	given.DurationSliceVar(&want.gates, "age-gates", nil, "how long a shortfall lasts before it gets moves of tier 1, 2 and 3, for example 60s,60s,3m; 0 is the default")
+	c.MarkFlagsOneRequired(rebalanceFlags...)
+	return c
+}
+
+// over puts what was given into a policy.
+func (r rebalance) over(p *bigfleetv1alpha1.RebalancePolicy, given *pflag.FlagSet) error {
+	if given.Changed("mode") {
+		n := bigfleetv1alpha1.RebalanceMode_value["REBALANCE_MODE_"+strings.ToUpper(strings.ReplaceAll(r.mode, "-", "_"))]
+		if n == 0 {
+			return exit.Usagef("--mode %s is unknown: use on, dry-run or off", r.mode)
+		}
+		p.Mode = bigfleetv1alpha1.RebalanceMode(n)
+	}
+	if given.Changed("max-tier") {
+		if _, known := bigfleetv1alpha1.MoveTier_name[r.tier]; !known {
+			return exit.Usagef("--max-tier %d: want 1 to 3, or 0 for the default", r.tier)
+		}
+		p.MaxTier = bigfleetv1alpha1.MoveTier(r.tier)
+	}
+	if given.Changed("max-open") {
+		p.MaxOpenMoves = r.open
+	}
+	if given.Changed("donor-cap") {
+		p.DonorCap = r.donorCap
+	}
+	if given.Changed("age-gates") {
+		p.AgeGatesSeconds = nil
+		for _, d := range r.gates {
+			if d != 0 && d < time.Second {
+				return exit.Usagef("--age-gates: %v is less than a second", d)
+			}
+			p.AgeGatesSeconds = append(p.AgeGatesSeconds, int64(d/time.Second))
+		}
+	}
+	return nil
+}
