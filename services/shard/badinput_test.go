@@ -16,7 +16,7 @@ func rollupResult(m *pb.ShardMessage) (*pb.Acknowledgement, bool) {
 	return a, strings.HasPrefix(a.GetEcho(), "rollup")
 }
 
-// Scenario 7, WIRE-3.8, WIRE-3.9, SHARD-8.6, SHARD-8.7, SHARD-8.8, SHARD-10.3, ENG-4.10: a roll-up that breaks a hard rule is refused whole with its
+// Scenario 7, WIRE-3.8, WIRE-3.9, SHARD-8.6, 10.2, SHARD-8.7, SHARD-8.8, SHARD-10.3, ENG-4.10: a roll-up that breaks a hard rule is refused whole with its
 // reason, the demand in force stays, the session lives, and the reclaim gate does not move.
 func TestBadRollupsAreRefusedAndTheLastGoodOneStays(t *testing.T) {
 	p := NewProvider(slots(3)...).Serve(t)
@@ -90,7 +90,7 @@ func TestBadRollupsAreRefusedAndTheLastGoodOneStays(t *testing.T) {
 	}
 }
 
-// Scenario 8, SHARD-10.5, WIRE-3.3, WIRE-3.4: harmless differences are accepted, counted and listed; equal rows add up.
+// Scenario 8, SHARD-10.5, 10.2a, WIRE-3.3, WIRE-3.4: harmless differences are accepted, counted and listed; equal rows add up.
 func TestSoftViolationsAreAcceptedWithWarnings(t *testing.T) {
 	p := NewProvider(slots(4)...).Serve(t)
 	s := start(t, p)

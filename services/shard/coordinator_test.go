@@ -184,7 +184,7 @@ func TestViewDoesNotFollowToAnotherProvider(t *testing.T) {
 	Eventually(t, "the same view, sent again, is obeyed", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 1 })
 }
 
-// COORD-7.12, 6.1.1: the highest term survives a restart: a leader of before, which answers the next process first, is not
+// SHARD-21.4, COORD-7.12, 6.1.1: the highest term survives a restart: a leader of before, which answers the next process first, is not
 // obeyed, and the report says which term is known. A higher one counts again.
 func TestTermMarkSurvivesARestart(t *testing.T) {
 	c := NewCoordinator().Serve(t)
@@ -215,7 +215,7 @@ func TestTermMarkSurvivesARestart(t *testing.T) {
 	}
 }
 
-// COORD-8.6: instructions are carried out by their sequence numbers, whatever their order in the answer.
+// SHARD-21.5, COORD-8.6: instructions are carried out by their sequence numbers, whatever their order in the answer.
 func TestInstructionsByNumber(t *testing.T) {
 	c := NewCoordinator().Serve(t)
 	assign := func(id string, sequence int64) *pb.CoordinatorInstruction {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -15,6 +16,9 @@ type Query struct {
 	Since, Until int64 // Unix nanoseconds, both inclusive
 	Match        func(*pb.DecisionRecord) bool
 	Limit        int
+	// Word stands in each record that Match wants, such as the id of its machine. Records on the disk without it are not
+	// read. Empty: any may match.
+	Word string
 }
 
 // History returns records, newest first, and whether older ones have left the log. Records that are not on the disk yet
@@ -50,6 +54,9 @@ func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, t
 		err := scan(s.path, func(b block) bool {
 			return b.kind == blockRecords && b.last >= q.Since && (q.Until == 0 || b.first <= q.Until)
 		}, func(_ block, raw []byte) error {
+			if q.Word != "" && !bytes.Contains(raw, []byte(q.Word)) {
+				return nil
+			}
 			var r pb.DecisionRecord
 			if proto.Unmarshal(raw, &r) == nil && (r.ShardEpoch != l.cfg.Epoch || oldest == 0 || r.Sequence < oldest) {
 				keep(&r)

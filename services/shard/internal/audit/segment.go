@@ -208,6 +208,7 @@ func nextBlock(r io.Reader) (block, error) {
 	return b, nil
 }
 
+// readBlock hands out the entries of a block. Each is valid until the next.
 func readBlock(r io.Reader, b block, each func([]byte) error) error {
 	body := make([]byte, b.size)
 	if _, err := io.ReadFull(r, body); err != nil {
@@ -217,12 +218,13 @@ func readBlock(r io.Reader, b block, each func([]byte) error) error {
 		return &Damage{Why: fmt.Sprintf("the checksum of the block is %08x, its header says %08x", got, b.crc)}
 	}
 	z := bufio.NewReader(flate.NewReader(bytes.NewReader(body)))
+	var entry bytes.Buffer // grows with what is there, whatever a length claims
 	for range b.entries {
 		n, err := binary.ReadUvarint(z)
 		if err != nil || n > blockMax*16 {
 			return &Damage{Why: "the block holds fewer entries than its header says"}
 		}
-		var entry bytes.Buffer // grows with what is there, whatever the length claims
+		entry.Reset()
 		if got, err := io.CopyN(&entry, z, int64(n)); err != nil || got != int64(n) {
 			return &Damage{Why: "an entry of the block is shorter than it says"}
 		}

@@ -22,7 +22,7 @@ func rowsOf(n int) []demand.Row {
 	return needs(0, slices.Repeat([]int64{1}, n)...)
 }
 
-// Scenario 1, SHARD-12.1: after a restart with machines everywhere and no roll-up, nothing is reclaimed, however long
+// Scenario 1, SHARD-12.1, 4.11: after a restart with machines everywhere and no roll-up, nothing is reclaimed, however long
 // the silence; Idle machines are still released.
 func TestRestartReclaimsNothingWithoutDemand(t *testing.T) {
 	machines := append(hostsOf(30, "red"), host("idle", inventory.Idle, ""))
@@ -68,7 +68,7 @@ func TestFirstReportOfNothingHasToBeConfirmed(t *testing.T) {
 	}
 }
 
-// Scenario 3, SHARD-11.4, 11.5: a suspicious roll-up is held until it was confirmed by time and count; a normal one in
+// Scenario 3, SHARD-11.4, 11.5, 4.11: a suspicious roll-up is held until it was confirmed by time and count; a normal one in
 // between clears the count.
 func TestSuspiciousRollupIsHeld(t *testing.T) {
 	w := newWorld(t, nil)
@@ -138,7 +138,7 @@ func TestZeroedQuantitiesAreHeld(t *testing.T) {
 	}
 }
 
-// SHARD-11.6, 24: an order accepts the held roll-up at once.
+// SHARD-11.6, 11.1, 24: an order accepts the held roll-up at once.
 func TestHeldRollupCanBeAccepted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.connect("red")

@@ -19,7 +19,7 @@ func rebound(t *testing.T, view View) *world {
 	return w
 }
 
-// SHARD-12.7, scenario 42 of COORD: what another shard configured a moment before is not bought again. The wait is one
+// SHARD-12.7, 6.9, scenario 42 of COORD: what another shard configured a moment before is not bought again. The wait is one
 // List, which is asked for at once, and the verdict says what it is for.
 func TestNewClusterWaitsForAList(t *testing.T) {
 	w := rebound(t, View{DefaultOwner: true})

@@ -120,7 +120,7 @@ func TestWithdrawalFindsWhatWasAdopted(t *testing.T) {
 	}
 }
 
-// COORD-8.4, 7.12: duplicates, stale terms, unknown payloads; a reply of a lower term is dropped whole.
+// SHARD-21.5, COORD-8.4, 7.12: duplicates, stale terms, unknown payloads; a reply of a lower term is dropped whole.
 func TestInstructionRules(t *testing.T) {
 	w := newWorld(t, coordinated, slotsOf(1)...)
 	send := func(term int64, x Instruction) *AckInstruction {

@@ -72,7 +72,7 @@ func TestRepeatedEmptyListsAreBelieved(t *testing.T) {
 	}
 }
 
-// Scenario 38, SHARD-13.17, 12.4: with Lists failing decisions go on, nothing fails, and Reclaim and Delete stop when the
+// Scenario 38, SHARD-13.17, 12.4, 6.2, 2.8: with Lists failing decisions go on, nothing fails, and Reclaim and Delete stop when the
 // inventory is five minutes old.
 func TestListsThatFail(t *testing.T) {
 	w := newWorld(t, nil, append(hostsOf(2, "red"), host("i1", inventory.Idle, ""))...)
@@ -99,7 +99,7 @@ func TestListsThatFail(t *testing.T) {
 	}
 }
 
-// Scenario 45, SHARD-13.6: a List answered before a Configure and merged after its ack does not undo the binding.
+// Scenario 45, SHARD-13.6, 13.5: a List answered before a Configure and merged after its ack does not undo the binding.
 func TestStaleListDoesNotUndoABinding(t *testing.T) {
 	w := newWorld(t, nil, host("h1", inventory.Idle, ""))
 	w.dwell = 5 * Second

@@ -382,7 +382,7 @@ func (w *world) outcomes(k Kind) map[string]int {
 	return out
 }
 
-// check holds the invariants that need no outside view.
+// check holds the invariants that need no outside view, after each step (SHARD-4.10).
 func (w *world) check() {
 	if why := w.c.Broken(); why != "" {
 		w.t.Fatalf("broken invariant at %d ms: %s", w.mono/Millisecond, why)

@@ -13,7 +13,7 @@ import (
 	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
 )
 
-// Scenario 65, SHARD-3.2, 3.6: a metrics port that is taken is a start error with exit code 1 that names it, before an
+// Scenario 65, SHARD-3.2, 3.6, 3.1: a metrics port that is taken is a start error with exit code 1 that names it, before an
 // epoch is taken.
 func TestMetricsPortTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -114,7 +114,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		out.Domains = append(out.Domains, &pb.DomainCoverage{Domain: d.Domain, CoveragePerMille: d.PerMille, Satisfiable: d.Satisfiable})
 	}
 	key := e.of.Need
-	out.Records, err = s.records(ctx, func(x *pb.DecisionRecord) bool {
+	out.Records, err = s.records(ctx, key.Key.Fingerprint, func(x *pb.DecisionRecord) bool {
 		return x.ClusterId == key.Cluster && x.ProfileFingerprint == key.Key.Fingerprint && x.Group == key.Key.Group
 	})
 	return out, err
@@ -222,13 +222,14 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 		out.Winners = append(out.Winners, &pb.Holder{Priority: n.Priority, Machines: 1,
 			Need: &pb.NeedRef{ClusterId: n.Cluster, RowId: n.RowID, ProfileFingerprint: n.Key.Fingerprint, Group: n.Key.Group}})
 	}
-	out.Records, err = s.records(ctx, func(x *pb.DecisionRecord) bool {
+	out.Records, err = s.records(ctx, id, func(x *pb.DecisionRecord) bool {
 		return x.MachineId == id && (own == "" || x.ClusterId == own)
 	})
 	return out, err
 }
 
-func (s *Server) records(ctx context.Context, match func(*pb.DecisionRecord) bool) ([]*pb.DecisionRecord, error) {
-	list, _, err := s.cfg.Records.History(ctx, audit.Query{Match: match, Limit: explainRecords})
+// records finds the newest records that match; each of them holds the word.
+func (s *Server) records(ctx context.Context, word string, match func(*pb.DecisionRecord) bool) ([]*pb.DecisionRecord, error) {
+	list, _, err := s.cfg.Records.History(ctx, audit.Query{Match: match, Word: word, Limit: explainRecords})
 	return list, err
 }

@@ -24,7 +24,7 @@ func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.Ge
 	if err != nil {
 		return nil, err
 	}
-	match, err := subject(ctx, r.Msg)
+	match, word, err := subject(ctx, r.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.Ge
 		match = olderThan(match, key)
 	}
 	size := pageSize(r.Msg.PageSize, 100)
-	list, truncated, err := s.cfg.Records.History(ctx, audit.Query{Since: r.Msg.SinceUnixNanos, Until: r.Msg.UntilUnixNanos, Match: match, Limit: size + 1})
+	list, truncated, err := s.cfg.Records.History(ctx, audit.Query{Since: r.Msg.SinceUnixNanos, Until: r.Msg.UntilUnixNanos, Match: match, Word: word, Limit: size + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -54,31 +54,31 @@ func olderThan(match func(*pb.DecisionRecord) bool, key []string) func(*pb.Decis
 	}
 }
 
-// subject makes the filter of a history request, inside what the caller may see.
-func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (func(*pb.DecisionRecord) bool, error) {
+// subject makes the filter of a history request, inside what the caller may see, and a word that all it lets through have.
+func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (match func(*pb.DecisionRecord) bool, word string, err error) {
 	own := scope(ctx)
 	inScope := func(x *pb.DecisionRecord) bool { return own == "" || x.ClusterId == own }
 	switch q := m.Subject.(type) {
 	case *pb.GetMachineHistoryRequest_MachineId:
-		return func(x *pb.DecisionRecord) bool { return x.MachineId == q.MachineId && inScope(x) }, nil
+		return func(x *pb.DecisionRecord) bool { return x.MachineId == q.MachineId && inScope(x) }, q.MachineId, nil
 	case *pb.GetMachineHistoryRequest_Need:
 		n := q.Need
 		if _, err := narrow(ctx, n.ClusterId); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		return func(x *pb.DecisionRecord) bool {
 			return x.ClusterId == n.ClusterId && (n.RowId == "" || x.RowId == n.RowId) &&
 				(n.ProfileFingerprint == "" || x.ProfileFingerprint == n.ProfileFingerprint) && (n.Group == "" || x.Group == n.Group) &&
 				(x.RowId != "" || x.ProfileFingerprint != "")
-		}, nil
+		}, n.ClusterId, nil
 	case *pb.GetMachineHistoryRequest_ClusterId:
 		only, err := narrow(ctx, q.ClusterId)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		return func(x *pb.DecisionRecord) bool { return x.ClusterId == only }, nil
+		return func(x *pb.DecisionRecord) bool { return x.ClusterId == only }, only, nil
 	}
-	return inScope, nil
+	return inScope, own, nil
 }
 
 // keepAlive is how often a stream that follows sends a frame although nothing happened (WIRE-9.5).

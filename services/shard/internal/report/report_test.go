@@ -62,7 +62,7 @@ func TestClustersAreReportedAfterAChange(t *testing.T) {
 	}
 }
 
-// COORD-7.14: a shard that never had an answer asks again after 1 to 3 s; later the interval holds, with a jitter of a
+// SHARD-21.1, COORD-7.14: a shard that never had an answer asks again after 1 to 3 s; later the interval holds, with a jitter of a
 // tenth that is another one each time.
 func TestPauses(t *testing.T) {
 	r := &Reporter{cfg: Config{Interval: 10 * time.Second}}
