@@ -66,6 +66,7 @@ type clusterState struct {
 	guarded  []inventory.Index
 	overdue  int
 
+	empty   []int32 // of loc: what an exchange gave back
 	looseAt []int32 // those of bound that nobody claimed when it was listed
 	excess  int     // the loose ones that are Configured and ours
 	shorts  int     // Needs that are short, after credit

@@ -15,6 +15,10 @@ func (p *planning) exchange() {
 		return
 	}
 	list := p.exchangers()
+	if len(list) < 2 {
+		return
+	}
+	p.tell() // tries change nothing but what the pools have: the topologies hear of those that last
 	for improved := true; improved && !p.spent; {
 		improved = false
 		for b := range list {
@@ -125,6 +129,7 @@ func (p *planning) try(order ...turn) bool {
 	defer func() { p.muted = false }()
 	var was, is sum128
 	old := make([][]inventory.Index, len(order))
+	told := len(p.stock.list)
 	for i, t := range order {
 		cl, w := p.state(t)
 		old[i] = p.giveBackAll(cl, w, &was)
@@ -146,6 +151,7 @@ func (p *planning) try(order ...turn) bool {
 		d.hi -= is.hi
 		p.saved += int64(d.lo)
 		p.resumed = true
+		p.settle(old, told)
 		return true
 	}
 	var ignored sum128
@@ -159,7 +165,27 @@ func (p *planning) try(order ...turn) bool {
 			p.take(cl, w, m, inventory.SpeculativePool)
 		}
 	}
+	p.stock.forget(told)
 	return false
+}
+
+// settle tells the topologies what came of a try: of the machines that were given back some are free now, and of those that
+// were taken since stock.list was told long some are new.
+func (p *planning) settle(old [][]inventory.Index, told int) {
+	taken := slices.Clone(p.stock.list[told:])
+	p.stock.forget(told)
+	p.tell()
+	was := slices.Concat(old...)
+	for _, i := range was {
+		if !p.stock.isTaken(i) {
+			p.countGiven(i, p.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+		}
+	}
+	for _, i := range taken {
+		if !slices.Contains(was, i) {
+			p.stock.note(i, p.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+		}
+	}
 }
 
 // giveBackAll makes free again what w bought, and adds up what it cost.
@@ -172,10 +198,9 @@ func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inven
 			total.add(uint64(effectiveCost(p.w.Inventory.Class(l.class), w.bucket)), 1)
 			out = append(out, l.idx)
 			cl.release(at)
-			l.bits |= lGone // the place in loc stays empty; taking it again makes a new one
-			p.tell()
+			l.bits |= lGone
+			cl.empty = append(cl.empty, at)
 			p.stock.giveBack(l.idx, l.class, inventory.SpeculativePool)
-			p.countGiven(l.idx, l.class, inventory.SpeculativePool)
 		}
 		at = next
 	}

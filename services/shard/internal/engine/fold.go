@@ -20,6 +20,38 @@ type folding struct {
 	names     map[string]string // group by aggregate
 	index     map[foldKey]int   // of the cluster at work
 	key       []byte
+	home      homeClasses
+}
+
+// homeClasses is the classes of the machines that are bound to or in flight for the cluster that was asked about last.
+type homeClasses struct {
+	cl   *clusterState
+	list []uint32
+	seen []uint64 // one bit per class
+}
+
+// of returns the classes for a cluster: its gangs are asked about one after the other.
+func (h *homeClasses) of(p *planning, cl *clusterState) []uint32 {
+	if h.cl == cl {
+		return h.list
+	}
+	inv := p.w.Inventory
+	if n := (inv.Classes() + 63) / 64; len(h.seen) < n {
+		h.seen = append(h.seen, make([]uint64, n-len(h.seen))...)
+	}
+	h.cl, h.list = cl, h.list[:0]
+	members, _ := inv.Members(cl.d.ID)
+	for _, i := range members {
+		c := inv.Row(i).Class
+		if bit := uint64(1) << (c % 64); h.seen[c/64]&bit == 0 {
+			h.seen[c/64] |= bit
+			h.list = append(h.list, c)
+		}
+	}
+	for _, c := range h.list {
+		h.seen[c/64] = 0
+	}
+	return h.list
 }
 
 // lastFold is the row that was asked last: rows of a kind lie side by side.
@@ -44,7 +76,7 @@ func (f *folding) begin(w *World) {
 	if f.index == nil {
 		*f = folding{stock: map[string]uint32{}, names: map[string]string{}, index: map[foldKey]int{}}
 	}
-	f.last = lastFold{}
+	f.last, f.home.cl = lastFold{}, nil
 	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
 		f.version = v
 		clear(f.stock)
@@ -107,11 +139,7 @@ func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRo
 		g.fate, g.witness = byStock, holder-1
 		return true, g
 	}
-	list, _ := p.w.Inventory.Members(cl.d.ID)
-	if slices.ContainsFunc(list, func(i inventory.Index) bool {
-		c := p.w.Inventory.Row(i).Class
-		return m.has(c) && coversAll(cl.f.of(c), want)
-	}) {
+	if slices.ContainsFunc(f.home.of(p, cl), func(c uint32) bool { return m.has(c) && coversAll(cl.f.of(c), want) }) {
 		return true, g
 	}
 	g.fate = byNothing

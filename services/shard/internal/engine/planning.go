@@ -121,6 +121,13 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	if r.Stamp != 0 {
 		l.recl = inv.StampRow(r.Stamp).Reclamation
 	}
+	if at := cl.vacated(i); at >= 0 {
+		l.used = cl.loc[at].used
+		cl.loc[at] = l
+		cl.claimFree(w, at)
+		p.spoil(cl)
+		return
+	}
 	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take at the least, rather than again and again
 		n := max(len(cl.loc)/2, 4)
 		if len(cl.loc) == cl.members {
@@ -134,6 +141,19 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 	}
 	cl.claimFree(w, int32(len(cl.loc)-1))
 	p.spoil(cl)
+}
+
+// vacated returns the place that a machine had in loc before an exchange gave it back, or -1: tries take the same few
+// machines again and again.
+func (cl *clusterState) vacated(i inventory.Index) int32 {
+	for n, at := range cl.empty {
+		if cl.loc[at].idx == i {
+			cl.empty[n] = cl.empty[len(cl.empty)-1]
+			cl.empty = cl.empty[:len(cl.empty)-1]
+			return at
+		}
+	}
+	return -1
 }
 
 // anyFree reports whether a pool has anything left that matches.

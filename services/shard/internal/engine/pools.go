@@ -78,6 +78,11 @@ func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
 	s.taken[i/64] |= 1 << (i % 64)
 	s.free[k][class]--
 	s.piled[k][s.cat.pile[class]]--
+	s.note(i, class, k)
+}
+
+// note adds a taken machine to the list.
+func (s *stock) note(i inventory.Index, class uint32, k inventory.Pool) {
 	if len(s.list) == cap(s.list) {
 		s.list = slices.Grow(s.list, max(len(s.list), 256))
 		s.kinds = slices.Grow(s.kinds, max(len(s.list), 256))
@@ -142,6 +147,9 @@ func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n i
 	}
 	return into
 }
+
+// forget cuts the list to its first n.
+func (s *stock) forget(n int) { s.list, s.kinds = s.list[:n], s.kinds[:n] }
 
 // giveBack makes a machine free again that the plan took.
 func (s *stock) giveBack(i inventory.Index, class uint32, k inventory.Pool) {

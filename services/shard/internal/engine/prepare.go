@@ -49,7 +49,7 @@ func (cl *clusterState) clear(p *planning) {
 	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
 	cl.dims = dimsOf(cl.dims, cl.d.Needs)
 	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
-	cl.offer, cl.offering = cl.offer[:0], cl.offering[:0]
+	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.rowWant)
