@@ -49,7 +49,7 @@ func (t *Table) Freeze(r *Room) *Frozen {
 	f := &Frozen{table: Table{
 		rows: t.rows.clone(r.rows), labels: append(r.labels[:0], t.labels...),
 		idRef: append(r.idRef[:0], t.idRef...), hostRef: append(r.hosts[:0], t.hostRef...),
-		ids: t.ids.clone(), hosts: t.hosts.clone(), byID: t.byID.clone(), order: idOrder{version: t.order.version},
+		ids: t.ids.clone(), hosts: t.hosts.clone(), order: idOrder{version: t.order.version},
 		free: slices.Clone(t.free), removed: slices.Clone(t.removed), live: t.live,
 		promises: maps.Clone(t.promises), marks: maps.Clone(t.marks), errors: maps.Clone(t.errors), expiry: slices.Clone(t.expiry),
 		shapes:    shapes{all: slices.Clone(t.shapes.all), free: slices.Clone(t.shapes.free)},
@@ -99,6 +99,7 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 	}
 	t.order.all.n = len(all)
 	for _, i := range all {
+		t.byID.insert(t, i)
 		t.enter(i)
 	}
 	keys := make([]string, 0, len(f.topologies))
