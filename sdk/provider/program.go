@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"reflect"
@@ -247,9 +246,9 @@ func (l *loader[C]) serve(ctx context.Context, p *Provider, registry *prometheus
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if l.common.MetricsAddr != "" {
-		listener, err := net.Listen("tcp", l.common.MetricsAddr)
+		listener, err := listenOn("metrics port", "--metrics-addr", l.common.MetricsAddr)
 		if err != nil {
-			return &StartError{fmt.Errorf("metrics port: %w", err)}
+			return &StartError{err}
 		}
 		ops := newOpsServer(p, registry, l.common.Server.Pprof)
 		served := make(chan struct{})

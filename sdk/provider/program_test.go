@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,5 +53,47 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// PROV-20.4, 20.6: the flags with their defaults; and without --state the state is a file in the data directory.
+func TestFlags(t *testing.T) {
+	cmd := provider.Program[struct{}]{Name: "x", Fake: substrate.Fake[struct{}](substrate.Config{})}.Command()
+	for name, want := range map[string]string{
+		"config": "", "addr": ":9000", "metrics-addr": ":9090", "provider": "x", "state": "", "data-dir": ".", "offerings": "", "seed-count": "0",
+		"use-fake-backend": "false", "reconcile-interval": "2m0s", "reflection": "true", "tls-cert": "", "tls-key": "", "tls-ca": "", "require-tls": "false",
+		"shard-san": "on", "adopt-store": "", "log-level": "info", "log-format": "text", "enable-pprof": "false", "otlp-endpoint": "", "control-addr": "",
+	} {
+		if f := cmd.Flags().Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s: %+v, want the default %q", name, f, want)
+		}
+	}
+	dir := t.TempDir()
+	run := func(args ...string) (int, string) {
+		cmd := provider.Program[struct{}]{Name: "x", Fake: substrate.Fake[struct{}](substrate.Config{})}.Command()
+		cmd.SetArgs(append([]string{"--use-fake-backend", "--seed-count", "3", "--metrics-addr", ""}, args...))
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		err := cmd.ExecuteContext(t.Context())
+		if err != nil {
+			out.WriteString(err.Error())
+		}
+		return provider.ExitCode(err), out.String()
+	}
+	// A port that is taken ends the start with the flag that moves it; the state file was opened before.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if code, say := run("--data-dir", dir, "--addr", l.Addr().String()); code != 2 || !strings.Contains(say, "is in use") || !strings.Contains(say, "--addr") {
+		t.Errorf("a taken port: exit %d: %s", code, say)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "provider.db")); err != nil {
+		t.Errorf("no state file: %v", err)
+	}
+	if code, say := run("--state", "memory", "--addr", "127.0.0.1:0", "--metrics-addr", l.Addr().String()); code != 2 || !strings.Contains(say, "--metrics-addr") {
+		t.Errorf("a taken metrics port: exit %d: %s", code, say)
 	}
 }

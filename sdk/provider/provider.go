@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -229,9 +230,17 @@ func (p *Provider) listen() (net.Listener, error) {
 	if p.set.listener != nil {
 		return p.set.listener, nil
 	}
-	l, err := net.Listen("tcp", p.set.addr)
-	if err != nil {
-		return nil, fmt.Errorf("RPC port: %w", err)
+	return listenOn("RPC port", "--addr", p.set.addr)
+}
+
+// listenOn says which flag moves a port that somebody else has.
+func listenOn(what, flag, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %s is in use: end the process that has it, or give this one another address with %s", what, addr, flag)
+	case err != nil:
+		return nil, fmt.Errorf("%s (%s): %w", what, flag, err)
 	}
 	return l, nil
 }

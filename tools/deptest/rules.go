@@ -51,10 +51,12 @@ func Rules() []Rule {
 			Why: "gen <- sdk <- services <- e2e: a test harness is in no product",
 		},
 		{
+			// PROV-15.1
 			From: []string{"./sdk/provider/..."}, Never: kubernetes, Tests: true,
 			Why: "a provider of anything can be written without Kubernetes: sdk/nodeready is there for those that watch nodes",
 		},
 		{
+			// PROV-15.3
 			From: []string{"./sdk/identity/..."}, Only: []string{"./sdk/identity/..."},
 			Why: "sdk/identity is shared by the SDK and all services, so it brings nothing along but the standard library",
 		},

@@ -14,10 +14,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// PROV-16.1: both stores load, commit and close by the rules of the interface, which storetest holds.
 func TestMemory(t *testing.T) {
 	storetest.Run(t, func(testing.TB, string) (store.Store, error) { return store.Memory(), nil })
 }
 
+// PROV-16.1.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	storetest.Run(t, func(_ testing.TB, place string) (store.Store, error) { return store.Open(filepath.Join(dir, place)) })

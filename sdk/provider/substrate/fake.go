@@ -61,7 +61,7 @@ func (c *Cloud) Serve(addr string, files identity.Files) (*Served, error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("control port: %w", err)
+		return nil, fmt.Errorf("control port (--control-addr): %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.Addr, s.stop = l.Addr().String(), stop

@@ -53,6 +53,14 @@ func TestUnusableKubeconfigsAreNamed(t *testing.T) {
 	}
 }
 
+// PROV-24.4: a real backend serves no SubstrateControl, and says so.
+func TestNoControlOfRealClusters(t *testing.T) {
+	code, _, say := runProgram(t, "--kubeconfig", "x", "--state", "memory", "--control-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0", "--metrics-addr", "")
+	if code != 2 || !strings.Contains(say, "--control-addr") || !strings.Contains(say, "--use-fake-backend") {
+		t.Errorf("exit %d: %s", code, say)
+	}
+}
+
 // PROV-20.8: what cannot start ends with 2 and says everything that is wrong.
 func TestWrongCommandLines(t *testing.T) {
 	if code, _, say := runProgram(t, "stray"); code != 2 || !strings.Contains(say, "stray") {

@@ -189,7 +189,7 @@ func TestTheWorldChangesByRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// PROV-26.12: the minute of notice passed a hundred times faster, and a price is one of simulated hours.
+	// PROV-26.13: the ledger; PROV-26.12: the minute of notice passed a hundred times faster, and a price is one of simulated hours.
 	if clock := state.Msg.GetClockSeconds(); clock < 60 {
 		t.Errorf("the simulated clock is at %g s after a minute's notice", clock)
 	}
