@@ -26,6 +26,7 @@ import (
 const (
 	coordinatorID = "coordinator-0"
 	heartbeat     = 2 * time.Second // of the shard's reports; people look
+	shutdownGrace = time.Second     // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
 	listEvery     = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
 )
 
@@ -51,7 +52,8 @@ func (w *World) addProvider(g *process.Group) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	options := []provider.Option{provider.WithListener(listener), provider.WithStateFile(filepath.Join(w.dir, "provider.db")), provider.WithRegisterer(registry)}
+	options := []provider.Option{provider.WithListener(listener), provider.WithStateFile(filepath.Join(w.dir, "provider.db")), provider.WithRegisterer(registry),
+		provider.WithShutdownGrace(shutdownGrace)}
 	var p *provider.Provider
 	if simulated {
 		p, err = w.simulatedCloud(g, options)

@@ -74,7 +74,7 @@ func Scenarios() []Scenario {
 		{Name: "budget", About: "a drain that a disruption budget holds up, until the budget lets go", Steps: []Step{
 			{0, "cluster 1 runs a service on every GPU there is, under a budget that lets no Pod go", on(0, guarded("guarded", 12))},
 			{8 * time.Second, "cluster 2 urgently needs 2 GPUs: `bigfleet get drains` names the budget that holds them up", on(1, onGPU("urgent", 2, 1_000_000))},
-			{20 * time.Second, "the budget lets go", on(0, letGo("guarded"))},
+			{6 * time.Second, "the budget lets go, before the deadline at which the machines are taken with the Pods on them", on(0, letGo("guarded"))},
 		}},
 		{Name: "restart", About: "the shard dies and comes back", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},

@@ -71,7 +71,7 @@ func (w *World) addShards(g *process.Group) error {
 				return err
 			}
 			return shard.Run(ctx, shard.Config{
-				ID: s.id, DataDir: dir, Listen: s.listen, Listener: l, Telemetry: tel, Ops: ops, ShutdownGrace: time.Second,
+				ID: s.id, DataDir: dir, Listen: s.listen, Listener: l, Telemetry: tel, Ops: ops, ShutdownGrace: shutdownGrace,
 				Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat, ReconcileInterval: listEvery,
 			})
 		})

@@ -198,7 +198,7 @@ func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
 		case r == RPCCreate:
 			c.pools.created(c, m)
 		}
-		c.end(o, OutcomeSuccess, "")
+		c.end(o, OutcomeSuccess, o.forced(c.now))
 	case m.State == r.middle() && (r != RPCConfigure || m.Cluster == o.Cluster):
 		if o.Phase == phaseAsking {
 			o.Phase, o.Accepted = phaseWaiting, c.now

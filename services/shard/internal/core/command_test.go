@@ -437,3 +437,34 @@ func TestOrdersAreReadAsTheyWereGiven(t *testing.T) {
 		t.Errorf("the lifted pause is still shown: %+v, the need waits for %d", p.Status.Pauses, p.Needs[0].Rows[0].Detail())
 	}
 }
+
+// SHARD-17.9, user-asks 17: a drain whose deadline came with Pods left ends with a record of how many, and of what held them.
+func TestADrainThatWasForcedIsRecorded(t *testing.T) {
+	w := newWorld(t, nil, hostsOf(1, "red")...)
+	w.dwell = 3 * Minute // the grace is two
+	w.connect("red", "drain-report")
+	w.connect("blue")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Second)
+	w.rollup("blue", needs(200_000, 4))
+	w.run(10 * Second)
+	for _, x := range sentOf[SendReclaim](w) {
+		w.step(DrainReported{Cluster: "red", Session: w.sessions["red"], Instruction: x.Instruction, State: 1,
+			PodsLeft: 2, Blocking: []string{"default/web"}})
+	}
+	w.run(125 * Second)
+	for _, x := range sentOf[SendReclaim](w) { // its Node is gone, and its Pods with it, before the provider says so
+		w.step(DrainReported{Cluster: "red", Session: w.sessions["red"], Instruction: x.Instruction, State: drainDone})
+	}
+	w.run(3 * Minute)
+	for _, r := range w.recorded(RecordEnded) {
+		if r.Kind == KindPreempt {
+			if want := "Pods left at the deadline: 2, held by default/web; they went with the machine"; r.Outcome != OutcomeSuccess.String() || r.Detail != want {
+				t.Errorf("the drain ended %q: %q", r.Outcome, r.Detail)
+			}
+			return
+		}
+	}
+	t.Error("no drain ended")
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
@@ -109,6 +110,21 @@ type drainNote struct {
 	PodsLeft int64    `n:"2"`
 	Blocking []string `n:"3"`
 	Reason   string   `n:"4"`
+}
+
+const drainDone = 2 // number of bigfleet.v1alpha1.DrainState
+
+// forced says that a drain ended past its deadline although Pods were left, and what had held them; "" if none were (OP-8.12).
+func (o *operation) forced(now int64) string {
+	d := &o.Drain
+	if d.PodsLeft == 0 || now < o.DrainEnds {
+		return ""
+	}
+	by := ""
+	if len(d.Blocking) > 0 {
+		by = ", held by " + strings.Join(d.Blocking, ", ")
+	}
+	return clipText(fmt.Sprintf("Pods left at the deadline: %d%s; they went with the machine", d.PodsLeft, by))
 }
 
 // rpc is the command that the operation sends.

@@ -224,5 +224,8 @@ func (c *Core) drainReported(e DrainReported) {
 	if cl := c.clusters.get(e.Cluster); !cl.current(e.Session) {
 		return
 	}
+	if e.State == drainDone && c.now >= o.DrainEnds {
+		return // nothing is evicted after the deadline: what was left went with the machine
+	}
 	o.Drain = drainNote{State: e.State, PodsLeft: e.PodsLeft, Blocking: e.Blocking, Reason: e.Reason}
 }

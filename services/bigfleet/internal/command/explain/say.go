@@ -99,6 +99,15 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 		line("Held until %s.", output.Time(h))
 	}
 	if d := m.GetDrain(); d != nil {
-		line("Draining: %d Pods left, deadline %s.", d.GetPodsLeft(), output.Time(d.GetDeadlineUnixNanos()))
+		line("%s", drain(d))
 	}
+}
+
+// drain says how far a drain is, what holds it up, and what happens then.
+func drain(d *bigfleetv1alpha1.DrainView) string {
+	out := "Draining: " + output.Count(int(d.GetPodsLeft()), "Pod") + " left"
+	if b := d.GetBlockingBudgets(); len(b) > 0 {
+		out += ", held by budget " + strings.Join(b, ", ")
+	}
+	return out + ". At " + output.Time(d.GetDeadlineUnixNanos()) + " evictions end and the provider takes the machine, with what is still on it."
 }
