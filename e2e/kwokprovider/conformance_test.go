@@ -127,5 +127,5 @@ func TestConformanceAtScale(t *testing.T) {
 	conformance.Run(t, conformance.Target{
 		Addr: p.addr, Settle: 60 * time.Second, Watch: 500 * time.Millisecond, Size: 10_000, Slack: 20,
 		Profiles: []conformance.Profile{conformance.Core, conformance.Cloud, conformance.Spot, conformance.Scale},
-	}, conformance.Options{Only: []string{"size", "list/junk-cursors", "list/pages"}})
+	}, conformance.Options{Only: []string{"size", "list/pages"}})
 }
