@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -88,8 +90,19 @@ func TestReclaim(t *testing.T) {
 	w := newWorld(t)
 	s := startShard(t, allFeatures...)
 	w.operator(s)
+	// OP-9.1: a node that no instruction names, and its Pod, are never touched.
+	w.machine(s, "bystander")
+	stranger := pod("default", "bystander", "10m", onNode("node-bystander"))
+	w.running(stranger)
+	t.Cleanup(func() { // after the parallel ones, when the test's own context has ended
+		n, p, ctx := &corev1.Node{}, &corev1.Pod{}, context.WithoutCancel(t.Context())
+		err := errors.Join(w.client.Get(ctx, client.ObjectKey{Name: "node-bystander"}, n), w.client.Get(ctx, client.ObjectKeyFromObject(stranger), p))
+		if err != nil || n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationDrain] != "" || p.DeletionTimestamp != nil {
+			t.Errorf("a node that no instruction named was drained: %v, %v, %v", err, n, p)
+		}
+	})
 
-	// Scenario 27, OP-8.2: the answer is the truth. One node vanished, one cannot be cordoned.
+	// Scenario 27, OP-8.1, OP-8.2, OP-10.6: the answer is the truth. One node vanished, one cannot be cordoned.
 	t.Run("the answer is truthful", func(t *testing.T) {
 		w := w.with(t)
 		w.machine(s, "t1")
@@ -124,7 +137,40 @@ func TestReclaim(t *testing.T) {
 		// OP-8.3: what could not be cordoned keeps being tried.
 		w.calls.interfere(nil, nil)
 		w.until("t3 is cordoned after all", func() bool { return w.cordoned("t3") })
-		w.until("the missing node is told", func() bool { return w.event("UpcomingNode", "un-t2", "ReclaimWithoutNode") != nil })
+		w.until("the missing node is told", func() bool {
+			return w.event("UpcomingNode", "un-t2", "ReclaimWithoutNode") != nil && w.metric(t, "reclaim_nodes_not_found_total", "") == 1
+		})
+	})
+
+	// OP-8.6, OP-8.7, OP-8.14: a new session does not stop a drain, a node that goes ends it, and who has to go hears for whom.
+	t.Run("a reconnect, and a node that goes", func(t *testing.T) {
+		w := w.with(t)
+		for _, id := range []string{"k1", "k2"} {
+			w.machine(s, id)
+			w.running(pod("default", "guarded-"+id, "10m", onNode("node-"+id), labelled("app", id)))
+			w.budget(id, id, 1)
+		}
+		after := s.count()
+		m := reclaim("00000000000000d1", 300, "k1", "k2")
+		m.GetReclaimInstruction().Cause, m.GetReclaimInstruction().PreemptorPriority = pb.ReclaimInstruction_CAUSE_PREEMPT, 4711
+		s.send(t, m)
+		if ack := s.ack(t, "00000000000000d1", after); ack.NodesStarted != 2 || w.phase("k1") != v1alpha1.NodeDraining {
+			t.Errorf("answer %v while k1 is %s; it must be Draining before the answer (OP-8.4)", ack, w.phase("k1"))
+		}
+		w.until("the Pod's owner is told", func() bool {
+			e := w.event("Pod", "guarded-k1", "DrainStarted")
+			return e != nil && strings.Contains(e.Message, "priority 4711")
+		})
+		before := s.count()
+		s.cut(errors.New("cut"))
+		s.until(t, "a new session", func(f []frame) bool { return lastRollup(f[before:]) != nil })
+		w.must(w.client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "k1"}}))
+		w.until("k1 is drained", func() bool { return w.phase("k1") == v1alpha1.NodeDrained })
+		w.must(w.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-k2"}}))
+		s.until(t, "the drain of a node that is gone is done", func(f []frame) bool {
+			return report(f, "k2", pb.DrainState_DRAIN_STATE_DONE) != nil
+		})
+		w.until("k2 is drained", func() bool { return w.phase("k2") == v1alpha1.NodeDrained })
 	})
 
 	// Scenario 28, OP-8.5: the same instruction twice, then a new one with less grace: one drain, the earlier deadline.
@@ -158,7 +204,7 @@ func TestReclaim(t *testing.T) {
 		}
 	})
 
-	// Scenario 29, OP-8.10, OP-8.12: a budget that opens later, and one that never does.
+	// Scenario 29, OP-8.10, OP-8.12, OP-8.13: a budget that opens later, and one that never does.
 	t.Run("a budget that opens", func(t *testing.T) {
 		t.Parallel()
 		w := w.with(t)
@@ -193,7 +239,7 @@ func TestReclaim(t *testing.T) {
 		})
 	})
 
-	// Scenario 30, OP-8.8: mirror, DaemonSet and finished Pods stay; terminating ones are waited for.
+	// Scenario 30, OP-8.8, OP-8.11: mirror, DaemonSet and finished Pods stay; terminating ones are waited for.
 	t.Run("only Pods that have to go are evicted", func(t *testing.T) {
 		t.Parallel()
 		w := w.with(t)
@@ -336,7 +382,7 @@ func TestReclaim(t *testing.T) {
 		w.until("Drained", func() bool { return w.phase("d1") == v1alpha1.NodeDrained })
 	})
 
-	// Scenario 35, OP-10: node names unlike machine ids; no match is loud. Scenario 36: a false claim is ambiguous.
+	// Scenario 35, OP-10.1, OP-10.3: node names unlike machine ids; no match is loud. Scenario 36, OP-10.5: a false claim is ambiguous.
 	t.Run("identity", func(t *testing.T) {
 		t.Parallel()
 		w := w.with(t)

@@ -98,12 +98,15 @@ func (t *drain) standing() string {
 // announce tells the owners of the Pods that they have to go (OP-14.3).
 func (t *drain) announce() {
 	t.d.mu.Lock()
-	grace := time.Until(t.state.deadline()).Round(time.Second)
+	grace, why := time.Until(t.state.deadline()).Round(time.Second), causes[t.cause]
+	if t.cause == pb.ReclaimInstruction_CAUSE_PREEMPT {
+		why = fmt.Sprintf("a workload of priority %d needs the machine", t.state.PreemptorPriority)
+	}
 	t.d.mu.Unlock()
 	for _, p := range t.d.Pods.On(t.node) {
 		if pods.Evictable(p) && p.DeletionTimestamp == nil {
 			t.d.Note(notes.Note{About: PodSubject(p), Reason: "DrainStarted",
-				Message: fmt.Sprintf("node %s is being drained within %v: %s", t.node, grace, causes[t.cause])})
+				Message: fmt.Sprintf("node %s is being drained within %v: %s", t.node, grace, why)})
 		}
 	}
 }
@@ -111,7 +114,6 @@ func (t *drain) announce() {
 var causes = map[pb.ReclaimInstruction_Cause]string{
 	pb.ReclaimInstruction_CAUSE_UNSPECIFIED: "the fleet takes the machine back",
 	pb.ReclaimInstruction_CAUSE_VOLUNTARY:   "the cluster has more machines than it needs",
-	pb.ReclaimInstruction_CAUSE_PREEMPT:     "a workload of higher priority needs the machine",
 	pb.ReclaimInstruction_CAUSE_ADMIN:       "an administrator asked for it",
 }
 
