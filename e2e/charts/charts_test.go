@@ -186,6 +186,27 @@ func TestSecurityDefaults(t *testing.T) {
 	}
 }
 
+// OP-7.4: no volume is mounted inside another: a read-only one has no place for the second, and the Pod does not start.
+func TestMountsAreSideBySide(t *testing.T) {
+	for name, r := range releases() {
+		for doc := range strings.SplitSeq(string(render(t, r)), "\n---\n") {
+			var d appsv1.Deployment
+			if yaml.Unmarshal([]byte(doc), &d) != nil || d.Kind != "Deployment" {
+				continue
+			}
+			for _, c := range d.Spec.Template.Spec.Containers {
+				for _, a := range c.VolumeMounts {
+					for _, b := range c.VolumeMounts {
+						if a.Name != b.Name && strings.HasPrefix(b.MountPath+"/", a.MountPath+"/") {
+							t.Errorf("%s: %s is mounted at %s, inside %s at %s", name, b.Name, b.MountPath, a.Name, a.MountPath)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // OP-16: the rights are exactly those of the table.
 func TestRights(t *testing.T) {
 	want := map[string][]string{

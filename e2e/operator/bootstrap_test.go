@@ -229,7 +229,7 @@ func TestBootstrap(t *testing.T) {
 	const pool = 3
 	op := w.operator(s, builtIn(w, pool))
 
-	// Scenario 26, OP-7.7, OP-7.8, OP-7.14: a node started from the built-in blob joins with the machine-id label.
+	// Scenario 26, OP-7.7, OP-7.8, OP-7.13, OP-7.14: a node started from the built-in blob joins with the machine-id label.
 	t.Run("a machine joins", func(t *testing.T) {
 		w := w.with(t)
 		w.until("the pool is full", func() bool { return len(w.tokens()) == pool })
@@ -350,9 +350,10 @@ func TestBootstrap(t *testing.T) {
 		}
 	})
 
-	// Scenario 5, OP-4.12: while no write of an UpcomingNode gets through, boot data does.
+	// Scenario 5, OP-4.11 to OP-4.13: while no write of an UpcomingNode gets through, boot data does, and so does a cordon.
 	t.Run("slow writes delay nobody", func(t *testing.T) {
 		w := w.with(t)
+		w.machine(s, "calm")
 		gate := make(chan struct{})
 		w.calls.interfere(func(r *http.Request) {
 			if strings.Contains(r.URL.Path, "/upcomingnodes") && r.Method != http.MethodGet {
@@ -367,6 +368,11 @@ func TestBootstrap(t *testing.T) {
 		start := time.Now()
 		out := bootData(t, s, "00000000000000f1", &pb.BootstrapRequest{Machine: &pb.BootstrapMachine{MachineId: "quick"}})
 		t.Logf("answered beside 500 stuck writes after %v", time.Since(start))
+		after := s.count()
+		s.send(t, reclaim("0000000000000151", 30, "calm"))
+		if ack := s.ack(t, "0000000000000151", after); ack.NodesStarted != 1 || !w.cordoned("calm") {
+			t.Errorf("a reclaim beside stuck writes: answer %v", ack)
+		}
 		close(gate)
 		if out.Error != "" {
 			t.Errorf("answer %v", out)
@@ -392,7 +398,7 @@ func TestBootstrap(t *testing.T) {
 	})
 }
 
-// Scenario 23, OP-7.1 to OP-7.3: a template that fails withholds one machine and ends nobody; one that cannot be parsed
+// Scenario 23, OP-3.2, OP-7.1, OP-7.2, OP-7.3: a template that fails withholds one machine and ends nobody; one that cannot be parsed
 // is told at the start.
 func testBootstrapTemplate(t *testing.T, w *world) {
 	file := filepath.Join(t.TempDir(), "bootstrap.tmpl")

@@ -17,7 +17,7 @@ import (
 
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// docs/clusters.md: every command, from top to bottom, on a cluster that has nothing of BigFleet. The Pods of the charts do
+// OP-17.4, docs/clusters.md: every command, from top to bottom, on a cluster that has nothing of BigFleet. The Pods of the charts do
 // not run here, so the programs run beside, with the rights that helm installed.
 func TestGuide(t *testing.T) {
 	t.Parallel()

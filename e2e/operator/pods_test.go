@@ -124,7 +124,7 @@ func TestPods(t *testing.T) {
 	c := w.census()
 	w.node("n1", "")
 
-	// Scenario 42, OP-15.1 to OP-15.8: created, bound, resized, finished.
+	// Scenario 42, OP-15.1, OP-15.2, OP-15.5 to OP-15.8: created, bound, resized, finished.
 	t.Run("a life", func(t *testing.T) {
 		w := w.with(t)
 		w.create(pod("default", "life", "500m"))

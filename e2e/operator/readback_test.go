@@ -24,7 +24,7 @@ func TestUpcomingNodes(t *testing.T) {
 	s := startShard(t, allFeatures...)
 	op := w.operator(s, func(c *operator.Config) { c.NodeJoinTimeout = 3 * time.Second })
 
-	// Section 18: 1 create, at most one status patch per phase, 1 delete.
+	// OP-18.1: 1 create, at most one status patch per phase, 1 delete.
 	t.Run("a machine's life within the write budget", func(t *testing.T) {
 		w := w.with(t)
 		mark := w.calls.mark()
@@ -41,6 +41,7 @@ func TestUpcomingNodes(t *testing.T) {
 		}
 		s.send(t, node("w1", pb.MachineState_MACHINE_STATE_IDLE))
 		w.until("gone", func() bool { return w.upcoming("w1") == nil })
+		w.until("the deletion is answered", func() bool { return w.calls.of(mark, "delete", "upcomingnodes", "un-w1") > 0 })
 		got := w.calls.writes(mark)
 		if got["post upcomingnodes"] != 1 || got["delete upcomingnodes"] != 1 || got["patch upcomingnodes"] != 0 || got["patch upcomingnodes/status"] < 5 || got["patch upcomingnodes/status"] > 6 {
 			t.Errorf("writes %v; want 1 create, 5 or 6 status patches (it is created as Provisioning), 1 delete", got)
@@ -60,7 +61,7 @@ func TestUpcomingNodes(t *testing.T) {
 		}
 	})
 
-	// OP-12.3 to OP-12.5: what the object shows, and what changes it.
+	// OP-12.3, OP-12.4, OP-12.5: what the object shows, and what changes it.
 	t.Run("content", func(t *testing.T) {
 		w := w.with(t)
 		s.send(t, node("c1", pb.MachineState_MACHINE_STATE_CONFIGURING, func(u *pb.NodeStateUpdate) {
@@ -147,7 +148,7 @@ func TestUpcomingNodes(t *testing.T) {
 		})
 	})
 
-	// Scenario 40, OP-11.3.
+	// Scenario 40, OP-11.3, OP-11.4: it is told, and nothing else happens to it.
 	t.Run("a node that never joins", func(t *testing.T) {
 		w := w.with(t)
 		s.send(t, node("n1", pb.MachineState_MACHINE_STATE_CONFIGURED))
@@ -162,9 +163,12 @@ func TestUpcomingNodes(t *testing.T) {
 		w.until("and told", func() bool {
 			return w.event("UpcomingNode", "un-n1", "NeverJoined") != nil && w.metric(t, "nodes_never_joined", "") > 0
 		})
+		if w.phase("n1") != v1alpha1.NodeReady || w.metric(t, "drain_duration_seconds", "") != 0 {
+			t.Errorf("the machine is shown as %s, or something was drained", w.phase("n1"))
+		}
 	})
 
-	// Scenario 38: a replay of unchanged machines on a new session causes no write.
+	// Scenario 38, OP-12.7: a replay of unchanged machines on a new session causes no write.
 	t.Run("a replay of 1,000 machines", func(t *testing.T) {
 		w := w.with(t)
 		const n = 1000

@@ -142,7 +142,7 @@ func TestRollups(t *testing.T) {
 		s.needs(t, "all are withdrawn", func(n []*pb.CapacityNeed) bool { return len(n) == 0 })
 	})
 
-	// Scenario 20, OP-5.6: held and rejected are told, the next accepted one clears it.
+	// Scenario 20, OP-5.6, OP-14.4: held and rejected are told, the next accepted one clears it.
 	t.Run("refused roll-ups", func(t *testing.T) {
 		w := w.with(t)
 		s.mu.Lock()
@@ -173,7 +173,7 @@ func TestRollups(t *testing.T) {
 		s.needs(t, "withdrawn", func(n []*pb.CapacityNeed) bool { return len(n) == 0 })
 	})
 
-	// Scenario 21, section 18: 1,000 Pending requests are 1,000 patches, no read, no retry; a new session writes nothing.
+	// Scenario 21, OP-18.1: 1,000 Pending requests are 1,000 patches, no read, no retry; a new session writes nothing.
 	t.Run("acknowledging 1,000", func(t *testing.T) {
 		w := w.with(t)
 		mark := w.calls.mark()
@@ -209,7 +209,7 @@ func TestRollups(t *testing.T) {
 		}
 	})
 
-	// Section 18: nothing changes, nothing is written.
+	// OP-18.1: nothing changes, nothing is written.
 	t.Run("at rest", func(t *testing.T) {
 		w := w.with(t)
 		time.Sleep(6 * time.Second)
@@ -269,7 +269,7 @@ func (w *world) many(n int) {
 	}
 }
 
-// Scenario 11: a start without API server sends no roll-up at all, and ends with a reason.
+// Scenario 11, OP-3.2: a start without API server sends no roll-up at all, and ends with a reason.
 func testNoRollupWithoutAPIServer(t *testing.T, w *world) {
 	s := startShard(t)
 	w.calls.interfere(nil, func(*http.Request) error { return errors.New("no route to host") })
@@ -285,7 +285,7 @@ func testNoRollupWithoutAPIServer(t *testing.T, w *world) {
 	}
 }
 
-// Scenario 9, WIRE scenario 13: a shard without any extension: every duty that needs none is done, no frame from 1000 up
+// Scenario 9, OP-1.7, WIRE scenario 13: a shard without any extension: every duty that needs none is done, no frame from 1000 up
 // is sent.
 func testShardWithoutExtensions(t *testing.T, w *world) {
 	s := startShard(t)

@@ -69,7 +69,7 @@ func (s *shard) opened() int {
 	return s.sessions
 }
 
-// Scenario 8, OP-3.3, OP-3.5: two replicas of one cluster, both ready, one session. The holder is killed in the middle of a
+// Scenario 8, OP-1.2, OP-3.3, OP-3.5: two replicas of one cluster, both ready, one session. The holder is killed in the middle of a
 // replay of node states; the other takes over, and nothing is pruned by half a replay. Then it is stopped properly.
 func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
@@ -79,6 +79,13 @@ func TestTwoReplicas(t *testing.T) {
 	s.until(t, "a session", func(f []frame) bool { return lastRollup(f) != nil })
 	second := w.replica(s, "second") // ready, although it does not hold the Lease
 	w.until("it says what it waits for", func() bool { return strings.Contains(second.Tail(50), "waiting for the leader election Lease") })
+	for _, r := range []replica{first, second} {
+		listens, err := r.Listening()
+		w.must(err)
+		if len(listens) != 1 || listens[0] != r.metrics {
+			t.Errorf("%s listens on %v; want its port for metrics %s alone", r.Name(), listens, r.metrics)
+		}
+	}
 	for _, id := range []string{"r1", "r2"} {
 		s.send(t, node(id, pb.MachineState_MACHINE_STATE_CONFIGURED))
 	}
@@ -174,7 +181,7 @@ func testWrongServer(t *testing.T, w *world) {
 	op.ended = true
 }
 
-// Scenario 3, OP-4.7: the shard's stream is stalled while 300 requests come; when it reads again the newest demand is there,
+// Scenario 3, OP-4.7, OP-5.2: the shard's stream is stalled while 300 requests come; when it reads again the newest demand is there,
 // and what came between was not queued.
 func testStalledStream(t *testing.T, w *world) {
 	s := startShard(t, allFeatures...)

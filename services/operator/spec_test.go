@@ -49,7 +49,7 @@ func TestFlagsAreThoseOfTheSpecification(t *testing.T) {
 	}
 }
 
-// OP-19.1 to OP-19.3: every metric that the specification names exists, with its labels.
+// OP-19.1, OP-19.2, OP-19.3: every metric that the specification names exists, with its labels.
 func TestMetricsAreThoseOfTheSpecification(t *testing.T) {
 	none := func() float64 { return 0 }
 	i, err := instruments.New(prometheus.NewRegistry(), instruments.Reads{CacheAge: none, AcceptedAge: none, EvictionsStopped: func() bool { return false }})

@@ -97,7 +97,7 @@ func TestDefinitionNames(t *testing.T) {
 	}
 }
 
-// WIRE-10.1: printer columns, ours with priority 1.
+// WIRE-10.1, OP-17.1, OP-17.2: printer columns, ours with priority 1.
 func TestPrinterColumns(t *testing.T) {
 	want := map[string]string{
 		"CapacityRequest": "Phase string .status.phase 0; Priority integer .spec.priority 0; Age date .metadata.creationTimestamp 0; " +
@@ -196,6 +196,14 @@ func TestStatusDefault(t *testing.T) {
 	status := at(version(definitions(t)["CapacityRequest"]), "schema.openAPIV3Schema.properties.status").(object)
 	if at(status, "default.phase") != "Pending" {
 		t.Errorf("default of status is %v", status["default"])
+	}
+}
+
+// OP-13.3: who reads a hint reads what it is not.
+func TestAHintSaysThatItIsNone(t *testing.T) {
+	text, _ := at(version(definitions(t)["AvailableCapacity"]), "schema.openAPIV3Schema.description").(string)
+	if !strings.Contains(text, "hint") || !strings.Contains(strings.ReplaceAll(text, "\n", " "), "never a reservation") {
+		t.Errorf("kubectl explain availablecapacity says: %s", text)
 	}
 }
 

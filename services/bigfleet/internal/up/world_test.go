@@ -79,7 +79,7 @@ func wantRunning(t *testing.T, w *up.World, want map[string]int) {
 	t.Fatalf("Pods that run: %v, want %v", got, want)
 }
 
-// OPS-5.2: the real operator, pod controller, shard and provider serve simulated clusters from nothing to running Pods.
+// OPS-5.2, OP-3.8: the real operator, pod controller, shard and provider serve simulated clusters from nothing to running Pods.
 func TestSteadyScenario(t *testing.T) {
 	w, _ := start(t, up.Config{Clusters: 2, Scenario: "steady", Speed: 10})
 	wantRunning(t, w, map[string]int{"red": 6, "blue": 6})

@@ -113,7 +113,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	}
 }
 
-// OP-5.8: what means the same is one row, however it is written; what differs is another.
+// OP-5.8, OP-5.11: what means the same is one row, however it is written; what differs is another.
 func TestRowIdentity(t *testing.T) {
 	base := `{"resources":{"cpu":"1"},"priority":1,"requirements":[{"key":"zone","operator":"In","values":["b","a"]},{"key":"arch","operator":"Exists"}]}`
 	for name, c := range map[string]struct {
@@ -146,7 +146,7 @@ func TestRowIdentity(t *testing.T) {
 	}
 }
 
-// OP-5.13 to OP-5.16. Scenarios 14, 15.
+// OP-5.13, OP-5.14, OP-5.15, OP-5.16, OP-5.17. Scenarios 14, 15.
 func TestCoLocation(t *testing.T) {
 	gang := func(topology, rest string) string {
 		return `{"resources":{"cpu":"1"},"priority":0,"coLocation":{"topologyKey":"` + topology + `",` + rest + `}}`
@@ -225,7 +225,7 @@ func TestCoLocation(t *testing.T) {
 	})
 }
 
-// OP-5.18, OP-5.19. Scenario 16.
+// OP-1.6, OP-5.18, OP-5.19. Scenario 16.
 func TestPenaltyBuckets(t *testing.T) {
 	for dollars, want := range map[string]pb.PenaltyBucket{
 		`"500m"`: pb.PenaltyBucket_PENALTY_BUCKET_HALF_DOLLAR, `0`: pb.PenaltyBucket_PENALTY_BUCKET_ZERO, `-1`: pb.PenaltyBucket_PENALTY_BUCKET_ZERO,
@@ -252,6 +252,7 @@ func TestUntranslatableRequests(t *testing.T) {
 	long := strings.Repeat("x", 318)
 	for spec, want := range map[string]string{
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Gt","values":["1"]}]}`:            "spec.requirements[0].operator",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"rack","operator":"Same"}]}`:                      "spec.requirements[0].operator", // OP-1.5: not for producers
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"In"}]}`:                           "spec.requirements[0].values",
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"NotIn","values":[]}]}`:            "spec.requirements[0].values",
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"","operator":"Exists"}]}`:                        "spec.requirements[0].key",

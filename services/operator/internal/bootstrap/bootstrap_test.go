@@ -321,6 +321,36 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
+// OP-7.5, OP-7.15: what a template sees of a request, and that what the shard did not send is empty.
+func TestContext(t *testing.T) {
+	const text = "{{ .ClusterID }}|{{ .MachineID }}|{{ .Provider }}|{{ .ProviderID }}|{{ .Labels.zone }}|{{ range .Taints }}{{ .Key }}={{ .Value }}:{{ .Effect }}{{ end }}|" +
+		"{{ range .Requirements }}{{ .Key }} {{ .Operator }} {{ join \",\" .Values }};{{ end }}|{{ .APIServer }}|{{ .CABundle }}|{{ .ClusterVersion }}|{{ .KubeletVersion }}|{{ .TTLSeconds }}"
+	r, err := newRenderer(t, text, Config{APIServer: "https://a:6443", CABundle: []byte("PEM"), Versions: &Versions{Read: func(context.Context) (string, error) { return "v1.36.3", nil }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &pb.BootstrapRequest{
+		Machine: &pb.BootstrapMachine{Provider: "p", ProviderId: "p://m", Labels: map[string]string{"zone": "a"}, Taints: []*pb.Taint{{Key: "k", Value: "v", Effect: "NoSchedule"}}},
+		Requirements: []*pb.NodeSelectorRequirement{
+			{Key: "arch", Operator: pb.NodeSelectorRequirement_OPERATOR_NOT_IN, Values: []string{"x", "y"}},
+			{Key: "bigfleet.lucy.sh/machine-id", Operator: pb.NodeSelectorRequirement_OPERATOR_IN, Values: []string{"m"}},
+			{Key: "rack", Operator: pb.NodeSelectorRequirement_OPERATOR_SAME, Values: []string{"r"}},
+			{Key: "row", Operator: pb.NodeSelectorRequirement_OPERATOR_SAME},
+		},
+	}
+	for _, c := range []struct {
+		in   *pb.BootstrapRequest
+		want string
+	}{
+		{in, "red|m|p|p://m|a|k=v:NoSchedule|arch NotIn x,y;rack In r;|https://a:6443|PEM|v1.36.3|v1.36.3|600"},
+		{&pb.BootstrapRequest{Machine: &pb.BootstrapMachine{Labels: map[string]string{"zone": ""}}}, "red|||||||https://a:6443|PEM|v1.36.3|v1.36.3|600"},
+	} {
+		if out := answer(t, r, c.in); string(out.UserData) != c.want {
+			t.Errorf("got  %s %v\nwant %s", out.UserData, out.Error, c.want)
+		}
+	}
+}
+
 // Scenario 23, OP-7.1: whatever a template does, the answer is an answer.
 func TestFailingTemplates(t *testing.T) {
 	for text, want := range map[string]string{

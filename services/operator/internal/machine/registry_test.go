@@ -137,3 +137,27 @@ func TestIndexesFollow(t *testing.T) {
 		}
 	})
 }
+
+// OP-3.1: the cache keeps of a Node what finds its machine, its readiness and its drain.
+func TestStrip(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Labels: map[string]string{v1alpha1.LabelMachineID: "m", "zone": "a"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
+		Annotations: map[string]string{v1alpha1.AnnotationDrain: "{}", v1alpha1.LabelMachineID: "m", "large": "text"},
+	}, Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}}}
+	n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
+	n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.BootID = "v1.36.3", "b"
+	n.Status.Conditions = []corev1.NodeCondition{{Type: "DiskPressure", Message: "large"}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "large"}}
+	out, err := Strip(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := out.(*corev1.Node)
+	ready, _, reason := Ready(got)
+	if got.Labels["zone"] != "a" || got.Labels[v1alpha1.LabelMachineID] != "m" || got.Spec.ProviderID != "p" || !got.Spec.Unschedulable || got.Status.NodeInfo.KubeletVersion != "v1.36.3" ||
+		got.Annotations[v1alpha1.AnnotationDrain] != "{}" || !ready || reason != "KubeletReady" {
+		t.Errorf("missing in %+v", got)
+	}
+	if len(got.Annotations) != 2 || len(got.Status.Images) != 0 || len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Message != "" || len(got.ManagedFields) != 0 || got.Status.NodeInfo.BootID != "" {
+		t.Errorf("too much in %+v", got)
+	}
+}

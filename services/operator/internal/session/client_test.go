@@ -260,7 +260,7 @@ func TestBlackHole(t *testing.T) {
 	})
 }
 
-// Scenario 3, OP-4.7: a shard that stops reading gets exactly the newest roll-up when it reads again.
+// Scenario 3, OP-4.7, OP-4.10: a shard that stops reading gets exactly the newest roll-up when it reads again, and nobody waits for it.
 func TestOnlyTheNewestRollupIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := make(chan struct{})
@@ -475,4 +475,93 @@ func through(t *testing.T, each func(*swallow)) func(*Config) {
 		}
 		c.Shard, c.CloseIdle = rpc.Stub(conn, bigfleetv1alpha1connect.NewShardClient), conn.CloseIdle
 	}
+}
+
+// OP-4.1, OP-4.5: the first frame says who calls and in which version; terms and epochs that run backwards change nothing.
+func TestTheFirstFrameIsHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := make(chan *pb.OperatorMessage, 1)
+		_, r, stop := start(t, func(_ context.Context, s *connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]) error {
+			m, err := s.Receive()
+			if err != nil {
+				return err
+			}
+			first <- m
+			for _, epoch := range []int64{9, 3, 0, 7} {
+				if err := s.Send(&pb.ShardMessage{Payload: &pb.ShardMessage_Ack{Ack: &pb.Acknowledgement{Echo: "hello", ShardEpoch: epoch, CoordinatorTerm: epoch}}}); err != nil {
+					return err
+				}
+			}
+			return drain(s, func(*pb.OperatorMessage) {})
+		}, func(c *Config) {
+			c.Hello = &pb.Hello{ClusterId: "red", ProtocolVersion: ProtocolVersion, OperatorVersion: "1.2.3", InstanceId: "x", Features: []string{"rollup-ack"}}
+		})
+		time.Sleep(10 * time.Minute)
+		if h := (<-first).GetHello(); h.GetClusterId() != "red" || h.GetProtocolVersion() != "v1alpha1" || h.GetOperatorVersion() != "1.2.3" || h.GetInstanceId() != "x" || len(h.GetFeatures()) != 1 {
+			t.Errorf("the first frame is %v", h)
+		}
+		r.mu.Lock()
+		if len(r.frames) != 4 || len(r.opened) != 1 {
+			t.Errorf("%d frames in %d sessions, want all four in one", len(r.frames), len(r.opened))
+		}
+		r.mu.Unlock()
+		stop()
+	})
+}
+
+// OP-4.2: a stream is over before the next is opened, also when the operator gives it up because nobody answers.
+func TestOneStreamAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		open, most, all := 0, 0, 0
+		_, r, stop := start(t, func(ctx context.Context, s *connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]) error {
+			mu.Lock()
+			open, all = open+1, all+1
+			most = max(most, open)
+			mu.Unlock()
+			<-ctx.Done() // it never answers Hello
+			mu.Lock()
+			open--
+			mu.Unlock()
+			return ctx.Err()
+		})
+		time.Sleep(10 * time.Minute)
+		stop()
+		synctest.Wait()
+		if most != 1 || all < 10 || open != 0 {
+			t.Errorf("%d streams at a time, %d in all, %d left", most, all, open)
+		}
+		if len(r.closed) != all {
+			t.Errorf("%d of %d ends were told", len(r.closed), all)
+		}
+	})
+}
+
+// OP-4.15: frames far larger than what libraries allow by default pass, both ways, in one session.
+func TestLargeFrames(t *testing.T) {
+	const size = 40 << 20
+	synctest.Test(t, func(t *testing.T) {
+		got := make(chan int, 1)
+		_, r, stop := start(t, func(_ context.Context, s *connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]) error {
+			if err := greet(s); err != nil {
+				return err
+			}
+			if err := s.Send(&pb.ShardMessage{Payload: &pb.ShardMessage_NeedStatus{NeedStatus: &pb.NeedStatus{RowId: string(make([]byte, size))}}}); err != nil {
+				return err
+			}
+			return drain(s, func(m *pb.OperatorMessage) { got <- len(m.GetRollup().GetNeeds()[0].GetGroup()) })
+		})
+		synctest.Wait()
+		r.link().Rollup(&pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{{Group: string(make([]byte, size))}}})
+		if n := <-got; n != size {
+			t.Errorf("%d bytes arrived at the shard", n)
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		if len(r.frames) != 2 || len(r.frames[1].GetNeedStatus().GetRowId()) != size || len(r.opened) != 1 {
+			t.Errorf("%d frames in %d sessions", len(r.frames), len(r.opened))
+		}
+		r.mu.Unlock()
+		stop()
+	})
 }

@@ -123,7 +123,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// OP-15.15, OP-15.16, OP-15.18, OP-15.19, OP-5.21.
+// OP-15.15, OP-15.16, OP-15.18, OP-15.19, OP-15.20, OP-5.21.
 func TestTheRest(t *testing.T) {
 	p := pod(t, `
 spec:
