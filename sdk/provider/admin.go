@@ -19,7 +19,7 @@ type admin struct{ p *Provider }
 func (a admin) GetProvider(context.Context, *connect.Request[bigfleetv1alpha1.GetProviderRequest]) (*connect.Response[bigfleetv1alpha1.GetProviderResponse], error) {
 	p := a.p
 	if p.phase.Load() == starting {
-		return nil, newError(connect.CodeUnavailable, errReading.Error(), retryHint(time.Second))
+		return nil, newError(connect.CodeUnavailable, a.p.unread().Error(), retryHint(time.Second))
 	}
 	out := &bigfleetv1alpha1.GetProviderResponse{
 		Name: p.name, Version: p.set.version, Capabilities: p.capabilities(), ReadinessMode: p.set.readiness.mode,
@@ -81,7 +81,7 @@ func sortedSet[K ~string | ~int32](set map[K]bool) []K {
 func (a admin) ExplainMachine(_ context.Context, req *connect.Request[bigfleetv1alpha1.ExplainMachineRequest]) (*connect.Response[bigfleetv1alpha1.ExplainMachineResponse], error) {
 	p, id := a.p, req.Msg.GetId()
 	if p.phase.Load() == starting {
-		return nil, newError(connect.CodeUnavailable, errReading.Error(), retryHint(time.Second))
+		return nil, newError(connect.CodeUnavailable, a.p.unread().Error(), retryHint(time.Second))
 	}
 	slot := p.roster.Acquire(id)
 	r, marks := slot.Record(), slot.Marks()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 
 	"connectrpc.com/connect"
@@ -128,6 +130,15 @@ func TestStoreLost(t *testing.T) {
 		t.Error("ready over the hosts of another store")
 	default:
 	}
+	// PROV-10.5, 20.7: whoever asks is told the same.
+	if why := p.Serving(); why == nil || !strings.Contains(why.Error(), "--adopt-store "+lost) {
+		t.Errorf("readiness says: %v", why)
+	}
+	asked := bigfleetv1alpha1connect.NewCapacityProviderClient(http.DefaultClient, "http://"+p.Addr())
+	if _, err := asked.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{})); connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "--adopt-store") {
+		t.Errorf("List says: %v", err)
+	}
+	http.DefaultClient.CloseIdleConnections()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -136,12 +136,18 @@ func retryHint(after time.Duration) *bigfleetv1alpha1.RetryHint {
 	return &bigfleetv1alpha1.RetryHint{AfterMillis: after.Milliseconds()}
 }
 
-var errReading = errors.New("the inventory is not known yet")
+// unread says that the inventory is not known yet (PROV-10.5), and why, once a description failed.
+func (p *Provider) unread() error {
+	if why := p.obstacle.Load(); why != nil {
+		return fmt.Errorf("the inventory is not known yet: %w", *why)
+	}
+	return errors.New("the inventory is not known yet")
+}
 
 // get answers Get.
 func (p *Provider) get(id string) (*bigfleetv1alpha1.Machine, error) {
 	if p.phase.Load() == starting {
-		return nil, newError(connect.CodeUnavailable, errReading.Error(), retryHint(time.Second))
+		return nil, newError(connect.CodeUnavailable, p.unread().Error(), retryHint(time.Second))
 	}
 	if id == "" {
 		return nil, newError(connect.CodeInvalidArgument, "id is empty; name the machine")
@@ -156,7 +162,7 @@ func (p *Provider) get(id string) (*bigfleetv1alpha1.Machine, error) {
 // list answers List. The rows travel as already encoded bytes, see listCodec.
 func (p *Provider) list(ctx context.Context, f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.MachineList, error) {
 	if p.phase.Load() == starting {
-		return nil, newError(connect.CodeUnavailable, errReading.Error(), retryHint(time.Second))
+		return nil, newError(connect.CodeUnavailable, p.unread().Error(), retryHint(time.Second))
 	}
 	page := p.roster.List(roster.Filter{States: f.GetStates(), Max: int(f.GetMaxResults()), Since: f.GetSinceRevision()})
 	scope := "full"

@@ -67,7 +67,7 @@ func (p *Provider) SetOfferings(list ...Offering) error {
 	select {
 	case <-p.ready:
 	default:
-		return errReading
+		return p.unread()
 	}
 	return p.offer(c)
 }

@@ -43,10 +43,12 @@ type Provider struct {
 
 	phase  atomic.Int32 // starting, serving, stopping
 	paused atomic.Bool
-	health *health
-	ready  chan struct{}
-	addr   atomic.Pointer[string]
-	ran    atomic.Bool
+	// obstacle is why the first round has not succeeded yet.
+	obstacle atomic.Pointer[error]
+	health   *health
+	ready    chan struct{}
+	addr     atomic.Pointer[string]
+	ran      atomic.Bool
 
 	// work is the life of everything in the background; it ends later than Run's context.
 	work     context.Context
@@ -114,7 +116,7 @@ func (p *Provider) Addr() string {
 func (p *Provider) Serving() error {
 	switch p.phase.Load() {
 	case starting:
-		return errors.New("starting: the inventory is not known yet")
+		return fmt.Errorf("starting: %w", p.unread())
 	case stopping:
 		return errStopping
 	}

@@ -39,6 +39,7 @@ func (p *Provider) firstRound(ctx context.Context) error {
 		if p.roster.Sick() != nil {
 			return err
 		}
+		p.obstacle.Store(&err) // for those who ask; the first to read the log is not always they
 		p.log.Error("not ready: the inventory is not known yet", "err", err)
 		select {
 		case <-ctx.Done():
