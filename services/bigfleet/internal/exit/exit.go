@@ -101,6 +101,14 @@ var byConnectCode = map[connect.Code]Code{
 	connect.CodeAborted:            Refused, connect.CodeAlreadyExists: Refused,
 }
 
+// NothingAnswers is the reason of an Error that found no open port.
+const NothingAnswers = "no_connection"
+
+// NoServer lists the reasons that mean: this is no server that this command could ever ask as it is called.
+func NoServer() []string {
+	return []string{NothingAnswers, "closed", "plaintext", "certificate", "wrong_service"}
+}
+
 // Of turns the error of a call into an Error. What names the call for people, for example "reading the status of shard-0".
 func Of(what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -146,7 +154,7 @@ func brokenOff(what string, err error) *Error {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, end) {
 			out.Say = what + ": the server closed the connection without an answer"
-			out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca; if it is stopping, ask again"
+			out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca of the CA that it trusts; if it is stopping, ask again"
 			return out
 		}
 	}
@@ -165,7 +173,7 @@ func NoConnection(what string, dial *rpc.DialError) *Error {
 		return &Error{Code: Unreachable, Reason: "certificate", Say: fmt.Sprintf("%s: the certificate of %s is refused: %v", what, dial.Addr, cert.Err),
 			Hint: "`bigfleet doctor` with the same flags says what is wrong with it", Err: dial}
 	}
-	return &Error{Code: Unreachable, Reason: "no_connection", Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
+	return &Error{Code: Unreachable, Reason: NothingAnswers, Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
 		Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: dial}
 }
 

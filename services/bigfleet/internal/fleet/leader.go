@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,31 +116,50 @@ func (f *Fleet) Group(ctx context.Context) (uuid string, err error) {
 	return uuid, err
 }
 
-// knock fails at once when not one of the addresses has a port open: waiting for an election would not put that right.
+// knock fails at once when no address can ever lead: no port is open, or what answers there wants TLS, has none, shows a
+// certificate that is refused, or is no coordinator. Waiting for an election would not put that right.
 func (f *Fleet) knock(ctx context.Context, what string) error {
 	if f.heard.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
 	defer cancel()
-	open := make(chan bool, len(f.cfg.Coordinator))
-	for _, addr := range f.cfg.Coordinator {
-		go func() {
-			conn, err := f.cfg.Dial(ctx, "tcp", addr)
-			if err == nil {
-				_ = conn.Close()
-			}
-			open <- err == nil
-		}()
+	replicas, err := f.Replicas()
+	if err != nil {
+		return err
 	}
-	for range f.cfg.Coordinator {
-		if <-open {
+	answers := make(chan *exit.Error, len(replicas))
+	for _, c := range replicas {
+		go func() { answers <- hopeless(ctx, what, c) }()
+	}
+	var worst *exit.Error
+	for range replicas {
+		got := <-answers
+		if got == nil {
 			f.heard.Store(true)
 			return nil
 		}
+		if worst == nil || worst.Reason == exit.NothingAnswers {
+			worst = got
+		}
 	}
-	out := &exit.Error{Code: exit.Unreachable, Reason: "no_connection", Say: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
-		Hint: "Check --coordinator and that the process runs, or name one shard with --shard host:port; `bigfleet doctor` checks more"}
+	if worst.Reason == exit.NothingAnswers {
+		worst = &exit.Error{Code: exit.Unreachable, Reason: exit.NothingAnswers, Say: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
+			Hint: "Check --coordinator and that the process runs, or name one shard with --shard host:port; `bigfleet doctor` checks more", Err: worst.Err}
+	}
+	return worst
+}
+
+// hopeless is why nothing will ever lead at an address; nil where something might.
+func hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
+	_, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // another implementation may have no admin service
+		_, err = c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
+	}
+	var out *exit.Error
+	if err == nil || !errors.As(exit.Of(what, err), &out) || !slices.Contains(exit.NoServer(), out.Reason) {
+		return nil
+	}
 	return out
 }
 

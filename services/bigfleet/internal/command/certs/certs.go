@@ -30,6 +30,14 @@ func New(a *app.App) *cobra.Command {
 }
 
 func write(a *app.App, dir string, ids []string) error {
+	var parsed []identity.ID
+	for _, text := range ids { // before anything is written
+		id, err := identity.Parse("bigfleet://" + text)
+		if err != nil {
+			return exit.Usagef("--id %s: %v", text, err)
+		}
+		parsed = append(parsed, id)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("making %s: %v", dir, err), Err: err}
 	}
@@ -37,17 +45,13 @@ func write(a *app.App, dir string, ids []string) error {
 	if err != nil {
 		return err
 	}
-	for i, text := range ids {
-		id, err := identity.Parse("bigfleet://" + text)
-		if err != nil {
-			return exit.Usagef("--id %s: %v", text, err)
-		}
+	for i, id := range parsed {
 		name := fmt.Sprintf("%02d-%s", i, id.Kind)
 		files, err := ca.Write(dir, name, devca.For(id, "localhost"))
 		if err != nil {
 			return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("writing %s in %s: %v", name, dir, err), Err: err}
 		}
-		_, _ = fmt.Fprintf(a.Out, "bigfleet://%s  --tls-cert %s --tls-key %s --tls-ca %s\n", text, files.Cert, files.Key, files.CA)
+		_, _ = fmt.Fprintf(a.Out, "%s  --tls-cert %s --tls-key %s --tls-ca %s\n", id, files.Cert, files.Key, files.CA)
 	}
 	a.Notef("for trials only: the CA's key was thrown away, the certificates end after 30 days")
 	return nil

@@ -6,7 +6,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +43,16 @@ func (r *report) warn(about, fix, say string, args ...any) {
 }
 func (r *report) fail(about, fix, say string, args ...any) {
 	r.add(fail, about, fix, say, args...)
+}
+
+// silent is a process that was reached and does not tell its status, with the remedy that belongs to why.
+func (r *report) silent(about string, err error) {
+	say, fix := err.Error(), "Look at its log"
+	var known *exit.Error
+	if errors.As(exit.Of("", err), &known) && known.Hint != "" {
+		say, fix = strings.TrimPrefix(known.Say, ": "), known.Hint
+	}
+	r.fail(about, fix, "it does not tell its status: %s", say)
 }
 
 func (r *report) add(l level, about, fix, say string, args ...any) {
