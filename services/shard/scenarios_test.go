@@ -200,7 +200,7 @@ func TestCoordinatorThatHangsOrIsAbsent(t *testing.T) {
 	}
 }
 
-// Scenario 68, SHARD-23.2: a reader that takes its rows one by one, and one that takes none, cost cycles nothing; a read
+// Scenario 68, SHARD-23.2, 6.1: a reader that takes its rows one by one, and one that takes none, cost cycles nothing; a read
 // before the first cycle is a header with cycle 0.
 func TestSlowReaderOfManyRows(t *testing.T) {
 	p := NewProvider(slots(2)...)

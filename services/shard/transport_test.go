@@ -108,7 +108,7 @@ func TestPauseSurvivesARestart(t *testing.T) {
 	Eventually(t, "the machine is configured", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 1 })
 }
 
-// SHARD-23.1: history and the stream of decisions tell what happened to a machine, in order.
+// SHARD-23.1, 28.6: history and the stream of decisions tell what happened to a machine, in order and with all that is known of it.
 func TestDecisionsCanBeRead(t *testing.T) {
 	p := NewProvider(slots(1)...).Serve(t)
 	s := start(t, p)
@@ -123,6 +123,11 @@ func TestDecisionsCanBeRead(t *testing.T) {
 	for _, r := range h.Msg.Records {
 		if r.Type == pb.RecordType_RECORD_TYPE_ENDED {
 			ended = append(ended, r.Kind.String()+" "+r.Outcome)
+			if r.Sequence == 0 || r.AtUnixNanos == 0 || r.ShardEpoch == 0 || r.Cycle == 0 || r.OperationId == "" || r.MachineId != "m1" || r.Provider != "test" ||
+				r.ClusterId != "red" || r.ProfileFingerprint == "" || r.RowId != "row-2" || r.Cause == "" || r.PricePerHour != 1 || r.DurationNanos <= 0 ||
+				r.FenceSequence == 0 || r.ShardId != "shard-0" {
+				t.Errorf("a record of an ended operation lacks something: %v", r)
+			}
 		}
 	}
 	if fmt.Sprint(ended) != "[ACTION_KIND_BOOTSTRAP success ACTION_KIND_PROVISION success]" {

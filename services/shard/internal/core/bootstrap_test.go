@@ -66,7 +66,7 @@ func TestOperatorThatAlwaysFails(t *testing.T) {
 	}
 }
 
-// SHARD-16.5: the operator's words are shown as well when the machine was bought for the need, waits for its boot data, and so
+// SHARD-16.5, 25.5: the operator's words are shown as well when the machine was bought for the need, waits for its boot data, and so
 // counts as being on its way; the cluster is not told that the need is satisfied. Once a pull succeeds they are gone.
 func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(1)...)
@@ -87,6 +87,9 @@ func TestErrorOfAPullForABoughtMachineIsShown(t *testing.T) {
 		if s := last[len(last)-1]; row.Detail() != DetailBootstrapError || s.Satisfied || s.Detail != DetailBootstrapError || !strings.Contains(s.Text, "no field Tokn") {
 			t.Fatalf("at %d s the row says %d, %q, and the cluster was told %+v", w.mono/Second, row.Detail(), row.Text(), s)
 		}
+	}
+	if n := len(sentOf[SendNeedStatus](w)); n > 60 { // 300 s, once per 5 s at most
+		t.Errorf("%d statuses of one row within five minutes", n)
 	}
 	failing = false
 	w.run(15 * Minute)

@@ -58,3 +58,20 @@ func TestTokens(t *testing.T) {
 		}
 	}
 }
+
+// WIRE-9.1: any text as a page token is refused, or gives as many keys as were asked for; it never panics.
+func FuzzPageToken(f *testing.F) {
+	f.Add(token("a", "b"), 2)
+	f.Add(token(), 0)
+	f.Add("!", 1)
+	f.Add("MQ", 1)
+	f.Fuzz(func(t *testing.T, text string, n int) {
+		keys, err := untoken(text, n)
+		if err == nil && text != "" && len(keys) != n {
+			t.Errorf("%d keys of %d", len(keys), n)
+		}
+		if err == nil && text != "" && token(keys...) == "" {
+			t.Error("no token of keys that were read")
+		}
+	})
+}
