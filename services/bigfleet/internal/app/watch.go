@@ -76,9 +76,17 @@ func (a *App) repaint(now, before picture) error {
 }
 
 // fit cuts a picture to the terminal: a line that wraps, or a last line below the screen, would scroll the picture away.
+// Sentences go on in the next line instead; what has columns, two spaces apart, would be hard to read then.
 func (a *App) fit(text string) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	width, height := a.Size()
+	var lines []string
+	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		if strings.Contains(line, "  ") {
+			lines = append(lines, line)
+		} else {
+			lines = append(lines, output.Wrap(line, width, "  ")...)
+		}
+	}
 	if room := height - 2; room > 0 && len(lines) > room { // one line for a note, one for the cursor
 		left := len(lines) - room + 1
 		lines = append(lines[:room-1], fmt.Sprintf("… %d more lines; without --watch all are printed", left))

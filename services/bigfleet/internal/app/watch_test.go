@@ -36,7 +36,7 @@ func TestWatchTellsOnlyChanges(t *testing.T) {
 func TestWatchFitsTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	a := &App{Env: env.Env{Out: &out, Err: &bytes.Buffer{}, Terminal: true, Screen: func() (int, int) { return 20, 10 }}, Format: output.Table}
-	if err := a.repaint(picture{data: strings.Repeat("a line of the table that is long\n", 50)}, picture{}); err != nil {
+	if err := a.repaint(picture{data: strings.Repeat("a line of  the table that is long\n", 50)}, picture{}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -47,5 +47,17 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 		if n := len([]rune(strings.TrimPrefix(l, "\x1b[H\x1b[2J"))); n > 20 {
 			t.Errorf("%q has %d columns", l, n)
 		}
+	}
+}
+
+// A sentence goes on in the next line: what explain says is read to its end on a narrow terminal too.
+func TestWatchWrapsSentences(t *testing.T) {
+	var out bytes.Buffer
+	a := &App{Env: env.Env{Out: &out, Err: &bytes.Buffer{}, Terminal: true, Screen: func() (int, int) { return 24, 10 }}, Format: output.Table}
+	if err := a.repaint(picture{data: "Its release gate is open: nothing is lost.\nNAME  AND  MANY  COLUMNS  MORE\n"}, picture{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b[H\x1b[2JIts release gate is\n  open: nothing is lost.\nNAME  AND  MANY  COLUMN…\n"; out.String() != want {
+		t.Errorf("%q", out.String())
 	}
 }

@@ -275,6 +275,22 @@ func Vector(m map[string]string) string {
 	return strings.Join(append(first, rest...), " ")
 }
 
+// Wrap breaks a line between words. A word that is too long stays whole: the terminal breaks it, and copies it whole.
+func Wrap(line string, columns int, indent string) (out []string) {
+	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
+		return []string{line}
+	}
+	now, start := "", true
+	for _, word := range strings.SplitAfter(line, " ") {
+		if !start && utf8.RuneCountInString(strings.TrimRight(now+word, " ")) > columns {
+			out, now = append(out, strings.TrimRight(now, " ")), indent
+		}
+		now += word
+		start = start && strings.TrimSpace(now) == ""
+	}
+	return append(out, now)
+}
+
 // Cut shortens a line to a number of columns and leaves escape sequences whole: they take no column.
 func Cut(line string, columns int) string {
 	if columns <= 0 || utf8.RuneCountInString(line) <= columns {

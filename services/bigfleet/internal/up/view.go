@@ -217,7 +217,7 @@ func (v *view) picture(f frame) string {
 	}
 	var events []string
 	for _, s := range v.said {
-		events = append(events, wrap(s, columns, "         ")...)
+		events = append(events, output.Wrap(s, columns, "         ")...)
 	}
 	all := slices.Concat(head, events[max(0, len(events)-max(room, viewFewest)):], foot)
 	return strings.Join(all, "\r\n") + "\r\n"
@@ -293,25 +293,9 @@ func (v *view) kept(columns int) (out []string) {
 			out = append(out, line)
 			continue
 		}
-		out = append(append(out, wrap(w[0], columns, "  ")...), w[1])
+		out = append(append(out, output.Wrap(w[0], columns, "  ")...), w[1])
 	}
 	return out
-}
-
-// wrap breaks a line between words. A word that is too long stays whole: the terminal breaks it, and copies it whole.
-func wrap(line string, columns int, indent string) (out []string) {
-	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
-		return []string{line}
-	}
-	now, start := "", true
-	for _, word := range strings.SplitAfter(line, " ") {
-		if !start && utf8.RuneCountInString(strings.TrimRight(now+word, " ")) > columns {
-			out, now = append(out, strings.TrimRight(now, " ")), indent
-		}
-		now += word
-		start = start && strings.TrimSpace(now) == ""
-	}
-	return append(out, now)
 }
 
 // rows is how many lines of the terminal they take.

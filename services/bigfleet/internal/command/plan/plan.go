@@ -55,7 +55,15 @@ func New(a *app.App) *cobra.Command {
 		Use: "plan", Args: cobra.NoArgs,
 		Short: "What would happen next, as things are or with edits",
 		Long: "Runs the real engine on a copy of the shard's current snapshot. Without edits it shows what comes next, in dry run and pause too.\n" +
-			"A file given with -f is a PlanRequest in YAML or JSON; flags add to it.\n" +
+			"A file given with -f is a PlanRequest in YAML or JSON; flags add to it. For example:\n\n" +
+			"  demand:\n" +
+			"  - {clusterId: red, scale: 2}\n" +
+			"  - {clusterId: blue, add: {aggregateResources: {cpu: \"64\"}, minUnit: {cpu: \"4\"}, priority: 10}}\n" +
+			"  machines:\n" +
+			"  - {price: {instanceType: m.8x, factor: 3}}\n" +
+			"  - {stockOut: {instanceType: m.8x, zone: demo-1a}}\n" +
+			"  - {drainZone: demo-1b}\n" +
+			"  settle: true\n\n" +
 			"With --record it asks no server: it takes a shard's --data-dir, or the decision log in it, and plans from the moment where the log\n" +
 			"ends, or from an earlier one with --stop-at.",
 		Example: "  bigfleet plan\n  bigfleet plan --scale red=2 --fail-on preempt,unmet\n  bigfleet plan -f edits.yaml\n" +
@@ -98,15 +106,31 @@ func show(a *app.App, answers []answer, failOn []string, failed error) error {
 		} else if err := a.Format.Message(a.Out, p.PlanResponse); err != nil {
 			return err
 		}
-		for _, w := range p.GetWarnings() {
-			a.Notef("warning: %s", w)
-		}
 		bad = append(bad, matches(p.PlanResponse, failOn)...)
+	}
+	without := void(answers)
+	for _, w := range without {
+		a.Notef("warning: %s", w)
 	}
 	if failed != nil {
 		return failed
 	}
+	if len(without) > 0 && len(failOn) > 0 {
+		return &exit.Error{Code: exit.NotFound, Reason: "edit_without_effect", Say: "an edit changes nothing, so that nothing fails says little: " + strings.Join(without, "; "),
+			Hint: "`bigfleet get` lists clusters, machines and needs"}
+	}
 	return failing(bad)
+}
+
+// void are the edits that change nothing in any of the plans: what one shard has, the others do not know.
+func void(answers []answer) (out []string) {
+	for i, p := range answers {
+		if i == 0 {
+			out = slices.Clone(p.GetWarnings())
+		}
+		out = slices.DeleteFunc(out, func(w string) bool { return !slices.Contains(p.GetWarnings(), w) })
+	}
+	return out
 }
 
 func failing(bad []string) error {
