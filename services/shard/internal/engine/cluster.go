@@ -71,6 +71,7 @@ type clusterState struct {
 	excess  int     // the loose ones that are Configured and ours
 	shorts  int     // Needs that are short, after credit
 	newsAt  int     // where they are in planning.news
+	ahead   uint32  // means nothing
 	block   *Block
 	judged  uint64 // version of the classes, plus 1, that want.none is about
 }
@@ -160,6 +161,7 @@ const (
 	wWhole  // its aggregate is whole units (4.12)
 	wMany   // and more than one
 	wBought // took Speculative machines in this plan, and perhaps gave them back
+	wSpare  // has hard spread terms that its Same wins over (10.13)
 )
 
 // passed is a machine that section 15 promised to a Need.

@@ -33,7 +33,7 @@ func (p *planning) metDetail(cl *clusterState, w *want, row int32) Detail {
 	switch {
 	case cl.d.Unplaced != nil && cl.d.Unplaced[row]:
 		return DetailUnplaced
-	case w.bits&wSame != 0 && len(cl.need(w).Form.Spread) > 0:
+	case w.bits&wSpare != 0:
 		return DetailSpreadIgnored
 	}
 	return NoDetail

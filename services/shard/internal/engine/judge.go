@@ -8,7 +8,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// judge writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1).
+// judge writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1), but for the reasons of those
+// that are short. It touches nothing but the cluster.
 func (p *planning) judge(cl *clusterState) *Block {
 	b := &Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]Verdict, len(cl.d.Needs)), Shunned: cl.shunned, Guarded: cl.guarded,
 		Folded: cl.folds}
@@ -55,23 +56,24 @@ func (p *planning) judge(cl *clusterState) *Block {
 	return b
 }
 
-// sortMissing puts what is missing into the order of rows, and tells the verdicts where it is. It moves each entry once:
-// they are large, and a cluster may have a thousand.
+// sortMissing puts what is missing into the order of rows, and tells the verdicts where it is. Entries are large, and a cluster
+// may have a thousand: each changes places once at the most.
 func (b *Block) sortMissing() {
-	if !slices.IsSortedFunc(b.Missing, func(x, y Missing) int { return int(x.Row) - int(y.Row) }) {
-		for i := range b.Missing {
-			b.Verdicts[b.Missing[i].Row].Missing = int32(i)
-		}
-		sorted := make([]Missing, 0, len(b.Missing))
-		for i := range b.Verdicts {
-			if at := b.Verdicts[i].Missing; at >= 0 {
-				sorted = append(sorted, b.Missing[at])
-			}
-		}
-		b.Missing = sorted
-	}
 	for i := range b.Missing {
 		b.Verdicts[b.Missing[i].Row].Missing = int32(i)
+	}
+	next := int32(0)
+	for row := range b.Verdicts {
+		at := b.Verdicts[row].Missing
+		if at < 0 {
+			continue
+		}
+		if at != next {
+			b.Missing[at], b.Missing[next] = b.Missing[next], b.Missing[at]
+			b.Verdicts[b.Missing[at].Row].Missing = at
+			b.Verdicts[row].Missing = next
+		}
+		next++
 	}
 }
 
@@ -137,7 +139,7 @@ func wholeUnits(all, rest, unit []int64) int64 {
 	return max(k, 0)
 }
 
-// close adds detail, reason and residual to a verdict and stores it.
+// close adds detail and residual to a verdict and stores it.
 func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdict, rest []int64) {
 	v.Domain = b.Verdicts[row].Domain
 	switch v.Status {
@@ -146,11 +148,6 @@ func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdi
 	case OnTheWay:
 		v.Detail = p.comingDetail(cl, w)
 	default:
-		v.Detail = p.shortDetail(cl, w, v.Hold)
-		v.Reason = reasonOf(v.Detail)
-		if w.bits&wSame != 0 && !v.Satisfiable {
-			v.Reason = TopologyUnsatisfiable
-		}
 		m := Missing{Row: row, Residual: cl.f.vector(rest)}
 		if w.gain > 0 && cl.gainOf(w).freed != nil {
 			m.Freed = cl.f.vector(cl.gainOf(w).freed)

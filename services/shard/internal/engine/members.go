@@ -61,7 +61,14 @@ func (cl *clusterState) list(p *planning, list []inventory.Index) {
 	inv := p.w.Inventory
 	cl.loc = slices.Grow(cl.loc[:0], len(list))
 	cl.bound, cl.flight, cl.byID, cl.columns = slices.Grow(cl.bound[:0], len(list)), cl.flight[:0], cl.byID[:0], cl.columns[:0]
-	for _, i := range list {
+	sum := uint32(0)
+	for n, i := range list {
+		if n%aheadTurns == 0 { // see lookAhead
+			for _, i := range list[n:min(n+aheadTurns, len(list))] {
+				sum += inv.Row(i).Class
+			}
+			cl.ahead = sum
+		}
 		r := inv.Row(i)
 		l := local{idx: i, class: r.Class, order: r.Order, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
 			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
@@ -242,7 +249,7 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 		if byClass {
 			v, has = inv.ClassValue(inv.Class(cl.loc[i].class), key)
 		} else {
-			v, has = inv.Value(cl.loc[i].idx, key)
+			v, has = inv.ValueIn(cl.loc[i].class, cl.loc[i].idx, key)
 		}
 		x := int64(v)
 		if !has {

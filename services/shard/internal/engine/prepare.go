@@ -94,6 +94,9 @@ func (cl *clusterState) add(p *planning, n *demand.Need, m *matcher, row int32, 
 	case n.Form.Same != nil:
 		w.bits |= wSame
 		w.key, _ = str.Find(n.Form.Same.Key)
+		if len(n.Form.Spread) > 0 {
+			w.bits |= wSpare
+		}
 	case len(n.Form.Spread) > 0:
 		w.bits |= wSpread
 		w.key, _ = str.Find(n.Form.Spread[0].Key)

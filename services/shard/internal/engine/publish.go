@@ -14,7 +14,7 @@ func (p *planning) publish() {
 	for _, cl := range p.spoiled {
 		cl.block = nil
 	}
-	p.judgeCovered()
+	p.judgeAll()
 	r.Blocks = slices.Grow([]*Block(nil), len(p.states))[:len(p.states)]
 	if p.blocks == nil {
 		for i, cl := range p.states {
@@ -59,13 +59,13 @@ func (p *planning) publish() {
 	p.counters()
 }
 
-// judgeCovered makes the blocks of clusters where nothing is short. Reasons of shortfalls look at the whole shard and are
-// found one after the other.
-func (p *planning) judgeCovered() {
+// judgeAll makes the blocks that are to be made anew. Reasons of shortfalls look at the whole shard and are found one after
+// the other.
+func (p *planning) judgeAll() {
 	p.ready = p.ready[:0]
 	add := func(list []*clusterState) {
 		for _, cl := range list {
-			if cl.block == nil && !cl.listed && !cl.anyShort() {
+			if cl.block == nil && !cl.listed {
 				cl.listed = true
 				p.ready = append(p.ready, cl)
 			}
@@ -80,22 +80,28 @@ func (p *planning) judgeCovered() {
 	p.each(p.ready, func(cl *clusterState, _ *scratch) { cl.block = p.judge(cl) })
 	for _, cl := range p.ready {
 		cl.listed = false
+		p.giveReasons(cl)
 	}
 }
 
-func (cl *clusterState) anyShort() bool {
-	for i := range cl.wants {
-		if cl.short(&cl.wants[i]) {
-			return true
+// giveReasons says of each short row why it is short.
+func (p *planning) giveReasons(cl *clusterState) {
+	for i := range cl.block.Missing {
+		row := cl.block.Missing[i].Row
+		w, v := &cl.wants[cl.rowWant[row]], &cl.block.Verdicts[row]
+		v.Detail = p.shortDetail(cl, w, v.Hold)
+		v.Reason = reasonOf(v.Detail)
+		if w.bits&wSame != 0 && !v.Satisfiable {
+			v.Reason = TopologyUnsatisfiable
 		}
 	}
-	return false
 }
 
 // blockOf makes the block of a cluster if it has none.
 func (p *planning) blockOf(cl *clusterState) {
 	if cl.block == nil {
 		cl.block = p.judge(cl)
+		p.giveReasons(cl)
 	}
 }
 

@@ -137,7 +137,7 @@ func (p *planning) countGiven(i inventory.Index, class uint32, k inventory.Pool)
 		if t.byClass && len(t.counts) == 0 {
 			continue
 		}
-		if v, has := p.w.Inventory.Value(i, t.top.Key); has {
+		if v, has := p.w.Inventory.ValueIn(class, i, t.top.Key); has {
 			if d, known := t.top.Domain(v); known {
 				p.countTaken(t, d, class, k, -1)
 			}

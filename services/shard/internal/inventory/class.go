@@ -157,7 +157,12 @@ const (
 
 // Value looks up any key of a machine. The value is in Space.Strings.
 func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
-	s := &t.shapes.all[t.classes[t.rows.at(i).Class].Shape]
+	return t.ValueIn(t.rows.at(i).Class, i, key)
+}
+
+// ValueIn is Value for those who know the class of the machine: its row, a line of memory, is not read.
+func (t *Table) ValueIn(class uint32, i Index, key symbol.ID) (symbol.ID, bool) {
+	s := &t.shapes.all[t.classes[class].Shape]
 	switch {
 	case key == t.typeKey && s.Type != 0:
 		return s.Type, true
