@@ -126,3 +126,28 @@ func TestNewClusterDoesNotWaitForEver(t *testing.T) {
 		t.Errorf("%v are created after two intervals", got)
 	}
 }
+
+// SHARD-25.5, SHARD-6.6, OP-14.1: while the provider never answered a List nothing is decided, and the rows' owners hear why; when it
+// answers, the verdict takes the place of that word.
+func TestRowsBehindADeadProviderAreTold(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	w.c, w.log = New(nil), nil
+	w.listErr = true
+	w.step(Started{Config: Config{ShardID: "shard-0", Providers: []string{"p"}}, Epoch: 8})
+	w.run(5 * Second)
+	w.connect("red", "need-status")
+	from := len(w.sent)
+	w.rollup("red", needs(0, 4))
+	w.rollup("red", needs(0, 4))
+	told := sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
+	if len(told) != 1 || told[0].RowID != "row0" || told[0].Satisfied || told[0].Detail != DetailProviderBreaker || told[0].Text == "" || told[0].Since == 0 {
+		t.Fatalf("told: %+v", told)
+	}
+	w.listErr = false
+	from = len(w.sent)
+	w.run(2 * Minute)
+	told = sentOf[SendNeedStatus](&world{sent: w.sent[from:]})
+	if len(told) == 0 || !told[len(told)-1].Satisfied {
+		t.Errorf("told when the provider is back: %+v", told)
+	}
+}

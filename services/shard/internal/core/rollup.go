@@ -40,6 +40,7 @@ func (c *Core) rollupArrived(e RollupArrived) {
 	default:
 		c.judgeRollup(cl, e)
 	}
+	c.tellUnread(cl)
 	cl.changed()
 }
 

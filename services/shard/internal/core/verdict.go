@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -152,6 +153,25 @@ func (c *Core) statusDue() {
 	}
 	if c.pub.statusAt = next; next > 0 {
 		c.timers.add(next, timerHints, "")
+	}
+}
+
+// tellUnread tells a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
+// before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
+func (c *Core) tellUnread(cl *cluster) {
+	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.listed && p.fails > 0 })
+	demanded := c.world.Demand.Cluster(cl.name)
+	if !dead || demanded == nil || !cl.has.needStatus {
+		return
+	}
+	for i := range demanded.Needs {
+		n := &demanded.Needs[i]
+		if n.RowID == "" || cl.statuses[n.RowID] != nil {
+			continue
+		}
+		cl.statuses[n.RowID] = &statusSent{at: c.now}
+		c.emit(SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
+			Text: "The provider has not answered since the shard started; nothing is decided before it does.", Since: c.toWall(c.now)})
 	}
 }
 
