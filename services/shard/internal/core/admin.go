@@ -81,7 +81,38 @@ func (c *Core) answer(e AdminAsked, code Code, text string, a any) {
 		out = code.String()
 	}
 	c.record(Record{Type: RecordAdmin, Actor: e.Actor, Machine: e.Machine, Cluster: e.Cluster, Provider: e.Provider, Outcome: out,
-		Detail: clipText(strings.TrimSpace(e.Command.String() + ": " + e.Reason + "; " + text))})
+		Detail: clipText(strings.TrimSuffix(e.says()+": "+e.Reason+"; "+text, "; "))})
+}
+
+// says is the order in words: whoever reads the history wants to know what was stopped, and with which pause.
+func (e AdminAsked) says() string {
+	out := e.Command.String()
+	switch e.Command {
+	case AdminPause:
+		kinds := "every action"
+		if len(e.Pause.Kinds) > 0 {
+			var names []string
+			for _, k := range e.Pause.Kinds {
+				names = append(names, k.String())
+			}
+			kinds = strings.Join(names, ", ")
+		}
+		out += " " + e.Pause.ID + " of " + kinds
+		if e.Pause.Cluster != "" {
+			out += " of cluster " + e.Pause.Cluster
+		}
+		if e.Pause.Provider != "" {
+			out += " at provider " + e.Pause.Provider
+		}
+	case AdminResume:
+		out += " " + e.PauseID
+	case AdminDryRun:
+		if e.DryRun {
+			return out + " on"
+		}
+		return out + " off"
+	}
+	return out
 }
 
 // adminAsked carries out an order.
