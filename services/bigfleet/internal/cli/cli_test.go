@@ -79,15 +79,21 @@ func (s *shard) Plan(_ context.Context, r *connect.Request[bigfleetv1alpha1.Plan
 // run makes one command line against a shard and returns what it printed.
 func run(t *testing.T, s *shard, input string, args ...string) (stdout, stderr string, code exit.Code) {
 	t.Helper()
+	return runAt(t, serve(t, s, s), input, args...)
+}
+
+// serve lets a shard answer until the test ends, and returns its address.
+func serve(t testing.TB, read bigfleetv1alpha1connect.ShardReadHandler, admin bigfleetv1alpha1connect.ShardAdminHandler) string {
+	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(bigfleetv1alpha1connect.NewShardReadHandler(s))
-	mux.Handle(bigfleetv1alpha1connect.NewShardAdminHandler(s))
+	mux.Handle(bigfleetv1alpha1connect.NewShardReadHandler(read))
+	mux.Handle(bigfleetv1alpha1connect.NewShardAdminHandler(admin))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	server.Start()
-	defer server.Close()
-	return runAt(t, strings.TrimPrefix(server.URL, "http://"), input, args...)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
 }
 
 func runAt(t *testing.T, address, input string, args ...string) (stdout, stderr string, code exit.Code) {

@@ -122,7 +122,7 @@ func (f *Fleet) client(address string) (*rpc.Client, error) {
 	if c := f.clients[address]; c != nil {
 		return c, nil
 	}
-	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity, Dial: f.cfg.Dial})
+	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity, Dial: f.cfg.Dial, Interceptors: []connect.Interceptor{perCall{}}})
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
 	}
@@ -224,7 +224,7 @@ func (f *Fleet) listed(ctx context.Context) ([]*bigfleetv1alpha1.ShardRegistryEn
 	return out, err
 }
 
-// Each asks every shard at once and returns the answers in the order of shards, nil where one failed, and one error that
+// Each asks every shard at once, each call bounded by --timeout, and returns the answers in the order of shards, nil where one failed, and one error that
 // names those that failed.
 func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask func(context.Context, Shard) (T, error)) ([]*T, error) {
 	answers, errs := make([]*T, len(shards)), make([]error, len(shards))
@@ -242,9 +242,7 @@ func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask
 	for i, s := range shards {
 		all.Go(func() {
 			defer answered[i].Store(true)
-			bounded, cancel := f.Deadline(ctx)
-			defer cancel()
-			got, err := ask(bounded, s)
+			got, err := ask(eachCall(ctx, f.cfg.Timeout), s)
 			if err != nil {
 				errs[i] = exit.Of(what+" of "+s.Label(), err)
 				return

@@ -55,6 +55,11 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 	fs.StringVar(&f.sort, "sort", "", "order by this column, for example price; a leading - turns it round")
 }
 
+// nameOnly says that a name alone selects.
+func (f filter) nameOnly() bool {
+	return f.name != "" && f.cluster == "" && f.provider == "" && f.zone == "" && f.instanceType == "" && len(f.states)+len(f.marks) == 0
+}
+
 // kind is one thing that can be listed.
 type kind struct {
 	names []string // plural first

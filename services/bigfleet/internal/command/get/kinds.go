@@ -65,7 +65,19 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	}
 	items, failed := gather(ctx, a, "listing machines", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.MachineView, error) {
 		req := &bigfleetv1alpha1.ListMachinesRequest{
-			States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone, Flags: marks,
+			PageSize: 5000, States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone, Flags: marks,
+		}
+		if f.nameOnly() { // a shard has half a million others (OPS-4.13)
+			got, err := s.Read.GetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.GetMachineRequest{MachineId: f.name}))
+			if err == nil {
+				return []*bigfleetv1alpha1.MachineView{got.Msg.GetMachine()}, nil
+			}
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				return nil, nil
+			}
+			if connect.CodeOf(err) != connect.CodeUnimplemented {
+				return nil, err
+			}
 		}
 		var out []*bigfleetv1alpha1.MachineView
 		for {
@@ -121,7 +133,11 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return output.List{}, err
 	}
 	items, failed := gather(ctx, a, "reading needs", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
-		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: f.cluster, UnsatisfiedOnly: f.unmet}))
+		cluster := f.cluster
+		if of, _, whole := strings.Cut(f.name, "/"); whole && cluster == "" {
+			cluster = of
+		}
+		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: cluster, UnsatisfiedOnly: f.unmet}))
 		if err != nil {
 			return nil, err
 		}
