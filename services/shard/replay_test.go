@@ -16,7 +16,7 @@ import (
 	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
 )
 
-// SHARD-28.2, 28.10: what a real shard wrote down replays to the same decisions, byte for byte; of a log that was cut or
+// SHARD-28.2, 28.10, 33.11: what a real shard wrote down replays to the same decisions, byte for byte; of a log that was cut or
 // damaged the replay says where and why it stops, and keeps everything before.
 func TestRealLogReplays(t *testing.T) {
 	p := NewProvider(slots(6)...).Serve(t)
