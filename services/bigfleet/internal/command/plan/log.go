@@ -61,7 +61,7 @@ func LogError(dir string, err error) error {
 	var known *connect.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir (with `bigfleet up --data-dir DIR` it is DIR/shard); --decision-log-retention below 0 writes none", Err: err}
+		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir (with `bigfleet up --data-dir DIR` it is DIR/shard); --decision-log-retention 0 writes none", Err: err}
 	case errors.Is(err, shard.ErrReplayDiverged):
 		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log: `bigfleet replay` shows its version", Err: err}
 	case errors.As(err, &known):
