@@ -98,6 +98,10 @@ func (p *Publisher) Answered(a *pb.Acknowledgement) {
 	if !known && a.Rollup == nil {
 		return
 	}
+	p.OnOutcome(p.answered(a, result)) // without the lock: who hears may be about to read the demand
+}
+
+func (p *Publisher) answered(a *pb.Acknowledgement, result string) Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -128,5 +132,5 @@ func (p *Publisher) Answered(a *pb.Acknowledgement) {
 		p.Log.Warn("the shard did not take the roll-up", "result", result, "reason", o.Reason, "field", o.FieldPath, "message", o.Text,
 			"held", o.HeldCount, "held_needed", o.HeldNeeded)
 	}
-	p.OnOutcome(o)
+	return o
 }

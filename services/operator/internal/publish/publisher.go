@@ -73,6 +73,7 @@ type Publisher struct {
 	built     time.Time                   // last rebuild
 	tracker   tracker
 	oversized bool
+	outcome   *Outcome // of a roll-up that was not sent, to be told without the lock
 	accepted  time.Time
 }
 
@@ -204,12 +205,24 @@ func (p *Publisher) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		timer.Reset(p.step(time.Now()))
+		p.tell()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.wake:
 		case <-timer.C:
 		}
+	}
+}
+
+// tell tells what became of a roll-up that was not sent.
+func (p *Publisher) tell() {
+	p.mu.Lock()
+	o := p.outcome
+	p.outcome = nil
+	p.mu.Unlock()
+	if o != nil {
+		p.OnOutcome(*o)
 	}
 }
 
@@ -305,8 +318,8 @@ func (p *Publisher) tooLarge(now time.Time, size, rows int) {
 		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "bytes", size, "limit", hardBytes, "rows", rows)
 	}
 	p.oversized = true
-	p.OnOutcome(Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",
-		Text: "the demand has more distinct shapes than a roll-up can hold; requests with equal constraints aggregate"})
+	p.outcome = &Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",
+		Text: "the demand has more distinct shapes than a roll-up can hold; requests with equal constraints aggregate"}
 }
 
 func (p *Publisher) gauge() {

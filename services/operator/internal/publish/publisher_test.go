@@ -380,3 +380,20 @@ func TestOverhead(t *testing.T) {
 		}
 	})
 }
+
+// Who hears what became of a roll-up may read the demand, or wait for somebody who does: nobody is told under the lock.
+func TestOutcomesAreToldWithoutTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		heard := 0
+		b.OnOutcome = func(Outcome) { b.Read(func(*aggregate.Aggregate) { heard++ }) }
+		b.Synced()
+		l := b.open()
+		b.Set(req("a", "1"))
+		time.Sleep(time.Second)
+		b.Answered(&pb.Acknowledgement{Echo: "rollup", Rollup: &pb.RollupResult{TimestampUnixNanos: l.last().TimestampUnixNanos, Disposition: pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED}})
+		if heard != 1 {
+			t.Errorf("told %d times", heard)
+		}
+	})
+}
