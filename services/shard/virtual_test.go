@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,7 +108,7 @@ type wire struct {
 
 	got     sync.Mutex
 	data    bytes.Buffer // of stream 1
-	pongs   bool         // answer pings
+	silent  atomic.Bool  // pings are not answered
 	stopped chan struct{}
 }
 
@@ -118,7 +119,7 @@ func (v *virtual) dial(cluster string, window uint32) *wire {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	w := &wire{v: v, conn: conn, framer: http2.NewFramer(conn, conn), pongs: true, stopped: make(chan struct{})}
+	w := &wire{v: v, conn: conn, framer: http2.NewFramer(conn, conn), stopped: make(chan struct{})}
 	w.framer.AllowIllegalWrites = true
 	v.ends = append(v.ends, func() { _ = conn.Close(); <-w.stopped })
 	go w.receive()
@@ -189,7 +190,7 @@ func (w *wire) receive() {
 				go w.send(w.framer.WriteSettingsAck)
 			}
 		case *http2.PingFrame:
-			if !f.IsAck() && w.pongs {
+			if !f.IsAck() && !w.silent.Load() {
 				go w.send(func() error { return w.framer.WritePing(true, f.Data) })
 			}
 		case *http2.DataFrame:
@@ -298,7 +299,7 @@ func TestHalfOpenConnection(t *testing.T) {
 		if n := v.status().Sessions; n != 1 {
 			t.Fatalf("%d sessions", n)
 		}
-		w.pongs = false // from here on nothing comes back
+		w.silent.Store(true) // from here on nothing comes back
 		wait(45 * time.Second)
 		if n := v.status().Sessions; n != 0 {
 			t.Errorf("a dead connection still holds its session after 45 s (%d)", n)

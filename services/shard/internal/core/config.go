@@ -114,7 +114,8 @@ const (
 	acceptedPerRaise = 10
 
 	inflightGetsMax     = 64
-	newcomerIntervals   = 2 // reconcile intervals that a new cluster waits at most for a provider to be read
+	nodeGoneGetsMax     = 64 // Gets waiting at a provider, above which machines without their nodes wait for the next List
+	newcomerIntervals   = 2  // reconcile intervals that a new cluster waits at most for a provider to be read
 	hintsPerCluster     = 500
 	hintClustersPerStep = 200
 	hintNeedsPerStep    = 500 // a need is compared with each class that holds something: about 10 us with 1,000 of them

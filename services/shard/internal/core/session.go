@@ -136,6 +136,9 @@ func (c *Core) nodeReported(e NodeReported) {
 	was := cl.nodes[e.Machine]
 	if !e.Present {
 		delete(cl.nodes, e.Machine)
+		if was != nil {
+			c.nodeGone(i)
+		}
 	} else {
 		cl.nodes[e.Machine] = &node{name: e.Node, ready: e.Ready, at: c.now}
 	}
@@ -156,6 +159,15 @@ func (c *Core) nodeReported(e NodeReported) {
 	}
 	if e.Present && (was == nil || was.name != e.Node) {
 		c.announce(i) // the node name is known now
+	}
+}
+
+// nodeGone asks the provider about a Configured machine whose node is no more: an interrupted machine is known at once and
+// not with the next List. Many at a time are a List's business (SHARD-13.18).
+func (c *Core) nodeGone(i inventory.Index) {
+	inv := c.world.Inventory
+	if p := c.provider(inv.Provider(i)); inv.State(i) == inventory.Configured && len(p.asked) < nodeGoneGetsMax {
+		c.want(p.name, inv.ID(i), getForPoll)
 	}
 }
 
