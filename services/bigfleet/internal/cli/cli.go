@@ -60,6 +60,7 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
+	shells(root)
 	started := false
 	eachRun(root, func() { started = true })
 	verb, err := root.ExecuteContextC(ctx)

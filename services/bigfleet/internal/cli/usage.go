@@ -40,6 +40,26 @@ func helpOrNearest(root *cobra.Command) {
 	}
 }
 
+// shells makes `completion` refuse a shell that it does not know. The root's output is set before: the verbs keep it.
+func shells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		var known []string
+		for _, shell := range c.Commands() {
+			known = append(known, shell.Name())
+		}
+		return exit.Usagef("completion %s: there is none for it, only for %s", args[0], strings.Join(known, ", "))
+	}
+}
+
 var (
 	countOf = regexp.MustCompile(`^(?:accepts|requires) .*received (\d+)$`)
 	groupOf = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`)

@@ -231,8 +231,9 @@ func audit(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 		return got.Msg.GetRecords(), got.Msg.GetNextPageToken(), nil
 	})
-	return table("audit/", columns("INDEX", "TIME", "METHOD", "ACTOR", "REQUEST", "RESULT", "REASON"), items, func(r *bigfleetv1alpha1.AuditRecord) []string {
-		return []string{fmt.Sprint(r.GetIndex()), output.Time(r.GetAtUnixNanos()), strings.TrimPrefix(r.GetMethod(), "/bigfleet.v1alpha1."), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
+	index := func(r *bigfleetv1alpha1.AuditRecord) string { return fmt.Sprint(r.GetIndex()) }
+	return table("audit/", columns("INDEX", "TIME", "METHOD", "ACTOR", "REQUEST", "RESULT", "REASON"), named(items, f.name, index), func(r *bigfleetv1alpha1.AuditRecord) []string {
+		return []string{index(r), output.Time(r.GetAtUnixNanos()), strings.TrimPrefix(r.GetMethod(), "/bigfleet.v1alpha1."), r.GetActor(), output.Dash(r.GetRequestJson()), r.GetResult(), output.Dash(r.GetReason())}
 	}), err
 }
 

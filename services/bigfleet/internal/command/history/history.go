@@ -97,11 +97,11 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 	if len(all) == 0 && failed != nil {
 		return failed
 	}
+	if len(all) == 0 {
+		return &exit.Error{Code: exit.NotFound, Say: "the log holds nothing about " + s.String(), Hint: "It may be older than the log, or misspelt"}
+	}
 	if err := a.Format.Write(a.Out, table(all)); err != nil {
 		return err
-	}
-	if len(all) == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "the log holds nothing about " + s.String(), Hint: "It may be older than the log, or misspelt"}
 	}
 	if truncated {
 		a.Notef("older records have left the log")

@@ -108,22 +108,21 @@ func show(a *app.App, answers []answer, failOn []string, failed error) error {
 		}
 		bad = append(bad, matches(p.PlanResponse, failOn)...)
 	}
-	without := void(answers)
-	for _, w := range without {
+	for _, w := range common(answers) {
 		a.Notef("warning: %s", w)
 	}
 	if failed != nil {
 		return failed
 	}
-	if len(without) > 0 && len(failOn) > 0 {
-		return &exit.Error{Code: exit.NotFound, Reason: "edit_without_effect", Say: "an edit changes nothing, so that nothing fails says little: " + strings.Join(without, "; "),
+	if without := void(common(answers)); len(without) > 0 {
+		return &exit.Error{Code: exit.NotFound, Reason: "edit_without_effect", Say: "an edit changes nothing, so the plan says little about it: " + strings.Join(without, "; "),
 			Hint: "`bigfleet get` lists clusters, machines and needs"}
 	}
 	return failing(bad)
 }
 
-// void are the edits that change nothing in any of the plans: what one shard has, the others do not know.
-func void(answers []answer) (out []string) {
+// common are the warnings of all the plans: what one shard has, the others do not know.
+func common(answers []answer) (out []string) {
 	for i, p := range answers {
 		if i == 0 {
 			out = slices.Clone(p.GetWarnings())
@@ -131,6 +130,12 @@ func void(answers []answer) (out []string) {
 		out = slices.DeleteFunc(out, func(w string) bool { return !slices.Contains(p.GetWarnings(), w) })
 	}
 	return out
+}
+
+// void are the warnings about edits that name nothing: "no such machine: m-1". The others are about the plan as a whole, for
+// example that the shard is paused, and plans work there too (OPS-4.16).
+func void(warnings []string) []string {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return !strings.HasPrefix(w, "no ") })
 }
 
 func failing(bad []string) error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -40,6 +41,9 @@ func save(ctx context.Context, a *app.App, path string, force bool, keep int) er
 	}
 	if _, err := os.Lstat(path); err == nil && !force {
 		return &exit.Error{Code: exit.Refused, Say: path + " exists", Hint: "Name another file, or replace it with --force"}
+	}
+	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() { // before anything is asked
+		return exit.Usagef("there is no directory %s for %s: make it, or name a file in another one", filepath.Dir(path), filepath.Base(path))
 	}
 	f, err := a.Fleet()
 	if err != nil {

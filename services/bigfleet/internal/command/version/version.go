@@ -4,7 +4,6 @@ package version
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/skew"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
 
 // New returns the verb.
@@ -33,13 +33,34 @@ func New(a *app.App) *cobra.Command {
 type server struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+	*built         // of this command; servers tell only their version
+}
+
+// built is the rest of what was stamped into this binary; "unknown" for what was not (OPS-1.4).
+type built struct {
+	Commit string `json:"commit"`
+	Date   string `json:"date"`
+	Go     string `json:"go"`
+}
+
+func (s server) String() string {
+	if s.built == nil {
+		return s.Name + "  " + s.Version
+	}
+	return fmt.Sprintf("%s  %s, commit %s, built %s, %s", s.Name, s.Version, s.Commit, s.Date, s.Go)
+}
+
+// own is this binary.
+func own(b telemetry.Build) server {
+	return server{"client", b.Version, &built{b.Commit, b.Date, b.Go}}
 }
 
 func run(ctx context.Context, a *app.App, client bool) error {
-	all := []server{{"client", own()}}
+	this := telemetry.ReadBuild()
+	all := []server{own(this)}
 	var failed error
 	runs := skew.Versions{}
-	runs.Add("this command", release())
+	runs.Add("this command", release(this))
 	if !client {
 		var servers []server
 		servers, failed = ask(ctx, a)
@@ -60,7 +81,7 @@ func run(ctx context.Context, a *app.App, client bool) error {
 		}
 	} else {
 		for _, s := range all {
-			_, _ = fmt.Fprintf(a.Out, "%s  %s\n", s.Name, s.Version)
+			_, _ = fmt.Fprintln(a.Out, s)
 		}
 	}
 	if got := runs.Judge(); got.Minors > 1 {
@@ -85,7 +106,7 @@ func ask(ctx context.Context, a *app.App) (out []server, failed error) {
 			got, err := c.Admin.GetCoordinatorStatus(bounded, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
 			cancel()
 			if err == nil {
-				out = append(out, server{"coordinator " + got.Msg.GetNodeId(), got.Msg.GetBuild()})
+				out = append(out, server{Name: "coordinator " + got.Msg.GetNodeId(), Version: got.Msg.GetBuild()})
 			}
 		}
 	}
@@ -101,34 +122,16 @@ func ask(ctx context.Context, a *app.App) (out []server, failed error) {
 	})
 	for i, v := range answers {
 		if v != nil {
-			out = append(out, server{"shard " + shards[i].Label(), *v})
+			out = append(out, server{Name: "shard " + shards[i].Label(), Version: *v})
 		}
 	}
 	return out, failed
 }
 
 // release is the version of this binary, if it was built as one.
-func release() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
-		return info.Main.Version
+func release(b telemetry.Build) string {
+	if b.Version == "devel" {
+		return ""
 	}
-	return ""
-}
-
-// own reads what the Go toolchain stamped into the binary.
-func own() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	out := info.Main.Version
-	if out == "(devel)" { // what every role calls it
-		out = "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && out == "devel" {
-			out += " " + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return out + " " + info.GoVersion
+	return b.Version
 }
