@@ -72,6 +72,7 @@ var unreached = map[string]string{
 	"effect send_need_status":   "advice that nothing in a cluster acts on; depends on the version of the core",
 	"outcome no_session":        "the session is checked before an operation starts; kept for the closed set of labels",
 	"outcome fenced":            "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
+	"effect close_session":      "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
 	"fault fence-no-detail":     "needs a fence refusal first, which is rare: two processes or coarse marks",
 }
 
