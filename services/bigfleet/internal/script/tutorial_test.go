@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -89,5 +90,49 @@ func TestReadmeBegins(t *testing.T) {
 	first := blocks(t, root+"README.md")[0]
 	if !strings.HasPrefix(first.text, "go run ./services/bigfleet up") {
 		t.Errorf("the first command of the README is %q", first.text)
+	}
+}
+
+// OPS-2.4, 14.2: the commands of the upgrade guide, in order, on a fleet that is well.
+func TestUpgradeGuide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--clusters", "1", "--provider-delay", "20ms")
+	dir := t.TempDir()
+	env := append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(dir, "xdg"))
+	set := exec.Command("bigfleet", "config", "set", "guide", "--coordinator", w.env["COORDINATOR"])
+	set.Env = env
+	if out, err := set.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.shows(t, "red", "get", "clusters") // its operator is connected
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		cmd := exec.Command("bigfleet", "get", "shards", "-o", "name")
+		cmd.Env = env
+		if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), "shard/shard-0") {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the coordinator never hears of the shard: %s", out)
+		}
+	}
+	said := ""
+	for _, b := range blocks(t, root+"docs/upgrade.md") {
+		if b.info != "sh" {
+			t.Errorf("a block of the guide is tagged %q: nobody runs it", b.info)
+			continue
+		}
+		for line := range strings.Lines(b.text) {
+			cmd := exec.Command("bash", "-eu", "-c", line)
+			cmd.Dir, cmd.Env = dir, env
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v\n%s", strings.TrimSpace(line), err, out)
+			}
+			said += string(out)
+		}
+	}
+	for _, want := range []string{"client  ", "verified", "execute-concurrency: 128 # default", "raft-leader-lease: 200ms # default", "feature level"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands of the guide do not show %q", want)
+		}
 	}
 }
