@@ -28,6 +28,7 @@ const (
 // full is a shard with its part of the machines; it answers from memory, so that what is measured is the command.
 type full struct {
 	bigfleetv1alpha1connect.UnimplementedShardReadHandler
+	bigfleetv1alpha1connect.UnimplementedShardAdminHandler
 	id       string
 	machines []*bigfleetv1alpha1.MachineView
 }
@@ -60,6 +61,11 @@ func (f *full) ListMachines(_ context.Context, r *connect.Request[bigfleetv1alph
 	return connect.NewResponse(out), nil
 }
 
+// PauseActuation stores nothing: what a shard takes to store a pause is measured with the shard.
+func (f *full) PauseActuation(context.Context, *connect.Request[bigfleetv1alpha1.PauseActuationRequest]) (*connect.Response[bigfleetv1alpha1.PauseActuationResponse], error) {
+	return connect.NewResponse(&bigfleetv1alpha1.PauseActuationResponse{Pause: &bigfleetv1alpha1.Pause{PauseId: "p-1"}}), nil
+}
+
 // lister is the coordinator that knows them.
 type lister struct {
 	bigfleetv1alpha1connect.UnimplementedCoordinatorHandler
@@ -75,7 +81,7 @@ func (l *lister) GetCoordinatorStatus(context.Context, *connect.Request[bigfleet
 	return connect.NewResponse(&bigfleetv1alpha1.GetCoordinatorStatusResponse{NodeId: "coordinator-0", Role: "leader", ClusterUuid: "1"}), nil
 }
 
-// BenchmarkReads is the command's own part of OPS-4.13: 50 shards with 10,000 machines each, over loopback.
+// BenchmarkReads is the command's own part of OPS-4.13, and of OPS-4.20 with `pause --all`: 50 shards with 10,000 machines each, over loopback.
 func BenchmarkReads(b *testing.B) {
 	l := &lister{}
 	for i := range benchShards {
@@ -85,7 +91,7 @@ func BenchmarkReads(b *testing.B) {
 				Id: fmt.Sprintf("%s-m-%05d", f.id, n), State: bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED, Cluster: "red", InstanceType: "m6i.large", Zone: "eu-1a", PricePerHour: 0.1,
 				Resources: &bigfleetv1alpha1.Resources{Resources: map[string]string{"cpu": "8", "memory": "32Gi"}}}})
 		}
-		l.shards = append(l.shards, &bigfleetv1alpha1.ShardRegistryEntry{ShardId: f.id, Address: serve(b, f, bigfleetv1alpha1connect.UnimplementedShardAdminHandler{})})
+		l.shards = append(l.shards, &bigfleetv1alpha1.ShardRegistryEntry{ShardId: f.id, Address: serve(b, f, f)})
 	}
 	mux := http.NewServeMux()
 	mux.Handle(bigfleetv1alpha1connect.NewCoordinatorHandler(l))
@@ -95,7 +101,7 @@ func BenchmarkReads(b *testing.B) {
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	server.Start()
 	b.Cleanup(server.Close)
-	for _, line := range []string{"status", "get machines shard-49-m-00000", "get machines --state failed", "__complete get machines shard-49-m-099", "get machines -o name"} {
+	for _, line := range []string{"status", "get machines shard-49-m-00000", "get machines --state failed", "__complete get machines shard-49-m-099", "get machines -o name", "pause --all --reason drill --yes"} {
 		b.Run(line, func(b *testing.B) {
 			args := append(strings.Fields(line), "--coordinator", strings.TrimPrefix(server.URL, "http://"))
 			if args[0] == "__complete" { // what is completed comes last
