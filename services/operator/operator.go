@@ -252,6 +252,7 @@ func (p *parts) buildDemand() (err error) {
 	if err != nil {
 		return err
 	}
+	p.Telemetry.Health.AddLive("demand", p.demand.Alive)
 	p.teller, err = verdict.New(verdict.Config{
 		Client: p.access.Client, Demand: p.demand.Read, Note: p.events.Note, Log: p.log,
 		Waits: func(uid types.UID) bool {

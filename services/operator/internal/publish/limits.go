@@ -15,5 +15,6 @@ const (
 	saved           = 30               // roll-ups not sent in quiet time that a burst may send without the spacing
 	rebuildEvery    = 10 * time.Minute // full rebuild (OP-5.9)
 	hardBytes       = 16 << 20         // not sent: the shard's default refusal (WIRE-4.4)
+	stuckAfter      = time.Minute      // beyond a heartbeat: the process asks to be restarted (OP-3.5)
 	batchesMax      = 4096             // roll-ups with requests that wait for the shard's acknowledgement; older ones merge
 )

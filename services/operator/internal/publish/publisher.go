@@ -3,8 +3,10 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,6 +59,7 @@ type Outcome struct {
 type Publisher struct {
 	Config
 	wake chan struct{}
+	turn atomic.Int64 // when Run last began a turn, in nanoseconds; 0: it does not run
 
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
@@ -203,8 +206,10 @@ func (p *Publisher) signal() {
 func (p *Publisher) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer p.turn.Store(0)
 	for {
-		timer.Reset(p.step(time.Now()))
+		p.turn.Store(time.Now().UnixNano())
+		timer.Reset(min(p.step(time.Now()), p.Heartbeat)) // a turn at each heartbeat, whether or not there is a session
 		p.tell()
 		select {
 		case <-ctx.Done():
@@ -213,6 +218,16 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// Alive is nil unless Run stands still: it turns at each heartbeat, so a turn that does not end waits for a lock that nobody
+// gives back, or for somebody who was told of a roll-up. Only a restart helps then (OP-3.5).
+func (p *Publisher) Alive() error {
+	began := p.turn.Load()
+	if still := time.Since(time.Unix(0, began)); began != 0 && still > p.Heartbeat+stuckAfter {
+		return fmt.Errorf("the demand has not been looked at for %s", still.Round(time.Second))
+	}
+	return nil
 }
 
 // tell tells what became of a roll-up that was not sent.
