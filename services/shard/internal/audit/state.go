@@ -86,7 +86,10 @@ func writeState(ctx context.Context, dir string, epoch, number int64) error {
 			continue
 		}
 		x, err := readHead(s.path)
-		if err != nil {
+		switch {
+		case errors.Is(err, os.ErrNotExist): // pruned meanwhile, which the newest segments never are
+			continue
+		case err != nil:
 			return err
 		}
 		if s.number == number {

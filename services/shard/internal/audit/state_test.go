@@ -67,6 +67,36 @@ func waitForState(t *testing.T, dir string, number int64) {
 	t.Fatalf("the state of segment %d was never made", number)
 }
 
+// SHARD-28.3: a segment that is pruned while a state is being made is no hindrance: the state begins at a later one.
+func TestAStateIsMadeWhileOthersArePruned(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, nil)
+	h.begin()
+	for n := range 2 {
+		h.live(2)
+		h.step(core.CheckpointAsked{})
+		waitForState(t, dir, int64(n+2))
+	}
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	gone, state := filepath.Join(dir, segmentName(7, 1)), statePath(filepath.Join(dir, segmentName(7, 3)))
+	for _, path := range []string{gone, state} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("nowhere", gone); err != nil { // listed, and not there when it is opened
+		t.Fatal(err)
+	}
+	if err := writeState(t.Context(), dir, 7, 3); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(state); err != nil {
+		t.Error(err)
+	}
+}
+
 // SHARD-28.3: pruning never takes away the last segment at which a replay can begin.
 func TestPruningKeepsABeginning(t *testing.T) {
 	dir := t.TempDir()
