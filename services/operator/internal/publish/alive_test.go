@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +11,11 @@ import (
 // neither does one that stands by.
 func TestAliveWhileDemandIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang, free := false, make(chan struct{})
+		var hang atomic.Bool
+		free := make(chan struct{})
 		b := newBench(t, func(c *Config) {
 			c.Overhead = func() map[string]string {
-				if hang {
+				if hang.Load() {
 					<-free
 				}
 				return nil
@@ -31,7 +33,7 @@ func TestAliveWhileDemandIsLookedAt(t *testing.T) {
 		b.open()
 		time.Sleep(time.Hour)
 		alive("with nothing new")
-		hang = true
+		hang.Store(true)
 		b.Touch()
 		time.Sleep(time.Minute)
 		alive("a turn that takes a minute")

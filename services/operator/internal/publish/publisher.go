@@ -59,7 +59,7 @@ type Outcome struct {
 type Publisher struct {
 	Config
 	wake chan struct{}
-	turn atomic.Int64 // when Run last began a turn, in nanoseconds; 0: it does not run
+	turn atomic.Int64 // when Run last began or ended a turn, in nanoseconds; 0: it does not run
 
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
@@ -211,6 +211,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		p.turn.Store(time.Now().UnixNano())
 		timer.Reset(min(p.step(time.Now()), p.Heartbeat)) // a turn at each heartbeat, whether or not there is a session
 		p.tell()
+		p.turn.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
 			return nil
