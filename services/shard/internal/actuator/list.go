@@ -77,11 +77,10 @@ func (a *Actuator) scan(ctx context.Context, e core.ListMachines, out chan<- ans
 		if probing {
 			probing = false
 			if !l.Complete && !l.More {
+				filter.MaxResults = 0
 				if len(l.Machines) == a.cfg.WireRows {
-					filter.MaxResults = 0
-					continue
+					continue // perhaps a cut; any other number of rows is all there is
 				}
-				filter.MaxResults = 0 // this was all
 			}
 		}
 		out <- answer{list: l} // list reads to the end
