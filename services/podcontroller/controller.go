@@ -117,6 +117,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	if err != nil {
 		return nil, err
 	}
+	p.Telemetry.Health.AddLive("keeper", p.keeper.Alive)
 	return m.Close, p.watch(ctx)
 }
 

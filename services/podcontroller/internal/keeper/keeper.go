@@ -1,10 +1,10 @@
 package keeper
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +24,9 @@ const (
 	retryMax    = 30 * time.Second
 	resyncEvery = 30 * time.Minute // OP-15.24
 	workersMin  = 64
+	lookMax     = time.Minute      // all requests of one look; the API server gives up on one request after as long
+	turnEvery   = 10 * time.Second // of Run, to show that it lives
+	stuckAfter  = time.Minute      // beyond lookMax or turnEvery: the process asks to be restarted (OP-15.25)
 )
 
 // Config is what a Keeper needs.
@@ -54,6 +57,9 @@ type Keeper struct {
 	created map[types.UID]*Object                          // written by us, not in the cache yet
 	counted map[types.UID]uint64                           // what was counted and told of a Pod already
 	resync  map[types.UID]bool                             // looked at because of the periodic look
+
+	turn  atomic.Int64   // when Run last had the lock, in nanoseconds; 0: it does not run
+	looks []atomic.Int64 // when each worker began its look; 0: it waits for one
 }
 
 // New checks the configuration.
@@ -67,8 +73,8 @@ func New(c Config) (*Keeper, error) {
 	return &Keeper{
 		Config: c, pods: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]struct{}{}, nodes: map[string]*corev1.Node{},
 		objects: map[types.UID]map[types.NamespacedName]*Object{}, created: map[types.UID]*Object{}, counted: map[types.UID]uint64{},
-		resync: map[types.UID]bool{},
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax)),
+		resync: map[types.UID]bool{}, looks: make([]atomic.Int64, c.Workers),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax)),
 	}, nil
 }
 
@@ -210,63 +216,4 @@ func (k *Keeper) known() []types.UID {
 		}
 	}
 	return out
-}
-
-// Close ends a Keeper whether or not it ever ran: a replica that never led has a queue too.
-func (k *Keeper) Close() { k.queue.ShutDown() }
-
-// Run looks at everything that is known, then at what changes, until ctx ends. Handlers may feed the Keeper before: nothing is
-// written until Run.
-func (k *Keeper) Run(ctx context.Context) error {
-	defer context.AfterFunc(ctx, k.queue.ShutDown)()
-	k.mu.Lock()
-	k.runs = true
-	k.mu.Unlock()
-	k.LookAtAll()
-	var workers sync.WaitGroup
-	for range k.Workers {
-		workers.Go(func() {
-			for {
-				uid, stopping := k.queue.Get()
-				if stopping {
-					return
-				}
-				k.handle(ctx, uid)
-				k.queue.Done(uid)
-			}
-		})
-	}
-	resync := time.NewTicker(resyncEvery)
-	defer resync.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			workers.Wait()
-			return nil
-		case <-resync.C:
-			k.lookAgain()
-		}
-	}
-}
-
-func (k *Keeper) handle(ctx context.Context, uid types.UID) {
-	outcome, err := k.look(ctx, uid)
-	if ctx.Err() != nil {
-		return
-	}
-	k.Reconciles.WithLabelValues(outcome).Inc()
-	k.mu.Lock()
-	if k.resync[uid] {
-		delete(k.resync, uid)
-		if err == nil && (outcome == OutcomeCreated || outcome == OutcomeUpdated || outcome == OutcomeDeleted) {
-			k.Repairs.Inc()
-		}
-	}
-	k.mu.Unlock()
-	if err != nil {
-		k.Log.Warn("a CapacityRequest could not be kept in step", "pod_uid", uid, "err", err)
-		k.queue.AddRateLimited(uid)
-		return
-	}
-	k.queue.Forget(uid)
 }

@@ -119,7 +119,7 @@ func (s *server) Delete(_ context.Context, obj client.Object, opts ...client.Del
 	})
 }
 
-func newKeeper(t interface{ Fatal(...any) }, s *server) *Keeper {
+func newKeeper(t interface{ Fatal(...any) }, s client.Client) *Keeper {
 	floor := corev1.ResourceList{"cpu": resource.MustParse("10m")}
 	vec := func(label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{label})
