@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/charts"
@@ -66,14 +67,19 @@ func TestGuide(t *testing.T) {
 				})
 			})
 		}
+		var met sync.WaitGroup
+		if strings.Contains(script, "kubectl wait --for=condition=Fulfilled") { // the block makes the request and waits for the shard's word on it
+			met.Go(func() { s.meets(t, 1000) })
+		}
 		if strings.HasPrefix(script, "helm uninstall") { // their rights go
 			for _, p := range programs {
 				w.must(p.end())
 			}
 		}
 		out := shell(script)
+		met.Wait()
 		for what, want := range map[string]string{
-			"get configmap bigfleet-operator-status": `"connected": true`, "auth can-i": "no\n", "explain capacityrequest.spec\n": "rounded up to a", "get cr training": "training-worker-0",
+			"get configmap bigfleet-operator-status": `"connected": true`, "auth can-i": "no\n", "explain capacityrequest.spec\n": "rounded up to a", "get cr training": "training-worker-0", "wait --for=condition=Fulfilled": "condition met",
 			"helm uninstall": "capacityrequests.bigfleet.lucy.sh",
 			// What the charts print leads to the next step.
 			"helm install bigfleet-crds": "Next: bigfleet-operator", "helm install bigfleet-operator": "get configmap bigfleet-operator-status",
@@ -84,6 +90,20 @@ func TestGuide(t *testing.T) {
 			}
 		}
 	}
+}
+
+// meets says that the row with this priority is met, once there is one.
+func (s *shard) meets(t testing.TB, priority int32) {
+	row := ""
+	s.needs(t, "the request's row", func(needs []*pb.CapacityNeed) bool {
+		for _, n := range needs {
+			if n.Priority == priority {
+				row = n.RowId
+			}
+		}
+		return row != ""
+	})
+	s.send(t, status(row, &pb.NeedStatus{Satisfied: true}))
 }
 
 // emptyWorld is a control plane without anything of BigFleet's.

@@ -98,6 +98,12 @@ func hasFulfilled(r *request.Request) bool {
 	return r != nil && conditionOf(r, v1alpha1.ConditionFulfilled) != nil
 }
 
+// alone says that no Pod tells of a request: whoever wrote it waits for its condition.
+func alone(r *request.Request) bool {
+	_, _, ofPod := r.Pod()
+	return !ofPod
+}
+
 // due lists rows whose requests may have to change, those that are short first.
 func (t *Teller) due(a *aggregate.Aggregate, now time.Time) []string {
 	if !t.away.IsZero() && now.Sub(t.away) >= unreachable && now.Sub(t.away) < unreachable+2*lookEvery {
@@ -145,7 +151,7 @@ func (t *Teller) want(r *row, q *request.Request, now time.Time) (v verdict, ok 
 		return t.rollup, true
 	case short:
 		return r.now, true
-	case r.now.satisfied() && hasFulfilled(q): // a request that was never short needs no word
+	case r.now.satisfied() && (hasFulfilled(q) || alone(q)): // a Pod that was never short says the rest itself
 		return r.now, true
 	}
 	return verdict{}, false

@@ -47,8 +47,12 @@ func newTable(t *testing.T) *table {
 // ask makes a request of a Pod; equal cpus are one row.
 func (x *table) ask(name string, cpus int) *request.Request {
 	yes := true
-	r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
-		OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", Name: name, UID: types.UID(name), Controller: &yes}}}}
+	return x.write(name, cpus, metav1.OwnerReference{Kind: "Pod", Name: name, UID: types.UID(name), Controller: &yes})
+}
+
+// write makes a request as somebody by hand does.
+func (x *table) write(name string, cpus int, owners ...metav1.OwnerReference) *request.Request {
+	r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners}}
 	if err := json.Unmarshal(fmt.Appendf(nil, `{"resources":{"cpu":"%d"}}`, cpus), &r.Spec); err != nil {
 		x.t.Fatal(err)
 	}
@@ -131,6 +135,33 @@ func TestAReasonMustHold(t *testing.T) {
 	x.after(6*time.Second, 20)
 	if c := conditionOf(r, v1alpha1.ConditionFulfilled); c == nil || c.Status != metav1.ConditionTrue || c.Reason != Satisfied {
 		t.Fatalf("condition after it was met: %+v", c)
+	}
+}
+
+// OP-14.2: a request that no Pod owns says that it is met although it was never short: `kubectl wait` is for it. It says so once.
+func TestARequestWithoutAPodSaysThatItIsMet(t *testing.T) {
+	x := newTable(t)
+	ofPod, alone := x.ask("pod", 1), x.write("alone", 1)
+	x.say(alone, &pb.NeedStatus{Satisfied: true})
+	if w, _ := x.after(4*time.Second, 20); len(w) != 0 {
+		t.Fatalf("%d writes before it has held", len(w))
+	}
+	x.after(time.Second, 20)
+	if c := conditionOf(alone, v1alpha1.ConditionFulfilled); c == nil || c.Status != metav1.ConditionTrue || c.Reason != Satisfied {
+		t.Errorf("condition %+v", c)
+	}
+	if c := conditionOf(ofPod, v1alpha1.ConditionFulfilled); c != nil {
+		t.Errorf("the request of a Pod got %+v", c)
+	}
+	late := x.write("late", 1)
+	x.after(time.Second, 20)
+	if c := conditionOf(late, v1alpha1.ConditionFulfilled); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("one that joins a row that is met: %+v", c)
+	}
+	for range 5 {
+		if w, _ := x.after(30*time.Second, 20); len(w) != 0 {
+			t.Fatalf("written again: %+v", w[0].status)
+		}
 	}
 }
 
