@@ -8,8 +8,6 @@ package role
 import (
 	"context"
 	"errors"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
@@ -19,9 +17,6 @@ import (
 // flushTimeout bounds what traces may take to leave when the role has ended.
 const flushTimeout = 2 * time.Second
 
-// livingHeapGrowth is GOGC for a heap that lives for long (ADR 0130).
-const livingHeapGrowth = 50
-
 // Config says which role it is.
 type Config struct {
 	Component string // shard, coordinator, operator, ...; required
@@ -30,8 +25,8 @@ type Config struct {
 	// HealthAddr is a second port for metrics and health. Empty means none.
 	HealthAddr string
 	// LivingHeap says that nearly all of the role's memory lives for long. The collector then runs when the heap has grown by
-	// half instead of by as much again: waiting for more garbage costs memory and saves a few hundredths of a core. GOGC
-	// in the environment wins.
+	// half instead of by as much again, and by 32 MiB at least: for a large heap, waiting for more garbage costs memory and
+	// saves a few hundredths of a core; for a small one it is the other way round. GOGC in the environment wins.
 	LivingHeap bool
 }
 
@@ -79,8 +74,8 @@ func Run(ctx context.Context, c Config, work func(ctx context.Context, o Opened)
 			o.Ports = append(o.Ports, port)
 		}
 	}
-	if c.LivingHeap && os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(livingHeapGrowth))
+	if c.LivingHeap {
+		defer livingHeap()()
 	}
 	return work(ctx, o)
 }

@@ -31,7 +31,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 		w.mu.Unlock()
 		return nil
 	}
-	if left := time.Until(e.held); left > 0 && e.written != nil && len(e.waiters) == 0 && w.passes(id, e.stage.phase) {
+	if left := time.Until(e.held); left > 0 && e.written != nil && len(e.waiters) == 0 && (w.passes(id, e.stage.phase) || w.spares(e.stage)) {
 		w.mu.Unlock()
 		w.queue.AddAfter(id, left)
 		return nil
@@ -98,7 +98,7 @@ func (w *Writer) converge(ctx context.Context, e *entry, s stage, frame *pb.Node
 			return nil, err
 		}
 		w.count("create", "success")
-		if w.passes(e.id, s.phase) && fresh.Status.Phase != "" {
+		if (w.passes(e.id, s.phase) || w.spares(s)) && fresh.Status.Phase != "" {
 			w.queue.AddAfter(e.id, w.pause(s.phase)) // the schema's default shows it on its way: the next phase comes by itself
 			return fresh, nil
 		}

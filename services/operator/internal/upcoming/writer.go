@@ -157,6 +157,11 @@ func (w *Writer) pause(p v1alpha1.NodePhase) time.Duration {
 	return w.passing()
 }
 
+// spares says that a slow API server is better spared a write: the Node is there, and no Pod waits for what is said of it.
+func (w *Writer) spares(s stage) bool {
+	return s.phase == v1alpha1.NodeReady && !s.gone && !s.leaving && time.Duration(w.latest.Load()) > slow
+}
+
 // took notes how long a write took; one odd write moves the figure by an eighth of the way.
 func (w *Writer) took(d time.Duration) {
 	old := w.latest.Load()
@@ -214,7 +219,7 @@ func (w *Writer) Touch(ids []string) {
 		_, known := w.entries[id]
 		w.mu.Unlock()
 		if known {
-			w.queue.AddAfter(id, max(settle, w.passing()))
+			w.queue.AddAfter(id, max(settle, w.pause(v1alpha1.NodeReady)))
 		}
 	}
 }
