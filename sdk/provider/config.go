@@ -23,7 +23,7 @@ import (
 type Common struct {
 	Provider    string `yaml:"provider" doc:"Name of this provider: begins every machine id and is host.provider."`
 	Addr        string `yaml:"addr" doc:"Address of the RPC port."`
-	MetricsAddr string `yaml:"metrics_addr" doc:"Address of /metrics, /healthz and /readyz; empty for none."`
+	MetricsAddr string `yaml:"metrics_addr" doc:"Address of /metrics, /healthz and /readyz; \"0\" or empty for none."`
 	DataDir     string `yaml:"data_dir" doc:"Directory of the state file, when state is not given."`
 	State       string `yaml:"state" doc:"State file, or \"memory\" to forget everything at the end of the process."`
 

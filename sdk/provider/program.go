@@ -245,7 +245,7 @@ func (l *loader[C]) offerings() ([]Offering, error) {
 func (l *loader[C]) serve(ctx context.Context, p *Provider, registry *prometheus.Registry, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if l.common.MetricsAddr != "" {
+	if a := l.common.MetricsAddr; a != "" && a != "0" { // 0 is how all programs of BigFleet say off (OPS-2.1)
 		listener, err := listenOn("metrics port", "--metrics-addr", l.common.MetricsAddr)
 		if err != nil {
 			return &StartError{err}

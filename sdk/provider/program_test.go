@@ -93,6 +93,10 @@ func TestFlags(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "provider.db")); err != nil {
 		t.Errorf("no state file: %v", err)
 	}
+	// OPS-2.1: 0 is no address to listen on: it switches the port off, so what is in the way is the other one.
+	if code, say := run("--state", "memory", "--addr", l.Addr().String(), "--metrics-addr", "0", "--control-addr", "0"); code != 2 || strings.Contains(say, "metrics") || !strings.Contains(say, "is in use") {
+		t.Errorf("--metrics-addr 0: exit %d: %s", code, say)
+	}
 	if code, say := run("--state", "memory", "--addr", "127.0.0.1:0", "--metrics-addr", l.Addr().String()); code != 2 || !strings.Contains(say, "--metrics-addr") {
 		t.Errorf("a taken metrics port: exit %d: %s", code, say)
 	}

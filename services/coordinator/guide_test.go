@@ -47,9 +47,8 @@ func TestGuide(t *testing.T) {
 			stop()
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
-			cmd := coordinator.NewCommand()
-			cmd.SetArgs(append(strings.Fields(rest), "--log-level", "error"))
-			go func() { done <- process.ExecuteContext(ctx, cmd) }()
+			args := append(strings.Fields(rest), "--log-level", "error")
+			go func() { done <- process.ExecuteContext(ctx, coordinator.NewCommand(), args) }()
 			stop = func() {
 				cancel()
 				if err := <-done; err != nil {
@@ -87,8 +86,7 @@ func TestFlags(t *testing.T) {
 			t.Errorf("--%s does not exist", name)
 		}
 	}
-	cmd.SetArgs([]string{"--id", "not an id", "--bootstrap-expect", "2", "--raft-leader-lease", "5s", "--raft-tls", "perhaps", "--feature-level-max", "99", "--tls-cert", "alone.crt"})
-	err := process.ExecuteContext(t.Context(), cmd)
+	err := process.ExecuteContext(t.Context(), cmd, []string{"--id", "not an id", "--bootstrap-expect", "2", "--raft-leader-lease", "5s", "--raft-tls", "perhaps", "--feature-level-max", "99", "--tls-cert", "alone.crt"})
 	if process.ExitCode(err) != process.ExitUsage {
 		t.Fatalf("%v", err)
 	}

@@ -45,7 +45,7 @@ type Served struct {
 // Serve starts the control service; an empty address starts none.
 func (c *Cloud) Serve(addr string, files identity.Files) (*Served, error) {
 	s := &Served{Cloud: c, stop: func() {}, done: make(chan error, 1)}
-	if addr == "" {
+	if addr == "" || addr == "0" {
 		s.done <- nil
 		return s, nil
 	}

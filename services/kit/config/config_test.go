@@ -72,8 +72,7 @@ func (r *role) execute(t *testing.T) error {
 	}
 	root.SetOut(&r.out)
 	root.SetErr(&r.out)
-	root.SetArgs(append([]string{"operator"}, r.args...))
-	return process.ExecuteContext(t.Context(), root)
+	return process.ExecuteContext(t.Context(), root, append([]string{"operator"}, r.args...))
 }
 
 func file(t *testing.T, text string) string {
@@ -97,6 +96,50 @@ func TestOneMistakeOneProblem(t *testing.T) {
 		var bad *config.Error
 		if !errors.As(err, &bad) || len(bad.Problems) != 1 || !strings.Contains(err.Error(), want) || process.ExitCode(err) != 2 {
 			t.Errorf("%q: %v, want one problem that says %q", args, err, want)
+		}
+	}
+}
+
+// OPS-2.3: what cannot be parsed hides nothing else that is wrong: with flags, with what goes together, with environment and file.
+func TestWrongFlagsAllAtOnce(t *testing.T) {
+	path := file(t, "dry-runn: true\n")
+	r := &role{
+		args: []string{"--provider-addr", "a:1", "--config", path, "--workrs", "3", "--workers=many", "--rollup-interval", "soon", "extra", "-x", "--tls-cert", "a.crt", "--peers", "p:1,q:1", "--dry-run=perhaps", "--shard-addr"},
+		env:  map[string]string{"BIGFLEET_OPERATOR_RECLAIM_CAP_FRACTION": "lots"},
+	}
+	err := r.execute(t)
+	var all *config.Error
+	if !errors.As(err, &all) || process.ExitCode(err) != 2 || r.ran {
+		t.Fatalf("%v (exit code %d)", err, process.ExitCode(err))
+	}
+	for _, want := range []string{
+		`unknown flag: --workrs, did you mean "workers"?`, `--workers: "many" is not a valid int`, `--rollup-interval: "soon" is not a valid duration`,
+		`unexpected argument "extra"`, `unknown flag: -x`, `--dry-run: "perhaps" is not a valid bool`, `--shard-addr has no value`,
+		`--tls-cert given without --tls-key and --tls-ca`, `config.yaml:1:1: unknown setting "dry-runn"`, `BIGFLEET_OPERATOR_RECLAIM_CAP_FRACTION: "lots"`, "--shard-addr is required",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no problem says %q in\n%v", want, err)
+		}
+	}
+	if len(all.Problems) != 11 || strings.Contains(all.OneLine(), "\n") {
+		t.Errorf("%d problems, on one line %q", len(all.Problems), all.OneLine())
+	}
+	if !slices.Equal(r.providers, []string{"a:1"}) || !slices.Equal(r.peers, []string{"p:1", "q:1"}) {
+		t.Errorf("lists are taken twice: %v, %v", r.providers, r.peers)
+	}
+	if r.interval != 10*time.Second {
+		t.Errorf("a wrong text leaves %v, not the default", r.interval)
+	}
+	if out := r.out.String(); strings.Contains(out, "workers:") {
+		t.Errorf("a configuration was printed:\n%s", out)
+	}
+}
+
+// OPS-2.1: 0 is off for the port of metrics, and so is an empty address.
+func TestMetricsOff(t *testing.T) {
+	for _, off := range []string{"0", ""} {
+		if err := (&role{args: []string{"--shard-addr", "x:1", "--metrics-addr", off}}).execute(t); err != nil {
+			t.Errorf("--metrics-addr %q: %v", off, err)
 		}
 	}
 }

@@ -17,6 +17,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// OneLine is the error for where one line is all there is (OPS-4.9).
+func (e *Error) OneLine() string {
+	var said []string
+	for _, p := range e.Problems {
+		said = append(said, strings.ReplaceAll(p.Error(), "\n", "; "))
+	}
+	return "configuration: " + strings.Join(said, "; ")
+}
+
 // Unwrap lets errors.Is and errors.As see each problem.
 func (e *Error) Unwrap() []error { return e.Problems }
 

@@ -115,9 +115,12 @@ func (l Loader) fromEnv(fs *pflag.FlagSet, sources map[string]string) []error {
 }
 
 // set gives a flag one text, as the command line would: Changed tells "set to the default" from "not set", whatever
-// the source was.
+// the source was. A wrong text leaves the default, not the zero that pflag writes: nothing else is wrong because of it.
 func set(f *pflag.Flag, text string) error {
 	if err := f.Value.Set(text); err != nil {
+		if !takesMany(f) {
+			_ = f.Value.Set(f.DefValue)
+		}
 		return err
 	}
 	f.Changed = true

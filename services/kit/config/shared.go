@@ -50,7 +50,9 @@ func (s *Shared) Check() error {
 	default:
 		errs = append(errs, fmt.Errorf("--log-level %q: want debug, info, warn or error", s.LogLevel))
 	}
-	errs = append(errs, CheckListen("metrics-addr", s.MetricsAddr))
+	if s.MetricsAddr != "" { // empty is off as well, as for providers
+		errs = append(errs, CheckListen("metrics-addr", s.MetricsAddr))
+	}
 	on, err := s.TLS.Enabled()
 	if err != nil {
 		errs = append(errs, err)

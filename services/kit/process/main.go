@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 )
 
 // Exit codes of roles (OPS-2.5). The CLI has more; its errors carry them with ExitCode() int.
@@ -56,20 +58,21 @@ type usageError struct{ error }
 func (usageError) ExitCode() int   { return ExitUsage }
 func (e usageError) Unwrap() error { return e.error }
 
-// Execute is Main for a cobra command: os.Exit(process.Execute(shard.NewCommand())). Whatever goes wrong before a
-// RunE starts (unknown flag, wrong arguments) is exit code 2.
-func Execute(cmd *cobra.Command) int {
-	return Main(cmd.Name(), cmd.ErrOrStderr(), func(ctx context.Context) error { return ExecuteContext(ctx, cmd) })
+// Execute is Main for the command of a role and its arguments: os.Exit(process.Execute(shard.NewCommand(), os.Args[1:])).
+// Whatever goes wrong before a RunE starts (unknown flag, wrong arguments) is exit code 2.
+func Execute(cmd *cobra.Command, args []string) int {
+	return Main(cmd.Name(), cmd.ErrOrStderr(), func(ctx context.Context) error { return ExecuteContext(ctx, cmd, args) })
 }
 
 // ExecuteContext runs cmd once under ctx. ExitCode of its error is 2 when no RunE was reached.
-func ExecuteContext(ctx context.Context, cmd *cobra.Command) error {
+func ExecuteContext(ctx context.Context, cmd *cobra.Command, args []string) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
 	started := false
 	observe(cmd, &started)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && !started {
-		return usageError{fmt.Errorf("%w\nRun '%s --help' for usage", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w\nRun '%s --help' for usage", config.Again(cmd, args, err), cmd.CommandPath())}
 	}
 	return err
 }

@@ -314,8 +314,7 @@ func TestExecute(t *testing.T) {
 			cmd := command(func(context.Context) error { return test.err })
 			cmd.SetErr(&stderr)
 			cmd.SetOut(io.Discard)
-			cmd.SetArgs(test.args)
-			if code := process.Execute(cmd); code != test.code || !strings.Contains(stderr.String(), test.say) || test.code == 0 && stderr.Len() > 0 {
+			if code := process.Execute(cmd, test.args); code != test.code || !strings.Contains(stderr.String(), test.say) || test.code == 0 && stderr.Len() > 0 {
 				t.Errorf("exit %d, stderr %q, want %d and %q", code, stderr.String(), test.code, test.say)
 			}
 		})
@@ -333,8 +332,7 @@ func child() int {
 		}
 		return ctx.Err()
 	})
-	cmd.SetArgs(nil)
-	return process.Execute(cmd)
+	return process.Execute(cmd, []string{})
 }
 
 // SIGTERM is a clean stop with exit code 0; a second signal kills a process that does not stop.

@@ -159,7 +159,7 @@ func program() provider.Program[settings] {
 			if err := s.Config.named(); err != nil {
 				return nil, nil, err
 			}
-			if s.Common.ControlAddr != "" { // PROV-24.4
+			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
 				return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
 			}
 			for _, err := range s.Config.unreadable() {

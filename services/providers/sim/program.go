@@ -43,7 +43,7 @@ func program() provider.Program[settings] {
 			f.Int64Var(&s.Seed, "seed", s.Seed, "fixes every draw")
 			f.Float64Var(&s.TimeScale, "time-scale", s.TimeScale, "simulated seconds per second, 1 to 10000")
 			f.BoolVar(&s.NoDelete, "no-delete", s.NoDelete, "machines cannot be given back")
-			f.StringVar(&s.Control, "sim-control-addr", s.Control, "address of SubstrateControl when --control-addr is not given; off for none")
+			f.StringVar(&s.Control, "sim-control-addr", s.Control, "address of SubstrateControl when --control-addr is not given; 0 or off for none")
 		},
 	}
 }

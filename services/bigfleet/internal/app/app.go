@@ -63,7 +63,7 @@ func (a *App) Bind(f *pflag.FlagSet) {
 	f.StringVar(&a.flags.context, "context", "", "a `NAME` that config view lists; default the current one")
 	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "of the cluster that Pods and definitions are read from; default kubectl's")
 	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context of the kubeconfig")
-	f.StringVar(&a.flags.viaKube, "via-kube", "", "reach coordinator and shards through the API server of the management cluster: `CONTEXT[/NAMESPACE]`, or alone for the current context")
+	f.StringVar(&a.flags.viaKube, "via-kube", "", "reach coordinator and shards through the API server of the management cluster: `CONTEXT[/NAMESPACE]`")
 	f.Lookup("via-kube").NoOptDefVal = viaCurrent
 	f.StringVar(&a.flags.cert, "tls-cert", "", "client certificate file")
 	f.StringVar(&a.flags.key, "tls-key", "", "client key file")

@@ -33,8 +33,8 @@ func (a *App) Kube() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// viaCurrent stands for the current context of the kubeconfig.
-const viaCurrent = "."
+// viaCurrent stands for the current context of the kubeconfig. It shows in the help text.
+const viaCurrent = "(current)"
 
 // throughKube lets every connection go through the API server of the management cluster (OPS-4.7).
 func (a *App) throughKube(cfg *fleet.Config) error {

@@ -41,6 +41,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
+	ofRole "github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
@@ -64,9 +65,11 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	started := false
 	eachRun(root, func() { started = true })
 	verb, err := root.ExecuteContextC(ctx)
-	var known *exit.Error
-	if err != nil && !started && !errors.As(err, &known) {
-		err = wrongUsage(verb, err) // cobra's own: flags and arguments
+	if err != nil && !started {
+		var known *exit.Error
+		if err = ofRole.Again(root, args, err); !errors.As(err, &known) {
+			err = wrongUsage(verb, err) // cobra's own: flags and arguments
+		}
 	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil || data.gone {
 		return exit.OK
@@ -240,7 +243,7 @@ func ownFlagsOnly(c *cobra.Command) {
 			}
 		})
 		if len(foreign) > 0 {
-			return &exit.Error{Code: exit.Usage, Say: fmt.Sprintf("%s: %s is for the verbs that ask; a role does not take it", c.CommandPath(), strings.Join(foreign, ", ")), Hint: fmt.Sprintf("`%s --help` shows its flags", c.CommandPath())}
+			return ofRole.Fail(fmt.Errorf("%s is for the verbs that ask; a role does not take it", strings.Join(foreign, ", ")))
 		}
 		return run(c, args)
 	}
@@ -262,7 +265,11 @@ func providerRole(c *cobra.Command) *cobra.Command {
 // report writes the one line of OPS-4.9, or the same as an object for programs.
 func report(a *app.App, verb *cobra.Command, err error) {
 	var e *exit.Error
-	if !errors.As(err, &e) {
+	var settings *ofRole.Error
+	switch {
+	case errors.As(err, &settings): // all that is wrong with a role's, not its first line (OPS-2.3)
+		e = &exit.Error{Code: exit.Usage, Say: settings.OneLine(), Hint: "`" + verb.CommandPath() + " --help` shows the flags"}
+	case !errors.As(err, &e):
 		e = &exit.Error{Code: exit.CodeOf(err), Say: err.Error(), Err: err}
 	}
 	if first, rest, more := strings.Cut(e.Say, "\n"); more { // one line (OPS-4.9); a trace is for -v

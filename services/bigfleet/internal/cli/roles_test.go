@@ -11,7 +11,7 @@ import (
 )
 
 // OPS-1.1: the one binary holds every role, each under the name that the specification gives it, with the flags of its own.
-// OPS-2.1: each prints its configuration. OPS-2.3: each ends with 2 for a flag that it does not know.
+// OPS-2.1: each has the shared flags and prints its configuration. OPS-2.3: each ends with 2 and names all that is wrong.
 func TestEveryRole(t *testing.T) {
 	line := func(words string) (string, exit.Code) {
 		var out, err bytes.Buffer
@@ -26,6 +26,11 @@ func TestEveryRole(t *testing.T) {
 		if out, code := line(r.role + " --help"); code != exit.OK || !strings.Contains(out, "--"+r.flag) {
 			t.Errorf("%s --help: code %d, no flag %s:\n%s", r.role, code, r.flag, out)
 		}
+		for _, flag := range []string{"config", "log-format", "log-level", "metrics-addr", "enable-pprof", "otlp-endpoint", "tls-cert", "tls-key", "tls-ca", "require-tls", "print-config"} {
+			if out, _ := line(r.role + " --help"); !strings.Contains(out, "--"+flag+" ") {
+				t.Errorf("%s has no flag --%s", r.role, flag)
+			}
+		}
 		if out, _ := line(r.role + " --help"); strings.Contains(out, "Global Flags") {
 			t.Errorf("%s --help shows flags that it does not take:\n%s", r.role, out)
 		}
@@ -34,6 +39,15 @@ func TestEveryRole(t *testing.T) {
 		}
 		if out, code := line(r.role + " --no-such-flag"); code != exit.Usage || !strings.Contains(out, "no-such-flag") {
 			t.Errorf("%s --no-such-flag: code %d, want %d: %s", r.role, code, exit.Usage, out)
+		}
+		// OPS-2.3: all of it, on the one line there is (OPS-4.9).
+		if out, code := line(r.role + " --no-such-flag --nor-this 3 --enable-pprof=perhaps"); code != exit.Usage || strings.Count(out, "\n") != 1 ||
+			!strings.Contains(out, "--no-such-flag") || !strings.Contains(out, "--nor-this") || !strings.Contains(out, `--enable-pprof: "perhaps" is not a valid bool`) || !strings.Contains(out, " --help` shows the flags") {
+			t.Errorf("%s with three wrong flags: code %d, want %d and all of them on a line: %s", r.role, code, exit.Usage, out)
+		}
+		if out, code := line(r.role + " --tls-cert x --log-level loud " + r.needed); code != exit.Usage || strings.Count(out, "\n") != 1 ||
+			!strings.Contains(out, "--tls-cert given without --tls-key and --tls-ca") || !strings.Contains(out, `"loud"`) {
+			t.Errorf("%s with a part of TLS and a wrong level: code %d, want %d and both on a line: %s", r.role, code, exit.Usage, out)
 		}
 		if out, code := line(r.role + " --print-config " + r.needed); code != exit.OK || !strings.Contains(strings.ReplaceAll(out, "_", "-"), "metrics-addr: ") {
 			t.Errorf("%s --print-config: code %d:\n%s", r.role, code, out)

@@ -92,8 +92,9 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	if errors.As(nobody.Last, &other) {
 		return otherGroup(what, other)
 	}
-	if other := exit.Of(what, nobody.Last); exit.CodeOf(other) == exit.Denied || strings.Contains(other.Error(), "HTTP status") {
-		return other // waiting for an election would not put that right
+	var why *exit.Error
+	if errors.As(exit.Of(what, nobody.Last), &why) && (why.Code == exit.Denied || why.Reason == "wrong_service" || !f.heard.Load() && noServer(why)) {
+		return why // waiting for an election would not put that right
 	}
 	return out
 }
@@ -130,13 +131,12 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 	}
 	answers := make(chan *exit.Error, len(replicas))
 	for _, c := range replicas {
-		go func() { answers <- hopeless(ctx, what, c) }()
+		go func() { answers <- f.hopeless(ctx, what, c) }()
 	}
 	var worst *exit.Error
 	for range replicas {
 		got := <-answers
 		if got == nil {
-			f.heard.Store(true)
 			return nil
 		}
 		if worst == nil || worst.Reason == exit.NothingAnswers {
@@ -150,18 +150,24 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 	return worst
 }
 
-// hopeless is why nothing will ever lead at an address; nil where something might.
-func hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
+// hopeless is why nothing will ever lead at an address; nil where something might. Who is only slow has not been heard: the
+// search for the leader goes on, and if it ends for such a reason, that reason is told.
+func (f *Fleet) hopeless(ctx context.Context, what string, c Coordinator) *exit.Error {
 	_, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // another implementation may have no admin service
 		_, err = c.Core.ListShards(ctx, connect.NewRequest(&bigfleetv1alpha1.ListShardsRequest{}))
 	}
 	var out *exit.Error
-	if err == nil || !errors.As(exit.Of(what, err), &out) || !slices.Contains(exit.NoServer(), out.Reason) {
-		return nil
+	if errors.As(exit.Of(what, err), &out) && noServer(out) {
+		return out
 	}
-	return out
+	if err == nil || connect.IsWireError(err) {
+		f.heard.Store(true)
+	}
+	return nil
 }
+
+func noServer(e *exit.Error) bool { return slices.Contains(exit.NoServer(), e.Reason) }
 
 // knockTimeout is generous for a handshake across the world.
 const knockTimeout = 3 * time.Second

@@ -8,4 +8,4 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 )
 
-func main() { os.Exit(process.Execute(coordinator.NewCommand())) }
+func main() { os.Exit(process.Execute(coordinator.NewCommand(), os.Args[1:])) }

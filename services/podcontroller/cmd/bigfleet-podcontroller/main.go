@@ -13,5 +13,5 @@ import (
 
 func main() {
 	log.SetLogger(logr.Discard()) // a library's global, which complains with a stack trace when unset: our parts log through their own loggers
-	os.Exit(process.Execute(podcontroller.NewCommand()))
+	os.Exit(process.Execute(podcontroller.NewCommand(), os.Args[1:]))
 }

@@ -8,4 +8,4 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
 
-func main() { os.Exit(process.Execute(shard.NewCommand())) }
+func main() { os.Exit(process.Execute(shard.NewCommand(), os.Args[1:])) }

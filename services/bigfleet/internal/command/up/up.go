@@ -79,7 +79,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "leave the coordinator out: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
 	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, which changes the simulated cloud while it runs")
-	f.StringVar(&c.DemoListen, "demo-listen", "", "address where `bigfleet demo` asks for stories (default "+world.DefaultDemoListen+", or a free port)")
+	f.StringVar(&c.DemoListen, "demo-listen", "", "address where the verb demo asks for stories (default "+world.DefaultDemoListen+", or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
 	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "a real cluster instead of simulated ones; repeatable") // shadows the global one, which takes a single file
 	f.StringSliceVar(&fl.context, "contexts", nil, "contexts of the kubeconfigs; default the current one of each")

@@ -30,5 +30,5 @@ func main() {
 	os.Exit(process.Execute(coordinator.NewCommand(func(c *coordinator.Config) {
 		c.Clock = func() time.Time { return time.Now().Add(fault("clock")) }
 		c.BeforeSync = func() { time.Sleep(fault("sync")) }
-	})))
+	}), os.Args[1:]))
 }
