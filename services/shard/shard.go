@@ -197,7 +197,8 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", p.Name, err)
 		}
-		out = append(out, actuator.Provider{Name: p.Name, Client: rpc.Stub(client, bigfleetv1alpha1connect.NewCapacityProviderClient)})
+		out = append(out, actuator.Provider{Name: p.Name, Client: rpc.Stub(client, bigfleetv1alpha1connect.NewCapacityProviderClient),
+			List: rpc.Stub(client, actuator.NewList)})
 	}
 	return out, nil
 }

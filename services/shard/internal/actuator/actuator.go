@@ -33,6 +33,7 @@ import (
 type Provider struct {
 	Name   string
 	Client bigfleetv1alpha1connect.CapacityProviderClient
+	List   List // the List of the same provider
 }
 
 // Config is what an Actuator needs.
@@ -63,10 +64,11 @@ type Actuator struct {
 	sequence atomic.Int64
 	outcomes *loop.Source
 	pages    *loop.Source
-	clients  map[string]bigfleetv1alpha1connect.CapacityProviderClient
+	clients  map[string]Provider
 
 	ctx     context.Context // of reads; ends with Stop
 	cancel  context.CancelFunc
+	idle    sync.Map        // *ingest.Batch by provider, while no List needs it
 	failing sync.Map        // providers whose last List failed, so that only a change is logged
 	calls   context.Context // of commands; ends when the grace of a stop is over
 	abandon context.CancelFunc
@@ -83,9 +85,9 @@ func New(c Config) *Actuator {
 		c.WireRows = 20_000
 	}
 	a := &Actuator{cfg: c, outcomes: c.Loop.Source("outcomes", 4096, false), pages: c.Loop.Source("pages", 4, true),
-		clients: map[string]bigfleetv1alpha1connect.CapacityProviderClient{}}
+		clients: map[string]Provider{}}
 	for _, p := range c.Providers {
-		a.clients[p.Name] = p.Client
+		a.clients[p.Name] = p
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.calls, a.abandon = context.WithCancel(context.Background())
@@ -156,7 +158,7 @@ func (a *Actuator) command(ctx context.Context, e core.Command, token int64, blo
 }
 
 func (a *Actuator) call(ctx context.Context, e core.Command, token int64, blob []byte) (*pb.TransitionAck, error) {
-	c := a.clients[e.Provider]
+	c := a.clients[e.Provider].Client
 	switch e.RPC {
 	case core.RPCCreate:
 		return unwrap(c.Create(ctx, connect.NewRequest(&pb.CreateRequest{MachineId: e.Machine, ShardId: a.cfg.ShardID,
@@ -184,7 +186,7 @@ func unwrap[T any](r *connect.Response[T], err error) (*T, error) {
 func (a *Actuator) get(e core.GetMachine) {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
 	defer cancel()
-	m, err := unwrap(a.clients[e.Provider].Get(ctx, connect.NewRequest(&pb.MachineRef{Id: e.Machine})))
+	m, err := unwrap(a.clients[e.Provider].Client.Get(ctx, connect.NewRequest(&pb.MachineRef{Id: e.Machine})))
 	done := core.GetDone{Get: e.Get, Machine: e.Machine}
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package actuator
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/probe"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
@@ -39,44 +39,36 @@ func scaled(n int) int {
 
 // paged is a provider that is encoded pages: each List decodes one, as a client does.
 type paged struct {
-	bigfleetv1alpha1connect.CapacityProviderClient
 	mu      sync.Mutex
 	encoded [][]byte
 	deltas  [][]byte // answer to a cursor, one List each; empty: nothing changed
 }
 
-func (p *paged) List(_ context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[pb.MachineList], error) {
+func (p *paged) list(_ context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[ingest.Answer], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := uint64(0)
 	if len(r.Msg.SinceRevision) == 8 {
 		at = binary.BigEndian.Uint64(r.Msg.SinceRevision)
 	}
-	l := &pb.MachineList{}
-	switch n := uint64(len(p.encoded)); {
-	case at < n && r.Msg.MaxResults == 0: // who asks for no pages gets all of it
-		for _, page := range p.encoded {
-			if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(page, l); err != nil {
-				return nil, err
-			}
-		}
-		at = n
-		l.Complete = true
-	case at < n:
-		if err := proto.Unmarshal(p.encoded[at], l); err != nil {
-			return nil, err
-		}
+	l, raw, n := ingest.Answer{}, []byte(nil), uint64(len(p.encoded))
+	page := at < n
+	switch {
+	case page && r.Msg.MaxResults == 0: // who asks for no pages gets all of it
+		raw, at = bytes.Join(p.encoded, nil), n
+	case page:
+		raw = p.encoded[at]
 		at++
-		l.More, l.Complete = at < n, true
 	case len(p.deltas) > 0:
-		if err := proto.Unmarshal(p.deltas[0], l); err != nil {
-			return nil, err
-		}
-		p.deltas = p.deltas[1:]
+		raw, p.deltas = p.deltas[0], p.deltas[1:]
 		at++
 	}
+	if err := l.Unmarshal(raw); err != nil {
+		return nil, err
+	}
+	l.More, l.Complete = page && at < n, page
 	l.Revision = binary.BigEndian.AppendUint64(nil, at)
-	return connect.NewResponse(l), nil
+	return connect.NewResponse(&l), nil
 }
 
 // rig is a core behind its loop, with one paged provider: the path of every record, without a network.
@@ -91,7 +83,7 @@ type rig struct {
 	listed chan core.ListDone
 }
 
-func newRig(b testing.TB, provider bigfleetv1alpha1connect.CapacityProviderClient, reconcile time.Duration, wireRows int) *rig {
+func newRig(b testing.TB, list List, reconcile time.Duration, wireRows int) *rig {
 	gate, err := ingest.New(ingest.Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
 	if err != nil {
 		b.Fatal(err)
@@ -119,7 +111,7 @@ func newRig(b testing.TB, provider bigfleetv1alpha1connect.CapacityProviderClien
 				}
 			}
 		}})
-	r.actuator = New(Config{ShardID: "shard-0", Epoch: 1, Providers: []Provider{{Name: "p", Client: provider}}, Gate: gate, Loop: r.loop,
+	r.actuator = New(Config{ShardID: "shard-0", Epoch: 1, Providers: []Provider{{Name: "p", List: list}}, Gate: gate, Loop: r.loop,
 		Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler), WireRows: wireRows})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -242,7 +234,7 @@ func (x *b10) pair(b *testing.B, n int) measure.Pair {
 		Floor: probe.Unmarshal(small, func() proto.Message { return &pb.MachineList{} }),
 		Subject: func() {
 			x.provider = &paged{encoded: pages}
-			x.rig = newRig(b, x.provider, 100*time.Millisecond, 0)
+			x.rig = newRig(b, x.provider.list, 100*time.Millisecond, 0)
 			if err := x.rig.await(); err != nil {
 				b.Fatal(err)
 			}

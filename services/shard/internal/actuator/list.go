@@ -1,12 +1,13 @@
 package actuator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"runtime"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -25,7 +26,8 @@ func (a *Actuator) list(e core.ListMachines) {
 	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}
 	answers := make(chan answer)
 	go a.scan(ctx, e, answers)
-	batches := a.batches()
+	batch := a.batch(e.Provider)
+	defer a.idle.Store(e.Provider, batch)
 	for x := range answers {
 		if done.Failed {
 			continue // the next call of scan ends with ctx
@@ -37,11 +39,11 @@ func (a *Actuator) list(e core.ListMachines) {
 		l := x.list
 		done.Paged = done.Paged || l.Complete || l.More
 		done.Complete = l.Complete || len(e.Cursor) == 0
-		done.Removed = append(done.Removed, l.RemovedIds...)
+		done.Removed = append(done.Removed, l.Removed...)
 		done.Revision = l.Revision
-		done.Seen += int64(len(l.Machines))
-		if !a.handOver(ctx, e, l.Machines, batches) {
-			done.Failed, done.Code, done.Error = true, core.CodeCanceled, "the shard is stopping"
+		done.Seen += int64(len(l.Records))
+		if err := a.handOver(ctx, e, l.Records, batch); err != nil {
+			done.Failed, done.Code, done.Error = true, codeOf(err), message(err)
 			cancel()
 		}
 	}
@@ -54,7 +56,7 @@ func (a *Actuator) list(e core.ListMachines) {
 
 // answer is one answer of a List, or the error that ended it.
 type answer struct {
-	list *pb.MachineList
+	list *ingest.Answer
 	err  error
 }
 
@@ -78,84 +80,83 @@ func (a *Actuator) scan(ctx context.Context, e core.ListMachines, out chan<- ans
 			probing = false
 			if !l.Complete && !l.More {
 				filter.MaxResults = 0
-				if len(l.Machines) == a.cfg.WireRows {
+				if len(l.Records) == a.cfg.WireRows {
 					continue // perhaps a cut; any other number of rows is all there is
 				}
 			}
 		}
 		out <- answer{list: l} // list reads to the end
-		if filter.MaxResults == 0 || !l.More && len(l.Machines) < a.cfg.WireRows {
+		if filter.MaxResults == 0 || !l.More && len(l.Records) < a.cfg.WireRows {
 			return
 		}
 		filter = &pb.ListFilter{MaxResults: filter.MaxResults, SinceRevision: l.Revision}
 	}
 }
 
-// batches returns a Batch for each goroutine that gates.
-func (a *Actuator) batches() []*ingest.Batch {
-	out := make([]*ingest.Batch, runtime.GOMAXPROCS(0))
-	for i := range out {
-		out[i] = a.cfg.Gate.Batch()
+// batch returns what is known of the records of a provider, for one List at a time.
+func (a *Actuator) batch(provider string) *ingest.Batch {
+	if b, known := a.idle.LoadAndDelete(provider); known {
+		return b.(*ingest.Batch)
 	}
-	return out
+	return a.cfg.Gate.Batch()
 }
 
-// handOver gates records in parallel and pushes them page by page, in the order of their ids: the core, which keeps machines by id,
-// then works on neighbours. Of an id that comes twice the first stays the first.
-func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, machines []*pb.Machine, batches []*ingest.Batch) bool {
-	machines = byID(machines)
-	for len(machines) > 0 {
-		n := min(len(machines), a.cfg.PageRows)
-		if !a.pages.Push(ctx, gate(e, machines[:n], batches)) {
-			return false
+// handOver gates records and pushes them page by page, in the order of their ids: the core, which keeps machines by id, then works
+// on neighbours. Of an id that comes twice the first stays the first.
+func (a *Actuator) handOver(ctx context.Context, e core.ListMachines, records []ingest.Record, batch *ingest.Batch) error {
+	records = byID(records)
+	for len(records) > 0 {
+		n := min(len(records), a.cfg.PageRows)
+		page, err := gate(e, records[:n], batch)
+		if err != nil {
+			return connect.NewError(connect.CodeInvalidArgument, err)
 		}
-		machines = machines[n:]
+		if !a.pages.Push(ctx, page) {
+			return connect.NewError(connect.CodeCanceled, errors.New("the shard is stopping"))
+		}
+		records = records[n:]
 	}
-	return true
+	return nil
 }
 
-// byID sorts machines by id, those of one id as they came.
-func byID(machines []*pb.Machine) []*pb.Machine {
+// byID sorts records by id, those of one id as they came.
+func byID(records []ingest.Record) []ingest.Record {
 	type key struct {
-		id string
-		at int
+		head uint64 // of the id, as a number
+		at   int
 	}
-	keys := make([]key, len(machines))
-	for i, m := range machines {
-		keys[i] = key{m.GetId(), i}
+	keys := make([]key, len(records))
+	for i, r := range records {
+		var head [8]byte
+		copy(head[:], r.ID())
+		keys[i] = key{binary.BigEndian.Uint64(head[:]), i}
 	}
-	slices.SortFunc(keys, func(x, y key) int { return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.at, y.at)) })
-	out := make([]*pb.Machine, len(machines))
+	slices.SortFunc(keys, func(x, y key) int {
+		if x.head != y.head {
+			return cmp.Compare(x.head, y.head)
+		}
+		return cmp.Or(bytes.Compare(records[x.at].ID(), records[y.at].ID()), cmp.Compare(x.at, y.at))
+	})
+	out := make([]ingest.Record, len(records))
 	for i, k := range keys {
-		out[i] = machines[k.at]
+		out[i] = records[k.at]
 	}
 	return out
 }
 
-func gate(e core.ListMachines, machines []*pb.Machine, batches []*ingest.Batch) core.ListPage {
-	facts := make([]core.Fact, len(machines))
-	bad := make([]*ingest.Refused, len(machines))
-	workers := len(batches)
-	if len(machines) < 256 {
-		workers = 1
-	}
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < len(machines); i += workers {
-				facts[i], bad[i] = batches[w].Machine(machines[i])
-			}
-		})
-	}
-	wg.Wait()
-	page := core.ListPage{List: e.List, Rows: make([]core.Fact, 0, len(machines))}
-	for i := range machines {
-		if bad[i] != nil {
-			page.Rejected = append(page.Rejected, core.RejectedID{ID: machines[i].GetId(), Reason: bad[i].Reason, Text: bad[i].Text})
-			continue
+func gate(e core.ListMachines, records []ingest.Record, batch *ingest.Batch) (core.ListPage, error) {
+	page := core.ListPage{List: e.List, Rows: make([]core.Fact, 0, len(records))}
+	for _, r := range records {
+		f, refused, err := batch.Record(r)
+		switch {
+		case err != nil:
+			return page, fmt.Errorf("a record of the List cannot be read: %w", err)
+		case refused != nil:
+			page.Rejected = append(page.Rejected, core.RejectedID{ID: f.Machine.ID, Reason: refused.Reason, Text: refused.Text})
+		default:
+			f.Machine.Provider = e.Provider
+			page.Rows = append(page.Rows, f)
 		}
-		facts[i].Machine.Provider = e.Provider
-		page.Rows = append(page.Rows, facts[i])
 	}
-	return page
+	return page, nil
 }

@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
 )
 
 // answering is a provider that answers List with a function and notes what was asked.
 type answering struct {
-	bigfleetv1alpha1connect.CapacityProviderClient
 	answer func(ctx context.Context, f *pb.ListFilter) (*pb.MachineList, error)
 
 	mu    sync.Mutex
 	asked []int32 // max_results of each call
 }
 
-func (p *answering) List(ctx context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[pb.MachineList], error) {
+func (p *answering) list(ctx context.Context, r *connect.Request[pb.ListFilter]) (*connect.Response[ingest.Answer], error) {
 	p.mu.Lock()
 	p.asked = append(p.asked, r.Msg.MaxResults)
 	p.mu.Unlock()
@@ -32,7 +32,12 @@ func (p *answering) List(ctx context.Context, r *connect.Request[pb.ListFilter])
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(l), nil
+	raw, err := proto.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	out := &ingest.Answer{}
+	return connect.NewResponse(out), out.Unmarshal(raw)
 }
 
 func slots(from, to int) *pb.MachineList {
@@ -46,7 +51,7 @@ func slots(from, to int) *pb.MachineList {
 // firstList runs the first List of a core over a provider, ten rows at a time, and returns how it ended and what the core knows.
 func firstList(t *testing.T, p *answering, timeout time.Duration) (core.ListDone, int) {
 	t.Helper()
-	r := newRig(t, p, time.Hour, 10)
+	r := newRig(t, p.list, time.Hour, 10)
 	defer r.stop()
 	if timeout > 0 {
 		r.actuator.list(core.ListMachines{List: 99, Provider: "p", Timeout: int64(timeout)})

@@ -159,8 +159,8 @@ func FuzzMachineList(f *testing.F) {
 	}
 	g := newGate(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		l := &pb.MachineList{}
-		if proto.Unmarshal(raw, l) != nil {
+		l, batch := Answer{}, g.Batch()
+		if l.Unmarshal(raw) != nil {
 			return
 		}
 		c := core.New(nil)
@@ -171,16 +171,18 @@ func FuzzMachineList(f *testing.F) {
 				continue
 			}
 			page := core.ListPage{List: ask.List}
-			for _, m := range l.Machines {
-				if fact, refused := g.Machine(m, ""); refused == nil {
+			for _, r := range l.Records {
+				switch fact, refused, err := batch.Record(r); {
+				case err != nil:
+				case refused == nil:
 					page.Rows = append(page.Rows, fact)
-				} else {
-					page.Rejected = append(page.Rejected, core.RejectedID{ID: m.GetId(), Reason: refused.Reason, Text: refused.Text})
+				default:
+					page.Rejected = append(page.Rejected, core.RejectedID{ID: fact.Machine.ID, Reason: refused.Reason, Text: refused.Text})
 				}
 			}
 			at.Mono += core.Second
 			c.Step(at, page)
-			c.Step(at, core.ListDone{List: ask.List, Complete: l.Complete, Removed: l.RemovedIds, Revision: l.Revision, Seen: int64(len(l.Machines))})
+			c.Step(at, core.ListDone{List: ask.List, Complete: l.Complete, Removed: l.Removed, Revision: l.Revision, Seen: int64(len(l.Records))})
 			break
 		}
 		if why := c.Broken(); why != "" {

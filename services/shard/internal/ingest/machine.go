@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,12 +26,8 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Reason + ": " + r.Text }
 
 // Machine turns a provider's record into a fact, or says why it is refused. A record in an ack or a Get answer must be
-// of the machine asked for: pass its id as want, or "" for List rows.
+// of the machine asked for: pass its id as want, or "" where any will do.
 func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
-	return g.machine(m, want, nil)
-}
-
-func (g *Gate) machine(m *pb.Machine, want string, b *Batch) (core.Fact, *Refused) {
 	switch {
 	case m == nil:
 		return core.Fact{}, &Refused{"structural", "no record"}
@@ -39,8 +36,7 @@ func (g *Gate) machine(m *pb.Machine, want string, b *Batch) (core.Fact, *Refuse
 	case want != "" && m.Id != want:
 		return core.Fact{}, &Refused{"identity", fmt.Sprintf("a record of %q where %q was asked for", clip(m.Id), clip(want))}
 	}
-	o := b.offerOf(m)
-	if !plain(m, o != nil) {
+	if !plain(m) {
 		if err := g.rules.Validate(m); err != nil {
 			return core.Fact{}, machineViolation(err)
 		}
@@ -51,24 +47,35 @@ func (g *Gate) machine(m *pb.Machine, want string, b *Batch) (core.Fact, *Refuse
 		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: m.LastError,
 		Failure: int32(m.Failure), HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
 	}}
-	if o == nil {
-		var refused *Refused
-		o = &offer{}
-		if o.readResources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
-			return core.Fact{}, refused
-		}
-		if o.readAllocatable, refused = supply("allocatable", m.GetAllocatable().GetResources()); refused != nil {
-			return core.Fact{}, refused
-		}
-		b.keep(m, o)
+	var refused *Refused
+	if f.Machine.Resources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
+		return core.Fact{}, refused
 	}
-	f.Machine.Resources, f.Machine.Allocatable = o.readResources, o.readAllocatable
-	f.Machine.Labels = b.sorted(m.Labels)
-	for _, t := range m.Taints {
-		f.Machine.Taints = append(f.Machine.Taints, inventory.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: t.GetEffect()})
+	if f.Machine.Allocatable, refused = supply("allocatable", m.GetAllocatable().GetResources()); refused != nil {
+		return core.Fact{}, refused
 	}
+	f.Machine.Labels, f.Machine.Taints = sortLabels(m.Labels), taintsOf(m)
 	readMetadata(&f, m.ShardMetadata)
 	return f, nil
+}
+
+func sortLabels(m map[string]string) []inventory.Label {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make([]inventory.Label, 0, len(m))
+	for k, v := range m {
+		out = append(out, inventory.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(out, func(x, y inventory.Label) int { return strings.Compare(x.Key, y.Key) })
+	return out
+}
+
+func taintsOf(m *pb.Machine) (out []inventory.Taint) {
+	for _, t := range m.Taints {
+		out = append(out, inventory.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: t.GetEffect()})
+	}
+	return out
 }
 
 func machineViolation(err error) *Refused {
