@@ -57,6 +57,7 @@ extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
 extraVolumes: [{name: extra, emptyDir: {}}]
 extraVolumeMounts: [{name: extra, mountPath: /extra}]
 imagePullSecrets: [{name: pull}]
+admissionPolicy: {create: true}
 `
 
 func releases() map[string]Release {
@@ -126,7 +127,18 @@ func TestBadValues(t *testing.T) {
 		"clusterID: red\nshardAddress: bigfleet-shard.bigfleet-system.svc:7780": "names the Service of all shards",
 		"clusterID: red\nshardAddress: bigfleet-shard:7780":                     "names the Service of all shards",
 		"clusterID: \"-red\"\nshardAddress: a:1":                                "clusterID",
-		"clusterID: red\nshardAddress: nowhere":                                 "shardAddress",
+		"clusterID: red\nshardAddress: nowhere":                                 "want host:port",
+		"clusterID: red\nshardAddress: https://a:1":                             "want host:port",
+		"clusterID: red\nshardAddress: a:65536":                                 "between 1 and 65535",
+		"clusterID: red\nshardAddress: a:0":                                     "between 1 and 65535",
+		small + "bootstrap: {renderer: template}":                               "bootstrap.template is empty",
+		small + "bootstrap: {renderer: stub, template: x}":                      "would be ignored",
+		small + "bootstrap: {caBundle: hello}":                                  "no PEM certificate",
+		small + "bootstrap: {tokenPool: 1025}":                                  "tokenPool",
+		small + "tls: {required: true}":                                         "no certificate",
+		small + "tls: {secretName: a, issuerRef: {name: b}}":                    "both set",
+		small + "tls: {issuerRef: {kind: Issuer}}":                              "issuerRef.name is required",
+		small + "extraArgs: [--cluster-id=blue]":                                "set by a value of the chart",
 	} {
 		_, err := Render(t.Context(), Release{Chart: "bigfleet-operator", Name: "x", Namespace: "x", Values: values})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -134,7 +146,9 @@ func TestBadValues(t *testing.T) {
 		}
 	}
 	for values, want := range map[string]string{
-		"workers: 0": "workers", "bestEffortFloor: lots": "bestEffortFloor", "priorityClassDefaults: {a: {penalty: 1}}": "penalty", "unmanagedNodeSelector: \"\"": "unmanagedNodeSelector",
+		"workers: 0": "workers", "bestEffortFloor: lots": "want name=quantity", "priorityClassDefaults: {a: {penalty: 1}}": "penalty", "unmanagedNodeSelector: \"\"": "unmanagedNodeSelector",
+		"workers: 257": "workers", "bestEffortFloor: cpu=x": "not a quantity of cpu", "priorityClassDefaults: {a: {interruptionPenalty: -1}}": "minimum",
+		"priorityClassDefaults: {a: {reclamationPenalty: lots}}": "not an amount of dollars", "excludeNamespaces: [\"kube-*\"]": "no name of a namespace",
 	} {
 		_, err := Render(t.Context(), Release{Chart: "bigfleet-pod-controller", Name: "x", Namespace: "x", Values: values})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -344,6 +358,7 @@ func TestApplyAndStart(t *testing.T) {
 		})
 	}
 	startProviders(t, cp)
+	t.Run("admission", func(t *testing.T) { admission(t, cp) })
 }
 
 // OP-17.5: the committed definitions and deep copies are what controller-gen makes of the types.

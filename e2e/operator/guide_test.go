@@ -76,6 +76,13 @@ func TestGuide(t *testing.T) {
 				w.must(p.end())
 			}
 		}
+		if i == 1 { // the mistake next to what the guide says: the definitions twice
+			twice := exec.CommandContext(t.Context(), helm, "install", "again", "deploy/charts/bigfleet-operator", "--set", "clusterID=red,shardAddress=a:1")
+			twice.Dir, twice.Env = root, []string{"KUBECONFIG=" + w.cp.Kubeconfig(), "HOME=" + home}
+			if out, err := twice.CombinedOutput(); err == nil || !strings.Contains(string(out), "by the release bigfleet-crds in bigfleet-system: set crds.install=false") {
+				t.Errorf("the definitions a second time: %v\n%s", err, out)
+			}
+		}
 		out := shell(script)
 		met.Wait()
 		for what, want := range map[string]string{

@@ -92,19 +92,47 @@ func (c *Config) check() error {
 	if c.ShardAddr != "" {
 		errs = append(errs, config.CheckDial("shard-addr", c.ShardAddr))
 	}
-	for flag, d := range map[string]time.Duration{
-		"rollup-debounce": c.RollupDebounce, "rollup-interval": c.RollupInterval, "reconnect-initial-backoff": c.ReconnectMin,
-		"reconnect-max-backoff": c.ReconnectMax, "bootstrap-ttl": c.BootstrapTTL, "node-join-timeout": c.NodeJoinTimeout, "cache-sync-timeout": c.CacheSyncTimeout,
-	} {
-		require(d >= 0, fmt.Sprintf("--%s %v: must not be negative", flag, d))
-	}
-	require(c.BootstrapTTL == 0 || c.BootstrapTTL >= 2*time.Minute, fmt.Sprintf("--bootstrap-ttl %v: want at least 2m", c.BootstrapTTL))
+	errs = append(errs, c.bounds()...)
 	require(c.ReconnectMax == 0 || c.ReconnectMin <= c.ReconnectMax, "--reconnect-initial-backoff must not exceed --reconnect-max-backoff")
 	if c.Namespace == "" {
 		c.Namespace = ownNamespace()
 	}
 	c.CacheSyncTimeout = cmp.Or(c.CacheSyncTimeout, cacheSyncDefault)
 	return errors.Join(errs...)
+}
+
+// bounds checks what has a smallest and a largest value (OP-2.2). Zero means the default.
+func (c *Config) bounds() (errs []error) {
+	for _, d := range []struct {
+		flag             string
+		value, min, most time.Duration
+	}{
+		{"rollup-debounce", c.RollupDebounce, time.Millisecond, 10 * time.Second},  // more would be a heartbeat
+		{"rollup-interval", c.RollupInterval, time.Second, 5 * time.Minute},        // the whole demand each time; a held roll-up waits for repetitions
+		{"reconnect-initial-backoff", c.ReconnectMin, time.Millisecond, time.Hour}, //
+		{"reconnect-max-backoff", c.ReconnectMax, time.Millisecond, time.Hour},     //
+		{"bootstrap-ttl", c.BootstrapTTL, 2 * time.Minute, 24 * time.Hour},         // a machine boots for minutes; a stolen token lives as long
+		{"node-join-timeout", c.NodeJoinTimeout, time.Second, 24 * time.Hour},      //
+		{"cache-sync-timeout", c.CacheSyncTimeout, time.Second, time.Hour},         // not ready until then
+	} {
+		if d.value != 0 && (d.value < d.min || d.value > d.most) {
+			errs = append(errs, fmt.Errorf("--%s %v: want %v to %v", d.flag, d.value, d.min, d.most))
+		}
+	}
+	for _, n := range []struct {
+		flag        string
+		value, most float64
+	}{
+		{"dispatch-concurrency", float64(c.DispatchConcurrency), 256}, // goroutines, and requests in flight at the API server
+		{"ack-concurrency", float64(c.AckConcurrency), 256},
+		{"ack-qps", c.AckQPS, 10_000},
+		{"bootstrap-token-pool", float64(c.BootstrapTokenPool), 1024}, // each is a Secret
+	} {
+		if n.value < 0 || n.value > n.most {
+			errs = append(errs, fmt.Errorf("--%s %v: want at most %v, and 0 for the default", n.flag, n.value, n.most))
+		}
+	}
+	return errs
 }
 
 // ownNamespace is where the process runs.

@@ -44,7 +44,8 @@ type CapacityRequest struct {
 
 // CapacityRequestSpec is the demand of one Pod.
 type CapacityRequestSpec struct {
-	// Requirements are ANDed constraints on the labels of the node. Empty means any node.
+	// Requirements are ANDed constraints on the labels of the node. Empty means any node. The operators In, NotIn, Exists and
+	// DoesNotExist can be used; with Gt, Lt or another one the request is not counted, as its condition Valid says.
 	// +optional
 	// +listType=atomic
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
@@ -67,11 +68,11 @@ type CapacityRequestSpec struct {
 	// +optional
 	CoLocation *CoLocation `json:"coLocation,omitempty"`
 	// InterruptionPenalty is what interrupting the Pod costs, in dollars (500m is half a dollar). It is rounded up to a
-	// power of two. Absent means $0.
+	// power of two. Absent means $0, and so does a negative one.
 	// +optional
 	InterruptionPenalty *resource.Quantity `json:"interruptionPenalty,omitempty"`
 	// ReclamationPenalty is the value tied to the very machine the Pod runs on (a local cache, a warm model), in dollars.
-	// It is rounded up to a power of two. Absent means $0.
+	// It is rounded up to a power of two. Absent means $0, and so does a negative one.
 	// +optional
 	ReclamationPenalty *resource.Quantity `json:"reclamationPenalty,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -73,11 +74,14 @@ func CheckListen(flag, addr string) error {
 	return nil
 }
 
-// CheckDial reports whether addr can be dialled: host:port with both parts.
+// CheckDial reports whether addr can be dialled: host:port with both parts. A port may have a name.
 func CheckDial(flag, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || port == "" || strings.ContainsAny(addr, "=/ ") {
 		return fmt.Errorf("--%s %q: want host:port", flag, addr)
+	}
+	if n, err := strconv.ParseUint(port, 10, 64); err == nil && (n == 0 || n > 65535) || errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("--%s %q: the port is not between 1 and 65535", flag, addr)
 	}
 	return nil
 }

@@ -1,7 +1,8 @@
 // Command crdcopy writes the generated CustomResourceDefinitions to every place under deploy/ that ships them: the plain
 // YAML in deploy/crds, and the templates of the charts bigfleet-crds and bigfleet-operator. All places hold the same
 // content; the chart templates add the annotation that makes Helm keep the definitions on uninstall, because deleting
-// a definition deletes every request of every tenant.
+// a definition deletes every request of every tenant. The admission policy of deploy/admission becomes a template of the
+// operator's chart in the same way.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
@@ -46,7 +48,21 @@ func run(from, to string) error {
 			}
 		}
 	}
-	return nil
+	policy, err := os.ReadFile(filepath.Join(to, Policy))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(to, policyTemplate), Guarded(policy), 0o644)
+}
+
+// Policy is the admission policy, below the deploy directory (WIRE-10.3).
+const Policy = "admission/capacityrequests.yaml"
+
+const policyTemplate = "charts/bigfleet-operator/templates/admission.yaml"
+
+// Guarded is the policy as a template: it is rendered when asked for.
+func Guarded(policy []byte) []byte {
+	return slices.Concat([]byte("{{- if (.Values.admissionPolicy).create }}\n"), policy, []byte("{{- end }}\n"))
 }
 
 // Copies returns the files under deploy/ that one definition becomes, by path.

@@ -34,3 +34,17 @@ func TestChartTemplatesKeepTheDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// WIRE-10.3: the policy of the operator's chart is the one that is applied without helm.
+func TestPolicyOfTheChart(t *testing.T) {
+	read := func(path string) []byte {
+		b, err := os.ReadFile(filepath.Join("../../../../deploy", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if !bytes.Equal(read(policyTemplate), Guarded(read(Policy))) {
+		t.Errorf("deploy/%s differs from deploy/%s: run go generate in sdk/kube", policyTemplate, Policy)
+	}
+}

@@ -125,11 +125,15 @@ func (r *Result) penalties(p *corev1.Pod, d Defaults) {
 	} {
 		if text, ok := p.Annotations[x.key]; ok {
 			q, err := resource.ParseQuantity(text)
-			if err == nil {
+			switch {
+			case err != nil:
+				r.Faults = append(r.Faults, fmt.Sprintf("annotation %s: %q is not a quantity; it counts as absent", x.key, text))
+			case q.Sign() < 0: // an admission policy may refuse such a request, and then the Pod would have none
+				r.Faults = append(r.Faults, fmt.Sprintf("annotation %s: %q is negative; it counts as absent", x.key, text))
+			default:
 				*x.out = &q
 				continue
 			}
-			r.Faults = append(r.Faults, fmt.Sprintf("annotation %s: %q is not a quantity; it counts as absent", x.key, text))
 		}
 		if x.fallback != nil {
 			q := x.fallback.DeepCopy()

@@ -193,6 +193,7 @@ func TestPenalties(t *testing.T) {
 		`{metadata: {annotations: {bigfleet.lucy.sh/reclamation-penalty: "0"}}, spec: {priorityClassName: gold}}`:     "64 0",
 		`{metadata: {annotations: {bigfleet.lucy.sh/interruption-penalty: "lots"}}, spec: {priorityClassName: gold}}`: "64 500m!",
 		`{metadata: {annotations: {bigfleet.lucy.sh/interruption-penalty: "lots"}}}`:                                  "- -!",
+		`{metadata: {annotations: {bigfleet.lucy.sh/reclamation-penalty: "-1m"}}, spec: {priorityClassName: gold}}`:   "64 500m!",
 	} {
 		r := Spec(pod(t, text), nil, d)
 		say := func(q *resource.Quantity) string {
