@@ -114,22 +114,36 @@ func (w world) start(t *testing.T) {
 }
 
 // deploy creates a Deployment in namespace default.
-func deploy(t *testing.T, cp *controlplane.ControlPlane, name string, replicas int32, cpu string) {
+func deploy(t *testing.T, cp *controlplane.ControlPlane, name string, replicas int32, cpu string, shape ...func(*corev1.PodSpec)) {
 	t.Helper()
 	labels := map[string]string{"app": name}
 	grace := int64(0)
+	spec := corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{
+		Name: "main", Image: "registry.invalid/none",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi")}},
+	}}}
+	for _, f := range shape {
+		f(&spec)
+	}
 	_, err := cp.Client().AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{
-				Name: "main", Image: "registry.invalid/none",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi")}},
-			}}},
-		}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// on selects machines of a type, in one zone or in any.
+func on(instanceType, zone string) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) {
+		s.NodeSelector = map[string]string{corev1.LabelInstanceTypeStable: instanceType}
+		if zone != "" {
+			s.NodeSelector[corev1.LabelTopologyZone] = zone
+		}
 	}
 }
 
@@ -154,11 +168,11 @@ func until(t *testing.T, what string, seen func() (bool, string)) {
 	t.Fatalf("never: %s; last: %s", what, last)
 }
 
-// runs waits until this many Pods of the cluster run, and returns the name of one.
-func runs(t *testing.T, cp *controlplane.ControlPlane, pods int) (one string) {
+// runs waits until this many Pods of a Deployment run, and returns the name of one.
+func runs(t *testing.T, cp *controlplane.ControlPlane, name string, pods int) (one string) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d Pods run in %s", pods, cp.Name()), func() (bool, string) {
-		list, err := cp.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	until(t, fmt.Sprintf("%d Pods of %s run in %s", pods, name, cp.Name()), func() (bool, string) {
+		list, err := cp.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,16 +187,19 @@ func runs(t *testing.T, cp *controlplane.ControlPlane, pods int) (one string) {
 	return one
 }
 
-// nodes are the Nodes of BigFleet's machines, each with what must not change over a restart.
-func nodes(t *testing.T, cp *controlplane.ControlPlane) map[string]string {
+// nodes are the Nodes of BigFleet's machines in each cluster, each with what must not change over a restart.
+func nodes(t *testing.T, planes []*controlplane.ControlPlane) map[string]map[string]string {
 	t.Helper()
-	list, err := cp.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "bigfleet.lucy.sh/machine-id"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]string{}
-	for _, n := range list.Items {
-		out[n.Name] = fmt.Sprintf("%s unschedulable=%v", n.UID, n.Spec.Unschedulable)
+	out := map[string]map[string]string{}
+	for _, cp := range planes {
+		list, err := cp.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "bigfleet.lucy.sh/machine-id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[cp.Name()] = map[string]string{}
+		for _, n := range list.Items {
+			out[cp.Name()][n.Name] = fmt.Sprintf("%s unschedulable=%v", n.UID, n.Spec.Unschedulable)
+		}
 	}
 	return out
 }

@@ -3,9 +3,10 @@ package command
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -21,12 +22,12 @@ import (
 )
 
 // The command on real clusters, from nothing: definitions, machines, a process that dies, and somebody else's provider. The parts
-// follow each other on the same two control planes, which take the longest to start.
+// follow each other on the same three control planes, which take the longest to start.
 func TestRealClusters(t *testing.T) {
-	planes := controlplane.StartAllT(t, controlplane.Config{Name: "red"}, controlplane.Config{Name: "blue"})
+	planes := controlplane.StartAllT(t, controlplane.Config{Name: "red"}, controlplane.Config{Name: "blue"}, controlplane.Config{Name: "green"})
 	red, blue := planes[0], planes[1]
 	t.Run("definitions", func(t *testing.T) { definitions(t, red) })
-	t.Run("up", func(t *testing.T) { upOnRealClusters(t, red, blue) })
+	t.Run("up", func(t *testing.T) { upOnRealClusters(t, planes) })
 	t.Run("provider", func(t *testing.T) { upWithProvider(t, blue) })
 }
 
@@ -82,54 +83,108 @@ func deadKubeconfig(t *testing.T) string {
 	return file
 }
 
-// OPS-5.4, OPS-5.6, scenario 16, user-asks 13: one process serves two real clusters; it asks before it writes; with it gone the
-// Nodes stay, and when it is back it drains nothing and gives back what is no longer needed.
-func upOnRealClusters(t *testing.T, red, blue *controlplane.ControlPlane) {
+// OPS-5.4, OPS-5.6, scenario 16, user-asks 13: one process serves three real clusters; it asks before it writes; capacity follows the
+// demand from one to the next; with the process gone the Nodes stay, and when it is back it drains nothing and gives back what is no
+// longer needed.
+func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 	b := build(t)
-	clusters := []string{"--kubeconfig", red.Kubeconfig(), "--kubeconfig", blue.Kubeconfig()}
-	b.wants(8, []string{"will write CapacityRequests", "red (" + red.Endpoint(), "blue (" + blue.Endpoint(), "nobody can be asked"}, append([]string{"up"}, clusters...)...)
+	red, blue := planes[0], planes[1]
+	var clusters, asked []string
+	for _, p := range planes {
+		clusters = append(clusters, "--kubeconfig", p.Kubeconfig())
+		asked = append(asked, p.Name()+" ("+p.Endpoint())
+	}
+	b.wants(8, append(asked, "will write CapacityRequests", "nobody can be asked"), append([]string{"up"}, clusters...)...)
 	b.wants(7, []string{"cluster blue lacks definitions of this version: ", "Repeat with --install-crds"}, append([]string{"up", "--yes"}, clusters...)...)
-	b.wants(2, []string{"no kubeconfig has a context"}, append([]string{"up", "--yes", "--contexts", "green"}, clusters...)...)
+	b.wants(2, []string{"no kubeconfig has a context"}, append([]string{"up", "--yes", "--contexts", "black"}, clusters...)...)
 
 	state := t.TempDir()
 	w := b.up(append([]string{"--yes", "--install-crds", "--data-dir", state}, clusters...)...)
 	w.start(t)
-	deploy(t, red, "web", 12, "1")
-	deploy(t, blue, "web", 9, "1")
-	pod := runs(t, red, 12)
-	runs(t, blue, 9)
-	before := nodes(t, red)
-	if len(before) == 0 {
+	deploy(t, red, "web", 12, "1", on("m.8x", ""))
+	deploy(t, blue, "web", 9, "1", on("m.8x", ""))
+	pod := runs(t, red, "web", 12)
+	runs(t, blue, "web", 9)
+	before := nodes(t, planes)
+	own := before[red.Name()]
+	if len(own) == 0 {
 		t.Fatal("the Pods run on Nodes that are not machines")
 	}
 	b.wants(0, []string{"Running, on Node", "is machine", "A need claims it."}, "explain", "pod/default/"+pod, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
-	for name := range before {
+	for name := range own {
 		b.wants(0, []string{"is machine " + name, "A need claims it."}, "explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--coordinator", w.coordinator)
 		break
 	}
 	b.wants(0, []string{"ok    cluster"}, "doctor", "--shard", w.shard, "--kubeconfig", blue.Kubeconfig(), "--as", "")
-	if out := b.wants(0, nil, "get", "machines", "--state", "configured", "--cluster", "red", "-o", "name", "--shard", w.shard); strings.Count(out, "\n") != len(before) {
-		t.Errorf("the shard has %q, the cluster %v", out, before)
+	if out := b.wants(0, nil, "get", "machines", "--state", "configured", "--cluster", "red", "-o", "name", "--shard", w.shard); strings.Count(out, "\n") != len(own) {
+		t.Errorf("the shard has %q, the cluster %v", out, own)
 	}
+	waitForRequest(t, blue)
+	follows(t, planes)
 
+	before = nodes(t, planes)
 	w.Kill()
 	time.Sleep(3 * time.Second) // longer than anything of it would live on
-	if after := nodes(t, red); !maps.Equal(after, before) {
+	if after := nodes(t, planes); !reflect.DeepEqual(after, before) {
 		t.Errorf("with the process gone the Nodes changed:\n%v\n%v", before, after)
 	}
 	w.start(t)
 	b.wants(0, nil, "wait", "--for", "satisfied", "--timeout", fmt.Sprint(patience), "--shard", w.shard)
-	if after := nodes(t, red); !maps.Equal(after, before) {
+	if after := nodes(t, planes); !reflect.DeepEqual(after, before) {
 		t.Errorf("started again it changed the Nodes:\n%v\n%v", before, after)
 	}
 	scale(t, red, "web", 0)
 	scale(t, blue, "web", 0)
-	until(t, "the Nodes of both are gone", func() (bool, string) {
-		left := len(nodes(t, red)) + len(nodes(t, blue))
+	scale(t, planes[2], "metal", 0)
+	until(t, "the Nodes of all are gone", func() (bool, string) {
+		left := 0
+		for _, n := range nodes(t, planes) {
+			left += len(n)
+		}
 		return left == 0, fmt.Sprint(left)
 	})
 	if err := w.Stop(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
+	}
+}
+
+// waitForRequest: user-asks 22: whoever writes a request without a Pod can wait until it is met, and for the Node.
+func waitForRequest(t *testing.T, cp *controlplane.ControlPlane) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "request.yaml")
+	text := `{"apiVersion":"bigfleet.lucy.sh/v1alpha1","kind":"CapacityRequest","metadata":{"name":"by-hand","namespace":"default"},` +
+		`"spec":{"resources":{"cpu":"1","memory":"1Gi"},"priority":5}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"apply", "-f", file},
+		{"wait", "--for=condition=Fulfilled", "capacityrequest/by-hand", "--timeout", fmt.Sprint(patience)},
+		{"wait", "--for=condition=NodeReady", "upcomingnodes", "--all", "--timeout", fmt.Sprint(patience)},
+		{"delete", "-f", file},
+	} {
+		cmd := exec.CommandContext(t.Context(), cp.Kubectl(), append(args, "--kubeconfig", cp.Kubeconfig())...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("kubectl %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// follows moves demand for the only machine of its kind from cluster to cluster: there is nothing to buy instead, so the machine must
+// come along, and the cluster that it leaves loses its Node.
+func follows(t *testing.T, planes []*controlplane.ControlPlane) {
+	t.Helper()
+	for i, p := range planes {
+		deploy(t, p, "metal", 1, "10", on("m.metal", "demo-1b"))
+		runs(t, p, "metal", 1)
+		for j, q := range planes {
+			if _, has := nodes(t, planes)[q.Name()]["demo-metal-b0-0"]; has != (i == j) {
+				t.Errorf("the demand is in %s; the machine is a Node of %s: %v", p.Name(), q.Name(), has)
+			}
+		}
+		if i+1 < len(planes) {
+			scale(t, p, "metal", 0)
+		}
 	}
 }
 
@@ -161,9 +216,9 @@ func upWithProvider(t *testing.T, blue *controlplane.ControlPlane) {
 	})
 	w := b.up("--yes", "--kubeconfig", blue.Kubeconfig(), "--provider", "theirs="+port.Addr())
 	w.start(t)
-	scale(t, blue, "web", 7)
-	runs(t, blue, 7)
-	for name := range nodes(t, blue) {
+	deploy(t, blue, "more", 7, "1")
+	runs(t, blue, "more", 7)
+	for name := range nodes(t, []*controlplane.ControlPlane{blue})[blue.Name()] {
 		if !strings.Contains(name, "theirs") {
 			t.Errorf("Node %s is none of the other provider's machines", name)
 		}

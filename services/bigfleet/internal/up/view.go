@@ -134,6 +134,10 @@ func (v *view) run(ctx context.Context, w *World) {
 			fresh = true
 		case fresh:
 			v.placed, every = true, viewEvery
+			if len(w.cfg.Targets) > 0 { // demand came when somebody made it
+				v.say("the first machine is placed")
+				break
+			}
 			v.say("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
 		default:
 			v.placed, every = true, viewEvery

@@ -295,17 +295,21 @@ func (w *World) makeClusters() error {
 		w.Clusters = append(w.Clusters, c)
 	}
 	for i := 0; len(w.cfg.Targets) == 0 && i < w.cfg.Clusters; i++ {
-		id := fmt.Sprintf("cluster-%d", i+1)
-		if i < len(clusterNames) {
-			id = clusterNames[i]
-		}
-		c, err := simulated(simcluster.Config{ID: id, Log: w.log})
+		c, err := simulated(simcluster.Config{ID: ClusterName(i), Log: w.log})
 		if err != nil {
 			return err
 		}
 		w.Clusters = append(w.Clusters, c)
 	}
 	return nil
+}
+
+// ClusterName is the id of the simulated cluster with this index.
+func ClusterName(i int) string {
+	if i < len(clusterNames) {
+		return clusterNames[i]
+	}
+	return fmt.Sprintf("cluster-%d", i+1)
 }
 
 // writeKubeconfig lets kubectl and `bigfleet explain pod/…` into the simulated clusters: a context for each, by its id.

@@ -152,11 +152,11 @@ func prepare(ctx context.Context, a *app.App, targets []world.Target, install bo
 		}
 		return nil
 	}
-	var names []string
+	var names strings.Builder
 	for _, t := range targets {
-		names = append(names, fmt.Sprintf("%s (%s)", t.ID, t.REST.Host))
+		_, _ = fmt.Fprintf(&names, "\n  %s (%s)", t.ID, t.REST.Host)
 	}
-	if err := a.Confirm("BigFleet will write CapacityRequests, UpcomingNodes, hints and Nodes, and evict Pods, in: %s.", strings.Join(names, ", ")); err != nil {
+	if err := a.Confirm("BigFleet will write CapacityRequests, UpcomingNodes, hints and Nodes, and evict Pods, in:%s", names.String()); err != nil {
 		return err
 	}
 	for _, t := range targets {
@@ -205,11 +205,7 @@ func banner(a *app.App, c world.Config) (tries []string) {
 		a.Notef("The ports are told when they are open; give %s to `bigfleet status`, `top` and the others.", strings.Fields(at(c))[0]+" ADDRESS")
 		return nil
 	}
-	verbs := []string{"status", "get needs", "top"}
-	if !c.NoClusters {
-		verbs = append(verbs, "explain cluster/red", "demo critical")
-	}
-	for _, try := range append(verbs, "plan --stock-out m.8x@demo-1a") {
+	for _, try := range worthTrying(c) {
 		switch {
 		case strings.HasPrefix(try, "demo"):
 			if c.DemoListen != "" && c.DemoListen != world.DefaultDemoListen {
@@ -228,6 +224,21 @@ func banner(a *app.App, c world.Config) (tries []string) {
 		a.Notef("  bigfleet %s", try)
 	}
 	return nil
+}
+
+// worthTrying are commands that say something in this world: stories are for simulated clusters, and pools are the provider's.
+func worthTrying(c world.Config) []string {
+	out := []string{"status", "get needs", "top"}
+	switch {
+	case len(c.Targets) > 0:
+		out = append(out, "explain cluster/"+c.Targets[0].ID, "history cluster/"+c.Targets[0].ID)
+	case !c.NoClusters:
+		out = append(out, "explain cluster/"+world.ClusterName(0), "demo critical")
+	}
+	if len(c.Providers) > 0 {
+		return append(out, "get machines -o wide")
+	}
+	return append(out, "plan --stock-out m.8x@demo-1a")
 }
 
 // at is what the other terminal has to add to reach this process.
