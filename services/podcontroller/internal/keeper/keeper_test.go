@@ -242,11 +242,49 @@ func TestForeignName(t *testing.T) {
 	o := &Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "other"}}}
 	s.live[client.ObjectKeyFromObject(o)] = o
 	k.SetPod(p)
+	var told string
+	k.Note = func(n notes.Note) { told = n.Reason + ": " + n.Message }
 	if outcome, err := k.look(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
 		t.Errorf("%s %v", outcome, err)
 	}
+	if !strings.HasPrefix(told, "CapacityRequestRefused") || !strings.Contains(told, "delete it") {
+		t.Errorf("the Pod's owner is told %q", told)
+	}
 	if s.live[client.ObjectKeyFromObject(o)] != o {
 		t.Error("it was touched")
+	}
+}
+
+// refusing is an API server whose admission takes no CapacityRequest, as a quota or a policy does.
+type refusing struct{ *server }
+
+func (refusing) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return apierrors.NewForbidden(requests, "a", errors.New("exceeded quota: team"))
+}
+
+func (refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return apierrors.NewForbidden(requests, "a", errors.New("a policy denied the request"))
+}
+
+// OP-15.26: the owner of a Pod is told in its events when the API server takes neither a new request nor a change of one.
+func TestRefusalIsTold(t *testing.T) {
+	for name, want := range map[string]string{"create": "exceeded quota: team", "update": "a policy denied"} {
+		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+		k := newKeeper(t, refusing{s})
+		defer k.Close()
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
+		if name == "update" {
+			k.SetObject(&Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "u"}}})
+		}
+		k.SetPod(p)
+		var told []notes.Note
+		k.Note = func(n notes.Note) { told = append(told, n) }
+		if outcome, err := k.look(t.Context(), p.UID); outcome != OutcomeError || err == nil {
+			t.Errorf("%s: %s %v", name, outcome, err)
+		}
+		if len(told) != 1 || !told[0].Warning || told[0].About.UID != "u" || told[0].Reason != "CapacityRequestRefused" || !strings.Contains(told[0].Message, want) {
+			t.Errorf("%s: the Pod's owner is told %+v", name, told)
+		}
 	}
 }
 

@@ -103,9 +103,24 @@ func (k *Keeper) look(ctx context.Context, uid types.UID) (outcome string, err e
 		}
 	}
 	if have == nil {
-		return k.create(ctx, uid, v.pod, want)
+		outcome, err = k.create(ctx, uid, v.pod, want)
+	} else {
+		outcome, err = k.update(ctx, uid, have, want)
 	}
-	return k.update(ctx, uid, have, want)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errForeign) { // somebody has to do something
+		k.Note(notes.Note{About: subject(v.pod), Warning: true, Reason: "CapacityRequestRefused", Message: refusal(err)})
+	}
+	return outcome, err
+}
+
+var errForeign = errors.New("delete it, or its label if it is to stay for this Pod")
+
+// refusal is what the owner of a Pod is told.
+func refusal(err error) string {
+	if errors.Is(err, errForeign) {
+		return err.Error()
+	}
+	return "the API server refuses the CapacityRequest, so what BigFleet knows of this Pod is missing or old: " + err.Error()
 }
 
 // keep picks the request that stays: the one with our name, else the oldest, which an earlier producer made (OP-15.4).
@@ -165,8 +180,6 @@ func (k *Keeper) create(ctx context.Context, uid types.UID, p *corev1.Pod, want 
 		return k.meet(ctx, uid, want)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return OutcomeGone, nil // the Pod goes with its namespace
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		k.Note(notes.Note{About: subject(p), Warning: true, Reason: "CapacityRequestRefused", Message: "the API server refuses the CapacityRequest: " + err.Error()})
 	}
 	return OutcomeError, err
 }
@@ -178,8 +191,8 @@ func (k *Keeper) meet(ctx context.Context, uid types.UID, want *v1alpha1.Capacit
 		return OutcomeError, err
 	}
 	if got := live.Labels[v1alpha1.LabelOwnedByPod]; got != string(uid) {
-		return OutcomeError, fmt.Errorf("CapacityRequest %s/%s belongs to another Pod: its label %s is %q, not %q; delete it or its label",
-			live.Namespace, live.Name, v1alpha1.LabelOwnedByPod, got, uid)
+		return OutcomeError, fmt.Errorf("CapacityRequest %s/%s belongs to another Pod, for its label %s is %q and not %q: %w",
+			live.Namespace, live.Name, v1alpha1.LabelOwnedByPod, got, uid, errForeign)
 	}
 	if live.DeletionTimestamp != nil {
 		return OutcomeError, errors.New("the old CapacityRequest of the same name is still being deleted")
