@@ -150,7 +150,7 @@ func (c *Core) answered(o *operation, e GetDone) {
 		c.unknown(o, "not found")
 	case e.Code != CodeOK || e.Row == nil:
 		c.unknown(o, "no answer")
-	case e.Row.Machine.State == o.rpc().start() && o.Before.State == o.rpc().start():
+	case e.Row.Machine.State == o.rpc().start() && o.Before.State == o.rpc().start() && !c.boundAnew(o, e.Row):
 		c.again(o)
 	default:
 		s := e.Row.Machine.State
@@ -166,6 +166,12 @@ func (c *Core) answered(o *operation, e GetDone) {
 			c.advance(o, o.Index, c.world.Inventory.Machine(o.Index))
 		}
 	}
+}
+
+// boundAnew tells whether a machine that we drain serves somebody else: the drain has had its effect, and whoever owns the
+// Idle machine has configured it since, another shard for example. A second Drain would hit that workload.
+func (c *Core) boundAnew(o *operation, f *Fact) bool {
+	return o.rpc() == RPCDrain && (f.Machine.Cluster != o.Cluster || c.cfg.Coordinated && !c.mine(&f.Machine, f.Owner))
 }
 
 // again sends the same command once more with a fresh token: the contract makes a repeat with the same target safe. At
@@ -194,7 +200,7 @@ func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
 		c.observePhase(o)
 		switch {
 		case o.drains():
-			c.drained(o, i)
+			c.drained(o)
 		case r == RPCCreate:
 			c.pools.created(c, m)
 		}
@@ -205,7 +211,7 @@ func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
 		}
 	case m.State == inventory.Failed:
 		c.failedOnTheWay(o, m)
-	case m.State == r.start():
+	case m.State == r.start() && (r != RPCDrain || m.Cluster == o.Cluster):
 		c.backoffFail(o, rampRefused)
 		c.end(o, OutcomeFailed, "the provider took the machine back to "+m.State.String())
 	default:

@@ -238,6 +238,9 @@ func (c *Core) open(d *decision) *operation {
 func (c *Core) end(o *operation, out Outcome, detail string) {
 	c.releaseSlot(o)
 	c.uncommit(o)
+	if o.Cause == engine.CauseNotJoined && out != OutcomeSuccess {
+		c.world.Inventory.Lift(o.Index, inventory.WithheldNotJoined, o.Cluster)
+	}
 	if o.BlobAt != 0 || o.Phase == phasePulling {
 		c.emit(DropBlob{Request: o.Request})
 	}

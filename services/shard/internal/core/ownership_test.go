@@ -251,3 +251,36 @@ func TestDoneInstructionsAreForgottenInOrder(t *testing.T) {
 		t.Errorf("%d are remembered, from %s to %s and %s", len(done), done[0].ID, done[len(done)-2].ID, done[len(done)-1].ID)
 	}
 }
+
+// SHARD-21.6, COORD-9.9b: the reply to a Drain is lost, and the shard that owns the domain of the Idle machine configures it
+// for a cluster of its own. The Drain has had its effect: it is not sent again, at a machine that serves somebody else.
+func TestLostDrainIsNotRepeatedAtAnothersMachine(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Configured, "red"))
+	w.stamps["a1"] = Stamp{Fingerprint: "f", Priority: 1}
+	view := &View{Term: 1, Index: 1, PartitionKeys: []string{labelZone}, Clusters: []string{"red"}}
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: view}}})
+	w.reply = func(Command) (Code, bool) { return CodeDeadlineExceeded, true }
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Second)
+	w.rollup("red", nil)
+	for range 1000 {
+		if w.run(10 * Millisecond); w.provider["a1"].State == inventory.Idle {
+			break
+		}
+	}
+	w.provider["a1"].State, w.provider["a1"].Cluster = inventory.Configured, "blue"
+	w.owner = "shard-1"
+	w.stamps["a1"] = Stamp{Fingerprint: "g", Priority: 2}
+	w.run(5 * Minute)
+	if n := len(w.called(RPCDrain)); n != 1 {
+		t.Errorf("%d Drains were sent", n)
+	}
+	if got := w.outcomes(KindReclaim); got["stale_state"] != 1 || len(got) != 1 {
+		t.Errorf("the reclaim ended %v", got)
+	}
+	if m := w.provider["a1"]; m.State != inventory.Configured || m.Cluster != "blue" {
+		t.Errorf("the machine is %s for %q", m.State, m.Cluster)
+	}
+}

@@ -163,6 +163,7 @@ func (c *Core) sendDrain(o *operation) {
 		if o.Cause == engine.CauseNotJoined {
 			c.ledger.join.Drained(o.Cluster, c.now)
 			c.clusters.ensure(o.Cluster).facts = true
+			c.withholdUnjoined(o)
 		}
 		c.move(o.Index, inventory.Draining, o.Cluster)
 		if o.Promise != nil {
@@ -176,12 +177,17 @@ func (c *Core) sendDrain(o *operation) {
 }
 
 // drained clears what bound the machine, when the drain has ended and not when it was acknowledged (SHARD-14.5).
-func (c *Core) drained(o *operation, i inventory.Index) {
+func (c *Core) drained(o *operation) {
 	delete(c.ops.byInstr, o.Instruction)
-	if o.Cause == engine.CauseNotJoined { // others may use it (ENG-17.7)
-		c.world.Inventory.Withhold(i, inventory.Withheld{Reason: inventory.WithheldNotJoined,
-			Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
+	if o.Cause == engine.CauseNotJoined {
+		c.withholdUnjoined(o)
 	}
+}
+
+// withholdUnjoined keeps a machine from the cluster that its node did not join; others may use it (ENG-17.7). It holds from
+// the drain on: a plan may promise a machine that drains, and the cluster that gives it up would get it straight back.
+func (c *Core) withholdUnjoined(o *operation) {
+	c.world.Inventory.Withhold(o.Index, inventory.Withheld{Reason: inventory.WithheldNotJoined, Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
 }
 
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was

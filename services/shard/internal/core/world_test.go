@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ type world struct {
 	sessions map[string]int64
 	log      []logged // every event, for replays
 	deleted  map[string]bool
+	owner    string // that configured what is bound; empty: this shard
 
 	dwell   int64                                  // of transitions at the provider
 	reply   func(Command) (Code, bool)             // false: no effect took place; nil: accepted
@@ -183,7 +185,7 @@ func (w *world) fact(id string) *Fact {
 	}
 	f := &Fact{Machine: *m}
 	if s, ok := w.stamps[id]; ok && boundState(m.State) {
-		f.Stamp, f.HasStamp, f.Owner = s, true, "shard-0"
+		f.Stamp, f.HasStamp, f.Owner = s, true, cmp.Or(w.owner, "shard-0")
 	}
 	return f
 }
