@@ -113,7 +113,7 @@ func (c *Core) refused(o *operation, e CommandDone) {
 	if o.drains() && o.Instruction != "" {
 		c.cancelInstruction(o, "the provider refused the drain")
 	}
-	c.put(m)
+	c.putKnown(o.Index, m)
 	inv.SetSince(o.Index, c.now)
 	inv.SetPromise(o.Index, nil)
 	c.touched(o.Index)
@@ -258,7 +258,7 @@ func (c *Core) vanish(i inventory.Index, why string) {
 	o := c.ops.byMachine[m.ID]
 	c.record(Record{Type: RecordMachineVanished, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster, From: m.State, Detail: why})
 	to, shown := c.shownTo(i)
-	if told := c.pub.told[m.ID]; !shown && told != "" {
+	if told := c.told(i); !shown && told != "" {
 		to, shown = told, true
 	}
 	if shown {

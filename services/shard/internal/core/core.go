@@ -199,6 +199,8 @@ type column struct {
 	stamp  int64 // value of the mutation counter at the last local change
 	listed int64 // number of the List that last showed the machine
 	absent absence
+	told   uint32 // number of the audience that was shown the machine
+	toldAt uint32 // place in it
 }
 
 // absence counts the full Lists a machine was missing from, for the removal guard.

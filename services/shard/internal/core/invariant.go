@@ -38,7 +38,13 @@ func (c *Core) Broken() string {
 	}
 	inv := c.world.Inventory
 	counts := map[string][9]int{}
+	machines, shown := map[string]int{}, map[string]int{}
 	for i := range inv.All() {
+		name := inv.Provider(i)
+		machines[name]++
+		if p := c.provider(name); p.list != nil && c.cols.at(i).listed == p.list.id {
+			shown[name]++
+		}
 		if name := inv.Cluster(i); name != "" {
 			n := counts[name]
 			n[inv.State(i)]++
@@ -51,6 +57,14 @@ func (c *Core) Broken() string {
 	for _, cl := range c.clusters.ordered {
 		if counts[cl.name] != cl.counts {
 			return fmt.Sprintf("cluster %s counts %v, the inventory %v", cl.name, cl.counts, counts[cl.name])
+		}
+	}
+	for _, p := range c.providers {
+		if machines[p.name] != p.machines {
+			return fmt.Sprintf("provider %s counts %d machines, the inventory %d", p.name, p.machines, machines[p.name])
+		}
+		if p.list != nil && shown[p.name] != p.list.shown {
+			return fmt.Sprintf("the List of %s counts %d machines shown, the inventory %d", p.name, p.list.shown, shown[p.name])
 		}
 	}
 	slots := [kinds]int64{}

@@ -16,6 +16,7 @@ type list struct {
 	started int64
 	seen    int64
 	changed int64
+	shown   int // machines of the inventory that it has shown
 }
 
 // requestList sends a List. At most one per provider runs (SHARD-13.1).
@@ -148,32 +149,35 @@ func (c *Core) listPage(e ListPage) {
 			_, wasRejected = p.rejects[f.Machine.ID]
 			delete(p.rejects, f.Machine.ID)
 		}
-		did := c.merge(f, p.list.asked)
+		i, did := c.mergeAt(i, known, f, p.list.asked)
 		switch did {
 		case mergedAdopted:
 			p.list.changed++
 		case mergedSetAside:
 			p.owed[f.Machine.ID] = true
 		}
-		if back := c.sawInList(p, f.Machine.ID); did != mergedNothing || wasRejected || back {
+		if back := c.sawInList(p, i); did != mergedNothing || wasRejected || back {
 			c.reduced.keepRow(e.Rows, k)
 		}
 	}
 	for _, r := range e.Rejected {
 		c.rejectMachine(r, p)
-		c.sawInList(p, r.ID) // a rejected record still counts as seen
+		if i, known := inv.Find(r.ID); known && inv.Provider(i) == p.name {
+			c.sawInList(p, i) // a rejected record still counts as seen
+		}
 	}
 }
 
 // sawInList notes that a List showed a machine, and tells whether it had been missing before.
-func (c *Core) sawInList(p *provider, id string) (back bool) {
-	i, known := c.world.Inventory.Find(id)
-	if !known {
+func (c *Core) sawInList(p *provider, i inventory.Index) (back bool) {
+	if i == inventory.None || !c.world.Inventory.Live(i) {
 		return false
 	}
-	c.cols.grow(c.world.Inventory.Bound())
 	x := c.cols.at(i)
 	back = x.absent != absence{}
+	if x.listed != p.list.id {
+		p.list.shown++
+	}
 	x.listed, x.absent = p.list.id, absence{}
 	return back
 }
@@ -327,6 +331,9 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 			}
 		}
 		return missing, p.machines
+	}
+	if l.shown == p.machines {
+		return nil, p.machines // nearly every List; none of half a million is looked at
 	}
 	for k := range inv.Bound() { // in the order of memory: a List of half a million rows ends in one step
 		i := inventory.Index(k)

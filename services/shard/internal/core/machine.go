@@ -13,7 +13,7 @@ func boundState(s inventory.State) bool {
 }
 
 // count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state or cluster
-// goes through move, put or removeMachine, and nowhere else.
+// goes through move, putKnown, putNew or removeMachine, and nowhere else.
 func (c *Core) count(s inventory.State, name string, by int) {
 	if name == "" {
 		return
@@ -44,24 +44,28 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 	c.trigger(triggerMachine)
 }
 
-// put stores the provider's word.
-func (c *Core) put(m inventory.Machine) (i inventory.Index, changed bool) {
+// putKnown stores the provider's word on a machine that is known, and tells whether it is news.
+func (c *Core) putKnown(i inventory.Index, m inventory.Machine) bool {
 	inv := c.world.Inventory
-	if old, known := inv.Find(m.ID); known {
-		if inv.Holds(old, &m) { // nearly every row of a full List
-			return old, false
-		}
-		c.count(inv.State(old), inv.Cluster(old), -1)
+	if inv.Holds(i, &m) { // nearly every row of a full List
+		return false
 	}
-	known := inv.Len()
-	i, changed = inv.Put(m)
-	c.provider(m.Provider).machines += inv.Len() - known
+	c.count(inv.State(i), inv.Cluster(i), -1)
+	inv.Replace(i, m)
+	c.count(inv.State(i), inv.Cluster(i), 1)
+	c.trigger(triggerMachine)
+	return true
+}
+
+// putNew stores the provider's word on a machine that is not known.
+func (c *Core) putNew(m inventory.Machine) inventory.Index {
+	inv := c.world.Inventory
+	i := inv.PutNew(m)
+	c.provider(m.Provider).machines++
 	c.count(inv.State(i), inv.Cluster(i), 1)
 	c.cols.grow(inv.Bound())
-	if changed {
-		c.trigger(triggerMachine)
-	}
-	return i, changed
+	c.trigger(triggerMachine)
+	return i
 }
 
 // removeMachine forgets a machine and everything that hangs on it.
@@ -72,16 +76,20 @@ func (c *Core) removeMachine(i inventory.Index) {
 	if cl := c.clusters.get(inv.Cluster(i)); cl != nil {
 		delete(cl.nodes, id)
 	}
-	c.provider(inv.Machine(i).Provider).machines--
+	p := c.provider(inv.Provider(i))
+	p.machines--
+	if p.list != nil && c.cols.at(i).listed == p.list.id {
+		p.list.shown--
+	}
 	if inv.Foreign(i) {
 		c.coord.foreign--
 	}
 	c.coord.setOwner(id, "")
 	inv.Remove(i)
+	c.untell(i)
 	*c.cols.at(i) = column{}
 	c.rails.forgetMachine(id)
 	c.pools.removed(id)
-	c.pub.untell(id)
 	delete(c.pub.acquired, id)
 	c.trigger(triggerMachine)
 }
@@ -91,8 +99,7 @@ func (c *Core) removeMachine(i inventory.Index) {
 // (SHARD-18.4, 18.6).
 func (c *Core) shownTo(i inventory.Index) (string, bool) {
 	inv := c.world.Inventory
-	id, told := inv.ID(i), ""
-	told = c.pub.told[id]
+	id, told := inv.ID(i), c.told(i)
 	accepted := true
 	if o := c.ops.byMachine[id]; o != nil && !o.drains() {
 		accepted = o.Phase == phaseWaiting || o.Accepted != 0
@@ -123,32 +130,57 @@ func (c *Core) shownTo(i inventory.Index) (string, bool) {
 	return to, to != ""
 }
 
-// tell notes which cluster was shown a machine.
-func (p *publisher) tell(id, to string) {
-	if before := p.told[id]; before == to {
-		return
-	}
-	p.untell(id)
-	p.told[id] = to
-	m := p.toldTo[to]
-	if m == nil {
-		m = map[string]bool{}
-		p.toldTo[to] = m
-	}
-	m[id] = true
+// audience is a cluster and the machines that it was shown. Half of a fleet is shown to somebody, so nothing of this is kept
+// by id.
+type audience struct {
+	cluster  string
+	machines []inventory.Index // in no order
 }
 
-func (p *publisher) untell(id string) {
-	before, known := p.told[id]
-	if !known {
+// told returns the cluster that was shown a machine.
+func (c *Core) told(i inventory.Index) string {
+	return c.pub.audiences[c.cols.at(i).told].cluster
+}
+
+// tell notes which cluster was shown a machine.
+func (c *Core) tell(i inventory.Index, to string) {
+	if c.told(i) == to {
 		return
 	}
-	delete(p.told, id)
-	if m := p.toldTo[before]; len(m) > 1 {
-		delete(m, id)
-	} else {
-		delete(p.toldTo, before)
+	c.untell(i)
+	p := &c.pub
+	n, known := p.byCluster[to]
+	if !known {
+		if last := len(p.freed) - 1; last >= 0 {
+			n, p.freed = p.freed[last], p.freed[:last]
+		} else {
+			n = uint32(len(p.audiences))
+			p.audiences = append(p.audiences, audience{})
+		}
+		p.byCluster[to], p.audiences[n].cluster = n, to
 	}
+	a, x := &p.audiences[n], c.cols.at(i)
+	x.told, x.toldAt = n, uint32(len(a.machines))
+	a.machines = append(a.machines, i)
+}
+
+func (c *Core) untell(i inventory.Index) {
+	x := c.cols.at(i)
+	if x.told == 0 {
+		return
+	}
+	p := &c.pub
+	a := &p.audiences[x.told]
+	last := a.machines[len(a.machines)-1]
+	a.machines[x.toldAt] = last
+	c.cols.at(last).toldAt = x.toldAt
+	a.machines = a.machines[:len(a.machines)-1]
+	if len(a.machines) == 0 {
+		delete(p.byCluster, a.cluster)
+		p.freed = append(p.freed, x.told)
+		*a = audience{}
+	}
+	x.told, x.toldAt = 0, 0
 }
 
 // machinesOf lists, by id, every machine that is bound to a cluster or that it was shown: a look at those alone, since a
@@ -160,10 +192,8 @@ func (c *Core) machinesOf(cl *cluster) []inventory.Index {
 		members, _ := inv.Members(id)
 		out = append(out, members...)
 	}
-	for id := range c.pub.toldTo[cl.name] { // sorted below
-		if i, known := inv.Find(id); known {
-			out = append(out, i)
-		}
+	if n, known := c.pub.byCluster[cl.name]; known {
+		out = append(out, c.pub.audiences[n].machines...)
 	}
 	slices.SortFunc(out, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
 	return slices.Compact(out)
@@ -172,15 +202,14 @@ func (c *Core) machinesOf(cl *cluster) []inventory.Index {
 // announce tells the clusters concerned that something about a machine changed: the one that loses it first
 // (SHARD-18.1, 18.2).
 func (c *Core) announce(i inventory.Index) {
-	id := c.world.Inventory.ID(i)
 	to, shown := c.shownTo(i)
-	if before := c.pub.told[id]; before != "" && before != to {
+	if before := c.told(i); before != "" && before != to {
 		c.release(i, before, c.world.Inventory.Machine(i))
 	}
 	if !shown {
 		return
 	}
-	c.pub.tell(id, to)
+	c.tell(i, to)
 	if cl := c.clusters.get(to); cl != nil && cl.connected() {
 		c.sendNodeState(i, cl, false)
 	}
@@ -188,7 +217,7 @@ func (c *Core) announce(i inventory.Index) {
 
 // release tells a cluster that a machine is no longer its own.
 func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
-	c.pub.untell(m.ID)
+	c.untell(i)
 	cl := c.clusters.get(name)
 	if cl == nil {
 		return
@@ -225,6 +254,6 @@ func (c *Core) sendNodeState(i inventory.Index, cl *cluster, released bool) {
 			s.RowID = c.world.Demand.Cluster(cl.name).Needs[at].RowID
 		}
 	}
-	c.pub.tell(m.ID, cl.name)
+	c.tell(i, cl.name)
 	c.emit(s)
 }

@@ -20,11 +20,20 @@ const (
 // A List answered before a Configure and applied after it would undo the binding and hand the machine to someone else:
 // so a fact is set aside while a command is in flight or a pull waits, and when the machine changed after the request.
 func (c *Core) merge(f Fact, asked int64) merged {
-	inv := c.world.Inventory
-	i, known := inv.Find(f.Machine.ID)
+	i, known := c.world.Inventory.Find(f.Machine.ID)
+	_, did := c.mergeAt(i, known, f, asked)
+	return did
+}
+
+// mergeAt is merge for those who have looked for the machine. It answers where the machine is now, None if nowhere.
+func (c *Core) mergeAt(i inventory.Index, known bool, f Fact, asked int64) (inventory.Index, merged) {
 	if !known {
 		return c.meet(f)
 	}
+	return i, c.mergeKnown(i, f, asked)
+}
+
+func (c *Core) mergeKnown(i inventory.Index, f Fact, asked int64) merged {
 	o := c.ops.byMachine[f.Machine.ID]
 	if o != nil && !c.faults.DropPendingCheck {
 		switch o.Phase {
@@ -57,7 +66,7 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 	}
 	explained := c.explains(o, old.State, m.State)
 	held := c.boughtAsMine(o, i)
-	if _, changed := c.put(m); !changed {
+	if !c.putKnown(i, m) {
 		return mergedNothing
 	}
 	if old.State != m.State || old.Cluster != m.Cluster {
@@ -161,16 +170,16 @@ func (c *Core) attribute(i inventory.Index, old, m inventory.Machine, f Fact) {
 
 // meet takes in a machine that was not known. Its attribution comes from the provider's echo (SHARD-13.14), or from
 // the journal where the echo cannot have it (SHARD-13.15).
-func (c *Core) meet(f Fact) merged {
+func (c *Core) meet(f Fact) (inventory.Index, merged) {
 	inv := c.world.Inventory
 	m := f.Machine
 	if !boundState(m.State) && m.State != inventory.Failed {
 		m.Cluster = ""
 	}
 	if c.forgotten(f) {
-		return mergedNothing
+		return inventory.None, mergedNothing
 	}
-	i, _ := c.put(m)
+	i := c.putNew(m)
 	inv.SetSince(i, c.now)
 	c.cols.at(i).stamp = 0
 	if boundState(m.State) && f.HasStamp {
@@ -181,7 +190,7 @@ func (c *Core) meet(f Fact) merged {
 	c.markReserved(i)
 	c.announce(i)
 	c.afterEdge(i, 0)
-	return mergedAdopted
+	return i, mergedAdopted
 }
 
 // afterEdge arms the watchdog and starts what a new state calls for.
@@ -198,7 +207,7 @@ func (c *Core) afterEdge(i inventory.Index, from inventory.State) {
 	if s != inventory.Draining {
 		c.journalEnds(id)
 	}
-	c.rails.stateChanged(c, id, s)
+	c.rails.stateChanged(c, i, s)
 	if s == inventory.Idle {
 		c.handOver(i)
 	}

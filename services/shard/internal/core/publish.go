@@ -10,20 +10,21 @@ import (
 
 // publisher is the state behind Publish and behind what clusters were told.
 type publisher struct {
-	cycle    bool // a cycle ran since the last publication
-	dirty    bool // something else happened since then
-	lastAt   int64
-	statusAt int64 // when a verdict that had to wait may be sent; 0: none waits
-	needs    map[string]*NeedBlock
-	list     []*NeedBlock
-	told     map[string]string          // machine id to the cluster that was shown it
-	toldTo   map[string]map[string]bool // the same by cluster
-	acquired map[string]*acquisition
+	cycle     bool // a cycle ran since the last publication
+	dirty     bool // something else happened since then
+	lastAt    int64
+	statusAt  int64 // when a verdict that had to wait may be sent; 0: none waits
+	needs     map[string]*NeedBlock
+	list      []*NeedBlock
+	audiences []audience        // by number; 0 is nobody
+	byCluster map[string]uint32 // their numbers
+	freed     []uint32
+	acquired  map[string]*acquisition
 }
 
 func (p *publisher) init() {
-	p.needs, p.told, p.acquired = map[string]*NeedBlock{}, map[string]string{}, map[string]*acquisition{}
-	p.toldTo = map[string]map[string]bool{}
+	p.needs, p.acquired = map[string]*NeedBlock{}, map[string]*acquisition{}
+	p.audiences, p.byCluster = []audience{{}}, map[string]uint32{}
 }
 
 // publishEvery is how often readers see a change that caused no cycle.

@@ -197,12 +197,8 @@ func (r *rails) mark(c *Core, i inventory.Index) {
 }
 
 // stateChanged keeps the marks of a machine right after a change of state.
-func (r *rails) stateChanged(c *Core, id string, s inventory.State) {
-	i, ok := c.world.Inventory.Find(id)
-	if !ok {
-		return
-	}
-	if r.backoffs[id] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
+func (r *rails) stateChanged(c *Core, i inventory.Index, s inventory.State) {
+	if r.backoffs[c.world.Inventory.ID(i)] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
 		r.mark(c, i)
 	}
 	c.pools.stateChanged(c, i, s)

@@ -205,7 +205,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 
 func (c *Core) restoreMachine(s *savedMachine) {
 	inv := c.world.Inventory
-	i, _ := c.put(s.Machine)
+	i := c.putNew(s.Machine)
 	inv.SetStamp(i, s.Stamp)
 	inv.SetPromise(i, s.Promise)
 	for _, w := range s.Withheld {
@@ -221,7 +221,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID
 	if s.Told != "" {
-		c.pub.tell(id, s.Told)
+		c.tell(i, s.Told)
 	}
 	if s.Acquired != nil {
 		copied := *s.Acquired

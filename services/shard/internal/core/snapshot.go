@@ -363,7 +363,7 @@ func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	if p, ok := inv.Promise(i); ok {
 		m.Promise = &p
 	}
-	m.Told, m.Capped, m.Owner = c.pub.told[id], c.rails.capped[id], c.coord.owners[id]
+	m.Told, m.Capped, m.Owner = c.told(i), c.rails.capped[id], c.coord.owners[id]
 	if a := c.pub.acquired[id]; a != nil {
 		copied := *a
 		m.Acquired = &copied

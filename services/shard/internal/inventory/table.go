@@ -88,18 +88,29 @@ func New(space *symbol.Space) *Table {
 // Put stores what a provider says about a machine: a new one, or new word of one that is known. It touches nothing of
 // what the shard remembers. changed is false if that is what the table holds already.
 func (t *Table) Put(m Machine) (i Index, changed bool) {
-	m.normalise()
-	i, known := t.byID.find(t, m.ID)
-	if known {
-		if t.same(i, &m) {
-			return i, false
-		}
-		t.leave(i)
-		t.store(i, &m)
-		t.enter(i)
-		return i, true
+	i, known := t.Find(m.ID)
+	switch {
+	case !known:
+		return t.PutNew(m), true
+	case t.Holds(i, &m):
+		return i, false
 	}
-	i = t.allot()
+	t.Replace(i, m)
+	return i, true
+}
+
+// Replace is Put for those who know that machine i is known and that the word is news.
+func (t *Table) Replace(i Index, m Machine) {
+	m.normalise()
+	t.leave(i)
+	t.store(i, &m)
+	t.enter(i)
+}
+
+// PutNew is Put for those who know that there is no machine with this id.
+func (t *Table) PutNew(m Machine) Index {
+	m.normalise()
+	i := t.allot()
 	t.idRef[i] = t.ids.add(m.ID)
 	t.order.add(t, i)
 	t.rows.at(i).flags = isLive
@@ -109,7 +120,7 @@ func (t *Table) Put(m Machine) (i Index, changed bool) {
 	t.rows.at(i).Class, t.labels[i] = t.classFor(shape, labels), labels
 	t.fields(i, &m)
 	t.enter(i)
-	return i, true
+	return i
 }
 
 // allot returns a number for a new machine, with all its columns zero but for its label.
