@@ -40,6 +40,13 @@ func (t *Table) dropForm(f *Form) {
 	}
 }
 
+// Forms visits every Form, in no order.
+func (t *Table) Forms(visit func(f *Form)) {
+	for _, f := range t.forms {
+		visit(f)
+	}
+}
+
 // FormLen returns one more than the largest Form.ID in use.
 func (t *Table) FormLen() int { return int(t.formIDs) }
 

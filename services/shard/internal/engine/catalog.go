@@ -45,6 +45,8 @@ type catalog struct {
 	zones    map[zoneKey]*market
 	part     []uint32
 	scratch  []byte
+
+	questions questions
 }
 
 // bucketShelves is all classes on shelves, for one interruption bucket.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -54,8 +56,10 @@ type clusterState struct {
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 
-	gains    []gain  // of Needs that section 15 did something for
-	rowWant  []int32 // by row of demand: its Need, or the folded Need it is a member of
+	served   uint64    // the last plan whose turns left nobody short, if that was looked at
+	pending  []pending // machines taken in runs, which nothing else here knows of yet
+	gains    []gain    // of Needs that section 15 did something for
+	rowWant  []int32   // by row of demand: its Need, or the folded Need it is a member of
 	folds    []Folded
 	gangRows []gangRow
 	begun    []bool  // by row: a gang that has begun on machines too small to hold it alone
@@ -220,10 +224,12 @@ type column struct {
 func (cl *clusterState) k() int { return len(cl.dims) }
 
 func (cl *clusterState) alloc(n int) int32 {
-	at := len(cl.vec)
-	for range n * cl.k() {
-		cl.vec = append(cl.vec, 0)
+	at, more := len(cl.vec), n*cl.k()
+	if at+more > cap(cl.vec) {
+		cl.vec = slices.Grow(cl.vec, more)
 	}
+	cl.vec = cl.vec[:at+more]
+	clear(cl.vec[at:])
 	return int32(at)
 }
 

@@ -107,6 +107,7 @@ func (c *coverer) front(s int32) int32 {
 func (c *coverer) cover() bool {
 	if c.last.answers(c) {
 		c.list = append(c.list[:0], pick{c.last.group, 1})
+		c.last.fresh = true
 		return true
 	}
 	c.prepare()
@@ -174,6 +175,7 @@ type asked struct {
 	gen         uint32
 	unit, input []int64
 	whole       bool
+	fresh       bool // it was asked in the turn at hand
 	group       int32
 }
 
@@ -182,6 +184,7 @@ func (x *asked) note(c *coverer, g int32) {
 		return
 	}
 	x.mk, x.mask, x.pool, x.gen, x.whole, x.group = c.mk, c.mask, c.pool, c.stock.gen, c.whole, g
+	x.fresh = true
 	x.unit, x.input = append(x.unit[:0], c.unit...), append(x.input[:0], c.input...)
 }
 

@@ -28,10 +28,7 @@ func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k invento
 	if k == inventory.SpeculativePool {
 		a.Kind, a.Cause = Provision, CauseSpeculative
 	}
-	if len(p.acts) == cap(p.acts) {
-		n := max(len(p.acts), len(p.queue), 64)
-		p.acts, p.ids = slices.Grow(p.acts, n), slices.Grow(p.ids, n)
-	}
+	p.roomForActions()
 	list := append(p.acts, a)
 	p.ids = append(p.ids, order)
 	for at := len(list) - 1; at > 0 && list[at-1].Need == a.Need; at-- {
@@ -42,6 +39,14 @@ func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k invento
 		list[at-1], list[at], p.ids[at-1], p.ids[at] = a, *x, order, p.ids[at-1]
 	}
 	p.acts = list
+}
+
+// roomForActions makes room for one more.
+func (p *planning) roomForActions() {
+	if len(p.acts) == cap(p.acts) {
+		n := max(len(p.acts), p.total.open, 64)
+		p.acts, p.ids = slices.Grow(p.acts, n), slices.Grow(p.ids, n)
+	}
 }
 
 // keepActions is up to how many actions the room for them is kept for the next plan.
@@ -60,19 +65,19 @@ func (p *planning) acquisitions() {
 		return
 	}
 	// Something was given back, taken out of turn or is handed over: the claims say what it comes to.
-	p.queue = p.queue[:0]
+	p.fresh = p.fresh[:0]
 	p.res.Actions = slices.Grow(p.res.Actions, len(p.stock.list))
 	inv := p.w.Inventory
 	acting = append(acting, p.spoiled...)
 	for _, cl := range acting {
 		for i := range cl.wants {
 			if w := &cl.wants[i]; w.claims >= 0 && cl.acts(inv, w) {
-				p.queue = append(p.queue, turnOf(cl, w))
+				p.fresh = append(p.fresh, turnOf(cl, w))
 			}
 		}
 	}
-	p.sorter.sort(p.queue)
-	for _, t := range p.queue {
+	p.sorter.sort(p.fresh)
+	for _, t := range p.fresh {
 		cl, w := p.state(t)
 		from := len(p.res.Actions)
 		ref := Ref{cl.at, w.row}

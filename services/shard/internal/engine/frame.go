@@ -68,22 +68,23 @@ func (f *frame) vector(from []int64) resource.Vector {
 	return v
 }
 
-// dimsOf lists the dimensions that the rows of a cluster name, ascending.
-func dimsOf(into []resource.Dim, needs []demand.Need) []resource.Dim {
-	into = into[:0]
-	add := func(v *resource.Vector) {
-		for i := range v.Len() {
-			if d := v.Dim(i); !slices.Contains(into, d) {
-				into = append(into, d)
-			}
+// addDims adds the dimensions of a vector to a list.
+func addDims(list []resource.Dim, v *resource.Vector) []resource.Dim {
+	for i := range v.Len() {
+		if d := v.Dim(i); !slices.Contains(list, d) {
+			list = append(list, d)
 		}
 	}
+	return list
+}
+
+// dimsOf lists the dimensions that the rows of a cluster name, ascending.
+func dimsOf(needs []demand.Need) (dims []resource.Dim) {
 	for i := range needs {
-		add(&needs[i].Aggregate)
-		add(&needs[i].MinUnit)
+		dims = addDims(addDims(dims, &needs[i].Aggregate), &needs[i].MinUnit)
 	}
-	slices.Sort(into)
-	return into
+	slices.Sort(dims)
+	return dims
 }
 
 // The arithmetic of vectors in a frame. All amounts are at least 0.

@@ -227,6 +227,10 @@ func (p *planning) coverage(v *Verdict, agg, rest []int64) {
 		if want == 0 {
 			continue
 		}
+		if rest[j] == 0 {
+			v.Coverage += 1_000_000
+			continue
+		}
 		have := want - rest[j]
 		hi, lo := bits.Mul64(uint64(have), 1_000_000)
 		q, _ := bits.Div64(hi, lo, uint64(want))

@@ -16,6 +16,9 @@ type scratch struct {
 	buckets []bucket
 	sums    []int64
 	begins  []sameRow // gangs of the cluster at work
+
+	question question // the last one, and its number
+	number   uint32
 }
 
 type offer struct {

@@ -53,7 +53,7 @@ type turnSorter struct {
 
 // keyed is one column of a turn, and where in the list the turn is.
 type keyed struct {
-	key uint64
+	key uint32
 	at  int32
 }
 
@@ -72,40 +72,42 @@ func (s *turnSorter) sort(list []turn) {
 	}
 }
 
-// sortStanding sorts what stands by its turns.
-func (s *turnSorter) sortStanding(list []standing) {
+// sortStanding returns what stands by its turns, and keeps the list for itself.
+func (s *turnSorter) sortStanding(list []standing) []standing {
 	if len(list) < radixMin {
 		slices.SortFunc(list, func(a, b standing) int { return compareTurn(a.turn, b.turn) })
-		return
+		return list
 	}
 	s.arrange(len(list), func(i int32) *turn { return &list[i].turn })
-	s.standing = append(s.standing[:0], list...)
-	for i, k := range s.keys {
-		list[i] = s.standing[k.at]
+	out := slices.Grow(s.standing[:0], len(list))
+	for _, k := range s.keys {
+		out = append(out, list[k.at])
 	}
-	clear(s.standing) // they must not keep clusters alive
+	s.standing = list
+	return out
 }
 
 // arrange leaves in keys which turn comes where.
 func (s *turnSorter) arrange(n int, of func(i int32) *turn) {
 	s.keys, s.spare = slices.Grow(s.keys[:0], n)[:n], slices.Grow(s.spare[:0], n)[:n]
-	first, last := *of(0), uint64(0)
-	var differ [3]uint64 // the bits in which any two differ, by column
-	sorted := true       // by place
+	first, before := *of(0), *of(0)
+	var differ turn // the bits in which any two differ
+	sorted := true  // by place
 	for i := range s.keys {
 		t := of(int32(i))
-		at := t.column(0)
-		s.keys[i] = keyed{at, int32(i)}
-		sorted = sorted && at >= last
-		last = at
-		differ[0] |= at ^ first.column(0)
-		differ[1] |= t.arrival ^ first.arrival
-		differ[2] |= t.rank ^ first.rank
+		s.keys[i].at = int32(i)
+		sorted = sorted && (t.cl > before.cl || t.cl == before.cl && t.want >= before.want)
+		before = *t
+		differ.rank |= t.rank ^ first.rank
+		differ.arrival |= t.arrival ^ first.arrival
+		differ.cl |= t.cl ^ first.cl
+		differ.want |= t.want ^ first.want
 	}
 	if sorted {
-		differ[0] = 0
+		differ.cl, differ.want = 0, 0
 	}
-	for column, bits := range differ {
+	for column := range turnColumns {
+		bits := differ.column(column)
 		if bits == 0 {
 			continue
 		}
@@ -117,8 +119,8 @@ func (s *turnSorter) arrange(n int, of func(i int32) *turn) {
 }
 
 // radix sorts keys by the bytes that differ. Equal ones stay in their order.
-func (s *turnSorter) radix(differ uint64) {
-	for shift := 0; shift < 64; shift += 8 {
+func (s *turnSorter) radix(differ uint32) {
+	for shift := 0; shift < 32; shift += 8 {
 		if differ>>shift&0xff == 0 {
 			continue
 		}
@@ -140,13 +142,21 @@ func (s *turnSorter) radix(differ uint64) {
 	}
 }
 
-// column is a part of the order as a number: 0 is the place of the Need, which counts least, then arrival, then rank.
-func (t *turn) column(i int) uint64 {
+const turnColumns = 6
+
+// column is a part of the order as a number: first the place of the Need, which counts least, then arrival, then rank.
+func (t *turn) column(i int) uint32 {
 	switch i {
 	case 0:
-		return uint64(t.cl)<<32 | uint64(t.want) // neither is negative
+		return uint32(t.want) // neither is negative
 	case 1:
-		return t.arrival
+		return uint32(t.cl)
+	case 2:
+		return uint32(t.arrival)
+	case 3:
+		return uint32(t.arrival >> 32)
+	case 4:
+		return uint32(t.rank)
 	}
-	return t.rank
+	return uint32(t.rank >> 32)
 }

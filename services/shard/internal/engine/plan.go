@@ -232,14 +232,14 @@ func (p *planning) remember() {
 			p.gangs.add(cl, inGangs)
 		}
 	}
-	p.each(p.dirty, func(cl *clusterState, _ *scratch) {
+	p.each(p.dirty, func(cl *clusterState, x *scratch) {
 		if cl.shorts == 0 {
 			return
 		}
 		at := cl.newsAt
 		for i := range cl.wants {
 			if w := &cl.wants[i]; cl.short(w) {
-				p.news[at] = p.stand(cl, w)
+				p.stand(&p.news[at], cl, w, x)
 				at++
 			}
 		}
@@ -261,7 +261,7 @@ func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.shunned)
 
 // mergeStanding replaces the entries of dirty clusters, and brings the others up to date with the classes.
 func (p *planning) mergeStanding() {
-	p.sorter.sortStanding(p.news)
+	p.news = p.sorter.sortStanding(p.news)
 	if len(p.standing) == 0 {
 		p.standing, p.news = p.news, p.standing
 		return
@@ -271,16 +271,17 @@ func (p *planning) mergeStanding() {
 	for i := range p.standing {
 		s := &p.standing[i]
 		if p.reindexed {
-			if s.cl.gone {
+			cl := p.byID[s.cluster]
+			if cl.gone {
 				continue
 			}
-			s.turn.cl = s.cl.at
+			s.turn.cl = cl.at
 		}
 		if p.marks[s.turn.cl]&markDirty != 0 {
 			continue
 		}
 		if s.moved = moved; moved {
-			s.judge(p)
+			s.judge(p.state(s.turn))
 		}
 		for ; at < len(p.news) && compareTurn(p.news[at].turn, s.turn) < 0; at++ {
 			out = append(out, p.news[at])

@@ -52,17 +52,19 @@ type planning struct {
 	stocked       []uint32 // classes that came into stock since the last plan
 	stockFollowed bool     // and these, and those that left it, are all that changed for section 8
 
-	acts    []Action // what was taken, in the order of the turns
-	ids     []uint32 // the order of each machine
-	resumed bool     // a Need took after the turns, or something else than in its turn
-	muted   bool     // what is taken is no action yet
-	queue   []turn
+	acts    []Action   // what was taken, in the order of the turns
+	ids     []uint32   // the order of each machine
+	resumed bool       // a Need took after the turns, or something else than in its turn
+	muted   bool       // what is taken is no action yet
+	queue   []standing // whose turns are taken, in order
+	called  []standing // room for those of preemption
 	fresh   []turn
 	news    []standing
 	sorter  turnSorter
 	at      int    // how many of queue have been visited
 	ahead   int    // means nothing: see lookAhead
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
+	runs    runs
 	cover   coverer
 	x       scratch
 	crew    []*scratch // of the other goroutines
@@ -246,33 +248,38 @@ const (
 // thousands of Needs and clusters to find out that nothing about them has changed.
 type standing struct {
 	turn       turn
-	cl         *clusterState
+	cluster    symbol.ID
 	row        int32
-	open       bool // not held
-	beyondHelp bool // no class matches and fits
-	fixed      bool // the reason of the shortfall lies in the Need and the classes alone
-	moved      bool // the classes changed in this plan
+	ask        uint32 // number of its question if it is of one unit, else 0: see run
+	open       bool   // not held
+	beyondHelp bool   // no class matches and fits
+	fixed      bool   // the reason of the shortfall lies in the Need and the classes alone
+	moved      bool   // the classes changed in this plan
 }
 
-func (p *planning) stand(cl *clusterState, w *want) standing {
-	s := standing{turn: turnOf(cl, w), cl: cl, row: w.row, open: !held(w)}
-	s.judge(p)
-	return s
+func (p *planning) stand(s *standing, cl *clusterState, w *want, x *scratch) {
+	s.turn, s.cluster, s.row, s.ask, s.open, s.moved = turnOf(cl, w), cl.d.ID, w.row, p.questionOf(cl, w, x), !held(w), false
+	s.judge(cl, w)
 }
+
+// turns reports whether there is a point in a turn.
+func (s *standing) turns() bool { return s.open && !s.beyondHelp }
 
 // judge brings what depends on the classes up to date.
-func (s *standing) judge(p *planning) {
-	w := &s.cl.wants[s.turn.want]
-	none := s.cl.hopeless(w)
+func (s *standing) judge(cl *clusterState, w *want) {
+	none := cl.hopeless(w)
 	s.beyondHelp = none == DetailNoMatch || none == DetailTooSmall
 	s.fixed = w.bits&wFolded == 0 && (none != NoDetail || held(w))
 }
 
 // stillShort visits every short Need in turn order. s is what is remembered of one whose cluster nothing happened to, and
-// nil for the others.
-func (p *planning) stillShort(visit func(t turn, s *standing)) {
+// nil for the others. Clusters that are known to be covered are passed over.
+func (p *planning) stillShort(covered func(cl *clusterState) bool, visit func(t turn, s *standing)) {
 	p.fresh = p.fresh[:0]
 	for _, cl := range p.spoiled {
+		if covered(cl) {
+			continue
+		}
 		for i := range cl.wants {
 			if w := &cl.wants[i]; cl.short(w) {
 				p.fresh = append(p.fresh, turnOf(cl, w))

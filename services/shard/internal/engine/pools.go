@@ -84,8 +84,7 @@ func (s *stock) take(i inventory.Index, class uint32, k inventory.Pool) {
 // note adds a taken machine to the list.
 func (s *stock) note(i inventory.Index, class uint32, k inventory.Pool) {
 	if len(s.list) == cap(s.list) {
-		s.list = slices.Grow(s.list, max(len(s.list), 256))
-		s.kinds = slices.Grow(s.kinds, max(len(s.list), 256))
+		s.expect(max(len(s.list), 256))
 	}
 	s.list, s.kinds = append(s.list, i), append(s.kinds, takenKind(class<<1|uint32(k)))
 }
@@ -147,6 +146,9 @@ func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n i
 	}
 	return into
 }
+
+// expect makes room for so many more that are taken.
+func (s *stock) expect(n int) { s.list, s.kinds = slices.Grow(s.list, n), slices.Grow(s.kinds, n) }
 
 // forget cuts the list to its first n.
 func (s *stock) forget(n int) { s.list, s.kinds = s.list[:n], s.kinds[:n] }

@@ -41,8 +41,8 @@ func (p *planning) preemption() {
 	p.victims.begin(true)
 	p.excess.begin(false)
 	p.flyersListed = false
-	p.queue = p.queue[:0]
-	p.stillShort(func(t turn, s *standing) {
+	p.called = p.called[:0]
+	p.stillShort(func(cl *clusterState) bool { return cl.served == p.plans }, func(t turn, s *standing) {
 		if s != nil && (!s.open || s.beyondHelp) {
 			return
 		}
@@ -51,10 +51,10 @@ func (p *planning) preemption() {
 				return
 			}
 		}
-		p.queue = append(p.queue, t)
+		p.called = append(p.called, standing{turn: t, open: true})
 	})
-	p.late = p.late[:0]
-	p.inOrder(func(cl *clusterState, w *want) {
+	p.queue, p.late = p.called, p.late[:0]
+	p.inOrder(func(cl *clusterState, w *want, _ uint32) {
 		if w.bits&wLost != 0 {
 			p.lookAgain(cl, w)
 			if !held(w) {
@@ -67,7 +67,8 @@ func (p *planning) preemption() {
 		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
 			p.preemptFor(cl, w)
 		}
-	})
+	}, func() bool { return false })
+	p.queue = nil
 }
 
 // wish is what a preemptor still lacks, on paper.

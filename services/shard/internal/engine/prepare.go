@@ -10,15 +10,9 @@ import (
 // answers of section 8) is looked up in their order on one goroutine, the rest on all: setUp comes with the credit.
 func (p *planning) prepare() {
 	p.each(p.dirty, func(cl *clusterState, _ *scratch) { cl.clear(p) })
+	p.findMatchers()
 	for _, cl := range p.dirty {
 		cl.f = p.cat.frameOf(cl.d, cl.dims)
-		for i := range cl.d.Needs {
-			n := &cl.d.Needs[i]
-			p.cat.matcherOf(n.Form)
-			if n.Form.Same != nil {
-				cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
-			}
-		}
 	}
 	p.each(p.dirty, func(cl *clusterState, x *scratch) {
 		if len(cl.gangRows) > 0 {
@@ -40,6 +34,23 @@ func (p *planning) prepare() {
 	}
 }
 
+// findMatchers looks up the matchers of all rows. Rows are many in a cold plan, and their profiles few.
+func (p *planning) findMatchers() {
+	rows := 0
+	for _, cl := range p.dirty {
+		rows += len(cl.d.Needs)
+	}
+	if rows > p.w.Demand.FormLen() {
+		p.w.Demand.Forms(func(f *demand.Form) { p.cat.matcherOf(f) })
+		return
+	}
+	for _, cl := range p.dirty {
+		for i := range cl.d.Needs {
+			p.cat.matcherOf(cl.d.Needs[i].Form)
+		}
+	}
+}
+
 // rowFolds stands in rowWant for a row that is part of a folded Need, until these have places.
 const rowFolds = -2
 
@@ -47,8 +58,22 @@ const rowFolds = -2
 func (cl *clusterState) clear(p *planning) {
 	clear(cl.gains)
 	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
-	cl.dims = dimsOf(cl.dims, cl.d.Needs)
-	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], (4*len(cl.dims)+1)*len(cl.d.Needs)), cl.shares[:0], cl.givers[:0]
+	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
+	cl.dims = cl.dims[:0]
+	many := 0 // Needs of more than one unit
+	for i := range cl.d.Needs {
+		n := &cl.d.Needs[i]
+		cl.dims = addDims(addDims(cl.dims, &n.Aggregate), &n.MinUnit)
+		if !n.Aggregate.Equal(&n.MinUnit) {
+			many++
+		}
+		if n.Form.Same != nil {
+			cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
+		}
+	}
+	slices.Sort(cl.dims)
+	k := len(cl.dims)
+	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many), cl.shares[:0], cl.givers[:0]
 	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
 	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
@@ -57,7 +82,6 @@ func (cl *clusterState) clear(p *planning) {
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = p.foldVersion
 	cl.spoiled, cl.block = false, nil
-	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
 }
 
 // setUp makes the Needs. It reads of the catalog what prepare has looked up.

@@ -41,12 +41,12 @@ func (p *planning) publish() {
 	for _, cl := range p.spoiled {
 		renew(cl)
 	}
-	p.stillShort(func(t turn, s *standing) {
-		if s != nil && (!s.fixed || s.moved) && s.cl.checked != p.plans {
-			s.cl.checked = p.plans
-			if !p.reasonsStand(s.cl) {
-				s.cl.block = nil
-				renew(s.cl)
+	p.stillShort(func(cl *clusterState) bool { return len(cl.block.Missing) == 0 }, func(t turn, s *standing) {
+		if cl := p.states[t.cl]; s != nil && (!s.fixed || s.moved) && cl.checked != p.plans {
+			cl.checked = p.plans
+			if !p.reasonsStand(cl) {
+				cl.block = nil
+				renew(cl)
 			}
 		}
 		if s != nil {

@@ -10,37 +10,50 @@ import (
 
 // turns is section 12: open Needs acquire, one after the other.
 func (p *planning) turns() {
-	p.queue = slices.Grow(p.queue[:0], p.total.open)
-	for i := range p.standing {
-		if s := &p.standing[i]; s.open && !s.beyondHelp {
-			p.queue = append(p.queue, s.turn)
+	p.queue, p.late = p.standing, p.late[:0]
+	p.runs.begin(len(p.states))
+	p.inOrder(func(cl *clusterState, w *want, ask uint32) {
+		if len(cl.pending) > 0 {
+			cl.settlePending(p)
 		}
-	}
-	p.late = p.late[:0]
-	p.inOrder(func(cl *clusterState, w *want) {
+		p.runs.joined[cl.at], p.cover.last.fresh = 0, false
 		if cl.short(w) {
 			p.res.Counters.Turns++
 			p.takeTurn(cl, w)
 			cl.settleOffers(w, &p.x)
 		}
-	})
+		if ask != 0 {
+			p.answer(ask)
+		}
+	}, p.runOn)
+	p.settleRuns()
+	p.queue = nil
 }
 
 // inOrder visits the Needs of queue, which is in turn order, and those that openLate adds meanwhile, each in its place.
-func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
+// runOn may take several of queue at once.
+func (p *planning) inOrder(visit func(cl *clusterState, w *want, ask uint32), runOn func() bool) {
+	read := 0
 	for p.at = 0; p.at < len(p.queue) || len(p.late) > 0; {
-		if p.at%aheadTurns == 0 {
-			p.lookAhead()
-		}
-		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.queue[p.at]) < 0) {
-			cl, w := p.state(p.popLate())
-			w.bits &^= wLate
-			visit(cl, w)
+		if len(p.late) == 0 && runOn() {
 			continue
 		}
-		cl, w := p.state(p.queue[p.at])
+		if p.at >= read && p.at < len(p.queue) {
+			p.lookAhead()
+			read = p.at + aheadTurns
+		}
+		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.queue[p.at].turn) < 0) {
+			cl, w := p.state(p.popLate())
+			w.bits &^= wLate
+			visit(cl, w, 0)
+			continue
+		}
+		s := &p.queue[p.at]
 		p.at++
-		visit(cl, w)
+		if s.turns() {
+			cl, w := p.state(s.turn)
+			visit(cl, w, s.ask)
+		}
 	}
 }
 
@@ -49,12 +62,12 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want)) {
 func (p *planning) lookAhead() {
 	next := p.queue[p.at:min(p.at+aheadTurns, len(p.queue))]
 	sum := 0
-	for _, t := range next { // each line that turns look at
-		cl := p.states[t.cl]
+	for i := range next { // each line that turns look at
+		cl := p.states[next[i].turn.cl]
 		sum += int(cl.at) + len(cl.loc) + len(cl.offer) + len(cl.least) + cl.open
 	}
-	for _, t := range next {
-		cl, w := p.state(t)
+	for i := range next {
+		cl, w := p.state(next[i].turn)
 		sum += int(w.vec) + int(cl.d.Facts.SharingPerMille) + len(p.w.Inventory.Avoided(cl.d.ID))
 		if n := len(cl.loc); n < cap(cl.loc) { // where the next machine goes
 			sum += int(cl.loc[:n+1][n].idx)
@@ -66,8 +79,8 @@ func (p *planning) lookAhead() {
 			sum += int(cl.offer[0]) + int(cl.givers[0].want)
 		}
 	}
-	for _, t := range next {
-		cl, w := p.state(t)
+	for i := range next {
+		cl, w := p.state(next[i].turn)
 		sum += int(cl.rest(w)[0])
 	}
 	p.ahead = sum
@@ -81,8 +94,9 @@ func (p *planning) queued(cl *clusterState, w *want) bool {
 	if w.bits&wLate != 0 {
 		return true
 	}
-	_, found := slices.BinarySearchFunc(p.queue[p.at:], turnOf(cl, w), compareTurn)
-	return found
+	left := p.queue[p.at:]
+	i, found := slices.BinarySearchFunc(left, turnOf(cl, w), func(s standing, t turn) int { return compareTurn(s.turn, t) })
+	return found && left[i].turns()
 }
 
 // beyondHelp reports whether no class matches and fits: then nothing that a turn or preemption could do helps.

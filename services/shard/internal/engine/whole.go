@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
 
 // This file says what a machine contributes to a Need (ENG-4.12). A Need whose aggregate is a whole multiple of its min
 // unit is Pods that are all alike, and of a machine it can use whole units only: the rest of the machine is of no use to
@@ -8,6 +12,12 @@ import "github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 
 // wholeUnitsOf returns k if the aggregate is k whole units, k ≥ 1, and 0 if it is not.
 func wholeUnitsOf(agg, unit []int64) int64 {
+	if slices.Equal(agg, unit) { // mostly, and without a division
+		if zero(unit) {
+			return 0
+		}
+		return 1
+	}
 	k := int64(0)
 	for j, u := range unit {
 		if u > 0 {
