@@ -214,6 +214,13 @@ func TestReclaim(t *testing.T) {
 		b := w.budget("b1", "b1", 1)
 		s.send(t, reclaim("00000000000000c1", 120, "b1"))
 		s.until(t, "the eviction is blocked", func(f []frame) bool { return w.metric(t, "evictions_total", "blocked") > 0 })
+		// OP-8.17: who can open the budget is told which it is, and until when.
+		w.until("the UpcomingNode has an event that names the budget", func() bool {
+			e := w.event("UpcomingNode", "un-b1", "DrainBlocked")
+			return e != nil && strings.Contains(e.Message, "1 Pods") && strings.Contains(e.Message, "default/b1")
+		})
+		w.until("kubectl shows it", func() bool { return strings.Contains(w.kubectl("describe", "upcomingnode", "un-b1"), "DrainBlocked") })
+		w.until("so does the status", func() bool { return strings.Contains(w.status(), `"default/b1"`) })
 		w.never(3*time.Second, "the guarded Pod went", func() bool { return !w.exists(p) })
 		w.must(w.client.Patch(t.Context(), b, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"minAvailable":0}}`))))
 		w.until("the Pod is evicted and the node empty", func() bool { return w.phase("b1") == v1alpha1.NodeDrained && !w.exists(p) })

@@ -156,6 +156,9 @@ func TestRollups(t *testing.T) {
 			return strings.Contains(m.Data["status.json"], `"result": "rejected"`) && strings.Contains(m.Data["status.json"], "needs[0].min_unit")
 		})
 		w.until("an event says so", func() bool { return w.event("ConfigMap", "bigfleet-operator-status", "RollupRejected") != nil })
+		w.until("kubectl shows it", func() bool {
+			return strings.Contains(w.kubectl("--namespace", namespace, "describe", "configmap", "bigfleet-operator-status"), "RollupRejected")
+		})
 		w.until("the condition says so", func() bool {
 			c := w.condition("refused", v1alpha1.ConditionFulfilled)
 			return c != nil && c.Reason == "Rejected"

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
@@ -75,8 +77,20 @@ func (p *parts) subject() notes.Subject {
 	return notes.Subject{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: status.Name}
 }
 
+// uidOf finds the uid of what events are about, so that they are shown where people look.
+func (p *parts) uidOf(about notes.Subject) types.UID {
+	switch about.Kind {
+	case "UpcomingNode":
+		return p.upcoming.UID(about.Name)
+	case "ConfigMap":
+		uid, _ := p.statusUID.Load().(types.UID)
+		return uid
+	}
+	return ""
+}
+
 func (p *parts) buildStatus() error {
-	p.status = status.Writer{Client: p.access.Client, Namespace: p.Namespace, Read: p.account, Log: p.log}
+	p.status = status.Writer{Client: p.access.Client, Namespace: p.Namespace, Read: p.account, Log: p.log, Wrote: func(uid types.UID) { p.statusUID.Store(uid) }}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +72,8 @@ type parts struct {
 	status   status.Writer
 	session  *session.Client
 	router   *router
+
+	statusUID atomic.Value // types.UID of the ConfigMap that status writes
 }
 
 // Run is one operator. It returns nil when ctx ended, and an error when the operator cannot work or lost its Lease.
@@ -213,7 +216,7 @@ func (p *parts) build(ctx context.Context) (err error) {
 	if p.access, err = p.connect(); err != nil {
 		return err
 	}
-	p.events, err = notes.New(notes.Config{Client: p.access.Client, Component: "bigfleet-operator", Log: p.log, Dropped: p.instruments.EventsDropped.Inc})
+	p.events, err = notes.New(notes.Config{Client: p.access.Client, Component: "bigfleet-operator", Log: p.log, Dropped: p.instruments.EventsDropped.Inc, UID: p.uidOf})
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	Quiet     time.Duration // 0 means 5 min
 	Log       *slog.Logger  // required
 	Dropped   func()        // hears of each event that was not written; may be nil
+	// UID finds the uid of a subject that was named without one, empty if it is not known; may be nil. `kubectl describe` looks for
+	// events by uid, so one without it is in lists alone.
+	UID func(Subject) types.UID
 }
 
 // Writer writes events.
@@ -75,6 +78,9 @@ func New(c Config) (*Writer, error) {
 	}
 	if c.Dropped == nil {
 		c.Dropped = func() {}
+	}
+	if c.UID == nil {
+		c.UID = func(Subject) types.UID { return "" }
 	}
 	return &Writer{Config: c, queue: make(chan Note, queueMax), last: map[key]time.Time{}}, nil
 }
@@ -123,6 +129,9 @@ func (w *Writer) Run(ctx context.Context) error {
 
 func (w *Writer) event(n Note) *corev1.Event {
 	now := metav1.Now()
+	if n.About.UID == "" {
+		n.About.UID = w.UID(n.About)
+	}
 	namespace := n.About.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // the only place the API server takes them, with kube-system

@@ -127,13 +127,19 @@ func (d *Drainer) Counts() (running, blocked int) {
 // List describes the drains, by node.
 func (d *Drainer) List() (out []status.Drain) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	held := map[string]*drain{} // by node: what budgets hold up
 	for name, t := range d.drains {
 		text := cmp.Or(t.outcome, "running")
 		if !t.ended && t.blocked > 0 {
-			text = "blocked"
+			text, held[name] = "blocked", t
 		}
 		out = append(out, status.Drain{Node: name, Machine: t.state.Machine, Instruction: t.state.Instruction, Deadline: *status.Second(t.state.deadline()), State: text})
+	}
+	d.mu.Unlock()
+	for i := range out {
+		if t := held[out[i].Node]; t != nil {
+			out[i].Budgets = t.budgets()
+		}
 	}
 	slices.SortFunc(out, func(a, b status.Drain) int { return strings.Compare(a.Node, b.Node) })
 	return out

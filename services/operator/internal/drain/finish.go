@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,6 +94,20 @@ func (t *drain) standing() string {
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
 	return fmt.Sprint(t.total, t.evicted, t.terminating, budgets)
+}
+
+// complain tells people which budgets hold the drain up, and until when; now and then again while it is so (OP-8.17).
+func (t *drain) complain() {
+	budgets := t.budgets()
+	if len(budgets) == 0 {
+		return
+	}
+	t.d.mu.Lock()
+	id, blocked, deadline := t.state.Machine, t.blocked, t.state.deadline()
+	t.d.mu.Unlock()
+	t.d.Note(notes.Note{About: upcoming.Subject(id), Warning: true, Reason: "DrainBlocked", Message: fmt.Sprintf(
+		"node %s: %d Pods are held by the disruption budgets %s; their eviction is tried again until %s, when the machine's provider takes over",
+		t.node, blocked, strings.Join(budgets, ", "), deadline.UTC().Format(time.TimeOnly+" MST"))})
 }
 
 // announce tells the owners of the Pods that they have to go (OP-14.3).

@@ -140,6 +140,7 @@ func (t *drain) run(ctx context.Context) {
 		news := t.standing()
 		if since := now.Sub(reported); since >= reportEvery || since >= reportSpacing && news != told {
 			t.report(pb.DrainState_DRAIN_STATE_RUNNING, "")
+			t.complain()
 			reported, told = now, news
 		}
 		t.pause(ctx, now)

@@ -84,6 +84,8 @@ type Drain struct {
 	Instruction string `json:"instruction"`
 	Deadline    Time   `json:"deadline"`
 	State       string `json:"state"`
+
+	Budgets []string `json:"budgets,omitempty"` // that hold Pods of it, while it is blocked
 }
 
 // Versions of what works together.
@@ -106,6 +108,7 @@ type Writer struct {
 	Namespace string
 	Read      func() Account // the account now
 	Log       *slog.Logger
+	Wrote     func(types.UID) // hears of the ConfigMap's uid after each write
 }
 
 // Load reads the account that an earlier process left. A missing one is empty.
@@ -168,14 +171,17 @@ func (w Writer) put(ctx context.Context, text []byte) error {
 		return err
 	}
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: Name}}
-	err = w.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, body))
-	if !apierrors.IsNotFound(err) {
-		return err
+	if err = w.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, body)); apierrors.IsNotFound(err) {
+		m = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: Name, Labels: map[string]string{"app.kubernetes.io/name": "bigfleet-operator"}},
+			Data:       map[string]string{Key: string(text)},
+		}
+		err = w.Client.Create(ctx, m)
 	}
-	return w.Client.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: Name, Labels: map[string]string{"app.kubernetes.io/name": "bigfleet-operator"}},
-		Data:       map[string]string{Key: string(text)},
-	})
+	if err == nil {
+		w.Wrote(m.UID)
+	}
+	return err
 }
 
 // Second cuts a time to what the account shows; nil for the zero time.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -247,6 +248,16 @@ func (w *Writer) DeleteObject(o *v1alpha1.UpcomingNode) {
 	if again {
 		w.queue.Add(e.id)
 	}
+}
+
+// UID is the uid of an object that the cache knows, else empty.
+func (w *Writer) UID(name string) types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.objects[name]; o != nil {
+		return o.UID
+	}
+	return ""
 }
 
 // newer compares resource versions, which are numbers on every API server that we know; others count as newer.
