@@ -284,8 +284,7 @@ func (s *shell) sessionService() rpc.Service {
 		Name: bigfleetv1alpha1connect.ShardName, Limits: rpc.Limits{ReadMaxBytes: frame, SendMaxBytes: frame},
 		Access: map[string]rpc.Access{bigfleetv1alpha1connect.ShardSessionProcedure: rpc.HandlerDecides()},
 		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
-			path, h := bigfleetv1alpha1connect.NewShardHandler(s.sessions, opts...)
-			return path, session.Wrap(h)
+			return session.NewHTTP(s.sessions, opts...)
 		},
 	}
 }

@@ -78,8 +78,7 @@ type live struct {
 	rollups *loop.Source
 
 	mu       sync.Mutex
-	pending  *pb.ClusterCapacityNeeds // the one-place slot (SHARD-8.2)
-	size     int
+	pending  []byte // the one-place slot (SHARD-8.2), nil when empty
 	arrived  int64
 	received int64 // Mono, of the roll-up that waits
 	working  bool
@@ -99,7 +98,7 @@ type transport struct {
 	notAfter time.Time // zero: plaintext
 }
 
-// Wrap makes the deadlines of each stream reachable for the handler. It goes around the generated handler.
+// Wrap makes the deadlines of each stream reachable for the handler.
 func Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := &transport{ctl: http.NewResponseController(w)}
@@ -118,7 +117,7 @@ var (
 	errEnded    = errors.New("the operator closed the stream")
 )
 
-type stream = connect.BidiStream[pb.OperatorMessage, pb.ShardMessage]
+type stream = connect.BidiStream[Received, pb.ShardMessage]
 
 // Session is the stream of one cluster.
 func (h *Handler) Session(ctx context.Context, s *stream) error {
@@ -126,12 +125,9 @@ func (h *Handler) Session(ctx context.Context, s *stream) error {
 	if err != nil {
 		return h.receiveError(err, "the stream ended before a Hello came")
 	}
-	hello := first.GetHello()
-	if hello == nil {
-		return rpc.NewError(connect.CodeInvalidArgument, "the first frame must be a Hello with the cluster's id")
-	}
-	if err := h.cfg.Gate.Check(hello); err != nil {
-		return rpc.NewError(connect.CodeInvalidArgument, "Hello: "+err.Error())
+	hello, err := h.hello(first)
+	if err != nil {
+		return err
 	}
 	if err := h.admit(ctx, hello.ClusterId); err != nil {
 		return err
@@ -141,6 +137,21 @@ func (h *Handler) Session(ctx context.Context, s *stream) error {
 		return err
 	}
 	return h.run(ctx, s, l, hello)
+}
+
+// hello reads the first frame.
+func (h *Handler) hello(f *Received) (hello *pb.Hello, err error) {
+	aside(func() {
+		m, broken := f.message()
+		if hello = m.GetHello(); broken != nil || hello == nil {
+			err = rpc.NewError(connect.CodeInvalidArgument, "the first frame must be a Hello with the cluster's id")
+			return
+		}
+		if bad := h.cfg.Gate.Check(hello); bad != nil {
+			err = rpc.NewError(connect.CodeInvalidArgument, "Hello: "+bad.Error())
+		}
+	})
+	return hello, err
 }
 
 // admit checks who calls, before anything is installed (SHARD-7.2, WIRE-6.2).
@@ -199,7 +210,7 @@ func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) 
 		}
 	})
 	h.open(ctx, l, hello)
-	log.Info("session opened", "operator", hello.OperatorVersion, "features", hello.Features)
+	aside(func() { log.Info("session opened", "operator", hello.OperatorVersion, "features", hello.Features) })
 	err := h.receive(ctx, s, l)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -23,7 +23,7 @@ import (
 // delay the bootstrap answers behind it (SHARD-8.1).
 func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 	for {
-		m, err := s.Receive()
+		f, err := s.Receive()
 		switch {
 		case errors.Is(err, io.EOF):
 			return errEnded
@@ -33,7 +33,12 @@ func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 		case err != nil:
 			return errEnded
 		}
-		if err := h.route(ctx, l, m); err != nil {
+		if raw, is := f.rollup(); is {
+			h.rollup(ctx, l, raw)
+		} else {
+			aside(func() { err = h.route(ctx, l, f) })
+		}
+		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -42,13 +47,24 @@ func (h *Handler) receive(ctx context.Context, s *stream, l *live) error {
 	}
 }
 
+// errFrame ends the session of a peer that sends what is no frame.
+func errFrame(err error) error {
+	return rpc.NewError(connect.CodeInvalidArgument, "a frame is no OperatorMessage: "+err.Error())
+}
+
 // route hands one frame to where it belongs. Unknown and unset payloads are counted and skipped (WIRE-6.7).
-func (h *Handler) route(ctx context.Context, l *live, m *pb.OperatorMessage) error {
+func (h *Handler) route(ctx context.Context, l *live, f *Received) error {
+	m, err := f.message()
+	if err != nil {
+		return errFrame(err)
+	}
 	switch p := m.Payload.(type) {
 	case *pb.OperatorMessage_Hello:
 		return h.again(ctx, l, p.Hello)
 	case *pb.OperatorMessage_Rollup:
-		h.rollup(ctx, l, p.Rollup)
+		if raw, err := proto.Marshal(p.Rollup); err == nil {
+			h.rollup(ctx, l, raw)
+		}
 	case *pb.OperatorMessage_BootstrapResponse:
 		h.bootstrap(ctx, l, p.BootstrapResponse)
 	case *pb.OperatorMessage_ReclaimAck:
@@ -135,13 +151,9 @@ func (h *Handler) reclaimAck(ctx context.Context, l *live, r *pb.ReclaimAck) {
 
 // rollup puts a roll-up into the session's one-place slot; a newer one replaces a waiting one, since a full replacement
 // makes it worthless (SHARD-8.2).
-func (h *Handler) rollup(ctx context.Context, l *live, m *pb.ClusterCapacityNeeds) {
-	if m == nil {
-		m = &pb.ClusterCapacityNeeds{}
-	}
-	size := proto.Size(m)
+func (h *Handler) rollup(ctx context.Context, l *live, raw []byte) {
 	l.mu.Lock()
-	l.pending, l.size, l.arrived, l.received = m, size, h.arrival.Add(1), h.cfg.Loop.Now().Mono
+	l.pending, l.arrived, l.received = append([]byte{}, raw...), h.arrival.Add(1), h.cfg.Loop.Now().Mono
 	start := !l.working
 	l.working = true
 	l.mu.Unlock()
@@ -159,12 +171,19 @@ func (h *Handler) work(ctx context.Context, l *live) {
 			l.drop()
 			return
 		}
-		m, size, arrived, received := l.take()
-		if m == nil {
+		raw, arrived, received := l.take()
+		if raw == nil {
 			<-h.workers
 			return
 		}
-		e := h.cfg.Gate.Rollup(m, l.cluster, size, time.Now())
+		m := &pb.ClusterCapacityNeeds{}
+		if err := proto.Unmarshal(raw, m); err != nil {
+			<-h.workers
+			l.cancel(errFrame(err))
+			l.drop()
+			return
+		}
+		e := h.cfg.Gate.Rollup(m, l.cluster, len(raw), time.Now())
 		<-h.workers
 		e.Session, e.Arrival, e.Received = l.number, arrived, received
 		if e.Reject != nil {
@@ -176,14 +195,14 @@ func (h *Handler) work(ctx context.Context, l *live) {
 }
 
 // take empties the slot, or ends the work when it is empty.
-func (l *live) take() (m *pb.ClusterCapacityNeeds, size int, arrived, received int64) {
+func (l *live) take() (raw []byte, arrived, received int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, l.pending = l.pending, nil
-	if m == nil {
+	raw, l.pending = l.pending, nil
+	if raw == nil {
 		l.working = false
 	}
-	return m, l.size, l.arrived, l.received
+	return raw, l.arrived, l.received
 }
 
 func (l *live) drop() {

@@ -102,9 +102,16 @@ func TestNewestRollupOfTheSlot(t *testing.T) {
 		x.h.workers <- struct{}{} // others are at work
 	}
 	for rows := 1; rows <= 5; rows++ {
-		if err := x.h.route(t.Context(), x.l, rollupOf(rows)); err != nil {
+		raw, err := proto.Marshal(rollupOf(rows))
+		if err != nil {
 			t.Fatal(err)
 		}
+		f := &Received{raw}
+		rollup, is := f.rollup()
+		if !is {
+			t.Fatal("not taken for a roll-up")
+		}
+		x.h.rollup(t.Context(), x.l, rollup)
 	}
 	<-x.h.workers
 	x.settle(t.Context())
@@ -132,13 +139,13 @@ func FuzzFrames(f *testing.F) {
 	}
 	gate := newGate(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m := &pb.OperatorMessage{}
-		if proto.Unmarshal(raw, m) != nil {
-			return
-		}
-		x := newShell(t, gate)
+		x, f := newShell(t, gate), &Received{raw}
 		for range 2 { // what comes twice meets what the first one changed
-			_ = x.h.route(t.Context(), x.l, proto.Clone(m).(*pb.OperatorMessage))
+			if rollup, is := f.rollup(); is {
+				x.h.rollup(t.Context(), x.l, rollup)
+			} else {
+				_ = x.h.route(t.Context(), x.l, f)
+			}
 		}
 		x.settle(t.Context())
 		x.l.fast.Visit(t.Context(), func() {
