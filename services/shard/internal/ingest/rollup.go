@@ -107,6 +107,9 @@ func (g *Gate) refuse(m *pb.ClusterCapacityNeeds, cluster string, size int) *cor
 			return reject("invalid", "sender speaks an older generation", int64(i), "needs.4")
 		}
 	}
+	if plainRollup(m) {
+		return nil
+	}
 	if r := parses(m); r != nil {
 		return r
 	}

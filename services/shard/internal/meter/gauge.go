@@ -171,31 +171,42 @@ func (t *Meter) Planned(c *engine.Counters) {
 func (t *Meter) perCluster(p *core.Publish) {
 	g := &t.gauges
 	g.tokens.WithLabelValues("").Set(float64(p.Status.Tokens) / 1000)
-	now := map[string]bool{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.round++
 	for _, c := range p.Clusters {
 		bound := c.States[inventory.Configuring] + c.States[inventory.Configured] + c.States[inventory.Draining]
 		if !c.Connected && bound == 0 {
 			continue
 		}
-		now[c.Name] = true
-		g.tokens.WithLabelValues(c.Name).Set(float64(c.Tokens) / 1000)
+		s := t.clusters[c.Name]
+		if s == nil { // thousands of series, several times a second: each is looked up by its labels once
+			s = &clusterSeries{tokens: g.tokens.WithLabelValues(c.Name), age: g.rollupAge.WithLabelValues(c.Name)}
+			t.clusters[c.Name] = s
+		}
+		s.round = t.round
+		s.tokens.Set(float64(c.Tokens) / 1000)
 		age := -1.0
 		if c.Fresh > 0 {
 			age = time.Duration(p.At - c.Fresh).Seconds()
 		}
-		g.rollupAge.WithLabelValues(c.Name).Set(age)
+		s.age.Set(age)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name := range t.clusters {
-		if !now[name] {
+	for name, s := range t.clusters {
+		if s.round != t.round {
+			delete(t.clusters, name)
 			g.tokens.DeleteLabelValues(name)
 			g.rollupAge.DeleteLabelValues(name)
 			t.held.DeleteLabelValues(name)
 			t.counters[core.MetricRollupsRejected].DeletePartialMatch(prometheus.Labels{"cluster": name})
 		}
 	}
-	t.clusters = now
+}
+
+// clusterSeries are the series of a cluster that each publication sets.
+type clusterSeries struct {
+	tokens, age prometheus.Gauge
+	round       uint64 // of the publication that set them last
 }
 
 // LastReport sets when a coordinator last answered; negative: never.

@@ -47,8 +47,9 @@ type Meter struct {
 	gauges   gauges
 
 	mu       sync.Mutex
-	clusters map[string]bool         // clusters that have series
-	kinds    map[core.CensusKey]bool // machines that have series
+	clusters map[string]*clusterSeries // of clusters that have any
+	round    uint64                    // publications so far
+	kinds    map[core.CensusKey]bool   // machines that have series
 	spent    map[core.CensusKey]bool
 	churn    churn
 	asked    [demandBuckets]bool // buckets that have series
@@ -77,7 +78,7 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		bytes:      m.HistogramOf("rollup_bytes", "Encoded size of roll-ups.", telemetry.BytesBuckets()),
 		counters:   map[core.Metric]*prometheus.CounterVec{},
 		seconds:    map[core.Metric]*prometheus.HistogramVec{},
-		clusters:   map[string]bool{},
+		clusters:   map[string]*clusterSeries{},
 		kinds:      map[core.CensusKey]bool{},
 		spent:      map[core.CensusKey]bool{},
 	}
