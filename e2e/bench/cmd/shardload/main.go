@@ -47,7 +47,7 @@ func main() {
 	flag.Parse()
 	ctx := context.Background()
 	go followParent(os.Getppid())
-	run := map[string]func(context.Context, settings) error{"operators": operators, "provider": provide, "reaction": reaction, "conns": bareConns, "bareserver": bareServer,
+	run := map[string]func(context.Context, settings) error{"operators": operators, "churn": churn, "provider": provide, "reaction": reaction, "conns": bareConns, "bareserver": bareServer,
 		"B9": runB9, "B6a": runB6a}[s.role+map[bool]string{true: s.bench}[s.role == ""]]
 	if run == nil {
 		fmt.Fprintln(os.Stderr, "unknown benchmark or role")

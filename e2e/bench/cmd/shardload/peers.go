@@ -212,12 +212,33 @@ func (o *stream) receive(acked *atomic.Int64) {
 	}
 }
 
-// operators opens the sessions of W-sessions and keeps their schedule until it is killed. Each second it prints how many
-// streams are open and how many roll-ups were acknowledged.
+// churn is one operator that asks for something else five times a second until it is killed: each time the shard plans anew.
+func churn(ctx context.Context, s settings) error {
+	o, err := open(ctx, s.addr, "churn")
+	if err != nil {
+		return err
+	}
+	var acked atomic.Int64
+	go o.receive(&acked)
+	tick := time.NewTicker(200 * time.Millisecond)
+	for n := 0; ; n++ {
+		r := &pb.ClusterCapacityNeeds{ClusterId: "churn", Needs: []*pb.CapacityNeed{{RowId: "r", Priority: int32(n),
+			AggregateResources: map[string]string{"cpu": strconv.Itoa(1000 + n%7)}, MinUnit: map[string]string{"cpu": "1"}}}}
+		if err := o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: r}}); err != nil {
+			return err
+		}
+		<-tick.C
+	}
+}
+
+// operators opens the sessions of W-sessions, begins to send roll-ups when a byte comes on its input, and keeps their schedule until
+// it is killed. Each second it prints how many streams are open and how many roll-ups were acknowledged.
 func operators(ctx context.Context, s settings) error {
 	w := workload.NewSessions(s.sessions, 1)
 	var up, acked atomic.Int64
 	gate := make(chan struct{}, 64) // dials at a time
+	begin := make(chan struct{})    // roll-ups begin
+	go func() { _, _ = io.ReadFull(os.Stdin, make([]byte, 1)); close(begin) }()
 	rollups := make([]*pb.ClusterCapacityNeeds, s.sessions)
 	for i := range rollups {
 		rollups[i] = w.Rollup(int32(i))
@@ -239,6 +260,7 @@ func operators(ctx context.Context, s settings) error {
 			}
 			up.Add(1)
 			go o.receive(&acked)
+			<-begin
 			for next := time.Now().Add(time.Duration(float64(w.Phase[i]) / float64(workload.Period) * float64(s.period))); ; next = next.Add(s.period) {
 				time.Sleep(time.Until(next))
 				r := rollups[i]

@@ -181,6 +181,9 @@ func runB9(ctx context.Context, s settings) error {
 		load.kill()
 		return err
 	}
+	time.Sleep(3 * time.Second)
+	quiet := rss(pid)
+	fmt.Fprintln(load.in, "go")
 	time.Sleep(s.warm)
 	before, _, err := counts(load)
 	if err != nil {
@@ -195,7 +198,7 @@ func runB9(ctx context.Context, s settings) error {
 	}
 	with := rss(pid)
 	rate := float64(after-before) / time.Since(began).Seconds()
-	st, err := read.GetStatus(ctx, connect.NewRequest(&pb.GetStatusRequest{}))
+	busyCycles, silentCycles, err := cyclesBeside(ctx, s, load, read)
 	if err != nil {
 		return err
 	}
@@ -205,6 +208,7 @@ func runB9(ctx context.Context, s settings) error {
 		return err
 	}
 	defer load.kill()
+	fmt.Fprintln(load.in, "go")
 	for up := int64(0); up < int64(s.sessions); { // the new ones, as their own side counts them
 		text, err := load.line()
 		if err != nil {
@@ -231,12 +235,54 @@ func runB9(ctx context.Context, s settings) error {
 		Oracle: measure.Oracle{Name: "all sessions are installed and the roll-ups acknowledged", Checks: 1},
 		Bounds: []measure.Bound{
 			measure.AtMost("CPU of the shard, cores", "ratio", busy, 0.5), measure.Shown("CPU of the shard without sessions, cores", "ratio", restCPU),
-			measure.AtMost("resident memory of the shard", "B", with, 1<<30), measure.Shown("resident memory a session", "B", per), measure.Shown("bytes of a bare connection", "B", bare),
+			measure.AtMost("resident memory of the shard", "B", with, 1<<30), measure.Shown("resident memory a session", "B", per),
+			measure.Shown("resident memory a session before its first roll-up", "B", (quiet-alone)/float64(s.sessions)), measure.Shown("bytes of a bare connection", "B", bare),
 			measure.NotBelow("roll-ups acknowledged a second", "1/s", rate, 0.95*float64(s.sessions)/s.period.Seconds()),
-			measure.AtMost("last cycle", "ns", float64(st.Msg.CycleDurationNanos), 50e6),
+			measure.AtMost("cycle p50 while roll-ups come", "ns", busyCycles, 50e6), measure.Shown("cycle p50, the same sessions silent", "ns", silentCycles),
+			measure.AtMost("cycle p50 with roll-ups over without", "ratio", busyCycles/silentCycles, 1.2),
 			measure.AtMost("all sessions back after all were cut", "ns", float64(back), 15e9),
 			measure.Shown("longest cycle seen while they came back", "ns", float64(storm)),
 		}})
+}
+
+// cyclesBeside measures cycles while the operators send their roll-ups, and then while they are stopped: the same sessions and the
+// same demand, without traffic. One more operator gives the shard something to plan.
+func cyclesBeside(ctx context.Context, s settings, load *child, read bigfleetv1alpha1connect.ShardReadClient) (busy, silent float64, err error) {
+	other, err := peer(s, "churn")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer other.kill()
+	time.Sleep(2 * time.Second)
+	if busy, err = cycles(ctx, read); err != nil {
+		return 0, 0, err
+	}
+	if err := load.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(2 * time.Second)
+	silent, err = cycles(ctx, read)
+	return busy, silent, err
+}
+
+// cycles is the median duration of the cycles of ten seconds.
+func cycles(ctx context.Context, read bigfleetv1alpha1connect.ShardReadClient) (float64, error) {
+	var took []float64
+	last := int64(0)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		st, err := read.GetStatus(ctx, connect.NewRequest(&pb.GetStatusRequest{}))
+		if err != nil {
+			return 0, err
+		}
+		if st.Msg.Cycle != last && last != 0 {
+			took = append(took, float64(st.Msg.CycleDurationNanos))
+		}
+		last = st.Msg.Cycle
+	}
+	if len(took) < 5 {
+		return 0, fmt.Errorf("%d cycles in ten seconds", len(took))
+	}
+	return measure.Quantile(took, .5), nil
 }
 
 // counts is the newest line of the operators.
