@@ -125,13 +125,17 @@ func (a *App) takeContext() error {
 	if !ok {
 		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
 	}
-	// An address on the command line replaces both of the context: half of each would be a third fleet.
-	if !a.given.Changed("coordinator") && !a.given.Changed("shard") {
+	// An address on the command line replaces both of the context: half of each would be a third fleet. The id of a shard is no
+	// address: it is one of this fleet's.
+	shard, id := a.flags.shard, a.given.Changed("shard") && !strings.Contains(a.flags.shard, ":")
+	if !a.given.Changed("coordinator") && (id || !a.given.Changed("shard")) {
 		if len(c.Coordinator) > 0 {
 			a.flags.coordinator = c.Coordinator
 		}
 		a.flags.group = c.ClusterUUID
-		a.flags.shard = c.Shard
+		if a.flags.shard = c.Shard; id {
+			a.flags.shard = shard
+		}
 	}
 	for flag, to := range a.texts() {
 		if v := *textOf(&c, flag); v != "" && !a.given.Changed(flag) {
@@ -161,6 +165,9 @@ func textOf(c *contexts.Context, flag string) *string {
 	}
 	return &c.KubeContext
 }
+
+// Verb is what a command is called under the root, for its errors.
+func Verb(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().CommandPath()+" ") }
 
 // Over is a context with what this command line says in place of what it said.
 func (a *App) Over(c contexts.Context) contexts.Context {

@@ -93,13 +93,31 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func free() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0"
+func free() string { return freeRow(1) }
+
+// freeRow is an address whose port and those behind it are free: further shards of `up` take the next ones.
+func freeRow(n int) string {
+	for range 50 {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			break
+		}
+		row := []net.Listener{first}
+		at := first.Addr().(*net.TCPAddr)
+		for i := 1; i < n && err == nil; i++ {
+			var next net.Listener
+			if next, err = net.ListenTCP("tcp", &net.TCPAddr{IP: at.IP, Port: at.Port + i}); err == nil {
+				row = append(row, next)
+			}
+		}
+		for _, l := range row {
+			_ = l.Close()
+		}
+		if err == nil {
+			return at.String()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return "127.0.0.1:0"
 }
 
 // start runs `bigfleet up` on free ports and waits until it says that it is ready. Another process may take a port meanwhile:
@@ -118,7 +136,7 @@ func (w *world) begin(args []string) error {
 	if err != nil {
 		return err
 	}
-	w.env = map[string]string{"SHARD": free(), "PROVIDER": free(), "CONTROL": free(), "COORDINATOR": free(), "RAFT": free(), "DEMO": free(), "WORLD_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "WORLD_DIR": dir}
+	w.env = map[string]string{"SHARD": freeRow(3), "PROVIDER": free(), "CONTROL": free(), "COORDINATOR": free(), "RAFT": free(), "DEMO": free(), "WORLD_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "WORLD_DIR": dir}
 	w.out, w.ended = lockedBuffer{}, make(chan error, 1)
 	all := append([]string{"up", "--shard-listen", w.env["SHARD"], "--provider-listen", w.env["PROVIDER"], "--control-listen", w.env["CONTROL"],
 		"--coordinator-listen", w.env["COORDINATOR"], "--raft-bind", w.env["RAFT"], "--demo-listen", w.env["DEMO"],

@@ -45,7 +45,7 @@ func (c *Core) Broken() string {
 		if p := c.provider(name); p.list != nil && c.cols.at(i).listed == p.list.id {
 			shown[name]++
 		}
-		if name := inv.Cluster(i); name != "" {
+		if name := inv.Cluster(i); name != "" && !inv.Foreign(i) {
 			n := counts[name]
 			n[inv.State(i)]++
 			counts[name] = n

@@ -12,15 +12,34 @@ func boundState(s inventory.State) bool {
 	return s == inventory.Configuring || s == inventory.Configured || s == inventory.Draining
 }
 
-// count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state or cluster
-// goes through move, putKnown, putNew or removeMachine, and nowhere else.
-func (c *Core) count(s inventory.State, name string, by int) {
-	if name == "" {
+// count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state, cluster or owner
+// goes through move, putKnown, putNew, own or removeMachine, and nowhere else. Another shard's machines are not counted: what is held,
+// paced and told of a cluster here is about those that this shard can act on.
+func (c *Core) count(i inventory.Index, by int) {
+	inv := c.world.Inventory
+	if inv.Cluster(i) == "" || inv.Foreign(i) {
 		return
 	}
-	cl := c.clusters.ensure(name)
-	cl.counts[s] += by
+	cl := c.clusters.ensure(inv.Cluster(i))
+	cl.counts[inv.State(i)] += by
 	cl.changed()
+}
+
+// own marks a machine as ours or another shard's and reports whether that is new.
+func (c *Core) own(i inventory.Index, mine bool) bool {
+	inv := c.world.Inventory
+	if inv.Foreign(i) != mine {
+		return false
+	}
+	if mine {
+		c.coord.foreign--
+	} else {
+		c.coord.foreign++
+	}
+	c.count(i, -1)
+	inv.SetForeign(i, !mine)
+	c.count(i, 1)
+	return true
 }
 
 // move stores a transition of our own making.
@@ -30,9 +49,9 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 	if from == to && old == name {
 		return
 	}
-	c.count(from, old, -1)
+	c.count(i, -1)
 	inv.Move(i, to, name)
-	c.count(to, name, 1)
+	c.count(i, 1)
 	if from != to {
 		inv.SetSince(i, c.now)
 		if limit := c.stuckAfter(i); limit > 0 {
@@ -50,9 +69,9 @@ func (c *Core) putKnown(i inventory.Index, m inventory.Machine) bool {
 	if inv.Holds(i, &m) { // nearly every row of a full List
 		return false
 	}
-	c.count(inv.State(i), inv.Cluster(i), -1)
+	c.count(i, -1)
 	inv.Replace(i, m)
-	c.count(inv.State(i), inv.Cluster(i), 1)
+	c.count(i, 1)
 	c.trigger(triggerMachine)
 	return true
 }
@@ -62,7 +81,7 @@ func (c *Core) putNew(m inventory.Machine) inventory.Index {
 	inv := c.world.Inventory
 	i := inv.PutNew(m)
 	c.provider(m.Provider).machines++
-	c.count(inv.State(i), inv.Cluster(i), 1)
+	c.count(i, 1)
 	c.cols.grow(inv.Bound())
 	c.trigger(triggerMachine)
 	return i
@@ -72,7 +91,7 @@ func (c *Core) putNew(m inventory.Machine) inventory.Index {
 func (c *Core) removeMachine(i inventory.Index) {
 	inv := c.world.Inventory
 	id := inv.ID(i)
-	c.count(inv.State(i), inv.Cluster(i), -1)
+	c.count(i, -1)
 	if cl := c.clusters.get(inv.Cluster(i)); cl != nil {
 		delete(cl.nodes, id)
 	}

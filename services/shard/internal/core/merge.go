@@ -64,7 +64,7 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 	if !boundState(m.State) && m.State != inventory.Failed {
 		m.Cluster = "" // soft: a cluster on IDLE or DELETING is read as empty
 	}
-	explained := c.explains(o, old.State, m.State)
+	explained, foreign := c.explains(o, old.State, m.State), inv.Foreign(i)
 	held := c.boughtAsMine(o, i)
 	if !c.putKnown(i, m) {
 		return mergedNothing
@@ -75,7 +75,9 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 			inv.SetStuck(i, false)
 			c.touched(i)
 		}
-		c.noteEdge(i, old, m, explained)
+		if !foreign { // else it is the other shard that has a command to explain it
+			c.noteEdge(i, old, m, explained)
+		}
 		c.attribute(i, old, m, f)
 	}
 	c.ownMachine(i, f)

@@ -137,12 +137,7 @@ func (c *Core) reown(i inventory.Index) {
 	if !mine && c.ops.byMachine[m.ID] != nil {
 		return
 	}
-	if inv.SetForeign(i, !mine) {
-		if mine {
-			c.coord.foreign--
-		} else {
-			c.coord.foreign++
-		}
+	if c.own(i, mine) {
 		c.trigger(triggerAdmin)
 	}
 }

@@ -284,3 +284,43 @@ func TestLostDrainIsNotRepeatedAtAnothersMachine(t *testing.T) {
 		t.Errorf("the machine is %s for %q", m.State, m.Cluster)
 	}
 }
+
+// SHARD-21.6, SHARD-12.5: shards that share a provider see each other's machines, and count, pace and miss only their own: another
+// shard's cluster is none of this one's, whatever it has and however long it says nothing here.
+func TestAnotherShardsClusterIsNoneOfOurs(t *testing.T) {
+	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Configured, "red"), zoned("b1", "zb", inventory.Configured, "blue"), zoned("b2", "zb", inventory.Speculative, ""))
+	view := func(index uint64, clusters ...string) *View {
+		return &View{Term: 3, Index: index, PartitionKeys: []string{labelZone}, Owned: []DomainRef{{labelZone, "za"}}, Clusters: clusters}
+	}
+	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 3, SetView: view(1, "red")}}})
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 1))
+	w.run(w.c.cfg.SilentAfter + Minute)
+	w.rollup("red", needs(0, 1))
+	w.run(Minute)
+	p := w.view
+	if s := p.Status; s.Silent != 0 || s.Foreign != 2 || s.States[inventory.Configured] != 1 || s.States[inventory.Speculative] != 0 {
+		t.Errorf("%d clusters silent, %d machines of other shards, of ours %v", s.Silent, s.Foreign, s.States)
+	}
+	if len(p.Clusters) != 1 || p.Clusters[0].Name != "red" {
+		t.Errorf("%d clusters are shown, want red", len(p.Clusters))
+	}
+	// What the other shard does with its machines is explained there (SHARD-14.2).
+	w.provider["b2"].State, w.provider["b2"].Cluster, w.provider["b2"].HostProvider, w.provider["b2"].HostRef = inventory.Configured, "blue", "p", "ref-b2"
+	w.run(Minute)
+	if got := w.recorded(RecordUnexpectedEdge); len(got) != 0 || w.view.Status.Foreign != 2 {
+		t.Errorf("%d machines of other shards; recorded here: %+v", w.view.Status.Foreign, got)
+	}
+	// The cluster comes over with its machines: now the one without a session is this shard's to miss.
+	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v2", Term: 3, SetView: view(2, "red", "blue")}}})
+	w.run(Minute)
+	if p := w.view; p.Status.Silent != 1 || len(p.Clusters) != 2 || p.Status.States[inventory.Configured] != 3 {
+		t.Errorf("after the cluster came: %d silent, %d clusters, machines %v", p.Status.Silent, len(p.Clusters), p.Status.States)
+	}
+	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v3", Term: 3, SetView: view(3, "red")}}})
+	w.run(Minute)
+	if p := w.view; p.Status.Silent != 0 || len(p.Clusters) != 1 || w.c.Broken() != "" {
+		t.Errorf("after it went: %d silent, %d clusters, %s", p.Status.Silent, len(p.Clusters), w.c.Broken())
+	}
+}

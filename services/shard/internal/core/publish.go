@@ -51,8 +51,10 @@ func (c *Core) flushPublish() {
 	c.pub.cycle, c.pub.lastAt = false, c.now
 	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.pub.list, Status: c.status()}
 	for _, cl := range c.clusters.ordered {
-		p.Clusters = append(p.Clusters, c.viewCluster(cl))
-		p.Status.count(c, cl)
+		if c.serves(cl) {
+			p.Clusters = append(p.Clusters, c.viewCluster(cl))
+			p.Status.count(c, cl)
+		}
 	}
 	c.emit(p)
 }
@@ -214,6 +216,12 @@ func (c *Core) tokensOf(cl *cluster) int64 {
 	b := cl.reclaim
 	b.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
 	return b.Milli
+}
+
+// serves tells whether a cluster has anything to do with this shard. Of another shard's clusters the core may know machines
+// that it read from a provider which both share.
+func (c *Core) serves(cl *cluster) bool {
+	return cl.sessionSince != 0 || cl.arrival != 0 || cl.retired || cl.rows > 0 || cl.counts != [9]int{}
 }
 
 // silent tells whether a cluster with machines has not reported for long. The shard must not act on it by itself

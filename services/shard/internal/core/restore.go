@@ -213,9 +213,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	}
 	inv.SetSince(i, s.Since)
 	inv.SetReadiness(i, s.Readiness)
-	if inv.SetForeign(i, s.Foreign); s.Foreign {
-		c.coord.foreign++
-	}
+	c.own(i, !s.Foreign)
 	inv.SetStuck(i, s.Stuck)
 	c.cols.at(i).stamp = s.Changed
 	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}

@@ -15,7 +15,9 @@ func (t *Table) index(i Index, by int32) {
 	r := t.rows.at(i)
 	c := &t.classes[r.Class]
 	s := &t.shapes.all[c.Shape]
-	t.counts[r.State()] += int(by)
+	if r.flags&isForeign == 0 {
+		t.counts[r.State()] += int(by)
+	}
 	c.Counts[r.Seen()] += by
 	if r.billed() {
 		t.billed.add(s.Price, by)

@@ -112,7 +112,7 @@ func (t *Table) Provider(i Index) string {
 func (t *Table) Len() int   { return t.live }
 func (t *Table) Bound() int { return t.rows.n }
 
-// Count is the number of machines in a state, as the provider says it.
+// Count is the number of our machines in a state, as the provider says it.
 func (t *Table) Count(s State) int { return t.counts[s] }
 
 // Version grows with every change.

@@ -55,11 +55,11 @@ func call[Q, R any, P interface {
 func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
 		Use: o.use, Args: cobra.ExactArgs(o.args), Short: o.short, Example: o.example,
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, args) },
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args) },
 	}, o.reasonRequired)
 }
 
-func (o order) run(ctx context.Context, a *app.App, args []string) error {
+func (o order) run(ctx context.Context, a *app.App, verb string, args []string) error {
 	f, err := a.Fleet()
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (o order) run(ctx context.Context, a *app.App, args []string) error {
 		return err
 	}
 	var got proto.Message
-	err = f.Leader(ctx, "the order", func(ctx context.Context, c fleet.Coordinator) error {
+	err = f.Leader(ctx, verb, func(ctx context.Context, c fleet.Coordinator) error {
 		got, err = o.send(ctx, caller{c, a}, args)
 		return err
 	})

@@ -77,7 +77,11 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 	if c.GetConnected() {
 		line("Session since %s (%s).", output.Time(c.GetConnectedSinceUnixNanos()), output.Age(now, c.GetConnectedSinceUnixNanos()))
 	}
-	line("Last roll-up %s ago: %s%s.", output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), because(c.GetLastRollupReason()))
+	if c.GetLastRollupAtUnixNanos() == 0 {
+		line("It has sent no roll-up since %s started.", shard)
+	} else {
+		line("Last roll-up %s ago: %s%s.", output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), because(c.GetLastRollupReason()))
+	}
 	if c.GetHeldCount() > 0 {
 		line("%d roll-ups in a row are held; `bigfleet rollups accept %s --reason TEXT` accepts the last one.", c.GetHeldCount(), c.GetClusterId())
 	}

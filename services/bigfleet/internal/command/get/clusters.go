@@ -46,11 +46,19 @@ func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				gate = "open"
 			}
 			return []string{
-				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()),
+				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), disposition(c),
 				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
 				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
 			}
 		}), failed
+}
+
+// disposition is what became of the last roll-up.
+func disposition(c *bigfleetv1alpha1.ClusterView) string {
+	if c.GetLastDisposition() == bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_UNSPECIFIED {
+		return output.Dash("")
+	}
+	return output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String())
 }
 
 // sessions are the clusters whose operators are connected, by the shard that has the session.
@@ -77,7 +85,7 @@ func sessions(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		n++
 		return []string{
 			c.GetClusterId(), at[n-1], output.Age(now, c.GetConnectedSinceUnixNanos()), output.Dash(c.GetOperatorVersion()), output.Age(now, c.GetLastRollupAtUnixNanos()),
-			output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), output.Dash(strings.Join(c.GetFeatures(), ",")),
+			disposition(c), output.Dash(strings.Join(c.GetFeatures(), ",")),
 		}
 	}), failed
 }

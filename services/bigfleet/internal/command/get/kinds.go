@@ -95,7 +95,7 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			}
 		}
 	})
-	now := a.Now()
+	now, items := a.Now(), onceEach(items)
 	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+INTERRUPTION", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
 		func(v *bigfleetv1alpha1.MachineView) []string {
 			m := v.GetMachine()
@@ -109,6 +109,23 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				interruption(m), output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
 			}
 		}), failed
+}
+
+// onceEach leaves out what a shard says of machines that another one answers for: shards that share a provider know each other's.
+func onceEach(items []*bigfleetv1alpha1.MachineView) []*bigfleetv1alpha1.MachineView {
+	foreign := func(v *bigfleetv1alpha1.MachineView) bool {
+		return slices.Contains(v.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN)
+	}
+	if !slices.ContainsFunc(items, foreign) {
+		return items
+	}
+	answered := map[string]bool{}
+	for _, v := range items {
+		if !foreign(v) {
+			answered[v.GetMachine().GetId()] = true
+		}
+	}
+	return slices.DeleteFunc(items, func(v *bigfleetv1alpha1.MachineView) bool { return foreign(v) && answered[v.GetMachine().GetId()] })
 }
 
 // interruption is how often an hour the provider takes such a machine back, as it says.

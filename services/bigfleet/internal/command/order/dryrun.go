@@ -35,7 +35,7 @@ func NewDryRun(a *app.App) *cobra.Command {
 				}
 				return "acting"
 			},
-		}.run(c.Context(), a, args[0])
+		}.run(c.Context(), a, app.Verb(c), args[0])
 	}
 	return a.Mutates(c, true)
 }

@@ -32,11 +32,11 @@ type order struct {
 func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
 		Use: o.use, Args: cobra.ExactArgs(1), Short: o.short, Example: o.example,
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args[0]) },
 	}, true)
 }
 
-func (o order) run(ctx context.Context, a *app.App, argument string) error {
+func (o order) run(ctx context.Context, a *app.App, verb, argument string) error {
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (o order) run(ctx context.Context, a *app.App, argument string) error {
 	if err := a.Confirm(o.says, argument); err != nil {
 		return err
 	}
-	answers, failed := fleet.Each(ctx, f, shards, "the order", func(ctx context.Context, s fleet.Shard) (proto.Message, error) {
+	answers, failed := fleet.Each(ctx, f, shards, verb, func(ctx context.Context, s fleet.Shard) (proto.Message, error) {
 		got, err := o.send(ctx, a, s, argument)
 		if connect.CodeOf(err) == connect.CodeNotFound {
 			return nil, nil
@@ -235,7 +235,7 @@ func NewReconcile(a *app.App) *cobra.Command {
 		if provider != "" {
 			what = "provider " + provider
 		}
-		return o.run(c.Context(), a, what)
+		return o.run(c.Context(), a, app.Verb(c), what)
 	}
 	return a.Mutates(c, true)
 }
@@ -271,7 +271,7 @@ func newClear(a *app.App) *cobra.Command {
 			tell: func(m proto.Message) string {
 				return fmt.Sprintf("%d cleared", m.(*bigfleetv1alpha1.ClearBackoffResponse).GetCleared())
 			},
-		}.run(c.Context(), a, what)
+		}.run(c.Context(), a, app.Verb(c), what)
 	}
 	return a.Mutates(c, true)
 }

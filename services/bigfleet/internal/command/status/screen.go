@@ -117,7 +117,11 @@ func shard(a *app.App, p part) {
 		name := subject.NeedName(p.oldest)
 		line("oldest", "%s waits for %s: bigfleet explain need/%s", name, output.Age(now, p.oldest.GetUnmetSinceUnixNanos()), name)
 	}
-	line("machines", "%s", counts(s.GetMachinesByState(), "MACHINE_STATE_"))
+	others := ""
+	if n := s.GetForeignMachines(); n > 0 {
+		others = fmt.Sprintf("; %d more are other shards'", n)
+	}
+	line("machines", "%s%s", counts(s.GetMachinesByState(), "MACHINE_STATE_"), others)
 	line("clusters", "%d connected, %d silent", s.GetSessions(), s.GetSilentClusters())
 	if len(p.silent) > 0 {
 		line("silent", "%s: bigfleet explain cluster/%s", strings.Join(p.silent[:min(len(p.silent), namesMax)], ", "), p.silent[0])
