@@ -221,7 +221,7 @@ func (c *Core) tokensOf(cl *cluster) int64 {
 // serves tells whether a cluster has anything to do with this shard. Of another shard's clusters the core may know machines
 // that it read from a provider which both share.
 func (c *Core) serves(cl *cluster) bool {
-	return cl.sessionSince != 0 || cl.arrival != 0 || cl.retired || cl.rows > 0 || cl.counts != [9]int{}
+	return cl.connected() || cl.arrival != 0 || cl.retired || cl.rows > 0 || cl.counts != [9]int{}
 }
 
 // silent tells whether a cluster with machines has not reported for long. The shard must not act on it by itself
