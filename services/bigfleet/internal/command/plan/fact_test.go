@@ -9,9 +9,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spf13/pflag"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/virtual"
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 )
@@ -201,6 +205,25 @@ func changes() []change {
 			holds: []string{"provision cloud-a-"}, held: true,
 		},
 		{
+			name: "holds end", offerings: []provider.Offering{at("a", "a", 4, 0.1)},
+			before: func(v *virtual.Fleet) {
+				v.Does("pause", "--kind", "provision", "--reason", "a trial", "--yes")
+				red = v.Operator("red", nil)
+				red.Asks(unit("web", 2, 0))
+				v.Explains("red", "web", pb.NeedDetail_NEED_DETAIL_PAUSED)
+				red.Close()
+				name := strings.TrimPrefix(strings.TrimSpace(v.Does("get", "pauses", "-o", "name")), "pause/")
+				v.Does("resume", name, "--reason", "over", "--yes")
+				v.Explains("red", "web", pb.NeedDetail_NEED_DETAIL_CLUSTER_OFFLINE)
+			},
+			edits: []string{"--lift-holds"},
+			real: func(v *virtual.Fleet) {
+				red = v.Operator("red", nil)
+				red.Asks(unit("web", 2, 0))
+			},
+			holds: []string{"provision cloud-a-"}, held: true,
+		},
+		{
 			name: "a row goes and another comes", offerings: []provider.Offering{at("a", "a", 4, 0.1), at("b", "b", 4, 0.2)},
 			before: func(v *virtual.Fleet) {
 				red = v.Operator("red", nil)
@@ -294,5 +317,27 @@ func TestPredictionIsFact(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// OPS-4.16: there is no edit whose prediction is not compared with the fact.
+func TestEachEditIsCompared(t *testing.T) {
+	compared := map[string]bool{}
+	for _, c := range changes() {
+		for _, word := range c.edits {
+			compared[strings.TrimLeft(word, "-")] = true
+		}
+	}
+	edits := 0
+	plan.New(app.New(env.System())).Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "stringArray" && !strings.HasPrefix(f.Name, "lift-") {
+			return // how to ask, not what to change
+		}
+		if edits++; !compared[f.Name] {
+			t.Errorf("no change of TestPredictionIsFact makes --%s", f.Name)
+		}
+	})
+	if edits < 9 || !compared["f"] {
+		t.Errorf("%d edits are flags, want nine and a file", edits)
 	}
 }
