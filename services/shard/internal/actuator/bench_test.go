@@ -207,11 +207,12 @@ func BenchmarkB10(b *testing.B) {
 				pair = m.pair(b, n)
 				pair.Size = size
 			}
-			m.longest, m.cycle, m.perRow = 0, 0, nil
+			m.longest, m.cycle, m.perRow, m.bare = 0, 0, nil, nil
 			measure.Compare(b, pair)
 			b.ReportMetric(float64(m.longest)/1e6, "ms/longest-step")
 			b.ReportMetric(float64(m.cycle)/1e6, "ms/longest-cycle")
 			b.ReportMetric(measure.Median(m.perRow), "ns/row-of-a-delta")
+			b.ReportMetric(measure.Median(m.bare), "ns/row-bare")
 		})
 	}
 }
@@ -223,6 +224,7 @@ type b10 struct {
 	longest  time.Duration // of any step of a List that ran no cycle
 	cycle    time.Duration // of any step that did
 	perRow   []float64     // ns for a row of a delta: decode, gate, merge
+	bare     []float64     // ns for the bare decoding of such a row
 }
 
 const deltaRows = 1_000
@@ -254,7 +256,8 @@ func (x *b10) pair(b *testing.B, n int) measure.Pair {
 		Bounds: func(ns float64) []measure.Bound {
 			out := []measure.Bound{measure.AtMost("longest step of a List, CPU", "ns", float64(x.longest), 10e6),
 				measure.AtMost("longest step with a cycle, CPU", "ns", float64(x.cycle), 50e6),
-				measure.AtMost("a row of a delta", "ns", measure.Median(x.perRow), 2_000)}
+				measure.AtMost("a row of a delta", "ns", measure.Median(x.perRow), 2_000),
+				measure.Shown("bare decoding of a row of a delta", "ns", measure.Median(x.bare))}
 			if n >= 500_000 {
 				out = append(out, measure.AtMost("full list", "ns", ns, 2e9))
 			}
@@ -277,6 +280,11 @@ func (x *b10) deltas(gen *workload.World) error {
 		if err != nil {
 			return err
 		}
+		start := time.Now()
+		if err := proto.Unmarshal(raw, &pb.MachineList{}); err != nil {
+			return err
+		}
+		x.bare = append(x.bare, float64(time.Since(start))/float64(len(list.Machines)))
 		x.provider.mu.Lock()
 		x.provider.deltas = append(x.provider.deltas, raw)
 		x.provider.mu.Unlock()

@@ -20,11 +20,11 @@ type ledger struct {
 	lost       map[string]int64      // last loss of a machine, by cluster
 	since      int64                 // when the row became short that has been so for longest; 0: none is
 	shortfalls map[string]*shortfall
-	order      []*shortfall    // as reported
-	reasons    [8]int          // short rows of the last plan, by engine.UnmetReason
-	summed     []*engine.Block // that shortfalls and reasons are the sums of
-	oldest     string          // the three oldest, as last logged
-	unplaced   int             // rows that are stuck (ENG-11.11), of the last plan
+	order      []*shortfall // as reported
+	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
+	summed     []*shortSum  // that shortfalls and reasons are the sums of
+	oldest     string       // the three oldest, as last logged
+	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }
 
 // shortfall is what all clusters together lack of one profile (SHARD-26.1).

@@ -110,51 +110,85 @@ func (l *ledger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRows {
 	return out
 }
 
-// sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
-// turn, which would jump through the memory of all blocks, and does nothing if no block with short rows is another now: a
-// plan that changes nothing says so by sharing its blocks with the one before.
-func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
-	if l.summedStands(r) {
-		return
+// shortSum is the sum of the short rows of a few blocks, for as long as these stand. A plan that changes nothing about a cluster
+// says so by sharing its block with the one before, so nearly all sums of a shard that is out of machines are known.
+type shortSum struct {
+	blocks  []*engine.Block // with short rows, in order
+	forms   []formSum       // in the order in which they are met
+	reasons [8]int
+}
+
+// formSum is what rows of one form lack together.
+type formSum struct {
+	form           *demand.Form
+	residual, unit resource.Vector
+	arrival        int64 // of the row that goes first, whose reason is told
+	reason         engine.UnmetReason
+}
+
+// add takes in rows of the same form that come after.
+func (s *formSum) add(x *formSum) {
+	if demand.CompareArrival(x.arrival, s.arrival) < 0 {
+		s.arrival, s.reason = x.arrival, x.reason
 	}
-	type sum struct {
-		*shortfall
-		residual, unit resource.Vector
-		arrival        int64 // of the row that goes first, whose reason is told
-	}
-	sums := map[*demand.Form]*sum{}
-	var forms []*sum // in the order in which they are met
-	l.reasons, l.summed = [8]int{}, l.summed[:0]
-	for _, b := range r.Blocks {
-		if len(b.Missing) == 0 {
-			continue
-		}
-		l.summed = append(l.summed, b)
+	s.residual, s.unit = s.residual.Add(x.residual), s.unit.Max(x.unit)
+}
+
+// shortSumBlocks is how many blocks with short rows one sum is of: with 5,000 clusters there are about as many sums.
+const shortSumBlocks = 64
+
+// sumOf sums the short rows of blocks.
+func sumOf(blocks []*engine.Block) *shortSum {
+	out := &shortSum{blocks: slices.Clone(blocks)}
+	at := map[*demand.Form]int{}
+	for _, b := range blocks {
 		for i := range b.Missing {
 			m := &b.Missing[i]
 			n, v := &b.Needs[m.Row], &b.Verdicts[m.Row]
-			l.reasons[v.Reason]++
-			s := sums[n.Form]
-			if s == nil {
-				s = &sum{arrival: n.Arrival, shortfall: &shortfall{Fingerprint: n.Form.Fingerprint, First: c.now, Priority: n.Form.Priority,
-					Reqs: n.Form.Requirements, Reason: v.Reason, Bucket: n.Form.Interruption}}
-				if old := l.shortfalls[s.Fingerprint]; old != nil {
-					s.First = old.First
-				}
-				sums[n.Form], forms = s, append(forms, s)
-			} else if demand.CompareArrival(n.Arrival, s.arrival) < 0 {
-				s.arrival, s.Reason = n.Arrival, v.Reason
-			}
-			s.residual = s.residual.Add(m.Residual)
-			s.unit = s.unit.Max(n.MinUnit)
+			out.reasons[v.Reason]++
+			out.forms = addForm(out.forms, at, &formSum{form: n.Form, residual: m.Residual, unit: n.MinUnit, arrival: n.Arrival, reason: v.Reason})
+		}
+	}
+	return out
+}
+
+func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
+	if k, known := at[x.form]; known {
+		list[k].add(x)
+		return list
+	}
+	at[x.form] = len(list)
+	return append(list, *x)
+}
+
+// sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
+// turn, which would jump through the memory of all blocks, and looks only at groups of blocks of which one is another now.
+func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
+	if !l.sumGroups(r) {
+		return
+	}
+	var forms []formSum
+	at := map[*demand.Form]int{}
+	l.reasons = [8]int{}
+	for _, s := range l.summed {
+		for k, n := range s.reasons {
+			l.reasons[k] += n
+		}
+		for i := range s.forms {
+			forms = addForm(forms, at, &s.forms[i])
 		}
 	}
 	short := make(map[string]*shortfall, len(forms))
 	order := make([]*shortfall, 0, len(forms))
 	dims := c.world.Space.Dimensions
-	for _, s := range forms {
-		s.Residual, s.MinUnit = s.residual.Quantities(dims), s.unit.Quantities(dims)
-		short[s.Fingerprint], order = s.shortfall, append(order, s.shortfall)
+	for i := range forms {
+		s := &forms[i]
+		f := &shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
+			Bucket: s.form.Interruption, Residual: s.residual.Quantities(dims), MinUnit: s.unit.Quantities(dims)}
+		if old := l.shortfalls[f.Fingerprint]; old != nil {
+			f.First = old.First
+		}
+		short[f.Fingerprint], order = f, append(order, f)
 	}
 	slices.SortFunc(order, func(a, b *shortfall) int { // of a report (SHARD-26.1)
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
@@ -162,19 +196,29 @@ func (l *ledger) sumShortfalls(c *Core, r *engine.Result) {
 	l.shortfalls, l.order = short, order
 }
 
-// summedStands tells whether the sums are of the short rows of this plan.
-func (l *ledger) summedStands(r *engine.Result) bool {
-	at := 0
+// sumGroups brings the sums up to date and tells whether any is another now.
+func (l *ledger) sumGroups(r *engine.Result) (changed bool) {
+	short := make([]*engine.Block, 0, len(l.summed)*shortSumBlocks)
 	for _, b := range r.Blocks {
-		if len(b.Missing) == 0 {
-			continue
+		if len(b.Missing) > 0 {
+			short = append(short, b)
 		}
-		if at == len(l.summed) || l.summed[at] != b {
-			return false
-		}
-		at++
 	}
-	return at == len(l.summed)
+	n := 0
+	for part := range slices.Chunk(short, shortSumBlocks) {
+		switch {
+		case n == len(l.summed):
+			l.summed, changed = append(l.summed, sumOf(part)), true
+		case !slices.Equal(l.summed[n].blocks, part):
+			l.summed[n], changed = sumOf(part), true
+		}
+		n++
+	}
+	if n < len(l.summed) {
+		clear(l.summed[n:])
+		l.summed, changed = l.summed[:n], true
+	}
+	return changed
 }
 
 // logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).

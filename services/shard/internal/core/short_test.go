@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -80,6 +81,39 @@ func TestShortfallsFollowEveryPlan(t *testing.T) {
 	w.disconnect("green")
 	w.run(30 * Second)
 	w.checkShortfalls(t, "with a cluster away")
+}
+
+// SHARD-26.1: the same where the short rows are of more clusters than are summed at a time, when one of them comes, changes or goes.
+func TestShortfallsOfManyClusters(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(1)...)
+	name := func(i int) string { return fmt.Sprintf("c%03d", i) }
+	for i := range 2*shortSumBlocks + 5 {
+		w.connect(name(i))
+		w.rollup(name(i), needs(int32(i%3), int64(4+i%5), 8))
+	}
+	w.run(5 * Second)
+	w.checkShortfalls(t, "at first")
+	if n := len(w.c.ledger.summed); n != 3 {
+		t.Fatalf("%d sums", n)
+	}
+	before := slices.Clone(w.c.ledger.summed)
+	w.rollup(name(70), needs(1, 100))
+	w.run(5 * Second)
+	w.checkShortfalls(t, "one asks for more")
+	if now := w.c.ledger.summed; now[0] != before[0] || now[1] == before[1] || now[2] != before[2] {
+		t.Error("not the one sum that changed was made anew")
+	}
+	w.rollup(name(3), nil)
+	w.run(5 * Second)
+	w.checkShortfalls(t, "one asks for nothing")
+	for i := shortSumBlocks; i < 2*shortSumBlocks+5; i++ {
+		w.rollup(name(i), nil)
+	}
+	w.run(5 * Second)
+	w.checkShortfalls(t, "half are gone")
+	if n := len(w.c.ledger.summed); n != 1 {
+		t.Errorf("%d sums", n)
+	}
 }
 
 // checkShortfalls sums what the last result says, the simple way.
