@@ -345,6 +345,10 @@ func TestReclaim(t *testing.T) {
 			r := report(f, "u1", pb.DrainState_DRAIN_STATE_STOPPED)
 			return r != nil && r.Reason == "UNCORDONED_BY_USER"
 		})
+		w.until("people are told in words", func() bool {
+			e := w.event("UpcomingNode", "un-u1", "DrainStopped")
+			return e != nil && strings.Contains(e.Message, "a person made the node schedulable again")
+		})
 		w.must(w.client.Delete(t.Context(), b))
 		after := s.count()
 		s.send(t, reclaim("0000000000000101", 600, "u1")) // a repeat starts nothing

@@ -37,8 +37,15 @@ func (t *drain) finish(outcome, text string) {
 	case outcomeStopped:
 		t.d.Show(id, upcoming.DrainNone, "")
 		t.report(pb.DrainState_DRAIN_STATE_STOPPED, text)
-		t.d.Note(notes.Note{About: upcoming.Subject(id), Reason: "DrainStopped", Message: "the drain of node " + t.node + " was stopped: " + text})
+		t.d.Note(notes.Note{About: upcoming.Subject(id), Reason: "DrainStopped", Message: "the drain of node " + t.node + " was stopped: " + stopped[text]})
 	}
+}
+
+// stopped says to people why a drain was stopped.
+var stopped = map[string]string{
+	reasonUser:      "a person made the node schedulable again; it is left alone until the next instruction for it",
+	reasonCancelled: "the fleet needs the machine here after all; the node is as it was before",
+	reasonAbandoned: "the time is over, and the fleet speaks of the machine as if there was no drain; the node is as it was before",
 }
 
 // giveBack ends a drain that is taken back and makes its node as it was before (OP-8.15).
