@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ type Aggregate struct {
 	plain    map[*request.Spec]*text // those in use, of specs without a co-location term
 	texts    map[identity]*text      // those in use, of the others
 	rows     map[string]*row         // by identity; those with a member
-	families map[string]*family      // rows of one profile that differ in the size of their requests, by what they have in common
+	families map[familyID]*family    // rows of one profile that differ in the size of their requests, by what they have in common
 	byID     map[string]*row         // the rows of the roll-up by row id
 	order    []*row                  // rows in the order of the wire; nil: sort again
 	moves    int                     // rows that came or went since they were sent
@@ -32,6 +31,7 @@ type Aggregate struct {
 	invalid  int                     // requests with a fatal problem
 	pending  int                     // requests not acknowledged
 	waiting  []int32                 // slots that may wait to be taken by TakeWaiting
+	scratch  scratch
 }
 
 type member struct {
@@ -45,7 +45,7 @@ type member struct {
 func New(n int) *Aggregate {
 	return &Aggregate{
 		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*text{}, texts: map[identity]*text{},
-		rows: map[string]*row{}, families: map[string]*family{}, byID: map[string]*row{},
+		rows: map[string]*row{}, families: map[familyID]*family{}, byID: map[string]*row{},
 		waiting: make([]int32, 0, n), problems: map[int32]*Problem{},
 	}
 }
@@ -225,13 +225,13 @@ func (a *Aggregate) text(r *request.Request) *text {
 			return t
 		}
 	}
-	profile, problem := translate(r.Namespace, r.Spec)
+	profile, problem := translate(r.Namespace, r.Spec, &a.scratch)
 	t := &text{is: is, amounts: r.Spec.Resources, problem: problem}
 	if profile == nil {
 		return t
 	}
-	if t.row = a.rows[profile.key]; t.row == nil {
-		t.row = &row{profile: profile}
+	if t.row = a.rows[profile.id]; t.row == nil {
+		t.row = newRow(profile)
 	}
 	return t
 }
@@ -242,8 +242,8 @@ func (a *Aggregate) adopt(from *text) *text {
 		return t
 	}
 	t := &text{is: from.is, amounts: from.amounts, problem: from.problem}
-	if t.row = a.rows[from.row.profile.key]; t.row == nil {
-		t.row = &row{profile: from.row.profile}
+	if t.row = a.rows[from.row.profile.id]; t.row == nil {
+		t.row = newRow(from.row.profile)
 	}
 	return t
 }
@@ -308,13 +308,37 @@ func sameNeed(a, b *pb.CapacityNeed) bool {
 // changed.
 func (a *Aggregate) Needs() []*pb.CapacityNeed {
 	if a.moves = 0; a.order == nil {
-		a.order = slices.SortedFunc(maps.Values(a.byID), compareRows)
+		a.order = a.sorted()
 	}
 	needs := make([]*pb.CapacityNeed, len(a.order))
 	for i, r := range a.order {
 		needs[i] = r.need()
 	}
 	return needs
+}
+
+// sorted are the rows as they are sent. They are sorted by copies of what they are compared by: a third of the time.
+func (a *Aggregate) sorted() []*row {
+	type entry struct {
+		priority int32
+		id       string
+		row      *row
+	}
+	list := make([]entry, 0, len(a.byID))
+	for id, r := range a.byID {
+		list = append(list, entry{r.profile.need.Priority, id, r})
+	}
+	slices.SortFunc(list, func(x, y entry) int {
+		if x.priority != y.priority {
+			return cmp.Compare(y.priority, x.priority)
+		}
+		return strings.Compare(x.id, y.id)
+	})
+	out := make([]*row, len(list))
+	for i := range list {
+		out[i] = list[i].row
+	}
+	return out
 }
 
 // movesMax is how many rows may come and go between two roll-ups before sorting them anew costs less.

@@ -26,8 +26,8 @@ func (f *family) own() int {
 
 // appear takes up a row that has its first member.
 func (a *Aggregate) appear(r *row) {
-	a.rows[r.profile.key] = r
-	if r.profile.family == "" {
+	a.rows[r.profile.id] = r
+	if r.profile.family == (familyID{}) {
 		a.show(r)
 		return
 	}
@@ -44,7 +44,7 @@ func (a *Aggregate) appear(r *row) {
 
 // vanish drops a row whose last member left.
 func (a *Aggregate) vanish(r *row) {
-	delete(a.rows, r.profile.key)
+	delete(a.rows, r.profile.id)
 	if r.shown {
 		a.hide(r)
 	}

@@ -19,37 +19,43 @@ const (
 	restGroup   = "s1-other" // of the sizes of a profile that have no row of their own
 )
 
+// scratch is memory that translations use one after the other.
+type scratch struct{ bytes []byte }
+
 // newProfile is the profile of rows whose requests may differ in size.
-func newProfile(need *pb.CapacityNeed) *profile {
-	var room [512]byte
-	b := canonicalBytes(room[:0], need)
-	return &profile{need: need, key: string(b), id: rowID(b)}
+func newProfile(need *pb.CapacityNeed, s *scratch) *profile {
+	s.bytes = canonicalBytes(s.bytes[:0], need)
+	return &profile{need: need, id: rowID(s.bytes)}
 }
 
 // newProfileOfShape is the profile of rows whose requests are all of one size.
-func newProfileOfShape(need *pb.CapacityNeed, amounts []request.Amount) *profile {
-	var room [512]byte
-	b := canonicalBytes(room[:0], need)
-	p := &profile{need: need, family: string(b), size: sizeOf(amounts)}
+func newProfileOfShape(need *pb.CapacityNeed, amounts []request.Amount, s *scratch) *profile {
+	b := canonicalBytes(s.bytes[:0], need)
+	p := &profile{need: need, family: sha256.Sum256(b), size: sizeOf(amounts)}
 	at := len(b)
 	for _, a := range amounts {
 		b = append(strconv.AppendQuote(append(b, '\n'), a.Name), ' ')
 		b = strconv.AppendInt(b, a.Milli, 10)
 	}
 	h := sha256.Sum256(b[at:])
-	need.Group = shapePrefix + hex.EncodeToString(h[:8])
-	p.key, p.id = string(b), rowID(b)
+	var group [len(shapePrefix) + 16]byte
+	need.Group = string(hex.AppendEncode(append(group[:0], shapePrefix...), h[:8]))
+	p.id, s.bytes = rowID(b), b
 	return p
 }
 
 // newProfileOfRest is the profile of the row for the sizes of a family that have none of their own.
 func newProfileOfRest(of *profile) *profile {
 	n := of.need
-	key := of.family + "\n" + restGroup
-	return &profile{family: of.family, key: key, id: rowID([]byte(key)), need: &pb.CapacityNeed{
+	return &profile{family: of.family, id: restID(of), need: &pb.CapacityNeed{
 		Requirements: n.Requirements, Priority: n.Priority, Tolerations: n.Tolerations, TolerationsStated: n.TolerationsStated,
 		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: restGroup,
 	}}
+}
+
+// restID is the id of that row.
+func restID(of *profile) string {
+	return rowID(append(of.family[:len(of.family):len(of.family)], restGroup...))
 }
 
 func canonicalBytes(b []byte, need *pb.CapacityNeed) []byte {
@@ -61,8 +67,10 @@ func canonicalBytes(b []byte, need *pb.CapacityNeed) []byte {
 }
 
 func rowID(identity []byte) string {
+	const prefix = "r1-"
 	h := sha256.Sum256(identity)
-	return "r1-" + hex.EncodeToString(h[:16])
+	var id [len(prefix) + 32]byte
+	return string(hex.AppendEncode(append(id[:0], prefix...), h[:16]))
 }
 
 // size orders shapes by how hard they are to place: first what asks for devices, then by the larger of cpu and memory, where
@@ -87,5 +95,5 @@ func sizeOf(amounts []request.Amount) (s size) {
 // compareProfiles puts the larger shape first; it is total.
 func compareProfiles(x, y *profile) int {
 	return cmp.Or(cmp.Compare(y.size.devices, x.size.devices), cmp.Compare(y.size.larger, x.size.larger), cmp.Compare(y.size.cpu, x.size.cpu),
-		cmp.Compare(y.size.memory, x.size.memory), strings.Compare(x.key, y.key))
+		cmp.Compare(y.size.memory, x.size.memory), strings.Compare(x.id, y.id))
 }

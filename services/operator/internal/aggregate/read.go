@@ -67,10 +67,10 @@ func (a *Aggregate) Candidates(key Key) []string {
 		return nil
 	}
 	p := a.members[slot].text.row.profile
-	if p.family == "" {
+	if p.family == (familyID{}) {
 		return []string{p.id}
 	}
-	return []string{p.id, newProfileOfRest(p).id}
+	return []string{p.id, restID(p)}
 }
 
 // Problem is what is wrong with a request, or nil.

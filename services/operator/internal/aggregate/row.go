@@ -26,6 +26,8 @@ type text struct {
 	count   int32 // requests counted with it
 	at      int32 // place among its row's texts
 	over    bool  // left out: its row has too many resources
+
+	room [fewDims]*dim // of dims
 }
 
 // row is one row of the roll-up: the sum over the texts with its profile. The row that the smallest shapes of a family share
@@ -40,6 +42,34 @@ type row struct {
 	of      *family // whose smallest shapes it is the sum of; nil: of none
 	shown   bool    // it is in the roll-up
 	left    bool    // some of its texts are left out
+
+	// A row of one text with a few resources, as most are where there are many, needs no further memory.
+	room struct {
+		dims    [fewDims]dim
+		used    int // of dims; they are not used twice
+		dim     [fewDims]*dim
+		text    [1]*text
+		members [2]int32
+	}
+}
+
+const fewDims = 2 // cpu and memory
+
+func newRow(p *profile) *row {
+	r := &row{profile: p}
+	r.texts, r.dims, r.members = r.room.text[:0], r.room.dim[:0], r.room.members[:0]
+	return r
+}
+
+// newDim is a dim of the row.
+func (r *row) newDim(name string) *dim {
+	if r.room.used == len(r.room.dims) {
+		return &dim{name: name}
+	}
+	r.room.used++
+	d := &r.room.dims[r.room.used-1]
+	d.name = name
+	return d
 }
 
 // dim is one resource of a row.
@@ -78,11 +108,14 @@ func (r *row) changed() {
 func (r *row) add(t *text) {
 	t.at, t.over = int32(len(r.texts)), false
 	r.texts = append(r.texts, t)
-	t.dims = make([]*dim, len(t.amounts))
+	if t.dims = t.room[:]; len(t.amounts) > len(t.room) {
+		t.dims = make([]*dim, len(t.amounts))
+	}
+	t.dims = t.dims[:len(t.amounts)]
 	for n, a := range t.amounts {
 		i, ok := r.dim(a.Name)
 		if !ok {
-			r.dims = slices.Insert(r.dims, i, &dim{name: a.Name})
+			r.dims = slices.Insert(r.dims, i, r.newDim(a.Name))
 		}
 		d := r.dims[i]
 		d.texts++
@@ -129,7 +162,6 @@ func (r *row) need() *pb.CapacityNeed {
 		Requirements: p.Requirements, Priority: p.Priority, Spread: p.Spread,
 		InterruptionPenaltyBucket: p.InterruptionPenaltyBucket, ReclamationPenaltyBucket: p.ReclamationPenaltyBucket,
 		Group: p.Group, RowId: r.profile.id, Tolerations: p.Tolerations, TolerationsStated: p.TolerationsStated,
-		AggregateResources: make(map[string]string, len(r.dims)), MinUnit: make(map[string]string, len(r.dims)),
 	}
 	dims, texts := r.sums()
 	if len(dims) > resourcesMax {
@@ -140,9 +172,17 @@ func (r *row) need() *pb.CapacityNeed {
 			t.over = false
 		}
 	}
+	r.sent.MinUnit = make(map[string]string, len(dims))
+	one := true // request with all that there is: its sum is its unit
 	for _, d := range dims {
-		r.sent.AggregateResources[d.name] = d.total.text(d.name)
 		r.sent.MinUnit[d.name] = quantityText(d.name, d.largest)
+		one = one && d.total == sum{lo: uint64(d.largest)}
+	}
+	if r.sent.AggregateResources = r.sent.MinUnit; !one {
+		r.sent.AggregateResources = make(map[string]string, len(dims))
+		for _, d := range dims {
+			r.sent.AggregateResources[d.name] = d.total.text(d.name)
+		}
 	}
 	return r.sent
 }

@@ -43,11 +43,13 @@ const (
 // profile is what a request's row is told apart by: everything of a row but amounts, and the shape where that counts.
 type profile struct {
 	need   *pb.CapacityNeed // canonical, without amounts and row id
-	key    string           // identity
-	id     string           // row id: hash of the identity
-	family string           // what the rows of other shapes with these constraints have in common; empty: shapes do not count
+	id     string           // row id: hash of the identity, and for us the identity itself
+	family familyID         // what the rows of other shapes with these constraints have in common; zero: shapes do not count
 	size   size
 }
+
+// familyID is the hash of constraints.
+type familyID [32]byte
 
 var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Operator{
 	corev1.NodeSelectorOpIn:           pb.NodeSelectorRequirement_OPERATOR_IN,
@@ -57,7 +59,7 @@ var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Opera
 }
 
 // translate gives the canonical profile of a request, or a fatal problem. A problem beside a profile is a warning.
-func translate(namespace string, s *request.Spec) (*profile, *Problem) {
+func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Problem) {
 	if f := s.Fault; f != nil {
 		return nil, fatal(ReasonUnreadable, f.Field, "%s", f.Message)
 	}
@@ -98,9 +100,9 @@ func translate(namespace string, s *request.Spec) (*profile, *Problem) {
 		}
 	}
 	if need.Group == "" && len(need.Spread) == 0 {
-		return newProfileOfShape(need, s.Resources), warning
+		return newProfileOfShape(need, s.Resources, room), warning
 	}
-	return newProfile(need), warning
+	return newProfile(need, room), warning
 }
 
 // join makes the row a gang: the group's name and the one requirement that all machines share a domain (OP-5.16).

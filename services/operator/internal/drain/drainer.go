@@ -166,7 +166,7 @@ func (d *Drainer) look(now time.Time) {
 		if !t.ended {
 			continue
 		}
-		if d.Machines.Node(name) == nil {
+		if t.present() == nil {
 			delete(d.drains, name)
 			continue
 		}

@@ -74,7 +74,9 @@ func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 	d.mu.Unlock()
 	t.finish(outcomeStopped, reason)
 	d.mu.Lock()
-	delete(d.drains, t.node)
+	if d.drains[t.node] == t {
+		delete(d.drains, t.node)
+	}
 	d.mu.Unlock()
 	d.Log.Info("a node is given back", "node", t.node, "machine", t.state.Machine, "uncordoned", uncordon, "why", why)
 }

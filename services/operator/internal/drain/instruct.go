@@ -111,6 +111,9 @@ func (d *Drainer) join(in *pb.ReclaimInstruction, t target, received time.Time) 
 	_, seen := known.nodes[t.entry]
 	known.nodes[t.entry] = t.node.Name
 	run := d.drains[t.node.Name]
+	if run != nil && run.uid != t.node.UID {
+		run = nil // of a Node that had the name before
+	}
 	switch {
 	case run != nil && run.outcome == outcomeStopped && seen:
 		return nil // a person stopped it, and the shard only repeats itself (OP-8.16)

@@ -37,6 +37,7 @@ const (
 type drain struct {
 	d        *Drainer
 	node     string
+	uid      types.UID // of the Node: another one of the same name is another machine's life
 	cause    pb.ReclaimInstruction_Cause
 	resumed  bool
 	begun    time.Time
@@ -64,7 +65,7 @@ type drain struct {
 func newDrain(d *Drainer, n *corev1.Node, s state, cause pb.ReclaimInstruction_Cause, resumed bool) *drain {
 	now := time.Now()
 	t := &drain{
-		d: d, node: n.Name, cause: cause, resumed: resumed, begun: now, asked: now, state: s,
+		d: d, node: n.Name, uid: n.UID, cause: cause, resumed: resumed, begun: now, asked: now, state: s,
 		wake: make(chan struct{}, 1), cordoned: make(chan struct{}), over: make(chan struct{}),
 		instructions: map[string]struct{}{s.Instruction: {}}, attempts: newAttempts(),
 	}
@@ -82,6 +83,14 @@ func (t *drain) tighten(s state, now time.Time) {
 		t.stale = true
 	}
 	t.signal()
+}
+
+// present is the Node that is drained, nil when it is gone; a provider may use its name again at once.
+func (t *drain) present() *corev1.Node {
+	if n := t.d.Machines.Node(t.node); n != nil && n.UID == t.uid {
+		return n
+	}
+	return nil
 }
 
 func (t *drain) signal() {
@@ -149,7 +158,7 @@ func (t *drain) run(ctx context.Context) {
 
 // step looks at the node once. It returns true when the drain is over.
 func (t *drain) step(ctx context.Context, now time.Time, evictions *sync.WaitGroup) (over bool) {
-	n := t.d.Machines.Node(t.node)
+	n := t.present()
 	if n == nil {
 		t.finish(outcomeGone, "")
 		return true
@@ -184,7 +193,7 @@ func (t *drain) cordon(ctx context.Context) bool {
 		s := t.state
 		t.stale = false
 		t.d.mu.Unlock()
-		if n := t.d.Machines.Node(t.node); t.resumed && n != nil && !n.Spec.Unschedulable {
+		if n := t.present(); t.resumed && n != nil && !n.Spec.Unschedulable {
 			t.obey(ctx) // a person uncordoned it while no operator looked
 			return false
 		}
