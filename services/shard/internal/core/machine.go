@@ -76,10 +76,10 @@ func (c *Core) putKnown(i inventory.Index, m inventory.Machine) bool {
 	return true
 }
 
-// putNew stores the provider's word on a machine that is not known.
-func (c *Core) putNew(m inventory.Machine) inventory.Index {
+// putNew stores the provider's word on a machine that is not known, in its state since a moment.
+func (c *Core) putNew(m inventory.Machine, since int64) inventory.Index {
 	inv := c.world.Inventory
-	i := inv.PutNew(m)
+	i := inv.PutNew(m, since)
 	c.provider(m.Provider).machines++
 	c.count(i, 1)
 	c.cols.grow(inv.Bound())

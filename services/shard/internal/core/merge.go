@@ -181,8 +181,7 @@ func (c *Core) meet(f Fact) (inventory.Index, merged) {
 	if c.forgotten(f) {
 		return inventory.None, mergedNothing
 	}
-	i := c.putNew(m)
-	inv.SetSince(i, c.now)
+	i := c.putNew(m, c.now)
 	c.cols.at(i).stamp = 0
 	if boundState(m.State) && f.HasStamp {
 		inv.SetStamp(i, &f.Stamp)

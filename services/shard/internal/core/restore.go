@@ -205,13 +205,12 @@ func (c *Core) restoreCluster(s *savedCluster) {
 
 func (c *Core) restoreMachine(s *savedMachine) {
 	inv := c.world.Inventory
-	i := c.putNew(s.Machine)
+	i := c.putNew(s.Machine, s.Since)
 	inv.SetStamp(i, s.Stamp)
 	inv.SetPromise(i, s.Promise)
 	for _, w := range s.Withheld {
 		inv.Withhold(i, w)
 	}
-	inv.SetSince(i, s.Since)
 	inv.SetReadiness(i, s.Readiness)
 	c.own(i, !s.Foreign)
 	inv.SetStuck(i, s.Stuck)

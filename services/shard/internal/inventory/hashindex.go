@@ -54,7 +54,8 @@ func (x *hashIndex) insert(hash uint64, n uint32, hashOf func(n uint32) uint64) 
 	}
 	if 5*(x.used+1) > 4*len(x.slots) {
 		old := x.slots
-		x.slots = make([]uint32, max(8, len(old)+len(old)/4))
+		// By half: each time every number is looked up for its hash, which is not kept, and that is a cache miss.
+		x.slots = make([]uint32, max(8, len(old)+len(old)/2))
 		for _, s := range old {
 			if s != 0 {
 				x.place(hashOf(s&numberMask-1), s)

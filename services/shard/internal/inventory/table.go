@@ -91,7 +91,7 @@ func (t *Table) Put(m Machine) (i Index, changed bool) {
 	i, known := t.Find(m.ID)
 	switch {
 	case !known:
-		return t.PutNew(m), true
+		return t.PutNew(m, 0), true
 	case t.Holds(i, &m):
 		return i, false
 	}
@@ -107,8 +107,8 @@ func (t *Table) Replace(i Index, m Machine) {
 	t.enter(i)
 }
 
-// PutNew is Put for those who know that there is no machine with this id.
-func (t *Table) PutNew(m Machine) Index {
+// PutNew is Put for those who know that there is no machine with this id, and SetSince with it.
+func (t *Table) PutNew(m Machine, since int64) Index {
 	m.normalise()
 	i := t.allot()
 	t.idRef[i] = t.ids.add(m.ID)
@@ -119,6 +119,7 @@ func (t *Table) PutNew(m Machine) Index {
 	shape, labels := t.internShape(&m), t.internLabels(m.Labels)
 	t.rows.at(i).Class, t.labels[i] = t.classFor(shape, labels), labels
 	t.fields(i, &m)
+	t.rows.at(i).Since = since
 	t.enter(i)
 	return i
 }
