@@ -56,10 +56,9 @@ type clusterState struct {
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 
-	served   uint64    // the last plan whose turns left nobody short, if that was looked at
-	pending  []pending // machines taken in runs, which nothing else here knows of yet
-	gains    []gain    // of Needs that section 15 did something for
-	rowWant  []int32   // by row of demand: its Need, or the folded Need it is a member of
+	served   uint64  // the last plan whose turns left nobody short, if that was looked at
+	gains    []gain  // of Needs that section 15 did something for
+	rowWant  []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds    []Folded
 	gangRows []gangRow
 	begun    []bool  // by row: a gang that has begun on machines too small to hold it alone

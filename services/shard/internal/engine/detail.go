@@ -105,12 +105,7 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 // as long as the classes stay.
 func (cl *clusterState) hopeless(w *want) Detail {
 	m := cl.matcher(w)
-	if v := m.version + 1; cl.judged != v {
-		cl.judged = v
-		for i := range cl.wants {
-			cl.wants[i].bits &^= wJudged
-		}
-	}
+	cl.judgeAnew(m)
 	if w.bits&wJudged != 0 {
 		return w.none
 	}
@@ -130,6 +125,23 @@ func (cl *clusterState) hopeless(w *want) Detail {
 		w.none = DetailTooSmall
 	}
 	return w.none
+}
+
+// judgeAnew forgets what was found out about other classes than there are.
+func (cl *clusterState) judgeAnew(m *matcher) {
+	if v := m.version + 1; cl.judged != v {
+		cl.judged = v
+		for i := range cl.wants {
+			cl.wants[i].bits &^= wJudged
+		}
+	}
+}
+
+// known notes what hopeless would find out.
+func (cl *clusterState) known(w *want, none Detail) {
+	cl.judgeAnew(cl.matcher(w))
+	w.bits |= wJudged
+	w.none = none
 }
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.

@@ -93,12 +93,14 @@ func (l *local) kind() ClaimKind {
 
 // verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
 func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
-	v := p.verdict(cl, w)
-	var buf [8]int64
 	if w.bits&wFolded == 0 {
-		p.close(b, cl, w, w.row, v, cl.rest(w))
+		p.verdict(&b.Verdicts[w.row], cl, w)
+		p.close(b, cl, w, w.row, cl.rest(w))
 		return
 	}
+	var v Verdict
+	p.verdict(&v, cl, w)
+	var buf [8]int64
 	unit := cl.unit(w)
 	here, soon := wholeUnits(cl.aggregate(w), cl.restConfigured(w, buf[:0]), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
 	n := int64(len(cl.membersOf(w)))
@@ -121,7 +123,8 @@ func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
 		if m.Status == Short {
 			m.Victims = v.Victims
 		}
-		p.close(b, cl, w, row, m, left)
+		b.Verdicts[row] = m
+		p.close(b, cl, w, row, left)
 	}
 }
 
@@ -139,9 +142,9 @@ func wholeUnits(all, rest, unit []int64) int64 {
 	return max(k, 0)
 }
 
-// close adds detail and residual to a verdict and stores it.
-func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdict, rest []int64) {
-	v.Domain = b.Verdicts[row].Domain
+// close adds detail and residual to a verdict.
+func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, rest []int64) {
+	v := &b.Verdicts[row]
 	switch v.Status {
 	case Met:
 		v.Detail = p.metDetail(cl, w, row)
@@ -154,14 +157,14 @@ func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, v Verdi
 		}
 		b.Missing = append(b.Missing, m)
 	}
-	b.Verdicts[row] = v
 }
 
-func (p *planning) verdict(cl *clusterState, w *want) Verdict {
-	v := Verdict{Missing: -1, Fold: -1, Hold: w.hold, Victims: cl.victimsOf(w), CoveragePerMille: 1000}
+// verdict writes what is to be said of a Need, but for the detail.
+func (p *planning) verdict(v *Verdict, cl *clusterState, w *want) {
+	v.Missing, v.Fold, v.Hold, v.Victims, v.CoveragePerMille = -1, -1, w.hold, cl.victimsOf(w), 1000
 	agg, rest := cl.aggregate(w), cl.rest(w)
 	var buf [8]int64
-	configured := true // everything that counts is Configured
+	configured, some := true, false // everything that counts is Configured, something is
 	for at := w.claims; at >= 0; at = cl.loc[at].next {
 		l := &cl.loc[at]
 		v.Cost = resource.AddSat(v.Cost, l.price)
@@ -171,6 +174,8 @@ func (p *planning) verdict(cl *clusterState, w *want) Verdict {
 		if l.state != inventory.Configured {
 			v.Coming++
 			configured = false
+		} else {
+			some = true
 		}
 		switch {
 		case l.bits&lAcquired != 0 && l.state == inventory.Speculative:
@@ -185,7 +190,8 @@ func (p *planning) verdict(cl *clusterState, w *want) Verdict {
 		}
 	}
 	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
-		configured = configured && cl.loc[cl.shares[s].on].state == inventory.Configured
+		on := cl.loc[cl.shares[s].on].state == inventory.Configured
+		configured, some = configured && on, some || on
 		first := true
 		for o := w.received; o != s; o = cl.shares[o].nextTo {
 			first = first && cl.shares[o].on != cl.shares[s].on
@@ -198,7 +204,7 @@ func (p *planning) verdict(cl *clusterState, w *want) Verdict {
 	switch {
 	case !zero(rest):
 		v.Status = Short
-	case configured && len(cl.promisedTo(w)) == 0 || zero(cl.restConfigured(w, buf[:0])):
+	case configured && len(cl.promisedTo(w)) == 0 || some && zero(cl.restConfigured(w, buf[:0])) || zero(agg):
 		v.Status = Met
 	default:
 		v.Status = OnTheWay
@@ -208,17 +214,16 @@ func (p *planning) verdict(cl *clusterState, w *want) Verdict {
 		w.gain = 0
 		saved := append([]int64(nil), rest...)
 		cl.recount(w)
-		p.coverage(&v, agg, rest)
+		p.coverage(v, agg, rest)
 		w.gain = g
 		copy(rest, saved)
 	} else {
-		p.coverage(&v, agg, rest)
+		p.coverage(v, agg, rest)
 	}
 	v.Satisfiable = v.Status != Short || w.bits&(wSame|wPossible) == wSame|wPossible
 	if w.bits&(wSame|wChosen) == wSame|wChosen {
 		v.Domain = p.text(w.domain)
 	}
-	return v
 }
 
 // coverage fills in how much of each dimension is there: the capped score, and the worst part in thousandths.

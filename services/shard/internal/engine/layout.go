@@ -19,6 +19,9 @@ type scratch struct {
 
 	question question // the last one, and its number
 	number   uint32
+	plan     uint64 // in it,
+	noneOf   uint32 // for this question,
+	none     Detail // clusterState.hopeless says so
 }
 
 type offer struct {

@@ -70,22 +70,45 @@ func (s *turnSorter) sort(list []turn) {
 	for i, k := range s.keys {
 		list[i] = s.turns[k.at]
 	}
+	s.shrink()
 }
 
-// sortStanding returns what stands by its turns, and keeps the list for itself.
-func (s *turnSorter) sortStanding(list []standing) []standing {
+// sortStanding sorts what stands by its turns.
+func (s *turnSorter) sortStanding(list []standing) {
 	if len(list) < radixMin {
 		slices.SortFunc(list, func(a, b standing) int { return compareTurn(a.turn, b.turn) })
-		return list
+		return
 	}
 	s.arrange(len(list), func(i int32) *turn { return &list[i].turn })
-	out := slices.Grow(s.standing[:0], len(list))
-	for _, k := range s.keys {
-		out = append(out, list[k.at])
+	s.standing = append(s.standing[:0], list...)
+	for i, k := range s.keys {
+		list[i] = s.standing[k.at]
 	}
-	s.standing = list
-	return out
+	s.shrink()
 }
+
+// order says which of what stands comes where. It sorts a short list, and returns nil.
+func (s *turnSorter) order(list []standing) []keyed {
+	if len(list) < radixMin {
+		s.sortStanding(list)
+		return nil
+	}
+	s.arrange(len(list), func(i int32) *turn { return &list[i].turn })
+	keys := s.keys
+	s.keys = nil
+	s.shrink()
+	return keys
+}
+
+// shrink gives back the room of long lists, which are rare.
+func (s *turnSorter) shrink() {
+	if cap(s.keys)+cap(s.spare)+cap(s.standing)+cap(s.turns) > keepTurns {
+		*s = turnSorter{}
+	}
+}
+
+// keepTurns is for up to how many turns the room to sort them is kept for the next plan.
+const keepTurns = 1 << 13
 
 // arrange leaves in keys which turn comes where.
 func (s *turnSorter) arrange(n int, of func(i int32) *turn) {

@@ -115,6 +115,7 @@ func (p *planning) credit() {
 	p.each(p.dirty, func(cl *clusterState, x *scratch) {
 		cl.setUp(p)
 		cl.credit(p, x)
+		p.listShort(cl, x)
 	})
 	p.remember()
 	c := &p.res.Counters
@@ -207,12 +208,7 @@ func (p *planning) remember() {
 	p.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
 	p.loose.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	p.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
-	news := 0
-	for _, cl := range p.dirty {
-		cl.newsAt = news
-		news += cl.shorts
-	}
-	p.news = slices.Grow(p.news[:0], news)[:news]
+	p.closeUp()
 	left := p.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range p.dirty {
 		left = left || cl.sets&inGangs != 0 && len(cl.gangRows) == 0
@@ -232,18 +228,6 @@ func (p *planning) remember() {
 			p.gangs.add(cl, inGangs)
 		}
 	}
-	p.each(p.dirty, func(cl *clusterState, x *scratch) {
-		if cl.shorts == 0 {
-			return
-		}
-		at := cl.newsAt
-		for i := range cl.wants {
-			if w := &cl.wants[i]; cl.short(w) {
-				p.stand(&p.news[at], cl, w, x)
-				at++
-			}
-		}
-	})
 	if left {
 		p.gangs.sweep(inGangs, func(cl *clusterState) bool { return !cl.gone && len(cl.gangRows) > 0 })
 	}
@@ -256,16 +240,44 @@ func (p *planning) remember() {
 	p.lastClasses, p.lastFold = p.w.Inventory.ClassVersion(), p.foldVersion
 }
 
+// listShort notes who is short in a cluster, while it is at hand.
+func (p *planning) listShort(cl *clusterState, x *scratch) {
+	if cl.shorts == 0 {
+		return
+	}
+	at := cl.newsAt
+	for i := range cl.wants {
+		if w := &cl.wants[i]; cl.short(w) {
+			p.stand(&p.news[at], cl, w, x)
+			at++
+		}
+	}
+}
+
+// closeUp moves what clusters have noted together: there was room for all of their rows.
+func (p *planning) closeUp() {
+	n := 0
+	for _, cl := range p.dirty {
+		if cl.newsAt > n {
+			copy(p.news[n:], p.news[cl.newsAt:cl.newsAt+cl.shorts])
+		}
+		n += cl.shorts
+	}
+	p.news = p.news[:n]
+}
+
 // mayGive reports whether the cluster has machines that nobody in it needs, or may find use for in a last look.
 func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.shunned) > 0 || cl.freed }
 
 // mergeStanding replaces the entries of dirty clusters, and brings the others up to date with the classes.
 func (p *planning) mergeStanding() {
-	p.news = p.sorter.sortStanding(p.news)
 	if len(p.standing) == 0 {
-		p.standing, p.news = p.news, p.standing
+		p.standing, p.news = p.news, nil
+		p.order = p.sorter.order(p.standing)
 		return
 	}
+	p.order = nil
+	p.sorter.sortStanding(p.news)
 	out, at := p.oldStanding[:0], 0
 	moved := p.lastClasses != p.w.Inventory.ClassVersion()
 	for i := range p.standing {
@@ -290,6 +302,27 @@ func (p *planning) mergeStanding() {
 	}
 	out = append(out, p.news[at:]...)
 	p.oldStanding, p.standing = p.standing, out
+}
+
+// dropSpoiled keeps of what stands, in order, what the next plan has a use for: clusters that took something are credited
+// anew. In a cold plan that is nearly all, and what takes turns is put in order by number alone.
+func (p *planning) dropSpoiled() {
+	if p.order == nil {
+		return
+	}
+	left := 0
+	for i := range p.standing {
+		if p.marks[p.standing[i].turn.cl]&markSpoiled == 0 {
+			left++
+		}
+	}
+	list := make([]standing, 0, left)
+	for _, k := range p.order {
+		if s := &p.standing[k.at]; p.marks[s.turn.cl]&markSpoiled == 0 {
+			list = append(list, *s)
+		}
+	}
+	p.standing, p.order = list, nil
 }
 
 // stands reports whether what is remembered of a cluster is still right.

@@ -56,7 +56,8 @@ type planning struct {
 	ids     []uint32   // the order of each machine
 	resumed bool       // a Need took after the turns, or something else than in its turn
 	muted   bool       // what is taken is no action yet
-	queue   []standing // whose turns are taken, in order
+	queue   []standing // whose turns are taken, in order,
+	order   []keyed    // or in this order
 	called  []standing // room for those of preemption
 	fresh   []turn
 	news    []standing
@@ -259,7 +260,22 @@ type standing struct {
 
 func (p *planning) stand(s *standing, cl *clusterState, w *want, x *scratch) {
 	s.turn, s.cluster, s.row, s.ask, s.open, s.moved = turnOf(cl, w), cl.d.ID, w.row, p.questionOf(cl, w, x), !held(w), false
+	if s.ask != 0 { // of Needs of one unit the question says it all
+		if x.plan != p.plans || x.noneOf != s.ask {
+			x.plan, x.noneOf, x.none = p.plans, s.ask, cl.hopeless(w)
+		} else {
+			cl.known(w, x.none)
+		}
+	}
 	s.judge(cl, w)
+}
+
+// next returns what has the turn i.
+func (p *planning) next(i int) *standing {
+	if p.order != nil {
+		return &p.queue[p.order[i].at]
+	}
+	return &p.queue[i]
 }
 
 // turns reports whether there is a point in a turn.

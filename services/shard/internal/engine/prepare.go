@@ -11,9 +11,13 @@ import (
 func (p *planning) prepare() {
 	p.each(p.dirty, func(cl *clusterState, _ *scratch) { cl.clear(p) })
 	p.findMatchers()
+	rows := 0
 	for _, cl := range p.dirty {
 		cl.f = p.cat.frameOf(cl.d, cl.dims)
+		cl.newsAt = rows
+		rows += len(cl.d.Needs)
 	}
+	p.news = slices.Grow(p.news[:0], rows)[:rows]
 	p.each(p.dirty, func(cl *clusterState, x *scratch) {
 		if len(cl.gangRows) > 0 {
 			cl.listBegun(p, x)

@@ -50,9 +50,10 @@ func (p *planning) questionOf(cl *clusterState, w *want, x *scratch) uint32 {
 	if w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.k() > narrowDims {
 		return 0
 	}
-	q := question{w.matcher, w.bucket, cl.f, four(cl.unit(w))}
-	if x.number == 0 || x.question != q {
-		x.question, x.number = q, p.cat.questions.of(&q)
+	unit, q := cl.unit(w), &x.question
+	if x.number == 0 || q.matcher != w.matcher || q.bucket != w.bucket || q.frame != cl.f || !slices.Equal(q.unit[:len(unit)], unit) {
+		*q = question{w.matcher, w.bucket, cl.f, four(unit)}
+		x.number = p.cat.questions.of(q)
 	}
 	return x.number
 }
@@ -99,59 +100,88 @@ type runs struct {
 	lastAsk uint32          // and its question
 	epoch   uint32          // of the newest answer
 	joined  []uint32        // by cluster: the answer that its turns need nothing beside
-	took    []*clusterState // who took in runs
-	room    []pending       // for what they take
+	took    []*clusterState // who took in runs,
+	pending [][]pending     // by cluster: what nothing else of it knows of yet
+	room    []pending       // for that
 }
 
 // begin forgets all answers.
 func (r *runs) begin(clusters int) {
 	clear(r.by)
 	r.last, r.lastAsk = nil, 0
-	r.joined = slices.Grow(r.joined[:0], clusters)[:clusters]
+	r.joined, r.pending = slices.Grow(r.joined[:0], clusters)[:clusters], slices.Grow(r.pending[:0], clusters)[:clusters]
 	clear(r.joined)
+	clear(r.pending)
 }
 
-const drawMost = 64 // rows that a lane reads at a time
+// A lane reads twice as many rows each time, up to drawMost: rows lie anywhere in memory, and many side by side take the time of
+// few. From drawTogether on all workers read them.
+const (
+	drawMost     = 1 << 13
+	drawTogether = 1 << 11
+)
 
 // head skips what others took meanwhile and returns the next free machine, or nil at the end.
-func (l *lane) head(s *stock, k inventory.Pool) *drawn {
+func (l *lane) head(p *planning, k inventory.Pool) *drawn {
 	for {
 		for ; l.pos < len(l.drawn); l.pos++ {
-			if d := &l.drawn[l.pos]; !s.isTaken(d.idx) {
+			if d := &l.drawn[l.pos]; !p.stock.isTaken(d.idx) {
 				return d
 			}
 		}
-		if !l.draw(s, k) {
+		if !l.draw(p, k) {
 			return nil
 		}
 	}
 }
 
-// draw reads the rows of the next machines of the list: side by side, as in lookAhead.
-func (l *lane) draw(s *stock, k inventory.Pool) bool {
-	l.drawn, l.pos = l.drawn[:0], 0
-	chunks := s.inv.Class(l.class).Pools[k].Chunks()
-	for ; l.chunk < len(chunks) && len(l.drawn) < l.nextRefill; l.chunk, l.at = l.chunk+1, 0 {
-		list := chunks[l.chunk]
-		for ; l.at < len(list) && len(l.drawn) < l.nextRefill; l.at++ {
-			r := s.inv.Row(list[l.at])
-			l.drawn = append(l.drawn, drawn{list[l.at], r.Order, r.Stamp})
+// draw reads the rows of the next machines of the list.
+func (l *lane) draw(p *planning, k inventory.Pool) bool {
+	inv := p.w.Inventory
+	l.drawn, l.pos = slices.Grow(l.drawn[:0], l.nextRefill), 0
+	chunks := inv.Class(l.class).Pools[k].Chunks()
+	for l.chunk < len(chunks) && len(l.drawn) < l.nextRefill {
+		list := chunks[l.chunk][l.at:]
+		n := min(len(list), l.nextRefill-len(l.drawn))
+		for _, i := range list[:n] {
+			l.drawn = append(l.drawn, drawn{idx: i})
 		}
-		if l.at < len(list) {
-			break
+		if l.at += n; n == len(list) {
+			l.chunk, l.at = l.chunk+1, 0
 		}
+	}
+	if len(l.drawn) >= drawTogether && p.workers() > 1 {
+		l.readTogether(inv)
+	} else {
+		readDrawn(inv, l.drawn)
 	}
 	l.nextRefill = min(2*l.nextRefill, drawMost)
 	return len(l.drawn) > 0
 }
 
+func readDrawn(inv *inventory.Table, list []drawn) {
+	for i := range list {
+		r := inv.Row(list[i].idx)
+		list[i].order, list[i].stamp = r.Order, r.Stamp
+	}
+}
+
+// readTogether is readDrawn on two goroutines.
+func (l *lane) readTogether(inv *inventory.Table) {
+	first, second := l.drawn[:len(l.drawn)/2], l.drawn[len(l.drawn)/2:]
+	var done sync.WaitGroup
+	done.Go(func() { readDrawn(inv, first) })
+	readDrawn(inv, second)
+	done.Wait()
+}
+
 // next returns the first free machine of the group and its class.
-func (r *run) next(s *stock) (*drawn, uint32) {
+func (r *run) next(p *planning) (*drawn, uint32) {
 	var first *drawn
 	var from *lane
 	order := uint32(math.MaxUint32)
 	for i := range r.lanes {
-		if d := r.lanes[i].head(s, r.pool); d != nil && d.order < order {
+		if d := r.lanes[i].head(p, r.pool); d != nil && d.order < order {
 			first, from, order = d, &r.lanes[i], d.order
 		}
 	}
@@ -185,10 +215,11 @@ func (p *planning) answer(ask uint32) {
 	gr, sh := x.mk.group(x.group), x.mk.shelves[x.mk.of[x.group]]
 	r.gen, r.epoch, r.pool, r.cost = x.gen, p.runs.epoch, x.pool, gr.cost
 	r.supply = append(r.supply[:0], x.mk.supply(x.mk.of[x.group])...)
-	r.lanes = slices.Grow(r.lanes[:0], int(gr.to-gr.from))
-	for _, s := range sh.slots[gr.from:gr.to] {
+	n := int(gr.to - gr.from)
+	r.lanes = slices.Grow(r.lanes[:0], n)[:n]
+	for i, s := range sh.slots[gr.from:gr.to] {
 		cur := c.stock.cursor[x.pool][s.class]
-		r.lanes = append(r.lanes, lane{class: s.class, chunk: int(cur.chunk), at: int(cur.pos), nextRefill: 2})
+		r.lanes[i] = lane{class: s.class, chunk: int(cur.chunk), at: int(cur.pos), nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
 	}
 }
 
@@ -219,7 +250,7 @@ func (p *planning) joins(cl *clusterState, at int32, r *run) bool {
 func (p *planning) runOn() bool {
 	from := p.at
 	for ; p.at < len(p.queue); p.at++ {
-		s := &p.queue[p.at]
+		s := p.next(p.at)
 		if !s.turns() {
 			continue
 		}
@@ -233,11 +264,10 @@ func (p *planning) runOn() bool {
 		if r == nil || r.gen != p.stock.gen {
 			break
 		}
-		cl := p.states[s.turn.cl]
-		if p.runs.joined[s.turn.cl] != r.epoch && !p.joins(cl, s.turn.want, r) {
+		if p.runs.joined[s.turn.cl] != r.epoch && !p.joins(p.states[s.turn.cl], s.turn.want, r) {
 			break
 		}
-		d, class := r.next(&p.stock)
+		d, class := r.next(p)
 		if d == nil {
 			r.gen = 0
 			break
@@ -245,10 +275,11 @@ func (p *planning) runOn() bool {
 		p.res.Counters.Turns++
 		p.stock.take(d.idx, class, r.pool)
 		p.takenAlone(Ref{s.turn.cl, s.row}, d, r)
-		if cl.pending == nil {
-			p.pend(cl)
+		list := &p.runs.pending[s.turn.cl]
+		if *list == nil {
+			p.pend(p.states[s.turn.cl])
 		}
-		cl.pending = append(cl.pending, pending{s.turn.want, d.idx, d.order, d.stamp, takenKind(class<<1 | uint32(r.pool))})
+		*list = append(*list, pending{s.turn.want, d.idx, d.order, d.stamp, takenKind(class<<1 | uint32(r.pool))})
 	}
 	return p.at > from
 }
@@ -272,28 +303,29 @@ func (p *planning) pend(cl *clusterState) {
 		p.stock.expect(p.total.open)
 		p.runs.room = make([]pending, max(n, p.total.open))
 	}
-	cl.pending, p.runs.room = p.runs.room[:0:n], p.runs.room[n:]
+	p.runs.pending[cl.at], p.runs.room = p.runs.room[:0:n], p.runs.room[n:]
 	p.spoil(cl)
 }
 
 // settleRuns writes what was taken in runs.
 func (p *planning) settleRuns() {
 	p.each(p.runs.took, func(cl *clusterState, _ *scratch) {
-		cl.settlePending(p)
-		cl.pending = nil
+		p.settlePending(cl)
 		if cl.nobodyShort() {
 			cl.served = p.plans
 		}
 	})
 	clear(p.runs.took)
+	clear(p.runs.pending)
 	p.runs.took, p.runs.room = p.runs.took[:0], nil
 }
 
 // settlePending makes the machines that were taken in runs those of their Needs.
-func (cl *clusterState) settlePending(p *planning) {
+func (p *planning) settlePending(cl *clusterState) {
+	list := p.runs.pending[cl.at]
 	inv := p.w.Inventory
-	cl.loc = slices.Grow(cl.loc, len(cl.pending))
-	for _, x := range cl.pending {
+	cl.loc = slices.Grow(cl.loc, len(list))
+	for _, x := range list {
 		l := local{idx: x.idx, class: x.kind.class(), order: x.order, state: inventory.Idle, bits: lAcquired, claim: -1, next: -1, owner: -1,
 			ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(x.kind.class()).Price}
 		if x.stamp != 0 {
@@ -308,7 +340,7 @@ func (cl *clusterState) settlePending(p *planning) {
 		cl.chain(w, int32(len(cl.loc)-1))
 		clear(cl.rest(w))
 	}
-	cl.pending = cl.pending[:0]
+	p.runs.pending[cl.at] = list[:0]
 }
 
 // nobodyShort looks whether all Needs are covered.

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -13,8 +14,8 @@ func (p *planning) turns() {
 	p.queue, p.late = p.standing, p.late[:0]
 	p.runs.begin(len(p.states))
 	p.inOrder(func(cl *clusterState, w *want, ask uint32) {
-		if len(cl.pending) > 0 {
-			cl.settlePending(p)
+		if len(p.runs.pending[cl.at]) > 0 {
+			p.settlePending(cl)
 		}
 		p.runs.joined[cl.at], p.cover.last.fresh = 0, false
 		if cl.short(w) {
@@ -27,6 +28,7 @@ func (p *planning) turns() {
 		}
 	}, p.runOn)
 	p.settleRuns()
+	p.dropSpoiled()
 	p.queue = nil
 }
 
@@ -42,13 +44,13 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, ask uint32), ru
 			p.lookAhead()
 			read = p.at + aheadTurns
 		}
-		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.queue[p.at].turn) < 0) {
+		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.next(p.at).turn) < 0) {
 			cl, w := p.state(p.popLate())
 			w.bits &^= wLate
 			visit(cl, w, 0)
 			continue
 		}
-		s := &p.queue[p.at]
+		s := p.next(p.at)
 		p.at++
 		if s.turns() {
 			cl, w := p.state(s.turn)
@@ -60,14 +62,18 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, ask uint32), ru
 // lookAhead reads what the next turns will read. Every Need lies in another cluster than the one before; a processor fetches
 // many lines of memory in the time of one if none of them says where the next one is.
 func (p *planning) lookAhead() {
-	next := p.queue[p.at:min(p.at+aheadTurns, len(p.queue))]
+	var next [aheadTurns]*standing
+	n := 0
+	for ; n < aheadTurns && p.at+n < len(p.queue); n++ {
+		next[n] = p.next(p.at + n)
+	}
 	sum := 0
-	for i := range next { // each line that turns look at
-		cl := p.states[next[i].turn.cl]
+	for _, s := range next[:n] { // each line that turns look at
+		cl := p.states[s.turn.cl]
 		sum += int(cl.at) + len(cl.loc) + len(cl.offer) + len(cl.least) + cl.open
 	}
-	for i := range next {
-		cl, w := p.state(next[i].turn)
+	for _, s := range next[:n] {
+		cl, w := p.state(s.turn)
 		sum += int(w.vec) + int(cl.d.Facts.SharingPerMille) + len(p.w.Inventory.Avoided(cl.d.ID))
 		if n := len(cl.loc); n < cap(cl.loc) { // where the next machine goes
 			sum += int(cl.loc[:n+1][n].idx)
@@ -79,8 +85,8 @@ func (p *planning) lookAhead() {
 			sum += int(cl.offer[0]) + int(cl.givers[0].want)
 		}
 	}
-	for i := range next {
-		cl, w := p.state(next[i].turn)
+	for _, s := range next[:n] {
+		cl, w := p.state(s.turn)
 		sum += int(cl.rest(w)[0])
 	}
 	p.ahead = sum
@@ -94,9 +100,9 @@ func (p *planning) queued(cl *clusterState, w *want) bool {
 	if w.bits&wLate != 0 {
 		return true
 	}
-	left := p.queue[p.at:]
-	i, found := slices.BinarySearchFunc(left, turnOf(cl, w), func(s standing, t turn) int { return compareTurn(s.turn, t) })
-	return found && left[i].turns()
+	t := turnOf(cl, w)
+	i := p.at + sort.Search(len(p.queue)-p.at, func(i int) bool { return compareTurn(p.next(p.at+i).turn, t) >= 0 })
+	return i < len(p.queue) && p.next(i).turn == t && p.next(i).turns()
 }
 
 // beyondHelp reports whether no class matches and fits: then nothing that a turn or preemption could do helps.
