@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -125,8 +126,14 @@ func (t *Table) sameLabels(i Index, list []Label) bool {
 	return true
 }
 
-// The host of a machine is kept as one text: the length of the provider's part, that part, and the reference.
+// The host of a machine is kept as one text: the length of the provider's part, that part, and the reference. Many providers
+// call a host what they call the machine: that needs no text.
+const hostIsMachine textRef = math.MaxUint32
+
 func (t *Table) host(i Index) (provider, ref string) {
+	if t.hostRef[i] == hostIsMachine {
+		return t.Provider(i), t.ID(i)
+	}
 	s := t.hosts.text(t.hostRef[i])
 	if s == "" {
 		return "", ""
@@ -141,15 +148,24 @@ func (t *Table) sameHost(i Index, m *Machine) bool {
 }
 
 func (t *Table) setHost(i Index, m *Machine) {
-	t.hosts.drop(t.hostRef[i])
-	t.hostRef[i] = 0
-	if m.HostProvider != "" || m.HostRef != "" {
+	t.dropHost(i)
+	switch {
+	case m.HostRef == m.ID && m.HostProvider == m.Provider:
+		t.hostRef[i] = hostIsMachine
+	case m.HostProvider != "" || m.HostRef != "":
 		b := append(t.scratch[:0], byte(len(m.HostProvider)))
 		b = append(append(b, m.HostProvider...), m.HostRef...)
 		t.hostRef[i] = t.hosts.add(string(b))
 		t.scratch = b
 	}
 	t.compactHosts()
+}
+
+func (t *Table) dropHost(i Index) {
+	if t.hostRef[i] != hostIsMachine {
+		t.hosts.drop(t.hostRef[i])
+	}
+	t.hostRef[i] = 0
 }
 
 // compactIDs and compactHosts copy what lives to new blocks when more than half is dead.
@@ -168,7 +184,7 @@ func (t *Table) compactHosts() {
 func compact(old texts, refs []textRef) texts {
 	var next texts
 	for i, r := range refs {
-		if r != 0 {
+		if r != 0 && r != hostIsMachine {
 			refs[i] = next.add(old.text(r))
 		}
 	}

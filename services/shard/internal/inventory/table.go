@@ -230,9 +230,9 @@ func (t *Table) Remove(i Index) {
 	t.releaseLabels(t.labels[i])
 	t.dropCluster(r.Cluster)
 	t.ids.drop(t.idRef[i])
-	t.hosts.drop(t.hostRef[i])
+	t.dropHost(i)
 	*t.rows.at(i) = Row{}
-	t.labels[i], t.idRef[i], t.hostRef[i] = 0, 0, 0
+	t.labels[i], t.idRef[i] = 0, 0
 	t.live--
 	t.removed = append(t.removed, i)
 	t.compactIDs()

@@ -71,9 +71,10 @@ func (x *modelMachine) pool() (Pool, bool) {
 
 func drawMachine(t *rapid.T, id string) Machine {
 	pick := func(label string, list ...string) string { return rapid.SampledFrom(list).Draw(t, label) }
-	m := Machine{ID: id, Provider: "p", State: State(rapid.IntRange(1, 8).Draw(t, "state")), InstanceType: pick("type", "", "s", "l"),
+	m := Machine{ID: id, Provider: pick("provider", "p", "p", "q"), State: State(rapid.IntRange(1, 8).Draw(t, "state")), InstanceType: pick("type", "", "s", "l"),
 		Zone: pick("zone", "", "a", "b"), CapacityType: CapacityType(rapid.IntRange(0, 4).Draw(t, "capacity")),
-		Price: int64(rapid.IntRange(0, 3).Draw(t, "price")), HostRef: pick("host", "", "h1", "h2")}
+		Price: int64(rapid.IntRange(0, 3).Draw(t, "price")), HostRef: pick("host", "", "h1", id),
+		HostProvider: pick("of host", "", "p", "q")}
 	if m.State.Bound() || m.State == Draining {
 		m.Cluster = pick("cluster", "red", "blue")
 	}
