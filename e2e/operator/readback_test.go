@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
@@ -59,6 +60,33 @@ func TestUpcomingNodes(t *testing.T) {
 		if n := w.calls.of(mark, "patch", "upcomingnodes/status"); n > 2 {
 			t.Errorf("%d status patches, want at most 2", n)
 		}
+	})
+
+	// OP-12.11: nothing reads the objects back: one that somebody changed makes no report, no cordon and no roll-up, and says the truth again with
+	// the next frame.
+	t.Run("an object that somebody changed", func(t *testing.T) {
+		w := w.with(t)
+		w.machine(s, "z1")
+		s.until(t, "its Node is reported", func(f []frame) bool {
+			return slices.ContainsFunc(f, func(f frame) bool {
+				return f.m.GetNodeReport().GetMachineId() == "z1" && f.m.GetNodeReport().GetReady()
+			})
+		})
+		after := s.count()
+		o := w.upcoming("z1")
+		w.must(w.client.Status().Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","lastError":"by hand","providerID":"test://other","nodeRef":null}}`))))
+		w.must(w.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"resources":{"cpu":"400"}}}`))))
+		w.never(3*time.Second, "the node is touched", func() bool { return w.cordoned("z1") })
+		for _, f := range s.since(after) {
+			if f.m.GetNodeReport().GetMachineId() == "z1" || f.m.GetDrainReport() != nil || f.m.GetBootstrapResponse() != nil {
+				t.Errorf("the shard hears %v", f.m)
+			}
+		}
+		s.send(t, node("z1", pb.MachineState_MACHINE_STATE_CONFIGURED))
+		w.until("the object says the truth again", func() bool {
+			o := w.upcoming("z1")
+			return o.Status.Phase == v1alpha1.NodeReady && o.Status.LastError == "" && o.Spec.Resources.Cpu().Value() == 4
+		})
 	})
 
 	// OP-12.3, OP-12.4, OP-12.5: what the object shows, and what changes it.

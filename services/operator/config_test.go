@@ -4,7 +4,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // OP-2.2: what has bounds is refused one past them with the flag and the bounds, and taken at them; zero is the default.
 func TestBounds(t *testing.T) {

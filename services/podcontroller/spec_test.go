@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
 )
@@ -54,5 +55,28 @@ func TestOutcomesAreThoseOfTheSpecification(t *testing.T) {
 	}
 	if len(have) != len(want) {
 		t.Errorf("counted are %v, the specification has %v", keeper.Outcomes(), want)
+	}
+}
+
+// OP-15.21: what cannot work is refused with the flag's name: at the edge it is taken, one past it it is not.
+func TestWrongFlags(t *testing.T) {
+	for want, c := range map[string]Config{
+		"--workers 257":                 {Workers: 257},
+		"--workers -1":                  {Workers: -1},
+		"--cache-sync-timeout -1s":      {CacheSyncTimeout: -time.Second},
+		"--unmanaged-node-selector":     {UnmanagedNodeSelector: "a in"},
+		"--best-effort-floor: \"cpu\"":  {BestEffortFloor: "cpu"},
+		"is not a quantity of cpu":      {BestEffortFloor: "cpu=lots"},
+		"is not a quantity of memory":   {BestEffortFloor: "cpu=1,memory=-1Gi"},
+		"want name=quantity, as in cpu": {BestEffortFloor: "=1"},
+	} {
+		if err := c.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+	for _, c := range []Config{{}, {Workers: 1}, {Workers: 256}, {BestEffortFloor: "cpu=0"}, {BestEffortFloor: "cpu=1, memory=1Gi"}} {
+		if err := c.check(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

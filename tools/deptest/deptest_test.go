@@ -26,7 +26,7 @@ func load(t *testing.T, dir, prefix string) *Graph {
 	return g
 }
 
-// architecture.md, section 3; style.md, section 9.
+// architecture.md, section 3; style.md, section 9; OP-1.1.
 func TestDependencyDirections(t *testing.T) {
 	g := load(t, root, prefix)
 	for _, v := range g.Check(Rules()) {
@@ -130,6 +130,9 @@ var plantedViolations = map[string][]string{
 	},
 	"what `go run` compiles is what a newcomer waits for: every RPC is Connect's, which speaks gRPC (docs/adr/0115)": {
 		"sdk/otlp/cmd -> sdk/otlp/exporter -> google.golang.org/grpc/codes",
+	},
+	"what runs in a cluster decides nothing about capacity and knows one shard by its wire contract alone": {
+		"services/operator/demand -> services/coordinator/fleet",
 	},
 	"our providers are written on the SDK like any third party's": {
 		"services/providers/kwok -> services/coordinator/fleet",

@@ -65,6 +65,13 @@ func Rules() []Rule {
 			Why: "what `go run` compiles is what a newcomer waits for: every RPC is Connect's, which speaks gRPC (docs/adr/0115)",
 		},
 		{
+			// OP-1.1
+			From: []string{"./services/operator/...", "./services/podcontroller/...", "./services/incluster/..."},
+			Never: []string{"./services/shard/...", "./services/coordinator/...", "./services/providers/...", "./services/bigfleet/...", "./sdk/provider/..."},
+			Tests: true,
+			Why:   "what runs in a cluster decides nothing about capacity and knows one shard by its wire contract alone",
+		},
+		{
 			From:  []string{"./services/providers/..."},
 			Never: []string{"./services/shard/...", "./services/coordinator/...", "./services/operator/...", "./services/podcontroller/...", "./services/bigfleet/..."},
 			Tests: true,

@@ -10,11 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server keeps one Lease with optimistic concurrency, and can be cut off.
 type server struct {

@@ -87,6 +87,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- fail (printf "extraArgs: %s is set by a value of the chart (clusterID, shardAddress, the release's namespace, metricsPort)" .) -}}
 {{- end -}}
 {{- end -}}
+{{- if (.Values.admissionPolicy).create -}}
+{{- $policy := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "" "capacityrequests.bigfleet.lucy.sh" -}}
+{{- if and $policy (ne (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $policy) .Release.Name) -}}
+{{- fail "the admission policy is applied already, by hand or by another release: delete it with kubectl delete -f deploy/admission, or set admissionPolicy.create=false" -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.crds.install -}}
 {{- $crd := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "capacityrequests.bigfleet.lucy.sh" -}}
 {{- if $crd -}}

@@ -6,7 +6,10 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // OP-12.1, OP-12.2, WIRE-10.8: the phases that a history of frames shows. "+" marks released, "!" the end of the object.
 func TestFold(t *testing.T) {

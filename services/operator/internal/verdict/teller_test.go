@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // table is a Teller over demand that a test makes, without an API server: what look wants to write is taken as written.
 type table struct {

@@ -1,0 +1,5 @@
+package demand
+
+import (
+	_ "planted.example/fleet/services/coordinator/fleet"
+)
