@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -254,22 +255,31 @@ func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask
 	return answers, partial(shards, errs)
 }
 
-// partial is nil, the one error, or a list of the shards that did not answer.
+// partial is nil, the one error, a list of the shards that did not answer, or what those say that refused: an answer too.
 func partial(shards []Shard, errs []error) error {
-	var silent []string
-	var first error
+	var silent, refused []string
+	var first, no error // of those that are silent, and of those that refused
 	for i, err := range errs {
-		if err != nil {
-			silent = append(silent, shards[i].Label())
-			if first == nil {
-				first = err
-			}
+		switch {
+		case err == nil:
+		case exit.CodeOf(err) == exit.Unreachable:
+			silent, first = append(silent, shards[i].Label()), cmp.Or(first, err)
+		default:
+			refused, no = append(refused, err.Error()), cmp.Or(no, err)
 		}
 	}
-	if len(silent) == 0 || len(shards) == 1 {
-		return first
+	all := errors.Join(errs...)
+	switch {
+	case all == nil:
+		return nil
+	case len(silent)+len(refused) == 1 && (len(shards) == 1 || len(refused) == 1):
+		return cmp.Or(first, no)
+	case len(refused) == 0:
+		return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: all}
+	case len(silent) == 0:
+		return &exit.Error{Code: exit.CodeOf(no), Say: strings.Join(refused, "; "), Err: all}
 	}
-	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: errors.Join(errs...)}
+	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", ") + "; " + strings.Join(refused, "; "), Hint: first.Error(), Err: all}
 }
 
 // Unanswered names a part that did not answer.

@@ -147,18 +147,10 @@ func (w *World) lookAtShards(ctx context.Context) (sum *pb.GetStatusResponse, aw
 			away = append(away, s.id)
 			continue
 		}
-		listed := int32(0)
-		for _, n := range got.Msg.GetMachinesByState() {
-			listed += n
-		}
-		if sum = merged(sum, got.Msg); sum != got.Msg { // every shard lists the whole cloud, and another's machines as if they were to be had
-			sum.MachinesByState[speculative] = max(0, sum.MachinesByState[speculative]-listed)
-		}
+		sum = merged(sum, got.Msg)
 	}
 	return sum, away
 }
-
-var speculative = pb.MachineState_MACHINE_STATE_SPECULATIVE.String()
 
 // merged adds what can be added; the rest is that of the first.
 func merged(sum, s *pb.GetStatusResponse) *pb.GetStatusResponse {

@@ -168,12 +168,19 @@ func (c *Core) adminResume(e AdminAsked) {
 	c.answer(e, CodeOK, "", nil)
 }
 
+// anothersMachine is the answer to orders about a machine that this shard only read of (SHARD-21.6).
+const anothersMachine = "the machine is another shard's: give the order to that one"
+
 // adminRetry clears the machine's pauses and asks the provider; the answer is adopted.
 func (c *Core) adminRetry(e AdminAsked) {
 	f := slices.IndexFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine })
 	i, known := c.world.Inventory.Find(e.Machine)
 	if !known && f < 0 {
 		c.answer(e, CodeNotFound, "no such machine", nil)
+		return
+	}
+	if known && c.world.Inventory.Foreign(i) {
+		c.answer(e, CodeNotFound, anothersMachine, nil)
 		return
 	}
 	if e.Check {
@@ -234,6 +241,10 @@ func (c *Core) adminForget(e AdminAsked) {
 			return
 		}
 		c.answer(e, CodeNotFound, "no such machine", nil)
+		return
+	}
+	if c.world.Inventory.Foreign(i) {
+		c.answer(e, CodeNotFound, anothersMachine, nil)
 		return
 	}
 	if c.ops.byMachine[e.Machine] != nil {

@@ -312,6 +312,13 @@ func TestAnotherShardsClusterIsNoneOfOurs(t *testing.T) {
 	if got := w.recorded(RecordUnexpectedEdge); len(got) != 0 || w.view.Status.Foreign != 2 {
 		t.Errorf("%d machines of other shards; recorded here: %+v", w.view.Status.Foreign, got)
 	}
+	// Orders about them are for the shard that they belong to.
+	for ask, order := range []AdminCommand{AdminForget, AdminRetry} {
+		w.step(AdminAsked{Ask: int64(ask + 1), Command: order, Machine: "b1", Reason: "x"})
+	}
+	if len(w.answers) != 2 || w.answers[0].Code != CodeNotFound || w.answers[1].Code != CodeNotFound {
+		t.Errorf("orders about another shard's machine: %+v", w.answers)
+	}
 	// The cluster comes over with its machines: now the one without a session is this shard's to miss.
 	w.step(CoordinatorReplied{Term: 3, UUID: "u", Instructions: []Instruction{{ID: "v2", Term: 3, SetView: view(2, "red", "blue")}}})
 	w.run(Minute)
