@@ -167,7 +167,9 @@ func textOf(c *contexts.Context, flag string) *string {
 }
 
 // Verb is what a command is called under the root, for its errors.
-func Verb(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().CommandPath()+" ") }
+func Verb(c *cobra.Command) string {
+	return strings.TrimPrefix(c.CommandPath(), c.Root().CommandPath()+" ")
+}
 
 // Over is a context with what this command line says in place of what it said.
 func (a *App) Over(c contexts.Context) contexts.Context {
