@@ -354,7 +354,7 @@ func TestContext(t *testing.T) {
 // Scenario 23, OP-7.1: whatever a template does, the answer is an answer.
 func TestFailingTemplates(t *testing.T) {
 	for text, want := range map[string]string{
-		`{{ .Nothing }}`: "Nothing", `{{ index .Labels "a" "b" }}`: "index", `{{ required "say the zone" "" }}`: "say the zone", `{{/* empty */}}`: "0 bytes",
+		`{{ range .Requirements }}{{ .Nothing }}{{ end }}`: "Nothing", `{{ index .Labels "a" "b" }}`: "index", `{{ required "say the zone" "" }}`: "say the zone", `{{/* empty */}}`: "0 bytes",
 		`{{ range $i, $x := .Requirements }}{{ indent 1000 "x" }}{{ end }}`: "indent by 1000", `{{ .Token }}`: "no bootstrap tokens", `{{ .KubeconfigYAML }}`: "--apiserver-url",
 	} {
 		r, err := newRenderer(t, text, Config{})

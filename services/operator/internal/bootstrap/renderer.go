@@ -103,6 +103,9 @@ func New(c Config) (*Renderer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap template: %w", err)
 	}
+	if err := unknownNames(t.Tree); err != nil {
+		return nil, fmt.Errorf("bootstrap template: %w", err)
+	}
 	r.template = t
 	return r, nil
 }
