@@ -65,9 +65,15 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.db.Close())
 }
 
-// Put stores a value, or deletes the key when value is nil, and returns when that is on the disk.
+// Put stores a value, or deletes the key when value is nil, and returns when that is on the disk. A hint of the key that
+// waits is older, and is forgotten.
 func (s *Store) Put(bucket, key string, value []byte) error {
-	return s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) })
+	return s.db.Update(func(tx *bolt.Tx) error {
+		s.mu.Lock()
+		delete(s.hints, hintKey{bucket, key})
+		s.mu.Unlock()
+		return put(tx, bucket, key, value)
+	})
 }
 
 // Load reads a whole bucket. A bucket that does not exist is empty.
@@ -127,13 +133,16 @@ func (s *Store) Flush() error { return s.flush() }
 
 func (s *Store) flush() error {
 	s.mu.Lock()
-	batch := s.hints
-	s.hints = map[hintKey][]byte{}
+	none := len(s.hints) == 0
 	s.mu.Unlock()
-	if len(batch) == 0 {
+	if none {
 		return nil
 	}
+	var batch map[hintKey][]byte
 	err := s.db.Update(func(tx *bolt.Tx) error {
+		s.mu.Lock() // within the transaction, so that no Put comes in between
+		batch, s.hints = s.hints, map[hintKey][]byte{}
+		s.mu.Unlock()
 		for k, v := range batch {
 			if err := put(tx, k.bucket, k.key, v); err != nil {
 				return err

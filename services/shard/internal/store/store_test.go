@@ -103,3 +103,30 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	}
 	l.Release()
 }
+
+// SHARD-5.4: what has to be on the disk before anybody hears of it is not overwritten by a hint of the same key that is older
+// and was still waiting. A view that a shard has acknowledged would go back.
+func TestHintDoesNotOverwriteWhatWasPutAfterIt(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Hint("control", "view", []byte("old"))
+	if err := s.Put("control", "view", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Load("control"); err != nil || string(got["view"]) != "new" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	s.Hint("control", "view", []byte("newest"))
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.Load("control"); string(got["view"]) != "newest" {
+		t.Fatalf("%q", got)
+	}
+}
