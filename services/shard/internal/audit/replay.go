@@ -154,6 +154,9 @@ func (p *replaying) head(path string, raw []byte) error {
 		if err != nil {
 			return err
 		}
+		if x.State == nil {
+			return &Damage{Why: "the file beside the segment holds no state"}
+		}
 		h.State = x.State
 	}
 	switch {
@@ -165,8 +168,10 @@ func (p *replaying) head(path string, raw []byte) error {
 		}
 	case out.Core == nil || h.Gap > 0 || out.Core.Steps() != h.State.Steps+1:
 		clear(p.made)
-		var effects []core.Effect
-		out.Core, effects = core.Restore(p.Policy, h.State)
+		effects, failed := p.restore(h.State)
+		if failed != "" {
+			return &Damage{Why: "the state of the segment makes no core: " + failed}
+		}
 		p.keep(effects)
 	}
 	if h.Digest == 0 {
@@ -177,6 +182,19 @@ func (p *replaying) head(path string, raw []byte) error {
 		return fmt.Errorf("%w: at the checkpoint of segment %d the digest is %016x, it was %016x", ErrDiverged, h.Number, got, h.Digest)
 	}
 	return nil
+}
+
+// restore makes the core of a stored state. A checksum says that the bytes are those that were written, not that a core can be made
+// of them.
+func (p *replaying) restore(state *core.Snapshot) (effects []core.Effect, failed string) {
+	defer func() {
+		if r := recover(); r != nil {
+			failed = fmt.Sprint(r)
+		}
+	}()
+	c, effects := core.Restore(p.Policy, state)
+	p.out.Core = c
+	return effects, ""
 }
 
 func (p *replaying) event(raw []byte) (err error) {
