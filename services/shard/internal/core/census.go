@@ -23,7 +23,7 @@ type CensusKey struct {
 	Bucket   demand.Bucket // of the interruption penalty that protects it; 0: none
 }
 
-const withheldReasons = 7
+const withheldReasons = inventory.WithheldReasons
 
 // WithheldReasons names the reasons of Census.Withheld, by position; that of 0 is empty.
 func WithheldReasons() []string {

@@ -137,8 +137,25 @@ func (c *Core) reown(i inventory.Index) {
 	if !mine && c.ops.byMachine[m.ID] != nil {
 		return
 	}
+	c.markElsewhere(i, &m, mine)
 	if c.own(i, mine) {
 		c.trigger(triggerAdmin)
+	}
+}
+
+// markElsewhere marks a machine that is ours while it is bound and another shard's once it is Idle: its domain is. No need
+// here gains by draining it, so it is never a victim (SHARD-21.6).
+func (c *Core) markElsewhere(i inventory.Index, m *inventory.Machine, mine bool) {
+	elsewhere := false
+	if mine && boundState(m.State) {
+		idle := *m
+		idle.State, idle.Cluster = inventory.Idle, ""
+		elsewhere = !c.mine(&idle, "")
+	}
+	if elsewhere {
+		c.world.Inventory.Withhold(i, inventory.Withheld{Reason: inventory.WithheldElsewhere})
+	} else if len(c.world.Inventory.Withheld(i)) > 0 {
+		c.world.Inventory.Lift(i, inventory.WithheldElsewhere, "")
 	}
 }
 

@@ -109,7 +109,7 @@ func (c *Core) viewMachine(i inventory.Index) MachineView {
 }
 
 func withheldText(r inventory.WithheldReason) string {
-	return [...]string{"", "backoff", "stock_out", "quota", "forgotten", "reserved", "not_joined"}[r]
+	return [...]string{"", "backoff", "stock_out", "quota", "forgotten", "reserved", "not_joined", "elsewhere"}[r]
 }
 
 // Kept says why a machine is as it is (SHARD-23.1).

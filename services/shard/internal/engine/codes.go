@@ -103,6 +103,7 @@ var withheldCodes = [...]code{
 	{"forgotten", "a person ordered that it be forgotten", "It is left alone while its provider still lists it; have the provider asked again to use it."},
 	{"reserved", "it is reserved for a move to another shard", "It goes over when the move is done; cancel the move to keep it."},
 	{"not-joined", "it never became a Node of the cluster that it was made for", "Other clusters may have it at once, that one again when the mark ends. Look at the bootstrap template and at the network of the nodes."},
+	{"elsewhere", "it serves a cluster here, and its domain is another shard's", "Nobody here gains by draining it: idle, it is the other shard's. Move the domain back if this shard is to use it."},
 }
 
 var _ [0]struct{} = [len(withheldCodes) - inventory.WithheldReasons]struct{}{}

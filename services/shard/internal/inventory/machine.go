@@ -228,13 +228,14 @@ const (
 	WithheldForgotten                           // an order says to leave it alone
 	WithheldReserved                            // it is to move to another shard
 	WithheldNotJoined                           // it did not join this cluster (ENG-17.7)
+	WithheldElsewhere                           // bound here, another shard's once it is Idle (SHARD-21.6)
 
-	WithheldReasons = 7 // length of an array indexed by WithheldReason
+	WithheldReasons = 8 // length of an array indexed by WithheldReason
 )
 
 // String returns the reason in lower case, with dashes.
 func (r WithheldReason) String() string {
-	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined"}
+	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined", "elsewhere"}
 	if int(r) < len(names) {
 		return names[r]
 	}
