@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
@@ -13,34 +14,40 @@ import (
 // acknowledged and done. It looks into the core only to ask what the shard believes about a machine.
 type checker struct {
 	w *world
+	s *shard
 
 	// Of the present process.
-	mirror  map[string]*said
-	ops     map[string]core.Record // open operations, by id
-	ofM     map[string]string      // the same, by machine
-	began   map[string]int64       // when it started, by operation
-	misled  map[string]bool        // operations with a command that was sent on a false fact
-	acked   map[string]bool        // instructions whose ack the process was given
-	instr   map[string]string      // last instruction, by machine
-	listed  map[string]int64       // last good List, by provider (virtual time)
-	stuck   map[string]bool
-	intent  map[string]string // machine to the cluster it was last acquired for
-	moved   map[string]string // machine to the cluster that was last seen to have taken it over on its way
-	starts  []reclaimStart
-	peak    map[string]int64 // most Configured machines of a scope; "" is the shard
-	fresh   []core.Record    // starts of this step
-	cycleAt int64
-	person  map[string]bool // clusters whose roll-up a person was asked to accept
-	retired map[string]bool
-	pulls   map[string]string // open pulls: operation's cluster by request
+	mirror   map[string]*said
+	ops      map[string]core.Record // open operations, by id
+	ofM      map[string]string      // the same, by machine
+	began    map[string]int64       // when it started, by operation
+	misled   map[string]bool        // operations with a command that was sent on a false fact
+	acked    map[string]bool        // instructions whose ack the process was given
+	instr    map[string]string      // last instruction, by machine
+	listed   map[string]int64       // last good List, by provider (virtual time)
+	stuck    map[string]bool
+	intent   map[string]string // machine to the cluster it was last acquired for
+	moved    map[string]string // machine to the cluster that was last seen to have taken it over on its way
+	starts   []reclaimStart
+	peak     map[string]int64 // most Configured machines of a scope; "" is the shard
+	fresh    []core.Record    // starts of this step
+	cycleAt  int64
+	person   map[string]bool // clusters whose roll-up a person was asked to accept
+	retired  map[string]bool
+	term     int64               // highest of the coordinator that the process was told
+	orders   map[string]expected // of the reply of this step
+	accepted map[string]bool     // instructions that it accepted
+	view     *core.View
+	pulls    map[string]string // open pulls: operation's cluster by request
 
+	lied     map[string]bool     // machines about which some fact was false and none since was true; outlives processes
 	late     []late              // starts of the last minutes
 	vanished int                 // machines that the step took out although they are there
 	session  map[string]int64    // of each cluster, as the process was told
 	unseen   map[string]int      // Lists in a row that did not show a machine that is there
 	pub      *core.Publish       // of this step
 	unjoined map[[2]string]int64 // when a machine was last drained of a cluster because its node did not join
-	joins    []late              // drains because a node did not join, and later tries of such a machine at the same cluster
+	joins    []joining           // drains because a node did not join, and later tries of such a machine at the same cluster
 	pending  core.RollupArrived
 	hasRoll  bool
 	lists    map[int64]listing // Lists under way
@@ -83,8 +90,8 @@ type said struct {
 	version int64
 }
 
-func newChecker(w *world) *checker {
-	c := &checker{w: w}
+func newChecker(s *shard) *checker {
+	c := &checker{w: s.w, s: s, lied: map[string]bool{}}
 	c.reset()
 	return c
 }
@@ -99,6 +106,7 @@ func (c *checker) reset() {
 	c.starts, c.fresh, c.lists, c.gets = nil, nil, map[int64]listing{}, map[int64]int64{}
 	c.chosen, c.guarded, c.unjoined = map[string]int64{}, nil, map[[2]string]int64{}
 	c.late, c.joins = nil, nil
+	c.term, c.orders, c.accepted, c.view = 0, nil, map[string]bool{}, nil
 	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}
 }
 
@@ -113,7 +121,7 @@ func (c *checker) of(name string) *said {
 
 func (c *checker) processStarted(p *process) {
 	c.reset()
-	for _, name := range c.w.disk.retired {
+	for _, name := range c.s.disk.retired {
 		c.retired[name] = true
 	}
 }
@@ -122,15 +130,14 @@ func (c *checker) processStarted(p *process) {
 func (c *checker) before(p *process, e core.Event) {
 	switch e := e.(type) {
 	case core.CommandDone:
-		if e.Code == core.CodeFailedPrecondition && e.HasFence && e.FenceEpoch > p.epoch {
-			p.refused++
-		}
+		c.fenceSpoke(p, e)
 	}
-	if p != c.w.proc {
+	if p != c.s.proc {
 		return
 	}
 	c.hasRoll, c.vanished, c.pub, c.guarded = false, 0, nil, c.guarded[:0]
 	c.followOrders(p, e)
+	c.follow(p, e)
 	switch e := e.(type) {
 	case core.RollupArrived:
 		c.pending, c.hasRoll = e, true
@@ -176,8 +183,9 @@ func refuses(c core.Code) bool {
 func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 	if cmd, ok := x.(core.Command); ok {
 		c.checkRights(p, cmd)
+		c.checkDoubt(p, cmd)
 	}
-	if p != c.w.proc {
+	if p != c.s.proc {
 		return
 	}
 	switch x := x.(type) {
@@ -197,6 +205,15 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 		}
 	case *core.Publish:
 		c.pub = x
+		if c.w.coord != nil {
+			c.checkView(x)
+		}
+	case core.AckInstruction:
+		c.acknowledged(x)
+	case core.Sample:
+		if x.Metric == core.MetricPlanMismatch {
+			c.w.broken("plan-differs", "SHARD-33.7", "", "", "the incremental plan and the full one differ")
+		}
 	case core.ListMachines:
 		c.lists[x.List] = listing{x.Provider, c.w.now}
 	case core.GetMachine:
@@ -219,7 +236,8 @@ func (c *checker) checkRights(p *process, x core.Command) {
 
 func (c *checker) checkCommand(p *process, x core.Command) {
 	w := c.w
-	if p.paused || p.dryRun {
+	c.checkOwner(x)
+	if p.paused || p.dryRun || p.removed {
 		w.broken("command-while-paused", "SHARD-33.5.9", x.Machine, x.Cluster, "%s sends %s of %s while everything is paused or dry", x.Op, x.RPC, x.Machine)
 	}
 	op, open := c.ops[x.Op]
@@ -227,7 +245,7 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 		w.broken("command-without-operation", "SHARD-15.1", x.Machine, x.Cluster, "%s is not open and sends %s of %s", x.Op, x.RPC, x.Machine)
 		return
 	}
-	if m := w.machine(x.Machine); m != nil && m.lied {
+	if m := w.machine(x.Machine); m != nil && c.lied[m.ID] {
 		c.misled[x.Op] = true
 	}
 	c.chosen[x.Machine] = w.now
@@ -244,10 +262,10 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 			perKind++
 		}
 	}
-	if perProvider > w.config.ProviderConcurrency {
-		w.broken("provider-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands in flight at %s, at most %d", perProvider, x.Provider, w.config.ProviderConcurrency)
+	if perProvider > c.s.config.ProviderConcurrency {
+		w.broken("provider-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands in flight at %s, at most %d", perProvider, x.Provider, c.s.config.ProviderConcurrency)
 	}
-	if most := laneSize(op.Kind, w.config.ExecuteConcurrency); perKind > most {
+	if most := laneSize(op.Kind, c.s.config.ExecuteConcurrency); perKind > most {
 		w.broken("lane-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands of %s in flight, at most %d", perKind, op.Kind, most)
 	}
 	if x.RPC == core.RPCDrain && op.Kind == core.KindReclaim && !c.retired[op.Cluster] && !c.acked[c.instr[x.Machine]] {
@@ -272,7 +290,7 @@ func laneSize(k core.Kind, total int64) int64 {
 
 func (c *checker) checkPull(p *process, x core.PullBootstrap) {
 	w := c.w
-	if p.paused || p.dryRun {
+	if p.paused || p.dryRun || p.removed {
 		w.broken("pull-while-paused", "SHARD-33.5.9", x.Machine.ID, x.Cluster, "a bootstrap blob is asked of %s while everything is paused or dry", x.Cluster)
 	}
 	n := int64(1)
@@ -281,8 +299,8 @@ func (c *checker) checkPull(p *process, x core.PullBootstrap) {
 			n++
 		}
 	}
-	if n > w.config.ExecutePerCluster {
-		w.broken("cluster-limit", "SHARD-33.5.10", x.Machine.ID, x.Cluster, "%d pulls wait for %s, at most %d", n, x.Cluster, w.config.ExecutePerCluster)
+	if n > c.s.config.ExecutePerCluster {
+		w.broken("cluster-limit", "SHARD-33.5.10", x.Machine.ID, x.Cluster, "%d pulls wait for %s, at most %d", n, x.Cluster, c.s.config.ExecutePerCluster)
 	}
 	c.pulls[x.Request] = x.Cluster
 }
@@ -310,6 +328,7 @@ func (c *checker) record(p *process, r core.Record) {
 	case core.RecordMachineVanished:
 		delete(c.intent, r.Machine)
 		delete(c.chosen, r.Machine)
+		maps.DeleteFunc(c.unjoined, func(k [2]string, _ int64) bool { return k[0] == r.Machine }) // met again, it is new
 		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
 			c.vanished++
 		}
@@ -329,7 +348,7 @@ func (c *checker) started(p *process, r core.Record) {
 	if want := [...]inventory.State{0, inventory.Idle, inventory.Speculative, inventory.Configured, inventory.Configured, inventory.Idle}; r.From != want[kindIndex(r.Kind)] {
 		w.broken("stale-decision", "SHARD-33.5.1", r.Machine, r.Cluster, "%s of %s starts from %s", r.Kind, r.Machine, r.From)
 	}
-	if p.paused || p.dryRun {
+	if p.paused || p.dryRun || p.removed {
 		w.broken("start-while-paused", "SHARD-33.5.9", r.Machine, r.Cluster, "%s of %s starts while everything is paused or dry", r.Kind, r.Machine)
 	}
 	c.ops[r.Op], c.ofM[r.Machine], c.began[r.Op] = r, r.Op, w.now
@@ -395,7 +414,7 @@ func (c *checker) reclaimStarted(p *process, r core.Record) {
 	for len(c.starts) > 0 && w.now-c.starts[0].at > minute {
 		c.starts = c.starts[1:]
 	}
-	for _, window := range []int64{w.config.ReclaimCapWindow, minute} {
+	for _, window := range []int64{c.s.config.ReclaimCapWindow, minute} {
 		for _, scope := range []string{"", r.Cluster} {
 			n := int64(0)
 			for _, x := range c.starts {
@@ -403,7 +422,7 @@ func (c *checker) reclaimStarted(p *process, r core.Record) {
 					n++
 				}
 			}
-			most := max(1, c.peak[scope]*w.config.ReclaimCapPerMille/1000) * (1 + (window+w.config.ReclaimCapWindow-1)/w.config.ReclaimCapWindow)
+			most := max(1, c.peak[scope]*c.s.config.ReclaimCapPerMille/1000) * (1 + (window+c.s.config.ReclaimCapWindow-1)/c.s.config.ReclaimCapWindow)
 			if n > most {
 				w.broken("reclaim-budget", "SHARD-33.5.3", r.Machine, r.Cluster, "%d reclaims of scope %q within %s, at most %d", n, scope, clock(window), most)
 			}
@@ -416,6 +435,9 @@ func (c *checker) preemptStarted(p *process, r core.Record) {
 	w := c.w
 	if r.Cause == engine.CauseInversion && r.PreemptorPriority <= r.Priority {
 		w.broken("preempt-priority", "SHARD-33.5.4", r.Machine, r.Cluster, "%s of priority %d is taken for priority %d", r.Machine, r.Priority, r.PreemptorPriority)
+	}
+	if m := w.machine(r.Machine); w.coord != nil && m != nil && !w.coord.holds(c.s, m) {
+		w.broken("preempt-for-nothing", "SHARD-21.6", r.Machine, r.Cluster, "%s is taken from %s for %s, and is another shard's once it is Idle", r.Machine, r.Cluster, r.PreemptorCluster)
 	}
 	if r.PreemptorCluster == r.Cluster {
 		w.broken("preempt-self", "SHARD-33.5.4", r.Machine, r.Cluster, "%s is taken from %s for itself", r.Machine, r.Cluster)
@@ -432,11 +454,14 @@ func (c *checker) preemptStarted(p *process, r core.Record) {
 // deleteStarted: a release is of an elastic machine that has been Idle for its hold.
 func (c *checker) deleteStarted(p *process, r core.Record) {
 	w, m := c.w, c.w.machine(r.Machine)
-	if m == nil || m.lied {
+	if m == nil || c.lied[m.ID] {
 		return
 	}
 	hold, elastic := w.policy.Hold.Of(m.CapacityType)
+	v, _ := p.core.Machine(r.Machine)
 	switch {
+	case v.Intended != "":
+		w.broken("delete-claimed", "SHARD-33.5.13", r.Machine, v.Intended, "%s is promised to %s and is to be deleted", r.Machine, v.Intended)
 	case !elastic:
 		w.broken("delete-fixed", "SHARD-33.5.13", r.Machine, "", "%s is %s and is to be deleted", r.Machine, m.CapacityType)
 	case m.State == inventory.Idle && w.now-m.since < hold:

@@ -151,11 +151,12 @@ func (c *checker) littleDemand(p *process, name string, s *said) bool {
 
 // after looks at the state that a step has left.
 func (c *checker) after(p *process, e core.Event) {
-	if p != c.w.proc {
+	if p != c.s.proc {
 		return
 	}
 	c.notWiped(e)
 	c.guardHeld(p)
+	c.checkState(p)
 	if len(c.fresh) == 0 && p.publish == nil && c.pub == nil {
 		return
 	}
@@ -175,6 +176,30 @@ func (c *checker) after(p *process, e core.Event) {
 	}
 	c.judgeStarts(p)
 }
+
+// checkState asks the core now and then for the invariants that are too dear for each step (SHARD-4.10), and looks at the
+// limits of what it publishes (SHARD-33.5.10).
+func (c *checker) checkState(p *process) {
+	every := int64(64)
+	if c.w.profile.scale {
+		every = 1 << 14
+	}
+	if c.w.steps%every == 0 {
+		if why := p.core.Broken(); why != "" {
+			c.w.broken("invariant", "SHARD-4.10", "", "", "%s", why)
+		}
+	}
+	if c.pub == nil {
+		return
+	}
+	s := &c.pub.Status
+	if len(s.Shortfalls) > shortfallsMax || s.InFlight[core.KindReclaim] > int(laneSize(core.KindReclaim, c.s.config.ExecuteConcurrency)) {
+		c.w.broken("ledger-limit", "SHARD-33.5.10", "", "", "%d shortfalls are listed, at most %d", len(s.Shortfalls), shortfallsMax)
+	}
+}
+
+// shortfallsMax is how many shortfalls a shard reports (SHARD-32).
+const shortfallsMax = 100
 
 // notWiped: one List that shows too little takes nothing out (SHARD-13.11).
 func (c *checker) notWiped(e core.Event) {

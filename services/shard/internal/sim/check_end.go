@@ -16,7 +16,7 @@ const quiet = 10 * minute
 // end checks that a run has come to rest, and in the right place (SHARD-33.6).
 func (c *checker) end() {
 	w := c.w
-	p := w.proc
+	p := c.s.proc
 	if p == nil || p.publish == nil || p.halted {
 		w.broken("no-process", "SHARD-33.6", "", "", "at the end of the tail no process is at work")
 		return
@@ -42,7 +42,7 @@ func (c *checker) sameInventory(p *process) {
 			w.broken("inventory-differs", "SHARD-33.6", id, m.Cluster, "%s is %s %q at the provider and %s %q for the shard", id, m.State, m.Cluster, v.Machine.State, v.Machine.Cluster)
 		case m.Price != v.Machine.Price:
 			w.broken("price-differs", "SHARD-13.9", id, "", "%s costs %d and the shard believes %d", id, m.Price, v.Machine.Price)
-		case c.overdue(m):
+		case c.overdue(m) && c.ownsAtEnd(m):
 			w.broken("kept-idle", "ENG-16.7", id, v.Intended, "%s has been Idle for %s and costs money (flags %v, promised to %q)", id, clock(w.now-m.since), v.Flags, v.Intended)
 		case m.State == inventory.Idle && (v.Stamp.Fingerprint != "" && v.Intended == ""):
 			w.broken("stamp-stays", "SHARD-14.3", id, "", "%s is Idle and still bears the priority of its last workload", id)
@@ -50,7 +50,7 @@ func (c *checker) sameInventory(p *process) {
 	}
 	for _, q := range w.providers {
 		for _, m := range q.order {
-			if !known[m.ID] && !slices.ContainsFunc(w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == m.ID }) {
+			if !known[m.ID] && !slices.ContainsFunc(c.s.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == m.ID }) {
 				w.broken("unknown-machine", "SHARD-33.6", m.ID, m.Cluster, "%s is %s at the provider and the shard does not know it", m.ID, m.State)
 			}
 		}
@@ -66,7 +66,7 @@ func (c *checker) overdue(m *machine) bool {
 // sameNodes: every node object has its machine, and the reverse.
 func (c *checker) sameNodes(p *process) {
 	w := c.w
-	for _, cl := range w.clusters {
+	for _, cl := range c.s.clusters {
 		o := cl.ops[0]
 		for _, q := range w.providers {
 			for _, m := range q.order {
@@ -84,23 +84,44 @@ func (c *checker) sameNodes(p *process) {
 	}
 }
 
+// joining is a start that comes of a node that did not join. One that follows from another explains what becomes of its
+// own machine and nothing else.
+type joining struct {
+	late
+	follows bool
+}
+
 // noteJoining notes that a node did not join (ENG-17.7), or that its machine is tried again at the same cluster after
-// the hold of an hour. Both may fall into the quiet of the tail: a cluster gives up one machine per join timeout.
+// the hold of an hour: acquired, or taken from another cluster for it. Both may fall into the quiet of the tail: a cluster
+// gives up one machine per join timeout.
 func (c *checker) noteJoining(r core.Record) {
-	at, lost := c.unjoined[[2]string{r.Machine, r.Cluster}]
-	acquires := r.Kind == core.KindBootstrap || r.Kind == core.KindProvision
-	if r.Cause == engine.CauseNotJoined || lost && acquires && c.w.now >= at+c.w.policy.JoinRetryHold {
-		c.joins = append(c.joins, late{c.w.now, r})
+	target := r.Cluster
+	if r.Kind == core.KindPreempt {
+		target = r.PreemptorCluster
+	}
+	at, lost := c.unjoined[[2]string{r.Machine, target}]
+	acquires := r.Kind == core.KindBootstrap || r.Kind == core.KindProvision || r.Kind == core.KindPreempt
+	if early := at + c.w.policy.JoinRetryHold - c.w.now; lost && acquires && early > 0 {
+		c.w.broken("rejoined-early", "ENG-17.7", r.Machine, target, "%s is acquired for %s, where its node did not join, %s before it may be tried again", r.Machine, target, clock(early))
+	}
+	switch {
+	case r.Cause == engine.CauseNotJoined || lost && acquires && c.w.now >= at+c.w.policy.JoinRetryHold:
+		c.joins = append(c.joins, joining{late{c.w.now, r}, false})
+	case r.From == inventory.Configured && c.ofJoining(r, c.w.now):
+		c.joins = append(c.joins, joining{late{c.w.now, r}, true})
 	}
 }
 
 // ofJoining tells whether such an event explains a start: it is one, the same plan or the next ones made it for the same
 // cluster, or it does something with the machine that came free.
 func (c *checker) ofJoining(r core.Record, at int64) bool {
-	hold, _ := c.w.policy.Hold.Of(c.w.machine(r.Machine).CapacityType)
-	return slices.ContainsFunc(c.joins, func(e late) bool {
+	hold := int64(0)
+	if m := c.w.machine(r.Machine); m != nil {
+		hold, _ = c.w.policy.Hold.Of(m.CapacityType)
+	}
+	return slices.ContainsFunc(c.joins, func(e joining) bool {
 		after := at - e.at
-		return after >= 0 && (e.Cluster == r.Cluster && after < minute || e.Machine == r.Machine && after < hold+5*minute)
+		return after >= 0 && (e.Cluster == r.Cluster && after < minute && !e.follows || e.Machine == r.Machine && after < hold+5*minute)
 	})
 }
 
@@ -140,7 +161,7 @@ func (c *checker) atRest(p *process) {
 		w.broken("still-paused", "SHARD-33.6", "", "", "the shard is still paused or dry")
 	}
 	for _, v := range p.publish.Clusters {
-		if w.clusterNamed(v.Name) == nil {
+		if cl := w.clusterNamed(v.Name); cl == nil || cl.s != c.s {
 			continue
 		}
 		switch {
@@ -159,7 +180,7 @@ func (c *checker) satisfied(p *process) {
 	w := c.w
 	for _, b := range p.publish.Needs {
 		cl := w.clusterNamed(b.Cluster)
-		if cl == nil {
+		if cl == nil || cl.s != c.s {
 			continue
 		}
 		for i := range b.Rows {
@@ -182,7 +203,7 @@ func (c *checker) satisfied(p *process) {
 func (c *checker) freeFor(p *process, row demand.Row, residual []resource.Quantity) string {
 	for _, q := range c.w.providers {
 		for _, m := range q.order {
-			if m.State != inventory.Idle && m.State != inventory.Speculative || credit(&m.Machine, &row) == 0 {
+			if m.State != inventory.Idle && m.State != inventory.Speculative || !c.ownsAtEnd(m) || credit(&m.Machine, &row) == 0 {
 				continue
 			}
 			v, known := p.core.Machine(m.ID)
@@ -201,7 +222,7 @@ func (c *checker) freeFor(p *process, row demand.Row, residual []resource.Quanti
 
 // sameDemand: the last plan knows what every cluster wants now.
 func (c *checker) sameDemand(p *process) {
-	for _, cl := range c.w.clusters {
+	for _, cl := range c.s.clusters {
 		s := c.mirror[cl.name]
 		if s == nil || hashRows(s.rows) != hashRows(cl.rows()) {
 			c.w.broken("demand-old", "SHARD-33.6", "", cl.name, "the demand of %s is not what it wants now", cl.name)

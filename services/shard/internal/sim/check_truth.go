@@ -8,15 +8,15 @@ import (
 // ends the effect of a lie, unless it was asked for before the operation began that is open: of two such words the shard
 // cannot know which is the older one (SHARD-13.6). What an older process is told, the present one does not know.
 func (c *checker) shown(p *process, m *machine, f *core.Fact, asked int64, lie bool) {
-	if p != c.w.proc {
+	if p != c.s.proc {
 		return
 	}
 	delete(c.unseen, m.ID)
 	switch same := f.Machine.State == m.State && f.Machine.Cluster == m.Cluster; {
 	case lie && !same:
-		m.lied = true
+		c.lied[m.ID] = true
 	case same && (c.ofM[m.ID] == "" || asked > c.began[c.ofM[m.ID]]):
-		m.lied = false
+		delete(c.lied, m.ID)
 	}
 }
 
@@ -49,14 +49,14 @@ func (c *checker) guardHeld(p *process) {
 
 // hidden notes that a full List did not show a machine that is there.
 func (c *checker) hidden(m *machine) {
-	m.lied = true
+	c.lied[m.ID] = true
 	c.unseen[m.ID]++
 }
 
 // conflict: a Configure of a machine that serves another cluster. The provider refuses it, but a shard that was told the
 // truth must not have asked.
 func (c *checker) conflict(m *machine, x core.Command) {
-	if !m.lied && !c.misled[x.Op] && c.mine(x) {
+	if !c.lied[m.ID] && !c.misled[x.Op] && c.mine(x) {
 		c.w.broken("bound-twice", "SHARD-33.5.1", m.ID, x.Cluster, "%s serves %s and is configured for %s", m.ID, m.Cluster, x.Cluster)
 	}
 }
@@ -64,7 +64,7 @@ func (c *checker) conflict(m *machine, x core.Command) {
 // illegal: a command from a state that it does not start from. Delays make some of these unavoidable; a Delete of a
 // machine that serves a cluster is not among them, and neither is a Configure of one.
 func (c *checker) illegal(m *machine, x core.Command) {
-	if m.lied || c.misled[x.Op] || !c.mine(x) {
+	if c.lied[m.ID] || c.misled[x.Op] || !c.mine(x) {
 		return
 	}
 	switch {
@@ -81,17 +81,25 @@ func (c *checker) mine(x core.Command) bool {
 	return open
 }
 
-// commanded: what a command takes away when it takes effect at the provider. What an older process does the present one
-// cannot know before the provider says so; the fence stops it at the machines that the present one has commanded.
-func (c *checker) commanded(m *machine, x core.Command, epoch int64) {
-	if c.w.proc != nil && epoch < c.w.proc.epoch {
-		m.lied = true
+// commanded tells all who watch that a command takes effect. What another shard or an older process does, the present
+// process of a shard cannot know before the provider says so; the fence stops an older one at the machines that the
+// present one has commanded.
+func (w *world) commanded(from *shard, m *machine, x core.Command, epoch int64) {
+	for _, s := range w.shards {
+		if s != from || s.proc != nil && epoch < s.proc.epoch {
+			s.check.lied[m.ID] = true
+		}
 	}
+	from.check.commanded(m, x)
+}
+
+// commanded: what a command takes away when it takes effect at the provider.
+func (c *checker) commanded(m *machine, x core.Command) {
 	op, open := c.ops[x.Op]
 	if !open || x.RPC != core.RPCDrain {
 		return
 	}
-	if op.Cluster != m.Cluster && !m.lied && !c.misled[x.Op] {
+	if op.Cluster != m.Cluster && !c.lied[m.ID] && !c.misled[x.Op] {
 		c.w.broken("drained-from-another", "SHARD-33.5.2", m.ID, m.Cluster, "%s drains %s from %s, which serves %s", x.Op, m.ID, op.Cluster, m.Cluster)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // operator or two.
 type cluster struct {
 	w     *world
+	s     *shard // that it is bound to
 	name  string
 	r     *random
 	work  []*workload
@@ -74,7 +75,7 @@ func (w *world) buildClusters() {
 	}
 	share := int64(float64(total) * w.load / float64(w.nCluster))
 	for i := range w.nCluster {
-		c := &cluster{w: w, name: fmt.Sprintf("c%d", i)}
+		c := &cluster{w: w, s: w.shards[i%len(w.shards)], name: fmt.Sprintf("c%d", i)}
 		c.r = newRandom(w.Seed, c.name)
 		n := 1 + c.r.intn(4)
 		if c.r.chance(.3) {
@@ -85,6 +86,7 @@ func (w *world) buildClusters() {
 		}
 		c.ops = []*operator{c.newOperator(0)}
 		w.clusters = append(w.clusters, c)
+		c.s.clusters = append(c.s.clusters, c)
 	}
 }
 
@@ -363,6 +365,7 @@ func (c *cluster) heal() {
 	}
 	c.ops = c.ops[:1]
 	c.ops[0].wake()
+	c.ops[0].hearAgain()
 	for _, n := range c.nodes {
 		if !n.ready {
 			n.joined, n.ready = true, true

@@ -58,9 +58,7 @@ const (
 	DataDirLost  // everything is
 	DeafOperator // a drop that one side notices much later
 
-	timed // first of the timed kinds
-
-	Outage Fault = iota - 1 // of a provider
+	Outage // of a provider; the first of the kinds that happen at times
 	RestartKeeps
 	RestartForgets // a provider forgets marks, cursors and operations under way
 	StockOut
@@ -93,7 +91,29 @@ const (
 	AdminRetire
 
 	DemandMove // not a fault: what users do
-	faults     // number of kinds
+
+	SlowReader // an operator stops reading
+	ClusterCut // nothing gets through between a cluster and its shard
+	ProviderCut
+	DrainCrash // an operator crashes in a drain, and has forgotten it
+
+	CoordinatorAway
+	NewLeader
+	DomainMove
+	Decommissioned // a shard is removed from the fleet for a while
+
+	// Drawn at each opportunity again.
+	BlobSlow        // the template takes longer than the pull may wait
+	Coordinated     // there is a coordinator, and perhaps a second shard at the same providers; drawn once
+	CoordinatorSlow // answers after the shard has given up
+	StaleLeader     // a reply of a lower term, full of orders
+	InstructionTwice
+	InstructionUnknown
+	InstructionOld // of a lower term, in a right reply
+
+	faults // number of kinds
+
+	lastTimed = Decommissioned
 )
 
 var faultNames = [...]string{
@@ -108,6 +128,9 @@ var faultNames = [...]string{
 	"process-crash", "process-freeze", "process-twice", "clean-stop", "wall-jump",
 	"admin-pause", "admin-dry-run", "admin-retry", "admin-forget", "admin-reconcile", "admin-accept", "admin-clear", "admin-retire",
 	"demand-move",
+	"slow-reader", "cluster-cut", "provider-cut", "drain-crash",
+	"coordinator-away", "new-leader", "domain-move", "decommissioned",
+	"blob-slow", "coordinated", "coordinator-slow", "stale-leader", "instruction-twice", "instruction-unknown", "instruction-old",
 }
 
 var _ [0]struct{} = [len(faultNames) - int(faults)]struct{}{}

@@ -25,6 +25,10 @@ type operator struct {
 	objects  map[string]inventory.State // UpcomingNodes by machine
 	mention  map[string]bool            // named since the last Hello
 	drains   map[string]bool            // instructions taken
+
+	life      int64 // drains of an earlier one are forgotten
+	deafUntil int64 // it reads nothing before
+	cutUntil  int64 // nothing gets through, in either direction
 }
 
 // conn is one stream between an operator and a process. Frames in each direction arrive in order, or not at all.
@@ -37,6 +41,9 @@ type conn struct {
 	server  bool // the process does
 	upAt    int64
 	downAt  int64
+	out     outgoing
+
+	coalesced, dropped int64 // as last counted
 }
 
 var allFeatures = []string{"drain-report", "need-status", "node-report", "reclaim-cancel", "released", "rollup-ack", "unplaced-pods"}
@@ -68,14 +75,14 @@ func (o *operator) dial() {
 	if o.down || o.gone || o.conn != nil {
 		return
 	}
-	p := w.proc
-	if p == nil || p.halted || p.frozen {
+	p := o.c.s.proc
+	if p == nil || p.halted || p.frozen || w.now < o.cutUntil {
 		o.tries++
 		w.after(min(second<<min(o.tries, 4), 15*second)+o.c.r.between(0, second), o.dial)
 		return
 	}
 	o.tries = 0
-	cn := &conn{w: w, o: o, p: p, client: true}
+	cn := &conn{w: w, o: o, p: p, client: true, out: w.newOutgoing()}
 	o.conn = cn
 	w.after(w.delay(), func() {
 		if p.dead || !cn.client {
@@ -93,24 +100,6 @@ func (o *operator) dial() {
 	})
 }
 
-// toOperator delivers a frame in order, unless the stream is gone. It tells whether the frame could be queued.
-func (cn *conn) toOperator(session int64, f func(o *operator)) bool {
-	if cn == nil || !cn.server || cn.session != session {
-		return false
-	}
-	d := cn.w.delay()
-	if cn.w.roll(FrameSlow) {
-		d += cn.w.net.between(second, minute)
-	}
-	cn.downAt = max(cn.downAt, cn.w.now+d)
-	cn.w.at(cn.downAt, func() {
-		if cn.client && cn.o.conn == cn && !cn.o.down {
-			f(cn.o)
-		}
-	})
-	return true
-}
-
 // toShard delivers an event in order, unless the stream is gone.
 func (cn *conn) toShard(e core.Event) {
 	if cn == nil || !cn.client {
@@ -120,7 +109,7 @@ func (cn *conn) toShard(e core.Event) {
 	if cn.w.roll(FrameSlow) {
 		d += cn.w.net.between(second, minute)
 	}
-	cn.upAt = max(cn.upAt, cn.w.now+d)
+	cn.upAt = max(cn.upAt, cn.w.now+d, cn.o.cutUntil)
 	cn.w.at(cn.upAt, func() {
 		r, isRollup := e.(core.RollupArrived)
 		if cn.p.dead || cn.session == 0 || !cn.server && !isRollup { // a roll-up that is being decoded outlives its stream (SHARD-8.4)
@@ -159,9 +148,16 @@ func withSession(e core.Event, session int64) core.Event {
 	return e
 }
 
+// endServer ends the process's half of a stream. What was written may still arrive.
+func (cn *conn) endServer() {
+	cn.server = false
+	cn.out.held = nil
+	cn.out.box.Close()
+}
+
 // serverGone is what the operator's side sees some time after the process is gone.
 func (cn *conn) serverGone() {
-	cn.server = false
+	cn.endServer()
 	wait := cn.w.delay()
 	if cn.w.roll(DeafOperator) {
 		wait += cn.w.net.between(second, 40*second) // half open: only a ping finds out
@@ -202,7 +198,7 @@ func (cn *conn) clientGone() {
 		}
 		cn.w.after(wait, func() {
 			if cn.server {
-				cn.server = false
+				cn.endServer()
 				cn.closed("stream ended")
 			}
 		})
@@ -356,8 +352,11 @@ func (o *operator) pulled(x core.PullBootstrap) {
 	case w.roll(BlobBroken):
 		a.Digest = brokenBlob
 	}
-	cn := o.conn
-	w.after(o.c.r.spread(10*millisecond, 5*second), func() {
+	cn, wait := o.conn, o.c.r.spread(10*millisecond, 5*second)
+	if w.roll(BlobSlow) {
+		wait += w.rollDice[BlobSlow].between(10*second, 90*second)
+	}
+	w.after(wait, func() {
 		if o.conn == cn && !o.down {
 			cn.toShard(a)
 		}
@@ -410,8 +409,9 @@ func (o *operator) evictLater(n *node, instruction string, grace int64) {
 	if w.roll(EvictionBlocked) {
 		wait = grace
 	}
+	mine := o.life
 	w.after(wait, func() {
-		if n.m.node != n || !n.cordoned {
+		if n.m.node != n || !n.cordoned || o.life != mine {
 			return
 		}
 		n.evict()

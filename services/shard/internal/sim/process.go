@@ -12,6 +12,7 @@ import (
 // process is one run of the shard's program: the core, and what the shell keeps beside it.
 type process struct {
 	w       *world
+	s       *shard
 	core    *core.Core
 	name    string
 	epoch   int64
@@ -32,8 +33,14 @@ type process struct {
 	paused  bool             // a pause of everything is in force (what the core was told)
 	pauses  []string
 	dryRun  bool
-	halted  bool // superseded, by its own word
-	refused int  // commands refused by the fence, of a newer epoch
+	halted  bool              // superseded, by its own word
+	refused int               // commands refused by the fence, of a newer epoch
+	doubts  map[string]*doubt // by provider: what the fence refused without saying why
+
+	lineage  core.Lineage          // term mark and group that the client knows
+	unstored []core.AckInstruction // answers whose ground is not on the disk yet
+	acks     []core.AckInstruction // answers that no report has brought over
+	removed  bool                  // it was told that it is no shard of the fleet any more
 
 	inflight map[string]core.Command // by operation
 	publish  *core.Publish
@@ -43,7 +50,7 @@ type process struct {
 // blob is a bootstrap blob as the shell keeps it. Its bytes stand for whether a node can join with it.
 type blob struct{ works bool }
 
-// taped is one recorded event, with the digest of its effects.
+// taped is one recorded event, reduced to what the decision log keeps, with the digest of its effects.
 type taped struct {
 	at   core.At
 	e    core.Event
@@ -52,43 +59,52 @@ type taped struct {
 }
 
 // startProcess starts the program from what is on the disk.
-func (w *world) startProcess() {
-	d := &w.disk
+func (s *shard) startProcess() {
+	w, d := s.w, &s.disk
 	d.epoch = max(d.epoch+1, w.wall()/second)
-	p := &process{w: w, core: core.New(w.policy), epoch: d.epoch, began: w.now, conns: map[string]*conn{}, blobs: map[string]blob{},
-		inflight: map[string]core.Command{}, dryRun: d.dryRun, owns: true}
+	p := &process{w: w, s: s, core: core.New(w.policy), epoch: d.epoch, began: w.now, conns: map[string]*conn{}, blobs: map[string]blob{},
+		inflight: map[string]core.Command{}, doubts: map[string]*doubt{}, dryRun: d.dryRun, owns: true}
 	p.name = fmt.Sprintf("epoch %d", p.epoch)
 	p.core.Plant(w.Defect)
-	w.proc = p
-	w.check.processStarted(p)
-	s := core.Started{Config: w.config, Epoch: p.epoch}
-	s.Control.DryRun, s.Control.Retired, s.Control.Forgotten = d.dryRun, slices.Clone(d.retired), slices.Clone(d.forgotten)
+	s.proc = p
+	s.check.processStarted(p)
+	e := core.Started{Config: s.config, Epoch: p.epoch}
+	e.Control.DryRun, e.Control.Retired, e.Control.Forgotten = d.dryRun, slices.Clone(d.retired), slices.Clone(d.forgotten)
 	for _, id := range sortedKeys(d.pauses) {
-		s.Control.Pauses = append(s.Control.Pauses, d.pauses[id])
+		e.Control.Pauses = append(e.Control.Pauses, d.pauses[id])
 		p.paused = p.paused || coversAll(d.pauses[id])
 	}
 	for _, id := range sortedKeys(d.journal) {
-		var e core.JournalEntry
-		if err := codec.Unmarshal(d.journal[id], &e); err != nil {
+		var j core.JournalEntry
+		if err := codec.Unmarshal(d.journal[id], &j); err != nil {
 			w.broken("journal-unreadable", "SHARD-13.15", id, "", "a journal entry does not read back: %v", err)
 		}
-		s.Journal = append(s.Journal, e)
+		e.Journal = append(e.Journal, j)
 	}
-	w.note("", "", "process starts: epoch %d, %d journal entries, %d pauses", p.epoch, len(s.Journal), len(s.Control.Pauses))
-	p.step(s)
+	if err := d.restore(&e.Control); err != nil {
+		w.broken("control-unreadable", "SHARD-5.4", "", "", "what the coordinator ordered does not read back: %v", err)
+	}
+	p.lineage = e.Control.Coordinator
+	s.check.remembers(e.Control)
+	w.note("", "", "%s starts a process: epoch %d, %d journal entries, %d pauses", s.id, p.epoch, len(e.Journal), len(e.Control.Pauses))
+	p.step(e)
+	if w.coord != nil {
+		w.after(w.coord.r.between(10*millisecond, second), p.report)
+	}
 }
 
 func coversAll(p core.Pause) bool { return len(p.Kinds) == 0 && p.Cluster == "" && p.Provider == "" }
 
 // kill ends a process at once, as kill -9 does.
-func (w *world) kill(p *process, why string) {
+func (s *shard) kill(p *process, why string) {
 	if p == nil || p.dead {
 		return
 	}
+	w := s.w
 	w.note("", "", "process %s ends: %s", p.name, why)
 	w.endProcess(p)
-	if p == w.proc {
-		w.proc = nil
+	if p == s.proc {
+		s.proc = nil
 		if w.roll(HintsLost) {
 			w.note("", "", "%d hints were not on the disk yet", len(p.unsaved))
 			p.unsaved = nil
@@ -96,11 +112,11 @@ func (w *world) kill(p *process, why string) {
 			p.save(len(p.unsaved))
 		}
 		if w.roll(DataDirLost) {
-			w.disk = newDisk()
+			s.disk = newDisk()
 			w.note("", "", "the data dir is lost")
 		}
-	} else if p == w.twin {
-		w.twin = nil
+	} else if p == s.twin {
+		s.twin = nil
 	}
 	for _, name := range sortedKeys(p.conns) {
 		p.conns[name].serverGone()
@@ -149,7 +165,7 @@ func (p *process) step(e core.Event) {
 	}
 	w.steps++
 	w.tally.Events[core.KindOf(e)]++
-	w.check.before(p, e)
+	p.s.check.before(p, e)
 	at := p.at()
 	effects, crash := p.tryStep(at, e)
 	if crash != "" {
@@ -162,7 +178,7 @@ func (p *process) step(e core.Event) {
 	}
 	w.trace = w.trace.u64(sum.sum())
 	if w.Replay {
-		p.tape = append(p.tape, taped{at: at, e: e, sum: sum.sum(), deep: p.digest()})
+		p.tape = append(p.tape, taped{at: at, e: p.core.Reduced(e), sum: sum.sum(), deep: p.digest()})
 	}
 	if w.log != nil {
 		w.logEvent(p, e)
@@ -172,9 +188,9 @@ func (p *process) step(e core.Event) {
 			w.logEffect(p, x)
 		}
 		w.tally.effect(x)
-		w.check.effect(p, e, x)
+		p.s.check.effect(p, e, x)
 	}
-	w.check.after(p, e)
+	p.s.check.after(p, e)
 	if w.Watch != nil {
 		w.Watch(p.core, effects)
 	}
@@ -182,7 +198,7 @@ func (p *process) step(e core.Event) {
 		if p.crashIn > 0 {
 			if p.crashIn--; p.crashIn == 0 {
 				w.note("", "", "crash in the middle of a step: %d of %d effects were carried out", i, len(effects))
-				w.crashed(p)
+				p.s.crashed(p)
 				return
 			}
 		}
@@ -241,7 +257,7 @@ func (p *process) apply(x core.Effect) {
 	case core.ListMachines:
 		w.providerNamed(x.Provider).list(p, x)
 	case core.PullBootstrap:
-		if c := p.conns[x.Cluster]; c == nil || !c.toOperator(x.Session, func(o *operator) { o.pulled(x) }) {
+		if !p.tell(x, func(o *operator) { o.pulled(x) }) {
 			w.after(millisecond, func() {
 				p.step(core.BootstrapAnswered{Request: x.Request, Cluster: x.Cluster, Session: x.Session, Undeliverable: true})
 			})
@@ -249,13 +265,13 @@ func (p *process) apply(x core.Effect) {
 	case core.DropBlob:
 		delete(p.blobs, x.Request)
 	case core.SendReclaim:
-		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.told(x) })
+		p.tell(x, func(o *operator) { o.told(x) })
 	case core.SendNodeState:
-		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.nodeState(x) })
+		p.tell(x, func(o *operator) { o.nodeState(x) })
 	case core.SendAck:
-		p.conns[x.Cluster].toOperator(x.Session, func(o *operator) { o.acked(x) })
+		p.tell(x, func(o *operator) { o.acked(x) })
 	case core.SendHint, core.SendNeedStatus:
-		// advice; nobody in a cluster acts on it
+		p.tell(x, func(*operator) {}) // advice; nobody in a cluster acts on it
 	case core.CloseSession:
 		if c := p.conns[x.Cluster]; c != nil && c.session == x.Session {
 			c.serverCloses(x.Reason)
@@ -270,8 +286,10 @@ func (p *process) apply(x core.Effect) {
 	case core.Superseded:
 		p.halted = true
 	case core.AdminAnswer:
-		w.answered(p, x)
-	case core.AckInstruction, core.Notice, core.Record, core.Sample, core.WakeAt:
+		p.s.answered(p, x)
+	case core.AckInstruction:
+		p.unstored = append(p.unstored, x)
+	case core.Notice, core.Record, core.Sample, core.WakeAt:
 	}
 }
 
@@ -281,20 +299,7 @@ func (p *process) save(n int) {
 		p.unsaved = nil // it has a disk of its own, which nobody reads again
 	}
 	for _, x := range p.unsaved[:min(n, len(p.unsaved))] {
-		switch x.Bucket {
-		case core.BucketJournal:
-			if x.Value == nil {
-				delete(p.w.disk.journal, x.Key)
-			} else {
-				p.w.disk.journal[x.Key] = x.Value
-			}
-		case core.BucketPauses:
-			delete(p.w.disk.pauses, x.Key)
-		case core.BucketRetired:
-			p.w.disk.retired = slices.DeleteFunc(p.w.disk.retired, func(n string) bool { return n == x.Key })
-		case core.BucketForgotten:
-			p.w.disk.forgotten = slices.DeleteFunc(p.w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == x.Key })
-		}
+		p.s.disk.put(x)
 	}
 	p.unsaved = slices.Delete(p.unsaved, 0, min(n, len(p.unsaved)))
 }

@@ -19,13 +19,10 @@ type machine struct {
 	rev     int64
 	since   int64 // of the state
 	last    core.RPC
-	move    int64 // number of the transition under way; an older one that ends late means nothing
-	epoch   int64 // fence mark
-	seq     int64
-	marked  bool
-	works   bool  // the node can join: its blob was good
-	lied    bool  // some fact about it was false and none since was true
-	failing int64 // times the provider said or caused Failed; the shard may believe it
+	move    int64           // number of the transition under way; an older one that ends late means nothing
+	marks   map[string]mark // fence marks, by shard
+	works   bool            // the node can join: its blob was good
+	failing int64           // times the provider said or caused Failed; the shard may believe it
 	node    *node
 	grace   int64
 }
@@ -41,8 +38,9 @@ type provider struct {
 	tombs  []tomb
 	born   int64 // incarnation: cursors of another one are refused
 	down   bool
+	cut    int64 // until when nothing gets through to it
 	coarse bool
-	top    [2]int64 // mark of a provider that keeps one per shard
+	top    map[string]mark // marks of a provider that keeps one per shard
 	dry    map[string]bool
 	past   []snapshot
 	moves  int64
@@ -78,7 +76,7 @@ const rackKey = "example.com/rack"
 
 func (w *world) buildProviders() {
 	for i := range w.nProv {
-		p := &provider{w: w, name: fmt.Sprintf("p%d", i), byID: map[string]*machine{}, dry: map[string]bool{}, born: 1}
+		p := &provider{w: w, name: fmt.Sprintf("p%d", i), byID: map[string]*machine{}, dry: map[string]bool{}, top: map[string]mark{}, born: 1}
 		p.r = newRandom(w.Seed, p.name)
 		p.coarse = w.roll(CoarseMarks)
 		w.providers = append(w.providers, p)
@@ -92,7 +90,7 @@ func (w *world) buildProviders() {
 func (p *provider) addSlot() *machine {
 	h := catalogue[min(p.r.intn(7), len(catalogue)-1)%len(catalogue)]
 	p.slots++
-	m := &machine{at: p}
+	m := &machine{at: p, marks: map[string]mark{}}
 	m.ID = fmt.Sprintf("%s-%04d", p.name, p.slots)
 	m.Provider, m.State, m.InstanceType, m.Zone = p.name, inventory.Speculative, h.name, pick(p.r, zones)
 	m.CapacityType = pick(p.r, []inventory.CapacityType{inventory.OnDemand, inventory.OnDemand, inventory.Spot, inventory.Reserved, inventory.BareMetal})
@@ -206,7 +204,7 @@ type answer struct {
 func refusal(code core.Code, detail string) answer { return answer{code: code, detail: detail} }
 
 // command carries out one mutating call, by the rules of the provider contract: fence, repeat, position, effect.
-func (p *provider) command(c core.Command, epoch, seq int64, works bool) answer {
+func (p *provider) command(from *shard, c core.Command, epoch, seq int64, works bool) answer {
 	w := p.w
 	switch {
 	case p.down:
@@ -217,7 +215,7 @@ func (p *provider) command(c core.Command, epoch, seq int64, works bool) answer 
 		return refusal(core.CodeUnavailable, "try again")
 	}
 	m := p.byID[c.Machine]
-	if a, stale := p.fenced(m, epoch, seq); stale {
+	if a, stale := p.fenced(from, m, epoch, seq); stale {
 		return a
 	}
 	if m == nil {
@@ -228,17 +226,17 @@ func (p *provider) command(c core.Command, epoch, seq int64, works bool) answer 
 	}
 	if m.last == c.RPC && (m.State == middleOf(c.RPC) || m.State == targetOf(c.RPC)) {
 		if c.RPC == core.RPCConfigure && m.Cluster != c.Cluster {
-			w.check.conflict(m, c)
+			from.check.conflict(m, c)
 			return refusal(core.CodeAlreadyExists, "configured for "+m.Cluster)
 		}
 		f := m.fact()
 		return answer{fact: &f}
 	}
 	if m.State != startOf(c.RPC) {
-		w.check.illegal(m, c)
+		from.check.illegal(m, c)
 		return refusal(core.CodeAborted, "the machine is "+m.State.String())
 	}
-	w.check.commanded(m, c, epoch)
+	w.commanded(from, m, c, epoch)
 	m.last = c.RPC
 	wait := p.begin(m, c, works)
 	f := m.fact()
@@ -249,28 +247,28 @@ func (p *provider) command(c core.Command, epoch, seq int64, works bool) answer 
 	return a
 }
 
+// mark is the newest token that a provider has seen.
+type mark struct{ epoch, seq int64 }
+
 // fenced applies the mark of (shard, machine), or that of the shard at a provider that knows no better.
-func (p *provider) fenced(m *machine, epoch, seq int64) (answer, bool) {
-	older := func(e, s int64) bool { return epoch < e || epoch == e && seq <= s }
-	var e, s int64
+func (p *provider) fenced(from *shard, m *machine, epoch, seq int64) (answer, bool) {
+	at, marked := mark{}, false
 	switch {
 	case p.coarse:
-		e, s = p.top[0], p.top[1]
-	case m != nil && m.marked:
-		e, s = m.epoch, m.seq
-	default:
-		e, s = epoch, seq-1
+		at, marked = p.top[from.id], true
+	case m != nil:
+		at, marked = m.marks[from.id]
 	}
-	if older(e, s) {
+	if marked && (epoch < at.epoch || epoch == at.epoch && seq <= at.seq) {
 		a := refusal(core.CodeFailedPrecondition, "stale token")
 		if !p.w.roll(FenceNoDetail) {
-			a.epoch, a.seq, a.mark = e, s, true
+			a.epoch, a.seq, a.mark = at.epoch, at.seq, true
 		}
 		return a, true
 	}
-	p.top = [2]int64{epoch, seq}
+	p.top[from.id] = mark{epoch, seq}
 	if m != nil {
-		m.epoch, m.seq, m.marked = epoch, seq, true
+		m.marks[from.id] = mark{epoch, seq}
 	}
 	return answer{}, false
 }
@@ -358,7 +356,7 @@ func (p *provider) remove(m *machine) {
 
 // heal ends what faults left behind that does not end by itself.
 func (p *provider) heal() {
-	p.down = false
+	p.down, p.cut = false, 0
 	clear(p.dry)
 }
 

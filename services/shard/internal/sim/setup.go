@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/session"
 )
 
 // Durations of virtual time, as in the core.
@@ -53,13 +54,16 @@ type profile struct {
 var fromProvider = []Fault{NotSent, LostRequest, LateRequest, LostReply, DuplicateRequest, Throttled, Unavailable, ErrorAfter, Refused, WrongAck,
 	FenceNoDetail, CoarseMarks, TransitionFails, TransitionReverts, TransitionSlow, ListFails, ListBreaks, ListSlow, ListStale, ListEmpty,
 	ListHalved, DeltaLost, RowTwice, RowInvalid, CursorRefused, GetFails, Outage, RestartKeeps, RestartForgets, StockOut, HostLoss,
-	SpotInterruption, PriceMove, SlotGone, SlotNew, DemandMove}
+	SpotInterruption, PriceMove, SlotGone, SlotNew, ProviderCut, DemandMove}
 
 var fromOperators = []Fault{BlobSilence, BlobError, BlobShortTTL, BlobBroken, NodeNeverJoins, NodeSlow, AckLost, AckTwice, AckFailures, RollupRejected,
-	FrameSlow, EvictionBlocked, DeafOperator, NodeLost, SessionDrop, OperatorCrash, TwoOperators, RollupWiped, RollupStorm, DemandMove}
+	FrameSlow, EvictionBlocked, DeafOperator, SlowReader, ClusterCut, DrainCrash, BlobSlow, NodeLost, SessionDrop, OperatorCrash, TwoOperators, RollupWiped, RollupStorm, DemandMove}
 
 var fromProcess = []Fault{LostReply, HintsLost, DataDirLost, ProcessCrash, ProcessFreeze, ProcessTwice, CleanStop, WallJump, AdminPause, AdminDryRun,
 	AdminRetry, AdminForget, AdminReconcile, AdminAccept, AdminClear, AdminRetire, SessionDrop, DemandMove}
+
+var fromCoordinator = []Fault{Coordinated, CoordinatorAway, CoordinatorSlow, NewLeader, DomainMove, Decommissioned, StaleLeader, InstructionTwice, InstructionUnknown,
+	InstructionOld, TransitionSlow, ProcessCrash, CleanStop, LostReply, DemandMove}
 
 var profiles = []profile{
 	{name: "mixed", text: "every kind of fault, each on in about a third of the runs", clusters: [2]int{1, 4}, machines: [2]int{8, 40},
@@ -78,6 +82,9 @@ var profiles = []profile{
 	{name: "lies", text: "a provider that shows the past, and operators that keep pulls waiting", clusters: [2]int{2, 3}, machines: [2]int{8, 24},
 		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{ListStale, ListSlow, BlobSilence, DemandMove},
 		processes: [2]int{1, 1}, load: [2]float64{0.6, 1.2}, often: map[Fault]float64{ListStale: .3, BlobSilence: .4, DemandMove: 90}},
+	{name: "fleet", text: "a coordinator in trouble, and two shards on one provider", clusters: [2]int{2, 4}, machines: [2]int{12, 40},
+		faulty: [2]int64{20 * minute, hour}, tail: 45 * minute, odds: 1, only: fromCoordinator, processes: [2]int{1, 2}, load: [2]float64{0.4, 1},
+		often: map[Fault]float64{DomainMove: 40, DemandMove: 60}},
 	{name: "plain", text: "operators that know no extension and are slow to acknowledge", clusters: [2]int{1, 3}, machines: [2]int{8, 30},
 		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{AckLost, EvictionBlocked, FrameSlow, RollupStorm, DemandMove},
 		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, plain: true, often: map[Fault]float64{AckLost: .8, RollupStorm: 20, DemandMove: 60}},
@@ -108,20 +115,24 @@ func profileNamed(name string) (profile, error) {
 // setup is what a seed draws before anything happens.
 type setup struct {
 	Options
-	profile  profile
-	nCluster int
-	nMachine int
-	nProv    int
-	faulty   int64
-	tail     int64
-	load     float64
-	config   core.Config
-	rate     [faults]float64 // per opportunity, or per hour of the timed kinds
-	cursors  bool            // providers answer to cursors
-	paged    bool            // and carry complete
-	sync     bool            // acks wait for the transition
-	dwell    int64           // longest usual transition
-	latency  int64
+	profile     profile
+	nCluster    int
+	nMachine    int
+	nProv       int
+	nShard      int
+	coordinated bool
+	faulty      int64
+	tail        int64
+	load        float64
+	config      core.Config
+	rate        [faults]float64 // per opportunity, or per hour of the timed kinds
+	cursors     bool            // providers answer to cursors
+	paged       bool            // and carry complete
+	sync        bool            // acks wait for the transition
+	dwell       int64           // longest usual transition
+	latency     int64
+	window      int // frames between the shard's writer and an operator that does not read
+	outbox      session.OutboxLimits
 }
 
 // base are the rates that a run with the kind on draws around: a probability per opportunity, or a number per hour.
@@ -137,6 +148,9 @@ var base = [faults]float64{
 	ProcessCrash: 4, ProcessFreeze: 1, ProcessTwice: 1, CleanStop: 1, WallJump: 4,
 	AdminPause: 2, AdminDryRun: 1, AdminRetry: 3, AdminForget: 2, AdminReconcile: 3, AdminAccept: 2, AdminClear: 3, AdminRetire: 2,
 	DemandMove: 20,
+	SlowReader: 6, ClusterCut: 3, ProviderCut: 2, DrainCrash: 6,
+	CoordinatorAway: 3, NewLeader: 3, DomainMove: 12, Decommissioned: 1,
+	BlobSlow: .05, Coordinated: 1, CoordinatorSlow: .1, StaleLeader: .1, InstructionTwice: .2, InstructionUnknown: .05, InstructionOld: .1,
 }
 
 // draw makes the setup of a seed. Everything is drawn whatever the options cut away, so that a cut changes nothing else.
@@ -155,8 +169,14 @@ func draw(o Options) (*setup, error) {
 	s.cursors, s.paged, s.sync = r.chance(.7), r.chance(.5), r.chance(.2)
 	s.dwell = r.spread(second, 4*minute)
 	s.latency = r.spread(2*millisecond, 300*millisecond)
+	s.nShard, s.window, s.outbox = 1, 1<<20, session.OutboxLimits{EssentialFrames: 1024, Bytes: 32 << 20}
 	s.drawConfig(r)
+	later := newRandom(o.Seed, "setup/later") // so that kinds that came later leave the older ones alone
 	for f := range faults {
+		r := r
+		if f > DemandMove {
+			r = later
+		}
 		on, scale := r.chance(p.odds), r.spread(100, 1500)
 		allowed := (p.only == nil || slices.Contains(p.only, f)) && !o.Without.Has(f)
 		if (on || f == DemandMove) && allowed {
@@ -167,6 +187,7 @@ func draw(o Options) (*setup, error) {
 			s.rate[f] = min(rate*float64(scale)/1000, .9+rate) // probabilities stay below 1, most of the time
 		}
 	}
+	s.drawFleet(later)
 	if s.rate[DataDirLost] > 0 || o.Still {
 		s.rate[WallJump] = 0 // a new data dir and a clock that went back together can make an old epoch; both are needed to be told apart
 	}
@@ -174,8 +195,23 @@ func draw(o Options) (*setup, error) {
 	return s, nil
 }
 
+// drawFleet draws what the kinds of a run need: whether there is a coordinator and a second shard, and how much an
+// operator that does not read leaves between itself and the shard.
+func (s *setup) drawFleet(r *random) {
+	two, window, small := r.chance(.6), int(r.between(1, 16)), r.chance(.5)
+	limits := session.OutboxLimits{EssentialFrames: int(r.between(4, 32)), Bytes: int(r.between(64<<10, 256<<10))}
+	if s.coordinated = s.rate[Coordinated] > 0; s.coordinated && two && s.nCluster > 1 {
+		s.nShard = 2
+	}
+	if s.rate[SlowReader] > 0 {
+		if s.window = window; small {
+			s.outbox = limits
+		}
+	}
+}
+
 func (s *setup) drawConfig(r *random) {
-	s.config = core.Config{ShardID: "shard-0", Version: "sim"}
+	s.config = core.Config{Version: "sim"}
 	small := r.chance(.3)
 	c := core.Config{ExecuteConcurrency: r.between(1, 16), ExecutePerCluster: r.between(1, 4), ProviderConcurrency: r.between(1, 8)}
 	if small {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 )
 
@@ -24,14 +23,11 @@ type world struct {
 
 	providers []*provider
 	clusters  []*cluster
-	disk      disk
-	proc      *process // the one that should be acting
-	twin      *process // an older one that still runs
+	shards    []*shard
+	coord     *coordinator // nil: none is configured
 	wallShift int64
 	asks      int64
-	open      map[int64]core.AdminAsked // orders without an answer
 
-	check  *checker
 	tally  *Tally
 	trace  digest
 	log    *Timeline
@@ -87,16 +83,18 @@ func Run(o Options) (Result, error) {
 }
 
 func newWorld(s *setup) *world {
-	w := &world{setup: s, open: map[int64]core.AdminAsked{}, net: newRandom(s.Seed, "network"), tally: &Tally{}, trace: newDigest(), log: s.Log, policy: engine.DefaultPolicy()}
+	w := &world{setup: s, net: newRandom(s.Seed, "network"), tally: &Tally{}, trace: newDigest(), log: s.Log, policy: engine.DefaultPolicy()}
 	w.policy.Workers = 1
 	for f := range w.rollDice {
 		w.rollDice[f] = newRandom(s.Seed, "fault/"+Fault(f).String())
 	}
-	w.check = newChecker(w)
+	w.buildShards()
 	w.buildProviders()
 	w.buildClusters()
-	w.disk = newDisk()
-	w.startProcess()
+	w.buildCoordinator()
+	for _, s := range w.shards {
+		s.startProcess()
+	}
 	for _, c := range w.clusters {
 		c.start()
 	}
@@ -117,10 +115,12 @@ func (w *world) run() {
 	}
 	if w.fail == nil && (w.StopAfter == 0 || w.steps < w.StopAfter) {
 		w.now = end
-		if w.tail > 0 {
-			w.check.end()
+		for _, s := range w.shards {
+			if w.tail > 0 {
+				s.check.end()
+			}
+			w.endProcess(s.proc)
 		}
-		w.endProcess(w.proc)
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *world) struck(f Fault, machine, cluster, text string, args ...any) {
 
 // scheduleFaults draws when the timed kinds strike. Each time is drawn whether or not the kind is on.
 func (w *world) scheduleFaults() {
-	for f := Fault(timed); f < faults; f++ {
+	for f := Outage; f <= lastTimed; f++ {
 		r := w.rollDice[f]
 		if w.rate[f] == 0 {
 			continue
@@ -188,8 +188,8 @@ func (w *world) scheduleFaults() {
 func (w *world) beginTail() {
 	w.calm = true
 	w.note("", "", "tail begins: no fault from here on")
-	if w.twin != nil {
-		w.kill(w.twin, "the tail begins")
+	for _, s := range w.shards {
+		s.kill(s.twin, "the tail begins")
 	}
 	for _, p := range w.providers {
 		p.heal()
@@ -197,11 +197,16 @@ func (w *world) beginTail() {
 	for _, c := range w.clusters {
 		c.heal()
 	}
-	if w.proc == nil {
-		w.startProcess()
+	if w.coord != nil {
+		w.coord.heal()
 	}
-	w.proc.thaw()
-	w.peopleTidyUp()
+	for _, s := range w.shards {
+		if s.proc == nil {
+			s.startProcess()
+		}
+		s.proc.thaw()
+		s.peopleTidyUp()
+	}
 }
 
 // clusterNamed finds a cluster.
@@ -234,15 +239,3 @@ func (w *world) machine(id string) *machine {
 func clock(ns int64) string {
 	return fmt.Sprintf("%d:%02d:%02d.%03d", ns/hour, ns/minute%60, ns/second%60, ns/millisecond%1000)
 }
-
-// disk is what survives a process.
-type disk struct {
-	epoch     int64
-	pauses    map[string]core.Pause
-	dryRun    bool
-	retired   []string
-	forgotten []core.Forgotten
-	journal   map[string][]byte
-}
-
-func newDisk() disk { return disk{pauses: map[string]core.Pause{}, journal: map[string][]byte{}} }

@@ -22,7 +22,7 @@ func mustRun(t testing.TB, o Options) Result {
 
 // SHARD-33.5, 33.6: a few seeds of each profile on every change; `make sim` runs thousands.
 func TestSeeds(t *testing.T) {
-	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process"} {
+	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process", "fleet"} {
 		t.Run(profile, func(t *testing.T) {
 			n := uint64(12)
 			if testing.Short() {
@@ -61,6 +61,33 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 906, "the same, of a machine that was another cluster's in between"},
 		{"mixed", 874, "the third node in a row that did not join was given up within the quiet of the end (ENG-17.4)"},
 		{"mixed", 301, "the same, and what came free was released"},
+	} {
+		o := Options{Seed: x.seed, Profile: x.profile, Without: laterKinds()}
+		if r := mustRun(t, o); r.Failure != nil {
+			t.Errorf("%s: %v\nreproduce: %s", x.was, r.Failure, Command(o))
+		}
+	}
+}
+
+// laterKinds are the kinds of faults that were added behind DemandMove: the older seeds keep their histories without them.
+func laterKinds() (s FaultSet) {
+	for f := DemandMove + 1; f < faults; f++ {
+		s = s.With(f)
+	}
+	return s
+}
+
+// SHARD-33.9: the same, of seeds that need a coordinator, a second shard or a real outbox.
+func TestRegressionsOfFleets(t *testing.T) {
+	for _, x := range []struct {
+		profile string
+		seed    uint64
+		was     string
+	}{
+		{"fleet", 89, "a Drain whose reply was lost went again to a machine that another shard had configured since (SHARD-21.6)"},
+		{"operator", 3, "a machine whose node did not join went straight back to its cluster (ENG-17.7)"},
+		{"mixed", 100460, "a machine was taken from another cluster when the hour of its hold was over, within the quiet of the end (ENG-17.7)"},
+		{"mixed", 100713, "the same, and what it replaced was released"},
 	} {
 		o := Options{Seed: x.seed, Profile: x.profile}
 		if r := mustRun(t, o); r.Failure != nil {

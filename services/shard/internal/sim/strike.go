@@ -23,6 +23,10 @@ func (w *world) strike(f Fault) {
 		w.strikeProcess(f, r)
 	case f >= AdminPause && f <= AdminRetire:
 		w.strikePeople(f, r)
+	case f >= SlowReader && f <= DrainCrash:
+		w.strikeNetwork(f, r)
+	case f >= CoordinatorAway && f <= Decommissioned:
+		w.strikeCoordinator(f, r)
 	case f == DemandMove:
 		w.moveDemand(r, w.clusters[r.intn(len(w.clusters))])
 	}
@@ -94,10 +98,11 @@ func (w *world) strikeMachine(f Fault, r *random, p *provider) {
 // forget is a restart that loses marks, cursors, and whatever was under way.
 func (p *provider) forget() {
 	p.born++
-	p.top = [2]int64{}
+	clear(p.top)
 	p.past = nil
 	for _, m := range slices.Clone(p.order) {
-		m.marked, m.last = false, 0
+		m.last = 0
+		clear(m.marks)
 		p.moves++
 		m.move = p.moves
 		switch m.State {
@@ -204,7 +209,8 @@ func (w *world) moveDemand(r *random, c *cluster) {
 }
 
 func (w *world) strikeProcess(f Fault, r *random) {
-	p := w.proc
+	s := w.struckShard(r)
+	p := s.proc
 	switch f {
 	case WallJump:
 		by := r.between(-6*hour, 6*hour)
@@ -224,8 +230,8 @@ func (w *world) strikeProcess(f Fault, r *random) {
 		w.struck(f, "", "", "SIGTERM")
 		p.step(core.Stopping{})
 		w.after(r.between(second, 15*second), func() {
-			if w.proc == p {
-				w.restart(p, "stopped", 3*second)
+			if s.proc == p {
+				s.restart(p, "stopped", 3*second)
 			}
 		})
 	case ProcessFreeze:
@@ -237,14 +243,14 @@ func (w *world) strikeProcess(f Fault, r *random) {
 		p.frozen = true
 		w.after(d, p.thaw)
 	case ProcessTwice:
-		if p == nil || w.twin != nil || p.frozen {
+		if p == nil || s.twin != nil || p.frozen {
 			return
 		}
 		w.struck(f, "", "", "a second process starts; %s goes on beside it", p.name)
 		p.owns = false
-		w.twin = p
+		s.twin = p
 		p.save(0)
-		w.startProcess()
+		s.startProcess()
 		stay := r.chance(.5) // the operators do not notice, and both act
 		for _, name := range sortedKeys(p.conns) {
 			if !stay || r.chance(.5) {
@@ -258,75 +264,76 @@ func (w *world) strikeProcess(f Fault, r *random) {
 				}
 			})
 		}
-		w.after(r.between(30*second, 10*minute), func() { w.kill(p, "the older of two is stopped") })
+		w.after(r.between(30*second, 10*minute), func() { s.kill(p, "the older of two is stopped") })
 	}
 }
 
 // crashed ends a process in the middle of a step and starts it again later.
-func (w *world) crashed(p *process) {
-	if p != w.proc {
-		w.kill(p, "crash")
+func (s *shard) crashed(p *process) {
+	if p != s.proc {
+		s.kill(p, "crash")
 		return
 	}
-	w.restart(p, "kill -9", w.net.spread(3*second, 5*minute))
+	s.restart(p, "kill -9", s.w.net.spread(3*second, 5*minute))
 }
 
-func (w *world) restart(p *process, why string, down int64) {
-	w.kill(p, why)
-	w.after(down, func() {
-		if w.proc == nil {
-			w.startProcess()
+func (s *shard) restart(p *process, why string, down int64) {
+	s.kill(p, why)
+	s.w.after(down, func() {
+		if s.proc == nil {
+			s.startProcess()
 		}
 	})
 }
 
 // ask gives the core an order of a person.
-func (w *world) ask(a core.AdminAsked) {
-	p := w.proc
+func (s *shard) ask(a core.AdminAsked) {
+	w, p := s.w, s.proc
 	if p == nil || p.frozen {
 		return
 	}
 	w.asks++
 	a.Ask, a.Actor, a.Reason = w.asks, "person", "simulated"
-	w.open[a.Ask] = a
+	s.open[a.Ask] = a
 	w.after(millisecond, func() { p.step(a) })
 }
 
 // answered stores what an order changed for good.
-func (w *world) answered(p *process, x core.AdminAnswer) {
-	a, known := w.open[x.Ask]
-	delete(w.open, x.Ask)
+func (s *shard) answered(p *process, x core.AdminAnswer) {
+	a, known := s.open[x.Ask]
+	delete(s.open, x.Ask)
 	if !known || x.Code != core.CodeOK || !p.owns {
 		return
 	}
 	switch a.Command {
 	case core.AdminRetire:
-		if !slices.Contains(w.disk.retired, a.Cluster) {
-			w.disk.retired = append(w.disk.retired, a.Cluster)
-			slices.Sort(w.disk.retired)
+		if !slices.Contains(s.disk.retired, a.Cluster) {
+			s.disk.retired = append(s.disk.retired, a.Cluster)
+			slices.Sort(s.disk.retired)
 		}
 	case core.AdminForget:
-		if m := w.machine(a.Machine); m != nil {
-			w.disk.forgotten = append(w.disk.forgotten, core.Forgotten{Machine: a.Machine, State: uint8(m.State)})
-			slices.SortFunc(w.disk.forgotten, func(a, b core.Forgotten) int { return compare(a.Machine, b.Machine) })
+		if m := s.w.machine(a.Machine); m != nil {
+			s.disk.forgotten = append(s.disk.forgotten, core.Forgotten{Machine: a.Machine, State: uint8(m.State)})
+			slices.SortFunc(s.disk.forgotten, func(a, b core.Forgotten) int { return compare(a.Machine, b.Machine) })
 		}
 	case core.AdminRetry:
-		w.disk.forgotten = slices.DeleteFunc(w.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == a.Machine })
+		s.disk.forgotten = slices.DeleteFunc(s.disk.forgotten, func(f core.Forgotten) bool { return f.Machine == a.Machine })
 	}
 }
 
 func (w *world) strikePeople(f Fault, r *random) {
-	p := w.proc
+	s := w.struckShard(r)
+	p := s.proc
 	if p == nil || p.frozen {
 		return
 	}
 	switch f {
 	case AdminPause:
-		w.pause(r)
+		s.pause(r)
 	case AdminDryRun:
 		w.struck(f, "", "", "dry run for a while")
-		w.setDryRun(true)
-		w.after(r.between(10*second, 5*minute), func() { w.setDryRun(false) })
+		s.setDryRun(true)
+		w.after(r.between(10*second, 5*minute), func() { s.setDryRun(false) })
 	case AdminRetry, AdminForget:
 		ids := p.core.Ids("", 1<<20)
 		if len(ids) == 0 {
@@ -338,33 +345,34 @@ func (w *world) strikePeople(f Fault, r *random) {
 		if f == AdminForget {
 			a.Command = core.AdminForget
 		}
-		w.ask(a)
+		s.ask(a)
 	case AdminReconcile:
 		w.struck(f, "", "", "all providers")
-		w.ask(core.AdminAsked{Command: core.AdminReconcile})
+		s.ask(core.AdminAsked{Command: core.AdminReconcile})
 	case AdminAccept:
-		for _, c := range w.clusters {
+		for _, c := range s.clusters {
 			if !c.wiped { // a person looks before accepting
 				w.struck(f, "", c.name, "%s", c.name)
-				w.check.acceptedByPerson(c.name)
-				w.ask(core.AdminAsked{Command: core.AdminAcceptRollup, Cluster: c.name})
+				s.check.acceptedByPerson(c.name)
+				s.ask(core.AdminAsked{Command: core.AdminAcceptRollup, Cluster: c.name})
 				return
 			}
 		}
 	case AdminClear:
 		w.struck(f, "", "", "all pauses")
-		w.clearBackoffs()
+		s.clearBackoffs()
 	case AdminRetire:
-		w.retire(r)
+		s.retire(r)
 	}
 }
 
 // pause stores a pause and then tells the core, in the order of SHARD-5.4.
-func (w *world) pause(r *random) {
+func (s *shard) pause(r *random) {
+	w := s.w
 	ps := core.Pause{ID: fmt.Sprintf("pause-%d", w.steps), Reason: "simulated", Actor: "person", Created: w.wall()}
 	switch r.intn(4) {
 	case 0:
-		ps.Cluster = w.clusters[r.intn(len(w.clusters))].name
+		ps.Cluster = s.clusters[r.intn(len(s.clusters))].name
 	case 1:
 		ps.Kinds = []core.Kind{core.KindReclaim}
 	}
@@ -373,35 +381,35 @@ func (w *world) pause(r *random) {
 		ps.TTL, ps.Expires = d, w.wall()+d
 	}
 	w.struck(AdminPause, "", ps.Cluster, "%s for %s", ps.ID, clock(d))
-	w.disk.pauses[ps.ID] = ps
-	w.ask(core.AdminAsked{Command: core.AdminPause, Pause: &ps})
+	s.disk.pauses[ps.ID] = ps
+	s.ask(core.AdminAsked{Command: core.AdminPause, Pause: &ps})
 	if ps.TTL == 0 {
-		w.after(d, func() { w.resume(ps.ID) })
+		w.after(d, func() { s.resume(ps.ID) })
 	}
 }
 
-func (w *world) resume(id string) {
-	delete(w.disk.pauses, id)
-	w.ask(core.AdminAsked{Command: core.AdminResume, PauseID: id})
+func (s *shard) resume(id string) {
+	delete(s.disk.pauses, id)
+	s.ask(core.AdminAsked{Command: core.AdminResume, PauseID: id})
 }
 
-func (w *world) setDryRun(on bool) {
-	w.disk.dryRun = on
-	w.ask(core.AdminAsked{Command: core.AdminDryRun, DryRun: on})
+func (s *shard) setDryRun(on bool) {
+	s.disk.dryRun = on
+	s.ask(core.AdminAsked{Command: core.AdminDryRun, DryRun: on})
 }
 
-func (w *world) clearBackoffs() {
-	for _, p := range w.providers {
-		w.ask(core.AdminAsked{Command: core.AdminClearBackoff, Provider: p.name})
+func (s *shard) clearBackoffs() {
+	for _, p := range s.w.providers {
+		s.ask(core.AdminAsked{Command: core.AdminClearBackoff, Provider: p.name})
 	}
-	for _, c := range w.clusters {
-		w.ask(core.AdminAsked{Command: core.AdminClearBackoff, Cluster: c.name})
+	for _, c := range s.clusters {
+		s.ask(core.AdminAsked{Command: core.AdminClearBackoff, Cluster: c.name})
 	}
 }
 
 // retire declares a cluster dead whose operator is away; a wrong count is refused, and so is a live cluster.
-func (w *world) retire(r *random) {
-	c := w.clusters[r.intn(len(w.clusters))]
+func (s *shard) retire(r *random) {
+	w, c := s.w, s.clusters[r.intn(len(s.clusters))]
 	n := int64(0)
 	for _, p := range w.providers {
 		for _, m := range p.order {
@@ -414,19 +422,19 @@ func (w *world) retire(r *random) {
 		n += 5
 	}
 	w.struck(AdminRetire, "", c.name, "%s with %d machines", c.name, n)
-	w.check.retireAsked(c.name)
-	w.ask(core.AdminAsked{Command: core.AdminRetire, Cluster: c.name, Bound: n})
+	s.check.retireAsked(c.name)
+	s.ask(core.AdminAsked{Command: core.AdminRetire, Cluster: c.name, Bound: n})
 }
 
 // peopleTidyUp is what people do once the trouble is over: nothing stays paused, forgotten or in a long backoff.
-func (w *world) peopleTidyUp() {
-	w.setDryRun(false)
-	for _, id := range sortedKeys(w.disk.pauses) {
-		w.resume(id)
+func (s *shard) peopleTidyUp() {
+	s.setDryRun(false)
+	for _, id := range sortedKeys(s.disk.pauses) {
+		s.resume(id)
 	}
-	for _, f := range w.disk.forgotten {
-		w.ask(core.AdminAsked{Command: core.AdminRetry, Machine: f.Machine})
+	for _, f := range s.disk.forgotten {
+		s.ask(core.AdminAsked{Command: core.AdminRetry, Machine: f.Machine})
 	}
-	w.clearBackoffs()
-	w.after(10*minute, w.clearBackoffs)
+	s.clearBackoffs()
+	s.w.after(10*minute, s.clearBackoffs)
 }

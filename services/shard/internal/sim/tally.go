@@ -9,16 +9,19 @@ import (
 
 // Tally counts how often each case occurred. A simulator that stops reaching a case goes green (SHARD-33.10).
 type Tally struct {
-	Events   [int(core.KindUnplacedReported) + 1]int
-	Effects  [int(core.EffectAdminAnswer) + 1]int
-	Records  [int(core.RecordProcess) + 1]int
-	Started  [int(core.KindDelete) + 1]int
-	Outcomes [int(core.OutcomeCancelled) + 1]int
-	Faults   [faults]int
-	Cycles   int
-	Replayed int
-	Mismatch int // incremental plans that differed from the full one
-	Checks   int // rules checked on a start, a command or a plan
+	Events    [int(core.KindUnplacedReported) + 1]int
+	Effects   [int(core.EffectAdminAnswer) + 1]int
+	Records   [int(core.RecordProcess) + 1]int
+	Started   [int(core.KindDelete) + 1]int
+	Outcomes  [int(core.OutcomeCancelled) + 1]int
+	Faults    [faults]int
+	Cycles    int
+	Replayed  int
+	Mismatch  int // incremental plans that differed from the full one
+	Checks    int // rules checked on a start, a command or a plan
+	Slow      int // sessions ended as slow consumers
+	Coalesced int // frames replaced by newer ones before they were written
+	Dropped   int // hints and statuses dropped for want of room
 }
 
 func (t *Tally) effect(x core.Effect) {
@@ -60,20 +63,17 @@ func (t *Tally) Add(o *Tally) {
 	t.Replayed += o.Replayed
 	t.Mismatch += o.Mismatch
 	t.Checks += o.Checks
+	t.Slow += o.Slow
+	t.Coalesced += o.Coalesced
+	t.Dropped += o.Dropped
 }
 
 // unreached are cases that this simulator does not bring about, with the reason.
 var unreached = map[string]string{
-	"event coordinator_replied": "no coordinator is modelled",
-	"effect ack_instruction":    "no coordinator is modelled",
-	"record 21":                 "instructions come from a coordinator",
-	"record 23":                 "ownership comes from a coordinator",
-	"effect send_hint":          "advice that nothing in a cluster acts on; depends on the version of the core",
-	"effect send_need_status":   "advice that nothing in a cluster acts on; depends on the version of the core",
-	"outcome no_session":        "the session is checked before an operation starts; kept for the closed set of labels",
-	"outcome fenced":            "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
-	"effect close_session":      "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
-	"fault fence-no-detail":     "needs a fence refusal first, which is rare: two processes or coarse marks",
+	"outcome no_session":    "the session is checked before an operation starts; kept for the closed set of labels",
+	"outcome fenced":        "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
+	"effect close_session":  "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
+	"fault fence-no-detail": "needs a fence refusal first, which is rare: two processes or coarse marks",
 }
 
 // Never lists the cases that never occurred and should have.
@@ -104,6 +104,8 @@ func (t *Tally) Never(o Options) []string {
 		look(t.Outcomes[k], "outcome "+core.Outcome(k).String())
 	}
 	if p.only == nil {
+		look(t.Slow, "session ended as a slow consumer")
+		look(t.Coalesced, "frame replaced before it was written")
 		for f := range faults {
 			if !o.Without.Has(f) {
 				look(t.Faults[f], "fault "+f.String())
@@ -130,5 +132,6 @@ func (t *Tally) Print(out io.Writer) {
 	group("started", t.Started[:], func(i int) string { return core.Kind(i).String() })
 	group("outcomes", t.Outcomes[:], func(i int) string { return core.Outcome(i).String() })
 	group("faults", t.Faults[:], func(i int) string { return Fault(i).String() })
-	fmt.Fprintf(out, "cycles=%d checks=%d plans that differed=%d events replayed=%d\n", t.Cycles, t.Checks, t.Mismatch, t.Replayed)
+	fmt.Fprintf(out, "cycles=%d checks=%d plans that differed=%d events replayed=%d slow consumers=%d frames replaced=%d, dropped=%d\n",
+		t.Cycles, t.Checks, t.Mismatch, t.Replayed, t.Slow, t.Coalesced, t.Dropped)
 }

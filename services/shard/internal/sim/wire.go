@@ -39,14 +39,16 @@ func (p *process) send(c core.Command) {
 	})
 	travel := w.delay()
 	switch {
+	case w.now < at.cut:
+		return
 	case w.roll(LostRequest):
 		return
 	case w.roll(LateRequest):
 		travel += c.Timeout + w.net.between(second, 3*minute)
 	}
 	deliver := func(heard bool) {
-		a := at.command(c, p.epoch, seq, b.works)
-		if !heard || w.roll(LostReply) {
+		a := at.command(p.s, c, p.epoch, seq, b.works)
+		if !heard || w.roll(LostReply) || w.now < at.cut {
 			return
 		}
 		w.after(a.wait+w.delay(), func() { finish(done(w, a)) })
@@ -69,7 +71,7 @@ func done(w *world, a answer) core.CommandDone {
 func (p *provider) get(to *process, g core.GetMachine) {
 	w, asked := p.w, p.w.now
 	d := core.GetDone{Get: g.Get, Machine: g.Machine}
-	if w.roll(GetFails) {
+	if w.roll(GetFails) || w.now < p.cut {
 		d.Code, d.Error = core.CodeDeadlineExceeded, "no answer in time"
 		w.after(g.Timeout, func() { to.step(d) })
 		return
@@ -88,7 +90,7 @@ func (p *provider) get(to *process, g core.GetMachine) {
 		told := m
 		w.after(w.delay(), func() {
 			if told != nil && d.Row != nil {
-				w.check.shown(to, told, d.Row, asked, false)
+				to.s.check.shown(to, told, d.Row, asked, false)
 			}
 			to.step(d)
 		})
@@ -113,7 +115,7 @@ func (p *provider) list(to *process, l core.ListMachines) {
 	fail := func(code core.Code, text string) {
 		to.step(core.ListDone{List: l.List, Failed: true, Code: code, Error: text, Duration: took})
 	}
-	if w.roll(ListFails) {
+	if w.roll(ListFails) || w.now < p.cut {
 		w.after(took, func() { fail(core.CodeDeadlineExceeded, "no answer in time") })
 		return
 	}
@@ -122,7 +124,7 @@ func (p *provider) list(to *process, l core.ListMachines) {
 			fail(core.CodeUnavailable, "the provider is down")
 			return
 		}
-		rows, done, lie, refused := p.view(l)
+		rows, done, lie, refused := p.view(to, l)
 		if refused {
 			fail(core.CodeOutOfRange, "the cursor is of another life")
 			return
@@ -151,7 +153,7 @@ func (p *provider) deliver(to *process, asked int64, l core.ListMachines, rows [
 		w.after(at, func() {
 			for i := range page.Rows {
 				if m := p.byID[page.Rows[i].Machine.ID]; m != nil {
-					w.check.shown(to, m, &page.Rows[i], asked, lie)
+					to.s.check.shown(to, m, &page.Rows[i], asked, lie)
 				}
 			}
 			to.step(page)
@@ -168,7 +170,7 @@ func (p *provider) deliver(to *process, asked int64, l core.ListMachines, rows [
 }
 
 // view is what a List shows: everything, or what changed since the cursor, or a lie.
-func (p *provider) view(l core.ListMachines) (rows []core.Fact, d core.ListDone, lie, refused bool) {
+func (p *provider) view(to *process, l core.ListMachines) (rows []core.Fact, d core.ListDone, lie, refused bool) {
 	w := p.w
 	since, whole := int64(-1), true
 	if len(l.Cursor) == 16 && w.cursors {
@@ -181,7 +183,7 @@ func (p *provider) view(l core.ListMachines) (rows []core.Fact, d core.ListDone,
 	d.Revision, d.Paged = p.cursor(p.rev), w.paged && w.cursors
 	d.Complete = whole && d.Paged
 	if whole {
-		if rows, ok := p.lie(&d); ok {
+		if rows, ok := p.lie(to, &d); ok {
 			return rows, d, true, false
 		}
 	}
@@ -211,13 +213,13 @@ func (p *provider) view(l core.ListMachines) (rows []core.Fact, d core.ListDone,
 
 // lie answers a full List with what is not so. Which machines are concerned is noted, so that the rules excuse what
 // follows from the lie itself.
-func (p *provider) lie(d *core.ListDone) ([]core.Fact, bool) {
+func (p *provider) lie(to *process, d *core.ListDone) ([]core.Fact, bool) {
 	w := p.w
 	switch {
 	case w.roll(ListEmpty):
 		w.note("", "", "fault list-empty: %s shows no machine", p.name)
 		for _, m := range p.order {
-			w.check.hidden(m)
+			to.s.check.hidden(m)
 		}
 		return nil, true
 	case w.roll(ListHalved):
@@ -227,7 +229,7 @@ func (p *provider) lie(d *core.ListDone) ([]core.Fact, bool) {
 			if i%2 == 0 {
 				rows = append(rows, m.fact())
 			} else {
-				w.check.hidden(m)
+				to.s.check.hidden(m)
 			}
 		}
 		return rows, true
@@ -237,7 +239,7 @@ func (p *provider) lie(d *core.ListDone) ([]core.Fact, bool) {
 		d.Revision = p.cursor(old.rev)
 		for _, m := range p.order {
 			if !slices.ContainsFunc(old.rows, func(f core.Fact) bool { return f.Machine.ID == m.ID }) {
-				w.check.hidden(m)
+				to.s.check.hidden(m)
 			}
 		}
 		return old.rows, true

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+)
+
+// expected is how an instruction of the event of this step has to be answered, if it is answered at once.
+type expected struct {
+	stale   bool // the whole reply is of the past: no answer at all
+	outcome core.InstructionOutcome
+}
+
+// follow notes what a reply of the coordinator asks for (COORD-8.4).
+func (c *checker) follow(p *process, e core.Event) {
+	r, ok := e.(core.CoordinatorReplied)
+	if !ok {
+		return
+	}
+	p.removed = r.Failed && r.Decommissioned || r.Failed && !r.EpochDisputed && p.removed
+	c.orders = map[string]expected{}
+	if r.Failed {
+		return
+	}
+	stale := r.Term < c.term
+	c.term = max(c.term, r.Term)
+	for _, x := range r.Instructions {
+		want := expected{stale: stale, outcome: core.InstructionAccepted}
+		switch {
+		case c.accepted[x.ID]:
+		case x.Term < c.term:
+			want.outcome = core.InstructionStale
+		case x.Invalid != "":
+			want.outcome = core.InstructionInvalid
+		}
+		c.orders[x.ID] = want
+	}
+}
+
+// remembers notes what a process has from its disk.
+func (c *checker) remembers(x core.Control) {
+	c.term = x.Coordinator.Term
+	for _, d := range x.Done {
+		c.accepted[d.ID] = true
+	}
+}
+
+// acknowledged judges the answer to an instruction.
+func (c *checker) acknowledged(a core.AckInstruction) {
+	w := c.w
+	w.tally.Checks++
+	switch want, now := c.orders[a.ID]; {
+	case now && want.stale:
+		w.broken("stale-term-obeyed", "SHARD-21.5", "", "", "%s answers %s, which came with a reply of a term below %d", c.s.id, a.ID, c.term)
+	case now && want.outcome != a.Outcome && (a.Outcome != core.InstructionFailed || want.outcome != core.InstructionAccepted):
+		w.broken("instruction-answer", "SHARD-21.5", "", "", "%s answers %s with %s (%s), and %s is due", c.s.id, a.ID, a.Outcome, a.Reason, want.outcome)
+	case strings.HasPrefix(a.ID, "deposed/"):
+		w.broken("stale-term-obeyed", "SHARD-21.5", "", "", "%s answers %s, which a deposed leader sent", c.s.id, a.ID)
+	}
+	if a.Outcome == core.InstructionAccepted {
+		c.accepted[a.ID] = true
+	}
+}
+
+// checkView: the view in force is the newest that a right leader sent, or the one of the disk (COORD-9.2).
+func (c *checker) checkView(pub *core.Publish) {
+	v := pub.Status.Coord.View
+	if v == nil {
+		return
+	}
+	if c.view != nil && compareViews(v, c.view) < 0 {
+		c.w.broken("view-goes-back", "COORD-9.2", "", "", "%s obeys view %d/%d after %d/%d", c.s.id, v.Term, v.Index, c.view.Term, c.view.Index)
+	}
+	if m := c.w.coord.memberOf(c.s); compareViews(v, &m.view) > 0 {
+		c.w.broken("view-of-nobody", "SHARD-21.5", "", "", "%s obeys view %d/%d; the newest is %d/%d", c.s.id, v.Term, v.Index, m.view.Term, m.view.Index)
+	}
+	c.view = v
+}
+
+func (co *coordinator) memberOf(s *shard) *member {
+	for _, m := range co.members {
+		if m.s == s {
+			return m
+		}
+	}
+	return nil
+}
+
+// checkOwner: two shards on one provider never both act on one machine (SHARD-21.6, COORD-9.9b). An older process of the
+// shard has a view of its own, and the fence is what stops that one.
+func (c *checker) checkOwner(x core.Command) {
+	m := c.w.machine(x.Machine)
+	if c.w.coord == nil || m == nil || c.lied[m.ID] || c.misled[x.Op] {
+		return
+	}
+	if !c.w.coord.mayAct(c.s, m) {
+		c.w.broken("acts-on-anothers", "SHARD-21.6", m.ID, x.Cluster, "%s sends %s of %s (%s, zone %s), which is another shard's", c.s.id, x.RPC, m.ID, m.State, m.Zone)
+	}
+}
+
+// ownsAtEnd tells whether a machine is this shard's to look after.
+func (c *checker) ownsAtEnd(m *machine) bool { return c.w.coord == nil || c.w.coord.mayAct(c.s, m) }
