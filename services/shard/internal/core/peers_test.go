@@ -124,15 +124,32 @@ func TestInstructionNamesTheNode(t *testing.T) {
 	}
 }
 
-// Scenario 32, SHARD-14.5, 18.1, 27.1: a provider whose every transition takes minutes: the operator hears of Configured and
-// of the release, the attribution stays until Idle, and the phases are observed at their end.
+// Scenario 32, SHARD-14.5, 18.1, 27.1, ENG-5.5: a provider whose every transition takes minutes: the operator hears of Configured and
+// of the release, the attribution is whole from the start of Configuring and stays until Idle, and the phases are observed at their end.
 func TestAsynchronousProvider(t *testing.T) {
 	w := newWorld(t, nil, slotsOf(1)...)
 	w.dwell = 4 * Minute
 	w.connect("red")
 	w.run(Second)
 	w.rollup("red", needs(7, 4))
-	w.run(12 * Minute)
+	configuring := false
+	for range 12 * Minute / (5 * Second) {
+		w.run(5 * Second)
+		i, _ := w.c.world.Inventory.Find("m01")
+		if w.c.world.Inventory.State(i) != inventory.Configuring {
+			continue
+		}
+		configuring = true
+		n := &w.c.world.Demand.Cluster("red").Needs[0]
+		want := inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: 7, Interruption: n.Form.Interruption.Penalty(),
+			Reclamation: n.Form.Reclamation.Penalty()}
+		if s, _ := w.c.world.Inventory.Stamp(i); s != want {
+			t.Fatalf("configuring with %+v, want %+v", s, want)
+		}
+	}
+	if !configuring {
+		t.Fatal("never configuring")
+	}
 	w.rollup("red", nil)
 	drained := false
 	for range 200 {

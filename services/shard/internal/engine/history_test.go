@@ -61,7 +61,7 @@ func (f *fleet) change(t source, sh shape, w *World) {
 	}
 }
 
-// ENG-21.1, ENG-P11, ENG-S65, ENG-2.4: after each step of a random history the Planner gives the bytes of the full plan and of the
+// ENG-21.1, ENG-21.12, ENG-P11, ENG-S65, ENG-2.4: after each step of a random history the Planner gives the bytes of the full plan and of the
 // literal one, whatever it remembers (pools and orders, ENG-21.8; domains, ENG-21.9; verdicts, ENG-21.4; what expires, ENG-21.5) and
 // whenever it is made to forget.
 func TestIncrementalEqualsFull(t *testing.T) {
