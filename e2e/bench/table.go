@@ -118,7 +118,7 @@ func ratioTable(results []measure.Result) string {
 		if r.Ratio.Rounds == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s (%s) | %s | %s | %s | %s | %d | %s |\n", Name(*r), ours(p.two), ours(p.one), duration(r.Floor.Quantile(0.5)), r.Floor.Probe,
+		fmt.Fprintf(&b, "| %s | %s | %s | %s (%s) | %s | %s | %s | %s | %d | %s |\n", Name(*r), ours(p.two), ours(p.one), value(seriesUnit(r), r.Floor.Quantile(0.5)), r.Floor.Probe,
 			interval(p.two), interval(p.one), target(r.Target), p.verdict(), r.AllocsOp, recorded(*r))
 	}
 	return b.String()
@@ -128,7 +128,15 @@ func ours(r *measure.Result) string {
 	if r == nil {
 		return ""
 	}
-	return duration(r.Subject.Quantile(0.5))
+	return value(seriesUnit(r), r.Subject.Quantile(0.5))
+}
+
+// seriesUnit is what the samples of a result count: nanoseconds, but for a floor that says that it counts bytes (B9).
+func seriesUnit(r *measure.Result) string {
+	if strings.Contains(r.Floor.Probe, "bytes") {
+		return "B"
+	}
+	return "ns"
 }
 
 func interval(r *measure.Result) string {
