@@ -13,26 +13,32 @@ import (
 func (w *Writer) Resynced() {
 	now := time.Now()
 	w.mu.Lock()
-	w.resyncs++
+	w.resynced = w.session
 	w.adoptAll()
-	var gone []string
+	gone := w.prune(now)
+	w.mu.Unlock()
+	for _, id := range gone {
+		w.queue.Add(id)
+	}
+}
+
+// prune ends the objects of machines that a session with a complete replay has not mentioned. A young failure and a drain that runs stay
+// for a later look. The caller holds the lock.
+func (w *Writer) prune(now time.Time) (gone []string) {
+	if w.resynced == 0 || w.resynced != w.session {
+		return nil
+	}
 	for id, e := range w.entries {
-		if e.session == w.session || e.stage.gone || w.Draining(id) {
-			continue
-		}
-		if e.stage.phase == v1alpha1.NodeFailed && now.Sub(e.failed) < failedKept {
+		if e.session == w.session || e.stage.gone || w.Draining(id) || e.stage.phase == v1alpha1.NodeFailed && now.Sub(e.failed) < failedKept {
 			continue
 		}
 		e.stage = stage{phase: e.stage.phase, gone: true}
 		gone = append(gone, id)
 	}
-	w.mu.Unlock()
-	for _, id := range gone {
-		w.queue.Add(id)
-	}
 	if len(gone) > 0 {
 		w.Log.Info("UpcomingNodes that the shard no longer knows are deleted", "machines", gone)
 	}
+	return gone
 }
 
 // adoptAll starts an entry for every object of an earlier process.
@@ -50,7 +56,8 @@ func (w *Writer) adoptAll() {
 func (w *Writer) sweep(now time.Time) {
 	w.mu.Lock()
 	w.adoptAll()
-	var again, overdue []string
+	again := w.prune(now)
+	var overdue []string
 	for id, e := range w.entries {
 		if e.stage.phase == v1alpha1.NodeFailed && !e.stage.gone && !w.Draining(id) {
 			kept := failedKeptUnheard
@@ -58,7 +65,7 @@ func (w *Writer) sweep(now time.Time) {
 				kept = failedKept
 			}
 			node, _ := w.Machines.Find(id)
-			if now.Sub(e.failed) >= kept && (e.frame.GetReleased() || w.resyncs == 0 && node == nil) {
+			if now.Sub(e.failed) >= kept && (e.frame.GetReleased() || w.resynced == 0 && node == nil) {
 				e.stage.gone = true
 				again = append(again, id)
 			}

@@ -42,12 +42,12 @@ type Writer struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[string]
 
-	mu      sync.Mutex
-	entries map[string]*entry                 // by machine id
-	objects map[string]*v1alpha1.UpcomingNode // as the cache has them, by object name
-	session uint64
-	resyncs int          // replays that the shard ended
-	latest  atomic.Int64 // how long a write takes at present, nanoseconds
+	mu       sync.Mutex
+	entries  map[string]*entry                 // by machine id
+	objects  map[string]*v1alpha1.UpcomingNode // as the cache has them, by object name
+	session  uint64
+	resynced uint64       // the last session whose replay was complete; 0: none ever
+	latest   atomic.Int64 // how long a write takes at present, nanoseconds
 }
 
 // entry is one machine.

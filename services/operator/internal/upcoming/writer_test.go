@@ -47,6 +47,14 @@ func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	return nil
 }
 
+func (s *server) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+	time.Sleep(s.takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, o.GetName())
+	return nil
+}
+
 func (s *server) Status() client.SubResourceWriter { return statuses{s: s} }
 
 type statuses struct {
