@@ -87,7 +87,7 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, err.Error(), http.StatusBadRequest)
 		return
 	}
-	script, watch, err := s.w.demo(ask.Story, ask.Args)
+	script, about, watch, err := s.w.demo(ask.Story, ask.Args)
 	if err != nil {
 		http.Error(out, err.Error(), http.StatusBadRequest)
 		return
@@ -107,7 +107,7 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		}
 	}
 	tell(told{Say: "Watch in another terminal: " + watch})
-	before := s.w.look(r.Context()).Status.GetCostPerHour()
+	before := s.w.look(r.Context())
 	for _, step := range script.Steps {
 		select {
 		case <-r.Context().Done():
@@ -121,44 +121,51 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	tell(told{Numbers: s.w.numbers(r.Context(), begun, before)})
+	tell(told{Numbers: s.w.numbers(r.Context(), begun, before, about)})
 }
 
-// demo is a story for the clusters of this world.
-func (w *World) demo(name string, args []string) (Scenario, string, error) {
+// demo is a story for the clusters of this world, the clusters that it is about, and what to watch.
+func (w *World) demo(name string, args []string) (s Scenario, about []string, watch string, err error) {
 	i := slices.IndexFunc(Demos(), func(d Demo) bool { return d.Name == name })
 	if i < 0 {
-		return Scenario{}, "", fmt.Errorf("there is no story %q: use one of %s", name, strings.Join(DemoNames(), ", "))
+		return Scenario{}, nil, "", fmt.Errorf("there is no story %q: use one of %s", name, strings.Join(DemoNames(), ", "))
 	}
 	d := Demos()[i]
 	if len(w.cfg.Targets) > 0 || len(w.Clusters) == 0 {
-		return Scenario{}, "", errors.New("stories make workloads and are for simulated clusters")
+		return Scenario{}, nil, "", errors.New("stories make workloads and are for simulated clusters")
 	}
 	if w.Cloud == nil && (d.Name == "stockout" || d.Name == "spot-storm") {
-		return Scenario{}, "", fmt.Errorf("story %s changes the simulated cloud, and this world has another provider", name)
+		return Scenario{}, nil, "", fmt.Errorf("story %s changes the simulated cloud, and this world has another provider", name)
 	}
 	if len(args) > len(d.Args) {
-		return Scenario{}, "", fmt.Errorf("story %s takes %d clusters", name, len(d.Args))
+		return Scenario{}, nil, "", fmt.Errorf("story %s takes %d clusters", name, len(d.Args))
 	}
 	names := map[string]string{"A": w.Clusters[0].ID(), "B": w.Clusters[min(1, len(w.Clusters)-1)].ID()}
 	for i, a := range args {
 		if !slices.ContainsFunc(w.Clusters, func(c *Cluster) bool { return c.ID() == a }) {
-			return Scenario{}, "", fmt.Errorf("there is no cluster %q here", a)
+			return Scenario{}, nil, "", fmt.Errorf("there is no cluster %q here", a)
 		}
 		names[d.Args[i]] = a
 	}
 	if names["A"] == names["B"] && strings.Contains(d.Script, " B ") {
-		return Scenario{}, "", fmt.Errorf("story %s needs two clusters", name)
+		return Scenario{}, nil, "", fmt.Errorf("story %s needs two clusters", name)
 	}
 	words := strings.NewReplacer(" A ", " "+names["A"]+" ", " B ", " "+names["B"]+" ", "operator A", "operator "+names["A"], "to B", "to "+names["B"], "say B", "say "+names["B"])
-	s, err := ParseScript(words.Replace(d.Script))
-	return s, strings.ReplaceAll(d.Watch, "SHARD", w.shards[0].listen), err
+	text := words.Replace(d.Script)
+	for _, c := range w.Clusters {
+		if slices.Contains(strings.Fields(text), c.ID()) {
+			about = append(about, c.ID())
+		}
+	}
+	s, err = ParseScript(text)
+	return s, about, strings.ReplaceAll(d.Watch, "SHARD", w.shards[0].listen), err
 }
 
-// numbers are what was done since then.
-func (w *World) numbers(ctx context.Context, since time.Time, spent float64) map[string]any {
+// numbers are what was done since then in the clusters that the story is about, or in all, and apart from that elsewhere: other things
+// go on meanwhile. What is so after the story stands beside what was so before.
+func (w *World) numbers(ctx context.Context, since time.Time, before frame, about []string) map[string]any {
 	out := map[string]any{"seconds": float64(time.Since(since).Milliseconds()) / 1000}
-	actions := map[string]int{}
+	actions, elsewhere := map[string]int{}, map[string]int{}
 	for _, s := range w.shards {
 		for token := ""; ; {
 			got, err := s.read.GetMachineHistory(ctx, connect.NewRequest(&pb.GetMachineHistoryRequest{SinceUnixNanos: since.UnixNano(), PageSize: 1000, PageToken: token}))
@@ -166,25 +173,35 @@ func (w *World) numbers(ctx context.Context, since time.Time, spent float64) map
 				break
 			}
 			for _, r := range got.Msg.GetRecords() {
-				if r.GetType() == pb.RecordType_RECORD_TYPE_STARTED {
-					actions[output.Enum("ACTION_KIND_", r.GetKind().String())]++
+				if r.GetType() != pb.RecordType_RECORD_TYPE_STARTED {
+					continue
 				}
+				count := actions
+				if len(about) > 0 && r.GetClusterId() != "" && !slices.Contains(about, r.GetClusterId()) {
+					count = elsewhere
+				}
+				count[output.Enum("ACTION_KIND_", r.GetKind().String())]++
 			}
 			if token = got.Msg.GetNextPageToken(); token == "" {
 				break
 			}
 		}
 	}
-	out["actions"] = actions
-	f := w.look(ctx)
-	run, wait := 0, 0
+	out["actions"], out["elsewhere"] = actions, elsewhere
+	now := w.look(ctx)
+	out["podsRunBefore"], _ = before.pods()
+	out["podsRun"], out["podsWait"] = now.pods()
+	out["needsUnmetBefore"], out["needsUnmet"] = before.Status.GetUnsatisfiedNeeds(), now.Status.GetUnsatisfiedNeeds()
+	out["spendBefore"], out["spendAfter"] = before.Status.GetCostPerHour(), now.Status.GetCostPerHour()
+	return out
+}
+
+// pods counts those of all clusters.
+func (f frame) pods() (run, wait int) {
 	for _, c := range f.Clusters {
 		run, wait = run+c.Running, wait+c.Waits
 	}
-	out["podsRun"], out["podsWait"] = run, wait
-	out["needsUnmet"] = f.Status.GetUnsatisfiedNeeds()
-	out["spendBefore"], out["spendAfter"] = spent, f.Status.GetCostPerHour()
-	return out
+	return run, wait
 }
 
 // addStage serves stories for `bigfleet demo`.

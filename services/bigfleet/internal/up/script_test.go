@@ -1,6 +1,7 @@
 package up
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,10 @@ func TestDemosAreScripts(t *testing.T) {
 		if strings.Contains(d.Script, "stock ") || strings.Contains(d.Script, "storm ") {
 			continue // they ask for a simulated cloud; the words are those below
 		}
-		s, watch, err := w.demo(d.Name, nil)
+		s, about, watch, err := w.demo(d.Name, nil)
+		if want := map[string]string{"shift": "red blue", "critical": "red blue", "reset": ""}; err == nil && strings.Join(about, " ") != cmp.Or(want[d.Name], map[bool]string{true: "", false: "red"}[d.Name == "reset"]) {
+			t.Errorf("%s is about %v", d.Name, about) // its numbers are those of these clusters
+		}
 		if err != nil || len(s.Steps) == 0 || watch == "" {
 			t.Errorf("%s: %d steps, watch %q: %v", d.Name, len(s.Steps), watch, err)
 		}
@@ -23,7 +27,7 @@ func TestDemosAreScripts(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := w.demo("shift", []string{"blue", "blue"}); err == nil || !strings.Contains(err.Error(), "two clusters") {
+	if _, _, _, err := w.demo("shift", []string{"blue", "blue"}); err == nil || !strings.Contains(err.Error(), "two clusters") {
 		t.Errorf("a shift from blue to blue: %v", err)
 	}
 }

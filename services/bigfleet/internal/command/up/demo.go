@@ -49,9 +49,12 @@ func words(args []string) string {
 // numbers is what a story caused.
 type numbers struct {
 	Seconds     float64        `json:"seconds"`
-	Actions     map[string]int `json:"actions"`
+	Actions     map[string]int `json:"actions"`   // in the clusters that it is about
+	Elsewhere   map[string]int `json:"elsewhere"` // meanwhile, in the others
+	RunBefore   int            `json:"podsRunBefore"`
 	PodsRun     int            `json:"podsRun"`
 	PodsWait    int            `json:"podsWait"`
+	UnmetBefore int            `json:"needsUnmetBefore"`
 	NeedsUnmet  int            `json:"needsUnmet"`
 	SpendBefore float64        `json:"spendBefore"`
 	SpendAfter  float64        `json:"spendAfter"`
@@ -123,14 +126,22 @@ func (n *numbers) print(a *app.App) error {
 	if !a.Format.ForPeople() {
 		return a.Format.Value(a.Out, n)
 	}
-	var done []string
-	for _, kind := range slices.Sorted(maps.Keys(n.Actions)) {
-		done = append(done, fmt.Sprintf("%d %s", n.Actions[kind], kind))
+	done := actions(n.Actions)
+	if done == "" {
+		done = "no action"
 	}
-	if len(done) == 0 {
-		done = []string{"no action"}
+	if meanwhile := actions(n.Elsewhere); meanwhile != "" {
+		done += " (elsewhere " + meanwhile + ")"
 	}
-	_, err := fmt.Fprintf(a.Out, "in %.1f s: %s; %d Pods run, %d wait; %s unmet; spend %s before, %s now\n", n.Seconds, strings.Join(done, ", "),
-		n.PodsRun, n.PodsWait, output.Count(n.NeedsUnmet, "need"), output.Dollars(n.SpendBefore), output.Dollars(n.SpendAfter))
+	_, err := fmt.Fprintf(a.Out, "in %.1f s: %s; %d Pods run, %d before, %d wait; %s unmet, %d before; spend %s, %s before\n", n.Seconds, done,
+		n.PodsRun, n.RunBefore, n.PodsWait, output.Count(n.NeedsUnmet, "need"), n.UnmetBefore, output.Dollars(n.SpendAfter), output.Dollars(n.SpendBefore))
 	return err
+}
+
+func actions(of map[string]int) string {
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%d %s", of[kind], kind))
+	}
+	return strings.Join(out, ", ")
 }
