@@ -212,11 +212,9 @@ func (o *stream) receive(acked *atomic.Int64) {
 	}
 }
 
-// churn takes the place of one operator and asks for something else five times a second until it is killed: each time the shard
-// plans anew.
+// churn is one operator that asks for something else five times a second until it is killed: each time the shard plans anew.
 func churn(ctx context.Context, s settings) error {
-	name := workload.ClusterName(0)
-	o, err := open(ctx, s.addr, name)
+	o, err := open(ctx, s.addr, "churn")
 	if err != nil {
 		return err
 	}
@@ -224,7 +222,7 @@ func churn(ctx context.Context, s settings) error {
 	go o.receive(&acked)
 	tick := time.NewTicker(200 * time.Millisecond)
 	for n := 0; ; n++ {
-		r := &pb.ClusterCapacityNeeds{ClusterId: name, Needs: []*pb.CapacityNeed{{RowId: "r", Priority: int32(n),
+		r := &pb.ClusterCapacityNeeds{ClusterId: "churn", Needs: []*pb.CapacityNeed{{RowId: "r", Priority: int32(n),
 			AggregateResources: map[string]string{"cpu": strconv.Itoa(1000 + n%7)}, MinUnit: map[string]string{"cpu": "1"}}}}
 		if err := o.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: r}}); err != nil {
 			return err

@@ -162,7 +162,7 @@ func runB9(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	server, addr, read, err := shard(ctx, s, at, "--actuation-paused")
+	server, addr, read, err := shard(ctx, s, at, "--actuation-paused", "--max-sessions", strconv.Itoa(s.sessions+1)) // one more changes its demand
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func runB9(ctx context.Context, s settings) error {
 }
 
 // cyclesBeside measures cycles while the operators send their roll-ups, and then while they are stopped: the same sessions and the
-// same demand, without traffic. One operator gives the shard something to plan.
+// same demand, without traffic. One more operator gives the shard something to plan.
 func cyclesBeside(ctx context.Context, s settings, load *child, read bigfleetv1alpha1connect.ShardReadClient) (busy, silent float64, err error) {
 	other, err := peer(s, "churn")
 	if err != nil {
