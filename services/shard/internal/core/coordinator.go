@@ -62,8 +62,9 @@ const (
 // coordinatorReplied takes the answer to a report. A coordinator that is gone changes nothing (SHARD-2.2).
 func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 	if e.Failed {
-		if e.Decommissioned != c.coord.decommissioned || e.EpochDisputed != c.coord.disputed {
-			c.coord.decommissioned, c.coord.disputed, c.coord.text = e.Decommissioned, e.EpochDisputed, e.Text
+		if e.Decommissioned && !c.coord.decommissioned || e.EpochDisputed && !c.coord.disputed { // silence takes neither back (SHARD-21.7)
+			c.coord.decommissioned, c.coord.disputed = c.coord.decommissioned || e.Decommissioned, c.coord.disputed || e.EpochDisputed
+			c.coord.text = e.Text
 			c.record(Record{Type: RecordInstruction, Detail: e.Text})
 			c.cycle.redispatch = true
 		}

@@ -331,3 +331,29 @@ func TestAnotherShardsClusterIsNoneOfOurs(t *testing.T) {
 		t.Errorf("after it went: %d silent, %d clusters, %s", p.Status.Silent, len(p.Clusters), w.c.Broken())
 	}
 }
+
+// SHARD-21.7: that a shard was removed from the fleet is a pause of everything until the next normal answer. A coordinator that does
+// not answer, or answers from the past, takes it back no more than one that says it again.
+func TestRemovedShardWaitsForANormalAnswer(t *testing.T) {
+	w := newWorld(t, coordinated, host("h1", inventory.Idle, ""))
+	everything := &View{Term: 2, Index: 1, OnlyShard: true}
+	w.step(CoordinatorReplied{Term: 2, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 2, SetView: everything}}})
+	w.step(CoordinatorReplied{Failed: true, Decommissioned: true, Text: "removed"})
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(1, 4))
+	w.run(Minute)
+	w.step(CoordinatorReplied{Failed: true, Text: "no answer in time"})
+	w.run(Minute)
+	w.step(CoordinatorReplied{Failed: true, EpochDisputed: true, Text: "a higher epoch is known"})
+	w.step(CoordinatorReplied{Term: 1, UUID: "u"})
+	w.run(Minute)
+	if n := len(w.calls); n != 0 {
+		t.Fatalf("%d calls of a shard that was removed", n)
+	}
+	w.step(CoordinatorReplied{Term: 2, UUID: "u"})
+	w.run(Minute)
+	if got := w.called(RPCConfigure); len(got) != 1 {
+		t.Errorf("configured %v after it was admitted again", got)
+	}
+}

@@ -18,12 +18,13 @@ func (c *checker) follow(p *process, e core.Event) {
 	if !ok {
 		return
 	}
-	p.removed = r.Failed && r.Decommissioned || r.Failed && !r.EpochDisputed && p.removed
 	c.orders = map[string]expected{}
 	if r.Failed {
+		p.removed = p.removed || r.Decommissioned
 		return
 	}
 	stale := r.Term < c.term
+	p.removed = p.removed && stale // nothing but a normal answer takes that back (SHARD-21.7)
 	c.term = max(c.term, r.Term)
 	for _, x := range r.Instructions {
 		want := expected{stale: stale, outcome: core.InstructionAccepted}

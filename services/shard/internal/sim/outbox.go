@@ -201,6 +201,10 @@ func (cn *conn) send(f *session.Frame) {
 	}
 	cn.downAt = max(cn.downAt, w.now+d)
 	render := f.Render
+	if d == 0 && len(cn.out.wire) == 0 && cn.downAt == w.now && max(cn.o.deafUntil, cn.o.cutUntil) <= w.now {
+		render() // advice arrives at once, and nothing is ahead of it
+		return
+	}
 	cn.out.wire = append(cn.out.wire, func() { render() })
 	w.at(cn.downAt, cn.receive)
 }

@@ -87,6 +87,7 @@ func TestRegressionsOfFleets(t *testing.T) {
 		{"fleet", 89, "a Drain whose reply was lost went again to a machine that another shard had configured since (SHARD-21.6)"},
 		{"operator", 3, "a machine whose node did not join went straight back to its cluster (ENG-17.7)"},
 		{"mixed", 100460, "a machine was taken from another cluster when the hour of its hold was over, within the quiet of the end (ENG-17.7)"},
+		{"mixed", 300168, "a shard that was removed from the fleet acted again when the coordinator did not answer (SHARD-21.7)"},
 		{"mixed", 100713, "the same, and what it replaced was released"},
 	} {
 		o := Options{Seed: x.seed, Profile: x.profile}
