@@ -66,7 +66,7 @@ func Rules() []Rule {
 		},
 		{
 			// OP-1.1
-			From: []string{"./services/operator/...", "./services/podcontroller/...", "./services/incluster/..."},
+			From:  []string{"./services/operator/...", "./services/podcontroller/...", "./services/incluster/..."},
 			Never: []string{"./services/shard/...", "./services/coordinator/...", "./services/providers/...", "./services/bigfleet/...", "./sdk/provider/..."},
 			Tests: true,
 			Why:   "what runs in a cluster decides nothing about capacity and knows one shard by its wire contract alone",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,13 +26,27 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server holds the objects as an API server would, and tells the Writer of each change at once.
 type server struct {
 	client.Client
-	w       *Writer
+	w *Writer
+
+	mu      sync.Mutex
 	objects map[string]*v1alpha1.AvailableCapacity
 	writes  int // creates and changes of specs
 	fail    int // so many creates fail
 }
 
+// have says how many objects there are, by how many writes, and what is said of a shape; empty: nothing.
+func (s *server) have(key string) (objects, writes int, says v1alpha1.Availability) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.objects[Name(key)]; o != nil {
+		says = o.Spec.Availability
+	}
+	return len(s.objects), s.writes, says
+}
+
 func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.fail > 0 {
 		s.fail--
 		return apierrors.NewInternalError(fmt.Errorf("busy"))
@@ -47,12 +63,16 @@ func (s *server) put(o client.Object) {
 }
 
 func (s *server) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.writes++
 	s.put(o)
 	return nil
 }
 
 func (s *server) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.objects[o.GetName()] == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "availablecapacities"}, o.GetName())
 	}
@@ -69,6 +89,8 @@ type status struct {
 }
 
 func (p status) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
 	p.s.put(o)
 	return nil
 }
@@ -96,6 +118,12 @@ func run(t *testing.T, do func(t *testing.T, w *Writer, s *server)) {
 	})
 }
 
+// pause is a while, and until the Writer is done with it.
+func pause(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func hinted(key string, c pb.AvailableCapacityUpdate_Confidence) *pb.AvailableCapacityUpdate {
 	return &pb.AvailableCapacityUpdate{SupersedesKey: key, Confidence: c, AvailableCount: 3}
 }
@@ -114,20 +142,20 @@ func TestPace(t *testing.T) {
 			w.Update(hinted(fmt.Sprint("shape-", i), none))
 			w.Update(hinted(fmt.Sprint("shape-", i), high))
 		}
-		time.Sleep(time.Second)
-		if n := len(s.objects); n < perSecond-1 || n > perSecond+1 {
-			t.Errorf("%d objects in a second, want %d", n, perSecond)
+		pause(time.Second)
+		if n, _, _ := s.have(""); n < perSecond || n > perSecond+2 {
+			t.Errorf("%d objects in a second, want %d, and one or two that quiet time saved", n, perSecond)
 		}
-		time.Sleep(10 * time.Second)
-		if len(s.objects) != 50 || s.writes != 50 || s.objects[Name("shape-7")].Spec.Availability != v1alpha1.AvailabilityHigh {
-			t.Errorf("%d objects by %d writes", len(s.objects), s.writes)
+		pause(10 * time.Second)
+		if n, writes, says := s.have("shape-7"); n != 50 || writes != 50 || says != v1alpha1.AvailabilityHigh {
+			t.Errorf("%d objects by %d writes", n, writes)
 		}
 		for i := range 50 {
 			w.Update(hinted(fmt.Sprint("shape-", i), high))
 		}
-		time.Sleep(10 * time.Second)
-		if s.writes != 50 {
-			t.Errorf("%d writes for what was there already", s.writes-50)
+		pause(10 * time.Second)
+		if _, writes, _ := s.have(""); writes != 50 {
+			t.Errorf("%d writes for what was there already", writes-50)
 		}
 	})
 }
@@ -136,39 +164,42 @@ func TestPace(t *testing.T) {
 // before, and what has something again stays.
 func TestExpiry(t *testing.T) {
 	run(t, func(t *testing.T, w *Writer, s *server) {
-		there := func(key string) bool { return s.objects[Name(key)] != nil }
+		there := func(key string) bool {
+			_, _, says := s.have(key)
+			return says != ""
+		}
 		w.Opened()
 		for _, key := range []string{"kept", "unheard", "gone", "back"} {
 			w.Update(hinted(key, high))
 		}
-		time.Sleep(time.Minute)
+		pause(time.Minute)
 		w.Opened()
 		for _, key := range []string{"kept", "gone", "back"} {
 			w.Update(hinted(key, high))
 		}
-		time.Sleep(unheardExpiry - time.Second)
+		pause(unheardExpiry - time.Second)
 		if !there("unheard") {
 			t.Error("a shape went before its five minutes")
 		}
-		time.Sleep(sweepEvery + time.Second)
+		pause(sweepEvery + time.Second)
 		if there("unheard") || !there("kept") {
 			t.Errorf("after five minutes: unheard %v, mentioned %v", there("unheard"), there("kept"))
 		}
 		w.Update(hinted("gone", none))
 		w.Update(hinted("back", none))
-		time.Sleep(5 * time.Minute)
+		pause(5 * time.Minute)
 		w.Update(hinted("gone", none)) // said again: the time goes on
 		w.Update(hinted("back", high))
-		time.Sleep(noneExpiry - 5*time.Minute - time.Second)
-		if !there("gone") || s.objects[Name("gone")].Spec.Availability != v1alpha1.AvailabilityNone {
+		pause(noneExpiry - 5*time.Minute - time.Second)
+		if _, _, says := s.have("gone"); says != v1alpha1.AvailabilityNone {
 			t.Error("a shape with nothing went before its ten minutes, or does not say so")
 		}
-		time.Sleep(sweepEvery + time.Second)
+		pause(sweepEvery + time.Second)
 		if there("gone") || !there("back") || !there("kept") {
 			t.Errorf("after ten minutes: nothing %v, something again %v, kept %v", there("gone"), there("back"), there("kept"))
 		}
 		w.Update(hinted("gone", high))
-		time.Sleep(time.Second)
+		pause(time.Second)
 		if !there("gone") {
 			t.Error("a shape that comes again is not written")
 		}
@@ -180,13 +211,13 @@ func TestFailedWrites(t *testing.T) {
 	run(t, func(t *testing.T, w *Writer, s *server) {
 		s.fail = 3
 		w.Update(hinted("a", high))
-		time.Sleep(5 * time.Second)
-		if s.objects[Name("a")] == nil {
+		pause(5 * time.Second)
+		if _, _, says := s.have("a"); says == "" {
 			t.Fatal("not written after three failures")
 		}
-		_ = s.Delete(t.Context(), s.objects[Name("a")])
-		time.Sleep(time.Second)
-		if s.objects[Name("a")] == nil {
+		_ = s.Delete(t.Context(), &v1alpha1.AvailableCapacity{ObjectMeta: metav1.ObjectMeta{Name: Name("a")}})
+		pause(time.Second)
+		if _, _, says := s.have("a"); says == "" {
 			t.Error("an object that a person deleted is not written again")
 		}
 	})
