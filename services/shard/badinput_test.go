@@ -90,7 +90,7 @@ func TestBadRollupsAreRefusedAndTheLastGoodOneStays(t *testing.T) {
 	}
 }
 
-// Scenario 8, SHARD-10.5, 10.2a, WIRE-3.3, WIRE-3.4: harmless differences are accepted, counted and listed; equal rows add up.
+// Scenario 8, SHARD-10.5, SHARD-10.2a, WIRE-3.3, WIRE-3.4: harmless differences are accepted, counted and listed; equal rows add up.
 func TestSoftViolationsAreAcceptedWithWarnings(t *testing.T) {
 	p := NewProvider(slots(4)...).Serve(t)
 	s := start(t, p)

@@ -51,6 +51,7 @@ type world struct {
 	notices []Notice
 	view    *Publish // what readers see
 
+	watch    func([]Effect) // sees what each step gives
 	tampered bool
 }
 
@@ -127,6 +128,9 @@ func (w *world) step(e Event) {
 	at := At{Mono: w.mono, Wall: w.wall, Ended: w.ended}
 	effects := slices.Clone(w.c.Step(at, e))
 	w.log = append(w.log, logged{at, w.c.Reduced(e)})
+	if w.watch != nil {
+		w.watch(effects)
+	}
 	for _, x := range effects {
 		w.take(x)
 	}

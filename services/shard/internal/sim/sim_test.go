@@ -20,7 +20,8 @@ func mustRun(t testing.TB, o Options) Result {
 	return r
 }
 
-// SHARD-33.5, 33.6: a few seeds of each profile on every change; `make sim` runs thousands.
+// SHARD-33.2, 33.5, 33.6: a few seeds of each profile, which are the rows of the table, on every change; `make sim` runs thousands. That
+// frames reach an operator in the order of the effects (SHARD-5.3) is one of the rules.
 func TestSeeds(t *testing.T) {
 	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process", "fleet"} {
 		t.Run(profile, func(t *testing.T) {
@@ -201,8 +202,8 @@ func TestFailureIsShrunkAndReproduced(t *testing.T) {
 	t.Fatal("no seed found a roll-up guard that is switched off")
 }
 
-// The last line on stdout is the only one, and says how many passed. SHARD-33.10: a case that should occur and never did
-// fails the set.
+// The last line on stdout is the only one, and says how many passed. SHARD-33.10, 28.7: a case that should occur and never did, a type of
+// record among them, fails the set.
 func TestSummaryLine(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := Main([]string{"-seeds", "2", "-profile", "calm"}, &out, &errs); code != 0 {
