@@ -147,7 +147,7 @@ func (s *shell) logRecord(r *core.Record) {
 			return // start and stop: the shell and the process have said it
 		}
 		level = slog.LevelError
-	case core.RecordRollupHeld, core.RecordUnexpectedEdge, core.RecordMachineVanished, core.RecordMachineStuck, core.RecordMachineFailed,
+	case core.RecordRollupHeld, core.RecordUnexpectedEdge, core.RecordMachineVanished, core.RecordMachineStuck, core.RecordMachineFailed, core.RecordInterruption,
 		core.RecordBackoffChanged, core.RecordMachineRejected:
 		level = slog.LevelWarn
 	case core.RecordBindingConflict, core.RecordRemovalsHeld, core.RecordFence:
@@ -183,7 +183,7 @@ func recordTitle(t core.RecordType) string {
 	titles := [...]string{"", "operation started", "operation ended", "decision held back: paused", "decision held back: dry run",
 		"roll-up accepted", "roll-up held", "roll-up rejected", "reclaim gate opened", "machine record rejected", "unexpected transition",
 		"binding conflict", "machine vanished", "machine stuck", "machine failed", "machine recovered", "backoff changed", "removals held",
-		"fence", "session opened", "session closed", "instruction", "order", "ownership", "defect"}
+		"fence", "session opened", "session closed", "instruction", "order", "ownership", "defect", "interruption"}
 	return titles[t]
 }
 

@@ -142,6 +142,8 @@ const (
 	RecordType_RECORD_TYPE_OWNERSHIP RecordType = 23
 	// The process started or stopped.
 	RecordType_RECORD_TYPE_PROCESS RecordType = 24
+	// A provider announced that it takes a host back, or nothing came of that.
+	RecordType_RECORD_TYPE_INTERRUPTION RecordType = 25
 )
 
 // Enum value maps for RecordType.
@@ -172,6 +174,7 @@ var (
 		22: "RECORD_TYPE_ADMIN",
 		23: "RECORD_TYPE_OWNERSHIP",
 		24: "RECORD_TYPE_PROCESS",
+		25: "RECORD_TYPE_INTERRUPTION",
 	}
 	RecordType_value = map[string]int32{
 		"RECORD_TYPE_UNSPECIFIED":       0,
@@ -199,6 +202,7 @@ var (
 		"RECORD_TYPE_ADMIN":             22,
 		"RECORD_TYPE_OWNERSHIP":         23,
 		"RECORD_TYPE_PROCESS":           24,
+		"RECORD_TYPE_INTERRUPTION":      25,
 	}
 )
 
@@ -761,7 +765,7 @@ const file_bigfleet_v1alpha1_decision_proto_rawDesc = "" +
 	"\x15ACTION_KIND_PROVISION\x10\x02\x12\x17\n" +
 	"\x13ACTION_KIND_PREEMPT\x10\x03\x12\x17\n" +
 	"\x13ACTION_KIND_RECLAIM\x10\x04\x12\x16\n" +
-	"\x12ACTION_KIND_DELETE\x10\x05*\xf2\x05\n" +
+	"\x12ACTION_KIND_DELETE\x10\x05*\x90\x06\n" +
 	"\n" +
 	"RecordType\x12\x1b\n" +
 	"\x17RECORD_TYPE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -789,7 +793,8 @@ const file_bigfleet_v1alpha1_decision_proto_rawDesc = "" +
 	"\x17RECORD_TYPE_INSTRUCTION\x10\x15\x12\x15\n" +
 	"\x11RECORD_TYPE_ADMIN\x10\x16\x12\x19\n" +
 	"\x15RECORD_TYPE_OWNERSHIP\x10\x17\x12\x17\n" +
-	"\x13RECORD_TYPE_PROCESS\x10\x18*\xb8\x01\n" +
+	"\x13RECORD_TYPE_PROCESS\x10\x18\x12\x1c\n" +
+	"\x18RECORD_TYPE_INTERRUPTION\x10\x19*\xb8\x01\n" +
 	"\x11RollupDisposition\x12\"\n" +
 	"\x1eROLLUP_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bROLLUP_DISPOSITION_ACCEPTED\x10\x01\x12 \n" +

@@ -3136,8 +3136,10 @@ type GetMachineResponse struct {
 	Drain *DrainView `protobuf:"bytes,5,opt,name=drain,proto3" json:"drain,omitempty"`
 	// End of the idle hold; 0: none.
 	HoldUntilUnixNanos int64 `protobuf:"varint,6,opt,name=hold_until_unix_nanos,json=holdUntilUnixNanos,proto3" json:"hold_until_unix_nanos,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Interruptions seen in its pool; absent: no host of it was seen.
+	SeenInterruptions *SeenInterruptions `protobuf:"bytes,8,opt,name=seen_interruptions,json=seenInterruptions,proto3" json:"seen_interruptions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GetMachineResponse) Reset() {
@@ -3219,6 +3221,77 @@ func (x *GetMachineResponse) GetHoldUntilUnixNanos() int64 {
 	return 0
 }
 
+func (x *GetMachineResponse) GetSeenInterruptions() *SeenInterruptions {
+	if x != nil {
+		return x.SeenInterruptions
+	}
+	return nil
+}
+
+// How often a provider took hosts of a pool (provider, type, zone, capacity type) back, or announced to, while the shard looked.
+type SeenInterruptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Hosts taken back.
+	Interruptions int64 `protobuf:"varint,1,opt,name=interruptions,proto3" json:"interruptions,omitempty"`
+	// Hours that hosts of the pool were there.
+	MachineHours float64 `protobuf:"fixed64,2,opt,name=machine_hours,json=machineHours,proto3" json:"machine_hours,omitempty"`
+	// Since when the shard looks.
+	SinceUnixNanos int64 `protobuf:"varint,3,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SeenInterruptions) Reset() {
+	*x = SeenInterruptions{}
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeenInterruptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeenInterruptions) ProtoMessage() {}
+
+func (x *SeenInterruptions) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeenInterruptions.ProtoReflect.Descriptor instead.
+func (*SeenInterruptions) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SeenInterruptions) GetInterruptions() int64 {
+	if x != nil {
+		return x.Interruptions
+	}
+	return 0
+}
+
+func (x *SeenInterruptions) GetMachineHours() float64 {
+	if x != nil {
+		return x.MachineHours
+	}
+	return 0
+}
+
+func (x *SeenInterruptions) GetSinceUnixNanos() int64 {
+	if x != nil {
+		return x.SinceUnixNanos
+	}
+	return 0
+}
+
 // One drain under way.
 type DrainView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3244,7 +3317,7 @@ type DrainView struct {
 
 func (x *DrainView) Reset() {
 	*x = DrainView{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[25]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3329,7 @@ func (x *DrainView) String() string {
 func (*DrainView) ProtoMessage() {}
 
 func (x *DrainView) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[25]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3342,7 @@ func (x *DrainView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainView.ProtoReflect.Descriptor instead.
 func (*DrainView) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{25}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DrainView) GetMachineId() string {
@@ -3353,7 +3426,7 @@ type GetMachineHistoryRequest struct {
 
 func (x *GetMachineHistoryRequest) Reset() {
 	*x = GetMachineHistoryRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[26]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3438,7 @@ func (x *GetMachineHistoryRequest) String() string {
 func (*GetMachineHistoryRequest) ProtoMessage() {}
 
 func (x *GetMachineHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[26]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3451,7 @@ func (x *GetMachineHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{26}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMachineHistoryRequest) GetSubject() isGetMachineHistoryRequest_Subject {
@@ -3483,7 +3556,7 @@ type GetMachineHistoryResponse struct {
 
 func (x *GetMachineHistoryResponse) Reset() {
 	*x = GetMachineHistoryResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[27]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3568,7 @@ func (x *GetMachineHistoryResponse) String() string {
 func (*GetMachineHistoryResponse) ProtoMessage() {}
 
 func (x *GetMachineHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[27]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3581,7 @@ func (x *GetMachineHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{27}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetMachineHistoryResponse) GetRecords() []*DecisionRecord {
@@ -3549,7 +3622,7 @@ type CompareCyclesRequest struct {
 
 func (x *CompareCyclesRequest) Reset() {
 	*x = CompareCyclesRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[28]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3634,7 @@ func (x *CompareCyclesRequest) String() string {
 func (*CompareCyclesRequest) ProtoMessage() {}
 
 func (x *CompareCyclesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[28]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3647,7 @@ func (x *CompareCyclesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareCyclesRequest.ProtoReflect.Descriptor instead.
 func (*CompareCyclesRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{28}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CompareCyclesRequest) GetShardEpoch() int64 {
@@ -3620,7 +3693,7 @@ type CompareCyclesResponse struct {
 
 func (x *CompareCyclesResponse) Reset() {
 	*x = CompareCyclesResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[29]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3705,7 @@ func (x *CompareCyclesResponse) String() string {
 func (*CompareCyclesResponse) ProtoMessage() {}
 
 func (x *CompareCyclesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[29]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3718,7 @@ func (x *CompareCyclesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareCyclesResponse.ProtoReflect.Descriptor instead.
 func (*CompareCyclesResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{29}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CompareCyclesResponse) GetRemoved() []*DecisionRecord {
@@ -3686,7 +3759,7 @@ type GetCostRequest struct {
 
 func (x *GetCostRequest) Reset() {
 	*x = GetCostRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[30]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3771,7 @@ func (x *GetCostRequest) String() string {
 func (*GetCostRequest) ProtoMessage() {}
 
 func (x *GetCostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[30]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3784,7 @@ func (x *GetCostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCostRequest.ProtoReflect.Descriptor instead.
 func (*GetCostRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{30}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetCostRequest) GetGroupBy() []string {
@@ -3753,7 +3826,7 @@ type GetCostResponse struct {
 
 func (x *GetCostResponse) Reset() {
 	*x = GetCostResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[31]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +3838,7 @@ func (x *GetCostResponse) String() string {
 func (*GetCostResponse) ProtoMessage() {}
 
 func (x *GetCostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[31]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +3851,7 @@ func (x *GetCostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCostResponse.ProtoReflect.Descriptor instead.
 func (*GetCostResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{31}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetCostResponse) GetPoints() []*CostPoint {
@@ -3801,7 +3874,7 @@ type CostPoint struct {
 
 func (x *CostPoint) Reset() {
 	*x = CostPoint{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[32]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3886,7 @@ func (x *CostPoint) String() string {
 func (*CostPoint) ProtoMessage() {}
 
 func (x *CostPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[32]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3899,7 @@ func (x *CostPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CostPoint.ProtoReflect.Descriptor instead.
 func (*CostPoint) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{32}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CostPoint) GetAtUnixNanos() int64 {
@@ -3858,7 +3931,7 @@ type CostRow struct {
 
 func (x *CostRow) Reset() {
 	*x = CostRow{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[33]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +3943,7 @@ func (x *CostRow) String() string {
 func (*CostRow) ProtoMessage() {}
 
 func (x *CostRow) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[33]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +3956,7 @@ func (x *CostRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CostRow.ProtoReflect.Descriptor instead.
 func (*CostRow) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{33}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CostRow) GetGroup() []string {
@@ -3923,7 +3996,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[34]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4008,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[34]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4021,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{34}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainRequest) GetSubject() isExplainRequest_Subject {
@@ -4011,7 +4084,7 @@ type NeedRef struct {
 
 func (x *NeedRef) Reset() {
 	*x = NeedRef{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[35]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4096,7 @@ func (x *NeedRef) String() string {
 func (*NeedRef) ProtoMessage() {}
 
 func (x *NeedRef) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[35]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4109,7 @@ func (x *NeedRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedRef.ProtoReflect.Descriptor instead.
 func (*NeedRef) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{35}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NeedRef) GetClusterId() string {
@@ -4102,7 +4175,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[36]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4187,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[36]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4200,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{36}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainResponse) GetNeed() *NeedView {
@@ -4238,7 +4311,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[37]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4250,7 +4323,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[37]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4263,7 +4336,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{37}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Holder) GetNeed() *NeedRef {
@@ -4310,14 +4383,16 @@ type Candidate struct {
 	// Taken.
 	Taken bool `protobuf:"varint,6,opt,name=taken,proto3" json:"taken,omitempty"`
 	// Why not.
-	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	// Interruptions seen in its pool; absent: no host of it was seen.
+	SeenInterruptions *SeenInterruptions `protobuf:"bytes,8,opt,name=seen_interruptions,json=seenInterruptions,proto3" json:"seen_interruptions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[38]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4404,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[38]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4417,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{38}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Candidate) GetMachineId() string {
@@ -4394,6 +4469,13 @@ func (x *Candidate) GetWhy() string {
 	return ""
 }
 
+func (x *Candidate) GetSeenInterruptions() *SeenInterruptions {
+	if x != nil {
+		return x.SeenInterruptions
+	}
+	return nil
+}
+
 // Machines left after one step.
 type FunnelStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4409,7 +4491,7 @@ type FunnelStep struct {
 
 func (x *FunnelStep) Reset() {
 	*x = FunnelStep{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4503,7 @@ func (x *FunnelStep) String() string {
 func (*FunnelStep) ProtoMessage() {}
 
 func (x *FunnelStep) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4516,7 @@ func (x *FunnelStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunnelStep.ProtoReflect.Descriptor instead.
 func (*FunnelStep) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{39}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FunnelStep) GetStep() string {
@@ -4481,7 +4563,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4575,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4588,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{40}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlanRequest) GetDemand() []*DemandEdit {
@@ -4579,7 +4661,7 @@ type DemandEdit struct {
 
 func (x *DemandEdit) Reset() {
 	*x = DemandEdit{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4673,7 @@ func (x *DemandEdit) String() string {
 func (*DemandEdit) ProtoMessage() {}
 
 func (x *DemandEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4686,7 @@ func (x *DemandEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemandEdit.ProtoReflect.Descriptor instead.
 func (*DemandEdit) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{41}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DemandEdit) GetClusterId() string {
@@ -4725,7 +4807,7 @@ type MachineEdit struct {
 
 func (x *MachineEdit) Reset() {
 	*x = MachineEdit{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4819,7 @@ func (x *MachineEdit) String() string {
 func (*MachineEdit) ProtoMessage() {}
 
 func (x *MachineEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4832,7 @@ func (x *MachineEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineEdit.ProtoReflect.Descriptor instead.
 func (*MachineEdit) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{42}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MachineEdit) GetEdit() isMachineEdit_Edit {
@@ -4873,7 +4955,7 @@ type NodeEdit struct {
 
 func (x *NodeEdit) Reset() {
 	*x = NodeEdit{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4967,7 @@ func (x *NodeEdit) String() string {
 func (*NodeEdit) ProtoMessage() {}
 
 func (x *NodeEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +4980,7 @@ func (x *NodeEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEdit.ProtoReflect.Descriptor instead.
 func (*NodeEdit) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{43}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeEdit) GetMachineId() string {
@@ -4932,7 +5014,7 @@ type PriceEdit struct {
 
 func (x *PriceEdit) Reset() {
 	*x = PriceEdit{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4944,7 +5026,7 @@ func (x *PriceEdit) String() string {
 func (*PriceEdit) ProtoMessage() {}
 
 func (x *PriceEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4957,7 +5039,7 @@ func (x *PriceEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceEdit.ProtoReflect.Descriptor instead.
 func (*PriceEdit) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{44}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PriceEdit) GetInstanceType() string {
@@ -5013,7 +5095,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5025,7 +5107,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5038,7 +5120,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{45}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanResponse) GetBaseCycle() int64 {
@@ -5110,7 +5192,7 @@ type NeedChange struct {
 
 func (x *NeedChange) Reset() {
 	*x = NeedChange{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[46]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5204,7 @@ func (x *NeedChange) String() string {
 func (*NeedChange) ProtoMessage() {}
 
 func (x *NeedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[46]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5217,7 @@ func (x *NeedChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedChange.ProtoReflect.Descriptor instead.
 func (*NeedChange) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{46}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NeedChange) GetBefore() *NeedView {
@@ -5173,7 +5255,7 @@ type WatchDecisionsRequest struct {
 
 func (x *WatchDecisionsRequest) Reset() {
 	*x = WatchDecisionsRequest{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[47]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5267,7 @@ func (x *WatchDecisionsRequest) String() string {
 func (*WatchDecisionsRequest) ProtoMessage() {}
 
 func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[47]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5280,7 @@ func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDecisionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDecisionsRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{47}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchDecisionsRequest) GetFromSequence() int64 {
@@ -5258,7 +5340,7 @@ type WatchDecisionsResponse struct {
 
 func (x *WatchDecisionsResponse) Reset() {
 	*x = WatchDecisionsResponse{}
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[48]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5352,7 @@ func (x *WatchDecisionsResponse) String() string {
 func (*WatchDecisionsResponse) ProtoMessage() {}
 
 func (x *WatchDecisionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[48]
+	mi := &file_bigfleet_v1alpha1_shardread_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5365,7 @@ func (x *WatchDecisionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDecisionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchDecisionsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{48}
+	return file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchDecisionsResponse) GetRecord() *DecisionRecord {
@@ -5583,7 +5665,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\bshard_id\x18\x11 \x01(\tR\ashardId\";\n" +
 	"\x11GetMachineRequest\x12&\n" +
 	"\n" +
-	"machine_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tmachineId\"\xea\x02\n" +
+	"machine_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tmachineId\"\xbf\x03\n" +
 	"\x12GetMachineResponse\x128\n" +
 	"\amachine\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.MachineViewR\amachine\x12>\n" +
 	"\vkeep_reason\x18\x02 \x01(\x0e2\x1d.bigfleet.v1alpha1.KeepReasonR\n" +
@@ -5592,7 +5674,12 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x06row_id\x18\x04 \x01(\tR\x05rowId\x12?\n" +
 	"\toperation\x18\a \x01(\v2!.bigfleet.v1alpha1.DecisionRecordR\toperation\x122\n" +
 	"\x05drain\x18\x05 \x01(\v2\x1c.bigfleet.v1alpha1.DrainViewR\x05drain\x121\n" +
-	"\x15hold_until_unix_nanos\x18\x06 \x01(\x03R\x12holdUntilUnixNanos\"\xd0\x02\n" +
+	"\x15hold_until_unix_nanos\x18\x06 \x01(\x03R\x12holdUntilUnixNanos\x12S\n" +
+	"\x12seen_interruptions\x18\b \x01(\v2$.bigfleet.v1alpha1.SeenInterruptionsR\x11seenInterruptions\"\x88\x01\n" +
+	"\x11SeenInterruptions\x12$\n" +
+	"\rinterruptions\x18\x01 \x01(\x03R\rinterruptions\x12#\n" +
+	"\rmachine_hours\x18\x02 \x01(\x01R\fmachineHours\x12(\n" +
+	"\x10since_unix_nanos\x18\x03 \x01(\x03R\x0esinceUnixNanos\"\xd0\x02\n" +
 	"\tDrainView\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5688,7 +5775,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x04need\x18\x01 \x01(\v2\x1a.bigfleet.v1alpha1.NeedRefR\x04need\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12\x1a\n" +
 	"\bmachines\x18\x03 \x01(\x05R\bmachines\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\x9c\x02\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xf1\x02\n" +
 	"\tCandidate\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12$\n" +
@@ -5697,7 +5784,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x1cinterruption_penalty_dollars\x18\x04 \x01(\x01R\x1ainterruptionPenaltyDollars\x12%\n" +
 	"\x0eeffective_cost\x18\x05 \x01(\x01R\reffectiveCost\x12\x14\n" +
 	"\x05taken\x18\x06 \x01(\bR\x05taken\x12\x10\n" +
-	"\x03why\x18\a \x01(\tR\x03why\"N\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12S\n" +
+	"\x12seen_interruptions\x18\b \x01(\v2$.bigfleet.v1alpha1.SeenInterruptionsR\x11seenInterruptions\"N\n" +
 	"\n" +
 	"FunnelStep\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1a\n" +
@@ -5882,7 +5970,7 @@ func file_bigfleet_v1alpha1_shardread_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_shardread_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_bigfleet_v1alpha1_shardread_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_bigfleet_v1alpha1_shardread_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_bigfleet_v1alpha1_shardread_proto_goTypes = []any{
 	(UnmetReason)(0),                  // 0: bigfleet.v1alpha1.UnmetReason
 	(NeedState)(0),                    // 1: bigfleet.v1alpha1.NeedState
@@ -5915,56 +6003,57 @@ var file_bigfleet_v1alpha1_shardread_proto_goTypes = []any{
 	(*MachineView)(nil),               // 28: bigfleet.v1alpha1.MachineView
 	(*GetMachineRequest)(nil),         // 29: bigfleet.v1alpha1.GetMachineRequest
 	(*GetMachineResponse)(nil),        // 30: bigfleet.v1alpha1.GetMachineResponse
-	(*DrainView)(nil),                 // 31: bigfleet.v1alpha1.DrainView
-	(*GetMachineHistoryRequest)(nil),  // 32: bigfleet.v1alpha1.GetMachineHistoryRequest
-	(*GetMachineHistoryResponse)(nil), // 33: bigfleet.v1alpha1.GetMachineHistoryResponse
-	(*CompareCyclesRequest)(nil),      // 34: bigfleet.v1alpha1.CompareCyclesRequest
-	(*CompareCyclesResponse)(nil),     // 35: bigfleet.v1alpha1.CompareCyclesResponse
-	(*GetCostRequest)(nil),            // 36: bigfleet.v1alpha1.GetCostRequest
-	(*GetCostResponse)(nil),           // 37: bigfleet.v1alpha1.GetCostResponse
-	(*CostPoint)(nil),                 // 38: bigfleet.v1alpha1.CostPoint
-	(*CostRow)(nil),                   // 39: bigfleet.v1alpha1.CostRow
-	(*ExplainRequest)(nil),            // 40: bigfleet.v1alpha1.ExplainRequest
-	(*NeedRef)(nil),                   // 41: bigfleet.v1alpha1.NeedRef
-	(*ExplainResponse)(nil),           // 42: bigfleet.v1alpha1.ExplainResponse
-	(*Holder)(nil),                    // 43: bigfleet.v1alpha1.Holder
-	(*Candidate)(nil),                 // 44: bigfleet.v1alpha1.Candidate
-	(*FunnelStep)(nil),                // 45: bigfleet.v1alpha1.FunnelStep
-	(*PlanRequest)(nil),               // 46: bigfleet.v1alpha1.PlanRequest
-	(*DemandEdit)(nil),                // 47: bigfleet.v1alpha1.DemandEdit
-	(*MachineEdit)(nil),               // 48: bigfleet.v1alpha1.MachineEdit
-	(*NodeEdit)(nil),                  // 49: bigfleet.v1alpha1.NodeEdit
-	(*PriceEdit)(nil),                 // 50: bigfleet.v1alpha1.PriceEdit
-	(*PlanResponse)(nil),              // 51: bigfleet.v1alpha1.PlanResponse
-	(*NeedChange)(nil),                // 52: bigfleet.v1alpha1.NeedChange
-	(*WatchDecisionsRequest)(nil),     // 53: bigfleet.v1alpha1.WatchDecisionsRequest
-	(*WatchDecisionsResponse)(nil),    // 54: bigfleet.v1alpha1.WatchDecisionsResponse
-	nil,                               // 55: bigfleet.v1alpha1.UnplacedRow.ResourcesEntry
-	nil,                               // 56: bigfleet.v1alpha1.GetStatusResponse.MachinesByStateEntry
-	nil,                               // 57: bigfleet.v1alpha1.GetStatusResponse.WaitingEntry
-	nil,                               // 58: bigfleet.v1alpha1.GetStatusResponse.InFlightEntry
-	nil,                               // 59: bigfleet.v1alpha1.ClusterView.MachinesByStateEntry
-	nil,                               // 60: bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
-	nil,                               // 61: bigfleet.v1alpha1.ExplainResponse.WithheldEntry
-	nil,                               // 62: bigfleet.v1alpha1.PlanRequest.FlagsEntry
-	(*CapacityNeed)(nil),              // 63: bigfleet.v1alpha1.CapacityNeed
-	(*Resources)(nil),                 // 64: bigfleet.v1alpha1.Resources
-	(CapacityType)(0),                 // 65: bigfleet.v1alpha1.CapacityType
-	(ActionKind)(0),                   // 66: bigfleet.v1alpha1.ActionKind
-	(RollupDisposition)(0),            // 67: bigfleet.v1alpha1.RollupDisposition
-	(*NodeSelectorRequirement)(nil),   // 68: bigfleet.v1alpha1.NodeSelectorRequirement
-	(MachineState)(0),                 // 69: bigfleet.v1alpha1.MachineState
-	(*Machine)(nil),                   // 70: bigfleet.v1alpha1.Machine
-	(*DecisionRecord)(nil),            // 71: bigfleet.v1alpha1.DecisionRecord
-	(DrainState)(0),                   // 72: bigfleet.v1alpha1.DrainState
-	(*ClusterCapacityNeeds)(nil),      // 73: bigfleet.v1alpha1.ClusterCapacityNeeds
-	(RecordType)(0),                   // 74: bigfleet.v1alpha1.RecordType
+	(*SeenInterruptions)(nil),         // 31: bigfleet.v1alpha1.SeenInterruptions
+	(*DrainView)(nil),                 // 32: bigfleet.v1alpha1.DrainView
+	(*GetMachineHistoryRequest)(nil),  // 33: bigfleet.v1alpha1.GetMachineHistoryRequest
+	(*GetMachineHistoryResponse)(nil), // 34: bigfleet.v1alpha1.GetMachineHistoryResponse
+	(*CompareCyclesRequest)(nil),      // 35: bigfleet.v1alpha1.CompareCyclesRequest
+	(*CompareCyclesResponse)(nil),     // 36: bigfleet.v1alpha1.CompareCyclesResponse
+	(*GetCostRequest)(nil),            // 37: bigfleet.v1alpha1.GetCostRequest
+	(*GetCostResponse)(nil),           // 38: bigfleet.v1alpha1.GetCostResponse
+	(*CostPoint)(nil),                 // 39: bigfleet.v1alpha1.CostPoint
+	(*CostRow)(nil),                   // 40: bigfleet.v1alpha1.CostRow
+	(*ExplainRequest)(nil),            // 41: bigfleet.v1alpha1.ExplainRequest
+	(*NeedRef)(nil),                   // 42: bigfleet.v1alpha1.NeedRef
+	(*ExplainResponse)(nil),           // 43: bigfleet.v1alpha1.ExplainResponse
+	(*Holder)(nil),                    // 44: bigfleet.v1alpha1.Holder
+	(*Candidate)(nil),                 // 45: bigfleet.v1alpha1.Candidate
+	(*FunnelStep)(nil),                // 46: bigfleet.v1alpha1.FunnelStep
+	(*PlanRequest)(nil),               // 47: bigfleet.v1alpha1.PlanRequest
+	(*DemandEdit)(nil),                // 48: bigfleet.v1alpha1.DemandEdit
+	(*MachineEdit)(nil),               // 49: bigfleet.v1alpha1.MachineEdit
+	(*NodeEdit)(nil),                  // 50: bigfleet.v1alpha1.NodeEdit
+	(*PriceEdit)(nil),                 // 51: bigfleet.v1alpha1.PriceEdit
+	(*PlanResponse)(nil),              // 52: bigfleet.v1alpha1.PlanResponse
+	(*NeedChange)(nil),                // 53: bigfleet.v1alpha1.NeedChange
+	(*WatchDecisionsRequest)(nil),     // 54: bigfleet.v1alpha1.WatchDecisionsRequest
+	(*WatchDecisionsResponse)(nil),    // 55: bigfleet.v1alpha1.WatchDecisionsResponse
+	nil,                               // 56: bigfleet.v1alpha1.UnplacedRow.ResourcesEntry
+	nil,                               // 57: bigfleet.v1alpha1.GetStatusResponse.MachinesByStateEntry
+	nil,                               // 58: bigfleet.v1alpha1.GetStatusResponse.WaitingEntry
+	nil,                               // 59: bigfleet.v1alpha1.GetStatusResponse.InFlightEntry
+	nil,                               // 60: bigfleet.v1alpha1.ClusterView.MachinesByStateEntry
+	nil,                               // 61: bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
+	nil,                               // 62: bigfleet.v1alpha1.ExplainResponse.WithheldEntry
+	nil,                               // 63: bigfleet.v1alpha1.PlanRequest.FlagsEntry
+	(*CapacityNeed)(nil),              // 64: bigfleet.v1alpha1.CapacityNeed
+	(*Resources)(nil),                 // 65: bigfleet.v1alpha1.Resources
+	(CapacityType)(0),                 // 66: bigfleet.v1alpha1.CapacityType
+	(ActionKind)(0),                   // 67: bigfleet.v1alpha1.ActionKind
+	(RollupDisposition)(0),            // 68: bigfleet.v1alpha1.RollupDisposition
+	(*NodeSelectorRequirement)(nil),   // 69: bigfleet.v1alpha1.NodeSelectorRequirement
+	(MachineState)(0),                 // 70: bigfleet.v1alpha1.MachineState
+	(*Machine)(nil),                   // 71: bigfleet.v1alpha1.Machine
+	(*DecisionRecord)(nil),            // 72: bigfleet.v1alpha1.DecisionRecord
+	(DrainState)(0),                   // 73: bigfleet.v1alpha1.DrainState
+	(*ClusterCapacityNeeds)(nil),      // 74: bigfleet.v1alpha1.ClusterCapacityNeeds
+	(RecordType)(0),                   // 75: bigfleet.v1alpha1.RecordType
 }
 var file_bigfleet_v1alpha1_shardread_proto_depIdxs = []int32{
 	8,  // 0: bigfleet.v1alpha1.InspectNeedsResponse.header:type_name -> bigfleet.v1alpha1.InspectNeedsHeader
 	9,  // 1: bigfleet.v1alpha1.InspectNeedsResponse.need:type_name -> bigfleet.v1alpha1.NeedView
-	63, // 2: bigfleet.v1alpha1.NeedView.need:type_name -> bigfleet.v1alpha1.CapacityNeed
-	64, // 3: bigfleet.v1alpha1.NeedView.residual_deficit:type_name -> bigfleet.v1alpha1.Resources
+	64, // 2: bigfleet.v1alpha1.NeedView.need:type_name -> bigfleet.v1alpha1.CapacityNeed
+	65, // 3: bigfleet.v1alpha1.NeedView.residual_deficit:type_name -> bigfleet.v1alpha1.Resources
 	0,  // 4: bigfleet.v1alpha1.NeedView.unmet_reason:type_name -> bigfleet.v1alpha1.UnmetReason
 	10, // 5: bigfleet.v1alpha1.NeedView.matching_supply:type_name -> bigfleet.v1alpha1.MatchingSupply
 	11, // 6: bigfleet.v1alpha1.NeedView.preemption:type_name -> bigfleet.v1alpha1.PreemptionSummary
@@ -5973,101 +6062,103 @@ var file_bigfleet_v1alpha1_shardread_proto_depIdxs = []int32{
 	3,  // 9: bigfleet.v1alpha1.NeedView.hold:type_name -> bigfleet.v1alpha1.NeedHold
 	1,  // 10: bigfleet.v1alpha1.NeedView.status:type_name -> bigfleet.v1alpha1.NeedState
 	13, // 11: bigfleet.v1alpha1.NeedView.unplaced:type_name -> bigfleet.v1alpha1.UnplacedRow
-	64, // 12: bigfleet.v1alpha1.PreemptionSummary.capacity_freed:type_name -> bigfleet.v1alpha1.Resources
-	55, // 13: bigfleet.v1alpha1.UnplacedRow.resources:type_name -> bigfleet.v1alpha1.UnplacedRow.ResourcesEntry
+	65, // 12: bigfleet.v1alpha1.PreemptionSummary.capacity_freed:type_name -> bigfleet.v1alpha1.Resources
+	56, // 13: bigfleet.v1alpha1.UnplacedRow.resources:type_name -> bigfleet.v1alpha1.UnplacedRow.ResourcesEntry
 	19, // 14: bigfleet.v1alpha1.GetStatusResponse.pauses:type_name -> bigfleet.v1alpha1.Pause
-	56, // 15: bigfleet.v1alpha1.GetStatusResponse.machines_by_state:type_name -> bigfleet.v1alpha1.GetStatusResponse.MachinesByStateEntry
-	57, // 16: bigfleet.v1alpha1.GetStatusResponse.waiting:type_name -> bigfleet.v1alpha1.GetStatusResponse.WaitingEntry
-	58, // 17: bigfleet.v1alpha1.GetStatusResponse.in_flight:type_name -> bigfleet.v1alpha1.GetStatusResponse.InFlightEntry
+	57, // 15: bigfleet.v1alpha1.GetStatusResponse.machines_by_state:type_name -> bigfleet.v1alpha1.GetStatusResponse.MachinesByStateEntry
+	58, // 16: bigfleet.v1alpha1.GetStatusResponse.waiting:type_name -> bigfleet.v1alpha1.GetStatusResponse.WaitingEntry
+	59, // 17: bigfleet.v1alpha1.GetStatusResponse.in_flight:type_name -> bigfleet.v1alpha1.GetStatusResponse.InFlightEntry
 	16, // 18: bigfleet.v1alpha1.GetStatusResponse.providers:type_name -> bigfleet.v1alpha1.ProviderStatus
 	18, // 19: bigfleet.v1alpha1.GetStatusResponse.coordinator:type_name -> bigfleet.v1alpha1.CoordinatorClientStatus
-	31, // 20: bigfleet.v1alpha1.GetStatusResponse.drains:type_name -> bigfleet.v1alpha1.DrainView
+	32, // 20: bigfleet.v1alpha1.GetStatusResponse.drains:type_name -> bigfleet.v1alpha1.DrainView
 	17, // 21: bigfleet.v1alpha1.ProviderStatus.stocked_out_pools:type_name -> bigfleet.v1alpha1.PoolStatus
-	65, // 22: bigfleet.v1alpha1.PoolStatus.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	66, // 23: bigfleet.v1alpha1.Pause.kinds:type_name -> bigfleet.v1alpha1.ActionKind
+	66, // 22: bigfleet.v1alpha1.PoolStatus.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	67, // 23: bigfleet.v1alpha1.Pause.kinds:type_name -> bigfleet.v1alpha1.ActionKind
 	22, // 24: bigfleet.v1alpha1.ListClustersResponse.clusters:type_name -> bigfleet.v1alpha1.ClusterView
-	67, // 25: bigfleet.v1alpha1.ClusterView.last_disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
-	59, // 26: bigfleet.v1alpha1.ClusterView.machines_by_state:type_name -> bigfleet.v1alpha1.ClusterView.MachinesByStateEntry
+	68, // 25: bigfleet.v1alpha1.ClusterView.last_disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
+	60, // 26: bigfleet.v1alpha1.ClusterView.machines_by_state:type_name -> bigfleet.v1alpha1.ClusterView.MachinesByStateEntry
 	25, // 27: bigfleet.v1alpha1.ListHintsResponse.hints:type_name -> bigfleet.v1alpha1.CapacityHint
-	68, // 28: bigfleet.v1alpha1.CapacityHint.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	64, // 29: bigfleet.v1alpha1.CapacityHint.resources:type_name -> bigfleet.v1alpha1.Resources
-	69, // 30: bigfleet.v1alpha1.ListMachinesRequest.states:type_name -> bigfleet.v1alpha1.MachineState
-	65, // 31: bigfleet.v1alpha1.ListMachinesRequest.capacity_types:type_name -> bigfleet.v1alpha1.CapacityType
+	69, // 28: bigfleet.v1alpha1.CapacityHint.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	65, // 29: bigfleet.v1alpha1.CapacityHint.resources:type_name -> bigfleet.v1alpha1.Resources
+	70, // 30: bigfleet.v1alpha1.ListMachinesRequest.states:type_name -> bigfleet.v1alpha1.MachineState
+	66, // 31: bigfleet.v1alpha1.ListMachinesRequest.capacity_types:type_name -> bigfleet.v1alpha1.CapacityType
 	4,  // 32: bigfleet.v1alpha1.ListMachinesRequest.flags:type_name -> bigfleet.v1alpha1.MachineFlag
 	28, // 33: bigfleet.v1alpha1.ListMachinesResponse.machines:type_name -> bigfleet.v1alpha1.MachineView
-	70, // 34: bigfleet.v1alpha1.MachineView.machine:type_name -> bigfleet.v1alpha1.Machine
-	66, // 35: bigfleet.v1alpha1.MachineView.operation_kind:type_name -> bigfleet.v1alpha1.ActionKind
+	71, // 34: bigfleet.v1alpha1.MachineView.machine:type_name -> bigfleet.v1alpha1.Machine
+	67, // 35: bigfleet.v1alpha1.MachineView.operation_kind:type_name -> bigfleet.v1alpha1.ActionKind
 	4,  // 36: bigfleet.v1alpha1.MachineView.flags:type_name -> bigfleet.v1alpha1.MachineFlag
 	28, // 37: bigfleet.v1alpha1.GetMachineResponse.machine:type_name -> bigfleet.v1alpha1.MachineView
 	5,  // 38: bigfleet.v1alpha1.GetMachineResponse.keep_reason:type_name -> bigfleet.v1alpha1.KeepReason
-	71, // 39: bigfleet.v1alpha1.GetMachineResponse.operation:type_name -> bigfleet.v1alpha1.DecisionRecord
-	31, // 40: bigfleet.v1alpha1.GetMachineResponse.drain:type_name -> bigfleet.v1alpha1.DrainView
-	72, // 41: bigfleet.v1alpha1.DrainView.state:type_name -> bigfleet.v1alpha1.DrainState
-	41, // 42: bigfleet.v1alpha1.GetMachineHistoryRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
-	71, // 43: bigfleet.v1alpha1.GetMachineHistoryResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	71, // 44: bigfleet.v1alpha1.CompareCyclesResponse.removed:type_name -> bigfleet.v1alpha1.DecisionRecord
-	71, // 45: bigfleet.v1alpha1.CompareCyclesResponse.added:type_name -> bigfleet.v1alpha1.DecisionRecord
-	52, // 46: bigfleet.v1alpha1.CompareCyclesResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
-	38, // 47: bigfleet.v1alpha1.GetCostResponse.points:type_name -> bigfleet.v1alpha1.CostPoint
-	39, // 48: bigfleet.v1alpha1.CostPoint.rows:type_name -> bigfleet.v1alpha1.CostRow
-	60, // 49: bigfleet.v1alpha1.CostRow.cost_per_hour_by_state:type_name -> bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
-	41, // 50: bigfleet.v1alpha1.ExplainRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
-	9,  // 51: bigfleet.v1alpha1.ExplainResponse.need:type_name -> bigfleet.v1alpha1.NeedView
-	30, // 52: bigfleet.v1alpha1.ExplainResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
-	45, // 53: bigfleet.v1alpha1.ExplainResponse.funnel:type_name -> bigfleet.v1alpha1.FunnelStep
-	61, // 54: bigfleet.v1alpha1.ExplainResponse.withheld:type_name -> bigfleet.v1alpha1.ExplainResponse.WithheldEntry
-	71, // 55: bigfleet.v1alpha1.ExplainResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	43, // 56: bigfleet.v1alpha1.ExplainResponse.winners:type_name -> bigfleet.v1alpha1.Holder
-	12, // 57: bigfleet.v1alpha1.ExplainResponse.domains:type_name -> bigfleet.v1alpha1.DomainCoverage
-	44, // 58: bigfleet.v1alpha1.ExplainResponse.candidates:type_name -> bigfleet.v1alpha1.Candidate
-	41, // 59: bigfleet.v1alpha1.Holder.need:type_name -> bigfleet.v1alpha1.NeedRef
-	47, // 60: bigfleet.v1alpha1.PlanRequest.demand:type_name -> bigfleet.v1alpha1.DemandEdit
-	48, // 61: bigfleet.v1alpha1.PlanRequest.machines:type_name -> bigfleet.v1alpha1.MachineEdit
-	62, // 62: bigfleet.v1alpha1.PlanRequest.flags:type_name -> bigfleet.v1alpha1.PlanRequest.FlagsEntry
-	73, // 63: bigfleet.v1alpha1.DemandEdit.replace:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
-	63, // 64: bigfleet.v1alpha1.DemandEdit.add:type_name -> bigfleet.v1alpha1.CapacityNeed
-	70, // 65: bigfleet.v1alpha1.MachineEdit.put:type_name -> bigfleet.v1alpha1.Machine
-	50, // 66: bigfleet.v1alpha1.MachineEdit.price:type_name -> bigfleet.v1alpha1.PriceEdit
-	50, // 67: bigfleet.v1alpha1.MachineEdit.stock_out:type_name -> bigfleet.v1alpha1.PriceEdit
-	49, // 68: bigfleet.v1alpha1.MachineEdit.node:type_name -> bigfleet.v1alpha1.NodeEdit
-	65, // 69: bigfleet.v1alpha1.PriceEdit.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	71, // 70: bigfleet.v1alpha1.PlanResponse.actions:type_name -> bigfleet.v1alpha1.DecisionRecord
-	52, // 71: bigfleet.v1alpha1.PlanResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
-	71, // 72: bigfleet.v1alpha1.PlanResponse.baseline_actions:type_name -> bigfleet.v1alpha1.DecisionRecord
-	9,  // 73: bigfleet.v1alpha1.NeedChange.before:type_name -> bigfleet.v1alpha1.NeedView
-	9,  // 74: bigfleet.v1alpha1.NeedChange.after:type_name -> bigfleet.v1alpha1.NeedView
-	66, // 75: bigfleet.v1alpha1.WatchDecisionsRequest.kinds:type_name -> bigfleet.v1alpha1.ActionKind
-	74, // 76: bigfleet.v1alpha1.WatchDecisionsRequest.types:type_name -> bigfleet.v1alpha1.RecordType
-	71, // 77: bigfleet.v1alpha1.WatchDecisionsResponse.record:type_name -> bigfleet.v1alpha1.DecisionRecord
-	6,  // 78: bigfleet.v1alpha1.ShardRead.InspectNeeds:input_type -> bigfleet.v1alpha1.InspectNeedsRequest
-	14, // 79: bigfleet.v1alpha1.ShardRead.GetStatus:input_type -> bigfleet.v1alpha1.GetStatusRequest
-	20, // 80: bigfleet.v1alpha1.ShardRead.ListClusters:input_type -> bigfleet.v1alpha1.ListClustersRequest
-	26, // 81: bigfleet.v1alpha1.ShardRead.ListMachines:input_type -> bigfleet.v1alpha1.ListMachinesRequest
-	23, // 82: bigfleet.v1alpha1.ShardRead.ListHints:input_type -> bigfleet.v1alpha1.ListHintsRequest
-	29, // 83: bigfleet.v1alpha1.ShardRead.GetMachine:input_type -> bigfleet.v1alpha1.GetMachineRequest
-	32, // 84: bigfleet.v1alpha1.ShardRead.GetMachineHistory:input_type -> bigfleet.v1alpha1.GetMachineHistoryRequest
-	40, // 85: bigfleet.v1alpha1.ShardRead.Explain:input_type -> bigfleet.v1alpha1.ExplainRequest
-	46, // 86: bigfleet.v1alpha1.ShardRead.Plan:input_type -> bigfleet.v1alpha1.PlanRequest
-	34, // 87: bigfleet.v1alpha1.ShardRead.CompareCycles:input_type -> bigfleet.v1alpha1.CompareCyclesRequest
-	36, // 88: bigfleet.v1alpha1.ShardRead.GetCost:input_type -> bigfleet.v1alpha1.GetCostRequest
-	53, // 89: bigfleet.v1alpha1.ShardRead.WatchDecisions:input_type -> bigfleet.v1alpha1.WatchDecisionsRequest
-	7,  // 90: bigfleet.v1alpha1.ShardRead.InspectNeeds:output_type -> bigfleet.v1alpha1.InspectNeedsResponse
-	15, // 91: bigfleet.v1alpha1.ShardRead.GetStatus:output_type -> bigfleet.v1alpha1.GetStatusResponse
-	21, // 92: bigfleet.v1alpha1.ShardRead.ListClusters:output_type -> bigfleet.v1alpha1.ListClustersResponse
-	27, // 93: bigfleet.v1alpha1.ShardRead.ListMachines:output_type -> bigfleet.v1alpha1.ListMachinesResponse
-	24, // 94: bigfleet.v1alpha1.ShardRead.ListHints:output_type -> bigfleet.v1alpha1.ListHintsResponse
-	30, // 95: bigfleet.v1alpha1.ShardRead.GetMachine:output_type -> bigfleet.v1alpha1.GetMachineResponse
-	33, // 96: bigfleet.v1alpha1.ShardRead.GetMachineHistory:output_type -> bigfleet.v1alpha1.GetMachineHistoryResponse
-	42, // 97: bigfleet.v1alpha1.ShardRead.Explain:output_type -> bigfleet.v1alpha1.ExplainResponse
-	51, // 98: bigfleet.v1alpha1.ShardRead.Plan:output_type -> bigfleet.v1alpha1.PlanResponse
-	35, // 99: bigfleet.v1alpha1.ShardRead.CompareCycles:output_type -> bigfleet.v1alpha1.CompareCyclesResponse
-	37, // 100: bigfleet.v1alpha1.ShardRead.GetCost:output_type -> bigfleet.v1alpha1.GetCostResponse
-	54, // 101: bigfleet.v1alpha1.ShardRead.WatchDecisions:output_type -> bigfleet.v1alpha1.WatchDecisionsResponse
-	90, // [90:102] is the sub-list for method output_type
-	78, // [78:90] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	72, // 39: bigfleet.v1alpha1.GetMachineResponse.operation:type_name -> bigfleet.v1alpha1.DecisionRecord
+	32, // 40: bigfleet.v1alpha1.GetMachineResponse.drain:type_name -> bigfleet.v1alpha1.DrainView
+	31, // 41: bigfleet.v1alpha1.GetMachineResponse.seen_interruptions:type_name -> bigfleet.v1alpha1.SeenInterruptions
+	73, // 42: bigfleet.v1alpha1.DrainView.state:type_name -> bigfleet.v1alpha1.DrainState
+	42, // 43: bigfleet.v1alpha1.GetMachineHistoryRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
+	72, // 44: bigfleet.v1alpha1.GetMachineHistoryResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	72, // 45: bigfleet.v1alpha1.CompareCyclesResponse.removed:type_name -> bigfleet.v1alpha1.DecisionRecord
+	72, // 46: bigfleet.v1alpha1.CompareCyclesResponse.added:type_name -> bigfleet.v1alpha1.DecisionRecord
+	53, // 47: bigfleet.v1alpha1.CompareCyclesResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
+	39, // 48: bigfleet.v1alpha1.GetCostResponse.points:type_name -> bigfleet.v1alpha1.CostPoint
+	40, // 49: bigfleet.v1alpha1.CostPoint.rows:type_name -> bigfleet.v1alpha1.CostRow
+	61, // 50: bigfleet.v1alpha1.CostRow.cost_per_hour_by_state:type_name -> bigfleet.v1alpha1.CostRow.CostPerHourByStateEntry
+	42, // 51: bigfleet.v1alpha1.ExplainRequest.need:type_name -> bigfleet.v1alpha1.NeedRef
+	9,  // 52: bigfleet.v1alpha1.ExplainResponse.need:type_name -> bigfleet.v1alpha1.NeedView
+	30, // 53: bigfleet.v1alpha1.ExplainResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
+	46, // 54: bigfleet.v1alpha1.ExplainResponse.funnel:type_name -> bigfleet.v1alpha1.FunnelStep
+	62, // 55: bigfleet.v1alpha1.ExplainResponse.withheld:type_name -> bigfleet.v1alpha1.ExplainResponse.WithheldEntry
+	72, // 56: bigfleet.v1alpha1.ExplainResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	44, // 57: bigfleet.v1alpha1.ExplainResponse.winners:type_name -> bigfleet.v1alpha1.Holder
+	12, // 58: bigfleet.v1alpha1.ExplainResponse.domains:type_name -> bigfleet.v1alpha1.DomainCoverage
+	45, // 59: bigfleet.v1alpha1.ExplainResponse.candidates:type_name -> bigfleet.v1alpha1.Candidate
+	42, // 60: bigfleet.v1alpha1.Holder.need:type_name -> bigfleet.v1alpha1.NeedRef
+	31, // 61: bigfleet.v1alpha1.Candidate.seen_interruptions:type_name -> bigfleet.v1alpha1.SeenInterruptions
+	48, // 62: bigfleet.v1alpha1.PlanRequest.demand:type_name -> bigfleet.v1alpha1.DemandEdit
+	49, // 63: bigfleet.v1alpha1.PlanRequest.machines:type_name -> bigfleet.v1alpha1.MachineEdit
+	63, // 64: bigfleet.v1alpha1.PlanRequest.flags:type_name -> bigfleet.v1alpha1.PlanRequest.FlagsEntry
+	74, // 65: bigfleet.v1alpha1.DemandEdit.replace:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
+	64, // 66: bigfleet.v1alpha1.DemandEdit.add:type_name -> bigfleet.v1alpha1.CapacityNeed
+	71, // 67: bigfleet.v1alpha1.MachineEdit.put:type_name -> bigfleet.v1alpha1.Machine
+	51, // 68: bigfleet.v1alpha1.MachineEdit.price:type_name -> bigfleet.v1alpha1.PriceEdit
+	51, // 69: bigfleet.v1alpha1.MachineEdit.stock_out:type_name -> bigfleet.v1alpha1.PriceEdit
+	50, // 70: bigfleet.v1alpha1.MachineEdit.node:type_name -> bigfleet.v1alpha1.NodeEdit
+	66, // 71: bigfleet.v1alpha1.PriceEdit.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	72, // 72: bigfleet.v1alpha1.PlanResponse.actions:type_name -> bigfleet.v1alpha1.DecisionRecord
+	53, // 73: bigfleet.v1alpha1.PlanResponse.needs:type_name -> bigfleet.v1alpha1.NeedChange
+	72, // 74: bigfleet.v1alpha1.PlanResponse.baseline_actions:type_name -> bigfleet.v1alpha1.DecisionRecord
+	9,  // 75: bigfleet.v1alpha1.NeedChange.before:type_name -> bigfleet.v1alpha1.NeedView
+	9,  // 76: bigfleet.v1alpha1.NeedChange.after:type_name -> bigfleet.v1alpha1.NeedView
+	67, // 77: bigfleet.v1alpha1.WatchDecisionsRequest.kinds:type_name -> bigfleet.v1alpha1.ActionKind
+	75, // 78: bigfleet.v1alpha1.WatchDecisionsRequest.types:type_name -> bigfleet.v1alpha1.RecordType
+	72, // 79: bigfleet.v1alpha1.WatchDecisionsResponse.record:type_name -> bigfleet.v1alpha1.DecisionRecord
+	6,  // 80: bigfleet.v1alpha1.ShardRead.InspectNeeds:input_type -> bigfleet.v1alpha1.InspectNeedsRequest
+	14, // 81: bigfleet.v1alpha1.ShardRead.GetStatus:input_type -> bigfleet.v1alpha1.GetStatusRequest
+	20, // 82: bigfleet.v1alpha1.ShardRead.ListClusters:input_type -> bigfleet.v1alpha1.ListClustersRequest
+	26, // 83: bigfleet.v1alpha1.ShardRead.ListMachines:input_type -> bigfleet.v1alpha1.ListMachinesRequest
+	23, // 84: bigfleet.v1alpha1.ShardRead.ListHints:input_type -> bigfleet.v1alpha1.ListHintsRequest
+	29, // 85: bigfleet.v1alpha1.ShardRead.GetMachine:input_type -> bigfleet.v1alpha1.GetMachineRequest
+	33, // 86: bigfleet.v1alpha1.ShardRead.GetMachineHistory:input_type -> bigfleet.v1alpha1.GetMachineHistoryRequest
+	41, // 87: bigfleet.v1alpha1.ShardRead.Explain:input_type -> bigfleet.v1alpha1.ExplainRequest
+	47, // 88: bigfleet.v1alpha1.ShardRead.Plan:input_type -> bigfleet.v1alpha1.PlanRequest
+	35, // 89: bigfleet.v1alpha1.ShardRead.CompareCycles:input_type -> bigfleet.v1alpha1.CompareCyclesRequest
+	37, // 90: bigfleet.v1alpha1.ShardRead.GetCost:input_type -> bigfleet.v1alpha1.GetCostRequest
+	54, // 91: bigfleet.v1alpha1.ShardRead.WatchDecisions:input_type -> bigfleet.v1alpha1.WatchDecisionsRequest
+	7,  // 92: bigfleet.v1alpha1.ShardRead.InspectNeeds:output_type -> bigfleet.v1alpha1.InspectNeedsResponse
+	15, // 93: bigfleet.v1alpha1.ShardRead.GetStatus:output_type -> bigfleet.v1alpha1.GetStatusResponse
+	21, // 94: bigfleet.v1alpha1.ShardRead.ListClusters:output_type -> bigfleet.v1alpha1.ListClustersResponse
+	27, // 95: bigfleet.v1alpha1.ShardRead.ListMachines:output_type -> bigfleet.v1alpha1.ListMachinesResponse
+	24, // 96: bigfleet.v1alpha1.ShardRead.ListHints:output_type -> bigfleet.v1alpha1.ListHintsResponse
+	30, // 97: bigfleet.v1alpha1.ShardRead.GetMachine:output_type -> bigfleet.v1alpha1.GetMachineResponse
+	34, // 98: bigfleet.v1alpha1.ShardRead.GetMachineHistory:output_type -> bigfleet.v1alpha1.GetMachineHistoryResponse
+	43, // 99: bigfleet.v1alpha1.ShardRead.Explain:output_type -> bigfleet.v1alpha1.ExplainResponse
+	52, // 100: bigfleet.v1alpha1.ShardRead.Plan:output_type -> bigfleet.v1alpha1.PlanResponse
+	36, // 101: bigfleet.v1alpha1.ShardRead.CompareCycles:output_type -> bigfleet.v1alpha1.CompareCyclesResponse
+	38, // 102: bigfleet.v1alpha1.ShardRead.GetCost:output_type -> bigfleet.v1alpha1.GetCostResponse
+	55, // 103: bigfleet.v1alpha1.ShardRead.WatchDecisions:output_type -> bigfleet.v1alpha1.WatchDecisionsResponse
+	92, // [92:104] is the sub-list for method output_type
+	80, // [80:92] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_shardread_proto_init() }
@@ -6082,23 +6173,23 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 		(*InspectNeedsResponse_Header)(nil),
 		(*InspectNeedsResponse_Need)(nil),
 	}
-	file_bigfleet_v1alpha1_shardread_proto_msgTypes[26].OneofWrappers = []any{
+	file_bigfleet_v1alpha1_shardread_proto_msgTypes[27].OneofWrappers = []any{
 		(*GetMachineHistoryRequest_MachineId)(nil),
 		(*GetMachineHistoryRequest_Need)(nil),
 		(*GetMachineHistoryRequest_ClusterId)(nil),
 	}
-	file_bigfleet_v1alpha1_shardread_proto_msgTypes[34].OneofWrappers = []any{
+	file_bigfleet_v1alpha1_shardread_proto_msgTypes[35].OneofWrappers = []any{
 		(*ExplainRequest_Need)(nil),
 		(*ExplainRequest_MachineId)(nil),
 	}
-	file_bigfleet_v1alpha1_shardread_proto_msgTypes[41].OneofWrappers = []any{
+	file_bigfleet_v1alpha1_shardread_proto_msgTypes[42].OneofWrappers = []any{
 		(*DemandEdit_Replace)(nil),
 		(*DemandEdit_Add)(nil),
 		(*DemandEdit_Remove)(nil),
 		(*DemandEdit_Scale)(nil),
 		(*DemandEdit_Drop)(nil),
 	}
-	file_bigfleet_v1alpha1_shardread_proto_msgTypes[42].OneofWrappers = []any{
+	file_bigfleet_v1alpha1_shardread_proto_msgTypes[43].OneofWrappers = []any{
 		(*MachineEdit_Put)(nil),
 		(*MachineEdit_Remove)(nil),
 		(*MachineEdit_Price)(nil),
@@ -6112,7 +6203,7 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_shardread_proto_rawDesc), len(file_bigfleet_v1alpha1_shardread_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -505,6 +505,13 @@ export enum RecordType {
    * @generated from enum value: RECORD_TYPE_PROCESS = 24;
    */
   PROCESS = 24,
+
+  /**
+   * A provider announced that it takes a host back, or nothing came of that.
+   *
+   * @generated from enum value: RECORD_TYPE_INTERRUPTION = 25;
+   */
+  INTERRUPTION = 25,
 }
 
 /**

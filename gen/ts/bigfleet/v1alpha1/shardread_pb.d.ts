@@ -1680,6 +1680,13 @@ export declare type GetMachineResponse = Message<"bigfleet.v1alpha1.GetMachineRe
    * @generated from field: int64 hold_until_unix_nanos = 6;
    */
   holdUntilUnixNanos: bigint;
+
+  /**
+   * Interruptions seen in its pool; absent: no host of it was seen.
+   *
+   * @generated from field: bigfleet.v1alpha1.SeenInterruptions seen_interruptions = 8;
+   */
+  seenInterruptions?: SeenInterruptions | undefined;
 };
 
 /**
@@ -1687,6 +1694,40 @@ export declare type GetMachineResponse = Message<"bigfleet.v1alpha1.GetMachineRe
  * Use `create(GetMachineResponseSchema)` to create a new message.
  */
 export declare const GetMachineResponseSchema: GenMessage<GetMachineResponse>;
+
+/**
+ * How often a provider took hosts of a pool (provider, type, zone, capacity type) back, or announced to, while the shard looked.
+ *
+ * @generated from message bigfleet.v1alpha1.SeenInterruptions
+ */
+export declare type SeenInterruptions = Message<"bigfleet.v1alpha1.SeenInterruptions"> & {
+  /**
+   * Hosts taken back.
+   *
+   * @generated from field: int64 interruptions = 1;
+   */
+  interruptions: bigint;
+
+  /**
+   * Hours that hosts of the pool were there.
+   *
+   * @generated from field: double machine_hours = 2;
+   */
+  machineHours: number;
+
+  /**
+   * Since when the shard looks.
+   *
+   * @generated from field: int64 since_unix_nanos = 3;
+   */
+  sinceUnixNanos: bigint;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.SeenInterruptions.
+ * Use `create(SeenInterruptionsSchema)` to create a new message.
+ */
+export declare const SeenInterruptionsSchema: GenMessage<SeenInterruptions>;
 
 /**
  * One drain under way.
@@ -2336,6 +2377,13 @@ export declare type Candidate = Message<"bigfleet.v1alpha1.Candidate"> & {
    * @generated from field: string why = 7;
    */
   why: string;
+
+  /**
+   * Interruptions seen in its pool; absent: no host of it was seen.
+   *
+   * @generated from field: bigfleet.v1alpha1.SeenInterruptions seen_interruptions = 8;
+   */
+  seenInterruptions?: SeenInterruptions | undefined;
 };
 
 /**

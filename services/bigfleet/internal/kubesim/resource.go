@@ -78,6 +78,11 @@ func apiResources(all []Resource, gv schema.GroupVersion) *metav1.APIResourceLis
 				Name: r.Resource + "/status", Kind: r.Kind, Namespaced: r.Namespaced, Verbs: metav1.Verbs{"get", "patch", "update"},
 			})
 		}
+		if r.scalable() {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: r.Resource + "/scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Namespaced: true, Verbs: metav1.Verbs{"get", "patch", "update"},
+			})
+		}
 		if r.GroupVersionResource == Pods {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
 				Name: "pods/eviction", Group: "policy", Version: "v1", Kind: "Eviction", Namespaced: true, Verbs: metav1.Verbs{"create"},

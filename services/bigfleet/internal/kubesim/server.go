@@ -152,6 +152,9 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, t target) e
 	if t.subresource == "eviction" && r.Method == http.MethodPost {
 		return s.evict(w, r, t)
 	}
+	if t.subresource == "scale" && t.resource.scalable() {
+		return s.scale(w, r, t)
+	}
 	if t.subresource != "" && t.subresource != "status" {
 		return notServed(r.URL.Path)
 	}

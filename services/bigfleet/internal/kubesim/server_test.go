@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,5 +245,40 @@ func TestExpiredWatch(t *testing.T) {
 	_, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 	if !apierrors.IsResourceExpired(err) {
 		t.Fatalf("watch from version 1: %v, want Expired", err)
+	}
+}
+
+// OPS-5.2: `kubectl scale` reads and patches the subresource scale, and so do autoscalers of Pods, which replace it.
+func TestScale(t *testing.T) {
+	_, client, _ := cluster(t)
+	replicas := int32(2)
+	_, err := client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := client.AppsV1().Deployments("default")
+	s, err := web.GetScale(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || s.Spec.Replicas != 2 || s.Status.Selector != "app=web" {
+		t.Fatalf("scale %+v, %v", s, err)
+	}
+	s.Spec.Replicas = 5
+	if s, err = web.UpdateScale(t.Context(), "web", s, metav1.UpdateOptions{}); err != nil || s.Spec.Replicas != 5 {
+		t.Fatalf("replaced: %+v, %v", s, err)
+	}
+	if _, err := web.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":7}}`), metav1.PatchOptions{}, "scale"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := web.Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || *d.Spec.Replicas != 7 || d.Generation != 3 {
+		t.Errorf("the Deployment has %d replicas in generation %d, %v", *d.Spec.Replicas, d.Generation, err)
+	}
+	if _, err := web.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":-1}}`), metav1.PatchOptions{}, "scale"); !apierrors.IsBadRequest(err) {
+		t.Errorf("fewer than none: %v", err)
+	}
+	if _, err := web.GetScale(t.Context(), "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("of nobody: %v", err)
 	}
 }

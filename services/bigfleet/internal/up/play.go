@@ -69,6 +69,7 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	if at := w.stage.Addr().String(); at != DefaultDemoListen && at != w.cfg.DemoListen {
 		w.view.keep("stories:", "bigfleet demo critical --at "+at)
 	}
+	begun, before := time.Now(), w.look(ctx)
 	for _, step := range s.Steps {
 		select {
 		case <-ctx.Done():
@@ -81,8 +82,23 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 			return fmt.Errorf("scenario %s, %q: %w", s.Name, say, err)
 		}
 	}
+	if len(s.Steps) > 0 {
+		w.close(ctx, begun, before)
+	}
 	return nil
 }
+
+// close ends a story with what it caused, once nothing moves any more.
+func (w *World) close(ctx context.Context, begun time.Time, before frame) {
+	if !w.still(ctx, closeWithin) {
+		return
+	}
+	w.view.say("the story is told, %s", inWords(w.numbers(ctx, begun, before, nil)))
+}
+
+// closeWithin is how long a story may go on moving before its numbers are told nevertheless: what nobody needs goes at the pace of the
+// reclaim budget.
+const closeWithin = time.Minute
 
 // named puts the names of this world's clusters into what a scenario says of the first and the second one.
 func (w *World) named(say string) string {
@@ -97,22 +113,30 @@ func (w *World) named(say string) string {
 // settleFor is how long nothing may move before a world is at rest.
 const settleFor = 3 * time.Second
 
-// settle waits until every Pod runs or the picture has not changed for a while.
+// settle waits until the picture has not changed for a while.
 func (w *World) settle(ctx context.Context) error {
-	last, since := "", time.Now()
+	if w.still(ctx, 0) {
+		w.view.say("at rest")
+	}
+	return nil
+}
+
+// still waits until the picture has not changed for a while and every cluster is heard, at most so long if that is not 0; false when
+// ctx ended before.
+func (w *World) still(ctx context.Context, most time.Duration) bool {
+	last, since, begun := "", time.Now(), time.Now()
 	for ctx.Err() == nil {
-		now := summary(w.look(ctx))
-		if now != last {
+		f := w.look(ctx)
+		if now := summary(f); now != last || f.Status != nil && f.missing() > 0 {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > settleFor {
-			w.view.say("at rest")
-			return nil
+		if time.Since(since) > settleFor || most > 0 && time.Since(begun) > most {
+			return true
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return nil
+	return false
 }

@@ -67,9 +67,9 @@ func Scenarios() []Scenario {
 			{time.Second, "cluster 1 gets 40 more Pods: the shard learns pool by pool and buys on demand", on(0, serviceOn("m.8x", "more", 40, "1"))},
 			{20 * time.Second, "spot machines are back: `bigfleet status` shows when each pool is tried again", stock(provider.Spot, -1)},
 		}},
-		{Name: "spot", About: "the cloud takes back the spot machines of a zone, with a short notice", Cloud: true, Steps: []Step{
+		{Name: "spot", About: "the cloud takes back the spot machines of a zone, with a short notice, and others are bought before they go", Cloud: true, Steps: []Step{
 			{0, "every cluster runs a web service on spot machines", each(serviceOn("m.8x", "web", 16, "1"))},
-			{8 * time.Second, "every spot machine in the busiest zone gets its notice: 4 seconds", storm(4 * time.Second)},
+			{8 * time.Second, "every spot machine in the busiest zone gets its notice: 4 seconds; `bigfleet history cluster/red` shows what follows", storm(4 * time.Second)},
 		}},
 		{Name: "budget", About: "a drain that a disruption budget holds up, until the budget lets go", Steps: []Step{
 			{0, "cluster 1 runs a service on every GPU there is, under a budget that lets no Pod go", on(0, guarded("guarded", 12))},
@@ -79,7 +79,7 @@ func Scenarios() []Scenario {
 		{Name: "restart", About: "the shard dies and comes back", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
 			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node goes", func(_ context.Context, w *World) error { return w.StopShard() }},
-			{10 * time.Second, "the shard starts again and finds everything as it was", func(_ context.Context, w *World) error { return w.StartShard() }},
+			{10 * time.Second, "the shard starts again: the operators come back one by one, and nothing is bought or drained", func(_ context.Context, w *World) error { return w.StartShard() }},
 		}},
 	}
 }

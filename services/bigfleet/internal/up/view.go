@@ -80,6 +80,9 @@ type clusterFrame struct {
 	Away                     bool // its API server does not answer
 }
 
+// missing is how many clusters no shard hears.
+func (f *frame) missing() int { return max(0, len(f.Clusters)-int(f.Status.GetSessions())) }
+
 // look gathers a frame. The clusters are read from their stores, which costs nobody anything.
 func (w *World) look(ctx context.Context) frame {
 	var f frame
@@ -244,6 +247,9 @@ func (v *view) state(f frame, columns int) (out []string) {
 	if s := f.Status; s != nil {
 		line("machines     %s", states(s))
 		line("needs        %d, %s", s.GetNeeds(), unmet(s))
+		if n := f.missing(); n > 0 && len(f.Gone) == 0 {
+			line("clusters     %d of %d are heard: the operators of the others are about to connect again", len(f.Clusters)-n, len(f.Clusters))
+		}
 		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
 	}
 	if len(f.Gone) > 0 {

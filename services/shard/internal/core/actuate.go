@@ -233,6 +233,7 @@ const (
 	failureQuota     = 2
 	failureBootstrap = 4
 	failureNotReady  = 5
+	failureHostLost  = 8
 )
 
 // failedOnTheWay ends an operation whose machine failed after the command was accepted.

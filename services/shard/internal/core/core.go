@@ -61,6 +61,7 @@ type Core struct {
 	admin   adminState
 	coord   coordinatorState
 	pub     publisher
+	risks   risks
 	reading []*cluster              // new here, and waiting for the providers to be read
 	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
 	poison  map[string]int64        // content hash to Mono at which it ends

@@ -49,9 +49,11 @@ func (c *Core) move(i inventory.Index, to inventory.State, name string) {
 	if from == to && old == name {
 		return
 	}
+	was := c.hostOf(i)
 	c.count(i, -1)
 	inv.Move(i, to, name)
 	c.count(i, 1)
+	c.hosted(i, was)
 	if from != to {
 		inv.SetSince(i, c.now)
 		if limit := c.stuckAfter(i); limit > 0 {
@@ -69,9 +71,11 @@ func (c *Core) putKnown(i inventory.Index, m inventory.Machine) bool {
 	if inv.Holds(i, &m) { // nearly every row of a full List
 		return false
 	}
+	was := c.hostOf(i)
 	c.count(i, -1)
 	inv.Replace(i, m)
 	c.count(i, 1)
+	c.hosted(i, was)
 	c.trigger(triggerMachine)
 	return true
 }
@@ -83,6 +87,7 @@ func (c *Core) putNew(m inventory.Machine, since int64) inventory.Index {
 	c.provider(m.Provider).machines++
 	c.count(i, 1)
 	c.cols.grow(inv.Bound())
+	c.hosted(i, hosting{})
 	c.trigger(triggerMachine)
 	return i
 }
@@ -91,6 +96,11 @@ func (c *Core) putNew(m inventory.Machine, since int64) inventory.Index {
 func (c *Core) removeMachine(i inventory.Index) {
 	inv := c.world.Inventory
 	id := inv.ID(i)
+	if was := c.hostOf(i); was.counts {
+		if r := c.risks.of(was.key, c.now); r != nil {
+			r.hosts--
+		}
+	}
 	c.count(i, -1)
 	if cl := c.clusters.get(inv.Cluster(i)); cl != nil {
 		delete(cl.nodes, id)

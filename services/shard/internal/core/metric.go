@@ -43,7 +43,8 @@ const (
 	MetricShortfallLog // a log line, not a metric
 	MetricOwnershipRelabels
 	MetricOwnershipViolations
-	MetricInstructions // outcome
+	MetricInstructions  // outcome
+	MetricInterruptions // provider, capacity type
 )
 
 // ByHandover marks a started Bootstrap that a promise brought about (SHARD-15.9).

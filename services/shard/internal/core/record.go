@@ -33,6 +33,7 @@ const (
 	RecordAdmin            RecordType = 22
 	RecordOwnership        RecordType = 23
 	RecordProcess          RecordType = 24
+	RecordInterruption     RecordType = 25
 )
 
 // Record is one readable line of the decision log (SHARD-28.6). Money is in millionths of a dollar per hour.

@@ -214,6 +214,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	inv.SetReadiness(i, s.Readiness)
 	c.own(i, !s.Foreign)
 	inv.SetStuck(i, s.Stuck)
+	inv.SetAnnounced(i, s.Announced)
 	c.cols.at(i).stamp = s.Changed
 	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID

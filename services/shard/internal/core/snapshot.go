@@ -146,6 +146,7 @@ type savedMachine struct {
 	Backoffs  []savedBackoff       `n:"15"`
 	Capped    bool                 `n:"16"`
 	Owner     string               `n:"17"`
+	Announced bool                 `n:"18"`
 }
 
 type savedBackoff struct {
@@ -354,7 +355,7 @@ func (p *provider) save() savedProvider {
 func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	inv := c.world.Inventory
 	m := savedMachine{Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
-		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Changed: c.cols.at(i).stamp,
+		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Announced: inv.Announced(i), Changed: c.cols.at(i).stamp,
 		Absent: int64(c.cols.at(i).absent.lists), AbsentAt: c.cols.at(i).absent.since}
 	id := m.Machine.ID
 	if s, ok := inv.Stamp(i); ok {

@@ -22,6 +22,7 @@ const (
 	timerPoison
 	timerPublish     // readers are to see what happened
 	timerInstruction // an instruction that waits is looked at again
+	timerAnnounced   // an announced host should be gone; subject: machine id
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
@@ -107,6 +108,8 @@ func (c *Core) runTimers() {
 			c.askAgain(t.Subject)
 		case timerStuck:
 			c.watch(t.Subject)
+		case timerAnnounced:
+			c.announcedStill(t.Subject)
 		case timerPause:
 			c.pauseExpired(t.Subject)
 		case timerConfirm:

@@ -109,7 +109,15 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 	for _, w := range e.of.Withheld {
 		out.Withheld[w.Reason.String()] = int32(w.Machines)
 	}
-	s.others(ctx, out, e.of)
+	seen := make([]*pb.SeenInterruptions, len(e.of.Candidates))
+	if err := s.visit(ctx, func(c *core.Core) {
+		for i := range e.of.Candidates {
+			seen[i] = seenInterruptions(v, c, e.of.Candidates[i].Machine)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	s.others(ctx, out, e.of, seen)
 	for _, d := range e.of.Domains {
 		out.Domains = append(out.Domains, &pb.DomainCoverage{Domain: d.Domain, CoveragePerMille: d.PerMille, Satisfiable: d.Satisfiable})
 	}
@@ -122,7 +130,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 
 // others writes what an explanation says about machines and needs that may be of other clusters. A cluster's own identity
 // sees no names of others (SHARD-23.6).
-func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.NeedExplanation) {
+func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.NeedExplanation, seen []*pb.SeenInterruptions) {
 	own := scope(ctx)
 	for _, h := range e.Holders {
 		x := &pb.Holder{Priority: h.Priority, Machines: int32(h.Machines), Why: h.Why.Sentence()}
@@ -131,8 +139,9 @@ func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.
 		}
 		out.Winners = append(out.Winners, x)
 	}
-	for _, c := range e.Candidates {
+	for i, c := range e.Candidates {
 		x := candidate(&c)
+		x.SeenInterruptions = seen[i]
 		if own != "" && !c.Taken {
 			x.MachineId = ""
 		}

@@ -127,11 +127,14 @@ func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineRespo
 		why   core.Kept
 		found bool
 		hold  int64
+		seen  *pb.SeenInterruptions
 	)
+	v := s.cfg.View()
 	if err := s.visit(ctx, func(c *core.Core) {
 		if m, found = c.Machine(id); found {
 			why, _ = c.Why(id)
 			hold = c.HoldUntil(id)
+			seen = seenInterruptions(v, c, id)
 		}
 	}); err != nil {
 		return nil, err
@@ -139,8 +142,7 @@ func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineRespo
 	if own := scope(ctx); !found || own != "" && m.Machine.Cluster != own && m.Intended != own {
 		return nil, notFound("this shard knows no machine " + id)
 	}
-	v := s.cfg.View()
-	out := &pb.GetMachineResponse{Machine: s.machine(v, &m), HoldUntilUnixNanos: v.Wall(hold), RowId: why.Need.RowID}
+	out := &pb.GetMachineResponse{Machine: s.machine(v, &m), HoldUntilUnixNanos: v.Wall(hold), RowId: why.Need.RowID, SeenInterruptions: seen}
 	out.KeepReason, out.KeepText = keep(v, &m, &why)
 	if why.Drain != nil {
 		out.Drain = drain(v, why.Drain)
@@ -149,6 +151,15 @@ func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineRespo
 		out.Operation = convert.Record(why.Op, s.cfg.ShardID)
 	}
 	return out, nil
+}
+
+// seenInterruptions are those of the pool of a machine; nil when no host of it was seen.
+func seenInterruptions(v *core.Publish, c *core.Core, id string) *pb.SeenInterruptions {
+	x, ok := c.SeenInterruptions(id)
+	if !ok {
+		return nil
+	}
+	return &pb.SeenInterruptions{Interruptions: x.Taken, MachineHours: x.Hours, SinceUnixNanos: v.Wall(x.Since)}
 }
 
 // keep says in the words of the wire and in a sentence why a machine is as it is, or what holds its release.

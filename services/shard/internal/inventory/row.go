@@ -28,19 +28,23 @@ const (
 	readyShift        = 11
 	readyBits   flags = 3 << readyShift
 	isLeaving   flags = 1 << 13 // Configured, and its drain cannot be taken back
+	isAnnounced flags = 1 << 14 // its provider takes the host back
 )
 
 // State is the state as the provider says it or as the shard moved it.
 func (r *Row) State() State { return State(r.flags & stateBits) }
 
-// Seen is the state as the engine sees it: Failed if the machine is stuck, Draining if nothing can stop its drain.
+// Seen is the state as the engine sees it: Failed if the machine is stuck, Draining if nothing can stop its drain. A host that its
+// provider takes back is no supply either: Draining while it serves, Deleting while it does not.
 func (r *Row) Seen() State {
 	s := State(r.flags & stateBits)
 	switch {
 	case r.flags&isStuck != 0:
 		return Failed
-	case r.flags&isLeaving != 0 && s == Configured:
+	case r.flags&(isLeaving|isAnnounced) != 0 && s == Configured:
 		return Draining
+	case r.flags&isAnnounced != 0 && s == Idle:
+		return Deleting
 	}
 	return s
 }

@@ -389,6 +389,14 @@ func (t *Table) SetStuck(i Index, stuck bool) bool { return t.setFlag(i, isStuck
 // says (SHARD-17.4), or takes that back.
 func (t *Table) SetLeaving(i Index, leaving bool) bool { return t.setFlag(i, isLeaving, leaving) }
 
+// SetAnnounced makes the engine see a host as one that goes, because its provider said that it takes it back.
+func (t *Table) SetAnnounced(i Index, announced bool) bool {
+	return t.setFlag(i, isAnnounced, announced)
+}
+
+// Announced reports whether the provider said that it takes the host back.
+func (t *Table) Announced(i Index) bool { return t.rows.at(i).flags&isAnnounced != 0 }
+
 func (t *Table) setFlag(i Index, f flags, on bool) bool {
 	r := t.rows.at(i)
 	if r.flags&f != 0 == on {

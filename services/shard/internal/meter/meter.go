@@ -145,6 +145,7 @@ var counterRows = []row{
 	{core.MetricOwnershipRelabels, "ownership_relabels_total", "Machines given up because they changed owner while being created.", nil},
 	{core.MetricOwnershipViolations, "ownership_violations_total", "Machines on which two shards acted.", nil},
 	{core.MetricInstructions, "instructions_total", "Coordinator instructions answered.", []string{"outcome"}},
+	{core.MetricInterruptions, "interruptions_total", "Hosts that their provider took back, or announced to.", []string{"provider", "capacity_type"}},
 }
 
 var secondRows = []row{
@@ -187,7 +188,7 @@ func labels(s core.Sample) []string {
 	case core.MetricProviderRPC:
 		provider, rpc, _ := strings.Cut(s.Label1, "\x00")
 		return []string{provider, rpc, s.Label2}
-	case core.MetricOutcomes, core.MetricRollupsRejected, core.MetricUnexpectedEdges, core.MetricListDuration:
+	case core.MetricOutcomes, core.MetricRollupsRejected, core.MetricUnexpectedEdges, core.MetricListDuration, core.MetricInterruptions:
 		return []string{s.Label1, s.Label2}
 	}
 	if s.Label1 == "" {

@@ -11,7 +11,7 @@ import (
 type Tally struct {
 	Events    [int(core.KindUnplacedReported) + 1]int
 	Effects   [int(core.EffectAdminAnswer) + 1]int
-	Records   [int(core.RecordProcess) + 1]int
+	Records   [int(core.RecordInterruption) + 1]int
 	Started   [int(core.KindDelete) + 1]int
 	Outcomes  [int(core.OutcomeCancelled) + 1]int
 	Faults    [faults]int

@@ -137,7 +137,7 @@ func (w *world) logEffect(p *process, x core.Effect) {
 func recordName(t core.RecordType) string {
 	return [...]string{"", "started", "ended", "suppressed", "dry-run", "rollup-accepted", "rollup-held", "rollup-rejected", "gate-opened", "machine-rejected",
 		"unexpected-edge", "binding-conflict", "machine-vanished", "machine-stuck", "machine-failed", "machine-recovered", "backoff-changed", "removals-held",
-		"fence", "session-opened", "session-closed", "instruction", "admin", "ownership", "process"}[t]
+		"fence", "session-opened", "session-closed", "instruction", "admin", "ownership", "process", "interruption"}[t]
 }
 
 func rowsText(rows []demand.Row) string {

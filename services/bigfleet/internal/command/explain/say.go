@@ -52,9 +52,12 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		}
 	}
 	if candidates && len(r.GetCandidates()) > 0 {
-		line("\nCandidates, cheapest first:")
+		line("\nCandidates, cheapest first: price + chance of an interruption an hour, as its provider says, x what one costs:")
 		for _, c := range r.GetCandidates() {
 			line("  %-24s %s + %.4f x $%.2f = %s  %s", c.GetMachineId(), output.Dollars(c.GetPricePerHour()), c.GetInterruptionProbability(), c.GetInterruptionPenaltyDollars(), output.Dollars(c.GetEffectiveCost()), c.GetWhy())
+			if seen := interruptions(c.GetSeenInterruptions()); seen != "" && c.GetInterruptionProbability() > 0 {
+				line("  %-24s seen: %s", "", seen)
+			}
 		}
 	}
 	if r.GetNearestMiss() != "" {
@@ -78,12 +81,19 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 	v := m.GetMachine().GetMachine()
 	line("%s has been %s for %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
 		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
+	seen := interruptions(m.GetSeenInterruptions())
+	if seen != "" {
+		seen = " Seen of such machines: " + seen + "."
+	}
+	leaving := m.GetKeepReason() == bigfleetv1alpha1.KeepReason_KEEP_REASON_LEAVING
 	switch p, gone := v.GetInterruptionProbability(), v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED; {
 	case gone:
+	case p >= 1 && leaving && v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
+		line("Its provider has announced that it takes it back: it counts no more, so that what needs it gets another one before it is gone.")
 	case p >= 1:
 		line("Its provider has announced that it takes it back: it is replaced when it is gone.")
 	case p > 0:
-		line("Its provider may take it back: %.3g times an hour, it says.", p)
+		line("Its provider may take it back: %.3g times an hour, it says.%s", p, seen)
 	}
 	switch node := m.GetMachine().GetNodeName(); {
 	case v.GetState() != bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
@@ -102,6 +112,22 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 		line("%s", drain(d))
 	}
 }
+
+// interruptions words what was seen of a pool: how often, in how many hours of its machines.
+func interruptions(s *bigfleetv1alpha1.SeenInterruptions) string {
+	hours := s.GetMachineHours()
+	if hours <= 0 {
+		return ""
+	}
+	out := fmt.Sprintf("%s in %.3g machine-hours", output.Count(int(s.GetInterruptions()), "interruption"), hours)
+	if hours >= rateAfter {
+		out += fmt.Sprintf(", %.3g an hour", float64(s.GetInterruptions())/hours)
+	}
+	return out
+}
+
+// rateAfter is from how many machine-hours on a rate says more than the counts.
+const rateAfter = 10
 
 // drain says how far a drain is, what holds it up, and what happens then.
 func drain(d *bigfleetv1alpha1.DrainView) string {
