@@ -215,6 +215,8 @@ func liveMetrics(t *testing.T) map[string]bool {
 
 	p.Edit("m1", func(m *pb.Machine) { m.Cluster = "blue" })
 	wait("binding_conflicts_total")
+	p.Edit("m10", func(m *pb.Machine) { m.InterruptionProbability = 1 })
+	wait("interruptions_total")
 	o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: strings.Repeat("x", 65<<20)}}})
 	wait("frames_oversize_total")
 	if err := o.Ended(t); err == nil {

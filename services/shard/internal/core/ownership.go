@@ -78,6 +78,11 @@ func (v *View) covers(m *inventory.Machine) bool {
 	return v.DefaultOwner
 }
 
+// ownsNothingYet tells whether nobody has said so far what this shard owns (COORD-9.10).
+func (c *Core) ownsNothingYet() bool {
+	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.plain
+}
+
 // mineWithoutView is ownership before any view: nothing but what names this shard, until a coordinator that does not
 // partition has answered; then everything, or the assigned domains.
 func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {

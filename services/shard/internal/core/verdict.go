@@ -179,6 +179,10 @@ func (c *Core) tellUnread(cl *cluster) {
 func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	text, detail := r.Text(), r.Detail()
 	satisfied := r.Verdict.Status != engine.Short && detail != DetailBootstrapError // a machine is there, and cannot be used
+	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
+	if !satisfied && c.ownsNothingYet() {
+		text, detail = "The coordinator has not said yet which machines are this shard's; nothing is bought before it does.", DetailNewCluster
+	}
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
 	sent := cl.statuses[r.RowID]
 	switch {

@@ -79,10 +79,28 @@ func (w *world) strikeMachine(f Fault, r *random, p *provider) {
 		if m.CapacityType != inventory.Spot || m.State != inventory.Configured {
 			return
 		}
+		if m.Probability >= announced {
+			return
+		}
 		w.struck(f, m.ID, m.Cluster, "%s", m.ID)
-		p.moves++
-		m.move, m.last = p.moves, 0
-		m.set(inventory.Speculative, "interrupted")
+		if r.chance(.4) {
+			p.interrupt(m)
+			return
+		}
+		was := m.Probability
+		m.Probability = announced
+		m.changed()
+		w.after(r.between(5*second, 150*second), func() {
+			if m.Probability != announced || p.byID[m.ID] != m {
+				return
+			}
+			m.Probability = was
+			if m.State != inventory.Configured || r.chance(.2) { // nothing comes of it
+				m.changed()
+				return
+			}
+			p.interrupt(m)
+		})
 	case PriceMove:
 		w.struck(f, m.ID, "", "%s", m.ID)
 		m.Price = max(1000, m.Price*r.between(50, 200)/100)
@@ -93,6 +111,15 @@ func (w *world) strikeMachine(f Fault, r *random, p *provider) {
 			p.remove(m)
 		}
 	}
+}
+
+// announced is the probability of a host that is taken back (PROV-26.6).
+const announced = 1_000_000
+
+func (p *provider) interrupt(m *machine) {
+	p.moves++
+	m.move, m.last = p.moves, 0
+	m.set(inventory.Speculative, "interrupted")
 }
 
 // forget is a restart that loses marks, cursors, and whatever was under way.
