@@ -61,6 +61,16 @@ func served() []Resource {
 	}
 }
 
+// kindOf finds the resource of an object.
+func kindOf(o *Object) (Resource, bool) {
+	for _, r := range served() {
+		if r.gvk() == o.GroupVersionKind() {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
 // apiResources is the discovery document of one group and version.
 func apiResources(all []Resource, gv schema.GroupVersion) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{GroupVersion: gv.String()}

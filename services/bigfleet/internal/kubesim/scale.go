@@ -82,15 +82,6 @@ func (s *Server) rescale(w http.ResponseWriter, t target, want func(*Object) (sc
 
 // scaleOf is an object as its scale. Replicas that are not stated are one.
 func scaleOf(o *Object) map[string]any {
-	number := func(otherwise int64, path ...string) int64 {
-		switch n, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...); n := n.(type) {
-		case int64:
-			return n
-		case float64:
-			return int64(n)
-		}
-		return otherwise
-	}
 	selector := ""
 	if labels, ok, _ := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels"); ok {
 		selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})
@@ -98,7 +89,18 @@ func scaleOf(o *Object) map[string]any {
 	return map[string]any{
 		"kind": "Scale", "apiVersion": "autoscaling/v1",
 		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace(), "uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion()},
-		"spec":     map[string]any{"replicas": number(1, "spec", "replicas")},
-		"status":   map[string]any{"replicas": number(0, "status", "replicas"), "selector": selector},
+		"spec":     map[string]any{"replicas": number(o, 1, "spec", "replicas")},
+		"status":   map[string]any{"replicas": number(o, 0, "status", "replicas"), "selector": selector},
 	}
+}
+
+// number is a whole number of an object. Clients and models write it in either way of JSON.
+func number(o *Object, otherwise int64, path ...string) int64 {
+	switch n := at(o, path...).(type) {
+	case int64:
+		return n
+	case float64:
+		return int64(n)
+	}
+	return otherwise
 }

@@ -75,6 +75,9 @@ func (s *Server) serveMeta(w http.ResponseWriter, r *http.Request) bool {
 		s.allow(w, r)
 		return true
 	}
+	if serveOpenAPI(w, path) {
+		return true
+	}
 	if parts := strings.Split(path, "/"); len(parts) == 3 && parts[0] == "apis" {
 		list := apiResources(served(), schema.GroupVersion{Group: parts[1], Version: parts[2]})
 		if len(list.APIResources) > 0 {
@@ -189,6 +192,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
+	if asTable(r) {
+		writeJSON(w, http.StatusOK, tableOf(t.resource, strconv.FormatUint(at, 10), items...))
+		return nil
+	}
 	all := make([]any, len(items))
 	for i, o := range items {
 		all[i] = shape(r, o)
@@ -272,8 +279,13 @@ func metadataOnly(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-// shape is the object as the request wants it: whole, or its metadata alone.
+// shape is the object as the request wants it: whole, its metadata alone, or a table with one row.
 func shape(r *http.Request, o *Object) any {
+	if asTable(r) {
+		if kind, known := kindOf(o); known {
+			return tableOf(kind, o.GetResourceVersion(), o)
+		}
+	}
 	if !metadataOnly(r) {
 		return o.Object
 	}

@@ -2,8 +2,10 @@ package kubesim_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +18,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/openapi"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/kubesim"
 )
@@ -280,5 +286,75 @@ func TestScale(t *testing.T) {
 	}
 	if _, err := web.GetScale(t.Context(), "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("of nobody: %v", err)
+	}
+}
+
+// OPS-5.2: kubectl asks, before it creates or applies an object, whether the server judges fields itself. Without that word it refuses.
+func TestTheServerSaysThatItJudgesFields(t *testing.T) {
+	_, client, _ := cluster(t)
+	root := openapi3.NewRoot(openapi.NewClient(client.Discovery().RESTClient()))
+	versions, err := root.GroupVersions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gvk := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Node"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "bigfleet.lucy.sh", Version: "v1alpha1", Kind: "CapacityRequest"},
+	} {
+		if !slices.Contains(versions, gvk.GroupVersion()) {
+			t.Errorf("%s is not among %v", gvk.GroupVersion(), versions)
+			continue
+		}
+		doc, err := root.GVSpec(gvk.GroupVersion())
+		if err != nil {
+			t.Fatal(err)
+		}
+		judged := false
+		for _, path := range doc.Paths.Paths {
+			if path.Patch == nil {
+				continue
+			}
+			var of schema.GroupVersionKind
+			if err := path.Patch.Extensions.GetObject("x-kubernetes-group-version-kind", &of); err != nil {
+				t.Fatal(err)
+			}
+			judged = judged || of == gvk && slices.ContainsFunc(path.Patch.Parameters, func(p *spec3.Parameter) bool { return p.Name == "fieldValidation" })
+		}
+		if !judged {
+			t.Errorf("nothing says that the fields of a %s are judged", gvk.Kind)
+		}
+	}
+}
+
+// OPS-5.2: `kubectl get` asks for a table and prints what the server puts into it.
+func TestTables(t *testing.T) {
+	store, client, _ := cluster(t)
+	create(t, client, pod("web-1", "node-1", nil))
+	_, err := store.Update(kubesim.Pods, "default", "web-1", kubesim.Status, func(o *kubesim.Object) error {
+		o.Object["status"] = map[string]any{"phase": "Running"}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, list := range map[string]bool{"/api/v1/namespaces/default/pods": true, "/api/v1/namespaces/default/pods/web-1": false} {
+		raw, err := client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got metav1.Table
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range got.ColumnDefinitions {
+			names = append(names, c.Name)
+		}
+		if !slices.Equal(names, []string{"Name", "Ready", "Status", "Node", "Age"}) || len(got.Rows) != 1 {
+			t.Fatalf("list %v: columns %v, %d rows", list, names, len(got.Rows))
+		}
+		if cells := got.Rows[0].Cells; !slices.Equal(cells[:4], []any{"web-1", "1/1", "Running", "node-1"}) {
+			t.Errorf("list %v: %v", list, cells)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,6 +80,38 @@ func (w *workloads) round() {
 			want = int(*d.Spec.Replicas)
 		}
 		w.scale(d, byOwner[string(d.UID)], want)
+		w.tell(d, byOwner[string(d.UID)], want)
+	}
+}
+
+// tell keeps the status that `kubectl get`, `rollout status` and `wait --for=condition=Available` read.
+func (w *workloads) tell(d *appsv1.Deployment, have []*corev1.Pod, want int) {
+	ready := int32(0)
+	have = have[max(0, len(have)-want):] // scale has deleted the first ones
+	for _, p := range have {
+		if p.Status.Phase == corev1.PodRunning {
+			ready++
+		}
+	}
+	available := metav1.ConditionFalse
+	if int(ready) == want {
+		available = metav1.ConditionTrue
+	}
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(len(have)), UpdatedReplicas: int32(len(have)),
+		ReadyReplicas: ready, AvailableReplicas: ready, UnavailableReplicas: int32(want) - ready,
+		Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionStatus(available), Reason: "PodsRun"}}}
+	if equality.Semantic.DeepEqual(d.Status, status) {
+		return
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return // a typed status always converts
+	}
+	if _, err := w.store.Update(Deployments, d.Namespace, d.Name, kubesim.Status, func(o *kubesim.Object) error {
+		o.Object["status"] = raw
+		return nil
+	}); err == nil {
+		d.Status = status // told now; the watch repeats it
 	}
 }
 
