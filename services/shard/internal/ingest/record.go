@@ -12,7 +12,7 @@ import (
 
 // parts are the fields of one encoded record, as slices of it.
 type parts struct {
-	id, host, hostProvider, hostRef, instanceType, zone, lastError, cluster []byte
+	id, hostProvider, hostRef, instanceType, zone, lastError, cluster []byte
 
 	state, capacity, failure int32
 	price, probability       float64
