@@ -311,7 +311,7 @@ func TestLineage(t *testing.T) {
 	}
 }
 
-// COORD-6.3.5: under mTLS the server must be a coordinator (or an older one with an admin certificate).
+// COORD-6.3.5, SHARD-22.4: under mTLS the server must be a coordinator (or an older one with an admin certificate).
 func TestServerIdentity(t *testing.T) {
 	ca, err := devca.New("test")
 	if err != nil {

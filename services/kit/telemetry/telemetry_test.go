@@ -131,7 +131,7 @@ func (l farListener) Accept() (net.Conn, error) {
 
 func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 4711} }
 
-// SHARD-30.4: profiles only when asked for, and to loopback peers only.
+// SHARD-30.4, SHARD-22.6: profiles only when asked for, and to loopback peers only; and no RPC, for the port has no TLS.
 func TestProfiles(t *testing.T) {
 	tel := start(t, telemetry.Config{})
 	far := func(ln net.Listener) net.Listener { return farListener{ln} }
@@ -145,6 +145,9 @@ func TestProfiles(t *testing.T) {
 			if code, _ := get(t, ops(t, tel, test.on, test.wrap)+path); code != test.want {
 				t.Errorf("%s: %s answers %d, want %d", test.name, path, code, test.want)
 			}
+		}
+		if code, _ := get(t, ops(t, tel, test.on, test.wrap)+"/bigfleet.v1alpha1.ShardRead/GetStatus"); code != 404 {
+			t.Errorf("%s: an RPC answers %d", test.name, code)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func TestFailureIsShrunkAndReproduced(t *testing.T) {
 	t.Fatal("no seed found a roll-up guard that is switched off")
 }
 
-// The last line on stdout is the only one, and says how many passed. SHARD-33.10, 28.7: a case that should occur and never did, a type of
+// The last line on stdout is the only one, and says how many passed. SHARD-33.10, SHARD-28.7: a case that should occur and never did, a type of
 // record among them, fails the set.
 func TestSummaryLine(t *testing.T) {
 	var out, errs bytes.Buffer
