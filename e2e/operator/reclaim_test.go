@@ -330,26 +330,26 @@ func TestReclaim(t *testing.T) {
 	t.Run("a node that comes again", func(t *testing.T) {
 		t.Parallel()
 		w := w.with(t)
-		w.machine(s, "r1")
-		p := pod("default", "guarded-r1", "10m", onNode("node-r1"), labelled("app", "r1"))
+		w.machine(s, "again")
+		p := pod("default", "guarded-again", "10m", onNode("node-again"), labelled("app", "again"))
 		w.running(p)
-		w.budget("r1", "r1", 1)
-		s.send(t, reclaim("0000000000000111", 600, "r1"))
-		s.until(t, "the drain runs", func(f []frame) bool { return report(f, "r1", pb.DrainState_DRAIN_STATE_RUNNING) != nil })
+		w.budget("again", "again", 1)
+		s.send(t, reclaim("0000000000000111", 600, "again"))
+		s.until(t, "the drain runs", func(f []frame) bool { return report(f, "again", pb.DrainState_DRAIN_STATE_RUNNING) != nil })
 		w.must(w.client.Delete(t.Context(), p, client.GracePeriodSeconds(0)))
-		w.must(w.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-r1"}}))
-		w.node("node-r1", "r1")
+		w.must(w.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-again"}}))
+		w.node("node-again", "again")
 		s.until(t, "the first drain is over", func(f []frame) bool {
-			r := report(f, "r1", pb.DrainState_DRAIN_STATE_DONE)
+			r := report(f, "again", pb.DrainState_DRAIN_STATE_DONE)
 			return r != nil && r.InstructionId == "0000000000000111"
 		})
-		w.never(3*time.Second, "the new Node is touched", func() bool { return w.cordoned("r1") })
+		w.never(3*time.Second, "the new Node is touched", func() bool { return w.cordoned("again") })
 		after := s.count()
-		s.send(t, reclaim("0000000000000112", 60, "r1"))
+		s.send(t, reclaim("0000000000000112", 60, "again"))
 		if ack := s.ack(t, "0000000000000112", after); ack.NodesStarted != 1 {
 			t.Errorf("the answer for the new Node: %v", ack)
 		}
-		w.until("it is cordoned and drained", func() bool { return w.cordoned("r1") && w.phase("r1") == v1alpha1.NodeDrained })
+		w.until("it is cordoned and drained", func() bool { return w.cordoned("again") && w.phase("again") == v1alpha1.NodeDrained })
 	})
 
 	// OP-8.16: a person who uncordons a draining node is obeyed, until a new instruction.
