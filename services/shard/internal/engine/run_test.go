@@ -17,6 +17,9 @@ import (
 // with one question, between turns of every other kind.
 func (f *fleet) singles(t source) {
 	for c := range f.clusters {
+		if chance(t, 80) {
+			f.clusters[c].overhead = nil
+		}
 		for i := range f.clusters[c].rows {
 			r := &f.clusters[c].rows[i]
 			if chance(t, 15) {
@@ -32,8 +35,13 @@ func (f *fleet) singles(t source) {
 	}
 	for i := range f.machines {
 		m := &f.machines[i]
-		if chance(t, 60) {
-			m.m.Resources, m.m.Allocatable, m.m.Taints = []resource.Quantity{milli("cpu", oneOf[int64](t, 2, 2, 2, 4, 8))}, nil, nil
+		if chance(t, 80) { // a supply has one price mostly: where two cost the same, ids decide, and there is no run
+			cpu := oneOf[int64](t, 2, 2, 2, 4, 8)
+			m.m.Resources, m.m.Allocatable, m.m.Taints = []resource.Quantity{milli("cpu", cpu)}, nil, nil
+			m.m.Price, m.m.Probability = cpu*100_000, 0
+			if chance(t, 20) {
+				m.m.Price += 50_000
+			}
 		}
 		if m.m.State != inventory.Speculative && chance(t, 80) {
 			m.m.State, m.m.Cluster, m.promise, m.foreign, m.stuck = inventory.Idle, "", nil, false, false
@@ -42,19 +50,7 @@ func (f *fleet) singles(t source) {
 }
 
 // took reports whether some turn of the last plan was taken in a run.
-func (p *planning) took() bool {
-	for _, r := range p.runs.by {
-		if r == nil {
-			continue
-		}
-		for i := range r.lanes {
-			if r.lanes[i].pos > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (p *planning) took() bool { return cap(p.runs.took) > 0 }
 
 // ENG-12.1, ENG-23.8, ENG-P11: turns that are taken in a run give what each of them alone would, on any number of workers, and
 // with a memory.
@@ -98,7 +94,8 @@ func TestRunsEqualTurns(t *testing.T) {
 			})
 		})
 	}
-	if runs == 0 {
-		t.Error("no fleet had a run")
+	if runs < 10 {
+		t.Errorf("%d plans with a run", runs)
 	}
+	t.Logf("%d plans with a run", runs)
 }
