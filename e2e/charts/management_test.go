@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -267,5 +268,63 @@ func (m *machine) backup() {
 		if out, err := exec.CommandContext(m.t.Context(), m.binary, args...).CombinedOutput(); err != nil {
 			m.t.Fatalf("%v: %v\n%s", args, err, out)
 		}
+	}
+}
+
+// OPS-8.4, OPS-8.1: each Pod of a StatefulSet has a certificate of its own name, and reads it from a directory of that name. With an
+// issuer the chart orders them, each with one identity, for both sides of a connection; else they are the Secrets NAME-ORDINAL.
+func TestEachPodHasItsOwnIdentity(t *testing.T) {
+	out := render(t, management()["management-everything"])
+	type certificate struct {
+		Spec struct {
+			SecretName             string
+			URIs, DNSNames, Usages []string
+		}
+	}
+	ordered := map[string]certificate{}
+	for doc := range strings.SplitSeq(string(out), "\n---\n") {
+		if strings.Contains(doc, "\nkind: Certificate\n") {
+			var c certificate
+			if err := yaml.Unmarshal([]byte(doc), &c); err != nil {
+				t.Fatal(err)
+			}
+			ordered[c.Spec.SecretName] = c
+		}
+	}
+	for role, s := range statefulSets(t, out) {
+		args := strings.Join(s.Spec.Template.Spec.Containers[0].Args, "\n")
+		if !strings.Contains(args, "--tls-cert=/etc/bigfleet/tls/$(POD_NAME)/tls.crt") || !strings.Contains(args, "--tls-key=/etc/bigfleet/tls/$(POD_NAME)/tls.key") {
+			t.Errorf("%s reads no certificate of its own:\n%s", role, args)
+		}
+		secretOf := map[string]string{} // by the Pod's directory
+		for _, v := range s.Spec.Template.Spec.Volumes {
+			if v.Projected == nil {
+				continue
+			}
+			for _, source := range v.Projected.Sources {
+				for _, item := range source.Secret.Items {
+					if pod, file, _ := strings.Cut(item.Path, "/"); file == "tls.crt" {
+						secretOf[pod] = source.Secret.Name
+					}
+				}
+			}
+		}
+		for i := range int(*s.Spec.Replicas) {
+			pod := fmt.Sprintf("%s-%d", s.Name, i)
+			secret := secretOf[pod]
+			if !strings.HasSuffix(secret, fmt.Sprintf("-%d", i)) {
+				t.Errorf("%s reads the Secret %q", pod, secret)
+			}
+			c, made := ordered[secret]
+			if want := []string{"bigfleet://" + role + "/" + pod}; made && (!slices.Equal(c.Spec.URIs, want) || !slices.Contains(c.Spec.DNSNames, pod+"."+s.Spec.ServiceName+".fleet.svc") || len(c.Spec.Usages) != 2) {
+				t.Errorf("%s: the certificate %+v, want the identity %v", pod, c.Spec, want)
+			}
+			if made != (role == "coordinator") { // the shards' are Secrets that somebody else makes
+				t.Errorf("%s: ordered from the issuer: %v", pod, made)
+			}
+		}
+	}
+	if len(ordered) != 5 {
+		t.Errorf("%d certificates are ordered, want one for each of five coordinators", len(ordered))
 	}
 }

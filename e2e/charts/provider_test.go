@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
@@ -137,7 +138,7 @@ func TestBadProviderValues(t *testing.T) {
 	}
 }
 
-// PROV-28.15, OPS-7.3: one process, state on a claim that stays, no rights, a read-only root, probes, the configuration's
+// PROV-28.15, OPS-7.3, OPS-7.5: one process, reached by shards alone, state on a claim that stays, no rights, a read-only root, probes, the configuration's
 // checksum; a token of the API server for none.
 func TestProviderDefaults(t *testing.T) {
 	for name, r := range providers() {
@@ -154,6 +155,8 @@ func TestProviderDefaults(t *testing.T) {
 			t.Errorf("%s: probes or checksum are missing", name)
 		case name != "sim-everything" && *p.AutomountServiceAccountToken:
 			t.Errorf("%s: a token nobody needs", name)
+		case (name == "sim" || name == "kwok") && !onlyShards(t, render(t, providers()[name])):
+			t.Errorf("%s: others than shards reach it", name)
 		case name != "kwok-bare" && (len(s.Spec.VolumeClaimTemplates) != 1 || s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType):
 			t.Errorf("%s: the state is not kept", name)
 		}
@@ -164,6 +167,25 @@ func TestProviderDefaults(t *testing.T) {
 	if after := statefulSet(t, render(t, sim)).Spec.Template.Annotations["checksum/config"]; after == before {
 		t.Error("a change of the configuration does not restart the Pod")
 	}
+}
+
+// onlyShards tells whether the RPC port is open to the Pods of shards and to nobody else.
+func onlyShards(t *testing.T, render []byte) bool {
+	t.Helper()
+	for _, rule := range rendered[networkingv1.NetworkPolicy](t, render, "NetworkPolicy").Spec.Ingress {
+		for _, p := range rule.Ports {
+			if p.Port.StrVal != "rpc" {
+				continue
+			}
+			for _, from := range rule.From {
+				if from.PodSelector == nil || from.PodSelector.MatchLabels["app.kubernetes.io/component"] != "shard" || from.PodSelector.MatchLabels["app.kubernetes.io/part-of"] != "bigfleet" {
+					return false
+				}
+			}
+			return len(rule.From) > 0
+		}
+	}
+	return false
 }
 
 // OPS-7.1: the programs take the rendered arguments and the rendered file.
