@@ -99,6 +99,32 @@ func TestTerminalView(t *testing.T) {
 	up.shows(`ended 0$`)
 }
 
+// OPS-5.1: a terminal that is closed leaves as little behind as Ctrl-C.
+func TestATerminalThatCloses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	up := newTerminal(t, "TMPDIR="+dir+" bigfleet up --scenario steady --clusters 1 --shard-listen "+free()+" --provider-listen "+free()+" --control-listen "+free()+" --coordinator-listen "+free()+" --raft-bind "+free())
+	up.shows(`ready: shard at `)
+	left := func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "bigfleet-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if len(left()) == 0 {
+		t.Fatal("`bigfleet up` keeps nothing in TMPDIR: this test sees nothing")
+	}
+	if out, err := up.tmux("kill-server").CombinedOutput(); err != nil {
+		t.Fatalf("tmux: %v: %s", err, out)
+	}
+	for deadline := time.Now().Add(patience); len(left()) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("left behind: %v", left())
+		}
+	}
+}
+
 // NO_COLOR is obeyed on a terminal (OPS-4.1), and an order asks there and takes no for an answer (OPS-4.8, exit code 8).
 func TestTerminalManners(t *testing.T) {
 	t.Parallel()

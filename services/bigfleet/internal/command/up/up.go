@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -125,6 +127,8 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	if err := prepare(ctx, a, c.Targets, fl.install); err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // a terminal that closes leaves nothing behind either
+	defer stop()
 	c.Out, c.Paint, c.Colour, c.Size = a.Out, a.Terminal, a.Colour(), a.Size
 	if fl.logs != "" {
 		f, err := os.OpenFile(fl.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
