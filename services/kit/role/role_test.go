@@ -140,7 +140,6 @@ func TestLivingHeap(t *testing.T) {
 		alive := make([]byte, 128<<20)
 		is("much is alive", func(p uint64) bool { return p == 50 })()
 		runtime.KeepAlive(alive)
-		alive = nil
 		is("little is alive again", func(p uint64) bool { return p > 100 })()
 	})
 	during(false, is("no living heap", func(p uint64) bool { return p == 100 }))
