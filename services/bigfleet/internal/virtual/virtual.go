@@ -118,7 +118,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		}()
 		v.Until("the machines are known", func() bool {
 			_, out := v.Bigfleet("status")
-			return strings.Contains(out, "machines read") || strings.Contains(out, "speculative")
+			return strings.Contains(out, "speculative") || strings.Contains(out, "more are other shards'")
 		})
 		f(v)
 	})
