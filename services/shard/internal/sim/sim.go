@@ -107,7 +107,7 @@ func (w *world) run() {
 	w.at(w.faulty, w.beginTail)
 	for len(w.todo.list) > 0 && w.fail == nil {
 		e := w.todo.take()
-		if e.at > end && w.tail > 0 && longer < joinSettlesMax && w.joinedBadly(end-joinSettles) {
+		if e.at > end && w.tail > 0 && longer < joinSettlesMax && w.joinedBadly(end-w.policy.JoinTimeout-joinSettles) {
 			end += joinSettles
 			longer++
 		}
@@ -137,7 +137,7 @@ const (
 )
 
 // joinedBadly tells whether a machine whose node did not join was given up since a time: a fault of before the tail that it
-// takes the tail to get over.
+// takes the tail to get over. The next such machine of its cluster is given up, or goes to who wants it, a join timeout later.
 func (w *world) joinedBadly(since int64) bool {
 	return slices.ContainsFunc(w.shards, func(s *shard) bool {
 		return slices.ContainsFunc(s.check.joins, func(j joining) bool { return j.at > since && !j.follows })
