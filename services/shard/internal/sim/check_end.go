@@ -135,11 +135,22 @@ func (c *checker) comingFor(cluster string) bool {
 	return false
 }
 
+// joinSettles is how long a cluster may act after it gave up a machine that did not join: what its Pods lack then shows as stuck
+// Pods, and room for them grows four times, four minutes apart (ENG-11.16).
+const joinSettles = 20 * minute
+
+// stillJoining tells whether machines whose nodes did not join are still given up at the end: the next one of a cluster is given up,
+// or goes to who wants it, a join timeout after the one before (ENG-17.7).
+func (c *checker) stillJoining() bool {
+	since := c.w.now - c.w.policy.JoinTimeout - joinSettles
+	return slices.ContainsFunc(c.joins, func(j joining) bool { return j.at > since && !j.follows })
+}
+
 // atRest: nothing is under way, nothing was started for a while, nothing is held back.
 func (c *checker) atRest(p *process) {
 	w, s := c.w, &p.publish.Status
 	for _, l := range c.late {
-		if w.now-l.at < quiet && !c.ofJoining(l.Record, l.at) {
+		if w.now-l.at < quiet && !c.ofJoining(l.Record, l.at) && !c.stillJoining() {
 			w.broken("no-rest", "SHARD-33.6", l.Machine, l.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
 				l.Kind, l.Machine, l.Cause, l.Cluster, clock(w.now-l.at))
 		}

@@ -103,14 +103,10 @@ func newWorld(s *setup) *world {
 }
 
 func (w *world) run() {
-	end, longer := w.faulty+w.tail, 0
+	end := w.faulty + w.tail
 	w.at(w.faulty, w.beginTail)
 	for len(w.todo.list) > 0 && w.fail == nil {
 		e := w.todo.take()
-		if e.at > end && w.tail > 0 && longer < joinSettlesMax && w.joinedBadly(end-w.policy.JoinTimeout-joinSettles) {
-			end += joinSettles
-			longer++
-		}
 		if e.at > end || w.StopAfter > 0 && w.steps >= w.StopAfter {
 			break
 		}
@@ -126,22 +122,6 @@ func (w *world) run() {
 			w.endProcess(s.proc)
 		}
 	}
-}
-
-const (
-	// joinSettles is how long a cluster may act after it gave up a machine that did not join: what its Pods lack then shows as
-	// stuck Pods, and room for them grows four times, four minutes apart (ENG-11.16).
-	joinSettles = 20 * minute
-	// joinSettlesMax is how many such times a tail is made longer by. A cluster gives up one machine per join timeout (ENG-17.7).
-	joinSettlesMax = 12
-)
-
-// joinedBadly tells whether a machine whose node did not join was given up since a time: a fault of before the tail that it
-// takes the tail to get over. The next such machine of its cluster is given up, or goes to who wants it, a join timeout later.
-func (w *world) joinedBadly(since int64) bool {
-	return slices.ContainsFunc(w.shards, func(s *shard) bool {
-		return slices.ContainsFunc(s.check.joins, func(j joining) bool { return j.at > since && !j.follows })
-	})
 }
 
 // after does something when some time has passed.
