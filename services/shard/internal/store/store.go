@@ -38,6 +38,10 @@ const hintsMax = 100_000
 type Store struct {
 	db *bolt.DB
 
+	// write is held over a transaction and over what its end does to the waiting hints. With the database's own lock alone, a
+	// Put could come in between and find no hint to forget, and the hint would then come back over it.
+	write sync.Mutex
+
 	mu      sync.Mutex
 	hints   map[hintKey][]byte // nil value: delete
 	dropped int64
@@ -68,12 +72,14 @@ func (s *Store) Close() error {
 // Put stores a value, or deletes the key when value is nil, and returns when that is on the disk. A hint of the key that
 // waits is older, and is forgotten.
 func (s *Store) Put(bucket, key string, value []byte) error {
-	return s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock()
-		delete(s.hints, hintKey{bucket, key})
-		s.mu.Unlock()
-		return put(tx, bucket, key, value)
-	})
+	s.write.Lock()
+	defer s.write.Unlock()
+	older := s.take(hintKey{bucket, key})
+	err := s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) })
+	if err != nil {
+		s.giveBack(older)
+	}
+	return err
 }
 
 // Load reads a whole bucket. A bucket that does not exist is empty.
@@ -102,10 +108,7 @@ func (s *Store) Hint(bucket, key string, value []byte) {
 		s.hints[k] = value
 	}
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wakeUp()
 }
 
 // Run writes hints until ctx ends. An error of the disk is returned; the caller starts Run again after a pause, and the
@@ -132,17 +135,13 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) Flush() error { return s.flush() }
 
 func (s *Store) flush() error {
-	s.mu.Lock()
-	none := len(s.hints) == 0
-	s.mu.Unlock()
-	if none {
+	s.write.Lock()
+	defer s.write.Unlock()
+	batch := s.takeAll()
+	if len(batch) == 0 {
 		return nil
 	}
-	var batch map[hintKey][]byte
 	err := s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock() // within the transaction, so that no Put comes in between
-		batch, s.hints = s.hints, map[hintKey][]byte{}
-		s.mu.Unlock()
 		for k, v := range batch {
 			if err := put(tx, k.bucket, k.key, v); err != nil {
 				return err
@@ -153,6 +152,38 @@ func (s *Store) flush() error {
 	if err == nil {
 		return nil
 	}
+	s.giveBack(batch)
+	return fmt.Errorf("write hints to %s: %w", s.db.Path(), err)
+}
+
+// take takes the hint of one key out of those that wait.
+func (s *Store) take(k hintKey) map[hintKey][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, waits := s.hints[k]
+	if !waits {
+		return nil
+	}
+	delete(s.hints, k)
+	return map[hintKey][]byte{k: v}
+}
+
+func (s *Store) takeAll() map[hintKey][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.hints) == 0 {
+		return nil
+	}
+	batch := s.hints
+	s.hints = map[hintKey][]byte{}
+	return batch
+}
+
+// giveBack lets hints wait again that were not written. One that came meanwhile is newer and stays.
+func (s *Store) giveBack(batch map[hintKey][]byte) {
+	if len(batch) == 0 {
+		return
+	}
 	s.mu.Lock()
 	for k, v := range batch {
 		if _, newer := s.hints[k]; !newer {
@@ -160,11 +191,14 @@ func (s *Store) flush() error {
 		}
 	}
 	s.mu.Unlock()
+	s.wakeUp()
+}
+
+func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
-	return fmt.Errorf("write hints to %s: %w", s.db.Path(), err)
 }
 
 func put(tx *bolt.Tx, bucket, key string, value []byte) error {

@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 )
 
@@ -128,5 +130,86 @@ func TestHintDoesNotOverwriteWhatWasPutAfterIt(t *testing.T) {
 	}
 	if got, _ := s.Load("control"); string(got["view"]) != "newest" {
 		t.Fatalf("%q", got)
+	}
+}
+
+// SHARD-5.4: nor by a hint that a failed write gives back. The Put that waits for that write is the newer one, and begins
+// in the moment in which the write ends.
+func TestFailedHintsDoNotComeBackOverWhatWasPut(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.db.Close()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	broken := hintKey{"", "no bucket has this name"}
+	for range 20 {
+		s.Hint(broken.bucket, broken.key, []byte("x"))
+		s.Hint("control", "view", []byte("old"))
+		flushed, stored := make(chan error, 1), make(chan error, 1)
+		// Flush, then Put, wait behind other writers for so long that each is handed the database the moment the one before
+		// lets it go. The waits only make that order likely; every order must end well.
+		other := begin(t, s)
+		go func() { flushed <- s.Flush() }()
+		time.Sleep(3 * time.Millisecond)
+		go func() { stored <- s.Put("control", "view", []byte("new")) }()
+		time.Sleep(3 * time.Millisecond)
+		if err := other.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		other = begin(t, s)
+		time.Sleep(3 * time.Millisecond)
+		if err := other.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-stored; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-flushed; err == nil {
+			t.Fatal("a hint for no bucket was written")
+		}
+		s.take(broken)
+		if err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Load("control"); err != nil || string(got["view"]) != "new" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+func begin(t *testing.T, s *Store) *bolt.Tx {
+	t.Helper()
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// SHARD-13.15: hints that could not be written wait, all of them, with the newest value of each.
+func TestHintsWaitForADiskThatComesBack(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	broken := hintKey{"", "no bucket has this name"}
+	s.Hint(broken.bucket, broken.key, []byte("x"))
+	s.Hint("journal", "m1", []byte("old"))
+	s.Hint("journal", "m2", []byte("kept"))
+	if err := s.Flush(); err == nil {
+		t.Fatal("a hint for no bucket was written")
+	}
+	s.Hint("journal", "m1", []byte("new"))
+	if err := s.Put("", "x", []byte("x")); err == nil {
+		t.Fatal("a value for no bucket was written")
+	}
+	s.take(broken)
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Load("journal"); err != nil || len(got) != 2 || string(got["m1"]) != "new" || string(got["m2"]) != "kept" {
+		t.Fatalf("%q, %v", got, err)
 	}
 }
