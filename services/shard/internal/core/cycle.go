@@ -220,7 +220,7 @@ func differ(a, b *engine.Result) string {
 		if x == y {
 			continue
 		}
-		if x.Cluster != y.Cluster || !slices.Equal(x.Verdicts, y.Verdicts) || !slices.Equal(x.Claims, y.Claims) ||
+		if x.Cluster != y.Cluster || !slices.Equal(x.Verdicts, y.Verdicts) || !slices.Equal(x.Domains, y.Domains) || !slices.Equal(x.Claims, y.Claims) ||
 			!slices.Equal(x.Shares, y.Shares) {
 			return "cluster " + y.Cluster
 		}

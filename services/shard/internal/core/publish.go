@@ -114,7 +114,7 @@ func (c *Core) spellBlock(b *engine.Block, old *NeedBlock) *NeedBlock {
 	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
 	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
 	for i := range b.Needs {
-		if same && old.of.Verdicts[i] == b.Verdicts[i] && b.Verdicts[i].Missing < 0 {
+		if same && b.Verdicts[i].Missing < 0 && old.of.Verdicts[i] == b.Verdicts[i] && old.of.Domain(int32(i)) == b.Domain(int32(i)) {
 			n.Rows[i] = old.Rows[i]
 			continue
 		}

@@ -78,7 +78,7 @@ func spellRow(w *engine.World, b *engine.Block, i int) NeedRow {
 	dims := w.Space.Dimensions
 	need, v := &b.Needs[i], b.Verdicts[i]
 	row := NeedRow{Form: need.Form, Group: need.Group, RowID: need.RowID, Aggregate: need.Aggregate.Quantities(dims),
-		MinUnit: need.MinUnit.Quantities(dims), Arrival: need.Arrival, Verdict: v}
+		MinUnit: need.MinUnit.Quantities(dims), Arrival: need.Arrival, Verdict: v, Domain: b.Domain(int32(i))}
 	if v.Status == engine.Short && v.Missing >= 0 {
 		m := &b.Missing[v.Missing]
 		row.Residual, row.Freed = m.Residual.Quantities(dims), m.Freed.Quantities(dims)

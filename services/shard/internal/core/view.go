@@ -171,6 +171,7 @@ type NeedRow struct {
 	MinUnit    []resource.Quantity
 	Arrival    int64
 	Verdict    engine.Verdict
+	Domain     string // chosen Same domain
 	Residual   []resource.Quantity
 	Freed      []resource.Quantity
 	Since      int64 // since when it is short; 0: it is not

@@ -59,7 +59,7 @@ func writeAgain(w *World, r *Result) *Result {
 		}
 	}
 	for i, old := range r.Blocks {
-		nb := &Block{Cluster: old.Cluster, Needs: old.Needs, Verdicts: make([]Verdict, len(old.Verdicts)), Claims: make([]Claim, 0, len(old.Claims))}
+		nb := &Block{Cluster: old.Cluster, Needs: old.Needs, Verdicts: make([]Verdict, len(old.Verdicts)), Domains: old.Domains, Claims: make([]Claim, 0, len(old.Claims))}
 		copy(nb.Verdicts, old.Verdicts)
 		for _, l := range records[i] {
 			nb.Claims = append(nb.Claims, Claim{Machine: l.idx, Row: l.claim, Kind: ClaimIdle})

@@ -241,7 +241,7 @@ func sameBlock(w, g *Block) error {
 			return fmt.Errorf("what row %d lacks differs", x.Row)
 		}
 	}
-	return errors.Join(sameList("verdict", w.Verdicts, g.Verdicts), sameList("claim", w.Claims, g.Claims), sameList("share", w.Shares, g.Shares),
+	return errors.Join(sameList("verdict", w.Verdicts, g.Verdicts), sameList("domain", w.Domains, g.Domains), sameList("claim", w.Claims, g.Claims), sameList("share", w.Shares, g.Shares),
 		sameList("shunned", w.Shunned, g.Shunned), sameList("guarded", w.Guarded, g.Guarded))
 }
 

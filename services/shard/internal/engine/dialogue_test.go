@@ -212,8 +212,8 @@ func (s *stage) verdict(r *Result, ref Ref) string {
 			line += fmt.Sprintf(", %s %d", c.name, c.n)
 		}
 	}
-	if v.Domain != "" {
-		line += ", in " + v.Domain
+	if d := r.Domain(ref); d != "" {
+		line += ", in " + d
 	}
 	return line
 }

@@ -47,8 +47,8 @@ func render(w *World, r *Result) string {
 				m := bl.Missing[v.Missing]
 				missing = fmt.Sprintf("%d %s freed %s", m.Row, vector(m.Residual), vector(m.Freed))
 			}
-			v.Missing = 0
-			fmt.Fprintf(&b, "  row %s %+v %s\n", need(Ref{int32(at), int32(i)}), v, missing)
+			v.Missing, v.Domain = 0, 0
+			fmt.Fprintf(&b, "  row %s %+v in %q %s\n", need(Ref{int32(at), int32(i)}), v, bl.Domain(int32(i)), missing)
 		}
 		for i := range bl.Folded {
 			f := &bl.Folded[i]

@@ -13,11 +13,14 @@ import (
 func (p *planning) judge(cl *clusterState) *Block {
 	b := &Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]Verdict, len(cl.d.Needs)), Shunned: cl.shunned, Guarded: cl.guarded,
 		Folded: cl.folds}
-	n, missing := 0, 0
+	n, missing, domains := 0, 0, 0
 	for i := range cl.wants {
 		w := &cl.wants[i]
 		if cl.short(w) {
 			missing += max(1, len(cl.membersOf(w)))
+		}
+		if w.inDomain() {
+			domains++
 		}
 		n += len(cl.promisedTo(w))
 		for at := w.claims; at >= 0; at = cl.loc[at].next {
@@ -28,11 +31,11 @@ func (p *planning) judge(cl *clusterState) *Block {
 	if missing > 0 {
 		b.Missing = make([]Missing, 0, missing)
 	}
+	if domains > 0 {
+		b.Domains = make([]string, 0, domains)
+	}
 	for i := range cl.wants {
 		w := &cl.wants[i]
-		if w.bits&(wFolded|wChosen|wSame) == wSame|wChosen {
-			b.Verdicts[w.row].Domain = p.text(w.domain)
-		}
 		for at := w.claims; at >= 0; at = cl.loc[at].next {
 			l := &cl.loc[at]
 			b.Claims = append(b.Claims, Claim{Machine: l.idx, Row: w.row, Kind: l.kind()})
@@ -51,10 +54,17 @@ func (p *planning) judge(cl *clusterState) *Block {
 			b.Shares[from+at].Units += cl.shares[s].units
 		}
 		p.verdicts(b, cl, w)
+		if w.inDomain() {
+			b.Domains = append(b.Domains, p.text(w.domain))
+			b.Verdicts[w.row].Domain = int32(len(b.Domains))
+		}
 	}
 	b.sortMissing()
 	return b
 }
+
+// inDomain reports whether a row of demand has chosen a domain.
+func (w *want) inDomain() bool { return w.bits&(wFolded|wSame|wChosen) == wSame|wChosen }
 
 // sortMissing puts what is missing into the order of rows, and tells the verdicts where it is. Entries are large, and a cluster
 // may have a thousand: each changes places once at the most.
@@ -221,9 +231,6 @@ func (p *planning) verdict(v *Verdict, cl *clusterState, w *want) {
 		p.coverage(v, agg, rest)
 	}
 	v.Satisfiable = v.Status != Short || w.bits&(wSame|wPossible) == wSame|wPossible
-	if w.bits&(wSame|wChosen) == wSame|wChosen {
-		v.Domain = p.text(w.domain)
-	}
 }
 
 // coverage fills in how much of each dimension is there: the capped score, and the worst part in thousandths.

@@ -215,7 +215,7 @@ func (n *naive) publish() {
 func (n *naive) block(c *nCluster) *Block {
 	b := &Block{Cluster: c.d.Name, Needs: c.d.Needs, Verdicts: make([]Verdict, len(c.d.Needs))}
 	for _, f := range c.fold {
-		b.Folded = append(b.Folded, Folded{Need: f.n, Members: f.members, Domain: f.domain})
+		b.Folded = append(b.Folded, Folded{Need: f.n, Members: f.members})
 	}
 	for _, d := range c.needs {
 		for _, m := range d.claims {

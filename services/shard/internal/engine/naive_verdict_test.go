@@ -14,6 +14,10 @@ func (n *naive) verdicts(b *Block, d *nNeed) {
 	rest := n.residual(d)
 	if len(d.members) == 0 {
 		n.close(b, d, d.row, v, rest)
+		if d.same != nil && d.chosen {
+			b.Domains = append(b.Domains, d.domain)
+			b.Verdicts[d.row].Domain = int32(len(b.Domains))
+		}
 		return
 	}
 	unit := d.n.MinUnit
@@ -103,9 +107,6 @@ func (n *naive) verdict(d *nNeed) Verdict {
 	}
 	v.Shared = int32(len(on))
 	v.Satisfiable = v.Status != Short || d.same != nil && d.possible
-	if d.same != nil && d.chosen {
-		v.Domain = d.domain
-	}
 	return v
 }
 

@@ -27,6 +27,7 @@ type Block struct {
 	Cluster  string
 	Needs    []demand.Need     // the rows of its demand, in turn order
 	Verdicts []Verdict         // of each row
+	Domains  []string          // chosen Same domains; see Verdict.Domain
 	Missing  []Missing         // of the short rows
 	Folded   []Folded          // Needs made of several rows (ENG-8.3)
 	Claims   []Claim           // by Need in turn order
@@ -57,7 +58,6 @@ type Missing struct {
 type Folded struct {
 	Need    demand.Need // stripped profile, group "fold1-…", aggregate of all members
 	Members []int32     // rows, by arrival and group
-	Domain  string
 }
 
 // ClaimKind says how a claimed machine counts.
@@ -125,11 +125,18 @@ func (r *Result) Need(ref Ref) (*demand.Need, string) {
 
 // Domain returns the Same domain that a Need chose, or "".
 func (r *Result) Domain(ref Ref) string {
-	b := r.Blocks[ref.Block]
-	if ref.Row >= FoldedRow {
-		return b.Folded[ref.Row-FoldedRow].Domain
+	if ref.Row >= FoldedRow { // folded Needs ask for no domain
+		return ""
 	}
-	return b.Verdicts[ref.Row].Domain
+	return r.Blocks[ref.Block].Domain(ref.Row)
+}
+
+// Domain returns the Same domain that a row chose, or "".
+func (b *Block) Domain(row int32) string {
+	if at := b.Verdicts[row].Domain; at > 0 {
+		return b.Domains[at-1]
+	}
+	return ""
 }
 
 // Verdict returns the verdict on a row of demand.

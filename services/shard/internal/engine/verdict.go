@@ -61,7 +61,8 @@ const (
 	PreemptionExhausted   UnmetReason = 4
 )
 
-// Verdict is the answer to one row of demand (ENG-19.3). It holds no machine ids.
+// Verdict is the answer to one row of demand (ENG-19.3). It holds no machine ids, and no pointer: a shard has one for each
+// row, and a collection need not look at them.
 type Verdict struct {
 	Status      Status
 	Detail      Detail
@@ -77,10 +78,11 @@ type Verdict struct {
 	Victims   int32 // found by preemption, whether or not taken
 
 	CoveragePerMille int32 // covered part of the worst dimension
-	Coverage         int64 // capped score (ENG-10.2) of what is credited and acquired, for the parking ledger
 
-	Missing int32  // position in Block.Missing of a SHORT row, else -1
-	Fold    int32  // Row of the folded Need it is a member of, else -1
-	Domain  string // chosen Same domain
-	Cost    int64  // price of its claims, millionths of a dollar per hour
+	Missing int32 // position in Block.Missing of a SHORT row, else -1
+	Fold    int32 // Row of the folded Need it is a member of, else -1
+	Domain  int32 // 1 plus position in Block.Domains of the chosen Same domain, or 0
+
+	Coverage int64 // capped score (ENG-10.2) of what is credited and acquired, for the parking ledger
+	Cost     int64 // price of its claims, millionths of a dollar per hour
 }

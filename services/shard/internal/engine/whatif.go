@@ -127,7 +127,7 @@ func boolean(b bool) int {
 // sameVerdict compares what people would call the verdict: how the row stands, why, by how much, and where.
 func sameVerdict(w1 *World, r1 *Result, a Ref, w2 *World, r2 *Result, b Ref) bool {
 	x, y := &r1.Blocks[a.Block].Verdicts[a.Row], &r2.Blocks[b.Block].Verdicts[b.Row]
-	if x.Status != y.Status || x.Detail != y.Detail || x.Reason != y.Reason || x.Hold != y.Hold || x.Domain != y.Domain || x.Cost != y.Cost {
+	if x.Status != y.Status || x.Detail != y.Detail || x.Reason != y.Reason || x.Hold != y.Hold || r1.Domain(a) != r2.Domain(b) || x.Cost != y.Cost {
 		return false
 	}
 	if x.Status != Short {

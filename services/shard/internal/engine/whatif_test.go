@@ -169,7 +169,7 @@ func changesAreRight(w *World, a *Answer) error {
 					m := b.Missing[v.Missing]
 					missing = fmt.Sprint(m.Residual.Quantities(w.Space.Dimensions))
 				}
-				out[name(r, Ref{int32(bi), int32(i)})] = fmt.Sprint(v.Status, v.Detail, v.Reason, v.Hold, v.Domain, v.Cost, missing)
+				out[name(r, Ref{int32(bi), int32(i)})] = fmt.Sprint(v.Status, v.Detail, v.Reason, v.Hold, b.Domain(int32(i)), v.Cost, missing)
 			}
 		}
 		return out

@@ -204,6 +204,6 @@ func rowIn(b *core.NeedBlock, x row) (row, bool) {
 // differs compares what people would call the verdict: how the row stands, why, by how much, and where.
 func differs(x, y *core.NeedRow) bool {
 	a, b := &x.Verdict, &y.Verdict
-	return a.Status != b.Status || x.Detail() != y.Detail() || a.Reason != b.Reason || a.Hold != b.Hold || a.Domain != b.Domain ||
+	return a.Status != b.Status || x.Detail() != y.Detail() || a.Reason != b.Reason || a.Hold != b.Hold || x.Domain != y.Domain ||
 		a.Cost != b.Cost || a.Claimed != b.Claimed || !slices.Equal(x.Residual, y.Residual)
 }

@@ -113,7 +113,7 @@ func needView(v *core.Publish, r row) *pb.NeedView {
 	out := &pb.NeedView{
 		Need: convert.Need(&stated), ClusterId: r.cluster, ArrivalUnixNanos: v.Wall(r.Arrival), ProfileFingerprint: r.Form.Fingerprint,
 		Satisfied: d.Status != engine.Short, ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
-		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: d.Domain, SameSatisfiable: d.Satisfiable && r.Group != "",
+		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: r.Domain, SameSatisfiable: d.Satisfiable && r.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
 		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
 		TurnPosition: r.turn, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
