@@ -96,9 +96,14 @@ func (cl *clusterState) unclaimed() []int32 {
 func (cl *clusterState) recount(w *want) {
 	rest := cl.rest(w)
 	copy(rest, cl.aggregate(w))
+	cl.restOf(w, rest, nil)
+}
+
+// restOf takes off all, the aggregate of a Need, what it has, but for the claims that are left out.
+func (cl *clusterState) restOf(w *want, rest []int64, without func(l *local) bool) []int64 {
 	var buf [8]int64
 	for i := w.claims; i >= 0; i = cl.loc[i].next {
-		if l := &cl.loc[i]; l.bits&lKept == 0 {
+		if l := &cl.loc[i]; l.bits&lKept == 0 && (without == nil || !without(l)) {
 			less(rest, cl.worth(w, l, buf[:0]))
 		}
 	}
@@ -108,6 +113,7 @@ func (cl *clusterState) recount(w *want) {
 	for i := range cl.promisedTo(w) {
 		less(rest, cl.amount(w, cl.promisedTo(w)[i].class))
 	}
+	return rest
 }
 
 // claimWalk claims the listed machines one after the other, as far as w is short, they are unclaimed, usable, pass, and

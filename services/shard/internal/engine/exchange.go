@@ -15,74 +15,85 @@ func (p *planning) exchange() {
 		return
 	}
 	list := p.exchangers()
-	if len(list) < 2 {
+	if _, two := list.at(p, 1); !two {
 		return
 	}
 	p.tell() // tries change nothing but what the pools have: the topologies hear of those that last
 	for improved := true; improved && !p.spent; {
 		improved = false
-		for b := range list {
-			for a := range b {
-				if p.spent {
-					return
-				}
-				improved = p.try(list[b], list[a]) || improved
+		for b := 1; !p.spent; b++ {
+			y, ok := list.at(p, b)
+			if !ok {
+				break
+			}
+			for a := 0; a < b && !p.spent; a++ {
+				improved = p.try(y, list.found[a]) || improved
 			}
 		}
-		for c := range list {
-			for b := range c {
-				for a := range b {
-					if p.spent {
-						return
-					}
-					improved = p.try(list[c], list[b], list[a]) || improved
+		for c := 2; c < len(list.found) && !p.spent; c++ {
+			for b := 1; b < c && !p.spent; b++ {
+				for a := 0; a < b && !p.spent; a++ {
+					improved = p.try(list.found[c], list.found[b], list.found[a]) || improved
 				}
 			}
 		}
 	}
 }
 
-// exchangers lists the plain, covered Needs that bought Speculative machines and could have used a shape of hardware
-// that ran out, in turn order. Shapes, not classes: labels must not change the answer.
-func (p *planning) exchangers() []turn {
+// exchangers is the plain, covered Needs that bought Speculative machines and could have used a shape of hardware that ran
+// out, in turn order. There may be thousands, and tries are few: who it is is found out one after the other.
+type exchangers struct {
+	gone  []uint32 // classes of exhausted shapes that had something free
+	list  []turn   // who may be one
+	read  int
+	found []turn
+}
+
+// at returns the exchanger number n, if there are so many.
+func (x *exchangers) at(p *planning, n int) (turn, bool) {
+	for ; len(x.found) <= n && x.read < len(x.list); x.read++ {
+		cl, w := p.state(x.list[x.read])
+		if !cl.short(w) && cl.hasBought(w) &&
+			slices.ContainsFunc(x.gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
+			x.found = append(x.found, x.list[x.read])
+		}
+	}
+	if n < len(x.found) {
+		return x.found[n], true
+	}
+	return turn{}, false
+}
+
+// exchangers lists who may be one. Shapes, not classes: labels must not change the answer.
+func (p *planning) exchangers() (x exchangers) {
 	if !p.bought {
-		return nil
+		return x
 	}
 	inv := p.w.Inventory
-	spent := make([]int32, inv.Shapes()) // taken Speculative machines by shape
-	any := false
-	for _, i := range p.stock.list {
-		if r := inv.Row(i); p.stock.isTaken(i) && r.Seen() == inventory.Speculative {
-			s := inv.Class(r.Class).Shape
-			spent[s]++
-			any = any || spent[s] == inv.Shape(s).SpeculativeStock()
+	bought := make([]int32, inv.Shapes()) // Speculative machines by shape
+	for c := range inv.Classes() {
+		if cl := inv.Class(uint32(c)); cl.Serial != 0 {
+			bought[cl.Shape] += int32(cl.Pools[inventory.SpeculativePool].Len()) - p.stock.free[inventory.SpeculativePool][c]
 		}
 	}
-	if !any {
-		return nil
-	}
-	var gone []uint32 // classes of exhausted shapes that had something free
 	for c := range inv.Classes() {
 		cl := inv.Class(uint32(c))
-		if cl.Serial != 0 && cl.Pools[inventory.SpeculativePool].Len() > 0 && spent[cl.Shape] == inv.Shape(cl.Shape).SpeculativeStock() {
-			gone = append(gone, uint32(c))
+		if cl.Serial != 0 && cl.Pools[inventory.SpeculativePool].Len() > 0 && bought[cl.Shape] == inv.Shape(cl.Shape).SpeculativeStock() {
+			x.gone = append(x.gone, uint32(c))
 		}
 	}
-	var out []turn
+	if len(x.gone) == 0 {
+		return x
+	}
 	for _, cl := range p.spoiled {
 		for i := range cl.wants {
-			w := &cl.wants[i]
-			if w.bits&(wSame|wSpread|wBought) != wBought ||
-				!slices.ContainsFunc(gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
-				continue
-			}
-			if !cl.short(w) && cl.hasBought(w) {
-				out = append(out, turnOf(cl, w))
+			if w := &cl.wants[i]; w.bits&(wSame|wSpread|wBought) == wBought {
+				x.list = append(x.list, turnOf(cl, w))
 			}
 		}
 	}
-	p.sorter.sort(out)
-	return out
+	p.sorter.sort(x.list)
+	return x
 }
 
 // couldTake reports whether a class had a Speculative machine free that is not withheld from the cluster.
@@ -104,7 +115,7 @@ func (p *planning) couldTake(cl *clusterState, class uint32) bool {
 func (cl *clusterState) hasBought(w *want) bool {
 	found := false
 	for at := w.claims; at >= 0; at = cl.loc[at].next {
-		if l := &cl.loc[at]; l.bits&lAcquired != 0 && l.state == inventory.Speculative {
+		if l := &cl.loc[at]; l.isBought() {
 			if l.shares >= 0 {
 				return false
 			}
@@ -125,48 +136,130 @@ func (p *planning) try(order ...turn) bool {
 		return false
 	}
 	p.tries += len(order)
+	saved, ok := p.weigh(order)
+	if !ok {
+		for _, t := range order {
+			cl, w := p.state(t)
+			cl.boughtLast(w)
+			cl.unlay(w)
+		}
+		return false
+	}
+	p.saved += saved
+	p.resumed = true
 	p.muted = true // given back and taken again, it is the same action
-	defer func() { p.muted = false }()
-	var was, is sum128
 	old := make([][]inventory.Index, len(order))
 	told := len(p.stock.list)
 	for i, t := range order {
 		cl, w := p.state(t)
-		old[i] = p.giveBackAll(cl, w, &was)
+		old[i] = p.giveBackAll(cl, w)
 	}
-	ok := true
 	for _, t := range order {
 		cl, w := p.state(t)
 		p.acquire(cl, w, inventory.SpeculativePool)
-		ok = ok && !cl.short(w)
+	}
+	p.muted = false
+	p.settle(old, told)
+	return true
+}
+
+// bought is a Speculative machine that a Need took, or would take.
+type bought struct {
+	idx   inventory.Index
+	class uint32
+}
+
+// weigh finds out what the listed Needs would save if they bought again in the listed order. It does so with what is free
+// alone; the clusters are not touched, and in the end everything is as free as before. ok says that all would be covered for
+// less, and nobody who is short could use what would be left over.
+func (p *planning) weigh(order []turn) (saved int64, ok bool) {
+	var was, is sum128
+	inv, told := p.w.Inventory, len(p.stock.list)
+	p.old, p.again = p.old[:0], p.again[:0]
+	for _, t := range order {
+		cl, w := p.state(t)
 		for at := w.claims; at >= 0; at = cl.loc[at].next {
-			if l := &cl.loc[at]; l.bits&lAcquired != 0 && l.state == inventory.Speculative {
-				is.add(uint64(effectiveCost(p.w.Inventory.Class(l.class), w.bucket)), 1)
+			if l := &cl.loc[at]; l.isBought() {
+				was.add(uint64(effectiveCost(inv.Class(l.class), w.bucket)), 1)
+				p.old = append(p.old, bought{l.idx, l.class})
+				p.stock.giveBack(l.idx, l.class, inventory.SpeculativePool)
 			}
 		}
 	}
-	if ok && is.compare(was) < 0 && !p.wanted(old) {
-		d := was
-		d.sub(is.lo, 1)
-		d.hi -= is.hi
-		p.saved += int64(d.lo)
-		p.resumed = true
-		p.settle(old, told)
-		return true
+	ok = true
+	for i := 0; ok && i < len(order); i++ {
+		cl, w := p.state(order[i])
+		ok = p.buyAgain(cl, w, &is)
 	}
-	var ignored sum128
-	for _, t := range order {
-		cl, w := p.state(t)
-		p.giveBackAll(cl, w, &ignored)
+	ok = ok && is.compare(was) < 0 && !p.wanted(p.old)
+	for _, m := range p.again {
+		p.stock.giveBack(m.idx, m.class, inventory.SpeculativePool)
 	}
-	for i, t := range order {
-		cl, w := p.state(t)
-		for _, m := range old[i] {
-			p.take(cl, w, m, inventory.SpeculativePool)
-		}
+	for _, m := range p.old {
+		p.stock.take(m.idx, m.class, inventory.SpeculativePool)
 	}
 	p.stock.forget(told)
-	return false
+	was.sub(is.lo, 1)
+	return int64(was.lo), ok
+}
+
+// buyAgain takes out of the pools what w would buy if it had nothing of what it bought, and adds up what it costs. It reports
+// whether w would be covered.
+func (p *planning) buyAgain(cl *clusterState, w *want, total *sum128) bool {
+	rest := cl.restOf(w, append(p.buf[:0], cl.aggregate(w)...), (*local).isBought)
+	p.buf = rest
+	if zero(rest) {
+		return true
+	}
+	const k = inventory.SpeculativePool
+	if !p.anyFree(cl.matcher(w), k) {
+		return false
+	}
+	c := &p.cover
+	c.ask(p, cl, w, k, rest)
+	if c.everywhere(cl, w); len(c.mk.shelves) == 0 {
+		return false
+	}
+	c.cover()
+	for _, pk := range c.list {
+		gr := c.mk.group(pk.group)
+		total.add(uint64(gr.cost), uint64(pk.n))
+		p.taking = c.listed(p.taking[:0], pk.group, pk.n)
+		for _, i := range p.taking {
+			class := p.w.Inventory.Row(i).Class
+			p.again = append(p.again, bought{i, class})
+			p.stock.take(i, class, k)
+			less(rest, cl.amount(w, class))
+		}
+	}
+	return zero(rest)
+}
+
+// isBought reports whether a machine was Speculative when the plan took it.
+func (l *local) isBought() bool { return l.bits&lAcquired != 0 && l.state == inventory.Speculative }
+
+// boughtLast puts what w bought behind its other claims, as if it had just bought it.
+func (cl *clusterState) boughtLast(w *want) {
+	first, mixed := true, false
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		mixed = mixed || !first && !cl.loc[at].isBought()
+		first = first && !cl.loc[at].isBought()
+	}
+	if !mixed {
+		return
+	}
+	var others, last []int32
+	for at := w.claims; at >= 0; at = cl.loc[at].next {
+		if cl.loc[at].isBought() {
+			last = append(last, at)
+		} else {
+			others = append(others, at)
+		}
+	}
+	w.claims, w.lastOne = -1, -1
+	for _, at := range append(others, last...) {
+		cl.chain(w, at)
+	}
 }
 
 // settle tells the topologies what came of a try: of the machines that were given back some are free now, and of those that
@@ -188,14 +281,13 @@ func (p *planning) settle(old [][]inventory.Index, told int) {
 	}
 }
 
-// giveBackAll makes free again what w bought, and adds up what it cost.
-func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inventory.Index {
+// giveBackAll makes free again what w bought.
+func (p *planning) giveBackAll(cl *clusterState, w *want) []inventory.Index {
 	var out []inventory.Index
 	for at := w.claims; at >= 0; {
 		l := &cl.loc[at]
 		next := l.next
-		if l.bits&lAcquired != 0 && l.state == inventory.Speculative {
-			total.add(uint64(effectiveCost(p.w.Inventory.Class(l.class), w.bucket)), 1)
+		if l.isBought() {
 			out = append(out, l.idx)
 			cl.release(at)
 			l.bits |= lGone
@@ -209,30 +301,27 @@ func (p *planning) giveBackAll(cl *clusterState, w *want, total *sum128) []inven
 }
 
 // wanted reports whether a short Need could use one of the machines that were given back and not taken again.
-func (p *planning) wanted(lists [][]inventory.Index) bool {
+func (p *planning) wanted(list []bought) bool {
 	inv := p.w.Inventory
-	for _, list := range lists {
-		for _, i := range list {
-			if p.stock.isTaken(i) {
+	for _, m := range list {
+		if p.stock.isTaken(m.idx) {
+			continue
+		}
+		for _, cl := range p.states {
+			if cl.open == 0 && !cl.spoiled {
 				continue
 			}
-			class := inv.Row(i).Class
-			for _, cl := range p.states {
-				if cl.open == 0 && !cl.spoiled {
+			for at := range cl.wants {
+				w := &cl.wants[at]
+				if held(w) || !cl.short(w) || !cl.fits(w, m.class) || !touches(cl.f.of(m.class), cl.rest(w)) || inv.WithheldFrom(m.idx, cl.d.Name) {
 					continue
 				}
-				for at := range cl.wants {
-					w := &cl.wants[at]
-					if held(w) || !cl.short(w) || !cl.fits(w, class) || !touches(cl.f.of(class), cl.rest(w)) || inv.WithheldFrom(i, cl.d.Name) {
+				if w.bits&wSame != 0 {
+					if v, has := inv.Value(m.idx, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
 						continue
 					}
-					if w.bits&wSame != 0 {
-						if v, has := inv.Value(i, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
-							continue
-						}
-					}
-					return true
 				}
+				return true
 			}
 		}
 	}

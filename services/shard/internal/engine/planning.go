@@ -96,6 +96,7 @@ type planning struct {
 	tries        int
 	spent        bool
 	saved        int64
+	old, again   []bought // of a try: what is given back, and what is bought instead
 }
 
 // place is a domain.

@@ -184,11 +184,7 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		return
 	}
 	c := &p.cover
-	c.stock, c.pool, c.domain, c.mask = &p.stock, k, nil, nil
-	c.avoidFor(cl, k, nil)
-	c.unit = append(c.unit[:0], cl.unit(w)...)
-	c.input = append(c.input[:0], cl.rest(w)...)
-	c.whole = w.bits&wMany != 0 && !slices.Equal(c.unit, c.input)
+	c.ask(p, cl, w, k, cl.rest(w))
 	switch {
 	case w.bits&wSpread != 0:
 		p.acquireSpread(cl, w, k)
@@ -210,13 +206,27 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		p.here = place{t, d}
 		defer func() { p.here = place{} }()
 	default:
-		c.mk, c.mask = p.cat.storeOf(cl.matcher(w), cl.f, w.bucket)
+		c.everywhere(cl, w)
 	}
 	if len(c.mk.shelves) == 0 {
 		return
 	}
 	c.cover()
 	p.apply(cl, w, k)
+}
+
+// ask puts the question of a Need that is short of rest, but for where.
+func (c *coverer) ask(p *planning, cl *clusterState, w *want, k inventory.Pool, rest []int64) {
+	c.stock, c.pool, c.domain, c.mask = &p.stock, k, nil, nil
+	c.avoidFor(cl, k, nil)
+	c.unit = append(c.unit[:0], cl.unit(w)...)
+	c.input = append(c.input[:0], rest...)
+	c.whole = w.bits&wMany != 0 && !slices.Equal(c.unit, c.input)
+}
+
+// everywhere says that a machine may be anywhere.
+func (c *coverer) everywhere(cl *clusterState, w *want) {
+	c.mk, c.mask = cl.cat.storeOf(cl.matcher(w), cl.f, w.bucket)
 }
 
 // avoidFor notes which free machines the cluster must not take, of those that only selects; nil selects all.
