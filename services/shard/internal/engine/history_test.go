@@ -25,11 +25,7 @@ func (f *fleet) change(t source, sh shape, w *World) {
 		f.machines[i].m.Price = int64(t.IntN(sh.prices)) * 100_000
 		f.machines[i].apply(w)
 	case n < 6:
-		x := drawMachine(t, sh, f, 40+t.IntN(1000))
-		if _, ok := w.Inventory.Find(x.m.ID); !ok {
-			f.machines = append(f.machines, x)
-			x.apply(w)
-		}
+		f.newcomer(drawMachine(t, sh, f, 40+t.IntN(1000)), w)
 	case n < 7 && len(f.machines) > 0:
 		i := t.IntN(len(f.machines))
 		at, _ := w.Inventory.Find(f.machines[i].m.ID)
@@ -61,6 +57,26 @@ func (f *fleet) change(t source, sh shape, w *World) {
 	}
 }
 
+func (f *fleet) newcomer(x fleetMachine, w *World) {
+	if _, ok := w.Inventory.Find(x.m.ID); !ok {
+		f.machines = append(f.machines, x)
+		x.apply(w)
+	}
+}
+
+// squeeze brings machines whose ids all lie between the same two, until the inventory has to number all of them anew.
+func (f *fleet) squeeze(t source, sh shape, w *World) {
+	if len(f.machines) == 0 {
+		return
+	}
+	after := oneOf(t, f.machines...).m.ID
+	for k := range 16 {
+		x := drawMachine(t, sh, f, 0)
+		x.m.ID = fmt.Sprintf("%s-%02d", after, 99-k)
+		f.newcomer(x, w)
+	}
+}
+
 // ENG-21.1, ENG-21.12, ENG-P11, ENG-S65, ENG-2.4: after each step of a random history the Planner gives the bytes of the full plan and of the
 // literal one, whatever it remembers (pools and orders, ENG-21.8; domains, ENG-21.9; verdicts, ENG-21.4; what expires, ENG-21.5) and
 // whenever it is made to forget.
@@ -75,6 +91,9 @@ func TestIncrementalEqualsFull(t *testing.T) {
 				for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
 					for range 1 + r.IntN(3) {
 						f.change(r, shapes[theme], w)
+					}
+					if chance(r, 3) {
+						f.squeeze(r, shapes[theme], w)
 					}
 					w.Inventory.Advance(f.now)
 					if chance(r, 5) {

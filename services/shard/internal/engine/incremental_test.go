@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -146,5 +147,29 @@ func TestTurnsAndDisplacementsAreCounted(t *testing.T) {
 	r := Plan(Input{World: s.w})
 	if c := r.Counters; c.OpenNeeds != 1 || c.Turns != 2 || c.Displaced != 1 {
 		t.Errorf("%d open, %d turns, %d displaced", c.OpenNeeds, c.Turns, c.Displaced)
+	}
+}
+
+// ENG-2.2, ENG-7.6, ENG-15.9: of victims that are alike the smallest id goes, also when new ids crowd between two others, so that the
+// inventory numbers them anew, while nothing happened to a cluster whose machines have other numbers now.
+func TestTheSmallestIdIsFoundAmongCrowdedOnes(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/low cpu=4000 unit=cpu:4 priority=1
+		need blue/low cpu=4000 unit=cpu:4 priority=1
+		need green/low cpu=4000 unit=cpu:4 priority=1
+		need white/high cpu=4 unit=cpu:4 priority=9
+		machine a failed cpu=4
+		machine z failed cpu=4`)
+	pl := NewPlanner()
+	last := pl.Plan(Input{World: s.w})
+	for k := range 80 {
+		id := fmt.Sprintf("a-%03d", 999-k) // between a and all the others
+		s.do(fmt.Sprintf("machine %s configured=%s for=low cpu=4", id, []string{"red", "blue", "green"}[k%3]))
+		r, credited, _ := replan(t, s, pl, last)
+		if len(r.Actions) != 1 || s.w.Inventory.ID(r.Actions[0].Machine) != id || k > 2 && credited > 3 {
+			t.Fatalf("%d clusters credited, actions %v; want one victim, %s", credited, r.Actions, id)
+		}
+		last = r
 	}
 }

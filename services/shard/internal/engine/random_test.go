@@ -73,9 +73,10 @@ var shapes = map[string]shape{
 	"crowded": {clusters: 4, rows: 6, machines: 14, same: 15, spread: 10, twins: 10, bound: 80, speculative: 5, picky: 8, prices: 6},
 	"sharing": {clusters: 2, rows: 9, machines: 10, same: 15, spread: 0, twins: 10, bound: 50, speculative: 35, picky: 2, prices: 6},
 	"picky":   {clusters: 3, rows: 5, machines: 14, same: 30, spread: 20, twins: 10, bound: 40, speculative: 25, picky: 50, prices: 6},
+	"spread":  {clusters: 2, rows: 5, machines: 12, same: 5, spread: 70, twins: 10, bound: 50, speculative: 25, picky: 8, prices: 4},
 }
 
-var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky"}
+var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky", "spread"}
 
 // checkFleets checks a law on random fleets of every theme. A fleet that breaks it is shrunk before it is shown.
 func checkFleets(t *testing.T, law func(f *fleet) error) {
@@ -168,7 +169,7 @@ func milli(name string, n int64) resource.Quantity {
 // drawProfile draws a profile of few keys and values, so that Needs and machines meet often.
 func drawProfile(t source, sh shape) demand.Profile {
 	p := demand.Profile{
-		Priority:     oneOf[int32](t, 0, 0, 10, 10, 100, 1000, 200_000, 2_000_000),
+		Priority:     oneOf[int32](t, 0, 0, 10, 10, 100, 1000, 200_000, 600_000, 2_000_000),
 		Interruption: oneOf[demand.Bucket](t, 0, 0, 1, 5, 10, 27),
 		Reclamation:  oneOf[demand.Bucket](t, 0, 0, 2, 6),
 	}
@@ -237,7 +238,7 @@ func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
 	}
 	return fleetRow{row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
 		hold: oneOf(t, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
-			demand.NotHeld, demand.HeldParked, demand.HeldOffline)}
+			demand.NotHeld, demand.HeldParked, oneOf(t, demand.HeldOffline, demand.HeldBootstrapBackoff))}
 }
 
 func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
