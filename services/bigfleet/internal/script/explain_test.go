@@ -213,7 +213,7 @@ func TestExplainMachinesAndNodes(t *testing.T) {
 	if out := w.command(t, "explain", "node/stray", "--kubeconfig", w.env["WORLD_KUBECONFIG"]); !strings.Contains(out, "BigFleet did not make it and never touches it") {
 		t.Errorf("a Node that is not ours: %s", out)
 	}
-	if out := fmt.Sprint(w.command(t, "explain", "cluster/red")); !strings.Contains(out, "has what it asks for") {
+	if out := fmt.Sprint(w.command(t, "explain", "cluster/red")); !strings.Contains(out, "what it asks for is there or on its way") {
 		t.Errorf("explain cluster/red: %s", out)
 	}
 }

@@ -121,13 +121,13 @@ func (w *World) settle(ctx context.Context) error {
 	return nil
 }
 
-// still waits until the picture has not changed for a while and every cluster is heard, at most so long if that is not 0; false when
-// ctx ended before.
+// still waits until the picture has not changed for a while, every cluster is heard and no reclaim waits for its budget, at most so
+// long if that is not 0; false when ctx ended before.
 func (w *World) still(ctx context.Context, most time.Duration) bool {
 	last, since, begun := "", time.Now(), time.Now()
 	for ctx.Err() == nil {
 		f := w.look(ctx)
-		if now := summary(f); now != last || f.Status != nil && f.missing() > 0 {
+		if now := summary(f); now != last || f.restless() {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) > settleFor || most > 0 && time.Since(begun) > most {

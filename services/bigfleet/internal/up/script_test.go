@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
 // OPS-5.5: each story of `demo` is a script that can be read, for any clusters.
@@ -71,5 +73,22 @@ func TestPictureFitsANarrowTerminal(t *testing.T) {
 		if !strings.Contains(strings.Join(strings.Fields(picture), " "), strings.TrimSpace(want)) {
 			t.Errorf("no %q:\n%s", want, picture)
 		}
+	}
+}
+
+// OPS-5.5: a story does not end while machines that nobody needs wait for the reclaim budget: what it would say of the Pods that wait
+// for them is not how it ends. What no machine helps is not waited for.
+func TestAStoryWaitsForTheReclaimBudget(t *testing.T) {
+	for waiting, want := range map[string]bool{"ACTION_KIND_RECLAIM": true, "ACTION_KIND_PROVISION": false} {
+		f := frame{Status: &pb.GetStatusResponse{Waiting: map[string]int32{waiting: 2}}}
+		if f.restless() != want {
+			t.Errorf("%s waits: restless is %v", waiting, !want)
+		}
+	}
+	if f := (frame{Status: &pb.GetStatusResponse{}}); f.restless() || !strings.Contains(summary(f), "machines none |") {
+		t.Errorf("nothing waits: %s", summary(f))
+	}
+	if f := (frame{Clusters: []clusterFrame{{ID: "red"}}, Status: &pb.GetStatusResponse{}}); !f.restless() {
+		t.Error("red's operator is about to connect")
 	}
 }

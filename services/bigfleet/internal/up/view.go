@@ -83,6 +83,12 @@ type clusterFrame struct {
 // missing is how many clusters no shard hears.
 func (f *frame) missing() int { return max(0, len(f.Clusters)-int(f.Status.GetSessions())) }
 
+// restless says that something moves soon although the picture stands: an operator is about to connect again, or machines that
+// nobody needs wait for the reclaim budget, which refills by itself.
+func (f *frame) restless() bool {
+	return f.Status != nil && (f.missing() > 0 || f.Status.GetWaiting()["ACTION_KIND_RECLAIM"] > 0)
+}
+
 // look gathers a frame. The clusters are read from their stores, which costs nobody anything.
 func (w *World) look(ctx context.Context) frame {
 	var f frame
@@ -181,7 +187,7 @@ func summary(f frame) string {
 			parts = append(parts, c.ID+" does not answer")
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s %d/%d Pods on %d Nodes", c.ID, c.Running, c.Running+c.Starting+c.Waits, c.Nodes))
+		parts = append(parts, fmt.Sprintf("%s %d/%d Pods on %s", c.ID, c.Running, c.Running+c.Starting+c.Waits, output.Count(c.Nodes, "Node")))
 	}
 	if f.Status == nil {
 		return strings.Join(append(parts, "shard away"), " | ")
@@ -199,6 +205,9 @@ func states(s *bigfleetv1alpha1.GetStatusResponse) string {
 		if n := s.GetMachinesByState()[k]; n != 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, output.Enum("MACHINE_STATE_", k)))
 		}
+	}
+	if len(out) == 0 {
+		return "none"
 	}
 	return strings.Join(out, ", ")
 }

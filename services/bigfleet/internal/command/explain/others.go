@@ -72,7 +72,7 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 	case c.GetUnsatisfiedNeeds() > 0:
 		line("Cluster %s is connected to %s; %d of its %d needs wait (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
 	default:
-		line("Cluster %s is connected to %s and has what it asks for: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
+		line("Cluster %s is connected to %s; what it asks for is there or on its way: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
 	}
 	if c.GetConnected() {
 		line("Session since %s (%s).", output.Time(c.GetConnectedSinceUnixNanos()), output.Age(now, c.GetConnectedSinceUnixNanos()))
