@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"sync"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -37,6 +38,7 @@ type catalog struct {
 	forms    []formEntry // by Form.ID
 	matchers map[string]*matcher
 	frames   map[string]*frame
+	framing  sync.Mutex // of frames and everyF, while clusters are credited
 	everyM   []*matcher // by id; nil where one was swept away
 	freeM    []uint32   // these
 	inUse    int        // matchers that the last sweep left
@@ -228,13 +230,18 @@ func (c *catalog) matcherOf(f *demand.Form) *matcher {
 // matcherKnown is matcherOf for a Form that it has been asked for in this plan. It is for concurrent use.
 func (c *catalog) matcherKnown(f *demand.Form) *matcher { return c.forms[f.ID].m }
 
-// frameOf returns the frame of a cluster, up to date.
-func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
-	b := d.Overhead.AppendKey(c.scratch[:0])
-	for _, x := range dims {
-		b = append(b, byte(x), byte(x>>8), byte(x>>16), byte(x>>24))
+// frameOf returns the frame of a cluster, up to date. It is for concurrent use; x remembers the last one.
+func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim, x *scratch) *frame {
+	if f := x.frame; f != nil && slices.Equal(f.dims, dims) && f.overhead.Equal(&d.Overhead) {
+		return f
 	}
-	c.scratch = b
+	b := d.Overhead.AppendKey(x.key[:0])
+	for _, n := range dims {
+		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	}
+	x.key = b
+	c.framing.Lock()
+	defer c.framing.Unlock()
 	f := c.frames[string(b)]
 	if f == nil {
 		f = &frame{id: string(b), dims: slices.Clone(dims), overhead: d.Overhead}
@@ -242,6 +249,7 @@ func (c *catalog) frameOf(d *demand.Cluster, dims []resource.Dim) *frame {
 		c.everyF = append(c.everyF, f)
 	}
 	f.sync(c.inv)
+	x.frame = f
 	return f
 }
 

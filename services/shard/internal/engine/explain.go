@@ -193,7 +193,7 @@ func newExplainer(w *World, r *Result, ref Ref) *explainer {
 	cat := newCatalog()
 	cat.begin(w)
 	x.m = cat.matcherOf(x.n.Form)
-	x.f = cat.frameOf(x.cl, dimsOf(x.cl.Needs))
+	x.f = cat.frameOf(x.cl, dimsOf(x.cl.Needs), &scratch{})
 	k := len(x.f.dims)
 	x.agg, x.unit, x.rest = make([]int64, k), make([]int64, k), make([]int64, k)
 	x.f.project(&x.n.Aggregate, x.agg)

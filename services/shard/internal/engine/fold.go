@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -14,13 +15,18 @@ import (
 // folding remembers answers of section 8 that many gangs share.
 type folding struct {
 	version   uint64            // of stock and classes
-	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
-	last      lastFold
 	forgotten uint64            // of the dimensions
+	mu        sync.Mutex        // of what follows, while clusters are credited
+	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
 	names     map[string]string // group by aggregate
-	index     map[foldKey]int   // of the cluster at work
-	key       []byte
-	home      homeClasses
+}
+
+// folder is what one worker remembers of section 8.
+type folder struct {
+	last  lastFold
+	home  homeClasses
+	index map[foldKey]int // of the cluster at work
+	key   []byte
 }
 
 // homeClasses is the classes of the machines that are bound to or in flight for the cluster that was asked about last.
@@ -35,14 +41,12 @@ func (h *homeClasses) of(p *planning, cl *clusterState) []uint32 {
 	if h.cl == cl {
 		return h.list
 	}
-	inv := p.w.Inventory
-	if n := (inv.Classes() + 63) / 64; len(h.seen) < n {
+	if n := (p.w.Inventory.Classes() + 63) / 64; len(h.seen) < n {
 		h.seen = append(h.seen, make([]uint64, n-len(h.seen))...)
 	}
 	h.cl, h.list = cl, h.list[:0]
-	members, _ := inv.Members(cl.d.ID)
-	for _, i := range members {
-		c := inv.Row(i).Class
+	for at := range cl.loc[:cl.members] {
+		c := cl.loc[at].class
 		if bit := uint64(1) << (c % 64); h.seen[c/64]&bit == 0 {
 			h.seen[c/64] |= bit
 			h.list = append(h.list, c)
@@ -60,7 +64,9 @@ type lastFold struct {
 	form   *demand.Form
 	want   resource.Vector
 	holder uint32 // as in folding.stock
-	at     int    // in folds, or -1
+	asked  *clusterState
+	home   bool // a machine of the cluster that was asked could hold it
+	at     int  // in folds, or -1
 }
 
 func (l *lastFold) is(f *frame, n *demand.Need) bool {
@@ -73,10 +79,9 @@ type foldKey struct {
 }
 
 func (f *folding) begin(w *World) {
-	if f.index == nil {
-		*f = folding{stock: map[string]uint32{}, names: map[string]string{}, index: map[foldKey]int{}}
+	if f.stock == nil {
+		f.stock, f.names = map[string]uint32{}, map[string]string{}
 	}
-	f.last, f.home.cl = lastFold{}, nil
 	if v := w.Inventory.StockVersion() + w.Inventory.ClassVersion(); f.version != v {
 		f.version = v
 		clear(f.stock)
@@ -109,41 +114,76 @@ func (r gangRow) folds(cl *clusterState) bool { return cl.wants[cl.rowWant[r.row
 
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
 // asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
-func (p *planning) foldable(cl *clusterState, row int, m *matcher) (bool, gangRow) {
+func (p *planning) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow) {
 	n := &cl.d.Needs[row]
 	g := gangRow{row: int32(row)}
 	if n.Aggregate.IsZero() || cl.begun[row] || !n.Aggregate.Covers(&n.MinUnit) {
 		return false, g
 	}
-	f := &p.folding
-	if f.last.is(cl.f, n) && f.last.holder > 0 {
-		g.fate, g.witness = byStock, f.last.holder-1
+	last := &x.fold.last
+	if !last.is(cl.f, n) {
+		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, holder: p.holderOf(cl, n, x), at: -1}
+	}
+	if last.holder > 0 {
+		g.fate, g.witness = byStock, last.holder-1
 		return true, g
 	}
-	f.key = n.Aggregate.AppendKey(append(append(f.key[:0], m.form.Match...), cl.f.id...))
-	holder, known := f.stock[string(f.key)]
-	want := cl.scratch(p)
-	cl.f.project(&n.Aggregate, want)
-	defer func() { f.last = lastFold{cl.f, n.Form, n.Aggregate, holder, -1} }()
-	if !known {
-		for _, c := range m.classes {
-			s := p.w.Inventory.Class(c).Stock
-			if s[0]+s[1] > 0 && coversAll(cl.f.of(c), want) {
-				holder = c + 1
-				break
-			}
-		}
-		f.stock[string(f.key)] = holder
+	if last.asked != cl {
+		m, want := p.cat.matcherKnown(n.Form), cl.projected(&n.Aggregate, x)
+		last.asked = cl
+		last.home = slices.ContainsFunc(x.fold.home.of(p, cl), func(c uint32) bool { return m.has(c) && coversAll(cl.f.of(c), want) })
 	}
-	if holder > 0 {
-		g.fate, g.witness = byStock, holder-1
-		return true, g
-	}
-	if slices.ContainsFunc(f.home.of(p, cl), func(c uint32) bool { return m.has(c) && coversAll(cl.f.of(c), want) }) {
+	if last.home {
 		return true, g
 	}
 	g.fate = byNothing
 	return false, g
+}
+
+// holderOf returns 1 plus a class in stock that could hold a gang, or 0.
+func (p *planning) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 {
+	f, m := &p.folding, p.cat.matcherKnown(n.Form)
+	x.fold.key = n.Aggregate.AppendKey(append(append(x.fold.key[:0], m.form.Match...), cl.f.id...))
+	f.mu.Lock()
+	holder, known := f.stock[string(x.fold.key)]
+	f.mu.Unlock()
+	if known {
+		return holder
+	}
+	want := cl.projected(&n.Aggregate, x)
+	for _, c := range m.classes {
+		if s := p.w.Inventory.Class(c).Stock; s[0]+s[1] > 0 && coversAll(cl.f.of(c), want) {
+			holder = c + 1
+			break
+		}
+	}
+	f.mu.Lock()
+	f.stock[string(x.fold.key)] = holder
+	f.mu.Unlock()
+	return holder
+}
+
+// projected is a vector of the demand in the frame of the cluster, until the next one.
+func (cl *clusterState) projected(v *resource.Vector, x *scratch) []int64 {
+	x.rest = slices.Grow(x.rest[:0], cl.k())[:cl.k()]
+	cl.f.project(v, x.rest)
+	return x.rest
+}
+
+// findFolds finds the gangs that section 8 folds, and the Needs that stand for them.
+func (cl *clusterState) findFolds(p *planning, x *scratch) {
+	if len(cl.gangRows) == 0 {
+		return
+	}
+	cl.listBegun(p, x)
+	for i := range cl.gangRows {
+		g := &cl.gangRows[i]
+		folds := false
+		if folds, *g = p.foldable(cl, int(g.row), x); folds {
+			cl.fold(p, g.row, x)
+			cl.rowWant[g.row] = rowFolds
+		}
+	}
 }
 
 // listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
@@ -218,51 +258,53 @@ func (cl *clusterState) begin(p *planning, row int, class uint32, x *scratch) {
 	if !p.cat.matcherKnown(n.Form).has(class) {
 		return
 	}
-	x.rest = slices.Grow(x.rest[:0], cl.k())[:cl.k()]
-	v := x.rest
-	cl.f.project(&n.MinUnit, v)
-	fits := coversAll(sup, v)
-	cl.f.project(&n.Aggregate, v)
-	cl.begun[row] = fits && !coversAll(sup, v)
-}
-
-func (cl *clusterState) scratch(p *planning) []int64 {
-	p.buf = slices.Grow(p.buf[:0], cl.k())[:cl.k()]
-	return p.buf
+	cl.begun[row] = coversAll(sup, cl.projected(&n.MinUnit, x)) && !coversAll(sup, cl.projected(&n.Aggregate, x))
 }
 
 // fold adds a foldable row to the Need that stands for all like it (ENG-8.3).
-func (cl *clusterState) fold(p *planning, row int32) {
+func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
 	n := &cl.d.Needs[row]
-	f := &p.folding
+	f := &x.fold
 	if len(cl.folds) == 0 {
+		if f.index == nil {
+			f.index = map[foldKey]int{}
+		}
 		clear(f.index)
 		f.last.at = -1
 	}
 	at := f.last.at
-	if at < 0 || !f.last.is(cl.f, n) {
-		f.key = n.Aggregate.AppendKey(f.key[:0])
-		group, ok := f.names[string(f.key)]
-		if !ok {
-			group = demand.FoldGroup(p.w.Space, &n.Aggregate)
-			f.names[string(f.key)] = group
-		}
-		k := foldKey{n.Form.Stripped, group}
+	if at < 0 { // foldable was asked about this row last
+		k := foldKey{n.Form.Stripped, p.foldGroup(n, x)}
+		ok := false
 		if at, ok = f.index[k]; !ok {
 			at = len(cl.folds)
 			f.index[k] = at
-			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: group, MinUnit: n.Aggregate,
+			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: k.group, MinUnit: n.Aggregate,
 				Size: demand.SizeOf(p.w.Space, &n.Aggregate), Arrival: n.Arrival}})
 		}
-		if f.last.is(cl.f, n) {
-			f.last.at = at
-		}
+		f.last.at = at
 	}
 	d := &cl.folds[at]
 	d.Members = append(d.Members, row)
 	if demand.CompareArrival(n.Arrival, d.Need.Arrival) < 0 {
 		d.Need.Arrival = n.Arrival
 	}
+}
+
+// foldGroup is the group of the Need that stands for gangs of one aggregate.
+func (p *planning) foldGroup(n *demand.Need, x *scratch) string {
+	f := &p.folding
+	x.fold.key = n.Aggregate.AppendKey(x.fold.key[:0])
+	f.mu.Lock()
+	group, ok := f.names[string(x.fold.key)]
+	f.mu.Unlock()
+	if !ok {
+		group = demand.FoldGroup(p.w.Space, &n.Aggregate)
+		f.mu.Lock()
+		f.names[string(x.fold.key)] = group
+		f.mu.Unlock()
+	}
+	return group
 }
 
 // sortFolds adds the folded Needs and puts all Needs back into turn order.
@@ -321,7 +363,8 @@ func (cl *clusterState) foldsStand(p *planning) bool {
 		if follows && !g.mayTurn(p, cl) {
 			continue
 		}
-		folds, now := p.foldable(cl, int(g.row), p.cat.matcherOf(cl.d.Needs[g.row].Form))
+		p.cat.matcherOf(cl.d.Needs[g.row].Form)
+		folds, now := p.foldable(cl, int(g.row), &p.x)
 		if folds != g.folds(cl) {
 			return false
 		}

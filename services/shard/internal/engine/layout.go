@@ -16,6 +16,9 @@ type scratch struct {
 	buckets []bucket
 	sums    []int64
 	begins  []sameRow // gangs of the cluster at work
+	key     []byte
+	frame   *frame // the last one
+	fold    folder
 
 	question question // the last one, and its number
 	number   uint32
@@ -23,6 +26,9 @@ type scratch struct {
 	noneOf   uint32 // for this question,
 	none     Detail // clusterState.hopeless says so
 }
+
+// begin forgets what holds for one plan.
+func (x *scratch) begin() { x.frame, x.fold.last, x.fold.home.cl = nil, lastFold{}, nil }
 
 type offer struct {
 	at int32

@@ -83,6 +83,10 @@ func (p *planning) begin(in Input) {
 		p.relabel()
 	}
 	p.folding.begin(p.w)
+	p.x.begin()
+	for _, x := range p.crew {
+		x.begin()
+	}
 	p.foldVersion = p.folding.version
 	p.followStock()
 	p.stock.begin(p.w.Inventory, p.cat)
@@ -112,7 +116,10 @@ func (p *planning) credit() {
 		p.marks[cl.at] &^= markSpoiled
 	}
 	p.prepare()
-	p.each(p.dirty, func(cl *clusterState, x *scratch) {
+	p.each(p.dirty, func(cl *clusterState, x *scratch) { // all of it at once, while what there is of a cluster is at hand
+		cl.clear(p)
+		cl.f = p.cat.frameOf(cl.d, cl.dims, x)
+		cl.findFolds(p, x)
 		cl.setUp(p)
 		cl.credit(p, x)
 		p.listShort(cl, x)

@@ -6,39 +6,20 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 )
 
-// prepare sets up the Needs of the dirty clusters. What is found in memory that clusters share (frames, matchers, the
-// answers of section 8) is looked up in their order on one goroutine, the rest on all: setUp comes with the credit.
+// prepare looks up what is numbered in the order in which it is first seen, on one goroutine. The rest of what clusters share
+// (frames, the answers of section 8) is looked up as they are credited.
 func (p *planning) prepare() {
-	p.each(p.dirty, func(cl *clusterState, _ *scratch) { cl.clear(p) })
 	p.findMatchers()
 	rows := 0
 	for _, cl := range p.dirty {
-		cl.f = p.cat.frameOf(cl.d, cl.dims)
 		cl.newsAt = rows
 		rows += len(cl.d.Needs)
 	}
 	p.news = slices.Grow(p.news[:0], rows)[:rows]
-	p.each(p.dirty, func(cl *clusterState, x *scratch) {
-		if len(cl.gangRows) > 0 {
-			cl.listBegun(p, x)
-		}
-	})
-	for _, cl := range p.dirty {
-		for i := range cl.gangRows {
-			g := &cl.gangRows[i]
-			folds := false
-			if folds, *g = p.foldable(cl, int(g.row), p.cat.matcherOf(cl.d.Needs[g.row].Form)); folds {
-				cl.fold(p, g.row)
-				cl.rowWant[g.row] = rowFolds
-			}
-		}
-		for i := range cl.folds {
-			p.cat.matcherOf(cl.folds[i].Need.Form)
-		}
-	}
 }
 
-// findMatchers looks up the matchers of all rows. Rows are many in a cold plan, and their profiles few.
+// findMatchers looks up the matchers of all rows, and of what gangs may fold to. Rows are many in a cold plan, and their
+// profiles few.
 func (p *planning) findMatchers() {
 	rows := 0
 	for _, cl := range p.dirty {
@@ -50,7 +31,11 @@ func (p *planning) findMatchers() {
 	}
 	for _, cl := range p.dirty {
 		for i := range cl.d.Needs {
-			p.cat.matcherOf(cl.d.Needs[i].Form)
+			f := cl.d.Needs[i].Form
+			p.cat.matcherOf(f)
+			if f.Stripped != f {
+				p.cat.matcherOf(f.Stripped)
+			}
 		}
 	}
 }
