@@ -58,13 +58,16 @@ extraVolumeMounts: [{name: extra, mountPath: /extra}]
 imagePullSecrets: [{name: pull}]
 `
 
+// noBoards leaves the dashboards out of a golden render: they are files of their own, which TestManagementDashboards compares.
+const noBoards = "dashboards: {enabled: false}\n"
+
 // management are the releases of the management plane.
 func management() map[string]Release {
 	return map[string]Release{
-		"management":            {Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system", Values: oneProvider},
-		"management-everything": {Chart: "bigfleet", Name: "eu", Namespace: "fleet", Values: everythingManaged, APIs: []string{"monitoring.coreos.com/v1"}},
+		"management":            {Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system", Values: oneProvider + noBoards},
+		"management-everything": {Chart: "bigfleet", Name: "eu", Namespace: "fleet", Values: everythingManaged + noBoards + "alerts: {enabled: false}\n", APIs: []string{"monitoring.coreos.com/v1"}},
 		"management-one-shard": {Chart: "bigfleet", Name: "bigfleet", Namespace: "bigfleet-system",
-			Values: "coordinator: {enabled: false}\nnetworkPolicy: {enabled: false}\nshard: {providers: [{name: a, address: \"a:1\"}, {name: b, address: \"b:2\"}]}\n"},
+			Values: noBoards + "coordinator: {enabled: false}\nnetworkPolicy: {enabled: false}\nshard: {providers: [{name: a, address: \"a:1\"}, {name: b, address: \"b:2\"}]}\n"},
 	}
 }
 
@@ -200,23 +203,32 @@ func TestManagementStarts(t *testing.T) {
 	m.backup()
 }
 
-// OPS-7.1: with alerts.enabled the rules of deploy/monitoring are objects, whole, and only those of roles that run.
+// OPS-7.1, OPS-9.5: where the Prometheus operator's API is, the rules of deploy/monitoring are objects, whole but for those that the
+// values leave out, and only those of roles that run.
 func TestManagementAlerts(t *testing.T) {
-	root, err := proc.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	type rule struct {
 		Metadata struct {
 			Name   string            `json:"name"`
 			Labels map[string]string `json:"labels"`
 		} `json:"metadata"`
-		Spec any `json:"spec"`
+		Spec spec `json:"spec"`
 	}
-	on := "alerts: {enabled: true, labels: {release: prometheus}}\n" + oneProvider
-	for values, roles := range map[string][]string{oneProvider: nil, on: {"coordinator", "shard"}, "coordinator: {enabled: false}\n" + on: {"shard"}} {
+	labelled := "alerts: {labels: {release: prometheus}}\n" + oneProvider
+	api := []string{"monitoring.coreos.com/v1"}
+	for _, c := range []struct {
+		values  string
+		apis    []string
+		roles   []string
+		without string
+	}{
+		{labelled, api, []string{"coordinator", "shard"}, ""},
+		{"coordinator: {enabled: false}\n" + labelled, api, []string{"shard"}, ""},
+		{"alerts: {disabled: [CycleSlow, NoLeader], labels: {release: prometheus}}\n" + oneProvider, api, []string{"coordinator", "shard"}, " CycleSlow NoLeader "},
+		{"alerts: {enabled: false}\n" + oneProvider, api, nil, ""},
+		{labelled, nil, nil, ""}, // a PrometheusRule would be refused with the whole release
+	} {
 		var got []string
-		for doc := range strings.SplitSeq(string(render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "fleet", Values: values})), "\n---\n") {
+		for doc := range strings.SplitSeq(string(render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "fleet", Values: c.values, APIs: c.apis})), "\n---\n") {
 			if !strings.Contains(doc, "\nkind: PrometheusRule\n") {
 				continue
 			}
@@ -225,22 +237,72 @@ func TestManagementAlerts(t *testing.T) {
 				t.Fatal(err)
 			}
 			role := r.Metadata.Labels["app.kubernetes.io/component"]
-			file, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", role+"-alerts.yaml"))
-			if err != nil {
+			var want spec
+			if err := yaml.Unmarshal(monitoringFile(t, role+"-alerts.yaml"), &want); err != nil {
 				t.Fatal(err)
 			}
-			var want any
-			if err := yaml.Unmarshal(file, &want); err != nil {
-				t.Fatal(err)
+			for i := range want.Groups {
+				want.Groups[i].Rules = slices.DeleteFunc(want.Groups[i].Rules, func(r map[string]any) bool {
+					return strings.Contains(c.without, fmt.Sprintf(" %v ", r["alert"]))
+				})
 			}
 			if r.Metadata.Name != "bigfleet-"+role || r.Metadata.Labels["release"] != "prometheus" || !reflect.DeepEqual(r.Spec, want) {
 				t.Errorf("%s: %+v", role, r.Metadata)
 			}
 			got = append(got, role)
 		}
-		if !slices.Equal(got, roles) {
-			t.Errorf("%q: rules of %v", values, got)
+		if !slices.Equal(got, c.roles) {
+			t.Errorf("%q: rules of %v", c.values, got)
 		}
+	}
+}
+
+type spec struct {
+	Groups []struct {
+		Name  string           `json:"name"`
+		Rules []map[string]any `json:"rules"`
+	} `json:"groups"`
+}
+
+func monitoringFile(t *testing.T, name string) []byte {
+	t.Helper()
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// OPS-9.4, OPS-7.1: the dashboards of deploy/monitoring are ConfigMaps that Grafana's sidecar finds, unchanged.
+func TestManagementDashboards(t *testing.T) {
+	out := render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "fleet", Values: oneProvider})
+	var got []string
+	for doc := range strings.SplitSeq(string(out), "\n---\n") {
+		var m corev1.ConfigMap
+		if !strings.Contains(doc, "\nkind: ConfigMap\n") {
+			continue
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), &m); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range m.Data {
+			board := strings.TrimSuffix(strings.TrimPrefix(file, "bigfleet-"), ".json")
+			if m.Name != "bigfleet-"+board+"-dashboard" || m.Labels["grafana_dashboard"] != "1" || strings.TrimSpace(text) != strings.TrimSpace(string(monitoringFile(t, board+"-dashboard.json"))) {
+				t.Errorf("%s in %s %v is not the file", file, m.Name, m.Labels)
+			}
+			got = append(got, board)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"coordinator", "fleet", "shard", "slo"}) {
+		t.Errorf("dashboards %v", got)
+	}
+	out = render(t, Release{Chart: "bigfleet", Name: "bigfleet", Namespace: "fleet", Values: "dashboards: {enabled: false}\n" + oneProvider})
+	if strings.Contains(string(out), "-dashboard") {
+		t.Error("dashboards.enabled: false renders dashboards")
 	}
 }
 

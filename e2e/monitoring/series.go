@@ -49,6 +49,19 @@ func (s *Series) Write(lines ...string) error {
 
 // Scrape adds what a program exposes, as of a time.
 func (s *Series) Scrape(exposition io.Reader, at time.Time) error {
+	return s.scrape(exposition, at, labels.EmptyLabels())
+}
+
+// ScrapeTarget is Scrape with what Prometheus adds itself: job and instance on every series, and the series up.
+func (s *Series) ScrapeTarget(exposition io.Reader, at time.Time, job, instance string) error {
+	target := labels.FromStrings(model.JobLabel, job, model.InstanceLabel, instance)
+	b := labels.NewBuilder(target)
+	b.Set(model.MetricNameLabel, "up")
+	s.add(b.Labels(), at, 1)
+	return s.scrape(exposition, at, target)
+}
+
+func (s *Series) scrape(exposition io.Reader, at time.Time, target labels.Labels) error {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := p.TextToMetricFamilies(exposition)
 	if err != nil {
@@ -56,7 +69,7 @@ func (s *Series) Scrape(exposition io.Reader, at time.Time) error {
 	}
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
-			b := labels.NewBuilder(labels.EmptyLabels())
+			b := labels.NewBuilder(target)
 			for _, pair := range m.GetLabel() {
 				b.Set(pair.GetName(), pair.GetValue())
 			}

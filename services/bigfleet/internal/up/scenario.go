@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 // Scenario is a scripted story: the same steps at the same times, whoever watches.
@@ -118,7 +119,11 @@ func storm(notice time.Duration) func(context.Context, *World) error {
 		for _, m := range byZone[worst] {
 			w.Cloud.Interrupt(m, notice)
 		}
-		w.view.say("%d machines in %s get their notice", len(byZone[worst]), worst)
+		if worst == "" {
+			w.view.say("no spot machine is in use: nothing gets a notice")
+			return nil
+		}
+		w.view.say("the cloud takes %s in %s back, in %s", output.Count(len(byZone[worst]), "spot machine"), worst, notice)
 		return nil
 	}
 }
