@@ -9,7 +9,14 @@ import (
 func (t *Table) form(p Profile, fingerprint string) *Form {
 	f := t.forms[fingerprint]
 	if f == nil {
-		f = &Form{Profile: p, Fingerprint: fingerprint, Match: string(p.appendMatch(nil))}
+		f = &Form{Profile: p, Fingerprint: fingerprint}
+		t.scratch = p.appendMatch(t.scratch[:0])
+		if r := t.rules[string(t.scratch)]; r != nil {
+			f.Match = r.match
+		} else {
+			f.Match = string(t.scratch)
+		}
+		t.share(f)
 		if n := len(t.freeForm); n > 0 {
 			f.ID, t.freeForm = t.freeForm[n-1], t.freeForm[:n-1]
 		} else {
@@ -34,10 +41,35 @@ func (t *Table) dropForm(f *Form) {
 		return
 	}
 	delete(t.forms, f.Fingerprint)
+	if r := t.rules[f.Match]; r.refs > 1 {
+		r.refs--
+	} else {
+		delete(t.rules, f.Match)
+	}
 	t.freeForm = append(t.freeForm, f.ID)
 	if f.Stripped != f {
 		t.dropForm(f.Stripped)
 	}
+}
+
+// rules are what decides which machines match. Forms that differ in priority, penalties or spread alone, and most do, share
+// them.
+type rules struct {
+	match        string
+	requirements []Requirement
+	tolerations  []Toleration
+	refs         int32
+}
+
+// share gives a Form that is new in the table the rules of those that match the same machines.
+func (t *Table) share(f *Form) {
+	r := t.rules[f.Match]
+	if r == nil {
+		r = &rules{match: f.Match, requirements: f.Requirements, tolerations: f.Tolerations}
+		t.rules[f.Match] = r
+	}
+	r.refs++
+	f.Requirements, f.Tolerations = r.requirements, r.tolerations
 }
 
 // Forms visits every Form, in no order.

@@ -27,7 +27,8 @@ func (t *Table) Freeze() *Frozen {
 func (f *Frozen) Thaw(space *symbol.Space) *Table {
 	t := &f.table
 	t.space = space
-	t.clusters, t.ordered, t.forms = make(map[string]*Cluster, len(f.clusters)), make([]*Cluster, len(f.clusters)), map[string]*Form{}
+	t.clusters, t.ordered = make(map[string]*Cluster, len(f.clusters)), make([]*Cluster, len(f.clusters))
+	t.forms, t.rules = map[string]*Form{}, map[string]*rules{}
 	copies := map[*Form]*Form{}
 	var own func(f *Form) *Form
 	own = func(f *Form) *Form { // counts are the live table's, which goes on counting: they are counted anew
@@ -38,6 +39,7 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 			if g.Stripped = g; f.Stripped != f {
 				g.Stripped = own(f.Stripped)
 			}
+			t.share(g)
 		}
 		g.refs++
 		return g

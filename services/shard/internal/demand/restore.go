@@ -46,7 +46,7 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	}
 	slices.SortFunc(c.Needs, func(a, b Need) int { return compareNeeds(&a, &b) })
 	for i := range c.Needs {
-		c.byKey[c.Needs[i].Key] = int32(i)
+		c.byKey.set(c.Needs[i].Key, i)
 	}
 	t.SetHolds(cluster, func(n *Need) Hold { return saved[n.RowKey()].Hold })
 	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })

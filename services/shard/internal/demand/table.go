@@ -1,7 +1,6 @@
 package demand
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +20,7 @@ type Cluster struct {
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
 
-	byKey map[symbol.ID]int32 // row key to position in Needs
+	byKey keyIndex // positions in Needs
 }
 
 // Table is the demand of a shard. It is not safe for concurrent use.
@@ -30,14 +29,16 @@ type Table struct {
 	clusters map[string]*Cluster
 	ordered  []*Cluster // by name
 	forms    map[string]*Form
+	rules    map[string]*rules // by Form.Match
 	freeForm []uint32
 	formIDs  uint32
 	keys     keyUse
 	version  uint64
-	set      uint64     // version of the set of clusters
-	log      []*Cluster // the last clusters that changed
-	logBase  uint64     // number of the first one in log
+	set      uint64      // version of the set of clusters
+	log      []symbol.ID // the last clusters that changed
+	logBase  uint64      // number of the first one in log
 	rows     int
+	scratch  []byte
 }
 
 // changeLogMax is how many changes are remembered for readers that follow them; who is further behind starts over.
@@ -45,7 +46,7 @@ const changeLogMax = 1 << 14
 
 // NewTable returns an empty table in the given space.
 func NewTable(space *symbol.Space) *Table {
-	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, keys: newKeyUse()}
+	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, rules: map[string]*rules{}, keys: newKeyUse()}
 }
 
 // Replacement says what Replace did.
@@ -62,12 +63,12 @@ type Replacement struct {
 func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity, at int64) Replacement {
 	c := t.ensure(cluster)
 	var did Replacement
-	needs := t.intern(rows, &did)
+	needs, byKey := t.intern(rows, &did)
 	old := c.byKey
 	for i := range needs {
 		n := &needs[i]
 		n.Arrival = at
-		if j, ok := old[n.Key]; ok {
+		if j, ok := old.find(n.Key); ok {
 			n.Arrival = c.Needs[j].Arrival
 		} else {
 			did.Added++
@@ -79,12 +80,11 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	did.Changed = !over.Equal(&c.Overhead) || !equalNeeds(needs, c.Needs)
 
 	holds := make([]Hold, len(needs))
-	byKey := make(map[symbol.ID]int32, len(needs))
 	for i := range needs {
-		if j, ok := old[needs[i].Key]; ok {
+		if j, ok := old.find(needs[i].Key); ok {
 			holds[i] = c.Holds[j]
 		}
-		byKey[needs[i].Key] = int32(i)
+		byKey.set(needs[i].Key, i)
 	}
 	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
 	t.rows += len(needs) - len(c.Needs)
@@ -103,7 +103,7 @@ func carry[T any](c *Cluster, needs []Need, of []T) []T {
 	}
 	out := make([]T, len(needs))
 	for i := range needs {
-		if j, ok := c.byKey[needs[i].Key]; ok {
+		if j, ok := c.byKey.find(needs[i].Key); ok {
 			out[i] = of[j]
 		}
 	}
@@ -111,9 +111,9 @@ func carry[T any](c *Cluster, needs []Need, of []T) []T {
 }
 
 // intern turns rows into Needs without arrival, one per row key, and counts everything they use.
-func (t *Table) intern(rows []Row, did *Replacement) []Need {
+func (t *Table) intern(rows []Row, did *Replacement) ([]Need, keyIndex) {
 	needs := make([]Need, 0, len(rows))
-	seen := make(map[symbol.ID]int, len(rows))
+	seen := newKeyIndex(len(rows))
 	for i := range rows {
 		r := &rows[i]
 		if r.Fingerprint == "" {
@@ -122,7 +122,7 @@ func (t *Table) intern(rows []Row, did *Replacement) []Need {
 		key := t.space.Keys.Intern(r.Fingerprint, r.Group)
 		agg := resource.Intern(t.space.Dimensions, r.Aggregate)
 		unit := resource.Intern(t.space.Dimensions, r.MinUnit)
-		if j, ok := seen[key]; ok {
+		if j, ok := seen.find(key); ok {
 			n := &needs[j]
 			t.space.Keys.Release(key)
 			sum, larger := n.Aggregate.Add(agg), n.MinUnit.Max(unit)
@@ -135,7 +135,7 @@ func (t *Table) intern(rows []Row, did *Replacement) []Need {
 			did.Merged++
 			continue
 		}
-		seen[key] = len(needs)
+		seen.set(key, len(needs))
 		form := t.form(r.Profile, r.Fingerprint)
 		t.keys.add(form, 1)
 		needs = append(needs, Need{Form: form, Key: key, Group: r.Group, RowID: r.RowID, Aggregate: agg, MinUnit: unit})
@@ -143,7 +143,7 @@ func (t *Table) intern(rows []Row, did *Replacement) []Need {
 	for i := range needs {
 		needs[i].Size = SizeOf(t.space, &needs[i].MinUnit)
 	}
-	return needs
+	return needs, seen
 }
 
 // release gives back everything that the present Needs of c use.
@@ -187,12 +187,13 @@ func (t *Table) touch(c *Cluster) {
 		t.log = append(t.log[:0], t.log[changeLogMax/2:]...)
 		t.logBase += changeLogMax / 2
 	}
-	t.log = append(t.log, c)
+	t.log = append(t.log, c.ID)
 }
 
 // Changes returns the clusters that changed since the number that an earlier call returned, perhaps more than once, and
-// the number to give next time. ok is false if not all are remembered.
-func (t *Table) Changes(since uint64) (changed []*Cluster, next uint64, ok bool) {
+// the number to give next time. ok is false if not all are remembered. A number may be that of another cluster by now if
+// SetVersion has grown.
+func (t *Table) Changes(since uint64) (changed []symbol.ID, next uint64, ok bool) {
 	next = t.logBase + uint64(len(t.log))
 	if since < t.logBase || since > next {
 		return nil, next, false
@@ -341,8 +342,7 @@ func (t *Table) position(c *Cluster, key RowKey) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	i, ok := c.byKey[id]
-	return int(i), ok
+	return c.byKey.find(id)
 }
 
 // Rows is the number of Needs in the table.
@@ -357,7 +357,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 // Clone returns an independent copy in a clone of the space. Forms are shared: they are never changed.
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
-		forms: make(map[string]*Form, len(t.forms)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
+		forms: make(map[string]*Form, len(t.forms)), rules: make(map[string]*rules, len(t.rules)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
 		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows}
 	copies := make(map[*Form]*Form, len(t.forms))
 	for fp, f := range t.forms {
@@ -366,6 +366,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	}
 	for _, g := range c.forms {
 		g.Stripped = copies[g.Stripped]
+		c.share(g)
 	}
 	for i, old := range t.ordered {
 		n := *old
@@ -373,7 +374,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 		for j := range n.Needs {
 			n.Needs[j].Form = copies[n.Needs[j].Form]
 		}
-		n.byKey = maps.Clone(old.byKey)
+		n.byKey = slices.Clone(old.byKey)
 		c.ordered[i], c.clusters[n.Name] = &n, &n
 	}
 	return c
@@ -381,6 +382,5 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 
 // Row returns the position in Needs of a row key of Space.Keys.
 func (c *Cluster) Row(key symbol.ID) (int, bool) {
-	i, ok := c.byKey[key]
-	return int(i), ok
+	return c.byKey.find(key)
 }

@@ -77,6 +77,8 @@ type clusterState struct {
 	ahead   uint32  // means nothing
 	block   *Block
 	judged  uint64 // version of the classes, plus 1, that want.none is about
+
+	_ [8]byte // up to whole lines of memory: see places
 }
 
 // want is one Need at work: a cache line without pointers, so that a turn reads one line of it and a collection none.

@@ -74,7 +74,7 @@ func (p *planning) begin(in Input) {
 	}
 	p.sweep()
 	if p.cat.begin(p.w) { // matchers and frames are other ones now
-		p.byID, p.states, p.standing, p.spoiled = nil, nil, nil, nil
+		p.byID, p.states, p.places, p.standing, p.spoiled = nil, nil, places{}, nil, nil
 		p.handsOver, p.loose, p.expiring, p.gangs = clusterSet{}, clusterSet{}, clusterSet{}, clusterSet{}
 		p.started = false
 	}
@@ -140,8 +140,8 @@ func (p *planning) findDirty() bool {
 		p.started, p.setVersion, p.lastPolicy = true, d.SetVersion(), p.policy
 		return false
 	}
-	for _, c := range byDemand {
-		p.check(p.byID[c.ID])
+	for _, id := range byDemand {
+		p.check(p.byID[id])
 	}
 	for _, id := range bySupply {
 		if int(id) < len(p.byID) && p.byID[id] != nil && !p.byID[id].gone {
@@ -177,6 +177,7 @@ func (p *planning) checkAll() {
 	for _, cl := range p.states {
 		cl.gone = true
 	}
+	p.places.leaving = append(p.places.leaving[:0], p.states...)
 	p.states = p.states[:0]
 	p.reindexed = true
 	p.marks = slices.Grow(p.marks[:0], len(p.w.Demand.Clusters()))[:len(p.w.Demand.Clusters())]
@@ -188,10 +189,8 @@ func (p *planning) checkAll() {
 		}
 		cl := p.byID[d.ID]
 		if cl == nil || cl.d != d {
-			if cl != nil {
-				cl.gone = true
-			}
-			cl = &clusterState{d: d, spoiled: true}
+			cl = p.places.take(len(p.w.Demand.Clusters()) - at)
+			cl.d, cl.spoiled = d, true
 			p.byID[d.ID] = cl
 		}
 		cl.at, cl.gone = int32(at), false
@@ -242,6 +241,9 @@ func (p *planning) remember() {
 	for _, cl := range p.dirty {
 		cl.isDirty = false
 		p.marks[cl.at] &^= markDirty
+	}
+	if p.reindexed {
+		p.leavePlaces()
 	}
 	p.reindexed = false
 	p.lastClasses, p.lastFold = p.w.Inventory.ClassVersion(), p.foldVersion

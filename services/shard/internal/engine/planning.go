@@ -23,6 +23,7 @@ type planning struct {
 	told        int // how many of stock.list the tops know of
 
 	states    []*clusterState // by block
+	places    places          // of all of them
 	marks     []uint8         // of each
 	reindexed bool            // states were listed anew in this plan
 	dirty     []*clusterState
