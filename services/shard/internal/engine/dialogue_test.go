@@ -80,7 +80,8 @@ func replay(t *testing.T, text string) (string, string) {
 	return out.String(), first
 }
 
-// answer runs one question. The commands that print are plan, run, keep, claims and explain; others change the world.
+// answer runs one question. The commands that print are plan, run, keep, claims, count, explain (a need), why (a machine) and whatif
+// (with the flags of bigfleet plan); others change the world.
 func (s *stage) answer(t *testing.T, question []string) string {
 	var out []string
 	for _, l := range question {
@@ -90,7 +91,11 @@ func (s *stage) answer(t *testing.T, question []string) string {
 		}
 		switch words[0] {
 		case "plan":
-			out = append(out, s.show(s.plan(t), slices.Contains(words, "brief"))...)
+			lines := s.show(s.plan(t), slices.Contains(words, "brief") || slices.Contains(words, "totals"))
+			if slices.Contains(words, "totals") {
+				lines = []string{fmt.Sprintf("%d actions; %s", len(s.last.Actions), lines[len(lines)-1])}
+			}
+			out = append(out, lines...)
 		case "run":
 			out = append(out, s.run(t, int(number(words[1])))...)
 		case "time":
@@ -108,8 +113,19 @@ func (s *stage) answer(t *testing.T, question []string) string {
 			out = append(out, s.claims(words[1:])...)
 		case "count":
 			out = append(out, s.count())
+		case "explain":
+			out = append(out, s.explain(t, words[1])...)
+		case "why":
+			for _, id := range words[1:] {
+				out = append(out, s.why(id)...)
+			}
+		case "whatif":
+			out = append(out, s.whatIf(words[1:])...)
 		default:
 			s.do(l)
+			if words[0] == "machine" && slices.Contains(words, "node=ready") {
+				s.joined(words[1])
+			}
 		}
 	}
 	if len(out) == 0 {

@@ -44,6 +44,8 @@ type fleetMachine struct {
 	ready   inventory.Readiness
 	foreign bool
 	stuck   bool
+	leaving bool // its drain cannot be stopped any more
+	taken   bool // its provider takes it back
 }
 
 // Fleets are drawn from a seed, which rapid draws, and not value by value: even spreads find more than small values do,
@@ -73,10 +75,11 @@ var shapes = map[string]shape{
 	"crowded": {clusters: 4, rows: 6, machines: 14, same: 15, spread: 10, twins: 10, bound: 80, speculative: 5, picky: 8, prices: 6},
 	"sharing": {clusters: 2, rows: 9, machines: 10, same: 15, spread: 0, twins: 10, bound: 50, speculative: 35, picky: 2, prices: 6},
 	"picky":   {clusters: 3, rows: 5, machines: 14, same: 30, spread: 20, twins: 10, bound: 40, speculative: 25, picky: 50, prices: 6},
-	"spread":  {clusters: 2, rows: 5, machines: 12, same: 5, spread: 70, twins: 10, bound: 50, speculative: 25, picky: 8, prices: 4},
+	"slack":   {clusters: 2, rows: 3, machines: 18, same: 10, spread: 10, twins: 10, bound: 25, speculative: 5, picky: 6, prices: 2},
+	"spread":  {clusters: 2, rows: 5, machines: 12, same: 15, spread: 70, twins: 10, bound: 50, speculative: 25, picky: 8, prices: 4},
 }
 
-var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky", "spread"}
+var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky", "slack", "spread"}
 
 // checkFleets checks a law on random fleets of every theme. A fleet that breaks it is shrunk before it is shown.
 func checkFleets(t *testing.T, law func(f *fleet) error) {
@@ -151,7 +154,8 @@ func (f *fleet) String() string {
 		}
 	}
 	for _, m := range f.machines {
-		fmt.Fprintf(&b, "machine %+v since %ds ready %d foreign %v stuck %v marks %v\n", m.m, m.since/second, m.ready, m.foreign, m.stuck, m.marks)
+		fmt.Fprintf(&b, "machine %+v since %ds ready %d foreign %v stuck %v leaving %v taken %v marks %v\n", m.m, m.since/second, m.ready, m.foreign, m.stuck,
+			m.leaving, m.taken, m.marks)
 		if m.stamp != nil {
 			fmt.Fprintf(&b, "  stamp %+v\n", *m.stamp)
 		}
@@ -273,7 +277,8 @@ func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
 			m.Zone = ""
 		}
 	}
-	x := fleetMachine{m: m, since: oneOf[int64](t, 0, 100, 900, 990, 995) * second, foreign: chance(t, sh.picky/3), stuck: chance(t, sh.picky/5)}
+	x := fleetMachine{m: m, since: oneOf[int64](t, 0, 100, 900, 990, 995) * second, foreign: chance(t, sh.picky/3), stuck: chance(t, sh.picky/5),
+		leaving: chance(t, sh.picky/5), taken: chance(t, sh.picky/5)}
 	switch n := t.IntN(100); {
 	case n < sh.bound:
 		x.m.State = oneOf(t, inventory.Configured, inventory.Configured, inventory.Configured, inventory.Configuring)
@@ -407,4 +412,6 @@ func (x *fleetMachine) apply(w *World) {
 	w.Inventory.SetReadiness(i, x.ready)
 	w.Inventory.SetForeign(i, x.foreign)
 	w.Inventory.SetStuck(i, x.stuck)
+	w.Inventory.SetLeaving(i, x.leaving)
+	w.Inventory.SetAnnounced(i, x.taken)
 }

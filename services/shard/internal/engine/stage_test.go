@@ -50,6 +50,7 @@ func (s *stage) step(t rapid.TB) []string {
 	s.now += nominalCycle
 	s.finish()
 	s.holds()
+	s.joins()
 	r := s.plan(t)
 	s.parking.Observe(r, s.cycle)
 	var out []string
@@ -75,6 +76,15 @@ func (s *stage) holds() {
 			}
 			return demand.NotHeld
 		})
+	}
+}
+
+// joins says what the shell remembers of Nodes that never joined, beside what the script says of it.
+func (s *stage) joins() {
+	for name, f := range s.facts {
+		drained, failures := s.join.Counters(name, s.now, s.policy)
+		f.JoinDrained, f.JoinFailures = f.JoinDrained+drained, f.JoinFailures+failures
+		s.w.Demand.SetFacts(name, f)
 	}
 }
 

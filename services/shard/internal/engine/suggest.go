@@ -21,7 +21,7 @@ type Suggestion struct {
 }
 
 // suggestTries bounds how many changes are tried: each costs a copy of the world and up to settleRounds plans.
-const suggestTries = 12
+const suggestTries = 14
 
 // Suggest looks for one change that would end the shortfall of a row, or returns nil. It changes nothing of the input.
 func Suggest(in Input, r *Result, ref Ref) *Suggestion {
@@ -204,16 +204,17 @@ func sign64(v int64) int64 { return min(1, max(-1, v)) }
 // some times as many, because others who wait come first.
 const gapMax = 32
 
-// addMachines suggests new slots like the nearest machine: as many as the gap, then more, because others wait too.
+// addMachines suggests new slots like the nearest machine: as many as the gap, then more, because others wait too, or because a gang
+// or a spread must begin elsewhere.
 func (s *suggester) addMachines() {
 	m, like := s.template()
 	m.State, m.Cluster, m.LastError, m.Failure = inventory.Speculative, "", "", 0
 	lack := s.lack()
 	s.enlarge(&m, lack)
-	n := copies(&m, lack, s.x.cl.Overhead.Quantities(s.in.World.Space.Dimensions))
+	over := s.x.cl.Overhead.Quantities(s.in.World.Space.Dimensions)
+	gap, n := copies(&m, s.e.Residual, over), copies(&m, lack, over)
 	values := s.spreadValues(&m)
-	for _, factor := range []int{1, 4, 64} {
-		count := n * factor
+	for _, count := range slices.Compact([]int{min(gap, n), n, 2 * n, 4 * n, 64 * n}) {
 		var edits []Edit
 		for k := range count {
 			for v, value := range values {

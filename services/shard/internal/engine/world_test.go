@@ -52,12 +52,14 @@ func (s *script) do(line string) {
 		}
 	case "machine":
 		s.machine(words[1], words[2:])
-	case "machines": // machines m1..m9 …: the same words for each
-		from, to, _ := strings.Cut(words[1], "..")
-		prefix := strings.TrimRight(from, "0123456789")
-		lo, hi := number(from[len(prefix):]), number(strings.TrimPrefix(to, prefix))
-		for n := lo; n <= hi; n++ {
-			s.machine(fmt.Sprintf("%s%0*d", prefix, len(from)-len(prefix), n), words[2:])
+	case "needs": // needs red/n1..n9 …: the same words for each
+		cluster, names, _ := strings.Cut(words[1], "/")
+		for _, name := range between(names) {
+			s.need(cluster+"/"+name, words[2:])
+		}
+	case "machines": // machines m1..m9 …
+		for _, id := range between(words[1]) {
+			s.machine(id, words[2:])
 		}
 	case "remove":
 		for _, id := range words[1:] {
@@ -68,6 +70,17 @@ func (s *script) do(line string) {
 	default:
 		panic("unknown word: " + line)
 	}
+}
+
+// between reads "m08..m10" as m08, m09, m10.
+func between(v string) (out []string) {
+	from, to, _ := strings.Cut(v, "..")
+	prefix := strings.TrimRight(from, "0123456789")
+	lo, hi := number(from[len(prefix):]), number(strings.TrimPrefix(to, prefix))
+	for n := lo; n <= hi; n++ {
+		out = append(out, fmt.Sprintf("%s%0*d", prefix, len(from)-len(prefix), n))
+	}
+	return out
 }
 
 func number(s string) int64 {
