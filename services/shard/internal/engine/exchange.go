@@ -368,6 +368,7 @@ func (p *planning) lookAgain(cl *clusterState, w *want) {
 	cl.claimWalk(w, cl.bound, pass)
 	cl.claimComing(w, pass)
 	if w.lastOne != last {
+		p.unmet.gained = true
 		p.spoil(cl)
 	}
 }

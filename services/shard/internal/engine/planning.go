@@ -63,8 +63,9 @@ type planning struct {
 	fresh   []turn
 	news    []standing
 	sorter  turnSorter
-	at      int    // how many of queue have been visited
-	ahead   int    // means nothing: see lookAhead
+	at      int // how many of queue have been visited
+	ahead   int // means nothing: see lookAhead
+	unmet   unmetNeeds
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	runs    runs
 	cover   coverer
@@ -254,6 +255,7 @@ type standing struct {
 	cluster    symbol.ID
 	row        int32
 	ask        uint32 // number of its question if it is of one unit, else 0: see run
+	bare       bool   // a gang with nothing of its own; ask is its question
 	open       bool   // not held
 	beyondHelp bool   // no class matches and fits
 	fixed      bool   // the reason of the shortfall lies in the Need and the classes alone
@@ -262,6 +264,7 @@ type standing struct {
 
 func (p *planning) stand(s *standing, cl *clusterState, w *want, x *scratch) {
 	s.turn, s.cluster, s.row, s.ask, s.open, s.moved = turnOf(cl, w), cl.d.ID, w.row, p.questionOf(cl, w, x), !held(w), false
+	s.bare = s.ask != 0 && w.bits&wSame != 0
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != p.plans || x.noneOf != s.ask {
 			x.plan, x.noneOf, x.none = p.plans, s.ask, cl.hopeless(w)

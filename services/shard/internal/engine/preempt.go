@@ -41,20 +41,8 @@ func (p *planning) preemption() {
 	p.victims.begin(true)
 	p.excess.begin(false)
 	p.flyersListed = false
-	p.called = p.called[:0]
-	p.stillShort(func(cl *clusterState) bool { return cl.served == p.plans }, func(t turn, s *standing) {
-		if s != nil && (!s.open || s.beyondHelp) {
-			return
-		}
-		if s == nil {
-			if cl, w := p.state(t); held(w) || cl.beyondHelp(w) {
-				return
-			}
-		}
-		p.called = append(p.called, standing{turn: t, open: true})
-	})
-	p.queue, p.late = p.called, p.late[:0]
-	p.inOrder(func(cl *clusterState, w *want, _ uint32) {
+	p.callPreemptors()
+	p.inOrder(func(cl *clusterState, w *want, _ *standing) {
 		if w.bits&wLost != 0 {
 			p.lookAgain(cl, w)
 			if !held(w) {
@@ -64,7 +52,7 @@ func (p *planning) preemption() {
 				p.resumed = p.resumed || len(p.acts) > n
 			}
 		}
-		if !held(w) && cl.short(w) && (w.bits&wSame == 0 || w.bits&wChosen != 0) {
+		if !held(w) && cl.short(w) && w.mayPreempt() {
 			p.preemptFor(cl, w)
 		}
 	}, func() bool { return false })
@@ -169,6 +157,7 @@ func (p *planning) promise(cl *clusterState, w *want, i inventory.Index, class u
 	g := cl.gainOf(w)
 	g.promised = append(g.promised, passed{i, class, s})
 	less(cl.rest(w), cl.amount(w, class))
+	p.unmet.gained = true
 	p.spoil(cl)
 }
 
@@ -312,6 +301,7 @@ func (p *planning) takeOver(cl *clusterState, w *want, f *flyer) {
 // lose gives a Need that lost a promise its place later in this order.
 func (p *planning) lose(cl *clusterState, w *want) {
 	w.bits |= wLost
+	p.unmet.known = false
 	if !p.queued(cl, w) {
 		displaced, hold := p.displace, w.hold
 		w.hold = demand.NotHeld // held ones look again too

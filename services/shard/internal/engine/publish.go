@@ -10,7 +10,7 @@ import (
 // another now: that may lie elsewhere in the shard.
 func (p *planning) publish() {
 	r := p.res
-	r.Short = make([]Ref, 0, len(p.standing))
+	r.Short = make([]Ref, 0, max(len(p.standing), len(p.unmet.list)))
 	for _, cl := range p.spoiled {
 		cl.block = nil
 	}
@@ -41,20 +41,17 @@ func (p *planning) publish() {
 	for _, cl := range p.spoiled {
 		renew(cl)
 	}
-	p.stillShort(func(cl *clusterState) bool { return len(cl.block.Missing) == 0 }, func(t turn, s *standing) {
-		if cl := p.states[t.cl]; s != nil && (!s.fixed || s.moved) && cl.checked != p.plans {
+	p.eachShort(func(ref Ref, s *standing) {
+		if cl := p.states[ref.Block]; s != nil && (!s.fixed || s.moved) && cl.checked != p.plans {
 			cl.checked = p.plans
 			if !p.reasonsStand(cl) {
 				cl.block = nil
 				renew(cl)
 			}
 		}
-		if s != nil {
-			r.Short = append(r.Short, Ref{t.cl, s.row})
-		} else {
-			r.Short = append(r.Short, p.refOf(t))
-		}
+		r.Short = append(r.Short, ref)
 	})
+	p.unmet.end()
 	p.blocks = r.Blocks
 	p.counters()
 }

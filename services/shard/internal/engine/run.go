@@ -6,6 +6,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // A Need of one unit takes one machine: the cheapest that fits. Free machines only become fewer while Needs take turns, so as
@@ -19,6 +20,9 @@ type question struct {
 	bucket  demand.Bucket
 	frame   *frame
 	unit    [narrowDims]int64
+	gang    bool
+	key     symbol.ID // of a gang,
+	all     [narrowDims]int64
 }
 
 // questions gives numbers to questions; 0 is none. A number is never given to another question.
@@ -43,19 +47,27 @@ func (q *questions) of(x *question) uint32 {
 	return n
 }
 
-// questionOf returns the number of the question of a plain Need of one unit. Needs of a kind lie side by side: x remembers the
-// last one.
+// questionOf returns the number of the question of a plain Need of one unit, or of a gang that has nothing of its own. Needs of a
+// kind lie side by side: x remembers the last one.
 func (p *planning) questionOf(cl *clusterState, w *want, x *scratch) uint32 {
-	if w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.k() > narrowDims {
+	bare := w.isBare()
+	if !bare && w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.k() > narrowDims {
 		return 0
 	}
-	unit, q := cl.unit(w), &x.question
-	if x.number == 0 || q.matcher != w.matcher || q.bucket != w.bucket || q.frame != cl.f || !slices.Equal(q.unit[:len(unit)], unit) {
-		*q = question{w.matcher, w.bucket, cl.f, four(unit)}
+	unit, all, q := cl.unit(w), cl.unit(w)[:0], &x.question
+	if bare {
+		all = cl.aggregate(w)
+	}
+	if x.number == 0 || q.matcher != w.matcher || q.bucket != w.bucket || q.frame != cl.f || q.gang != bare || !slices.Equal(q.unit[:len(unit)], unit) ||
+		q.key != w.key || !slices.Equal(q.all[:len(all)], all) {
+		*q = question{w.matcher, w.bucket, cl.f, four(unit), bare, w.key, four(all)}
 		x.number = p.cat.questions.of(q)
 	}
 	return x.number
 }
+
+// isBare reports whether w is a gang that has nothing of its own.
+func (w *want) isBare() bool { return w.bits&(wSame|wChosen) == wSame && w.claims < 0 && w.own < 0 }
 
 // run is the answer to a question: machines of one group, in the order of their ids.
 type run struct {
@@ -103,12 +115,16 @@ type runs struct {
 	took    []*clusterState // who took in runs,
 	pending [][]pending     // by cluster: what nothing else of it knows of yet
 	room    []pending       // for that
+
+	refused     map[uint32]uint32 // by number of the question of a gang: the stock that had no room for it
+	lastRefused uint32            // the question that was looked up last, if it was refused
 }
 
 // begin forgets all answers.
 func (r *runs) begin(clusters int) {
 	clear(r.by)
-	r.last, r.lastAsk = nil, 0
+	clear(r.refused)
+	r.last, r.lastAsk, r.lastRefused = nil, 0, 0
 	r.joined, r.pending = slices.Grow(r.joined[:0], clusters)[:clusters], slices.Grow(r.pending[:0], clusters)[:clusters]
 	clear(r.joined)
 	clear(r.pending)
@@ -253,10 +269,19 @@ func (p *planning) runOn() bool {
 	for ; p.at < len(p.queue); p.at++ {
 		s := p.next(p.at)
 		if !s.turns() {
+			p.noteUnmet(p.at, s, false)
 			continue
 		}
 		if s.ask == 0 {
 			break
+		}
+		if s.bare {
+			if !p.refuses(s) {
+				break
+			}
+			p.res.Counters.Turns++
+			p.noteUnmet(p.at, s, false)
+			continue
 		}
 		if s.ask != p.runs.lastAsk {
 			p.runs.last, p.runs.lastAsk = p.runs.by[s.ask], s.ask

@@ -13,7 +13,8 @@ import (
 func (p *planning) turns() {
 	p.queue, p.late = p.standing, p.late[:0]
 	p.runs.begin(len(p.states))
-	p.inOrder(func(cl *clusterState, w *want, ask uint32) {
+	p.unmet.begin()
+	p.inOrder(func(cl *clusterState, w *want, s *standing) {
 		if len(p.runs.pending[cl.at]) > 0 {
 			p.settlePending(cl)
 		}
@@ -23,18 +24,27 @@ func (p *planning) turns() {
 			p.takeTurn(cl, w)
 			cl.settleOffers(w, &p.x)
 		}
-		if ask != 0 {
-			p.answer(ask)
+		if s == nil {
+			return
+		}
+		if cl.short(w) {
+			p.noteUnmet(p.at-1, s, w.mayPreempt())
+		}
+		if s.bare {
+			p.noteRefusal(cl, w, s.ask)
+		} else if s.ask != 0 {
+			p.answer(s.ask)
 		}
 	}, p.runOn)
 	p.settleRuns()
+	p.unmet.asked, p.unmet.known = p.queue, p.displace == 0
 	p.dropSpoiled()
 	p.queue = nil
 }
 
 // inOrder visits the Needs of queue, which is in turn order, and those that openLate adds meanwhile, each in its place.
-// runOn may take several of queue at once.
-func (p *planning) inOrder(visit func(cl *clusterState, w *want, ask uint32), runOn func() bool) {
+// runOn may take several of queue at once. visit is told what is in the queue, or nil.
+func (p *planning) inOrder(visit func(cl *clusterState, w *want, s *standing), runOn func() bool) {
 	read := 0
 	for p.at = 0; p.at < len(p.queue) || len(p.late) > 0; {
 		if len(p.late) == 0 && runOn() {
@@ -47,15 +57,17 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, ask uint32), ru
 		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.next(p.at).turn) < 0) {
 			cl, w := p.state(p.popLate())
 			w.bits &^= wLate
-			visit(cl, w, 0)
+			visit(cl, w, nil)
 			continue
 		}
 		s := p.next(p.at)
 		p.at++
-		if s.turns() {
-			cl, w := p.state(s.turn)
-			visit(cl, w, s.ask)
+		if !s.turns() {
+			p.noteUnmet(p.at-1, s, false)
+			continue
 		}
+		cl, w := p.state(s.turn)
+		visit(cl, w, s)
 	}
 }
 
