@@ -49,10 +49,10 @@ func drawProfile(r *rand.Rand) Profile {
 		}
 		p.Requirements = append(p.Requirements, q)
 	}
-	for range r.IntN(2) {
-		p.Spread = append(p.Spread, Spread{Key: word(), MaxSkew: int32(r.IntN(3))})
+	for range r.IntN(4) {
+		p.Spread = append(p.Spread, Spread{Key: word(), MaxSkew: int32(r.IntN(4) - 1)})
 	}
-	for range r.IntN(2) {
+	for range r.IntN(4) {
 		p.Tolerations = append(p.Tolerations, Toleration{Key: word(), Op: []string{"", TolerationEqual, TolerationExists, "Other"}[r.IntN(4)],
 			Value: word(), Effect: []string{"", NoSchedule, NoExecute, "Other"}[r.IntN(4)]})
 	}
@@ -92,6 +92,45 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 	out := slices.Clone(list)
 	r.Shuffle(len(out), func(a, b int) { out[a], out[b] = out[b], out[a] })
 	return out
+}
+
+// ENG-4.4: the format is durable, because fingerprints are stored in machine metadata: these stay what they are for as long as the prefix
+// does.
+func TestFingerprintsAreDurable(t *testing.T) {
+	for want, p := range map[string]Profile{
+		"f1-61ea20bba501cd334e1bf7f1fb076e28": {},
+		"f1-e11c70d005047ccebbce771fb9031d10": {Priority: -5, Interruption: OneDollar, Reclamation: Pinned, Requirements: []Requirement{
+			{Key: "topology.kubernetes.io/zone", Op: In, Values: []string{"b", "a", "b"}}, {Key: "gpu", Op: DoesNotExist, Values: []string{"ignored"}},
+			{Key: "rack", Op: Same}, {Key: "gpu", Op: NotIn, Values: []string{"old"}}}},
+		"f1-bc8b7e268c387a3dace067e035c9ab2b": {Priority: 1 << 30, Spread: []Spread{{Key: "zone", MaxSkew: 2}, {Key: "rack", MaxSkew: -1}, {Key: "zone", MaxSkew: 1}, {MaxSkew: 7}}},
+		"f1-4c37f239aba7b5167068e7bdef870913": {TolerationsStated: true, Tolerations: []Toleration{{Key: "b", Value: "v", Effect: NoExecute}, {Key: "a", Op: TolerationExists, Value: "ignored"},
+			{Key: "b", Op: TolerationEqual, Value: "v", Effect: NoExecute}, {Key: "z", Op: "Other"}, {Key: "a", Op: TolerationExists, Effect: "Other"}}},
+		"f1-e187291fb08d77f021767a32965e794a": {TolerationsStated: true},
+	} {
+		if got := p.Fingerprint(); got != want {
+			t.Errorf("%+v has the fingerprint %s, not %s", p, got, want)
+		}
+	}
+}
+
+// ENG-4.3, WIRE-14.1: the canonical form, spelled out.
+func TestCanonicalForm(t *testing.T) {
+	p := Profile{Interruption: Unspecified, Requirements: []Requirement{{Key: "z", Op: In, Values: []string{"b", "a", "b"}}, {Key: "a", Op: Exists, Values: []string{"x"}},
+		{Key: "a", Op: In, Values: []string{"y"}}, {Key: "a", Op: In, Values: []string{"x"}}},
+		Spread:            []Spread{{Key: "zone", MaxSkew: 0}, {Key: "rack", MaxSkew: 3}, {Key: "rack", MaxSkew: -2}, {MaxSkew: 1}},
+		TolerationsStated: true, Tolerations: []Toleration{{Key: "k", Effect: NoSchedule}, {Key: "k", Op: TolerationEqual, Effect: NoSchedule},
+			{Key: "a", Op: TolerationExists, Value: "x"}, {Key: "k", Op: "In"}, {Key: "k", Effect: "Maybe"}}}
+	before := fmt.Sprintf("%+v", p)
+	want := Profile{Interruption: Zero, Reclamation: Zero, Requirements: []Requirement{{Key: "a", Op: In, Values: []string{"x"}}, {Key: "a", Op: In, Values: []string{"y"}},
+		{Key: "a", Op: Exists}, {Key: "z", Op: In, Values: []string{"a", "b"}}},
+		Spread:            []Spread{{Key: "rack", MaxSkew: 1}, {Key: "rack", MaxSkew: 3}, {Key: "zone", MaxSkew: 1}},
+		TolerationsStated: true, Tolerations: []Toleration{{Key: "a", Op: TolerationExists}, {Key: "k", Op: TolerationEqual, Effect: NoSchedule}}}
+	if got := p.Canonical(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("canonical:\n%+v, want\n%+v", got, want)
+	}
+	if after := fmt.Sprintf("%+v", p); after != before {
+		t.Errorf("the profile itself was changed: %s", after)
+	}
 }
 
 // FuzzFingerprint looks for two profiles that share a fingerprint because of how fields are joined.

@@ -27,11 +27,19 @@ type modelMachine struct {
 	ready   Readiness
 	foreign bool
 	stuck   bool
+	leaving bool
+	taken   bool // announced as taken back
 }
 
+// seen is the state that plans go by: what is stuck has failed, what certainly goes is going.
 func (x *modelMachine) seen() State {
-	if x.stuck {
+	switch s := x.m.State; {
+	case x.stuck:
 		return Failed
+	case s == Configured && (x.leaving || x.taken):
+		return Draining
+	case s == Idle && x.taken:
+		return Deleting
 	}
 	return x.m.State
 }
@@ -73,7 +81,7 @@ func drawMachine(t *rapid.T, id string) Machine {
 	pick := func(label string, list ...string) string { return rapid.SampledFrom(list).Draw(t, label) }
 	m := Machine{ID: id, Provider: pick("provider", "p", "p", "q"), State: State(rapid.IntRange(1, 8).Draw(t, "state")), InstanceType: pick("type", "", "s", "l"),
 		Zone: pick("zone", "", "a", "b"), CapacityType: CapacityType(rapid.IntRange(0, 4).Draw(t, "capacity")),
-		Price: int64(rapid.IntRange(0, 3).Draw(t, "price")), HostRef: pick("host", "", "h1", id),
+		Price: int64(rapid.IntRange(0, 3).Draw(t, "price")), HostRef: pick("host", "", "h1", id, strings.Repeat("h", 300)),
 		HostProvider: pick("of host", "", "p", "q")}
 	if m.State.Bound() || m.State == Draining {
 		m.Cluster = pick("cluster", "red", "blue")
@@ -90,8 +98,12 @@ func drawMachine(t *rapid.T, id string) Machine {
 			m.Labels = append(m.Labels, Label{k, v})
 		}
 	}
-	if rapid.Bool().Draw(t, "taint") {
-		m.Taints = []Taint{{Key: "gpu", Effect: "NoSchedule"}}
+	for range rapid.IntRange(0, 3).Draw(t, "taints") {
+		m.Taints = append(m.Taints, Taint{Key: pick("taint", "gpu", "a"), Value: pick("of taint", "", "v", "w"), Effect: pick("effect", "NoSchedule", "NoExecute")})
+	}
+	if rapid.Bool().Draw(t, "unsorted") { // of labels with one key the last counts
+		slices.Reverse(m.Labels)
+		m.Labels = append(m.Labels, m.Labels...)
 	}
 	return m
 }
@@ -148,7 +160,11 @@ func leaveNothing(t *rapid.T, space *symbol.Space, tab *Table, mod *model) {
 }
 
 func step(t *rapid.T, tab *Table, mod *model) {
-	id := fmt.Sprintf("m%d", rapid.IntRange(0, 12).Draw(t, "machine"))
+	n := rapid.IntRange(0, 12).Draw(t, "machine")
+	id := fmt.Sprintf("m%d", n)
+	if n%4 == 3 { // longer than one byte can say
+		id += strings.Repeat("-long", 20*n)
+	}
 	x := mod.machines[id]
 	op := rapid.IntRange(0, 13).Draw(t, "op")
 	if x == nil || op == 0 {
@@ -203,6 +219,9 @@ func step(t *rapid.T, tab *Table, mod *model) {
 		x.foreign, x.stuck = rapid.Bool().Draw(t, "foreign"), rapid.Bool().Draw(t, "stuck")
 		tab.SetForeign(i, x.foreign)
 		tab.SetStuck(i, x.stuck)
+		x.leaving, x.taken = rapid.Bool().Draw(t, "leaving"), rapid.IntRange(0, 3).Draw(t, "taken") == 0
+		tab.SetLeaving(i, x.leaving)
+		tab.SetAnnounced(i, x.taken)
 	case 12:
 		keys := MatchKeys{}
 		for _, k := range []string{"rack", "disk", ZoneKey} {
@@ -250,7 +269,8 @@ func compare(t *rapid.T, tab *Table, mod *model) {
 		if has != (x.stamp != nil) || has && s != *x.stamp {
 			t.Fatalf("stamp of %s: %v", id, s)
 		}
-		if tab.Since(i) != x.since || tab.Readiness(i) != x.ready || tab.Foreign(i) != x.foreign || tab.Seen(i) != x.seen() {
+		if tab.Since(i) != x.since || tab.Readiness(i) != x.ready || tab.Foreign(i) != x.foreign || tab.Seen(i) != x.seen() ||
+			tab.Announced(i) != x.taken || tab.Stuck(i) != x.stuck {
 			t.Fatalf("fields of %s", id)
 		}
 		if c := x.member(); c != "" {

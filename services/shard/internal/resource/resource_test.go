@@ -35,11 +35,39 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// ENG-3.2: every suffix that Kubernetes knows, and what is too much for 63 bits is the most there is.
+func TestEverySuffix(t *testing.T) {
+	for k, suffix := range []string{"k", "M", "G", "T", "P", "E"} {
+		want := int64(math.MaxInt64)
+		if k < 5 {
+			want = 2 * int64(math.Pow10(3*(k+2)))
+		}
+		if got, err := Parse("2"+suffix, Down); got != want || err != nil != (k == 5) {
+			t.Errorf("2%s is %d (%v), not %d", suffix, got, err, want)
+		}
+	}
+	for k, suffix := range []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"} {
+		want := int64(math.MaxInt64)
+		if k < 5 {
+			want = 3 << (10 * (k + 1)) * 1000
+		}
+		if got, err := Parse("3"+suffix, Up); got != want || err != nil != (k == 5) {
+			t.Errorf("3%s is %d (%v), not %d", suffix, got, err, want)
+		}
+	}
+	if got, err := Parse("-8Ei", Up); got != math.MinInt64 || err == nil {
+		t.Errorf("-8Ei is %d (%v)", got, err)
+	}
+	if got, err := Parse("-0.5", Up); got != -500 || err != nil {
+		t.Errorf("-0.5 is %d (%v)", got, err)
+	}
+}
+
 // ENG-3.2: every decimal is its exact value, rounded as asked.
 func TestParseIsExact(t *testing.T) {
 	suffixes := map[string]*big.Rat{"": big.NewRat(1, 1), "m": big.NewRat(1, 1000), "u": big.NewRat(1, 1_000_000), "k": big.NewRat(1000, 1),
-		"M": big.NewRat(1_000_000, 1), "Ki": big.NewRat(1024, 1), "Mi": big.NewRat(1<<20, 1)}
-	names := []string{"", "m", "u", "k", "M", "Ki", "Mi"}
+		"n": big.NewRat(1, 1_000_000_000), "M": big.NewRat(1_000_000, 1), "Ki": big.NewRat(1024, 1), "Mi": big.NewRat(1<<20, 1)}
+	names := []string{"", "m", "u", "n", "k", "M", "Ki", "Mi"}
 	rapid.Check(t, func(rt *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3))
 		number := fmt.Sprintf("%d.%0*d", r.IntN(100_000), 1+r.IntN(9), r.IntN(10))
@@ -57,6 +85,28 @@ func TestParseIsExact(t *testing.T) {
 			rt.Fatalf("%s%s: %d and %d (%v, %v), want %s and %s", number, name, up, down, err, err2, ceil, floor)
 		}
 	})
+}
+
+// ENG-3.1, WIRE-14.1: names that occur twice add up, what has no name or is not positive is not there; what nobody knows is said.
+func TestListsBecomeVectors(t *testing.T) {
+	table := symbol.NewTable()
+	list := []Quantity{{"cpu", 1000}, {"", 5}, {"mem", 0}, {"disk", -3}, {"cpu", 500}}
+	v := Intern(table, list)
+	if got := v.Quantities(table); !slices.Equal(got, []Quantity{{"cpu", 1500}}) {
+		t.Errorf("%v", got)
+	}
+	found, known := Find(table, list)
+	if !known || !found.Equal(&v) {
+		t.Errorf("found %v, known %v", found.Quantities(table), known)
+	}
+	more, known := Find(table, append(list, Quantity{"gpu", 1}))
+	if known || !more.Equal(&v) {
+		t.Errorf("with a resource that nobody has: %v, known %v", more.Quantities(table), known)
+	}
+	v.Release(table)
+	if table.Live() != 1 { // the empty name
+		t.Errorf("%d names are left", table.Live())
+	}
 }
 
 // FuzzParse: no text panics, and up is never below down.
