@@ -190,8 +190,10 @@ func arrive(inv *inventory.Table, r *Result, p *Policy, i inventory.Index) {
 		inv.SetSince(i, inv.Now())
 	case inventory.Deleting:
 		inv.Move(i, inventory.Speculative, "")
+		inv.SetAnnounced(i, false) // the next host is another one
 	case inventory.Creating, inventory.Draining:
 		inv.Move(i, inventory.Idle, "")
+		inv.SetLeaving(i, false)
 		inv.SetStamp(i, nil)
 		if promise, ok := inv.Promise(i); ok { // ENG-5.9
 			if ref, ok := r.HandsOver(i, promise); ok {
