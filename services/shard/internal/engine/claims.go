@@ -76,21 +76,32 @@ func (cl *clusterState) countLoose(l *local, by int) {
 	}
 }
 
-// unclaimed lists the bound machines that nobody claims, in keep order, and perhaps some that somebody has claimed since.
+// unclaimed lists the bound machines that nobody claims, in the order of walks, and perhaps some that somebody has claimed since.
 func (cl *clusterState) unclaimed() []int32 {
 	if cl.loose == 0 {
 		return nil
 	}
 	if cl.looseOld || len(cl.looseAt) > 2*cl.loose+8 {
+		if cl.loose > looseFew && !cl.inOrder { // so that nobody sorts them again
+			cl.walkOrder(cl.bound, nil)
+			cl.inOrder = true
+		}
 		cl.looseOld, cl.looseAt = false, cl.looseAt[:0]
 		for _, at := range cl.bound {
 			if cl.loc[at].claim < 0 {
 				cl.looseAt = append(cl.looseAt, at)
 			}
 		}
+		if !cl.inOrder {
+			var few [looseFew]walkKey
+			cl.walkOrder(cl.looseAt, few[:0])
+		}
 	}
 	return cl.looseAt
 }
+
+// looseFew is how many unclaimed machines are sorted by themselves.
+const looseFew = 16
 
 // recount computes the residual of a Need from its claims and shares.
 func (cl *clusterState) recount(w *want) {
@@ -116,15 +127,12 @@ func (cl *clusterState) restOf(w *want, rest []int64, without func(l *local) boo
 	return rest
 }
 
-// claimWalk claims the listed machines one after the other, as far as w is short, they are unclaimed, usable, pass, and
-// contribute. pass may be nil.
-func (cl *clusterState) claimWalk(w *want, list []int32, pass func(at int32, l *local) bool) {
-	if cl.loose == 0 && len(list) > 0 && cl.loc[list[0]].state.Bound() {
-		return
-	}
+// claimLoose claims unclaimed bound machines one after the other, as far as w is short and they are usable, pass, and contribute.
+// pass may be nil.
+func (cl *clusterState) claimLoose(w *want, pass func(at int32, l *local) bool) {
 	rest := cl.rest(w)
 	var buf [8]int64
-	for _, at := range list {
+	for _, at := range cl.unclaimed() {
 		l := &cl.loc[at]
 		if l.claim >= 0 || l.bits&(lShunned|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
 			continue

@@ -40,7 +40,8 @@ type clusterState struct {
 	looseOld     bool     // of looseAt: more may have been let go since
 	freed        bool     // credit let something go after others had looked for it
 	handsOver    bool     // an Idle machine was credited to a Need
-	byRow        bool     // local.owner is a row of demand, until gather makes Needs of them
+	anew         bool     // its machines were read for this credit
+	inOrder      bool     // bound is in the order of walks
 	reported     bool     // its nodes reported when loc was listed
 	columns      []column //
 
@@ -63,7 +64,7 @@ type clusterState struct {
 	gangRows []gangRow
 	begun    []bool  // by row: a gang that has begun on machines too small to hold it alone
 	members  int     // of loc; behind them is what the plan acquired
-	bound    []int32 // bound and creditable: Configured, then Configuring, each in keep order
+	bound    []int32 // bound and creditable, in the order of walks if inOrder
 	byID     []int32 // flight, by id
 	shunned  []inventory.Index
 	guarded  []inventory.Index

@@ -81,23 +81,21 @@ func (cl *clusterState) readiness(p *planning) {
 	slices.Sort(cl.guarded)
 }
 
-// roundOwn is ENG-9.3: every Need claims its Own bound machines. As no machine is the Own of two, one walk over all of
-// them in keep order does it for all Needs at once; gangs choose a domain (10.3).
+// roundOwn is ENG-9.3: every Need claims its Own bound machines in keep order. No machine is the Own of two; gangs choose a
+// domain (10.3).
 func (cl *clusterState) roundOwn(p *planning, x *scratch) {
-	for _, at := range cl.bound {
-		l := &cl.loc[at]
-		if l.owner < 0 {
-			continue
-		}
-		w := &cl.wants[l.owner]
-		if w.bits&(wSame|wZero) != 0 || !touches(cl.supply(l), cl.rest(w)) || !cl.usable(w, l) {
-			continue
-		}
-		cl.claim(w, at)
-	}
 	for i := range cl.wants {
-		if w := &cl.wants[i]; w.bits&wSame != 0 && w.bits&wZero == 0 {
+		w := &cl.wants[i]
+		switch {
+		case w.own < 0 || w.bits&wZero != 0:
+		case w.bits&wSame != 0:
 			cl.ownDomain(p, w, x)
+		default:
+			for at := w.own; at >= 0 && cl.loc[at].state.Bound() && cl.short(w); at = cl.loc[at].ownNext {
+				if l := &cl.loc[at]; touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) {
+					cl.claim(w, at)
+				}
+			}
 		}
 	}
 }
@@ -114,10 +112,10 @@ func (cl *clusterState) roundRest(p *planning, x *scratch) {
 			continue
 		}
 		if cl.loose > 0 {
-			cl.claimWalk(w, cl.bound, func(_ int32, l *local) bool { return l.bits&lOurs == 0 })
+			cl.claimLoose(w, func(_ int32, l *local) bool { return l.bits&lOurs == 0 })
 		}
 		cl.share(p, w, x, func(l *local) bool { return l.state.Bound() })
-		cl.claimWalk(w, cl.bound, nil)
+		cl.claimLoose(w, nil)
 		for at := w.own; at >= 0 && cl.short(w); at = cl.loc[at].ownNext {
 			cl.claimFlying(w, at)
 		}

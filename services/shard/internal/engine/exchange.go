@@ -365,7 +365,7 @@ func (p *planning) lookAgain(cl *clusterState, w *want) {
 		}
 		return true
 	}
-	cl.claimWalk(w, cl.bound, pass)
+	cl.claimLoose(w, pass)
 	cl.claimComing(w, pass)
 	if w.lastOne != last {
 		p.unmet.gained = true

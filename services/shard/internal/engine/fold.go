@@ -7,9 +7,7 @@ import (
 	"sync"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // folding remembers answers of section 8 that many gangs share.
@@ -26,6 +24,7 @@ type folder struct {
 	last  lastFold
 	home  homeClasses
 	index map[foldKey]int // of the cluster at work
+	mixed []bool          // by fold: its members may not be in order
 	key   []byte
 }
 
@@ -172,10 +171,9 @@ func (cl *clusterState) projected(v *resource.Vector, x *scratch) []int64 {
 
 // findFolds finds the gangs that section 8 folds, and the Needs that stand for them.
 func (cl *clusterState) findFolds(p *planning, x *scratch) {
-	if len(cl.gangRows) == 0 {
-		return
+	if len(cl.gangRows) > 0 {
+		cl.listBegun(p, x)
 	}
-	cl.listBegun(p, x)
 	for i := range cl.gangRows {
 		g := &cl.gangRows[i]
 		folds := false
@@ -191,69 +189,15 @@ func (cl *clusterState) findFolds(p *planning, x *scratch) {
 func (cl *clusterState) listBegun(p *planning, x *scratch) {
 	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.begun)
-	x.begins = x.begins[:0]
-	for i := range cl.gangRows {
-		row := cl.gangRows[i].row
-		x.begins = append(x.begins, sameRow{cl.d.Needs[row].Key, row})
-	}
-	inv := p.w.Inventory
-	promised := func(i inventory.Index) (symbol.ID, bool) {
-		pr, _ := inv.Promise(i)
-		return p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
-	}
-	if cl.gathered == cl.supplyVersion && cl.gathered != 0 { // the machines as they were, without a look at each row
-		for at := range cl.loc[:cl.members] {
-			l := &cl.loc[at]
-			key, ok := l.key, l.bits&lKeyed != 0
-			if !l.state.Bound() {
-				key, ok = promised(l.idx)
-			}
-			if ok {
-				cl.begin(p, cl.gangOf(x, key), l.class, x)
-			}
-		}
-		return
-	}
-	list, _ := inv.Members(cl.d.ID)
-	cl.list(p, list)
-	cl.findRows(p)
-	for at := range cl.loc {
-		if l := &cl.loc[at]; l.owner >= 0 && cl.d.Needs[l.owner].Form.Same != nil {
+	for at := range cl.loc[:cl.members] {
+		if l := &cl.loc[at]; l.owner >= 0 && cl.rowWant[l.owner] == rowGang && !cl.begun[l.owner] {
 			cl.begin(p, int(l.owner), l.class, x)
 		}
 	}
 }
 
-// sameRow is a gang of the cluster at work.
-type sameRow struct {
-	key symbol.ID
-	row int32
-}
-
-// gangOf returns the row of the gang with a row key, or -1. Most clusters have so few that looking at each is faster than
-// hashing.
-func (cl *clusterState) gangOf(x *scratch, key symbol.ID) int {
-	const few = 8
-	if len(x.begins) <= few {
-		for _, s := range x.begins {
-			if s.key == key {
-				return int(s.row)
-			}
-		}
-		return -1
-	}
-	row, ok := cl.d.Row(key)
-	if !ok || cl.d.Needs[row].Form.Same == nil {
-		return -1
-	}
-	return row
-}
-
-// begin notes that the gang in a row, if there is one, has an Own machine of a class.
+// begin notes that the gang in a row has an Own machine of a class.
 func (cl *clusterState) begin(p *planning, row int, class uint32, x *scratch) {
-	if row < 0 || cl.begun[row] {
-		return
-	}
 	n, sup := &cl.d.Needs[row], cl.f.of(class)
 	if !p.cat.matcherKnown(n.Form).has(class) {
 		return
@@ -270,7 +214,7 @@ func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
 			f.index = map[foldKey]int{}
 		}
 		clear(f.index)
-		f.last.at = -1
+		f.last.at, f.mixed = -1, f.mixed[:0]
 	}
 	at := f.last.at
 	if at < 0 { // foldable was asked about this row last
@@ -279,12 +223,17 @@ func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
 		if at, ok = f.index[k]; !ok {
 			at = len(cl.folds)
 			f.index[k] = at
+			f.mixed = append(f.mixed, false)
 			cl.folds = append(cl.folds, Folded{Need: demand.Need{Form: n.Form.Stripped, Group: k.group, MinUnit: n.Aggregate,
 				Size: demand.SizeOf(p.w.Space, &n.Aggregate), Arrival: n.Arrival}})
 		}
 		f.last.at = at
 	}
 	d := &cl.folds[at]
+	if k := len(d.Members); k > 0 { // rows of one profile and size are in order
+		before := &cl.d.Needs[d.Members[k-1]]
+		f.mixed[at] = f.mixed[at] || before.Form != n.Form || before.Size != n.Size
+	}
 	d.Members = append(d.Members, row)
 	if demand.CompareArrival(n.Arrival, d.Need.Arrival) < 0 {
 		d.Need.Arrival = n.Arrival
@@ -308,29 +257,21 @@ func (p *planning) foldGroup(n *demand.Need, x *scratch) string {
 }
 
 // sortFolds adds the folded Needs and puts all Needs back into turn order.
-func (cl *clusterState) sortFolds(p *planning) {
+func (cl *clusterState) sortFolds(p *planning, x *scratch) {
 	plain := len(cl.wants) // these are in order
 	for i := range cl.folds {
 		d := &cl.folds[i]
 		first := &cl.d.Needs[d.Members[0]]
-		d.Need.Aggregate = first.Aggregate
+		d.Need.Aggregate = first.Aggregate.Times(int64(len(d.Members)))
 		hold := cl.d.Holds[d.Members[0]]
 		for _, row := range d.Members[1:] {
-			d.Need.Aggregate = d.Need.Aggregate.Add(cl.d.Needs[row].Aggregate)
 			if cl.d.Holds[row] == demand.NotHeld {
 				hold = demand.NotHeld
 			}
 		}
-		slices.SortFunc(d.Members, func(a, b int32) int {
-			x, y := &cl.d.Needs[a], &cl.d.Needs[b]
-			if c := demand.CompareArrival(x.Arrival, y.Arrival); c != 0 {
-				return c
-			}
-			if c := strings.Compare(x.Group, y.Group); c != 0 {
-				return c
-			}
-			return strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint)
-		})
+		if x.fold.mixed[i] {
+			cl.sortMembers(d.Members)
+		}
 		w := cl.add(p, &d.Need, p.cat.matcherKnown(d.Need.Form), FoldedRow+int32(i), hold)
 		w.bits |= wFolded
 	}
@@ -352,6 +293,15 @@ func (cl *clusterState) sortFolds(p *planning) {
 		cl.wants[to] = *last
 		folded = folded[:len(folded)-1]
 	}
+}
+
+// sortMembers puts the rows of a folded Need into their order (ENG-8.5).
+func (cl *clusterState) sortMembers(rows []int32) {
+	slices.SortFunc(rows, func(a, b int32) int {
+		x, y := &cl.d.Needs[a], &cl.d.Needs[b]
+		return cmp.Or(demand.CompareArrival(x.Arrival, y.Arrival), strings.Compare(x.Group, y.Group),
+			strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint))
+	})
 }
 
 // foldsStand reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was

@@ -11,11 +11,12 @@ import (
 type scratch struct {
 	list    []int32
 	rest    []int64
-	keys    []keepKey
+	ends    []int32
+	walk    []walkKey
+	labels  []uint32 // of the machines that were listed last
 	offers  []offer
 	buckets []bucket
 	sums    []int64
-	begins  []sameRow // gangs of the cluster at work
 	key     []byte
 	frame   *frame // the last one
 	fold    folder
@@ -113,20 +114,11 @@ func (cl *clusterState) settleOffers(w *want, x *scratch) {
 	if w.claims < 0 || w.at >= cl.lastReceiver || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
 		return
 	}
-	if l := &cl.loc[w.lastOne]; w.claims == w.lastOne && w.bits&wWhole != 0 && l.bits&lKept == 0 && l.out < 0 {
-		// The whole units of one machine: what they leave of it is known without a layout.
-		sup, agg := cl.amount(w, l.class), cl.aggregate(w)
-		all := cl.supply(l)
-		offers := true
-		for j, u := range cl.least {
-			offers = offers && all[j]-min(sup[j], agg[j]) >= u
+	if cl.usedUp(w) {
+		if w.slot >= 0 {
+			cl.dropGiver(w)
 		}
-		if !offers {
-			if w.slot >= 0 {
-				cl.dropGiver(w)
-			}
-			return
-		}
+		return
 	}
 	if w.slot < 0 {
 		cl.unlay(w)
@@ -150,6 +142,47 @@ func (cl *clusterState) sortKeep(list []int32) {
 		}
 		list[j] = x
 	}
+}
+
+// usedUp reports whether it is plain without a layout that a Need has nothing to offer: units all alike fill its machines as far
+// as these hold them, and what is left of each is less than what every receiver asks for.
+func (cl *clusterState) usedUp(g *want) bool {
+	if g.bits&wWhole == 0 {
+		return false
+	}
+	rest, dim := int64(0), 0 // in a dimension that the unit has
+	for j, a := range cl.aggregate(g) {
+		if a > 0 {
+			rest, dim = a, j
+		}
+	}
+	for at := g.claims; at >= 0; at = cl.loc[at].next {
+		l := &cl.loc[at]
+		if l.bits&lKept != 0 {
+			continue
+		}
+		sup, room := cl.supply(l), cl.amount(g, l.class)
+		if g.bits&wMany == 0 {
+			room = cl.unit(g)
+		}
+		switch rest -= room[dim]; {
+		case l.out >= 0:
+			return false
+		case rest >= 0:
+		case g.claims != g.lastOne:
+			return false
+		default: // the only one holds more than there is
+			room = cl.aggregate(g)
+		}
+		offers := true
+		for j, u := range cl.least {
+			offers = offers && sup[j]-room[j] >= u
+		}
+		if offers {
+			return false
+		}
+	}
+	return true
 }
 
 // unlay says that what the machines of a Need are used for is to be found out anew. Until then they may offer anything.
@@ -278,6 +311,11 @@ func (cl *clusterState) share(p *planning, w *want, x *scratch, keep func(l *loc
 		}
 		g := &cl.wants[cl.givers[i].want]
 		if g.bits&wLaid == 0 {
+			if cl.usedUp(g) {
+				cl.dropGiver(g)
+				i--
+				continue
+			}
 			cl.lay(g, x)
 			switch {
 			case cl.givers[i].n == 0:

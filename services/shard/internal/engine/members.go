@@ -9,45 +9,56 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// gather lists the machines of the cluster and whose Own each is.
-func (cl *clusterState) gather(p *planning, x *scratch) {
-	inv := p.w.Inventory
-	list, _ := inv.Members(cl.d.ID)
+// readMembers makes the machines of the cluster those of the last credit, made unclaimed, or reads them anew, and notes of
+// each in owner the row of demand that it is the Own of.
+func (cl *clusterState) readMembers(p *planning, x *scratch) {
 	reports := cl.d.Facts.ReportsReadiness
-	if cl.gathered == cl.supplyVersion && cl.gathered != 0 && !reports && !cl.reported {
-		cl.renew(p)
+	cl.anew = cl.gathered != cl.supplyVersion || cl.gathered == 0 || reports || cl.reported
+	if cl.anew {
+		list, _ := p.w.Inventory.Members(cl.d.ID)
+		cl.list(p, list, x)
 	} else {
-		if !cl.byRow {
-			cl.list(p, list)
-		}
-		cl.readiness(p)
-		cl.arrange(x)
+		cl.renew(p)
 	}
 	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, p.w.Demand.KeysVersion()
 	for at := range cl.loc {
 		l := &cl.loc[at]
-		key, keyed := l.key, l.bits&lKeyed != 0
-		if !l.state.Bound() { // a promise names its row by text: the row may be new
-			pr, _ := inv.Promise(l.idx)
-			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
-		}
-		if cl.byRow && l.owner >= 0 {
-			l.owner = cl.rowWant[l.owner]
-		} else if l.owner = cl.ownerAsBefore(l.owner, key); !keyed {
-			l.owner = -1
-		} else if l.owner < 0 {
-			l.owner = cl.ownerOf(p, key)
-		}
-	}
-	cl.byRow = false
-	for _, list := range [...][]int32{cl.flight, cl.bound} { // chains are built from the end: bound first, each in order
-		for _, at := range slices.Backward(list) {
-			if l := &cl.loc[at]; l.owner >= 0 {
-				w := &cl.wants[l.owner]
-				l.ownNext, w.own = w.own, at
+		l.owner = -1
+		if key, keyed := cl.rowKey(p, l); keyed {
+			if row, ok := cl.d.Row(key); ok {
+				l.owner = int32(row)
 			}
 		}
 	}
+}
+
+// rowKey is the key of the row that a machine is stamped with, or promised to. A promise names its row by text: the row may be
+// new.
+func (cl *clusterState) rowKey(p *planning, l *local) (key symbol.ID, keyed bool) {
+	if l.state.Bound() {
+		return l.key, l.bits&lKeyed != 0
+	}
+	pr, _ := p.w.Inventory.Promise(l.idx)
+	return p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+}
+
+// gather finds out whose Own each machine is, and lists the machines for the walks of credit.
+func (cl *clusterState) gather(p *planning, x *scratch) {
+	if cl.anew {
+		cl.readiness(p)
+		cl.arrange()
+		if len(cl.gangRows) > 0 && len(cl.loc) > 0 {
+			cl.noteColumn(p, x)
+		}
+	}
+	for at := range cl.loc {
+		if l := &cl.loc[at]; l.owner >= 0 {
+			l.owner = cl.rowWant[l.owner]
+		} else if len(cl.folds) > 0 {
+			l.owner = cl.foldOf(p, l)
+		}
+	}
+	cl.linkOwn(x)
 	cl.loose, cl.excess, cl.looseOld = len(cl.bound), 0, true
 	for _, at := range cl.bound {
 		if l := &cl.loc[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
@@ -56,27 +67,57 @@ func (cl *clusterState) gather(p *planning, x *scratch) {
 	}
 }
 
-// list reads the members from the inventory.
-func (cl *clusterState) list(p *planning, list []inventory.Index) {
-	inv := p.w.Inventory
+// foldOf returns the folded Need that a machine is the Own of (ENG-5.7), or -1.
+func (cl *clusterState) foldOf(p *planning, l *local) int32 {
+	if key, keyed := cl.rowKey(p, l); keyed {
+		fp, group := p.w.Space.Keys.Text(key)
+		for i := range cl.folds {
+			if n := &cl.folds[i].Need; n.Group == group && n.Form.Fingerprint == fp {
+				return cl.rowWant[cl.folds[i].Members[0]]
+			}
+		}
+	}
+	return -1
+}
+
+// list reads the members from the inventory, and their labels if gangs may ask for them.
+func (cl *clusterState) list(p *planning, list []inventory.Index, x *scratch) {
 	cl.loc = slices.Grow(cl.loc[:0], len(list))
 	cl.bound, cl.flight, cl.byID, cl.columns = slices.Grow(cl.bound[:0], len(list)), cl.flight[:0], cl.byID[:0], cl.columns[:0]
+	x.labels = x.labels[:0]
+	for ; len(list) > 0; list = list[min(aheadTurns, len(list)):] {
+		cl.listSome(p, list[:min(aheadTurns, len(list))], x)
+	}
+	cl.members = len(cl.loc)
+}
+
+// listSome is list for a few machines. What is read of them lies apart, row and labels and then the stamp: many reads that do
+// not wait for each other take little longer than one (see lookAhead).
+func (cl *clusterState) listSome(p *planning, list []inventory.Index, x *scratch) {
+	inv := p.w.Inventory
+	var rows [aheadTurns]*inventory.Row
+	var stamps [aheadTurns]*inventory.StampRow
 	sum := uint32(0)
 	for n, i := range list {
-		if n%aheadTurns == 0 { // see lookAhead
-			for _, i := range list[n:min(n+aheadTurns, len(list))] {
-				sum += inv.Row(i).Class
-			}
-			cl.ahead = sum
+		rows[n] = inv.Row(i)
+		sum += rows[n].Class
+		if len(cl.gangRows) > 0 {
+			x.labels = append(x.labels, inv.LabelSet(i))
 		}
-		r := inv.Row(i)
+	}
+	for n := range list {
+		stamps[n] = inv.StampRow(rows[n].Stamp)
+		sum += uint32(stamps[n].Key)
+	}
+	cl.ahead = sum
+	for n, i := range list {
+		r, s := rows[n], stamps[n]
 		l := local{idx: i, class: r.Class, order: r.Order, state: r.Seen(), claim: -1, next: -1, owner: -1, ownNext: -1,
 			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
 		if r.Foreign() {
 			l.bits |= lForeign
 		}
 		if r.Stamp != 0 {
-			s := inv.StampRow(r.Stamp)
 			l.recl, l.key = s.Reclamation, s.Key
 			l.bits |= lKeyed
 			if s.Ours {
@@ -90,24 +131,11 @@ func (cl *clusterState) list(p *planning, list []inventory.Index) {
 		}
 		cl.loc = append(cl.loc, l)
 	}
-	cl.members = len(cl.loc)
 }
 
-// arrange sorts the members for the walks of credit.
-func (cl *clusterState) arrange(x *scratch) {
-	n := 0 // Configured
-	x.list = x.list[:0]
-	for _, at := range cl.bound {
-		if cl.loc[at].state == inventory.Configured {
-			cl.bound[n] = at
-			n++
-		} else {
-			x.list = append(x.list, at)
-		}
-	}
-	copy(cl.bound[n:], x.list)
-	cl.keepOrder(cl.bound[:n], x)
-	cl.keepOrder(cl.bound[n:], x)
+// arrange puts what is in flight into the orders of its walks. What is bound is put in order where somebody walks over it.
+func (cl *clusterState) arrange() {
+	cl.inOrder = false
 	slices.SortFunc(cl.flight, func(a, b int32) int {
 		x, y := &cl.loc[a], &cl.loc[b]
 		return cmp.Or(cmp.Compare(flightRank(x.state), flightRank(y.state)), cmp.Compare(x.order, y.order))
@@ -135,51 +163,6 @@ func (cl *clusterState) renew(p *planning) {
 	}
 }
 
-// findRows notes of each machine in owner the row of demand that it is the Own of.
-func (cl *clusterState) findRows(p *planning) {
-	cl.byRow = true
-	for at := range cl.loc {
-		l := &cl.loc[at]
-		key, keyed := l.key, l.bits&lKeyed != 0
-		if !l.state.Bound() {
-			pr, _ := p.w.Inventory.Promise(l.idx)
-			key, keyed = p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
-		}
-		if keyed {
-			if row, ok := cl.d.Row(key); ok {
-				l.owner = int32(row)
-			}
-		}
-	}
-}
-
-// ownerAsBefore returns the position that a row key had in the last credit if the same row is there now, or -1. It saves
-// most of the lookups of a cluster where one amount has changed.
-func (cl *clusterState) ownerAsBefore(at int32, key symbol.ID) int32 {
-	if at >= 0 && int(at) < len(cl.wants) {
-		if w := &cl.wants[at]; w.bits&wFolded == 0 && cl.need(w).Key == key {
-			return at
-		}
-	}
-	return -1
-}
-
-// ownerOf returns the Need that a row key names (ENG-5.7), or -1.
-func (cl *clusterState) ownerOf(p *planning, key symbol.ID) int32 {
-	if row, ok := cl.d.Row(key); ok {
-		return cl.rowWant[row]
-	}
-	if len(cl.folds) > 0 {
-		fp, group := p.w.Space.Keys.Text(key)
-		for i := range cl.folds {
-			if n := &cl.folds[i].Need; n.Group == group && n.Form.Fingerprint == fp {
-				return cl.rowWant[cl.folds[i].Members[0]]
-			}
-		}
-	}
-	return -1
-}
-
 // flightRank orders in-flight machines for credit: Idle, Creating, Draining.
 func flightRank(s inventory.State) int {
 	switch s {
@@ -197,32 +180,124 @@ func (cl *clusterState) keep(a, b int32) int {
 	return cmp.Or(cmp.Compare(x.price, y.price), cmp.Compare(y.recl, x.recl), cmp.Compare(x.order, y.order))
 }
 
-// keepKey is what keep order looks at, side by side.
-type keepKey struct {
+// walkKey is what the order of walks looks at: Configured before Configuring, each in keep order.
+type walkKey struct {
+	later     bool // Configuring
 	price     int64
 	recl      demand.Penalty
 	order, at uint32
 }
 
-// keepOrder puts machines into keep order.
-func (cl *clusterState) keepOrder(list []int32, x *scratch) {
-	x.keys = slices.Grow(x.keys[:0], len(list))
-	for _, at := range list {
+func (a *walkKey) before(b *walkKey) bool {
+	switch {
+	case a.later != b.later:
+		return b.later
+	case a.price != b.price:
+		return a.price < b.price
+	case a.recl != b.recl:
+		return a.recl > b.recl
+	}
+	return a.order < b.order
+}
+
+// walkOrder puts bound machines into the order of walks.
+func (cl *clusterState) walkOrder(list []int32, keys []walkKey) []walkKey {
+	keys = keys[:0]
+	sorted := true
+	for i, at := range list {
 		l := &cl.loc[at]
-		x.keys = append(x.keys, keepKey{l.price, l.recl, l.order, uint32(at)})
+		keys = append(keys, walkKey{l.state != inventory.Configured, l.price, l.recl, l.order, uint32(at)})
+		sorted = sorted && (i == 0 || keys[i-1].before(&keys[i]))
 	}
-	slices.SortFunc(x.keys, func(a, b keepKey) int {
-		switch {
-		case a.price != b.price:
-			return sign(a.price < b.price)
-		case a.recl != b.recl:
-			return sign(a.recl > b.recl)
+	switch {
+	case sorted:
+		return keys
+	case len(keys) > 40:
+		slices.SortFunc(keys, func(a, b walkKey) int { return sign(a.before(&b)) })
+	default:
+		for i := 1; i < len(keys); i++ {
+			x := keys[i]
+			j := i
+			for ; j > 0 && x.before(&keys[j-1]); j-- {
+				keys[j] = keys[j-1]
+			}
+			keys[j] = x
 		}
-		return sign(a.order < b.order)
-	})
-	for i := range x.keys {
-		list[i] = int32(x.keys[i].at)
 	}
+	for i := range keys {
+		list[i] = int32(keys[i].at)
+	}
+	return keys
+}
+
+// linkOwn chains the Own machines of each Need: bound ones in walk order, then those in flight. The machines of all Needs
+// together need not be in order for that, and those of one are few.
+func (cl *clusterState) linkOwn(x *scratch) {
+	for _, at := range slices.Backward(cl.flight) {
+		cl.pushOwn(at)
+	}
+	if len(cl.bound) == 0 {
+		return
+	}
+	x.ends = slices.Grow(x.ends[:0], len(cl.wants)+1)[:len(cl.wants)+1] // by owner plus 1
+	clear(x.ends)
+	for _, at := range cl.bound {
+		x.ends[cl.loc[at].owner+1]++
+	}
+	from := int32(0)
+	for i, n := range x.ends {
+		x.ends[i] = from
+		from += n
+	}
+	x.list = slices.Grow(x.list[:0], len(cl.bound))[:len(cl.bound)]
+	for _, at := range cl.bound {
+		end := &x.ends[cl.loc[at].owner+1]
+		x.list[*end] = at
+		*end++
+	}
+	for i := range cl.wants {
+		own := x.list[x.ends[i]:x.ends[i+1]]
+		if !cl.inOrder && len(own) > 1 {
+			x.walk = cl.walkOrder(own, x.walk)
+		}
+		for _, at := range slices.Backward(own) {
+			cl.pushOwn(at)
+		}
+	}
+	if !cl.inOrder {
+		copy(cl.bound, x.list) // so that the next credit finds them sorted
+	}
+}
+
+// pushOwn puts a machine in front of the Own machines of its Need.
+func (cl *clusterState) pushOwn(at int32) {
+	if l := &cl.loc[at]; l.owner >= 0 {
+		w := &cl.wants[l.owner]
+		l.ownNext, w.own = w.own, at
+	}
+}
+
+func (c *column) add(v symbol.ID, has bool) {
+	if !has {
+		c.values = append(c.values, -1)
+		return
+	}
+	c.values = append(c.values, int64(v))
+}
+
+// noteColumn makes the column of the key that the first gang of the cluster asks for, from labels that are at hand. Gangs
+// mostly ask for one.
+func (cl *clusterState) noteColumn(p *planning, x *scratch) {
+	inv := p.w.Inventory
+	key, ok := p.w.Space.Strings.Find(cl.d.Needs[cl.gangRows[0].row].Form.Same.Key)
+	if top := inv.TopologyOf(key); !ok || top == nil || top.ByClass() {
+		return
+	}
+	c := column{key: key, values: make([]int64, 0, len(cl.loc))}
+	for at := range cl.loc {
+		c.add(inv.ValueOf(cl.loc[at].class, x.labels[at], key))
+	}
+	cl.columns = append(cl.columns, c)
 }
 
 // values returns the column of a topology key, for all local machines.
@@ -243,19 +318,21 @@ func (cl *clusterState) values(inv *inventory.Table, key symbol.ID) []int64 {
 	top := inv.TopologyOf(key)
 	byClass := top != nil && top.ByClass() // a class is read more often than its machines
 	col.values = slices.Grow(col.values, len(cl.loc)-len(col.values))
-	for i := len(col.values); i < len(cl.loc); i++ {
-		var v symbol.ID
-		var has bool
-		if byClass {
-			v, has = inv.ClassValue(inv.Class(cl.loc[i].class), key)
-		} else {
-			v, has = inv.ValueIn(cl.loc[i].class, cl.loc[i].idx, key)
+	for from := len(col.values); from < len(cl.loc); from += aheadTurns {
+		some := cl.loc[from:min(from+aheadTurns, len(cl.loc))]
+		var sets [aheadTurns]uint32
+		if !byClass { // see lookAhead
+			for i := range some {
+				sets[i] = inv.LabelSet(some[i].idx)
+			}
 		}
-		x := int64(v)
-		if !has {
-			x = -1
+		for i := range some {
+			if byClass {
+				col.add(inv.ClassValue(inv.Class(some[i].class), key))
+			} else {
+				col.add(inv.ValueOf(some[i].class, sets[i], key))
+			}
 		}
-		col.values = append(col.values, x)
 	}
 	return col.values
 }

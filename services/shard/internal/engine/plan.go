@@ -119,8 +119,9 @@ func (p *planning) credit() {
 	p.each(p.dirty, func(cl *clusterState, x *scratch) { // all of it at once, while what there is of a cluster is at hand
 		cl.clear(p)
 		cl.f = p.cat.frameOf(cl.d, cl.dims, x)
+		cl.readMembers(p, x)
 		cl.findFolds(p, x)
-		cl.setUp(p)
+		cl.setUp(p, x)
 		cl.credit(p, x)
 		p.listShort(cl, x)
 	})

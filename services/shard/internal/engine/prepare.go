@@ -40,8 +40,11 @@ func (p *planning) findMatchers() {
 	}
 }
 
-// rowFolds stands in rowWant for a row that is part of a folded Need, until these have places.
-const rowFolds = -2
+// What stands in rowWant of gangs until Needs have places: the row is part of a folded Need, or may be.
+const (
+	rowFolds = -2
+	rowGang  = -3
+)
 
 // clear forgets what the cluster was credited with.
 func (cl *clusterState) clear(p *planning) {
@@ -49,6 +52,8 @@ func (cl *clusterState) clear(p *planning) {
 	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
 	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
 	cl.dims = cl.dims[:0]
+	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	clear(cl.rowWant)
 	many := 0 // Needs of more than one unit
 	for i := range cl.d.Needs {
 		n := &cl.d.Needs[i]
@@ -58,6 +63,7 @@ func (cl *clusterState) clear(p *planning) {
 		}
 		if n.Form.Same != nil {
 			cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
+			cl.rowWant[i] = rowGang
 		}
 	}
 	slices.Sort(cl.dims)
@@ -65,8 +71,6 @@ func (cl *clusterState) clear(p *planning) {
 	cl.vec, cl.shares, cl.givers = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many), cl.shares[:0], cl.givers[:0]
 	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
 	cl.wants, cl.folds = slices.Grow(cl.wants[:0], len(cl.d.Needs)), nil
-	cl.rowWant = slices.Grow(cl.rowWant[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
-	clear(cl.rowWant)
 	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
 	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
 	cl.foldVersion = p.foldVersion
@@ -74,7 +78,7 @@ func (cl *clusterState) clear(p *planning) {
 }
 
 // setUp makes the Needs. It reads of the catalog what prepare has looked up.
-func (cl *clusterState) setUp(p *planning) {
+func (cl *clusterState) setUp(p *planning, x *scratch) {
 	for i := range cl.d.Needs {
 		if cl.rowWant[i] != rowFolds {
 			n := &cl.d.Needs[i]
@@ -82,7 +86,7 @@ func (cl *clusterState) setUp(p *planning) {
 		}
 	}
 	if len(cl.folds) > 0 {
-		cl.sortFolds(p)
+		cl.sortFolds(p, x)
 	}
 	for i := range cl.wants {
 		w := &cl.wants[i]

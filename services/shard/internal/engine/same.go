@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -48,6 +49,24 @@ func (cl *clusterState) collect(w *want, at int32, values []int64, x *scratch) {
 	}
 }
 
+// collectOwn adds the machines of the list to their buckets, those of one class and value that follow each other at once.
+func (cl *clusterState) collectOwn(w *want, values []int64, x *scratch) {
+	for list := x.list; len(list) > 0; {
+		l, v, n := &cl.loc[list[0]], values[list[0]], 1
+		for n < len(list) && cl.loc[list[n]].class == l.class && values[list[n]] == v {
+			n++
+		}
+		list = list[n:]
+		if v < 0 {
+			continue
+		}
+		sum := x.at(x.bucketOf(symbol.ID(v), cl.k()).sum, cl.k())
+		for j, s := range cl.amount(w, l.class) {
+			sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(n)))
+		}
+	}
+}
+
 // ownDomain is ENG-10.3: a gang that its Own bound machines cover in one domain is settled there; otherwise all of them
 // are kept for it.
 func (cl *clusterState) ownDomain(p *planning, w *want, x *scratch) {
@@ -56,14 +75,20 @@ func (cl *clusterState) ownDomain(p *planning, w *want, x *scratch) {
 	}
 	values := cl.values(p.w.Inventory, w.key)
 	x.buckets, x.sums, x.list = x.buckets[:0], x.sums[:0], x.list[:0]
+	class, fit := int64(-1), false // of the machine before: they are mostly alike
 	for at := w.own; at >= 0; at = cl.loc[at].ownNext {
 		l := &cl.loc[at]
-		if !l.state.Bound() || l.claim >= 0 || l.bits&lShunned != 0 || !cl.usable(w, l) || !touches(cl.supply(l), cl.aggregate(w)) {
+		if !l.state.Bound() || l.claim >= 0 || l.bits&lShunned != 0 {
 			continue
 		}
-		x.list = append(x.list, at)
-		cl.collect(w, at, values, x)
+		if int64(l.class) != class {
+			class, fit = int64(l.class), cl.usable(w, l) && touches(cl.supply(l), cl.aggregate(w))
+		}
+		if fit {
+			x.list = append(x.list, at)
+		}
 	}
+	cl.collectOwn(w, values, x)
 	best := -1
 	for i, b := range x.buckets {
 		if coversAll(x.at(b.sum, cl.k()), cl.aggregate(w)) &&

@@ -175,7 +175,7 @@ func (p *planning) takeTurn(cl *clusterState, w *want) {
 	} else {
 		if cl.loose > 0 {
 			p.spoil(cl)
-			cl.claimWalk(w, cl.bound, nil)
+			cl.claimLoose(w, nil)
 		}
 		shares := len(cl.shares)
 		cl.share(p, w, &p.x, func(*local) bool { return true })

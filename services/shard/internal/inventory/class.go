@@ -162,6 +162,14 @@ func (t *Table) Value(i Index, key symbol.ID) (symbol.ID, bool) {
 
 // ValueIn is Value for those who know the class of the machine: its row, a line of memory, is not read.
 func (t *Table) ValueIn(class uint32, i Index, key symbol.ID) (symbol.ID, bool) {
+	return t.ValueOf(class, t.labels[i], key)
+}
+
+// LabelSet is the number of the labels of a machine: machines with equal labels have equal ones.
+func (t *Table) LabelSet(i Index) uint32 { return t.labels[i] }
+
+// ValueOf is ValueIn for those who know the labels, too.
+func (t *Table) ValueOf(class, labels uint32, key symbol.ID) (symbol.ID, bool) {
 	s := &t.shapes.all[t.classes[class].Shape]
 	switch {
 	case key == t.typeKey && s.Type != 0:
@@ -169,7 +177,7 @@ func (t *Table) ValueIn(class uint32, i Index, key symbol.ID) (symbol.ID, bool) 
 	case key == t.zoneKey && s.Zone != 0:
 		return s.Zone, true
 	}
-	return t.labelSets.value(t.labels[i], key)
+	return t.labelSets.value(labels, key)
 }
 
 // ClassValue is ClassAttr in symbols. Of a key that only presence is known of, the value means nothing.
