@@ -119,8 +119,22 @@ func sameAnswers(w *World, inc, full, slow *Result) error {
 		if d := difference(render(w, o.r), got); d != "" {
 			return fmt.Errorf("- %s, + incremental\n%s", o.name, d)
 		}
+		if want, is := countersOf(o.r), countersOf(inc); want != is {
+			return fmt.Errorf("%s counts %+v, incremental %+v", o.name, want, is)
+		}
+	}
+	if full.Counters.Turns != inc.Counters.Turns {
+		return fmt.Errorf("%d turns, incremental %d", full.Counters.Turns, inc.Counters.Turns)
 	}
 	return nil
+}
+
+// countersOf is what a plan counts, whatever it remembers (section 22).
+func countersOf(r *Result) Counters {
+	c := &r.Counters
+	return Counters{OpenNeeds: c.OpenNeeds, Displaced: c.Displaced, Shares: c.Shares, JoinOverdue: c.JoinOverdue, JoinGuarded: c.JoinGuarded,
+		PromisesCreate: c.PromisesCreate, PromisesPreempt: c.PromisesPreempt, ExchangeTries: c.ExchangeTries, ExchangeSaved: c.ExchangeSaved,
+		ReclaimMatchesUnmet: c.ReclaimMatchesUnmet}
 }
 
 // ENG-2.2, ENG-P11: neither the order in which things were inserted nor what was there before shows in the bytes.

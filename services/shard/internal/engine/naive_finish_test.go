@@ -178,7 +178,7 @@ func (n *naive) publish() {
 		if billed(m.m.State) && !m.foreign {
 			out.CostBefore = resource.AddSat(out.CostBefore, m.m.Price)
 		}
-		if m.promise != nil {
+		if m.promise != nil && !m.foreign && (m.state == inventory.Creating || m.state == inventory.Idle || m.state == inventory.Draining) {
 			if m.promise.Cause == inventory.ForPreempt {
 				out.Counters.PromisesPreempt++
 			} else {

@@ -29,8 +29,14 @@ func drawTurns(rt *rapid.T) []turn {
 	for i := range list {
 		list[i] = turn{rank: oneOf(r, ranks...), arrival: oneOf(r, arrivals...), cl: int32(i) / 7 * wide, want: int32(i) % 7 * wide}
 	}
-	if chance(r, 60) {
+	switch r.IntN(3) {
+	case 0: // out of order
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	case 1: // clusters in order, not what is in them
+		for from := 0; from+7 <= len(list); from += 7 {
+			part := list[from : from+7]
+			r.Shuffle(7, func(i, j int) { part[i], part[j] = part[j], part[i] })
+		}
 	}
 	return list
 }

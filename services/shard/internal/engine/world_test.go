@@ -150,7 +150,7 @@ func quantities(v string) []resource.Quantity {
 	return out
 }
 
-var resources = map[string]bool{"cpu": true, "mem": true, "gpu": true, "disk": true}
+var resources = map[string]bool{"cpu": true, "mem": true, "gpu": true, "disk": true, "x1": true, "x2": true, "x3": true}
 
 func (s *script) need(alias string, words []string) {
 	cluster, name, _ := strings.Cut(alias, "/")
@@ -356,6 +356,10 @@ func (s *script) machine(id string, words []string) {
 			})
 		case k == "foreign":
 			later(func(i inventory.Index) { s.w.Inventory.SetForeign(i, true) })
+		case k == "leaving": // its drain cannot be stopped
+			later(func(i inventory.Index) { s.w.Inventory.SetLeaving(i, true) })
+		case k == "taken-back": // by its provider
+			later(func(i inventory.Index) { s.w.Inventory.SetAnnounced(i, true) })
 		case k == "stuck":
 			later(func(i inventory.Index) { s.w.Inventory.SetStuck(i, v != "no") })
 		case k == "since":
