@@ -38,6 +38,7 @@ type checker struct {
 	orders   map[string]expected // of the reply of this step
 	accepted map[string]bool     // instructions that it accepted
 	view     *core.View
+	viewed   bool              // this step brings another view, which nobody outside has seen yet
 	pulls    map[string]string // open pulls: operation's cluster by request
 
 	lied     map[string]bool     // machines about which some fact was false and none since was true; outlives processes
@@ -210,6 +211,9 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 		}
 	case core.AckInstruction:
 		c.acknowledged(x)
+		if c.w.coord != nil {
+			c.w.coord.told(x)
+		}
 	case core.Sample:
 		if x.Metric == core.MetricPlanMismatch {
 			c.w.broken("plan-differs", "SHARD-33.7", "", "", "the incremental plan and the full one differ")
@@ -364,6 +368,9 @@ func (c *checker) started(p *process, r core.Record) {
 	switch r.Kind {
 	case core.KindBootstrap, core.KindProvision:
 		c.intent[r.Machine] = r.Cluster
+		if r.Kind == core.KindProvision {
+			c.withinSlice(p, r)
+		}
 	case core.KindReclaim:
 		c.reclaimStarted(p, r)
 	case core.KindPreempt:

@@ -21,6 +21,10 @@ func (c *checker) end() {
 		w.broken("no-process", "SHARD-33.6", "", "", "at the end of the tail no process is at work")
 		return
 	}
+	if w.coord != nil && len(w.coord.moves) > 0 {
+		mv := w.coord.moves[0]
+		w.broken("move-open", "COORD-12.11", "", "", "%s from %s to %s still waits for the answer to %s", mv.id, mv.from.s.id, mv.to.s.id, mv.instructionID())
+	}
 	c.sameInventory(p)
 	c.sameNodes(p)
 	c.atRest(p)

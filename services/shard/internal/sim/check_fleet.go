@@ -1,24 +1,28 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // expected is how an instruction of the event of this step has to be answered, if it is answered at once.
 type expected struct {
 	stale   bool // the whole reply is of the past: no answer at all
 	outcome core.InstructionOutcome
+	choice  bool // the shard may refuse: it has nothing to spare, or nothing of it is free any more
 }
 
 // follow notes what a reply of the coordinator asks for (COORD-8.4).
 func (c *checker) follow(p *process, e core.Event) {
+	c.viewed = false
 	r, ok := e.(core.CoordinatorReplied)
 	if !ok {
 		return
 	}
-	c.orders = map[string]expected{}
+	c.orders, c.viewed = map[string]expected{}, slices.ContainsFunc(r.Instructions, func(x core.Instruction) bool { return x.SetView != nil })
 	if r.Failed {
 		p.removed = p.removed || r.Decommissioned
 		return
@@ -27,7 +31,7 @@ func (c *checker) follow(p *process, e core.Event) {
 	p.removed = p.removed && stale // nothing but a normal answer takes that back (SHARD-21.7)
 	c.term = max(c.term, r.Term)
 	for _, x := range r.Instructions {
-		want := expected{stale: stale, outcome: core.InstructionAccepted}
+		want := expected{stale: stale, outcome: core.InstructionAccepted, choice: x.Reserve != nil || x.Transfer != nil}
 		switch {
 		case c.accepted[x.ID]:
 		case x.Term < c.term:
@@ -54,13 +58,41 @@ func (c *checker) acknowledged(a core.AckInstruction) {
 	switch want, now := c.orders[a.ID]; {
 	case now && want.stale:
 		w.broken("stale-term-obeyed", "SHARD-21.5", "", "", "%s answers %s, which came with a reply of a term below %d", c.s.id, a.ID, c.term)
-	case now && want.outcome != a.Outcome && (a.Outcome != core.InstructionFailed || want.outcome != core.InstructionAccepted):
+	case now && want.outcome != a.Outcome && !want.allows(a.Outcome):
 		w.broken("instruction-answer", "SHARD-21.5", "", "", "%s answers %s with %s (%s), and %s is due", c.s.id, a.ID, a.Outcome, a.Reason, want.outcome)
 	case strings.HasPrefix(a.ID, "deposed/"):
 		w.broken("stale-term-obeyed", "SHARD-21.5", "", "", "%s answers %s, which a deposed leader sent", c.s.id, a.ID)
 	}
 	if a.Outcome == core.InstructionAccepted {
 		c.accepted[a.ID] = true
+	}
+}
+
+// allows tells whether an answer is one that a right shard may give in place of the expected one.
+func (x expected) allows(o core.InstructionOutcome) bool {
+	return x.outcome == core.InstructionAccepted && (o == core.InstructionFailed || x.choice && o == core.InstructionInvalid)
+}
+
+// withinSlice: no Create goes beyond the shard's slice of the elastic machines (COORD-11.4). What is there is counted, and what
+// is asked for.
+func (c *checker) withinSlice(p *process, r core.Record) {
+	w, m := c.w, c.w.machine(r.Machine)
+	v := p.publish.Status.Coord.View
+	if w.coord == nil || m == nil || !m.CapacityType.Elastic() || v == nil || len(v.Quotas) == 0 || len(c.lied) > 0 || c.viewed {
+		return
+	}
+	have := int64(1)
+	for _, q := range w.providers {
+		for _, x := range q.order {
+			op := c.ops[c.ofM[x.ID]]
+			asked := x.State == inventory.Speculative && x != m && op.Kind == core.KindProvision
+			if x.CapacityType.Elastic() && (asked || x.State != inventory.Speculative && w.coord.mayAct(c.s, x)) {
+				have++
+			}
+		}
+	}
+	if most := v.Quotas[0].Machines; have > most {
+		w.broken("over-quota", "COORD-11.4", m.ID, r.Cluster, "%s starts a Create and would hold %d elastic machines; its slice is %d", c.s.id, have, most)
 	}
 }
 

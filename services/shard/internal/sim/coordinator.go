@@ -21,6 +21,9 @@ type coordinator struct {
 	away    int64 // until when it answers nobody
 	members []*member
 	zones   map[string]*domain // of the partition key; the others are the default owner's
+
+	moves      []*move // that are not over
+	exceptions map[string]exception
 }
 
 // domain is one value of the partition key.
@@ -38,6 +41,7 @@ type member struct {
 	acked   bool      // the newest is obeyed
 	done    []string  // the last accepted ids
 	removed bool      // decommissioned
+	quota   []core.Quota
 }
 
 const (
@@ -51,7 +55,7 @@ func (w *world) buildCoordinator() {
 	if !w.coordinated {
 		return
 	}
-	co := &coordinator{w: w, r: newRandom(w.Seed, "coordinator"), term: 3, zones: map[string]*domain{}}
+	co := &coordinator{w: w, r: newRandom(w.Seed, "coordinator"), term: 3, zones: map[string]*domain{}, exceptions: map[string]exception{}}
 	w.coord = co
 	w.tally.Faults[Coordinated]++
 	for _, s := range w.shards {
@@ -83,6 +87,8 @@ func (co *coordinator) newView(m *member) {
 	for _, c := range m.s.clusters {
 		v.Clusters = append(v.Clusters, c.name)
 	}
+	v.Quotas = m.quota
+	co.viewMoves(m, &v)
 	m.view, m.attempt, m.acked = v, 1, false
 }
 
@@ -108,7 +114,8 @@ func (co *coordinator) holds(s *shard, m *machine) bool {
 	if d := co.zones[m.Zone]; d != nil {
 		holder = d.holder
 	}
-	return holder.s == s
+	holder = co.byMove(m.ID, holder)
+	return holder != nil && holder.s == s
 }
 
 // moveDomain begins the handover of a domain, unless one is under way.
@@ -145,6 +152,7 @@ type shardReport struct {
 	from *process
 	view *core.View
 	acks []core.AckInstruction
+	back []string // machines whose exceptions ended there
 }
 
 // answer takes a report and gives the reply.
@@ -156,7 +164,9 @@ func (co *coordinator) answer(x shardReport) core.CoordinatorReplied {
 	m.epoch = x.from.epoch
 	for _, a := range x.acks {
 		co.acked(m, a)
+		co.moveAcked(m, a)
 	}
+	co.returned(m, x.back)
 	if m.removed {
 		return core.CoordinatorReplied{Failed: true, Decommissioned: true, Text: "removed from the fleet"}
 	}
@@ -168,6 +178,7 @@ func (co *coordinator) answer(x shardReport) core.CoordinatorReplied {
 	if !m.acked {
 		r.Instructions = append(r.Instructions, co.setView(m))
 	}
+	r.Instructions = append(r.Instructions, co.moveOrders(m)...)
 	co.confuse(m, &r, x.from.lineage.Term)
 	return r
 }
@@ -249,6 +260,10 @@ func (w *world) strikeCoordinator(f Fault, r *random) {
 		co.term++
 	case DomainMove:
 		co.moveDomain(r)
+	case MachineMove:
+		co.beginMove(r)
+	case QuotaShift:
+		co.shiftQuota(r)
 	case Decommissioned:
 		m := pick(r, co.members)
 		d := r.spread(30*second, 8*minute)

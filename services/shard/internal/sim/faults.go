@@ -111,10 +111,15 @@ const (
 	InstructionUnknown
 	InstructionOld // of a lower term, in a right reply
 
-	faults // number of kinds
+	// At times again.
+	MachineMove // machines go from one shard to another
+	QuotaShift  // a shard may hold more elastic machines, or fewer
 
-	lastTimed = Decommissioned
+	faults // number of kinds
 )
+
+// timed tells the kinds that happen at times.
+func (f Fault) timed() bool { return f >= Outage && f <= Decommissioned || f >= MachineMove }
 
 var faultNames = [...]string{
 	"not-sent", "lost-request", "late-request", "lost-reply", "duplicate-request", "throttled", "unavailable", "error-after",
@@ -131,6 +136,7 @@ var faultNames = [...]string{
 	"slow-reader", "cluster-cut", "provider-cut", "drain-crash",
 	"coordinator-away", "new-leader", "domain-move", "decommissioned",
 	"blob-slow", "coordinated", "coordinator-slow", "stale-leader", "instruction-twice", "instruction-unknown", "instruction-old",
+	"machine-move", "quota-shift",
 }
 
 var _ [0]struct{} = [len(faultNames) - int(faults)]struct{}{}

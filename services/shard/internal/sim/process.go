@@ -38,7 +38,8 @@ type process struct {
 	doubts  map[string]*doubt // by provider: what the fence refused without saying why
 
 	lineage  core.Lineage          // term mark and group that the client knows
-	unstored []core.AckInstruction // answers whose ground is not on the disk yet
+	unstored []word                // what the coordinator may hear of once its ground is on the disk
+	given    map[string]bool       // machines that were given back, by the disk
 	acks     []core.AckInstruction // answers that no report has brought over
 	removed  bool                  // it was told that it is no shard of the fleet any more
 
@@ -63,7 +64,7 @@ func (s *shard) startProcess() {
 	w, d := s.w, &s.disk
 	d.epoch = max(d.epoch+1, w.wall()/second)
 	p := &process{w: w, s: s, core: core.New(w.policy), epoch: d.epoch, began: w.now, conns: map[string]*conn{}, blobs: map[string]blob{},
-		inflight: map[string]core.Command{}, doubts: map[string]*doubt{}, dryRun: d.dryRun, owns: true}
+		inflight: map[string]core.Command{}, doubts: map[string]*doubt{}, given: map[string]bool{}, dryRun: d.dryRun, owns: true}
 	p.name = fmt.Sprintf("epoch %d", p.epoch)
 	p.core.Plant(w.Defect)
 	s.proc = p
@@ -86,6 +87,9 @@ func (s *shard) startProcess() {
 	}
 	p.lineage = e.Control.Coordinator
 	s.check.remembers(e.Control)
+	if w.coord != nil {
+		w.coord.started(p, &e.Control)
+	}
 	w.note("", "", "%s starts a process: epoch %d, %d journal entries, %d pauses", s.id, p.epoch, len(e.Journal), len(e.Control.Pauses))
 	p.step(e)
 	if w.coord != nil {
@@ -288,8 +292,12 @@ func (p *process) apply(x core.Effect) {
 	case core.AdminAnswer:
 		p.s.answered(p, x)
 	case core.AckInstruction:
-		p.unstored = append(p.unstored, x)
-	case core.Notice, core.Record, core.Sample, core.WakeAt:
+		p.unstored = append(p.unstored, word{ack: &x, store: x.Store})
+	case core.Notice:
+		if len(x.GivenBack) > 0 {
+			p.unstored = append(p.unstored, word{given: x.GivenBack, store: x.Store})
+		}
+	case core.Record, core.Sample, core.WakeAt:
 	}
 }
 

@@ -19,7 +19,7 @@ func (p *process) report() {
 		return
 	}
 	p.storeAcks()
-	x := shardReport{from: p, view: p.publish.Status.Coord.View, acks: p.acks}
+	x := shardReport{from: p, view: p.publish.Status.Coord.View, acks: p.acks, back: p.returned()}
 	p.acks = nil
 	over := false
 	finish := func(r core.CoordinatorReplied) {
@@ -56,14 +56,39 @@ func (co *coordinator) delay() int64 { return co.r.spread(co.w.latency/4+1, co.w
 func (p *process) storeAcks() {
 	for _, a := range p.unstored {
 		if p.owns {
-			for _, x := range a.Store {
+			for _, x := range a.store {
 				p.forgetHint(x)
 				p.s.disk.put(x)
 			}
 		}
-		p.acks = append(p.acks, a)
+		if a.ack != nil {
+			p.acks = append(p.acks, *a.ack)
+		}
+		for _, id := range a.given {
+			p.given[id] = true
+		}
+		p.w.coord.gaveBack(p, a.given)
 	}
 	p.unstored = nil
+}
+
+// word is something that the coordinator is told.
+type word struct {
+	ack   *core.AckInstruction
+	given []string // machines whose exception ended here
+	store []core.Persist
+}
+
+// returned are the machines that were given back, until a view comes without them.
+func (p *process) returned() (out []string) {
+	if v := p.publish.Status.Coord.View; v != nil {
+		for _, e := range v.Returned {
+			if p.given[e.Machine] {
+				out = append(out, e.Machine)
+			}
+		}
+	}
+	return out
 }
 
 func (p *process) forgetHint(x core.Persist) {

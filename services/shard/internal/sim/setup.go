@@ -63,7 +63,10 @@ var fromProcess = []Fault{LostReply, HintsLost, DataDirLost, ProcessCrash, Proce
 	AdminRetry, AdminForget, AdminReconcile, AdminAccept, AdminClear, AdminRetire, SessionDrop, DemandMove}
 
 var fromCoordinator = []Fault{Coordinated, CoordinatorAway, CoordinatorSlow, NewLeader, DomainMove, Decommissioned, StaleLeader, InstructionTwice, InstructionUnknown,
-	InstructionOld, TransitionSlow, ProcessCrash, CleanStop, LostReply, DemandMove}
+	InstructionOld, MachineMove, QuotaShift, TransitionSlow, ProcessCrash, CleanStop, LostReply, DemandMove}
+
+var fromMoves = []Fault{Coordinated, CoordinatorAway, CoordinatorSlow, NewLeader, DomainMove, MachineMove, QuotaShift, InstructionTwice, TransitionSlow,
+	ProcessCrash, HintsLost, LostReply, SpotInterruption, HostLoss, DemandMove}
 
 var profiles = []profile{
 	{name: "mixed", text: "every kind of fault, each on in about a third of the runs", clusters: [2]int{1, 4}, machines: [2]int{8, 40},
@@ -85,6 +88,9 @@ var profiles = []profile{
 	{name: "fleet", text: "a coordinator in trouble, and two shards on one provider", clusters: [2]int{2, 4}, machines: [2]int{12, 40},
 		faulty: [2]int64{20 * minute, hour}, tail: 45 * minute, odds: 1, only: fromCoordinator, processes: [2]int{1, 2}, load: [2]float64{0.4, 1},
 		often: map[Fault]float64{DomainMove: 40, DemandMove: 60}},
+	{name: "moves", text: "machines, domains and slices of quotas that change hands between shards", clusters: [2]int{2, 4}, machines: [2]int{12, 40},
+		faulty: [2]int64{20 * minute, hour}, tail: 45 * minute, odds: 1, only: fromMoves, processes: [2]int{1, 2}, load: [2]float64{0.4, 1},
+		often: map[Fault]float64{MachineMove: 120, QuotaShift: 6, DomainMove: 20, ProcessCrash: 40, DemandMove: 60}},
 	{name: "removed", text: "shards that are removed from the fleet for a while, and a coordinator that answers late", clusters: [2]int{1, 2}, machines: [2]int{8, 16},
 		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{Coordinated, CoordinatorAway, CoordinatorSlow, Decommissioned, DemandMove},
 		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, often: map[Fault]float64{Decommissioned: 12, CoordinatorSlow: .5, DemandMove: 120}},
@@ -154,6 +160,7 @@ var base = [faults]float64{
 	SlowReader: 6, ClusterCut: 3, ProviderCut: 2, DrainCrash: 6,
 	CoordinatorAway: 3, NewLeader: 3, DomainMove: 12, Decommissioned: 1,
 	BlobSlow: .05, Coordinated: 1, CoordinatorSlow: .1, StaleLeader: .1, InstructionTwice: .2, InstructionUnknown: .05, InstructionOld: .1,
+	MachineMove: 20, QuotaShift: 4,
 }
 
 // draw makes the setup of a seed. Everything is drawn whatever the options cut away, so that a cut changes nothing else.
@@ -174,10 +181,13 @@ func draw(o Options) (*setup, error) {
 	s.latency = r.spread(2*millisecond, 300*millisecond)
 	s.nShard, s.window, s.outbox = 1, 1<<20, session.OutboxLimits{EssentialFrames: 1024, Bytes: 32 << 20}
 	s.drawConfig(r)
-	later := newRandom(o.Seed, "setup/later") // so that kinds that came later leave the older ones alone
+	later, moves := newRandom(o.Seed, "setup/later"), newRandom(o.Seed, "setup/moves") // so that kinds that came later leave the older ones alone
 	for f := range faults {
 		r := r
-		if f > DemandMove {
+		switch {
+		case f >= MachineMove:
+			r = moves
+		case f > DemandMove:
 			r = later
 		}
 		on, scale := r.chance(p.odds), r.spread(100, 1500)
@@ -189,6 +199,9 @@ func draw(o Options) (*setup, error) {
 			}
 			s.rate[f] = min(rate*float64(scale)/1000, .9+rate) // probabilities stay below 1, most of the time
 		}
+	}
+	if s.rate[DataDirLost] > 0 || s.rate[ProcessTwice] > 0 {
+		s.rate[MachineMove] = 0 // whoever lost a reservation with its disk, or never had it, learns of it with the next view only
 	}
 	s.drawFleet(later)
 	if s.rate[DataDirLost] > 0 || o.Still {

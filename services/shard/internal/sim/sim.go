@@ -172,9 +172,9 @@ func (w *world) struck(f Fault, machine, cluster, text string, args ...any) {
 
 // scheduleFaults draws when the timed kinds strike. Each time is drawn whether or not the kind is on.
 func (w *world) scheduleFaults() {
-	for f := Outage; f <= lastTimed; f++ {
+	for f := range faults {
 		r := w.rollDice[f]
-		if w.rate[f] == 0 {
+		if !f.timed() || w.rate[f] == 0 {
 			continue
 		}
 		mean := int64(float64(hour) / w.rate[f])

@@ -23,7 +23,7 @@ func mustRun(t testing.TB, o Options) Result {
 // SHARD-33.2, 33.5, 33.6: a few seeds of each profile, which are the rows of the table, on every change; `make sim` runs thousands. That
 // frames reach an operator in the order of the effects (SHARD-5.3) is one of the rules.
 func TestSeeds(t *testing.T) {
-	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process", "fleet"} {
+	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process", "fleet", "moves"} {
 		t.Run(profile, func(t *testing.T) {
 			n := uint64(12)
 			if testing.Short() {

@@ -25,7 +25,7 @@ func (w *world) strike(f Fault) {
 		w.strikePeople(f, r)
 	case f >= SlowReader && f <= DrainCrash:
 		w.strikeNetwork(f, r)
-	case f >= CoordinatorAway && f <= Decommissioned:
+	case f >= CoordinatorAway && f <= Decommissioned || f == MachineMove || f == QuotaShift:
 		w.strikeCoordinator(f, r)
 	case f == DemandMove:
 		w.moveDemand(r, w.clusters[r.intn(len(w.clusters))])

@@ -10,7 +10,7 @@ import (
 // Tally counts how often each case occurred. A simulator that stops reaching a case goes green (SHARD-33.10).
 type Tally struct {
 	Events    [int(core.KindUnplacedReported) + 1]int
-	Effects   [int(core.EffectAdminAnswer) + 1]int
+	Effects   [int(core.EffectNotice) + 1]int
 	Records   [int(core.RecordInterruption) + 1]int
 	Started   [int(core.KindDelete) + 1]int
 	Outcomes  [int(core.OutcomeCancelled) + 1]int
