@@ -281,3 +281,26 @@ func (s *stage) count() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// The dialogue of docs/engine.md is one.
+func TestTheDocumentedDialogue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "engine.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n    need ")
+	var lines []string
+	for l := range strings.Lines("    need " + rest) {
+		l, indented := strings.CutPrefix(strings.TrimRight(l, "\n"), "    ")
+		if !indented {
+			break
+		}
+		lines = append(lines, l)
+	}
+	if len(lines) < 5 {
+		t.Fatalf("docs/engine.md shows no dialogue any more: %q", lines)
+	}
+	if _, first := replay(t, strings.Join(lines, "\n")); first != "" {
+		t.Error(first)
+	}
+}
