@@ -32,7 +32,7 @@ func (p *planning) turns() {
 		}
 		if s.bare {
 			p.noteRefusal(cl, w, s.ask)
-		} else if s.ask != 0 {
+		} else if s.ask != 0 && len(p.w.Inventory.Avoided(cl.d.ID)) == 0 { // else others may have a better answer
 			p.answer(s.ask)
 		}
 	}, p.runOn)
