@@ -200,7 +200,8 @@ func (c *coverer) first(g int32) uint32 {
 	n := c.used[g]
 	if n == 0 && c.plainLists() {
 		gr := c.mk.group(g)
-		return c.stock.least(c.mk.shelves[c.mk.of[g]].slots[gr.from:gr.to], c.pool).order
+		h, _ := c.stock.least(c.mk.shelves[c.mk.of[g]].slots[gr.from:gr.to], c.pool)
+		return h.order
 	}
 	order := uint32(math.MaxUint32)
 	c.machines(g, func(_ inventory.Index, at uint32) bool {

@@ -76,6 +76,7 @@ type clusterState struct {
 	shorts  int     // Needs that are short, after credit
 	newsAt  int     // where they are in planning.news
 	ahead   uint32  // means nothing
+	shared  int32   // 1 plus the Need that has its shares before its turn, or 0
 	block   *Block
 	judged  uint64 // version of the classes, plus 1, that want.none is about
 

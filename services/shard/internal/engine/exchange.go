@@ -225,11 +225,10 @@ func (p *planning) buyAgain(cl *clusterState, w *want, total *sum128) bool {
 		gr := c.mk.group(pk.group)
 		total.add(uint64(gr.cost), uint64(pk.n))
 		p.taking = c.listed(p.taking[:0], pk.group, pk.n)
-		for _, i := range p.taking {
-			class := p.w.Inventory.Row(i).Class
-			p.again = append(p.again, bought{i, class})
-			p.stock.take(i, class, k)
-			less(rest, cl.amount(w, class))
+		for _, x := range p.taking {
+			p.again = append(p.again, bought{x.idx, x.class})
+			p.stock.take(x.idx, x.class, k)
+			less(rest, cl.amount(w, x.class))
 		}
 	}
 	return zero(rest)

@@ -24,27 +24,38 @@ func (p *planning) taken(cl *clusterState, w *want, i inventory.Index, k invento
 	if p.muted {
 		return
 	}
+	p.roomForActions(1)
+	p.acts, p.ids = append(p.acts, acquisition(cl, w, i, k, c)), append(p.ids, order)
+	sortIn(p.acts, p.ids, len(p.acts)-1, p.ownActs)
+}
+
+// acquisition is the action by which w takes a free machine.
+func acquisition(cl *clusterState, w *want, i inventory.Index, k inventory.Pool, c *inventory.Class) Action {
 	a := Action{Machine: i, Kind: Bootstrap, Cause: CauseIdle, Need: Ref{cl.at, w.row}, Cost: effectiveCost(c, w.bucket), Drain: -1}
 	if k == inventory.SpeculativePool {
 		a.Kind, a.Cause = Provision, CauseSpeculative
 	}
-	p.roomForActions()
-	list := append(p.acts, a)
-	p.ids = append(p.ids, order)
-	for at := len(list) - 1; at > 0 && list[at-1].Need == a.Need; at-- {
-		x := &list[at-1]
-		if cmp.Or(cmp.Compare(x.Kind, a.Kind), cmp.Compare(x.Cost, a.Cost), cmp.Compare(p.ids[at-1], order)) < 0 {
-			break
-		}
-		list[at-1], list[at], p.ids[at-1], p.ids[at] = a, *x, order, p.ids[at-1]
-	}
-	p.acts = list
+	return a
 }
 
-// roomForActions makes room for one more.
-func (p *planning) roomForActions() {
-	if len(p.acts) == cap(p.acts) {
-		n := max(len(p.acts), p.total.open, 64)
+// sortIn moves the action at a position before those of the same Need that come after it (ENG-2.10). What is before first is
+// of others.
+func sortIn(list []Action, ids []uint32, at, first int) {
+	a, order := list[at], ids[at]
+	for ; at > first && list[at-1].Need == a.Need; at-- {
+		x := &list[at-1]
+		if cmp.Or(cmp.Compare(x.Kind, a.Kind), cmp.Compare(x.Cost, a.Cost), cmp.Compare(ids[at-1], order)) < 0 {
+			break
+		}
+		list[at-1], list[at], ids[at-1], ids[at] = a, *x, order, ids[at-1]
+	}
+}
+
+// roomForActions makes room for n more. Chores write where they were told to.
+func (p *planning) roomForActions(n int) {
+	if len(p.acts)+n > min(cap(p.acts), cap(p.ids)) {
+		p.chores.finish(p)
+		n = max(n, len(p.acts), p.total.open, 64)
 		p.acts, p.ids = slices.Grow(p.acts, n), slices.Grow(p.ids, n)
 	}
 }

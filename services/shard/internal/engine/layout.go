@@ -20,6 +20,7 @@ type scratch struct {
 	key     []byte
 	frame   *frame // the last one
 	fold    folder
+	ahead   uint32 // means nothing
 
 	question question // the last one, and its number
 	number   uint32

@@ -68,12 +68,14 @@ type planning struct {
 	unmet   unmetNeeds
 	late    []turn // a heap: Needs that lost something in turns and take theirs later (12.6)
 	runs    runs
+	chores  chores
+	ownActs int // of acts: what is before was taken in other turns
 	cover   coverer
 	x       scratch
 	crew    []*scratch // of the other goroutines
 	ready   []*clusterState
 	buf     []int64
-	taking  []inventory.Index
+	taking  []free
 	counts  []int32 // of the buckets
 	spilled []int32
 	local   market // of one domain
@@ -122,8 +124,18 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 		p.bought = true
 		w.bits |= wBought
 	}
-	l := local{idx: i, class: r.Class, order: r.Order, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
-		ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price}
+	cl.keepFree(p, w, i, r.Class, r, p.takesPerTurn())
+	p.spoil(cl)
+}
+
+// takesPerTurn is how many machines turns have taken so far, on the average, and not 0.
+func (p *planning) takesPerTurn() int { return 1 + (len(p.stock.list)-1)/max(p.res.Counters.Turns, 1) }
+
+// keepFree makes a machine that w takes from a free pool one of the cluster. takes is how many each of its Needs will take.
+func (cl *clusterState) keepFree(p *planning, w *want, i inventory.Index, class uint32, r *inventory.Row, takes int) {
+	inv := p.w.Inventory
+	l := local{idx: i, class: class, order: r.Order, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
+		ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(class).Price}
 	if r.Stamp != 0 {
 		l.recl = inv.StampRow(r.Stamp).Reclamation
 	}
@@ -131,13 +143,12 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 		l.used = cl.loc[at].used
 		cl.loc[at] = l
 		cl.claimFree(w, at)
-		p.spoil(cl)
 		return
 	}
 	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take at the least, rather than again and again
 		n := max(len(cl.loc)/2, 4)
 		if len(cl.loc) == cl.members {
-			n = max(n, cl.open*(1+(len(p.stock.list)-1)/max(p.res.Counters.Turns, 1)))
+			n = max(n, cl.open*takes)
 		}
 		cl.loc, cl.vec = slices.Grow(cl.loc, n), slices.Grow(cl.vec, n*cl.k())
 	}
@@ -146,7 +157,6 @@ func (p *planning) take(cl *clusterState, w *want, i inventory.Index, k inventor
 		cl.noteValue(w.key, w.domain)
 	}
 	cl.claimFree(w, int32(len(cl.loc)-1))
-	p.spoil(cl)
 }
 
 // vacated returns the place that a machine had in loc before an exchange gave it back, or -1: tries take the same few
@@ -255,16 +265,18 @@ type standing struct {
 	cluster    symbol.ID
 	row        int32
 	ask        uint32 // number of its question if it is of one unit, else 0: see run
-	bare       bool   // a gang with nothing of its own; ask is its question
-	open       bool   // not held
-	beyondHelp bool   // no class matches and fits
-	fixed      bool   // the reason of the shortfall lies in the Need and the classes alone
-	moved      bool   // the classes changed in this plan
+	gang       bool
+	bare       bool // a gang with nothing of its own; ask is its question
+	open       bool // not held
+	beyondHelp bool // no class matches and fits
+	fixed      bool // the reason of the shortfall lies in the Need and the classes alone
+	moved      bool // the classes changed in this plan
 }
 
 func (p *planning) stand(s *standing, cl *clusterState, w *want, x *scratch) {
 	s.turn, s.cluster, s.row, s.ask, s.open, s.moved = turnOf(cl, w), cl.d.ID, w.row, p.questionOf(cl, w, x), !held(w), false
-	s.bare = s.ask != 0 && w.bits&wSame != 0
+	s.gang = w.bits&wSame != 0
+	s.bare = s.ask != 0 && s.gang
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != p.plans || x.noneOf != s.ask {
 			x.plan, x.noneOf, x.none = p.plans, s.ask, cl.hopeless(w)

@@ -30,6 +30,12 @@ func (k takenKind) pool() inventory.Pool { return inventory.Pool(k & 1) }
 
 type cursor struct{ chunk, pos int32 }
 
+// free is a free machine.
+type free struct {
+	idx   inventory.Index
+	class uint32
+}
+
 // head is the first free machine of a class, if known. Most looks at a class find the one that the look before found.
 type head struct {
 	at    inventory.Index
@@ -115,19 +121,19 @@ func (s *stock) head(class uint32, k inventory.Pool) head {
 	return *h
 }
 
-// least returns the first free machine of some classes.
-func (s *stock) least(slots []slot, k inventory.Pool) head {
-	first := head{order: atEnd}
+// least returns the first free machine of some classes, and which it is of.
+func (s *stock) least(slots []slot, k inventory.Pool) (first head, class uint32) {
+	first = head{order: atEnd}
 	for i := range slots {
 		if h := s.head(slots[i].class, k); h.order < first.order {
-			first = h
+			first, class = h, slots[i].class
 		}
 	}
-	return first
+	return first, class
 }
 
 // next appends the first n free machines of a class to a list, by id. They are not taken yet.
-func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n int32) []inventory.Index {
+func (s *stock) next(into []free, class uint32, k inventory.Pool, n int32) []free {
 	chunks := s.inv.Class(class).Pools[k].Chunks()
 	cur := &s.cursor[k][class]
 	chunk, pos := int(cur.chunk), int(cur.pos)
@@ -140,7 +146,7 @@ func (s *stock) next(into []inventory.Index, class uint32, k inventory.Pool, n i
 				first = false
 				cur.chunk, cur.pos = int32(chunk), int32(pos)
 			}
-			into = append(into, list[pos])
+			into = append(into, free{list[pos], class})
 			n--
 		}
 	}

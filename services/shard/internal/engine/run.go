@@ -244,6 +244,7 @@ func (p *planning) answer(ask uint32) {
 // its own that nobody claims, no share, none that it must not take. What the machine leaves over must be of no use to others
 // of the cluster either, unless no receiver of shares comes behind.
 func (p *planning) joins(cl *clusterState, at int32, r *run) bool {
+	p.chores.await(p, cl)
 	if cl.loose > 0 || len(cl.flight) > 0 || len(p.w.Inventory.Avoided(cl.d.ID)) > 0 {
 		return false
 	}
@@ -259,7 +260,7 @@ func (p *planning) joins(cl *clusterState, at int32, r *run) bool {
 			return false
 		}
 	}
-	p.runs.joined[cl.at] = r.epoch
+	p.runs.joined[cl.at], cl.shared = r.epoch, 0
 	return true
 }
 
@@ -317,7 +318,7 @@ func (p *planning) takenAlone(to Ref, d *drawn, r *run) {
 		a.Kind, a.Cause = Provision, CauseSpeculative
 		p.bought = true
 	}
-	p.roomForActions()
+	p.roomForActions(1)
 	p.acts, p.ids = append(p.acts, a), append(p.ids, d.order)
 }
 

@@ -135,14 +135,13 @@ func (c *coverer) avoided(class uint32) int32 {
 }
 
 // acquireSpread takes machines one by one, each where the skew allows, as 13.3 and 13.4 choose.
-func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) {
+func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) (given bool) {
 	t := p.topology(w.key)
 	if t == nil {
-		return
+		return false
 	}
 	if p.byZone(cl, t) {
-		p.acquireZones(cl, w, t, k)
-		return
+		return p.acquireZones(cl, w, t, k)
 	}
 	s, c := &p.spread, &p.cover
 	p.known(cl, w)
@@ -165,7 +164,7 @@ func (p *planning) acquireSpread(cl *clusterState, w *want, k inventory.Pool) {
 		s.counts[cell.value]++
 		less(c.rest, cl.amount(w, cell.class))
 	}
-	p.applySpread(cl, w, t, k)
+	return p.applySpread(cl, w, t, k)
 }
 
 // spreadCells lists what is free where, for w.
@@ -281,7 +280,7 @@ func (p *planning) cellMachines(t *topState, k inventory.Pool, i int32, yield fu
 }
 
 // applySpread takes the cheapest complete candidate, or all there is.
-func (p *planning) applySpread(cl *clusterState, w *want, t *topState, k inventory.Pool) {
+func (p *planning) applySpread(cl *clusterState, w *want, t *topState, k inventory.Pool) (given bool) {
 	s := &p.spread
 	end, at := int32(-1), len(s.seq)
 	var bestTotal sum128
@@ -319,12 +318,10 @@ func (p *planning) applySpread(cl *clusterState, w *want, t *topState, k invento
 			continue
 		}
 		p.cellMachines(t, k, int32(i), func(m inventory.Index) bool {
-			p.taking = append(p.taking, m)
+			p.taking = append(p.taking, free{m, p.w.Inventory.Row(m).Class})
 			n--
 			return n > 0
 		})
 	}
-	for _, m := range p.taking {
-		p.take(cl, w, m, k)
-	}
+	return p.takeAll(cl, w, k, end >= 0 || zero(p.cover.rest))
 }

@@ -82,11 +82,17 @@ func (t *topState) rankDomains(p *planning) {
 }
 
 func (p *planning) topology(key symbol.ID) *topState {
+	t := p.topologyOf(key)
+	if t != nil && (!t.byClass || len(t.counts) > 0) {
+		p.tell()
+	}
+	return t
+}
+
+// topologyOf is topology for those who do not ask what was taken.
+func (p *planning) topologyOf(key symbol.ID) *topState {
 	for _, t := range p.tops {
 		if t.top.Key == key {
-			if !t.byClass || len(t.counts) > 0 {
-				p.tell()
-			}
 			return t
 		}
 	}
@@ -107,8 +113,15 @@ func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 
 // tell brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
 func (p *planning) tell() {
-	for len(p.stock.list) > p.told {
-		batch := p.stock.list[p.told:min(p.told+aheadTurns, len(p.stock.list))]
+	p.chores.awaitTold(p)
+	p.tellOf(p.stock.list[p.told:], p.stock.kinds[p.told:])
+	p.told = len(p.stock.list)
+}
+
+// tellOf tells the topologies of taken machines.
+func (p *planning) tellOf(list []inventory.Index, kinds []takenKind) {
+	for from := 0; from < len(list); from += aheadTurns {
+		batch := list[from:min(from+aheadTurns, len(list))]
 		for _, t := range p.tops {
 			if t.byClass && len(t.counts) == 0 {
 				continue
@@ -121,13 +134,12 @@ func (p *planning) tell() {
 			} else {
 				t.top.DomainsOf(p.w.Inventory, batch, domains[:len(batch)], &t.memo)
 			}
-			for at, kind := range p.stock.kinds[p.told : p.told+len(batch)] {
+			for at, kind := range kinds[from : from+len(batch)] {
 				if d := domains[at]; d >= 0 {
 					p.countTaken(t, d, kind.class(), kind.pool(), 1)
 				}
 			}
 		}
-		p.told += len(batch)
 	}
 }
 

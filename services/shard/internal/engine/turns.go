@@ -14,20 +14,24 @@ func (p *planning) turns() {
 	p.queue, p.late = p.standing, p.late[:0]
 	p.runs.begin(len(p.states))
 	p.unmet.begin()
+	p.beginChores()
 	p.inOrder(func(cl *clusterState, w *want, s *standing) {
+		p.chores.await(p, cl)
 		if len(p.runs.pending[cl.at]) > 0 {
 			p.settlePending(cl)
 		}
 		p.runs.joined[cl.at], p.cover.last.fresh = 0, false
-		if cl.short(w) {
+		given := false
+		if cl.short(w) || cl.shared == w.at+1 {
 			p.res.Counters.Turns++
-			p.takeTurn(cl, w)
-			cl.settleOffers(w, &p.x)
+			if given = p.takeTurn(cl, w); !given {
+				cl.settleOffers(w, &p.x)
+			}
 		}
 		if s == nil {
 			return
 		}
-		if cl.short(w) {
+		if !given && cl.short(w) {
 			p.noteUnmet(p.at-1, s, w.mayPreempt())
 		}
 		if s.bare {
@@ -36,6 +40,7 @@ func (p *planning) turns() {
 			p.answer(s.ask)
 		}
 	}, p.runOn)
+	p.endChores()
 	p.settleRuns()
 	p.unmet.asked, p.unmet.known = p.queue, p.displace == 0
 	p.dropSpoiled()
@@ -52,11 +57,15 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, s *standing), r
 		}
 		if p.at >= read && p.at < len(p.queue) {
 			p.lookAhead()
+			if p.chores.on {
+				p.foresee()
+			}
 			read = p.at + aheadTurns
 		}
 		if len(p.late) > 0 && (p.at == len(p.queue) || compareTurn(p.late[0], p.next(p.at).turn) < 0) {
 			cl, w := p.state(p.popLate())
 			w.bits &^= wLate
+			p.ownActs = 0
 			visit(cl, w, nil)
 			continue
 		}
@@ -67,8 +76,12 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, s *standing), r
 			continue
 		}
 		cl, w := p.state(s.turn)
+		if p.ownActs = 0; p.chores.on && len(p.late) == 0 {
+			p.ownActs = len(p.acts) // a Need of queue has taken nothing before
+		}
 		visit(cl, w, s)
 	}
+	p.ownActs = 0
 }
 
 // lookAhead reads what the next turns will read. Every Need lies in another cluster than the one before; a processor fetches
@@ -76,8 +89,11 @@ func (p *planning) inOrder(visit func(cl *clusterState, w *want, s *standing), r
 func (p *planning) lookAhead() {
 	var next [aheadTurns]*standing
 	n := 0
-	for ; n < aheadTurns && p.at+n < len(p.queue); n++ {
-		next[n] = p.next(p.at + n)
+	for at := p.at; at < min(p.at+aheadTurns, len(p.queue)); at++ {
+		if s := p.next(at); !p.chores.busy(s.turn.cl) {
+			next[n] = s
+			n++
+		}
 	}
 	sum := 0
 	for _, s := range next[:n] { // each line that turns look at
@@ -127,6 +143,7 @@ func (cl *clusterState) beyondHelp(w *want) bool {
 func (p *planning) openLate(cl *clusterState, w *want) {
 	p.displace++
 	p.spoil(cl)
+	p.chores.finish(p) // no more are given away until it has had its turn
 	if held(w) || p.queued(cl, w) {
 		return
 	}
@@ -166,11 +183,13 @@ func (p *planning) popLate() turn {
 	return t
 }
 
-// takeTurn is ENG-12.3.
-func (p *planning) takeTurn(cl *clusterState, w *want) {
-	if w.bits&wSame != 0 {
+// takeTurn is ENG-12.3. It reports whether the end of the turn is a chore: the cluster is not to be touched any more.
+func (p *planning) takeTurn(cl *clusterState, w *want) (given bool) {
+	if cl.shared == w.at+1 {
+		cl.shared = 0
+	} else if w.bits&wSame != 0 {
 		if !p.gangTurn(cl, w) {
-			return
+			return false
 		}
 	} else {
 		if cl.loose > 0 {
@@ -185,27 +204,28 @@ func (p *planning) takeTurn(cl *clusterState, w *want) {
 			p.spoil(cl)
 		}
 	}
-	p.acquire(cl, w, inventory.IdlePool)
-	p.acquire(cl, w, inventory.SpeculativePool)
+	if p.acquire(cl, w, inventory.IdlePool) || p.acquire(cl, w, inventory.SpeculativePool) {
+		return true
+	}
 	p.reattribute(cl, w)
+	return false
 }
 
-// acquire takes free machines of one pool by the cover rule.
-func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
+// acquire takes free machines of one pool by the cover rule. It reports whether what is to be done about them is a chore.
+func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) (given bool) {
 	if !cl.short(w) || !p.anyFree(cl.matcher(w), k) {
-		return
+		return false
 	}
 	c := &p.cover
 	c.ask(p, cl, w, k, cl.rest(w))
 	switch {
 	case w.bits&wSpread != 0:
-		p.acquireSpread(cl, w, k)
-		return
+		return p.acquireSpread(cl, w, k)
 	case w.bits&wSame != 0:
 		t := p.topology(w.key)
 		d, ok := t.top.Domain(w.domain)
 		if !ok {
-			return
+			return false
 		}
 		if len(c.spare) > 0 {
 			c.avoidFor(cl, k, func(i inventory.Index) bool {
@@ -221,10 +241,14 @@ func (p *planning) acquire(cl *clusterState, w *want, k inventory.Pool) {
 		c.everywhere(cl, w)
 	}
 	if len(c.mk.shelves) == 0 {
-		return
+		return false
 	}
-	c.cover()
-	p.apply(cl, w, k)
+	covered := c.cover()
+	p.taking = p.taking[:0]
+	for _, pk := range c.list {
+		p.taking = c.listed(p.taking, pk.group, pk.n)
+	}
+	return p.takeAll(cl, w, k, covered && w.bits&wSame == 0)
 }
 
 // ask puts the question of a Need that is short of rest, but for where.
@@ -295,24 +319,30 @@ func (p *planning) domainMarket(cl *clusterState, w *want, t *topState, d int, k
 	m.index()
 }
 
-// apply takes the machines that the cover rule counted.
-func (p *planning) apply(cl *clusterState, w *want, k inventory.Pool) {
-	for _, pk := range p.cover.list {
-		p.taking = p.cover.listed(p.taking[:0], pk.group, pk.n)
-		if len(p.taking) > 1 {
-			p.readRows(p.taking)
+// takeAll takes the machines that were chosen for w, which may cover it. It reports whether all but that is a chore.
+func (p *planning) takeAll(cl *clusterState, w *want, k inventory.Pool, covered bool) (given bool) {
+	if covered && len(p.taking) > 0 && !p.muted && p.chores.offer(p) {
+		from := len(p.stock.list)
+		for _, x := range p.taking {
+			p.stock.take(x.idx, x.class, k)
 		}
-		for _, i := range p.taking {
-			p.take(cl, w, i, k)
-		}
+		p.chores.give(p, cl, w, k, from)
+		return true
 	}
+	if len(p.taking) > 1 {
+		p.readRows(p.taking)
+	}
+	for _, x := range p.taking {
+		p.take(cl, w, x.idx, k)
+	}
+	return false
 }
 
 // readRows reads the rows of machines that are about to be taken, side by side: see lookAhead.
-func (p *planning) readRows(list []inventory.Index) {
+func (p *planning) readRows(list []free) {
 	inv, sum := p.w.Inventory, uint32(0)
-	for _, i := range list {
-		sum += inv.Row(i).Order
+	for _, x := range list {
+		sum += inv.Row(x.idx).Order
 	}
 	p.ahead = int(sum)
 }

@@ -112,16 +112,17 @@ func (c *coverer) machines(g int32, yield func(i inventory.Index, order uint32) 
 }
 
 // listed appends the first n free machines of a group to a list, by id.
-func (c *coverer) listed(into []inventory.Index, g, n int32) []inventory.Index {
+func (c *coverer) listed(into []free, g, n int32) []free {
 	if gr := c.mk.group(g); c.plainLists() && (gr.to == gr.from+1 || n == 1) {
 		slots := c.mk.shelves[c.mk.of[g]].slots[gr.from:gr.to]
 		if len(slots) == 1 {
 			return c.stock.next(into, slots[0].class, c.pool, n)
 		}
-		return append(into, c.stock.least(slots, c.pool).at)
+		h, class := c.stock.least(slots, c.pool)
+		return append(into, free{h.at, class})
 	}
 	c.machines(g, func(i inventory.Index, _ uint32) bool {
-		into = append(into, i)
+		into = append(into, free{i, c.stock.inv.Row(i).Class})
 		n--
 		return n > 0
 	})

@@ -90,7 +90,7 @@ func (p *planning) freeInZone(cl *clusterState, w *want, t *topState, d int) boo
 
 // acquireZones is acquireSpread for keys that classes have one value of: each zone offers what the cover rule would take
 // next, the best offer among the zones that are eligible is taken.
-func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k inventory.Pool) {
+func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k inventory.Pool) (given bool) {
 	s := &p.spread
 	p.known(cl, w)
 	whole := p.cat.marketOf(cl.matcher(w), cl.f, w.bucket)
@@ -114,7 +114,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 		z.fitUsed()
 	}
 	if len(s.open) == 0 {
-		return
+		return false
 	}
 	c.mk = whole
 	c.prepare()
@@ -140,7 +140,7 @@ func (p *planning) acquireZones(cl *clusterState, w *want, t *topState, k invent
 		s.counts[z.value]++
 		less(c.rest, z.amountOf(best.group))
 	}
-	p.applyZones(cl, w, k, zero(c.rest))
+	return p.applyZones(cl, w, k, zero(c.rest))
 }
 
 // choose is the choice of 13.3 and the finisher of 13.4 over the zones that may take one more.
@@ -187,7 +187,7 @@ func (s *spreading) better(a zonePick, x chosen, b zonePick, y chosen) bool {
 }
 
 // applyZones takes the cheapest complete candidate, or all there is.
-func (p *planning) applyZones(cl *clusterState, w *want, k inventory.Pool, covered bool) {
+func (p *planning) applyZones(cl *clusterState, w *want, k inventory.Pool, covered bool) (given bool) {
 	s := &p.spread
 	cost := func(x zonePick) uint64 { return uint64(s.open[x.zone].mk.group(x.group).cost) }
 	at, last, bestCount := len(s.picks), zonePick{group: -1}, -1
@@ -219,6 +219,7 @@ func (p *planning) applyZones(cl *clusterState, w *want, k inventory.Pool, cover
 	if last.group >= 0 {
 		picks = append(picks, last)
 	}
+	p.taking = p.taking[:0]
 	for i, x := range picks {
 		if x.group < 0 {
 			continue
@@ -232,9 +233,7 @@ func (p *planning) applyZones(cl *clusterState, w *want, k inventory.Pool, cover
 				}
 			}
 		}
-		p.taking = s.open[x.zone].listed(p.taking[:0], x.group, n)
-		for _, m := range p.taking {
-			p.take(cl, w, m, k)
-		}
+		p.taking = s.open[x.zone].listed(p.taking, x.group, n)
 	}
+	return p.takeAll(cl, w, k, covered || last.group >= 0)
 }
