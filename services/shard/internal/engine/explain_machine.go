@@ -50,14 +50,24 @@ func ExplainMachine(w *World, p *Policy, r *Result, i inventory.Index) *MachineE
 		}
 		e.Change = "It stays as it is when that need shrinks, or when something cheaper is free."
 	case Preempt:
+		e.Sentence += forWhom(&v)
 		e.Change = "It stays when the need of higher priority is served otherwise, or when what runs here has at least its priority."
 	case Reclaim, Delete:
+		e.Sentence += forWhom(&v)
 		e.Change = "It stays when some need of its cluster grows."
 		if k.Action.Kind == Delete {
 			e.Change = "It stays when some need is short of it."
 		}
 	}
 	return e
+}
+
+// forWhom names the need that a drained machine is promised to.
+func forWhom(v *View) string {
+	if v.PreemptorCluster == "" {
+		return ""
+	}
+	return fmt.Sprintf(" It goes to %s of cluster %s.", rowName(NeedName{Key: v.Preemptor, RowID: v.PreemptorRowID}), v.PreemptorCluster)
 }
 
 // Change says what would have to change for a machine that is kept to go, or "".
