@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,6 +178,11 @@ func (c Common) Options() ([]Option, error) {
 	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
 		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
 	}
+	for _, a := range []struct{ name, addr string }{{"addr", c.Addr}, {"metrics_addr", c.MetricsAddr}, {"control_addr", c.ControlAddr}} {
+		if err := checkAddress(a.addr); err != nil && a.addr != "" && (a.addr != "0" || a.name == "addr") {
+			all = append(all, fmt.Errorf("%s: %w", a.name, err))
+		}
+	}
 	if c.OTLPEndpoint != "" {
 		if _, err := otlp.Endpoint(c.OTLPEndpoint); err != nil {
 			all = append(all, fmt.Errorf("otlp_endpoint: %w", err))
@@ -202,6 +209,18 @@ func (c Common) Options() ([]Option, error) {
 		out = append(out, withMemory())
 	}
 	return out, errors.Join(all...)
+}
+
+// checkAddress tells what keeps an address from being listened at, whatever else runs on the machine.
+func checkAddress(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address; write HOST:PORT or :PORT, with a port up to 65535", addr)
+	}
+	return nil
 }
 
 // offerings turns the sections into offerings, one per zone.

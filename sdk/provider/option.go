@@ -191,8 +191,28 @@ func (s *settings) checkSettings(name string) error {
 	} else if s.requireTLS && !tls {
 		all = append(all, errors.New("TLS is required, but no certificate, key and CA are given"))
 	}
-	if s.reconcile < 10*time.Millisecond || s.describe <= 0 || s.transitions < 4 || s.queue < 0 || s.lossRounds < 1 || s.tombstones < 0 {
-		all = append(all, errors.New("an interval or limit is below its bound; the option's comment says which"))
+	return errors.Join(append(all, s.checkBounds())...)
+}
+
+// checkBounds names each interval and limit that is below its bound by its key in the configuration file.
+func (s *settings) checkBounds() error {
+	var all []error
+	for _, x := range []struct {
+		key   string
+		low   bool
+		value any
+		bound string
+	}{
+		{"reconcile_interval", s.reconcile < 10*time.Millisecond, s.reconcile, "10ms"},
+		{"describe_timeout", s.describe <= 0, s.describe, "more than 0"},
+		{"limits.transitions", s.transitions < 4, s.transitions, "4"},
+		{"limits.queue", s.queue < 0, s.queue, "0"},
+		{"loss_rounds", s.lossRounds < 1, s.lossRounds, "1"},
+		{"limits.tombstones", s.tombstones < 0, s.tombstones, "0"},
+	} {
+		if x.low {
+			all = append(all, fmt.Errorf("%s: %v is too little; the least is %s", x.key, x.value, x.bound))
+		}
 	}
 	return errors.Join(all...)
 }

@@ -105,7 +105,12 @@ func (p Program[C]) Command() *cobra.Command {
 			return l.run(cmd)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &StartError{err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.HasParent() { // whose root looks again itself
+			return &StartError{err}
+		}
+		return &StartError{l.faults(cmd, os.Args[1:], err)}
+	})
 	l.flags(cmd)
 	return cmd
 }
@@ -145,14 +150,19 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 		return &StartError{err}
 	}
 	if l.printConfig {
+		if err := l.wrong(); err != nil {
+			return &StartError{err}
+		}
 		return l.print(cmd.OutOrStdout())
 	}
-	log, err := newLogger(cmd.ErrOrStderr(), l.common.Log)
-	if _, own := l.gather(); err != nil || own != nil { // everything that is wrong, not the first thing
-		err = errors.Join(err, own)
+	if err := l.wrong(); err != nil {
 		if l.check {
 			err = &CheckError{2, err}
 		}
+		return &StartError{err}
+	}
+	log, err := newLogger(cmd.ErrOrStderr(), l.common.Log)
+	if err != nil {
 		return &StartError{err}
 	}
 	registry := prometheus.NewRegistry()
@@ -170,6 +180,13 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 		return &StartError{err}
 	}
 	return l.serve(ctx, p, registry, log)
+}
+
+// wrong is everything that is wrong with what was loaded, and can be known before anything starts.
+func (l *loader[C]) wrong() error {
+	_, noLog := newLogger(io.Discard, l.common.Log)
+	_, err := l.gather()
+	return errors.Join(noLog, err)
 }
 
 // gathered is what a Provider is made of, apart from the backend.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,6 +34,8 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		"no offerings":         {want: "there are no offerings"},
 		"a twin":               {file: offering + "- {name: a, instance_type: y, zone: z, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"4\"}}\n", want: "a"},
 		"no endpoint":          {file: offering + "otlp_endpoint: ftp://a:1\n", want: "https://host:port for TLS"},
+		"too little":           {file: offering + "reconcile_interval: 1ms\nloss_rounds: 0\n", want: "reconcile_interval: 1ms is too little; the least is 10ms\nloss_rounds: 0 is too little; the least is 1"},
+		"no address":           {args: []string{"--seed-count", "5", "--addr", ":99999"}, want: "addr: \":99999\" is no address"},
 		"an unknown recovery":  {file: offering + "recovery: perhaps\n", want: "neither fail nor resume"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +54,40 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 			}
 			if code := provider.ExitCode(err); code != 2 || errors.Is(err, context.Canceled) {
 				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// OPS-2.3: what is wrong with flags, whatever it is, is named at once and not one thing a start; with --print-config too, by which
+// the command bigfleet looks again.
+func TestWrongFlagsAreNamedTogether(t *testing.T) {
+	defer func(before []string) { os.Args = before }(os.Args)
+	t.Setenv("BIGFLEET_PROVIDER_LOG_LEVEL", "loud")
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"unknown ones": {[]string{"--nope", "--addr", "x", "--tls-cert", "a", "--sede-count=5"},
+			[]string{"unknown flag: --nope", "unknown flag: --sede-count", "addr: \"x\" is no address", "--tls-cert given without --tls-key and --tls-ca", "loud", "there are no offerings"}},
+		"wrong values":     {[]string{"--seed-count=abc", "--reconcile-interval", "soon", "--tls-key=k"}, []string{"--seed-count", "--reconcile-interval", "--tls-key given without"}},
+		"a missing value":  {[]string{"--addr"}, []string{"flag needs an argument: --addr"}},
+		"the next reader":  {[]string{"--print-config", "--addr", "x", "--tls-cert", "a"}, []string{"addr: \"x\"", "--tls-cert given without"}},
+		"nothing unlawful": {[]string{"--print-config", "--log-level", "warn", "--seed-count", "5", "--state", "memory"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Args = append([]string{"provider"}, c.args...)
+			cmd := provider.Program[struct{}]{Name: "x", Fake: substrate.Fake[struct{}](substrate.Config{})}.Command()
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			err := cmd.ExecuteContext(t.Context())
+			if code := provider.ExitCode(err); c.want != nil && code != 2 || c.want == nil && code != 0 {
+				t.Errorf("exit code %d: %v", code, err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
 			}
 		})
 	}
