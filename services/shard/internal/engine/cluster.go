@@ -75,6 +75,7 @@ type clusterState struct {
 	excess  int     // the loose ones that are Configured and ours
 	shorts  int     // Needs that are short, after credit
 	newsAt  int     // where they are in planning.news
+	preyAt  int     // where what is bound is in targets.seen
 	ahead   uint32  // means nothing
 	shared  int32   // 1 plus the Need that has its shares before its turn, or 0
 	block   *Block

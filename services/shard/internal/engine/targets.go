@@ -18,6 +18,7 @@ type targets struct {
 	claimed bool // they serve somebody: victims. Otherwise they are excess
 	list    []target
 	spare   []target      // scratch
+	seen    []target      // scratch: what a cluster has, cluster after cluster
 	groups  []targetGroup // by effective priority, ascending
 	chains  []targetChain // by topology key
 	ofClass []int32       // scratch: 1 plus the group of a class that was made last
@@ -47,9 +48,9 @@ type targetGroup struct {
 // targetChain is the machines of each domain of a key.
 type targetChain struct {
 	key    symbol.ID
-	at     []int32 // positions in list, domain after domain
-	from   []int32 // by domain, and the end
-	sorted []bool  // by domain
+	list   []target // domain after domain
+	from   []int32  // by domain, and the end
+	sorted []bool   // by domain
 }
 
 func (x *targets) begin(claimed bool) {
@@ -57,26 +58,28 @@ func (x *targets) begin(claimed bool) {
 	if claimed {
 		x.number = 1
 	}
-	x.list, x.groups, x.chains = x.list[:0], x.groups[:0], x.chains[:0]
+	x.list, x.groups = x.list[:0], x.groups[:0]
+	clear(x.chains)
+	x.chains = x.chains[:0]
 }
 
 // add puts a machine in; arrange is called after the last one.
-func (x *targets) add(p *planning, cl *clusterState, at int32, effective int64) {
-	l := &cl.loc[at]
+func (x *targets) add(p *planning, t target, class uint32, effective int64) {
 	if n := p.w.Inventory.Classes(); len(x.ofClass) < n {
 		x.ofClass = append(x.ofClass, make([]int32, n-len(x.ofClass))...)
 	}
-	g := x.ofClass[l.class] - 1
+	g := x.ofClass[class] - 1
 	for g >= 0 && x.groups[g].effective != effective {
 		g = x.groups[g].same
 	}
 	if g < 0 {
 		g = int32(len(x.groups))
-		x.groups = append(x.groups, targetGroup{effective: effective, class: l.class, number: g, same: x.ofClass[l.class] - 1})
-		x.ofClass[l.class] = g + 1
+		x.groups = append(x.groups, targetGroup{effective: effective, class: class, number: g, same: x.ofClass[class] - 1})
+		x.ofClass[class] = g + 1
 	}
 	x.groups[g].n++
-	x.list = append(x.list, target{cl: cl.at, at: at, order: l.order, group: g})
+	t.group = g
+	x.list = append(x.list, t)
 }
 
 // arrange makes a run of each group.
@@ -221,20 +224,20 @@ func (x *targets) chooseInDomain(h *wish, below int64) []victim {
 	if !ok {
 		return nil
 	}
-	list := c.at[c.from[d]:c.from[d+1]]
+	list := c.list[c.from[d]:c.from[d+1]]
 	if !c.sorted[d] {
 		c.sorted[d] = true
-		for _, at := range list {
-			x.score(h.p, &x.list[at])
+		for i := range list {
+			x.score(h.p, &list[i])
 		}
-		slices.SortFunc(list, func(a, b int32) int { return compareTargets(&x.list[a], &x.list[b]) })
+		slices.SortFunc(list, func(a, b target) int { return compareTargets(&a, &b) })
 	}
 	var out []victim
-	for _, at := range list {
+	for i := range list {
 		if zero(h.rest) {
 			break
 		}
-		t := &x.list[at]
+		t := &list[i]
 		if g := &x.groups[t.group]; g.effective >= below || !h.cl.fits(h.w, g.class) {
 			continue
 		}
@@ -245,7 +248,7 @@ func (x *targets) chooseInDomain(h *wish, below int64) []victim {
 	return out
 }
 
-// chain returns the machines by domain of a key. Groups are put in order first, so that positions stay what they are.
+// chain returns the machines by domain of a key.
 func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	for i := range x.chains {
 		if x.chains[i].key == key {
@@ -256,17 +259,14 @@ func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	if t == nil {
 		return nil, false
 	}
-	for i := range x.groups {
-		x.first(p, &x.groups[i])
-	}
 	n := len(t.top.Domains)
-	c := targetChain{key: key, at: make([]int32, len(x.list)), from: make([]int32, n+2), sorted: make([]bool, n)}
+	c := targetChain{key: key, list: make([]target, len(x.list)), from: make([]int32, n+2), sorted: make([]bool, n)}
 	domains := make([]int32, len(x.list))
 	for i := range x.list {
 		y := &x.list[i]
 		domains[i] = -1
-		if v, has := p.w.Inventory.Value(p.states[y.cl].loc[y.at].idx, key); has {
-			if d, known := t.top.Domain(v); known {
+		if v := p.states[y.cl].values(p.w.Inventory, key)[y.at]; v >= 0 {
+			if d, known := t.top.Domain(symbol.ID(v)); known {
 				domains[i] = d
 				c.from[d+2]++
 			}
@@ -277,7 +277,7 @@ func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	}
 	for i, d := range domains {
 		if d >= 0 {
-			c.at[c.from[d+1]] = int32(i)
+			c.list[c.from[d+1]] = x.list[i]
 			c.from[d+1]++
 		}
 	}
@@ -334,26 +334,53 @@ func (x *targets) listExcess(p *planning) {
 		for at := range cl.loc[:cl.members] {
 			l := &cl.loc[at]
 			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() {
-				x.add(p, cl, int32(at), math.MinInt64)
+				x.add(p, target{cl: cl.at, at: int32(at), order: l.order}, l.class, math.MinInt64)
 			}
 		}
 	}
 	x.arrange()
 }
 
-// listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9).
+// listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9). Each worker reads what is in
+// its clusters.
 func (x *targets) listVictims(p *planning) {
+	n := 0
 	for _, cl := range p.states {
-		if !cl.d.Facts.Heard {
-			continue
+		cl.preyAt = n
+		if cl.d.Facts.Heard {
+			n += len(cl.bound)
 		}
-		for _, at := range cl.bound {
-			l := &cl.loc[at]
-			if l.state != inventory.Configured || l.claim < 0 || l.bits&(lGone|lForeign) != 0 {
-				continue
-			}
-			x.add(p, cl, at, cl.effective(p, l))
+	}
+	x.seen = slices.Grow(x.seen[:0], n)[:n]
+	p.each(p.states, func(cl *clusterState, _ *scratch) {
+		if cl.d.Facts.Heard {
+			cl.listPrey(p, x.seen[cl.preyAt:][:len(cl.bound)])
+		}
+	})
+	x.list = slices.Grow(x.list, n)
+	for i := range x.seen {
+		if t := &x.seen[i]; t.group >= 0 {
+			x.add(p, target{cl: t.cl, at: t.at, order: t.order}, uint32(t.group), t.base)
 		}
 	}
 	x.arrange()
+}
+
+// listPrey writes to list what is bound to the cluster, with its class in place of its group and its effective priority in place
+// of its score; group is -1 if section 15 must not drain it.
+func (cl *clusterState) listPrey(p *planning, list []target) {
+	sum := uint32(0)
+	for n, at := range cl.bound {
+		if n%aheadTurns == 0 { // see lookAhead
+			for _, at := range cl.bound[n:min(n+aheadTurns, len(cl.bound))] {
+				sum += p.stampOf(&cl.loc[at])
+			}
+			cl.ahead = sum
+		}
+		l := &cl.loc[at]
+		list[n].group = -1
+		if l.state == inventory.Configured && l.claim >= 0 && l.bits&(lGone|lForeign) == 0 {
+			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: cl.effective(p, l)}
+		}
+	}
 }
