@@ -37,6 +37,7 @@ type clusterState struct {
 	gone         bool     // not in the demand any more
 	isDirty      bool     //
 	listed       bool     // in planning.ready
+	spreads      bool     // of those that are short, some have a hard spread
 	looseOld     bool     // of looseAt: more may have been let go since
 	freed        bool     // credit let something go after others had looked for it
 	handsOver    bool     // an Idle machine was credited to a Need

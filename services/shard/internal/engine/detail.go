@@ -71,8 +71,9 @@ func (p *planning) comingDetail(cl *clusterState, w *want) Detail {
 	return detail
 }
 
-// shortDetail is the first row of ENG-19.4 that applies.
-func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Detail {
+// shortDetail is the first row of ENG-19.4 that applies. It reads nothing that belongs to others than the cluster and changes,
+// if nothing is withheld and w has no hard spread.
+func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold, x *scratch) Detail {
 	switch hold {
 	case demand.HeldOffline:
 		return DetailClusterOffline
@@ -84,15 +85,17 @@ func (p *planning) shortDetail(cl *clusterState, w *want, hold demand.Hold) Deta
 	if d := cl.hopeless(w); d != NoDetail {
 		return d
 	}
-	if w.bits&wSame != 0 && !p.domainExists(cl, w) {
+	if w.bits&wSame != 0 && !p.domainExists(cl, w, x) {
 		return DetailDomainTooSmall
 	}
 	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w) {
 		return DetailSpreadBlocked
 	}
-	for at := range cl.loc[:cl.members] {
-		if l := &cl.loc[at]; l.bits&lShunned != 0 && cl.usable(w, l) && touches(cl.supply(l), cl.rest(w)) {
-			return DetailNodeNotJoined
+	if len(cl.shunned) > 0 {
+		for at := range cl.loc[:cl.members] {
+			if l := &cl.loc[at]; l.bits&lShunned != 0 && cl.usable(w, l) && touches(cl.supply(l), cl.rest(w)) {
+				return DetailNodeNotJoined
+			}
 		}
 	}
 	if cl.victimsOf(w) > 0 {
@@ -144,16 +147,44 @@ func (cl *clusterState) known(w *want, none Detail) {
 	w.none = none
 }
 
+// homes is the last answer about the domains of a key: gangs of a kind lie side by side.
+type homes struct {
+	plan    uint64
+	of      question
+	exists  bool
+	cluster *clusterState // the last one,
+	foreign bool          // and whether machines of other shards are bound to it
+}
+
 // domainExists reports whether some domain could hold w if all its owned machines were free.
-func (p *planning) domainExists(cl *clusterState, w *want) bool {
-	t := p.topology(w.key)
-	if t == nil {
+func (p *planning) domainExists(cl *clusterState, w *want, x *scratch) bool {
+	at := slices.IndexFunc(p.tops, func(t *topState) bool { return t.top.Key == w.key })
+	if at < 0 {
 		return false
 	}
-	agg := cl.aggregate(w)
-	sum := slices.Grow(p.buf[:0], len(agg))[:len(agg)]
-	p.buf = sum
-	foreign := slices.ContainsFunc(cl.loc[:cl.members], func(l local) bool { return l.state.Bound() && p.w.Inventory.Row(l.idx).Foreign() })
+	h := &x.homes
+	if h.plan != p.plans {
+		*h = homes{plan: p.plans}
+	}
+	if h.cluster != cl {
+		h.cluster = cl
+		h.foreign = slices.ContainsFunc(cl.loc[:cl.members], func(l local) bool { return l.state.Bound() && l.bits&lForeign != 0 })
+	}
+	if h.foreign || cl.k() > narrowDims {
+		return p.findDomain(cl, w, p.tops[at], x)
+	}
+	q := question{matcher: w.matcher, frame: cl.f, unit: four(cl.unit(w)), key: w.key, all: four(cl.aggregate(w))}
+	if h.of != q {
+		h.of, h.exists = q, p.findDomain(cl, w, p.tops[at], x)
+	}
+	return h.exists
+}
+
+// findDomain goes through the domains.
+func (p *planning) findDomain(cl *clusterState, w *want, t *topState, x *scratch) bool {
+	agg, foreign := cl.aggregate(w), x.homes.foreign
+	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
+	sum := x.rest
 	for d := range t.top.Domains {
 		dom := &t.top.Domains[d]
 		clear(sum)

@@ -27,6 +27,7 @@ type scratch struct {
 	plan     uint64 // in it,
 	noneOf   uint32 // for this question,
 	none     Detail // clusterState.hopeless says so
+	homes    homes
 }
 
 // begin forgets what holds for one plan.

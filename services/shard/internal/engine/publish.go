@@ -56,8 +56,8 @@ func (p *planning) publish() {
 	p.counters()
 }
 
-// judgeAll makes the blocks that are to be made anew. Reasons of shortfalls look at the whole shard and are found one after
-// the other.
+// judgeAll makes the blocks that are to be made anew. Reasons of shortfalls that hang on what is free are found one after the
+// other: pools remember what they were asked.
 func (p *planning) judgeAll() {
 	p.ready = p.ready[:0]
 	add := func(list []*clusterState) {
@@ -74,19 +74,30 @@ func (p *planning) judgeAll() {
 		add(p.dirty)
 		add(p.spoiled)
 	}
-	p.each(p.ready, func(cl *clusterState, _ *scratch) { cl.block = p.judge(cl) })
-	for _, cl := range p.ready {
+	aside := p.w.Inventory.Held().Len() == 0
+	p.each(p.ready, func(cl *clusterState, x *scratch) {
+		cl.block = p.judge(cl)
 		cl.listed = false
-		p.giveReasons(cl)
+		p.giveReasons(cl, x, func(w *want) bool { return aside && w.bits&wSpread == 0 })
+	})
+	for _, cl := range p.ready {
+		if !aside || cl.spreads {
+			p.giveReasons(cl, &p.x, func(w *want) bool { return !aside || w.bits&wSpread != 0 })
+		}
 	}
 }
 
-// giveReasons says of each short row why it is short.
-func (p *planning) giveReasons(cl *clusterState) {
+// giveReasons says of each short row of some Needs why it is short.
+func (p *planning) giveReasons(cl *clusterState, x *scratch, of func(w *want) bool) {
+	cl.spreads = false
 	for i := range cl.block.Missing {
 		row := cl.block.Missing[i].Row
 		w, v := &cl.wants[cl.rowWant[row]], &cl.block.Verdicts[row]
-		v.Detail = p.shortDetail(cl, w, v.Hold)
+		cl.spreads = cl.spreads || w.bits&wSpread != 0
+		if !of(w) {
+			continue
+		}
+		v.Detail = p.shortDetail(cl, w, v.Hold, x)
 		v.Reason = reasonOf(v.Detail)
 		if w.bits&wSame != 0 && !v.Satisfiable {
 			v.Reason = TopologyUnsatisfiable
@@ -98,7 +109,7 @@ func (p *planning) giveReasons(cl *clusterState) {
 func (p *planning) blockOf(cl *clusterState) {
 	if cl.block == nil {
 		cl.block = p.judge(cl)
-		p.giveReasons(cl)
+		p.giveReasons(cl, &p.x, func(*want) bool { return true })
 	}
 }
 
@@ -124,13 +135,13 @@ func (p *planning) reasonsStand(cl *clusterState) bool {
 			continue
 		}
 		if w.bits&wFolded == 0 {
-			if p.shortDetail(cl, w, w.hold) != cl.block.Verdicts[w.row].Detail {
+			if p.shortDetail(cl, w, w.hold, &p.x) != cl.block.Verdicts[w.row].Detail {
 				return false
 			}
 			continue
 		}
 		for _, row := range cl.membersOf(w) {
-			if v := &cl.block.Verdicts[row]; v.Status == Short && p.shortDetail(cl, w, v.Hold) != v.Detail {
+			if v := &cl.block.Verdicts[row]; v.Status == Short && p.shortDetail(cl, w, v.Hold, &p.x) != v.Detail {
 				return false
 			}
 		}
