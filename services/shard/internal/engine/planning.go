@@ -146,10 +146,8 @@ func (cl *clusterState) keepFree(p *planning, w *want, i inventory.Index, class 
 		return
 	}
 	if len(cl.loc) == cap(cl.loc) { // by as much as its Needs will take at the least, rather than again and again
-		n := max(len(cl.loc)/2, 4)
-		if len(cl.loc) == cl.members {
-			n = max(n, cl.open*takes)
-		}
+		n := min(cl.open*takes, max(len(cl.loc), 32)) // where demand exceeds supply, most will take nothing
+		n = max(len(cl.loc)/2, n, 4)
 		cl.loc, cl.vec = slices.Grow(cl.loc, n), slices.Grow(cl.vec, n*cl.k())
 	}
 	cl.loc = append(cl.loc, l)
