@@ -204,6 +204,7 @@ func (p *planning) moveTo(cl *clusterState, w *want, v symbol.ID, values []int64
 	for _, at := range held {
 		if cl.loc[at].claim < 0 {
 			cl.letGo(at)
+			p.unmet.gained = true
 		}
 	}
 }
