@@ -33,11 +33,32 @@ func (f filter) clusters(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha
 	}
 }
 
+// clustersOf gathers them from every shard, with the shard of each: one that two shards know stands there twice.
+func clustersOf(ctx context.Context, a *app.App, f filter, what string, keep func(*bigfleetv1alpha1.ClusterView) bool) (items []*bigfleetv1alpha1.ClusterView, at []string, failed error) {
+	fl, all, err := a.Shards(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	answers, failed := fleet.Each(ctx, fl, all, what, f.clusters)
+	for i, rows := range answers {
+		if rows == nil {
+			continue
+		}
+		for _, c := range *rows {
+			if keep(c) {
+				items, at = append(items, c), append(at, all[i].Label())
+			}
+		}
+	}
+	return items, at, failed
+}
+
 func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, failed := gather(ctx, a, "listing clusters", f.clusters)
-	now := a.Now()
-	return table("cluster/", columns("NAME", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
+	items, at, failed := clustersOf(ctx, a, f, "listing clusters", func(*bigfleetv1alpha1.ClusterView) bool { return true })
+	now, n := a.Now(), 0
+	return table("cluster/", columns("NAME", "SHARD", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
 		func(c *bigfleetv1alpha1.ClusterView) []string {
+			n++
 			session, gate := "lost", "closed"
 			if c.GetConnected() {
 				session = "up " + output.Age(now, c.GetConnectedSinceUnixNanos())
@@ -46,7 +67,7 @@ func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				gate = "open"
 			}
 			return []string{
-				c.GetClusterId(), session, output.Age(now, c.GetLastRollupAtUnixNanos()), disposition(c),
+				c.GetClusterId(), at[n-1], session, output.Age(now, c.GetLastRollupAtUnixNanos()), disposition(c),
 				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
 				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
 			}
@@ -63,23 +84,7 @@ func disposition(c *bigfleetv1alpha1.ClusterView) string {
 
 // sessions are the clusters whose operators are connected, by the shard that has the session.
 func sessions(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	fl, all, err := a.Shards(ctx)
-	if err != nil {
-		return output.List{}, err
-	}
-	answers, failed := fleet.Each(ctx, fl, all, "listing sessions", f.clusters)
-	var items []*bigfleetv1alpha1.ClusterView
-	var at []string
-	for i, rows := range answers {
-		if rows == nil {
-			continue
-		}
-		for _, c := range *rows {
-			if c.GetConnected() {
-				items, at = append(items, c), append(at, all[i].Label())
-			}
-		}
-	}
+	items, at, failed := clustersOf(ctx, a, f, "listing sessions", (*bigfleetv1alpha1.ClusterView).GetConnected)
 	now, n := a.Now(), 0
 	return table("session/", columns("CLUSTER", "SHARD", "UP FOR", "OPERATOR", "ROLL-UP", "RESULT", "+FEATURES"), items, func(c *bigfleetv1alpha1.ClusterView) []string {
 		n++
