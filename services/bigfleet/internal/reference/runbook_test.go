@@ -67,6 +67,35 @@ func TestRunbookLinks(t *testing.T) {
 	}
 }
 
+// OPS-9.6: the runbook leads to every procedure of the specification, and what it links to is there.
+func TestRunbookProcedures(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "docs/runbook.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(raw), "\n## Procedures\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, want := range []string{"Stock-out triage", "Total loss of the coordinator, and restore", "One replica's disk lost", "Shard disk lost", "CA rotation",
+		"Rebinding a cluster", "Splitting, merging, removing a shard", "Dead cluster", "Runaway buying", "Runaway draining", "Provider outage", "Upgrade and rollback"} {
+		if !strings.Contains(table, "| "+want) {
+			t.Errorf("no procedure: %s", want)
+		}
+	}
+	links := regexp.MustCompile(`\]\(([a-z.]*)#([a-z-]+)\)`).FindAllStringSubmatch(table, -1)
+	for _, l := range links {
+		page := "docs/runbook.md"
+		if l[1] != "" {
+			page = "docs/" + l[1]
+		}
+		if !slices.Contains(headings(t, page), l[2]) {
+			t.Errorf("%s has no heading %s", page, l[2])
+		}
+	}
+	if len(links) < 12 {
+		t.Errorf("%d links", len(links))
+	}
+}
+
 // OPS-14.2: each command line that a runbook or the upgrade guide names is one that the command understands.
 func TestRunbookCommands(t *testing.T) {
 	for _, page := range []string{"docs/runbook.md", "docs/runbook-provider.md", "docs/upgrade.md"} {
