@@ -22,6 +22,9 @@ func turnOf(cl *clusterState, w *want) turn {
 	return t
 }
 
+// priority is that of the Need.
+func (t turn) priority() int32 { return int32(uint32(^t.rank>>16) ^ 1<<31) }
+
 func compareTurn(a, b turn) int {
 	switch {
 	case a.rank != b.rank:

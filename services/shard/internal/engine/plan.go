@@ -303,6 +303,7 @@ func (p *planning) mergeStanding() {
 			continue
 		}
 		if s.moved = moved; moved {
+			s.idle, s.reasoned = notIdle, false
 			s.judge(p.state(s.turn))
 		}
 		for ; at < len(p.news) && compareTurn(p.news[at].turn, s.turn) < 0; at++ {

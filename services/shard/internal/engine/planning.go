@@ -263,17 +263,20 @@ type standing struct {
 	cluster    symbol.ID
 	row        int32
 	ask        uint32 // number of its question if it is of one unit, else 0: see run
+	matcher    uint32 // in catalog.everyM
 	gang       bool
 	bare       bool // a gang with nothing of its own; ask is its question
 	open       bool // not held
 	beyondHelp bool // no class matches and fits
 	fixed      bool // the reason of the shortfall lies in the Need and the classes alone
 	moved      bool // the classes changed in this plan
+	reasoned   bool // see reasonStays
+	idle       idle // see noteIdle
 }
 
 func (p *planning) stand(s *standing, cl *clusterState, w *want, x *scratch) {
 	s.turn, s.cluster, s.row, s.ask, s.open, s.moved = turnOf(cl, w), cl.d.ID, w.row, p.questionOf(cl, w, x), !held(w), false
-	s.gang = w.bits&wSame != 0
+	s.gang, s.matcher, s.idle, s.reasoned = w.bits&wSame != 0, w.matcher, notIdle, false
 	s.bare = s.ask != 0 && s.gang
 	if s.ask != 0 { // of Needs of one unit the question says it all
 		if x.plan != p.plans || x.noneOf != s.ask {

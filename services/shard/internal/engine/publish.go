@@ -42,7 +42,7 @@ func (p *planning) publish() {
 		renew(cl)
 	}
 	p.eachShort(func(ref Ref, s *standing) {
-		if cl := p.states[ref.Block]; s != nil && (!s.fixed || s.moved) && cl.checked != p.plans {
+		if cl := p.states[ref.Block]; s != nil && (!s.fixed || s.moved) && !p.reasonStays(s) && cl.checked != p.plans {
 			cl.checked = p.plans
 			if !p.reasonsStand(cl) {
 				cl.block = nil

@@ -273,6 +273,11 @@ func (p *planning) runOn() bool {
 			p.noteUnmet(p.at, s, false)
 			continue
 		}
+		if p.passes(s) {
+			p.res.Counters.Turns++
+			p.noteUnmet(p.at, s, true)
+			continue
+		}
 		if s.ask == 0 {
 			break
 		}

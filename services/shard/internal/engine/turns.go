@@ -32,6 +32,7 @@ func (p *planning) turns() {
 			return
 		}
 		if !given && cl.short(w) {
+			p.noteIdle(s, w)
 			p.noteUnmet(p.at-1, s, w.mayPreempt())
 		}
 		if s.bare {
@@ -90,7 +91,7 @@ func (p *planning) lookAhead() {
 	var next [aheadTurns]*standing
 	n := 0
 	for at := p.at; at < min(p.at+aheadTurns, len(p.queue)); at++ {
-		if s := p.next(at); !p.chores.busy(s.turn.cl) {
+		if s := p.next(at); !p.chores.busy(s.turn.cl) && !p.passes(s) {
 			next[n] = s
 			n++
 		}

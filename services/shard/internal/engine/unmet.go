@@ -87,14 +87,14 @@ func (p *planning) callPreemptors() {
 	defer func() { p.queue, p.late = p.called, p.late[:0] }()
 	if u := &p.unmet; u.known {
 		for i := range u.list {
-			if x := &u.list[i]; x.preempts && p.isShort(x) {
+			if x := &u.list[i]; x.preempts && p.isShort(x) && !p.beyondReach(&u.asked[x.at]) {
 				p.called = append(p.called, u.asked[x.at])
 			}
 		}
 		return
 	}
 	p.stillShort(func(cl *clusterState) bool { return cl.served == p.plans }, func(t turn, s *standing) {
-		if s != nil && !s.turns() {
+		if s != nil && (!s.turns() || p.beyondReach(s)) {
 			return
 		}
 		if s == nil {
