@@ -78,7 +78,8 @@ func (c *chores) offer(p *planning) bool {
 	if c.given < 0 {
 		return false
 	}
-	if c.given++; c.given < min(choresMin, 4*max(1, p.policy.ParallelMin)) {
+	c.given++ // where most turns are of gangs or in runs, another goroutine costs more than it saves
+	if c.given < min(choresMin, 4*max(1, p.policy.ParallelMin)) || 4*c.given < p.res.Counters.Turns {
 		return false
 	}
 	c.on = true

@@ -47,10 +47,11 @@ type coverer struct {
 	last   asked
 
 	// The same in few dimensions.
-	steps   []weighed // of seq
-	finish  []weighed // of ends
-	after   []running // of the first bulk steps
-	surplus [narrowDims]int64
+	steps            []weighed // of seq
+	finish           []weighed // of ends
+	after            []running // of the first bulk steps
+	parts, bestParts []part    // of list: the answer so far
+	surplus          [narrowDims]int64
 }
 
 // pick is n machines of a group.
@@ -150,11 +151,12 @@ func (c *coverer) cover() bool {
 	if !covered {
 		c.list = c.merge(c.list[:0], len(c.seq), -1)
 	} else {
-		if !c.settleNarrow() {
+		if c.settleNarrow() {
+			c.swapParts()
+		} else {
 			c.settle()
-			c.swap()
-		} else if c.swaps() {
-			c.swap()
+			c.startSwaps()
+			c.swap(swapsMax)
 		}
 	}
 	for _, p := range c.seq {

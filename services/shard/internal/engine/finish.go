@@ -55,7 +55,11 @@ func sortIn(list []Action, ids []uint32, at, first int) {
 func (p *planning) roomForActions(n int) {
 	if len(p.acts)+n > min(cap(p.acts), cap(p.ids)) {
 		p.chores.finish(p)
-		n = max(n, len(p.acts), p.total.open, 64)
+		likely := p.total.open
+		if turns := p.res.Counters.Turns; turns > 0 && len(p.acts) > 0 { // by what turns have taken so far, and an eighth
+			likely = p.total.open * len(p.acts) / turns * 9 / 8
+		}
+		n = max(n, likely-len(p.acts), 64)
 		p.acts, p.ids = slices.Grow(p.acts, n), slices.Grow(p.ids, n)
 	}
 }

@@ -13,10 +13,22 @@ type foreseen struct {
 // meanwhile.
 func (p *planning) foresee() {
 	c := &p.chores
+	var near [gangsApart]int
+	gangs := 0
 	for c.seen = max(c.seen, p.at); c.seen < min(p.at+3*aheadTurns, len(p.queue)); c.seen++ {
-		if s := p.next(c.seen); s.gang && s.turns() && !c.busy(s.turn.cl) {
-			if sums := p.sumsAhead(p.state(s.turn)); sums != nil {
-				c.gangs = append(c.gangs, foreseen{c.seen, sums})
+		if s := p.next(c.seen); s.gang && s.turns() {
+			if gangs < gangsApart {
+				near[gangs] = c.seen
+			}
+			gangs++
+		}
+	}
+	if gangs <= gangsApart {
+		for _, at := range near[:gangs] {
+			if s := p.next(at); !c.busy(s.turn.cl) {
+				if sums := p.sumsAhead(p.state(s.turn)); sums != nil {
+					c.gangs = append(c.gangs, foreseen{at, sums})
+				}
 			}
 		}
 	}
@@ -37,6 +49,9 @@ func (p *planning) foresee() {
 	p.told, c.told = n, c.last
 	c.open(x)
 }
+
+// gangsApart is how many gangs may be seen at once: those that follow one another closely have little to catch up with.
+const gangsApart = 3
 
 // tellTogether is how many machines topologies are told of if no gang is near.
 const tellTogether = 128

@@ -138,15 +138,22 @@ func (c *coverer) remove(p *pick, n int32) {
 	p.n -= n
 }
 
-// swap is 13.6: as long as there is a cheaper machine in whose place a taken one can go.
-func (c *coverer) swap() {
+// swapsMax is how often 13.6 swaps.
+const swapsMax = 8
+
+// startSwaps notes what list takes of each group.
+func (c *coverer) startSwaps() {
 	for _, p := range c.seq {
 		c.used[p.group] = 0
 	}
 	for _, p := range c.list {
 		c.used[p.group] = p.n
 	}
-	for range 8 {
+}
+
+// swap is 13.6: as long as there is a cheaper machine in whose place a taken one can go, at most so many times.
+func (c *coverer) swap(times int) {
+	for range times {
 		c.drop() // sorts by cost, dearest first, and measures
 		out, in := c.exchangeable()
 		if out < 0 {
