@@ -81,7 +81,10 @@ func spellRow(w *engine.World, b *engine.Block, i int) NeedRow {
 		MinUnit: need.MinUnit.Quantities(dims), Arrival: need.Arrival, Verdict: v, Domain: b.Domain(int32(i))}
 	if v.Status == engine.Short && v.Missing >= 0 {
 		m := &b.Missing[v.Missing]
-		row.Residual, row.Freed = m.Residual.Quantities(dims), m.Freed.Quantities(dims)
+		row.Residual = m.Residual.Quantities(dims)
+		if m.Freed != nil {
+			row.Freed = m.Freed.Quantities(dims)
+		}
 	}
 	return row
 }

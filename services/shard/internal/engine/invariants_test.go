@@ -45,7 +45,7 @@ func render(w *World, r *Result) string {
 			missing := ""
 			if v.Missing >= 0 {
 				m := bl.Missing[v.Missing]
-				missing = fmt.Sprintf("%d %s freed %s", m.Row, vector(m.Residual), vector(m.Freed))
+				missing = fmt.Sprintf("%d %s freed %s", m.Row, vector(m.Residual), vector(m.freed()))
 			}
 			v.Missing, v.Domain = 0, 0
 			fmt.Fprintf(&b, "  row %s %+v in %q %s\n", need(Ref{int32(at), int32(i)}), v, bl.Domain(int32(i)), missing)

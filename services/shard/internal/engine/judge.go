@@ -105,7 +105,9 @@ func (l *local) kind() ClaimKind {
 func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
 	if w.bits&wFolded == 0 {
 		p.verdict(&b.Verdicts[w.row], cl, w)
-		p.close(b, cl, w, w.row, cl.rest(w))
+		if p.close(b, cl, w, w.row) {
+			b.Missing = append(b.Missing, cl.lacks(w, w.row, cl.rest(w)))
+		}
 		return
 	}
 	var v Verdict
@@ -118,13 +120,12 @@ func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
 	for _, u := range unit {
 		dims += min(u, 1)
 	}
-	nothing := make([]int64, len(unit))
+	lacks := cl.lacks(w, w.row, unit) // but for the row, each that is short does
 	for i, row := range cl.membersOf(w) {
 		m := Verdict{Status: Short, Fold: w.row, Satisfiable: true, Missing: -1, Hold: cl.d.Holds[row],
 			Cost: v.Cost/n + min(1, max(0, v.Cost%n-int64(i)))}
-		left := unit
 		if int64(i) < soon {
-			m.Status, m.Shared, m.CoveragePerMille, m.Coverage, left = OnTheWay, 1, 1000, dims*1_000_000, nothing
+			m.Status, m.Shared, m.CoveragePerMille, m.Coverage = OnTheWay, 1, 1000, dims*1_000_000
 			m.Coming = 1
 		}
 		if int64(i) < here {
@@ -134,7 +135,10 @@ func (p *planning) verdicts(b *Block, cl *clusterState, w *want) {
 			m.Victims = v.Victims
 		}
 		b.Verdicts[row] = m
-		p.close(b, cl, w, row, left)
+		if p.close(b, cl, w, row) {
+			lacks.Row = row
+			b.Missing = append(b.Missing, lacks)
+		}
 	}
 }
 
@@ -152,21 +156,28 @@ func wholeUnits(all, rest, unit []int64) int64 {
 	return max(k, 0)
 }
 
-// close adds detail and residual to a verdict.
-func (p *planning) close(b *Block, cl *clusterState, w *want, row int32, rest []int64) {
-	v := &b.Verdicts[row]
-	switch v.Status {
+// close adds detail to a verdict, and reports whether something is missing.
+func (p *planning) close(b *Block, cl *clusterState, w *want, row int32) bool {
+	switch v := &b.Verdicts[row]; v.Status {
 	case Met:
 		v.Detail = p.metDetail(cl, w, row)
 	case OnTheWay:
 		v.Detail = p.comingDetail(cl, w)
 	default:
-		m := Missing{Row: row, Residual: cl.f.vector(rest)}
-		if w.gain > 0 && cl.gainOf(w).freed != nil {
-			m.Freed = cl.f.vector(cl.gainOf(w).freed)
-		}
-		b.Missing = append(b.Missing, m)
+		return true
 	}
+	return false
+}
+
+// lacks is what a row of a Need is short of.
+func (cl *clusterState) lacks(w *want, row int32, rest []int64) Missing {
+	m := Missing{Row: row, Residual: cl.f.vector(rest)}
+	if w.gain > 0 && cl.gainOf(w).freed != nil {
+		if freed := cl.f.vector(cl.gainOf(w).freed); !freed.IsZero() {
+			m.Freed = &freed
+		}
+	}
+	return m
 }
 
 // verdict writes what is to be said of a Need, but for the detail.

@@ -55,7 +55,11 @@ func (n *naive) close(b *Block, d *nNeed, row int32, v Verdict, rest resource.Ve
 		if d.same != nil && !v.Satisfiable {
 			v.Reason = TopologyUnsatisfiable
 		}
-		b.Missing = append(b.Missing, Missing{Row: row, Residual: rest, Freed: d.freed})
+		m := Missing{Row: row, Residual: rest}
+		if freed := d.freed; !freed.IsZero() {
+			m.Freed = &freed
+		}
+		b.Missing = append(b.Missing, m)
 	}
 	b.Verdicts[row] = v
 }

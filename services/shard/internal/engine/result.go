@@ -51,7 +51,7 @@ func (b *Block) receivers() int {
 type Missing struct {
 	Row      int32
 	Residual resource.Vector
-	Freed    resource.Vector // capacity of the victims that preemption found
+	Freed    *resource.Vector // capacity of the victims that preemption found, or nil
 }
 
 // Folded is one Need that stands for several rows of one cluster.

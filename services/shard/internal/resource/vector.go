@@ -139,6 +139,10 @@ func (v *Vector) Get(d Dim) int64 {
 
 // With returns v with the amount of one dimension replaced; an amount that is not positive takes it away.
 func (v Vector) With(d Dim, val int64) Vector {
+	if v.n < inline && (v.n == 0 || v.dims[v.n-1] < d) { // v is a copy without memory that others see
+		v.push(d, val)
+		return v
+	}
 	var w Vector
 	done := val <= 0
 	for i := range v.Len() {
