@@ -226,7 +226,7 @@ func (p *planning) buyAgain(cl *clusterState, w *want, total *sum128) bool {
 		total.add(uint64(gr.cost), uint64(pk.n))
 		p.taking = c.listed(p.taking[:0], pk.group, pk.n)
 		for _, x := range p.taking {
-			p.again = append(p.again, bought{x.idx, x.class})
+			p.again = append(p.again, bought(x))
 			p.stock.take(x.idx, x.class, k)
 			less(rest, cl.amount(w, x.class))
 		}
