@@ -33,12 +33,11 @@ var edits = map[string][][2]string{
 	},
 	"../store/store.go": {
 		{`"errors"`, `"errors"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
-		{`return s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock()`, `failpoint.Hit("store: put"); defer failpoint.Hit("store: stored"); return s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock()`},
+		{`err := s.db.Update(func(tx *bolt.Tx) error { return put(`,
+			`failpoint.Hit("store: put"); defer failpoint.Hit("store: stored"); err := s.db.Update(func(tx *bolt.Tx) error { return put(`},
 		{`err := s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock() //`, `failpoint.Hit("store: hints"); defer failpoint.Hit("store: hinted"); err := s.db.Update(func(tx *bolt.Tx) error {
-		s.mu.Lock() //`},
+		for`, `failpoint.Hit("store: hints"); defer failpoint.Hit("store: hinted"); err := s.db.Update(func(tx *bolt.Tx) error {
+		for`},
 	},
 }
 

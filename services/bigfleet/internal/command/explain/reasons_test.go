@@ -43,11 +43,11 @@ func reasons() []reason {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("lone", 1, 4, 100, virtual.In(virtual.ZoneKey, "a")), virtual.Need("other", 1, 4, 100, virtual.In(virtual.ZoneKey, "b")), virtual.Need("gang", 2, 4, 0, virtual.Same(virtual.ZoneKey)))
 			return "red", "gang"
-		}, []string{"waits for the next probe", "a                    covers 50.0%", "Try: Add 2 machines like cloud-"}},
+		}, []string{"waits for the next probe", "a                    covers 50.0%", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_DOMAIN_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("gang", 3, 4, 0, virtual.Same(virtual.RackKey)))
 			return "red", "gang"
-		}, []string{"No domain could hold the gang", "covers 66.6%", "Try: Add 3 machines like cloud-"}},
+		}, []string{"No domain could hold the gang", "covers 66.6%", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_NO_MATCH, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0, virtual.In(virtual.ZoneKey, "mars")))
 			return "red", "web"
