@@ -131,7 +131,8 @@ func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
 		}
 		return least
 	}
-	if small, large := allocations(2), allocations(100); large > small {
+	const slack = 2 // the race detector's build has one more; one for each cluster would be 98
+	if small, large := allocations(2), allocations(100); large > small+slack {
 		t.Errorf("%v allocations with 2 clusters, %v with 100", small, large)
 	}
 }
