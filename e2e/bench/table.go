@@ -151,16 +151,20 @@ func interval(r *measure.Result) string {
 
 // verdict says for how many processors the target is met.
 func (p pair) verdict() string {
-	if p.first().Target == 0 {
-		return ""
-	}
 	met := func(r *measure.Result) bool { return r == nil || r.Ratio.Median <= r.Target }
+	return verdict(p.first().Target != 0, met(p.two), met(p.one), p.one != nil)
+}
+
+// verdict says for how many processors something is met that is judged with two of them and, if that was measured, with one.
+func verdict(judged, two, one, measured bool) string {
 	switch {
-	case met(p.two) && met(p.one):
+	case !judged:
+		return ""
+	case two && one:
 		return "met"
-	case met(p.two):
+	case two:
 		return "met with 2, **not met** with 1"
-	case met(p.one) && p.one != nil:
+	case one && measured:
 		return "**not met** with 2, met with 1"
 	}
 	return "**not met**"
@@ -173,7 +177,7 @@ func boundTable(results []measure.Result) string {
 		for _, x := range p.first().Bounds {
 			two, one := boundOf(p.two, x.Name), boundOf(p.one, x.Name)
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s, %d checks | %s |\n", Name(*p.first()), x.Name, shown(two), shown(one), limit(x),
-				verdict(x.Limit != 0 || !x.Met, (two == nil || two.Met) && (one == nil || one.Met)), p.first().Oracle.Name, p.first().Oracle.Checks, recorded(*p.first()))
+				verdict(x.Limit != 0 || !x.Met, two == nil || two.Met, one == nil || one.Met, one != nil), p.first().Oracle.Name, p.first().Oracle.Checks, recorded(*p.first()))
 		}
 	}
 	return b.String()
@@ -220,16 +224,6 @@ func target(t float64) string {
 		return ""
 	}
 	return fmt.Sprintf("%.3g", t)
-}
-
-func verdict(judged, met bool) string {
-	switch {
-	case !judged:
-		return ""
-	case met:
-		return "met"
-	}
-	return "**not met**"
 }
 
 func limit(x measure.Bound) string {

@@ -70,10 +70,11 @@ func (t *Tally) Add(o *Tally) {
 
 // unreached are cases that this simulator does not bring about, with the reason.
 var unreached = map[string]string{
-	"outcome no_session":    "the session is checked before an operation starts; kept for the closed set of labels",
-	"outcome fenced":        "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
-	"effect close_session":  "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
-	"fault fence-no-detail": "needs a fence refusal first, which is rare: two processes or coarse marks",
+	"outcome no_session":      "the session is checked before an operation starts; kept for the closed set of labels",
+	"outcome fenced":          "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
+	"effect checkpoint_taken": "the decision log asks for it, and the simulator keeps none: TestLogReplaysFromEverySegment",
+	"effect close_session":    "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
+	"fault fence-no-detail":   "needs a fence refusal first, which is rare: two processes or coarse marks",
 }
 
 // Never lists the cases that never occurred and should have.
