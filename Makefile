@@ -75,7 +75,7 @@ bench-provider: prerequisites ## Section 25 of the provider's specification alon
 	cd e2e && go run ./bench/cmd/benchrun -only PROV
 
 .PHONY: bench-ci
-bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; two minutes, records nothing.
+bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; four minutes, records nothing.
 	cd e2e && go run ./bench/cmd/benchrun -ci $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench-report

@@ -14,7 +14,7 @@ const head = `# Benchmarks
 
 ` + "```sh" + `
 make bench          # B1 to B12, half an hour, on a quiet machine with a clean tree; make bench-nightly adds B6b and B9
-make bench-ci       # a tenth of each size, two minutes, compared with e2e/bench/gates.yaml
+make bench-ci       # a tenth of each size, four minutes, compared with e2e/bench/gates.yaml
 ` + "```" + `
 
 `
