@@ -29,5 +29,5 @@
 // names one that helps; WhatIf plans a copy with edits, once or until it comes to rest (ENG-19.8, ENG-20). They change
 // nothing, but for the lazily kept indexes.
 //
-// Start at Plan, then credit.go and turns.go. Tests cite clauses of docs/spec/engine.md as ENG-n.n.
+// Start at Plan, then credit.go and turns.go; what a second goroutine does beside the turns is in chores.go. Tests cite clauses of docs/spec/engine.md as ENG-n.n.
 package engine

@@ -7,15 +7,15 @@ package engine
 // unmet is a Need that turns left short.
 type unmet struct {
 	at       int32 // in unmetNeeds.asked
-	ref      Ref   //
-	preempts bool  // section 15 may do something for it
+	ref      Ref
+	preempts bool // section 15 may do something for it
 }
 
 // unmetNeeds is all that are short, in turn order.
 type unmetNeeds struct {
-	known  bool       // and these are all: nobody has lost anything
-	gained bool       // some may be covered by now
-	list   []unmet    //
+	known  bool // and these are all: nobody has lost anything
+	gained bool // some may be covered by now
+	list   []unmet
 	asked  []standing // the queue of the turns
 }
 
