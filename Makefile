@@ -82,10 +82,15 @@ bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/b
 bench-report: prerequisites ## Write docs/benchmarks.md and its pictures from the recorded results.
 	cd e2e && go run ./bench/cmd/benchreport
 
+.PHONY: release
+release: prerequisites ## VERSION=v0.x.y: module proxy, binaries and notes in dist/. A dry run; TAG=1 makes the release commit and its tags.
+	@test -n "$(VERSION)" || { echo "say VERSION=v0.x.y" >&2; exit 1; }
+	cd tools/release && GOWORK=off go run . -root $(CURDIR) -out $(CURDIR)/dist -version $(VERSION) $(if $(TAG),-tag)
+
 TIMES ?= 20
 .PHONY: laws
 laws: prerequisites ## The laws of the engine on TIMES=n times as many random fleets, with fresh seeds; 20 is a night (docs/engine.md).
-	cd services/shard && BIGFLEET_ENGINE_LONG=$(TIMES) go test -count=1 -timeout 24h ./internal/engine
+	cd services/shard && BIGFLEET_ENGINE_LONG=$(TIMES) go test -count=1 -timeout 24h ./internal/engine/...
 
 SEEDS ?= 2000
 SEED  ?= 1

@@ -58,6 +58,7 @@ require (
 require (
 	cloud.google.com/go/auth v0.18.2 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/services/incluster v0.0.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
@@ -134,3 +135,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../services/providers/kwok
 	github.com/bigfleet-dev/bigfleet/services/providers/sim => ../services/providers/sim
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../sdk/wal

@@ -24,7 +24,7 @@ type Part struct {
 // Suite is the whole programme, in the order in which it runs.
 func Suite() []Part {
 	engine := func(n string) Part {
-		return Part{Benches: []string{n}, Module: "services/shard", Package: "./internal/engine", Bench: "^Benchmark" + n + "$", CI: true}
+		return Part{Benches: []string{n}, Module: "services/shard", Package: "./internal/engine/planner", Bench: "^Benchmark" + n + "$", CI: true}
 	}
 	// The provider is a process of its own with two processors; callers with one would measure themselves.
 	provider := func(bench string, ci bool, clauses ...string) Part {

@@ -25,7 +25,7 @@ Written by ` + "`make bench-report`" + ` from [benchmarks/results](benchmarks/re
 Each benchmark runs beside the physical floor of the same work, in one process, in the order floor, ours, ours, floor; an
 oracle checks every timed output outside the timed part, and a wrong answer prints no time. *Ratio* is ours over floor, the
 median of at least ten rounds with the interval that holds the true median with about 98 %. Outliers stay. A target that is
-not met stands here as **not met**. How the engine and the shell around it got here, and what is still slow: [engine-performance.md](engine-performance.md), [shard-performance.md](shard-performance.md).
+not met stands here as **not met**. What dominates, and why some targets are not met: [engine-performance.md](engine-performance.md), [shard-performance.md](shard-performance.md).
 `
 
 const tail = `

@@ -227,14 +227,15 @@ func TestRights(t *testing.T) {
 		"operator ClusterRole": {
 			"capacityrequests.bigfleet.lucy.sh list,watch", "capacityrequests/status.bigfleet.lucy.sh patch",
 			"upcomingnodes.bigfleet.lucy.sh get,list,watch,create,patch,delete", "availablecapacities.bigfleet.lucy.sh get,list,watch,create,patch,delete",
-			"upcomingnodes/status.bigfleet.lucy.sh patch", "availablecapacities/status.bigfleet.lucy.sh patch", "nodes list,watch,patch", "pods list,watch", "daemonsets.apps list,watch",
+			"upcomingnodes/status.bigfleet.lucy.sh patch", "availablecapacities/status.bigfleet.lucy.sh patch", "nodes list,watch,patch,delete", "pods list,watch", "daemonsets.apps list,watch",
+			"poddisruptionbudgets.policy list,watch",
 			"pods/eviction create", "events create",
 		},
 		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update", "configmaps get,list,watch,create,patch"},
 		"operator Role kube-public":     {"configmaps=cluster-info get"},
 		"operator Role kube-system":     {"secrets create,delete"},
 		"pod-controller ClusterRole": {
-			"pods list,watch", "nodes list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create",
+			"pods list,watch", "nodes list,watch", "upcomingnodes.bigfleet.lucy.sh list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create",
 		},
 		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update"},
 	}
@@ -244,6 +245,9 @@ func TestRights(t *testing.T) {
 			var r rbacv1.Role
 			if yaml.Unmarshal([]byte(doc), &r) != nil || r.Kind != "Role" && r.Kind != "ClusterRole" {
 				continue
+			}
+			if r.Labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "" {
+				continue // TestRightsOfPeople
 			}
 			key := strings.TrimSpace(name + " " + r.Kind + " " + r.Namespace)
 			for _, rule := range r.Rules {
@@ -274,6 +278,32 @@ func TestRights(t *testing.T) {
 	stub := render(t, releases()["operator-stub"])
 	if bytes.Contains(stub, []byte("secrets")) || bytes.Contains(stub, []byte("bootstrappers")) {
 		t.Error("a renderer without tokens has rights on them")
+	}
+}
+
+// OP-16.2: who views a namespace reads its requests, who edits it writes them; nobody gets the operator's own objects to write.
+func TestRightsOfPeople(t *testing.T) {
+	got := map[string][]string{}
+	for doc := range strings.SplitSeq(string(render(t, releases()["operator"])), "\n---\n") {
+		var r rbacv1.ClusterRole
+		if yaml.Unmarshal([]byte(doc), &r) != nil || r.Kind != "ClusterRole" {
+			continue
+		}
+		for _, to := range []string{"view", "edit", "admin"} {
+			if r.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true" {
+				for _, rule := range r.Rules {
+					got[to] = append(got[to], strings.Join(rule.Resources, ",")+" "+strings.Join(rule.Verbs, ","))
+				}
+			}
+		}
+	}
+	read, write := "capacityrequests,upcomingnodes,availablecapacities get,list,watch", "capacityrequests create,update,patch,delete,deletecollection"
+	for to, want := range map[string][]string{"view": {read}, "edit": {read, write}, "admin": {read, write}} {
+		slices.Sort(want)
+		slices.Sort(got[to])
+		if !slices.Equal(got[to], want) {
+			t.Errorf("%s gets %v, want %v", to, got[to], want)
+		}
 	}
 }
 

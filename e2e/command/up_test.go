@@ -39,14 +39,14 @@ func definitions(t *testing.T, red *controlplane.ControlPlane) {
 		t.Helper()
 		return b.wants(code, texts, append(append([]string{"crds"}, args...), at...)...)
 	}
-	crds(4, []string{"+ capacityrequests.bigfleet.lucy.sh", "+ upcomingnodes.bigfleet.lucy.sh", "missing or of another version", "`bigfleet crds apply`"}, "diff")
+	crds(4, []string{"+ capacityrequests.bigfleet.lucy.sh", "+ upcomingnodes.bigfleet.lucy.sh", "missing or from another version", "`bigfleet crds apply`"}, "diff")
 	b.wants(4, []string{"fail  ", "capacityrequests.bigfleet.lucy.sh", "bigfleet crds apply"}, append([]string{"doctor", "--cluster-only"}, at...)...)
-	crds(8, []string{"nobody can be asked"}, "apply")
+	crds(8, []string{"cannot ask for confirmation"}, "apply")
 	crds(0, []string{"+ capacityrequests.bigfleet.lucy.sh"}, "apply", "--dry-run")
 	crds(4, []string{"+ availablecapacities.bigfleet.lucy.sh"}, "diff")
 	crds(0, []string{"Installs or updates", "applied"}, "apply", "--yes")
 	crds(0, []string{"  capacityrequests.bigfleet.lucy.sh"}, "diff")
-	crds(0, []string{"nothing to do: all are of this version"}, "apply", "--yes")
+	crds(0, []string{"nothing to do: all CRDs are of this version"}, "apply", "--yes")
 
 	// Somebody edits one: the path that differs is shown, and apply puts it back.
 	d, err := dynamic.NewForConfig(red.RESTConfig())
@@ -94,8 +94,8 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 		clusters = append(clusters, "--kubeconfig", p.Kubeconfig())
 		asked = append(asked, p.Name()+" ("+p.Endpoint())
 	}
-	b.wants(8, append(asked, "will write CapacityRequests", "nobody can be asked"), append([]string{"up"}, clusters...)...)
-	b.wants(7, []string{"cluster blue lacks definitions of this version: ", "Repeat with --install-crds"}, append([]string{"up", "--yes"}, clusters...)...)
+	b.wants(8, append(asked, "will write CapacityRequests", "cannot ask for confirmation"), append([]string{"up"}, clusters...)...)
+	b.wants(7, []string{"cluster blue lacks CRDs of this version: ", "Repeat with --install-crds"}, append([]string{"up", "--yes"}, clusters...)...)
 	b.wants(2, []string{"no kubeconfig has a context"}, append([]string{"up", "--yes", "--contexts", "black"}, clusters...)...)
 
 	state := t.TempDir()
@@ -110,9 +110,9 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 	if len(own) == 0 {
 		t.Fatal("the Pods run on Nodes that are not machines")
 	}
-	b.wants(0, []string{"Running, on Node", "is machine", "A need claims it."}, "explain", "pod/default/"+pod, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
+	b.wants(0, []string{"Running, on Node", "is machine", "In use by "}, "explain", "pod/default/"+pod, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
 	for name := range own {
-		b.wants(0, []string{"is machine " + name, "A need claims it."}, "explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--coordinator", w.coordinator)
+		b.wants(0, []string{"is machine " + name, "In use by "}, "explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--coordinator", w.coordinator)
 		break
 	}
 	b.wants(0, []string{"ok    cluster"}, "doctor", "--shard", w.shard, "--kubeconfig", blue.Kubeconfig(), "--as", "")

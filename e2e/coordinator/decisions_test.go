@@ -48,7 +48,7 @@ func decisions(t *testing.T, g *group, name string, fault func()) []string {
 	provider := f.run("provider", "services/providers/sim/cmd/bigfleet-provider-sim", "--addr", f.addrs["provider"], "--data-dir", dir+"/provider", "--offerings", dir+"/offerings.yaml",
 		"--sim-control-addr", "off", "--time-scale", "10000", "--metrics-addr", f.addrs["provider-ops"])
 	shard := f.run("shard-0", "services/shard/cmd/bigfleet-shard", "--id", "shard-"+name, "--data-dir", dir+"/shard", "--listen", f.addrs["shard-0"], "--provider-addr", f.addrs["provider"], "--metrics-addr", f.addrs["shard-0-ops"],
-		"--coordinator-addr", strings.Join(g.rpc, ","), "--coordinator-heartbeat-interval", reportEvery.String(), "--reconcile-interval", "300ms", "--cycle-interval", "1s", "--reclaim-cap-fraction", "0", "--audit-log", dir+"/records", "--log-level", "warn")
+		"--coordinator-addr", strings.Join(g.rpc, ","), "--coordinator-heartbeat-interval", reportEvery.String(), "--release-delay", "0", "--release-delay-empty", "0", "--reconcile-interval", "300ms", "--cycle-interval", "1s", "--reclaim-cap-fraction", "0", "--audit-log", dir+"/records", "--log-level", "warn")
 	f.admin = stub(t, g.rpc[0], api.NewCoordinatorAdminClient)
 	f.reads = append(f.reads, stub(t, f.addrs["shard-0"], api.NewShardReadClient))
 

@@ -66,7 +66,7 @@ func newFleet(t *testing.T, offerings string, shardFlags ...string) *fleet {
 	for i := range 2 {
 		name := fmt.Sprintf("shard-%d", i)
 		f.shards = append(f.shards, f.run(name, "services/shard/cmd/bigfleet-shard", append([]string{"--id", name, "--data-dir", dir + "/" + name, "--listen", f.addrs[name],
-			"--provider-addr", f.addrs["provider"], "--coordinator-addr", f.addrs["coordinator"], "--coordinator-heartbeat-interval", f.every.String(),
+			"--provider-addr", f.addrs["provider"], "--coordinator-addr", f.addrs["coordinator"], "--release-delay", "0", "--release-delay-empty", "0", "--coordinator-heartbeat-interval", f.every.String(),
 			"--reconcile-interval", "300ms", "--cycle-interval", "1s", "--metrics-addr", f.addrs[name+"-ops"], "--log-level", "warn"}, shardFlags...)...))
 		f.reads = append(f.reads, stub(t, f.addrs[name], api.NewShardReadClient))
 	}

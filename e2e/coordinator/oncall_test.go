@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 )
@@ -66,7 +66,7 @@ func (o *operator) shows(out string, words ...string) {
 func TestOnCall(t *testing.T) {
 	g := newGroup(t, "--rebalance-interval", "500ms")
 	o := &operator{g: g, binary: proc.BuildT(t, "services/bigfleet")}
-	follow, err := leader.New(leader.Config{Addrs: g.rpc})
+	follow, err := coordclient.New(coordclient.Config{Addrs: g.rpc})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func (o *operator) pending(shard string, is func(*v1.CoordinatorInstruction) boo
 
 // cancels plans a move between two shards that answer no instruction, orders its step again, and cancels it (COORD-12.18,
 // 16.1). It returns the cycle of the last report.
-func (o *operator) cancels(follow *leader.Client, cycle int64) int64 {
+func (o *operator) cancels(follow *coordclient.Client, cycle int64) int64 {
 	t, g := o.g.t, o.g
 	var acks []*v1.InstructAck
 	uneven := func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
@@ -41,8 +41,8 @@ func shardName(shard int) string { return fmt.Sprintf("shard-%04d", shard) }
 // after 1 to 3 s when nobody has answered yet, or when they are told to (COORD-7.14).
 type crowd struct {
 	t       *testing.T
-	clients []*leader.Client // one for each shard, or one for all
-	failed  atomic.Int64     // reports that nobody answered
+	clients []*coordclient.Client // one for each shard, or one for all
+	failed  atomic.Int64          // reports that nobody answered
 }
 
 const (
@@ -59,11 +59,11 @@ func newCrowd(t *testing.T, g *group, shards int, each bool, ca *devca.CA) *crow
 	}
 	dir := t.TempDir()
 	for i := range n {
-		config := leader.Config{Addrs: g.rpc}
+		config := coordclient.Config{Addrs: g.rpc}
 		if ca != nil {
 			config.Identity = source(t, ca, dir, identity.ID{Kind: identity.Shard, Name: shardName(i)})
 		}
-		client, err := leader.New(config)
+		client, err := coordclient.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func TestEveryScenarioIsATest(t *testing.T) {
 	cited := map[string]bool{}
 	mark := regexp.MustCompile(`\b21\.(\d+)\b`)
 	span := regexp.MustCompile(`\b21\.(\d+) to 21\.(\d+)\b`)
-	for _, dir := range []string{"services/coordinator", "services/shard", "services/kit/leader", "e2e/coordinator"} {
+	for _, dir := range []string{"services/coordinator", "services/shard", "services/kit/coordclient", "e2e/coordinator"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

@@ -81,7 +81,7 @@ func told(t *testing.T, story string) (scrape func(*monitoring.Series, time.Time
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte("the story is told")) {
+		if bytes.Contains(text, []byte("scenario complete")) {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -188,6 +188,9 @@ func (r *rights) unused(ctx context.Context) (out []string, err error) {
 			if yaml.Unmarshal([]byte(doc), &role) != nil || role.Kind != "Role" && role.Kind != "ClusterRole" {
 				continue
 			}
+			if role.Labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "" { // for people, not for the program
+				continue
+			}
 			for _, rule := range role.Rules {
 				for _, group := range rule.APIGroups {
 					for _, resource := range rule.Resources {

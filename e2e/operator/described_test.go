@@ -13,7 +13,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
 
 // What a developer reads of a Pod that stays pending, with the real shard and its own words: OP-14.1 to OP-14.3.
@@ -25,7 +25,7 @@ func TestDescribedByTheRealShard(t *testing.T) {
 		offerings += fmt.Sprintf("- {name: small-%d, instance_type: test.4x, zone: test-1a, capacity_type: on_demand, count: 1, price_per_hour: 0.2, interruption_probability: 0,"+
 			" labels: {topology.bigfleet/rack: r%d}, resources: {cpu: \"4\", memory: 16Gi}}\n", i, i)
 	}
-	s := stack.StartT(t, stack.Config{Offerings: offerings, ProviderArgs: []string{"--create-delay", "6s"}})
+	s := fixture.StartT(t, fixture.Config{Offerings: offerings, ProviderArgs: []string{"--create-delay", "6s"}})
 	red := s.Clusters[0]
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Minute, errors.New("patience ended"))
 	defer cancel()
@@ -64,7 +64,7 @@ func TestDescribedByTheRealShard(t *testing.T) {
 		says []string // in what kubectl describe shows of the last Pod
 		then []string // run afterwards
 	}{
-		{[]*corev1.Pod{pod("default", "huge", "500")}, []string{"NoCapacity", "NoMatchingSupply", "large enough", "Ask for less per Pod"}, nil},
+		{[]*corev1.Pod{pod("default", "huge", "500")}, []string{"NoCapacity", "NoMatchingSupply", "large enough", "Request less for each Pod"}, nil},
 		{[]*corev1.Pod{pod("default", "elsewhere", "1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"topology.kubernetes.io/zone": "test-9z"} })},
 			[]string{"NoCapacity", "NoMatchingSupply"}, nil},
 		{[]*corev1.Pod{pod("default", "first", "3", class("high")), pod("default", "second", "3", class("high")), pod("default", "third", "3", class("high"))},

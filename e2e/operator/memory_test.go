@@ -117,7 +117,8 @@ func canned(n int) http.Handler {
 
 var versions = map[string][2]string{
 	"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "configmaps": {"v1", "ConfigMap"}, "daemonsets": {"apps/v1", "DaemonSet"},
-	"capacityrequests": {"bigfleet.lucy.sh/v1alpha1", "CapacityRequest"}, "upcomingnodes": {"bigfleet.lucy.sh/v1alpha1", "UpcomingNode"},
+	"poddisruptionbudgets": {"policy/v1", "PodDisruptionBudget"},
+	"capacityrequests":     {"bigfleet.lucy.sh/v1alpha1", "CapacityRequest"}, "upcomingnodes": {"bigfleet.lucy.sh/v1alpha1", "UpcomingNode"},
 	"availablecapacities": {"bigfleet.lucy.sh/v1alpha1", "AvailableCapacity"},
 }
 

@@ -309,7 +309,7 @@ func TestReclaim(t *testing.T) {
 		})
 		w.until("people are told in words", func() bool {
 			e := w.event("UpcomingNode", "un-u1", "DrainStopped")
-			return e != nil && strings.Contains(e.Message, "a person made the node schedulable again")
+			return e != nil && strings.Contains(e.Message, "someone made the node schedulable again")
 		})
 		w.must(w.client.Delete(t.Context(), b))
 		after := s.count()

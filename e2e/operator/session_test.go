@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -35,7 +35,7 @@ type replica struct {
 // metric reads a metric of a replica.
 func (r replica) metric(w *world, name string, labels ...string) float64 {
 	w.Helper()
-	v, err := stack.Metric(w.Context(), r.metrics, "bigfleet_operator_"+name, labels...)
+	v, err := fixture.Metric(w.Context(), r.metrics, "bigfleet_operator_"+name, labels...)
 	w.must(err)
 	return v
 }

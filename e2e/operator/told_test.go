@@ -113,8 +113,8 @@ func TestTold(t *testing.T) {
 		w.create(pod("default", "why", "7", only("why")))
 		row := rowOf(t, s, "why", "7")
 		for detail, want := range map[pb.NeedDetail]string{
-			pb.NeedDetail_NEED_DETAIL_PAUSED:    "Paused: the fleet is paused or in dry run",
-			pb.NeedDetail_NEED_DETAIL_STOCK_OUT: "StockOut: the provider has no such machines now",
+			pb.NeedDetail_NEED_DETAIL_PAUSED:    "Paused: The shard is paused or in dry run.",
+			pb.NeedDetail_NEED_DETAIL_STOCK_OUT: "StockOut: The provider is out of such machines.",
 		} {
 			s.send(t, status(row, &pb.NeedStatus{Detail: detail, Reason: pb.UnmetReason_UNMET_REASON_NO_MATCHING_SUPPLY}))
 			reason, _, _ := strings.Cut(want, ":")

@@ -24,7 +24,7 @@ import (
 const interruptPatience = 30 * time.Second
 
 // Build compiles the main package in dir, a slash-separated path from the root of the repository such as
-// "services/shard/cmd/shard", and returns the path of the binary. flags go to "go build" ("-race", "-tags=x").
+// "services/shard/cmd/bigfleet-shard", and returns the path of the binary. flags go to "go build" ("-race", "-tags=x").
 //
 // The binary lies in the harness cache, in a place of its own for each checkout, package and set of flags, so that
 // "go build" finds it up to date when nothing changed: a second call costs the check of the sources, not the link.

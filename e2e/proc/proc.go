@@ -39,6 +39,7 @@ var (
 	ErrExited     = errors.New("exited before it was ready")
 	ErrNotReady   = errors.New("not ready in time")
 	ErrKilled     = errors.New("did not stop in time and was killed")
+	ErrNotPaused  = errors.New("not paused in time")
 )
 
 // Config describes a program to run.
@@ -254,12 +255,6 @@ func (p *Process) Restart(ctx context.Context) error {
 	}
 	return p.start(ctx)
 }
-
-// Pause freezes the program and its children (SIGSTOP): sockets stay open and nothing answers. Resume undoes it.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
-
-// Resume continues a paused program.
-func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
 // Signal sends s to the program and its children.
 func (p *Process) Signal(s syscall.Signal) error {

@@ -188,6 +188,32 @@ func TestPause(t *testing.T) {
 	wantGone(t, p.PID())
 }
 
+// Pause returns when the process stands still, not when the signal is on its way: after it, no thread runs one more step.
+func TestPauseWaitsUntilEveryThreadStopped(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "written")
+	p := proc.StartT(t, child(t, "-write", file))
+	size := func() int64 {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	for round := range 100 {
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		atPause := size()
+		time.Sleep(2 * time.Millisecond)
+		if later := size(); later != atPause {
+			t.Fatalf("round %d: the paused process wrote %d bytes", round, later-atPause)
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	for want, c := range map[string]proc.Config{
 		"Name":    {Path: "x", LogFile: "x"},

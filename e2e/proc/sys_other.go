@@ -3,7 +3,10 @@
 package proc
 
 import (
+	"fmt"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -13,4 +16,20 @@ import (
 func Isolate(cmd *exec.Cmd, _ syscall.Signal) (release func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return func() {}
+}
+
+// runningInGroup describes one process of the process group that is neither stopped nor at its end; "" means there is none.
+// ps is what macOS and the BSDs have in place of /proc: it tells of whole processes.
+func runningInGroup(group int) (string, error) {
+	out, err := exec.Command("ps", "-A", "-o", "pgid=,pid=,state=").Output()
+	if err != nil {
+		return "", fmt.Errorf("ps: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) == 3 && f[0] == strconv.Itoa(group) && !strings.ContainsAny(f[2][:1], "TZ") {
+			return fmt.Sprintf("process %s is in state %s", f[1], f[2]), nil
+		}
+	}
+	return "", nil
 }

@@ -25,6 +25,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
@@ -97,3 +98,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../otlp
 	github.com/bigfleet-dev/bigfleet/sdk/provider => ../provider
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../wal

@@ -23,7 +23,8 @@ type Backend interface {
 	Create(ctx context.Context, op CreateOp) (Host, error)
 	// Configure joins the host to op.Cluster with op.Blob. It need not wait for the node: the readiness gate does.
 	Configure(ctx context.Context, op ConfigureOp) error
-	// Drain empties the host within op.Grace, takes it out of its cluster and resets it.
+	// Drain resets the host: its kubelet ends, its node leaves the cluster, nothing of the old tenant stays. It evicts no
+	// Pod and deletes none (PROV-11.13): the cluster's operator has done that before.
 	Drain(ctx context.Context, op DrainOp) error
 }
 
@@ -62,6 +63,11 @@ type Binder interface {
 	// Bind writes the binding before Configured is shown; Unbind clears it before Idle is shown.
 	Bind(ctx context.Context, m Machine, b Binding) error
 	Unbind(ctx context.Context, m Machine) error
+}
+
+// Estimator says how long a Drain of a machine of an offering usually takes, where the offering does not say (PROV-9.14).
+type Estimator interface {
+	DrainEstimate(o Offering) time.Duration
 }
 
 // Attacher receives a view of the machines before the first call. A backend whose hosts exist only in the provider's own
@@ -170,7 +176,7 @@ type DrainOp struct {
 	ID      string
 	Machine Machine
 	Cluster string
-	// Grace is how long workloads may take; after it the backend may use force.
+	// Grace is how long what still runs may take to end. After it the host is reset all the same.
 	Grace time.Duration
 }
 

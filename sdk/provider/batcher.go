@@ -9,7 +9,7 @@ import (
 )
 
 // Batcher joins calls of several transitions into one call of a batch API, such as "launch n instances" (PROV-19.6). Each caller
-// gets its own result, and nobody learns of the others. Make one per kind of call with NewBatcher and use it from the methods
+// gets its own result, and does not see the others. Make one per kind of call with NewBatcher and use it from the methods
 // of a Backend; put Call inside do, so that limits, retries and metrics count what really travels.
 type Batcher[In, Out any] struct {
 	wait time.Duration
@@ -42,7 +42,7 @@ var errResults = errors.New("a batch call must answer for each of its parts: as 
 
 // NewBatcher returns a Batcher that calls do with at most so many inputs, at the latest that long after the first one came. do
 // answers with one result per input, in their order, or with an error for all. Its context has the values of the first caller's
-// and ends when nobody waits any more: a caller whose limit passes leaves, and the others go on.
+// and ends when the last waiting caller has left. A caller leaves when its own context ends; the others go on.
 func NewBatcher[In, Out any](wait time.Duration, most int, do func(ctx context.Context, in []In) ([]Result[Out], error)) *Batcher[In, Out] {
 	return &Batcher[In, Out]{wait: wait, most: max(1, most), do: do}
 }

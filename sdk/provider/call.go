@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -31,17 +32,21 @@ func Call(ctx context.Context, name string, do func(context.Context) error) erro
 
 type callersKey struct{}
 
+// causeKey leads to the lastError of the transition on whose behalf a call is made.
+type causeKey struct{}
+
 // callers holds the limits and the breakers, one per call name.
 type callers struct {
 	limits  map[string]CallLimit
+	log     *slog.Logger
 	metrics *metrics
 	tracer  trace.Tracer
 	mu      sync.Mutex
 	byName  map[string]*caller
 }
 
-func newCallers(limits map[string]CallLimit, m *metrics, t trace.Tracer) *callers {
-	return &callers{limits: limits, metrics: m, tracer: t, byName: map[string]*caller{}}
+func newCallers(limits map[string]CallLimit, log *slog.Logger, m *metrics, t trace.Tracer) *callers {
+	return &callers{limits: limits, log: log, metrics: m, tracer: t, byName: map[string]*caller{}}
 }
 
 func (c *callers) in(ctx context.Context) context.Context {
@@ -59,7 +64,7 @@ func (c *callers) get(name string) *caller {
 		}
 		one = &caller{name: name, places: make(chan struct{}, limit.Parallel)}
 		if limit.PerSecond > 0 {
-			one.bucket = &bucket{rate: limit.PerSecond, burst: float64(max(1, limit.Burst)), tokens: float64(max(1, limit.Burst))}
+			one.rate = &tokenBucket{rate: limit.PerSecond, burst: float64(max(1, limit.Burst)), tokens: float64(max(1, limit.Burst))}
 		}
 		c.byName[name] = one
 	}
@@ -96,9 +101,13 @@ func (c *callers) attempts(ctx context.Context, one *caller, do func(context.Con
 		class, after := ClassOf(err)
 		one.note(err == nil, class == ClassTransient)
 		c.metrics.breaker.WithLabelValues(one.name).Set(number(one.open()))
+		if cause, ok := ctx.Value(causeKey{}).(*lastError); ok { // for the error of the operation, if its limit passes
+			cause.called(one.name, err)
+		}
 		if err == nil || class != ClassTransient {
 			return n, err
 		}
+		one.report(c.log, n, err)
 		if after == 0 {
 			after = rand.N(pause)
 		}
@@ -122,16 +131,32 @@ func (c *callers) refusing() (name string, open bool) {
 	return "", false
 }
 
+// report logs a transient error of a call that is repeated, at most once in callLogEvery for each call name.
+func (c *caller) report(log *slog.Logger, attempt int, err error) {
+	c.mu.Lock()
+	c.unlogged++
+	since, errors := time.Since(c.logged), c.unlogged
+	if since >= callLogEvery {
+		c.logged, c.unlogged = time.Now(), 0
+	}
+	c.mu.Unlock()
+	if since >= callLogEvery {
+		log.Warn("a call to the substrate failed and is repeated", "call", c.name, "attempt", attempt, "errors", errors, "err", err)
+	}
+}
+
 type caller struct {
 	name   string
 	places chan struct{}
-	bucket *bucket
+	rate   *tokenBucket
 
 	mu       sync.Mutex
 	failures int       // in a row
 	success  time.Time // newest
 	first    time.Time // first failure of the row
 	probe    time.Time // newest probe let through
+	logged   time.Time // newest error in the log
+	unlogged int       // errors since
 }
 
 func (c *caller) enter(ctx context.Context) error {
@@ -140,10 +165,10 @@ func (c *caller) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if c.bucket == nil {
+	if c.rate == nil {
 		return nil
 	}
-	if err := c.bucket.wait(ctx); err != nil {
+	if err := c.rate.wait(ctx); err != nil {
 		<-c.places
 		return err
 	}
@@ -193,8 +218,8 @@ func (c *caller) shut() bool {
 	return true
 }
 
-// bucket is a token bucket.
-type bucket struct {
+// tokenBucket limits the rate of one call name.
+type tokenBucket struct {
 	mu          sync.Mutex
 	rate, burst float64
 	tokens      float64
@@ -202,7 +227,7 @@ type bucket struct {
 }
 
 // wait takes a token, in debt if need be, and sleeps the debt off: callers pass in the order of their arrival.
-func (b *bucket) wait(ctx context.Context) error {
+func (b *tokenBucket) wait(ctx context.Context) error {
 	b.mu.Lock()
 	now := time.Now()
 	if !b.at.IsZero() {

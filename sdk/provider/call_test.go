@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,7 +60,7 @@ func TestCallLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newCallers(map[string]CallLimit{"Run": {Parallel: 2, PerSecond: 10, Burst: 1}}, m, noop.NewTracerProvider().Tracer(""))
+		c := newCallers(map[string]CallLimit{"Run": {Parallel: 2, PerSecond: 10, Burst: 1}}, slog.New(slog.DiscardHandler), m, noop.NewTracerProvider().Tracer(""))
 		ctx := c.in(t.Context())
 		var running, most atomic.Int64
 		begin := time.Now()

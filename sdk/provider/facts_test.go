@@ -183,6 +183,9 @@ func TestLogsAndLabels(t *testing.T) {
 			}
 		}
 	}
+	if err := r.stop(); err != nil { // the line of the end comes after the state is shown
+		t.Fatal(err)
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, kind := range []string{"create", "configure", "drain"} {

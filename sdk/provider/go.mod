@@ -33,7 +33,8 @@ require (
 	cel.dev/expr v0.25.3 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0
+	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -57,3 +58,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/identity => ../identity
 	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../otlp
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../wal

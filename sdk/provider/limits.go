@@ -13,6 +13,7 @@ const (
 	MachineIDBytesMax = 4096      // a longer id is NOT_FOUND and gets no mark
 	ShardIDBytesMax   = 1024      // a longer one is INVALID_ARGUMENT
 	UnknownMarksMax   = 100_000   // about 20 MB; marks{machine="unknown"}
+	ClaimsMax         = 10_000    // shards whose claimed epoch is kept, never dropped: about 10 MB with the longest ids
 	TombstonesMax     = 1_000_000 // about 100 MB; tombstones
 	CommitBatchMax    = 1024      // changes in one transaction; store_commit_batch
 	TransitionsMax    = 10_000    // running at once, 8 KB of stack each; transitions_in_flight
@@ -23,22 +24,22 @@ const (
 
 // Times of PROV-30.
 const (
-	UnknownMarkTTL    = 24 * time.Hour
-	SilentShardTTL    = 30 * 24 * time.Hour
-	TombstoneTTL      = 24 * time.Hour
-	GraceMax          = time.Hour
-	DescribeTimeout   = 2 * time.Minute
-	ShutdownGrace     = 25 * time.Second
-	retryBase         = 250 * time.Millisecond
-	retryMax          = 15 * time.Second
-	sweepInterval     = time.Minute
-	admitWarn         = 10 * time.Millisecond
-	breakerQuiet      = 30 * time.Second
-	breakerProbe      = 15 * time.Second
-	breakerFailures   = 10
-	stockoutMax       = time.Hour
-	headerReadTimeout = 10 * time.Second
-	idleTimeout       = 10 * time.Minute
+	UnknownMarkTTL  = 24 * time.Hour
+	SilentShardTTL  = 30 * 24 * time.Hour
+	TombstoneTTL    = 24 * time.Hour
+	GraceMax        = time.Hour
+	DescribeTimeout = 2 * time.Minute
+	ShutdownGrace   = 25 * time.Second
+	retryBase       = 250 * time.Millisecond
+	retryMax        = 15 * time.Second
+	startHold       = 5 * time.Second // how long a call waits for the first round of a start
+	sweepInterval   = time.Minute
+	admitWarn       = 10 * time.Millisecond
+	callLogEvery    = 10 * time.Second // between two lines about errors of one call name
+	breakerQuiet    = 30 * time.Second
+	breakerProbe    = 15 * time.Second
+	breakerFailures = 10
+	stockoutMax     = time.Hour
 )
 
 // Timeouts are the limits of the transitions (PROV-11.1). The clock of a transition starts when its work begins; waiting

@@ -101,13 +101,17 @@ type offered struct {
 	shape *lifecycle.Shape
 }
 
-// newCatalogue checks the offerings and reports everything that is wrong with them at once.
-func newCatalogue(provider string, offerings []Offering) (*catalogue, error) {
+// newCatalogue checks the offerings and reports everything that is wrong with them at once. b may be nil.
+func newCatalogue(provider string, offerings []Offering, b Backend) (*catalogue, error) {
+	estimator, _ := b.(Estimator)
 	c := &catalogue{byKey: map[string]*offered{}}
 	heads := map[string]string{}
 	var all []error
 	for _, o := range offerings {
 		key := o.Key()
+		if o.DrainEstimate == 0 && estimator != nil {
+			o.DrainEstimate = estimator.DrainEstimate(o)
+		}
 		shape, err := lifecycle.NewShape(cloneAttributes(o.Attributes))
 		if err != nil {
 			all = append(all, fmt.Errorf("offering %q: %w", key, err))

@@ -104,7 +104,7 @@ func WithReflection(on bool) Option { return func(s *settings) { s.reflection = 
 // WithLogger sets the logger. Default slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
 
-// WithRegisterer sets where metrics are registered. Default a registry of its own that nobody reads.
+// WithRegisterer sets where metrics are registered. Default a registry of its own that is not served.
 func WithRegisterer(r prometheus.Registerer) Option { return func(s *settings) { s.registerer = r } }
 
 // WithTracerProvider sets where spans go. Default nowhere.

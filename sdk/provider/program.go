@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/server"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -109,7 +111,7 @@ func (p Program[C]) Command() *cobra.Command {
 		if cmd.HasParent() { // whose root looks again itself
 			return &StartError{err}
 		}
-		return &StartError{l.faults(cmd, os.Args[1:], err)}
+		return &StartError{l.flagErrors(cmd, os.Args[1:], err)}
 	})
 	l.flags(cmd)
 	return cmd
@@ -174,7 +176,7 @@ func (l *loader[C]) run(cmd *cobra.Command) error {
 	defer endTraces()
 	p, err := l.build(ctx, log, registry, traces)
 	if l.check {
-		return checked(cmd.OutOrStdout(), p, err)
+		return checked(ctx, cmd.OutOrStdout(), p, err)
 	}
 	if err != nil {
 		return &StartError{err}
@@ -207,7 +209,7 @@ func (l *loader[C]) gather() (g gathered, err error) {
 	}
 	g.offerings, all[1] = l.offerings()
 	if all[1] == nil {
-		_, all[1] = newCatalogue(l.common.Provider, g.offerings)
+		_, all[1] = newCatalogue(l.common.Provider, g.offerings, nil)
 	}
 	g.options, all[2] = l.common.Options()
 	s := defaults()
@@ -267,7 +269,7 @@ func (l *loader[C]) serve(ctx context.Context, p *Provider, registry *prometheus
 		if err != nil {
 			return &StartError{err}
 		}
-		ops := newOpsServer(p, registry, l.common.Server.Pprof)
+		ops := server.NewOps(p.ReadyHandler(), registry, l.common.Server.Pprof)
 		served := make(chan struct{})
 		go func() { defer close(served); _ = ops.Serve(listener) }()
 		defer func() { _ = ops.Close(); <-served }()
@@ -293,14 +295,14 @@ func watchOfferings(ctx context.Context, p *Provider, file string, log *slog.Log
 	}
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
-	last := stamp(file)
+	last := versionOf(file)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 		case <-ticker.C:
-			now := stamp(file)
+			now := versionOf(file)
 			if now == last {
 				continue
 			}
@@ -318,17 +320,18 @@ func watchOfferings(ctx context.Context, p *Provider, file string, log *slog.Log
 	}
 }
 
-type fileStamp struct {
+// fileVersion tells one content of a file from the next.
+type fileVersion struct {
 	at   time.Time
 	size int64
 }
 
-func stamp(file string) fileStamp {
+func versionOf(file string) fileVersion {
 	info, err := os.Stat(file)
 	if err != nil {
-		return fileStamp{}
+		return fileVersion{}
 	}
-	return fileStamp{info.ModTime(), info.Size()}
+	return fileVersion{info.ModTime(), info.Size()}
 }
 
 func newLogger(w io.Writer, c LogSection) (*slog.Logger, error) {
@@ -347,9 +350,12 @@ func newLogger(w io.Writer, c LogSection) (*slog.Logger, error) {
 }
 
 // checked answers --check.
-func checked(w io.Writer, p *Provider, err error) error {
+func checked(ctx context.Context, w io.Writer, p *Provider, err error) error {
 	if err != nil {
 		return &CheckError{2, err}
+	}
+	if c, ok := p.backend.(io.Closer); ok {
+		defer func() { _ = c.Close() }() // the answer is given
 	}
 	slots := p.offers.wanted.slots()
 	fmt.Fprintf(w, "provider %s: %d offerings, %d slots, readiness %s\n", p.name, len(p.offers.wanted.order), slots, p.set.readiness.mode)
@@ -361,16 +367,35 @@ func checked(w io.Writer, p *Provider, err error) error {
 		warnings = append(warnings, errors.New("readiness is none: capacity is counted before a Pod can use it"))
 	}
 	if c, ok := p.backend.(Checker); ok {
-		more, err := c.Check(context.Background(), p.set.offerings)
+		more, err := c.Check(ctx, p.set.offerings)
 		if err != nil {
 			return &CheckError{2, err}
 		}
 		warnings = append(warnings, more...)
 	}
+	if err := p.reach(ctx); err != nil {
+		return &CheckError{2, err}
+	}
 	if len(warnings) > 0 {
 		return &CheckError{1, errors.Join(warnings...)}
 	}
 	fmt.Fprintln(w, "all well")
+	return nil
+}
+
+// reachTime is how long the substrate may take to answer --check.
+const reachTime = 30 * time.Second
+
+// reach asks the substrate for its hosts once and looks at none, so that --check notices an endpoint that does not answer.
+func (p *Provider) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(p.callers.in(ctx), min(reachTime, p.set.describe))
+	defer cancel()
+	if a, ok := p.backend.(Attacher); ok {
+		a.Attach(nothing{})
+	}
+	if err := p.backend.Describe(ctx, func(Host) error { return nil }); err != nil {
+		return fmt.Errorf("the substrate does not answer: %w", err)
+	}
 	return nil
 }
 

@@ -138,3 +138,24 @@ func TestFlags(t *testing.T) {
 		t.Errorf("a taken metrics port: exit %d: %s", code, say)
 	}
 }
+
+// deaf is a substrate that refuses connections.
+type deaf struct{ provider.Backend }
+
+func (deaf) Describe(context.Context, func(provider.Host) error) error {
+	return errors.New("dial tcp 127.0.0.1:1: connection refused")
+}
+
+// PROV-20.3: --check asks the substrate once; one that does not answer is an error, with exit code 2.
+func TestCheckAsksTheSubstrate(t *testing.T) {
+	cmd := provider.Program[struct{}]{Name: "x", Build: func(context.Context, provider.Setup[struct{}]) (provider.Backend, []provider.Option, error) {
+		return deaf{newCloud()}, []provider.Option{provider.WithReadiness(provider.NoReadiness())}, nil
+	}}.Command()
+	cmd.SetArgs([]string{"--seed-count", "5", "--state", "memory", "--check"})
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	err := cmd.ExecuteContext(t.Context())
+	if provider.ExitCode(err) != 2 || !strings.Contains(err.Error(), "connection refused") || strings.Contains(out.String(), "all well") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

@@ -8,13 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
-	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/roster"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/server"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/lifecycle"
 
 	"go.opentelemetry.io/otel/trace"
@@ -30,22 +33,25 @@ type Provider struct {
 	tracer  trace.Tracer
 	tls     *identity.Source
 
-	roster    *roster.Roster
+	inventory *inventory.Inventory
 	queue     *queue
 	callers   *callers
+	claims    claims
 	histories histories
 	offers    offers
 	losses    losses
 	janitor   janitor
-	leases    leases
 	rules     lifecycle.Rules
 	started   time.Time
 
-	phase  atomic.Int32 // starting, serving, stopping
-	paused atomic.Bool
+	phase atomic.Int32 // starting, serving, stopping
+	// startup ends when the first round has succeeded or failed, or the process stops. Calls that come earlier wait for it.
+	startup    context.Context
+	endStartup context.CancelFunc
+	paused     atomic.Bool
 	// obstacle is why the first round has not succeeded yet.
 	obstacle atomic.Pointer[error]
-	health   *health
+	server   *server.Server
 	ready    chan struct{}
 	addr     atomic.Pointer[string]
 	ran      atomic.Bool
@@ -78,7 +84,7 @@ func New(name string, b Backend, options ...Option) (*Provider, error) {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
 	p.set.timeouts, p.set.retention = p.set.timeouts.withDefaults(), p.set.retention.withDefaults()
-	c, err := newCatalogue(name, p.set.offerings)
+	c, err := newCatalogue(name, p.set.offerings, b)
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: %w", name, err)
 	}
@@ -93,8 +99,7 @@ func New(name string, b Backend, options ...Option) (*Provider, error) {
 		DeleteSupported: deleter, ShardIDBytesMax: ShardIDBytesMax, MetadataBytesMax: MetadataBytesMax, BlobBytesMax: BlobBytesMax,
 	}
 	p.queue = newQueue(p.set.transitions, p.set.queue)
-	p.callers = newCallers(p.set.callsMax, p.metrics, p.tracer)
-	p.health = newHealth()
+	p.callers = newCallers(p.set.callsMax, p.log, p.metrics, p.tracer)
 	return p, nil
 }
 
@@ -120,7 +125,7 @@ func (p *Provider) Serving() error {
 	case stopping:
 		return errStopping
 	}
-	if err := p.roster.Sick(); err != nil {
+	if err := p.inventory.WriteError(); err != nil {
 		return err
 	}
 	if p.paused.Load() {
@@ -130,7 +135,7 @@ func (p *Provider) Serving() error {
 }
 
 func (p *Provider) storeID() string {
-	id := p.roster.ID()
+	id := p.inventory.ID()
 	return hex.EncodeToString(id[:])
 }
 
@@ -147,7 +152,7 @@ func (p *Provider) Run(ctx context.Context) (err error) {
 	if err := p.open(); err != nil {
 		return &StartError{err}
 	}
-	closeStore := func(err error) error { return errors.Join(err, p.roster.Close()) }
+	closeStore := func(err error) error { return errors.Join(err, p.inventory.Close()) }
 	listener, err := p.listen()
 	if err != nil {
 		return &StartError{closeStore(err)}
@@ -155,9 +160,11 @@ func (p *Provider) Run(ctx context.Context) (err error) {
 	p.work, p.endWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.endWork(errStopping)
 
-	server := p.newServer()
+	p.startup, p.endStartup = context.WithCancel(ctx)
+	defer p.endStartup()
+	p.server = p.newServer()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- p.server.Serve(listener) }()
 	p.announce(listener)
 
 	background, endBackground := context.WithCancel(ctx)
@@ -184,7 +191,7 @@ func (p *Provider) Run(ctx context.Context) (err error) {
 		}
 	}
 	endBackground()
-	p.stop(server, &loops)
+	p.stop(&loops)
 	return closeStore(err)
 }
 
@@ -206,7 +213,7 @@ func (p *Provider) open() error {
 	if err != nil {
 		return err
 	}
-	p.roster, err = roster.Open(roster.Config{
+	p.inventory, err = inventory.Open(inventory.Config{
 		Store: st, Random: p.set.random, Now: time.Now,
 		CommitBatchMax: CommitBatchMax, UnknownMarksMax: p.set.unknownMarks, TombstonesMax: p.set.tombstones,
 		OnCommit: p.metrics.commit,
@@ -214,8 +221,11 @@ func (p *Provider) open() error {
 	if err != nil {
 		return err
 	}
+	if err := p.claims.load(p.inventory); err != nil {
+		return errors.Join(err, p.inventory.Close())
+	}
 	p.metrics.storeBytes(st.Bytes)
-	p.paused.Store(p.roster.Setting(settingPaused) != nil)
+	p.paused.Store(p.inventory.Setting(settingPaused) != nil)
 	return nil
 }
 
@@ -264,7 +274,7 @@ func (p *Provider) announce(l net.Listener) {
 	}
 }
 
-func (s *settings) durable(p *Provider) bool { return p.roster.Durable() }
+func (s *settings) durable(p *Provider) bool { return p.inventory.Durable() }
 
 // begin recovers, learns the inventory, opens for business and starts the loops.
 func (p *Provider) begin(ctx context.Context, loops *sync.WaitGroup) error {
@@ -285,9 +295,10 @@ func (p *Provider) begin(ctx context.Context, loops *sync.WaitGroup) error {
 		p.start(w)
 	}
 	p.phase.CompareAndSwap(starting, serving)
-	p.health.set(true)
+	p.endStartup()
+	p.server.SetServing(true)
 	close(p.ready)
-	p.log.Info("provider serves", "machines", p.roster.Machines(), "after", time.Since(p.started).Round(time.Millisecond))
+	p.log.Info("provider serves", "machines", p.inventory.Machines(), "after", time.Since(p.started).Round(time.Millisecond))
 	loops.Go(func() { p.reconcileLoop(ctx) })
 	loops.Go(func() { p.sweepLoop(ctx) })
 	if n, ok := p.backend.(Notifier); ok {
@@ -299,23 +310,90 @@ func (p *Provider) begin(ctx context.Context, loops *sync.WaitGroup) error {
 	return nil
 }
 
+// newServer is the RPC port of this provider.
+func (p *Provider) newServer() *server.Server {
+	return server.New(server.Config{
+		Machines: machines{p}, Admin: admin{p}, Log: p.log, Tracer: p.set.tracer, TLS: p.tls,
+		AnyShard: p.set.anyShard, Reflection: p.set.reflection, RequestBytesMax: RequestBytesMax, ResponseBytesMax: ResponseBytesMax,
+		Panicked: p.panicked, Ready: p.hold, Denied: func(reason string) { p.metrics.denied.WithLabelValues(reason).Inc() },
+		Calls: func(method, code string, took time.Duration) {
+			p.metrics.rpcs.WithLabelValues(method, code).Inc()
+			p.metrics.rpcDuration.WithLabelValues(method).Observe(took.Seconds())
+		},
+	})
+}
+
+// hold keeps a call that comes before the first round has ended, so that a client without retries can start at the same time as
+// the provider (PROV-10.5).
+func (p *Provider) hold(ctx context.Context) {
+	if p.phase.Load() != starting {
+		return
+	}
+	bound := time.NewTimer(startHold)
+	defer bound.Stop()
+	select {
+	case <-p.startup.Done():
+	case <-ctx.Done():
+	case <-bound.C:
+	}
+}
+
+// stop ends in the order of PROV-19.5: no new work, time for running work, then its context is cancelled, then the port.
+func (p *Provider) stop(loops *sync.WaitGroup) {
+	p.phase.Store(stopping)
+	p.server.SetServing(false)
+	p.log.Info("provider stops", "grace", p.set.shutdownGrace)
+	loops.Wait()
+	done := make(chan struct{})
+	go func() { p.workers.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(p.set.shutdownGrace):
+		p.log.Warn("running work is cut off; the next start judges it", "transitions", p.queue.busy())
+	}
+	p.endWork(errStopping)
+	<-done // a Backend's calls end with their context
+	p.server.Stop()
+}
+
+func (p *Provider) panicked(v any, args ...any) {
+	p.metrics.panics.Inc()
+	p.log.Error("panic", append(args, "err", fmt.Sprint(v), "stack", string(debug.Stack()))...)
+}
+
+// ReadyHandler answers 200 once the store is loaded, recovery is done, the inventory is known and the store is healthy.
+// A paused provider is ready, because it answers reads; the body says that it is paused.
+func (p *Provider) ReadyHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		err := p.Serving()
+		switch {
+		case err == nil:
+			fmt.Fprintln(w, "ready")
+		case p.phase.Load() == serving && p.inventory.WriteError() == nil:
+			fmt.Fprintln(w, "ready;", err)
+		default:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+}
+
 // recover fails, or takes up again, what the last stop cut off (PROV-12.5, 12.6).
 func (p *Provider) recover() (resume []*work, err error) {
-	var batch []roster.Change
+	var batch []inventory.Change
 	now := time.Now()
 	flush := func() error {
 		defer func() {
 			for _, c := range batch {
-				p.roster.Release(c.Slot)
+				p.inventory.Release(c.Slot)
 			}
 			batch = batch[:0]
 		}()
 		if len(batch) == 0 {
 			return nil
 		}
-		return p.roster.CommitBulk(batch)
+		return p.inventory.CommitBulk(batch)
 	}
-	for row := range p.roster.All() {
+	for row := range p.inventory.All() {
 		k := lifecycle.InFlight(row.Record.State)
 		if k == 0 {
 			continue
@@ -324,9 +402,9 @@ func (p *Provider) recover() (resume []*work, err error) {
 			resume = append(resume, p.workOf(row.Record))
 			continue
 		}
-		slot := p.roster.Acquire(row.ID())
+		slot := p.inventory.Acquire(row.ID())
 		next, _ := lifecycle.Interrupt(row.Record, now)
-		batch = append(batch, roster.Change{Slot: slot, Record: next})
+		batch = append(batch, inventory.Change{Slot: slot, Record: next})
 		p.metrics.transitions.WithLabelValues(k.Label(), "interrupted").Inc()
 		p.log.Warn("transition was cut off by the last stop", "machine", row.ID(), "kind", k.Label(), "operation", row.Record.Operation(k))
 		if len(batch) == CommitBatchMax {

@@ -20,7 +20,7 @@ type NodeSource interface {
 	// Ready returns nil once the node is Ready, and waits until then. A cluster API that cannot be reached is "not yet"
 	// (PROV-14.6).
 	Ready(ctx context.Context, n Node) error
-	// Exists asks the cluster whether it has the node. An error means that nobody can tell.
+	// Exists asks the cluster whether it has the node. An error means that the answer is unknown.
 	Exists(ctx context.Context, n Node) (bool, error)
 }
 

@@ -151,34 +151,35 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// full is a store whose disk is full from some commit on.
+// full is a store whose commits fail while is is set.
 type full struct {
 	store.Store
-	is atomic.Bool
+	is  atomic.Bool
+	err error
 }
 
 func (f *full) Commit(batch []store.Write) error {
 	if f.is.Load() {
-		return errors.New("no space left on device")
+		return f.err
 	}
 	return f.Store.Commit(batch)
 }
 
-// Scenario 44, PROV-12.7: a disk that is full at commit gives UNAVAILABLE and shows nothing; readiness is false, reads go
-// on, and a restart with space works.
-func TestDiskFull(t *testing.T) {
+// Scenario 44, PROV-12.7: a disk that fails at commit gives UNAVAILABLE and shows nothing; readiness is false, reads go
+// on, nothing is written again, and a restart works.
+func TestDiskFails(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "p.db")
 	file, err := store.Open(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk := &full{Store: file}
+	disk := &full{Store: file, err: errors.New("input/output error")}
 	r := startCloud(t, newCloud(), provider.WithStore(disk))
 	disk.is.Store(true)
 	if code := r.code(t, provider.Create, id(0)); code != connect.CodeUnavailable {
 		t.Errorf("Create: %s", code)
 	}
-	disk.is.Store(false) // nobody knows what is on the disk: it is not written again all the same
+	disk.is.Store(false) // the content of the disk is unknown: it is not written again all the same
 	if code := r.code(t, provider.Create, id(1)); code != connect.CodeUnavailable {
 		t.Errorf("Create after the failure: %s", code)
 	}
@@ -193,6 +194,45 @@ func TestDiskFull(t *testing.T) {
 	}
 	again := startCloud(t, newCloud(), provider.WithStateFile(state))
 	again.mustCreate(t, id(0))
+}
+
+// Scenario 44, PROV-12.7: a provider whose disk is full refuses mutations and heals by itself once there is room; a transition that ended
+// meanwhile settles then.
+func TestDiskFullHeals(t *testing.T) {
+	file, err := store.Open(filepath.Join(t.TempDir(), "p.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := &full{Store: file, err: fmt.Errorf("no space left on device: %w", store.ErrFull)}
+	c := newCloud()
+	begun, end := make(chan struct{}), make(chan struct{})
+	c.hook = func(_ context.Context, k provider.Kind, _ provider.Machine) error {
+		if k == provider.Create {
+			close(begun)
+			<-end
+		}
+		return nil
+	}
+	r := startCloud(t, c, provider.WithStore(disk))
+	if code := r.code(t, provider.Create, id(0)); code != 0 {
+		t.Fatal(code)
+	}
+	<-begun
+	disk.is.Store(true)
+	if code := r.code(t, provider.Create, id(1)); code != connect.CodeUnavailable {
+		t.Errorf("Create with a full disk: %s", code)
+	}
+	if r.Serving() == nil {
+		t.Error("a provider that cannot store says it is ready")
+	}
+	close(end)
+	disk.is.Store(false)
+	eventually(t, "the provider to heal", func() bool { return r.Serving() == nil })
+	r.settles(t, id(0), stIdle)
+	c.mu.Lock()
+	c.hook = nil
+	c.mu.Unlock()
+	r.mustCreate(t, id(1))
 }
 
 // Scenario 53, PROV-19.1, 19.2: a substrate that throttles: all Creates settle, and the rate of calls stays under the limit.

@@ -29,6 +29,7 @@ require (
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/go-openapi/swag/cmdutils v0.28.0 // indirect
@@ -153,3 +154,5 @@ replace github.com/bigfleet-dev/bigfleet/services/providers/sim => ../providers/
 replace github.com/bigfleet-dev/bigfleet/sdk/provider => ../../sdk/provider
 
 replace github.com/bigfleet-dev/bigfleet/sdk/nodeready => ../../sdk/nodeready
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../../sdk/wal

@@ -53,7 +53,7 @@ func TestKitDoesNotKnowTheCoordinator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(out), "services/kit/leader") || strings.Contains(string(out), "services/coordinator") {
+	if !strings.Contains(string(out), "services/kit/coordclient") || strings.Contains(string(out), "services/coordinator") {
 		t.Error("kit has no leader client, or it reaches the coordinator")
 	}
 }

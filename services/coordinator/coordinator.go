@@ -129,7 +129,7 @@ func (s *shell) build() (err error) {
 		}
 	}
 	s.rpc, err = rpc.NewServer(rpc.ServerConfig{Log: log, Identity: s.identity, Tracer: s.Telemetry.Tracer, Services: services,
-		StopTimeout: 3 * time.Second, OnRefused: s.server.Refused, HTTP: handlers})
+		StopTimeout: 3 * time.Second, OnRefused: s.server.RefusedEarly, InsecureAdmin: s.InsecureAdmin, HTTP: handlers})
 	if err != nil {
 		return errors.Join(err, s.node.Close())
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/faultnet"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	kitrpc "github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 
@@ -138,14 +138,14 @@ func (r *replicas) startAll() *replicas {
 }
 
 // client is one that follows the leader, as the CLI is. from names it in the network.
-func (r *replicas) client(source *identity.Source) *leader.Client {
+func (r *replicas) client(source *identity.Source) *coordclient.Client {
 	r.t.Helper()
-	c := leader.Config{Identity: source, Dial: r.net.Dialer("client"),
+	c := coordclient.Config{Identity: source, Dial: r.net.Dialer("client"),
 		Resolve: func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }}
 	for i := range r.n {
 		c.Addrs = append(c.Addrs, rpc(i))
 	}
-	out, err := leader.New(c)
+	out, err := coordclient.New(c)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ type (
 	admin = bigfleetv1alpha1connect.CoordinatorAdminClient
 )
 
-func at[S any](t leader.Target) S {
+func at[S any](t coordclient.Target) S {
 	var s S
 	switch p := any(&s).(type) {
 	case *core:
@@ -172,12 +172,12 @@ func at[S any](t leader.Target) S {
 
 // ask makes one call at the leader, with a method expression such as core.ListShards, and returns its answer or the
 // leader's refusal.
-func ask[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) (*R, error) {
+func ask[S, Q, R any](t *testing.T, c *coordclient.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) (*R, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var out *R
-	err := c.Do(ctx, func(ctx context.Context, target leader.Target) error {
+	err := c.Do(ctx, func(ctx context.Context, target coordclient.Target) error {
 		r := connect.NewRequest(req)
 		for i := 0; i < len(headers); i += 2 {
 			r.Header().Set(headers[i], headers[i+1])
@@ -193,7 +193,7 @@ func ask[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Con
 }
 
 // must is ask for calls that have to work.
-func must[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) *R {
+func must[S, Q, R any](t *testing.T, c *coordclient.Client, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q, headers ...string) *R {
 	t.Helper()
 	got, err := ask(t, c, method, req, headers...)
 	if err != nil {
@@ -203,7 +203,7 @@ func must[S, Q, R any](t *testing.T, c *leader.Client, method func(S, context.Co
 }
 
 // refused makes a call that has to be refused with a code, and returns the error.
-func refused[S, Q, R any](t *testing.T, c *leader.Client, want connect.Code, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q) error {
+func refused[S, Q, R any](t *testing.T, c *coordclient.Client, want connect.Code, method func(S, context.Context, *connect.Request[Q]) (*connect.Response[R], error), req *Q) error {
 	t.Helper()
 	_, err := ask(t, c, method, req)
 	if connect.CodeOf(err) != want || err == nil {
@@ -213,7 +213,7 @@ func refused[S, Q, R any](t *testing.T, c *leader.Client, want connect.Code, met
 }
 
 // group waits for a leader and so many voters.
-func (r *replicas) group(c *leader.Client, voters int32) *v1.FleetStatus {
+func (r *replicas) group(c *coordclient.Client, voters int32) *v1.FleetStatus {
 	r.t.Helper()
 	var status *v1.FleetStatus
 	eventually(r.t, fmt.Sprintf("%d voters", voters), func() bool {
@@ -230,7 +230,7 @@ func report(shard string, cycle int64) *v1.ShardReport {
 }
 
 // register makes shards known by their first report.
-func register(t *testing.T, c *leader.Client, shards ...string) {
+func register(t *testing.T, c *coordclient.Client, shards ...string) {
 	t.Helper()
 	for _, s := range shards {
 		must(t, c, core.ReportShard, report(s, 1))

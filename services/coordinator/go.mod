@@ -6,6 +6,7 @@ require (
 	connectrpc.com/connect v1.21.1
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/go-hclog v1.6.3
@@ -17,6 +18,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.46.0
 	go.opentelemetry.io/otel/trace v1.46.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/time v0.14.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
 )
@@ -73,3 +75,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../../sdk/wal

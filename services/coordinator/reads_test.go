@@ -33,6 +33,7 @@ func TestPlainHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Host = "localhost" // a plaintext port on loopback answers under no other host's name
 		answer, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)

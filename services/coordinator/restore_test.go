@@ -14,18 +14,18 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/archive"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
 // save streams the state into an archive, as the CLI does.
-func save(t *testing.T, c *leader.Client, path string) {
+func save(t *testing.T, c *coordclient.Client, path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var meta, state, sum []byte
-	err := c.Do(ctx, func(ctx context.Context, at leader.Target) error {
+	err := c.Do(ctx, func(ctx context.Context, at coordclient.Target) error {
 		meta, state, sum = nil, nil, nil
 		stream, err := at.Coordinator.SnapshotSave(ctx, connect.NewRequest(&v1.SnapshotSaveRequest{}))
 		if err != nil {
@@ -38,7 +38,7 @@ func save(t *testing.T, c *leader.Client, path string) {
 			sum = stream.Msg().GetSha256()
 		}
 		return stream.Err()
-	}, leader.Unbounded())
+	}, coordclient.Unbounded())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -152,6 +153,35 @@ func TestWhoMayCallWhat(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// farListener makes every peer look as if it came from another host.
+type farListener struct{ net.Listener }
+
+type farConn struct{ net.Conn }
+
+func (l farListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return farConn{conn}, err
+}
+
+func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 4711} }
+
+// COORD-14.1, WIRE-2.5: without TLS, orders are taken from loopback peers only, unless --insecure-admin; reports and reads pass.
+func TestPlaintextOrdersFromElsewhere(t *testing.T) {
+	for _, insecure := range []bool{false, true} {
+		r, c := single(t, func(c *coordinator.Config) {
+			c.Listener, c.InsecureAdmin = farListener{c.Listener}, insecure
+		})
+		order := &v1.SetRebalanceRequest{Policy: &v1.RebalancePolicy{Mode: v1.RebalanceMode_REBALANCE_MODE_OFF}}
+		if insecure {
+			must(t, c, admin.SetRebalance, order)
+		} else {
+			refused(t, c, connect.CodePermissionDenied, admin.SetRebalance, order)
+		}
+		must(t, c, core.ListShards, &v1.ListShardsRequest{})
+		r.stopAll()
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	kitrpc "github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -21,7 +21,7 @@ import (
 const zone = "topology.kubernetes.io/zone"
 
 // single is a group of one replica, with a client.
-func single(t *testing.T, tune func(*coordinator.Config)) (*replicas, *leader.Client) {
+func single(t *testing.T, tune func(*coordinator.Config)) (*replicas, *coordclient.Client) {
 	r := newReplicas(t, 1)
 	if tune != nil {
 		r.tune = func(_ int, c *coordinator.Config) { tune(c) }
@@ -40,6 +40,49 @@ func detail[T proto.Message](t *testing.T, err error) T {
 		t.Fatalf("%v carries no %T", err, got)
 	}
 	return got
+}
+
+// COORD-5.10, WIRE-4.4: no request makes a log entry that cannot be read again: it is refused before anything is committed, and
+// the replica starts again.
+func TestOversizedReportsAreRefused(t *testing.T) {
+	r, c := single(t, nil)
+	report := func(change func(*v1.ShardReport)) connect.Code {
+		msg := &v1.ShardReport{ShardId: "shard-1", ShardEpoch: 1, Cycle: 1, ShardAddress: "shard-1:7780", Summary: &v1.ShardSummary{ProviderAddress: "p:1"}}
+		change(msg)
+		_, err := c.Report(t.Context(), msg)
+		if err == nil {
+			return 0
+		}
+		return connect.CodeOf(err)
+	}
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for name, test := range map[string]struct {
+		change func(*v1.ShardReport)
+		want   connect.Code
+	}{
+		"address":           {func(m *v1.ShardReport) { m.ShardAddress = long(5 << 10) }, connect.CodeInvalidArgument},
+		"address of 70 MiB": {func(m *v1.ShardReport) { m.ShardAddress = long(70 << 20) }, connect.CodeResourceExhausted},
+		"provider":          {func(m *v1.ShardReport) { m.Summary.ProviderAddress = long(5 << 10) }, connect.CodeInvalidArgument},
+		"machine of an ack": {func(m *v1.ShardReport) {
+			m.InstructionAcks = []*v1.InstructAck{{InstructionId: "x", MachineIds: []string{long(5 << 10)}}}
+		}, connect.CodeInvalidArgument},
+		"holdings": {func(m *v1.ShardReport) {
+			m.Holdings = &v1.Holdings{ReleasedClusters: []string{long(5 << 10)}}
+		}, connect.CodeInvalidArgument},
+		"supply": {func(m *v1.ShardReport) {
+			m.Supply = []*v1.SupplyBucket{{InstanceType: long(2 << 20)}}
+		}, connect.CodeInvalidArgument},
+	} {
+		if got := report(test.change); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	if got := report(func(*v1.ShardReport) {}); got != 0 {
+		t.Errorf("an ordinary report: %v", got)
+	}
+	r.stop(0)
+	r.start(0)
+	r.group(r.client(nil), 1)
 }
 
 // COORD-16.1, 16.2, 16.7, 16.9, 9.5: what orders do, what they refuse with which code and detail, and that a validated
@@ -220,7 +263,7 @@ func TestWatchFleet(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Do(ctx, func(ctx context.Context, at leader.Target) error {
+		_ = c.Do(ctx, func(ctx context.Context, at coordclient.Target) error {
 			stream, err := at.Admin.WatchFleet(ctx, connect.NewRequest(&v1.WatchFleetRequest{}))
 			if err != nil {
 				return err
@@ -230,7 +273,7 @@ func TestWatchFleet(t *testing.T) {
 				events <- stream.Msg()
 			}
 			return nil
-		}, leader.Unbounded())
+		}, coordclient.Unbounded())
 	}()
 	next := func(what string, is func(*v1.WatchFleetResponse) bool) {
 		t.Helper()

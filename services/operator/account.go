@@ -10,11 +10,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/status"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
 )
 
 // brokenFor is how long the watch of requests must be broken before the status says so (OP-5.3).
@@ -27,9 +30,9 @@ type lastRollup struct {
 	change uint64 // Outcome.Change of the last accepted one
 }
 
-// rollupOutcome hears what became of a roll-up (OP-5.6).
+// rollupOutcome records the result of a roll-up (OP-5.6).
 func (p *parts) rollupOutcome(o publish.Outcome) {
-	p.teller.Rollup(o.Result, o.Text)
+	p.needStatus.Rollup(o.Result, o.Text)
 	p.last.mu.Lock()
 	was := p.last.Rollup
 	now := status.Rollup{Result: o.Result, AcceptedSince: was.AcceptedSince, Rows: o.Rows, TooMuch: o.SoftExceeded,
@@ -51,34 +54,52 @@ func (p *parts) rollupOutcome(o publish.Outcome) {
 	p.last.Rollup = now
 	p.last.mu.Unlock()
 	if reason, message := rollupEvent(o, now.TooMuch && !was.TooMuch); reason != "" {
-		p.events.Note(notes.Note{About: p.subject(), Warning: true, Reason: reason, Message: "the demand of cluster " + p.ClusterID + " " + message})
+		p.events.Record(events.Event{Regarding: p.subject(), Warning: true, Reason: reason, Message: "The demand of cluster " + p.ClusterID + " " + message})
 	}
 }
 
-// rollupEvent is what an event says of a roll-up: of one that was not taken, and of the first that is unusually large (OP-5.5).
+// rollupEvent describes a roll-up that was not accepted, or the first one above the soft limits (OP-5.5).
 func rollupEvent(o publish.Outcome, large bool) (reason, message string) {
 	why := strings.Join(slices.DeleteFunc([]string{o.Reason, o.FieldPath, o.Text}, func(s string) bool { return s == "" }), ": ")
 	switch {
 	case o.Result == "held":
-		return "RollupHeld", fmt.Sprintf("is held by the shard, %d of %d confirmations; the last accepted one stays in force: %s", o.HeldCount, o.HeldNeeded, why)
+		return "RollupHeld", fmt.Sprintf("is held by the shard after %d of %d confirmations; the last accepted demand stays in force: %s", o.HeldCount, o.HeldNeeded, why)
 	case o.Result == "rejected":
-		return "RollupRejected", "is refused by the shard; the last accepted one stays in force: " + why
+		return "RollupRejected", "is refused by the shard; the last accepted demand stays in force: " + why
 	case o.Result == "too_large":
-		return "RollupTooLarge", "is larger than a roll-up may be and was not sent; the last accepted one stays in force: " + why
+		return "RollupTooLarge", "exceeds the size limit of a roll-up and was not sent; the last accepted demand stays in force: " + why
 	case large:
-		return "RollupLarge", fmt.Sprintf("has %d rows in %d bytes, more than %d rows or %d bytes: look for requests that differ where they could be alike",
+		return "RollupLarge", fmt.Sprintf("has %d rows in %d bytes; the soft limits are %d rows and %d bytes. Look for requests that differ without need.",
 			o.Rows, o.Bytes, publish.RowsSoft, publish.BytesSoft)
 	}
 	return "", ""
 }
 
-// subject is the ConfigMap that events about the operator itself hang on.
-func (p *parts) subject() notes.Subject {
-	return notes.Subject{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: status.Name}
+// outOfServiceMax bounds the list in the status: a ConfigMap holds 1 MiB.
+const outOfServiceMax = 200
+
+// outOfServiceReason explains why a node takes no Pods.
+func outOfServiceReason(e outofservice.Entry) (reason, message string) {
+	since := e.Since.UTC().Format(time.TimeOnly + " MST")
+	switch e.Reason {
+	case pb.MachineOutOfService_REASON_CORDONED:
+		return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned by someone other than BigFleet. It does not count as capacity; it leaves when its Pods are gone."
+	case pb.MachineOutOfService_REASON_TAINTED:
+		return upcoming.ReasonTainted, "Node " + e.Node + " has taint " + e.Detail + ", which BigFleet did not set. It does not count as capacity; it leaves when its Pods are gone."
+	}
+	if e.Capped {
+		return upcoming.ReasonNodeLost, "Node " + e.Node + " has not been Ready since " + since + ". Too many nodes are lost at once, so BigFleet waits for it instead of replacing it."
+	}
+	return upcoming.ReasonNodeLost, "Node " + e.Node + " has not been Ready since " + since + ". It does not count as capacity and is replaced."
 }
 
-// uidOf finds the uid of what events are about, so that they are shown where people look.
-func (p *parts) uidOf(about notes.Subject) types.UID {
+// subject is the ConfigMap that events about the operator itself hang on.
+func (p *parts) subject() events.Subject {
+	return events.Subject{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: status.Name}
+}
+
+// uidOf finds the uid of an event's subject, which kubectl describe needs to show the event.
+func (p *parts) uidOf(about events.Subject) types.UID {
 	switch about.Kind {
 	case "UpcomingNode":
 		return p.upcoming.UID(about.Name)
@@ -94,7 +115,7 @@ func (p *parts) buildStatus() error {
 	return nil
 }
 
-// account is what the operator says of itself now.
+// account is the current content of the status ConfigMap.
 func (p *parts) account() status.Account {
 	s := p.session.State()
 	p.last.mu.Lock()
@@ -107,6 +128,15 @@ func (p *parts) account() status.Account {
 		Versions: status.Versions{Operator: telemetry.ReadBuild().Version, Shard: s.ShardVersion},
 	}
 	p.demand.Read(func(a *aggregate.Aggregate) { out.InvalidRequests = a.Invalid() })
+	for i, e := range p.outOfService.Entries() {
+		if i >= outOfServiceMax {
+			out.OutOfServiceMore++
+			continue
+		}
+		reason, _ := outOfServiceReason(e)
+		out.OutOfService = append(out.OutOfService, status.OutOfService{Node: e.Node, Machine: e.Machine, Reason: reason, Detail: e.Detail,
+			Since: *status.Second(e.Since), AboveCap: e.Capped})
+	}
 	if at := p.freshness.since(); !at.IsZero() && time.Since(at) >= brokenFor {
 		out.WatchBrokenSince = status.Second(at)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/overhead"
@@ -38,6 +39,7 @@ func kinds() []apiaccess.Kind {
 		{GVK: core.WithKind("Secret"), Resource: "secrets"},
 		{GVK: core.WithKind("ConfigMap"), Resource: "configmaps"},
 		{GVK: appsv1.SchemeGroupVersion.WithKind("DaemonSet"), Resource: "daemonsets"},
+		{GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets"},
 	}
 }
 
@@ -59,16 +61,17 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 		return nil, err
 	}
 	return apiaccess.Connect(apiaccess.Config{
-		REST: p.REST, Scheme: s, Kinds: kinds(), QPS: p.QPS, Burst: p.Burst,
+		REST: p.REST, Program: "bigfleet-operator/" + telemetry.ReadBuild().Version, Scheme: s, Kinds: kinds(), QPS: p.QPS, Burst: p.Burst,
 		Objects: map[client.Object]cache.ByObject{
-			&request.Request{}:  {Transform: new(request.Shelf).Strip},
+			&request.Request{}:  {Transform: new(request.SpecInterner).Strip},
 			&corev1.Node{}:      {Transform: machine.Strip},
 			&corev1.Pod{}:       {Transform: pods.Strip},
 			&appsv1.DaemonSet{}: {Transform: overhead.Strip},
 			&corev1.ConfigMap{}: {Transform: cache.TransformStripManagedFields(), Namespaces: map[string]cache.Config{p.Namespace: {}},
 				Field: fields.OneTermEqualSelector("metadata.name", status.StopName)},
-			&v1alpha1.UpcomingNode{}:      {Transform: cache.TransformStripManagedFields()},
-			&v1alpha1.AvailableCapacity{}: {Transform: cache.TransformStripManagedFields()},
+			&policyv1.PodDisruptionBudget{}: {Transform: cache.TransformStripManagedFields()},
+			&v1alpha1.UpcomingNode{}:        {Transform: cache.TransformStripManagedFields()},
+			&v1alpha1.AvailableCapacity{}:   {Transform: cache.TransformStripManagedFields()},
 		},
 		OnWatchError: func(kind string, err error) {
 			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
@@ -88,12 +91,14 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 // watch connects the parts with the cache.
 func (p *parts) watch(ctx context.Context) error {
 	return errors.Join(
-		follow(ctx, p, &request.Request{}, p.demand.Set, func(r *request.Request) { p.demand.Delete(aggregate.KeyOf(r)) }),
+		follow(ctx, p, &request.Request{}, p.setRequest, p.deleteRequest),
+		follow(ctx, p, &policyv1.PodDisruptionBudget{}, p.contents.SetBudget, p.contents.DeleteBudget),
 		follow(ctx, p, &corev1.Node{}, func(n *corev1.Node) {
 			p.machines.SetNode(n)
 			p.drains.Wake(n.Name)
 		}, func(n *corev1.Node) {
 			p.machines.DeleteNode(n.Name)
+			p.contents.Forget(n.Name)
 			p.drains.Wake(n.Name)
 		}),
 		follow(ctx, p, &corev1.Pod{}, p.pods.Set, p.pods.Delete),
@@ -102,6 +107,20 @@ func (p *parts) watch(ctx context.Context) error {
 		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.upcoming.SetObject, p.upcoming.DeleteObject),
 		follow(ctx, p, &v1alpha1.AvailableCapacity{}, p.hints.SetObject, func(o *v1alpha1.AvailableCapacity) { p.hints.DeleteObject(o.Name) }),
 	)
+}
+
+func (p *parts) setRequest(r *request.Request) {
+	p.demand.Set(r)
+	if _, uid, ok := r.Pod(); ok {
+		p.contents.SetPenalty(uid, r.Spec.InterruptionPenalty.Milli)
+	}
+}
+
+func (p *parts) deleteRequest(r *request.Request) {
+	p.demand.Delete(aggregate.KeyOf(r))
+	if _, uid, ok := r.Pod(); ok {
+		p.contents.SetPenalty(uid, 0)
+	}
 }
 
 func follow[T client.Object](ctx context.Context, p *parts, kind client.Object, set, gone func(T)) error {

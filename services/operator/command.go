@@ -42,7 +42,11 @@ func NewCommand() *cobra.Command {
 	fs.IntVar(&c.DispatchConcurrency, "dispatch-concurrency", 32, "UpcomingNodes written in parallel")
 	fs.IntVar(&c.AckConcurrency, "ack-concurrency", 4, "CapacityRequests acknowledged in parallel")
 	fs.Float64Var(&c.AckQPS, "ack-qps", 400, "CapacityRequests acknowledged a second")
+	fs.DurationVar(&c.DemandHold, "demand-hold", 3*time.Minute, "how long the demand of a deleted Pod of a controller is held for its replacement, beyond the Pod's grace")
 	fs.DurationVar(&c.NodeJoinTimeout, "node-join-timeout", 10*time.Minute, "after which a configured machine without a Ready Node is reported as never joined")
+	fs.DurationVar(&c.DrainedNodeTimeout, "drained-node-timeout", 2*time.Minute, "after which the operator deletes the Node of a machine that it drained and that is gone")
+	fs.BoolVar(&c.KeepDrainedNodes, "keep-drained-nodes", false, "never delete a Node")
+	fs.DurationVar(&c.NodeNotReadyAfter, "node-not-ready-after", 5*time.Minute, "after which a node that is not Ready does not count as capacity")
 
 	fs.StringVar(&c.BootstrapRenderer, "bootstrap-renderer", RendererAuto, "auto, template, builtin or stub; auto means template if a file is given, else builtin "+
 		"(the stub must be asked for: an empty template no longer means the stub)")

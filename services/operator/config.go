@@ -54,7 +54,11 @@ type Config struct {
 	DispatchConcurrency int           // 32
 	AckConcurrency      int           // 4
 	AckQPS              float64       // 400
+	DemandHold          time.Duration // 3 min
 	NodeJoinTimeout     time.Duration // 10 min
+	NodeNotReadyAfter   time.Duration // 5 min
+	DrainedNodeTimeout  time.Duration // 2 min
+	KeepDrainedNodes    bool          // do not delete the Node of a drained machine that is gone
 
 	BootstrapRenderer     string // auto
 	BootstrapTemplateFile string
@@ -113,7 +117,10 @@ func (c *Config) bounds() (errs []error) {
 		{"reconnect-max-backoff", c.ReconnectMax, time.Millisecond, time.Hour},     //
 		{"bootstrap-ttl", c.BootstrapTTL, 2 * time.Minute, 24 * time.Hour},         // a machine boots for minutes; a stolen token lives as long
 		{"node-join-timeout", c.NodeJoinTimeout, time.Second, 24 * time.Hour},      //
-		{"cache-sync-timeout", c.CacheSyncTimeout, time.Second, time.Hour},         // not ready until then
+		{"node-not-ready-after", c.NodeNotReadyAfter, time.Second, 24 * time.Hour}, // a kubelet restarts in less than a minute
+		{"drained-node-timeout", c.DrainedNodeTimeout, time.Second, 24 * time.Hour},
+		{"demand-hold", c.DemandHold, time.Second, time.Hour},              // longer pays for machines that nobody uses
+		{"cache-sync-timeout", c.CacheSyncTimeout, time.Second, time.Hour}, // not ready until then
 	} {
 		if d.value != 0 && (d.value < d.min || d.value > d.most) {
 			errs = append(errs, fmt.Errorf("--%s %v: want %v to %v", d.flag, d.value, d.min, d.most))

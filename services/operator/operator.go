@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -20,18 +21,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/election"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/acknowledge"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/bootstrap"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/contents"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/drain"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/hint"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/needstatus"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/nodereport"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/overhead"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
@@ -39,7 +43,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/status"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/unplaced"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
-	"github.com/bigfleet-dev/bigfleet/services/operator/internal/verdict"
 )
 
 // parts are the pieces of one operator. Each owns one concern; they meet only here and in the router.
@@ -53,25 +56,27 @@ type parts struct {
 	stop        stopSwitch
 	last        lastRollup
 
-	machines *machine.Registry
-	pods     *pods.Store
-	overhead *overhead.Sum
-	events   *notes.Writer
-	acks     *acknowledge.Acknowledger
-	demand   *publish.Publisher
-	teller   *verdict.Teller
-	upcoming *upcoming.Writer
-	hints    *hint.Writer
-	drains   *drain.Drainer
-	reports  *nodereport.Reporter
-	labeller *machine.Labeller
-	unplaced unplaced.Watcher
-	tokens   *bootstrap.Tokens // nil: the renderer needs none
-	versions *bootstrap.Versions
-	renderer *bootstrap.Renderer
-	status   status.Writer
-	session  *session.Client
-	router   *router
+	machines     *machine.Registry
+	pods         *pods.Store
+	contents     *contents.Tracker
+	outOfService *outofservice.Watcher
+	overhead     *overhead.Sum
+	events       *events.Writer
+	acks         *acknowledge.Acknowledger
+	demand       *publish.Publisher
+	needStatus   *needstatus.StatusReporter
+	upcoming     *upcoming.Writer
+	hints        *hint.Writer
+	drains       *drain.Drainer
+	reports      *nodereport.Reporter
+	labeller     *machine.Labeller
+	unplaced     unplaced.Watcher
+	tokens       *bootstrap.Tokens // nil: the renderer needs none
+	versions     *bootstrap.Versions
+	renderer     *bootstrap.Renderer
+	status       status.Writer
+	session      *session.Client
+	router       *router
 
 	statusUID atomic.Value // types.UID of the ConfigMap that status writes
 }
@@ -170,7 +175,8 @@ func (p *parts) work(ctx context.Context) error {
 	add("acknowledge", p.acks.Run)
 	add("reports", p.reports.Run)
 	add("labels", p.labeller.Run)
-	add("verdicts", p.teller.Run)
+	add("out-of-service", p.outOfService.Run)
+	add("need-status", p.needStatus.Run)
 	add("unplaced", p.unplaced.Run)
 	if p.tokens != nil {
 		add("tokens", p.tokens.Run)
@@ -216,7 +222,7 @@ func (p *parts) build(ctx context.Context) (err error) {
 	if p.access, err = p.connect(); err != nil {
 		return err
 	}
-	p.events, err = notes.New(notes.Config{Client: p.access.Client, Component: "bigfleet-operator", Log: p.log, Dropped: p.instruments.EventsDropped.Inc, UID: p.uidOf})
+	p.events, err = events.New(events.Config{Client: p.access.Client, Component: "bigfleet-operator", Log: p.log, Dropped: p.instruments.EventsDropped.Inc, UID: p.uidOf})
 	if err != nil {
 		return err
 	}
@@ -225,10 +231,16 @@ func (p *parts) build(ctx context.Context) (err error) {
 		p.upcoming.Touch(ids)
 		p.reports.Touch(ids)
 		p.labeller.Touch(ids)
+		p.outOfService.Touch(ids)
 	})
 	p.labeller = machine.NewLabeller(p.machines, p.access.Client, p.log)
-	p.reports = nodereport.New(p.machines, p.nodeReady)
-	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound)
+	p.contents = contents.New(func(node string) { p.reports.TouchContents(node) })
+	p.reports = nodereport.New(p.machines, p.contents, p.nodeReady)
+	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound, p.contents.SetPod)
+	p.outOfService = outofservice.New(outofservice.Config{Machines: p.machines, Pods: p.pods, NotReadyAfter: p.NodeNotReadyAfter, Changed: func(ids []string) {
+		p.upcoming.Touch(ids)
+		p.demand.Touch()
+	}})
 	for _, step := range []func() error{
 		p.buildDemand, p.buildObjects, p.buildDrains, func() error { return p.buildBootstrap(ctx) }, p.buildStatus,
 		func() error { p.router = newRouter(p); return p.buildSession(source) },
@@ -248,23 +260,23 @@ func (p *parts) buildDemand() (err error) {
 	}
 	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OnOutcome: p.rollupOutcome,
-		OnProblem: func(key aggregate.Key) { p.teller.Changed(key) },
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OutOfService: p.outOfService.List, Pod: p.pods.Get, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
+		OnProblem: func(key aggregate.Key) { p.needStatus.Changed(key) },
 		Debounce:  p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
 	p.Telemetry.Health.AddLive("demand", p.demand.Alive)
-	p.teller, err = verdict.New(verdict.Config{
-		Client: p.access.Client, Demand: p.demand.Read, Note: p.events.Note, Log: p.log,
-		Waits: func(uid types.UID) bool {
+	p.needStatus, err = needstatus.New(needstatus.Config{
+		Client: p.access.Client, Demand: p.demand.Read, Record: p.events.Record, Log: p.log,
+		PodPending: func(uid types.UID) bool {
 			pod := p.pods.Get(uid)
 			return pod != nil && pod.Node == "" && pod.DeletionTimestamp == nil
 		},
 	})
 	p.unplaced = unplaced.Watcher{Config: unplaced.Config{
-		Pods: p.pods, Request: p.demand.OfPod, Satisfied: p.teller.Satisfied, Ready: p.machines.RowReady, Note: p.events.Note, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
+		Pods: p.pods, Request: p.demand.OfPod, Satisfied: p.needStatus.Satisfied, Ready: p.machines.RowReady, Nodes: p.machines.Count, Record: p.events.Record, Heartbeat: cmp.Or(p.RollupInterval, heartbeatDefault),
 		Send: func(r *pb.UnplacedPods) {
 			if l := p.session.Link(); l != nil && l.Has(unplaced.Feature) {
 				l.Report("unplaced", &pb.OperatorMessage{Payload: &pb.OperatorMessage_UnplacedPods{UnplacedPods: r}})
@@ -277,7 +289,7 @@ func (p *parts) buildDemand() (err error) {
 // buildObjects makes what shows the shard's decisions.
 func (p *parts) buildObjects() (err error) {
 	p.upcoming, err = upcoming.New(upcoming.Config{
-		Client: p.access.Client, Machines: p.machines, Draining: func(id string) bool { return p.drains.Running(id) }, Note: p.events.Note,
+		Client: p.access.Client, Machines: p.machines, Draining: func(id string) bool { return p.drains.Running(id) }, OutOfService: p.whyOutOfService, Record: p.events.Record,
 		Concurrency: p.DispatchConcurrency, JoinTimeout: p.NodeJoinTimeout, Instruments: p.instruments, Log: p.log,
 	})
 	if err != nil {
@@ -290,7 +302,7 @@ func (p *parts) buildObjects() (err error) {
 func (p *parts) buildDrains() (err error) {
 	p.drains, err = drain.New(drain.Config{
 		Client: p.access.Client, Machines: p.machines, Pods: p.pods, Show: p.upcoming.SetDrain, Report: p.reportDrain,
-		Stopped: p.stop.on.Load, Note: p.events.Note, Instruments: p.instruments, Log: p.log,
+		Stopped: p.stop.on.Load, KeepNodes: p.KeepDrainedNodes, OrphanAfter: p.DrainedNodeTimeout, Record: p.events.Record, Instruments: p.instruments, Log: p.log,
 	})
 	return err
 }
@@ -338,6 +350,16 @@ func (p *parts) reportDrain(r *pb.DrainReport) {
 	}
 }
 
+// whyOutOfService explains why the node of a machine takes no Pods.
+func (p *parts) whyOutOfService(id string) (reason, message string, ok bool) {
+	e, ok := p.outOfService.Of(id)
+	if !ok {
+		return "", "", false
+	}
+	reason, message = outOfServiceReason(e)
+	return reason, message, true
+}
+
 // nodeReady hears that a machine's Node became Ready.
 func (p *parts) nodeReady(id, _ string) {
 	if p.tokens != nil {
@@ -358,7 +380,10 @@ func (p *parts) podBound(pod *pods.Pod) {
 
 // know notes what a node state says of a machine.
 func (p *parts) know(m *pb.NodeStateUpdate) {
-	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName, RowID: m.RowId}
+	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName, RowID: m.RowId, Labels: m.Labels}
+	for _, t := range m.Taints {
+		known.Taints = append(known.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
 	coming := false
 	switch m.State {
 	case pb.MachineState_MACHINE_STATE_CONFIGURED:
@@ -369,5 +394,5 @@ func (p *parts) know(m *pb.NodeStateUpdate) {
 		known.Leaving = true
 	}
 	p.machines.Set(known)
-	p.teller.Machine(m.MachineId, m.RowId, coming && !m.Released)
+	p.needStatus.Machine(m.MachineId, m.RowId, coming && !m.Released)
 }

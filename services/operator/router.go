@@ -6,6 +6,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/nodereport"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/publish"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/session"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/unplaced"
@@ -18,7 +19,7 @@ const (
 )
 
 // Features that this operator has (WIRE-2.8).
-var features = []string{publish.FeatureAck, nodereport.Feature, featureDrainReport, unplaced.Feature, "need-status", "reclaim-cancel", "released"}
+var features = []string{publish.FeatureAck, nodereport.Feature, nodereport.FeatureContents, featureDrainReport, unplaced.Feature, outofservice.Feature, "need-status", "reclaim-cancel", "released"}
 
 const featureDrainReport = "drain-report"
 
@@ -51,7 +52,7 @@ func (r *router) Opened(l *session.Link) {
 func (r *router) Closed(*session.Link, error) {
 	r.demand.Closed()
 	r.reports.Closed()
-	r.teller.Session(false)
+	r.needStatus.Session(false)
 	r.instruments.Connected.Set(0)
 }
 
@@ -75,7 +76,7 @@ func (r *router) Receive(l *session.Link, m *pb.ShardMessage) {
 	case *pb.ShardMessage_AvailableCapacity:
 		r.hints.Update(p.AvailableCapacity)
 	case *pb.ShardMessage_NeedStatus:
-		r.teller.Status(p.NeedStatus)
+		r.needStatus.Status(p.NeedStatus)
 	default:
 		r.instruments.UnknownFrames.WithLabelValues("unknown_payload").Inc()
 	}
@@ -86,9 +87,9 @@ func (r *router) acknowledged(l *session.Link, a *pb.Acknowledgement) {
 	case session.EchoHello:
 		r.instruments.Connected.Set(1)
 		r.demand.Greeted()
-		r.teller.Session(true)
+		r.needStatus.Session(true)
 		if l.Has(nodereport.Feature) {
-			r.reports.Greeted(l)
+			r.reports.Greeted(l, l.Has(nodereport.FeatureContents))
 		}
 	case session.EchoResynced:
 		r.upcoming.Resynced()

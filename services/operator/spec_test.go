@@ -41,7 +41,7 @@ func TestFlagsAreThoseOfTheSpecification(t *testing.T) {
 	for name, want := range map[string]string{
 		"rollup-debounce": "250ms", "rollup-interval": "10s", "reconnect-initial-backoff": "500ms", "reconnect-max-backoff": "30s",
 		"dispatch-concurrency": "32", "bootstrap-ttl": "10m0s", "bootstrap-token-pool": "16", "ack-concurrency": "4", "ack-qps": "400",
-		"node-join-timeout": "10m0s", "cache-sync-timeout": "2m0s", "qps": "-1", "metrics-addr": ":8770", "enable-pprof": "false", "bootstrap-renderer": "auto",
+		"node-join-timeout": "10m0s", "node-not-ready-after": "5m0s", "demand-hold": "3m0s", "drained-node-timeout": "2m0s", "cache-sync-timeout": "2m0s", "qps": "-1", "metrics-addr": ":8770", "enable-pprof": "false", "bootstrap-renderer": "auto",
 	} {
 		if f := fs.Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %v, want the default %s", name, f, want)

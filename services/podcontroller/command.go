@@ -27,6 +27,7 @@ func NewCommand() *cobra.Command {
 	fs.StringVar(&c.PriorityClassDefaults, "priority-class-defaults", "", "YAML file with the penalties that PriorityClasses have by default, in dollars")
 	fs.StringSliceVar(&c.ExcludeNamespaces, "exclude-namespaces", nil, "namespaces whose Pods get no CapacityRequest")
 	fs.StringVar(&c.UnmanagedNodeSelector, "unmanaged-node-selector", UnmanagedNodeSelectorDefault, "labels of nodes that are not BigFleet's; Pods bound to them get no CapacityRequest")
+	fs.BoolVar(&c.CountForeignNodes, "count-foreign-nodes", false, "count Pods on nodes that no machine of BigFleet stands behind as well")
 	fs.StringVar(&c.BestEffortFloor, "best-effort-floor", BestEffortFloorDefault, "what a Pod without cpu and memory requests counts as")
 	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
 	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods looked at in parallel")

@@ -39,6 +39,7 @@ type Config struct {
 	PriorityClassDefaults string   // YAML file: class -> {interruptionPenalty, reclamationPenalty}
 	ExcludeNamespaces     []string // whose Pods get no request
 	UnmanagedNodeSelector string   // nodes that are not BigFleet's; control-plane nodes
+	CountForeignNodes     bool     // Pods on nodes that no machine of BigFleet stands behind ask as well
 	BestEffortFloor       string   // what a Pod without cpu and memory requests counts as; cpu=10m,memory=16Mi
 
 	NoLeaderElection bool

@@ -17,7 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/apiaccess"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/election"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
@@ -30,7 +30,7 @@ type controller struct {
 	Config
 	log       *slog.Logger
 	access    *apiaccess.Access
-	events    *notes.Writer
+	events    *events.Writer
 	penalties *penalty.Defaults
 	keeper    *keeper.Keeper
 	leader    func(holds bool)
@@ -103,7 +103,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	if err := m.Err(); err != nil {
 		return nil, err
 	}
-	if p.events, err = notes.New(notes.Config{Client: p.access.Client, Component: "bigfleet-podcontroller", Log: p.log, Dropped: dropped.Inc}); err != nil {
+	if p.events, err = events.New(events.Config{Client: p.access.Client, Component: "bigfleet-podcontroller", Log: p.log, Dropped: dropped.Inc}); err != nil {
 		return nil, err
 	}
 	excluded := map[string]bool{}
@@ -112,7 +112,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	}
 	p.keeper, err = keeper.New(keeper.Config{
 		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class}, ExcludeNamespaces: excluded,
-		Unmanaged: p.unmanaged, Workers: p.Workers, Note: p.events.Note, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
+		Unmanaged: p.unmanaged, CountForeign: p.CountForeignNodes, Workers: p.Workers, Record: p.events.Record, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
 	})
 	if err != nil {
 		return nil, err
@@ -132,17 +132,19 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 	}
 	core := corev1.SchemeGroupVersion
 	return apiaccess.Connect(apiaccess.Config{
-		REST: p.REST, Scheme: s, QPS: p.QPS, Burst: p.Burst,
+		REST: p.REST, Program: "bigfleet-podcontroller/" + telemetry.ReadBuild().Version, Scheme: s, QPS: p.QPS, Burst: p.Burst,
 		Kinds: []apiaccess.Kind{
 			{GVK: v1alpha1.GroupVersion().WithKind("CapacityRequest"), Resource: "capacityrequests"},
+			{GVK: v1alpha1.GroupVersion().WithKind("UpcomingNode"), Resource: "upcomingnodes", Cluster: true},
 			{GVK: core.WithKind("Pod"), Resource: "pods"},
 			{GVK: core.WithKind("Node"), Resource: "nodes", Cluster: true},
 			{GVK: core.WithKind("Event"), Resource: "events"},
 		},
 		Objects: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:    {Transform: translate.StripPod},
-			&corev1.Node{}:   {Transform: translate.StripNode},
-			&keeper.Object{}: {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
+			&corev1.Pod{}:            {Transform: translate.StripPod},
+			&corev1.Node{}:           {Transform: translate.StripNode},
+			&v1alpha1.UpcomingNode{}: {Transform: keeper.StripUpcoming},
+			&keeper.Object{}:         {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
 		},
 		OnWatchError: func(kind string, err error) {
 			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
@@ -153,6 +155,7 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 func (p *controller) watch(ctx context.Context) error {
 	return errors.Join(
 		follow(ctx, p, &corev1.Node{}, p.keeper.SetNode, p.keeper.DeleteNode),
+		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.keeper.SetUpcoming, p.keeper.DeleteUpcoming),
 		follow(ctx, p, &keeper.Object{}, p.keeper.SetObject, p.keeper.DeleteObject),
 		follow(ctx, p, &corev1.Pod{}, p.keeper.SetPod, p.keeper.DeletePod),
 	)
@@ -181,7 +184,7 @@ func (p *controller) work(ctx context.Context) error {
 	group := process.New(process.Config{Log: p.log, StopTimeout: 8 * time.Second})
 	group.Add(process.Component{Name: "events", Run: p.events.Run})
 	group.Add(process.Component{Name: "penalties", Run: func(ctx context.Context) error {
-		return p.penalties.Watch(ctx, p.log, p.keeper.LookAtAll)
+		return p.penalties.Watch(ctx, p.log, p.keeper.EnqueueAll)
 	}})
 	group.Add(process.Component{Name: "keeper", Run: p.keeper.Run})
 	return group.Run(ctx)

@@ -106,6 +106,7 @@ func (s *shell) observe(e core.Event, d time.Duration) {
 		return
 	}
 	s.cycled = false
+	s.cleared()
 	s.cycleTook.Store(int64(d))
 	if s.lastCycle > int64(s.MetricsWarmupCycles) {
 		s.meter.Cycle(d)
@@ -123,7 +124,7 @@ func (s *shell) panicked(at core.At, e core.Event, p any) {
 		s.audit.Sync(2 * time.Second)
 	}
 	if r, ok := e.(core.RollupArrived); ok && r.Hash != "" {
-		if err := s.store.Put(core.BucketPoison, r.Hash, codec.Marshal(poisonNote{Until: time.Now().Add(24 * time.Hour).Unix()})); err != nil {
+		if err := s.store.Put(core.BucketPoison, r.Hash, codec.Marshal(poisonNote{Until: time.Now().Add(poisonTime).Unix()})); err != nil {
 			s.log.Error("the roll-up that made the core fail could not be banned", "cluster", r.Cluster, "err", err)
 		}
 	}

@@ -52,7 +52,7 @@ func TestAuditLogRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	hangup <- syscall.SIGHUP
-	Eventually(t, "the signal was taken", func() bool { return strings.Contains(s.Log.String(), "opened anew") })
+	Eventually(t, "the signal was taken", func() bool { return strings.Contains(s.Log.String(), "reopened") })
 	o.Rollup(Need("8", 1))
 	Eventually(t, "the new file has records", func() bool {
 		return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 2 && len(jsonLines(t, path)) > 0

@@ -54,23 +54,30 @@ func NewCommand() *cobra.Command {
 	fs.DurationVar(&c.BootstrapTimeout, "bootstrap-timeout", 30*time.Second, "how long an operator may take to render boot data")
 	fs.DurationVar(&c.ExecuteTimeout, "execute-timeout", 30*time.Second, "one attempt of one command")
 	fs.IntVar(&c.MaxActionsPerCycle, "max-actions-per-cycle", 0, "starts per cycle; 0 means no limit")
-	fs.IntVar(&c.ProvisionRate, "provision-rate", 0, "Creates a minute; 0 means no limit")
+	fs.IntVar(&c.ProvisionRate, "provision-rate", 6000, "Creates a minute; 0 means no limit")
+	fs.IntVar(&c.PreemptRate, "preempt-rate", 300, "Preempts a minute over all clusters; 0 means no limit")
+	fs.IntVar(&c.ClusterMachinesMax, "cluster-machines-max", 0, "machines that one cluster may have; 0 means no limit")
+	fs.Float64Var(&c.ClusterSpendMax, "cluster-spend-max", 0, "dollars per hour that the machines of one cluster may cost; 0 means no limit")
 	fs.BoolVar(&c.ActuationPaused, "actuation-paused", false, "start nothing; no RPC lifts this")
 	fs.BoolVar(&c.DryRun, "dry-run", false, "plan and say what would be done, but start nothing")
 	fs.Float64Var(&c.ReclaimCapFraction, "reclaim-cap-fraction", 0.05, "part of the Configured machines that may be reclaimed per window; 0 means no limit")
 	fs.DurationVar(&c.ReclaimCapWindow, "reclaim-cap-window", 10*time.Second, "window of --reclaim-cap-fraction")
+	fs.DurationVar(&c.ReleaseDelay, "release-delay", 3*time.Minute, "for how long a machine has to be in excess before it is reclaimed; 0 means at once")
+	fs.DurationVar(&c.ReleaseDelayEmpty, "release-delay-empty", 30*time.Second, "the same for a machine whose node is reported to hold no Pod that has to leave")
+	fs.StringVar(&c.DrainDeadlinePolicy, "drain-deadline-policy", "give-up", "a voluntary drain that is blocked at its deadline: give-up (the machine stays) or force")
+	fs.DurationVar(&c.SessionHandoverWait, "session-handover-wait", 30*time.Second, "how long a preemption waits for the operator of a cluster without a session; 0 to 5m")
 	fs.BoolVar(&guard, "empty-rollup-guard", true, "hold a roll-up that asks for almost nothing until it was confirmed")
 	fs.DurationVar(&c.SilentAfter, "silent-after", 10*time.Minute, "after which a cluster with machines and no roll-up is called silent")
 	fs.DurationVar(&c.CreatingStuckAfter, "creating-stuck-after", 30*time.Minute, "after which a machine being created is called stuck")
 	fs.DurationVar(&c.ConfiguringStuckAfter, "configuring-stuck-after", 20*time.Minute, "after which a machine being configured is called stuck")
 	fs.DurationVar(&c.HintInterval, "available-capacity-interval", 5*time.Second, "how often one capacity hint may change")
 	fs.IntVar(&c.SessionsMax, "max-sessions", 10_000, "clusters served at once")
-	fs.DurationVar(&c.SessionAgeMax, "session-max-age", 12*time.Hour, "after which a session has to be opened anew")
+	fs.DurationVar(&c.SessionAgeMax, "session-max-age", 12*time.Hour, "after which a session has to be opened again")
 	config.BytesVar(fs, &c.RollupBytesMax, "max-rollup-bytes", 16<<20, "largest roll-up accepted (a usual one is a few KB)")
 	fs.IntVar(&c.RollupNeedsMax, "max-rollup-needs", 50_000, "rows of the largest roll-up accepted")
 	fs.Int64Var(&c.EpochFloor, "epoch-floor", 0, "lowest epoch to take; needed when the epoch file cannot be read")
 	fs.DurationVar(&c.ShutdownGrace, "shutdown-grace", 15*time.Second, "how long commands in flight may finish at a stop")
-	fs.StringVar(&c.AuditLog, "audit-log", "", "file for decision records as JSON lines, opened anew on SIGHUP; empty means none")
+	fs.StringVar(&c.AuditLog, "audit-log", "", "file for decision records as JSON lines, reopened on SIGHUP; empty means none")
 	fs.DurationVar(&c.DecisionLogRetention, "decision-log-retention", 168*time.Hour, "how long the decision log is kept; 0 turns it off (on by default)")
 	config.BytesVar(fs, &c.DecisionLogBytesMax, "decision-log-max-bytes", 4<<30, "size of the decision log")
 	fs.IntVar(&c.MetricsWarmupCycles, "metrics-warmup-cycles", 0, "cycles left out of the cycle histograms")
@@ -91,6 +98,11 @@ func NewCommand() *cobra.Command {
 			return err
 		}
 		c.TLS, c.ReclaimCapSet, c.NoRollupGuard, c.NoPeerIdentity = shared.TLS, true, !guard, !verify
+		for _, d := range []*time.Duration{&c.ReleaseDelay, &c.ReleaseDelayEmpty, &c.SessionHandoverWait} {
+			if *d == 0 {
+				*d = -1
+			}
+		}
 		if c.DecisionLogRetention == 0 {
 			c.DecisionLogRetention = -1
 		}
@@ -110,7 +122,7 @@ func checkHealthAddr(addr string) error {
 	return config.CheckListen("health-addr", addr)
 }
 
-// runWithHangups runs one shard whose audit log is opened anew at each SIGHUP (SHARD-28.8).
+// runWithHangups runs one shard whose audit log is reopened at each SIGHUP (SHARD-28.8).
 func runWithHangups(ctx context.Context, c Config) error {
 	if c.AuditLog != "" {
 		hangup := make(chan os.Signal, 1)

@@ -40,11 +40,16 @@ type Config struct {
 	Incremental                                                string        // auto, on, off; true and false are accepted
 	ExecuteConcurrency, ExecutePerCluster, ProviderConcurrency int           // 128, 64, 128
 	BootstrapTimeout, ExecuteTimeout                           time.Duration // 30 s, 30 s
-	MaxActionsPerCycle, ProvisionRate                          int           // 0: no limit
+	MaxActionsPerCycle, ProvisionRate, PreemptRate             int           // 0: no limit
+	ClusterMachinesMax                                         int           // 0: no limit
+	ClusterSpendMax                                            float64       // dollars per hour; 0: no limit
 	ActuationPaused, DryRun                                    bool
 	ReclaimCapFraction                                         float64       // 0.05; 0 disables when ReclaimCapSet
 	ReclaimCapSet                                              bool          // the fraction was given, so 0 means off
 	ReclaimCapWindow                                           time.Duration // 10 s
+	ReleaseDelay, ReleaseDelayEmpty                            time.Duration // 3 min, 30 s; negative: none
+	SessionHandoverWait                                        time.Duration // 30 s; negative: none
+	DrainDeadlinePolicy                                        string        // give-up, force
 	NoRollupGuard                                              bool
 	SilentAfter, CreatingStuckAfter, ConfiguringStuckAfter     time.Duration // 10, 30, 20 min
 	HintInterval                                               time.Duration // 5 s
@@ -128,6 +133,9 @@ func (c *Config) defaults() {
 	if !c.ReclaimCapSet && c.ReclaimCapFraction == 0 {
 		c.ReclaimCapFraction = 0.05
 	}
+	if c.DrainDeadlinePolicy == "" {
+		c.DrainDeadlinePolicy = "give-up"
+	}
 	if c.Incremental == "" {
 		c.Incremental = "auto"
 	}
@@ -168,6 +176,17 @@ func (c *Config) check() error {
 	}
 	if f := c.ReclaimCapFraction; f < 0 || f > 1 || f != f {
 		fail("--reclaim-cap-fraction %v must be between 0 and 1", f)
+	} else if f > 0 && f < 0.001 {
+		fail("--reclaim-cap-fraction %v is less than a thousandth, the smallest part; 0 means no limit, --actuation-paused reclaims nothing", f)
+	}
+	if s := c.ClusterSpendMax; s < 0 || s > 1e9 || s != s || s > 0 && s < 0.000001 {
+		fail("--cluster-spend-max %v must be 0, or between a millionth and a billion dollars per hour", s)
+	}
+	if p := c.DrainDeadlinePolicy; p != "give-up" && p != "force" {
+		fail("--drain-deadline-policy %q must be give-up or force", p)
+	}
+	if w := c.SessionHandoverWait; w > 5*time.Minute {
+		fail("--session-handover-wait %s is more than 5 minutes", w)
 	}
 	for _, d := range []struct {
 		flag string
@@ -186,7 +205,7 @@ func (c *Config) check() error {
 		flag string
 		v    int
 	}{{"execute-concurrency", c.ExecuteConcurrency}, {"execute-per-cluster", c.ExecutePerCluster}, {"provider-concurrency", c.ProviderConcurrency},
-		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"max-sessions", c.SessionsMax},
+		{"max-actions-per-cycle", c.MaxActionsPerCycle}, {"provision-rate", c.ProvisionRate}, {"preempt-rate", c.PreemptRate}, {"cluster-machines-max", c.ClusterMachinesMax}, {"max-sessions", c.SessionsMax},
 		{"max-rollup-needs", c.RollupNeedsMax}, {"metrics-warmup-cycles", c.MetricsWarmupCycles}} {
 		if n.v < 0 {
 			fail("--%s %d is negative", n.flag, n.v)
@@ -215,6 +234,11 @@ func (c *Config) checkNotZero() error {
 		"shutdown-grace": int64(c.ShutdownGrace), "decision-log-max-bytes": c.DecisionLogBytesMax} {
 		if v == 0 {
 			errs = append(errs, fmt.Errorf("--%s 0 means nothing here: leave it out for the default, or give more than 0", flag))
+		}
+	}
+	for flag, d := range map[string]time.Duration{"release-delay": c.ReleaseDelay, "release-delay-empty": c.ReleaseDelayEmpty, "session-handover-wait": c.SessionHandoverWait} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("--%s %s is negative", flag, d))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -252,9 +276,12 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		FullReconcileInterval: int64(c.FullReconcileInterval), InflightPollInterval: int64(c.InflightPoll),
 		ExecuteConcurrency: int64(c.ExecuteConcurrency), ExecutePerCluster: int64(c.ExecutePerCluster), ProviderConcurrency: int64(c.ProviderConcurrency),
 		BootstrapTimeout: int64(c.BootstrapTimeout), ExecuteTimeout: int64(c.ExecuteTimeout), MaxActionsPerCycle: int64(c.MaxActionsPerCycle),
+		PreemptRate: int64(c.PreemptRate), ClusterMachinesMax: int64(c.ClusterMachinesMax), ClusterSpendMax: int64(c.ClusterSpendMax * 1e6),
 		ProvisionRate: int64(c.ProvisionRate), ReclaimCapWindow: int64(c.ReclaimCapWindow), RollupGuardOff: c.NoRollupGuard,
-		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 0.5), ReclaimCapOff: c.ReclaimCapFraction == 0,
+		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 1e-9), ReclaimCapOff: c.ReclaimCapFraction == 0,
 		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
+		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
+		DrainForce:   c.DrainDeadlinePolicy == "force",
 		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "",
 		ForgetCoordinator: c.ForgetCoordinator, Features: features,
 	}

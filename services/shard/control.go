@@ -80,6 +80,7 @@ func (l *loader) control(c *core.Control) {
 	if read(keyDone, &done) {
 		c.Done = done.Acks
 	}
+	c.Removed = string(m[core.KeyRemoved])
 	var domains core.DomainSet
 	if read(keyDomains, &domains) {
 		c.Domains = domains.Domains

@@ -7,6 +7,7 @@ require (
 	connectrpc.com/connect v1.21.1
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.24.1
@@ -69,3 +70,5 @@ replace github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 replace github.com/bigfleet-dev/bigfleet/sdk/identity => ../../sdk/identity
 
 replace github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../../sdk/wal

@@ -188,7 +188,7 @@ func TestRightsOfEveryRPC(t *testing.T) {
 	}
 }
 
-// denied calls an RPC with an empty request, in the Connect protocol, and tells whether it was PERMISSION_DENIED.
+// denied calls an RPC with an empty request, in the Connect protocol, and reports whether it was PERMISSION_DENIED.
 func denied(t *testing.T, c *rpc.Client, m protoreflect.MethodDescriptor) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -3,7 +3,7 @@ package shard
 import "time"
 
 // Limits of the process (SHARD-32, WIRE-4.4). Unlimited is not a value. Limits that are flags stand in Config; those of
-// the core stand beside it, in internal/core/config.go.
+// the core stand beside it, in internal/core/core_config.go.
 const (
 	// FrameBytesMax bounds one frame of a session: four times the largest roll-up that is accepted.
 	// bigfleet_shard_frames_oversize_total counts streams that ended for it.

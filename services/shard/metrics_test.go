@@ -226,8 +226,25 @@ func liveMetrics(t *testing.T) map[string]bool {
 
 	// Machines that stay in a transition, a provider that fails, Lists that show nothing.
 	o = Connect(t, s.Addr, "red", AllFeatures...)
-	p.Set(func(p *Provider) { p.Dwell = time.Minute })
+	if _, err := s.Admin.SetDryRun(t.Context(), connect.NewRequest(&pb.SetDryRunRequest{DryRun: true, Reason: "test"})); err != nil {
+		t.Fatal(err)
+	}
 	o.Rollup(Need("20", 5))
+	wait("dry_run", "actions_dryrun_total")
+	if _, err := s.Admin.SetDryRun(t.Context(), connect.NewRequest(&pb.SetDryRunRequest{Reason: "test"})); err != nil {
+		t.Fatal(err)
+	}
+	early, err := s.Admin.PauseActuation(t.Context(), connect.NewRequest(&pb.PauseActuationRequest{Reason: "test"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Rollup(Need("60", 5))
+	wait("actions_suppressed_total")
+	p.Set(func(p *Provider) { p.Dwell = time.Minute }) // what is bought after the pause stays on its way
+	if _, err := s.Admin.ResumeActuation(t.Context(), connect.NewRequest(&pb.ResumeActuationRequest{PauseId: early.Msg.GetPause().GetPauseId(), Reason: "test"})); err != nil {
+		t.Fatal(err)
+	}
+	o.Rollup(Need("21", 5))
 	wait("machines_stuck")
 	p.Set(func(p *Provider) {
 		p.Before = func(Call) error { return connect.NewError(connect.CodeUnavailable, errors.New("down")) }
@@ -241,16 +258,12 @@ func liveMetrics(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	wait("removals_held")
-	if _, err := s.Admin.SetDryRun(t.Context(), connect.NewRequest(&pb.SetDryRunRequest{DryRun: true, Reason: "test"})); err != nil {
-		t.Fatal(err)
-	}
 	o.Rollup(Need("160", 5))
-	wait("dry_run", "actions_dryrun_total")
 	if _, err := s.Admin.PauseActuation(t.Context(), connect.NewRequest(&pb.PauseActuationRequest{Reason: "test"})); err != nil {
 		t.Fatal(err)
 	}
 	o.Rollup(Need("200", 5))
-	wait("actuation_paused", "actions_suppressed_total")
+	wait("actuation_paused")
 
 	// What a coordinator says.
 	c.Instruct(&pb.CoordinatorInstruction{InstructionId: "view-2", Payload: &pb.CoordinatorInstruction_SetView{SetView: &pb.ShardView{

@@ -49,6 +49,7 @@ type ReplayResult struct {
 	Damage         *LogDamage
 	Plan           *pb.PlanResponse `json:"-"` // of ReplayConfig.Plan; a message, for protojson
 	Costs          []*pb.CostPoint  `json:"-"` // of ReplayConfig.Cost, oldest first; the last is the end of the log
+	Spent          float64          `json:"-"` // dollars over the whole log, of ReplayConfig.Cost
 }
 
 // LogDamage is where a decision log stops being readable.
@@ -108,6 +109,7 @@ func Replay(ctx context.Context, c ReplayConfig, out io.Writer) (ReplayResult, e
 		Records: got.Records, Digests: got.Digests, Lost: got.Lost, Stopped: got.Stopped}
 	if costs != nil && got.Core != nil {
 		result.Costs = costs.end(seen.At+seen.Offset, got.Core)
+		result.Spent = costs.spent / 1e6
 	}
 	if d := got.Damage; d != nil {
 		result.Damage = &LogDamage{File: d.File, Offset: d.Offset, Entry: d.Entry, Why: d.Why, Tail: d.Tail}

@@ -23,6 +23,8 @@ type costs struct {
 	ReplayCost
 	every, next int64 // Unix nanoseconds
 	points      []*pb.CostPoint
+	last        int64   // up to when spent counts; 0 before the first step
+	spent       float64 // millionths of a dollar
 }
 
 func newCosts(c ReplayCost) *costs {
@@ -33,6 +35,7 @@ func newCosts(c ReplayCost) *costs {
 // before is called before each step: what the core shows then has been so until at.
 func (x *costs) before(at core.At, c *core.Core) {
 	now := int64(at.Wall)
+	x.spend(now, c)
 	switch {
 	case x.next == 0: // the first step of a log: nothing is known before it
 		x.next = now + x.every
@@ -51,7 +54,16 @@ func (x *costs) before(at core.At, c *core.Core) {
 	}
 }
 
+// spend books what exists from the step before until now. The points have no part in it.
+func (x *costs) spend(now int64, c *core.Core) {
+	if x.last != 0 && now > x.last {
+		x.spent += float64(c.CostPerHour()) * time.Duration(now-x.last).Hours()
+	}
+	x.last = max(x.last, now)
+}
+
 func (x *costs) end(at int64, c *core.Core) []*pb.CostPoint {
+	x.spend(at, c)
 	return append(x.points, x.look(at, c))
 }
 

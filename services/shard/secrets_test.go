@@ -3,7 +3,6 @@ package shard_test
 import (
 	"bytes"
 	"compress/flate"
-	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/wal"
 	"github.com/bigfleet-dev/bigfleet/services/shard"
 	. "github.com/bigfleet-dev/bigfleet/services/shard/internal/shardtest"
 )
@@ -21,16 +21,17 @@ func unpacked(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	_, rest, _ := bytes.Cut(raw, []byte("\n"))
 	out := append([]byte{}, raw...)
-	for len(rest) > 33 {
-		n := int(binary.BigEndian.Uint32(rest[1:5]))
-		if len(rest) < 33+n {
+	blocks := wal.Format{BodyMax: 64 << 20}
+	for {
+		block, err := blocks.Parse(rest)
+		if err != nil { // the end, or a part of a block that is being written
 			break
 		}
-		plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(rest[33 : 33+n])))
+		plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(block.Body)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, rest = append(out, plain...), rest[33+n:]
+		out, rest = append(out, plain...), rest[block.Size:]
 	}
 	return out
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
@@ -81,7 +81,10 @@ type shell struct {
 	view      atomic.Pointer[core.Publish]
 	shown     chan struct{} // something was published that the gauges have not seen
 	cycleTook atomic.Int64
-	cycled    bool // the step that is being applied ran a cycle; loop's goroutine only
+	suspects  suspects          // large roll-ups that no plan has survived yet; loop's goroutine only
+	planned   map[string]string // the last large roll-up of each cluster that was marked
+	ends      map[string]int64  // processes that ended with content marked
+	cycled    bool              // the step that is being applied ran a cycle; loop's goroutine only
 	lastCycle int64
 	recording bool // events go to the decision log
 	saidReady bool // loop's goroutine only
@@ -151,7 +154,8 @@ func (s *shell) build() (err error) {
 		return err
 	}
 	s.core = core.New(nil)
-	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe})
+	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe,
+		Before: s.suspect})
 	s.shown = make(chan struct{}, 1)
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
 	s.core.WatchPhases(s.phases.enter)
@@ -198,13 +202,18 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 			return nil, fmt.Errorf("provider %s: %w", p.Name, err)
 		}
 		out = append(out, actuator.Provider{Name: p.Name, Client: rpc.Stub(client, bigfleetv1alpha1connect.NewCapacityProviderClient),
-			List: rpc.Stub(client, actuator.NewList)})
+			List: rpc.Stub(client, actuator.NewList), Admin: rpc.Stub(client, bigfleetv1alpha1connect.NewProviderAdminClient)})
 	}
 	return out, nil
 }
 
 // begin gives the core its first event.
 func (s *shell) begin() error {
+	var err error
+	if s.ends, err = suspected(s.store); err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Join(s.DataDir, store.FileName), err)
+	}
+	s.suspects, s.planned = suspects{}, map[string]string{}
 	control, journal, poisoned, err := loadControl(s.store, s.loop.Now())
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Join(s.DataDir, store.FileName), err)
@@ -249,7 +258,7 @@ func (s *shell) reopen(ctx context.Context) error {
 			return nil
 		case <-s.Reopen:
 			s.audit.Reopen()
-			s.log.Info("the audit log is opened anew", "path", s.AuditLog)
+			s.log.Info("the audit log is reopened", "path", s.AuditLog)
 		}
 	}
 }
@@ -266,6 +275,11 @@ func (s *shell) drain(ctx context.Context) {
 func (s *shell) serve(ctx context.Context) error {
 	server, err := rpc.NewServer(rpc.ServerConfig{
 		Log: s.log, Identity: s.identity, Tracer: s.Telemetry.Tracer, InsecureAdmin: s.InsecureAdmin, StopTimeout: 5 * time.Second,
+		OnRefused: func(r rpc.Refusal) {
+			if r.Procedure == bigfleetv1alpha1connect.ShardSessionProcedure {
+				s.meter.IdentityRejected()
+			}
+		},
 		Services: []rpc.Service{s.sessionService(), s.readService(), s.adminService()},
 	})
 	if err != nil {
@@ -282,7 +296,7 @@ func (s *shell) sessionService() rpc.Service {
 	frame := int(max(FrameBytesMax, 4*s.RollupBytesMax))
 	return rpc.Service{
 		Name: bigfleetv1alpha1connect.ShardName, Limits: rpc.Limits{ReadMaxBytes: frame, SendMaxBytes: frame},
-		Access: map[string]rpc.Access{bigfleetv1alpha1connect.ShardSessionProcedure: rpc.HandlerDecides()},
+		Access: map[string]rpc.Access{bigfleetv1alpha1connect.ShardSessionProcedure: rpc.HandlerDecides(identity.Cluster)},
 		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
 			return session.NewHTTP(s.sessions, opts...)
 		},
@@ -371,9 +385,9 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 		if err != nil {
 			return nil, err
 		}
-		_ = codec.Unmarshal(m[keyLineage], &known) // damaged: as after --forget-coordinator, and pinned anew
+		_ = codec.Unmarshal(m[keyLineage], &known) // damaged: as after --forget-coordinator, and pinned again
 	}
-	client, err := leader.New(leader.Config{Addrs: strings.Split(s.CoordinatorAddr, ","), Identity: s.identity, AnyServer: s.NoPeerIdentity,
+	client, err := coordclient.New(coordclient.Config{Addrs: strings.Split(s.CoordinatorAddr, ","), Identity: s.identity, AnyServer: s.NoPeerIdentity,
 		ClusterUUID: known.UUID, Term: known.Term, Log: s.log, Tracer: s.Telemetry.Tracer, Dial: s.DialCoordinator,
 		OnPin: func(uuid string, term int64) error {
 			return s.store.Put(core.BucketControl, keyLineage, codec.Marshal(core.Lineage{Term: term, UUID: uuid}))

@@ -70,7 +70,7 @@ func start(t testing.TB, p *Provider, edit ...func(*shard.Config)) *running {
 	ready := make(chan struct{})
 	c := shard.Config{ID: "shard-0", DataDir: t.TempDir(), Listener: ln, Telemetry: r.tel, Ready: ready,
 		Providers: []shard.Provider{{Name: "test", Addr: p.Addr}}, ReconcileInterval: 200 * time.Millisecond,
-		InflightPoll: 10 * time.Millisecond, CycleInterval: time.Second, CycleMinSpacing: 10 * time.Millisecond}
+		ReleaseDelay: -1, ReleaseDelayEmpty: -1, SessionHandoverWait: -1, InflightPoll: 10 * time.Millisecond, CycleInterval: time.Second, CycleMinSpacing: 10 * time.Millisecond}
 	for _, f := range edit {
 		f(&c)
 	}

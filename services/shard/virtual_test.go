@@ -53,6 +53,7 @@ func inVirtualTime(t *testing.T, p *Provider, edit func(*shard.Config), f func(v
 		stopProvider := p.ServeOn(t, provider, nil)
 		ready := make(chan struct{})
 		c := shard.Config{ID: "shard-0", DataDir: dir, Listener: v.ln, Telemetry: v.tel, Ready: ready, DecisionLogRetention: -1,
+			ReleaseDelay: -1, ReleaseDelayEmpty: -1, SessionHandoverWait: -1,
 			Providers: []shard.Provider{{Name: "test", Addr: "provider:1", Dial: provider.DialContext}}}
 		if edit != nil {
 			edit(&c)

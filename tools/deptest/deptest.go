@@ -1,12 +1,16 @@
-// Package deptest checks the directions of dependencies between packages.
+// Package deptest checks what no compiler checks: the directions of dependencies, and that the tree stays clean and its texts true.
 //
-// Load asks the go command for the packages of a workspace and what they import. A Rule says what some of them may never
-// import, or reach by any way, and why; Graph.Check returns every violation with the shortest chain of imports that leads
-// to it and with the reason, so that nobody has to guess what to do. A rule about packages that do not exist yet holds
-// for nothing and bites as soon as they do.
+// Dependencies: Load asks the go command for the packages of a workspace and what they import. A Rule says what some of them may
+// never import or reach, and why. Graph.Check returns every violation with the shortest chain of imports and the reason. A rule
+// about packages that do not exist yet holds for nothing and applies as soon as they do. The rules are in rules.go.
 //
-// The rules of this repository are in rules.go; the test runs them over the real workspace, and over a planted one in
-// testdata in which each is broken. The package uses the standard library alone and is imported by nothing.
+// The tree: CheckFiles finds programs, large files and records of failures among the files that git tracks (tree.go).
+//
+// Texts: Pointers.Check finds paths, links, clauses, decision records and make targets that are named and do not exist
+// (pointers.go). A test compares the index of docs/adr with the records.
+//
+// The tests run all of it over this repository, and over planted violations. The package uses the standard library alone and is
+// imported by nothing.
 package deptest
 
 import (

@@ -35,6 +35,11 @@ func Rules() []Rule {
 			Why: "the core knows no Kubernetes: quantities are parsed once, at the edge",
 		},
 		{
+			From: []string{"./services/..."}, Except: []string{"./services/shard/internal/engine/reference/..."},
+			Never: []string{"./services/shard/internal/engine/reference/..."},
+			Why:   "the reference engine is there to be read and to judge the planner in tests: it is in no program",
+		},
+		{
 			From: []string{"./services/shard/..."}, Never: []string{"./services/coordinator/..."}, Tests: true,
 			Why: "a shard decides and actuates with the coordinator dead, so it cannot need its code",
 		},
@@ -59,6 +64,10 @@ func Rules() []Rule {
 			// PROV-15.3
 			From: []string{"./sdk/identity/..."}, Only: []string{"./sdk/identity/..."},
 			Why: "sdk/identity is shared by the SDK and all services, so it brings nothing along but the standard library",
+		},
+		{
+			From: []string{"./sdk/wal/..."}, Only: []string{"./sdk/wal/..."},
+			Why: "sdk/wal is shared by every log, so it brings nothing along but the standard library",
 		},
 		{
 			From: []string{"./services/...", "./sdk/..."}, MainOnly: true, Never: []string{"google.golang.org/grpc/..."},

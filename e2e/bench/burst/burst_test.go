@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	"github.com/bigfleet-dev/bigfleet/services/kit/bench/measure"
 )
 
@@ -110,7 +110,7 @@ func TestB6b(t *testing.T) {
 // bursts starts a control plane with BigFleet and makes one burst of each kind.
 func (f *figures) bursts(t *testing.T, kinds []kind) {
 	pods := f.pods
-	s := stack.StartT(t, stack.Config{
+	s := fixture.StartT(t, fixture.Config{
 		Offerings: fmt.Sprintf("offerings:\n- {name: small, instance_type: test.4x, zone: test-1a, capacity_type: spot, count: %d, price_per_hour: 0.08,"+
 			" interruption_probability: 0.01, resources: {cpu: \"4\", memory: 16Gi}}\n", pods/podsPerNode+4),
 		PodControllerArgs: append([]string{"--exclude-namespaces", floorSpace + "," + writesSpace}, telling...), OperatorArgs: telling, ProviderArgs: telling,
@@ -177,7 +177,7 @@ func (f *figures) check(t *testing.T, made map[string]int, requests int) {
 }
 
 // inOrder are the waits of all bursts of a kind.
-func (f *figures) inOrder(k kind) (out stack.Latencies) {
+func (f *figures) inOrder(k kind) (out fixture.Latencies) {
 	for _, w := range f.of[k] {
 		out = append(out, w.inOrder...)
 	}
@@ -216,7 +216,7 @@ func record(t *testing.T, f *figures) {
 	r := f.ratios()
 	median := measure.Median(r)
 	of := f.inOrder(subject)
-	var bound stack.Latencies
+	var bound fixture.Latencies
 	for _, w := range f.of[subject] {
 		bound = append(bound, w.bound...)
 	}
@@ -239,7 +239,7 @@ func record(t *testing.T, f *figures) {
 	}
 }
 
-func nanoseconds(l stack.Latencies) (out []int64) {
+func nanoseconds(l fixture.Latencies) (out []int64) {
 	for _, d := range l {
 		out = append(out, int64(d))
 	}
@@ -260,7 +260,7 @@ func ratio(subject, floor []waits) float64 {
 
 // run creates Pods in one burst, waits until all are bound to Nodes that are Ready, and returns from when to when. In the
 // floor's namespace it creates the Nodes as well; strangers, if there are any, make Nodes for the Pods that they see.
-func (w *watches) run(t *testing.T, ctx context.Context, c *stack.Cluster, namespace string, pods int, strangers *strangers) waits {
+func (w *watches) run(t *testing.T, ctx context.Context, c *fixture.Cluster, namespace string, pods int, strangers *strangers) waits {
 	t.Helper()
 	var wait sync.WaitGroup
 	failed := make(chan error, 2*pods)
@@ -322,7 +322,7 @@ func nodeOf(name, namespace string) *corev1.Node {
 }
 
 // clear deletes what a floor made.
-func (w *watches) clear(t *testing.T, ctx context.Context, c *stack.Cluster, namespace string) {
+func (w *watches) clear(t *testing.T, ctx context.Context, c *fixture.Cluster, namespace string) {
 	t.Helper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	err := errors.Join(c.Client().CoreV1().Pods(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}),

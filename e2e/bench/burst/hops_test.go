@@ -11,8 +11,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
@@ -35,7 +35,7 @@ type line struct {
 	Namespace, Pod, Name, Machine string
 }
 
-func hear(t *testing.T, ctx context.Context, s *stack.Stack, w *watches) *heard {
+func hear(t *testing.T, ctx context.Context, s *fixture.Fixture, w *watches) *heard {
 	t.Helper()
 	h := &heard{podSeen: map[string]time.Time{}, requestCreated: map[string]time.Time{}, requestSeen: map[string]time.Time{},
 		decided: map[string]time.Time{}, created: map[string]time.Time{}, configuring: map[string]time.Time{}, written: map[string]time.Time{}}

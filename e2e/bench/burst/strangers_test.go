@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
 )
 
 // group is that of the strangers: the definitions of BigFleet under a name that nothing of BigFleet watches.
@@ -34,7 +34,7 @@ type strangers struct {
 	requests, upcoming schema.GroupVersionResource
 }
 
-func strangersOf(t *testing.T, ctx context.Context, c *stack.Cluster) *strangers {
+func strangersOf(t *testing.T, ctx context.Context, c *fixture.Cluster) *strangers {
 	t.Helper()
 	root, err := proc.Root()
 	if err != nil {
@@ -59,7 +59,7 @@ func strangersOf(t *testing.T, ctx context.Context, c *stack.Cluster) *strangers
 
 // react writes, for each Pod that it sees in a namespace, a request, and after each few of them an UpcomingNode and its Node,
 // until as many Pods as were said are served. It decides nothing, waits for nothing and keeps nothing in step.
-func (s *strangers) react(ctx context.Context, c *stack.Cluster, namespace string, pods int) error {
+func (s *strangers) react(ctx context.Context, c *fixture.Cluster, namespace string, pods int) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client(), 0, informers.WithNamespace(namespace))
 	informer := factory.Core().V1().Pods().Informer()
 	seen := make(chan *corev1.Pod, pods)
@@ -123,7 +123,7 @@ func (s *strangers) request(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-func (s *strangers) machine(ctx context.Context, c *stack.Cluster, node *corev1.Node) error {
+func (s *strangers) machine(ctx context.Context, c *fixture.Cluster, node *corev1.Node) error {
 	u := object("UpcomingNode", "un-"+node.Name, map[string]any{"machineID": node.Name, "resources": map[string]any{"cpu": "4", "memory": "16Gi"}})
 	if _, err := s.objects.Resource(s.upcoming).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 		return err

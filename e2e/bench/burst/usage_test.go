@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
 )
 
 // used is what the processes that take part have used so far, and what was written at the API server.
@@ -26,7 +26,7 @@ type used struct {
 	writes map[string]int           // by verb, group and resource
 }
 
-func usage(t *testing.T, ctx context.Context, s *stack.Stack) used {
+func usage(t *testing.T, ctx context.Context, s *fixture.Fixture) used {
 	t.Helper()
 	u := used{at: time.Now(), of: map[string]time.Duration{}, writes: writes(t, ctx, s.Clusters[0])}
 	take := func(name string, p *proc.Process) {
@@ -51,7 +51,7 @@ func usage(t *testing.T, ctx context.Context, s *stack.Stack) used {
 }
 
 // made are the writes since u.
-func (u used) made(t *testing.T, ctx context.Context, s *stack.Stack) map[string]int {
+func (u used) made(t *testing.T, ctx context.Context, s *fixture.Fixture) map[string]int {
 	t.Helper()
 	out := writes(t, ctx, s.Clusters[0])
 	for k, n := range u.writes {
@@ -61,7 +61,7 @@ func (u used) made(t *testing.T, ctx context.Context, s *stack.Stack) map[string
 }
 
 // explain logs what was used and written since u, most first.
-func (u used) explain(t *testing.T, ctx context.Context, s *stack.Stack, what string) {
+func (u used) explain(t *testing.T, ctx context.Context, s *fixture.Fixture, what string) {
 	t.Helper()
 	now := usage(t, ctx, s)
 	sum := time.Duration(0)
@@ -86,7 +86,7 @@ func (u used) explain(t *testing.T, ctx context.Context, s *stack.Stack, what st
 }
 
 // writes counts the writes at the API server by verb, group and resource.
-func writes(t *testing.T, ctx context.Context, c *stack.Cluster) map[string]int {
+func writes(t *testing.T, ctx context.Context, c *fixture.Cluster) map[string]int {
 	t.Helper()
 	body, err := c.Client().Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
 
 // watches notes on one clock when this process first saw what.
@@ -36,14 +36,14 @@ type pod struct {
 	node, requestName                string
 }
 
-func watchAll(ctx context.Context, c *stack.Cluster) (*watches, error) {
+func watchAll(ctx context.Context, c *fixture.Cluster) (*watches, error) {
 	w := &watches{pods: map[string]*pod{}, made: map[string]time.Time{}, ready: map[string]time.Time{}, upcoming: map[string]time.Time{},
 		acked: map[string]time.Time{}, machineOf: map[string]string{}}
 	typed := informers.NewSharedInformerFactory(c.Client(), 0)
 	ours := dynamicinformer.NewDynamicSharedInformerFactory(c.Dynamic, 0)
 	for informer, see := range map[toolscache.SharedIndexInformer]func(o any, gone bool){
 		typed.Core().V1().Pods().Informer(): w.pod, typed.Core().V1().Nodes().Informer(): w.node,
-		ours.ForResource(capacityRequests).Informer(): w.request, ours.ForResource(stack.UpcomingNodes).Informer(): w.machine,
+		ours.ForResource(capacityRequests).Informer(): w.request, ours.ForResource(fixture.UpcomingNodes).Informer(): w.machine,
 	} {
 		locked := func(o any, gone bool) {
 			w.mu.Lock()
@@ -186,10 +186,10 @@ func (w *watches) placed(namespace string) (n int) {
 // waits are from Pods created to Nodes Ready.
 type waits struct {
 	// inOrder pairs the first Pod created with the first place on a Node that was Ready, and so on: what the supply owes.
-	inOrder stack.Latencies
+	inOrder fixture.Latencies
 	// bound pairs each Pod with its own Node. kube-scheduler does not serve in order: a Pod that it tried in vain waits out
 	// a pause while a later one takes the place.
-	bound stack.Latencies
+	bound fixture.Latencies
 }
 
 func (w *watches) waits(namespace string) (out waits) {
@@ -212,7 +212,7 @@ func (w *watches) waits(namespace string) (out waits) {
 }
 
 // since are the times from begin, or from each Pod created when begin is zero. The caller holds the lock.
-func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.Time) (out stack.Latencies) {
+func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.Time) (out fixture.Latencies) {
 	return w.spans(namespace, func(p *pod) time.Time {
 		if begin.IsZero() {
 			return p.created
@@ -222,7 +222,7 @@ func (w *watches) since(namespace string, begin time.Time, end func(*pod) time.T
 }
 
 // spans are the times from one step to another.
-func (w *watches) spans(namespace string, begin, end func(*pod) time.Time) (out stack.Latencies) {
+func (w *watches) spans(namespace string, begin, end func(*pod) time.Time) (out fixture.Latencies) {
 	for _, p := range w.pods {
 		from, to := begin(p), end(p)
 		if p.namespace == namespace && !p.created.IsZero() && !from.IsZero() && !to.IsZero() {

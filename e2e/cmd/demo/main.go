@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bigfleet-dev/bigfleet/e2e/stack"
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
 )
 
 // offerings has room for the Deployment on spot machines, which are given back one minute after they fall idle.
@@ -55,7 +55,7 @@ func (s story) say(format string, args ...any) {
 
 func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	tell := story{out, time.Now()}
-	s, err := stack.Start(ctx, stack.Config{
+	s, err := fixture.Start(ctx, fixture.Config{
 		Offerings: offerings, Progress: out,
 		// The budget that spaces reclaims would stretch the demo; everything else is as in production.
 		ShardArgs: []string{"--reclaim-cap-fraction", "1"},
@@ -88,7 +88,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 	return giveBack(ctx, tell, s)
 }
 
-func acquire(ctx context.Context, tell story, s *stack.Stack) error {
+func acquire(ctx context.Context, tell story, s *fixture.Fixture) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the Pods did not all run in time"))
 	defer cancel()
 	red := s.Clusters[0]
@@ -97,11 +97,11 @@ func acquire(ctx context.Context, tell story, s *stack.Stack) error {
 		return err
 	}
 	tell.say("a Deployment asks for %d Pods of 1 cpu", pods)
-	if err := red.Deploy(ctx, stack.Workload{Name: "web", Replicas: pods, CPU: "1", Memory: "1Gi"}); err != nil {
+	if err := red.Deploy(ctx, fixture.Workload{Name: "web", Replicas: pods, CPU: "1", Memory: "1Gi"}); err != nil {
 		return err
 	}
-	picture := func(p stack.Picture) { tell.say("%s", p) }
-	err = s.Until(ctx, red, picture, func(p stack.Picture) bool {
+	picture := func(p fixture.Picture) { tell.say("%s", p) }
+	err = s.Until(ctx, red, picture, func(p fixture.Picture) bool {
 		return p.PodsRunning == pods && p.Requests["Acknowledged"] == pods && p.Upcoming["Ready"] == machines
 	})
 	took := clock.Stop()
@@ -112,7 +112,7 @@ func acquire(ctx context.Context, tell story, s *stack.Stack) error {
 	return nil
 }
 
-func giveBack(ctx context.Context, tell story, s *stack.Stack) error {
+func giveBack(ctx context.Context, tell story, s *fixture.Fixture) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the machines were not given back in time"))
 	defer cancel()
 	red := s.Clusters[0]
@@ -120,21 +120,21 @@ func giveBack(ctx context.Context, tell story, s *stack.Stack) error {
 	if err := red.Scale(ctx, "web", 0); err != nil {
 		return err
 	}
-	picture := func(p stack.Picture) { tell.say("%s", p) }
-	if err := s.Until(ctx, red, picture, func(p stack.Picture) bool {
+	picture := func(p fixture.Picture) { tell.say("%s", p) }
+	if err := s.Until(ctx, red, picture, func(p fixture.Picture) bool {
 		return p.Nodes == 0 && len(p.Upcoming) == 0 && p.Machines["idle"] == machines
 	}); err != nil {
 		return err
 	}
 	tell.say("the machines are drained and idle; spot machines are kept for one minute in case somebody needs them")
-	if err := s.Until(ctx, red, picture, func(p stack.Picture) bool { return p.Machines["speculative"] == 25 }); err != nil {
+	if err := s.Until(ctx, red, picture, func(p fixture.Picture) bool { return p.Machines["speculative"] == 25 }); err != nil {
 		return err
 	}
 	tell.say("every machine was given back")
 	return nil
 }
 
-func lookAround(out io.Writer, s *stack.Stack) {
+func lookAround(out io.Writer, s *fixture.Fixture) {
 	red := s.Clusters[0]
 	_, _ = fmt.Fprintf(out, `
 Everything keeps running until you press Ctrl-C. Look around, in a second terminal, from the root of

@@ -75,6 +75,13 @@ type CapacityRequestSpec struct {
 	// It is rounded up to a power of two. Absent means $0, and so does a negative one.
 	// +optional
 	ReclamationPenalty *resource.Quantity `json:"reclamationPenalty,omitempty"`
+	// MaxPerHost is how many Pods like this one may share a node: 1 for required Pod anti-affinity on kubernetes.io/hostname
+	// against its own peers, and for host ports. 0 or absent means no limit.
+	// +optional
+	MaxPerHost int32 `json:"maxPerHost,omitempty"`
+	// PreemptionPolicy is that of the Pod. Never means that no workload of lower priority gives up machines for this one.
+	// +optional
+	PreemptionPolicy *corev1.PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 }
 
 // TopologySpread is one spread constraint.

@@ -103,8 +103,9 @@ func TestPrinterColumns(t *testing.T) {
 		"CapacityRequest": "Phase string .status.phase 0; Priority integer .spec.priority 0; Age date .metadata.creationTimestamp 0; " +
 			`Reason string .status.conditions[?(@.type=="Fulfilled")].reason 1`,
 		"AvailableCapacity": "Availability string .spec.availability 0; Available integer .spec.availableCount 0; Cost string .spec.cost 0; Updated date .status.updatedAt 1",
-		"UpcomingNode": "Phase string .status.phase 0; Node string .status.nodeRef.name 0; Age date .metadata.creationTimestamp 0; " +
-			"Error string .status.lastError 1",
+		"UpcomingNode": "Phase string .status.phase 0; Node string .status.nodeRef.name 0; " +
+			`Type string .spec.labels.node\.kubernetes\.io/instance-type 0; Zone string .spec.labels.topology\.kubernetes\.io/zone 0; ` +
+			"Age date .metadata.creationTimestamp 0; Machine string .spec.machineID 1; Error string .status.lastError 1",
 	}
 	for kind, crd := range definitions(t) {
 		var got []string

@@ -35,7 +35,10 @@ const (
 // +kubebuilder:resource:scope=Cluster,path=upcomingnodes,singular=upcomingnode,shortName=upn,categories=fleet
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.labels.node\.kubernetes\.io/instance-type`
+// +kubebuilder:printcolumn:name="Zone",type=string,JSONPath=`.spec.labels.topology\.kubernetes\.io/zone`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Machine",type=string,priority=1,JSONPath=`.spec.machineID`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.lastError`
 type UpcomingNode struct {
 	metav1.TypeMeta `json:",inline"`
@@ -82,7 +85,7 @@ type UpcomingNodeStatus struct {
 	// LastError says what went wrong while the phase is Failed.
 	// +optional
 	LastError string `json:"lastError,omitempty"`
-	// Conditions are Provisioned, NodeReady and Draining.
+	// Conditions are Provisioned, NodeReady and Draining, and InService once the node took no Pods.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -39,4 +39,7 @@ const (
 	ConditionNodeReady = "NodeReady"
 	// ConditionDraining on an UpcomingNode: the node is being emptied.
 	ConditionDraining = "Draining"
+	// ConditionInService on an UpcomingNode: False while its node takes no Pods because somebody cordoned or tainted it, or
+	// because it has not been Ready for long.
+	ConditionInService = "InService"
 )

@@ -48,7 +48,7 @@ func afterwards() []behaviour {
 	}
 }
 
-// unseen lists the (M) clauses of sections 2 to 14 that nobody can see from outside, each with the reason. A test fails
+// unseen lists the (M) clauses of sections 2 to 14 that cannot be seen from outside, each with the reason. A test fails
 // for a clause that is neither here nor cited by a behaviour.
 func unseen() map[string]string {
 	return map[string]string{

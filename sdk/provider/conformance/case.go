@@ -160,6 +160,7 @@ func (c *Case) learn(q request, a *ack, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a != nil {
+		s.used[q.machine] = true
 		where := fmt.Sprintf("%s of %s", q.kind, q.machine)
 		if before, known := s.operations[a.GetOperationId()]; known && before != where {
 			s.collisions = append(s.collisions, fmt.Sprintf("%q is the operation of %s and of %s", a.GetOperationId(), before, where))

@@ -27,6 +27,15 @@ func (c *Case) probe(id string, f fence) (stale bool) {
 	return codeOf(err) == connect.CodeFailedPrecondition
 }
 
+// claim claims an epoch for a shard. A provider may leave claims out (PROV-6.20).
+func (c *Case) claim(shard string, epoch int64) error {
+	_, err := c.suite.dialer.admin(c.suite.target.TLS).ClaimEpoch(c.ctx, connect.NewRequest(&bigfleetv1alpha1.ClaimEpochRequest{ShardId: shard, ShardEpoch: epoch}))
+	if code := codeOf(err); code == connect.CodeUnimplemented || code == connect.CodePermissionDenied || code == connect.CodeResourceExhausted {
+		c.excused("ClaimEpoch is not served (%s); claims are tier B", codeName(code))
+	}
+	return err
+}
+
 // judgeTokens sends tokens in order and compares each answer.
 func (c *Case) judgeTokens(id, shard string, tokens []token, wantStale []bool) {
 	for i, t := range tokens {
@@ -237,6 +246,25 @@ func fenceBehaviours() []behaviour {
 					})
 				}
 				wait.Wait()
+			},
+		},
+		{
+			name: "fence/claim", racing: true, profile: Core, hosts: 1, clauses: []string{"PROV-6.18", "PROV-6.19"},
+			says: "refuse a shard's mutations below its claimed epoch on every machine, known or not, and those of no other shard; move no mark by it",
+			do: func(c *Case) {
+				id, unknown := c.node(), "nobody-"+c.suite.run+"-claim"
+				shard, other := c.own(0), c.own(1)
+				if err := c.claim(shard, 7); err != nil {
+					c.failf("the first claim: %v", err)
+				}
+				for _, machine := range []string{id, unknown} {
+					c.check(c.probe(machine, fence{shard, 6, math.MaxInt64}), "%s: epoch 6 passes below the claimed 7", machine)
+					c.check(!c.probe(machine, fence{shard, 7, 1}), "%s: the claimed epoch is refused, or a refusal moved the mark", machine)
+				}
+				c.check(!c.probe(id, fence{other, 1, 1}), "the claim fences another shard")
+				c.check(c.claim(shard, 7) == nil, "an equal claim is refused")
+				c.check(codeOf(c.claim(shard, 6)) == connect.CodeFailedPrecondition, "a lower claim is not FAILED_PRECONDITION")
+				c.check(!c.probe(id, fence{shard, 7, 2}), "a lower claim was taken over")
 			},
 		},
 		{

@@ -102,6 +102,19 @@ func lastBehaviours() []behaviour {
 			},
 		},
 		{
+			name: "last/claims", racing: true, profile: Durable, hosts: 1, clauses: []string{"PROV-6.18"},
+			says: "keep a claimed epoch over kill -9",
+			do: func(c *Case) {
+				id, shard := c.node(), c.own(0)
+				if err := c.claim(shard, 7); err != nil {
+					c.failf("the claim: %v", err)
+				}
+				c.restart(false, nil)
+				c.check(c.probe(id, fence{shard, 6, 1}), "epoch 6 passes after the restart")
+				c.check(!c.probe(id, fence{shard, 7, 1}), "the claimed epoch is refused after the restart")
+			},
+		},
+		{
 			name: "last/repeats", profile: Durable, hosts: 1, clauses: []string{"PROV-12.4", "PROV-7.4"},
 			says: "answer a repeat after kill -9 with the id from before, and mint new ids for new cycles",
 			do: func(c *Case) {

@@ -55,6 +55,18 @@ func lifeBehaviours() []behaviour {
 			},
 		},
 		{
+			name: "life/reset", profile: Core, hosts: 1, clauses: []string{"PROV-11.13", "PROV-11.7"},
+			says: "reset a machine on Drain and wait for nothing else: with nothing left on it a long grace is not waited for, and another cluster can have it",
+			do: func(c *Case) {
+				id := c.node()
+				if _, err := c.drain(id, 3600); err != nil {
+					c.failf("Drain: %v", err)
+				}
+				c.settles(id, lifecycle.Drain)
+				c.mustConfigure(id, c.Clusters[1%len(c.Clusters)], nil)
+			},
+		},
+		{
 			name: "life/delete", profile: Cloud, hosts: 1, slots: 1, clauses: []string{"PROV-1.4", "PROV-3.2", "PROV-3.3", "PROV-3.6", "PROV-3.9", "PROV-4.6"},
 			says: "acknowledge Delete at once in DELETING, and keep the record: SPECULATIVE again, without host, cluster or metadata",
 			do: func(c *Case) {

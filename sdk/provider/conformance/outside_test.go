@@ -30,7 +30,7 @@ func TestAnOutsideProviderIsCertified(t *testing.T) {
 	dir := t.TempDir()
 	const mod = "github.com/bigfleet-dev/bigfleet/"
 	gomod := "module example.com/shed\n\ngo 1.26.0\n\nrequire " + mod + "sdk/provider v0.0.0\n"
-	for _, m := range []string{"gen/go", "sdk/identity", "sdk/otlp", "sdk/provider"} {
+	for _, m := range []string{"gen/go", "sdk/identity", "sdk/otlp", "sdk/provider", "sdk/wal"} {
 		gomod += fmt.Sprintf("\nreplace %s%s => %s\n", mod, m, filepath.Join(root, m))
 	}
 	for name, text := range map[string][]byte{"main.go": source, "go.mod": []byte(gomod)} {

@@ -63,7 +63,9 @@ type Report struct {
 	// SoakPasses is how often the soak went through.
 	SoakPasses int `json:"soak_passes,omitempty"`
 	// Failed lists machines that the run left FAILED.
-	Failed  []string `json:"left_failed,omitempty"`
+	Failed []string `json:"left_failed,omitempty"`
+	// Left lists machines that the run made and could not give back: each may still have a running host.
+	Left    []string `json:"left_running,omitempty"`
 	Results []Result `json:"results"`
 }
 
@@ -132,6 +134,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(b, "left FAILED, for the provider's operator to retire: %s\n", strings.Join(r.Failed, ", "))
+	}
+	if len(r.Left) > 0 {
+		fmt.Fprintf(b, "left with a host, for the provider's operator to give back: %s\n", strings.Join(r.Left, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

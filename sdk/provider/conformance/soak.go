@@ -19,7 +19,7 @@ func (s *suite) soak(ctx context.Context, report *Report, missing string) {
 	for time.Now().Before(until) && ctx.Err() == nil {
 		report.SoakPasses++
 		s.options.Seed = first + uint64(report.SoakPasses)   //nolint:gosec // a count
-		s.run = fmt.Sprintf("%s.%d", run, report.SoakPasses) // shards that nobody has marks of
+		s.run = fmt.Sprintf("%s.%d", run, report.SoakPasses) // shards without marks
 		for _, b := range behaviours() {
 			if !s.options.wants(b) || b.spends > 0 || !slices.Contains(soaking[:], b.area()) || b.profile == Fault || b.profile == Durable || isAfterwards(b.name) {
 				continue

@@ -62,6 +62,8 @@ type suite struct {
 	operations map[string]string   // operation id -> where it was minted
 	collisions []string
 	failedOnes map[string]bool // machines that the run left FAILED
+	used       map[string]bool // machines that a call of the run was accepted for
+	hosted     map[string]bool // machines that had a host before the run
 	limit      time.Duration
 	inventory  inventory
 
@@ -83,7 +85,7 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 	s := &suite{
 		judgedSeed: maphash.MakeSeed(),
 		target:     t, options: o, epoch: time.Now().UnixMilli(), run: fmt.Sprintf("%x", time.Now().UnixNano()&0xffffffff),
-		marks: map[[2]string]token{}, operations: map[string]string{}, failedOnes: map[string]bool{},
+		marks: map[[2]string]token{}, operations: map[string]string{}, failedOnes: map[string]bool{}, used: map[string]bool{}, hosted: map[string]bool{},
 	}
 	s.dialer = newDialer(t)
 	defer s.dialer.close()
@@ -114,7 +116,9 @@ func Execute(ctx context.Context, t Target, o Options) (*Report, error) {
 	if len(report.Results) == 0 {
 		return nil, fmt.Errorf("conformance: no behaviour is called %v", o.Only)
 	}
-	report.Failed = slices.Sorted(maps.Keys(s.failedOnes))
+	if err := s.cleanUp(ctx, report); err != nil {
+		return nil, err
+	}
 	report.Took = time.Since(report.Begun).Seconds()
 	report.conclude()
 	return report, nil
@@ -168,6 +172,7 @@ func (s *suite) survey(ctx context.Context, r *Report) error {
 	for _, m := range list.Msg.GetMachines() {
 		s.inventory.machines++
 		s.inventory.byState[m.GetState()]++
+		s.hosted[m.GetId()] = hasHost(m)
 		s.inventory.spot = s.inventory.spot || m.GetCapacityType() == bigfleetv1alpha1.CapacityType_CAPACITY_TYPE_SPOT
 	}
 	r.Machines = s.inventory.machines

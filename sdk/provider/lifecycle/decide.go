@@ -1,5 +1,7 @@
 package lifecycle
 
+import "slices"
+
 // Request is one mutation as it came in, without the blob's content.
 type Request struct {
 	Kind         Kind
@@ -33,7 +35,7 @@ const (
 	ShardIDTooLong
 	Stale          // the token is not newer than the mark
 	UnknownMachine // no such record
-	EmptyCluster
+	BrokenRule     // of the protos, apart from machine_id; Decision.Detail names it
 	MetadataTooLarge
 	BlobTooLarge
 	NegativeGrace
@@ -55,6 +57,7 @@ const (
 type Decision struct {
 	Outcome     Outcome
 	Reason      Reason
+	Detail      string // of BrokenRule
 	OperationID string
 	// MarkMoves says that the token became the mark and must be stored before the answer leaves, whatever the outcome
 	// (PROV-6.5).
@@ -66,7 +69,7 @@ func Precheck(q Request, rules Rules) Reason {
 	switch {
 	case q.Kind == Delete && !rules.DeleteSupported:
 		return DeleteUnsupported
-	case q.MachineID == "":
+	case slices.ContainsFunc(brokenRules(q.message()), ofMachineID):
 		return EmptyMachineID
 	case len(q.ShardID) > rules.ShardIDBytesMax:
 		return ShardIDTooLong
@@ -91,7 +94,7 @@ func Decide(r *Record, mark *Token, q Request, rules Rules) Decision {
 		d.Reason = UnknownMachine
 		return d
 	}
-	if d.Reason = arguments(q, rules); d.Reason != 0 {
+	if d.Reason, d.Detail = arguments(q, rules); d.Reason != 0 {
 		return d
 	}
 	// PROV-7.2: the newest id of the kind counts while the machine is in that kind's own states.
@@ -118,20 +121,23 @@ func Decide(r *Record, mark *Token, q Request, rules Rules) Decision {
 	return d
 }
 
-// arguments is step 4: 0 means pass.
-func arguments(q Request, rules Rules) Reason {
-	switch {
-	case q.Kind == Configure && q.Cluster == "":
-		return EmptyCluster
-	case q.Kind == Configure && MetadataBytes(q.Metadata) > rules.MetadataBytesMax:
-		return MetadataTooLarge
-	case q.Kind == Configure && q.BlobBytes > rules.BlobBytesMax:
-		return BlobTooLarge
-	case q.Kind == Drain && q.GraceSeconds < 0:
-		return NegativeGrace
+// arguments is step 4: the generated rules, then what a rule cannot say. 0 means pass.
+func arguments(q Request, rules Rules) (why Reason, detail string) {
+	for _, broken := range brokenRules(q.message()) {
+		return BrokenRule, broken.text // machine_id was judged in step 1
 	}
-	return 0
+	switch {
+	case q.Kind == Configure && MetadataBytes(q.Metadata) > rules.MetadataBytesMax:
+		return MetadataTooLarge, ""
+	case q.Kind == Configure && q.BlobBytes > rules.BlobBytesMax:
+		return BlobTooLarge, ""
+	case q.Kind == Drain && q.GraceSeconds < 0:
+		return NegativeGrace, ""
+	}
+	return 0, ""
 }
+
+func ofMachineID(r brokenRule) bool { return r.field == "machine_id" }
 
 // MetadataBytes is the size of a metadata map: keys plus values (PROV-8.6).
 func MetadataBytes(m map[string]string) int {

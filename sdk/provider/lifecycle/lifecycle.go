@@ -32,7 +32,7 @@ const (
 	Failed      = bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED
 )
 
-// Failure says why a machine is Failed, so that nobody parses text (PROV-11.10).
+// Failure says why a machine is Failed, so that no reader parses text (PROV-11.10).
 type Failure = bigfleetv1alpha1.MachineFailure
 
 // Kind is which of the four mutations an operation is.

@@ -28,7 +28,10 @@ func plain() Attributes {
 	}
 }
 
-func newShape(t testing.TB) *Shape {
+func newShape(t interface {
+	Helper()
+	Fatal(...any)
+}) *Shape {
 	t.Helper()
 	s, err := NewShape(plain())
 	if err != nil {
@@ -179,7 +182,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"fence before existence", nil, Request{Kind: Create, MachineID: "m", ShardID: "s", Token: stale}, rules, Stale, Refuse, false},
 		{"fence before the repeat", idle, Request{Kind: Create, MachineID: "m", ShardID: "s", Token: stale}, rules, Stale, Refuse, false},
 		{"existence before arguments", nil, Request{Kind: Configure, MachineID: "m", ShardID: "s", Token: fresh}, rules, UnknownMachine, Refuse, true},
-		{"arguments before position: cluster", slot, Request{Kind: Configure, MachineID: "m", ShardID: "s", Token: fresh}, rules, EmptyCluster, Refuse, true},
+		{"arguments before position: cluster", slot, Request{Kind: Configure, MachineID: "m", ShardID: "s", Token: fresh}, rules, BrokenRule, Refuse, true},
 		{"arguments before position: grace", slot, Request{Kind: Drain, MachineID: "m", ShardID: "s", Token: fresh, GraceSeconds: -1}, rules, NegativeGrace, Refuse, true},
 		{"metadata", idle, Request{Kind: Configure, MachineID: "m", ShardID: "s", Token: fresh, Cluster: "c", Metadata: map[string]string{"12345678901": "12345678901"}}, rules, MetadataTooLarge, Refuse, true},
 		{"blob", idle, Request{Kind: Configure, MachineID: "m", ShardID: "s", Token: fresh, Cluster: "c", BlobBytes: 31}, rules, BlobTooLarge, Refuse, true},
@@ -263,8 +266,8 @@ func TestCheck(t *testing.T) {
 		"price infinite":    {func(a *Attributes) { a.PricePerHour = math.Inf(1) }, "price"},
 		"free spot":         {func(a *Attributes) { a.PricePerHour = 0 }, "price"},
 		"safe spot":         {func(a *Attributes) { a.InterruptionProbability = 0 }, "spot"},
-		"probability":       {func(a *Attributes) { a.InterruptionProbability = 1.1 }, "[0,1]"},
-		"probability NaN":   {func(a *Attributes) { a.InterruptionProbability = math.NaN() }, "[0,1]"},
+		"probability":       {func(a *Attributes) { a.InterruptionProbability = 1.1 }, "interruption_probability"},
+		"probability NaN":   {func(a *Attributes) { a.InterruptionProbability = math.NaN() }, "interruption_probability"},
 		"label zone":        {func(a *Attributes) { a.Labels["topology.kubernetes.io/zone"] = "x" }, "topology.kubernetes.io/zone"},
 		"label type":        {func(a *Attributes) { a.Labels["instanceType"] = "x" }, "instanceType"},
 		"quantity":          {func(a *Attributes) { a.Resources["cpu"] = "many" }, "resources[cpu]"},
@@ -300,4 +303,25 @@ func TestErrorText(t *testing.T) {
 	if len(long) > LastErrorBytesMax || !strings.HasSuffix(long, "…") || strings.ToValidUTF8(long, "") != long {
 		t.Errorf("%d bytes, ends %q", len(long), long[len(long)-9:])
 	}
+}
+
+// PROV-4.5, WIRE-3.12: what the rules generated from the protos refuse is refused, machine_id before the fence and the rest behind it, and
+// nothing that they allow is refused as a broken rule.
+func TestTheGeneratedRulesAreTheGate(t *testing.T) {
+	rules := Rules{DeleteSupported: true, ShardIDBytesMax: 1024, MetadataBytesMax: 1 << 20, BlobBytesMax: 1 << 20}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{"", "a", "a/b\x00c"})
+		q := Request{
+			Kind: rapid.SampledFrom([]Kind{Create, Configure, Drain, Delete}).Draw(t, "kind"), MachineID: text.Draw(t, "machine"), ShardID: "s",
+			Token: Token{1, 1}, Cluster: text.Draw(t, "cluster"), GraceSeconds: rapid.Int64Range(-1, 1).Draw(t, "grace"),
+		}
+		err := protovalidate.Validate(q.message())
+		d := Decide(NewSlot("m", Origin{}, newShape(t), time.Time{}), nil, q, rules)
+		if refused := d.Reason == EmptyMachineID || d.Reason == BrokenRule; refused != (err != nil) {
+			t.Fatalf("%+v: %+v, the rules say %v", q, d, err)
+		}
+		if d.Reason == BrokenRule && (d.Detail == "" || !d.MarkMoves) || d.Reason == EmptyMachineID && d.MarkMoves {
+			t.Fatalf("%+v: %+v", q, d)
+		}
+	})
 }

@@ -147,7 +147,7 @@ func Interrupt(r *Record, at time.Time) (next *Record, ok bool) {
 	if k == 0 {
 		return nil, false
 	}
-	text := fmt.Sprintf("the provider stopped while it worked on this; nobody knows how far it came. "+
+	text := fmt.Sprintf("the provider stopped during this operation, so its effect is unknown. "+
 		"The janitor or an operator (RetireMachine) ends this record; operation %s", r.Operation(k))
 	return failed(r, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_INTERRUPTED, ErrorText(k.Label(), text), at), true
 }

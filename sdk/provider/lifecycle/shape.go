@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/sdk/provider/internal/quantity"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -33,7 +34,7 @@ type Attributes struct {
 	InstanceType string
 	Zone         string
 	CapacityType CapacityType
-	// PricePerHour is in US dollars per hour; 0 only for capacity that nobody bills.
+	// PricePerHour is in US dollars per hour; 0 only for capacity without a bill.
 	PricePerHour float64
 	// InterruptionProbability is the chance per hour, in [0,1].
 	InterruptionProbability float64
@@ -42,6 +43,8 @@ type Attributes struct {
 	Resources, Allocatable map[string]string
 	Labels                 map[string]string
 	Taints                 []Taint
+	// DrainEstimate is how long a Drain of the machine usually takes, in whole seconds; 0 is unknown (PROV-9.14).
+	DrainEstimate time.Duration
 }
 
 // Shape is a checked, immutable set of Attributes with its wire encoding. Machines that look alike share one.
@@ -79,6 +82,7 @@ func ParseShape(wire []byte) (*Shape, error) {
 		InstanceType: m.GetInstanceType(), Zone: m.GetZone(), CapacityType: m.GetCapacityType(),
 		PricePerHour: m.GetPricePerHour(), InterruptionProbability: m.GetInterruptionProbability(),
 		Resources: m.GetResources().GetResources(), Allocatable: m.GetAllocatable().GetResources(), Labels: m.GetLabels(),
+		DrainEstimate: time.Duration(m.GetDrainEstimateSeconds()) * time.Second,
 	}
 	for _, t := range m.GetTaints() {
 		a.Taints = append(a.Taints, Taint{t.GetKey(), t.GetValue(), t.GetEffect()})
@@ -90,6 +94,7 @@ func (a Attributes) message() *bigfleetv1alpha1.Machine {
 	m := &bigfleetv1alpha1.Machine{
 		InstanceType: a.InstanceType, Zone: a.Zone, CapacityType: a.CapacityType,
 		PricePerHour: a.PricePerHour, InterruptionProbability: a.InterruptionProbability, Labels: a.Labels,
+		DrainEstimateSeconds: int32(min((a.DrainEstimate+time.Second-1)/time.Second, math.MaxInt32)),
 	}
 	if len(a.Resources) > 0 {
 		m.Resources = &bigfleetv1alpha1.Resources{Resources: a.Resources}
@@ -103,6 +108,13 @@ func (a Attributes) message() *bigfleetv1alpha1.Machine {
 	return m
 }
 
+// sample is a machine with these attributes, for the rules of Machine.
+func (a Attributes) sample() *bigfleetv1alpha1.Machine {
+	m := a.message()
+	m.Id, m.State = "sample", Speculative
+	return m
+}
+
 // shadowedLabels may not be labels, because the top-level fields answer them (PROV-9.7).
 var shadowedLabels = [...]string{
 	"instance-type", "instance_type", "instanceType", "zone", "availability-zone", "availability_zone",
@@ -110,7 +122,8 @@ var shadowedLabels = [...]string{
 	"node.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
 }
 
-// Check names every broken rule of PROV-9.2 to 9.8 and 9.13, joined.
+// Check names every broken rule of PROV-9.2 to 9.8 and 9.13, joined: the rules generated from the protos, and what they leave to the
+// owner of a record.
 func Check(a Attributes) error {
 	var all []error
 	bad := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
@@ -120,17 +133,16 @@ func Check(a Attributes) error {
 	if a.Zone == "" {
 		bad("zone is empty; a provider with one location uses its name")
 	}
-	if _, known := bigfleetv1alpha1.CapacityType_name[int32(a.CapacityType)]; !known || a.CapacityType == 0 {
+	if a.CapacityType == 0 {
 		bad("capacity_type must be bare metal, reserved, on-demand or spot")
 	}
-	if math.IsNaN(a.PricePerHour) || math.IsInf(a.PricePerHour, 0) || a.PricePerHour < 0 {
-		bad("price_per_hour %v must be finite and at least 0", a.PricePerHour)
-	} else if a.PricePerHour == 0 && (a.CapacityType == OnDemand || a.CapacityType == Spot) {
+	for _, broken := range brokenRules(a.sample()) {
+		bad("%s", broken.text)
+	}
+	if a.PricePerHour == 0 && (a.CapacityType == OnDemand || a.CapacityType == Spot) {
 		bad("price_per_hour is missing: on-demand and spot capacity is billed, and a price of 0 wins every ranking")
 	}
-	if p := a.InterruptionProbability; math.IsNaN(p) || p < 0 || p > 1 {
-		bad("interruption_probability %v must be in [0,1]", p)
-	} else if p == 0 && a.CapacityType == Spot {
+	if a.InterruptionProbability == 0 && a.CapacityType == Spot {
 		bad("interruption_probability of spot capacity must be above 0")
 	}
 	for _, key := range shadowedLabels {

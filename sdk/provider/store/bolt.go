@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
@@ -17,102 +19,165 @@ import (
 // exiting, short enough that a person sees the sentence.
 const lockWait = 2 * time.Second
 
-// What the base says about its log. The bucket is no Table: nobody above this package sees it.
+// The bucket is no Table: it is private to this package.
 var (
-	logBucket  = []byte("log")
-	keyLogID   = []byte("id")      // 8 bytes, drawn when the file is first opened; every frame carries it
-	keyApplied = []byte("applied") // number of the newest batch that is wholly in the tables
+	logBucket = []byte("log")
+	keyHead   = []byte("head")
+	// Builds before the digest kept these two instead of a head.
+	keyLogID   = []byte("id")
+	keyApplied = []byte("applied")
 )
 
 // base is the bbolt file: everything up to a batch of the log.
 type base struct {
-	db      *bbolt.DB
-	file    string
-	id      uint64
-	applied uint64
-	bytes   atomic.Int64
+	head
+	db    *bbolt.DB
+	file  string
+	bytes atomic.Int64
 }
 
-// openBase opens or creates the file. fresh is the id that a log gets that has none yet; hadID says whether there was one.
+// openBase verifies and opens the file, or creates it. fresh is the id that a log gets that has none yet; hadID says whether there
+// was one.
 func openBase(file string, fresh uint64, fast bool) (_ *base, hadID bool, err error) {
 	defer recovered(file, debug.SetPanicOnFault(true), &err)
-	// The free list is written with each commit, although that costs a page: rebuilding it at open walks the file in a
-	// goroutine of bbolt's own, where a damaged page ends the process instead of giving an error.
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: fast, NoGrowSync: fast})
+	b := &base{file: file}
+	upToDate, err := b.verify()
 	if err != nil {
 		return nil, false, explain(file, err)
 	}
-	b := &base{db: db, file: file}
-	err = db.View(func(tx *bbolt.Tx) error { hadID, err = b.about(tx); return err })
-	if err == nil && !hadID {
+	// The free list is written with each commit, although that costs a page: rebuilding it at open walks the file in a
+	// goroutine of bbolt's own, where a damaged page ends the process instead of giving an error.
+	if b.db, err = bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoSync: fast, NoGrowSync: fast}); err != nil {
+		return nil, false, explain(file, err)
+	}
+	if hadID = b.id != 0; !hadID {
 		b.id = fresh
-		err = db.Update(b.begin)
+	}
+	if !upToDate {
+		if err = b.db.Update(b.begin); err == nil {
+			err = b.mirror()
+		}
 	}
 	if err != nil {
-		_ = db.Close() // the first error is the one that matters
+		_ = b.db.Close() // the first error is the one that matters
 		return nil, false, explain(file, err)
 	}
 	b.measure()
 	return b, hadID, nil
 }
 
-// about reads what the base says about its log.
-func (b *base) about(tx *bbolt.Tx) (bool, error) {
-	log := tx.Bucket(logBucket)
-	if log == nil {
+// verify reads an existing file whole and compares it with its digest (PROV-16.8). upToDate is false for one that is new or of a
+// build without a digest.
+func (b *base) verify() (upToDate bool, err error) {
+	info, err := os.Stat(b.file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return false, nil
 	}
-	id, applied := log.Get(keyLogID), log.Get(keyApplied)
-	if len(id) != 8 || len(applied) != 8 {
-		return false, berrors.ErrInvalid
+	if err != nil {
+		return false, err
 	}
-	b.id, b.applied = binary.BigEndian.Uint64(id), binary.BigEndian.Uint64(applied)
+	// For its lock: another process must not write meanwhile. Read-only, bbolt reads nothing but the meta pages.
+	locked, err := bbolt.Open(b.file, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, locked.Close()) }()
+	found, stored := digest{}, (*head)(nil)
+	err = verify(b.file, func(bucket string, key, value []byte) error {
+		for _, t := range Tables() {
+			if t.String() == bucket {
+				found.add(t, key, value)
+				return nil
+			}
+		}
+		h, ok := decodeHead(value)
+		switch {
+		case bucket != string(logBucket):
+		case bytes.Equal(key, keyHead) && ok:
+			stored = &h
+			return nil
+		case bytes.Equal(key, keyLogID) && len(value) == 8:
+			b.id = binary.BigEndian.Uint64(value)
+			return nil
+		case bytes.Equal(key, keyApplied) && len(value) == 8:
+			b.applied = binary.BigEndian.Uint64(value)
+			return nil
+		}
+		return damaged("key %.20q of table %.20q", key, bucket)
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case stored == nil:
+		b.digest = found
+		return false, nil
+	case stored.digest != found:
+		return false, damaged("%d entries with the digest %x instead of %d with %x", found.entries, found.sum, stored.digest.entries, stored.digest.sum)
+	}
+	b.head = *stored
 	return true, nil
 }
 
-// begin makes what is missing in a file that is new or of a build without logs.
+// begin makes what is missing in a file that is new or of an older build.
 func (b *base) begin(tx *bbolt.Tx) error {
 	for _, t := range Tables() {
 		if _, err := tx.CreateBucketIfNotExists([]byte(t.String())); err != nil {
 			return err
 		}
 	}
-	log, err := tx.CreateBucket(logBucket)
+	log, err := tx.CreateBucketIfNotExists(logBucket)
 	if err != nil {
 		return err
 	}
-	if err := log.Put(keyLogID, binary.BigEndian.AppendUint64(nil, b.id)); err != nil {
-		return err
-	}
-	return log.Put(keyApplied, make([]byte, 8))
+	return errors.Join(log.Delete(keyLogID), log.Delete(keyApplied), log.Put(keyHead, b.encode()))
+}
+
+// mirror writes the head again. bbolt has two meta pages and takes the older one when the newer is damaged; after this both lead
+// to the same content.
+func (b *base) mirror() error {
+	return b.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(logBucket).Put(keyHead, b.encode()) })
 }
 
 // write applies the writes in one transaction; applied, unless 0, becomes the number of the newest batch in the tables.
 func (b *base) write(writes []Write, applied uint64) (err error) {
 	defer recovered(b.file, debug.SetPanicOnFault(true), &err)
+	var next head
 	err = b.db.Update(func(tx *bbolt.Tx) error {
+		// Not from memory: a transaction that failed at its very end may be there.
+		stored, ok := decodeHead(tx.Bucket(logBucket).Get(keyHead))
+		if !ok {
+			return damaged("the head")
+		}
+		next = stored
 		for _, w := range writes {
 			bucket := tx.Bucket([]byte(w.Table.String()))
+			if old := bucket.Get(w.Key); old != nil {
+				next.digest.remove(w.Table, w.Key, old)
+			}
 			var err error
 			if w.Value == nil {
 				err = bucket.Delete(w.Key)
 			} else {
+				next.digest.add(w.Table, w.Key, w.Value)
 				err = bucket.Put(w.Key, w.Value)
 			}
 			if err != nil {
 				return fmt.Errorf("table %s: %w", w.Table, err)
 			}
 		}
-		if applied == 0 {
-			return nil
+		if applied != 0 {
+			next.applied = applied
 		}
-		return tx.Bucket(logBucket).Put(keyApplied, binary.BigEndian.AppendUint64(nil, applied))
+		return tx.Bucket(logBucket).Put(keyHead, next.encode())
 	})
+	if err == nil {
+		b.head = next
+		if applied != 0 {
+			err = b.mirror()
+		}
+	}
 	if err != nil {
 		return explain(b.file, err)
-	}
-	if applied != 0 {
-		b.applied = applied
 	}
 	b.measure()
 	return nil

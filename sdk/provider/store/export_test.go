@@ -21,4 +21,14 @@ func FillDisk(s Store) (err error) {
 	return err
 }
 
+// FreeDisk makes room again.
+func FreeDisk(s Store) (err error) {
+	g := s.(*file).logs[s.(*file).now]
+	if err := g.f.Close(); err != nil {
+		return err
+	}
+	g.f, err = os.OpenFile(g.name, os.O_RDWR, 0)
+	return err
+}
+
 var Explain = explain

@@ -66,10 +66,12 @@ type file struct {
 	logs   [2]*segment
 	now    int    // index of the log that is written
 	number uint64 // of the newest batch
+	body   []byte
 	buffer []byte
 	failed error
 	mover  mover
-	moving chan error    // ends with what became of the other log; nil when it is empty
+	moving chan error    // ends with what became of the other log; nil when no move runs
+	behind func() error  // moves the other log, nil when it is empty
 	hurry  chan struct{} // is closed when somebody waits for moving
 }
 
@@ -96,7 +98,7 @@ func (s *file) replay(hadID bool) error {
 		if err != nil {
 			return explain(g.name, err)
 		}
-		if other, ok := readFrame(content, 0); ok && (!hadID || binary.BigEndian.Uint64(content[8:]) != id) {
+		if other, ok := readFrame(content, 0); ok && (!hadID || other.id != id) {
 			return explain(g.name, fmt.Errorf("holds batch %d of another state file than %s: bring the file back that it belongs to, or move the log "+
 				"away, which gives up what it holds", other.number, s.base.file))
 		}
@@ -117,31 +119,37 @@ func (s *file) replay(hadID bool) error {
 	return s.apply(all, hurried)
 }
 
-// Commit appends the batch to the log. One that is larger than a log goes into the base.
+// Commit appends the batch to the log. One that is larger than a log goes into the base. A full disk is the one failure after which
+// it may be called again: the next batch takes the place of the one that did not fit.
 func (s *file) Commit(batch []Write) error {
-	if s.failed == nil {
-		s.failed = s.commit(batch)
+	if s.failed != nil {
+		return s.failed
 	}
-	return s.failed
+	err := s.commit(batch, s.number+1)
+	if err == nil {
+		s.number++
+	} else if !errors.Is(err, ErrFull) {
+		s.failed = err
+	}
+	return err
 }
 
-func (s *file) commit(batch []Write) error {
+func (s *file) commit(batch []Write, number uint64) error {
 	if err := s.moved(false); err != nil {
 		return err
 	}
-	s.number++
-	s.buffer = appendFrame(s.buffer[:0], s.base.id, s.number, batch)
+	var err error
+	s.body = appendWrites(s.body[:0], batch)
+	s.buffer, err = appendFrame(s.buffer[:0], s.base.id, number, s.body)
 	size := int64(len(s.buffer))
-	if size > s.limit {
-		s.buffer = nil // it is as large as the batch was
-		s.number--
+	if err != nil || size+sector > s.limit {
+		s.buffer, s.body = nil, nil // they are as large as the batch was
 		if err := s.drain(); err != nil {
 			return err
 		}
-		s.number++
-		return s.write(batch, s.number)
+		return s.write(batch, number)
 	}
-	if s.logs[s.now].used+size > s.limit {
+	if s.logs[s.now].used+size+sector > s.limit {
 		if err := s.turn(); err != nil {
 			return err
 		}
@@ -149,9 +157,17 @@ func (s *file) commit(batch []Write) error {
 	g := s.logs[s.now]
 	s.step("append")
 	if err := g.append(s.buffer, s.options); err != nil {
-		return explain(g.name, err)
+		return noRoom(explain(g.name, err))
 	}
 	s.step("appended")
+	if s.buffer, err = appendSeal(s.buffer[:0], s.base.id, number); err == nil {
+		err = g.seal(s.buffer, g.used+size)
+	}
+	if err != nil {
+		return explain(g.name, err)
+	}
+	g.used += size
+	s.step("sealed")
 	return nil
 }
 
@@ -160,32 +176,44 @@ func (s *file) turn() error {
 	if err := s.moved(true); err != nil {
 		return err
 	}
-	full, upTo := s.logs[s.now], s.number-1 // the batch of number is not in it
+	full, upTo := s.logs[s.now], s.number
 	s.now = 1 - s.now
 	done, hurry := make(chan error, 1), make(chan struct{})
-	s.moving, s.hurry = done, hurry
+	s.moving, s.hurry, s.behind = done, hurry, func() error { return s.move(full, upTo, hurried) }
 	go func() { done <- s.move(full, upTo, hurry) }()
 	return nil
 }
 
-// moved says what became of the log that was brought into the base, if that has ended or is to be waited for.
+// moved says what became of the log that was brought into the base, if that has ended or is to be waited for. A move for which there
+// was no room is tried again when it is waited for.
 func (s *file) moved(wait bool) error {
-	if s.moving == nil {
-		return nil
-	}
-	if !wait {
-		select {
-		case err := <-s.moving:
-			s.moving = nil
+	if s.moving != nil {
+		var err error
+		if wait {
+			close(s.hurry)
+			err = <-s.moving
+		} else {
+			select {
+			case err = <-s.moving:
+			default:
+				return nil
+			}
+		}
+		s.moving = nil
+		if err == nil {
+			s.behind = nil
+		} else if !errors.Is(err, ErrFull) {
 			return err
-		default:
-			return nil
 		}
 	}
-	close(s.hurry)
-	err := <-s.moving
-	s.moving = nil
-	return err
+	if !wait || s.behind == nil {
+		return nil
+	}
+	if err := s.behind(); err != nil {
+		return err
+	}
+	s.behind = nil
+	return nil
 }
 
 // hurried is for work that somebody waits for.
@@ -228,7 +256,7 @@ func (s *file) apply(all []frame, hurry <-chan struct{}) error {
 	for len(newest) > s.part {
 		begin := time.Now()
 		if err := s.write(newest[:s.part], 0); err != nil {
-			return err
+			return noRoom(err)
 		}
 		newest = newest[s.part:]
 		select {
@@ -236,7 +264,7 @@ func (s *file) apply(all []frame, hurry <-chan struct{}) error {
 		case <-time.After(time.Since(begin)):
 		}
 	}
-	return s.write(newest, all[len(all)-1].number)
+	return noRoom(s.write(newest, all[len(all)-1].number))
 }
 
 // newestWrites adds the last write of each key, in the order of the tree.
@@ -306,7 +334,7 @@ func (s *file) Durable() bool    { return true }
 // Close brings the logs into the base and removes them. After a failure it leaves everything as it is: the next Open reads it.
 func (s *file) Close() error {
 	if s.failed != nil {
-		_ = s.moved(true) // nobody may still be at work; what failed was told
+		_ = s.moved(true) // wait for the background move; the first error was returned already
 		return s.abandon()
 	}
 	if s.failed = s.drain(); s.failed != nil {

@@ -4,71 +4,105 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/wal"
 )
 
-// A frame is one batch in a log:
+// A batch in a log is a frame of sdk/wal. Its metadata is the id of the log and the number of the batch, 8 bytes each; the next
+// batch has the next number, in whichever file it lies. Its body is the writes: table, length of the key, key, 0 for a deletion or
+// 1 + length of the value, value. It is padded with zeros to whole sectors, so that writing a frame never touches a sector in which
+// an acknowledged one lies.
 //
-//	checksum  4 bytes  CRC-32C of everything behind it, padding excluded
-//	length    4 bytes  of the body
-//	id        8 bytes  of the log
-//	number    8 bytes  of the batch; the next batch has the next number, in whichever file it lies
-//	body               writes: table, length of the key, key, 0 for a deletion or 1 + length of the value, value
-//
-// padded with zeros to whole sectors, so that writing a frame never touches a sector in which an acknowledged one lies.
+// Behind the newest frame stands a seal: a frame without a body whose metadata has one byte more. It says that the batch of that number
+// was acknowledged, so that a damaged newest batch is not taken for one that was being written. The next frame overwrites it.
 const (
 	sector    = 512
-	frameHead = 24
+	metaBatch = 16
+	metaSeal  = 17
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var format = wal.Format{BodyMax: segmentSize}
 
-// frame is a batch as it was found in a log.
+// frame is a batch or a seal as it was found in a log.
 type frame struct {
-	number uint64
-	body   []byte
-	size   int // with head and padding
+	id, number uint64
+	body       []byte
+	seal       bool
+	size       int // with head and padding
 }
 
-// appendFrame adds a batch. b must end where a sector ends.
-func appendFrame(b []byte, id, number uint64, batch []Write) []byte {
-	begin := len(b)
-	b = append(b, make([]byte, 8)...)
-	b = binary.BigEndian.AppendUint64(b, id)
-	b = binary.BigEndian.AppendUint64(b, number)
+// appendWrites adds the body of a batch.
+func appendWrites(body []byte, batch []Write) []byte {
 	for _, w := range batch {
-		b = append(b, byte(w.Table))
-		b = append(binary.AppendUvarint(b, uint64(len(w.Key))), w.Key...)
+		body = append(body, byte(w.Table))
+		body = append(binary.AppendUvarint(body, uint64(len(w.Key))), w.Key...)
 		if w.Value == nil {
-			b = append(b, 0)
+			body = append(body, 0)
 		} else {
-			b = append(binary.AppendUvarint(b, uint64(len(w.Value))+1), w.Value...)
+			body = append(binary.AppendUvarint(body, uint64(len(w.Value))+1), w.Value...)
 		}
 	}
-	f := b[begin:]
-	binary.BigEndian.PutUint32(f[4:], uint32(len(f)-frameHead))
-	binary.BigEndian.PutUint32(f, crc32.Checksum(f[4:], castagnoli))
-	if over := len(f) % sector; over != 0 {
+	return body
+}
+
+// appendFrame adds a batch. b must end where a sector ends. The error is wal.ErrTooLarge.
+func appendFrame(b []byte, id, number uint64, body []byte) ([]byte, error) {
+	return appendPadded(b, meta(id, number), body)
+}
+
+// appendSeal adds the seal of a batch.
+func appendSeal(b []byte, id, number uint64) ([]byte, error) {
+	return appendPadded(b, append(meta(id, number), 's'), nil)
+}
+
+func meta(id, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 0, metaSeal), id), number)
+}
+
+func appendPadded(b, meta, body []byte) ([]byte, error) {
+	begin := len(b)
+	b, err := format.Append(b, meta, body)
+	if over := (len(b) - begin) % sector; over != 0 {
 		b = append(b, make([]byte, sector-over)...)
 	}
-	return b
+	return b, err
 }
 
 // readFrame reads the frame that begins b. It is false where none of this log begins, or where one was not written whole. An
 // id of 0 takes the frame of any log.
 func readFrame(b []byte, id uint64) (frame, bool) {
-	if len(b) < frameHead {
+	f, ok := frame{}, false
+	if found, err := format.Parse(b); err == nil && (len(found.Meta) == metaBatch || len(found.Meta) == metaSeal) {
+		f = frame{
+			id: binary.BigEndian.Uint64(found.Meta), number: binary.BigEndian.Uint64(found.Meta[8:]), body: found.Body,
+			seal: len(found.Meta) == metaSeal, size: found.Size,
+		}
+		ok = true
+	} else {
+		f, ok = readOldFrame(b)
+	}
+	if !ok || f.id == 0 || id != 0 && f.id != id {
 		return frame{}, false
 	}
-	length, from := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[8:])
-	if from == 0 || id != 0 && from != id || uint64(length) > uint64(len(b)-frameHead) {
+	f.size = min((f.size+sector-1)/sector*sector, len(b))
+	return f, true
+}
+
+// readOldFrame reads a frame of a build before sdk/wal: checksum 4, length 4, id 8, number 8, body.
+func readOldFrame(b []byte) (frame, bool) {
+	const head = 24
+	if len(b) < head {
 		return frame{}, false
 	}
-	end := frameHead + int(length)
+	length := binary.BigEndian.Uint32(b[4:])
+	if uint64(length) > uint64(len(b)-head) {
+		return frame{}, false
+	}
+	end := head + int(length)
 	if crc32.Checksum(b[4:end], castagnoli) != binary.BigEndian.Uint32(b) {
 		return frame{}, false
 	}
-	size := (end + sector - 1) / sector * sector
-	return frame{number: binary.BigEndian.Uint64(b[16:]), body: b[frameHead:end], size: min(size, len(b))}, true
+	return frame{id: binary.BigEndian.Uint64(b[8:]), number: binary.BigEndian.Uint64(b[16:]), body: b[head:end], size: end}, true
 }
 
 // writes calls visit for each write. Keys and values are parts of the frame.
@@ -112,13 +146,16 @@ func (f frame) writes(visit func(Write)) error {
 }
 
 // readLog adds the frames of a log that follow each other from its beginning. What comes behind the last one is a frame
-// that was being written when the process or the machine stopped, or what is left of earlier use of the file; unless a
-// newer frame follows: then something that was acknowledged is missing.
+// that was being written when the process or the machine stopped, or what is left of earlier use of the file. If a newer frame
+// or a newer seal follows, something that was acknowledged is missing.
 func readLog(all []frame, b []byte, id, applied uint64) ([]frame, error) {
 	at, newest, before := 0, applied, len(all)
 	for at < len(b) {
 		f, ok := readFrame(b[at:], id)
-		if !ok || len(all) > before && f.number != all[len(all)-1].number+1 {
+		if ok && f.seal && f.number == newest {
+			break
+		}
+		if !ok || f.seal || len(all) > before && f.number != all[len(all)-1].number+1 {
 			break
 		}
 		all, newest = append(all, f), max(newest, f.number)

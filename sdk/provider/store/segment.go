@@ -19,14 +19,14 @@ type segment struct {
 	allocated int64
 }
 
-// append writes a frame and returns once it is on disk.
+// append writes a frame behind those in use and returns once it is on disk. The caller counts it as used.
 func (g *segment) append(frame []byte, o options) error {
 	if g.f == nil {
 		if err := g.create(); err != nil {
 			return err
 		}
 	}
-	if need := g.used + int64(len(frame)); need > g.allocated {
+	if need := g.used + int64(len(frame)) + sector; need > g.allocated { // with its seal
 		if err := g.grow(max(need, min(o.limit, max(growthMin, 2*g.allocated)))); err != nil {
 			return err
 		}
@@ -34,11 +34,14 @@ func (g *segment) append(frame []byte, o options) error {
 	if _, err := g.f.WriteAt(frame, g.used); err != nil {
 		return err
 	}
-	if err := o.flush(g.f); err != nil {
-		return err
-	}
-	g.used += int64(len(frame))
-	return nil
+	return o.flush(g.f)
+}
+
+// seal writes behind the newest frame that it is acknowledged. It needs no flush: it is for a start after this process was killed, and
+// the next flush takes it along.
+func (g *segment) seal(frame []byte, at int64) error {
+	_, err := g.f.WriteAt(frame, at)
+	return err
 }
 
 // create makes the file and its entry in the directory durable.

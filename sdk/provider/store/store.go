@@ -54,8 +54,8 @@ type Store interface {
 	// Load visits every key of every table once, Meta first. Key and value are valid only during the visit. An error of
 	// visit ends the load and is returned. Data that cannot be read is an error, never an empty table (PROV-12.8).
 	Load(visit func(t Table, key, value []byte) error) error
-	// Commit applies the whole batch or nothing, and returns once it is durable. After an error the provider assumes that
-	// nobody knows what is on disk and never calls Commit again (PROV-12.7). It may keep neither keys nor values.
+	// Commit applies the whole batch or nothing, and returns once it is durable. After an error the provider treats the
+	// content of the disk as unknown and never calls Commit again, unless the error is ErrFull (PROV-12.7). It may keep neither keys nor values.
 	Commit(batch []Write) error
 	// Bytes is the size on disk, 0 when unknown. It may be called at any time.
 	Bytes() int64

@@ -23,6 +23,8 @@ var (
 	_ provider.Pricer   = (*Cloud)(nil)
 	_ provider.Binder   = (*Cloud)(nil)
 	_ provider.Attacher = (*Cloud)(nil)
+
+	_ provider.Estimator = (*Cloud)(nil)
 )
 
 // WithoutDelete is the Cloud as a pool of hosts that cannot be given back.
@@ -53,6 +55,18 @@ func (n Undeletable) Notify(ctx context.Context, send func(provider.Notice)) err
 func (n Undeletable) Prices(ctx context.Context, quote func(provider.Quote) error) error {
 	return n.c.Prices(ctx, quote)
 }
+
+// DrainEstimate is the middle of the configured latency, in real time, and at least a second.
+func (c *Cloud) DrainEstimate(provider.Offering) time.Duration {
+	latency, known := c.config.Latency[CallDrain]
+	if !known {
+		latency = c.config.Latency[""]
+	}
+	return max(time.Second, time.Duration(float64(latency.typical())/max(1, c.config.TimeScale)))
+}
+
+// DrainEstimate is that of the Cloud.
+func (n Undeletable) DrainEstimate(o provider.Offering) time.Duration { return n.c.DrainEstimate(o) }
 
 // Create launches a host. The same operation id twice launches once, as with a cloud's client token.
 func (c *Cloud) Create(ctx context.Context, op provider.CreateOp) (provider.Host, error) {

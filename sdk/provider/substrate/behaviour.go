@@ -61,6 +61,20 @@ func (l Latency) draw(r *rand.Rand) time.Duration {
 	return l.Constant
 }
 
+// typical is the middle of the distribution.
+func (l Latency) typical() time.Duration {
+	switch {
+	case len(l.List) > 0:
+		sorted := slices.Sorted(slices.Values(l.List))
+		return sorted[len(sorted)/2]
+	case l.P50 > 0:
+		return l.P50
+	case l.Max > 0:
+		return l.Min + (l.Max-l.Min)/2
+	}
+	return l.Constant
+}
+
 // rules are the behaviours in force. A later one wins.
 type rules struct {
 	next  int

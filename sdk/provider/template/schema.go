@@ -93,7 +93,7 @@ func (v view) chart() (map[string][]byte, error) {
 	return Chart(nil, printed.Bytes())
 }
 
-// Chart is the part of a provider's chart that nobody writes by hand: values.schema.json, and the library under charts/, as
+// Chart is the part of a provider's chart that is generated: values.schema.json, and the library under charts/, as
 // this version of the SDK has it. Names are relative to the chart. The arguments are those of ValuesSchema.
 func Chart(old, config []byte) (map[string][]byte, error) {
 	out := map[string][]byte{}

@@ -57,7 +57,7 @@ type replacement struct{ Module, Path, Dir string }
 const prefix = "github.com/bigfleet-dev/bigfleet/"
 
 // siblings are the modules that a provider reaches.
-var siblings = [...]string{"gen/go", "sdk/identity", "sdk/otlp", "sdk/provider"}
+var siblings = [...]string{"gen/go", "sdk/identity", "sdk/otlp", "sdk/provider", "sdk/wal"}
 
 var goodName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 

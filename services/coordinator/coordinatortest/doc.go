@@ -4,6 +4,6 @@
 // done set, reserves, adopts and lets go, and can crash or lose its disk between any two steps. Inventory is the provider
 // that several shards share; it knows who would act on each machine, so that a test can say that nobody ever shares one.
 //
-// A Shard reports through any function, so the same model runs against a Desk in memory and, as a real client, against
+// A Shard reports through any function, so the same model runs against a ShardRegistry in memory and, as a real client, against
 // processes on a network. It is for tests only and must never be linked into a program.
 package coordinatortest

@@ -34,6 +34,8 @@ type Config struct {
 	Kinds   []Kind
 	Objects map[client.Object]cache.ByObject // transforms and selectors of cached kinds
 
+	Program string // required: names the program and its version to the API server, as in bigfleet-operator/v1.2.3
+
 	QPS   float32 // requests per second; negative or 0 means no limit here
 	Burst int     // requests at once under a limit; 0 means twice QPS
 
@@ -71,10 +73,11 @@ func LoadREST(kubeconfig string) (*rest.Config, error) {
 
 // Connect makes an Access. It sends nothing.
 func Connect(c Config) (*Access, error) {
-	if c.REST == nil || c.Scheme == nil || len(c.Kinds) == 0 {
-		return nil, errors.New("apiaccess: REST, Scheme and Kinds are required")
+	if c.REST == nil || c.Scheme == nil || len(c.Kinds) == 0 || c.Program == "" {
+		return nil, errors.New("apiaccess: REST, Scheme, Kinds and Program are required")
 	}
 	conf := rest.CopyConfig(c.REST)
+	conf.UserAgent = c.Program
 	conf.QPS, conf.Burst = c.QPS, c.Burst
 	switch {
 	case c.QPS <= 0:

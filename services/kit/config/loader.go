@@ -49,7 +49,7 @@ func (l Loader) Load() (printed bool, err error) {
 		}
 	}
 	errs = append(errs, l.Shared.Check())
-	// Without the file nobody knows which settings are missing: only its absence is worth saying.
+	// Without the file it is unknown which settings are missing: only its absence is worth saying.
 	if l.Check != nil && known {
 		errs = append(errs, l.Check())
 	}

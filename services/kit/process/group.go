@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind says what the end of a component means while nobody asked for it.
+// Kind says what the end of a component means before a stop was requested.
 type Kind uint8
 
 const (

@@ -72,7 +72,7 @@ func ExecuteContext(ctx context.Context, cmd *cobra.Command, args []string) erro
 	observe(cmd, &started)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && !started {
-		return usageError{fmt.Errorf("%w\nRun '%s --help' for usage", config.Again(cmd, args, err), cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w\nRun '%s --help' for usage", config.FlagErrors(cmd, args, err), cmd.CommandPath())}
 	}
 	return err
 }

@@ -135,7 +135,7 @@ func TestFatalPart(t *testing.T) {
 }
 
 // SHARD-3.6: other parts are started again after 1 s, 2 s, ... 30 s with jitter, counted; after a long good run the
-// backoff begins anew.
+// backoff starts over.
 func TestRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Time
@@ -205,7 +205,7 @@ func TestTask(t *testing.T) {
 	})
 }
 
-// SHARD-3.9: the whole stop ends within its time; what is late is named, and everybody else was cancelled by then.
+// SHARD-3.9: the whole stop ends within its time; what is late is named, and every other component was cancelled by then.
 func TestStopTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

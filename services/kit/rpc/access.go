@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -30,15 +29,15 @@ const (
 	accessHandler
 )
 
-// Allow lets the kinds call under TLS. On plaintext everybody may (WIRE-2.5).
+// Allow lets the kinds call under TLS. On plaintext every caller may (WIRE-2.5).
 func Allow(kinds ...identity.Kind) Access { return Access{accessKinds, kinds} }
 
 // AllowMutation is Allow, but on plaintext only loopback peers may call, unless ServerConfig.InsecureAdmin (WIRE-2.5).
 func AllowMutation(kinds ...identity.Kind) Access { return Access{accessMutation, kinds} }
 
 // HandlerDecides leaves the check to the handler, which finds the Peer in its context: for RPCs whose identity is
-// judged against a field of the request, or after other checks.
-func HandlerDecides() Access { return Access{accessHandler, nil} }
+// judged against a field of the request. Other kinds are refused before the body is read; none given means any.
+func HandlerDecides(kinds ...identity.Kind) Access { return Access{accessHandler, kinds} }
 
 // AllowAll gives every RPC of a service the same Access.
 func AllowAll(service string, a Access) map[string]Access {
@@ -71,7 +70,7 @@ func AllowByEffect(service string, readers, writers []identity.Kind) map[string]
 	return out
 }
 
-// Refusal is one call that was refused for who called it.
+// Refusal is one call that was refused for its caller's identity.
 type Refusal struct {
 	Procedure string // /bigfleet.v1alpha1.ShardAdmin/PauseActuation
 	Peer      Peer
@@ -92,54 +91,20 @@ func (a Access) judge(p Peer, insecureAdmin bool) error {
 		}
 		return p.Require(a.kinds...)
 	case accessHandler:
-		return nil
+		if len(a.kinds) == 0 {
+			return nil
+		}
+		return p.Require(a.kinds...)
 	default:
-		return connect.NewError(connect.CodePermissionDenied, errors.New("nobody may call this"))
+		return connect.NewError(connect.CodePermissionDenied, errors.New("this may not be called"))
 	}
-}
-
-// accessInterceptor applies the table of one service.
-type accessInterceptor struct {
-	table         map[string]Access
-	insecureAdmin bool
-	onRefused     func(Refusal)
-}
-
-func (i *accessInterceptor) judge(ctx context.Context, procedure string) error {
-	peer := PeerFrom(ctx)
-	err := i.table[procedure].judge(peer, i.insecureAdmin)
-	if err != nil && i.onRefused != nil {
-		i.onRefused(Refusal{Procedure: procedure, Peer: peer, Err: err})
-	}
-	return err
-}
-
-func (i *accessInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if err := i.judge(ctx, req.Spec().Procedure); err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
-	}
-}
-
-func (i *accessInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if err := i.judge(ctx, conn.Spec().Procedure); err != nil {
-			return err
-		}
-		return next(ctx, conn)
-	}
-}
-
-func (i *accessInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
 }
 
 // method is one RPC of a linked-in service.
 type method struct {
 	procedure string
 	streaming bool
+	uploads   bool // the client streams
 	reads     bool // idempotency_level = NO_SIDE_EFFECTS (WIRE-4.8)
 }
 
@@ -159,6 +124,7 @@ func methodsOf(service string) ([]method, error) {
 		out[n] = method{
 			procedure: fmt.Sprintf("/%s/%s", service, m.Name()),
 			streaming: m.IsStreamingClient() || m.IsStreamingServer(),
+			uploads:   m.IsStreamingClient(),
 			reads:     options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS,
 		}
 	}

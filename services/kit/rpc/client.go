@@ -139,7 +139,7 @@ func Stub[T any](c *Client, construct func(connect.HTTPClient, string, ...connec
 	return construct(c.HTTP, c.BaseURL, c.Options...)
 }
 
-// CloseIdle closes connections without calls. The next call dials anew; that is also how to leave a peer that
+// CloseIdle closes connections without calls. The next call dials again; that is also how to leave a peer that
 // answers but should not be asked (COORD-6.3.3).
 func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
 

@@ -64,7 +64,7 @@ func (e *edge) finish(ctx context.Context, procedure string, start time.Time, er
 	}
 	var internal *internalError
 	if !errors.As(err, &internal) {
-		err = settle(ctx, err)
+		err = publicError(ctx, err)
 	}
 	level, code, cause, out := slog.LevelWarn, connect.CodeOf(err), err.Error(), err
 	if errors.As(err, &internal) {
@@ -78,7 +78,7 @@ func (e *edge) finish(ctx context.Context, procedure string, start time.Time, er
 		level = slog.LevelDebug
 	case connect.CodeFailedPrecondition:
 		if _, redirect := Detail[*pb.NotLeader](err); redirect {
-			level = slog.LevelDebug // the peer is told whom to ask: that is how it finds the leader
+			level = slog.LevelDebug // the answer names the leader: that is how the peer finds it
 		}
 	}
 	attrs := append(e.attrs(ctx, procedure, start), slog.String("code", code.String()), slog.String("err", cause))

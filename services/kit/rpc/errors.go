@@ -17,7 +17,7 @@ var ErrStopping = errors.New("shutting down")
 func NewError(code connect.Code, say string, details ...proto.Message) *connect.Error {
 	out := connect.NewError(code, errors.New(say))
 	for _, message := range details {
-		// It fails only on a message that cannot be marshalled, and nobody depends on a detail (WIRE-5.3).
+		// It fails only on a message that cannot be marshalled, and no caller depends on a detail (WIRE-5.3).
 		if detail, err := connect.NewErrorDetail(message); err == nil {
 			out.AddDetail(detail)
 		}
@@ -59,10 +59,10 @@ func NotSent(err error) bool {
 	return errors.As(err, &dial)
 }
 
-// settle turns what a handler returned into what the peer may see. A connect error passes. The end of the call's
+// publicError turns what a handler returned into what the peer may see. A connect error passes. The end of the call's
 // context becomes its code. Anything else is a defect: INTERNAL without its text, which may hold what no peer should
 // read; the log has it (WIRE-5.1).
-func settle(ctx context.Context, err error) error {
+func publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

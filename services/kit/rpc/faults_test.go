@@ -193,7 +193,7 @@ func TestRepeatedFailuresAreSampled(t *testing.T) {
 	}
 }
 
-// COORD-6.2.2: a peer that is told who leads is no failure worth a warning; any other FAILED_PRECONDITION is.
+// COORD-6.2.2: an answer that names the leader is no failure worth a warning; any other FAILED_PRECONDITION is.
 func TestARedirectIsNoWarning(t *testing.T) {
 	var answer error
 	p := start(t, &fleet{get: func(context.Context, *pb.MachineRef) (*pb.Machine, error) { return nil, answer }}, nil)
@@ -211,7 +211,7 @@ func TestARedirectIsNoWarning(t *testing.T) {
 	}
 }
 
-// Answers are compressed for a client that asks and for nobody else; the reader's limit counts plain bytes.
+// Answers are compressed only for a client that asks; the reader's limit counts plain bytes.
 func TestCompressionOnRequest(t *testing.T) {
 	f := &fleet{list: func(_ context.Context, req *pb.ListFilter) (*pb.MachineList, error) {
 		return &pb.MachineList{Revision: make([]byte, req.GetMaxResults())}, nil

@@ -15,7 +15,7 @@ const (
 	// nothing else in the process gets the processor.
 	handshakesPerProcessor = 2
 	// handshakeWaitMax is how long one of them waits for the processor: a peer gives a dial 5 s, and most of what it does
-	// comes after. It is told to go by a closed connection.
+	// comes after. A closed connection sends it away.
 	handshakeWaitMax = 2 * time.Second
 )
 
@@ -24,13 +24,13 @@ var errHandshakesFull = errors.New("too many TLS handshakes at once")
 // handshakeListener lets a few handshakes compute at a time.
 type handshakeListener struct {
 	net.Listener
-	turns   chan struct{}
+	slots   chan struct{}
 	log     *slog.Logger
 	sampler *sampler
 }
 
 func newHandshakeListener(ln net.Listener, log *slog.Logger) *handshakeListener {
-	return &handshakeListener{Listener: ln, turns: make(chan struct{}, handshakesPerProcessor*runtime.GOMAXPROCS(0)), log: log, sampler: &sampler{}}
+	return &handshakeListener{Listener: ln, slots: make(chan struct{}, handshakesPerProcessor*runtime.GOMAXPROCS(0)), log: log, sampler: &sampler{}}
 }
 
 func (l *handshakeListener) Accept() (net.Conn, error) {
@@ -41,8 +41,8 @@ func (l *handshakeListener) Accept() (net.Conn, error) {
 	return &handshakeConn{Conn: conn, listener: l}, nil
 }
 
-// handshakeConn lies under TLS. What the server computes comes after what it reads, so a turn is taken behind a read and given
-// back before the next one: nobody holds a turn while the peer thinks. The handshake of a server is a read, a write and a
+// handshakeConn lies under TLS. What the server computes comes after what it reads, so a slot is taken behind a read and given
+// back before the next one: a slot is never held while the peer computes. The handshake of a server is a read, a write and a
 // read; the write after that is the first of the protocol above, and ends the bookkeeping.
 type handshakeConn struct {
 	net.Conn
@@ -66,7 +66,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 func (c *handshakeConn) enter() error {
 	l := c.listener
 	select {
-	case l.turns <- struct{}{}:
+	case l.slots <- struct{}{}:
 		c.held.Store(true)
 		return nil
 	default:
@@ -74,12 +74,12 @@ func (c *handshakeConn) enter() error {
 	timer := time.NewTimer(handshakeWaitMax)
 	defer timer.Stop()
 	select {
-	case l.turns <- struct{}{}:
+	case l.slots <- struct{}{}:
 		c.held.Store(true)
 		return nil
 	case <-timer.C:
 		if repeats, ok := l.sampler.take(""); ok {
-			l.log.Warn("connection closed: too many TLS handshakes at once", "limit", cap(l.turns), "waited", handshakeWaitMax, "peer", c.RemoteAddr().String(), "repeated", repeats)
+			l.log.Warn("connection closed: too many TLS handshakes at once", "limit", cap(l.slots), "waited", handshakeWaitMax, "peer", c.RemoteAddr().String(), "repeated", repeats)
 		}
 		return errHandshakesFull
 	}
@@ -87,7 +87,7 @@ func (c *handshakeConn) enter() error {
 
 func (c *handshakeConn) leave() {
 	if c.held.CompareAndSwap(true, false) {
-		<-c.listener.turns
+		<-c.listener.slots
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// COORD-7.15: a few TLS handshakes compute at a time. Who waits for its peer holds no turn, who waits too long for a turn is
-// let go, and no turn is lost, however the connection goes on or ends.
+// COORD-7.15: a few TLS handshakes compute at a time. Who waits for its peer holds no slot, who waits too long for a slot is
+// let go, and no slot is lost, however the connection goes on or ends.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newHandshakeListener(nil, slog.New(slog.DiscardHandler))
@@ -26,7 +26,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			return err
 		}
 		var busy []*handshakeConn
-		for range cap(l.turns) {
+		for range cap(l.slots) {
 			c, far := open()
 			if err := hello(c, far); err != nil {
 				t.Fatal(err)
@@ -49,8 +49,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			}
 		}
 		answer()
-		if len(l.turns) != cap(l.turns)-1 {
-			t.Errorf("%d turns are held while the peer computes", len(l.turns))
+		if len(l.slots) != cap(l.slots)-1 {
+			t.Errorf("%d slots are held while the peer computes", len(l.slots))
 		}
 		if err := hello(c, far); err != nil {
 			t.Error(err)
@@ -66,7 +66,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		if !c.done.Load() {
 			t.Error("the handshake has not ended")
 		}
-		for range 2 * cap(l.turns) { // what comes after it takes no turns
+		for range 2 * cap(l.slots) { // what comes after it takes no slots
 			if err := hello(c, far); err != nil {
 				t.Error(err)
 			}
@@ -74,8 +74,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		for _, other := range busy {
 			_ = other.Close()
 		}
-		if len(l.turns) != 0 {
-			t.Errorf("%d turns are lost", len(l.turns))
+		if len(l.slots) != 0 {
+			t.Errorf("%d slots are lost", len(l.slots))
 		}
 	})
 }

@@ -39,13 +39,20 @@ const (
 	headerTimeout = 10 * time.Second
 	// idleTimeout closes a connection without calls. Longer than every polling interval of a conforming peer.
 	idleTimeout = 5 * time.Minute
-	// metaBytesMax bounds messages of the health and reflection services.
-	metaBytesMax = 4 << 20
+	// peerConnectionsMax and peerCallsMax bound one certificate. A shard holds some 200 calls at its provider, an operator one; a
+	// person's certificate is shared by commands and consoles.
+	peerConnectionsMax = 256
+	peerCallsMax       = 2000
+	// bodyTimeout bounds how long the request of a call whose client does not stream may take to arrive.
+	bodyTimeout = 30 * time.Second
+	// metaBytesMax bounds requests of the health and reflection services, metaAnswerMax their answers.
+	metaBytesMax  = 64 << 10
+	metaAnswerMax = 4 << 20
 	// dialTimeout bounds connect plus TLS handshake.
 	dialTimeout = 5 * time.Second
 	// stopTimeout is how long Run lets calls finish after its context ended.
 	stopTimeout = 5 * time.Second
-	// shutdownSlice is how often connections that arrived during a stop are told to go away.
+	// shutdownSlice is how often connections that arrived during a stop are asked to go away.
 	shutdownSlice = 250 * time.Millisecond
 	// cutGrace is how long a call may take to answer after its context ended in a stop.
 	cutGrace = 500 * time.Millisecond

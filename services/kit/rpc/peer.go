@@ -86,6 +86,7 @@ func WithPeer(ctx context.Context, p Peer) context.Context {
 // connPeer holds the peer of one connection. It is filled by the first request, when the handshake is complete.
 type connPeer struct {
 	once sync.Once
+	conn net.Conn
 	addr net.Addr
 	peer Peer
 }
@@ -115,15 +116,15 @@ func isLoopback(addr net.Addr) bool {
 
 // connContext is http.Server.ConnContext.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, &connPeer{addr: conn.RemoteAddr()})
+	return context.WithValue(ctx, peerKey{}, &connPeer{conn: conn, addr: conn.RemoteAddr()})
 }
 
 // identify fills the peer of the request's connection.
-func identify(r *http.Request) error {
+func identify(r *http.Request) (*connPeer, error) {
 	c, ok := r.Context().Value(peerKey{}).(*connPeer)
 	if !ok {
-		return errors.New("rpc: request without connection context")
+		return nil, errors.New("rpc: request without connection context")
 	}
 	c.fill(r.TLS)
-	return nil
+	return c, nil
 }

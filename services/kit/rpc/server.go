@@ -23,6 +23,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/kit/loopback"
 )
 
 // ServerConfig is what a Server needs.
@@ -34,13 +35,15 @@ type ServerConfig struct {
 	Meter    metric.MeterProvider // nil means no RPC metrics
 
 	Keepalive      Keepalive
-	StreamsMax     int           // calls at a time on one connection; 0 means 1000
-	ConnectionsMax int           // per listener; 0 means 20,000. Connections above are closed at once and counted
-	StopTimeout    time.Duration // for Run; 0 means 5 s
-	NoReflection   bool
+	StreamsMax     int // calls at a time on one connection; 0 means 1000
+	ConnectionsMax int // per listener; 0 means 20,000. Connections above are closed at once and counted
+	// PeerConnectionsMax and PeerCallsMax bound what one certificate holds open at a time. 0 means 256 and 2,000.
+	PeerConnectionsMax, PeerCallsMax int
+	StopTimeout                      time.Duration // for Run; 0 means 5 s
+	NoReflection                     bool
 	// InsecureAdmin serves AllowMutation RPCs to any plaintext peer (SHARD-22.5).
 	InsecureAdmin bool
-	// OnRefused hears of calls refused for who called. It must not block.
+	// OnRefused hears of calls refused for the caller's identity. It must not block.
 	OnRefused func(Refusal)
 	// HTTP are further handlers on the port, by ServeMux pattern: a web UI beside its RPCs.
 	HTTP map[string]http.Handler
@@ -50,11 +53,16 @@ type ServerConfig struct {
 type Service struct {
 	Name   string // full name, for example bigfleetv1alpha1connect.ShardName
 	Limits Limits // required
+	// ReadMaxBytes has lower limits of one request for some RPCs, by procedure name.
+	ReadMaxBytes map[string]int
 	// Access has one rule for each RPC of the service, by procedure name.
 	Access map[string]Access
-	// Validate runs the generated request rules behind the identity check (WIRE-3.12). Answers are never validated.
+	// Validate runs the generated request rules behind the identity check (WIRE-3.12), and bounds fields that have none. Answers
+	// are never validated.
 	Validate bool
-	// Before runs outside the identity check, After inside validation, both in the given order.
+	// Gate, if set, may refuse a call behind the identity check and before its body is read.
+	Gate func(ctx context.Context, procedure string) error
+	// Before runs outside of validation, After inside, both behind the identity check and in the given order.
 	Before, After []connect.Interceptor
 	// New mounts the handler:
 	//
@@ -70,6 +78,9 @@ type Server struct {
 	http      *http.Server
 	health    *health
 	streaming map[string]bool // by procedure
+	uploads   map[string]bool // by procedure: the client streams
+	peers     *peers
+	errors    *connect.ErrorWriter
 
 	streams, calls       context.Context // end when streams, then unary calls, must end
 	endStreams, endCalls context.CancelFunc
@@ -90,10 +101,17 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if c.ConnectionsMax == 0 {
 		c.ConnectionsMax = connectionsMax
 	}
+	if c.PeerConnectionsMax == 0 {
+		c.PeerConnectionsMax = peerConnectionsMax
+	}
+	if c.PeerCallsMax == 0 {
+		c.PeerCallsMax = peerCallsMax
+	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = stopTimeout
 	}
-	s := &Server{config: c, health: newHealth(), streaming: map[string]bool{}, stopped: make(chan struct{})}
+	s := &Server{config: c, health: newHealth(), streaming: map[string]bool{}, uploads: map[string]bool{}, stopped: make(chan struct{}),
+		errors: connect.NewErrorWriter(), peers: newPeers(c.PeerConnectionsMax, c.PeerCallsMax)}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.calls, s.endCalls = context.WithCancel(context.Background())
 	mux, err := s.mount()
@@ -105,7 +123,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.Identity == nil)
 	s.http = &http.Server{
-		Handler: s.scope(mux), Protocols: protocols, HTTP2: c.Keepalive.http2(c.StreamsMax), ConnContext: connContext,
+		Handler: s.scope(mux), Protocols: protocols, HTTP2: c.Keepalive.http2(c.StreamsMax), ConnContext: connContext, ConnState: s.peers.state,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
 		ErrorLog: slog.NewLogLogger(&quietHandler{Handler: c.Log.Handler(), sampler: &sampler{}}, slog.LevelWarn),
 	}
@@ -121,11 +139,16 @@ func (s *Server) mount() (*http.ServeMux, error) {
 		return nil, err
 	}
 	edge := &edge{log: s.config.Log, sampler: &sampler{}}
+	largest := decodeBytesMin
+	for _, service := range s.config.Services {
+		largest = max(largest, service.Limits.ReadMaxBytes)
+	}
+	decoding := newBudget(2 * largest) // room for the largest message beside others
 	mux := http.NewServeMux()
 	var names []string
 	var wrong []error
 	for _, service := range s.config.Services {
-		path, handler, err := s.mountService(service, telemetry, edge)
+		path, handler, err := s.mountService(service, telemetry, edge, decoding)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("rpc.Service %s: %w", service.Name, err))
 			continue
@@ -138,7 +161,7 @@ func (s *Server) mount() (*http.ServeMux, error) {
 		return nil, errors.Join(wrong...)
 	}
 	meta := []connect.HandlerOption{
-		connect.WithReadMaxBytes(metaBytesMax), connect.WithSendMaxBytes(metaBytesMax), connect.WithInterceptors(edge),
+		connect.WithReadMaxBytes(metaBytesMax), connect.WithSendMaxBytes(metaAnswerMax), connect.WithInterceptors(edge), decoding.option(),
 	}
 	mux.Handle(grpchealth.NewHandler(s.health, meta...))
 	s.streaming["/grpc.health.v1.Health/Watch"] = true
@@ -148,6 +171,8 @@ func (s *Server) mount() (*http.ServeMux, error) {
 		mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, meta...))
 		s.streaming["/"+grpcreflect.ReflectV1ServiceName+"/ServerReflectionInfo"] = true
 		s.streaming["/"+grpcreflect.ReflectV1AlphaServiceName+"/ServerReflectionInfo"] = true
+		s.uploads["/"+grpcreflect.ReflectV1ServiceName+"/ServerReflectionInfo"] = true
+		s.uploads["/"+grpcreflect.ReflectV1AlphaServiceName+"/ServerReflectionInfo"] = true
 	}
 	for pattern, handler := range s.config.HTTP {
 		mux.Handle(pattern, handler)
@@ -155,7 +180,7 @@ func (s *Server) mount() (*http.ServeMux, error) {
 	return mux, nil
 }
 
-func (s *Server) mountService(service Service, telemetry connect.Interceptor, edge *edge) (string, http.Handler, error) {
+func (s *Server) mountService(service Service, telemetry connect.Interceptor, edge *edge, decoding *budget) (string, http.Handler, error) {
 	if service.New == nil {
 		return "", nil, errors.New("New is required")
 	}
@@ -170,18 +195,29 @@ func (s *Server) mountService(service Service, telemetry connect.Interceptor, ed
 		return "", nil, err
 	}
 	for _, m := range methods {
-		s.streaming[m.procedure] = m.streaming
+		s.streaming[m.procedure], s.uploads[m.procedure] = m.streaming, m.uploads
 	}
+	for procedure, most := range service.ReadMaxBytes {
+		if _, known := service.Access[procedure]; !known || most <= 0 || most > service.Limits.ReadMaxBytes {
+			return "", nil, fmt.Errorf("ReadMaxBytes of %s must be from 1 to Limits.ReadMaxBytes", procedure)
+		}
+	}
+	gate := &gate{edge, service.Access, s.config.InsecureAdmin, s.config.OnRefused, service.Gate}
 	chain := []connect.Interceptor{telemetry, edge}
 	chain = append(chain, service.Before...)
-	chain = append(chain, &accessInterceptor{service.Access, s.config.InsecureAdmin, s.config.OnRefused})
 	if service.Validate {
-		chain = append(chain, validate.NewInterceptor())
+		chain = append(chain, bounded{}, validate.NewInterceptor())
 	}
 	chain = append(chain, service.After...)
 	path, handler := service.New(
 		connect.WithReadMaxBytes(service.Limits.ReadMaxBytes), connect.WithSendMaxBytes(service.Limits.SendMaxBytes),
-		connect.WithInterceptors(chain...),
+		connect.WithInterceptors(chain...), connect.WithRequestGate(gate.admit), decoding.option(),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			if most := service.ReadMaxBytes[spec.Procedure]; most > 0 {
+				return []connect.HandlerOption{connect.WithReadMaxBytes(most)}
+			}
+			return nil
+		}),
 	)
 	if path != "/"+service.Name+"/" {
 		return "", nil, fmt.Errorf("New mounts %s", path)
@@ -203,16 +239,26 @@ func newTelemetry(tracer trace.TracerProvider, meter metric.MeterProvider) (conn
 }
 
 // SetServing sets what the health service says about a service, "" for the process. Each mounted service and "" are
-// SERVING until somebody says otherwise, and nothing is once a stop has begun.
+// SERVING until a caller of SetServing says otherwise, and nothing is once a stop has begun.
 func (s *Server) SetServing(service string, serving bool) { s.health.set(service, serving) }
 
 // scope gives each request its peer and a context that ends with the server.
 func (s *Server) scope(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := identify(r); err != nil {
+		conn, err := identify(r)
+		if err != nil {
 			http.Error(w, "internal error", http.StatusInternalServerError)
 			return
 		}
+		if loopback.WrongHost(r) {
+			loopback.Refuse(w)
+			return
+		}
+		if err := s.peers.begin(conn); err != nil {
+			_ = s.errors.Write(w, r, err)
+			return
+		}
+		defer s.peers.end(conn)
 		s.active.Add(1)
 		defer s.active.Add(-1)
 		end, streaming := s.calls, s.streaming[r.URL.Path]
@@ -229,6 +275,9 @@ func (s *Server) scope(next http.Handler) http.Handler {
 			// ends that read. It fails only where deadlines are not supported, and then the hard stop ends the read.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 		})
+		if !s.uploads[r.URL.Path] && r.Body != nil && r.Body != http.NoBody {
+			r.Body = bodyWithin(w, r.Body)
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 		if !release() {
 			<-done // w must not be touched after this handler returned
@@ -278,7 +327,7 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) error {
 	return err
 }
 
-// Stop ends the server in order: health says NOT_SERVING, listeners close and peers are told to go away, streams end
+// Stop ends the server in order: health says NOT_SERVING, listeners close and peers are asked to go away, streams end
 // with cause ErrStopping, unary calls may finish until ctx ends. Then their contexts end with the same cause, they have
 // half a second to answer, and what is left is cut. The error is ctx's when it came to that. Further calls wait for the
 // first.
@@ -299,7 +348,7 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // shutdown is http.Server.Shutdown, repeated. net/http tells each HTTP/2 connection once to go away, when Shutdown
-// begins; one that was accepted before and speaks its first byte after is never told, counts as busy for ever, and
+// begins; one that was accepted before and speaks its first byte after never learns of it, counts as busy for ever, and
 // would hold the stop until its deadline. Each repetition tells those that have come since.
 func (s *Server) shutdown(ctx context.Context) error {
 	for {

@@ -12,7 +12,7 @@ func (t *Telemetry) LoadIdentity(files identity.Files) (*identity.Source, error)
 		return nil, err
 	}
 	if !on {
-		t.Log.Warn("TLS is off: identity checks are skipped and anybody who reaches the port may call it; this is for trials")
+		t.Log.Warn("TLS is off: identity checks are skipped and every process that reaches the port may call it; this is for trials")
 		return nil, nil
 	}
 	metrics := t.Metrics("bigfleet_certificate_")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/loopback"
 )
 
 // Off is the listen address that turns a port off.
@@ -89,7 +91,7 @@ func (o *Ops) Listen(addr string) (*OpsPort, error) {
 	return &OpsPort{Ops: o, Listener: ln}, nil
 }
 
-// Run serves the port until ctx ends. Called again after it was lost, it binds the same address anew: so it can be a
+// Run serves the port until ctx ends. Called again after it was lost, it binds the same address again: so it can be a
 // component that restarts.
 func (p *OpsPort) Run(ctx context.Context) (err error) {
 	ln := p.Listener
@@ -109,7 +111,7 @@ func (o *Ops) Run(ctx context.Context, ln net.Listener) error {
 		return nil
 	}
 	server := &http.Server{
-		Handler: o.handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: loopback.Only(o.handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(o.config.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)

@@ -69,12 +69,23 @@ func (b *backend) Close() error {
 	return nil
 }
 
-// Check implements provider.Checker.
-func (b *backend) Check(context.Context, []provider.Offering) (warnings []error, err error) {
+// Check implements provider.Checker: every configured cluster must answer.
+func (b *backend) Check(ctx context.Context, _ []provider.Offering) (warnings []error, err error) {
 	if b.unreadable != nil {
 		warnings = b.unreadable()
 	}
-	return warnings, nil
+	for _, cluster := range b.clusters.Names() { // the default kubeconfig has no name
+		client, failed := b.nodes.Client(cluster)
+		if failed != nil {
+			continue // unreadable says so
+		}
+		asked, cancel := context.WithTimeout(ctx, answerTime)
+		if _, failed = client.Nodes().List(asked, metav1.ListOptions{Limit: 1}); failed != nil {
+			err = errors.Join(err, fmt.Errorf("cluster %q does not answer: %w", cluster, failed))
+		}
+		cancel()
+	}
+	return warnings, err
 }
 
 // Attach implements provider.Attacher: the virtual hosts exist in the provider's own books and nowhere else.
@@ -95,6 +106,11 @@ func (b *backend) Create(ctx context.Context, op provider.CreateOp) (provider.Ho
 		return provider.Host{}, err
 	}
 	return provider.Host{Ref: b.ref(op.Machine.ID), MachineID: op.Machine.ID, StoreID: op.StoreID, OperationID: op.ID}, nil
+}
+
+// DrainEstimate implements provider.Estimator: the delay of the configuration, and a moment for the Node.
+func (b *backend) DrainEstimate(provider.Offering) time.Duration {
+	return (b.delays.Drain + time.Second).Round(time.Second)
 }
 
 // ref is host.ref and spec.providerID (PROV-27.3).

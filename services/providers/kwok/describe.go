@@ -16,7 +16,7 @@ import (
 
 // Describe reports the virtual hosts of the provider's own books, except those of a Configured machine whose Node the
 // cluster definitely does not have (PROV-27.9). Nodes of another store id are reported as they are, so that the SDK can
-// refuse or adopt them. Nodes of ours that nobody explains are removed (PROV-27.8).
+// refuse or adopt them. Nodes of this provider without a machine are removed (PROV-27.8).
 func (b *backend) Describe(ctx context.Context, found func(provider.Host) error) error {
 	clusters := map[string]bool{}
 	for _, name := range b.clusters.Names() {
@@ -130,7 +130,7 @@ func (b *backend) survey(ctx context.Context, cluster string, bound map[place]bo
 		if m, ok := b.fleet.Machine(p.machine); ok && m.Cluster != "" {
 			continue // bound since the look
 		}
-		b.log.Warn("a node of ours that no machine explains is removed", "cluster", p.cluster, "machine", p.machine)
+		b.log.Warn("a node of this provider without a machine is removed", "cluster", p.cluster, "machine", p.machine)
 		if err := b.removeNode(ctx, p.cluster, p.machine); err != nil {
 			b.log.Warn("it could not be removed; the next round tries again", "cluster", p.cluster, "machine", p.machine, "err", err)
 		}
@@ -182,7 +182,7 @@ func (b *backend) Notify(ctx context.Context, send func(provider.Notice)) error 
 	}
 }
 
-// strays remembers Nodes that nobody explains, with the round and time they were first seen.
+// strays remembers Nodes without a machine, with the round and time they were first seen.
 type strays struct {
 	mu   sync.Mutex
 	seen map[place]*stray

@@ -1,7 +1,8 @@
 // Package kwok is the provider that makes real Node objects in real apiservers and lets kwok play their kubelets.
 //
 // Configure makes a Node in the apiserver of the target cluster, with the labels, taints and size of the machine; the
-// machine is Configured once that Node is Ready. Drain cordons, evicts and deletes it. Create and Delete move only a
+// machine is Configured once that Node is Ready. Drain deletes it, as the reset of a host
+// would; it evicts no Pod. Create and Delete move only a
 // virtual host, after the delays of the configuration. So everything above the machines is real: the scheduler places
 // real Pods, disruption budgets count, an apiserver can be away.
 //

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,26 @@ func TestUnusableKubeconfigsAreNamed(t *testing.T) {
 	}
 	if code, _, say := runProgram(t, "--state", "memory"); code != 2 || !strings.Contains(say, "--kubeconfig") {
 		t.Errorf("no cluster at all: exit %d: %s", code, say)
+	}
+}
+
+// PROV-20.3: --check fails for an apiserver that refuses connections, and names it.
+func TestCheckAsksTheClusters(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
+clusters: [{name: c, cluster: {server: "http://`+addr+`"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, say := runProgram(t, "--kubeconfig", file, "--state", "memory", "--check"); code != 2 || !strings.Contains(say, addr) || strings.Contains(out, "all well") {
+		t.Errorf("exit %d: %s%s", code, out, say)
 	}
 }
 

@@ -23,7 +23,7 @@ type family struct {
 }
 
 // families are 13 lines and 54 types. Prices have the shape that clouds publish: linear in size, arm cheaper than amd, memory
-// dearer than compute, GPUs dearest; spot about a third, with more risk where capacity is scarce. They are nobody's list.
+// dearer than compute, GPUs dearest; spot about a third, with more risk where capacity is scarce. They are not the list of any cloud.
 var families = []family{
 	{name: "sg5", arch: "amd64", gibPerCPU: 4, usdPerCPU: 0.048, spot: 0.36, risk: 0.02, cpus: []int{2, 4, 8, 16, 32, 64}, share: 220},
 	{name: "sg6", arch: "amd64", gibPerCPU: 4, usdPerCPU: 0.050, spot: 0.38, risk: 0.025, cpus: []int{2, 4, 8, 16, 32, 64, 96}, share: 220},

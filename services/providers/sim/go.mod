@@ -24,6 +24,7 @@ require (
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
+	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -58,3 +59,5 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/sdk/provider => ../../../sdk/provider
 )
+
+replace github.com/bigfleet-dev/bigfleet/sdk/wal => ../../../sdk/wal

@@ -16,6 +16,7 @@ func main() {
 	say := flag.String("say", "", "a line for the log")
 	stubborn := flag.Bool("stubborn", false, "ignore SIGTERM")
 	spawn := flag.Bool("spawn", false, "start a grandchild that sleeps and print its process id")
+	write := flag.String("write", "", "append to this file without end, from four threads")
 	exit := flag.Int("exit", -1, "exit at once with this status")
 	flag.Parse()
 
@@ -42,6 +43,23 @@ func main() {
 			fmt.Println(err)
 			os.Exit(1)
 		}()
+	}
+	if *write != "" {
+		file, err := os.OpenFile(*write, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		for range 4 {
+			go func() {
+				for {
+					if _, err := file.WriteString("x"); err != nil {
+						fmt.Println(err)
+						os.Exit(1)
+					}
+				}
+			}()
+		}
 	}
 	fmt.Println("up")
 	for range term {

@@ -177,6 +177,63 @@ func (PenaltyBucket) EnumDescriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{0}
 }
 
+// Why the node takes none.
+type MachineOutOfService_Reason int32
+
+const (
+	// Not stated.
+	MachineOutOfService_REASON_UNSPECIFIED MachineOutOfService_Reason = 0
+	// Somebody other than BigFleet cordoned it.
+	MachineOutOfService_REASON_CORDONED MachineOutOfService_Reason = 1
+	// It has a taint that is neither the machine's nor the kubelet's.
+	MachineOutOfService_REASON_TAINTED MachineOutOfService_Reason = 2
+	// It has not been Ready for longer than the operator waits for its recovery.
+	MachineOutOfService_REASON_NOT_READY MachineOutOfService_Reason = 3
+)
+
+// Enum value maps for MachineOutOfService_Reason.
+var (
+	MachineOutOfService_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_CORDONED",
+		2: "REASON_TAINTED",
+		3: "REASON_NOT_READY",
+	}
+	MachineOutOfService_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED": 0,
+		"REASON_CORDONED":    1,
+		"REASON_TAINTED":     2,
+		"REASON_NOT_READY":   3,
+	}
+)
+
+func (x MachineOutOfService_Reason) Enum() *MachineOutOfService_Reason {
+	p := new(MachineOutOfService_Reason)
+	*p = x
+	return p
+}
+
+func (x MachineOutOfService_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MachineOutOfService_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_bigfleet_v1alpha1_capacity_proto_enumTypes[1].Descriptor()
+}
+
+func (MachineOutOfService_Reason) Type() protoreflect.EnumType {
+	return &file_bigfleet_v1alpha1_capacity_proto_enumTypes[1]
+}
+
+func (x MachineOutOfService_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MachineOutOfService_Reason.Descriptor instead.
+func (MachineOutOfService_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // How values are compared.
 type NodeSelectorRequirement_Operator int32
 
@@ -226,11 +283,11 @@ func (x NodeSelectorRequirement_Operator) String() string {
 }
 
 func (NodeSelectorRequirement_Operator) Descriptor() protoreflect.EnumDescriptor {
-	return file_bigfleet_v1alpha1_capacity_proto_enumTypes[1].Descriptor()
+	return file_bigfleet_v1alpha1_capacity_proto_enumTypes[2].Descriptor()
 }
 
 func (NodeSelectorRequirement_Operator) Type() protoreflect.EnumType {
-	return &file_bigfleet_v1alpha1_capacity_proto_enumTypes[1]
+	return &file_bigfleet_v1alpha1_capacity_proto_enumTypes[2]
 }
 
 func (x NodeSelectorRequirement_Operator) Number() protoreflect.EnumNumber {
@@ -239,7 +296,7 @@ func (x NodeSelectorRequirement_Operator) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeSelectorRequirement_Operator.Descriptor instead.
 func (NodeSelectorRequirement_Operator) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{3, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4, 0}
 }
 
 // Whether the constraint is hard.
@@ -279,11 +336,11 @@ func (x TopologySpread_WhenUnsatisfiable) String() string {
 }
 
 func (TopologySpread_WhenUnsatisfiable) Descriptor() protoreflect.EnumDescriptor {
-	return file_bigfleet_v1alpha1_capacity_proto_enumTypes[2].Descriptor()
+	return file_bigfleet_v1alpha1_capacity_proto_enumTypes[3].Descriptor()
 }
 
 func (TopologySpread_WhenUnsatisfiable) Type() protoreflect.EnumType {
-	return &file_bigfleet_v1alpha1_capacity_proto_enumTypes[2]
+	return &file_bigfleet_v1alpha1_capacity_proto_enumTypes[3]
 }
 
 func (x TopologySpread_WhenUnsatisfiable) Number() protoreflect.EnumNumber {
@@ -292,7 +349,7 @@ func (x TopologySpread_WhenUnsatisfiable) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TopologySpread_WhenUnsatisfiable.Descriptor instead.
 func (TopologySpread_WhenUnsatisfiable) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Full replacement of one cluster's demand. There are no deltas; a row that is absent is withdrawn.
@@ -307,7 +364,11 @@ type ClusterCapacityNeeds struct {
 	// Soft: more than 1,000 rows; two rows equal in profile and group (summed).
 	Needs []*CapacityNeed `protobuf:"bytes,3,rep,name=needs,proto3" json:"needs,omitempty"`
 	// What DaemonSets take on every fresh worker node; subtracted from a machine's allocatable (B).
-	NodeOverhead  map[string]string `protobuf:"bytes,1000,rep,name=node_overhead,json=nodeOverhead,proto3" json:"node_overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NodeOverhead map[string]string `protobuf:"bytes,1000,rep,name=node_overhead,json=nodeOverhead,proto3" json:"node_overhead,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They count as no supply, and the needs
+	// leave out the Pods on them. Full set each time.
+	// Soft: an id that is not bound to the cluster, or named twice (entry ignored).
+	OutOfService  []*MachineOutOfService `protobuf:"bytes,1001,rep,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +431,96 @@ func (x *ClusterCapacityNeeds) GetNodeOverhead() map[string]string {
 	return nil
 }
 
+func (x *ClusterCapacityNeeds) GetOutOfService() []*MachineOutOfService {
+	if x != nil {
+		return x.OutOfService
+	}
+	return nil
+}
+
+// One machine whose node takes no Pods now.
+type MachineOutOfService struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Machine id.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Why the node takes none.
+	Reason MachineOutOfService_Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=bigfleet.v1alpha1.MachineOutOfService_Reason" json:"reason,omitempty"`
+	// Since when, cluster clock.
+	SinceUnixNanos int64 `protobuf:"varint,3,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
+	// Pods on it that a drain must evict. They keep the machine; at 0 it is surplus.
+	// Soft: negative (read as 0).
+	Pods int32 `protobuf:"varint,4,opt,name=pods,proto3" json:"pods,omitempty"`
+	// One word for people: the key of the taint, or the reason of the Ready condition.
+	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineOutOfService) Reset() {
+	*x = MachineOutOfService{}
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineOutOfService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineOutOfService) ProtoMessage() {}
+
+func (x *MachineOutOfService) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineOutOfService.ProtoReflect.Descriptor instead.
+func (*MachineOutOfService) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *MachineOutOfService) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *MachineOutOfService) GetReason() MachineOutOfService_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return MachineOutOfService_REASON_UNSPECIFIED
+}
+
+func (x *MachineOutOfService) GetSinceUnixNanos() int64 {
+	if x != nil {
+		return x.SinceUnixNanos
+	}
+	return 0
+}
+
+func (x *MachineOutOfService) GetPods() int32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *MachineOutOfService) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // One aggregated row of demand: a constrained resource envelope, not a pod count.
 type CapacityNeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -398,13 +549,19 @@ type CapacityNeed struct {
 	Tolerations []*Toleration `protobuf:"bytes,1001,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	// True when tolerations is complete. False (a sender that knows no tolerations): the row tolerates every taint (B).
 	TolerationsStated bool `protobuf:"varint,1002,opt,name=tolerations_stated,json=tolerationsStated,proto3" json:"tolerations_stated,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
+	// row's identity (feature `per-host-limit`).
+	// Soft: negative (read as 0); set on a row that does not count in units (read as 1 machine for each min_unit).
+	MaxPerHost int32 `protobuf:"varint,1003,opt,name=max_per_host,json=maxPerHost,proto3" json:"max_per_host,omitempty"`
+	// The row's Pods have preemptionPolicy Never: nothing is preempted for it. Part of the row's identity.
+	NeverPreempts bool `protobuf:"varint,1004,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CapacityNeed) Reset() {
 	*x = CapacityNeed{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +573,7 @@ func (x *CapacityNeed) String() string {
 func (*CapacityNeed) ProtoMessage() {}
 
 func (x *CapacityNeed) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +586,7 @@ func (x *CapacityNeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapacityNeed.ProtoReflect.Descriptor instead.
 func (*CapacityNeed) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CapacityNeed) GetRequirements() []*NodeSelectorRequirement {
@@ -509,6 +666,20 @@ func (x *CapacityNeed) GetTolerationsStated() bool {
 	return false
 }
 
+func (x *CapacityNeed) GetMaxPerHost() int32 {
+	if x != nil {
+		return x.MaxPerHost
+	}
+	return 0
+}
+
+func (x *CapacityNeed) GetNeverPreempts() bool {
+	if x != nil {
+		return x.NeverPreempts
+	}
+	return false
+}
+
 // One toleration, as core/v1 has it, without tolerationSeconds.
 type Toleration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -528,7 +699,7 @@ type Toleration struct {
 
 func (x *Toleration) Reset() {
 	*x = Toleration{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +711,7 @@ func (x *Toleration) String() string {
 func (*Toleration) ProtoMessage() {}
 
 func (x *Toleration) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +724,7 @@ func (x *Toleration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Toleration.ProtoReflect.Descriptor instead.
 func (*Toleration) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{2}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Toleration) GetKey() string {
@@ -601,7 +772,7 @@ type NodeSelectorRequirement struct {
 
 func (x *NodeSelectorRequirement) Reset() {
 	*x = NodeSelectorRequirement{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +784,7 @@ func (x *NodeSelectorRequirement) String() string {
 func (*NodeSelectorRequirement) ProtoMessage() {}
 
 func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +797,7 @@ func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSelectorRequirement.ProtoReflect.Descriptor instead.
 func (*NodeSelectorRequirement) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{3}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeSelectorRequirement) GetKey() string {
@@ -668,7 +839,7 @@ type TopologySpread struct {
 
 func (x *TopologySpread) Reset() {
 	*x = TopologySpread{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +851,7 @@ func (x *TopologySpread) String() string {
 func (*TopologySpread) ProtoMessage() {}
 
 func (x *TopologySpread) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +864,7 @@ func (x *TopologySpread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologySpread.ProtoReflect.Descriptor instead.
 func (*TopologySpread) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TopologySpread) GetTopologyKey() string {
@@ -721,17 +892,30 @@ var File_bigfleet_v1alpha1_capacity_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\n" +
-	" bigfleet/v1alpha1/capacity.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\xf0\x03\n" +
+	" bigfleet/v1alpha1/capacity.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\xcb\x04\n" +
 	"\x14ClusterCapacityNeeds\x12K\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tB,\xbaH)r'2%^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,252}$R\tclusterId\x120\n" +
 	"\x14timestamp_unix_nanos\x18\x02 \x01(\x03R\x12timestampUnixNanos\x125\n" +
 	"\x05needs\x18\x03 \x03(\v2\x1f.bigfleet.v1alpha1.CapacityNeedR\x05needs\x12\xe0\x01\n" +
-	"\rnode_overhead\x18\xe8\a \x03(\v29.bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntryB\x7f\xbaH|\x9a\x01y\x10@*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\fnodeOverhead\x1a?\n" +
+	"\rnode_overhead\x18\xe8\a \x03(\v29.bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntryB\x7f\xbaH|\x9a\x01y\x10@*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\fnodeOverhead\x12Y\n" +
+	"\x0eout_of_service\x18\xe9\a \x03(\v2&.bigfleet.v1alpha1.MachineOutOfServiceB\n" +
+	"\xbaH\a\x92\x01\x04\x10І\x03R\foutOfService\x1a?\n" +
 	"\x11NodeOverheadEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
+	"\x13MachineOutOfService\x12'\n" +
 	"\n" +
+	"machine_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tmachineId\x12O\n" +
+	"\x06reason\x18\x02 \x01(\x0e2-.bigfleet.v1alpha1.MachineOutOfService.ReasonB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06reason\x12(\n" +
+	"\x10since_unix_nanos\x18\x03 \x01(\x03R\x0esinceUnixNanos\x12\x12\n" +
+	"\x04pods\x18\x04 \x01(\x05R\x04pods\x12 \n" +
+	"\x06detail\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x06detail\"_\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fREASON_CORDONED\x10\x01\x12\x12\n" +
+	"\x0eREASON_TAINTED\x10\x02\x12\x14\n" +
+	"\x10REASON_NOT_READY\x10\x03\"\x86\v\n" +
 	"\fCapacityNeed\x12X\n" +
 	"\frequirements\x18\x01 \x03(\v2*.bigfleet.v1alpha1.NodeSelectorRequirementB\b\xbaH\x05\x92\x01\x02\x10@R\frequirements\x12\xf3\x01\n" +
 	"\x13aggregate_resources\x18\x02 \x03(\v27.bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntryB\x88\x01\xbaH\x84\x01\x9a\x01\x80\x01\x10@\"\x05r\x03(\xbd\x02*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\x12aggregateResources\x12\x1a\n" +
@@ -743,7 +927,10 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x05group\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80 R\x05group\x12 \n" +
 	"\x06row_id\x18\xe8\a \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05rowId\x12J\n" +
 	"\vtolerations\x18\xe9\a \x03(\v2\x1d.bigfleet.v1alpha1.TolerationB\b\xbaH\x05\x92\x01\x02\x10@R\vtolerations\x12.\n" +
-	"\x12tolerations_stated\x18\xea\a \x01(\bR\x11tolerationsStated\x1aE\n" +
+	"\x12tolerations_stated\x18\xea\a \x01(\bR\x11tolerationsStated\x12!\n" +
+	"\fmax_per_host\x18\xeb\a \x01(\x05R\n" +
+	"maxPerHost\x12&\n" +
+	"\x0enever_preempts\x18\xec\a \x01(\bR\rneverPreempts\x1aE\n" +
 	"\x17AggregateResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
@@ -822,38 +1009,42 @@ func file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP() []byte {
 	return file_bigfleet_v1alpha1_capacity_proto_rawDescData
 }
 
-var file_bigfleet_v1alpha1_capacity_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_bigfleet_v1alpha1_capacity_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(PenaltyBucket)(0),                    // 0: bigfleet.v1alpha1.PenaltyBucket
-	(NodeSelectorRequirement_Operator)(0), // 1: bigfleet.v1alpha1.NodeSelectorRequirement.Operator
-	(TopologySpread_WhenUnsatisfiable)(0), // 2: bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
-	(*ClusterCapacityNeeds)(nil),          // 3: bigfleet.v1alpha1.ClusterCapacityNeeds
-	(*CapacityNeed)(nil),                  // 4: bigfleet.v1alpha1.CapacityNeed
-	(*Toleration)(nil),                    // 5: bigfleet.v1alpha1.Toleration
-	(*NodeSelectorRequirement)(nil),       // 6: bigfleet.v1alpha1.NodeSelectorRequirement
-	(*TopologySpread)(nil),                // 7: bigfleet.v1alpha1.TopologySpread
-	nil,                                   // 8: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	nil,                                   // 9: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	nil,                                   // 10: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	(MachineOutOfService_Reason)(0),       // 1: bigfleet.v1alpha1.MachineOutOfService.Reason
+	(NodeSelectorRequirement_Operator)(0), // 2: bigfleet.v1alpha1.NodeSelectorRequirement.Operator
+	(TopologySpread_WhenUnsatisfiable)(0), // 3: bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
+	(*ClusterCapacityNeeds)(nil),          // 4: bigfleet.v1alpha1.ClusterCapacityNeeds
+	(*MachineOutOfService)(nil),           // 5: bigfleet.v1alpha1.MachineOutOfService
+	(*CapacityNeed)(nil),                  // 6: bigfleet.v1alpha1.CapacityNeed
+	(*Toleration)(nil),                    // 7: bigfleet.v1alpha1.Toleration
+	(*NodeSelectorRequirement)(nil),       // 8: bigfleet.v1alpha1.NodeSelectorRequirement
+	(*TopologySpread)(nil),                // 9: bigfleet.v1alpha1.TopologySpread
+	nil,                                   // 10: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	nil,                                   // 11: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	nil,                                   // 12: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
 }
 var file_bigfleet_v1alpha1_capacity_proto_depIdxs = []int32{
-	4,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
-	8,  // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	6,  // 2: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	9,  // 3: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	7,  // 4: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
-	0,  // 5: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	0,  // 6: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	10, // 7: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
-	5,  // 8: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
-	1,  // 9: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
-	2,  // 10: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
+	10, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	5,  // 2: bigfleet.v1alpha1.ClusterCapacityNeeds.out_of_service:type_name -> bigfleet.v1alpha1.MachineOutOfService
+	1,  // 3: bigfleet.v1alpha1.MachineOutOfService.reason:type_name -> bigfleet.v1alpha1.MachineOutOfService.Reason
+	8,  // 4: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	11, // 5: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	9,  // 6: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
+	0,  // 7: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	0,  // 8: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	12, // 9: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	7,  // 10: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
+	2,  // 11: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
+	3,  // 12: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_capacity_proto_init() }
@@ -866,8 +1057,8 @@ func file_bigfleet_v1alpha1_capacity_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_capacity_proto_rawDesc), len(file_bigfleet_v1alpha1_capacity_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   8,
+			NumEnums:      4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -391,9 +391,11 @@ type Machine struct {
 	// Class of last_error, while FAILED.
 	Failure MachineFailure `protobuf:"varint,1000,opt,name=failure,proto3,enum=bigfleet.v1alpha1.MachineFailure" json:"failure,omitempty"`
 	// Taints the node registers with. Passed on to the cluster; the engine does not match on them.
-	Taints        []*Taint `protobuf:"bytes,1001,rep,name=taints,proto3" json:"taints,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Taints []*Taint `protobuf:"bytes,1001,rep,name=taints,proto3" json:"taints,omitempty"`
+	// Usual duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
+	DrainEstimateSeconds int32 `protobuf:"varint,1002,opt,name=drain_estimate_seconds,json=drainEstimateSeconds,proto3" json:"drain_estimate_seconds,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Machine) Reset() {
@@ -536,6 +538,13 @@ func (x *Machine) GetTaints() []*Taint {
 		return x.Taints
 	}
 	return nil
+}
+
+func (x *Machine) GetDrainEstimateSeconds() int32 {
+	if x != nil {
+		return x.DrainEstimateSeconds
+	}
+	return 0
 }
 
 // Names one machine.
@@ -1362,7 +1371,7 @@ const file_bigfleet_v1alpha1_provider_proto_rawDesc = "" +
 	"\tresources\x18\x01 \x03(\v2+.bigfleet.v1alpha1.Resources.ResourcesEntryB}\xbaHz\x9a\x01w*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\tresources\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd4\f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\r\n" +
 	"\aMachine\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x02id\x12A\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.bigfleet.v1alpha1.MachineStateB\n" +
@@ -1382,7 +1391,8 @@ const file_bigfleet_v1alpha1_provider_proto_rawDesc = "" +
 	"\acluster\x18\x0e \x01(\tR\acluster\x12T\n" +
 	"\x0eshard_metadata\x18\x0f \x03(\v2-.bigfleet.v1alpha1.Machine.ShardMetadataEntryR\rshardMetadata\x12<\n" +
 	"\afailure\x18\xe8\a \x01(\x0e2!.bigfleet.v1alpha1.MachineFailureR\afailure\x121\n" +
-	"\x06taints\x18\xe9\a \x03(\v2\x18.bigfleet.v1alpha1.TaintR\x06taints\x1a9\n" +
+	"\x06taints\x18\xe9\a \x03(\v2\x18.bigfleet.v1alpha1.TaintR\x06taints\x12>\n" +
+	"\x16drain_estimate_seconds\x18\xea\a \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x14drainEstimateSeconds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a@\n" +

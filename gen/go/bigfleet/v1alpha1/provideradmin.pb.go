@@ -954,6 +954,116 @@ func (x *SetMutationsResponse) GetMode() MutationMode {
 	return MutationMode_MUTATION_MODE_UNSPECIFIED
 }
 
+// Claims an epoch. A shard sends it at start, before its first mutation.
+type ClaimEpochRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard; under mTLS exactly the one of the certificate.
+	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// Its epoch. Below the claimed one: FAILED_PRECONDITION with a FenceDetail. Equal: accepted, nothing changes.
+	ShardEpoch    int64 `protobuf:"varint,2,opt,name=shard_epoch,json=shardEpoch,proto3" json:"shard_epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimEpochRequest) Reset() {
+	*x = ClaimEpochRequest{}
+	mi := &file_bigfleet_v1alpha1_provideradmin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimEpochRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimEpochRequest) ProtoMessage() {}
+
+func (x *ClaimEpochRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_provideradmin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimEpochRequest.ProtoReflect.Descriptor instead.
+func (*ClaimEpochRequest) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_provideradmin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ClaimEpochRequest) GetShardId() string {
+	if x != nil {
+		return x.ShardId
+	}
+	return ""
+}
+
+func (x *ClaimEpochRequest) GetShardEpoch() int64 {
+	if x != nil {
+		return x.ShardEpoch
+	}
+	return 0
+}
+
+// The claim in force. It is durable.
+type ClaimEpochResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The claimed epoch.
+	ShardEpoch int64 `protobuf:"varint,1,opt,name=shard_epoch,json=shardEpoch,proto3" json:"shard_epoch,omitempty"`
+	// Identity of the store behind the claim, as hex; two addresses with one store are one provider.
+	StoreId       string `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimEpochResponse) Reset() {
+	*x = ClaimEpochResponse{}
+	mi := &file_bigfleet_v1alpha1_provideradmin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimEpochResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimEpochResponse) ProtoMessage() {}
+
+func (x *ClaimEpochResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_provideradmin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimEpochResponse.ProtoReflect.Descriptor instead.
+func (*ClaimEpochResponse) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_provideradmin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ClaimEpochResponse) GetShardEpoch() int64 {
+	if x != nil {
+		return x.ShardEpoch
+	}
+	return 0
+}
+
+func (x *ClaimEpochResponse) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
 var File_bigfleet_v1alpha1_provideradmin_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_provideradmin_proto_rawDesc = "" +
@@ -1020,17 +1130,28 @@ const file_bigfleet_v1alpha1_provideradmin_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06reason\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\"K\n" +
 	"\x14SetMutationsResponse\x123\n" +
-	"\x04mode\x18\x01 \x01(\x0e2\x1f.bigfleet.v1alpha1.MutationModeR\x04mode*b\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x1f.bigfleet.v1alpha1.MutationModeR\x04mode\"[\n" +
+	"\x11ClaimEpochRequest\x12%\n" +
+	"\bshard_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\bR\ashardId\x12\x1f\n" +
+	"\vshard_epoch\x18\x02 \x01(\x03R\n" +
+	"shardEpoch\"P\n" +
+	"\x12ClaimEpochResponse\x12\x1f\n" +
+	"\vshard_epoch\x18\x01 \x01(\x03R\n" +
+	"shardEpoch\x12\x19\n" +
+	"\bstore_id\x18\x02 \x01(\tR\astoreId*b\n" +
 	"\fMutationMode\x12\x1d\n" +
 	"\x19MUTATION_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15MUTATION_MODE_RUNNING\x10\x01\x12\x18\n" +
-	"\x14MUTATION_MODE_PAUSED\x10\x022\x8d\x04\n" +
+	"\x14MUTATION_MODE_PAUSED\x10\x022\xe8\x04\n" +
 	"\rProviderAdmin\x12a\n" +
 	"\vGetProvider\x12%.bigfleet.v1alpha1.GetProviderRequest\x1a&.bigfleet.v1alpha1.GetProviderResponse\"\x03\x90\x02\x01\x12j\n" +
 	"\x0eExplainMachine\x12(.bigfleet.v1alpha1.ExplainMachineRequest\x1a).bigfleet.v1alpha1.ExplainMachineResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\rRetireMachine\x12'.bigfleet.v1alpha1.RetireMachineRequest\x1a(.bigfleet.v1alpha1.RetireMachineResponse\x12h\n" +
 	"\x0fAcknowledgeLoss\x12).bigfleet.v1alpha1.AcknowledgeLossRequest\x1a*.bigfleet.v1alpha1.AcknowledgeLossResponse\x12_\n" +
-	"\fSetMutations\x12&.bigfleet.v1alpha1.SetMutationsRequest\x1a'.bigfleet.v1alpha1.SetMutationsResponseB\xdc\x01\n" +
+	"\fSetMutations\x12&.bigfleet.v1alpha1.SetMutationsRequest\x1a'.bigfleet.v1alpha1.SetMutationsResponse\x12Y\n" +
+	"\n" +
+	"ClaimEpoch\x12$.bigfleet.v1alpha1.ClaimEpochRequest\x1a%.bigfleet.v1alpha1.ClaimEpochResponseB\xdc\x01\n" +
 	"\x15com.bigfleet.v1alpha1B\x12ProvideradminProtoP\x01ZJgithub.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1;bigfleetv1alpha1\xa2\x02\x03BXX\xaa\x02\x11Bigfleet.V1alpha1\xca\x02\x11Bigfleet\\V1alpha1\xe2\x02\x1dBigfleet\\V1alpha1\\GPBMetadata\xea\x02\x12Bigfleet::V1alpha1b\x06proto3"
 
 var (
@@ -1046,7 +1167,7 @@ func file_bigfleet_v1alpha1_provideradmin_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_provideradmin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bigfleet_v1alpha1_provideradmin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_bigfleet_v1alpha1_provideradmin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_bigfleet_v1alpha1_provideradmin_proto_goTypes = []any{
 	(MutationMode)(0),               // 0: bigfleet.v1alpha1.MutationMode
 	(*GetProviderRequest)(nil),      // 1: bigfleet.v1alpha1.GetProviderRequest
@@ -1062,20 +1183,22 @@ var file_bigfleet_v1alpha1_provideradmin_proto_goTypes = []any{
 	(*AcknowledgeLossResponse)(nil), // 11: bigfleet.v1alpha1.AcknowledgeLossResponse
 	(*SetMutationsRequest)(nil),     // 12: bigfleet.v1alpha1.SetMutationsRequest
 	(*SetMutationsResponse)(nil),    // 13: bigfleet.v1alpha1.SetMutationsResponse
-	nil,                             // 14: bigfleet.v1alpha1.ExplainMachineResponse.OperationIdsEntry
-	(CapacityType)(0),               // 15: bigfleet.v1alpha1.CapacityType
-	(*Machine)(nil),                 // 16: bigfleet.v1alpha1.Machine
-	(MachineState)(0),               // 17: bigfleet.v1alpha1.MachineState
+	(*ClaimEpochRequest)(nil),       // 14: bigfleet.v1alpha1.ClaimEpochRequest
+	(*ClaimEpochResponse)(nil),      // 15: bigfleet.v1alpha1.ClaimEpochResponse
+	nil,                             // 16: bigfleet.v1alpha1.ExplainMachineResponse.OperationIdsEntry
+	(CapacityType)(0),               // 17: bigfleet.v1alpha1.CapacityType
+	(*Machine)(nil),                 // 18: bigfleet.v1alpha1.Machine
+	(MachineState)(0),               // 19: bigfleet.v1alpha1.MachineState
 }
 var file_bigfleet_v1alpha1_provideradmin_proto_depIdxs = []int32{
 	0,  // 0: bigfleet.v1alpha1.GetProviderResponse.mutations:type_name -> bigfleet.v1alpha1.MutationMode
-	15, // 1: bigfleet.v1alpha1.GetProviderResponse.deletable:type_name -> bigfleet.v1alpha1.CapacityType
+	17, // 1: bigfleet.v1alpha1.GetProviderResponse.deletable:type_name -> bigfleet.v1alpha1.CapacityType
 	3,  // 2: bigfleet.v1alpha1.GetProviderResponse.timings:type_name -> bigfleet.v1alpha1.TransitionTiming
-	16, // 3: bigfleet.v1alpha1.ExplainMachineResponse.machine:type_name -> bigfleet.v1alpha1.Machine
+	18, // 3: bigfleet.v1alpha1.ExplainMachineResponse.machine:type_name -> bigfleet.v1alpha1.Machine
 	6,  // 4: bigfleet.v1alpha1.ExplainMachineResponse.marks:type_name -> bigfleet.v1alpha1.FenceMark
-	14, // 5: bigfleet.v1alpha1.ExplainMachineResponse.operation_ids:type_name -> bigfleet.v1alpha1.ExplainMachineResponse.OperationIdsEntry
+	16, // 5: bigfleet.v1alpha1.ExplainMachineResponse.operation_ids:type_name -> bigfleet.v1alpha1.ExplainMachineResponse.OperationIdsEntry
 	7,  // 6: bigfleet.v1alpha1.ExplainMachineResponse.transitions:type_name -> bigfleet.v1alpha1.TransitionRecord
-	17, // 7: bigfleet.v1alpha1.TransitionRecord.result:type_name -> bigfleet.v1alpha1.MachineState
+	19, // 7: bigfleet.v1alpha1.TransitionRecord.result:type_name -> bigfleet.v1alpha1.MachineState
 	0,  // 8: bigfleet.v1alpha1.SetMutationsRequest.mode:type_name -> bigfleet.v1alpha1.MutationMode
 	0,  // 9: bigfleet.v1alpha1.SetMutationsResponse.mode:type_name -> bigfleet.v1alpha1.MutationMode
 	1,  // 10: bigfleet.v1alpha1.ProviderAdmin.GetProvider:input_type -> bigfleet.v1alpha1.GetProviderRequest
@@ -1083,13 +1206,15 @@ var file_bigfleet_v1alpha1_provideradmin_proto_depIdxs = []int32{
 	8,  // 12: bigfleet.v1alpha1.ProviderAdmin.RetireMachine:input_type -> bigfleet.v1alpha1.RetireMachineRequest
 	10, // 13: bigfleet.v1alpha1.ProviderAdmin.AcknowledgeLoss:input_type -> bigfleet.v1alpha1.AcknowledgeLossRequest
 	12, // 14: bigfleet.v1alpha1.ProviderAdmin.SetMutations:input_type -> bigfleet.v1alpha1.SetMutationsRequest
-	2,  // 15: bigfleet.v1alpha1.ProviderAdmin.GetProvider:output_type -> bigfleet.v1alpha1.GetProviderResponse
-	5,  // 16: bigfleet.v1alpha1.ProviderAdmin.ExplainMachine:output_type -> bigfleet.v1alpha1.ExplainMachineResponse
-	9,  // 17: bigfleet.v1alpha1.ProviderAdmin.RetireMachine:output_type -> bigfleet.v1alpha1.RetireMachineResponse
-	11, // 18: bigfleet.v1alpha1.ProviderAdmin.AcknowledgeLoss:output_type -> bigfleet.v1alpha1.AcknowledgeLossResponse
-	13, // 19: bigfleet.v1alpha1.ProviderAdmin.SetMutations:output_type -> bigfleet.v1alpha1.SetMutationsResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
+	14, // 15: bigfleet.v1alpha1.ProviderAdmin.ClaimEpoch:input_type -> bigfleet.v1alpha1.ClaimEpochRequest
+	2,  // 16: bigfleet.v1alpha1.ProviderAdmin.GetProvider:output_type -> bigfleet.v1alpha1.GetProviderResponse
+	5,  // 17: bigfleet.v1alpha1.ProviderAdmin.ExplainMachine:output_type -> bigfleet.v1alpha1.ExplainMachineResponse
+	9,  // 18: bigfleet.v1alpha1.ProviderAdmin.RetireMachine:output_type -> bigfleet.v1alpha1.RetireMachineResponse
+	11, // 19: bigfleet.v1alpha1.ProviderAdmin.AcknowledgeLoss:output_type -> bigfleet.v1alpha1.AcknowledgeLossResponse
+	13, // 20: bigfleet.v1alpha1.ProviderAdmin.SetMutations:output_type -> bigfleet.v1alpha1.SetMutationsResponse
+	15, // 21: bigfleet.v1alpha1.ProviderAdmin.ClaimEpoch:output_type -> bigfleet.v1alpha1.ClaimEpochResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -1107,7 +1232,7 @@ func file_bigfleet_v1alpha1_provideradmin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_provideradmin_proto_rawDesc), len(file_bigfleet_v1alpha1_provideradmin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1793,6 +1793,8 @@ type NodeReport struct {
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The last frame of a full set; nodes not mentioned since Hello are unknown to the cluster.
 	LastOfFullSet bool `protobuf:"varint,8,opt,name=last_of_full_set,json=lastOfFullSet,proto3" json:"last_of_full_set,omitempty"`
+	// What the node holds and offers (feature `node-contents`). Absent: not stated.
+	Contents      *NodeContents `protobuf:"bytes,9,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1883,6 +1885,109 @@ func (x *NodeReport) GetLastOfFullSet() bool {
 	return false
 }
 
+func (x *NodeReport) GetContents() *NodeContents {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+// What one joined node holds, and what it offers by its own word (feature `node-contents`).
+type NodeContents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Pods that a drain must evict: all but mirror, DaemonSet and finished Pods.
+	// Soft: negative (read as 0).
+	Pods int32 `protobuf:"varint,1,opt,name=pods,proto3" json:"pods,omitempty"`
+	// Those of them that must not be disturbed now: annotated do-not-disrupt, or held by a budget that allows no disruption.
+	// Soft: negative (read as 0); above pods (read as pods).
+	PodsProtected int32 `protobuf:"varint,2,opt,name=pods_protected,json=podsProtected,proto3" json:"pods_protected,omitempty"`
+	// Since when no such Pod is there, cluster clock; 0: some are.
+	EmptySinceUnixNanos int64 `protobuf:"varint,3,opt,name=empty_since_unix_nanos,json=emptySinceUnixNanos,proto3" json:"empty_since_unix_nanos,omitempty"`
+	// Cost of evicting those Pods in cents: the sum of their interruption penalties, and one cent for each Pod.
+	// Soft: negative (read as 0).
+	DisruptionCostCents int64 `protobuf:"varint,4,opt,name=disruption_cost_cents,json=disruptionCostCents,proto3" json:"disruption_cost_cents,omitempty"`
+	// Labels of the Node that differ from those of the machine's last NodeStateUpdate.
+	// Soft: an entry over the limits of Kubernetes (dropped).
+	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// status.allocatable of the Node. Empty: not stated.
+	// Soft: a quantity that cannot be read (dropped).
+	Allocatable   map[string]string `protobuf:"bytes,6,rep,name=allocatable,proto3" json:"allocatable,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeContents) Reset() {
+	*x = NodeContents{}
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeContents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeContents) ProtoMessage() {}
+
+func (x *NodeContents) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeContents.ProtoReflect.Descriptor instead.
+func (*NodeContents) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NodeContents) GetPods() int32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *NodeContents) GetPodsProtected() int32 {
+	if x != nil {
+		return x.PodsProtected
+	}
+	return 0
+}
+
+func (x *NodeContents) GetEmptySinceUnixNanos() int64 {
+	if x != nil {
+		return x.EmptySinceUnixNanos
+	}
+	return 0
+}
+
+func (x *NodeContents) GetDisruptionCostCents() int64 {
+	if x != nil {
+		return x.DisruptionCostCents
+	}
+	return 0
+}
+
+func (x *NodeContents) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *NodeContents) GetAllocatable() map[string]string {
+	if x != nil {
+		return x.Allocatable
+	}
+	return nil
+}
+
 // How the drain of one node is going (B). Newest wins per machine.
 type DrainReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1914,7 +2019,7 @@ type DrainReport struct {
 
 func (x *DrainReport) Reset() {
 	*x = DrainReport{}
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[15]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2031,7 @@ func (x *DrainReport) String() string {
 func (*DrainReport) ProtoMessage() {}
 
 func (x *DrainReport) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[15]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2044,7 @@ func (x *DrainReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReport.ProtoReflect.Descriptor instead.
 func (*DrainReport) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{15}
+	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainReport) GetInstructionId() string {
@@ -2030,7 +2135,7 @@ type UnplacedPods struct {
 
 func (x *UnplacedPods) Reset() {
 	*x = UnplacedPods{}
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[16]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2147,7 @@ func (x *UnplacedPods) String() string {
 func (*UnplacedPods) ProtoMessage() {}
 
 func (x *UnplacedPods) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[16]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2160,7 @@ func (x *UnplacedPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnplacedPods.ProtoReflect.Descriptor instead.
 func (*UnplacedPods) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{16}
+	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnplacedPods) GetRows() []*UnplacedRow {
@@ -2098,7 +2203,7 @@ type NeedStatus struct {
 
 func (x *NeedStatus) Reset() {
 	*x = NeedStatus{}
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[17]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2215,7 @@ func (x *NeedStatus) String() string {
 func (*NeedStatus) ProtoMessage() {}
 
 func (x *NeedStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[17]
+	mi := &file_bigfleet_v1alpha1_shard_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2228,7 @@ func (x *NeedStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedStatus.ProtoReflect.Descriptor instead.
 func (*NeedStatus) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{17}
+	return file_bigfleet_v1alpha1_shard_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NeedStatus) GetSupersedesKey() string {
@@ -2383,7 +2488,7 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x0eCONFIDENCE_LOW\x10\x02\x12\x15\n" +
 	"\x11CONFIDENCE_MEDIUM\x10\x03\x12\x13\n" +
 	"\x0fCONFIDENCE_HIGH\x10\x04J\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
-	"R\x1csupports_atomic_provisioningR\x1eestimated_provisioning_secondsR\x14node_template_labels\"\x99\x03\n" +
+	"R\x1csupports_atomic_provisioningR\x1eestimated_provisioning_secondsR\x14node_template_labels\"\xd6\x03\n" +
 	"\n" +
 	"NodeReport\x12\x1d\n" +
 	"\n" +
@@ -2394,8 +2499,22 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x10since_unix_nanos\x18\x05 \x01(\x03R\x0esinceUnixNanos\x12'\n" +
 	"\x0fkubelet_version\x18\x06 \x01(\tR\x0ekubeletVersion\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12'\n" +
-	"\x10last_of_full_set\x18\b \x01(\bR\rlastOfFullSet:\x8a\x01\xbaH\x86\x01\x1a\x83\x01\n" +
-	"\x13node_report.subject\x12<machine_id may be empty only in the end marker of a full set\x1a.this.machine_id != '' || this.last_of_full_set\"\xcf\x03\n" +
+	"\x10last_of_full_set\x18\b \x01(\bR\rlastOfFullSet\x12;\n" +
+	"\bcontents\x18\t \x01(\v2\x1f.bigfleet.v1alpha1.NodeContentsR\bcontents:\x8a\x01\xbaH\x86\x01\x1a\x83\x01\n" +
+	"\x13node_report.subject\x12<machine_id may be empty only in the end marker of a full set\x1a.this.machine_id != '' || this.last_of_full_set\"\xf6\x03\n" +
+	"\fNodeContents\x12\x12\n" +
+	"\x04pods\x18\x01 \x01(\x05R\x04pods\x12%\n" +
+	"\x0epods_protected\x18\x02 \x01(\x05R\rpodsProtected\x123\n" +
+	"\x16empty_since_unix_nanos\x18\x03 \x01(\x03R\x13emptySinceUnixNanos\x122\n" +
+	"\x15disruption_cost_cents\x18\x04 \x01(\x03R\x13disruptionCostCents\x12\\\n" +
+	"\x06labels\x18\x05 \x03(\v2+.bigfleet.v1alpha1.NodeContents.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x80\x01\"\x05r\x03(\xbd\x02*\x05r\x03(\xfd\x01R\x06labels\x12i\n" +
+	"\vallocatable\x18\x06 \x03(\v20.bigfleet.v1alpha1.NodeContents.AllocatableEntryB\x15\xbaH\x12\x9a\x01\x0f\x10@\"\x05r\x03(\xbd\x02*\x04r\x02(@R\vallocatable\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10AllocatableEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x03\n" +
 	"\vDrainReport\x12.\n" +
 	"\x0einstruction_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\rinstructionId\x12\x1d\n" +
 	"\n" +
@@ -2449,7 +2568,7 @@ func file_bigfleet_v1alpha1_shard_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_shard_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bigfleet_v1alpha1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_bigfleet_v1alpha1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_bigfleet_v1alpha1_shard_proto_goTypes = []any{
 	(BootstrapBlobResponse_ErrorClass)(0),   // 0: bigfleet.v1alpha1.BootstrapBlobResponse.ErrorClass
 	(ReclaimInstruction_Cause)(0),           // 1: bigfleet.v1alpha1.ReclaimInstruction.Cause
@@ -2470,71 +2589,77 @@ var file_bigfleet_v1alpha1_shard_proto_goTypes = []any{
 	(*NodeStateUpdate)(nil),                 // 16: bigfleet.v1alpha1.NodeStateUpdate
 	(*AvailableCapacityUpdate)(nil),         // 17: bigfleet.v1alpha1.AvailableCapacityUpdate
 	(*NodeReport)(nil),                      // 18: bigfleet.v1alpha1.NodeReport
-	(*DrainReport)(nil),                     // 19: bigfleet.v1alpha1.DrainReport
-	(*UnplacedPods)(nil),                    // 20: bigfleet.v1alpha1.UnplacedPods
-	(*NeedStatus)(nil),                      // 21: bigfleet.v1alpha1.NeedStatus
-	nil,                                     // 22: bigfleet.v1alpha1.BootstrapMachine.LabelsEntry
-	nil,                                     // 23: bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry
-	(*ClusterCapacityNeeds)(nil),            // 24: bigfleet.v1alpha1.ClusterCapacityNeeds
-	(RollupDisposition)(0),                  // 25: bigfleet.v1alpha1.RollupDisposition
-	(*NodeSelectorRequirement)(nil),         // 26: bigfleet.v1alpha1.NodeSelectorRequirement
-	(CapacityType)(0),                       // 27: bigfleet.v1alpha1.CapacityType
-	(*Resources)(nil),                       // 28: bigfleet.v1alpha1.Resources
-	(*Taint)(nil),                           // 29: bigfleet.v1alpha1.Taint
-	(MachineState)(0),                       // 30: bigfleet.v1alpha1.MachineState
-	(KeepReason)(0),                         // 31: bigfleet.v1alpha1.KeepReason
-	(DrainState)(0),                         // 32: bigfleet.v1alpha1.DrainState
-	(*UnplacedRow)(nil),                     // 33: bigfleet.v1alpha1.UnplacedRow
-	(UnmetReason)(0),                        // 34: bigfleet.v1alpha1.UnmetReason
-	(NeedDetail)(0),                         // 35: bigfleet.v1alpha1.NeedDetail
+	(*NodeContents)(nil),                    // 19: bigfleet.v1alpha1.NodeContents
+	(*DrainReport)(nil),                     // 20: bigfleet.v1alpha1.DrainReport
+	(*UnplacedPods)(nil),                    // 21: bigfleet.v1alpha1.UnplacedPods
+	(*NeedStatus)(nil),                      // 22: bigfleet.v1alpha1.NeedStatus
+	nil,                                     // 23: bigfleet.v1alpha1.BootstrapMachine.LabelsEntry
+	nil,                                     // 24: bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry
+	nil,                                     // 25: bigfleet.v1alpha1.NodeContents.LabelsEntry
+	nil,                                     // 26: bigfleet.v1alpha1.NodeContents.AllocatableEntry
+	(*ClusterCapacityNeeds)(nil),            // 27: bigfleet.v1alpha1.ClusterCapacityNeeds
+	(RollupDisposition)(0),                  // 28: bigfleet.v1alpha1.RollupDisposition
+	(*NodeSelectorRequirement)(nil),         // 29: bigfleet.v1alpha1.NodeSelectorRequirement
+	(CapacityType)(0),                       // 30: bigfleet.v1alpha1.CapacityType
+	(*Resources)(nil),                       // 31: bigfleet.v1alpha1.Resources
+	(*Taint)(nil),                           // 32: bigfleet.v1alpha1.Taint
+	(MachineState)(0),                       // 33: bigfleet.v1alpha1.MachineState
+	(KeepReason)(0),                         // 34: bigfleet.v1alpha1.KeepReason
+	(DrainState)(0),                         // 35: bigfleet.v1alpha1.DrainState
+	(*UnplacedRow)(nil),                     // 36: bigfleet.v1alpha1.UnplacedRow
+	(UnmetReason)(0),                        // 37: bigfleet.v1alpha1.UnmetReason
+	(NeedDetail)(0),                         // 38: bigfleet.v1alpha1.NeedDetail
 }
 var file_bigfleet_v1alpha1_shard_proto_depIdxs = []int32{
 	6,  // 0: bigfleet.v1alpha1.OperatorMessage.hello:type_name -> bigfleet.v1alpha1.Hello
-	24, // 1: bigfleet.v1alpha1.OperatorMessage.rollup:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
+	27, // 1: bigfleet.v1alpha1.OperatorMessage.rollup:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds
 	11, // 2: bigfleet.v1alpha1.OperatorMessage.bootstrap_response:type_name -> bigfleet.v1alpha1.BootstrapBlobResponse
 	14, // 3: bigfleet.v1alpha1.OperatorMessage.reclaim_ack:type_name -> bigfleet.v1alpha1.ReclaimAck
 	18, // 4: bigfleet.v1alpha1.OperatorMessage.node_report:type_name -> bigfleet.v1alpha1.NodeReport
-	19, // 5: bigfleet.v1alpha1.OperatorMessage.drain_report:type_name -> bigfleet.v1alpha1.DrainReport
-	20, // 6: bigfleet.v1alpha1.OperatorMessage.unplaced_pods:type_name -> bigfleet.v1alpha1.UnplacedPods
+	20, // 5: bigfleet.v1alpha1.OperatorMessage.drain_report:type_name -> bigfleet.v1alpha1.DrainReport
+	21, // 6: bigfleet.v1alpha1.OperatorMessage.unplaced_pods:type_name -> bigfleet.v1alpha1.UnplacedPods
 	7,  // 7: bigfleet.v1alpha1.ShardMessage.ack:type_name -> bigfleet.v1alpha1.Acknowledgement
 	9,  // 8: bigfleet.v1alpha1.ShardMessage.bootstrap_request:type_name -> bigfleet.v1alpha1.BootstrapRequest
 	12, // 9: bigfleet.v1alpha1.ShardMessage.reclaim_instruction:type_name -> bigfleet.v1alpha1.ReclaimInstruction
 	16, // 10: bigfleet.v1alpha1.ShardMessage.node_state_update:type_name -> bigfleet.v1alpha1.NodeStateUpdate
 	17, // 11: bigfleet.v1alpha1.ShardMessage.available_capacity:type_name -> bigfleet.v1alpha1.AvailableCapacityUpdate
-	21, // 12: bigfleet.v1alpha1.ShardMessage.need_status:type_name -> bigfleet.v1alpha1.NeedStatus
+	22, // 12: bigfleet.v1alpha1.ShardMessage.need_status:type_name -> bigfleet.v1alpha1.NeedStatus
 	13, // 13: bigfleet.v1alpha1.ShardMessage.reclaim_cancel:type_name -> bigfleet.v1alpha1.ReclaimCancel
 	8,  // 14: bigfleet.v1alpha1.Acknowledgement.rollup:type_name -> bigfleet.v1alpha1.RollupResult
-	25, // 15: bigfleet.v1alpha1.RollupResult.disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
-	26, // 16: bigfleet.v1alpha1.BootstrapRequest.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	28, // 15: bigfleet.v1alpha1.RollupResult.disposition:type_name -> bigfleet.v1alpha1.RollupDisposition
+	29, // 16: bigfleet.v1alpha1.BootstrapRequest.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
 	10, // 17: bigfleet.v1alpha1.BootstrapRequest.machine:type_name -> bigfleet.v1alpha1.BootstrapMachine
-	27, // 18: bigfleet.v1alpha1.BootstrapMachine.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
-	22, // 19: bigfleet.v1alpha1.BootstrapMachine.labels:type_name -> bigfleet.v1alpha1.BootstrapMachine.LabelsEntry
-	28, // 20: bigfleet.v1alpha1.BootstrapMachine.allocatable:type_name -> bigfleet.v1alpha1.Resources
-	29, // 21: bigfleet.v1alpha1.BootstrapMachine.taints:type_name -> bigfleet.v1alpha1.Taint
+	30, // 18: bigfleet.v1alpha1.BootstrapMachine.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	23, // 19: bigfleet.v1alpha1.BootstrapMachine.labels:type_name -> bigfleet.v1alpha1.BootstrapMachine.LabelsEntry
+	31, // 20: bigfleet.v1alpha1.BootstrapMachine.allocatable:type_name -> bigfleet.v1alpha1.Resources
+	32, // 21: bigfleet.v1alpha1.BootstrapMachine.taints:type_name -> bigfleet.v1alpha1.Taint
 	0,  // 22: bigfleet.v1alpha1.BootstrapBlobResponse.error_class:type_name -> bigfleet.v1alpha1.BootstrapBlobResponse.ErrorClass
 	1,  // 23: bigfleet.v1alpha1.ReclaimInstruction.cause:type_name -> bigfleet.v1alpha1.ReclaimInstruction.Cause
 	15, // 24: bigfleet.v1alpha1.ReclaimAck.failures:type_name -> bigfleet.v1alpha1.NodeFailure
 	2,  // 25: bigfleet.v1alpha1.NodeFailure.reason:type_name -> bigfleet.v1alpha1.NodeFailure.Reason
-	30, // 26: bigfleet.v1alpha1.NodeStateUpdate.state:type_name -> bigfleet.v1alpha1.MachineState
-	23, // 27: bigfleet.v1alpha1.NodeStateUpdate.labels:type_name -> bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry
-	28, // 28: bigfleet.v1alpha1.NodeStateUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
-	29, // 29: bigfleet.v1alpha1.NodeStateUpdate.taints:type_name -> bigfleet.v1alpha1.Taint
-	31, // 30: bigfleet.v1alpha1.NodeStateUpdate.keep_reason:type_name -> bigfleet.v1alpha1.KeepReason
-	26, // 31: bigfleet.v1alpha1.AvailableCapacityUpdate.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	28, // 32: bigfleet.v1alpha1.AvailableCapacityUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
+	33, // 26: bigfleet.v1alpha1.NodeStateUpdate.state:type_name -> bigfleet.v1alpha1.MachineState
+	24, // 27: bigfleet.v1alpha1.NodeStateUpdate.labels:type_name -> bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry
+	31, // 28: bigfleet.v1alpha1.NodeStateUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
+	32, // 29: bigfleet.v1alpha1.NodeStateUpdate.taints:type_name -> bigfleet.v1alpha1.Taint
+	34, // 30: bigfleet.v1alpha1.NodeStateUpdate.keep_reason:type_name -> bigfleet.v1alpha1.KeepReason
+	29, // 31: bigfleet.v1alpha1.AvailableCapacityUpdate.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	31, // 32: bigfleet.v1alpha1.AvailableCapacityUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
 	3,  // 33: bigfleet.v1alpha1.AvailableCapacityUpdate.confidence:type_name -> bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence
-	32, // 34: bigfleet.v1alpha1.DrainReport.state:type_name -> bigfleet.v1alpha1.DrainState
-	33, // 35: bigfleet.v1alpha1.UnplacedPods.rows:type_name -> bigfleet.v1alpha1.UnplacedRow
-	34, // 36: bigfleet.v1alpha1.NeedStatus.reason:type_name -> bigfleet.v1alpha1.UnmetReason
-	35, // 37: bigfleet.v1alpha1.NeedStatus.detail:type_name -> bigfleet.v1alpha1.NeedDetail
-	28, // 38: bigfleet.v1alpha1.NeedStatus.residual:type_name -> bigfleet.v1alpha1.Resources
-	4,  // 39: bigfleet.v1alpha1.Shard.Session:input_type -> bigfleet.v1alpha1.OperatorMessage
-	5,  // 40: bigfleet.v1alpha1.Shard.Session:output_type -> bigfleet.v1alpha1.ShardMessage
-	40, // [40:41] is the sub-list for method output_type
-	39, // [39:40] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	19, // 34: bigfleet.v1alpha1.NodeReport.contents:type_name -> bigfleet.v1alpha1.NodeContents
+	25, // 35: bigfleet.v1alpha1.NodeContents.labels:type_name -> bigfleet.v1alpha1.NodeContents.LabelsEntry
+	26, // 36: bigfleet.v1alpha1.NodeContents.allocatable:type_name -> bigfleet.v1alpha1.NodeContents.AllocatableEntry
+	35, // 37: bigfleet.v1alpha1.DrainReport.state:type_name -> bigfleet.v1alpha1.DrainState
+	36, // 38: bigfleet.v1alpha1.UnplacedPods.rows:type_name -> bigfleet.v1alpha1.UnplacedRow
+	37, // 39: bigfleet.v1alpha1.NeedStatus.reason:type_name -> bigfleet.v1alpha1.UnmetReason
+	38, // 40: bigfleet.v1alpha1.NeedStatus.detail:type_name -> bigfleet.v1alpha1.NeedDetail
+	31, // 41: bigfleet.v1alpha1.NeedStatus.residual:type_name -> bigfleet.v1alpha1.Resources
+	4,  // 42: bigfleet.v1alpha1.Shard.Session:input_type -> bigfleet.v1alpha1.OperatorMessage
+	5,  // 43: bigfleet.v1alpha1.Shard.Session:output_type -> bigfleet.v1alpha1.ShardMessage
+	43, // [43:44] is the sub-list for method output_type
+	42, // [42:43] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_shard_proto_init() }
@@ -2570,7 +2695,7 @@ func file_bigfleet_v1alpha1_shard_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_shard_proto_rawDesc), len(file_bigfleet_v1alpha1_shard_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,7 +35,7 @@ type PauseActuationRequest struct {
 	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Why. Shown wherever the pause shows.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Ends by itself; 0: until resumed.
+	// Ends by itself; 0: until resumed. At most 100 years, so that no sum of times overflows.
 	TtlSeconds int64 `protobuf:"varint,5,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
 	// Only check.
 	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
@@ -1367,15 +1367,16 @@ var File_bigfleet_v1alpha1_shardadmin_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_shardadmin_proto_rawDesc = "" +
 	"\n" +
-	"\"bigfleet/v1alpha1/shardadmin.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/decision.proto\x1a!bigfleet/v1alpha1/shardread.proto\x1a\x1bbuf/validate/validate.proto\"\x8b\x02\n" +
+	"\"bigfleet/v1alpha1/shardadmin.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/decision.proto\x1a!bigfleet/v1alpha1/shardread.proto\x1a\x1bbuf/validate/validate.proto\"\x91\x02\n" +
 	"\x15PauseActuationRequest\x12D\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x1d.bigfleet.v1alpha1.ActionKindB\x0f\xbaH\f\x92\x01\t\"\a\x82\x01\x04\x10\x01 \x00R\x05kinds\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12\x1a\n" +
 	"\bprovider\x18\x03 \x01(\tR\bprovider\x12\"\n" +
 	"\x06reason\x18\x04 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06reason\x12(\n" +
-	"\vttl_seconds\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06reason\x12.\n" +
+	"\vttl_seconds\x18\x05 \x01(\x03B\r\xbaH\n" +
+	"\"\b\x18\x80\xbc\xe0\xdf\v(\x00R\n" +
 	"ttlSeconds\x12#\n" +
 	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\"H\n" +
 	"\x16PauseActuationResponse\x12.\n" +

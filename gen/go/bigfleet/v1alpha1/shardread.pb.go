@@ -198,6 +198,10 @@ const (
 	NeedDetail_NEED_DETAIL_RAIL NeedDetail = 24
 	// The cluster is new to the shard, which reads its providers once more first.
 	NeedDetail_NEED_DETAIL_NEW_CLUSTER NeedDetail = 25
+	// Covered only by supply of a provider that does not answer, or whose inventory is too old.
+	NeedDetail_NEED_DETAIL_PROVIDER_DOWN NeedDetail = 26
+	// A ceiling of the cluster (machines, spend, priority) or a rate is reached.
+	NeedDetail_NEED_DETAIL_LIMIT NeedDetail = 27
 )
 
 // Enum value maps for NeedDetail.
@@ -229,6 +233,8 @@ var (
 		23: "NEED_DETAIL_PAUSED",
 		24: "NEED_DETAIL_RAIL",
 		25: "NEED_DETAIL_NEW_CLUSTER",
+		26: "NEED_DETAIL_PROVIDER_DOWN",
+		27: "NEED_DETAIL_LIMIT",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -257,6 +263,8 @@ var (
 		"NEED_DETAIL_PAUSED":            23,
 		"NEED_DETAIL_RAIL":              24,
 		"NEED_DETAIL_NEW_CLUSTER":       25,
+		"NEED_DETAIL_PROVIDER_DOWN":     26,
+		"NEED_DETAIL_LIMIT":             27,
 	}
 )
 
@@ -465,6 +473,14 @@ const (
 	KeepReason_KEEP_REASON_STALE_INVENTORY KeepReason = 18
 	// Reserved for a move to another shard.
 	KeepReason_KEEP_REASON_RESERVED KeepReason = 19
+	// Not needed, and still inside the delay before a release.
+	KeepReason_KEEP_REASON_RELEASE_DELAY KeepReason = 20
+	// Not needed, but it holds Pods that must not be disturbed.
+	KeepReason_KEEP_REASON_PROTECTED_PODS KeepReason = 21
+	// Its node takes no Pods; the Pods on it keep it.
+	KeepReason_KEEP_REASON_OUT_OF_SERVICE KeepReason = 22
+	// Its last drain was stopped or gave up; it is tried again later.
+	KeepReason_KEEP_REASON_DRAIN_BACKOFF KeepReason = 23
 )
 
 // Enum value maps for KeepReason.
@@ -490,6 +506,10 @@ var (
 		17: "KEEP_REASON_PAUSED",
 		18: "KEEP_REASON_STALE_INVENTORY",
 		19: "KEEP_REASON_RESERVED",
+		20: "KEEP_REASON_RELEASE_DELAY",
+		21: "KEEP_REASON_PROTECTED_PODS",
+		22: "KEEP_REASON_OUT_OF_SERVICE",
+		23: "KEEP_REASON_DRAIN_BACKOFF",
 	}
 	KeepReason_value = map[string]int32{
 		"KEEP_REASON_UNSPECIFIED":         0,
@@ -512,6 +532,10 @@ var (
 		"KEEP_REASON_PAUSED":              17,
 		"KEEP_REASON_STALE_INVENTORY":     18,
 		"KEEP_REASON_RESERVED":            19,
+		"KEEP_REASON_RELEASE_DELAY":       20,
+		"KEEP_REASON_PROTECTED_PODS":      21,
+		"KEEP_REASON_OUT_OF_SERVICE":      22,
+		"KEEP_REASON_DRAIN_BACKOFF":       23,
 	}
 )
 
@@ -3819,7 +3843,10 @@ func (x *GetCostRequest) GetPoints() int32 {
 type GetCostResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The points, oldest first.
-	Points        []*CostPoint `protobuf:"bytes,1,rep,name=points,proto3" json:"points,omitempty"`
+	Points []*CostPoint `protobuf:"bytes,1,rep,name=points,proto3" json:"points,omitempty"`
+	// What the machines cost from the first step of a decision log to its last, in US dollars, whatever the points are. A running
+	// shard leaves it 0.
+	SpentUsd      float64 `protobuf:"fixed64,2,opt,name=spent_usd,json=spentUsd,proto3" json:"spent_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3859,6 +3886,13 @@ func (x *GetCostResponse) GetPoints() []*CostPoint {
 		return x.Points
 	}
 	return nil
+}
+
+func (x *GetCostResponse) GetSpentUsd() float64 {
+	if x != nil {
+		return x.SpentUsd
+	}
+	return 0
 }
 
 // Costs at one time.
@@ -5725,9 +5759,10 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x10since_unix_nanos\x18\x02 \x01(\x03R\x0esinceUnixNanos\x12(\n" +
 	"\x10until_unix_nanos\x18\x03 \x01(\x03R\x0euntilUnixNanos\x12\"\n" +
 	"\x06points\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x06points\"G\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x06points\"d\n" +
 	"\x0fGetCostResponse\x124\n" +
-	"\x06points\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.CostPointR\x06points\"_\n" +
+	"\x06points\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.CostPointR\x06points\x12\x1b\n" +
+	"\tspent_usd\x18\x02 \x01(\x01R\bspentUsd\"_\n" +
 	"\tCostPoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.bigfleet.v1alpha1.CostRowR\x04rows\"\xea\x01\n" +
@@ -5873,7 +5908,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\x8d\x06\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\xc3\x06\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -5902,7 +5937,9 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x1cNEED_DETAIL_PROVIDER_BREAKER\x10\x16\x12\x16\n" +
 	"\x12NEED_DETAIL_PAUSED\x10\x17\x12\x14\n" +
 	"\x10NEED_DETAIL_RAIL\x10\x18\x12\x1b\n" +
-	"\x17NEED_DETAIL_NEW_CLUSTER\x10\x19*\x8e\x01\n" +
+	"\x17NEED_DETAIL_NEW_CLUSTER\x10\x19\x12\x1d\n" +
+	"\x19NEED_DETAIL_PROVIDER_DOWN\x10\x1a\x12\x15\n" +
+	"\x11NEED_DETAIL_LIMIT\x10\x1b*\x8e\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +
@@ -5917,7 +5954,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x15MACHINE_FLAG_UNJOINED\x10\x04\x12\x1a\n" +
 	"\x16MACHINE_FLAG_FORGOTTEN\x10\x05\x12\x19\n" +
 	"\x15MACHINE_FLAG_RESERVED\x10\x06\x12\x15\n" +
-	"\x11MACHINE_FLAG_BUSY\x10\a*\xaf\x04\n" +
+	"\x11MACHINE_FLAG_BUSY\x10\a*\xad\x05\n" +
 	"\n" +
 	"KeepReason\x12\x1b\n" +
 	"\x17KEEP_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -5940,7 +5977,11 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16KEEP_REASON_NO_SESSION\x10\x10\x12\x16\n" +
 	"\x12KEEP_REASON_PAUSED\x10\x11\x12\x1f\n" +
 	"\x1bKEEP_REASON_STALE_INVENTORY\x10\x12\x12\x18\n" +
-	"\x14KEEP_REASON_RESERVED\x10\x132\xa1\t\n" +
+	"\x14KEEP_REASON_RESERVED\x10\x13\x12\x1d\n" +
+	"\x19KEEP_REASON_RELEASE_DELAY\x10\x14\x12\x1e\n" +
+	"\x1aKEEP_REASON_PROTECTED_PODS\x10\x15\x12\x1e\n" +
+	"\x1aKEEP_REASON_OUT_OF_SERVICE\x10\x16\x12\x1d\n" +
+	"\x19KEEP_REASON_DRAIN_BACKOFF\x10\x172\xa1\t\n" +
 	"\tShardRead\x12f\n" +
 	"\fInspectNeeds\x12&.bigfleet.v1alpha1.InspectNeedsRequest\x1a'.bigfleet.v1alpha1.InspectNeedsResponse\"\x03\x90\x02\x010\x01\x12[\n" +
 	"\tGetStatus\x12#.bigfleet.v1alpha1.GetStatusRequest\x1a$.bigfleet.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12d\n" +

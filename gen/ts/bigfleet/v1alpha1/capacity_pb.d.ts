@@ -47,6 +47,15 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
    * @generated from field: map<string, string> node_overhead = 1000;
    */
   nodeOverhead: { [key: string]: string };
+
+  /**
+   * Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They count as no supply, and the needs
+   * leave out the Pods on them. Full set each time.
+   * Soft: an id that is not bound to the cluster, or named twice (entry ignored).
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.MachineOutOfService out_of_service = 1001;
+   */
+  outOfService: MachineOutOfService[];
 };
 
 /**
@@ -54,6 +63,95 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
  * Use `create(ClusterCapacityNeedsSchema)` to create a new message.
  */
 export declare const ClusterCapacityNeedsSchema: GenMessage<ClusterCapacityNeeds>;
+
+/**
+ * One machine whose node takes no Pods now.
+ *
+ * @generated from message bigfleet.v1alpha1.MachineOutOfService
+ */
+export declare type MachineOutOfService = Message<"bigfleet.v1alpha1.MachineOutOfService"> & {
+  /**
+   * Machine id.
+   *
+   * @generated from field: string machine_id = 1;
+   */
+  machineId: string;
+
+  /**
+   * Why the node takes none.
+   *
+   * @generated from field: bigfleet.v1alpha1.MachineOutOfService.Reason reason = 2;
+   */
+  reason: MachineOutOfService_Reason;
+
+  /**
+   * Since when, cluster clock.
+   *
+   * @generated from field: int64 since_unix_nanos = 3;
+   */
+  sinceUnixNanos: bigint;
+
+  /**
+   * Pods on it that a drain must evict. They keep the machine; at 0 it is surplus.
+   * Soft: negative (read as 0).
+   *
+   * @generated from field: int32 pods = 4;
+   */
+  pods: number;
+
+  /**
+   * One word for people: the key of the taint, or the reason of the Ready condition.
+   *
+   * @generated from field: string detail = 5;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.MachineOutOfService.
+ * Use `create(MachineOutOfServiceSchema)` to create a new message.
+ */
+export declare const MachineOutOfServiceSchema: GenMessage<MachineOutOfService>;
+
+/**
+ * Why the node takes none.
+ *
+ * @generated from enum bigfleet.v1alpha1.MachineOutOfService.Reason
+ */
+export enum MachineOutOfService_Reason {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Somebody other than BigFleet cordoned it.
+   *
+   * @generated from enum value: REASON_CORDONED = 1;
+   */
+  CORDONED = 1,
+
+  /**
+   * It has a taint that is neither the machine's nor the kubelet's.
+   *
+   * @generated from enum value: REASON_TAINTED = 2;
+   */
+  TAINTED = 2,
+
+  /**
+   * It has not been Ready for longer than the operator waits for its recovery.
+   *
+   * @generated from enum value: REASON_NOT_READY = 3;
+   */
+  NOT_READY = 3,
+}
+
+/**
+ * Describes the enum bigfleet.v1alpha1.MachineOutOfService.Reason.
+ */
+export declare const MachineOutOfService_ReasonSchema: GenEnum<MachineOutOfService_Reason>;
 
 /**
  * One aggregated row of demand: a constrained resource envelope, not a pod count.
@@ -140,6 +238,22 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
    * @generated from field: bool tolerations_stated = 1002;
    */
   tolerationsStated: boolean;
+
+  /**
+   * The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
+   * row's identity (feature `per-host-limit`).
+   * Soft: negative (read as 0); set on a row that does not count in units (read as 1 machine for each min_unit).
+   *
+   * @generated from field: int32 max_per_host = 1003;
+   */
+  maxPerHost: number;
+
+  /**
+   * The row's Pods have preemptionPolicy Never: nothing is preempted for it. Part of the row's identity.
+   *
+   * @generated from field: bool never_preempts = 1004;
+   */
+  neverPreempts: boolean;
 };
 
 /**

@@ -189,6 +189,13 @@ export declare type Machine = Message<"bigfleet.v1alpha1.Machine"> & {
    * @generated from field: repeated bigfleet.v1alpha1.Taint taints = 1001;
    */
   taints: Taint[];
+
+  /**
+   * Usual duration of a Drain of this machine in seconds, from its acceptance to IDLE; 0: unknown.
+   *
+   * @generated from field: int32 drain_estimate_seconds = 1002;
+   */
+  drainEstimateSeconds: number;
 };
 
 /**

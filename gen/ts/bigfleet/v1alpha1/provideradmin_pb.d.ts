@@ -492,6 +492,60 @@ export declare type SetMutationsResponse = Message<"bigfleet.v1alpha1.SetMutatio
 export declare const SetMutationsResponseSchema: GenMessage<SetMutationsResponse>;
 
 /**
+ * Claims an epoch. A shard sends it at start, before its first mutation.
+ *
+ * @generated from message bigfleet.v1alpha1.ClaimEpochRequest
+ */
+export declare type ClaimEpochRequest = Message<"bigfleet.v1alpha1.ClaimEpochRequest"> & {
+  /**
+   * The shard; under mTLS exactly the one of the certificate.
+   *
+   * @generated from field: string shard_id = 1;
+   */
+  shardId: string;
+
+  /**
+   * Its epoch. Below the claimed one: FAILED_PRECONDITION with a FenceDetail. Equal: accepted, nothing changes.
+   *
+   * @generated from field: int64 shard_epoch = 2;
+   */
+  shardEpoch: bigint;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.ClaimEpochRequest.
+ * Use `create(ClaimEpochRequestSchema)` to create a new message.
+ */
+export declare const ClaimEpochRequestSchema: GenMessage<ClaimEpochRequest>;
+
+/**
+ * The claim in force. It is durable.
+ *
+ * @generated from message bigfleet.v1alpha1.ClaimEpochResponse
+ */
+export declare type ClaimEpochResponse = Message<"bigfleet.v1alpha1.ClaimEpochResponse"> & {
+  /**
+   * The claimed epoch.
+   *
+   * @generated from field: int64 shard_epoch = 1;
+   */
+  shardEpoch: bigint;
+
+  /**
+   * Identity of the store behind the claim, as hex; two addresses with one store are one provider.
+   *
+   * @generated from field: string store_id = 2;
+   */
+  storeId: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.ClaimEpochResponse.
+ * Use `create(ClaimEpochResponseSchema)` to create a new message.
+ */
+export declare const ClaimEpochResponseSchema: GenMessage<ClaimEpochResponse>;
+
+/**
  * Whether mutations are served.
  *
  * @generated from enum bigfleet.v1alpha1.MutationMode
@@ -579,6 +633,16 @@ export declare const ProviderAdmin: GenService<{
     methodKind: "unary";
     input: typeof SetMutationsRequestSchema;
     output: typeof SetMutationsResponseSchema;
+  },
+  /**
+   * Claims an epoch for a shard: from the answer on, every mutation of that shard with a lower epoch is refused.
+   *
+   * @generated from rpc bigfleet.v1alpha1.ProviderAdmin.ClaimEpoch
+   */
+  claimEpoch: {
+    methodKind: "unary";
+    input: typeof ClaimEpochRequestSchema;
+    output: typeof ClaimEpochResponseSchema;
   },
 }>;
 

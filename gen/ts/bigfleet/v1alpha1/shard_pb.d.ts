@@ -1130,6 +1130,13 @@ export declare type NodeReport = Message<"bigfleet.v1alpha1.NodeReport"> & {
    * @generated from field: bool last_of_full_set = 8;
    */
   lastOfFullSet: boolean;
+
+  /**
+   * What the node holds and offers (feature `node-contents`). Absent: not stated.
+   *
+   * @generated from field: bigfleet.v1alpha1.NodeContents contents = 9;
+   */
+  contents?: NodeContents | undefined;
 };
 
 /**
@@ -1137,6 +1144,66 @@ export declare type NodeReport = Message<"bigfleet.v1alpha1.NodeReport"> & {
  * Use `create(NodeReportSchema)` to create a new message.
  */
 export declare const NodeReportSchema: GenMessage<NodeReport>;
+
+/**
+ * What one joined node holds, and what it offers by its own word (feature `node-contents`).
+ *
+ * @generated from message bigfleet.v1alpha1.NodeContents
+ */
+export declare type NodeContents = Message<"bigfleet.v1alpha1.NodeContents"> & {
+  /**
+   * Pods that a drain must evict: all but mirror, DaemonSet and finished Pods.
+   * Soft: negative (read as 0).
+   *
+   * @generated from field: int32 pods = 1;
+   */
+  pods: number;
+
+  /**
+   * Those of them that must not be disturbed now: annotated do-not-disrupt, or held by a budget that allows no disruption.
+   * Soft: negative (read as 0); above pods (read as pods).
+   *
+   * @generated from field: int32 pods_protected = 2;
+   */
+  podsProtected: number;
+
+  /**
+   * Since when no such Pod is there, cluster clock; 0: some are.
+   *
+   * @generated from field: int64 empty_since_unix_nanos = 3;
+   */
+  emptySinceUnixNanos: bigint;
+
+  /**
+   * Cost of evicting those Pods in cents: the sum of their interruption penalties, and one cent for each Pod.
+   * Soft: negative (read as 0).
+   *
+   * @generated from field: int64 disruption_cost_cents = 4;
+   */
+  disruptionCostCents: bigint;
+
+  /**
+   * Labels of the Node that differ from those of the machine's last NodeStateUpdate.
+   * Soft: an entry over the limits of Kubernetes (dropped).
+   *
+   * @generated from field: map<string, string> labels = 5;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * status.allocatable of the Node. Empty: not stated.
+   * Soft: a quantity that cannot be read (dropped).
+   *
+   * @generated from field: map<string, string> allocatable = 6;
+   */
+  allocatable: { [key: string]: string };
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.NodeContents.
+ * Use `create(NodeContentsSchema)` to create a new message.
+ */
+export declare const NodeContentsSchema: GenMessage<NodeContents>;
 
 /**
  * How the drain of one node is going (B). Newest wins per machine.

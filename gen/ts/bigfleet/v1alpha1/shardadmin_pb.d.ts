@@ -49,7 +49,7 @@ export declare type PauseActuationRequest = Message<"bigfleet.v1alpha1.PauseActu
   reason: string;
 
   /**
-   * Ends by itself; 0: until resumed.
+   * Ends by itself; 0: until resumed. At most 100 years, so that no sum of times overflows.
    *
    * @generated from field: int64 ttl_seconds = 5;
    */

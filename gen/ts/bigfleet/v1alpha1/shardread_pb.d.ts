@@ -2032,6 +2032,14 @@ export declare type GetCostResponse = Message<"bigfleet.v1alpha1.GetCostResponse
    * @generated from field: repeated bigfleet.v1alpha1.CostPoint points = 1;
    */
   points: CostPoint[];
+
+  /**
+   * What the machines cost from the first step of a decision log to its last, in US dollars, whatever the points are. A running
+   * shard leaves it 0.
+   *
+   * @generated from field: double spent_usd = 2;
+   */
+  spentUsd: number;
 };
 
 /**
@@ -3150,6 +3158,20 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_NEW_CLUSTER = 25;
    */
   NEW_CLUSTER = 25,
+
+  /**
+   * Covered only by supply of a provider that does not answer, or whose inventory is too old.
+   *
+   * @generated from enum value: NEED_DETAIL_PROVIDER_DOWN = 26;
+   */
+  PROVIDER_DOWN = 26,
+
+  /**
+   * A ceiling of the cluster (machines, spend, priority) or a rate is reached.
+   *
+   * @generated from enum value: NEED_DETAIL_LIMIT = 27;
+   */
+  LIMIT = 27,
 }
 
 /**
@@ -3417,6 +3439,34 @@ export enum KeepReason {
    * @generated from enum value: KEEP_REASON_RESERVED = 19;
    */
   RESERVED = 19,
+
+  /**
+   * Not needed, and still inside the delay before a release.
+   *
+   * @generated from enum value: KEEP_REASON_RELEASE_DELAY = 20;
+   */
+  RELEASE_DELAY = 20,
+
+  /**
+   * Not needed, but it holds Pods that must not be disturbed.
+   *
+   * @generated from enum value: KEEP_REASON_PROTECTED_PODS = 21;
+   */
+  PROTECTED_PODS = 21,
+
+  /**
+   * Its node takes no Pods; the Pods on it keep it.
+   *
+   * @generated from enum value: KEEP_REASON_OUT_OF_SERVICE = 22;
+   */
+  OUT_OF_SERVICE = 22,
+
+  /**
+   * Its last drain was stopped or gave up; it is tried again later.
+   *
+   * @generated from enum value: KEEP_REASON_DRAIN_BACKOFF = 23;
+   */
+  DRAIN_BACKOFF = 23,
 }
 
 /**

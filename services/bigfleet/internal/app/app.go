@@ -58,17 +58,17 @@ func (a *App) Bind(f *pflag.FlagSet) {
 	a.given = f
 	f.StringVarP(&a.flags.format, "output", "o", string(output.Table), "output format: "+strings.Join(output.Formats(), "|"))
 	f.StringSliceVar(&a.flags.coordinator, "coordinator", []string{fleet.CoordinatorDefault}, "coordinator addresses, host:port; repeatable")
-	f.StringVar(&a.flags.shard, "shard", "", "one shard, by id or host:port; default every shard the coordinator lists")
-	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "bound of one call; streams have none")
-	f.StringVar(&a.flags.context, "context", "", "a `NAME` that config view lists; default the current one")
-	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "of the cluster that Pods and definitions are read from; default kubectl's")
-	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context of the kubeconfig")
+	f.StringVar(&a.flags.shard, "shard", "", "one shard, by id or host:port; default: every shard that the coordinator lists")
+	f.DurationVar(&a.flags.timeout, "timeout", fleet.TimeoutDefault, "per-request timeout; streaming requests have none")
+	f.StringVar(&a.flags.context, "context", "", "`NAME` of a context from `config view`; default: the current one")
+	f.StringVar(&a.flags.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster to read Pods and CRDs from; default: kubectl's")
+	f.StringVar(&a.flags.kubeContext, "kube-context", "", "context in the kubeconfig")
 	f.StringVar(&a.flags.viaKube, "via-kube", "", "reach coordinator and shards through the API server of the management cluster: `CONTEXT[/NAMESPACE]`")
 	f.Lookup("via-kube").NoOptDefVal = viaCurrent
 	f.StringVar(&a.flags.cert, "tls-cert", "", "client certificate file")
 	f.StringVar(&a.flags.key, "tls-key", "", "client key file")
-	f.StringVar(&a.flags.ca, "tls-ca", "", "CA file that servers' certificates are checked against")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "show the cause behind an error")
+	f.StringVar(&a.flags.ca, "tls-ca", "", "CA file that verifies server certificates")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "show the underlying cause of an error")
 }
 
 // Verbose says whether causes are shown.
@@ -109,7 +109,7 @@ func (a *App) takeContext() error {
 	}
 	f, err := contexts.Load(path)
 	if err != nil {
-		return &exit.Error{Code: exit.Usage, Reason: "contexts", Say: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
+		return &exit.Error{Code: exit.Usage, Reason: "contexts", Message: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
 	}
 	name := a.flags.context
 	if name == "" {
@@ -120,10 +120,10 @@ func (a *App) takeContext() error {
 	}
 	c, ok := f.Contexts[name]
 	if !ok && a.flags.context == "" {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("the current context %q is not in %s", name, path), Hint: "`bigfleet config use NAME` chooses another; `bigfleet config view` lists them"}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("the current context %q is not in %s", name, path), Hint: "`bigfleet config use NAME` chooses another; `bigfleet config view` lists them"}
 	}
 	if !ok {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
 	}
 	// An address on the command line replaces both of the context: half of each would be a third fleet. The id of a shard is no
 	// address: it is one of this fleet's.
@@ -234,8 +234,8 @@ func (a *App) TLSFiles() identity.Files {
 }
 
 // Waits says on stderr what is being waited for, once, after a second, unless done was called before (OPS-4.1).
-func (a *App) Waits(say string) (done func()) {
-	return fleet.Waits(func(s string) { a.Notef("%s", s) }, func() string { return say })
+func (a *App) Waits(message string) (done func()) {
+	return fleet.Waits(func(s string) { a.Notef("%s", s) }, func() string { return message })
 }
 
 // ShardID is the shard that --shard names by id; "" when it names none, or an address.
@@ -268,9 +268,9 @@ func (a *App) Close() {
 
 // Mutates adds the flags of OPS-4.8 to a verb that changes something.
 func (a *App) Mutates(c *cobra.Command, reasonRequired bool) *cobra.Command {
-	c.Flags().BoolVarP(&a.Yes, "yes", "y", false, "do not ask")
-	c.Flags().StringVar(&a.Reason, "reason", "", "why; recorded with the order")
-	c.Flags().BoolVar(&a.DryRun, "dry-run", false, "check everything on the server and change nothing")
+	c.Flags().BoolVarP(&a.Yes, "yes", "y", false, "skip the confirmation")
+	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
+	c.Flags().BoolVar(&a.DryRun, "dry-run", false, "validate on the server without changing anything")
 	if reasonRequired {
 		_ = c.MarkFlagRequired("reason") // fails only for an unknown flag
 	}
@@ -285,13 +285,13 @@ func (a *App) Confirm(format string, args ...any) error {
 		return nil
 	}
 	if !a.Asks {
-		return &exit.Error{Code: exit.Declined, Reason: "confirmation", Say: "this changes something and nobody can be asked", Hint: "Repeat with --yes"}
+		return &exit.Error{Code: exit.Declined, Reason: "confirmation", Message: "this command changes something and cannot ask for confirmation without a terminal", Hint: "Repeat it with --yes"}
 	}
-	_, _ = fmt.Fprint(a.Err, "Go on? [y/N] ")
+	_, _ = fmt.Fprint(a.Err, "Continue? [y/N] ")
 	var answer string
 	_, _ = fmt.Fscanln(a.In, &answer)
 	if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil
 	}
-	return &exit.Error{Code: exit.Declined, Say: "nothing was changed"}
+	return &exit.Error{Code: exit.Declined, Message: "nothing was changed"}
 }

@@ -27,7 +27,7 @@ func (a *App) Kube() (*rest.Config, error) {
 	rules.ExplicitPath = a.flags.kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.flags.kubeContext}).ClientConfig()
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: "no way to a cluster: " + noWay(err), Hint: "Name a kubeconfig with --kubeconfig and a context with --kube-context; `bigfleet up --write-kubeconfig FILE` writes one of its simulated clusters", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, Reason: "no_cluster", Message: "no cluster can be reached: " + noWay(err), Hint: "Name a kubeconfig with --kubeconfig and a context with --kube-context; `bigfleet up --write-kubeconfig FILE` writes one of its simulated clusters", Err: err}
 	}
 	cfg.Timeout = a.flags.timeout
 	return cfg, nil
@@ -46,7 +46,7 @@ func (a *App) throughKube(cfg *fleet.Config) error {
 	rules.ExplicitPath = a.flags.kubeconfig
 	to, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
 	if err != nil {
-		return &exit.Error{Code: exit.Usage, Reason: "no_cluster", Say: fmt.Sprintf("--via-kube: %v", err), Hint: "Name the kubeconfig of the management cluster with --kubeconfig", Err: err}
+		return &exit.Error{Code: exit.Usage, Reason: "no_cluster", Message: fmt.Sprintf("--via-kube: %v", err), Hint: "Name the kubeconfig of the management cluster with --kubeconfig", Err: err}
 	}
 	way, err := viakube.New(to, cmp.Or(namespace, viakube.Namespace))
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *App) throughKube(cfg *fleet.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.flags.timeout)
 	defer cancel()
 	if cfg.Coordinator, err = way.Coordinators(ctx); err != nil {
-		return &exit.Error{Code: exit.Unreachable, Reason: "no_coordinator", Say: "--via-kube: " + err.Error(), Hint: "Name the namespace with --via-kube=CONTEXT/NAMESPACE, or one shard with --shard POD:7780", Err: err}
+		return &exit.Error{Code: exit.Unreachable, Reason: "no_coordinator", Message: "--via-kube: " + err.Error(), Hint: "Name the namespace with --via-kube=CONTEXT/NAMESPACE, or one shard with --shard POD:7780", Err: err}
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (a *App) HasKube() bool { return a.flags.kubeconfig != "" || a.flags.kubeCo
 
 // KubeError turns an error of an API server into one of a verb.
 func KubeError(what string, err error) error {
-	out := &exit.Error{Code: exit.Failed, Say: what + ": " + err.Error(), Err: err}
+	out := &exit.Error{Code: exit.Failed, Message: what + ": " + err.Error(), Err: err}
 	var dial *net.OpError
 	var at *url.Error
 	switch {
@@ -79,7 +79,7 @@ func KubeError(what string, err error) error {
 	case apierrors.IsNotFound(err):
 		out.Code = exit.NotFound
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		out.Code, out.Hint = exit.Denied, "Ask for the right, or use another context with --kube-context"
+		out.Code, out.Hint = exit.Denied, "Request the permission, or select another context with --kube-context"
 	case apierrors.IsConflict(err):
 		out.Code = exit.Refused
 	case errors.As(err, &dial), errors.As(err, &at):

@@ -19,7 +19,7 @@ const watchEvery = time.Second
 
 // Watchable adds --watch to a verb.
 func (a *App) Watchable(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "ask again every second and show what changed")
+	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "refresh every second and highlight changes")
 	return c
 }
 
@@ -33,13 +33,13 @@ func (a *App) Read(ctx context.Context, show func(context.Context) error) error 
 	defer func() { a.Out, a.Err = out, notes }()
 	var before picture
 	for {
-		var data, said bytes.Buffer
-		a.Out, a.Err = &data, &said
+		var data, messages bytes.Buffer
+		a.Out, a.Err = output.Safe(&data), output.Safe(&messages)
 		if err := show(ctx); err != nil && ctx.Err() == nil {
 			a.Notef("%v", err)
 		}
 		a.Out, a.Err = out, notes
-		now := picture{data: data.String(), notes: said.String()}
+		now := picture{data: data.String(), notes: messages.String()}
 		if err := a.repaint(now, before); err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ type picture struct{ data, notes string }
 // repaint shows one round of --watch.
 func (a *App) repaint(now, before picture) error {
 	if a.Terminal && a.Format.ForPeople() {
-		_, err := fmt.Fprintf(a.Out, "\x1b[H\x1b[2J%s", a.fit(now.data)) // home and clear
-		_, _ = fmt.Fprint(a.Err, now.notes)                              // the clearing took them away
+		_, err := fmt.Fprintf(a.Paint(), "\x1b[H\x1b[2J%s", a.fit(now.data)) // home and clear
+		_, _ = fmt.Fprint(a.Err, now.notes)                                  // the clearing took them away
 		return err
 	}
 	if now.notes != before.notes {

@@ -52,7 +52,7 @@ import (
 // Main runs one command line and returns the exit code. args are without the program's name.
 func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	data := &reader{Writer: e.Out}
-	e.Out = data
+	e.Raw, e.Out, e.Err = data, output.Safe(data), output.Safe(e.Err)
 	a := app.New(e)
 	defer a.Close()
 	root := New(a)
@@ -67,7 +67,7 @@ func Main(ctx context.Context, e env.Env, args []string) exit.Code {
 	verb, err := root.ExecuteContextC(ctx)
 	if err != nil && !started {
 		var known *exit.Error
-		if err = ofRole.Again(root, args, err); !errors.As(err, &known) {
+		if err = ofRole.FlagErrors(root, args, err); !errors.As(err, &known) {
 			err = wrongUsage(verb, err) // cobra's own: flags and arguments
 		}
 	}
@@ -108,7 +108,7 @@ func eachRun(c *cobra.Command, hook func()) {
 func New(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "bigfleet",
-		Short:         "Capacity for a fleet of Kubernetes clusters: try it, run it, ask it why",
+		Short:         "Capacity for a fleet of Kubernetes clusters: try it, run it, and find out why",
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.Check() },
 		Args: func(c *cobra.Command, args []string) error {
@@ -121,14 +121,14 @@ func New(a *app.App) *cobra.Command {
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &exit.Error{Code: exit.Usage, Say: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
+		return &exit.Error{Code: exit.Usage, Message: err.Error(), Hint: fmt.Sprintf("`%s --help` shows the flags", c.CommandPath())}
 	})
 	a.Bind(root.PersistentFlags())
 	root.AddCommand(
 		up.New(a), up.NewAllInOne(a), up.NewDemo(a), status.New(a), get.New(a), describe.New(a), explain.New(a), history.New(a), history.NewEvents(a), top.New(a),
 		plan.New(a), cost.New(a), wait.New(a), replay.New(a), pause.New(a), pause.NewResume(a), guards.New(a), get.NewTop(a, "pauses"), get.NewTop(a, "drains"), version.New(a), config.New(a),
 	)
-	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "The coordinator's state as a file", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a))
+	root.AddCommand(order.NewReconcile(a), order.NewDryRun(a), order.Group("snapshot", "Save, verify and restore the coordinator's state", snapshot.Verbs(a)...), certs.New(a), crds.New(a), doctor.New(a))
 	root.AddCommand(groups(a)...)
 	ofProviders := providerverbs.New(a)
 	roles(a, root, ofProviders)
@@ -152,12 +152,12 @@ func groups(a *app.App) []*cobra.Command {
 		name, about string
 		aliases     []string
 	}{
-		{"machines", "Orders about one machine", []string{"machine"}}, {"rollups", "Orders about held roll-ups", nil},
-		{"clusters", "Orders about one cluster", []string{"cluster"}}, {"backoff", "Orders about backoffs", nil},
-		{"reservations", "Orders about reservations of moves", nil}, {"shards", "Orders about one shard", nil},
-		{"domains", "Who owns which domain", []string{"domain"}}, {"quota", "Quotas and their slices", nil},
-		{"providers", "Providers the coordinator knows", nil}, {"rebalance", "Moving capacity between shards", nil},
-		{"raft", "The coordinator's Raft group", nil}, {"instructions", "Instructions to shards", nil},
+		{"machines", "Manage machines", []string{"machine"}}, {"rollups", "Manage held roll-ups", nil},
+		{"clusters", "Manage clusters", []string{"cluster"}}, {"backoff", "Manage backoffs", nil},
+		{"reservations", "Manage the reservations of moves", nil}, {"shards", "Manage shards", nil},
+		{"domains", "Manage the shards' ownership of domains", []string{"domain"}}, {"quota", "Manage quotas and their slices", nil},
+		{"providers", "Manage the providers that the coordinator knows", nil}, {"rebalance", "Manage rebalancing between shards", nil},
+		{"raft", "Manage the coordinator's Raft group", nil}, {"instructions", "Manage instructions to shards", nil},
 	} {
 		verbs := append(toShard[g.name], toCoordinator[g.name]...)
 		for _, l := range lists {
@@ -217,7 +217,7 @@ func roles(a *app.App, root, ofProviders *cobra.Command) {
 		named(ofProviders, providerRole(sim.NewCommand()), "sim", "Run the simulated cloud"),
 	}
 	root.AddCommand(&cobra.Command{
-		Use: "roles", Args: cobra.NoArgs, Short: "The long-running programs in this binary", Example: "  bigfleet roles",
+		Use: "roles", Args: cobra.NoArgs, Short: "List the server roles in this binary", Example: "  bigfleet roles",
 		RunE: func(*cobra.Command, []string) error {
 			l := output.List{Columns: []output.Column{{Head: "ROLE"}, {Head: "DOES"}}}
 			for _, p := range programs {
@@ -243,7 +243,7 @@ func ownFlagsOnly(c *cobra.Command) {
 			}
 		})
 		if len(foreign) > 0 {
-			return ofRole.Fail(fmt.Errorf("%s is for the verbs that ask; a role does not take it", strings.Join(foreign, ", ")))
+			return ofRole.Fail(fmt.Errorf("%s is for client commands; a server role does not take it", strings.Join(foreign, ", ")))
 		}
 		return run(c, args)
 	}
@@ -255,7 +255,7 @@ func providerRole(c *cobra.Command) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := run(c, args); err != nil {
 			// A configuration can have several faults, one a line; each is for the reader (PROV-20.2), on the one line there is.
-			return &exit.Error{Code: exit.Code(provider.ExitCode(err)), Say: strings.ReplaceAll(err.Error(), "\n", "; "), Err: err}
+			return &exit.Error{Code: exit.Code(provider.ExitCode(err)), Message: strings.ReplaceAll(err.Error(), "\n", "; "), Err: err}
 		}
 		return nil
 	}
@@ -268,12 +268,12 @@ func report(a *app.App, verb *cobra.Command, err error) {
 	var settings *ofRole.Error
 	switch {
 	case errors.As(err, &settings): // all that is wrong with a role's, not its first line (OPS-2.3)
-		e = &exit.Error{Code: exit.Usage, Say: settings.OneLine(), Hint: "`" + verb.CommandPath() + " --help` shows the flags"}
+		e = &exit.Error{Code: exit.Usage, Message: settings.OneLine(), Hint: "`" + verb.CommandPath() + " --help` shows the flags"}
 	case !errors.As(err, &e):
-		e = &exit.Error{Code: exit.CodeOf(err), Say: err.Error(), Err: err}
+		e = &exit.Error{Code: exit.CodeOf(err), Message: err.Error(), Err: err}
 	}
-	if first, rest, more := strings.Cut(e.Say, "\n"); more { // one line (OPS-4.9); a trace is for -v
-		e = &exit.Error{Code: e.Code, Reason: e.Reason, Say: first, Hint: e.Hint, Err: errors.New(rest)}
+	if first, rest, more := strings.Cut(e.Message, "\n"); more { // one line (OPS-4.9); a trace is for -v
+		e = &exit.Error{Code: e.Code, Reason: e.Reason, Message: first, Hint: e.Hint, Err: errors.New(rest)}
 	}
 	if a.Format == output.JSON || a.Format == output.JSONL {
 		reason := e.Reason
@@ -284,7 +284,7 @@ func report(a *app.App, verb *cobra.Command, err error) {
 		if hint == "" && e.Code == exit.Usage {
 			hint = "`" + verb.CommandPath() + " --help` shows how it is used"
 		}
-		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Say, "hint": hint})
+		_ = json.NewEncoder(a.Err).Encode(map[string]any{"code": int(e.Code), "reason": reason, "message": e.Message, "hint": hint})
 		return
 	}
 	a.Notef("bigfleet: %s", e.Error())

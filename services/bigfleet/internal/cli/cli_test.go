@@ -61,6 +61,10 @@ func (s *shard) Explain(_ context.Context, r *connect.Request[bigfleetv1alpha1.E
 	return connect.NewResponse(&bigfleetv1alpha1.ExplainResponse{Verdict: "m-1 serves red/web.", Cycle: 7, CycleAtUnixNanos: now.UnixNano()}), nil
 }
 
+func (s *shard) ListClusters(context.Context, *connect.Request[bigfleetv1alpha1.ListClustersRequest]) (*connect.Response[bigfleetv1alpha1.ListClustersResponse], error) {
+	return connect.NewResponse(&bigfleetv1alpha1.ListClustersResponse{Clusters: []*bigfleetv1alpha1.ClusterView{{ClusterId: "red"}}}), nil
+}
+
 func (s *shard) PauseActuation(_ context.Context, r *connect.Request[bigfleetv1alpha1.PauseActuationRequest]) (*connect.Response[bigfleetv1alpha1.PauseActuationResponse], error) {
 	s.paused = r.Msg
 	return connect.NewResponse(&bigfleetv1alpha1.PauseActuationResponse{Pause: &bigfleetv1alpha1.Pause{PauseId: "p-1", Reason: r.Msg.GetReason()}}), nil
@@ -134,8 +138,8 @@ func TestGetMachines(t *testing.T) {
 	}
 }
 
-// progress is what a command says on stderr that takes longer than a second.
-var progress = regexp.MustCompile(`(?m)^.* takes long: still waiting for .*\n`)
+// progress is what a command says on stderr that is taking a whileer than a second.
+var progress = regexp.MustCompile(`(?m)^.* is taking a while: still waiting for .*\n`)
 
 // OPS-4.10: every way to fail has its code and one line that says what to do.
 func TestExitCodes(t *testing.T) {
@@ -145,15 +149,15 @@ func TestExitCodes(t *testing.T) {
 		says string
 	}{
 		{[]string{"get", "machines", "m-7"}, exit.NotFound, "there is no machine m-7. `bigfleet get machines` lists them"},
-		{[]string{"get", "dragons"}, exit.Usage, `there is no kind "dragons"`},
+		{[]string{"get", "dragons"}, exit.Usage, `unknown kind "dragons"`},
 		{[]string{"get", "machines", "--state", "molten"}, exit.Usage, "--state molten is unknown: use one of configured"},
 		{[]string{"get", "machines", "-o", "xml"}, exit.Usage, "-o xml is not a format"},
 		{[]string{"stats"}, exit.Usage, "Did you mean `bigfleet status`?"},
 		{[]string{"get", "machines", "--frobnicate"}, exit.Usage, "unknown flag: --frobnicate"},
 		{[]string{"explain", "machine/m-7"}, exit.NotFound, "no shard knows machine/m-7"},
 		{[]string{"status"}, exit.Failed, "GetStatus is not implemented"},
-		{[]string{"plan", "--stock-out", "m6i.large", "--fail-on", "provision"}, exit.Problems, "the plan holds 1 provision"},
-		{[]string{"pause", "--all", "--shard", "x", "--reason", "r"}, exit.Usage, "say which shards"},
+		{[]string{"plan", "--stock-out", "m6i.large", "--fail-on", "provision"}, exit.Problems, "the plan contains 1 provision"},
+		{[]string{"pause", "--all", "--shard", "x", "--reason", "r"}, exit.Usage, "name the shards"},
 	} {
 		_, stderr, code := run(t, &shard{}, "", c.args...)
 		if code != c.code || !strings.Contains(stderr, c.says) {
@@ -219,6 +223,24 @@ func TestOrdersAsk(t *testing.T) {
 	}
 	if _, stderr, code := run(t, s, "", "pause", "--yes"); code != exit.Usage || !strings.Contains(stderr, "reason") {
 		t.Errorf("no reason: exit %d, %q", code, stderr)
+	}
+}
+
+// unsure cannot list its clusters.
+type unsure struct{ *shard }
+
+func (unsure) ListClusters(context.Context, *connect.Request[bigfleetv1alpha1.ListClustersRequest]) (*connect.Response[bigfleetv1alpha1.ListClustersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnavailable, errors.New("it is starting"))
+}
+
+// OPS-4.8: a pause refuses a cluster that no shard has. It goes out while a shard cannot tell, because a pause is for emergencies.
+func TestPauseRefusesUnknownClusters(t *testing.T) {
+	s := &shard{}
+	if _, stderr, code := run(t, s, "", "pause", "--cluster", "rad", "--reason", "test", "--yes"); code != exit.NotFound || s.paused != nil || !strings.Contains(stderr, "Did you mean red?") {
+		t.Errorf("unknown cluster: exit %d, %q, sent %v", code, stderr, s.paused)
+	}
+	if _, stderr, code := runAt(t, serve(t, unsure{s}, s), "", "pause", "--cluster", "rad", "--reason", "test", "--yes"); code != exit.OK || s.paused.GetClusterId() != "rad" {
+		t.Errorf("a shard cannot tell: exit %d, %q, sent %v", code, stderr, s.paused)
 	}
 }
 

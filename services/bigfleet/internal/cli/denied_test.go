@@ -104,7 +104,7 @@ func TestWhoMayNotIsToldSo(t *testing.T) {
 		{"no certificate, a shard", "status --shard @shard", identity.Files{}, exit.Unreachable, "If it serves TLS, give --tls-cert"},
 		{"the certificate of another CA", "get domains", mixed, exit.Unreachable, " CA "}, // refused in words, or with a closed connection
 		{"another CA", "get domains", stranger, exit.Unreachable, "is refused: x509"},
-		{"a shard for a coordinator", "get domains --coordinator @shard", admin, exit.Unreachable, "what answers there is something else (HTTP status 404). By default a shard listens on 7780"},
+		{"a shard for a coordinator", "get domains --coordinator @shard", admin, exit.Unreachable, "another kind of server answers there (HTTP status 404). Default ports: shard 7780"},
 		{"doctor as a cluster", "doctor", cluster, exit.Problems, "may\n      -> --tls-cert and --tls-key, or --context, name a certificate of another identity"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestEveryRole(t *testing.T) {
 		if out, _ := line(r.role + " --help"); strings.Contains(out, "Global Flags") {
 			t.Errorf("%s --help shows flags that it does not take:\n%s", r.role, out)
 		}
-		if out, code := line(r.role + " --kube-context x " + r.needed); code != exit.Usage || !strings.Contains(out, "--kube-context is for the verbs that ask") {
+		if out, code := line(r.role + " --kube-context x " + r.needed); code != exit.Usage || !strings.Contains(out, "--kube-context is for client commands") {
 			t.Errorf("%s --kube-context x: code %d, want %d: %s", r.role, code, exit.Usage, out)
 		}
 		if out, code := line(r.role + " --no-such-flag"); code != exit.Usage || !strings.Contains(out, "no-such-flag") {

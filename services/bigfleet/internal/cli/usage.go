@@ -16,7 +16,7 @@ func unknown(c *cobra.Command, name string) error {
 	if near := c.SuggestionsFor(name); len(near) > 0 {
 		hint = "Did you mean `bigfleet " + strings.Join(near, "` or `bigfleet ") + "`?"
 	}
-	return &exit.Error{Code: exit.Usage, Say: fmt.Sprintf("there is no command %q", name), Hint: hint}
+	return &exit.Error{Code: exit.Usage, Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
 }
 
 // helpOrNearest makes `help` refuse what is no command, as the command line itself does.
@@ -69,27 +69,27 @@ var (
 // wrongUsage words what cobra refuses: what is missing or too much, and a line that would do (OPS-4.9).
 func wrongUsage(verb *cobra.Command, err error) *exit.Error {
 	text, path := err.Error(), strings.TrimPrefix(verb.CommandPath(), verb.Root().CommandPath()+" ")
-	out := &exit.Error{Code: exit.Usage, Say: text, Hint: "Usage: " + verb.UseLine(), Err: err}
+	out := &exit.Error{Code: exit.Usage, Message: text, Hint: "Usage: " + verb.UseLine(), Err: err}
 	if example, _, _ := strings.Cut(strings.TrimSpace(verb.Example), "\n"); example != "" {
 		out.Hint = "For example: " + example
 	}
 	switch {
 	case strings.HasPrefix(text, "required flag(s)"):
-		out.Say = path + " needs " + strings.Join(missing(verb), ", ")
+		out.Message = path + " needs " + strings.Join(missing(verb), ", ")
 	case groupOf.MatchString(text):
-		out.Say = path + " needs one of " + dashed(groupOf.FindStringSubmatch(text)[1])
+		out.Message = path + " needs one of " + dashed(groupOf.FindStringSubmatch(text)[1])
 	case eitherF.MatchString(text):
-		out.Say = path + " takes only one of " + dashed(eitherF.FindStringSubmatch(text)[1])
+		out.Message = path + " takes only one of " + dashed(eitherF.FindStringSubmatch(text)[1])
 	case strings.HasPrefix(text, "unknown command"):
-		out.Say = path + " takes no argument"
+		out.Message = path + " takes no argument"
 	case countOf.MatchString(text):
 		_, takes, _ := strings.Cut(strings.TrimSuffix(verb.Use, " [flags]"), " ")
 		if given := countOf.FindStringSubmatch(text)[1]; given == "0" {
-			out.Say = path + " needs " + takes
+			out.Message = path + " needs " + takes
 		} else if takes == "" {
-			out.Say = path + " takes no argument"
+			out.Message = path + " takes no argument"
 		} else {
-			out.Say = fmt.Sprintf("%s takes %s; %s arguments were given", path, takes, given)
+			out.Message = fmt.Sprintf("%s takes %s; %s arguments were given", path, takes, given)
 		}
 	}
 	return out

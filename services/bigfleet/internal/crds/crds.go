@@ -71,8 +71,8 @@ func Compare(ctx context.Context, client dynamic.Interface) ([]Change, error) {
 	return out, nil
 }
 
-// Say prints changes for people.
-func Say(w io.Writer, all []Change) {
+// Print writes changes for people.
+func Print(w io.Writer, all []Change) {
 	for _, c := range all {
 		switch {
 		case c.Missing:

@@ -21,7 +21,8 @@ import (
 // Env is the world of one invocation.
 type Env struct {
 	In       io.Reader
-	Out, Err io.Writer
+	Out, Err io.Writer // what others wrote is shown safely on both
+	Raw      io.Writer // Out for escape sequences of our own; nil means Out
 	Getenv   func(string) string
 	Now      func() time.Time
 	Terminal bool // Out is a terminal: colours, repainting
@@ -47,6 +48,14 @@ func System() Env {
 			return columns, lines
 		},
 	}
+}
+
+// Paint is where escape sequences of our own go.
+func (e Env) Paint() io.Writer {
+	if e.Raw == nil {
+		return e.Out
+	}
+	return e.Raw
 }
 
 // Colour says whether escape sequences are welcome.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -27,7 +28,7 @@ type Code int
 const (
 	OK          Code = 0 // done, or nothing found wrong
 	Failed      Code = 1
-	Usage       Code = 2 // wrong usage or configuration
+	Usage       Code = 2 // invalid usage or configuration
 	NotFound    Code = 3 // the named thing does not exist
 	Problems    Code = 4 // ran fine and found problems
 	Unreachable Code = 5 // no server, no leader, or a part did not answer
@@ -45,10 +46,10 @@ type Meaning struct {
 // Codes lists the codes with their meanings, in order.
 func Codes() []Meaning {
 	return []Meaning{
-		{OK, "done, or nothing found wrong"}, {Failed, "failed"}, {Usage, "wrong usage or configuration"}, {NotFound, "the named thing does not exist"},
-		{Problems, "ran fine and found problems: `doctor`, `snapshot verify`, `crds diff`, `replay`, `plan --fail-on`, `wait` that timed out"},
+		{OK, "done, or nothing found wrong"}, {Failed, "failed"}, {Usage, "invalid usage or configuration"}, {NotFound, "the named thing does not exist"},
+		{Problems, "completed and found problems: `doctor`, `snapshot verify`, `crds diff`, `replay`, `plan --fail-on`, `wait` that timed out"},
 		{Unreachable, "no server, no leader, or a part did not answer"}, {Denied, "permission denied"}, {Refused, "refused because of state: a conflict, another owner, still in use"},
-		{Declined, "the user said no, or there was nobody to ask and no `--yes`"},
+		{Declined, "not confirmed: the answer was no, or there was no terminal and no `--yes`"},
 	}
 }
 
@@ -59,27 +60,27 @@ var names = map[Code]string{
 
 func (c Code) String() string { return names[c] }
 
-// Error ends a verb. Say is one line for people: what failed and why. Hint says what to do.
+// Error ends a verb. Message is one line for people: what failed and why. Hint says what to do.
 type Error struct {
-	Code   Code
-	Reason string // a token for programs; "" means the code's name
-	Say    string
-	Hint   string
-	Err    error // for -v, never shown otherwise
+	Code    Code
+	Reason  string // a token for programs; "" means the code's name
+	Message string
+	Hint    string
+	Err     error // for -v, never shown otherwise
 }
 
 func (e *Error) Error() string {
 	if e.Hint == "" {
-		return e.Say
+		return e.Message
 	}
-	return e.Say + ". " + e.Hint
+	return e.Message + ". " + e.Hint
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
 // Usagef is a wrong command line.
 func Usagef(format string, args ...any) *Error {
-	return &Error{Code: Usage, Say: fmt.Sprintf(format, args...)}
+	return &Error{Code: Usage, Message: fmt.Sprintf(format, args...)}
 }
 
 // CodeOf is the exit code of a verb's error.
@@ -125,17 +126,17 @@ func Of(what string, err error) error {
 	if broken := brokenOff(what, err); broken != nil {
 		return broken
 	}
-	out := &Error{Code: Failed, Say: what + ": " + text(err), Err: err}
-	if strings.Contains(out.Say, "HTTP status 404") { // a server without this service: no server of BigFleet answers so
-		return &Error{Code: Unreachable, Reason: "wrong_service", Say: what + ": what answers there is something else (HTTP status 404)",
-			Hint: "By default a shard listens on 7780, a coordinator on 7790, a provider on 9000; metrics have ports of their own", Err: err}
+	out := &Error{Code: Failed, Message: what + ": " + text(err), Err: err}
+	if strings.Contains(out.Message, "HTTP status 404") { // a server without this service: no server of BigFleet answers so
+		return &Error{Code: Unreachable, Reason: "wrong_service", Message: what + ": another kind of server answers there (HTTP status 404)",
+			Hint: "Default ports: shard 7780, coordinator 7790, provider 9000; metrics are on separate ports", Err: err}
 	}
 	if code, ok := byConnectCode[connect.CodeOf(err)]; ok {
 		out.Code = code
 	}
 	if p, ok := rpc.Detail[*bigfleetv1alpha1.Problem](err); ok {
 		out.Reason, out.Hint = p.GetReason(), sentence(p.GetHint())
-		out.Say = strings.Replace(out.Say, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
+		out.Message = strings.Replace(out.Message, ": "+p.GetHint(), "", 1) // it is in the message for callers that know no details
 	}
 	if out.Code == Denied && out.Hint == "" {
 		out.Hint = "--tls-cert and --tls-key, or --context, name a certificate of another identity"
@@ -147,19 +148,21 @@ func Of(what string, err error) error {
 func brokenOff(what string, err error) *Error {
 	out := &Error{Code: Unreachable, Reason: "closed", Err: err}
 	if _, alert, found := strings.Cut(err.Error(), "remote error: tls: "); found {
-		out.Reason, out.Say = "certificate", what+": the server refuses this certificate: "+alert
-		out.Hint = "--tls-cert and --tls-key take one that the server's CA has signed; `bigfleet doctor` with the same flags looks closer"
+		out.Reason, out.Message = "certificate", what+": the server refuses this certificate: "+alert
+		out.Hint = "Use a certificate that the server's CA has signed; `bigfleet doctor` with the same flags shows details"
 		return out
 	}
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
-		if errors.Is(err, end) {
-			out.Say = what + ": the server closed the connection without an answer"
-			out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca of the CA that it trusts; if it is stopping, ask again"
-			return out
-		}
+	ends := func(end error) bool { return errors.Is(err, end) }
+	if !slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET}, ends) && !strings.Contains(err.Error(), notEstablished) {
+		return nil
 	}
-	return nil
+	out.Message = what + ": the server closed the connection without an answer"
+	out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca of the CA that it trusts; if it is stopping, ask again"
+	return out
 }
+
+// notEstablished is the text of net/http for a connection that closed before its first request was sent. It exports no error for it.
+const notEstablished = "http2: client conn could not be established"
 
 // NoConnection is the failure to reach an address at all, or to agree on TLS there.
 func NoConnection(what string, dial *rpc.DialError) *Error {
@@ -167,13 +170,13 @@ func NoConnection(what string, dial *rpc.DialError) *Error {
 	var cert *tls.CertificateVerificationError
 	switch {
 	case errors.As(dial, &plain):
-		return &Error{Code: Unreachable, Reason: "plaintext", Say: fmt.Sprintf("%s: %s answers without TLS", what, dial.Addr),
-			Hint: "Start it with --tls-cert, --tls-key and --tls-ca, or leave the TLS flags and the context out here", Err: dial}
+		return &Error{Code: Unreachable, Reason: "plaintext", Message: fmt.Sprintf("%s: %s answers without TLS", what, dial.Addr),
+			Hint: "Start it with --tls-cert, --tls-key and --tls-ca, or omit the TLS flags and the context here", Err: dial}
 	case errors.As(dial, &cert):
-		return &Error{Code: Unreachable, Reason: "certificate", Say: fmt.Sprintf("%s: the certificate of %s is refused: %v", what, dial.Addr, cert.Err),
+		return &Error{Code: Unreachable, Reason: "certificate", Message: fmt.Sprintf("%s: the certificate of %s is refused: %v", what, dial.Addr, cert.Err),
 			Hint: "`bigfleet doctor` with the same flags says what is wrong with it", Err: dial}
 	}
-	return &Error{Code: Unreachable, Reason: NothingAnswers, Say: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
+	return &Error{Code: Unreachable, Reason: NothingAnswers, Message: fmt.Sprintf("%s: nothing answers at %s", what, dial.Addr),
 		Hint: "Check the address and that the process runs; `bigfleet doctor` checks more", Err: dial}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
@@ -82,7 +82,7 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	clients map[string]*rpc.Client
-	leader  *leader.Client
+	leader  *coordclient.Client
 	heard   atomic.Bool // a coordinator's port was open
 }
 
@@ -125,7 +125,7 @@ func (f *Fleet) client(address string) (*rpc.Client, error) {
 	}
 	c, err := rpc.NewClient(rpc.ClientConfig{Addr: address, Limits: rpc.ReadClientLimits(), Identity: f.cfg.Identity, Dial: f.cfg.Dial, Interceptors: []connect.Interceptor{perCall{}}})
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+		return nil, &exit.Error{Code: exit.Usage, Message: err.Error(), Err: err}
 	}
 	f.clients[address] = c
 	return c, nil
@@ -193,10 +193,10 @@ func (f *Fleet) Shards(ctx context.Context) ([]Shard, error) {
 		out = append(out, s)
 	}
 	if len(out) == 0 && f.cfg.Shard != "" {
-		return nil, &exit.Error{Code: exit.NotFound, Say: "shard " + f.cfg.Shard + " is not registered", Hint: "`bigfleet get shards` lists them; --shard also takes host:port"}
+		return nil, &exit.Error{Code: exit.NotFound, Message: "shard " + f.cfg.Shard + " is not registered", Hint: "`bigfleet get shards` lists them; --shard also takes host:port"}
 	}
 	if len(out) == 0 {
-		return nil, &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no shard", Hint: "One that was just started reports within seconds; or name one with --shard host:port"}
+		return nil, &exit.Error{Code: exit.NotFound, Message: "no shard is registered at the coordinator", Hint: "A new shard registers within seconds; or use --shard host:port"}
 	}
 	return out, nil
 }
@@ -238,7 +238,7 @@ func Each[T any](ctx context.Context, f *Fleet, shards []Shard, what string, ask
 				silent = append(silent, shards[i].Label())
 			}
 		}
-		return what + " takes long: still waiting for " + strings.Join(silent, ", ") + " …"
+		return what + " is taking a while: still waiting for " + strings.Join(silent, ", ") + " …"
 	})()
 	for i, s := range shards {
 		all.Go(func() {
@@ -275,11 +275,11 @@ func partial(shards []Shard, errs []error) error {
 	case len(silent)+len(refused) == 1 && (len(shards) == 1 || len(refused) == 1):
 		return cmp.Or(first, no)
 	case len(refused) == 0:
-		return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: all}
+		return &exit.Error{Code: exit.Unreachable, Reason: "partial", Message: "no answer from " + strings.Join(silent, ", "), Hint: first.Error(), Err: all}
 	case len(silent) == 0:
-		return &exit.Error{Code: exit.CodeOf(no), Say: strings.Join(refused, "; "), Err: all}
+		return &exit.Error{Code: exit.CodeOf(no), Message: strings.Join(refused, "; "), Err: all}
 	}
-	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Say: "no answer from " + strings.Join(silent, ", ") + "; " + strings.Join(refused, "; "), Hint: first.Error(), Err: all}
+	return &exit.Error{Code: exit.Unreachable, Reason: "partial", Message: "no answer from " + strings.Join(silent, ", ") + "; " + strings.Join(refused, "; "), Hint: first.Error(), Err: all}
 }
 
 // Unanswered names a part that did not answer.

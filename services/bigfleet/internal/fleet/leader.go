@@ -13,7 +13,7 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 )
 
@@ -54,17 +54,17 @@ func (f *Fleet) Leader(ctx context.Context, what string, call func(context.Conte
 	bounded, cancel := f.Deadline(ctx)
 	defer cancel()
 	defer f.waits(func() string {
-		return what + " takes long: still waiting for the coordinator at " + strings.Join(f.cfg.Coordinator, ", ") + " …"
+		return what + " is taking a while: still waiting for the coordinator at " + strings.Join(f.cfg.Coordinator, ", ") + " …"
 	})()
 	return f.atLeader(bounded, what, call)
 }
 
 // LeaderStream is Leader without a deadline of its own, for streams.
 func (f *Fleet) LeaderStream(ctx context.Context, what string, call func(context.Context, Coordinator) error) error {
-	return f.atLeader(ctx, what, call, leader.Unbounded())
+	return f.atLeader(ctx, what, call, coordclient.Unbounded())
 }
 
-func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Context, Coordinator) error, opts ...leader.Option) error {
+func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Context, Coordinator) error, opts ...coordclient.Option) error {
 	l, err := f.leaderClient()
 	if err != nil {
 		return err
@@ -72,18 +72,18 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 	if err := f.knock(ctx, what); err != nil {
 		return err
 	}
-	err = l.Do(ctx, func(ctx context.Context, t leader.Target) error {
+	err = l.Do(ctx, func(ctx context.Context, t coordclient.Target) error {
 		return call(ctx, Coordinator{Address: t.Addr, Core: t.Coordinator, Admin: t.Admin})
 	}, opts...)
-	var other *leader.LineageError
+	var other *coordclient.LineageError
 	if errors.As(err, &other) {
 		return otherGroup(what, other)
 	}
-	var nobody *leader.NoLeaderError
+	var nobody *coordclient.NoLeaderError
 	if !errors.As(err, &nobody) {
 		return exit.Of(what, err)
 	}
-	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Say: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
+	out := &exit.Error{Code: exit.Unreachable, Reason: "no_leader", Message: what + ": no coordinator leads at " + strings.Join(f.cfg.Coordinator, ", "),
 		Hint: "An election takes about a second; `bigfleet raft status` shows the replicas", Err: err}
 	var dial *rpc.DialError
 	if errors.As(nobody.Last, &dial) {
@@ -100,8 +100,8 @@ func (f *Fleet) atLeader(ctx context.Context, what string, call func(context.Con
 }
 
 // otherGroup is a fleet at the addresses of another one.
-func otherGroup(what string, e *leader.LineageError) error {
-	return &exit.Error{Code: exit.Refused, Reason: "other_fleet", Say: fmt.Sprintf("%s: the coordinator at %s is of another fleet: it is group %s, and this context is for %s", what, e.Addr, e.Got, e.Pinned),
+func otherGroup(what string, e *coordclient.LineageError) error {
+	return &exit.Error{Code: exit.Refused, Reason: "other_fleet", Message: fmt.Sprintf("%s: the coordinator at %s is of another fleet: it is group %s, and this context is for %s", what, e.Addr, e.Got, e.Pinned),
 		Hint: "Correct the address, or take this fleet with `bigfleet config set NAME --coordinator ADDRESS --pin`", Err: e}
 }
 
@@ -144,7 +144,7 @@ func (f *Fleet) knock(ctx context.Context, what string) error {
 		}
 	}
 	if worst.Reason == exit.NothingAnswers {
-		worst = &exit.Error{Code: exit.Unreachable, Reason: exit.NothingAnswers, Say: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
+		worst = &exit.Error{Code: exit.Unreachable, Reason: exit.NothingAnswers, Message: what + ": nothing answers at " + strings.Join(f.cfg.Coordinator, ", "),
 			Hint: "Check --coordinator and that the process runs, or name one shard with --shard host:port; `bigfleet doctor` checks more", Err: worst.Err}
 	}
 	return worst
@@ -172,15 +172,15 @@ func noServer(e *exit.Error) bool { return slices.Contains(exit.NoServer(), e.Re
 // knockTimeout is generous for a handshake across the world.
 const knockTimeout = 3 * time.Second
 
-func (f *Fleet) leaderClient() (*leader.Client, error) {
+func (f *Fleet) leaderClient() (*coordclient.Client, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.leader != nil {
 		return f.leader, nil
 	}
-	l, err := leader.New(leader.Config{Addrs: f.cfg.Coordinator, ClusterUUID: f.cfg.Group, Identity: f.cfg.Identity, Dial: f.cfg.Dial, Resolve: f.cfg.Resolve})
+	l, err := coordclient.New(coordclient.Config{Addrs: f.cfg.Coordinator, ClusterUUID: f.cfg.Group, Identity: f.cfg.Identity, Dial: f.cfg.Dial, Resolve: f.cfg.Resolve})
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+		return nil, &exit.Error{Code: exit.Usage, Message: err.Error(), Err: err}
 	}
 	f.leader = l
 	return l, nil

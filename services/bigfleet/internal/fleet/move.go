@@ -25,7 +25,7 @@ func (f *Fleet) Move(ctx context.Context, id string) (move *bigfleetv1alpha1.Mov
 		return nil
 	})
 	if err == nil && move == nil {
-		err = &exit.Error{Code: exit.NotFound, Say: "the coordinator knows no " + about, Hint: "`bigfleet get moves` lists them"}
+		err = &exit.Error{Code: exit.NotFound, Message: "the coordinator knows no " + about, Hint: "`bigfleet get moves` lists them"}
 	}
 	return move, err
 }

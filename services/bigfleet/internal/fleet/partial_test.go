@@ -9,9 +9,9 @@ import (
 
 // OPS-4.6, OPS-4.10: who does not answer is named and makes 5; who refuses has answered, and what it says and its code are told.
 func TestPartsThatFail(t *testing.T) {
-	away := &exit.Error{Code: exit.Unreachable, Say: "status of b: nothing answers at b:1"}
-	bound := &exit.Error{Code: exit.Refused, Say: "forget of a: the machine is bound"}
-	denied := &exit.Error{Code: exit.Denied, Say: "forget of b: you may not"}
+	away := &exit.Error{Code: exit.Unreachable, Message: "status of b: nothing answers at b:1"}
+	bound := &exit.Error{Code: exit.Refused, Message: "forget of a: the machine is bound"}
+	denied := &exit.Error{Code: exit.Denied, Message: "forget of b: you may not"}
 	a, b := Shard{ID: "a"}, Shard{ID: "b"}
 	for _, c := range []struct {
 		name   string

@@ -5,9 +5,11 @@
 package output
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,11 +33,12 @@ const (
 	YAML  Format = "yaml"
 	JSONL Format = "jsonl"
 	Name  Format = "name"
+	CSV   Format = "csv"
 )
 
 // Formats lists them for help and completion.
 func Formats() []string {
-	return []string{string(Table), string(Wide), string(JSON), string(YAML), string(JSONL), string(Name)}
+	return []string{string(Table), string(Wide), string(JSON), string(YAML), string(JSONL), string(Name), string(CSV)}
 }
 
 // Parse checks a value of -o.
@@ -69,11 +72,16 @@ func (f Format) Write(w io.Writer, l List) error {
 	switch f {
 	case Name:
 		for _, n := range l.Names {
-			if _, err := fmt.Fprintln(w, n); err != nil {
+			if n == "" { // a row that is no thing, such as a total
+				continue
+			}
+			if _, err := fmt.Fprintln(w, Text(n)); err != nil {
 				return err
 			}
 		}
 		return nil
+	case CSV:
+		return writeCSV(w, l)
 	case JSONL:
 		for _, m := range l.Items {
 			if err := f.Message(w, m); err != nil {
@@ -112,7 +120,7 @@ func (f Format) Next(w io.Writer, m proto.Message) error {
 
 // Message prints one message as data. Table formats print JSON too: a verb with rows calls Write.
 func (f Format) Message(w io.Writer, m proto.Message) error {
-	if f == Name {
+	if f == Name || f == CSV {
 		return errOneAnswer
 	}
 	raw, err := encode(m)
@@ -128,7 +136,7 @@ func (f Format) Message(w io.Writer, m proto.Message) error {
 
 // Value prints one thing that is no message as data.
 func (f Format) Value(w io.Writer, v any) error {
-	if f == Name {
+	if f == Name || f == CSV {
 		return errOneAnswer
 	}
 	if f == JSONL {
@@ -167,6 +175,27 @@ func encode(m proto.Message) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
+// writeCSV prints every column, for spreadsheets.
+func writeCSV(w io.Writer, l List) error {
+	out, row := csv.NewWriter(w), make([]string, len(l.Columns))
+	for i, c := range l.Columns {
+		row[i] = c.Head
+	}
+	if err := out.Write(row); err != nil {
+		return err
+	}
+	for _, cells := range l.Rows {
+		for i, cell := range cells {
+			row[i] = Text(cell)
+		}
+		if err := out.Write(row); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
 // writeTable aligns columns two spaces apart. The last cell of a row is not padded.
 func writeTable(w io.Writer, l List, wide bool) error {
 	var show []int
@@ -180,7 +209,14 @@ func writeTable(w io.Writer, l List, wide bool) error {
 	for i, c := range l.Columns {
 		head[i] = c.Head
 	}
-	all := append([][]string{head}, l.Rows...)
+	all := [][]string{head}
+	for _, cells := range l.Rows {
+		row := make([]string, len(cells))
+		for i, cell := range cells {
+			row[i] = Text(cell)
+		}
+		all = append(all, row)
+	}
 	for _, row := range all {
 		for _, i := range show {
 			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
@@ -239,8 +275,16 @@ func Enum(prefix, name string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
 }
 
-// Dollars words an hourly price.
-func Dollars(perHour float64) string { return fmt.Sprintf("$%.2f/h", perHour) }
+// Dollars words an hourly price: in cents, and finer where cents would be off by more than half a percent.
+func Dollars(perHour float64) string {
+	for digits := 2; digits < 6; digits += 2 {
+		unit := math.Pow10(-digits)
+		if math.Abs(math.Round(perHour/unit)*unit-perHour) <= math.Abs(perHour)/200 {
+			return fmt.Sprintf("$%.*f/h", digits, perHour)
+		}
+	}
+	return fmt.Sprintf("$%.6f/h", perHour)
+}
 
 // Count words a number of things: 1 machine, 2 machines.
 func Count(n int, what string) string {
@@ -321,4 +365,4 @@ func Cut(line string, columns int) string {
 }
 
 // errOneAnswer says that there is nothing to name.
-var errOneAnswer = exit.Usagef("-o name is for lists; this is one answer: use table, json, yaml or jsonl")
+var errOneAnswer = exit.Usagef("-o name and -o csv are for lists; this is one answer: use table, json, yaml or jsonl")

@@ -182,7 +182,7 @@ func TestExplainMachinesAndNodes(t *testing.T) {
 	node := nodes.Items[0].Name
 	byNode := w.command(t, "explain", "node/"+node, "--kubeconfig", w.env["WORLD_KUBECONFIG"])
 	byMachine := w.command(t, "explain", "machine/"+node)
-	for _, want := range []string{"is machine " + node, "A need claims it."} {
+	for _, want := range []string{"is machine " + node, "In use by "} {
 		if !strings.Contains(byNode, want) {
 			t.Errorf("explain node/%s lacks %q:\n%s", node, want, byNode)
 		}
@@ -210,10 +210,10 @@ func TestExplainMachinesAndNodes(t *testing.T) {
 	if _, err := w.cluster(t, "red").CoreV1().Nodes().Create(t.Context(), stray, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if out := w.command(t, "explain", "node/stray", "--kubeconfig", w.env["WORLD_KUBECONFIG"]); !strings.Contains(out, "BigFleet did not make it and never touches it") {
+	if out := w.command(t, "explain", "node/stray", "--kubeconfig", w.env["WORLD_KUBECONFIG"]); !strings.Contains(out, "BigFleet did not create it and never changes it") {
 		t.Errorf("a Node that is not ours: %s", out)
 	}
-	if out := fmt.Sprint(w.command(t, "explain", "cluster/red")); !strings.Contains(out, "what it asks for is there or on its way") {
+	if out := fmt.Sprint(w.command(t, "explain", "cluster/red")); !strings.Contains(out, "all of its demand is met or on the way") {
 		t.Errorf("explain cluster/red: %s", out)
 	}
 }

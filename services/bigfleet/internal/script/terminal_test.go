@@ -143,7 +143,7 @@ func TestTerminalManners(t *testing.T) {
 		t.Error("NO_COLOR is not obeyed")
 	}
 	asks := newTerminal(t, "bigfleet pause --kind reclaim --reason trial --shard "+w.env["SHARD"])
-	asks.shows(`^Pauses reclaim`, `^Go on\? \[y/N\]`)
+	asks.shows(`^Pauses reclaim`, `^Continue\? \[y/N\]`)
 	if out, err := asks.tmux("send-keys", "n", "Enter").CombinedOutput(); err != nil {
 		t.Fatalf("tmux: %v: %s", err, out)
 	}

@@ -24,17 +24,17 @@ type scheduler struct {
 	store *kubesim.Store
 	wake  chan struct{}
 
-	mu    sync.Mutex
-	pods  cache[corev1.Pod]
-	nodes cache[corev1.Node]
-	free  map[string]resources // by node name: allocatable minus bound Pods
-	said  map[string]string    // by Pod key: the last reason written
+	mu       sync.Mutex
+	pods     cache[corev1.Pod]
+	nodes    cache[corev1.Node]
+	free     map[string]resources // by node name: allocatable minus bound Pods
+	reported map[string]string    // by Pod key: the last reason written
 }
 
 type resources map[corev1.ResourceName]int64 // milli-units
 
 func (c *Cluster) runScheduler(ctx context.Context) {
-	s := &scheduler{store: c.store, wake: make(chan struct{}, 1), said: map[string]string{}}
+	s := &scheduler{store: c.store, wake: make(chan struct{}, 1), reported: map[string]string{}}
 	s.pods = cache[corev1.Pod]{byKey: map[string]*corev1.Pod{}, changed: func(string, *corev1.Pod, *corev1.Pod) { s.poke() }}
 	s.nodes = cache[corev1.Node]{byKey: map[string]*corev1.Node{}, changed: func(string, *corev1.Node, *corev1.Node) { s.poke() }}
 	locked := func(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
@@ -82,13 +82,13 @@ func (s *scheduler) round() []verdict {
 	for _, p := range s.pending() {
 		node, why := s.place(p)
 		if node == nil {
-			if s.said[key(p)] != why {
-				s.said[key(p)] = why
+			if s.reported[key(p)] != why {
+				s.reported[key(p)] = why
 				out = append(out, verdict{pod: p, why: why})
 			}
 			continue
 		}
-		delete(s.said, key(p))
+		delete(s.reported, key(p))
 		s.take(node.Name, p)
 		bound := p.DeepCopy() // later Pods of this round see it there
 		bound.Spec.NodeName = node.Name

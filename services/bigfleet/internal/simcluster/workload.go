@@ -80,12 +80,12 @@ func (w *workloads) round() {
 			want = int(*d.Spec.Replicas)
 		}
 		w.scale(d, byOwner[string(d.UID)], want)
-		w.tell(d, byOwner[string(d.UID)], want)
+		w.publishStatus(d, byOwner[string(d.UID)], want)
 	}
 }
 
-// tell keeps the status that `kubectl get`, `rollout status` and `wait --for=condition=Available` read.
-func (w *workloads) tell(d *appsv1.Deployment, have []*corev1.Pod, want int) {
+// publishStatus keeps the status that `kubectl get`, `rollout status` and `wait --for=condition=Available` read.
+func (w *workloads) publishStatus(d *appsv1.Deployment, have []*corev1.Pod, want int) {
 	ready := int32(0)
 	have = have[max(0, len(have)-want):] // scale has deleted the first ones
 	for _, p := range have {

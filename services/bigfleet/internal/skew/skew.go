@@ -25,7 +25,7 @@ func (v Versions) Add(who, version string) {
 // Verdict is how far the processes are apart.
 type Verdict struct {
 	Minors  int      // between the oldest and the newest; Never for another major version
-	Say     string   // who is ahead and who behind; "" while there is one minor version
+	Message string   // who is ahead and who behind; "" while there is one minor version
 	Version string   // the oldest minor version, v1.2; "" when none can be compared
 	Unknown []string // whose version is none of a release
 }
@@ -61,7 +61,7 @@ func (v Versions) Judge() (out Verdict) {
 	low, high := minors[0], minors[len(minors)-1]
 	out.Version, out.Minors = low, apart(low, high)
 	if low != high {
-		out.Say = fmt.Sprintf("%s runs %s, %s runs %s", strings.Join(by[high], ", "), high, strings.Join(by[low], ", "), low)
+		out.Message = fmt.Sprintf("%s runs %s, %s runs %s", strings.Join(by[high], ", "), high, strings.Join(by[low], ", "), low)
 	}
 	return out
 }

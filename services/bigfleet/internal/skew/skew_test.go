@@ -16,8 +16,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{skew.Versions{}, skew.Verdict{}},
 		{skew.Versions{"a": "v1.2.3", "b": "1.2.9"}, skew.Verdict{Version: "v1.2"}},
-		{skew.Versions{"a": "v1.9.0", "b": "v1.10.4", "c": "v1.10.0"}, skew.Verdict{Version: "v1.9", Minors: 1, Say: "b, c runs v1.10, a runs v1.9"}},
-		{skew.Versions{"a": "v1.2.0", "b": "v2.2.0"}, skew.Verdict{Version: "v1.2", Minors: skew.Never, Say: "b runs v2.2, a runs v1.2"}},
+		{skew.Versions{"a": "v1.9.0", "b": "v1.10.4", "c": "v1.10.0"}, skew.Verdict{Version: "v1.9", Minors: 1, Message: "b, c runs v1.10, a runs v1.9"}},
+		{skew.Versions{"a": "v1.2.0", "b": "v2.2.0"}, skew.Verdict{Version: "v1.2", Minors: skew.Never, Message: "b runs v2.2, a runs v1.2"}},
 		{skew.Versions{"a": "devel", "b": "v1.2.0"}, skew.Verdict{Version: "v1.2", Unknown: []string{"a (devel)"}}},
 	} {
 		if diff := cmp.Diff(c.want, c.runs.Judge()); diff != "" {

@@ -73,7 +73,7 @@ func Parse(text string, want ...Kind) (Subject, error) {
 			forms[i] = string(k) + "/NAMESPACE/NAME"
 		}
 	}
-	return Subject{}, exit.Usagef("%q names nothing: write %s; `bigfleet get KIND` lists names", text, strings.Join(forms, ", "))
+	return Subject{}, exit.Usagef("%q is not a subject: write %s; `bigfleet get KIND` lists names", text, strings.Join(forms, ", "))
 }
 
 // NeedName is a need as tables print it and Parse reads it after "need/".

@@ -34,17 +34,17 @@ func Demos() []Demo {
 			Script: "deploy A shift 24\nwait A shift 24\nsay the same work moves to B\nscale A shift 0\ndeploy B shift 24\nwait B shift 24\nrest"},
 		{Name: "critical", About: "batch work holds every GPU, then something urgent arrives elsewhere", Watch: "bigfleet top",
 			Script: "deploy A batch 12 gpu=1 priority=-10\nwait A batch 12\nsay B urgently needs 2 GPUs: the batch makes room\ndeploy B urgent 2 gpu=1 priority=1000000\nwait B urgent 2"},
-		{Name: "saturate", About: "more demand than the cloud can ever sell", Watch: "bigfleet get needs --unmet",
+		{Name: "saturate", About: "more demand than the cloud can supply", Watch: "bigfleet get needs --unmet",
 			Script: "deploy A flood 300 cpu=4\nrest"},
-		{Name: "stockout", About: "the cheapest machines are sold out: the next best are taken at once", Watch: "bigfleet status",
+		{Name: "stockout", About: "the cheapest machines are sold out: the next best are bought at once", Watch: "bigfleet status",
 			Script: "stock spot 0\ndeploy A more 40 type=m.8x\nwait A more 40\nsay spot machines are back: status says when each pool is tried again\nstock spot back"},
-		{Name: "spot-storm", About: "the cloud takes the spot machines of a zone back, with a short notice", Watch: "bigfleet get machines --state configured",
+		{Name: "spot-storm", About: "the cloud interrupts the spot machines of a zone with a short notice", Watch: "bigfleet get machines --state configured",
 			Script: "deploy A web 32 type=m.8x\nwait A web 32\nstorm 2s\n+3s wait A web 32\nrest"},
-		{Name: "kill-coordinator", About: "the coordinator is away: shards decide on", Watch: "bigfleet status --shard SHARD",
+		{Name: "kill-coordinator", About: "the coordinator is down: shards continue to decide", Watch: "bigfleet status --shard SHARD",
 			Script: "deploy A before 4\nwait A before 4\nstop coordinator\nsay without a coordinator a new need is met all the same\ndeploy A without 8\nwait A without 8\nstart coordinator"},
-		{Name: "kill-operator", Args: []string{"A"}, About: "an operator dies: its cluster keeps its Nodes and Pods", Watch: "bigfleet get clusters",
+		{Name: "kill-operator", Args: []string{"A"}, About: "an operator stops: its cluster keeps its Nodes and Pods", Watch: "bigfleet get clusters",
 			Script: "deploy A web 8\nwait A web 8\nstop operator A\n+2s wait A web 8\nsay nothing was drained; it comes back\nstart operator A\nscale A web 12\nwait A web 12"},
-		{Name: "reset", About: "no workloads, full stock, everything runs", Watch: "bigfleet top", Script: "reset\nrest\nsay a shard may hold a roll-up that suddenly asks for nothing: bigfleet guards"},
+		{Name: "reset", About: "delete all workloads, restore the stock, start everything", Watch: "bigfleet top", Script: "reset\nrest\nsay a shard may hold a roll-up that suddenly asks for nothing: bigfleet guards"},
 	}
 }
 
@@ -57,9 +57,9 @@ func DemoNames() (out []string) {
 }
 
 // told is one line of a story that is under way, as JSON.
-type told struct {
+type progress struct {
 	At      float64        `json:"at,omitempty"` // seconds since the story began
-	Say     string         `json:"say,omitempty"`
+	Message string         `json:"say,omitempty"`
 	Numbers map[string]any `json:"numbers,omitempty"` // at the end
 	Error   string         `json:"error,omitempty"`
 }
@@ -80,7 +80,7 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		Args  []string
 	}
 	if r.Method != http.MethodPost || r.Header.Get(DemoHeader) == "" {
-		http.Error(out, "POST a story, with the header "+DemoHeader, http.StatusBadRequest)
+		http.Error(out, "POST a demo, with the header "+DemoHeader, http.StatusBadRequest)
 		return
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(out, r.Body, 1<<16)).Decode(&ask); err != nil {
@@ -93,12 +93,12 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.busy.TryLock() {
-		http.Error(out, "another story is being played: wait until it ends", http.StatusConflict)
+		http.Error(out, "another demo is running: wait until it ends", http.StatusConflict)
 		return
 	}
 	defer s.busy.Unlock()
 	begun := time.Now()
-	tell := func(t told) {
+	emit := func(t progress) {
 		t.At = time.Since(begun).Seconds()
 		raw, err := json.Marshal(t)
 		if err == nil {
@@ -106,7 +106,7 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(out).Flush()
 		}
 	}
-	tell(told{Say: "Watch in another terminal: " + watch})
+	emit(progress{Message: "Watch in another terminal: " + watch})
 	before := s.w.look(r.Context())
 	for _, step := range script.Steps {
 		select {
@@ -114,31 +114,31 @@ func (s *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			return
 		case <-time.After(step.After):
 		}
-		tell(told{Say: step.Say})
-		s.w.view.say("demo %s: %s", ask.Story, step.Say)
+		emit(progress{Message: step.Message})
+		s.w.view.log("demo %s: %s", ask.Story, step.Message)
 		if err := step.Do(r.Context(), s.w); err != nil {
-			tell(told{Error: err.Error()})
+			emit(progress{Error: err.Error()})
 			return
 		}
 	}
-	tell(told{Numbers: s.w.numbers(r.Context(), begun, before, about)})
+	emit(progress{Numbers: s.w.numbers(r.Context(), begun, before, about)})
 }
 
 // demo is a story for the clusters of this world, the clusters that it is about, and what to watch.
 func (w *World) demo(name string, args []string) (s Scenario, about []string, watch string, err error) {
 	i := slices.IndexFunc(Demos(), func(d Demo) bool { return d.Name == name })
 	if i < 0 {
-		return Scenario{}, nil, "", fmt.Errorf("there is no story %q: use one of %s", name, strings.Join(DemoNames(), ", "))
+		return Scenario{}, nil, "", fmt.Errorf("there is no demo %q: use one of %s", name, strings.Join(DemoNames(), ", "))
 	}
 	d := Demos()[i]
 	if len(w.cfg.Targets) > 0 || len(w.Clusters) == 0 {
-		return Scenario{}, nil, "", errors.New("stories make workloads and are for simulated clusters")
+		return Scenario{}, nil, "", errors.New("demos create workloads and need simulated clusters")
 	}
 	if w.Cloud == nil && (d.Name == "stockout" || d.Name == "spot-storm") {
-		return Scenario{}, nil, "", fmt.Errorf("story %s changes the simulated cloud, and this world has another provider", name)
+		return Scenario{}, nil, "", fmt.Errorf("demo %s changes the simulated cloud, and `bigfleet up` uses another provider", name)
 	}
 	if len(args) > len(d.Args) {
-		return Scenario{}, nil, "", fmt.Errorf("story %s takes %d clusters", name, len(d.Args))
+		return Scenario{}, nil, "", fmt.Errorf("demo %s takes %d clusters", name, len(d.Args))
 	}
 	names := map[string]string{"A": w.Clusters[0].ID(), "B": w.Clusters[min(1, len(w.Clusters)-1)].ID()}
 	for i, a := range args {
@@ -148,7 +148,7 @@ func (w *World) demo(name string, args []string) (s Scenario, about []string, wa
 		names[d.Args[i]] = a
 	}
 	if names["A"] == names["B"] && strings.Contains(d.Script, " B ") {
-		return Scenario{}, nil, "", fmt.Errorf("story %s needs two clusters", name)
+		return Scenario{}, nil, "", fmt.Errorf("demo %s needs two clusters", name)
 	}
 	words := strings.NewReplacer(" A ", " "+names["A"]+" ", " B ", " "+names["B"]+" ", "operator A", "operator "+names["A"], "to B", "to "+names["B"], "say B", "say "+names["B"])
 	text := words.Replace(d.Script)

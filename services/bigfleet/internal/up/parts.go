@@ -27,6 +27,9 @@ const (
 	coordinatorID = "coordinator-0"
 	heartbeat     = 2 * time.Second // of the shard's reports; people look
 	shutdownGrace = time.Second     // of shards and providers: a drain may wait for a budget, and Ctrl-C must not
+	releaseDelay  = 5 * time.Second // short, so that a story shows what it tells; a shard waits 3 minutes by default
+	demandHold    = 5 * time.Second // short for the same reason; an operator holds demand for 3 minutes by default
+	handoverWait  = 5 * time.Second
 	listEvery     = 2 * time.Second // of the providers' machines: one that the cloud took is missed until then
 )
 

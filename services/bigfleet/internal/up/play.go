@@ -23,7 +23,7 @@ func (w *World) ready(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-slow:
-			w.view.say("not ready yet: %s; `bigfleet status` tells more", w.missing(s))
+			w.view.log("not ready yet: %s; `bigfleet status` shows more", w.missing(s))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -37,7 +37,7 @@ func (w *World) missing(s *bigfleetv1alpha1.GetStatusResponse) string {
 	var out []string
 	for _, p := range s.GetProviders() {
 		if p.GetInventoryAgeSeconds() < 0 {
-			out = append(out, fmt.Sprintf("provider %s has not listed its machines: %s", p.GetAddress(), cmp.Or(p.GetLastError(), "no answer so far")))
+			out = append(out, fmt.Sprintf("provider %s has not listed its machines: %s", p.GetAddress(), cmp.Or(p.GetLastError(), "no answer yet")))
 		}
 	}
 	if n := len(w.Clusters) - int(s.GetSessions()); n > 0 {
@@ -58,14 +58,14 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	for _, s := range w.shards {
 		shards = append(shards, s.listen)
 	}
-	w.view.say("ready: shard at %s, provider at %s, %d clusters", strings.Join(shards, " and "), w.cfg.Providers[0].Addr, len(w.Clusters))
+	w.view.log("ready: shard at %s, provider at %s, %d clusters", strings.Join(shards, " and "), w.cfg.Providers[0].Addr, len(w.Clusters))
 	if !w.cfg.NoCoordinator {
-		w.view.say("coordinator at %s", w.cfg.CoordinatorListen)
+		w.view.log("coordinator at %s", w.cfg.CoordinatorListen)
 	}
 	if len(w.cfg.Targets) == 0 {
 		w.view.keep("kubectl and `bigfleet explain pod/…` see the clusters with:", "export KUBECONFIG="+w.cfg.Kubeconfig)
 	}
-	w.view.say("metrics of every role, for Prometheus' file_sd_configs: %s", w.scrapeFile)
+	w.view.log("metrics of every role, for Prometheus' file_sd_configs: %s", w.scrapeFile)
 	if at := w.stage.Addr().String(); at != DefaultDemoListen && at != w.cfg.DemoListen {
 		w.view.keep("stories:", "bigfleet demo critical --at "+at)
 	}
@@ -76,10 +76,10 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 			return nil
 		case <-time.After(time.Duration(float64(step.After) / w.cfg.Speed)):
 		}
-		say := w.named(step.Say)
-		w.view.say("%s", say)
+		message := w.named(step.Message)
+		w.view.log("%s", message)
 		if err := step.Do(ctx, w); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("scenario %s, %q: %w", s.Name, say, err)
+			return fmt.Errorf("scenario %s, %q: %w", s.Name, message, err)
 		}
 	}
 	if len(s.Steps) > 0 {
@@ -93,7 +93,7 @@ func (w *World) close(ctx context.Context, begun time.Time, before frame) {
 	if !w.still(ctx, closeWithin) {
 		return
 	}
-	w.view.say("the story is told, %s", inWords(w.numbers(ctx, begun, before, nil)))
+	w.view.log("scenario complete, %s", inWords(w.numbers(ctx, begun, before, nil)))
 }
 
 // closeWithin is how long a story may go on moving before its numbers are told nevertheless: what nobody needs goes at the pace of the
@@ -101,13 +101,13 @@ func (w *World) close(ctx context.Context, begun time.Time, before frame) {
 const closeWithin = time.Minute
 
 // named puts the names of this world's clusters into what a scenario says of the first and the second one.
-func (w *World) named(say string) string {
+func (w *World) named(message string) string {
 	for i, mark := range []string{"cluster 1", "cluster 2"} {
 		if n := len(w.Clusters); n > 0 {
-			say = strings.ReplaceAll(say, mark, "cluster "+w.Clusters[min(i, n-1)].ID())
+			message = strings.ReplaceAll(message, mark, "cluster "+w.Clusters[min(i, n-1)].ID())
 		}
 	}
-	return say
+	return message
 }
 
 // settleFor is how long nothing may move before a world is at rest.
@@ -116,7 +116,7 @@ const settleFor = 3 * time.Second
 // settle waits until the picture has not changed for a while.
 func (w *World) settle(ctx context.Context) error {
 	if w.still(ctx, 0) {
-		w.view.say("at rest")
+		w.view.log("at rest")
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (r *role) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	if r.stop == nil || r.away != nil {
 		r.mu.Unlock()
-		return fmt.Errorf("%s is away already", r.name)
+		return fmt.Errorf("%s is already stopped", r.name)
 	}
 	r.away = make(chan struct{})
 	gone := r.gone
@@ -74,11 +74,11 @@ func (r *role) Start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.away == nil {
-		return fmt.Errorf("%s runs already", r.name)
+		return fmt.Errorf("%s is already running", r.name)
 	}
 	select {
 	case <-r.away:
-		return fmt.Errorf("%s starts already", r.name)
+		return fmt.Errorf("%s is already starting", r.name)
 	default:
 	}
 	close(r.away)

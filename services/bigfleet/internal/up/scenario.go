@@ -30,18 +30,18 @@ type Scenario struct {
 
 // Step is one thing that happens. After counts from the step before, and is divided by --speed.
 type Step struct {
-	After time.Duration
-	Say   string
-	Do    func(context.Context, *World) error
+	After   time.Duration
+	Message string
+	Do      func(context.Context, *World) error
 }
 
 // Scenarios are the stories that ship (OPS-5.3, OPS-5.5). The clusters are the first ones of the world.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "steady", About: "a little demand everywhere, then nothing changes", Steps: []Step{
+		{Name: "steady", About: "a little demand in every cluster, then no changes", Steps: []Step{
 			{0, "every cluster runs a small web service", each(service("web", 6, "1", 0))},
 		}},
-		{Name: "burst", About: "one cluster asks for much at once and gives it back", Steps: []Step{
+		{Name: "burst", About: "one cluster requests much at once and then releases it", Steps: []Step{
 			{0, "every cluster runs a small web service", each(service("web", 4, "1", 0))},
 			{2 * time.Second, "cluster 1 gets a burst of 60 Pods", on(0, service("burst", 60, "1", 0))},
 			{40 * time.Second, "the burst is over", on(0, scale("burst", 0))},
@@ -59,25 +59,25 @@ func Scenarios() []Scenario {
 		{Name: "gang", About: "a training job wants all its machines in one rack", Steps: []Step{
 			{0, "cluster 1 starts a gang of 12 that must share a rack", on(0, gang("train", 12, "2"))},
 		}},
-		{Name: "saturate", About: "more demand than the cloud can ever sell", Steps: []Step{
+		{Name: "saturate", About: "more demand than the cloud can supply", Steps: []Step{
 			{0, "every cluster asks for 200 Pods of 4 cpu: more than there is", each(service("flood", 200, "4", 0))},
 		}},
-		{Name: "stockout", About: "the cheapest machines are sold out, the next best are taken, and later they are back", Cloud: true, Steps: []Step{
+		{Name: "stockout", About: "the cheapest machines are sold out, the next best are bought, and later the stock returns", Cloud: true, Steps: []Step{
 			{0, "every cluster runs a small web service on spot machines", each(serviceOn("m.8x", "web", 4, "1"))},
 			{5 * time.Second, "spot machines are sold out in every zone", stock(provider.Spot, 0)},
 			{time.Second, "cluster 1 gets 40 more Pods: the shard learns pool by pool and buys on demand", on(0, serviceOn("m.8x", "more", 40, "1"))},
 			{20 * time.Second, "spot machines are back: `bigfleet status` shows when each pool is tried again", stock(provider.Spot, -1)},
 		}},
-		{Name: "spot", About: "the cloud takes back the spot machines of a zone, with a short notice, and others are bought before they go", Cloud: true, Steps: []Step{
+		{Name: "spot", About: "the cloud interrupts the spot machines of a zone with a short notice; replacements are bought before they go", Cloud: true, Steps: []Step{
 			{0, "every cluster runs a web service on spot machines", each(serviceOn("m.8x", "web", 16, "1"))},
 			{8 * time.Second, "every spot machine in the busiest zone gets its notice: 4 seconds; `bigfleet history cluster/red` shows what follows", storm(4 * time.Second)},
 		}},
-		{Name: "budget", About: "a drain that a disruption budget holds up, until the budget lets go", Steps: []Step{
+		{Name: "budget", About: "a disruption budget blocks a drain until the budget is changed", Steps: []Step{
 			{0, "cluster 1 runs a service on every GPU there is, under a budget that lets no Pod go", on(0, guarded("guarded", 12))},
 			{8 * time.Second, "cluster 2 urgently needs 2 GPUs: `bigfleet get drains` names the budget that holds them up", on(1, onGPU("urgent", 2, 1_000_000))},
-			{6 * time.Second, "the budget lets go, before the deadline at which the machines are taken with the Pods on them", on(0, letGo("guarded"))},
+			{6 * time.Second, "the budget is removed before the deadline, at which the machines would be taken with their Pods", on(0, letGo("guarded"))},
 		}},
-		{Name: "restart", About: "the shard dies and comes back", Steps: []Step{
+		{Name: "restart", About: "the shard stops and starts again", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
 			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node goes", func(_ context.Context, w *World) error { return w.StopShard() }},
 			{10 * time.Second, "the shard starts again: the operators come back one by one, and nothing is bought or drained", func(_ context.Context, w *World) error { return w.StartShard() }},
@@ -120,10 +120,10 @@ func storm(notice time.Duration) func(context.Context, *World) error {
 			w.Cloud.Interrupt(m, notice)
 		}
 		if worst == "" {
-			w.view.say("no spot machine is in use: nothing gets a notice")
+			w.view.log("no spot machine is in use: nothing gets a notice")
 			return nil
 		}
-		w.view.say("the cloud takes %s in %s back, in %s", output.Count(len(byZone[worst]), "spot machine"), worst, notice)
+		w.view.log("the cloud takes %s in %s back, in %s", output.Count(len(byZone[worst]), "spot machine"), worst, notice)
 		return nil
 	}
 }

@@ -27,7 +27,7 @@ type story struct {
 	next  int
 }
 
-func tell(t *testing.T, name string, clusters int) *story {
+func play(t *testing.T, name string, clusters int) *story {
 	t.Helper()
 	t.Parallel()
 	s, err := up.Find(name)
@@ -52,7 +52,7 @@ func tell(t *testing.T, name string, clusters int) *story {
 func (s *story) step() {
 	s.t.Helper()
 	if err := s.steps[s.next].Do(s.t.Context(), s.w); err != nil {
-		s.t.Fatalf("%q: %v", s.steps[s.next].Say, err)
+		s.t.Fatalf("%q: %v", s.steps[s.next].Message, err)
 	}
 	s.next++
 }
@@ -133,9 +133,9 @@ func (s *story) causes() map[string]int {
 	return out
 }
 
-// user-asks 11: a little demand everywhere, then nothing changes.
+// user-asks 11: a little demand in every cluster, then no changes.
 func TestSteadyIsSteady(t *testing.T) {
-	s := tell(t, "steady", 3)
+	s := play(t, "steady", 3)
 	s.step()
 	s.runs(map[string]int{"red": 6, "blue": 6, "green": 6})
 	before, bought := s.causes(), s.status().GetCycle()
@@ -147,7 +147,7 @@ func TestSteadyIsSteady(t *testing.T) {
 
 // The burst runs, and what nobody needs afterwards is given back.
 func TestBurstComesAndGoes(t *testing.T) {
-	s := tell(t, "burst", 2)
+	s := play(t, "burst", 2)
 	s.step()
 	s.runs(map[string]int{"red": 4, "blue": 4})
 	calm := len(s.nodes("red"))
@@ -166,7 +166,7 @@ func TestBurstComesAndGoes(t *testing.T) {
 
 // user-asks 13, ENG-12: what is urgent takes from what is not, no more than it needs, and gives it back.
 func TestPriorityClash(t *testing.T) {
-	s := tell(t, "priority", 2)
+	s := play(t, "priority", 2)
 	s.step()
 	s.runs(map[string]int{"red": 720, "blue": 0})
 	if free := s.status().GetMachinesByState()["MACHINE_STATE_SPECULATIVE"]; free != 0 {
@@ -186,7 +186,7 @@ func TestPriorityClash(t *testing.T) {
 
 // ENG-4.12, ENG-11, OP-5.22: every size of Pod is counted in whole Pods, and what one size leaves of its machines serves the others.
 func TestSizesShareMachines(t *testing.T) {
-	s := tell(t, "sizes", 2)
+	s := play(t, "sizes", 2)
 	s.step()
 	s.runs(map[string]int{"red": 6, "blue": 0})
 	if n := len(s.nodes("red")); n != 6 {
@@ -232,7 +232,7 @@ func (s *story) rowsBySize(cluster string) (map[string]string, bool) {
 
 // user-asks 19: the gang sits in one rack.
 func TestGangSharesARack(t *testing.T) {
-	s := tell(t, "gang", 2)
+	s := play(t, "gang", 2)
 	s.step()
 	s.runs(map[string]int{"red": 12, "blue": 0})
 	nodes, racks := s.nodes("red"), map[string]bool{}
@@ -246,7 +246,7 @@ func TestGangSharesARack(t *testing.T) {
 
 // More is asked for than there is: everything serves, and what is short says so.
 func TestSaturate(t *testing.T) {
-	s := tell(t, "saturate", 2)
+	s := play(t, "saturate", 2)
 	s.step()
 	s.until("every machine that fits serves, and needs are short", func() (bool, string) {
 		st := s.status()
@@ -260,7 +260,7 @@ func TestSaturate(t *testing.T) {
 
 // user-asks 14: sold out, the next best is taken, each pool is tried once and remembered with a time; then they are back.
 func TestStockOut(t *testing.T) {
-	s := tell(t, "stockout", 2)
+	s := play(t, "stockout", 2)
 	s.step()
 	s.runs(map[string]int{"red": 4, "blue": 4})
 	s.step()
@@ -307,7 +307,7 @@ func TestStockOut(t *testing.T) {
 
 // user-asks 10: the cloud takes machines back with a notice; the work runs again, elsewhere, and the machines are gone.
 func TestSpotStorm(t *testing.T) {
-	s := tell(t, "spot", 2)
+	s := play(t, "spot", 2)
 	s.step()
 	s.runs(map[string]int{"red": 16, "blue": 16})
 	before := map[string]string{}
@@ -347,7 +347,7 @@ func TestSpotStorm(t *testing.T) {
 
 // user-asks 17: the drain that a budget blocks is seen with the budget's name, and the Pods are not disturbed.
 func TestBudgetBlocksADrain(t *testing.T) {
-	s := tell(t, "budget", 2)
+	s := play(t, "budget", 2)
 	s.step()
 	s.runs(map[string]int{"red": 12, "blue": 0})
 	uids := map[string]bool{}
@@ -381,7 +381,7 @@ func TestBudgetBlocksADrain(t *testing.T) {
 
 // OPS-5.6: the shard dies; no Pod and no Node goes, and back again it drains nothing.
 func TestRestart(t *testing.T) {
-	s := tell(t, "restart", 2)
+	s := play(t, "restart", 2)
 	s.step()
 	s.runs(map[string]int{"red": 8, "blue": 8})
 	before, nodes := s.causes(), slices.Sorted(maps.Keys(s.nodes("red")))

@@ -22,13 +22,13 @@ import (
 // Orders is what a line of a script may say, for help and errors.
 const Orders = `deploy CLUSTER NAME PODS [cpu=1] [priority=0] [type=m.8x] [gpu=0] [gang]
 scale CLUSTER NAME PODS
-wait CLUSTER NAME PODS        until so many of its Pods run
+wait CLUSTER NAME PODS        until this many of its Pods run
 rest                          until nothing moves
-stock spot|on-demand N|back   how many machines each pool still sells
-storm DURATION                takes the spot machines of the busiest zone back, with this notice
+stock spot|on-demand N|back   how many machines each pool still has available
+storm DURATION                interrupts the spot machines of the busiest zone, with this notice
 stop|start shard|coordinator
 stop|start operator CLUSTER
-reset                         no workloads, full stock, everything runs
+reset                         delete all workloads, restore the stock, start everything
 say TEXT`
 
 // waitMax bounds how long a line waits for Pods. What takes longer on a machine at work is told as such.
@@ -73,19 +73,19 @@ func parseLine(line string) (Step, error) {
 	if pause, rest, ok := strings.Cut(line, " "); ok && strings.HasPrefix(pause, "+") {
 		d, err := time.ParseDuration(pause[1:])
 		if err != nil || d < 0 {
-			return step, fmt.Errorf("%q is no pause: write +2s", pause)
+			return step, fmt.Errorf("%q is not a delay: write +2s", pause)
 		}
 		step.After, line = d, strings.TrimSpace(rest)
 	}
-	step.Say = line
+	step.Message = line
 	words := strings.Fields(line)
 	parse, known := verbs()[words[0]]
 	if !known {
-		return step, fmt.Errorf("there is no order %q: use one of %s", words[0], strings.Join(slices.Sorted(keys(verbs())), ", "))
+		return step, fmt.Errorf("there is no step %q: use one of %s", words[0], strings.Join(slices.Sorted(keys(verbs())), ", "))
 	}
 	var err error
 	if words[0] == "say" {
-		step.Say = strings.TrimSpace(strings.TrimPrefix(line, "say"))
+		step.Message = strings.TrimSpace(strings.TrimPrefix(line, "say"))
 	}
 	step.Do, err = parse(words[1:])
 	if err != nil {
@@ -139,7 +139,7 @@ func pods(words []string) (cluster, name string, n int32, err error) {
 	}
 	count, err := strconv.ParseInt(words[2], 10, 32)
 	if err != nil || count < 0 || count > 5000 {
-		return "", "", 0, fmt.Errorf("%q is no number of Pods: 0 to 5000", words[2])
+		return "", "", 0, fmt.Errorf("%q is not a number of Pods: use 0 to 5000", words[2])
 	}
 	return words[0], words[1], int32(count), nil
 }
@@ -234,14 +234,14 @@ func restock(words []string) (doing, error) {
 	}
 	class, known := map[string]provider.CapacityType{"spot": provider.Spot, "on-demand": provider.OnDemand}[words[0]]
 	if !known {
-		return nil, fmt.Errorf("%q is sold by nobody: use spot or on-demand", words[0])
+		return nil, fmt.Errorf("%q is not a capacity type here: use spot or on-demand", words[0])
 	}
 	if words[1] == "back" {
 		return stock(class, -1), nil
 	}
 	n, err := strconv.Atoi(words[1])
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("%q is no stock: a number, or back", words[1])
+		return nil, fmt.Errorf("%q is not a stock: use a number, or back", words[1])
 	}
 	return stock(class, n), nil
 }

@@ -24,8 +24,8 @@ func TestDemosAreScripts(t *testing.T) {
 			t.Errorf("%s: %d steps, watch %q: %v", d.Name, len(s.Steps), watch, err)
 		}
 		for _, step := range s.Steps {
-			if strings.Contains(step.Say, " A ") || strings.Contains(step.Say, " B ") {
-				t.Errorf("%s names no cluster in %q", d.Name, step.Say)
+			if strings.Contains(step.Message, " A ") || strings.Contains(step.Message, " B ") {
+				t.Errorf("%s names no cluster in %q", d.Name, step.Message)
 			}
 		}
 	}
@@ -37,14 +37,14 @@ func TestDemosAreScripts(t *testing.T) {
 // OPS-5.7: everything that is wrong with a script is said at once, with its line.
 func TestScriptErrors(t *testing.T) {
 	_, err := ParseScript("say hello\n\n# nothing\nfly\n+2x rest\ndeploy red web many\ndeploy red web 3 wings=2\nstock gold 3\nstock spot few\nstop moon\nstop operator\nrest now\nstorm soon\n")
-	for _, want := range []string{`line 4: there is no order "fly": use one of deploy,`, `line 5: "+2x" is no pause`, `line 6: "deploy red web many": "many" is no number of Pods`,
+	for _, want := range []string{`line 4: there is no step "fly": use one of deploy,`, `line 5: "+2x" is not a delay: write +2s`, `line 6: "deploy red web many": "many" is not a number of Pods`,
 		`line 7: "deploy red web 3 wings=2": there is no option "wings=2"`, "line 8:", "line 9:", "line 10:", "line 11:", "line 12:", "line 13:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
 	}
 	s, err := ParseScript("+1500ms deploy red web 3 cpu=500m priority=-1 type=m.8x gang\nsay  so it is \nstorm 2s\nstop operator red\nstock on-demand back")
-	if err != nil || len(s.Steps) != 5 || s.Steps[0].After != 1500*time.Millisecond || s.Steps[1].Say != "so it is" {
+	if err != nil || len(s.Steps) != 5 || s.Steps[0].After != 1500*time.Millisecond || s.Steps[1].Message != "so it is" {
 		t.Errorf("%+v: %v", s.Steps, err)
 	}
 }
@@ -54,7 +54,7 @@ func TestPictureFitsANarrowTerminal(t *testing.T) {
 	v := &view{paint: true, title: "BigFleet, simulated clusters on a simulated cloud", start: time.Now(), colour: true, size: func() (int, int) { return 60, 24 }, tries: []string{"status", "get needs", "top", "explain cluster/red"}}
 	v.keep("kubectl sees the clusters with:", "export KUBECONFIG=/tmp/a/path/that/is/longer/than/the/whole/terminal/is/wide/kubeconfig")
 	for range 30 {
-		v.say("the shard is stopped: watch that no Pod and no Node goes, however long this line is")
+		v.log("the shard is stopped: watch that no Pod and no Node goes, however long this line is")
 	}
 	picture := v.picture(frame{Clusters: []clusterFrame{{ID: "red", Running: 30, Waits: 34, Nodes: 1}}, Gone: []string{"shard-0"}})
 	lines := 0

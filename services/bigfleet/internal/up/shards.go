@@ -73,6 +73,7 @@ func (w *World) addShards(g *process.Group) error {
 			return shard.Run(ctx, shard.Config{
 				ID: s.id, DataDir: dir, Listen: s.listen, Listener: l, Telemetry: tel, Ops: ops, ShutdownGrace: shutdownGrace,
 				Providers: w.providers(), CoordinatorAddr: w.coordinatorAddr(), CoordinatorHeartbeat: heartbeat, ReconcileInterval: listEvery,
+				ReleaseDelay: releaseDelay, ReleaseDelayEmpty: releaseDelay, SessionHandoverWait: handoverWait,
 			})
 		})
 		w.shards = append(w.shards, s)
@@ -130,7 +131,7 @@ func (w *World) partition(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-late: // said once; the shards stay usable for what they own
-			w.view.say("the zones are still being shared out among the shards, %d are left; the last refusal: %v", len(unassigned), refused)
+			w.view.log("zones are still being assigned to the shards, %d remain; last refusal: %v", len(unassigned), refused)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -188,7 +189,7 @@ func (c *Config) checkShards() error {
 		}
 	}
 	if len(wrong) > 0 {
-		return errors.New("--shards shares the simulated cloud by the coordinator's word: leave out " + strings.Join(wrong, " and "))
+		return errors.New("--shards needs the coordinator to divide the simulated cloud: leave out " + strings.Join(wrong, " and "))
 	}
 	return nil
 }

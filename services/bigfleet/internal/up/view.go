@@ -38,32 +38,32 @@ type view struct {
 	with   string                      // what each of them needs beside it
 	size   func() (columns, lines int) // of the terminal; nil or 0 means large enough
 
-	mu     sync.Mutex
-	said   []string
-	where  [][2]string // what stays under the picture: said lines scroll away
-	last   string
-	placed bool // a machine serves a cluster
+	mu       sync.Mutex
+	messages []string
+	where    [][2]string // what stays under the picture: said lines scroll away
+	last     string
+	placed   bool // a machine serves a cluster
 }
 
-func (v *view) say(format string, args ...any) {
+func (v *view) log(format string, args ...any) {
 	line := fmt.Sprintf("%6.1fs  %s", time.Since(v.start).Seconds(), fmt.Sprintf(format, args...))
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.said = append(v.said, line)
+	v.messages = append(v.messages, line)
 	if !v.paint {
 		_, _ = fmt.Fprintln(v.out, line)
 	}
 }
 
-// keep says what is needed as long as the world runs, and what people copy of it.
-func (v *view) keep(say, copied string) {
+// keep shows what is needed as long as the world runs, and what people copy of it.
+func (v *view) keep(message, copied string) {
 	if !v.paint {
-		v.say("%s %s", say, copied)
+		v.log("%s %s", message, copied)
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.where = append(v.where, [2]string{say, copied})
+	v.where = append(v.where, [2]string{message, copied})
 }
 
 // frame is what is seen at one moment.
@@ -144,13 +144,13 @@ func (v *view) run(ctx context.Context, w *World) {
 		case fresh:
 			v.placed, every = true, viewEvery
 			if len(w.cfg.Targets) > 0 { // demand came when somebody made it
-				v.say("the first machine is placed")
+				v.log("the first machine is placed")
 				break
 			}
-			v.say("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
+			v.log("the first machine is placed %.1f s after the start", time.Since(v.start).Seconds())
 		default:
 			v.placed, every = true, viewEvery
-			v.say("%d machines serve clusters from before", serving)
+			v.log("%d machines serve clusters from before", serving)
 		}
 		if time.Since(shown) >= viewEvery {
 			shown = time.Now()
@@ -190,7 +190,7 @@ func summary(f frame) string {
 		parts = append(parts, fmt.Sprintf("%s %d/%d Pods on %s", c.ID, c.Running, c.Running+c.Starting+c.Waits, output.Count(c.Nodes, "Node")))
 	}
 	if f.Status == nil {
-		return strings.Join(append(parts, "shard away"), " | ")
+		return strings.Join(append(parts, "shard down"), " | ")
 	}
 	if len(f.Gone) > 0 {
 		parts = append(parts, strings.Join(f.Gone, ", ")+" away")
@@ -232,7 +232,7 @@ func (v *view) picture(f frame) string {
 		room = min(room, left())
 	}
 	var events []string
-	for _, s := range v.said {
+	for _, s := range v.messages {
 		events = append(events, output.Wrap(s, columns, "         ")...)
 	}
 	all := slices.Concat(head, events[max(0, len(events)-max(room, viewFewest)):], foot)
@@ -257,12 +257,12 @@ func (v *view) state(f frame, columns int) (out []string) {
 		line("machines     %s", states(s))
 		line("needs        %d, %s", s.GetNeeds(), unmet(s))
 		if n := f.missing(); n > 0 && len(f.Gone) == 0 {
-			line("clusters     %d of %d are heard: the operators of the others are about to connect again", len(f.Clusters)-n, len(f.Clusters))
+			line("clusters     %d of %d connected; the other operators are reconnecting", len(f.Clusters)-n, len(f.Clusters))
 		}
 		line("spend        %s   cycle %d took %.1f ms", output.Dollars(s.GetCostPerHour()), s.GetCycle(), float64(s.GetCycleDurationNanos())/1e6)
 	}
 	if len(f.Gone) > 0 {
-		line("%s away: nothing is bought and nothing is taken for its clusters", strings.Join(f.Gone, ", "))
+		line("%s is down: nothing is bought or released for its clusters", strings.Join(f.Gone, ", "))
 	}
 	line("")
 	return out
@@ -272,9 +272,9 @@ func (v *view) state(f frame, columns int) (out []string) {
 func unmet(s *bigfleetv1alpha1.GetStatusResponse) string {
 	switch {
 	case s.GetUnsatisfiedNeeds() > 0:
-		return fmt.Sprintf("%d unmet: `bigfleet get needs --unmet` says why", s.GetUnsatisfiedNeeds())
+		return fmt.Sprintf("%d unmet: `bigfleet get needs --unmet` shows why", s.GetUnsatisfiedNeeds())
 	case s.GetNeeds() > 0:
-		return "0 unmet: the machines are there, or on the way"
+		return "0 unmet: the machines are there or on the way"
 	}
 	return "0 unmet"
 }

@@ -202,7 +202,7 @@ func (c *Config) Check() error {
 		return errors.New("--scenario needs clusters: leave out --clusters 0")
 	}
 	if len(c.Targets) > 0 {
-		return errors.New("--scenario makes workloads and is for simulated clusters: leave out --kubeconfig, or create a Deployment yourself")
+		return errors.New("--scenario creates workloads in simulated clusters: leave out --kubeconfig, or create a Deployment yourself")
 	}
 	if s.Cloud && len(c.Providers) > 0 {
 		return fmt.Errorf("scenario %s changes the simulated cloud: leave out --provider", s.Name)

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,6 +22,7 @@ type Operator struct {
 	Close   func()
 
 	renders func(*pb.BootstrapRequest) *pb.BootstrapBlobResponse // nil: some text
+	Stops   atomic.Bool                                          // drains are stopped by a person, and blocked by a budget
 }
 
 // Operator opens a session for a cluster.
@@ -30,7 +32,7 @@ func (v *Fleet) Operator(cluster string, renders func(*pb.BootstrapRequest) *pb.
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Operator{v: v, cluster: cluster, renders: renders, stream: rpc.Stub(client, bigfleetv1alpha1connect.NewShardClient).Session(ctx)}
 	o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1",
-		Features: []string{"rollup-ack", "node-report", "drain-report", "unplaced-pods", "need-status", "reclaim-cancel", "released"}}}})
+		Features: []string{"rollup-ack", "node-report", "node-contents", "out-of-service", "drain-report", "unplaced-pods", "need-status", "reclaim-cancel", "released"}}}})
 	done := make(chan struct{})
 	go func() { defer close(done); o.receive() }()
 	closed := false
@@ -70,6 +72,7 @@ func (o *Operator) receive() {
 		case *pb.ShardMessage_ReclaimInstruction:
 			r := p.ReclaimInstruction
 			o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_ReclaimAck{ReclaimAck: &pb.ReclaimAck{InstructionId: r.GetInstructionId(), NodesStarted: int32(len(r.GetNodes()))}}})
+			o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_DrainReport{DrainReport: o.drained(r)}})
 		}
 	}
 }
@@ -159,4 +162,17 @@ func Slots(name, zone string, count int, edit ...func(*provider.Offering)) provi
 		e(&o)
 	}
 	return o
+}
+
+// drained says how a drain ended.
+func (o *Operator) drained(r *pb.ReclaimInstruction) *pb.DrainReport {
+	if o.Stops.Load() {
+		return &pb.DrainReport{InstructionId: r.GetInstructionId(), State: pb.DrainState_DRAIN_STATE_STOPPED, BlockingBudgets: []string{"default/db"}}
+	}
+	return &pb.DrainReport{InstructionId: r.GetInstructionId(), State: pb.DrainState_DRAIN_STATE_DONE}
+}
+
+// Holds reports what the node of a machine holds.
+func (o *Operator) Holds(machine string, c *pb.NodeContents) {
+	o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_NodeReport{NodeReport: &pb.NodeReport{MachineId: machine, NodeName: machine, Present: true, Ready: true, Contents: c}}})
 }

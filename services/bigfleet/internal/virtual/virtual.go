@@ -84,6 +84,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		}
 		ready := make(chan struct{})
 		c := shard.Config{ID: "shard-0", DataDir: filepath.Join(dir, "shard"), Listener: v.shard, Telemetry: tel, Ready: ready,
+			ReleaseDelay: -1, ReleaseDelayEmpty: -1, SessionHandoverWait: -1,
 			Providers: []shard.Provider{{Name: "cloud", Addr: "provider:1", Dial: machines.DialContext}}}
 		if edit != nil {
 			edit(&c)
@@ -118,7 +119,7 @@ func Run(t *testing.T, offerings []provider.Offering, edit func(*shard.Config), 
 		}()
 		v.Until("the machines are known", func() bool {
 			_, out := v.Bigfleet("status")
-			return strings.Contains(out, "speculative") || strings.Contains(out, "more are other shards'")
+			return strings.Contains(out, "speculative") || strings.Contains(out, "more belong to other shards")
 		})
 		f(v)
 	})

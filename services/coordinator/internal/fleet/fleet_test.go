@@ -380,7 +380,7 @@ func TestViews(t *testing.T) {
 // settleAll commits what a shard's ack of its newest view allows.
 func settleAll(l *log, shards ...string) {
 	for _, id := range shards {
-		if ops := l.s.Settled(id, func(string, *pb.Version, *pb.Domain) bool { return true }); len(ops) > 0 {
+		if ops := l.s.AckedOperations(id, func(string, *pb.Version, *pb.Domain) bool { return true }); len(ops) > 0 {
 			l.must(ops...)
 		}
 	}

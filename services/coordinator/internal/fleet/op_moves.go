@@ -62,7 +62,7 @@ func (a *applier) createMove(op *pb.CreateMove) *Refusal {
 }
 
 // advanceMove takes a move one step further, with everything that belongs to the step. A move that is not in the
-// expected state is left alone: somebody else was faster, or this is a repetition.
+// expected state is left alone: another entry was faster, or this is a repetition.
 func (a *applier) advanceMove(op *pb.AdvanceMove) *Refusal {
 	old := a.s.moves.get(op.GetMoveId())
 	if old == nil {

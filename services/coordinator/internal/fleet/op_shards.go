@@ -145,7 +145,7 @@ func (s *State) shardsOfCount(provider string) int {
 	return n
 }
 
-// onlyShard reports whether id is the only shard of its provider, so that nobody has to let go of anything.
+// onlyShard reports whether id is the only shard of its provider, so that no shard has to release anything.
 func (s *State) onlyShard(id, provider string) bool {
 	for other := range s.ShardsOf(provider) {
 		if other != id {

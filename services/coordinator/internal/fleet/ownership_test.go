@@ -135,7 +135,7 @@ func (w *world) heard(shard string, required *pb.Version, _ *pb.Domain) bool {
 
 func (w *world) settle() {
 	for _, id := range slices.Sorted(maps.Keys(w.shards)) {
-		if ops := w.l.s.Settled(id, w.heard); len(ops) > 0 {
+		if ops := w.l.s.AckedOperations(id, w.heard); len(ops) > 0 {
 			w.l.must(ops...)
 		}
 	}

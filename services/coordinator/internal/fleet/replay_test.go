@@ -125,7 +125,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 			case "view":
 				see(id)
 			case "settle":
-				if ops := l.s.Settled(id, func(s string, v *pb.Version, _ *pb.Domain) bool { return !NewerView(v, acked[s]) }); len(ops) > 0 {
+				if ops := l.s.AckedOperations(id, func(s string, v *pb.Version, _ *pb.Domain) bool { return !NewerView(v, acked[s]) }); len(ops) > 0 {
 					l.must(ops...)
 				}
 			case "move":
@@ -149,7 +149,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 		for range 2 {
 			for _, id := range ids {
 				see(id)
-				if ops := l.s.Settled(id, func(s string, v *pb.Version, _ *pb.Domain) bool { return !NewerView(v, acked[s]) }); len(ops) > 0 {
+				if ops := l.s.AckedOperations(id, func(s string, v *pb.Version, _ *pb.Domain) bool { return !NewerView(v, acked[s]) }); len(ops) > 0 {
 					l.must(ops...)
 				}
 			}

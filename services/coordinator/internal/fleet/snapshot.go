@@ -8,6 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
 	"google.golang.org/protobuf/proto"
@@ -19,8 +20,9 @@ import (
 const (
 	snapshotMagic  = "BIGFLEET-COORDINATOR-STATE\n"
 	snapshotFormat = 1
-	// recordMax bounds one row; the largest is a move with its machine ids, or an audit record with its request.
-	recordMax = 64 << 20
+	// recordMax bounds one row, for writing and for reading. A row is not larger than the log entries that made it, which
+	// replica.ProposalBytesMax bounds; earlier builds had no such bound.
+	recordMax = 512 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,6 +42,9 @@ func (s *State) WriteSnapshot(to io.Writer) error {
 	put := func(m proto.Message) (err error) {
 		if buf, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(buf[:0], m); err != nil {
 			return err
+		}
+		if len(buf) > recordMax {
+			return fmt.Errorf("a row of %d bytes is above the limit of %d", len(buf), recordMax)
 		}
 		_, _ = w.Write(binary.AppendUvarint(nil, uint64(len(buf))))
 		_, err = w.Write(buf)
@@ -182,12 +187,13 @@ func (r *summing) bytes() ([]byte, error) {
 	if n > recordMax {
 		return nil, fmt.Errorf("a record of %d bytes is above the limit of %d", n, recordMax)
 	}
-	if uint64(cap(r.buf)) < n {
-		r.buf = make([]byte, n)
-	}
-	r.buf = r.buf[:n]
-	if err := r.full(r.buf); err != nil {
-		return nil, fmt.Errorf("the snapshot ends early: %w", err)
+	r.buf = r.buf[:0]
+	for uint64(len(r.buf)) < n { // it grows with what is there, whatever a length claims
+		at := len(r.buf)
+		r.buf = slices.Grow(r.buf, int(min(n-uint64(at), 1<<20)))[:at+int(min(n-uint64(at), 1<<20))]
+		if err := r.full(r.buf[at:]); err != nil {
+			return nil, fmt.Errorf("the snapshot ends early: %w", err)
+		}
 	}
 	return r.buf, nil
 }

@@ -8,5 +8,5 @@
 // ages and as one instant. It owns no state, sends nothing and commits nothing; carrying a move out is the move
 // protocol of package shards. It never pushes: without a shortfall there is no move.
 //
-// Start at Sweep, then Book, which holds reports in a form small enough for thousands of shards.
+// Start at Sweep, then Interner, which holds reports in a form small enough for thousands of shards.
 package rebalance

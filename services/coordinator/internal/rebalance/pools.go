@@ -38,7 +38,7 @@ func newPools(shards []Shard) *pools {
 	for i := range shards {
 		sh := &shards[i]
 		if sh.Provider == "" {
-			continue // nobody knows whose machines these are
+			continue // the provider of these machines is unknown
 		}
 		provider := p.provider(sh.Provider)
 		for j := range sh.Supply {

@@ -2,7 +2,6 @@ package rebalance
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -34,19 +33,19 @@ func short(fingerprint, cpu string, age int64) *v1.Shortfall {
 }
 
 type fixture struct {
-	book *Book
-	in   Input
+	interner *Interner
+	in       Input
 }
 
 func newFixture() *fixture {
-	return &fixture{book: NewBook(), in: Input{Policy: policy(), Room: 10000}}
+	return &fixture{interner: NewInterner(), in: Input{Policy: policy(), Room: 10000}}
 }
 
 func (f *fixture) shard(id string, supply []*v1.SupplyBucket, shortfalls ...*v1.Shortfall) *Shard {
 	sh := Shard{ID: id, Provider: "sim", Fresh: true, Moves: true, Machines: 1000}
-	sh.Supply, _ = f.book.Supply(supply, 256)
-	first, _ := f.book.Shortfalls(shortfalls, nil, 100)
-	sh.Shortfalls, _ = f.book.Shortfalls(shortfalls, first, 100)
+	sh.Supply, _ = f.interner.Supply(supply, 256)
+	first, _ := f.interner.Shortfalls(shortfalls, nil, 100)
+	sh.Shortfalls, _ = f.interner.Shortfalls(shortfalls, first, 100)
 	f.in.Shards = append(f.in.Shards, sh)
 	return &f.in.Shards[len(f.in.Shards)-1]
 }
@@ -195,7 +194,7 @@ func TestOneReportIsNotEnough(t *testing.T) {
 	f := newFixture()
 	f.shard("donor", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1)})
 	sh := f.shard("needy", nil, short("x", "4", 99))
-	sh.Shortfalls, _ = f.book.Shortfalls([]*v1.Shortfall{short("x", "4", 99)}, nil, 100)
+	sh.Shortfalls, _ = f.interner.Shortfalls([]*v1.Shortfall{short("x", "4", 99)}, nil, 100)
 	if got := Sweep(f.in); len(got) != 0 {
 		t.Fatal(describe(got))
 	}
@@ -258,29 +257,9 @@ func TestSweepKeepsItsLimits(t *testing.T) {
 	})
 }
 
-// WIRE-3.11: quantities as Kubernetes writes them, in thousandths, rounded up.
-func TestQuantities(t *testing.T) {
-	for in, want := range map[string]int64{"1": 1000, "1930m": 1930, "7Gi": 7 << 30 * 1000, "1.5": 1500, ".5": 500, "1k": 1e6, "1e3": 1e6, "1E3": 1e6,
-		"100n": 1, "0": 0, "-1": -1000, "1Ki": 1024000, "9999E": math.MaxInt64, "+2": 2000, "1E": math.MaxInt64} {
-		if got, ok := parseMilli(in); !ok || got != want {
-			t.Errorf("%q: %d %v, want %d", in, got, ok, want)
-		}
-	}
-	for _, in := range []string{"", "x", "1x", "Gi", "1/2", "1e", "1e99999", "1_0", "NaN", "Inf"} {
-		if got, ok := parseMilli(in); ok {
-			t.Errorf("%q: %d", in, got)
-		}
-	}
-	for _, n := range []int64{0, 1, 999, 1000, 1500, 7 << 30 * 1000} {
-		if got, ok := parseMilli(formatMilli(n)); !ok || got != n {
-			t.Errorf("%d came back as %d", n, got)
-		}
-	}
-}
-
 // COORD-7.6, 7.7: what was reported comes back, and what is too much is left out and counted.
 func TestBook(t *testing.T) {
-	b := NewBook()
+	b := NewInterner()
 	supply := []*v1.SupplyBucket{bucket("c5", "a", 3, 4, 0.5), bucket("m5", "b", 1, 0, 2)}
 	got, surplus := b.Supply(supply, 1)
 	if d := cmp.Diff(supply[:1], b.WireSupply(got), protocmp.Transform()); d != "" || surplus != 1 {
@@ -328,10 +307,10 @@ func BenchmarkSweepFull(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
 
-// COORD-1.5: what reports repeat is interned, and what they do not repeat does not stay for the length of a reign: a table
-// at its bound begins anew, and what was handed out before stays what it was.
+// COORD-1.5: what reports repeat is interned, and what they do not repeat does not stay for the length of a leadership: a table
+// at its bound starts over, and what was handed out before stays what it was.
 func TestBookIsBounded(t *testing.T) {
-	b := NewBook()
+	b := NewInterner()
 	b.most = 100
 	var first []Shortfall
 	for i := range 10 * b.most {

@@ -16,12 +16,12 @@ const batchesMax = 2
 type batches struct {
 	mu      sync.Mutex
 	waiting []*proposal
-	flying  int
+	sending int
 }
 
-// underway counts what was put into Raft's queue and is not answered. Raft answers everything in it while it runs, and
+// inFlightCalls counts what was put into Raft's queue and is not answered. Raft answers everything in it while it runs, and
 // nothing once it has shut down: it is shut down when nothing is under way.
-type underway struct {
+type inFlightCalls struct {
 	mu     sync.Mutex
 	calls  int
 	closed bool
@@ -29,7 +29,7 @@ type underway struct {
 }
 
 // enter reports whether a call may be made; leave follows it.
-func (u *underway) enter() bool {
+func (u *inFlightCalls) enter() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.closed {
@@ -38,7 +38,7 @@ func (u *underway) enter() bool {
 	return !u.closed
 }
 
-func (u *underway) leave() {
+func (u *inFlightCalls) leave() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.calls--; u.calls == 0 && u.closed {
@@ -47,7 +47,7 @@ func (u *underway) leave() {
 }
 
 // close refuses further calls and waits for those that are under way.
-func (u *underway) close() {
+func (u *inFlightCalls) close() {
 	u.mu.Lock()
 	u.closed = true
 	u.none = make(chan struct{})
@@ -75,10 +75,10 @@ func (n *Node) submit(p *proposal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, p)
-	if b.flying < batchesMax && n.group.Go(n.fly) {
-		b.flying++
+	if b.sending < batchesMax && n.group.Go(n.sendBatches) {
+		b.sending++
 	}
-	if b.flying == 0 { // closed: nobody will carry it
+	if b.sending == 0 { // closed: no sender will start
 		n.drop(b.waiting)
 		b.waiting = nil
 	}
@@ -93,32 +93,32 @@ func (n *Node) drop(all []*proposal) {
 	}
 }
 
-// fly carries one batch after the other through Raft while any wait.
-func (n *Node) fly() {
+// sendBatches carries one batch after the other through Raft while any wait.
+func (n *Node) sendBatches() {
 	b := &n.batches
 	for {
 		b.mu.Lock()
 		batch := b.waiting
 		b.waiting = nil
 		if len(batch) == 0 {
-			b.flying--
+			b.sending--
 			b.mu.Unlock()
 			return
 		}
 		b.mu.Unlock()
-		n.flyBatch(batch)
+		n.sendBatch(batch)
 	}
 }
 
-func (n *Node) flyBatch(batch []*proposal) {
+func (n *Node) sendBatch(batch []*proposal) {
 	futures := make([]raft.ApplyFuture, len(batch))
-	open := n.underway.enter()
+	open := n.inFlight.enter()
 	if open {
-		defer n.underway.leave()
+		defer n.inFlight.leave()
 	}
 	for i, p := range batch {
 		select {
-		case <-p.left: // nobody waits for it any more, and it was not proposed
+		case <-p.left: // its caller left, and it was not proposed
 		default:
 			if open {
 				futures[i] = n.raft.Apply(p.data, p.timeout)

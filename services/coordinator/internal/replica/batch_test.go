@@ -15,7 +15,7 @@ func TestLeftProposalIsNotProposed(t *testing.T) {
 	r := newReplicas(t)
 	n := r.bootstrap("node-0")
 	n.batches.mu.Lock()
-	n.batches.flying += batchesMax // as if two batches were under way
+	n.batches.sending += batchesMax // as if two batches were under way
 	n.batches.mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
@@ -33,7 +33,7 @@ func TestLeftProposalIsNotProposed(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	n.batches.mu.Lock()
-	n.batches.flying -= batchesMax
+	n.batches.sending -= batchesMax
 	n.batches.mu.Unlock()
 	r.commit(addShard("stayed"))
 	if n.State().Shard("left") != nil {

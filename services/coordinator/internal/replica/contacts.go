@@ -51,7 +51,7 @@ func (c *contacts) observe(o raft.Observation) {
 			delete(c.failed, string(d.Peer.ID))
 		}
 	case raft.RaftState:
-		clear(c.failed) // another reign, other eyes
+		clear(c.failed) // the next leader measures for itself
 	}
 }
 

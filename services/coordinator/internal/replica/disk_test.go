@@ -114,7 +114,7 @@ func TestDiskFailureStopsTheReplica(t *testing.T) {
 	if err := r.propose(n, addShard("b")); err == nil {
 		t.Fatal("a write that is on no disk was acknowledged")
 	}
-	eventually(t, "it steps down", func() bool { return n.Reign() == nil })
+	eventually(t, "it steps down", func() bool { return n.Leadership() == nil })
 }
 
 // COORD-5.3, 5.9, 13.2: a second process on a directory, and the same data after a restart.
@@ -135,7 +135,7 @@ func TestRestartKeepsState(t *testing.T) {
 	}
 	r.leader()
 	if n.State().Shard("a") == nil || n.State().Hash() == hash {
-		t.Fatal("the state is lost, or the new reign has no new term")
+		t.Fatal("the state is lost, or the new leadership has no new term")
 	}
 	meta := proto.CloneOf(n.State().Meta())
 	if meta.GetClusterUuid() != uuid {

@@ -100,13 +100,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// leader waits for a node with an open reign.
+// leader waits for a node with an open leadership.
 func (r *replicas) leader() *Node {
 	r.t.Helper()
 	var found *Node
 	eventually(r.t, "a leader", func() bool {
 		for _, n := range r.nodes {
-			if n.Reign() != nil && n.Confirm(r.t.Context()) == nil {
+			if n.Leadership() != nil && n.Confirm(r.t.Context()) == nil {
 				found = n
 				return true
 			}

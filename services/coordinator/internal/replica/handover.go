@@ -85,7 +85,7 @@ func (n *Node) HandOver(ctx context.Context) {
 	if n.raft.State() != raft.Leader || n.otherVoters() == 0 {
 		return
 	}
-	reigned := n.State().Meta().GetFencingTerm()
+	previous := n.State().Meta().GetFencingTerm()
 	for attempt := 0; ; attempt++ {
 		try, cancel := context.WithTimeout(ctx, 2*n.config.Election)
 		err := n.Transfer(try, n.successor(attempt))
@@ -95,7 +95,7 @@ func (n *Node) HandOver(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			n.awaitReign(ctx, reigned)
+			n.awaitLeadership(ctx, previous)
 			return
 		case ctx.Err() != nil:
 			n.config.Log.Warn("leadership was not handed over before the stop", "err", err)
@@ -124,8 +124,8 @@ func (n *Node) successor(attempt int) string {
 	return up[attempt%len(up)]
 }
 
-// awaitReign waits until a later leader opened: its higher fencing term arrived here.
-func (n *Node) awaitReign(ctx context.Context, after int64) {
+// awaitLeadership waits until a later leader opened: its higher fencing term arrived here.
+func (n *Node) awaitLeadership(ctx context.Context, after int64) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for n.State().Meta().GetFencingTerm() <= after {

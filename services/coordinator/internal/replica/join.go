@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
@@ -106,7 +106,7 @@ func (n *Node) RunMembership(ctx context.Context, m Membership) error {
 		case member && n.HasLeader() && time.Since(asked) < slowCadence:
 			backoff = joinBackoffMin
 		case member && !n.HasLeader() && time.Since(without) < leaderless:
-		case n.Reign() != nil:
+		case n.Leadership() != nil:
 			n.leadAtOwnName(ctx)
 			asked = time.Now()
 		default:
@@ -139,7 +139,7 @@ func (n *Node) RunMembership(ctx context.Context, m Membership) error {
 }
 
 func resultOf(err error) string {
-	var none *leader.NoLeaderError
+	var none *coordclient.NoLeaderError
 	if errors.As(err, &none) {
 		return "no-leader"
 	}
@@ -167,14 +167,14 @@ func (n *Node) leadAtOwnName(ctx context.Context) {
 func (n *Node) askToJoin(ctx context.Context, m *Membership) (string, error) {
 	addrs := n.candidates(m)
 	if len(addrs) == 0 {
-		return "", &leader.NoLeaderError{Last: errors.New("no other replica is known: give --peers or --join-addr")}
+		return "", &coordclient.NoLeaderError{Last: errors.New("no other replica is known: give --peers or --join-addr")}
 	}
-	c := leader.Config{Addrs: addrs, Identity: n.config.Identity, ClusterUUID: n.UUID(), Term: n.State().Meta().GetFencingTerm(),
+	c := coordclient.Config{Addrs: addrs, Identity: n.config.Identity, ClusterUUID: n.UUID(), Term: n.State().Meta().GetFencingTerm(),
 		Log: n.config.Log, Dial: n.config.Dial}
 	if c.Dial != nil {
 		c.Resolve = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // names are Dial's
 	}
-	client, err := leader.New(c)
+	client, err := coordclient.New(c)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +186,7 @@ func (n *Node) askToJoin(ctx context.Context, m *Membership) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var answer *v1.JoinRaftClusterResponse
-	err = client.Do(ctx, func(ctx context.Context, t leader.Target) error {
+	err = client.Do(ctx, func(ctx context.Context, t coordclient.Target) error {
 		resp, err := t.Coordinator.JoinRaftCluster(ctx, connect.NewRequest(&v1.JoinRaftClusterRequest{
 			NodeId: n.config.NodeID, RaftAddress: n.config.RaftAdvertise, RpcAddress: n.config.RPCAdvertise, ClusterUuid: n.UUID(),
 			FeatureLevel: n.config.Level, AppliedIndex: n.raft.AppliedIndex(), Build: n.config.Build,
@@ -196,7 +196,7 @@ func (n *Node) askToJoin(ctx context.Context, m *Membership) (string, error) {
 		}
 		answer = resp.Msg
 		return nil
-	}, leader.Unbounded())
+	}, coordclient.Unbounded())
 	if err != nil {
 		return "", err
 	}

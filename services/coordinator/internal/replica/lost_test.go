@@ -20,8 +20,8 @@ func TestALostGroupIsNotFormedWithAnEmptyReplica(t *testing.T) {
 	refused := func() float64 {
 		return testutil.ToFloat64(empty.config.Metrics.Handshakes.WithLabelValues("no-group"))
 	}
-	eventually(t, "the old replica is turned away, or leads", func() bool { return refused() >= 4 || old.Reign() != nil })
-	if old.Reign() != nil {
+	eventually(t, "the old replica is turned away, or leads", func() bool { return refused() >= 4 || old.Leadership() != nil })
+	if old.Leadership() != nil {
 		t.Fatal("the lost group lives again beside the restored one")
 	}
 	if empty.UUID() != "" || len(empty.Servers()) != 0 || empty.HasState() {

@@ -31,15 +31,15 @@ type Node struct {
 	machine *machine
 	logger  *logger
 
-	uuid  atomic.Pointer[string] // identity of the group, from disk or learnt
-	reign atomic.Pointer[Reign]
-	fatal sync.Once
+	uuid       atomic.Pointer[string] // identity of the group, from disk or learnt
+	leadership atomic.Pointer[Leadership]
+	fatal      sync.Once
 
 	slots    chan struct{} // outstanding proposals
 	batches  batches
-	underway underway
+	inFlight inFlightCalls
 	verifier verifier
-	pulse    pulse
+	stalls   stallDetector
 	joins    joins
 	contacts contacts
 
@@ -48,7 +48,7 @@ type Node struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	group  crew
+	group  taskGroup
 }
 
 // Open opens the data directory and starts Raft on it. A directory without state waits to be bootstrapped or joined.
@@ -109,7 +109,7 @@ func (n *Node) startRaft() error {
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout = n.config.Heartbeat, n.config.Election, n.config.Lease, n.config.CommitTimeout
 	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = snapshotInterval, snapshotThreshold, trailingLogs
 	c.MaxAppendEntries, c.ShutdownOnRemove, c.NoLegacyTelemetry = appendEntriesMax, false, true
-	n.pulse.lease = n.config.Lease
+	n.stalls.lease = n.config.Lease
 	c.BatchApplyCh = true // a batch of proposals reaches Raft whole, and is one write
 	c.Logger = n.logger
 	leads := make(chan bool, 64)
@@ -126,7 +126,7 @@ func (n *Node) startRaft() error {
 	n.group.Go(n.watchContacts)
 	n.group.Go(n.watchDepartures)
 	n.group.Go(n.watchReplay)
-	n.group.Go(n.watchPulse)
+	n.group.Go(n.watchStalls)
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (n *Node) HasLeader() bool {
 // Role is the role of the replica as GetCoordinatorStatus shows it.
 func (n *Node) Role() string {
 	switch {
-	case n.Reign() != nil:
+	case n.Leadership() != nil:
 		return "leader"
 	case n.UUID() == "" && len(n.Servers()) == 0:
 		return "starting"
@@ -272,7 +272,7 @@ func (n *Node) close() error {
 	n.cancel()
 	var errs []error
 	if n.raft != nil {
-		n.underway.close()
+		n.inFlight.close()
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
 	switch {
@@ -284,7 +284,7 @@ func (n *Node) close() error {
 		_ = n.config.RaftListener.Close()
 	}
 	n.group.close()
-	if r := n.reign.Swap(nil); r != nil {
+	if r := n.leadership.Swap(nil); r != nil {
 		r.end()
 	}
 	if n.dir != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,9 +23,15 @@ var (
 	ErrNotLeader = errors.New("this replica is not the leader")
 	// ErrOutcomeUnknown: the entry may or may not be committed. All operations are idempotent: repeat it.
 	ErrOutcomeUnknown = errors.New("the outcome is not known yet")
+	// ErrTooLarge: the entry has more than ProposalBytesMax; nothing was proposed.
+	ErrTooLarge = errors.New("the request is too large to be committed")
 	// ErrBusy: OutstandingMax proposals are under way; nothing was proposed.
 	ErrBusy = errors.New("too many proposals are under way")
 )
+
+// ProposalBytesMax bounds one entry. The largest is one report with all its holdings. It is far below store.EntryBytesMax and the
+// limit of a row in a snapshot, so that whatever was committed can be read again.
+const ProposalBytesMax = 64 << 20
 
 // Committed is what became of a proposal.
 type Committed struct {
@@ -86,6 +93,9 @@ func (n *Node) Propose(ctx context.Context, e *pb.Envelope, wait bool) (got *Com
 func (n *Node) propose(ctx context.Context, e *pb.Envelope) (*Committed, error) {
 	e.ProposedAtUnixNanos = n.config.Clock().UnixNano()
 	data, err := proto.Marshal(e)
+	if err == nil && len(data) > ProposalBytesMax {
+		err = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), ProposalBytesMax)
+	}
 	if err != nil {
 		<-n.slots
 		return nil, err

@@ -14,9 +14,12 @@ import (
 // ErrNoSnapshot means that there is nothing to save yet.
 var ErrNoSnapshot = errors.New("there is no snapshot yet")
 
-func checkState(r io.Reader) error {
-	_, err := fleet.ReadSnapshot(r)
-	return err
+func checkState(r io.Reader) (uint64, error) {
+	s, err := fleet.ReadSnapshot(r)
+	if err != nil {
+		return 0, err
+	}
+	return s.Index(), nil
 }
 
 // Snapshot takes a snapshot of everything committed before the call, or opens the newest one if nothing came since
@@ -46,11 +49,11 @@ func (n *Node) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser,
 func (n *Node) barrier(ctx context.Context) error {
 	done := make(chan error, 1)
 	started := n.group.Go(func() {
-		if !n.underway.enter() {
+		if !n.inFlight.enter() {
 			done <- ErrNotLeader
 			return
 		}
-		defer n.underway.leave()
+		defer n.inFlight.leave()
 		done <- n.raft.Barrier(ApplyTimeout).Error()
 	})
 	if !started {

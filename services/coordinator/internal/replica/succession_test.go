@@ -58,10 +58,10 @@ func TestWhoStandsForNoElection(t *testing.T) {
 func TestHandOverEndsWhenTheSuccessorServes(t *testing.T) {
 	r := three(t)
 	old := r.leader()
-	reigned := old.Reign().Term
+	previous := old.Leadership().Term
 	old.HandOver(t.Context())
-	if term := old.State().Meta().GetFencingTerm(); term <= reigned || old.Reign() != nil {
-		t.Fatalf("fencing term %d after %d: the successor has not opened yet", term, reigned)
+	if term := old.State().Meta().GetFencingTerm(); term <= previous || old.Leadership() != nil {
+		t.Fatalf("fencing term %d after %d: the successor has not opened yet", term, previous)
 	}
 	if next := r.leader(); next == old {
 		t.Fatal("it leads again")
@@ -84,7 +84,7 @@ func TestLeadershipIsNotHandedToAReplicaThatIsBehind(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	r.commit(addShard("shard-after"))
-	if n.Reign() == nil {
+	if n.Leadership() == nil {
 		t.Fatal("the leader does not go on")
 	}
 	n.HandOver(t.Context())

@@ -73,7 +73,7 @@ func (n *Node) confirm() error {
 	if n.raft.VerifyLeader().Error() != nil {
 		return ErrNotLeader
 	}
-	if n.pulse.doubtful(time.Now()) && n.barrier(n.ctx) != nil {
+	if n.stalls.doubtful(time.Now()) && n.barrier(n.ctx) != nil {
 		return ErrNotLeader
 	}
 	return nil

@@ -7,13 +7,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/shards"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 
@@ -23,32 +23,32 @@ import (
 
 // Limits of the reports that wait (COORD-7.15). All shards report at once after a restore, and whenever their network comes back.
 const (
-	// reportsWaitingMax bounds the reports that are being read or wait for their turn; bigfleet_coordinator_reports_waiting.
+	// reportsWaitingMax bounds the reports that are being read or wait for a work slot; bigfleet_coordinator_reports_waiting.
 	// A report of a full shard is some 200 KB, so they are at most 100 MB.
 	reportsWaitingMax = 512
-	// turnWaitMax is how long a report waits for its turn. With the commit of a registration behind it, the answer still
-	// finds its shard there: an attempt of a shard ends after 2 s, and work for somebody who left keeps the others waiting.
-	turnWaitMax = time.Second
+	// slotWaitMax is how long a report waits for a work slot. With the commit of a registration behind it, the answer still
+	// finds its shard there: an attempt of a shard ends after 2 s, and work for a caller that left delays the others.
+	slotWaitMax = time.Second
 	// bodyWaitMax bounds the reading of one report, so that slow links do not hold the places of all others: the deadline
 	// of a report.
 	bodyWaitMax = 5 * time.Second
 	// returnPace is the distance between the moments at which reports that were turned away are to come back: about what one
-	// report costs. askPace is the same for who asks a replica that knows of no leader: a refusal costs less.
+	// report costs. askPace is the same for callers of a replica that knows no leader: a refusal costs less.
 	returnPace, askPace = time.Millisecond, 500 * time.Microsecond
 	// returnMax bounds the wait that is asked for: the report interval.
 	returnMax = shards.ReportInterval
 )
 
-// admission lets reports in a few at a time, and sends away whom it cannot answer in time.
+// admission admits a few reports at a time, and refuses those it cannot answer in time.
 type admission struct {
-	turns   *shards.Turns
+	slots   *shards.WorkSlots
 	waiting atomic.Int64
 	returns pacer
 	asks    pacer
 }
 
 func newAdmission() *admission {
-	return &admission{turns: shards.NewTurns(), returns: pacer{pace: returnPace}, asks: pacer{pace: askPace}}
+	return &admission{slots: shards.NewWorkSlots(), returns: pacer{pace: returnPace}, asks: pacer{pace: askPace}}
 }
 
 // pacer gives each of many callers another moment to come back, so that they do not come back together.
@@ -78,24 +78,20 @@ type refusedKey struct{}
 
 var errFull = errors.New("more reports at once than can be answered in time")
 
-// admit lets reports in a few at a time, before anything of them is decoded; see shards.Turns. A report is read whole
+// admit lets reports in a few at a time, before anything of them is decoded; see shards.WorkSlots. A report is read whole
 // before its turn, so that a slow link takes none. What is refused must not cost as much as what is taken: of reports beyond
-// the limit, and of those that reach a replica that does not lead, nothing is read.
+// the limit, of those without the identity of a shard, and of those that reach a replica that does not lead, nothing is read.
 func (s *Server) admit(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != api.CoordinatorReportShardProcedure {
+		if r.URL.Path != api.CoordinatorReportShardProcedure || s.node.Leadership() == nil || rpc.PeerFrom(r.Context()).Require(identity.Shard) != nil {
 			h.ServeHTTP(w, r)
-			return
-		}
-		if s.node.Reign() == nil {
-			h.ServeHTTP(w, withoutBody(r))
 			return
 		}
 		ctx, end, err := s.admission.enter(w, r)
 		switch {
 		case errors.Is(err, errFull):
 			s.config.Metrics.Reports.WithLabelValues("busy").Inc()
-			h.ServeHTTP(w, withoutBody(r.WithContext(context.WithValue(r.Context(), refusedKey{}, s.admission.busy()))))
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), refusedKey{}, s.admission.busy())))
 		case err == nil:
 			defer end()
 			h.ServeHTTP(w, r.WithContext(ctx))
@@ -103,7 +99,21 @@ func (s *Server) admit(h http.Handler) http.Handler {
 	})
 }
 
-// enter reads a report and waits for its turn. It returns the context of the turn and a function that ends it.
+// mayReport refuses reports that admit sends away, and all of them on a replica that does not lead.
+func (s *Server) mayReport(ctx context.Context, procedure string) error {
+	if procedure != api.CoordinatorReportShardProcedure {
+		return nil
+	}
+	if refused, ok := ctx.Value(refusedKey{}).(error); ok {
+		return refused
+	}
+	if s.node.Leadership() == nil {
+		return s.noLeadership()
+	}
+	return nil
+}
+
+// enter reads a report and waits for a work slot. It returns the context of the slot and a function that frees it.
 func (a *admission) enter(w http.ResponseWriter, r *http.Request) (context.Context, func(), error) {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > reportsWaitingMax {
@@ -111,10 +121,10 @@ func (a *admission) enter(w http.ResponseWriter, r *http.Request) (context.Conte
 	}
 	control := http.NewResponseController(w) // fails only where there is no network
 	_ = control.SetReadDeadline(time.Now().Add(bodyWaitMax))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MessageBytesMax+envelopeBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, ReportBytesMax+envelopeBytes))
 	_ = control.SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
-	return a.turns.Take(r.Context(), turnWaitMax, errFull)
+	return a.slots.Take(r.Context(), slotWaitMax, errFull)
 }
 
 // busy is the answer to a report that cannot be answered in time.
@@ -122,22 +132,6 @@ func (a *admission) busy() error {
 	wait := a.returns.later(time.Now())
 	return rpc.NewError(connect.CodeUnavailable, "more shards report at once than can be answered in time: report again after the time in the detail",
 		&v1.RetryHint{AfterMillis: max(wait.Milliseconds(), 1)})
-}
-
-// withoutBody is a call with an empty message in the place of the one that it carries: the gate refuses it as it is.
-func withoutBody(r *http.Request) *http.Request {
-	empty := make([]byte, envelopeBytes) // gRPC: not compressed, no bytes
-	switch kind := r.Header.Get("Content-Type"); {
-	case strings.HasPrefix(kind, "application/json"):
-		empty = []byte("{}")
-	case !strings.HasPrefix(kind, "application/grpc"):
-		empty = nil
-	}
-	r = r.Clone(r.Context())
-	r.Header.Del("Content-Encoding")
-	r.ContentLength = int64(len(empty))
-	r.Body = io.NopCloser(bytes.NewReader(empty))
-	return r
 }
 
 // envelopeBytes is what gRPC puts around a message.

@@ -29,7 +29,7 @@ func TestReportsBeyondTheLimitAreSentAway(t *testing.T) {
 		}
 		var working []func()
 		for { // all turns
-			_, end, err := a.turns.Take(t.Context(), time.Millisecond, errFull)
+			_, end, err := a.slots.Take(t.Context(), time.Millisecond, errFull)
 			if err != nil {
 				break
 			}
@@ -63,7 +63,7 @@ func TestReportsBeyondTheLimitAreSentAway(t *testing.T) {
 		}
 		_ = release.Close()
 		all.Wait()
-		if refused != reportsWaitingMax || time.Since(began) > 2*turnWaitMax {
+		if refused != reportsWaitingMax || time.Since(began) > 2*slotWaitMax {
 			t.Errorf("%d of %d reports were sent away after %s", refused, reportsWaitingMax, time.Since(began))
 		}
 		for _, end := range working {

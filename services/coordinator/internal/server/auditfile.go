@@ -131,7 +131,7 @@ func lastWritten(file *os.File) (last written, err error) {
 	}
 }
 
-// deadPeerAudit is the record of a removal that nobody asked for.
+// deadPeerAudit is the record of a removal that no admin asked for.
 func deadPeerAudit(id string) *pb.Operation {
 	return &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{Method: "dead-peer-removal",
 		RequestJson: `{"nodeId":` + strconv.Quote(id) + `}`, Reason: "it has not answered for long"}}}

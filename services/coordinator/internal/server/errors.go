@@ -36,7 +36,7 @@ func (s *Server) notLeader() *connect.Error {
 	if hint.GetLeaderAddress() != "" {
 		return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint})
 	}
-	// Everybody asks every replica now. One comes back at once, thousands one after the other.
+	// Everybody asks every replica now. One comes back at once, thousands are spread out.
 	return rpc.NewError(connect.CodeFailedPrecondition, say, &v1.NotLeader{Leader: hint},
 		&v1.RetryHint{AfterMillis: s.admission.asks.later(time.Now()).Milliseconds()})
 }
@@ -61,6 +61,9 @@ func (s *Server) fail(err error) error {
 	case errors.Is(err, replica.ErrBusy):
 		return rpc.NewError(connect.CodeResourceExhausted, "too many proposals are under way: try again in a moment",
 			&v1.Problem{Reason: "busy", Message: "too many proposals are under way", Hint: "try again in a moment"})
+	case errors.Is(err, replica.ErrTooLarge):
+		return rpc.NewError(connect.CodeInvalidArgument, err.Error()+": send less at a time",
+			&v1.Problem{Reason: "too-large", Message: err.Error(), Hint: "send less at a time"})
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

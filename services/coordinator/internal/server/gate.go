@@ -27,19 +27,20 @@ const openingHint = 20 * time.Millisecond
 // round trips and a write or two.
 const handOverHint = 5 * time.Millisecond
 
-// gate is the outermost interceptor: leader, then the rate limit, then everything else (COORD-6.2.5). It gives the call
-// the reign it belongs to; a call whose reign ends is answered "not the leader", so that nobody hears from an old one.
+// gate is the outermost interceptor: leader, then the rate limit, then everything else (COORD-6.2.5). Who may call what is judged
+// before it, from the certificate alone. It gives the call
+// the leadership it belongs to; a call whose leadership ends is answered "not the leader", so that no client hears from an old leader.
 type gate struct{ s *Server }
 
-// lead is the reign that a call belongs to.
+// lead is the leadership that a call belongs to.
 type lead struct {
-	reign *replica.Reign
-	desk  *shards.Desk
+	leadership *replica.Leadership
+	registry   *shards.ShardRegistry
 }
 
 type leadKey struct{}
 
-// leadOf returns the reign of a call that passed the gate.
+// leadOf returns the leadership of a call that passed the gate.
 func leadOf(ctx context.Context) lead {
 	l, _ := ctx.Value(leadKey{}).(lead)
 	return l
@@ -77,32 +78,34 @@ func (g *gate) through(ctx context.Context, procedure string, call func(context.
 	if procedure == api.CoordinatorAdminGetCoordinatorStatusProcedure {
 		return call(ctx) // every replica answers about itself
 	}
-	if refused, ok := ctx.Value(refusedKey{}).(error); ok {
-		return refused
-	}
-	reign := s.node.Reign()
-	if reign == nil {
-		if s.node.Opening() {
-			return rpc.NewError(connect.CodeUnavailable, "this replica has just been elected and is about to serve: ask again in a moment",
-				&v1.RetryHint{AfterMillis: openingHint.Milliseconds()})
-		}
-		return s.notLeader()
+	leadership := s.node.Leadership()
+	if leadership == nil {
+		return s.noLeadership()
 	}
 	if counted && !s.limit.allow(callerOf(ctx), time.Now()) {
 		return rpc.NewError(connect.CodeResourceExhausted, "too many admin calls in a second from this caller: slow down",
 			&v1.Problem{Reason: "rate-limit", Message: "more admin calls in a second than one caller may make", Hint: "slow down"})
 	}
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leadKey{}, lead{reign, s.desk(reign)}))
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leadKey{}, lead{leadership, s.registry(leadership)}))
 	defer cancel(nil)
-	defer context.AfterFunc(reign.Context(), func() { cancel(replica.ErrNotLeader) })()
+	defer context.AfterFunc(leadership.Context(), func() { cancel(replica.ErrNotLeader) })()
 	err = call(ctx)
-	if err != nil && reign.Context().Err() != nil && interrupted(err) {
+	if err != nil && leadership.Context().Err() != nil && interrupted(err) {
 		return s.notLeader()
 	}
 	return err
 }
 
-// interrupted reports whether an error may come from the end of the reign alone.
+// noLeadership is the answer of a replica that does not lead, or not yet.
+func (s *Server) noLeadership() error {
+	if s.node.Opening() {
+		return rpc.NewError(connect.CodeUnavailable, "this replica has just been elected and is about to serve: ask again in a moment",
+			&v1.RetryHint{AfterMillis: openingHint.Milliseconds()})
+	}
+	return s.notLeader()
+}
+
+// interrupted reports whether an error may come from the end of the leadership alone.
 func interrupted(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeUnknown:

@@ -16,7 +16,7 @@ import (
 const slowGauges = 10 * time.Second
 
 // RunGauges sets the gauges each second, on every replica, until ctx ends (COORD-18.3). It also keeps the conversation
-// with shards going when nobody calls, and removes dead voters.
+// with shards going without calls, and removes dead voters.
 func (s *Server) RunGauges(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -70,8 +70,8 @@ func (s *Server) fastGauges() {
 	for move := range st.Moves() {
 		m.Moves.WithLabelValues(tierLabel(move.GetTier()), stateLabel(move.GetState())).Inc()
 	}
-	reign := n.Reign()
-	if reign == nil {
+	leadership := n.Leadership()
+	if leadership == nil {
 		m.IsLeader.Set(0)
 		m.ReportAge.Reset()
 		m.Pending.Reset()
@@ -81,16 +81,16 @@ func (s *Server) fastGauges() {
 		return
 	}
 	m.IsLeader.Set(1)
-	s.leaderGauges(st, s.desk(reign))
+	s.leaderGauges(st, s.registry(leadership))
 }
 
 // leaderGauges come from what shards said, which only the leader knows.
-func (s *Server) leaderGauges(st *fleet.State, d *shards.Desk) {
+func (s *Server) leaderGauges(st *fleet.State, d *shards.ShardRegistry) {
 	m := s.config.Metrics
 	m.Conflicts.Set(float64(len(d.Conflicts())))
 	legacy := map[string]bool{}
 	for sh := range st.Shards() {
-		soft := d.Look(sh.GetShardId(), false)
+		soft := d.SoftState(sh.GetShardId(), false)
 		if !fleet.Live(sh) || !soft.Heard {
 			continue
 		}
@@ -120,9 +120,9 @@ func (s *Server) slowGauges(now time.Time) {
 			m.SnapshotAge.Set(now.Sub(at).Seconds())
 		}
 	}
-	if reign := n.Reign(); reign != nil {
+	if leadership := n.Leadership(); leadership != nil {
 		m.Stuck.Reset()
-		for kind, count := range s.desk(reign).StuckByKind() {
+		for kind, count := range s.registry(leadership).StuckByKind() {
 			m.Stuck.WithLabelValues(kind).Set(float64(count))
 		}
 	}
@@ -134,8 +134,8 @@ func (s *Server) removeDead(ctx context.Context, now time.Time) {
 	if s.config.DeadPeerAfter <= 0 {
 		return
 	}
-	reign := s.node.Reign()
-	if reign == nil || now.Sub(reign.Opened) < s.config.DeadPeerAfter {
+	leadership := s.node.Leadership()
+	if leadership == nil || now.Sub(leadership.Opened) < s.config.DeadPeerAfter {
 		return
 	}
 	voters := 0

@@ -3,31 +3,28 @@ package server
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// callersMax bounds the callers that are remembered; the least recent half is forgotten at the bound, which lets it
-// begin with a full bucket again.
+// callersMax bounds the callers that are remembered. At the bound those with a full token bucket are forgotten, and all of them
+// when there are none: a forgotten caller starts with a full bucket.
 const callersMax = 4096
 
-// limiter is a bucket for each caller: rate calls a second, saved up for one second (COORD-16.8).
+// limiter has one token bucket for each caller: perSecond calls a second, saved up for one second (COORD-16.8).
 type limiter struct {
-	rate float64
+	perSecond int // negative: unlimited
 
 	mu      sync.Mutex
-	callers map[string]*bucket
+	callers map[string]*rate.Limiter
 }
 
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-func newLimiter(rate int) *limiter {
-	return &limiter{rate: float64(rate), callers: map[string]*bucket{}}
+func newLimiter(perSecond int) *limiter {
+	return &limiter{perSecond: perSecond, callers: map[string]*rate.Limiter{}}
 }
 
 func (l *limiter) allow(caller string, now time.Time) bool {
-	if l.rate < 0 {
+	if l.perSecond < 0 {
 		return true
 	}
 	l.mu.Lock()
@@ -37,22 +34,15 @@ func (l *limiter) allow(caller string, now time.Time) bool {
 		if len(l.callers) >= callersMax {
 			l.forget(now)
 		}
-		b = &bucket{left: l.rate, at: now}
+		b = rate.NewLimiter(rate.Limit(l.perSecond), l.perSecond)
 		l.callers[caller] = b
 	}
-	b.left = min(l.rate, b.left+now.Sub(b.at).Seconds()*l.rate)
-	b.at = now
-	if b.left < 1 {
-		return false
-	}
-	b.left--
-	return true
+	return b.AllowN(now, 1)
 }
 
-// forget drops callers whose bucket is full again, and everybody when there are none.
 func (l *limiter) forget(now time.Time) {
 	for name, b := range l.callers {
-		if now.Sub(b.at) > time.Second {
+		if b.TokensAt(now) >= float64(l.perSecond) {
 			delete(l.callers, name)
 		}
 	}

@@ -30,10 +30,10 @@ func (s *Server) ListShards(ctx context.Context, req *connect.Request[v1.ListSha
 	if err != nil {
 		return nil, err
 	}
-	desk := leadOf(ctx).desk
-	out := &v1.ListShardsResponse{Rebuilding: desk.Rebuilding()}
+	registry := leadOf(ctx).registry
+	out := &v1.ListShardsResponse{Rebuilding: registry.Rebuilding()}
 	out.Shards, out.NextPageToken = page(req.Msg.GetPageSize(), each(st.ShardsAfter(key[0]), func(sh *pb.Shard) *v1.ShardRegistryEntry {
-		return shardEntry(st, desk, sh)
+		return shardEntry(st, registry, sh)
 	}), func(e *v1.ShardRegistryEntry) string { return tokenOf("shards", e.GetShardId()) })
 	return connect.NewResponse(out), nil
 }
@@ -86,17 +86,17 @@ func (s *Server) ListShardReports(ctx context.Context, req *connect.Request[v1.L
 	if err != nil {
 		return nil, err
 	}
-	desk, only := leadOf(ctx).desk, req.Msg.GetShardId()
+	registry, only := leadOf(ctx).registry, req.Msg.GetShardId()
 	if only != "" && st.Shard(only) == nil {
 		return nil, notFound("shard", only)
 	}
-	out := &v1.ListShardReportsResponse{Rebuilding: desk.Rebuilding()}
+	out := &v1.ListShardReportsResponse{Rebuilding: registry.Rebuilding()}
 	rows := st.ShardsAfter(key[0])
 	if only != "" {
 		rows = func(yield func(*pb.Shard) bool) { yield(st.Shard(only)) }
 	}
 	out.Reports, out.NextPageToken = page(req.Msg.GetPageSize(), each(rows, func(sh *pb.Shard) *v1.ShardReportSnapshot {
-		return reportSnapshot(desk, sh.GetShardId(), true)
+		return reportSnapshot(registry, sh.GetShardId(), true)
 	}), func(r *v1.ShardReportSnapshot) string { return tokenOf("reports", r.GetShardId()) })
 	return connect.NewResponse(out), nil
 }
@@ -111,14 +111,14 @@ func (s *Server) ListClusterBindings(ctx context.Context, req *connect.Request[v
 	if err != nil {
 		return nil, err
 	}
-	desk, only, now := leadOf(ctx).desk, req.Msg.GetShardId(), time.Now()
-	conflicts := desk.Conflicts()
-	out := &v1.ListClusterBindingsResponse{Rebuilding: desk.Rebuilding()}
+	registry, only, now := leadOf(ctx).registry, req.Msg.GetShardId(), time.Now()
+	conflicts := registry.Conflicts()
+	out := &v1.ListClusterBindingsResponse{Rebuilding: registry.Rebuilding()}
 	out.Bindings, out.NextPageToken = page(req.Msg.GetPageSize(), each(st.ClustersAfter(key[0]), func(c *pb.Cluster) *v1.ClusterBinding {
 		if c.GetShardId() == "" || only != "" && c.GetShardId() != only {
-			return nil // an unbound row only remembers who let go
+			return nil // an unbound row only records the releases
 		}
-		return clusterBinding(desk, conflicts, c, now)
+		return clusterBinding(registry, conflicts, c, now)
 	}), func(b *v1.ClusterBinding) string { return tokenOf("bindings", b.GetClusterId()) })
 	return connect.NewResponse(out), nil
 }
@@ -129,11 +129,11 @@ func (s *Server) ListDomainMoves(ctx context.Context, _ *connect.Request[v1.List
 	if err != nil {
 		return nil, err
 	}
-	desk := leadOf(ctx).desk
+	registry := leadOf(ctx).registry
 	out := &v1.ListDomainMovesResponse{}
 	for d := range st.Domains() {
 		if fleet.InHandover(d) {
-			out.Moves = append(out.Moves, &v1.DomainMove{Domain: domainAssignment(d), WaitingFor: waitingFor(desk.Look, d)})
+			out.Moves = append(out.Moves, &v1.DomainMove{Domain: domainAssignment(d), WaitingFor: waitingFor(registry.SoftState, d)})
 		}
 	}
 	return connect.NewResponse(out), nil
@@ -171,7 +171,7 @@ func (s *Server) GetRebalance(ctx context.Context, _ *connect.Request[v1.GetReba
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&v1.GetRebalanceResponse{Policy: st.Policy(), LastSweepAtUnixNanos: nanos(leadOf(ctx).desk.LastSweep())}), nil
+	return connect.NewResponse(&v1.GetRebalanceResponse{Policy: st.Policy(), LastSweepAtUnixNanos: nanos(leadOf(ctx).registry.LastSweep())}), nil
 }
 
 // ListMoves lists moves, newest first: open, finished within the hour, and proposed by dry runs.
@@ -193,7 +193,7 @@ func (s *Server) ListMoves(ctx context.Context, req *connect.Request[v1.ListMove
 		}
 	}
 	if !req.Msg.GetOpenOnly() {
-		for _, m := range leadOf(ctx).desk.Proposed() {
+		for _, m := range leadOf(ctx).registry.Proposed() {
 			take(m)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Server) ListInstructions(ctx context.Context, req *connect.Request[v1.L
 	if _, err := s.confirmed(ctx); err != nil {
 		return nil, err
 	}
-	out := &v1.ListInstructionsResponse{Instructions: leadOf(ctx).desk.Pending(req.Msg.GetShardId())}
+	out := &v1.ListInstructionsResponse{Instructions: leadOf(ctx).registry.Pending(req.Msg.GetShardId())}
 	if req.Msg.GetStuckOnly() {
 		out.Instructions = slices.DeleteFunc(out.Instructions, func(i *v1.PendingInstruction) bool { return !i.GetStuck() })
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
@@ -20,10 +21,14 @@ func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardR
 		s.config.Metrics.Reports.WithLabelValues("identity").Inc()
 		return nil, err
 	}
-	answer, err := leadOf(ctx).desk.Report(ctx, req.Msg)
+	if err := reportBounds(req.Msg); err != nil {
+		s.config.Metrics.Reports.WithLabelValues("too-large").Inc()
+		return nil, invalidArgument("too-large", err.Error())
+	}
+	answer, err := leadOf(ctx).registry.Report(ctx, req.Msg)
 	if err != nil {
 		if errors.Is(err, replica.ErrBusy) {
-			err = replica.ErrOutcomeUnknown // it waited its turn and the turn did not come
+			err = replica.ErrOutcomeUnknown // no work slot came free in time
 		}
 		err = s.fail(err)
 		s.config.Metrics.Reports.WithLabelValues(connect.CodeOf(err).String()).Inc()
@@ -31,6 +36,34 @@ func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardR
 	}
 	answer.LeaderHint = s.node.Leader()
 	return connect.NewResponse(answer), nil
+}
+
+// reportWhole is the size above which every part of a report is checked. A smaller one cannot hold a field that harms.
+const reportWhole = 1 << 20
+
+// reportBounds checks what the protos leave to the handler. What is committed is always checked.
+func reportBounds(r *v1.ShardReport) error {
+	parts := []proto.Message{r.GetSummary(), r.GetHoldings()}
+	for _, a := range r.GetInstructionAcks() {
+		parts = append(parts, a)
+	}
+	for _, c := range r.GetClusters() {
+		parts = append(parts, c)
+	}
+	if proto.Size(r) > reportWhole {
+		for _, s := range r.GetShortfalls() {
+			parts = append(parts, s)
+		}
+		for _, s := range r.GetSupply() {
+			parts = append(parts, s)
+		}
+	}
+	for _, p := range parts {
+		if err := rpc.CheckBounds(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // JoinRaftCluster adds a replica to the group, or changes its address (COORD-13.6 to 13.9).

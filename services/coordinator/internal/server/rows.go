@@ -20,11 +20,11 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// shardEntry joins a row with what the shard said to this leader; desk may be nil.
-func shardEntry(st *fleet.State, d *shards.Desk, sh *pb.Shard) *v1.ShardRegistryEntry {
+// shardEntry joins a row with what the shard said to this leader; registry may be nil.
+func shardEntry(st *fleet.State, d *shards.ShardRegistry, sh *pb.Shard) *v1.ShardRegistryEntry {
 	out := &v1.ShardRegistryEntry{ShardId: sh.GetShardId(), Address: sh.GetAddress(), RegisteredAtUnixNs: sh.GetRegisteredAtUnixNanos(), State: sh.GetState(),
 		Provider: sh.GetProvider(), Epoch: sh.GetEpoch(), Clusters: int32(st.BoundClusters(sh.GetShardId())), ReportAgeSeconds: -1}
-	if soft := d.Look(sh.GetShardId(), false); soft.Heard {
+	if soft := d.SoftState(sh.GetShardId(), false); soft.Heard {
 		out.LastHeartbeatUnixNs, out.ReportAgeSeconds = nanos(soft.Received), soft.Age.Seconds()
 		out.ViewVersion, out.ShardVersion, out.Capabilities = soft.View, soft.Version, soft.Capable
 	}
@@ -32,8 +32,8 @@ func shardEntry(st *fleet.State, d *shards.Desk, sh *pb.Shard) *v1.ShardRegistry
 }
 
 // reportSnapshot is a shard's last report, or nil when this leader has none.
-func reportSnapshot(d *shards.Desk, id string, lists bool) *v1.ShardReportSnapshot {
-	soft := d.Look(id, lists)
+func reportSnapshot(d *shards.ShardRegistry, id string, lists bool) *v1.ShardReportSnapshot {
+	soft := d.SoftState(id, lists)
 	if !soft.Heard {
 		return nil
 	}
@@ -41,12 +41,12 @@ func reportSnapshot(d *shards.Desk, id string, lists bool) *v1.ShardReportSnapsh
 		ShardEpoch: soft.Epoch, AgeSeconds: soft.Age.Seconds(), Clusters: soft.Links, Supply: soft.Supply}
 }
 
-// domainAssignment is a domain row. While a default owner lets go for the first time nobody is named as owner.
+// domainAssignment is a domain row. While a default owner releases the domain for the first time, no owner is named.
 func domainAssignment(d *pb.Domain) *v1.DomainAssignment {
 	return &v1.DomainAssignment{TopologyKey: d.GetKey(), TopologyValue: d.GetValue(), ShardId: d.GetOwner(), NextShardId: d.GetNext(), SinceUnixNanos: d.GetSinceUnixNanos()}
 }
 
-func clusterBinding(d *shards.Desk, conflicts map[string]string, c *pb.Cluster, now time.Time) *v1.ClusterBinding {
+func clusterBinding(d *shards.ShardRegistry, conflicts map[string]string, c *pb.Cluster, now time.Time) *v1.ClusterBinding {
 	link := d.Link(c.GetShardId(), c.GetClusterId())
 	return &v1.ClusterBinding{ClusterId: c.GetClusterId(), ShardId: c.GetShardId(), BoundAtUnixNanos: c.GetBoundAtUnixNanos(), Source: c.GetSource(),
 		LiveSession: link.GetLiveSession(), BoundMachines: link.GetBoundMachines(), ConflictingShardId: conflicts[c.GetClusterId()], Stale: shards.Stale(c, now)}

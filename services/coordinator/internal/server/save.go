@@ -47,7 +47,7 @@ func (s *Server) SnapshotSave(ctx context.Context, req *connect.Request[v1.Snaps
 		return rpc.NewError(connect.CodeResourceExhausted, "two snapshots are being saved already: try again in a moment",
 			&v1.Problem{Reason: "saves", Message: "two snapshots are being saved already", Hint: "try again in a moment"})
 	}
-	if _, err := s.order(ctx, req, false); err != nil { // who took the whole state is worth a record (COORD-16.10)
+	if _, err := s.mutate(ctx, req, false); err != nil { // a caller that took the whole state is recorded (COORD-16.10)
 		return err
 	}
 	meta, state, err := s.capture(ctx)
@@ -87,7 +87,7 @@ func (s *Server) RunExport(ctx context.Context, e Export) error {
 	tick := time.NewTicker(e.Every)
 	defer tick.Stop()
 	for {
-		if s.node.Reign() != nil {
+		if s.node.Leadership() != nil {
 			if err := s.export(ctx, e); err != nil && ctx.Err() == nil && !errors.Is(err, replica.ErrNotLeader) {
 				s.config.Metrics.ExportErrors.Inc()
 				s.config.Log.Error("the state was not exported", "dir", e.Dir, "err", err)

@@ -24,8 +24,12 @@ import (
 
 // Limits of COORD-2 and COORD-16.
 const (
-	// MessageBytesMax bounds every message in both directions.
+	// MessageBytesMax bounds every answer.
 	MessageBytesMax = 256 << 20
+	// ReportBytesMax bounds a report: 100 times that of a full shard, 5 times one with the holdings of 100,000 exceptions.
+	ReportBytesMax = 32 << 20
+	// RequestBytesMax bounds every other request; the largest is a provider with its partition keys.
+	RequestBytesMax = 1 << 20
 	// pageBytesMax ends a page of reports early, so that an answer never reaches MessageBytesMax.
 	pageBytesMax = 128 << 20
 	// AdminRate is how many admin calls a second one caller may make.
@@ -59,16 +63,16 @@ type Config struct {
 
 // Server implements both services. It is made before the replica, whose hooks it serves, and bound to it afterwards.
 type Server struct {
-	config    Config
-	node      *replica.Node
-	bound     atomic.Bool
-	hub       *hub
-	limit     *limiter
-	saves     chan struct{}
-	admission *admission
-	ctx       context.Context // of the desks' loops
-	stop      context.CancelFunc
-	group     sync.WaitGroup
+	config      Config
+	node        *replica.Node
+	bound       atomic.Bool
+	broadcaster *broadcaster
+	limit       *limiter
+	saves       chan struct{}
+	admission   *admission
+	ctx         context.Context // of the desks' loops
+	stop        context.CancelFunc
+	group       sync.WaitGroup
 
 	exportedMu sync.Mutex
 	exported   time.Time
@@ -82,7 +86,7 @@ func New(c Config) (*Server, error) {
 	if c.AdminRate == 0 {
 		c.AdminRate = AdminRate
 	}
-	s := &Server{config: c, hub: newHub(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax), admission: newAdmission()}
+	s := &Server{config: c, broadcaster: newBroadcaster(), limit: newLimiter(c.AdminRate), saves: make(chan struct{}, savesMax), admission: newAdmission()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -93,7 +97,7 @@ func (s *Server) Bind(n *replica.Node) {
 	s.bound.Store(true)
 }
 
-// Close waits for what ran for reigns. The replica is closed before.
+// Close waits for what ran for leaderships. The replica is closed before.
 func (s *Server) Close() {
 	s.stop()
 	s.group.Wait()
@@ -101,8 +105,8 @@ func (s *Server) Close() {
 
 // OnApply is the replica's hook: it hears what each entry changed.
 func (s *Server) OnApply(st *fleet.State, changes []fleet.Change) {
-	s.hub.changed(changes)
-	if !s.bound.Load() || s.node.Reign() == nil {
+	s.broadcaster.changed(changes)
+	if !s.bound.Load() || s.node.Leadership() == nil {
 		return
 	}
 	for _, c := range changes {
@@ -116,60 +120,66 @@ func (s *Server) OnApply(st *fleet.State, changes []fleet.Change) {
 }
 
 // OnReset is the replica's hook: a snapshot replaced the state.
-func (s *Server) OnReset(*fleet.State) { s.hub.reset() }
+func (s *Server) OnReset(*fleet.State) { s.broadcaster.reset() }
 
 type deskKey struct{}
 
-// desk returns the conversation with shards of a reign, made and started at the first call.
-func (s *Server) desk(r *replica.Reign) *shards.Desk {
+// registry returns the conversation with shards of a leadership, made and started at the first call.
+func (s *Server) registry(r *replica.Leadership) *shards.ShardRegistry {
 	return r.Value(deskKey{}, func() any {
 		d := shards.New(r.Context(), shards.Config{Group: s.node, Log: s.config.Log, Metrics: s.config.Metrics,
-			SweepEvery: s.config.SweepEvery, LevelMax: s.config.LevelMax, OnReport: s.hub.reported})
+			SweepEvery: s.config.SweepEvery, LevelMax: s.config.LevelMax, OnReport: s.broadcaster.reported})
 		s.group.Go(d.Run)
 		return d
-	}).(*shards.Desk)
+	}).(*shards.ShardRegistry)
 }
 
 // Services are the rows of the RPC port.
 func (s *Server) Services() []rpc.Service {
-	limits := rpc.Limits{ReadMaxBytes: MessageBytesMax, SendMaxBytes: MessageBytesMax}
+	limits := rpc.Limits{ReadMaxBytes: ReportBytesMax, SendMaxBytes: MessageBytesMax}
 	readers := []identity.Kind{identity.ReadOnly, identity.Admin}
 	admins := []identity.Kind{identity.Admin}
-	// On plaintext identity is not checked at all (COORD-14.1), so orders are not bound to loopback as on shards.
-	access := func(name string) map[string]rpc.Access {
-		table := rpc.AllowByEffect(name, readers, admins)
-		reads := rpc.AllowByEffect(name, readers, readers)
-		for procedure := range table {
-			if isRead(procedure) {
-				table[procedure] = reads[procedure]
-			} else {
-				table[procedure] = rpc.Allow(admins...)
-			}
-		}
-		return table
-	}
-	shardSide := access(api.CoordinatorName)
-	shardSide[api.CoordinatorReportShardProcedure] = rpc.HandlerDecides()
-	shardSide[api.CoordinatorJoinRaftClusterProcedure] = rpc.HandlerDecides()
-	adminSide := access(api.CoordinatorAdminName)
+	shardSide := rpc.AllowByEffect(api.CoordinatorName, readers, admins)
+	shardSide[api.CoordinatorReportShardProcedure] = rpc.HandlerDecides(identity.Shard)
+	shardSide[api.CoordinatorJoinRaftClusterProcedure] = rpc.HandlerDecides(identity.Coordinator, identity.Admin)
+	shardSide[api.CoordinatorSnapshotSaveProcedure] = rpc.Allow(admins...) // it changes nothing: the job that saves runs elsewhere
+	adminSide := rpc.AllowByEffect(api.CoordinatorAdminName, readers, admins)
 	adminSide[api.CoordinatorAdminGetCoordinatorStatusProcedure] = rpc.Allow(identity.Coordinator, identity.ReadOnly, identity.Admin)
 	before := []connect.Interceptor{&gate{s}}
+	small := func(table map[string]rpc.Access) map[string]int {
+		out := map[string]int{}
+		for procedure := range table {
+			out[procedure] = RequestBytesMax
+		}
+		delete(out, api.CoordinatorReportShardProcedure)
+		return out
+	}
 	return []rpc.Service{
-		{Name: api.CoordinatorName, Limits: limits, Access: shardSide, Validate: true, Before: before,
+		{Name: api.CoordinatorName, Limits: limits, Access: shardSide, Validate: true, Before: before, ReadMaxBytes: small(shardSide), Gate: s.mayReport,
 			New: func(o ...connect.HandlerOption) (string, http.Handler) {
 				path, h := api.NewCoordinatorHandler(s, o...)
 				return path, s.admit(h)
 			}},
-		{Name: api.CoordinatorAdminName, Limits: limits, Access: adminSide, Validate: true, Before: before,
+		{Name: api.CoordinatorAdminName, Limits: limits, Access: adminSide, Validate: true, Before: before, ReadMaxBytes: small(adminSide),
 			New: func(o ...connect.HandlerOption) (string, http.Handler) {
 				return api.NewCoordinatorAdminHandler(s, o...)
 			}},
 	}
 }
 
-// Refused hears of calls that were refused for who called (COORD-16.10).
+// Refused hears of calls that were refused for the caller's identity (COORD-16.10).
 func (s *Server) Refused(r rpc.Refusal) {
-	s.config.Log.Warn("a call was refused for who called", "method", r.Procedure, "actor", r.Peer.String(), "err", r.Err)
+	s.config.Log.Warn("a call was refused for its caller's identity", "method", r.Procedure, "actor", r.Peer.String(), "err", r.Err)
+}
+
+// RefusedEarly hears of calls that were refused before their body was read, which no interceptor sees.
+func (s *Server) RefusedEarly(r rpc.Refusal) {
+	s.Refused(r)
+	if r.Procedure == api.CoordinatorReportShardProcedure {
+		s.config.Metrics.Reports.WithLabelValues("identity").Inc()
+		return
+	}
+	s.count(rpc.WithPeer(context.Background(), r.Peer), r.Procedure, r.Err)
 }
 
 var (

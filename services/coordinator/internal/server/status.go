@@ -85,10 +85,10 @@ func (s *Server) GetFleetStatus(ctx context.Context, _ *connect.Request[v1.GetFl
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&v1.GetFleetStatusResponse{Status: s.fleetStatus(st, leadOf(ctx).desk)}), nil
+	return connect.NewResponse(&v1.GetFleetStatusResponse{Status: s.fleetStatus(st, leadOf(ctx).registry)}), nil
 }
 
-func (s *Server) fleetStatus(st *fleet.State, d *shards.Desk) *v1.FleetStatus {
+func (s *Server) fleetStatus(st *fleet.State, d *shards.ShardRegistry) *v1.FleetStatus {
 	now := time.Now()
 	out := &v1.FleetStatus{Domains: int32(st.DomainCount()), DomainMoves: int32(handovers(st)), Exceptions: int32(st.ExceptionCount()),
 		OpenMoves: int32(st.OpenMoveCount()), Rebuilding: d.Rebuilding()}
@@ -118,7 +118,7 @@ func (s *Server) fleetStatus(st *fleet.State, d *shards.Desk) *v1.FleetStatus {
 	return out
 }
 
-// handovers is the number of domains that wait for somebody to let go.
+// handovers is the number of domains that wait for a shard to release them.
 func handovers(st *fleet.State) int {
 	if st.HandoverCount() == 0 {
 		return 0
@@ -132,8 +132,8 @@ func handovers(st *fleet.State) int {
 	return n
 }
 
-// waitingFor says in a sentence who has to let go of a domain.
-func waitingFor(look func(string, bool) shards.Soft, d *pb.Domain) string {
+// waitingFor names in a sentence the shards that must release a domain.
+func waitingFor(look func(string, bool) shards.SoftState, d *pb.Domain) string {
 	var silent, asked []string
 	for _, r := range d.GetReleasers() {
 		if soft := look(r.GetShardId(), false); soft.Fresh {

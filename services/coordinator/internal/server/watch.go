@@ -13,7 +13,7 @@ import (
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// pendingMax bounds the rows that changed since a watcher last looked. A watcher behind it begins anew.
+// pendingMax bounds the rows that changed since a watcher last looked. A watcher behind it must start over.
 const pendingMax = 50_000
 
 // gatherFor is how long changes are gathered before they are sent: a row that changes often is sent once.
@@ -22,9 +22,9 @@ const gatherFor = 100 * time.Millisecond
 // reports is the pseudo table of soft state.
 const reports fleet.Table = 0
 
-// hub tells watchers which rows changed. It keeps keys and no rows: a watcher reads the newest row when it gets there,
+// broadcaster tells watchers which rows changed. It keeps keys and no rows: a watcher reads the newest row when it gets there,
 // so a slow one costs a set of keys and nothing waits for it.
-type hub struct {
+type broadcaster struct {
 	mu       sync.Mutex
 	watchers map[*watcher]struct{}
 }
@@ -37,40 +37,40 @@ type watcher struct {
 	wake    chan struct{}
 }
 
-func newHub() *hub { return &hub{watchers: map[*watcher]struct{}{}} }
+func newBroadcaster() *broadcaster { return &broadcaster{watchers: map[*watcher]struct{}{}} }
 
 // join adds a watcher, or returns nil at the limit.
-func (h *hub) join() *watcher {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.watchers) >= watchersMax {
+func (b *broadcaster) join() *watcher {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.watchers) >= watchersMax {
 		return nil
 	}
 	w := &watcher{pending: map[fleet.Change]struct{}{}, wake: make(chan struct{}, 1)}
-	h.watchers[w] = struct{}{}
+	b.watchers[w] = struct{}{}
 	return w
 }
 
-func (h *hub) leave(w *watcher) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.watchers, w)
+func (b *broadcaster) leave(w *watcher) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.watchers, w)
 }
 
-func (h *hub) changed(changes []fleet.Change) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for w := range h.watchers {
+func (b *broadcaster) changed(changes []fleet.Change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.watchers {
 		w.add(changes...)
 	}
 }
 
-func (h *hub) reported(shard string) { h.changed([]fleet.Change{{Table: reports, Key: shard}}) }
+func (b *broadcaster) reported(shard string) { b.changed([]fleet.Change{{Table: reports, Key: shard}}) }
 
-func (h *hub) reset() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for w := range h.watchers {
+func (b *broadcaster) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.watchers {
 		w.lose()
 	}
 }
@@ -120,21 +120,21 @@ func (w *watcher) take() (changes []fleet.Change, lost bool) {
 // selected: the lists of thousands of shards every ten seconds would be megabytes a second.
 func (s *Server) WatchFleet(ctx context.Context, req *connect.Request[v1.WatchFleetRequest], stream *connect.ServerStream[v1.WatchFleetResponse]) error {
 	only := req.Msg.GetShardId()
-	w := s.hub.join()
+	w := s.broadcaster.join()
 	if w == nil {
 		return rpc.NewError(connect.CodeResourceExhausted, "too many watchers: close one first", &v1.Problem{Reason: "watchers", Message: "too many watchers", Hint: "close one first"})
 	}
-	defer s.hub.leave(w)
+	defer s.broadcaster.leave(w)
 	st, err := s.confirmed(ctx)
 	if err != nil {
 		return err
 	}
-	status := s.fleetStatus(st, leadOf(ctx).desk)
+	status := s.fleetStatus(st, leadOf(ctx).registry)
 	if only != "" {
 		if st.Shard(only) == nil {
 			return notFound("shard", only)
 		}
-		status.Shards = []*v1.ShardRegistryEntry{shardEntry(st, leadOf(ctx).desk, st.Shard(only))}
+		status.Shards = []*v1.ShardRegistryEntry{shardEntry(st, leadOf(ctx).registry, st.Shard(only))}
 	}
 	if err := stream.Send(&v1.WatchFleetResponse{Event: &v1.WatchFleetResponse_Status{Status: status}}); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (s *Server) WatchFleet(ctx context.Context, req *connect.Request[v1.WatchFl
 func (s *Server) send(ctx context.Context, stream *connect.ServerStream[v1.WatchFleetResponse], changes []fleet.Change, only string) error {
 	st := s.node.State()
 	l := leadOf(ctx)
-	conflicts := l.desk.Conflicts()
+	conflicts := l.registry.Conflicts()
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -183,7 +183,7 @@ func (s *Server) send(ctx context.Context, stream *connect.ServerStream[v1.Watch
 	return nil
 }
 
-// event is the newest row behind a change, or nil for what nobody asked for.
+// event is the newest row behind a change, or nil if the watcher did not ask for it.
 func (s *Server) event(st *fleet.State, l lead, conflicts map[string]string, c fleet.Change, only string) *v1.WatchFleetResponse {
 	out := &v1.WatchFleetResponse{}
 	about := func(shards ...string) bool {
@@ -199,7 +199,7 @@ func (s *Server) event(st *fleet.State, l lead, conflicts map[string]string, c f
 	}
 	switch c.Table {
 	case reports:
-		r := reportSnapshot(l.desk, c.Key, only != "")
+		r := reportSnapshot(l.registry, c.Key, only != "")
 		if r == nil || !about(c.Key) {
 			return nil
 		}
@@ -211,7 +211,7 @@ func (s *Server) event(st *fleet.State, l lead, conflicts map[string]string, c f
 		}
 		entry := &v1.ShardRegistryEntry{ShardId: c.Key}
 		if row != nil {
-			entry = shardEntry(st, l.desk, row)
+			entry = shardEntry(st, l.registry, row)
 		}
 		out.Event, out.Removed = &v1.WatchFleetResponse_Shard{Shard: entry}, !fleet.Live(row)
 	case fleet.Clusters:
@@ -223,7 +223,7 @@ func (s *Server) event(st *fleet.State, l lead, conflicts map[string]string, c f
 		if !about(row.GetShardId()) {
 			return nil
 		}
-		out.Event = &v1.WatchFleetResponse_Binding{Binding: clusterBinding(l.desk, conflicts, row, time.Now())}
+		out.Event = &v1.WatchFleetResponse_Binding{Binding: clusterBinding(l.registry, conflicts, row, time.Now())}
 	case fleet.Domains:
 		row := st.Domain(c.Key, c.Rest)
 		if row == nil {

@@ -30,7 +30,7 @@ func attemptOf(id string) int32 {
 }
 
 // takeAcks reads the acks of one report and returns what has to be committed. Called with the shard locked.
-func (d *Desk) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now time.Time) []*pb.Operation {
 	if len(acks) == 0 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (d *Desk) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now t
 		default:
 			outcome = v1.InstructAck_OUTCOME_FAILED // a newer peer (COORD-8.2)
 		}
-		o := s.orders[subjectOf(a.GetInstructionId())]
+		o := s.pending[subjectOf(a.GetInstructionId())]
 		if o == nil || outcome != v1.InstructAck_OUTCOME_ACCEPTED && attemptOf(a.GetInstructionId()) < o.attempt {
 			// Of nothing that is pending, or a refusal that was counted already and comes again with a repeated report.
 			d.ackWithoutOrder(st, s, a, outcome)
@@ -59,7 +59,7 @@ func (d *Desk) takeAcks(st *fleet.State, s *shard, acks []*v1.InstructAck, now t
 }
 
 // ackWithoutOrder: a view that was followed by a newer one is still a fact. Everything else is counted and ignored.
-func (d *Desk) ackWithoutOrder(st *fleet.State, s *shard, a *v1.InstructAck, outcome v1.InstructAck_Outcome) {
+func (d *ShardRegistry) ackWithoutOrder(st *fleet.State, s *shard, a *v1.InstructAck, outcome v1.InstructAck_Outcome) {
 	subject := subjectOf(a.GetInstructionId())
 	if v, ok := viewOf(subject); ok && subject == viewSubject(s.id, v) && outcome == v1.InstructAck_OUTCOME_ACCEPTED &&
 		!fleet.NewerView(v, st.Shard(s.id).GetView()) {
@@ -76,12 +76,12 @@ func (s *shard) ackView(v *pb.Version) {
 }
 
 // answer carries one ack out.
-func (d *Desk) answer(st *fleet.State, s *shard, o *order, a *v1.InstructAck, outcome v1.InstructAck_Outcome, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) answer(st *fleet.State, s *shard, o *pendingInstruction, a *v1.InstructAck, outcome v1.InstructAck_Outcome, now time.Time) []*pb.Operation {
 	switch outcome {
 	case v1.InstructAck_OUTCOME_ACCEPTED:
 		return d.accepted(st, s, o, a)
 	case v1.InstructAck_OUTCOME_REJECTED_STALE:
-		// Somebody with a higher term spoke to the shard: either this leader is not one any more, or it will be told.
+		// A coordinator with a higher term spoke to the shard: either this leader is not one any more, or it will be told.
 		d.registrar.start(func() {
 			if err := d.config.Group.Confirm(d.ctx); err != nil {
 				d.config.Log.Warn("a shard knows a higher term and leadership cannot be confirmed", "shard", s.id, "err", err)
@@ -96,7 +96,7 @@ func (d *Desk) answer(st *fleet.State, s *shard, o *order, a *v1.InstructAck, ou
 }
 
 // accepted: the shard did it.
-func (d *Desk) accepted(st *fleet.State, s *shard, o *order, a *v1.InstructAck) []*pb.Operation {
+func (d *ShardRegistry) accepted(st *fleet.State, s *shard, o *pendingInstruction, a *v1.InstructAck) []*pb.Operation {
 	switch o.kind {
 	case kindView:
 		if v, ok := viewOf(o.subject); ok {
@@ -105,19 +105,19 @@ func (d *Desk) accepted(st *fleet.State, s *shard, o *order, a *v1.InstructAck) 
 	case kindAssign:
 		s.asserted[o.subject] = true
 	case kindUnassign:
-		s.let[o.subject] = true
+		s.released[o.subject] = true
 	case kindRelease:
 		return []*pb.Operation{{Kind: &pb.Operation_ReleaseCluster{ReleaseCluster: &pb.ReleaseCluster{
 			ClusterId: o.payload.GetReleaseCluster().GetClusterId(), ShardId: s.id}}}}
 	default:
 		return d.advance(st, o, a)
 	}
-	delete(s.orders, o.subject)
+	delete(s.pending, o.subject)
 	return nil
 }
 
 // advance turns an accepted step of a move into its next state (COORD-12.11).
-func (d *Desk) advance(st *fleet.State, o *order, a *v1.InstructAck) []*pb.Operation {
+func (d *ShardRegistry) advance(st *fleet.State, o *pendingInstruction, a *v1.InstructAck) []*pb.Operation {
 	m := moveOf(st, o)
 	if m == nil {
 		return nil
@@ -155,7 +155,7 @@ func advanceMove(m *pb.Move, next v1.Move_State, ids []string, why string) *pb.O
 }
 
 // moveOf is the open move that an order is a step of.
-func moveOf(st *fleet.State, o *order) *pb.Move {
+func moveOf(st *fleet.State, o *pendingInstruction) *pb.Move {
 	parts := strings.Split(o.subject, "/")
 	if len(parts) != 3 || parts[0] != "move" {
 		return nil
@@ -164,7 +164,7 @@ func moveOf(st *fleet.State, o *order) *pb.Move {
 }
 
 // rested leaves out machines that moved too short a while ago (COORD-12.9). The donor un-reserves what is not named.
-func (d *Desk) rested(st *fleet.State, m *pb.Move, ids []string) []string {
+func (d *ShardRegistry) rested(st *fleet.State, m *pb.Move, ids []string) []string {
 	tired := map[string]bool{}
 	pause := time.Duration(st.Policy().GetMachineCooldownSeconds()) * time.Second
 	now := time.Now()
@@ -185,7 +185,7 @@ func (d *Desk) rested(st *fleet.State, m *pb.Move, ids []string) []string {
 }
 
 // invalid: the shard can never do it.
-func (d *Desk) invalid(st *fleet.State, s *shard, o *order, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) invalid(st *fleet.State, s *shard, o *pendingInstruction, now time.Time) []*pb.Operation {
 	if ops := d.abort(st, o, "the shard refused the step as impossible"); ops != nil {
 		return ops
 	}
@@ -199,7 +199,7 @@ func (d *Desk) invalid(st *fleet.State, s *shard, o *order, now time.Time) []*pb
 }
 
 // failed: it may work later. After the last attempt a move is taken back, and anything else is listed as stuck.
-func (d *Desk) failed(st *fleet.State, s *shard, o *order, a *v1.InstructAck, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) failed(st *fleet.State, s *shard, o *pendingInstruction, a *v1.InstructAck, now time.Time) []*pb.Operation {
 	hopeless := a.Retryable != nil && !a.GetRetryable()
 	if (o.attempt >= attemptsMax || hopeless) && !endless(o.kind) {
 		if ops := d.abort(st, o, "the shard could not take the step: "+a.GetReason()); ops != nil {
@@ -223,7 +223,7 @@ func endless(kind string) bool {
 }
 
 // abort takes a move back whose step cannot be taken.
-func (d *Desk) abort(st *fleet.State, o *order, why string) []*pb.Operation {
+func (d *ShardRegistry) abort(st *fleet.State, o *pendingInstruction, why string) []*pb.Operation {
 	m := moveOf(st, o)
 	switch {
 	case m == nil:

@@ -69,7 +69,7 @@ func (g *group) Propose(_ context.Context, e *pb.Envelope, _ bool) (*replica.Com
 type fixture struct {
 	t         *testing.T
 	group     *group
-	desk      *Desk
+	registry  *ShardRegistry
 	end       func()
 	metrics   *metrics.Set
 	inventory *coordinatortest.Inventory
@@ -90,18 +90,18 @@ func newFixture(t *testing.T, shards ...string) *fixture {
 	return f
 }
 
-// lead begins a new reign: soft state is gone, the term is higher.
+// lead begins a new leadership: soft state is gone, the term is higher.
 func (f *fixture) lead() {
 	if f.end != nil {
 		f.end()
 	}
 	f.admin(&pb.Operation{Kind: &pb.Operation_BumpFence{BumpFence: &pb.BumpFence{}}})
 	ctx, cancel := context.WithCancel(context.Background())
-	f.desk = New(ctx, Config{Group: f.group, Log: slog.New(slog.DiscardHandler), Metrics: f.metrics, SweepEvery: 15 * time.Second, LevelMax: 1})
+	f.registry = New(ctx, Config{Group: f.group, Log: slog.New(slog.DiscardHandler), Metrics: f.metrics, SweepEvery: 15 * time.Second, LevelMax: 1})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.desk.Run()
+		f.registry.Run()
 	}()
 	f.end = func() {
 		cancel()
@@ -109,7 +109,7 @@ func (f *fixture) lead() {
 	}
 }
 
-// stop ends the reign of the moment.
+// stop ends the leadership of the moment.
 func (f *fixture) stop() { f.end() }
 
 func (f *fixture) admin(ops ...*pb.Operation) {
@@ -124,7 +124,7 @@ func (f *fixture) admin(ops ...*pb.Operation) {
 }
 
 func (f *fixture) send(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, error) {
-	return f.desk.Report(ctx, proto.CloneOf(r))
+	return f.registry.Report(ctx, proto.CloneOf(r))
 }
 
 // interval lets every shard report once and 10 s pass. At each step it checks that no machine has two owners.

@@ -28,7 +28,7 @@ func TestInstructionsAcrossFailures(t *testing.T) {
 		f.admin(assignOp("eu-1a", "b"))
 		ids := func() []string {
 			var out []string
-			for _, p := range f.desk.Pending("a") {
+			for _, p := range f.registry.Pending("a") {
 				out = append(out, p.GetInstruction().GetInstructionId())
 			}
 			return out
@@ -71,7 +71,7 @@ func TestFailedInstructions(t *testing.T) {
 		cycle := int64(0)
 		report := func(acks ...*v1.InstructAck) *v1.ReportAck {
 			cycle++
-			ack, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, InstructionAcks: acks, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
+			ack, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, InstructionAcks: acks, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,11 +95,11 @@ func TestFailedInstructions(t *testing.T) {
 		if attempts != attemptsMax || gaps[len(gaps)-1] < 4*time.Minute || gaps[1] < retryMin {
 			t.Fatalf("%d attempts, gaps %v", attempts, gaps)
 		}
-		pending := f.desk.Pending("a")
+		pending := f.registry.Pending("a")
 		if len(pending) != 1 || !pending[0].GetStuck() || pending[0].GetLastAck().GetReason() != "later" {
 			t.Fatalf("got %v", pending)
 		}
-		if !f.desk.Retry("a", pending[0].GetInstruction().GetInstructionId(), false) || len(report().GetInstructions()) != 1 {
+		if !f.registry.Retry("a", pending[0].GetInstruction().GetInstructionId(), false) || len(report().GetInstructions()) != 1 {
 			t.Fatal("the retry is not sent")
 		}
 		report(&v1.InstructAck{InstructionId: "assign/nobody/1/1", Outcome: v1.InstructAck_OUTCOME_ACCEPTED})
@@ -116,7 +116,7 @@ func TestRefusalsCountOnce(t *testing.T) {
 		f := newFixture(t)
 		defer f.stop()
 		report := func(cycle int64, acks ...*v1.InstructAck) []*v1.CoordinatorInstruction {
-			ack, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, InstructionAcks: acks, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
+			ack, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, InstructionAcks: acks, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestRefusalsCountOnce(t *testing.T) {
 				report(3, &v1.InstructAck{InstructionId: first.GetInstructionId(), Outcome: outcome})
 			}
 		}
-		pending := f.desk.Pending("a")
+		pending := f.registry.Pending("a")
 		if len(pending) != 1 || pending[0].GetInstruction().GetAttempt() != 2 || pending[0].GetStuck() {
 			t.Fatalf("%v", pending)
 		}
@@ -143,7 +143,7 @@ func TestRefusalsCountOnce(t *testing.T) {
 			t.Fatalf("%v", second)
 		}
 		report(5, &v1.InstructAck{InstructionId: first.GetInstructionId(), Outcome: v1.InstructAck_OUTCOME_ACCEPTED}) // it worked after all
-		if pending := f.desk.Pending("a"); len(pending) != 0 {
+		if pending := f.registry.Pending("a"); len(pending) != 0 {
 			t.Fatalf("%v", pending)
 		}
 	})

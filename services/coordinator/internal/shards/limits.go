@@ -12,8 +12,9 @@ const (
 	batchWindow = 50 * time.Millisecond
 	// While many shards register at once the window is wider, so that 4,000 of them in 10 s are some 50 entries (COORD-19).
 	batchWindowBusy = 200 * time.Millisecond
-	batchBusy       = 8   // reports in one entry
-	batchMax        = 256 // operations in one entry (COORD-4.8)
+	batchBusy       = 8       // reports in one entry
+	batchMax        = 256     // operations in one entry (COORD-4.8)
+	batchBytesMax   = 4 << 20 // of several reports in one entry; one report may have more, up to replica.ProposalBytesMax
 
 	instructionsMax = 64 // in one answer, plus one view
 	retryMin        = 10 * time.Second
@@ -34,7 +35,7 @@ const (
 	unseenAfter    = 10 * time.Minute
 	staleCluster   = 30 * 24 * time.Hour
 	mergeWaitMax   = 10 * time.Minute
-	epochSettled   = 2 * time.Minute
+	epochStable    = 2 * time.Minute
 	moveKept       = time.Hour
 	proposalsKept  = 1000
 	levelSupported = 10 * time.Minute

@@ -83,8 +83,8 @@ func TestKillSwitch(t *testing.T) {
 		f.intervals(2)
 		f.shards[1].Shortfalls = []*v1.Shortfall{shortfall("x", "12", 61)}
 		f.intervals(6)
-		if f.group.State().OpenMoveCount() != 0 || len(f.desk.Proposed()) == 0 || !strings.Contains(f.desk.Proposed()[0].GetReason(), "needy is short") {
-			t.Fatalf("dry run: %d moves, %d proposals", f.group.State().OpenMoveCount(), len(f.desk.Proposed()))
+		if f.group.State().OpenMoveCount() != 0 || len(f.registry.Proposed()) == 0 || !strings.Contains(f.registry.Proposed()[0].GetReason(), "needy is short") {
+			t.Fatalf("dry run: %d moves, %d proposals", f.group.State().OpenMoveCount(), len(f.registry.Proposed()))
 		}
 		f.admin(policyOp(func(p *v1.RebalancePolicy) {}))
 		for f.group.State().OpenMoveCount() == 0 {

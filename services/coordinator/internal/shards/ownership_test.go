@@ -101,7 +101,7 @@ func TestLegacyShard(t *testing.T) {
 		executed := f.shards[1].Executed["assign"]
 		f.lead()
 		f.intervals(2)
-		for _, p := range f.desk.Pending("") {
+		for _, p := range f.registry.Pending("") {
 			t.Errorf("still pending: %v", p)
 		}
 		f.shards[1].Wipe()
@@ -128,17 +128,17 @@ func TestBindingsFollowSessions(t *testing.T) {
 		}
 		b.Clusters = []*v1.ClusterLink{{ClusterId: "red", LiveSession: true}}
 		f.intervals(10)
-		if bound() != "a" || f.desk.Conflicts()["red"] != "b" {
-			t.Fatalf("bound to %q, conflicts %v", bound(), f.desk.Conflicts())
+		if bound() != "a" || f.registry.Conflicts()["red"] != "b" {
+			t.Fatalf("bound to %q, conflicts %v", bound(), f.registry.Conflicts())
 		}
 		a.Clusters = []*v1.ClusterLink{{ClusterId: "red", BoundMachines: 5}}
 		f.intervals(4)
-		if bound() != "a" && len(f.desk.Conflicts()) > 0 {
+		if bound() != "a" && len(f.registry.Conflicts()) > 0 {
 			t.Fatal("too early")
 		}
 		f.intervals(6)
-		if bound() != "b" || len(f.desk.Conflicts()) != 0 {
-			t.Fatalf("bound to %q, conflicts %v", bound(), f.desk.Conflicts())
+		if bound() != "b" || len(f.registry.Conflicts()) != 0 {
+			t.Fatalf("bound to %q, conflicts %v", bound(), f.registry.Conflicts())
 		}
 		audited := 0
 		for r := range f.group.State().AuditNewestFirst(0) {

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/replica"
@@ -14,7 +15,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/services/coordinator/internal/coordinatorlog/v1"
 )
 
-// Group is what a Desk needs of the replica it runs on.
+// Group is what a ShardRegistry needs of the replica it runs on.
 type Group interface {
 	State() *fleet.State
 	Propose(ctx context.Context, e *pb.Envelope, wait bool) (*replica.Committed, error)
@@ -26,17 +27,17 @@ type Group interface {
 // each alone would be an entry and an fsync (COORD-4.8).
 type registrar struct {
 	group Group
-	ctx   context.Context // of the reign
+	ctx   context.Context // of the leadership
 
 	mu      sync.Mutex
-	waiting []*wish
+	waiting []*request
 	armed   bool
 	busy    bool
 	running sync.WaitGroup
 }
 
-// wish is what one report wants committed.
-type wish struct {
+// request is what one report wants committed.
+type request struct {
 	ops     []*pb.Operation
 	caller  trace.Span // of the report
 	results []*fleet.Refusal
@@ -44,9 +45,17 @@ type wish struct {
 	done    chan struct{}
 }
 
+func (r *request) bytes() int {
+	sum := 0
+	for _, op := range r.ops {
+		sum += proto.Size(op)
+	}
+	return sum
+}
+
 // commit waits for the entry that ops become part of, and returns one result for each.
 func (r *registrar) commit(ctx context.Context, ops ...*pb.Operation) ([]*fleet.Refusal, error) {
-	w := &wish{ops: ops, caller: trace.SpanFromContext(ctx), done: make(chan struct{})}
+	w := &request{ops: ops, caller: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	r.mu.Lock()
 	if r.ctx.Err() != nil {
 		r.mu.Unlock()
@@ -67,7 +76,7 @@ func (r *registrar) commit(ctx context.Context, ops ...*pb.Operation) ([]*fleet.
 	}
 }
 
-// start runs f beside the reports, unless the reign is over.
+// start runs f beside the reports, unless the leadership is over.
 func (r *registrar) start(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,9 +85,9 @@ func (r *registrar) start(f func()) {
 	}
 }
 
-// wait ends with everything that was started. The reign is over.
+// wait ends with everything that was started. The leadership is over.
 func (r *registrar) wait() {
-	r.ended() // whoever saw the reign go on has started by now
+	r.ended() // every caller that saw the leadership go on has started by now
 	r.running.Wait()
 }
 
@@ -107,9 +116,9 @@ func (r *registrar) flushLater() {
 	r.waiting, r.armed, r.busy = nil, false, len(all) >= batchBusy
 	r.mu.Unlock()
 	for len(all) > 0 {
-		n, ops := 0, 0
-		for n < len(all) && (n == 0 || ops+len(all[n].ops) <= batchMax) {
-			ops += len(all[n].ops)
+		n, ops, bytes := 0, 0, 0
+		for n < len(all) && (n == 0 || ops+len(all[n].ops) <= batchMax && bytes+all[n].bytes() <= batchBytesMax) {
+			ops, bytes = ops+len(all[n].ops), bytes+all[n].bytes()
 			n++
 		}
 		r.flush(all[:n])
@@ -117,7 +126,7 @@ func (r *registrar) flushLater() {
 	}
 }
 
-func (r *registrar) flush(batch []*wish) {
+func (r *registrar) flush(batch []*request) {
 	var ops []*pb.Operation
 	var callers []trace.SpanContext
 	for _, w := range batch {

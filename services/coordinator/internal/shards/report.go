@@ -31,7 +31,7 @@ func localProvider(id string) string { return "in-process:" + id }
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // Report takes one report and answers it: the steps of COORD-7.1 from the third on. Identity was checked before.
-func (d *Desk) Report(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, error) {
+func (d *ShardRegistry) Report(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, error) {
 	st := d.config.Group.State()
 	if err := d.admit(ctx, st, r); err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func (d *Desk) Report(ctx context.Context, r *v1.ShardReport) (*v1.ReportAck, er
 			return nil, err // the shard keeps its acks and sends them again
 		}
 	}
-	if err := d.settle(ctx, s.id); err != nil {
+	if err := d.commitAcked(ctx, s.id); err != nil {
 		return nil, err
 	}
 	return d.reply(s), nil
 }
 
 // admit holds the checks against the registry and the group (COORD-7.5, 7.9, 6.1.3).
-func (d *Desk) admit(ctx context.Context, st *fleet.State, r *v1.ShardReport) error {
+func (d *ShardRegistry) admit(ctx context.Context, st *fleet.State, r *v1.ShardReport) error {
 	row := st.Shard(r.GetShardId())
 	if row != nil && !fleet.Live(row) {
 		return &Decommissioned{row}
@@ -85,7 +85,7 @@ func (d *Desk) admit(ctx context.Context, st *fleet.State, r *v1.ShardReport) er
 }
 
 // register commits what the registry does not say yet: a new shard, a new epoch, another address or provider.
-func (d *Desk) register(ctx context.Context, s *shard, r *v1.ShardReport) error {
+func (d *ShardRegistry) register(ctx context.Context, s *shard, r *v1.ShardReport) error {
 	row := d.config.Group.State().Shard(s.id)
 	provider, reported := "", r.GetSummary() != nil
 	if reported {
@@ -131,7 +131,7 @@ func (d *Desk) register(ctx context.Context, s *shard, r *v1.ShardReport) error 
 }
 
 // mayMove allows one change of address or provider in a while; two processes with one id would make it flap (COORD-7.3).
-func (d *Desk) mayMove(s *shard, row *pb.Shard, r *v1.ShardReport) bool {
+func (d *ShardRegistry) mayMove(s *shard, row *pb.Shard, r *v1.ShardReport) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -146,7 +146,7 @@ func (d *Desk) mayMove(s *shard, row *pb.Shard, r *v1.ShardReport) bool {
 }
 
 // take stores the report if it is newer, reads its acks in any case, and returns what has to be committed.
-func (d *Desk) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operation {
+func (d *ShardRegistry) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -157,7 +157,7 @@ func (d *Desk) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operatio
 	var ops []*pb.Operation
 	if s.newer(r) {
 		result = "stored"
-		shortfalls, buckets := s.store(r, d.book, now)
+		shortfalls, buckets := s.store(r, d.interner, now)
 		d.config.Metrics.ReportSurplus.WithLabelValues("shortfalls").Add(float64(shortfalls))
 		d.config.Metrics.ReportSurplus.WithLabelValues("buckets").Add(float64(buckets))
 		ops = append(ops, d.demandGone(st, s)...)
@@ -176,7 +176,7 @@ func (d *Desk) take(st *fleet.State, s *shard, r *v1.ShardReport) []*pb.Operatio
 
 // returned ends the exceptions that their holder gave back (COORD-9.7). It names them until a view comes without them, and
 // only its newest report counts: the machine of an older one may have moved here again.
-func (d *Desk) returned(st *fleet.State, s *shard, ids []string) []*pb.Operation {
+func (d *ShardRegistry) returned(st *fleet.State, s *shard, ids []string) []*pb.Operation {
 	var ops []*pb.Operation
 	for _, id := range ids {
 		if e := st.Exception(st.Shard(s.id).GetProvider(), id); e.GetOwner() == s.id && len(ops) < batchMax {
@@ -188,7 +188,7 @@ func (d *Desk) returned(st *fleet.State, s *shard, ids []string) []*pb.Operation
 
 // firstBindings binds the clusters of an unknown shard in the entry that registers it, so that its report waits for one
 // commit and not for two. Whether they were bound is looked at again behind it.
-func (d *Desk) firstBindings(r *v1.ShardReport, address string) []*pb.Operation {
+func (d *ShardRegistry) firstBindings(r *v1.ShardReport, address string) []*pb.Operation {
 	st := d.config.Group.State()
 	provider, known := st.ProviderOf(address)
 	if !known {
@@ -209,19 +209,19 @@ func bindFromReport(cluster, shard string, holders []string) *pb.Operation {
 }
 
 // violations logs and audits machines on which two shards acted (COORD-12.19).
-func (d *Desk) violations(s *shard, ids []string) []*pb.Operation {
+func (d *ShardRegistry) violations(s *shard, ids []string) []*pb.Operation {
 	var ops []*pb.Operation
 	for _, id := range ids[:min(len(ids), violationsMax)] {
-		d.config.Log.Error("somebody else acted on a machine that a move gave to a shard", "shard", s.id, "machine", id)
+		d.config.Log.Error("another process acted on a machine that a move gave to a shard", "shard", s.id, "machine", id)
 		ops = append(ops, &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{Method: "ownership-violation", RequestJson: "{}",
 			Reason: sprintf("the provider refused shard %s to configure machine %s, which a move gave to it", s.id, id)}}})
 	}
 	return ops
 }
 
-// newBindings binds the clusters of live sessions that nobody has (COORD-10.3). Shards that report machines of them have to
+// newBindings binds unbound clusters of live sessions (COORD-10.3). Shards that report machines of them have to
 // let go first, as with a rebind (COORD-10.6). Called without a lock: it looks at other shards.
-func (d *Desk) newBindings(st *fleet.State, s *shard) []*pb.Operation {
+func (d *ShardRegistry) newBindings(st *fleet.State, s *shard) []*pb.Operation {
 	var free []string
 	s.mu.Lock()
 	for id := range s.liveSince {
@@ -239,7 +239,7 @@ func (d *Desk) newBindings(st *fleet.State, s *shard) []*pb.Operation {
 }
 
 // demandGone takes moves back whose shortfall is gone (COORD-12.18). Called with the recipient locked, once a report.
-func (d *Desk) demandGone(st *fleet.State, s *shard) []*pb.Operation {
+func (d *ShardRegistry) demandGone(st *fleet.State, s *shard) []*pb.Operation {
 	var ops []*pb.Operation
 	open := map[string]bool{}
 	for m := range st.OpenMoves() {
@@ -271,7 +271,7 @@ func (d *Desk) demandGone(st *fleet.State, s *shard) []*pb.Operation {
 }
 
 // reply is the answer (COORD-7.8).
-func (d *Desk) reply(s *shard) *v1.ReportAck {
+func (d *ShardRegistry) reply(s *shard) *v1.ReportAck {
 	st := d.config.Group.State()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +284,7 @@ func (d *Desk) reply(s *shard) *v1.ReportAck {
 		out.NextReportAfterMs = ackedSoon.Milliseconds()
 	}
 	for _, i := range out.Instructions {
-		if o := s.orders[subjectOf(i.GetInstructionId())]; o != nil {
+		if o := s.pending[subjectOf(i.GetInstructionId())]; o != nil {
 			d.config.Metrics.Sent.WithLabelValues(o.kind).Inc()
 		}
 	}
@@ -293,7 +293,7 @@ func (d *Desk) reply(s *shard) *v1.ReportAck {
 
 // moving reports whether a shard is a side of a move that goes on: its next step may be for this shard. A move that stood
 // still for long is waited for at the shard's own interval.
-func (d *Desk) moving(st *fleet.State, id string, now time.Time) bool {
+func (d *ShardRegistry) moving(st *fleet.State, id string, now time.Time) bool {
 	for m := range st.OpenMoves() {
 		if (m.GetFrom() == id || m.GetTo() == id) && d.ages.of(m, now) < movingFor {
 			return true

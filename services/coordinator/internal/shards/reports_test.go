@@ -32,7 +32,7 @@ func TestRegistrationStorm(t *testing.T) {
 		for i := range 4000 {
 			group.Go(func() {
 				time.Sleep(rand.N(10 * time.Second))
-				ack, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: fmt.Sprint("shard-", i), Cycle: 1, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
+				ack, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: fmt.Sprint("shard-", i), Cycle: 1, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}})
 				if err != nil || !ack.GetAcknowledged() || ack.GetClusterUuid() != "group-1" {
 					t.Errorf("%v %v", ack, err)
 				}
@@ -43,7 +43,7 @@ func TestRegistrationStorm(t *testing.T) {
 			t.Fatalf("%d shards are registered", n)
 		}
 		for i := range 4000 {
-			if id := fmt.Sprint("shard-", i); !f.desk.Look(id, false).Heard {
+			if id := fmt.Sprint("shard-", i); !f.registry.SoftState(id, false).Heard {
 				t.Fatalf("the report that registered %s is lost", id)
 			}
 		}
@@ -52,7 +52,7 @@ func TestRegistrationStorm(t *testing.T) {
 		}
 		before = f.group.entries
 		for i := range 100 {
-			if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: fmt.Sprint("shard-", i), Cycle: 2, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}}); err != nil {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: fmt.Sprint("shard-", i), Cycle: 2, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -69,13 +69,13 @@ func TestReportsAreOrdered(t *testing.T) {
 		defer f.stop()
 		report := func(epoch, cycle int64, shorts ...*v1.Shortfall) {
 			t.Helper()
-			if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", ShardEpoch: epoch, Cycle: cycle, Shortfalls: shorts, Summary: &v1.ShardSummary{TotalMachines: int32(cycle)}}); err != nil {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", ShardEpoch: epoch, Cycle: cycle, Shortfalls: shorts, Summary: &v1.ShardSummary{TotalMachines: int32(cycle)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		look := func(machines int32, shorts int) {
 			t.Helper()
-			got := f.desk.Look("a", true)
+			got := f.registry.SoftState("a", true)
 			if got.Summary.GetTotalMachines() != machines || len(got.Shortfalls) != shorts {
 				t.Fatalf("%d machines, %d shortfalls; want %d, %d", got.Summary.GetTotalMachines(), len(got.Shortfalls), machines, shorts)
 			}
@@ -98,7 +98,7 @@ func TestEpochRegression(t *testing.T) {
 		f := newFixture(t)
 		defer f.stop()
 		report := func(epoch, cycle int64) error {
-			_, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", ShardEpoch: epoch, Cycle: cycle})
+			_, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", ShardEpoch: epoch, Cycle: cycle})
 			return err
 		}
 		if err := report(7, 1); err != nil {
@@ -112,8 +112,8 @@ func TestEpochRegression(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.admin(&pb.Operation{Kind: &pb.Operation_UpdateShard{UpdateShard: &pb.UpdateShard{ShardId: "a", Epoch: proto.Int64(3), ResetEpoch: true}}})
-		if err := report(3, 1); err != nil || f.desk.Look("a", false).Epoch != 3 {
-			t.Fatalf("%v, epoch %d", err, f.desk.Look("a", false).Epoch)
+		if err := report(3, 1); err != nil || f.registry.SoftState("a", false).Epoch != 3 {
+			t.Fatalf("%v, epoch %d", err, f.registry.SoftState("a", false).Epoch)
 		}
 	})
 }
@@ -139,16 +139,16 @@ func TestObservedTerm(t *testing.T) {
 	within(t, func(t *testing.T) {
 		f := newFixture(t)
 		defer f.stop()
-		ack, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", ObservedTerm: 900})
+		ack, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", ObservedTerm: 900})
 		if err != nil || ack.GetCoordinatorTerm() <= 900 {
 			t.Fatalf("%v %v", ack, err)
 		}
 		var refusal *fleet.Refusal
-		_, err = f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", ObservedTerm: 900 + 2*termJumpMax})
+		_, err = f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", ObservedTerm: 900 + 2*termJumpMax})
 		if !errors.As(err, &refusal) || refusal.Kind != fleet.Invalid || testutil.ToFloat64(f.metrics.TermJumps) != 1 {
 			t.Fatalf("got %v", err)
 		}
-		_, err = f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", ClusterUuid: "somebody else"})
+		_, err = f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", ClusterUuid: "somebody else"})
 		if !errors.As(err, &refusal) || refusal.Reason != "other-group" {
 			t.Fatalf("got %v", err)
 		}
@@ -161,7 +161,7 @@ func TestAddressFlaps(t *testing.T) {
 		f := newFixture(t)
 		defer f.stop()
 		for i := range 10 {
-			if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: int64(i), ShardAddress: fmt.Sprintf("host-%d:7780", i%2)}); err != nil {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: int64(i), ShardAddress: fmt.Sprintf("host-%d:7780", i%2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -169,7 +169,7 @@ func TestAddressFlaps(t *testing.T) {
 			t.Fatalf("%v flaps counted", n)
 		}
 		time.Sleep(addressEvery)
-		if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: 11, ShardAddress: "host-9:7780"}); err != nil || f.group.State().Shard("a").GetAddress() != "host-9:7780" {
+		if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: 11, ShardAddress: "host-9:7780"}); err != nil || f.group.State().Shard("a").GetAddress() != "host-9:7780" {
 			t.Fatalf("%v %v", err, f.group.State().Shard("a"))
 		}
 	})

@@ -38,8 +38,8 @@ func TestSessionsOfSilentShards(t *testing.T) {
 		f.intervals(5)
 		b.Clusters = link("red", true, 0)
 		f.intervals(10)
-		if len(f.desk.Conflicts()) != 0 || bound() != "a" {
-			t.Fatalf("a is silent: conflicts %v, bound to %q", f.desk.Conflicts(), bound())
+		if len(f.registry.Conflicts()) != 0 || bound() != "a" {
+			t.Fatalf("a is silent: conflicts %v, bound to %q", f.registry.Conflicts(), bound())
 		}
 		b.Clusters = link("red", true, 0)
 		f.interval()
@@ -120,7 +120,7 @@ func TestReturnedExceptions(t *testing.T) {
 		defer f.stop()
 		report := func(cycle int64, returned ...string) {
 			t.Helper()
-			if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, ReturnedExceptions: returned, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}}); err != nil {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle, ReturnedExceptions: returned, Summary: &v1.ShardSummary{ProviderAddress: "sim:9000"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,7 +147,7 @@ func TestViolationsAreAudited(t *testing.T) {
 		defer f.stop()
 		machines := slices.Repeat([]string{"m-17"}, 2*violationsMax)
 		for range 2 { // the second one is a repetition
-			if _, err := f.desk.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: 1, OwnershipViolations: machines}); err != nil {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: 1, OwnershipViolations: machines}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -38,16 +38,16 @@ type shard struct {
 	acked    *pb.Version // newest view it acked to this leader
 
 	addressAt time.Time
-	orders    map[string]*order // by subject
-	asserted  map[string]bool   // assign subjects an older shard acked
-	let       map[string]bool   // unassign subjects an older shard acked
-	missing   map[string]int    // by open move: reports in a row without its shortfall
+	pending   map[string]*pendingInstruction // by subject
+	asserted  map[string]bool                // assign subjects an older shard acked
+	released  map[string]bool                // unassign subjects an older shard acked
+	missing   map[string]int                 // by open move: reports in a row without its shortfall
 	sequence  int64
 }
 
 func newShard(id string) *shard {
-	return &shard{id: id, links: map[string]*v1.ClusterLink{}, liveSince: map[string]time.Time{}, orders: map[string]*order{},
-		asserted: map[string]bool{}, let: map[string]bool{}, missing: map[string]int{}}
+	return &shard{id: id, links: map[string]*v1.ClusterLink{}, liveSince: map[string]time.Time{}, pending: map[string]*pendingInstruction{},
+		asserted: map[string]bool{}, released: map[string]bool{}, missing: map[string]int{}}
 }
 
 // fresh reports whether the last report is not stale.
@@ -65,7 +65,7 @@ func (s *shard) newer(r *v1.ShardReport) bool {
 }
 
 // store replaces the soft state by a newer report. It returns how many entries were left out, by kind.
-func (s *shard) store(r *v1.ShardReport, book *rebalance.Book, now time.Time) (shortfalls, buckets int) {
+func (s *shard) store(r *v1.ShardReport, interner *rebalance.Interner, now time.Time) (shortfalls, buckets int) {
 	if s.heard {
 		s.gap = now.Sub(s.received)
 	}
@@ -91,9 +91,9 @@ func (s *shard) store(r *v1.ShardReport, book *rebalance.Book, now time.Time) (s
 		s.summary = r.GetSummary()
 	}
 	s.reported = fleet.StoredVersion(r.GetViewVersion())
-	s.shortfalls, shortfalls = book.Shortfalls(r.GetShortfalls(), s.shortfalls, shortfallsMax)
+	s.shortfalls, shortfalls = interner.Shortfalls(r.GetShortfalls(), s.shortfalls, shortfallsMax)
 	if r.GetSupplyComplete() {
-		s.supply, buckets = book.Supply(r.GetSupply(), bucketsMax)
+		s.supply, buckets = interner.Supply(r.GetSupply(), bucketsMax)
 	}
 	s.storeLinks(r, now)
 	return shortfalls, buckets
@@ -130,8 +130,8 @@ func (s *shard) quarantined() bool {
 	return false
 }
 
-// order is one instruction without a terminal ack, as far as this leader knows.
-type order struct {
+// pendingInstruction is one instruction without a terminal ack, as far as this leader knows.
+type pendingInstruction struct {
 	subject  string
 	kind     string
 	sequence int64

@@ -22,14 +22,14 @@ type sweeps struct {
 }
 
 // LastSweep is when the rebalancer last looked at the fleet, or the zero time.
-func (d *Desk) LastSweep() time.Time {
+func (d *ShardRegistry) LastSweep() time.Time {
 	d.sweeps.mu.Lock()
 	defer d.sweeps.mu.Unlock()
 	return d.sweeps.last
 }
 
 // Proposed lists what dry runs would have moved, newest first.
-func (d *Desk) Proposed() []*v1.Move {
+func (d *ShardRegistry) Proposed() []*v1.Move {
 	d.sweeps.mu.Lock()
 	defer d.sweeps.mu.Unlock()
 	out := make([]*v1.Move, 0, len(d.sweeps.proposed))
@@ -40,7 +40,7 @@ func (d *Desk) Proposed() []*v1.Move {
 }
 
 // sweep runs the rebalancer once (COORD-12.1). Off cancels what has not left the plan (COORD-12.2).
-func (d *Desk) sweep(now time.Time) {
+func (d *ShardRegistry) sweep(now time.Time) {
 	st := d.config.Group.State()
 	mode := st.Policy().GetMode()
 	if mode == v1.RebalanceMode_REBALANCE_MODE_OFF || mode == v1.RebalanceMode_REBALANCE_MODE_UNSPECIFIED {
@@ -69,7 +69,7 @@ func (d *Desk) sweep(now time.Time) {
 	d.commitSweep(ops)
 }
 
-func (d *Desk) commitSweep(ops []*pb.Operation) {
+func (d *ShardRegistry) commitSweep(ops []*pb.Operation) {
 	if len(ops) == 0 {
 		return
 	}
@@ -80,7 +80,7 @@ func (d *Desk) commitSweep(ops []*pb.Operation) {
 	}
 }
 
-func (d *Desk) cancelPlanned(st *fleet.State) {
+func (d *ShardRegistry) cancelPlanned(st *fleet.State) {
 	var ops []*pb.Operation
 	for m := range st.OpenMoves() {
 		if m.GetState() == v1.Move_STATE_PLANNED {
@@ -91,7 +91,7 @@ func (d *Desk) cancelPlanned(st *fleet.State) {
 }
 
 // input is the fleet as the rebalancer sees it.
-func (d *Desk) input(st *fleet.State, now time.Time) rebalance.Input {
+func (d *ShardRegistry) input(st *fleet.State, now time.Time) rebalance.Input {
 	in := rebalance.Input{Policy: st.Policy(), Room: int64(st.Policy().GetMaxExceptions()) - int64(st.ExceptionCount()),
 		Slice: func(provider, region, shard string) (int32, bool) { return sliceTarget(st, provider, region, shard) }}
 	for sh := range st.Shards() {
@@ -101,7 +101,7 @@ func (d *Desk) input(st *fleet.State, now time.Time) rebalance.Input {
 		}
 		s.mu.Lock()
 		in.Shards = append(in.Shards, rebalance.Shard{ID: s.id, Provider: sh.GetProvider(), Draining: sh.GetState() == v1.ShardState_SHARD_STATE_DRAINING,
-			Fresh: s.fresh(now), Moves: s.moves, Quarantined: s.quarantined(), EpochChanged: !s.restart.IsZero() && now.Sub(s.restart) < epochSettled,
+			Fresh: s.fresh(now), Moves: s.moves, Quarantined: s.quarantined(), EpochChanged: !s.restart.IsZero() && now.Sub(s.restart) < epochStable,
 			Machines: s.summary.GetTotalMachines(), Supply: s.supply, Shortfalls: s.shortfalls})
 		s.mu.Unlock()
 	}
@@ -151,7 +151,7 @@ func moveFrom(st *fleet.State, p rebalance.Proposal) *pb.Move {
 }
 
 // note keeps what a dry run would have done.
-func (d *Desk) note(proposals []rebalance.Proposal, now time.Time) {
+func (d *ShardRegistry) note(proposals []rebalance.Proposal, now time.Time) {
 	d.sweeps.mu.Lock()
 	defer d.sweeps.mu.Unlock()
 	for _, p := range proposals {

@@ -16,8 +16,8 @@ import (
 
 func sprintf(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// Run does what happens without a report, until the reign ends.
-func (d *Desk) Run() {
+// Run does what happens without a report, until the leadership ends.
+func (d *ShardRegistry) Run() {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	var sweep <-chan time.Time
@@ -40,10 +40,10 @@ func (d *Desk) Run() {
 }
 
 // tick looks at the whole fleet once. A failed commit is tried again with the next tick.
-func (d *Desk) tick(now time.Time) {
+func (d *ShardRegistry) tick(now time.Time) {
 	st := d.config.Group.State()
 	d.forget()
-	d.ages.look(st, now)
+	d.ages.refresh(st, now)
 	ops := d.sessions(st, now)
 	ops = append(ops, d.merge(st, now)...)
 	if !st.Merging() {
@@ -53,7 +53,7 @@ func (d *Desk) tick(now time.Time) {
 	ops = append(ops, d.purge(st, now)...)
 	ops = append(ops, d.level(st, now)...)
 	for id := range d.waitedFor(st) {
-		ops = append(ops, st.Settled(id, d.acked)...)
+		ops = append(ops, st.AckedOperations(id, d.acked)...)
 	}
 	for len(ops) > 0 {
 		n := min(len(ops), batchMax)
@@ -71,7 +71,7 @@ func (d *Desk) tick(now time.Time) {
 }
 
 // waitedFor are the shards that handovers wait for.
-func (d *Desk) waitedFor(st *fleet.State) map[string]bool {
+func (d *ShardRegistry) waitedFor(st *fleet.State) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range d.all() {
 		if st.Awaited(s.id) {
@@ -81,8 +81,8 @@ func (d *Desk) waitedFor(st *fleet.State) map[string]bool {
 	return out
 }
 
-// sessions follows live sessions: conflicts, rebinds, clusters nobody reports (COORD-10.3, 10.4, 10.7).
-func (d *Desk) sessions(st *fleet.State, now time.Time) []*pb.Operation {
+// sessions follows live sessions: conflicts, rebinds, clusters that no shard reports (COORD-10.3, 10.4, 10.7).
+func (d *ShardRegistry) sessions(st *fleet.State, now time.Time) []*pb.Operation {
 	type live struct {
 		shard string
 		since time.Time
@@ -138,7 +138,7 @@ func (d *Desk) sessions(st *fleet.State, now time.Time) []*pb.Operation {
 }
 
 // noteConflicts audits each conflict once.
-func (d *Desk) noteConflicts(conflicts map[string]string) []*pb.Operation {
+func (d *ShardRegistry) noteConflicts(conflicts map[string]string) []*pb.Operation {
 	d.conflictMu.Lock()
 	defer d.conflictMu.Unlock()
 	var ops []*pb.Operation
@@ -153,9 +153,9 @@ func (d *Desk) noteConflicts(conflicts map[string]string) []*pb.Operation {
 	return ops
 }
 
-// noteUnseen marks clusters that nobody has reported for a while, and takes the mark away. A shard that reports without
+// noteUnseen marks clusters that no shard has reported for a while, and removes the mark. A shard that reports without
 // its whole list may have them.
-func (d *Desk) noteUnseen(st *fleet.State, reported, partial map[string]bool, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) noteUnseen(st *fleet.State, reported, partial map[string]bool, now time.Time) []*pb.Operation {
 	if now.Sub(d.opened) < staleAfter*ReportInterval {
 		return nil
 	}
@@ -183,14 +183,14 @@ func markCluster(id string, since int64) *pb.Operation {
 	return &pb.Operation{Kind: &pb.Operation_MarkCluster{MarkCluster: &pb.MarkCluster{ClusterId: id, UnseenSinceUnixNanos: since}}}
 }
 
-// Stale reports a cluster that nobody has reported for 30 days (COORD-10.7).
+// Stale reports a cluster that no shard has reported for 30 days (COORD-10.7).
 func Stale(c *pb.Cluster, now time.Time) bool {
 	return c.GetUnseenSinceUnixNanos() != 0 && now.Sub(time.Unix(0, c.GetUnseenSinceUnixNanos())) >= staleCluster
 }
 
 // merge ends the collection of holdings after a restore (COORD-12.5, 15.16): when three intervals passed and everybody
 // was heard, or after mergeWaitMax, since a shard that is gone must not hold the fleet up for ever.
-func (d *Desk) merge(st *fleet.State, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) merge(st *fleet.State, now time.Time) []*pb.Operation {
 	age := now.Sub(d.opened)
 	if !st.Merging() || age < staleAfter*ReportInterval {
 		return nil
@@ -214,7 +214,7 @@ func (d *Desk) merge(st *fleet.State, now time.Time) []*pb.Operation {
 }
 
 // emptyShards moves the domains of draining shards away, one at a time, then what they own by default (COORD-12.22).
-func (d *Desk) emptyShards(st *fleet.State) []*pb.Operation {
+func (d *ShardRegistry) emptyShards(st *fleet.State) []*pb.Operation {
 	var ops []*pb.Operation
 	for sh := range st.Shards() {
 		if sh.GetState() != v1.ShardState_SHARD_STATE_DRAINING {
@@ -248,7 +248,7 @@ func (d *Desk) emptyShards(st *fleet.State) []*pb.Operation {
 }
 
 // lightest is the active, fresh shard of a provider with the fewest machines.
-func (d *Desk) lightest(st *fleet.State, provider, but string) string {
+func (d *ShardRegistry) lightest(st *fleet.State, provider, but string) string {
 	best, least := "", int32(0)
 	for id := range st.ShardsOf(provider) {
 		s := d.known(id)
@@ -265,9 +265,9 @@ func (d *Desk) lightest(st *fleet.State, provider, but string) string {
 	return best
 }
 
-// autoAssign gives values of the first partition key that nobody owns to the lightest shard (COORD-9.8). The coordinator
+// autoAssign gives unowned values of the first partition key to the lightest shard (COORD-9.8). The coordinator
 // knows values only from supply buckets, so only of the keys that buckets carry.
-func (d *Desk) autoAssign(st *fleet.State, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) autoAssign(st *fleet.State, now time.Time) []*pb.Operation {
 	d.assigned = slices.DeleteFunc(d.assigned, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
 	var ops []*pb.Operation
 	for p := range st.Providers() {
@@ -287,7 +287,7 @@ func (d *Desk) autoAssign(st *fleet.State, now time.Time) []*pb.Operation {
 	return ops
 }
 
-func (d *Desk) values(st *fleet.State, provider, key string) []string {
+func (d *ShardRegistry) values(st *fleet.State, provider, key string) []string {
 	set := map[string]bool{}
 	for id := range st.ShardsOf(provider) {
 		s := d.known(id)
@@ -310,7 +310,7 @@ func (d *Desk) values(st *fleet.State, provider, key string) []string {
 }
 
 // purge drops finished moves that no cooldown needs any more.
-func (d *Desk) purge(st *fleet.State, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) purge(st *fleet.State, now time.Time) []*pb.Operation {
 	kept := max(moveKept, time.Duration(st.Policy().GetMachineCooldownSeconds())*time.Second)
 	var old, young []int64 // by the clocks of their proposers
 	for m := range st.Moves() {
@@ -336,7 +336,7 @@ func (d *Desk) purge(st *fleet.State, now time.Time) []*pb.Operation {
 }
 
 // level raises the feature level when every replica has supported it for a while (COORD-4.5).
-func (d *Desk) level(st *fleet.State, now time.Time) []*pb.Operation {
+func (d *ShardRegistry) level(st *fleet.State, now time.Time) []*pb.Operation {
 	lowest := d.config.LevelMax
 	for p := range st.Peers() {
 		if !p.GetRemoved() {

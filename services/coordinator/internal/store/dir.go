@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +29,8 @@ const (
 
 // Options of Open.
 type Options struct {
-	// CheckState reads the state of a snapshot and reports whether it is whole. Required.
-	CheckState func(io.Reader) error
+	// CheckState reads the state of a snapshot, reports whether it is whole and returns its log index. Required.
+	CheckState func(io.Reader) (index uint64, err error)
 	// Logger gets the lines of the snapshot store. Required.
 	Logger hclog.Logger
 	// OnFailure hears of the first write that failed: the replica must stop (COORD-5.2).
@@ -114,7 +113,7 @@ func (d *Dir) open(o Options) error {
 	if d.Log, err = OpenLog(filepath.Join(root, logDir), LogOptions{OnFailure: o.OnFailure, OnSync: o.OnSync, sync: o.sync}); err != nil {
 		return fmt.Errorf("%w; %s", err, waysOut)
 	}
-	if d.Snapshots, err = raft.NewFileSnapshotStoreWithLogger(root, snapshotsKept, o.Logger); err != nil {
+	if d.Snapshots, err = openSnapshots(root, o.Logger); err != nil {
 		return err
 	}
 	if err := d.checkSnapshots(root, o.CheckState); err != nil {
@@ -158,7 +157,7 @@ func hasSegments(dir string) bool {
 
 // checkSnapshots reads every snapshot. Raft would fall back to an older one without a word, and the entries between
 // the two may be compacted away already.
-func (d *Dir) checkSnapshots(root string, check func(io.Reader) error) error {
+func (d *Dir) checkSnapshots(root string, check func(io.Reader) (uint64, error)) error {
 	entries, err := os.ReadDir(filepath.Join(root, snapshotDir))
 	if err != nil {
 		return err
@@ -182,23 +181,6 @@ func (d *Dir) checkSnapshots(root string, check func(io.Reader) error) error {
 		return fmt.Errorf("the log in %s begins with entry %d and the newest snapshot ends with entry %d", filepath.Join(root, logDir), first, newest)
 	}
 	return nil
-}
-
-func (d *Dir) checkSnapshot(id string, check func(io.Reader) error) (uint64, error) {
-	path := filepath.Join(d.Path, raftDir, snapshotDir, id, "meta.json")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	if err := json.Unmarshal(data, &raft.SnapshotMeta{}); err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	meta, state, err := d.Snapshots.Open(id) // verifies the CRC of the state file
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = state.Close() }()
-	return meta.Index, check(state)
 }
 
 // HasState reports whether Raft ever wrote anything here.

@@ -14,12 +14,12 @@ import (
 )
 
 func options() Options {
-	return Options{Logger: hclog.NewNullLogger(), CheckState: func(r io.Reader) error {
+	return Options{Logger: hclog.NewNullLogger(), CheckState: func(r io.Reader) (uint64, error) {
 		data, err := io.ReadAll(r)
 		if err == nil && string(data) != "state" {
 			err = errors.New("the state is damaged")
 		}
-		return err
+		return 0, err
 	}}
 }
 

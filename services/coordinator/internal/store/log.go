@@ -46,6 +46,16 @@ type segment struct {
 	first uint64
 	offs  []int64 // start of each record
 	end   int64   // offset behind the last record
+	// legacy: an earlier build wrote it. It is read and truncated, never appended to.
+	legacy bool
+}
+
+// parse decodes the record that b begins with.
+func (s *segment) parse(b []byte, l *raft.Log) (size int, err error) {
+	if s.legacy {
+		return parseLegacyRecord(b, l)
+	}
+	return parseRecord(b, l)
 }
 
 func (s *segment) last() uint64 { return s.first + uint64(len(s.offs)) - 1 }
@@ -82,7 +92,7 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 	if _, err := s.file.ReadAt(buf, start); err != nil {
 		return fmt.Errorf("reading entry %d from %s: %w", index, s.path, err)
 	}
-	if err := parseRecord(buf, out); err != nil || out.Index != index {
+	if size, err := s.parse(buf, out); err != nil || size != len(buf) || out.Index != index {
 		return fmt.Errorf("entry %d in %s is damaged", index, s.path)
 	}
 	return nil
@@ -112,7 +122,10 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 			return fmt.Errorf("entry %d does not follow entry %d", e.Index, next-1)
 		}
 		offs = append(offs, int64(len(buf)))
-		buf = appendRecord(buf, e)
+		var err error
+		if buf, err = appendRecord(buf, e); err != nil {
+			return err // nothing was written: the log stays usable
+		}
 		next++
 	}
 	if err := l.append(entries[0].Index, buf, offs); err != nil {
@@ -123,7 +136,7 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 
 // append writes encoded records behind the last one and acknowledges them.
 func (l *Log) append(first uint64, buf []byte, offs []int64) error {
-	if len(l.segments) == 0 || l.tail().end >= l.opts.segmentBytes {
+	if len(l.segments) == 0 || l.tail().legacy || l.tail().end >= l.opts.segmentBytes {
 		if err := l.rotate(first); err != nil {
 			return err
 		}
@@ -153,18 +166,21 @@ func (l *Log) tail() *segment { return l.segments[len(l.segments)-1] }
 
 // rotate begins a new segment.
 func (l *Log) rotate(first uint64) error {
+	header, err := appendSegmentHeader(nil, l.mark.generation, first)
+	if err != nil {
+		return err
+	}
 	path := filepath.Join(l.dir, segmentName(l.mark.generation, first))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	header := appendSegmentHeader(nil, l.mark.generation, first)
 	_, err = file.Write(header)
 	if err = errors.Join(err, l.opts.sync(file), syncDir(l.dir)); err != nil {
 		_ = file.Close()
 		return err
 	}
-	l.segments = append(l.segments, &segment{path: path, file: file, first: first, end: segmentHeader})
+	l.segments = append(l.segments, &segment{path: path, file: file, first: first, end: int64(segmentHeader)})
 	return nil
 }
 
@@ -276,7 +292,7 @@ func removeSegments(dir string, old []*segment) error {
 	return errors.Join(append(errs, syncDir(dir))...)
 }
 
-// fail makes the log refuse every write from now on: after a failed fsync nobody knows what is on disk (COORD-5.2).
+// fail makes the log refuse every write from now on: after a failed fsync the content of the disk is unknown (COORD-5.2).
 func (l *Log) fail(err error) error {
 	l.failed = fmt.Errorf("the Raft log in %s cannot be written: %w", l.dir, err)
 	l.opts.OnFailure(l.failed)

@@ -257,7 +257,13 @@ func TestDamageIsAStartError(t *testing.T) {
 func TestTornWriteIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	want := filled(t, dir)
-	tail := appendRecord(appendRecord(nil, entry(13, 60)), entry(14, 60))
+	tail, err := appendRecord(nil, entry(13, 60))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tail, err = appendRecord(tail, entry(14, 60)); err != nil {
+		t.Fatal(err)
+	}
 	newest := ""
 	each(t, dir, func(name string, _ []byte) {
 		if strings.HasSuffix(name, ".seg") {

@@ -115,7 +115,12 @@ func (l *Log) openSegment(path string, newest bool) error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	_, first, err := parseSegmentHeader(data)
+	s := &segment{path: path, file: file, end: int64(segmentHeader), legacy: strings.HasPrefix(string(data[:min(len(data), len(legacyMagic))]), legacyMagic)}
+	parseHeader := parseSegmentHeader
+	if s.legacy {
+		parseHeader, s.end = parseLegacyHeader, legacyHeader
+	}
+	_, first, err := parseHeader(data)
 	if err != nil || filepath.Base(path) != segmentName(l.mark.generation, first) {
 		if newest && l.mark.last < indexOf(path) {
 			// A rotation that a crash cut short: nothing in it was acknowledged.
@@ -123,16 +128,16 @@ func (l *Log) openSegment(path string, newest bool) error {
 		}
 		return errors.Join(fmt.Errorf("%s is damaged: its header does not check out", path), file.Close())
 	}
-	s := &segment{path: path, file: file, first: first, end: segmentHeader}
+	s.first = first
 	l.segments = append(l.segments, s)
 	for int(s.end) < len(data) {
 		var entry raft.Log
-		if err := parseRecord(data[s.end:], &entry); err != nil || entry.Index != first+uint64(len(s.offs)) {
+		size, err := s.parse(data[s.end:], &entry)
+		if err != nil || entry.Index != first+uint64(len(s.offs)) {
 			break
 		}
-		n, _ := bodyLength(data[s.end:])
 		s.offs = append(s.offs, s.end)
-		s.end += int64(recordHeader + n)
+		s.end += int64(size)
 	}
 	if int(s.end) == len(data) {
 		return nil

@@ -92,7 +92,7 @@ func build(tmp string, r Restored, logger hclog.Logger) error {
 	if err := errors.Join(stable.SetUint64([]byte("CurrentTerm"), r.Term), stable.Set([]byte(ClusterUUIDKey), []byte(r.ClusterUUID)), stable.Close()); err != nil {
 		return err
 	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(tmp, snapshotsKept, logger)
+	snapshots, err := openSnapshots(tmp, logger)
 	if err != nil {
 		return err
 	}

@@ -17,36 +17,37 @@ func KeyOf(r *request.Request) Key { return Key{r.Namespace, r.Name} }
 
 // Aggregate is the demand of one cluster. The zero value is not usable; start with New.
 type Aggregate struct {
-	slots    index                   // where in members a request is
-	members  []member                // slots; free ones have no request
-	free     []int32                 // slots to use again
-	plain    map[*request.Spec]*text // those in use, of specs without a co-location term
-	texts    map[identity]*text      // those in use, of the others
-	rows     map[string]*row         // by identity; those with a member
-	families map[familyID]*family    // rows of one profile that differ in the size of their requests, by what they have in common
-	byID     map[string]*row         // the rows of the roll-up by row id
-	order    []*row                  // rows in the order of the wire; nil: sort again
-	moves    int                     // rows that came or went since they were sent
-	problems map[int32]*Problem      // by slot: of the present text of a request
-	invalid  int                     // requests with a fatal problem
-	pending  int                     // requests not acknowledged
-	waiting  []int32                 // slots that may wait to be taken by TakeWaiting
-	scratch  scratch
+	slots     index                          // where in members a request is
+	members   []member                       // slots; free ones have no request
+	free      []int32                        // slots to use again
+	plain     map[*request.Spec]*specVariant // in use, of specs without a co-location term
+	colocated map[variantKey]*specVariant    // in use, of specs with one
+	rows      map[string]*row                // by identity; those with a member
+	families  map[familyID]*family           // rows that differ in the size of their requests, by their common profile
+	byID      map[string]*row                // the rows of the roll-up by row id
+	order     []*row                         // rows in the order of the wire; nil: sort again
+	moves     int                            // rows added or removed since the last roll-up
+	suspended map[Key]*specVariant           // not counted for now, with what they were counted with, if anything
+	problems  map[int32]*Problem             // by slot: of the present spec of a request
+	invalid   int                            // requests with a fatal problem
+	pending   int                            // requests not acknowledged
+	waiting   []int32                        // slots that TakeWaiting may return
+	scratch   scratch
 }
 
 type member struct {
 	request *request.Request
-	text    *text // what it is counted with; nil: not counted
-	at      int32 // place among its row's members
-	waiting bool  // counted, not acknowledged, and not taken by TakeWaiting
+	variant *specVariant // that it is counted with; nil: not counted
+	at      int32        // index in row.members
+	waiting bool         // counted, not acknowledged, and not taken by TakeWaiting
 }
 
 // New returns an empty aggregate with room for n requests.
 func New(n int) *Aggregate {
 	return &Aggregate{
-		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*text{}, texts: map[identity]*text{},
+		slots: newIndex(n), members: make([]member, 0, n), plain: map[*request.Spec]*specVariant{}, colocated: map[variantKey]*specVariant{},
 		rows: map[string]*row{}, families: map[familyID]*family{}, byID: map[string]*row{},
-		waiting: make([]int32, 0, n), problems: map[int32]*Problem{},
+		waiting: make([]int32, 0, n), problems: map[int32]*Problem{}, suspended: map[Key]*specVariant{},
 	}
 }
 
@@ -61,7 +62,7 @@ func (a *Aggregate) Set(r *request.Request) (changed bool) {
 }
 
 // set counts r, or fallback when r cannot be counted and nothing is counted for it yet.
-func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
+func (a *Aggregate) set(r *request.Request, fallback *specVariant) (changed bool) {
 	hash, at := a.find(r.Namespace, r.Name)
 	slot := a.slots.cells[at].slot - 1
 	if slot < 0 {
@@ -75,12 +76,16 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 	if m.request = r; r.Pending() {
 		a.pending++
 	}
-	next := a.text(r)
-	a.judge(slot, next.problem)
+	next := a.variant(r)
+	a.setProblem(slot, next.problem)
+	if _, off := a.suspended[KeyOf(r)]; off {
+		m.waiting = false
+		return false
+	}
 	if next.row == nil {
 		m.waiting = false
-		if m.text == nil && fallback != nil {
-			a.count(slot, a.adopt(fallback))
+		if m.variant == nil && fallback != nil {
+			a.count(slot, a.copyVariant(fallback))
 			return true
 		}
 		return false
@@ -90,19 +95,19 @@ func (a *Aggregate) set(r *request.Request, fallback *text) (changed bool) {
 			a.wait(slot)
 		}
 	}
-	if m.text == next {
+	if m.variant == next {
 		return false
 	}
 	changed = true
-	if old := m.text; old != nil {
-		changed = old.row != next.row || !slices.Equal(old.amounts, next.amounts) // else it only says the same otherwise
+	if old := m.variant; old != nil {
+		changed = old.row != next.row || !slices.Equal(old.amounts, next.amounts) // else only the text differs
 		a.uncount(slot)
 	}
 	a.count(slot, next)
 	return changed
 }
 
-// wait lists a slot for TakeWaiting. While nobody takes, slots come again and again: those that wait no more are dropped
+// wait lists a slot for TakeWaiting. Without calls of TakeWaiting, slots repeat: stale ones are dropped
 // before the list outgrows the requests.
 func (a *Aggregate) wait(slot int32) {
 	if len(a.waiting) >= waitingMin && len(a.waiting) >= 2*a.slots.used {
@@ -115,12 +120,13 @@ func (a *Aggregate) wait(slot int32) {
 
 // Delete forgets a request and says whether the rows changed.
 func (a *Aggregate) Delete(key Key) (changed bool) {
+	delete(a.suspended, key)
 	_, at := a.find(key.Namespace, key.Name)
 	slot := a.slots.cells[at].slot - 1
 	if slot < 0 {
 		return false
 	}
-	if a.members[slot].text != nil {
+	if a.members[slot].variant != nil {
 		a.uncount(slot)
 		changed = true
 	}
@@ -130,12 +136,38 @@ func (a *Aggregate) Delete(key Key) (changed bool) {
 	a.members[slot] = member{}
 	a.free = append(a.free, slot)
 	a.slots.remove(at)
-	a.judge(slot, nil)
+	a.setProblem(slot, nil)
 	return changed
 }
 
-// judge notes what is wrong with a request; nil: nothing.
-func (a *Aggregate) judge(slot int32, p *Problem) {
+// Suspend stops counting a request that stays known, and says whether the rows changed. Resume counts it again.
+func (a *Aggregate) Suspend(key Key) (changed bool) {
+	slot, known := a.lookup(key)
+	if _, off := a.suspended[key]; off || !known {
+		return false
+	}
+	m := &a.members[slot]
+	a.suspended[key], m.waiting = m.variant, false
+	if m.variant == nil {
+		return false
+	}
+	a.uncount(slot)
+	return true
+}
+
+// Resume counts a suspended request again, and says whether the rows changed.
+func (a *Aggregate) Resume(key Key) (changed bool) {
+	was, off := a.suspended[key]
+	slot, known := a.lookup(key)
+	if !off || !known {
+		return false
+	}
+	delete(a.suspended, key)
+	return a.set(a.members[slot].request, was)
+}
+
+// setProblem records what is wrong with a request; nil clears it.
+func (a *Aggregate) setProblem(slot int32, p *Problem) {
 	if p == nil && len(a.problems) == 0 {
 		return
 	}
@@ -182,26 +214,26 @@ func (a *Aggregate) slot() int32 {
 	return int32(len(a.members) - 1)
 }
 
-func (a *Aggregate) count(slot int32, t *text) {
+func (a *Aggregate) count(slot int32, t *specVariant) {
 	m := &a.members[slot]
-	m.text, m.at = t, int32(len(t.row.members))
+	m.variant, m.at = t, int32(len(t.row.members))
 	if len(t.row.members) == 0 {
-		a.appear(t.row)
+		a.addRow(t.row)
 	}
 	t.row.members = append(t.row.members, slot)
 	if t.count == 0 {
-		a.keep(t)
+		a.addVariant(t)
 	}
 	t.row.count(t)
 }
 
 func (a *Aggregate) uncount(slot int32) {
 	m := &a.members[slot]
-	t, row := m.text, m.text.row
-	m.text = nil
+	t, row := m.variant, m.variant.row
+	m.variant = nil
 	row.uncount(t)
 	if t.count == 0 {
-		a.drop(t)
+		a.removeVariant(t)
 	}
 	end := len(row.members) - 1
 	moved := row.members[end]
@@ -209,24 +241,24 @@ func (a *Aggregate) uncount(slot int32) {
 	a.members[moved].at = m.at
 	row.members = row.members[:end]
 	if end == 0 {
-		a.vanish(row)
+		a.removeRow(row)
 	}
 }
 
-// text finds what a request says among the texts in use, or translates it.
-func (a *Aggregate) text(r *request.Request) *text {
+// variant finds the variant of a request, or translates its spec into a new one.
+func (a *Aggregate) variant(r *request.Request) *specVariant {
 	if t, ok := a.plain[r.Spec]; ok {
 		return t
 	}
-	is := identity{spec: r.Spec}
+	is := variantKey{spec: r.Spec}
 	if r.Spec.CoLocation != nil {
 		is.namespace = r.Namespace
-		if t, ok := a.texts[is]; ok {
+		if t, ok := a.colocated[is]; ok {
 			return t
 		}
 	}
 	profile, problem := translate(r.Namespace, r.Spec, &a.scratch)
-	t := &text{is: is, amounts: r.Spec.Resources, problem: problem}
+	t := &specVariant{key: is, amounts: r.Spec.Resources, problem: problem}
 	if profile == nil {
 		return t
 	}
@@ -236,39 +268,39 @@ func (a *Aggregate) text(r *request.Request) *text {
 	return t
 }
 
-// adopt gives a text of another aggregate a place in this one.
-func (a *Aggregate) adopt(from *text) *text {
-	if t := a.known(from.is); t != nil {
+// copyVariant adds a variant of another aggregate to this one.
+func (a *Aggregate) copyVariant(from *specVariant) *specVariant {
+	if t := a.lookupVariant(from.key); t != nil {
 		return t
 	}
-	t := &text{is: from.is, amounts: from.amounts, problem: from.problem}
+	t := &specVariant{key: from.key, amounts: from.amounts, problem: from.problem}
 	if t.row = a.rows[from.row.profile.id]; t.row == nil {
 		t.row = newRow(from.row.profile)
 	}
 	return t
 }
 
-// known, keep and drop are for the texts in use.
-func (a *Aggregate) known(is identity) *text {
+// lookupVariant, addVariant and removeVariant manage the variants in use.
+func (a *Aggregate) lookupVariant(is variantKey) *specVariant {
 	if is.spec.CoLocation == nil {
 		return a.plain[is.spec]
 	}
-	return a.texts[is]
+	return a.colocated[is]
 }
 
-func (a *Aggregate) keep(t *text) {
-	if t.is.spec.CoLocation == nil {
-		a.plain[t.is.spec] = t
+func (a *Aggregate) addVariant(t *specVariant) {
+	if t.key.spec.CoLocation == nil {
+		a.plain[t.key.spec] = t
 	} else {
-		a.texts[t.is] = t
+		a.colocated[t.key] = t
 	}
 }
 
-func (a *Aggregate) drop(t *text) {
-	if t.is.spec.CoLocation == nil {
-		delete(a.plain, t.is.spec)
+func (a *Aggregate) removeVariant(t *specVariant) {
+	if t.key.spec.CoLocation == nil {
+		delete(a.plain, t.key.spec)
 	} else {
-		delete(a.texts, t.is)
+		delete(a.colocated, t.key)
 	}
 }
 
@@ -276,13 +308,14 @@ func (a *Aggregate) drop(t *text) {
 // requests that could be counted once and cannot now are carried over.
 func (a *Aggregate) Rebuild(requests []*request.Request) (fresh *Aggregate, equal bool) {
 	fresh = New(len(requests))
+	fresh.suspended = a.suspended
 	for _, r := range requests {
 		if r.DeletionTimestamp != nil {
 			continue
 		}
-		var fallback *text
+		var fallback *specVariant
 		if slot, ok := a.lookup(KeyOf(r)); ok && a.fatal(slot) {
-			fallback = a.members[slot].text
+			fallback = a.members[slot].variant
 		}
 		fresh.set(r, fallback)
 	}
@@ -341,10 +374,10 @@ func (a *Aggregate) sorted() []*row {
 	return out
 }
 
-// movesMax is how many rows may come and go between two roll-ups before sorting them anew costs less.
+// movesMax is how many rows may come and go between two roll-ups before sorting them again costs less.
 const movesMax = 64
 
-// place finds where in the order a row is or belongs. When too many came and went the order is dropped, and ok is false.
+// place finds the index of a row in the order. After too many changes the order is dropped, and ok is false.
 func (a *Aggregate) place(r *row) (at int, ok bool) {
 	if a.moves++; a.order == nil || a.moves > movesMax {
 		a.order = nil

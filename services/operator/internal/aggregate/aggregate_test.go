@@ -58,7 +58,7 @@ func TestManyEqualRequestsAreOneRow(t *testing.T) {
 		"plain": "", "hard spread": `,"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, shelf := New(0), new(request.Shelf)
+			a, shelf := New(0), new(request.SpecInterner)
 			for i := range 25_000 {
 				r := req(t, fmt.Sprintf("n%d/r%d", i%7, i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5`+also+`}`)
 				if _, err := shelf.Strip(r); err != nil {
@@ -389,7 +389,7 @@ func TestIncrementalEqualsRebuild(t *testing.T) {
 		`{"resources":{"cpu":"-%d"},"priority":0}`,
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		a, shelf := New(0), new(request.Shelf)
+		a, shelf := New(0), new(request.SpecInterner)
 		last := map[Key]*request.Request{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			ns := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "namespace")
@@ -470,5 +470,72 @@ func TestWaitingIsBoundedWhileNobodyTakes(t *testing.T) {
 	}
 	if got := a.TakeWaiting(); len(got) != a.Len() {
 		t.Errorf("%d requests wait, %d were taken", a.Len(), len(got))
+	}
+}
+
+// OP-11.7: a suspended request is not counted, whatever happens to it, also after a rebuild; resumed it counts as it is then, and
+// one that can no longer be read counts as it last could.
+func TestSuspend(t *testing.T) {
+	write := func(name, spec string) *request.Request {
+		r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+		if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	cpu := func(a *Aggregate) string {
+		if n := a.Needs(); len(n) > 0 {
+			return n[0].AggregateResources["cpu"]
+		}
+		return "none"
+	}
+	a := New(0)
+	a.Set(write("stays", `{"resources":{"cpu":"1"}}`))
+	a.Set(write("goes", `{"resources":{"cpu":"1"}}`))
+	key := Key{"a", "goes"}
+	if !a.Suspend(key) || a.Suspend(key) || cpu(a) != "1" || a.Row(key) != "" || a.Request(key) == nil {
+		t.Fatalf("suspended: cpu %s, row %q", cpu(a), a.Row(key))
+	}
+	a.Set(write("goes", `{"resources":{"cpu":"1"},"priority":1e99}`)) // cannot be read any more
+	fresh, equal := a.Rebuild(a.Requests())
+	if !equal || cpu(fresh) != "1" {
+		t.Fatalf("after a rebuild: equal %v, cpu %s", equal, cpu(fresh))
+	}
+	if !fresh.Resume(key) || cpu(fresh) != "2" || fresh.Resume(key) {
+		t.Fatalf("resumed: cpu %s", cpu(fresh))
+	}
+	fresh.Suspend(key)
+	fresh.Delete(key)
+	if fresh.Resume(key) || cpu(fresh) != "1" || len(fresh.suspended) != 0 {
+		t.Fatalf("deleted while suspended: cpu %s", cpu(fresh))
+	}
+}
+
+// OP-5.8: how many Pods share a host, and whether they preempt, tells rows apart and is sent, also in the overflow row.
+func TestPerHostAndPreemptionAreSent(t *testing.T) {
+	a := New(0)
+	add := func(i int, rest string) {
+		r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("r", i)}}
+		if err := json.Unmarshal(fmt.Appendf(nil, `{"resources":{"cpu":"%d"},"priority":0%s}`, 1+i%20, rest), &r.Spec); err != nil {
+			t.Fatal(err)
+		}
+		if a.Set(r); a.Problem(KeyOf(r)) != nil {
+			t.Fatalf("%v", a.Problem(KeyOf(r)))
+		}
+	}
+	rests := []string{``, `,"maxPerHost":1`, `,"preemptionPolicy":"Never"`, `,"maxPerHost":1,"preemptionPolicy":"Never"`}
+	for i := range 80 {
+		add(i, rests[i/20])
+	}
+	rows := map[string]int{}
+	for _, n := range a.Needs() {
+		rows[fmt.Sprint(n.MaxPerHost, n.NeverPreempts)]++
+	}
+	if len(rows) != 4 || rows["0 false"] != shapesMax || rows["1 false"] != shapesMax || rows["0 true"] != shapesMax || rows["1 true"] != shapesMax {
+		t.Errorf("rows %v", rows)
+	}
+	r := &request.Request{}
+	if err := json.Unmarshal([]byte(`{"resources":{},"priority":0,"maxPerHost":1.5}`), &r.Spec); err != nil || r.Spec.Fault == nil || r.Spec.Fault.Field != "spec.maxPerHost" {
+		t.Errorf("fault %v, %v", r.Spec.Fault, err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package aggregate turns many CapacityRequests into the few rows of a roll-up.
 //
-// Aggregate keeps, for every distinct text of a request, how many requests have it; a row is the sum over the texts that
-// mean the same constraints. A change of one request therefore costs two map look-ups, however many requests there are,
+// Aggregate counts the requests of every distinct spec text (a variant). A row is the sum over the variants with the same
+// constraints. A change of one request therefore costs two map look-ups, however many requests there are,
 // and the rows never drift: Rebuild computes them again from the requests themselves and says whether they were equal.
 //
 // The package owns the canonical form of a row (equal constraints give equal bytes, whatever the order in which they

@@ -2,30 +2,30 @@ package aggregate
 
 import "slices"
 
-// family is the rows of one profile, one for each size of request (OP-5.22). Rows of equal requests count in whole units at the
-// shard, so that none of their Pods is left without room by a sum that is large enough. When there are more sizes than a
-// roll-up should carry, the smallest of them share one row, which is counted by its sum: small requests waste little.
+// family is the rows of one profile, one for each size of request (OP-5.22). The shard counts a row of equal requests in whole
+// units, so that fragmentation cannot leave one of their Pods without a machine. When there are more sizes than a roll-up
+// should carry, the smallest share the overflow row, which is counted by its sum: small requests waste little.
 //
-// Which sizes have a row of their own depends on the sizes alone, so that a rebuild and another order give the same. A row
-// has the same name for as long as it lives: a size that comes or goes changes the others only at the border to the shared row.
+// The sizes alone decide which of them have their own row, so a rebuild in any order gives the same rows. A row keeps its id
+// for life: a size that comes or goes moves at most one other size into or out of the overflow row.
 type family struct {
-	shapes []*row // those with a member, largest first
-	rest   *row   // of the smallest shapes when there are too many; on the wire only then
+	shapes   []*row // sizes with a member, largest first
+	overflow *row   // sum of the smallest sizes when there are too many; on the wire only then
 }
 
 // shapesMax is how many rows of a roll-up have the same constraints and differ in size.
 const shapesMax = 16
 
-// own is how many of the shapes have a row of their own.
-func (f *family) own() int {
+// ownRows is the number of sizes with their own row.
+func (f *family) ownRows() int {
 	if len(f.shapes) <= shapesMax {
 		return len(f.shapes)
 	}
 	return shapesMax - 1
 }
 
-// appear takes up a row that has its first member.
-func (a *Aggregate) appear(r *row) {
+// addRow adds a row that has its first member.
+func (a *Aggregate) addRow(r *row) {
 	a.rows[r.profile.id] = r
 	if r.profile.family == (familyID{}) {
 		a.show(r)
@@ -39,13 +39,13 @@ func (a *Aggregate) appear(r *row) {
 	r.family = f
 	at, _ := slices.BinarySearchFunc(f.shapes, r, compareShapes)
 	f.shapes = slices.Insert(f.shapes, at, r)
-	a.border(f, at)
+	a.updateOverflow(f, at)
 }
 
-// vanish drops a row whose last member left.
-func (a *Aggregate) vanish(r *row) {
+// removeRow removes a row whose last member left.
+func (a *Aggregate) removeRow(r *row) {
 	delete(a.rows, r.profile.id)
-	if r.shown {
+	if r.onWire {
 		a.hide(r)
 	}
 	f := r.family
@@ -54,57 +54,57 @@ func (a *Aggregate) vanish(r *row) {
 	}
 	at, _ := slices.BinarySearchFunc(f.shapes, r, compareShapes)
 	f.shapes = slices.Delete(f.shapes, at, at+1)
-	if r.family = nil; f.rest != nil {
-		f.rest.sent = nil
+	if r.family = nil; f.overflow != nil {
+		f.overflow.sent = nil
 	}
 	if len(f.shapes) == 0 {
 		delete(a.families, r.profile.family)
 		return
 	}
-	a.border(f, -1)
+	a.updateOverflow(f, -1)
 }
 
 func compareShapes(x, y *row) int { return compareProfiles(x.profile, y.profile) }
 
-// border shows and hides what one shape more or less changes: the new shape, which is at a place of shapes or nowhere (-1),
-// those at the border, and the row that the shapes behind it share.
-func (a *Aggregate) border(f *family, at int) {
-	own := f.own()
-	settle := func(i int) {
+// updateOverflow decides which rows are on the wire after a size came (at index at) or went (at is -1): the new size, the sizes
+// next to the limit, and the overflow row.
+func (a *Aggregate) updateOverflow(f *family, at int) {
+	own := f.ownRows()
+	update := func(i int) {
 		switch r := f.shapes[i]; {
-		case i < own && !r.shown:
+		case i < own && !r.onWire:
 			a.show(r)
-		case i >= own && r.shown:
+		case i >= own && r.onWire:
 			a.hide(r)
 		}
 	}
 	if at >= 0 {
-		settle(at)
+		update(at)
 	}
 	for i := max(0, shapesMax-2); i < min(len(f.shapes), shapesMax+1); i++ {
-		settle(i)
+		update(i)
 	}
 	shared := own < len(f.shapes)
-	if shared && f.rest == nil {
-		f.rest = &row{profile: newProfileOfRest(f.shapes[0].profile), of: f}
+	if shared && f.overflow == nil {
+		f.overflow = &row{profile: newOverflowProfile(f.shapes[0].profile), overflowOf: f}
 	}
-	if f.rest == nil {
+	if f.overflow == nil {
 		return
 	}
-	if f.rest.sent = nil; shared != f.rest.shown {
+	if f.overflow.sent = nil; shared != f.overflow.onWire {
 		if shared {
-			a.show(f.rest)
+			a.show(f.overflow)
 		} else {
-			a.hide(f.rest)
+			a.hide(f.overflow)
 		}
 	}
 }
 
 // show puts a row on the wire.
 func (a *Aggregate) show(r *row) {
-	r.shown, r.sent = true, nil
-	for _, t := range r.texts {
-		t.over = false // that was so in the shared row
+	r.onWire, r.sent = true, nil
+	for _, t := range r.variants {
+		t.excluded = false // it may have been excluded in the overflow row
 	}
 	a.byID[r.profile.id] = r
 	if at, ok := a.place(r); ok {
@@ -114,25 +114,25 @@ func (a *Aggregate) show(r *row) {
 
 // hide takes a row off the wire.
 func (a *Aggregate) hide(r *row) {
-	r.shown = false
+	r.onWire = false
 	delete(a.byID, r.profile.id)
 	if at, ok := a.place(r); ok {
 		a.order = slices.Delete(a.order, at, at+1)
 	}
 }
 
-// onWire is the row of the roll-up that a row is part of: itself, or the one that the smallest shapes share.
-func (r *row) onWire() *row {
-	if !r.shown && r.family != nil {
-		return r.family.rest
+// wireRow is the row of the roll-up that contains a row: itself, or the overflow row of its family.
+func (r *row) wireRow() *row {
+	if !r.onWire && r.family != nil {
+		return r.family.overflow
 	}
 	return r
 }
 
-// parts are the rows that a row of the roll-up consists of.
+// parts are the rows that make up a row of the roll-up.
 func (r *row) parts() []*row {
-	if r.of != nil {
-		return r.of.shapes[r.of.own():]
+	if r.overflowOf != nil {
+		return r.overflowOf.shapes[r.overflowOf.ownRows():]
 	}
 	return []*row{r}
 }

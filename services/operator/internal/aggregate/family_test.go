@@ -56,7 +56,7 @@ func TestTheSmallestShapesShareARow(t *testing.T) {
 		a.Set(req(t, fmt.Sprintf("c%d", i), ofCPU(1000+100*i)))
 	}
 	before := names(a)
-	if len(before) != shapesMax || slices.Contains(slices.Collect(maps.Values(before)), restGroup) {
+	if len(before) != shapesMax || slices.Contains(slices.Collect(maps.Values(before)), overflowGroup) {
 		t.Fatalf("rows %v, want one for each of %d sizes", before, shapesMax)
 	}
 	a.Set(req(t, "device", `{"priority":0,"resources":{"cpu":"1m","example.com/gpu":"1"}}`))
@@ -70,7 +70,7 @@ func TestTheSmallestShapesShareARow(t *testing.T) {
 	}
 	for _, n := range needs {
 		switch {
-		case n.Group == restGroup:
+		case n.Group == overflowGroup:
 			if n.AggregateResources["cpu"] != fmt.Sprintf("%dm", 50*51/2+1000+1100) || n.MinUnit["cpu"] != "1100m" {
 				t.Errorf("the shared row is %v, at least %v", n.AggregateResources, n.MinUnit)
 			}

@@ -10,16 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// Names of the groups of rows that are no gangs (OP-5.22). As with gangs, machines carry them for life.
+// Group names of rows that are not gangs (OP-5.22). As with gangs, machines carry them for life.
 const (
-	shapePrefix = "s1-"      // of requests that are alike in size; the hash of the size follows
-	restGroup   = "s1-other" // of the sizes of a profile that have no row of their own
+	shapePrefix   = "s1-"      // of requests of one size; followed by the hash of the size
+	overflowGroup = "s1-other" // of the sizes without their own row
 )
 
-// scratch is memory that translations use one after the other.
+// scratch is memory reused by successive translations.
 type scratch struct{ bytes []byte }
 
 // newProfile is the profile of rows whose requests may differ in size.
@@ -28,8 +29,8 @@ func newProfile(need *pb.CapacityNeed, s *scratch) *profile {
 	return &profile{need: need, id: rowID(s.bytes)}
 }
 
-// newProfileOfShape is the profile of rows whose requests are all of one size.
-func newProfileOfShape(need *pb.CapacityNeed, amounts []request.Amount, s *scratch) *profile {
+// newShapeProfile is the profile of rows whose requests are all of one size.
+func newShapeProfile(need *pb.CapacityNeed, amounts []request.Amount, s *scratch) *profile {
 	b := canonicalBytes(s.bytes[:0], need)
 	p := &profile{need: need, family: sha256.Sum256(b), size: sizeOf(amounts)}
 	at := len(b)
@@ -44,18 +45,19 @@ func newProfileOfShape(need *pb.CapacityNeed, amounts []request.Amount, s *scrat
 	return p
 }
 
-// newProfileOfRest is the profile of the row for the sizes of a family that have none of their own.
-func newProfileOfRest(of *profile) *profile {
+// newOverflowProfile is the profile of the overflow row of a family.
+func newOverflowProfile(of *profile) *profile {
 	n := of.need
-	return &profile{family: of.family, id: restID(of), need: &pb.CapacityNeed{
+	return &profile{family: of.family, id: overflowID(of), need: &pb.CapacityNeed{
 		Requirements: n.Requirements, Priority: n.Priority, Tolerations: n.Tolerations, TolerationsStated: n.TolerationsStated,
-		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: restGroup,
+		InterruptionPenaltyBucket: n.InterruptionPenaltyBucket, ReclamationPenaltyBucket: n.ReclamationPenaltyBucket, Group: overflowGroup,
+		MaxPerHost: n.MaxPerHost, NeverPreempts: n.NeverPreempts,
 	}}
 }
 
-// restID is the id of that row.
-func restID(of *profile) string {
-	return rowID(append(of.family[:len(of.family):len(of.family)], restGroup...))
+// overflowID is the id of the overflow row.
+func overflowID(of *profile) string {
+	return rowID(append(of.family[:len(of.family):len(of.family)], overflowGroup...))
 }
 
 func canonicalBytes(b []byte, need *pb.CapacityNeed) []byte {
@@ -84,7 +86,7 @@ func sizeOf(amounts []request.Amount) (s size) {
 			s.cpu = a.Milli
 		case a.Name == "memory":
 			s.memory = a.Milli
-		case !countsBytes(a.Name):
+		case !quantity.Bytes(a.Name):
 			s.devices = max(s.devices, a.Milli)
 		}
 	}

@@ -18,7 +18,7 @@ func (a *Aggregate) Requests() []*request.Request {
 	return out
 }
 
-// Members calls f with the requests that are counted in a row, in no order, until it returns false.
+// Members calls f with the requests that are counted in a row, in no order, until it returns false. Held demand is no request.
 func (a *Aggregate) Members(rowID string, f func(*request.Request) bool) {
 	r := a.byID[rowID]
 	if r == nil {
@@ -26,7 +26,7 @@ func (a *Aggregate) Members(rowID string, f func(*request.Request) bool) {
 	}
 	for _, part := range r.parts() {
 		for _, slot := range part.members {
-			if !f(a.members[slot].request) {
+			if r := a.members[slot].request; !r.Held && !f(r) {
 				return
 			}
 		}
@@ -53,8 +53,8 @@ func (a *Aggregate) Request(key Key) *request.Request {
 
 // Row is the id of the row that a request is counted in; empty if it is not counted.
 func (a *Aggregate) Row(key Key) string {
-	if slot, ok := a.lookup(key); ok && a.members[slot].text != nil {
-		return a.members[slot].text.row.onWire().profile.id
+	if slot, ok := a.lookup(key); ok && a.members[slot].variant != nil {
+		return a.members[slot].variant.row.wireRow().profile.id
 	}
 	return ""
 }
@@ -63,14 +63,14 @@ func (a *Aggregate) Row(key Key) string {
 // that the smallest sizes share, if it has a size.
 func (a *Aggregate) Candidates(key Key) []string {
 	slot, ok := a.lookup(key)
-	if !ok || a.members[slot].text == nil {
+	if !ok || a.members[slot].variant == nil {
 		return nil
 	}
-	p := a.members[slot].text.row.profile
+	p := a.members[slot].variant.row.profile
 	if p.family == (familyID{}) {
 		return []string{p.id}
 	}
-	return []string{p.id, restID(p)}
+	return []string{p.id, overflowID(p)}
 }
 
 // Problem is what is wrong with a request, or nil.
@@ -79,7 +79,7 @@ func (a *Aggregate) Problem(key Key) *Problem {
 	if !ok {
 		return nil
 	}
-	if t := a.members[slot].text; t != nil && t.over {
+	if t := a.members[slot].variant; t != nil && t.excluded {
 		return fatal(ReasonTooManyResources, "spec.resources",
 			"names resources beyond the %d most used among requests with the same constraints", resourcesMax)
 	}
@@ -101,7 +101,7 @@ func (a *Aggregate) TakeWaiting() []Key {
 		if !m.waiting { // taken, acknowledged or gone meanwhile; a slot may be listed twice
 			continue
 		}
-		if m.waiting = false; !m.text.over {
+		if m.waiting = false; !m.variant.excluded {
 			out = append(out, KeyOf(m.request))
 		}
 	}
@@ -112,7 +112,7 @@ func (a *Aggregate) TakeWaiting() []Key {
 // Waits says whether a request is counted and not acknowledged.
 func (a *Aggregate) Waits(key Key) bool {
 	slot, ok := a.lookup(key)
-	return ok && a.members[slot].text != nil && a.members[slot].request.Pending()
+	return ok && a.members[slot].variant != nil && a.members[slot].request.Pending()
 }
 
 // Phases counts the requests by phase.

@@ -76,6 +76,8 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 		InterruptionPenaltyBucket: Bucket(s.InterruptionPenalty.Milli),
 		ReclamationPenaltyBucket:  Bucket(s.ReclamationPenalty.Milli),
 		TolerationsStated:         true,
+		MaxPerHost:                s.MaxPerHost,
+		NeverPreempts:             s.NeverPreempts,
 	}
 	var p *Problem
 	if need.Requirements, p = requirements(s.Requirements); p != nil {
@@ -100,7 +102,7 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 		}
 	}
 	if need.Group == "" && len(need.Spread) == 0 {
-		return newProfileOfShape(need, s.Resources, room), warning
+		return newShapeProfile(need, s.Resources, room), warning
 	}
 	return newProfile(need, room), warning
 }

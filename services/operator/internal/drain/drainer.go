@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
@@ -30,8 +30,10 @@ type Config struct {
 	// Show puts the state of a drain on the machine's UpcomingNode; the channel is closed when it is there.
 	Show        func(machine string, s upcoming.DrainState, why string) <-chan struct{} // required
 	Report      func(*pb.DrainReport)                                                   // required
+	OrphanAfter time.Duration                                                           // a Node is deleted this long after its machine is gone; 0 means 2 min
+	KeepNodes   bool                                                                    // never delete a Node
 	Stopped     func() bool                                                             // required: evictions are switched off (OP-9.3)
-	Note        func(notes.Note)                                                        // required
+	Record      func(events.Event)                                                      // required
 	Instruments *instruments.Instruments                                                // required
 	Log         *slog.Logger                                                            // required
 }
@@ -59,10 +61,11 @@ type instruction struct {
 
 // New checks the configuration.
 func New(c Config) (*Drainer, error) {
-	if c.Client == nil || c.Machines == nil || c.Pods == nil || c.Show == nil || c.Report == nil || c.Stopped == nil || c.Note == nil ||
+	if c.Client == nil || c.Machines == nil || c.Pods == nil || c.Show == nil || c.Report == nil || c.Stopped == nil || c.Record == nil ||
 		c.Instruments == nil || c.Log == nil {
 		return nil, errors.New("drain: Client, Machines, Pods, Show, Report, Stopped, Note, Instruments and Log are required")
 	}
+	c.OrphanAfter = cmp.Or(c.OrphanAfter, orphanAfterDefault)
 	return &Drainer{
 		Config: c, cordons: make(chan struct{}, cordonParallel), evictions: make(chan struct{}, evictPerCluster),
 		drains: map[string]*drain{}, instructions: map[string]*instruction{},
@@ -79,11 +82,11 @@ func (d *Drainer) Run(ctx context.Context) error {
 	}
 	for _, n := range d.Machines.Nodes() {
 		if s, ok := stateOf(n); ok && d.drains[n.Name] == nil {
-			d.start(n, s, pb.ReclaimInstruction_CAUSE_UNSPECIFIED, true)
+			d.start(n, s, true)
 		}
 	}
 	d.mu.Unlock()
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -91,7 +94,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 			d.tasks.Wait()
 			return nil
 		case <-tick.C:
-			d.look(time.Now())
+			d.sweep(time.Now())
 		}
 	}
 }
@@ -155,8 +158,8 @@ func (d *Drainer) Wake(node string) {
 	}
 }
 
-// look counts, and ends what is over: drains whose node is gone, and drains that were abandoned (OP-8.15).
-func (d *Drainer) look(now time.Time) {
+// sweep counts, and ends what is over: drains whose node is gone, and drains that were abandoned (OP-8.15).
+func (d *Drainer) sweep(now time.Time) {
 	running, blocked := d.Counts()
 	d.Instruments.Drains.WithLabelValues("running").Set(float64(running))
 	d.Instruments.Drains.WithLabelValues("blocked").Set(float64(blocked))
@@ -166,9 +169,14 @@ func (d *Drainer) look(now time.Time) {
 		if !t.ended {
 			continue
 		}
-		if t.present() == nil {
+		n := t.present()
+		if n == nil {
 			delete(d.drains, name)
 			continue
+		}
+		if d.orphaned(t, n, now) {
+			t.deleting = true
+			d.tasks.Go(func() { d.deleteNode(d.base, t) })
 		}
 		if t.outcome != outcomeStopped && !t.releasing && d.abandoned(t, now) {
 			t.releasing = true
@@ -220,8 +228,8 @@ func (d *Drainer) remember(id string) *instruction {
 }
 
 // start begins the drain of a node. The caller holds the lock.
-func (d *Drainer) start(n *corev1.Node, s state, cause pb.ReclaimInstruction_Cause, resumed bool) *drain {
-	t := newDrain(d, n, s, cause, resumed)
+func (d *Drainer) start(n *corev1.Node, s state, resumed bool) *drain {
+	t := newDrain(d, n, s, resumed)
 	d.drains[n.Name] = t
 	if d.base != nil {
 		d.tasks.Go(func() { t.run(d.base) })

@@ -70,8 +70,9 @@ func (a *attempts) observe(waiting []*pods.Pod, terminating int) {
 	a.terminating = terminating
 }
 
-// due picks the Pods to evict now: protected ones last, and not in the first half of the grace (OP-9.2).
-func (a *attempts) due(waiting []*pods.Pod, now, half time.Time) (out []*pods.Pod) {
+// due picks the Pods to evict now: those marked do-not-disrupt never in a voluntary drain, else last and not in the first half
+// of the grace (OP-9.2).
+func (a *attempts) due(waiting []*pods.Pod, now, half time.Time, voluntary bool) (out []*pods.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	running, othersUntried := 0, false
@@ -87,7 +88,7 @@ func (a *attempts) due(waiting []*pods.Pod, now, half time.Time) (out []*pods.Po
 		if at.running || at.done || now.Before(at.next) || len(out)+running >= evictPerNode {
 			continue
 		}
-		if pods.Protected(p) && (othersUntried || now.Before(half)) {
+		if pods.Protected(p) && (voluntary || othersUntried || now.Before(half)) {
 			continue
 		}
 		at.running, at.tried = true, true
@@ -110,16 +111,16 @@ func (a *attempts) budgets() []string {
 	return out[:min(len(out), namesMax)]
 }
 
-func (t *drain) evictDue(ctx context.Context, waiting []*pods.Pod, now, deadline time.Time, tasks *sync.WaitGroup) {
+func (t *drain) evictDue(ctx context.Context, waiting []*pods.Pod, now, deadline time.Time, voluntary bool, tasks *sync.WaitGroup) {
 	half := t.begun.Add(deadline.Sub(t.begun) / 2)
-	for _, p := range t.due(waiting, now, half) {
+	for _, p := range t.due(waiting, now, half, voluntary) {
 		tasks.Go(func() {
 			select {
 			case t.d.evictions <- struct{}{}:
 				t.evict(ctx, p, deadline)
 				<-t.d.evictions
 			case <-ctx.Done():
-				t.settle(p, attempt{}, "")
+				t.recordResult(p, attempt{}, "")
 			}
 			t.signal()
 		})
@@ -130,7 +131,11 @@ func (t *drain) evictDue(ctx context.Context, waiting []*pods.Pod, now, deadline
 func (t *drain) evict(ctx context.Context, p *pods.Pod, deadline time.Time) {
 	left := time.Until(deadline)
 	if left <= 0 || t.d.Stopped() {
-		t.settle(p, attempt{}, "")
+		t.recordResult(p, attempt{}, "")
+		return
+	}
+	if now := t.d.Pods.Get(p.UID); now == nil || now.DeletionTimestamp != nil {
+		t.recordResult(p, attempt{done: true}, "gone") // somebody else deleted it meanwhile
 		return
 	}
 	eviction := &policyv1.Eviction{
@@ -145,23 +150,23 @@ func (t *drain) evict(ctx context.Context, p *pods.Pod, deadline time.Time) {
 	err := t.d.Client.SubResource("eviction").Create(call, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}, eviction)
 	switch {
 	case err == nil:
-		t.settle(p, attempt{done: true}, "evicted")
+		t.recordResult(p, attempt{done: true}, "evicted")
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another Pod has its name
-		t.settle(p, attempt{done: true}, "gone")
+		t.recordResult(p, attempt{done: true}, "gone")
 	case ctx.Err() != nil:
-		t.settle(p, attempt{}, "")
+		t.recordResult(p, attempt{}, "")
 	default:
 		if wait, budget, blocked := blockedBy(err); blocked {
-			t.settle(p, attempt{next: time.Now().Add(wait), blocked: true, budget: p.Namespace + "/" + budget}, "blocked")
+			t.recordResult(p, attempt{next: time.Now().Add(wait), blocked: true, budget: p.Namespace + "/" + budget}, "blocked")
 			return
 		}
 		t.d.Log.Warn("a Pod could not be evicted", "namespace", p.Namespace, "pod", p.Name, "node", t.node, "err", err)
-		t.settle(p, attempt{next: time.Now()}, "error")
+		t.recordResult(p, attempt{next: time.Now()}, "error")
 	}
 }
 
-// settle notes how an attempt ended.
-func (t *drain) settle(p *pods.Pod, result attempt, counted string) {
+// recordResult notes how an attempt ended.
+func (t *drain) recordResult(p *pods.Pod, result attempt, counted string) {
 	t.attempts.mu.Lock()
 	at := t.by[p.UID]
 	if counted == "error" {

@@ -3,13 +3,14 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
 )
@@ -33,29 +34,29 @@ func (t *drain) finish(outcome, text string) {
 	case outcomeDeadline:
 		t.d.Show(id, upcoming.DrainFailed, text)
 		t.report(pb.DrainState_DRAIN_STATE_DEADLINE_EXCEEDED, "")
-		t.d.Note(notes.Note{About: upcoming.Subject(id), Warning: true, Reason: "DrainDeadline", Message: text})
+		t.d.Record(events.Event{Regarding: upcoming.Subject(id), Warning: true, Reason: "DrainDeadline", Message: text})
 	case outcomeStopped:
 		t.d.Show(id, upcoming.DrainNone, "")
 		t.report(pb.DrainState_DRAIN_STATE_STOPPED, text)
-		t.d.Note(notes.Note{About: upcoming.Subject(id), Reason: "DrainStopped", Message: "the drain of node " + t.node + " was stopped: " + stopped[text]})
+		t.d.Record(events.Event{Regarding: upcoming.Subject(id), Reason: "DrainStopped", Message: "The drain of node " + t.node + " was stopped: " + stopMessage[text] + "."})
 	}
 }
 
-// stopped says to people why a drain was stopped.
-var stopped = map[string]string{
-	reasonUser:      "a person made the node schedulable again; it is left alone until the next instruction for it",
-	reasonCancelled: "the fleet needs the machine here after all; the node is as it was before",
-	reasonAbandoned: "the time is over, and the fleet speaks of the machine as if there was no drain; the node is as it was before",
+// stopMessage explains why a drain was stopped.
+var stopMessage = map[string]string{
+	reasonUser:      "someone made the node schedulable again; BigFleet leaves it alone until the next instruction for it",
+	reasonCancelled: "the shard cancelled it because the cluster still needs the machine; the node is schedulable as before",
+	reasonAbandoned: "its deadline passed and the shard still reports the machine as configured; the node is schedulable as before",
 }
 
-// giveBack ends a drain that is taken back and makes its node as it was before (OP-8.15).
+// giveBack ends a cancelled or abandoned drain and restores its node (OP-8.15).
 func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 	d.mu.Lock()
 	stop, uncordon := t.stop, !t.state.WasUnschedulable
 	d.mu.Unlock()
 	if stop != nil {
 		stop()
-		<-t.over
+		<-t.done
 	}
 	for pause := errorRetryMin; ; pause = min(2*pause, errorRetryMax) {
 		err := t.patchNode(ctx, releasePatch(uncordon))
@@ -70,7 +71,7 @@ func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 		}
 	}
 	d.mu.Lock()
-	t.ended = false // it may have ended at its deadline; what counts now is that it was taken back
+	t.ended = false // it may have ended at its deadline; the cancellation takes precedence
 	d.mu.Unlock()
 	t.finish(outcomeStopped, reason)
 	d.mu.Lock()
@@ -81,7 +82,7 @@ func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 	d.Log.Info("a node is given back", "node", t.node, "machine", t.state.Machine, "uncordoned", uncordon, "why", why)
 }
 
-// report tells the shard how the drain is going (OP-8.13).
+// report sends the progress of the drain to the shard (OP-8.13).
 func (t *drain) report(s pb.DrainState, reason string) {
 	t.d.mu.Lock()
 	r := &pb.DrainReport{
@@ -97,51 +98,70 @@ func (t *drain) report(s pb.DrainState, reason string) {
 	t.d.Report(r)
 }
 
-// standing is what a report would say that people wait for: Pods that go and what blocks them.
-func (t *drain) standing() string {
+// progress is the part of a report whose change is worth a new report: counts of Pods and blocking budgets.
+func (t *drain) progress() string {
 	budgets := t.budgets()
 	t.attempts.mu.Lock()
 	defer t.attempts.mu.Unlock()
-	return fmt.Sprint(t.total, t.evicted, t.terminating, budgets)
+	return fmt.Sprint(t.total, t.evicted, t.terminating, t.protected, budgets)
 }
 
-// complain tells people which budgets hold the drain up, and until when; now and then again while it is so (OP-8.17).
-func (t *drain) complain() {
-	budgets := t.budgets()
-	if len(budgets) == 0 {
-		return
+// undisturbed names the Pods marked do-not-disrupt that block the drain, because nobody needs the machine (OP-9.2).
+func (t *drain) undisturbed() []string {
+	t.d.mu.Lock()
+	voluntary := t.state.voluntary()
+	t.d.mu.Unlock()
+	if !voluntary {
+		return nil
 	}
+	t.attempts.mu.Lock()
+	defer t.attempts.mu.Unlock()
+	return slices.Clone(t.protected)
+}
+
+// reportBlocked writes an event that names what blocks the drain, and its deadline, and repeats it while it blocks (OP-8.17).
+func (t *drain) reportBlocked() {
+	budgets, names := t.budgets(), t.undisturbed()
 	t.d.mu.Lock()
 	id, blocked, deadline := t.state.Machine, t.blocked, t.state.deadline()
 	t.d.mu.Unlock()
-	t.d.Note(notes.Note{About: upcoming.Subject(id), Warning: true, Reason: "DrainBlocked", Message: fmt.Sprintf(
-		"node %s: %d Pods are held by the disruption budgets %s; their eviction is tried again until %s, when the machine's provider takes over",
-		t.node, blocked, strings.Join(budgets, ", "), deadline.UTC().Format(time.TimeOnly+" MST"))})
+	var why []string
+	if len(budgets) > 0 {
+		why = append(why, fmt.Sprintf("disruption budgets block the eviction of %d Pods: %s", blocked, strings.Join(budgets, ", ")))
+	}
+	if len(names) > 0 {
+		why = append(why, "Pods marked do-not-disrupt stay: "+strings.Join(names, ", "))
+	}
+	if len(why) > 0 {
+		t.d.Record(events.Event{Regarding: upcoming.Subject(id), Warning: true, Reason: "DrainBlocked", Message: fmt.Sprintf(
+			"Node %s: %s. BigFleet retries until %s.", t.node, strings.Join(why, "; "), deadline.UTC().Format(time.TimeOnly+" MST"))})
+	}
 }
 
-// announce tells the owners of the Pods that they have to go (OP-14.3).
-func (t *drain) announce() {
+// notifyPodOwners writes an event for each Pod that has to leave the node (OP-14.3).
+func (t *drain) notifyPodOwners() {
 	t.d.mu.Lock()
-	grace, why := time.Until(t.state.deadline()).Round(time.Second), causes[t.cause]
-	if t.cause == pb.ReclaimInstruction_CAUSE_PREEMPT {
+	grace, why := time.Until(t.state.deadline()).Round(time.Second), causeMessage[t.state.Cause]
+	if t.state.Cause == pb.ReclaimInstruction_CAUSE_PREEMPT.String() {
 		why = fmt.Sprintf("a workload of priority %d needs the machine", t.state.PreemptorPriority)
 	}
 	t.d.mu.Unlock()
 	for _, p := range t.d.Pods.On(t.node) {
 		if pods.Evictable(p) && p.DeletionTimestamp == nil {
-			t.d.Note(notes.Note{About: PodSubject(p), Reason: "DrainStarted",
-				Message: fmt.Sprintf("node %s is being drained within %v: %s", t.node, grace, why)})
+			t.d.Record(events.Event{Regarding: PodSubject(p), Reason: "DrainStarted",
+				Message: fmt.Sprintf("Node %s is being drained within %v: %s.", t.node, grace, why)})
 		}
 	}
 }
 
-var causes = map[pb.ReclaimInstruction_Cause]string{
-	pb.ReclaimInstruction_CAUSE_UNSPECIFIED: "the fleet takes the machine back",
-	pb.ReclaimInstruction_CAUSE_VOLUNTARY:   "the cluster has more machines than it needs",
-	pb.ReclaimInstruction_CAUSE_ADMIN:       "an administrator asked for it",
+var causeMessage = map[string]string{
+	"": "the shard reclaims the machine", // resumed from an older operator
+	pb.ReclaimInstruction_CAUSE_UNSPECIFIED.String(): "the shard reclaims the machine",
+	pb.ReclaimInstruction_CAUSE_VOLUNTARY.String():   "the cluster has more machines than it needs",
+	pb.ReclaimInstruction_CAUSE_ADMIN.String():       "an administrator asked for it",
 }
 
 // PodSubject is a Pod as the subject of an event.
-func PodSubject(p *pods.Pod) notes.Subject {
-	return notes.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+func PodSubject(p *pods.Pod) events.Subject {
+	return events.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }

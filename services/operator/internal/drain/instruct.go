@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/upcoming"
 )
@@ -23,7 +23,7 @@ func (d *Drainer) Instruct(ctx context.Context, in *pb.ReclaimInstruction) *pb.R
 	for _, t := range d.targets(in) {
 		if t.failure != nil {
 			ack.Failures = append(ack.Failures, t.failure)
-			d.complain(t)
+			d.reportUnresolved(t)
 			continue
 		}
 		if t.drain = d.join(in, t, received); t.drain != nil {
@@ -77,23 +77,23 @@ func (d *Drainer) targets(in *pb.ReclaimInstruction) []target {
 		switch how {
 		case machine.None:
 			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_NOT_FOUND,
-				Message: fmt.Sprintf("no Node of this cluster is machine %s or is named %s", t.machine, entry)}
+				Message: fmt.Sprintf("No Node of this cluster belongs to machine %s or is named %s.", t.machine, entry)}
 		case machine.Ambiguous:
 			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_AMBIGUOUS,
-				Message: fmt.Sprintf("more than one Node could be machine %s; none was touched", t.machine)}
+				Message: fmt.Sprintf("More than one Node could be machine %s; none was cordoned.", t.machine)}
 		}
 		out = append(out, t)
 	}
 	return out
 }
 
-// complain makes an entry that names no Node loud: such a machine would be taken without one eviction (OP-10.6).
-func (d *Drainer) complain(t target) {
+// reportUnresolved logs, counts and records an entry that names no Node. The machine would be taken without one eviction (OP-10.6).
+func (d *Drainer) reportUnresolved(t target) {
 	if t.failure.Reason == pb.NodeFailure_REASON_NOT_FOUND {
 		d.Instruments.NodesNotFound.Inc()
 	}
 	d.Log.Warn("a reclaim names a node that cannot be drained", "machine", t.machine, "entry", t.entry, "reason", t.failure.Reason.String())
-	d.Note(notes.Note{About: upcoming.Subject(t.machine), Warning: true, Reason: "ReclaimWithoutNode", Message: t.failure.Message})
+	d.Record(events.Event{Regarding: upcoming.Subject(t.machine), Warning: true, Reason: "ReclaimWithoutNode", Message: t.failure.Message})
 }
 
 // join gives the entry its drain: the one that runs on the node, or a new one. It returns nil when the entry belongs to
@@ -104,7 +104,7 @@ func (d *Drainer) join(in *pb.ReclaimInstruction, t target, received time.Time) 
 		grace = graceDefault
 	}
 	s := state{Instruction: in.InstructionId, Machine: t.machine, Deadline: ceilSeconds(received.Add(grace)),
-		WasUnschedulable: t.node.Spec.Unschedulable, PreemptorPriority: in.PreemptorPriority}
+		WasUnschedulable: t.node.Spec.Unschedulable, PreemptorPriority: in.PreemptorPriority, Cause: in.Cause.String()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.remember(in.InstructionId)
@@ -123,7 +123,7 @@ func (d *Drainer) join(in *pb.ReclaimInstruction, t target, received time.Time) 
 	case run != nil && run.outcome == outcomeDeadline:
 		s.WasUnschedulable = run.state.WasUnschedulable // asked again after the deadline: our own cordon is no person's
 	}
-	return d.start(t.node, s, in.Cause, false)
+	return d.start(t.node, s, false)
 }
 
 // Cancel takes an instruction back: evictions stop, and nodes become as they were (OP-8.15). Unknown ones do nothing.

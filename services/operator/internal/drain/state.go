@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 )
 
@@ -16,7 +17,11 @@ type state struct {
 	Deadline          int64  `json:"deadline"` // Unix seconds
 	WasUnschedulable  bool   `json:"wasUnschedulable,omitempty"`
 	PreemptorPriority int32  `json:"preemptorPriority,omitempty"`
+	Cause             string `json:"cause,omitempty"` // of the instruction, as in the wire contract
 }
+
+// voluntary reports whether nobody needs the machine: then Pods marked do-not-disrupt stay (OP-9.2).
+func (s state) voluntary() bool { return s.Cause == pb.ReclaimInstruction_CAUSE_VOLUNTARY.String() }
 
 func (s state) deadline() time.Time { return time.Unix(s.Deadline, 0) }
 

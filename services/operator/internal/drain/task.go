@@ -38,14 +38,13 @@ type drain struct {
 	d        *Drainer
 	node     string
 	uid      types.UID // of the Node: another one of the same name is another machine's life
-	cause    pb.ReclaimInstruction_Cause
 	resumed  bool
 	begun    time.Time
 	wake     chan struct{}
 	cordoned chan struct{}   // closed when the node is cordoned
 	shown    <-chan struct{} // closed when the UpcomingNode says Draining
 	stop     context.CancelFunc
-	over     chan struct{} // closed when the task has ended
+	done     chan struct{} // closed when the task ends
 
 	state        state
 	asked        time.Time // last instruction for it
@@ -56,17 +55,19 @@ type drain struct {
 	sawCordon    bool // the cache showed the node cordoned
 	ended        bool
 	outcome      string
-	releasing    bool // it is being taken back
-	blocked      int  // Pods that a budget holds
+	releasing    bool      // it is being cancelled
+	goneSince    time.Time // the machine is not known to the shard; zero: it is
+	deleting     bool      // its Node is being deleted, or was
+	blocked      int       // Pods that a budget holds
 
 	attempts
 }
 
-func newDrain(d *Drainer, n *corev1.Node, s state, cause pb.ReclaimInstruction_Cause, resumed bool) *drain {
+func newDrain(d *Drainer, n *corev1.Node, s state, resumed bool) *drain {
 	now := time.Now()
 	t := &drain{
-		d: d, node: n.Name, uid: n.UID, cause: cause, resumed: resumed, begun: now, asked: now, state: s,
-		wake: make(chan struct{}, 1), cordoned: make(chan struct{}), over: make(chan struct{}),
+		d: d, node: n.Name, uid: n.UID, resumed: resumed, begun: now, asked: now, state: s,
+		wake: make(chan struct{}, 1), cordoned: make(chan struct{}), done: make(chan struct{}),
 		instructions: map[string]struct{}{s.Instruction: {}}, attempts: newAttempts(),
 	}
 	t.shown = d.Show(s.Machine, upcoming.DrainRunning, "")
@@ -81,6 +82,9 @@ func (t *drain) tighten(s state, now time.Time) {
 		t.state.Deadline = min(t.state.Deadline, s.Deadline)
 		t.state.PreemptorPriority = max(t.state.PreemptorPriority, s.PreemptorPriority)
 		t.stale = true
+	}
+	if t.state.voluntary() && !s.voluntary() {
+		t.state.Cause, t.stale = s.Cause, true // somebody needs the machine now
 	}
 	t.signal()
 }
@@ -105,7 +109,7 @@ func (t *drain) cordonOutcome(ctx context.Context, entry string) *pb.NodeFailure
 	select {
 	case <-t.cordoned:
 		return nil
-	case <-t.over:
+	case <-t.done:
 	case <-ctx.Done():
 	}
 	t.d.mu.Lock()
@@ -129,7 +133,7 @@ func (t *drain) run(ctx context.Context) {
 	t.stop = cancel
 	releasing := t.releasing
 	t.d.mu.Unlock()
-	defer close(t.over)
+	defer close(t.done)
 	if releasing {
 		return
 	}
@@ -138,25 +142,25 @@ func (t *drain) run(ctx context.Context) {
 	if !t.cordon(ctx) {
 		return
 	}
-	t.announce()
+	t.notifyPodOwners()
 	t.report(pb.DrainState_DRAIN_STATE_RUNNING, "")
-	reported, told := time.Now(), ""
+	reported, sent := time.Now(), ""
 	for ctx.Err() == nil {
 		now := time.Now()
 		if t.step(ctx, now, &evictions) {
 			return
 		}
-		news := t.standing()
-		if since := now.Sub(reported); since >= reportEvery || since >= reportSpacing && news != told {
+		current := t.progress()
+		if since := now.Sub(reported); since >= reportEvery || since >= reportSpacing && current != sent {
 			t.report(pb.DrainState_DRAIN_STATE_RUNNING, "")
-			t.complain()
-			reported, told = now, news
+			t.reportBlocked()
+			reported, sent = now, current
 		}
 		t.pause(ctx, now)
 	}
 }
 
-// step looks at the node once. It returns true when the drain is over.
+// step advances the drain once. It returns true when the drain is over.
 func (t *drain) step(ctx context.Context, now time.Time, evictions *sync.WaitGroup) (over bool) {
 	n := t.present()
 	if n == nil {
@@ -164,11 +168,14 @@ func (t *drain) step(ctx context.Context, now time.Time, evictions *sync.WaitGro
 		return true
 	}
 	if t.uncordoned(n) {
-		t.obey(ctx)
+		t.yieldToUser(ctx)
 		return true
 	}
 	t.refresh(ctx)
 	waiting, terminating := t.survey()
+	t.d.mu.Lock()
+	voluntary := t.state.voluntary()
+	t.d.mu.Unlock()
 	if len(waiting) == 0 && terminating == 0 && t.empty(ctx, now) {
 		t.finish(outcomeDrained, "")
 		return true
@@ -181,7 +188,7 @@ func (t *drain) step(ctx context.Context, now time.Time, evictions *sync.WaitGro
 		return true
 	}
 	if !t.d.Stopped() {
-		t.evictDue(ctx, waiting, now, deadline, evictions)
+		t.evictDue(ctx, waiting, now, deadline, voluntary, evictions)
 	}
 	return false
 }
@@ -194,7 +201,7 @@ func (t *drain) cordon(ctx context.Context) bool {
 		t.stale = false
 		t.d.mu.Unlock()
 		if n := t.present(); t.resumed && n != nil && !n.Spec.Unschedulable {
-			t.obey(ctx) // a person uncordoned it while no operator looked
+			t.yieldToUser(ctx) // someone uncordoned it while no operator was running
 			return false
 		}
 		select {
@@ -247,7 +254,7 @@ func (t *drain) refresh(ctx context.Context) {
 	}
 }
 
-// uncordoned says that a person made the node schedulable again (OP-8.16).
+// uncordoned reports whether someone made the node schedulable again (OP-8.16).
 func (t *drain) uncordoned(n *corev1.Node) bool {
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()
@@ -257,7 +264,7 @@ func (t *drain) uncordoned(n *corev1.Node) bool {
 	return t.sawCordon && !n.Spec.Unschedulable && !t.releasing
 }
 
-func (t *drain) obey(ctx context.Context) {
+func (t *drain) yieldToUser(ctx context.Context) {
 	t.finish(outcomeStopped, reasonUser)
 	if err := t.patchNode(ctx, releasePatch(false)); err != nil && !apierrors.IsNotFound(err) {
 		t.d.Log.Warn("the note of a drain could not be removed", "node", t.node, "err", err)
@@ -279,7 +286,7 @@ func (t *drain) survey() (waiting []*pods.Pod, terminating int) {
 	return waiting, terminating
 }
 
-// empty asks the API server itself whether the node is empty: the cache may not know a Pod yet (OP-8.11).
+// empty lists the Pods of the node from the API server: the cache may miss a new Pod (OP-8.11).
 func (t *drain) empty(ctx context.Context, now time.Time) bool {
 	if now.Sub(t.confirmed) < confirmEvery {
 		return false
@@ -300,7 +307,7 @@ func (t *drain) empty(ctx context.Context, now time.Time) bool {
 // pause waits for something to happen.
 func (t *drain) pause(ctx context.Context, now time.Time) {
 	t.d.mu.Lock()
-	wait := min(lookEvery, max(t.state.deadline().Sub(now), time.Millisecond))
+	wait := min(checkEvery, max(t.state.deadline().Sub(now), time.Millisecond))
 	t.d.mu.Unlock()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -311,11 +318,14 @@ func (t *drain) pause(ctx context.Context, now time.Time) {
 	}
 }
 
-// remains says what is left at the deadline (OP-8.12).
+// remains describes what is left at the deadline (OP-8.12).
 func (t *drain) remains(left int) string {
-	text := fmt.Sprintf("the grace ended with %d Pods left", left)
+	text := fmt.Sprintf("The deadline passed with %d Pods left", left)
+	if names := t.undisturbed(); len(names) > 0 {
+		text += "; Pods marked do-not-disrupt: " + strings.Join(names, ", ")
+	}
 	if budgets := t.budgets(); len(budgets) > 0 {
-		text += "; disruption budgets that block: " + strings.Join(budgets, ", ")
+		text += "; blocking disruption budgets: " + strings.Join(budgets, ", ")
 	}
 	return text
 }

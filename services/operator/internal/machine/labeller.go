@@ -28,11 +28,11 @@ type Labeller struct {
 	Client   client.Client
 	Log      *slog.Logger
 
-	mu    sync.Mutex
-	runs  bool // before Run nothing is noted: a standby replica may wait for months
-	dirty map[string]struct{}
-	done  map[types.UID]string // Node -> machine that was written
-	wake  chan struct{}
+	mu      sync.Mutex
+	running bool // before Run nothing is noted: a standby replica may wait for months
+	dirty   map[string]struct{}
+	done    map[types.UID]string // Node -> machine that was written
+	wake    chan struct{}
 }
 
 // NewLabeller returns a Labeller that has nothing to do.
@@ -44,7 +44,7 @@ func NewLabeller(r *Registry, c client.Client, log *slog.Logger) *Labeller {
 func (l *Labeller) Touch(ids []string) {
 	l.mu.Lock()
 	for _, id := range ids {
-		if l.runs {
+		if l.running {
 			l.dirty[id] = struct{}{}
 		}
 	}
@@ -58,7 +58,7 @@ func (l *Labeller) Touch(ids []string) {
 // Run labels Nodes until ctx ends. It begins with those of all machines that are known.
 func (l *Labeller) Run(ctx context.Context) error {
 	l.mu.Lock()
-	l.runs = true
+	l.running = true
 	l.mu.Unlock()
 	l.Touch(l.Registry.IDs())
 	for {

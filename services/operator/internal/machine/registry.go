@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,9 +26,16 @@ const (
 // Machine is what the shard says of a machine.
 type Machine struct {
 	ID, ProviderID, NodeName string
-	RowID                    string    // of the demand that it serves; empty: the shard does not say
-	Configured               time.Time // since when the shard calls it Configured; zero: it does not
-	Leaving                  bool      // the shard takes it back
+	RowID                    string            // of the demand that it serves; empty: the shard does not say
+	Configured               time.Time         // since when the shard calls it Configured; zero: it does not
+	Leaving                  bool              // the shard takes it back
+	Labels                   map[string]string // that the shard expects of the Node; never modified
+	Taints                   []corev1.Taint    // that the machine registers with; never modified
+}
+
+func (m Machine) equal(other Machine) bool {
+	return m.ID == other.ID && m.ProviderID == other.ProviderID && m.NodeName == other.NodeName && m.RowID == other.RowID &&
+		m.Configured.Equal(other.Configured) && m.Leaving == other.Leaving && maps.Equal(m.Labels, other.Labels) && slices.Equal(m.Taints, other.Taints)
 }
 
 // names is a small set.
@@ -92,7 +100,7 @@ func (r *Registry) Set(m Machine) {
 	put(r.machinesByLabel, LabelValue(m.ID), m.ID)
 	put(r.machinesByProvider, m.ProviderID, m.ID)
 	put(r.machinesByName, m.NodeName, m.ID)
-	changed := old == nil || *old != m
+	changed := old == nil || !old.equal(m)
 	r.mu.Unlock()
 	if changed {
 		r.onChange([]string{m.ID})
@@ -130,7 +138,7 @@ func (r *Registry) SetNode(n *corev1.Node) {
 	put(r.nodesByProvider, n.Spec.ProviderID, n.Name)
 	ids = append(ids, r.named(n)...)
 	r.mu.Unlock()
-	r.tell(ids)
+	r.notify(ids)
 }
 
 // DeleteNode takes the end of a Node.
@@ -141,7 +149,7 @@ func (r *Registry) DeleteNode(name string) {
 	r.unindexNode(old)
 	delete(r.nodes, name)
 	r.mu.Unlock()
-	r.tell(ids)
+	r.notify(ids)
 }
 
 func (r *Registry) unindexNode(n *corev1.Node) {
@@ -151,7 +159,7 @@ func (r *Registry) unindexNode(n *corev1.Node) {
 	}
 }
 
-func (r *Registry) tell(ids []string) {
+func (r *Registry) notify(ids []string) {
 	if len(ids) > 0 {
 		slices.Sort(ids)
 		r.onChange(slices.Compact(ids))
@@ -273,8 +281,8 @@ func (r *Registry) Machine(id string) (Machine, bool) {
 	return *m, true
 }
 
-// RowReady says whether every machine that the shard gave to a row is Configured with a Ready Node.
-func (r *Registry) RowReady(rowID string) bool {
+// RowReady says whether every machine that the shard gave to a row is Configured with a Ready Node, and since when.
+func (r *Registry) RowReady(rowID string) (since time.Time, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for id, m := range r.machines {
@@ -283,13 +291,24 @@ func (r *Registry) RowReady(rowID string) bool {
 		}
 		n, _ := r.find(id)
 		if n == nil || m.Configured.IsZero() {
-			return false
+			return time.Time{}, false
 		}
-		if ready, _, _ := Ready(n); !ready {
-			return false
+		ready, at, _ := Ready(n)
+		if !ready {
+			return time.Time{}, false
+		}
+		if at.After(since) {
+			since = at
 		}
 	}
-	return true
+	return since, true
+}
+
+// Count is the number of Nodes.
+func (r *Registry) Count() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.nodes)
 }
 
 // MachineOf returns the machine that a Node belongs to.
@@ -359,7 +378,7 @@ func Strip(o any) (any, error) {
 		}
 	}
 	n.Annotations = keep
-	status := corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: n.Status.NodeInfo.KubeletVersion}}
+	status := corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: n.Status.NodeInfo.KubeletVersion}, Allocatable: n.Status.Allocatable}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			c.LastHeartbeatTime, c.Message = n.CreationTimestamp, ""

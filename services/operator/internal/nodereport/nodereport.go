@@ -4,28 +4,45 @@
 // believed after a second, readiness that goes after ten, so that a kubelet that blinks causes nothing. After each
 // Hello it sends the full set, closed by an end marker. A report informs; it never drains or deletes anything (OP-11.4).
 //
+// To a shard with feature node-contents a report also says what the Node holds, which labels and allocatable it has. Under
+// churn these are sent at most each second to five; that a node became empty, or holds protected Pods, is sent at once.
+//
 // Touch never blocks. Start at Reporter.Touch and Run. Tests cite the operator specification as OP-n.n.
 package nodereport
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/contents"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
 
 const (
-	upAfter   = time.Second      // Ready came (OP-11.2)
-	downAfter = 10 * time.Second // Ready went
-	lookEvery = 200 * time.Millisecond
+	upAfter    = time.Second      // Ready came (OP-11.2)
+	downAfter  = 10 * time.Second // Ready went
+	checkEvery = 200 * time.Millisecond
+
+	contentsQuiet = time.Second     // contents are sent when they rest for this long,
+	contentsMax   = 5 * time.Second // or changed this long ago (OP-11.6)
+
+	labelsMax, labelKeyMax, labelValueMax = 128, 317, 253 // on the wire
+	allocatableMax, quantityMax           = 64, 64
 )
 
-// Feature is the shard's feature that allows reports.
-const Feature = "node-report"
+// Features of the shard that allow reports, and contents in them.
+const (
+	Feature         = "node-report"
+	FeatureContents = "node-contents"
+)
 
 // Sender is what a Reporter needs of an open session.
 type Sender interface {
@@ -35,31 +52,37 @@ type Sender interface {
 // Reporter sends reports. Use New.
 type Reporter struct {
 	machines *machine.Registry
+	contents *contents.Tracker
 	onReady  func(id, node string)
 	wake     chan struct{}
 
-	mu    sync.Mutex
-	runs  bool   // before Run nothing is noted: a standby replica may wait for months
-	link  Sender // nil: no session, or one whose shard does not want reports
-	sent  map[string]*pb.NodeReport
-	dirty map[string]time.Time // since when a machine may differ from what was sent
-	ready map[string]bool      // machines that onReady heard of
+	mu      sync.Mutex
+	running bool                // before Run nothing is noted: a standby replica may wait for months
+	link    Sender              // nil: no session, or one whose shard does not want reports
+	holds   bool                // the shard wants contents
+	moved   map[string]movement // machines whose contents may differ
+	sent    map[string]*pb.NodeReport
+	dirty   map[string]time.Time // since when a machine may differ from what was sent
+	ready   map[string]bool      // machines that onReady heard of
 }
+
+// movement is when contents began to change, and changed last.
+type movement struct{ first, last time.Time }
 
 // New returns a Reporter. onReady hears when a machine's Node became Ready, with a session or without; it must not block
 // and may be nil.
-func New(machines *machine.Registry, onReady func(id, node string)) *Reporter {
+func New(machines *machine.Registry, holds *contents.Tracker, onReady func(id, node string)) *Reporter {
 	if onReady == nil {
 		onReady = func(string, string) {}
 	}
-	return &Reporter{machines: machines, onReady: onReady, wake: make(chan struct{}, 1),
+	return &Reporter{machines: machines, contents: holds, onReady: onReady, wake: make(chan struct{}, 1), moved: map[string]movement{},
 		sent: map[string]*pb.NodeReport{}, dirty: map[string]time.Time{}, ready: map[string]bool{}}
 }
 
 // Touch says that the Nodes of machines may have changed.
 func (r *Reporter) Touch(ids []string) {
 	r.mu.Lock()
-	if !r.runs {
+	if !r.running {
 		r.mu.Unlock()
 		return
 	}
@@ -76,11 +99,36 @@ func (r *Reporter) Touch(ids []string) {
 	}
 }
 
+// TouchContents says that the contents of a Node changed.
+func (r *Reporter) TouchContents(node string) {
+	id, ours := r.machines.MachineOf(node)
+	if !ours {
+		return
+	}
+	r.mu.Lock()
+	if !r.running || !r.holds {
+		r.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	first := now
+	if m, waits := r.moved[id]; waits {
+		first = m.first
+	}
+	r.moved[id] = movement{first, now}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Greeted sends the full set to a shard that wants reports, closed by an end marker (OP-11.1).
-func (r *Reporter) Greeted(link Sender) {
+func (r *Reporter) Greeted(link Sender, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.link = link
+	r.link, r.holds = link, holds
+	clear(r.moved)
 	clear(r.sent)
 	for _, id := range r.machines.IDs() {
 		r.send(id, r.report(id))
@@ -92,7 +140,8 @@ func (r *Reporter) Greeted(link Sender) {
 func (r *Reporter) Closed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.link = nil
+	r.link, r.holds = nil, false
+	clear(r.moved)
 }
 
 func message(n *pb.NodeReport) *pb.OperatorMessage {
@@ -117,6 +166,45 @@ func (r *Reporter) report(id string) *pb.NodeReport {
 		if !since.IsZero() {
 			out.SinceUnixNanos = since.UnixNano()
 		}
+		if r.holds {
+			out.Contents = r.held(id, n)
+		}
+	}
+	return out
+}
+
+// held is what a Node holds, and how it differs from what the shard expects of it.
+func (r *Reporter) held(id string, n *corev1.Node) *pb.NodeContents {
+	c := r.contents.Of(n.Name)
+	out := &pb.NodeContents{Pods: int32(c.Pods), PodsProtected: int32(c.Protected), DisruptionCostCents: c.CostCents}
+	if !c.EmptySince.IsZero() {
+		since := c.EmptySince
+		if n.CreationTimestamp.After(since) {
+			since = n.CreationTimestamp.Time
+		}
+		out.EmptySinceUnixNanos = since.UnixNano()
+	}
+	m, _ := r.machines.Machine(id)
+	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
+		v := n.Labels[k]
+		if expected, ok := m.Labels[k]; ok && expected == v || k == v1alpha1.LabelMachineID || len(k) > labelKeyMax || len(v) > labelValueMax || len(out.Labels) >= labelsMax {
+			continue
+		}
+		if out.Labels == nil {
+			out.Labels = map[string]string{}
+		}
+		out.Labels[k] = v
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
+		q := n.Status.Allocatable[name]
+		text := q.String()
+		if len(name) > labelKeyMax || len(text) > quantityMax || len(out.Allocatable) >= allocatableMax {
+			continue
+		}
+		if out.Allocatable == nil {
+			out.Allocatable = map[string]string{}
+		}
+		out.Allocatable[string(name)] = text
 	}
 	return out
 }
@@ -124,11 +212,11 @@ func (r *Reporter) report(id string) *pb.NodeReport {
 // Run sends changes until ctx ends. It begins with all machines that are known.
 func (r *Reporter) Run(ctx context.Context) error {
 	r.mu.Lock()
-	r.runs = true
+	r.running = true
 	r.mu.Unlock()
 	r.Touch(r.machines.IDs())
 	for {
-		wait := r.look(time.Now())
+		wait := r.sendChanged(time.Now())
 		var timer <-chan time.Time
 		if wait > 0 {
 			timer = time.After(wait)
@@ -140,20 +228,21 @@ func (r *Reporter) Run(ctx context.Context) error {
 			select { // a crowd of changes is looked at together
 			case <-ctx.Done():
 				return nil
-			case <-time.After(lookEvery):
+			case <-time.After(checkEvery):
 			}
 		case <-timer:
 		}
 	}
 }
 
-// look sends what held long enough. It returns when to look again; 0 means when something changes.
-func (r *Reporter) look(now time.Time) time.Duration {
+// sendChanged sends what held long enough. It returns when to look again; 0 means when something changes.
+func (r *Reporter) sendChanged(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, since := range r.dirty {
 		if _, known := r.machines.Machine(id); !known { // no longer this cluster's: nothing more is to be said of it
 			delete(r.dirty, id)
+			delete(r.moved, id)
 			delete(r.ready, id)
 			delete(r.sent, id)
 			continue
@@ -169,6 +258,7 @@ func (r *Reporter) look(now time.Time) time.Duration {
 			continue
 		}
 		delete(r.dirty, id)
+		delete(r.moved, id)
 		if n.Ready && !r.ready[id] {
 			r.onReady(id, n.NodeName)
 		}
@@ -177,8 +267,31 @@ func (r *Reporter) look(now time.Time) time.Duration {
 			r.send(id, n)
 		}
 	}
-	if len(r.dirty) > 0 {
-		return lookEvery
+	for id, m := range r.moved {
+		last := r.sent[id]
+		if _, waits := r.dirty[id]; waits || r.link == nil || last == nil {
+			if _, known := r.machines.Machine(id); !known {
+				delete(r.moved, id)
+			}
+			continue // the report of the Node takes its contents along
+		}
+		n := r.report(id)
+		if proto.Equal(n, last) {
+			delete(r.moved, id)
+			continue
+		}
+		if urgent(n.Contents, last.Contents) || now.Sub(m.last) >= contentsQuiet || now.Sub(m.first) >= contentsMax {
+			delete(r.moved, id)
+			r.send(id, n)
+		}
+	}
+	if len(r.dirty) > 0 || len(r.moved) > 0 {
+		return checkEvery
 	}
 	return 0
+}
+
+// urgent reports whether a node became empty or occupied, or whether its protection came or went.
+func urgent(now, sent *pb.NodeContents) bool {
+	return (now.GetPods() == 0) != (sent.GetPods() == 0) || (now.GetPodsProtected() == 0) != (sent.GetPodsProtected() == 0)
 }

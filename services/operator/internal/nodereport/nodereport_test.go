@@ -2,6 +2,7 @@ package nodereport
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -9,10 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/contents"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 )
 
 // sheet keeps what was reported, in order.
@@ -79,7 +84,7 @@ func rig(t *testing.T, f func(t *testing.T, r *Reporter, machines *machine.Regis
 		var r *Reporter
 		heard := &ready{}
 		machines := machine.New(func(ids []string) { r.Touch(ids) })
-		r = New(machines, heard.hear)
+		r = New(machines, contents.New(func(node string) { r.TouchContents(node) }), heard.hear)
 		machines.Set(machine.Machine{ID: "m1"})
 		machines.SetNode(node(true))
 		f(t, r, machines, heard)
@@ -103,7 +108,7 @@ func run(t *testing.T, r *Reporter) {
 func TestFullSet(t *testing.T) {
 	rig(t, func(t *testing.T, r *Reporter, _ *machine.Registry, _ *ready) {
 		s := &sheet{}
-		r.Greeted(s)
+		r.Greeted(s, false)
 		if len(s.reports()) != 2 || !s.reports()[0].Ready || s.reports()[0].NodeName != "node-a" || !s.reports()[1].LastOfFullSet {
 			t.Errorf("reports %v", s.reports())
 		}
@@ -116,7 +121,7 @@ func TestReadinessIsDebounced(t *testing.T) {
 		s := &sheet{}
 		run(t, r)
 		time.Sleep(3 * time.Second)
-		r.Greeted(s)
+		r.Greeted(s, false)
 		told := len(s.reports())
 		machines.SetNode(node(false))
 		time.Sleep(5 * time.Second)
@@ -170,7 +175,7 @@ func TestForgottenMachinesLeaveNothing(t *testing.T) {
 			rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *ready) {
 				s := &sheet{}
 				run(t, r)
-				r.Greeted(s)
+				r.Greeted(s, false)
 				time.Sleep(3 * time.Second)
 				told := len(s.reports())
 				end(machines)
@@ -184,4 +189,61 @@ func TestForgottenMachinesLeaveNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// OP-11.6: contents are sent after they rest for a second, at the latest after five; emptiness and protection at once, and
+// nothing of them to a shard that does not know them.
+func TestContentsAreDebounced(t *testing.T) {
+	rig(t, func(t *testing.T, r *Reporter, machines *machine.Registry, _ *ready) {
+		n := node(true)
+		n.Labels["kubernetes.io/os"], n.Labels["rack"] = "linux", "r1"
+		n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3900m")}
+		machines.SetNode(n)
+		machines.Set(machine.Machine{ID: "m1", Labels: map[string]string{"rack": "r1"}})
+		s := &sheet{}
+		run(t, r)
+		time.Sleep(3 * time.Second)
+		r.Greeted(s, true)
+		c := s.reports()[0].GetContents()
+		if c == nil || c.Pods != 0 || c.EmptySinceUnixNanos == 0 || len(c.Labels) != 1 || c.Labels["kubernetes.io/os"] != "linux" || c.Allocatable["cpu"] != "3900m" {
+			t.Fatalf("contents %v", c)
+		}
+		pod := func(name string, mark ...string) *pods.Pod {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "node-a"}}
+			for _, m := range mark {
+				p.Annotations = map[string]string{m: "true"}
+			}
+			return pods.Of(p)
+		}
+		sent := len(s.reports())
+		expect := func(after time.Duration, reports int, check func(c *pb.NodeContents) bool) {
+			t.Helper()
+			time.Sleep(after)
+			if sent += reports; len(s.reports()) != sent || reports > 0 && !check(s.last().Contents) {
+				t.Fatalf("reports %v, want %d", s.reports(), sent)
+			}
+		}
+		r.contents.SetPod(nil, pod("first"))
+		expect(300*time.Millisecond, 1, func(c *pb.NodeContents) bool {
+			return c.Pods == 1 && c.EmptySinceUnixNanos == 0 && c.DisruptionCostCents == 1
+		})
+		r.contents.SetPod(nil, pod("second"))
+		expect(700*time.Millisecond, 0, nil)
+		expect(time.Second, 1, func(c *pb.NodeContents) bool { return c.Pods == 2 })
+		for i := range 10 { // churn
+			r.contents.SetPod(nil, pod(fmt.Sprint("churn", i)))
+			time.Sleep(700 * time.Millisecond)
+		}
+		expect(0, 1, func(c *pb.NodeContents) bool { return c.Pods >= 9 && c.Pods < 12 })
+		expect(2*time.Second, 1, func(c *pb.NodeContents) bool { return c.Pods == 12 })
+		r.contents.SetPod(nil, pod("guarded", "bigfleet.lucy.sh/do-not-disrupt"))
+		expect(300*time.Millisecond, 1, func(c *pb.NodeContents) bool { return c.PodsProtected == 1 })
+		r.Greeted(s, false)
+		sent = len(s.reports())
+		if s.reports()[sent-2].Contents != nil {
+			t.Fatalf("contents for a shard that does not know them: %v", s.reports()[sent-2])
+		}
+		r.contents.SetPod(nil, pod("later"))
+		expect(10*time.Second, 0, nil)
+	})
 }

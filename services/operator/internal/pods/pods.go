@@ -7,6 +7,7 @@ package pods
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"unique"
 
@@ -26,6 +27,8 @@ type Pod struct {
 	Phase     corev1.PodPhase
 	Grace     *int64               // the termination grace of its spec, seconds
 	Scheduled *corev1.PodCondition // of a Pod without a node: what the scheduler says; nil: nothing yet
+	LabelSet  LabelSet             // for the selectors of disruption budgets
+	Workload  string               // that controls it and will replace it; empty: nobody
 }
 
 // GetObjectKind implements runtime.Object.
@@ -43,9 +46,10 @@ func Of(p *corev1.Pod) *Pod {
 	out := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: unique.Make(p.Namespace).Value(), Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
+			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
 		},
 		Node: unique.Make(p.Spec.NodeName).Value(), Phase: phase(p.Status.Phase), Grace: p.Spec.TerminationGracePeriodSeconds,
+		LabelSet: NewLabelSet(p.Labels), Workload: workload(p),
 	}
 	for _, k := range []string{corev1.MirrorPodAnnotationKey, v1alpha1.AnnotationDoNotDisrupt} {
 		if v, ok := p.Annotations[k]; ok {
@@ -68,6 +72,20 @@ func Of(p *corev1.Pod) *Pod {
 	return out
 }
 
+// workload names what controls a Pod: with a ReplicaSet of a Deployment the Deployment, whose next ReplicaSet replaces the Pod
+// in a rollout.
+func workload(p *corev1.Pod) string {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind == "DaemonSet" || owner.Kind == "Node" {
+		return ""
+	}
+	kind, name := owner.Kind, owner.Name
+	if hash := p.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" {
+		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
+	}
+	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value()
+}
+
 // phase is the text of a phase that all Pods share.
 func phase(p corev1.PodPhase) corev1.PodPhase { return corev1.PodPhase(unique.Make(string(p)).Value()) }
 
@@ -81,8 +99,9 @@ func (p *Pod) Unschedulable() *corev1.PodCondition {
 
 // Store holds the Pods of the cluster. It is safe for concurrent use.
 type Store struct {
-	onNode  func(node string)
-	onBound func(p *Pod)
+	onNode   func(node string)
+	onBound  func(p *Pod)
+	onChange func(old, now *Pod)
 
 	mu     sync.RWMutex
 	byUID  map[types.UID]*Pod
@@ -90,16 +109,19 @@ type Store struct {
 	stuck  map[types.UID]*Pod // the scheduler cannot place them
 }
 
-// New returns an empty Store. onNode hears of nodes whose Pods changed, onBound of Pods that waited and got a node. They
-// must not block; nil means nobody hears.
-func New(onNode func(node string), onBound func(p *Pod)) *Store {
+// New returns an empty Store. onNode is called with nodes whose Pods changed, onBound with Pods that waited and got a node,
+// onChange with the old and the new form of each Pod that changed, nil where there is none. They must not block; all may be nil.
+func New(onNode func(node string), onBound func(p *Pod), onChange func(old, now *Pod)) *Store {
 	if onNode == nil {
 		onNode = func(string) {}
 	}
 	if onBound == nil {
 		onBound = func(*Pod) {}
 	}
-	return &Store{onNode: onNode, onBound: onBound, byUID: map[types.UID]*Pod{}, byNode: map[string]map[types.UID]*Pod{},
+	if onChange == nil {
+		onChange = func(_, _ *Pod) {}
+	}
+	return &Store{onNode: onNode, onBound: onBound, onChange: onChange, byUID: map[types.UID]*Pod{}, byNode: map[string]map[types.UID]*Pod{},
 		stuck: map[types.UID]*Pod{}}
 }
 
@@ -120,6 +142,7 @@ func (s *Store) Set(p *Pod) {
 		s.byNode[node][p.UID] = p
 	}
 	s.mu.Unlock()
+	s.onChange(old, p)
 	if p.Node != "" {
 		s.onNode(p.Node)
 		if old != nil && old.Node == "" {
@@ -138,7 +161,8 @@ func (s *Store) Unschedulable() []*Pod {
 // Delete takes the end of a Pod.
 func (s *Store) Delete(p *Pod) {
 	s.mu.Lock()
-	if known := s.byUID[p.UID]; known != nil {
+	known := s.byUID[p.UID]
+	if known != nil {
 		p = known
 	}
 	delete(s.byUID, p.UID)
@@ -148,6 +172,9 @@ func (s *Store) Delete(p *Pod) {
 		delete(s.byNode, p.Node)
 	}
 	s.mu.Unlock()
+	if known != nil {
+		s.onChange(known, nil)
+	}
 	if p.Node != "" {
 		s.onNode(p.Node)
 	}

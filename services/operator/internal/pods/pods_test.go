@@ -29,8 +29,11 @@ func TestStrip(t *testing.T) {
 		Namespace: "a", Name: "p", UID: "u", ResourceVersion: "7", CreationTimestamp: now, DeletionTimestamp: &now,
 		Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: "m"},
 		OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}},
-	}, Node: "n", Phase: corev1.PodRunning, Grace: new(int64(9))}
-	if !equality.Semantic.DeepEqual(got, want) {
+	}, Node: "n", Phase: corev1.PodRunning, Grace: new(int64(9)), LabelSet: NewLabelSet(map[string]string{"app": "x"})}
+	if got.LabelSet != want.LabelSet || got.LabelSet.Labels()["app"] != "x" || len(LabelSet{}.Labels()) != 0 {
+		t.Errorf("labels %v, want %v", got.LabelSet.Labels(), want.LabelSet.Labels())
+	}
+	if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) || got.Node != want.Node || got.Phase != want.Phase || *got.Grace != *want.Grace || got.Scheduled != nil {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	for name, change := range map[string]func(*corev1.Pod){

@@ -15,6 +15,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
+	"github.com/bigfleet-dev/bigfleet/services/operator/internal/outofservice"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -33,12 +34,17 @@ type Config struct {
 	ClusterID   string                     // required
 	Acknowledge func(keys []aggregate.Key) // required: the shard has these requests
 	Overhead    func() map[string]string   // what DaemonSets take of a fresh node; nil means not known
-	OnOutcome   func(Outcome)              // hears what became of roll-ups; may be nil
-	OnProblem   func(key aggregate.Key)    // hears of requests whose validity may have changed; may be nil
-	Debounce    time.Duration              // 0 means 250 ms
-	Heartbeat   time.Duration              // 0 means 10 s
-	Instruments *instruments.Instruments   // required
-	Log         *slog.Logger               // required
+	// OutOfService lists machines whose nodes take no Pods, and the Pods on them, for shards with its feature; may be nil.
+	OutOfService func() (machines []*pb.MachineOutOfService, left []types.UID)
+	OnOutcome    func(Outcome)           // hears what became of roll-ups; may be nil
+	OnProblem    func(key aggregate.Key) // hears of requests whose validity may have changed; may be nil
+	// Pod returns a Pod of the cluster, nil if it is not known; nil means that no demand is held.
+	Pod         func(uid types.UID) *pods.Pod
+	Hold        time.Duration            // of the demand of deleted Pods beyond their grace; 0 means 3 min
+	Debounce    time.Duration            // 0 means 250 ms
+	Heartbeat   time.Duration            // 0 means 10 s
+	Instruments *instruments.Instruments // required
+	Log         *slog.Logger             // required
 }
 
 // Outcome is what became of a roll-up.
@@ -63,17 +69,19 @@ type Publisher struct {
 
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
-	byPod     map[types.UID]aggregate.Key // requests by the Pod that controls them
-	change    uint64                      // changes of demand so far, from 1
-	synced    bool                        // the cache was complete once
-	changed   time.Time                   // first change that was not sent; zero: none
-	link      Link                        // nil: no session
-	greeted   bool                        // the shard answered Hello, so its features are known
-	urgent    bool                        // send at once: a session opened
-	last      time.Time                   // last roll-up
-	paid      time.Time                   // until when roll-ups used up one spacing each
-	stamp     int64                       // its timestamp
-	built     time.Time                   // last rebuild
+	byPod     map[types.UID]podRequest // requests by the Pod that controls them
+	holds     holds
+	suspended map[aggregate.Key]bool // requests of Pods on nodes out of service
+	change    uint64                 // changes of demand so far, from 1
+	synced    bool                   // the cache was complete once
+	changed   time.Time              // first change that was not sent; zero: none
+	link      Link                   // nil: no session
+	greeted   bool                   // the shard answered Hello, so its features are known
+	urgent    bool                   // send at once: a session opened
+	last      time.Time              // last roll-up
+	paid      time.Time              // until when roll-ups used up one spacing each
+	stamp     int64                  // its timestamp
+	built     time.Time              // last rebuild
 	tracker   tracker
 	oversized bool
 	outcome   *Outcome // of a roll-up that was not sent, to be told without the lock
@@ -91,13 +99,16 @@ func New(c Config) (*Publisher, error) {
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = heartbeatEvery
 	}
+	if c.Hold <= 0 {
+		c.Hold = holdDefault
+	}
 	if c.OnOutcome == nil {
 		c.OnOutcome = func(Outcome) {}
 	}
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]aggregate.Key{}, change: 1, tracker: newTracker()}, nil
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, holds: newHolds(), suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.
@@ -110,10 +121,11 @@ func (p *Publisher) Set(r *request.Request) {
 	if !r.Pending() || r.DeletionTimestamp != nil {
 		p.tracker.forget(key)
 	}
+	changed := false
 	if _, uid, ok := r.Pod(); ok {
-		p.byPod[uid] = key
+		changed = p.podArrived(r, key, uid)
 	}
-	p.touch(p.demand.Set(r))
+	p.touch(p.demand.Set(r) || changed)
 	p.mu.Unlock()
 	p.OnProblem(key)
 }
@@ -123,7 +135,8 @@ func (p *Publisher) Delete(key aggregate.Key) {
 	p.mu.Lock()
 	p.tracker.forget(key)
 	if r := p.demand.Request(key); r != nil {
-		if _, uid, ok := r.Pod(); ok && p.byPod[uid] == key {
+		if _, uid, ok := r.Pod(); ok && p.byPod[uid].key == key {
+			p.hold(r, key, uid)
 			delete(p.byPod, uid)
 		}
 	}
@@ -173,6 +186,9 @@ func (p *Publisher) Greeted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.greeted = true
+	if p.OutOfService != nil && p.link != nil && p.link.Has(outofservice.Feature) {
+		p.touch(true) // what was sent before the answer named no machine
+	}
 	p.settle(time.Now())
 }
 
@@ -249,6 +265,7 @@ func (p *Publisher) step(now time.Time) time.Duration {
 	if p.link == nil || !p.synced {
 		return time.Hour // the wake channel says when that changes
 	}
+	p.expireHolds(now)
 	due := p.due()
 	if wait := due.Sub(now); wait > 0 {
 		return wait
@@ -282,7 +299,9 @@ func (p *Publisher) send(now time.Time) {
 		p.built = now
 	}
 	listed := time.Now()
+	out := p.suspend()
 	needs := p.build(now)
+	needs.OutOfService = out
 	size := proto.Size(needs)
 	built := time.Now()
 	p.last, p.changed, p.urgent = now, time.Time{}, false
@@ -307,6 +326,32 @@ func (p *Publisher) send(now time.Time) {
 	p.Instruments.RollupPhase.WithLabelValues("build").Observe(built.Sub(listed).Seconds())
 	p.Instruments.RollupPhase.WithLabelValues("enqueue").Observe(done.Sub(built).Seconds())
 	p.Instruments.RollupDuration.Observe(done.Sub(start).Seconds())
+}
+
+// suspend lists the machines out of service and leaves the demand of the Pods on them out, so that supply and demand change in
+// one frame. A shard without the feature gets neither.
+func (p *Publisher) suspend() (machines []*pb.MachineOutOfService) {
+	if p.OutOfService == nil {
+		return nil
+	}
+	var left []types.UID
+	if p.greeted && p.link.Has(outofservice.Feature) {
+		machines, left = p.OutOfService()
+	}
+	now := make(map[aggregate.Key]bool, len(left))
+	for _, uid := range left {
+		if r, ok := p.byPod[uid]; ok {
+			now[r.key] = true
+			p.demand.Suspend(r.key)
+		}
+	}
+	for key := range p.suspended {
+		if !now[key] {
+			p.demand.Resume(key)
+		}
+	}
+	p.suspended = now
+	return machines
 }
 
 func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {
@@ -372,11 +417,11 @@ func (p *Publisher) AcceptedAge() float64 {
 func (p *Publisher) OfPod(pod *pods.Pod) (q *request.Request, row string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key, ok := p.byPod[pod.UID]
+	r, ok := p.byPod[pod.UID]
 	if !ok {
 		return nil, ""
 	}
-	return p.demand.Request(key), p.demand.Row(key)
+	return p.demand.Request(r.key), p.demand.Row(r.key)
 }
 
 // Read calls f with the demand as it is now. f must not keep it.

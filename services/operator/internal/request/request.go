@@ -23,6 +23,7 @@ type Request struct {
 	Status            Status `json:"status,omitempty"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	metav1.TypeMeta   `json:",inline"`
+	Held              bool `json:"-"` // no object: demand of a deleted Pod that waits for its replacement
 }
 
 // List is a list of Requests.
@@ -42,6 +43,8 @@ type Spec struct {
 	CoLocation          *v1alpha1.CoLocation
 	InterruptionPenalty Quantity
 	ReclamationPenalty  Quantity
+	MaxPerHost          int32  // Pods of its kind on one node; 0: no limit
+	NeverPreempts       bool   // preemptionPolicy Never
 	Fault               *Fault // nil when every field could be read
 
 	text unique.Handle[string] // as it was written
@@ -71,7 +74,7 @@ type Status struct {
 
 type conditions []metav1.Condition
 
-// UnmarshalJSON never fails: conditions that cannot be read are written anew.
+// UnmarshalJSON never fails: conditions that cannot be read are written again.
 func (c *conditions) UnmarshalJSON(b []byte) error {
 	var list []metav1.Condition
 	if json.Unmarshal(b, &list) == nil {
@@ -91,6 +94,8 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		CoLocation          *v1alpha1.CoLocation             `json:"coLocation"`
 		InterruptionPenalty json.RawMessage                  `json:"interruptionPenalty"`
 		ReclamationPenalty  json.RawMessage                  `json:"reclamationPenalty"`
+		MaxPerHost          json.Number                      `json:"maxPerHost"`
+		PreemptionPolicy    string                           `json:"preemptionPolicy"`
 	}
 	*s = Spec{text: unique.Make(string(b))}
 	if err := json.Unmarshal(b, &in); err != nil {
@@ -104,6 +109,14 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 			s.Fault = &Fault{"spec.priority", fmt.Sprintf("%s is not a 32 bit integer", p)}
 		}
 		s.Priority = int32(n)
+	}
+	s.NeverPreempts = in.PreemptionPolicy == string(corev1.PreemptNever)
+	if p := in.MaxPerHost; p != "" {
+		n, err := p.Int64()
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			s.Fault = &Fault{"spec.maxPerHost", fmt.Sprintf("%s is not a whole number from 0 on", p)}
+		}
+		s.MaxPerHost = int32(n)
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Resources)) {
 		field := "spec.resources." + name
@@ -140,7 +153,10 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 func (s Spec) MarshalJSON() ([]byte, error) {
 	out := v1alpha1.CapacityRequestSpec{
 		Requirements: s.Requirements, Priority: s.Priority, TopologySpread: s.Spread, Tolerations: s.Tolerations,
-		CoLocation: s.CoLocation, Resources: corev1.ResourceList{},
+		CoLocation: s.CoLocation, Resources: corev1.ResourceList{}, MaxPerHost: s.MaxPerHost,
+	}
+	if s.NeverPreempts {
+		out.PreemptionPolicy = new(corev1.PreemptNever)
 	}
 	for _, a := range s.Resources {
 		out.Resources[corev1.ResourceName(a.Name)] = *resource.NewMilliQuantity(a.Milli, resource.DecimalSI)
@@ -186,6 +202,9 @@ func Milli(q resource.Quantity) Quantity {
 
 // Pending says that the request was not acknowledged yet.
 func (r *Request) Pending() bool { return r.Status.Phase != v1alpha1.RequestAcknowledged }
+
+// Acknowledge makes the request count as acknowledged.
+func (r *Request) Acknowledge() { r.Status.Phase = v1alpha1.RequestAcknowledged }
 
 // Pod returns the Pod that controls the request, if one does.
 func (r *Request) Pod() (name string, uid types.UID, ok bool) {

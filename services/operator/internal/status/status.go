@@ -39,16 +39,18 @@ const (
 
 // Account is what the operator says of itself.
 type Account struct {
-	ClusterID        string    `json:"clusterID"`
-	Session          Session   `json:"session"`
-	Rollup           Rollup    `json:"rollup"`
-	InvalidRequests  int       `json:"invalidRequests"`
-	Drains           []Drain   `json:"drains,omitempty"`
-	DrainsMore       int       `json:"drainsMore,omitempty"` // not listed
-	EvictionsStopped bool      `json:"evictionsStopped,omitempty"`
-	WatchBrokenSince *Time     `json:"watchBrokenSince,omitempty"` // of CapacityRequests
-	Versions         Versions  `json:"versions"`
-	Tokens           []TokenID `json:"bootstrapTokens,omitempty"`
+	ClusterID        string         `json:"clusterID"`
+	Session          Session        `json:"session"`
+	Rollup           Rollup         `json:"rollup"`
+	InvalidRequests  int            `json:"invalidRequests"`
+	Drains           []Drain        `json:"drains,omitempty"`
+	DrainsMore       int            `json:"drainsMore,omitempty"`       // not listed
+	OutOfService     []OutOfService `json:"outOfService,omitempty"`     // machines whose nodes take no Pods
+	OutOfServiceMore int            `json:"outOfServiceMore,omitempty"` // not listed
+	EvictionsStopped bool           `json:"evictionsStopped,omitempty"`
+	WatchBrokenSince *Time          `json:"watchBrokenSince,omitempty"` // of CapacityRequests
+	Versions         Versions       `json:"versions"`
+	Tokens           []TokenID      `json:"bootstrapTokens,omitempty"`
 }
 
 // Time is a time to the second.
@@ -86,6 +88,17 @@ type Drain struct {
 	State       string `json:"state"`
 
 	Budgets []string `json:"budgets,omitempty"` // that hold Pods of it, while it is blocked
+}
+
+// OutOfService is one machine whose node takes no Pods (OP-11.7).
+type OutOfService struct {
+	Node    string `json:"node"`
+	Machine string `json:"machine"`
+	Reason  string `json:"reason"` // Cordoned, Tainted or NodeLost
+	Detail  string `json:"detail,omitempty"`
+	Since   Time   `json:"since"`
+	// AboveCap says that too many nodes are lost at once: BigFleet waits for this one instead of replacing it.
+	AboveCap bool `json:"aboveCap,omitempty"`
 }
 
 // Versions of what works together.

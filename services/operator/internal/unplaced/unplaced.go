@@ -1,12 +1,13 @@
-// Package unplaced tells the shard of Pods that the scheduler cannot place although their row is satisfied: capacity that
-// is enough on paper and fragmented in fact, which the shard cannot see (OP-11.5).
+// Package unplaced reports Pods that the scheduler cannot place although their row is satisfied. The capacity is enough in
+// total and fragmented in fact, which the shard cannot see (OP-11.5).
 //
-// A Watcher counts, per row, Pods that have been Unschedulable for a while for lack of resources alone, while the shard's
-// last word on the row was "satisfied" and every machine behind it is Ready. Pods that wait for volumes, ports,
-// affinities or groups are left out, by the scheduler's own message classes. The report is the full set each time, and the
-// owners of the Pods are told as well: nothing else would say why they wait although the fleet has what they ask for.
+// A Watcher counts, per row, the Pods that are Unschedulable for lack of resources alone, for a while or with every present
+// node seen, while the newest
+// status of the row is satisfied and every machine of the row is Ready. It leaves out Pods that wait for volumes, ports,
+// affinity or groups, by the scheduler's own message classes. Each report is the full set. The owners of the Pods get an
+// event, because nothing else explains why the Pods wait.
 //
-// It is never demand: no count in it is bought. Start at Watcher.Run and short.
+// A report is not demand: the shard buys nothing for its counts. Start at Watcher.Run and short.
 package unplaced
 
 import (
@@ -15,14 +16,15 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -31,29 +33,31 @@ import (
 const Feature = "unplaced-pods"
 
 const (
-	heldFor   = 30 * time.Second // that a Pod must be Unschedulable
-	lookEvery = 2 * time.Second
-	rowsMax   = 50_000 // on the wire
-	toldMax   = 100    // Pods told at a look
+	unschedulableFor = 30 * time.Second // that a Pod must be Unschedulable
+	coveredFor       = time.Second      // the same, if the scheduler has seen every node of now, and as long after the last node of the row
+	checkEvery       = time.Second
+	rowsMax          = 50_000 // on the wire
+	eventsMax        = 100    // events per check
 )
 
 // Config is what a Watcher needs. All are required.
 type Config struct {
 	Pods      *pods.Store
 	Request   func(p *pods.Pod) (q *request.Request, row string) // the request of a Pod and its row; nil: it has none
-	Satisfied func(row string) bool                              // the shard's last word
-	Ready     func(row string) bool                              // every machine behind the row is Ready
+	Satisfied func(row string) bool                              // the newest status of a row
+	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
+	Nodes     func() int                                         // of the cluster, now
 	Send      func(*pb.UnplacedPods)                             // to a shard that wants it; nothing without one
-	Note      func(notes.Note)                                   // to the owners of the Pods; it bounds how often
+	Record    func(events.Event)                                 // an event for a Pod; it limits the rate
 	Heartbeat time.Duration
 }
 
 // Watcher sends the report.
 type Watcher struct{ Config }
 
-// Run looks until ctx ends.
+// Run reports until ctx ends.
 func (w Watcher) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	var last *pb.UnplacedPods
 	var sent time.Time
@@ -64,10 +68,10 @@ func (w Watcher) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		now := time.Now()
-		report, waiting := w.look(now)
-		for _, p := range waiting[:min(len(waiting), toldMax)] {
-			w.Note(notes.Note{About: notes.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-				Warning: true, Reason: ReasonFragmented, Message: says})
+		report, waiting := w.unplaced(now)
+		for _, p := range waiting[:min(len(waiting), eventsMax)] {
+			w.Record(events.Event{Regarding: events.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+				Warning: true, Reason: ReasonFragmented, Message: fragmentedMessage})
 		}
 		if !proto.Equal(report, last) || now.Sub(sent) >= w.Heartbeat {
 			w.Send(report)
@@ -79,22 +83,27 @@ func (w Watcher) Run(ctx context.Context) error {
 // ReasonFragmented is the reason of the event that owners of unplaced Pods read (OP-14.3).
 const ReasonFragmented = "CapacityFragmented"
 
-const says = "the fleet counts this Pod's demand as covered: the machines for Pods like it have enough, but no node has room for one in one piece, " +
-	"because others took it up. If it still waits in two minutes, the fleet adds room for it, unless it must share a topology with others"
+const fragmentedMessage = "The machines for Pods like this one have enough capacity in total, but no single node has enough left, because other Pods use it. " +
+	"If this Pod still waits in two minutes, BigFleet adds capacity for it, unless it must share a topology domain with other Pods."
 
 // Report is the full set now.
 func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
-	report, _ := w.look(now)
+	report, _ := w.unplaced(now)
 	return report
 }
 
-func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod) {
+func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
-	ready := map[string]bool{} // asked once a row: the answer takes a look at every machine
+	ready := map[string]readiness{} // computed once a row: each answer scans every machine
+	nodes := w.Nodes()
 	for _, p := range w.Pods.Unschedulable() {
 		c := p.Unschedulable()
-		if c == nil || now.Sub(c.LastTransitionTime.Time) < heldFor || !short(c.Message) {
+		if c == nil || !short(c.Message) {
+			continue
+		}
+		age := now.Sub(c.LastTransitionTime.Time)
+		if age < unschedulableFor && (age < coveredFor || !current(c.Message, nodes)) {
 			continue
 		}
 		q, id := w.Request(p)
@@ -102,9 +111,10 @@ func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod)
 			continue
 		}
 		if _, asked := ready[id]; !asked {
-			ready[id] = w.Ready(id)
+			since, ok := w.Ready(id)
+			ready[id] = readiness{since, ok}
 		}
-		if !ready[id] {
+		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
 			continue
 		}
 		r := rows[id]
@@ -116,7 +126,9 @@ func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod)
 			rows[id], sums[id] = r, map[string]*big.Int{}
 		}
 		r.Pods++
-		waiting = append(waiting, p)
+		if age >= unschedulableFor {
+			waiting = append(waiting, p)
+		}
 		if since := c.LastTransitionTime.UnixNano(); r.OldestSinceUnixNanos == 0 || since < r.OldestSinceUnixNanos {
 			r.OldestSinceUnixNanos = since
 		}
@@ -132,25 +144,30 @@ func (w Watcher) look(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod)
 		r := rows[id]
 		r.Resources = map[string]string{}
 		for name, milli := range sums[id] {
-			r.Resources[name] = text(milli)
+			r.Resources[name] = quantity.FormatBig(name, milli)
 		}
 		out.Rows = append(out.Rows, r)
 	}
 	return out, waiting
 }
 
-func text(milli *big.Int) string {
-	if milli.IsInt64() {
-		return resource.NewMilliQuantity(milli.Int64(), resource.DecimalSI).String()
-	}
-	return milli.String() + "m"
+type readiness struct {
+	since time.Time
+	ok    bool
+}
+
+// current reports whether the scheduler's last attempt saw every node that there is now, Ready: then its word counts at once.
+func current(message string, nodes int) bool {
+	of, _, ok := strings.Cut(strings.TrimPrefix(message, "0/"), " nodes are available: ")
+	n, err := strconv.Atoi(of)
+	return ok && err == nil && n == nodes && !strings.Contains(message, "node.kubernetes.io/not-ready") && !strings.Contains(message, "uninitialized")
 }
 
 // classes are one entry per class of the scheduler's summary, such as "3 Insufficient cpu".
 var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 
-// short says that a Pod waits for resources on some node and for nothing else anywhere: each class of the summary is a
-// shortage, or says that the node is not for this Pod at all.
+// short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
+// is a shortage, or excludes the node for this Pod altogether.
 func short(message string) bool {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	const full = "0/1 nodes are available: 1 Insufficient cpu."
 	now := time.Now()
 	old := now.Add(-time.Minute)
-	store := pods.New(nil, nil)
+	store := pods.New(nil, nil, nil)
 	for i := range 3 {
 		store.Set(stuck(fmt.Sprintf("fragmented-%d", i), old.Add(time.Duration(i)*time.Second), full))
 	}
@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
-		Pods: store, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) bool { return row != "joining" },
+		Pods: store, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
 		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
@@ -92,18 +92,18 @@ func TestReport(t *testing.T) {
 // OP-14.3: the owners of such Pods are told, and those of Pods that wait for something else are not.
 func TestOwnersAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := pods.New(nil, nil)
+		store := pods.New(nil, nil, nil)
 		store.Set(stuck("fragmented", time.Now(), "0/1 nodes are available: 1 Insufficient cpu."))
 		store.Set(stuck("volume", time.Now(), "0/1 nodes are available: 1 node(s) had volume node affinity conflict."))
 		told := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
-			Pods: store, Satisfied: func(string) bool { return true }, Ready: func(string) bool { return true }, Heartbeat: time.Minute,
+			Pods: store, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
-			Note: func(n notes.Note) {
-				if _, known := told[n.About.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
-					told[n.About.Name] = time.Since(start)
+			Record: func(n events.Event) {
+				if _, known := told[n.Regarding.Name]; !known && n.Reason == ReasonFragmented && n.Warning {
+					told[n.Regarding.Name] = time.Since(start)
 				}
 			},
 		}}
@@ -112,8 +112,35 @@ func TestOwnersAreTold(t *testing.T) {
 		if err := w.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if at, ok := told["fragmented"]; len(told) != 1 || !ok || at < heldFor || at > heldFor+2*lookEvery {
+		if at, ok := told["fragmented"]; len(told) != 1 || !ok || at < unschedulableFor || at > unschedulableFor+2*checkEvery {
 			t.Errorf("told %v", told)
 		}
 	})
+}
+
+// OP-11.5: once the scheduler has seen every node that there is, Ready, a Pod of a covered row is reported two seconds after the
+// last node of the row is Ready; an attempt that saw fewer nodes says nothing yet.
+func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	for name, c := range map[string]struct {
+		message    string
+		age, ready time.Duration
+		want       int
+	}{
+		"seen by the scheduler":   {"0/3 nodes are available: 3 Insufficient cpu.", 2 * time.Second, 2 * time.Second, 1},
+		"the last node is fresh":  {"0/3 nodes are available: 3 Insufficient cpu.", 10 * time.Second, 500 * time.Millisecond, 0},
+		"an older attempt":        {"0/2 nodes are available: 2 Insufficient cpu.", 10 * time.Second, 10 * time.Second, 0},
+		"it was not Ready":        {"0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 2 Insufficient cpu.", 10 * time.Second, 10 * time.Second, 0},
+		"not for resources":       {"0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.", time.Minute, time.Minute, 0},
+		"an older attempt, later": {"0/2 nodes are available: 2 Insufficient cpu.", 30 * time.Second, 30 * time.Second, 1},
+	} {
+		store := pods.New(nil, nil, nil)
+		store.Set(stuck("p", now.Add(-c.age), c.message))
+		w := Watcher{Config{Pods: store, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
+			Ready:   func(string) (time.Time, bool) { return now.Add(-c.ready), true },
+			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
+		if got := len(w.Report(now).Rows); got != c.want {
+			t.Errorf("%s: %d rows, want %d", name, got, c.want)
+		}
+	}
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
 
@@ -81,8 +81,8 @@ func (w *Writer) sweep(now time.Time) {
 		w.queue.Add(id)
 	}
 	for _, id := range overdue {
-		w.Note(notes.Note{About: Subject(id), Warning: true, Reason: ReasonNeverJoined,
-			Message: "machine " + id + " is configured, but no Ready Node appeared within " + w.JoinTimeout.String()})
+		w.Record(events.Event{Regarding: Subject(id), Warning: true, Reason: ReasonNeverJoined,
+			Message: "Machine " + id + " is configured, but its Node has not become Ready within " + w.JoinTimeout.String() + "."})
 	}
 	conflicts := 0
 	for _, id := range w.Machines.IDs() {
@@ -106,7 +106,7 @@ func (w *Writer) late(id string, now time.Time) bool {
 	return !ready && w.overdue(m, since, now)
 }
 
-// Subject is a machine's object as the subject of an event.
-func Subject(id string) notes.Subject {
-	return notes.Subject{APIVersion: v1alpha1.GroupVersion().String(), Kind: "UpcomingNode", Name: Name(id)}
+// Subject is the UpcomingNode of a machine as the subject of an event.
+func Subject(id string) events.Subject {
+	return events.Subject{APIVersion: v1alpha1.GroupVersion().String(), Kind: "UpcomingNode", Name: Name(id)}
 }

@@ -26,6 +26,10 @@ const (
 	ReasonDrained      = "Drained"          // Draining=True: no Pod is left that has to go
 	ReasonDrainFailed  = "DeadlineExceeded" // Draining=True: the grace ended first
 	ReasonServing      = "NotDraining"      // Draining=False
+	ReasonInService    = "TakesPods"        // InService=True
+	ReasonCordoned     = "Cordoned"         // InService=False: by somebody other than BigFleet
+	ReasonTainted      = "Tainted"          // InService=False: by somebody other than BigFleet
+	ReasonNodeLost     = "NodeLost"         // InService=False: NotReady for long
 )
 
 // status fills the status of an object (OP-12.4).
@@ -50,6 +54,20 @@ func (w *Writer) status(o *v1alpha1.UpcomingNode, e *entry, s stage, m *pb.NodeS
 	for _, c := range []metav1.Condition{provisioned(s, m), w.nodeReady(e.id, node, how, now.Time), draining(s)} {
 		meta.SetStatusCondition(&st.Conditions, c)
 	}
+	w.inService(e.id, &st.Conditions)
+}
+
+// inService sets condition InService of a machine whose node takes no Pods (OP-11.7). Other machines have it only if they were
+// out of service before.
+func (w *Writer) inService(id string, conditions *[]metav1.Condition) {
+	if w.OutOfService == nil {
+		return
+	}
+	if reason, message, out := w.OutOfService(id); out {
+		meta.SetStatusCondition(conditions, condition(v1alpha1.ConditionInService, metav1.ConditionFalse, reason, message))
+	} else if meta.FindStatusCondition(*conditions, v1alpha1.ConditionInService) != nil {
+		meta.SetStatusCondition(conditions, condition(v1alpha1.ConditionInService, metav1.ConditionTrue, ReasonInService, "The node takes Pods."))
+	}
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -59,11 +77,11 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 func provisioned(s stage, m *pb.NodeStateUpdate) metav1.Condition {
 	switch {
 	case s.phase == v1alpha1.NodeFailed && !s.leaving:
-		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonHostFailed, "the machine failed: see status.lastError")
+		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonHostFailed, "The machine failed: see status.lastError.")
 	case s.phase == v1alpha1.NodeProvisioning:
-		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonCreating, "the provider is creating the machine")
+		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonCreating, "The provider is creating the machine.")
 	}
-	return condition(v1alpha1.ConditionProvisioned, metav1.ConditionTrue, ReasonHostExists, "the machine exists")
+	return condition(v1alpha1.ConditionProvisioned, metav1.ConditionTrue, ReasonHostExists, "The machine exists.")
 }
 
 func (w *Writer) nodeReady(id string, node *corev1.Node, how machine.Match, now time.Time) metav1.Condition {
@@ -75,16 +93,16 @@ func (w *Writer) nodeReady(id string, node *corev1.Node, how machine.Match, now 
 	switch {
 	case how == machine.Ambiguous:
 		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionUnknown, ReasonAmbiguous,
-			"more than one Node could be this machine: compare the label bigfleet.lucy.sh/machine-id and spec.providerID of the Nodes")
+			"More than one Node could be this machine. Compare label bigfleet.lucy.sh/machine-id and spec.providerID of the Nodes.")
 	case ready:
-		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionTrue, ReasonNodeReady, "Node "+node.Name+" is Ready")
+		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionTrue, ReasonNodeReady, "Node "+node.Name+" is Ready.")
 	case w.overdue(known, since, now):
 		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionFalse, ReasonNeverJoined,
-			"the machine is configured, but no Ready Node appeared within "+w.JoinTimeout.String()+": look at the machine's boot log and its bootstrap template")
+			"The machine is configured, but its Node has not become Ready within "+w.JoinTimeout.String()+". Check the boot log of the machine and the bootstrap template.")
 	case node != nil:
-		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionFalse, ReasonNodeNotReady, "Node "+node.Name+" exists and is not Ready")
+		return condition(v1alpha1.ConditionNodeReady, metav1.ConditionFalse, ReasonNodeNotReady, "Node "+node.Name+" exists and is not Ready.")
 	}
-	return condition(v1alpha1.ConditionNodeReady, metav1.ConditionFalse, ReasonWaiting, "no Node has joined yet")
+	return condition(v1alpha1.ConditionNodeReady, metav1.ConditionFalse, ReasonWaiting, "No Node has joined yet.")
 }
 
 // overdue says that a machine is Configured and had no Ready Node for the join timeout (OP-11.3).
@@ -102,13 +120,13 @@ func (w *Writer) overdue(m machine.Machine, notReadySince, now time.Time) bool {
 func draining(s stage) metav1.Condition {
 	switch {
 	case s.phase == v1alpha1.NodeDraining:
-		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDraining, "the machine is leaving; its Pods are being evicted")
+		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDraining, "The machine is leaving; its Pods are being evicted.")
 	case s.phase == v1alpha1.NodeDrained:
-		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrained, "no Pod is left that has to go")
+		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrained, "All Pods that had to leave are gone.")
 	case s.phase == v1alpha1.NodeFailed && s.leaving:
-		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrainFailed, "the grace ended before all Pods were gone; the machine leaves nevertheless")
+		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrainFailed, "The deadline passed before all Pods were gone.")
 	}
-	return condition(v1alpha1.ConditionDraining, metav1.ConditionFalse, ReasonServing, "the machine is not leaving")
+	return condition(v1alpha1.ConditionDraining, metav1.ConditionFalse, ReasonServing, "The machine is not leaving.")
 }
 
 // failedSince is when an object became Failed, as far as it tells.

@@ -52,7 +52,7 @@ func (w *Writer) write(ctx context.Context, id string) error {
 func (w *Writer) wrote(e *entry, s stage, after *v1alpha1.UpcomingNode, err error, arrived time.Time, waiters []chan struct{}) (gone bool, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if after == nil || newer(after, e.written) {
+	if after == nil || newerThan(after, e.written) {
 		e.written = after
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
@@ -29,12 +29,14 @@ type Config struct {
 	Client      client.Client                               // required
 	Machines    *machine.Registry                           // required
 	Draining    func(id string) bool                        // required: the operator drains the machine's node now
-	Note        func(notes.Note)                            // required
+	Record      func(events.Event)                          // required
 	OnReady     func(id string, obj *v1alpha1.UpcomingNode) // may be nil
 	Concurrency int                                         // 0 means 32
-	JoinTimeout time.Duration                               // 0 means 10 min
-	Instruments *instruments.Instruments                    // required
-	Log         *slog.Logger                                // required
+	// OutOfService says why the node of a machine takes no Pods; ok is false if it takes some. It may be nil.
+	OutOfService func(id string) (reason, message string, ok bool)
+	JoinTimeout  time.Duration            // 0 means 10 min
+	Instruments  *instruments.Instruments // required
+	Log          *slog.Logger             // required
 }
 
 // Writer writes UpcomingNodes.
@@ -66,7 +68,7 @@ type entry struct {
 
 // New checks the configuration.
 func New(c Config) (*Writer, error) {
-	if c.Client == nil || c.Machines == nil || c.Draining == nil || c.Note == nil || c.Instruments == nil || c.Log == nil {
+	if c.Client == nil || c.Machines == nil || c.Draining == nil || c.Record == nil || c.Instruments == nil || c.Log == nil {
 		return nil, errors.New("upcoming: Client, Machines, Draining, Note, Instruments and Log are required")
 	}
 	c.Concurrency = cmp.Or(max(c.Concurrency, 0), concurrencyDefault)
@@ -230,7 +232,7 @@ func (w *Writer) SetObject(o *v1alpha1.UpcomingNode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.objects[o.Name] = o
-	if e := w.entries[o.Spec.MachineID]; e != nil && Name(e.id) == o.Name && newer(o, e.written) {
+	if e := w.entries[o.Spec.MachineID]; e != nil && Name(e.id) == o.Name && newerThan(o, e.written) {
 		e.written = o
 	}
 }
@@ -240,7 +242,7 @@ func (w *Writer) DeleteObject(o *v1alpha1.UpcomingNode) {
 	w.mu.Lock()
 	delete(w.objects, o.Name)
 	e := w.entries[o.Spec.MachineID]
-	again := e != nil && !e.stage.gone && e.written != nil && !newer(e.written, o)
+	again := e != nil && !e.stage.gone && e.written != nil && !newerThan(e.written, o)
 	if again {
 		e.written = nil
 	}
@@ -260,8 +262,8 @@ func (w *Writer) UID(name string) types.UID {
 	return ""
 }
 
-// newer compares resource versions, which are numbers on every API server that we know; others count as newer.
-func newer(a, b *v1alpha1.UpcomingNode) bool {
+// newerThan compares resource versions, which are numbers on every API server that we know; others count as newer.
+func newerThan(a, b *v1alpha1.UpcomingNode) bool {
 	if b == nil {
 		return true
 	}

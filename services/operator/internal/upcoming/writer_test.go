@@ -19,7 +19,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
@@ -101,7 +101,7 @@ func newBench(t *testing.T, takes time.Duration) *bench {
 	}
 	b := &bench{server: &server{t: t, takes: takes, objects: map[string]v1alpha1.UpcomingNode{}, patches: map[string]int{}}}
 	b.Writer, err = New(Config{Client: b.server, Machines: machine.New(func(ids []string) { b.Touch(ids) }), Draining: func(string) bool { return false },
-		Note: func(notes.Note) {}, Instruments: i, Log: slog.New(slog.DiscardHandler)})
+		Record: func(events.Event) {}, Instruments: i, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 )
 
 // silent is an API server that takes requests and never answers.
@@ -61,11 +61,11 @@ func TestAliveWhilePodsAreLookedAt(t *testing.T) {
 	t.Run("a look does not end", func(t *testing.T) {
 		running(t, &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}, func(k *Keeper, alive func(string)) {
 			free := make(chan struct{})
-			k.Note = func(notes.Note) { <-free }
+			k.Record = func(events.Event) { <-free }
 			p := waitingPod()
 			p.Annotations = map[string]string{"bigfleet.lucy.sh/interruption-penalty": "much"} // an event says that it is not understood
 			k.SetPod(p)
-			time.Sleep(lookMax + stuckAfter)
+			time.Sleep(reconcileMax + stuckAfter)
 			alive("a look of two minutes")
 			time.Sleep(time.Second)
 			if k.Alive() == nil {
@@ -80,7 +80,7 @@ func TestAliveWhilePodsAreLookedAt(t *testing.T) {
 		k := newKeeper(t, silent{})
 		defer k.Close()
 		k.mu.Lock()
-		k.turn.Store(time.Now().Add(-turnEvery - stuckAfter - time.Second).UnixNano())
+		k.lastTurn.Store(time.Now().Add(-turnEvery - stuckAfter - time.Second).UnixNano())
 		done := make(chan struct{})
 		go func() { k.turnOver(); close(done) }()
 		if k.Alive() == nil {

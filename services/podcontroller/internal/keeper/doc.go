@@ -1,7 +1,7 @@
 // Package keeper keeps one CapacityRequest per Pod for the Pod's whole active life.
 //
-// A Keeper is told of Pods, Nodes and CapacityRequests by the handlers of the cache, and looks at each Pod that may have
-// changed: it creates, updates or deletes the Pod's request, or finds that nothing is to do. The name of a request follows
+// The handlers of the cache pass Pods, Nodes and CapacityRequests to a Keeper. It reconciles each Pod that may have changed:
+// it creates, updates or deletes the request of the Pod, or finds nothing to do. The name of a request follows
 // from its Pod, so that a stale cache cannot create two; a request that an earlier producer made for the same Pod is
 // adopted and kept. It writes no status.
 //

@@ -15,18 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
 )
 
 const (
-	retryMin    = 20 * time.Millisecond
-	retryMax    = 30 * time.Second
-	resyncEvery = 30 * time.Minute // OP-15.24
-	workersMin  = 64
-	lookMax     = time.Minute      // all requests of one look; the API server gives up on one request after as long
-	turnEvery   = 10 * time.Second // of Run, to show that it lives
-	stuckAfter  = time.Minute      // beyond lookMax or turnEvery: the process asks to be restarted (OP-15.25)
+	retryMin     = 20 * time.Millisecond
+	retryMax     = 30 * time.Second
+	resyncEvery  = 30 * time.Minute // OP-15.24
+	workersMin   = 64
+	reconcileMax = time.Minute      // all API requests of one reconcile; the API server gives up on one request after as long
+	turnEvery    = 10 * time.Second // of Run, to show that it lives
+	joinGrace    = 2 * time.Minute  // a young Node without a mark may be a machine\'s: the operator marks it when it has joined
+	stuckAfter   = time.Minute      // beyond lookMax or turnEvery: the process asks to be restarted (OP-15.25)
 )
 
 // Config is what a Keeper needs.
@@ -35,11 +36,12 @@ type Config struct {
 	Defaults          translate.Defaults     // of Pods
 	ExcludeNamespaces map[string]bool        // OP-15.9
 	Unmanaged         labels.Selector        // required: nodes that are not BigFleet's
+	CountForeign      bool                   // Pods on nodes that no machine stands behind ask as well
 	Workers           int                    // 0 means 64
-	Note              func(notes.Note)       // required
+	Record            func(events.Event)     // required
 	Reconciles        *prometheus.CounterVec // required; label outcome
 	Unsupported       *prometheus.CounterVec // required; label kind
-	Repairs           prometheus.Counter     // required: changes that only the periodic look found
+	Repairs           prometheus.Counter     // required: changes found only by the periodic resync
 	Log               *slog.Logger           // required
 }
 
@@ -48,23 +50,26 @@ type Keeper struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 
-	mu      sync.RWMutex
-	runs    bool // before Run nothing is queued: a standby replica may wait for months
-	pods    map[types.UID]*corev1.Pod
-	byNode  map[string]map[types.UID]struct{}
-	nodes   map[string]*corev1.Node
-	objects map[types.UID]map[types.NamespacedName]*Object // by UID of the Pod
-	created map[types.UID]*Object                          // written by us, not in the cache yet
-	counted map[types.UID]uint64                           // what was counted and told of a Pod already
-	resync  map[types.UID]bool                             // looked at because of the periodic look
+	mu           sync.RWMutex
+	running      bool // false before Run: a standby replica, which may wait for months, must not queue
+	pods         map[types.UID]*corev1.Pod
+	byNode       map[string]map[types.UID]struct{}
+	nodes        map[string]*corev1.Node
+	claimed      map[string]string                              // UpcomingNode -> the Node that it names
+	claims       map[string]int                                 // Node -> UpcomingNodes that name it
+	foreignNodes map[string]struct{}                            // Nodes that no machine stands behind, for certain
+	objects      map[types.UID]map[types.NamespacedName]*Object // by UID of the Pod
+	created      map[types.UID]*Object                          // written by us, not in the cache yet
+	notified     map[types.UID]uint64                           // hash of what was last counted and notified for a Pod
+	resync       map[types.UID]bool                             // reconciled because of the periodic resync
 
-	turn  atomic.Int64   // when Run last had the lock, in nanoseconds; 0: it does not run
-	looks []atomic.Int64 // when each worker began its look; 0: it waits for one
+	lastTurn    atomic.Int64   // when Run last held the lock, in nanoseconds; 0: not running
+	reconciling []atomic.Int64 // when each worker began its reconcile; 0: idle
 }
 
 // New checks the configuration.
 func New(c Config) (*Keeper, error) {
-	if c.Client == nil || c.Unmanaged == nil || c.Note == nil || c.Reconciles == nil || c.Unsupported == nil || c.Repairs == nil || c.Log == nil {
+	if c.Client == nil || c.Unmanaged == nil || c.Record == nil || c.Reconciles == nil || c.Unsupported == nil || c.Repairs == nil || c.Log == nil {
 		return nil, errors.New("keeper: Client, Unmanaged, Note, Reconciles, Unsupported, Repairs and Log are required")
 	}
 	if c.Workers <= 0 {
@@ -72,8 +77,9 @@ func New(c Config) (*Keeper, error) {
 	}
 	return &Keeper{
 		Config: c, pods: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]struct{}{}, nodes: map[string]*corev1.Node{},
-		objects: map[types.UID]map[types.NamespacedName]*Object{}, created: map[types.UID]*Object{}, counted: map[types.UID]uint64{},
-		resync: map[types.UID]bool{}, looks: make([]atomic.Int64, c.Workers),
+		claimed: map[string]string{}, claims: map[string]int{}, foreignNodes: map[string]struct{}{},
+		objects: map[types.UID]map[types.NamespacedName]*Object{}, created: map[types.UID]*Object{}, notified: map[types.UID]uint64{},
+		resync: map[types.UID]bool{}, reconciling: make([]atomic.Int64, c.Workers),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax)),
 	}, nil
 }
@@ -106,21 +112,20 @@ func (k *Keeper) DeletePod(p *corev1.Pod) {
 		}
 	}
 	delete(k.pods, p.UID)
-	delete(k.counted, p.UID)
+	delete(k.notified, p.UID)
 	k.mu.Unlock()
 	k.enqueue(p.UID)
 }
 
-// SetNode takes the present form of a Node. Pods that are bound to it are looked at when its labels changed.
+// SetNode takes the present form of a Node. Pods bound to it are reconciled when its labels changed.
 func (k *Keeper) SetNode(n *corev1.Node) {
 	k.mu.Lock()
 	old := k.nodes[n.Name]
 	k.nodes[n.Name] = n
+	k.judge(n.Name)
 	var again []types.UID
 	if old == nil || !labels.Equals(old.Labels, n.Labels) {
-		for uid := range k.byNode[n.Name] {
-			again = append(again, uid)
-		}
+		again = k.podsOn(n.Name)
 	}
 	k.mu.Unlock()
 	for _, uid := range again {
@@ -132,7 +137,73 @@ func (k *Keeper) SetNode(n *corev1.Node) {
 func (k *Keeper) DeleteNode(n *corev1.Node) {
 	k.mu.Lock()
 	delete(k.nodes, n.Name)
+	delete(k.foreignNodes, n.Name)
 	k.mu.Unlock()
+}
+
+// SetUpcoming takes the present form of an UpcomingNode: the Node that it names is a machine's.
+func (k *Keeper) SetUpcoming(o *v1alpha1.UpcomingNode) {
+	node := ""
+	if o.Status.NodeRef != nil {
+		node = o.Status.NodeRef.Name
+	}
+	k.claim(o.Name, node)
+}
+
+// DeleteUpcoming takes the end of an UpcomingNode.
+func (k *Keeper) DeleteUpcoming(o *v1alpha1.UpcomingNode) { k.claim(o.Name, "") }
+
+func (k *Keeper) claim(name, node string) {
+	k.mu.Lock()
+	old := k.claimed[name]
+	if old == node {
+		k.mu.Unlock()
+		return
+	}
+	if k.claimed[name] = node; node == "" {
+		delete(k.claimed, name)
+	}
+	if old != "" {
+		if k.claims[old]--; k.claims[old] == 0 {
+			delete(k.claims, old)
+		}
+	}
+	if node != "" {
+		k.claims[node]++
+	}
+	k.judge(old)
+	k.judge(node)
+	again := append(k.podsOn(old), k.podsOn(node)...)
+	k.mu.Unlock()
+	for _, uid := range again {
+		k.enqueue(uid)
+	}
+}
+
+// podsOn are the Pods bound to a node. The caller holds the lock.
+func (k *Keeper) podsOn(node string) (out []types.UID) {
+	for uid := range k.byNode[node] {
+		out = append(out, uid)
+	}
+	return out
+}
+
+// foreign reports whether no machine stands behind a Node: neither the operator's label nor an UpcomingNode says so. Each of the
+// two is enough, so that lost labels alone withdraw no demand (OP-15.10). The caller holds the lock.
+func (k *Keeper) foreign(n *corev1.Node) bool {
+	if _, marked := n.Labels[v1alpha1.LabelMachineID]; marked || k.CountForeign || k.Unmanaged.Matches(labelSet(n.Labels)) {
+		return false
+	}
+	return k.claims[n.Name] == 0
+}
+
+// judge notes whether a Node is certainly one of the cluster's own. The caller holds the lock.
+func (k *Keeper) judge(node string) {
+	n := k.nodes[node]
+	delete(k.foreignNodes, node)
+	if n != nil && k.foreign(n) && time.Since(n.CreationTimestamp.Time) >= joinGrace {
+		k.foreignNodes[node] = struct{}{}
+	}
 }
 
 // SetObject takes the present form of a request.
@@ -154,7 +225,7 @@ func (k *Keeper) SetObject(o *Object) {
 	k.enqueue(uid)
 }
 
-// DeleteObject takes the end of a request. One that a Pod still needs is made again.
+// DeleteObject takes the end of a request. One that a Pod still needs is created again.
 func (k *Keeper) DeleteObject(o *Object) {
 	uid := types.UID(o.Labels[v1alpha1.LabelOwnedByPod])
 	if uid == "" {
@@ -174,23 +245,23 @@ func (k *Keeper) DeleteObject(o *Object) {
 
 func (k *Keeper) enqueue(uid types.UID) {
 	k.mu.RLock()
-	runs := k.runs
+	runs := k.running
 	k.mu.RUnlock()
 	if runs {
 		k.queue.Add(uid)
 	}
 }
 
-// LookAtAll looks at every Pod and every request, for example because the defaults changed.
-func (k *Keeper) LookAtAll() {
+// EnqueueAll reconciles every Pod and every request, for example because the defaults changed.
+func (k *Keeper) EnqueueAll() {
 	for _, uid := range k.known() {
 		k.enqueue(uid)
 	}
 }
 
-// lookAgain is the periodic look (OP-15.24). It believes the cache alone: what was written and is not in the cache by now is
-// gone, or is met again when it is created.
-func (k *Keeper) lookAgain() {
+// resyncAll is the periodic resync (OP-15.24). It trusts the cache alone: an object that was written and is not in the cache
+// by now is gone, or is adopted when it is created again.
+func (k *Keeper) resyncAll() {
 	all := k.known()
 	k.mu.Lock()
 	clear(k.created)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -22,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/incluster/notes"
+	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
 )
 
@@ -125,7 +126,7 @@ func newKeeper(t interface{ Fatal(...any) }, s client.Client) *Keeper {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{label})
 	}
 	k, err := New(Config{
-		Client: s, Defaults: translate.Defaults{Floor: floor}, Unmanaged: labels.SelectorFromSet(labels.Set{"control": "yes"}), Note: func(notes.Note) {},
+		Client: s, Defaults: translate.Defaults{Floor: floor}, Unmanaged: labels.SelectorFromSet(labels.Set{"control": "yes"}), Record: func(events.Event) {},
 		Reconciles: vec("outcome"), Unsupported: vec("kind"), Repairs: prometheus.NewCounter(prometheus.CounterOpts{Name: "y"}), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -143,7 +144,7 @@ func TestNeverTwo(t *testing.T) {
 		defer func() { k.Close() }()
 		pods := map[string]*corev1.Pod{} // by name
 		births := 0
-		look := func(uid types.UID) { _, _ = k.look(context.Background(), uid) }
+		look := func(uid types.UID) { _, _ = k.reconcile(context.Background(), uid) }
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pod")
 			p := pods[name]
@@ -225,7 +226,7 @@ func TestAdoption(t *testing.T) {
 		k.SetObject(o)
 	}
 	k.SetPod(p)
-	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeUpdated {
+	if outcome, err := k.reconcile(t.Context(), p.UID); err != nil || outcome != OutcomeUpdated {
 		t.Errorf("%s %v", outcome, err)
 	}
 	if len(s.live) != 1 || s.live[types.NamespacedName{Namespace: "default", Name: "generated-x"}] == nil {
@@ -243,8 +244,8 @@ func TestForeignName(t *testing.T) {
 	s.live[client.ObjectKeyFromObject(o)] = o
 	k.SetPod(p)
 	var told string
-	k.Note = func(n notes.Note) { told = n.Reason + ": " + n.Message }
-	if outcome, err := k.look(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
+	k.Record = func(n events.Event) { told = n.Reason + ": " + n.Message }
+	if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil || !strings.Contains(err.Error(), "belongs to another Pod") {
 		t.Errorf("%s %v", outcome, err)
 	}
 	if !strings.HasPrefix(told, "CapacityRequestRefused") || !strings.Contains(told, "delete it") {
@@ -277,12 +278,12 @@ func TestRefusalIsTold(t *testing.T) {
 			k.SetObject(&Object{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: Name("a", "u"), UID: "x", Labels: map[string]string{v1alpha1.LabelOwnedByPod: "u"}}})
 		}
 		k.SetPod(p)
-		var told []notes.Note
-		k.Note = func(n notes.Note) { told = append(told, n) }
-		if outcome, err := k.look(t.Context(), p.UID); outcome != OutcomeError || err == nil {
+		var told []events.Event
+		k.Record = func(n events.Event) { told = append(told, n) }
+		if outcome, err := k.reconcile(t.Context(), p.UID); outcome != OutcomeError || err == nil {
 			t.Errorf("%s: %s %v", name, outcome, err)
 		}
-		if len(told) != 1 || !told[0].Warning || told[0].About.UID != "u" || told[0].Reason != "CapacityRequestRefused" || !strings.Contains(told[0].Message, want) {
+		if len(told) != 1 || !told[0].Warning || told[0].Regarding.UID != "u" || told[0].Reason != "CapacityRequestRefused" || !strings.Contains(told[0].Message, want) {
 			t.Errorf("%s: the Pod's owner is told %+v", name, told)
 		}
 	}
@@ -334,15 +335,87 @@ func TestThePeriodicLookBelievesTheCache(t *testing.T) {
 	defer k.Close()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "u"}}
 	k.SetPod(p)
-	if _, err := k.look(t.Context(), p.UID); err != nil {
+	if _, err := k.reconcile(t.Context(), p.UID); err != nil {
 		t.Fatal(err)
 	}
 	clear(s.live) // somebody deleted it, and both events were seen before the answer
-	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeExists {
+	if outcome, err := k.reconcile(t.Context(), p.UID); err != nil || outcome != OutcomeExists {
 		t.Fatalf("%s %v", outcome, err)
 	}
-	k.lookAgain()
-	if outcome, err := k.look(t.Context(), p.UID); err != nil || outcome != OutcomeCreated || len(s.live) != 1 {
+	k.resyncAll()
+	if outcome, err := k.reconcile(t.Context(), p.UID); err != nil || outcome != OutcomeCreated || len(s.live) != 1 {
 		t.Errorf("after the periodic look: %s %v, %d requests", outcome, err, len(s.live))
 	}
+}
+
+// OP-15.10: Pods on nodes that no machine stands behind ask for nothing; the label or an UpcomingNode is enough to be a machine's,
+// a young Node changes nothing, and while there are such nodes a pending Pod waits for the scheduler's word, but not for ever.
+func TestForeignNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}
+		k := newKeeper(t, s)
+		defer k.Close()
+		node := func(name, label string, age time.Duration) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(time.Now().Add(-age))}}
+			if label != "" {
+				n.Labels[v1alpha1.LabelMachineID] = label
+			}
+			k.SetNode(n)
+		}
+		pod := func(name, on string, unschedulable bool) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()}}
+			if old := k.pods[p.UID]; old != nil {
+				p.CreationTimestamp = old.CreationTimestamp
+			}
+			if p.Spec.NodeName = on; unschedulable {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			}
+			k.SetPod(p)
+		}
+		expect := func(when, name, want string) {
+			t.Helper()
+			for _, e := range s.events {
+				e(k)
+			}
+			s.events = nil
+			if outcome, err := k.reconcile(t.Context(), types.UID(name)); err != nil || outcome != want {
+				t.Errorf("%s: %s, %v; want %s", when, outcome, err, want)
+			}
+		}
+		pod("early", "", false)
+		expect("a cluster without nodes of its own does not wait", "early", OutcomeCreated)
+		node("own", "", time.Hour)
+		node("ours", "m1", time.Hour)
+		pod("runs", "own", false)
+		expect("on the cluster's own node", "runs", OutcomeForeign)
+		pod("works", "ours", false)
+		expect("on a machine", "works", OutcomeCreated)
+		pod("new", "", false)
+		expect("the scheduler has not spoken", "new", OutcomeWaiting)
+		pod("new", "", true)
+		expect("it fits nowhere", "new", OutcomeCreated)
+		pod("fits", "", false)
+		expect("the scheduler has not spoken", "fits", OutcomeWaiting)
+		pod("fits", "own", false)
+		expect("it fits on the cluster's own node", "fits", OutcomeForeign)
+		pod("silent", "", false)
+		time.Sleep(30 * time.Second)
+		expect("a scheduler that says nothing", "silent", OutcomeCreated)
+		// The label is lost, and the UpcomingNode still names the Node.
+		k.SetUpcoming(&v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: "un-m1"}, Status: v1alpha1.UpcomingNodeStatus{NodeRef: &corev1.ObjectReference{Name: "ours"}}})
+		node("ours", "", time.Hour)
+		expect("labels are lost", "works", OutcomeExists)
+		k.DeleteUpcoming(&v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: "un-m1"}})
+		expect("and the UpcomingNode too", "works", OutcomeDeleted)
+		// A young Node changes nothing until it is marked, or old.
+		node("young", "", time.Second)
+		pod("new", "young", false)
+		expect("it had a request", "new", OutcomeExists)
+		pod("other", "young", false)
+		expect("it had none", "other", OutcomeForeign)
+		node("young", "m2", time.Second)
+		expect("marked", "other", OutcomeCreated)
+		node("young", "", time.Hour)
+		expect("or old", "other", OutcomeDeleted)
+	})
 }

@@ -52,6 +52,7 @@ func (l *ObjectList) DeepCopyObject() runtime.Object {
 func Register(s *runtime.Scheme) error {
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequest"), &Object{})
 	s.AddKnownTypeWithName(v1alpha1.GroupVersion().WithKind("CapacityRequestList"), &ObjectList{})
+	s.AddKnownTypes(v1alpha1.GroupVersion(), &v1alpha1.UpcomingNode{}, &v1alpha1.UpcomingNodeList{})
 	metav1.AddToGroupVersion(s, v1alpha1.GroupVersion()) // list and watch options of the group
 	return nil
 }
@@ -66,8 +67,8 @@ func Strip(o any) (any, error) {
 	return r, nil
 }
 
-// says compares what the object asks for and is marked with, with what it should.
-func (o *Object) says(want *v1alpha1.CapacityRequest) bool {
+// matches reports whether the object has the desired spec and marks.
+func (o *Object) matches(want *v1alpha1.CapacityRequest) bool {
 	var have v1alpha1.CapacityRequestSpec
 	if json.Unmarshal(o.Spec, &have) != nil {
 		return false
@@ -75,6 +76,17 @@ func (o *Object) says(want *v1alpha1.CapacityRequest) bool {
 	return equality.Semantic.DeepEqual(have, want.Spec) &&
 		o.Annotations[v1alpha1.AnnotationReduced] == want.Annotations[v1alpha1.AnnotationReduced] &&
 		o.Labels[v1alpha1.LabelOwnedByPod] == want.Labels[v1alpha1.LabelOwnedByPod]
+}
+
+// StripUpcoming keeps the name of an UpcomingNode and the Node that it names.
+func StripUpcoming(o any) (any, error) {
+	u, ok := o.(*v1alpha1.UpcomingNode)
+	if !ok {
+		return o, nil
+	}
+	out := &v1alpha1.UpcomingNode{ObjectMeta: metav1.ObjectMeta{Name: u.Name, UID: u.UID, ResourceVersion: u.ResourceVersion}}
+	out.Status.NodeRef = u.Status.NodeRef
+	return out, nil
 }
 
 const nameCut = 240 // bytes of the Pod's name that a request's name keeps (OP-15.2)

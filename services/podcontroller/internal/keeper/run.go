@@ -13,19 +13,19 @@ import (
 // Close ends a Keeper whether or not it ever ran: a replica that never led has a queue too.
 func (k *Keeper) Close() { k.queue.ShutDown() }
 
-// Run looks at everything that is known, then at what changes, until ctx ends. Handlers may feed the Keeper before: nothing is
-// written until Run.
+// Run reconciles everything that is known, then what changes, until ctx ends. Handlers may feed the Keeper before Run: nothing
+// is written until then.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, k.queue.ShutDown)()
 	k.mu.Lock()
-	k.runs = true
+	k.running = true
 	k.mu.Unlock()
-	begin(&k.turn)
-	defer k.turn.Store(0)
-	k.LookAtAll()
+	begin(&k.lastTurn)
+	defer k.lastTurn.Store(0)
+	k.EnqueueAll()
 	var workers sync.WaitGroup
-	for i := range k.looks {
-		workers.Go(func() { k.work(ctx, &k.looks[i]) })
+	for i := range k.reconciling {
+		workers.Go(func() { k.work(ctx, &k.reconciling[i]) })
 	}
 	turn, resync := time.NewTicker(turnEvery), time.NewTicker(resyncEvery)
 	defer turn.Stop()
@@ -38,16 +38,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-turn.C:
 			k.turnOver()
 		case <-resync.C:
-			k.lookAgain()
+			k.resyncAll()
 		}
 	}
 }
 
-// turnOver shows that Run lives, and that nobody keeps the lock.
+// turnOver shows that Run lives and that the lock is free, and judges Nodes again that were too young.
 func (k *Keeper) turnOver() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	begin(&k.turn)
+	begin(&k.lastTurn)
+	for name := range k.nodes { // young ones have grown up
+		k.judge(name)
+	}
 }
 
 func (k *Keeper) work(ctx context.Context, began *atomic.Int64) {
@@ -73,20 +76,20 @@ func (k *Keeper) Alive() error {
 		still := time.Since(time.Unix(0, at))
 		return still.Round(time.Second), at != 0 && still > limit+stuckAfter
 	}
-	if still, stuck := stands(&k.turn, turnEvery); stuck {
-		return fmt.Errorf("the Pods have not been looked at for %s", still)
+	if still, stuck := stands(&k.lastTurn, turnEvery); stuck {
+		return fmt.Errorf("the controller has not reconciled any Pod for %s", still)
 	}
-	for i := range k.looks {
-		if still, stuck := stands(&k.looks[i], lookMax); stuck {
-			return fmt.Errorf("the look at one Pod has not ended for %s", still)
+	for i := range k.reconciling {
+		if still, stuck := stands(&k.reconciling[i], reconcileMax); stuck {
+			return fmt.Errorf("one reconcile has been running for %s", still)
 		}
 	}
 	return nil
 }
 
 func (k *Keeper) handle(ctx context.Context, uid types.UID) {
-	looking, cancel := context.WithTimeout(ctx, lookMax)
-	outcome, err := k.look(looking, uid)
+	bounded, cancel := context.WithTimeout(ctx, reconcileMax)
+	outcome, err := k.reconcile(bounded, uid)
 	cancel()
 	if ctx.Err() != nil {
 		return

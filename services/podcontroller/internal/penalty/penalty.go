@@ -21,7 +21,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
 )
 
-const lookEvery = 10 * time.Second
+const checkEvery = 10 * time.Second
 
 type table map[string]translate.Penalties
 
@@ -84,7 +84,7 @@ func (d *Defaults) Watch(ctx context.Context, log *slog.Logger, changed func()) 
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	var bad []byte
 	for {

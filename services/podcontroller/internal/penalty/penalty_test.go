@@ -50,7 +50,7 @@ func TestReload(t *testing.T) {
 		}()
 		want := func(what, interruption string, changed int) {
 			t.Helper()
-			time.Sleep(lookEvery + time.Second)
+			time.Sleep(checkEvery + time.Second)
 			synctest.Wait()
 			got := d.Class("batch")
 			if got.Interruption == nil || got.Interruption.String() != interruption || got.Reclamation != nil || changes != changed {

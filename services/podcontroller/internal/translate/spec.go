@@ -2,10 +2,13 @@ package translate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
@@ -26,11 +29,11 @@ type Defaults struct {
 
 // Result is what a Pod asks for.
 type Result struct {
-	Spec    v1alpha1.CapacityRequestSpec
-	Verdict Verdict  // Wanted or Unsupported
-	Reduced []string // what could not be expressed, in words
-	Ignored []string // kinds of constraints that have no effect on capacity, for the metric
-	Faults  []string // annotations that cannot be read
+	Spec        v1alpha1.CapacityRequestSpec
+	Eligibility Eligibility // Wanted or Unsupported
+	Reduced     []string    // what could not be expressed, in words
+	Ignored     []string    // kinds of constraints that have no effect on capacity, for the metric
+	Faults      []string    // annotations that cannot be read
 }
 
 // Kinds of ignored constraints (OP-15.20).
@@ -41,7 +44,30 @@ const (
 	KindNodePolicy      = "node_inclusion_policy"
 	KindNodeTerms       = "node_affinity_terms"
 	KindFieldSelectors  = "match_fields"
+	KindSchedulingGroup = "scheduling_group"
+	KindResourceClaims  = "resource_claims"
+	KindPerHost         = "per_host_limit"
 )
+
+// fieldOf names the fields of ignored constraints to the owner of a Pod.
+var fieldOf = map[string]string{
+	KindPodAffinity:     "required Pod affinity terms after the first",
+	KindPodAntiAffinity: "required Pod anti-affinity, except against its own peers on kubernetes.io/hostname",
+	KindMinDomains:      "minDomains of topologySpreadConstraints",
+	KindNodePolicy:      "nodeAffinityPolicy and nodeTaintsPolicy of topologySpreadConstraints",
+	KindSchedulingGroup: "schedulingGroup",
+	KindPerHost:         "host ports and required Pod anti-affinity on kubernetes.io/hostname, unless the shard limits Pods per host",
+}
+
+// Approximations names the fields of a Pod that have no effect on the capacity it asks for (OP-15.20).
+func (r Result) Approximations() (fields []string) {
+	for _, kind := range slices.Compact(slices.Sorted(slices.Values(r.Ignored))) {
+		if f := fieldOf[kind]; f != "" {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
 
 // AnyNode is the requirement of a Pod that has none: any node that BigFleet knows the type of (OP-15.11).
 func AnyNode() corev1.NodeSelectorRequirement {
@@ -51,13 +77,21 @@ func AnyNode() corev1.NodeSelectorRequirement {
 // Spec translates a Pod. n is the Node that it is bound to, nil if it is not bound or the Node is not known.
 func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	var r Result
+	if len(p.Spec.ResourceClaims) > 0 && p.Spec.NodeName == "" {
+		r.Eligibility, r.Ignored = Unsupported, []string{KindResourceClaims}
+		r.Reduced = []string{"spec.resourceClaims cannot be satisfied: BigFleet does not buy devices for DRA claims, and no other machine would help this Pod"}
+		return r
+	}
+	if p.Spec.SchedulingGroup != nil {
+		r.Ignored = append(r.Ignored, KindSchedulingGroup)
+	}
 	terms, reduced, ok := term(p, n)
 	r.Reduced = reduced
 	if len(reduced) > 0 {
 		r.Ignored = append(r.Ignored, KindNodeTerms)
 	}
 	if !ok {
-		r.Verdict = Unsupported
+		r.Eligibility = Unsupported
 		return r
 	}
 	for key, value := range p.Spec.NodeSelector {
@@ -71,10 +105,14 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	if p.Spec.Priority != nil {
 		r.Spec.Priority = *p.Spec.Priority
 	}
+	if p.Spec.PreemptionPolicy != nil && *p.Spec.PreemptionPolicy == corev1.PreemptNever {
+		r.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+	}
 	r.Spec.Tolerations = tolerations(p)
 	r.penalties(p, d)
 	r.spread(p)
 	r.coLocation(p)
+	r.perHost(p)
 	return r
 }
 
@@ -161,14 +199,57 @@ func (r *Result) spread(p *corev1.Pod) {
 	}
 }
 
+// perHost limits the Pods of this kind on one node (OP-15.27): host ports are free once a node, and required anti-affinity on the
+// hostname that selects the Pod itself keeps its peers apart. Other required anti-affinity has no effect. The limit is among the
+// approximations, because a shard without feature per-host-limit counts capacity and not nodes.
+func (r *Result) perHost(p *corev1.Pod) {
+	defer func() {
+		if r.Spec.MaxPerHost > 0 {
+			r.Ignored = append(r.Ignored, KindPerHost)
+		}
+	}()
+	if hostPorts(p) {
+		r.Spec.MaxPerHost = 1
+	}
+	a := p.Spec.Affinity
+	if a == nil || a.PodAntiAffinity == nil {
+		return
+	}
+	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if t.TopologyKey == corev1.LabelHostname && selectsItself(p, t) {
+			r.Spec.MaxPerHost = 1
+		} else {
+			r.Ignored = append(r.Ignored, KindPodAntiAffinity)
+		}
+	}
+}
+
+func hostPorts(p *corev1.Pod) bool {
+	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+		for _, port := range c.Ports {
+			if port.HostPort != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// selectsItself reports whether a term selects Pods with the labels and the namespace of the Pod.
+func selectsItself(p *corev1.Pod, t corev1.PodAffinityTerm) bool {
+	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
+	if err != nil || !selector.Matches(labels.Set(p.Labels)) {
+		return false
+	}
+	return len(t.Namespaces) == 0 && t.NamespaceSelector == nil || slices.Contains(t.Namespaces, p.Namespace) ||
+		t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
+}
+
 // coLocation is the first required Pod affinity term (OP-15.18).
 func (r *Result) coLocation(p *corev1.Pod) {
 	a := p.Spec.Affinity
 	if a == nil {
 		return
-	}
-	if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		r.Ignored = append(r.Ignored, KindPodAntiAffinity)
 	}
 	if a.PodAffinity == nil || len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return

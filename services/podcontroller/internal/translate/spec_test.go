@@ -85,8 +85,8 @@ func TestRequirements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Spec(pod(t, "spec: "+c.spec), c.node, floor())
-			if (r.Verdict == Unsupported) != c.refused || !c.refused && words(r.Spec.Requirements) != c.want || (len(r.Reduced) > 0) != c.reduced {
-				t.Errorf("verdict %d, requirements %q, reduced %q; want %q", r.Verdict, words(r.Spec.Requirements), r.Reduced, c.want)
+			if (r.Eligibility == Unsupported) != c.refused || !c.refused && words(r.Spec.Requirements) != c.want || (len(r.Reduced) > 0) != c.reduced {
+				t.Errorf("verdict %d, requirements %q, reduced %q; want %q", r.Eligibility, words(r.Spec.Requirements), r.Reduced, c.want)
 			}
 		})
 	}
@@ -95,30 +95,30 @@ func TestRequirements(t *testing.T) {
 // OP-15.9, OP-15.10, scenarios 48, 49; OP-15.7, OP-15.8.
 func TestWhy(t *testing.T) {
 	daemon := `metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: x, controller: true}]}`
-	for text, want := range map[string]Verdict{
-		`spec: {}`:                   Wanted,
-		`spec: {nodeName: n}`:        Wanted,
+	for text, want := range map[string]Eligibility{
+		`spec: {}`:                   Counted,
+		`spec: {nodeName: n}`:        Counted,
 		`status: {phase: Succeeded}`: Terminal,
 		`status: {phase: Failed}`:    Terminal,
 		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 30}`:  Leaving,
 		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 600}`: Leaving,
-		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 601}`: Wanted,
+		`metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 601}`: Counted,
 		`metadata: {annotations: {kubernetes.io/config.mirror: x}}`:                              Excluded,
 		`metadata: {annotations: {kubernetes.io/config.source: file}}`:                           Excluded,
-		`metadata: {annotations: {kubernetes.io/config.source: api}}`:                            Wanted,
+		`metadata: {annotations: {kubernetes.io/config.source: api}}`:                            Counted,
 		`metadata: {annotations: {bigfleet.lucy.sh/ignore: "true"}}`:                             Excluded,
-		`metadata: {annotations: {bigfleet.lucy.sh/ignore: "false"}}`:                            Wanted,
+		`metadata: {annotations: {bigfleet.lucy.sh/ignore: "false"}}`:                            Counted,
 		daemon: Excluded,
-		strings.Replace(daemon, "controller: true", "controller: false", 1):                                            Wanted,
+		strings.Replace(daemon, "controller: true", "controller: false", 1):                                            Counted,
 		`spec: {schedulingGates: [{name: quota}]}`:                                                                     Excluded,
 		`spec: {` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`:               Excluded,
-		`spec: {nodeName: n1, ` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`: Wanted,
+		`spec: {nodeName: n1, ` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]}}}}`: Counted,
 	} {
-		if got := Why(pod(t, text), Node{}, false); got != want {
+		if got := Eligible(pod(t, text), Node{}, false); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
 	}
-	if Why(pod(t, `spec: {nodeName: n}`), Node{Object: node(), Unmanaged: true}, false) != Excluded || Why(pod(t, `{}`), Node{}, true) != Excluded {
+	if Eligible(pod(t, `spec: {nodeName: n}`), Node{Object: node(), Unmanaged: true}, false) != Excluded || Eligible(pod(t, `{}`), Node{}, true) != Excluded {
 		t.Error("an unmanaged node or an excluded namespace counts")
 	}
 }
@@ -263,4 +263,34 @@ func TestResourcesAreTheSchedulers(t *testing.T) {
 			t.Fatalf("got %v, the scheduler says %v", got, want)
 		}
 	})
+}
+
+// OP-15.27: host ports and anti-affinity against its own peers limit a Pod to one per node; other anti-affinity is counted as
+// ignored; preemptionPolicy Never is carried.
+func TestPerHost(t *testing.T) {
+	const anti = `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [`
+	for name, c := range map[string]struct {
+		spec    string
+		perHost int32
+		ignored int
+	}{
+		"nothing":           {`{containers: [{name: c, ports: [{containerPort: 80}]}]}`, 0, 0},
+		"a host port":       {`{containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}`, 1, 1},
+		"of a sidecar":      {`{containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always, ports: [{containerPort: 9, hostPort: 9}]}]}`, 1, 1},
+		"its own peers":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 1},
+		"its namespace":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [ns], labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 1},
+		"another namespace": {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [other], labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
+		"other Pods":        {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}]}}}`, 0, 1},
+		"another domain":    {`{` + anti + `{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
+		"both":              {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {}}, {topologyKey: rack, labelSelector: {}}]}}}`, 1, 2},
+	} {
+		r := Spec(pod(t, `{metadata: {namespace: ns, name: p, uid: u, labels: {app: web}}, spec: `+c.spec+`}`), nil, floor())
+		if r.Spec.MaxPerHost != c.perHost || len(r.Ignored) != c.ignored || r.Spec.PreemptionPolicy != nil {
+			t.Errorf("%s: %d per host, ignored %v, preemption %v", name, r.Spec.MaxPerHost, r.Ignored, r.Spec.PreemptionPolicy)
+		}
+	}
+	r := Spec(pod(t, `{spec: {preemptionPolicy: Never}}`), nil, floor())
+	if r.Spec.PreemptionPolicy == nil || *r.Spec.PreemptionPolicy != corev1.PreemptNever {
+		t.Errorf("preemption policy %v", r.Spec.PreemptionPolicy)
+	}
 }

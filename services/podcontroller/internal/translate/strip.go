@@ -16,13 +16,14 @@ func StripPod(o any) (any, error) {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
+			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
 		},
 		Spec: corev1.PodSpec{
 			Containers: stripContainers(p.Spec.Containers), InitContainers: stripContainers(p.Spec.InitContainers),
 			Overhead: p.Spec.Overhead, Resources: p.Spec.Resources, NodeSelector: p.Spec.NodeSelector, NodeName: p.Spec.NodeName,
-			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Tolerations: p.Spec.Tolerations,
+			Priority: p.Spec.Priority, PreemptionPolicy: p.Spec.PreemptionPolicy, PriorityClassName: p.Spec.PriorityClassName, Tolerations: p.Spec.Tolerations,
 			TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, SchedulingGates: p.Spec.SchedulingGates,
+			ResourceClaims: p.Spec.ResourceClaims, SchedulingGroup: p.Spec.SchedulingGroup,
 		},
 		Status: corev1.PodStatus{
 			Phase: p.Status.Phase, Resources: p.Status.Resources, AllocatedResources: p.Status.AllocatedResources,
@@ -41,10 +42,13 @@ func StripPod(o any) (any, error) {
 	for _, r := range p.OwnerReferences {
 		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: r.Kind, Controller: r.Controller})
 	}
-	for _, c := range p.Status.Conditions { // an infeasible resize changes what counts
-		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+	for _, c := range p.Status.Conditions { // an infeasible resize changes what counts, and so does the scheduler's word
+		if c.Type == corev1.PodScheduled && p.Spec.NodeName == "" || c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
 			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		out.Labels = p.Labels // whether the Pod keeps away from its own peers
 	}
 	if a := p.Spec.Affinity; a != nil {
 		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: a.NodeAffinity, PodAffinity: a.PodAffinity, PodAntiAffinity: a.PodAntiAffinity}
@@ -55,7 +59,17 @@ func StripPod(o any) (any, error) {
 func stripContainers(in []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, 0, len(in))
 	for _, c := range in {
-		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy, Ports: hostPortsOf(c)})
+	}
+	return out
+}
+
+// hostPortsOf keeps the ports of the node that a container takes.
+func hostPortsOf(c corev1.Container) (out []corev1.ContainerPort) {
+	for _, p := range c.Ports {
+		if p.HostPort != 0 {
+			out = append(out, corev1.ContainerPort{HostPort: p.HostPort, Protocol: p.Protocol, HostIP: p.HostIP})
+		}
 	}
 	return out
 }
@@ -69,11 +83,11 @@ func stripStatuses(in []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
 	return out
 }
 
-// StripNode keeps the name and the labels of a Node.
+// StripNode keeps the name, the age and the labels of a Node.
 func StripNode(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels}}, nil
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, CreationTimestamp: n.CreationTimestamp, Labels: n.Labels}}, nil
 }

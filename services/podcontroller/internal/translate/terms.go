@@ -22,7 +22,7 @@ func term(p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, 
 	if p.Spec.NodeName == "" {
 		usable := slices.DeleteFunc(slices.Clone(terms), func(t corev1.NodeSelectorTerm) bool { return !expressible(t) })
 		if len(usable) == 0 {
-			return nil, []string{"no term of the node affinity can be expressed: Gt and Lt are not known to capacity"}, false
+			return nil, []string{"No term of the node affinity can be expressed: CapacityRequests have no Gt and Lt"}, false
 		}
 		if merged, exact := merge(usable); exact {
 			return merged, lost(len(terms)-len(usable), "cannot be expressed and %s left out"), true

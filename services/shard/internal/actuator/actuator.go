@@ -34,6 +34,8 @@ type Provider struct {
 	Name   string
 	Client bigfleetv1alpha1connect.CapacityProviderClient
 	List   List // the List of the same provider
+	// Admin claims the epoch of this process (SHARD-20.8). May be nil.
+	Admin bigfleetv1alpha1connect.ProviderAdminClient
 }
 
 // Config is what an Actuator needs.
@@ -69,6 +71,7 @@ type Actuator struct {
 	ctx     context.Context // of reads; ends with Stop
 	cancel  context.CancelFunc
 	idle    sync.Map        // *ingest.Batch by provider, while no List needs it
+	claims  sync.Map        // *claim by provider
 	failing sync.Map        // providers whose last List failed, so that only a change is logged
 	calls   context.Context // of commands; ends when the grace of a stop is over
 	abandon context.CancelFunc
@@ -135,12 +138,18 @@ func (a *Actuator) command(ctx context.Context, e core.Command, token int64, blo
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(e.Timeout))
 	defer cancel()
 	start := time.Now()
-	ack, err := a.call(ctx, e, token, blob)
+	var ack *pb.TransitionAck
+	claimed := a.claimEpoch(ctx, e.Provider)
+	err := claimed
+	if err == nil {
+		ack, err = a.call(ctx, e, token, blob)
+	}
 	traced(err)
 	clear(blob)
 	done := core.CommandDone{Op: e.Op, Attempt: e.Attempt, Machine: e.Machine, Token: token, Sent: true, Duration: int64(time.Since(start))}
 	if err != nil {
-		done.Code, done.Detail, done.Sent = codeOf(err), message(err), !rpc.NotSent(err)
+		done.Code, done.Detail, done.Sent = codeOf(err), message(err), claimed == nil && !rpc.NotSent(err)
+		done.Sent = done.Sent || done.Code == core.CodeFailedPrecondition // the provider answered that a newer process exists
 		if d, ok := rpc.Detail[*pb.FenceDetail](err); ok {
 			done.HasFence, done.FenceEpoch, done.FenceSeq = true, d.MarkEpoch, d.MarkSequence
 		}
@@ -205,7 +214,7 @@ func (a *Actuator) get(e core.GetMachine) {
 }
 
 // tell logs that a provider went silent or came back; the retries between the two are counted, not logged (SHARD-30.1).
-func (a *Actuator) tell(provider string, done core.ListDone) {
+func (a *Actuator) deliver(provider string, done core.ListDone) {
 	switch {
 	case done.Failed:
 		if _, known := a.failing.Swap(provider, true); !known {

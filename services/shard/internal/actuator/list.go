@@ -23,6 +23,9 @@ func (a *Actuator) list(e core.ListMachines) {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
 	defer cancel()
 	start := time.Now()
+	if err := a.claimEpoch(ctx, e.Provider); err != nil { // the List goes on: reads are not fenced
+		a.cfg.Log.Debug("the epoch is not claimed yet", "provider", e.Provider, "err", err)
+	}
 	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}
 	answers := make(chan answer)
 	go a.scan(ctx, e, answers)
@@ -49,7 +52,7 @@ func (a *Actuator) list(e core.ListMachines) {
 	}
 	done.Duration = int64(time.Since(start))
 	if a.ctx.Err() == nil {
-		a.tell(e.Provider, done)
+		a.deliver(e.Provider, done)
 	}
 	a.pages.Push(context.WithoutCancel(ctx), done)
 }

@@ -29,7 +29,7 @@ type head struct {
 	Step    int64          `n:"8"` // number of the checkpoint step; 0: the segment begins with Started, or State says it
 }
 
-// begins tells whether the core behind the head is a new one.
+// begins reports whether the core behind the head is a new one.
 func (h *head) begins() bool { return h.State == nil && h.Step == 0 }
 
 // encode writes an event.

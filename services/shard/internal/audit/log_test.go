@@ -203,9 +203,9 @@ func TestDamageIsNamed(t *testing.T) {
 	}{
 		"a flipped bit":     {func(b []byte) []byte { b[offsets[3]+headerSize+4] ^= 16; return b }, 3, "checksum"},
 		"a torn write":      {func(b []byte) []byte { return b[:offsets[4]+headerSize+1] }, 4, "ends within a block"},
-		"a torn header":     {func(b []byte) []byte { return b[:offsets[4]+5] }, 4, "ends within the header"},
-		"an unknown kind":   {func(b []byte) []byte { b[offsets[2]] = 9; return b }, 2, "kind 9"},
-		"an absurd size":    {func(b []byte) []byte { b[offsets[2]+1] = 255; return b }, 2, "cannot be"},
+		"a torn header":     {func(b []byte) []byte { return b[:offsets[4]+5] }, 4, "ends within a block"},
+		"an unknown kind":   {func(b []byte) []byte { b[offsets[2]+headerSize-blockMeta] = 9; return b }, 2, "checksum of the metadata"},
+		"an absurd size":    {func(b []byte) []byte { b[offsets[2]+4] = 255; return b }, 2, "checksum of the head"},
 		"overwritten magic": {func(b []byte) []byte { b[0] = 'X'; return b }, -1, "does not begin"},
 	} {
 		if err := os.WriteFile(path, c.spoil(append([]byte(nil), whole...)), 0o600); err != nil {

@@ -122,8 +122,8 @@ func (p *replaying) segment(path string) (done bool, err error) {
 	return false, nil
 }
 
-// goesOn tells whether a segment behind a damaged one says itself that entries are missing before it: the process that
-// wrote it knew, and began anew with a checkpoint.
+// goesOn reports whether a segment behind a damaged one says itself that entries are missing before it: the process that
+// wrote it knew, and started over with a checkpoint.
 func (p *replaying) goesOn(path string) bool {
 	knew := false
 	_ = scan(path, func(block) bool { return true }, func(b block, raw []byte) error {

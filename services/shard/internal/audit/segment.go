@@ -7,28 +7,32 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/wal"
 )
 
-// A segment is a magic line and blocks. A block is a header of 33 bytes and a payload, compressed by deflate, that holds
-// entries, each behind its length:
+// A segment is a magic line and blocks. A block is a frame of package wal. Its metadata describe it; its body, compressed by
+// deflate, holds entries, each behind its length:
 //
-//	kind 1 byte | length of the payload 4 | crc32c of the payload 4 | first time 8 | last time 8 | entries 4 | crc32c of this header 4
+//	kind 1 byte | first time 8 | last time 8 | entries 4
 //
 // Numbers are big endian, times Unix nanoseconds. A crash leaves a whole block or a part of the last one; readers stop
-// at a part. The header has a checksum of its own, so that a length that was overwritten is not taken for a torn write.
+// at a part.
 const (
-	magic      = "bigfleet decision log 2\n"
-	headerSize = 33
+	magic      = "bigfleet decision log 3\n"
+	blockMeta  = 1 + 8 + 8 + 4
+	headerSize = wal.HeadBytes + blockMeta
 	suffix     = ".log"
 	blockMax   = 64 << 20
 )
+
+var blocks = wal.Format{BodyMax: blockMax}
 
 // blockKind says what the entries of a block are.
 type blockKind byte
@@ -38,8 +42,6 @@ const (
 	blockEvents  blockKind = 2 // Frames
 	blockRecords blockKind = 3 // marshalled bigfleet.v1alpha1.DecisionRecords
 )
-
-var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
 // segmentName orders by epoch and number as text.
 func segmentName(epoch, number int64) string {
@@ -85,9 +87,19 @@ func segments(dir string) ([]segmentFile, error) {
 
 // pack makes a block.
 func pack(kind blockKind, entries [][]byte, first, last int64) ([]byte, error) {
-	var payload bytes.Buffer
-	payload.Write(make([]byte, headerSize))
-	z, err := flate.NewWriter(&payload, flate.BestSpeed)
+	body, err := compress(entries)
+	if err != nil {
+		return nil, err
+	}
+	meta := binary.BigEndian.AppendUint64([]byte{byte(kind)}, uint64(first))
+	meta = binary.BigEndian.AppendUint64(meta, uint64(last))
+	meta = binary.BigEndian.AppendUint32(meta, uint32(len(entries)))
+	return blocks.Append(nil, meta, body)
+}
+
+func compress(entries [][]byte) ([]byte, error) {
+	var out bytes.Buffer
+	z, err := flate.NewWriter(&out, flate.BestSpeed)
 	if err != nil {
 		return nil, err
 	}
@@ -104,23 +116,14 @@ func pack(kind blockKind, entries [][]byte, first, last int64) ([]byte, error) {
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	b := payload.Bytes()
-	body := b[headerSize:]
-	b[0] = byte(kind)
-	binary.BigEndian.PutUint32(b[1:], uint32(len(body)))
-	binary.BigEndian.PutUint32(b[5:], crc32.Checksum(body, crcTable))
-	binary.BigEndian.PutUint64(b[9:], uint64(first))
-	binary.BigEndian.PutUint64(b[17:], uint64(last))
-	binary.BigEndian.PutUint32(b[25:], uint32(len(entries)))
-	binary.BigEndian.PutUint32(b[29:], crc32.Checksum(b[:29], crcTable))
-	return b, nil
+	return out.Bytes(), nil
 }
 
 // block is the header of one block and where its payload is.
 type block struct {
 	kind        blockKind
 	size        int64
-	crc         uint32
+	crc         uint32 // of a legacy block
 	first, last int64
 	entries     int
 }
@@ -148,75 +151,75 @@ func scan(path string, want func(block) bool, each func(block, []byte) error) er
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<16)
 	first := make([]byte, len(magic))
-	if n, err := io.ReadFull(r, first); err != nil || string(first) != magic {
+	n, err := io.ReadFull(r, first)
+	switch {
+	case err == nil && string(first) == legacyMagic:
+		return scanLegacy(path, r, want, each)
+	case err != nil || string(first) != magic:
 		return &Damage{File: path, Entry: 1, Why: "it does not begin as a segment of the decision log", Tail: string(first[:n]) == magic[:n]}
 	}
-	at, entries := int64(len(magic)), int64(1)
+	frames, entries := blocks.NewReader(r), int64(1)
 	located := func(err error) error {
 		var d *Damage
-		if errors.As(err, &d) && d.File == "" {
-			d.File, d.Offset, d.Entry = path, at, entries
+		switch {
+		case errors.Is(err, wal.ErrTorn):
+			d = &Damage{Why: "the file ends within a block", Tail: true}
+		case errors.Is(err, wal.ErrDamaged):
+			d = &Damage{Why: err.Error()}
+		case !errors.As(err, &d) || d.File != "":
+			return err
 		}
-		return err
+		d.File, d.Offset, d.Entry = path, int64(len(magic))+frames.Offset(), entries
+		return d
 	}
-	for {
-		b, err := nextBlock(r)
+	for passed := int64(0); ; {
+		meta, err := frames.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return located(err)
 		}
-		if want(b) {
-			if err := readBlock(r, b, func(raw []byte) error {
-				err := each(b, raw)
-				if err == nil {
-					entries++
-				}
-				return err
-			}); err != nil {
-				return located(err)
-			}
-		} else {
-			if n, err := io.CopyN(io.Discard, r, b.size); err != nil || n != b.size {
-				return located(&Damage{Why: "the file ends within a block", Tail: true})
-			}
-			entries += int64(b.entries)
+		entries += passed // a block that was passed over is whole now that the next one began
+		b, err := describe(meta, frames.BodyBytes())
+		if err != nil {
+			return located(err)
 		}
-		at += headerSize + b.size
+		if passed = int64(b.entries); !want(b) {
+			continue
+		}
+		passed = 0
+		body, err := frames.Body()
+		if err != nil {
+			return located(err)
+		}
+		if err := unpack(body, b, func(raw []byte) error {
+			err := each(b, raw)
+			if err == nil {
+				entries++
+			}
+			return err
+		}); err != nil {
+			return located(err)
+		}
 	}
 }
 
-func nextBlock(r io.Reader) (block, error) {
-	var h [headerSize]byte
-	if n, err := io.ReadFull(r, h[:]); err != nil {
-		if n == 0 && errors.Is(err, io.EOF) {
-			return block{}, io.EOF
-		}
-		return block{}, &Damage{Why: "the file ends within the header of a block", Tail: true}
+// describe reads the metadata of a block.
+func describe(meta []byte, size int) (block, error) {
+	if len(meta) != blockMeta {
+		return block{}, &Damage{Why: fmt.Sprintf("a block is described by %d bytes", len(meta))}
 	}
-	b := block{kind: blockKind(h[0]), size: int64(binary.BigEndian.Uint32(h[1:])), crc: binary.BigEndian.Uint32(h[5:]),
-		first: int64(binary.BigEndian.Uint64(h[9:])), last: int64(binary.BigEndian.Uint64(h[17:])), entries: int(binary.BigEndian.Uint32(h[25:]))}
-	switch {
-	case b.kind < blockHead || b.kind > blockRecords:
-		return block{}, &Damage{Why: fmt.Sprintf("no block is of kind %d: its header is overwritten", b.kind)}
-	case b.size > blockMax:
-		return block{}, &Damage{Why: fmt.Sprintf("a block of %d bytes cannot be: its header is overwritten", b.size)}
-	case crc32.Checksum(h[:29], crcTable) != binary.BigEndian.Uint32(h[29:]):
-		return block{}, &Damage{Why: "the header of a block does not have its checksum"}
+	b := block{kind: blockKind(meta[0]), size: int64(size), first: int64(binary.BigEndian.Uint64(meta[1:])),
+		last: int64(binary.BigEndian.Uint64(meta[9:])), entries: int(binary.BigEndian.Uint32(meta[17:]))}
+	if b.kind < blockHead || b.kind > blockRecords {
+		return block{}, &Damage{Why: fmt.Sprintf("no block is of kind %d", b.kind)}
 	}
 	return b, nil
 }
 
-// readBlock hands out the entries of a block. Each is valid until the next.
-func readBlock(r io.Reader, b block, each func([]byte) error) error {
-	body := make([]byte, b.size)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return &Damage{Why: "the file ends within a block", Tail: true}
-	}
-	if got := crc32.Checksum(body, crcTable); got != b.crc {
-		return &Damage{Why: fmt.Sprintf("the checksum of the block is %08x, its header says %08x", got, b.crc)}
-	}
+// unpack hands out the entries of a block. Each is valid until the next.
+func unpack(body []byte, b block, each func([]byte) error) error {
 	z := bufio.NewReader(flate.NewReader(bytes.NewReader(body)))
 	var entry bytes.Buffer // grows with what is there, whatever a length claims
 	for range b.entries {

@@ -163,7 +163,7 @@ func readHead(path string) (h head, err error) {
 	return h, err
 }
 
-// hasState tells whether a replay can begin at a segment.
+// hasState reports whether a replay can begin at a segment.
 func hasState(path string, h *head) bool {
 	if h.State != nil {
 		return true

@@ -3,9 +3,8 @@
 package convert
 
 import (
-	"strconv"
-
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -15,24 +14,6 @@ import (
 // Dollars turns millionths of a dollar into dollars.
 func Dollars(micro int64) float64 { return float64(micro) / 1e6 }
 
-// Quantity writes milli-units as a Kubernetes quantity: whole units without a suffix, binary units where they are exact,
-// milli-units otherwise.
-func Quantity(milli int64) string {
-	if milli%1000 != 0 {
-		return strconv.FormatInt(milli, 10) + "m"
-	}
-	units := milli / 1000
-	for _, s := range [...]struct {
-		shift uint
-		name  string
-	}{{40, "Ti"}, {30, "Gi"}, {20, "Mi"}, {10, "Ki"}} {
-		if units != 0 && units >= 1<<s.shift && units%(1<<s.shift) == 0 {
-			return strconv.FormatInt(units>>s.shift, 10) + s.name
-		}
-	}
-	return strconv.FormatInt(units, 10)
-}
-
 // QuantityMap writes a list of amounts; empty is nil.
 func QuantityMap(list []resource.Quantity) map[string]string {
 	if len(list) == 0 {
@@ -40,7 +21,7 @@ func QuantityMap(list []resource.Quantity) map[string]string {
 	}
 	m := make(map[string]string, len(list))
 	for _, q := range list {
-		m[q.Name] = Quantity(q.Milli)
+		m[q.Name] = quantity.Format(q.Name, q.Milli)
 	}
 	return m
 }
@@ -105,7 +86,7 @@ func Need(r *demand.Row) *pb.CapacityNeed {
 	p := &r.Profile
 	n := &pb.CapacityNeed{Requirements: Requirements(p.Requirements), AggregateResources: QuantityMap(r.Aggregate), Priority: p.Priority,
 		InterruptionPenaltyBucket: pb.PenaltyBucket(p.Interruption), ReclamationPenaltyBucket: pb.PenaltyBucket(p.Reclamation),
-		MinUnit: QuantityMap(r.MinUnit), Group: r.Group, RowId: r.RowID, TolerationsStated: p.TolerationsStated}
+		MinUnit: QuantityMap(r.MinUnit), Group: r.Group, RowId: r.RowID, TolerationsStated: p.TolerationsStated, NeverPreempts: p.NeverPreempts}
 	for _, s := range p.Spread {
 		n.Spread = append(n.Spread, &pb.TopologySpread{TopologyKey: s.Key, MaxSkew: s.MaxSkew,
 			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE})
@@ -121,7 +102,7 @@ func Machine(m *inventory.Machine, stamp *inventory.Stamp) *pb.Machine {
 	out := &pb.Machine{Id: m.ID, State: pb.MachineState(m.State), InstanceType: m.InstanceType, Zone: m.Zone,
 		CapacityType: pb.CapacityType(m.CapacityType), PricePerHour: Dollars(m.Price), InterruptionProbability: float64(m.Probability) / 1e6,
 		Resources: Quantities(m.Resources), Allocatable: Quantities(m.Allocatable), Labels: Labels(m), LastError: m.LastError,
-		Cluster: m.Cluster, Failure: pb.MachineFailure(m.Failure), Taints: Taints(m.Taints)}
+		Cluster: m.Cluster, Failure: pb.MachineFailure(m.Failure), Taints: Taints(m.Taints), DrainEstimateSeconds: m.DrainSeconds}
 	if m.HostProvider != "" || m.HostRef != "" {
 		out.Host = &pb.HostRef{Provider: m.HostProvider, Ref: m.HostRef}
 	}
@@ -133,7 +114,7 @@ func Rollup(r *core.Rollup) *pb.RollupResult {
 	if r == nil {
 		return nil
 	}
-	out := &pb.RollupResult{Disposition: pb.RollupDisposition(r.Disposition), TimestampUnixNanos: r.Stamp, Reason: r.Reason, Message: r.Message,
+	out := &pb.RollupResult{Disposition: pb.RollupDisposition(r.Disposition), TimestampUnixNanos: r.Timestamp, Reason: r.Reason, Message: r.Message,
 		NeedIndex: int32(r.NeedIndex), FieldPath: r.FieldPath, HeldCount: int32(r.HeldCount), HeldNeeded: int32(r.HeldNeeded)}
 	for _, w := range r.Warnings[:min(len(r.Warnings), 20)] {
 		out.Warnings = append(out.Warnings, w.Rule+": "+w.Text)

@@ -8,30 +8,13 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
-	"pgregory.net/rapid"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// WIRE-14: an amount is written so that reading it gives the amount, and in the unit that people write.
-func TestQuantityIsReadBack(t *testing.T) {
-	for milli, want := range map[int64]string{0: "0", 1500: "1500m", 4000: "4", 16 << 30 * 1000: "16Gi", 1 << 10 * 1000: "1Ki", 1000 * 1000: "1000", -2000: "-2"} {
-		if got := convert.Quantity(milli); got != want {
-			t.Errorf("%d is written %q, want %q", milli, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		milli := rapid.Int64Range(0, 1<<60).Draw(t, "milli") << rapid.IntRange(0, 3).Draw(t, "shift") &^ (-1 << 62)
-		if got, err := resource.Parse(convert.Quantity(milli), resource.Down); err != nil || got != milli {
-			t.Fatalf("%d is written %q and read as %d, %v", milli, convert.Quantity(milli), got, err)
-		}
-	})
-}
 
 func gate(t *testing.T) *ingest.Gate {
 	g, err := ingest.New(ingest.Limits{RollupBytes: 1 << 20, RollupNeeds: 100})

@@ -41,7 +41,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.Run("study", func(b *testing.B) { // the copy for Explain and Plan
 		for b.Loop() {
 			b.StopTimer()
-			room := inventory.NewRoom(machines)
+			room := inventory.NewFreezeBuffer(machines)
 			b.StartTimer()
 			c.Freeze(room)
 		}
@@ -49,7 +49,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.Run("thaw", func(b *testing.B) { // off the loop
 		for b.Loop() {
 			b.StopTimer()
-			f := c.Freeze(inventory.NewRoom(machines))
+			f := c.Freeze(inventory.NewFreezeBuffer(machines))
 			b.StartTimer()
 			f.Thaw()
 		}

@@ -9,7 +9,7 @@ import (
 type quantity = resource.Quantity
 
 // Stamp is the attribution of a machine, as the inventory keeps it.
-type Stamp = inventory.Stamp
+type Attribution = inventory.Stamp
 
 // Lineage is which coordinator this shard follows: the highest fencing term seen and the identity of its group.
 type Lineage struct {
@@ -100,17 +100,17 @@ type Instruction struct {
 	Attempt  int64  `n:"4"`
 	Invalid  string `n:"5"` // why the payload breaks a rule or is unknown
 
-	SetView        *View          `n:"6"`
-	Assign         *DomainRef     `n:"7"`
-	Unassign       *DomainRef     `n:"8"`
-	ReleaseCluster string         `n:"9"`
-	Reserve        *ReserveOrder  `n:"10"`
-	Transfer       *TransferOrder `n:"11"`
-	CancelMove     string         `n:"12"`
+	SetView        *View                `n:"6"`
+	Assign         *DomainRef           `n:"7"`
+	Unassign       *DomainRef           `n:"8"`
+	ReleaseCluster string               `n:"9"`
+	Reserve        *ReserveInstruction  `n:"10"`
+	Transfer       *TransferInstruction `n:"11"`
+	CancelMove     string               `n:"12"`
 }
 
 // ReserveOrder asks a donor for machines.
-type ReserveOrder struct {
+type ReserveInstruction struct {
 	Move         string               `n:"1"`
 	To           string               `n:"2"`
 	InstanceType string               `n:"3"`
@@ -125,7 +125,7 @@ type ReserveOrder struct {
 }
 
 // TransferOrder asks a recipient to adopt machines, and then the donor to let them go.
-type TransferOrder struct {
+type TransferInstruction struct {
 	Move        string   `n:"1"`
 	From        string   `n:"2"`
 	To          string   `n:"3"`

@@ -1,24 +1,11 @@
-// Package core is the shard's state machine: everything the shard knows and every decision it makes about when and how
-// to act on what the engine planned.
-//
-// Step takes one event and returns the effects in the order in which they must start. The core has no goroutine, lock,
-// clock, I/O or random source, and iterates over no map in an order that could matter: time arrives in events, ids are
-// made from the epoch and counters, jitter is a hash. So one recorded history gives one sequence of effects, in
-// production, in the simulator, and in a replay of the decision log (SHARD-4).
-//
-// It owns the demand table and the inventory (through engine.World), sessions as far as decisions need them, open
-// operations, all deadlines, the rails between a decision and its start, and the ledgers. It never blocks, never fails,
-// never sees a secret, and never judges by the text of a message.
-//
-// The shell around it (packages loop, session, actuator, reconcile, report, inspect, audit) turns I/O into events and
-// effects into I/O. Start at Core.Step; then cycle.go, dispatch.go, operation.go, merge.go, rollup.go. Tests cite
-// clauses of docs/spec/shard.md as SHARD-n.n.
 package core
 
 import (
 	"fmt"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -34,9 +21,9 @@ type Core struct {
 	superseded string // evidence; empty: not superseded
 
 	world   *engine.World
-	planner *engine.Planner
+	planner *planner.Planner
 	audit   engine.Audit
-	offers  engine.Offers
+	offers  explain.Offers
 	policy  *engine.Policy
 	cols    columns
 
@@ -46,18 +33,18 @@ type Core struct {
 	getsByID  map[int64]*get
 	gets      int64 // numbers Gets
 	lists     int64 // numbers Lists
-	stamp     int64 // mutation counter (SHARD-13.5)
+	mutations int64 // mutation counter (SHARD-13.5)
 	opCount   int64
 	records   int64  // numbers decision records
 	rolling   hash64 // of every effect so far (SHARD-4.9)
 	steps     int64
 
 	cycle   cycleState
-	lanes   lanes
-	rails   rails
+	classes concurrencyClasses
+	guards  guards
 	ctl     Control
 	pools   poolSet
-	ledger  ledger
+	ledger  needLedger
 	admin   adminState
 	coord   coordinatorState
 	pub     publisher
@@ -74,8 +61,6 @@ type Core struct {
 	probe   func(Phase)   // is told of the phases of a cycle; nil: nobody measures
 
 	captures bool // at the next checkpoint
-
-	faults Faults // planted defects; all off outside tests
 }
 
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.
@@ -84,7 +69,7 @@ func New(policy *engine.Policy) *Core {
 		policy = engine.DefaultPolicy()
 	}
 	c := &Core{
-		world: engine.NewWorld(), planner: engine.NewPlanner(), policy: policy,
+		world: engine.NewWorld(), planner: planner.NewPlanner(), policy: policy,
 		getsByID: map[int64]*get{}, journal: map[string]JournalEntry{}, poison: map[string]int64{},
 	}
 	c.clusters.init()
@@ -107,7 +92,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 	if !c.started {
 		if s, ok := e.(Started); ok {
 			c.start(s)
-			c.settle()
+			c.afterEvent()
 			c.roll()
 		}
 		return c.eff
@@ -115,7 +100,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 	c.cycle.ended(at.Ended)
 	c.handle(e)
 	c.runTimers()
-	c.settle()
+	c.afterEvent()
 	c.roll()
 	return c.eff
 }
@@ -165,7 +150,8 @@ func (c *Core) handle(e Event) {
 }
 
 // settle does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
-func (c *Core) settle() {
+func (c *Core) afterEvent() {
+	c.watchOutages()
 	c.maybeCycle()
 	c.dispatch()
 	c.driveReconcile()
@@ -197,11 +183,11 @@ type columns [][]column
 const columnBlock = 4096
 
 type column struct {
-	stamp  int64 // value of the mutation counter at the last local change
-	listed int64 // number of the List that last showed the machine
-	absent absence
-	told   uint32 // number of the audience that was shown the machine
-	toldAt uint32 // place in it
+	mutation     int64 // value of the mutation counter at the last local change
+	listed       int64 // number of the List that last showed the machine
+	absent       absence
+	subscriber   uint32 // number of the audience that was shown the machine
+	subscriberAt uint32 // place in it
 }
 
 // absence counts the full Lists a machine was missing from, for the removal guard.
@@ -220,13 +206,14 @@ func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%colu
 
 // touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
 func (c *Core) touched(i inventory.Index) {
-	c.stamp++
-	c.cols.at(i).stamp = c.stamp
+	c.mutations++
+	c.cols.at(i).mutation = c.mutations
 }
 
 func (c *Core) start(s Started) {
 	c.started = true
 	c.cfg, c.epoch, c.ctl = s.Config.WithDefaults(), s.Epoch, s.Control
+	c.coord.decommissioned, c.coord.text = s.Control.Removed != "", s.Control.Removed
 	if c.cfg.ForgetCoordinator {
 		c.ctl.Coordinator = Lineage{}
 	}
@@ -239,7 +226,7 @@ func (c *Core) start(s Started) {
 	for _, p := range s.Poisoned {
 		c.poison[p.Hash] = p.Until
 	}
-	c.lanes.init(c.cfg.ExecuteConcurrency)
+	c.classes.init(c.cfg.ExecuteConcurrency)
 	c.cycle.lastEnd = c.now - c.cfg.CycleMinSpacing
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.startPauses()

@@ -97,7 +97,7 @@ func TestStopUnderLoad(t *testing.T) {
 // Scenario 14, SHARD-3.7, 3.8: a roll-up on which Step panics ends the process with exit code 1; after the restart the same
 // content is refused as poison, and all other tenants are served.
 func TestPoisonedRollup(t *testing.T) {
-	bin, err := buildWith(map[string][][2]string{"../core/rollup.go": {{"\tfor _, w := range e.Warnings {\n\t\tc.sample(MetricRollupWarnings",
+	bin, err := buildWith(map[string][][2]string{"../core/demand_rollup.go": {{"\tfor _, w := range e.Warnings {\n\t\tc.sample(MetricRollupWarnings",
 		"\tif e.Reject == nil && len(e.Rows) > 0 && e.Rows[0].Profile.Priority == 666 {\n\t\tpanic(\"planted\")\n\t}\n\tfor _, w := range e.Warnings {\n\t\tc.sample(MetricRollupWarnings"}}}, false)
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +114,43 @@ func TestPoisonedRollup(t *testing.T) {
 	addr := next.serving(t)
 	again := Connect(t, addr, "red", AllFeatures...)
 	again.Rollup(Need("4", 666))
+	a := Await(t, again, "the refusal", func(m *pb.ShardMessage) (*pb.Acknowledgement, bool) {
+		return m.GetAck(), strings.HasPrefix(m.GetAck().GetEcho(), "rollup")
+	})
+	if a.Echo != "rollup-rejected:poison" {
+		t.Errorf("answered %v", a)
+	}
+	other := Connect(t, addr, "blue", AllFeatures...)
+	other.Rollup(Need("4", 1))
+	Eventually(t, "the other tenant is served", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 1 })
+}
+
+// SHARD-3.8: a large roll-up that ends the process without a panic that could be recovered, as the kernel does for memory, is
+// refused once two processes have ended with it.
+func TestRollupThatKillsIsRefused(t *testing.T) {
+	bin, err := buildWith(map[string][][2]string{"../core/demand_rollup.go": {{"\tfor _, w := range e.Warnings {\n\t\tc.sample(MetricRollupWarnings",
+		"\tif e.Reject == nil && len(e.Rows) > 0 && e.Rows[0].Profile.Priority == 666 {\n\t\tvar f func(int) int\n\t\tf = func(n int) int { return f(n+1) + 1 }\n\t\tf(0)\n\t}\n\tfor _, w := range e.Warnings {\n\t\tc.sample(MetricRollupWarnings"}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]*pb.CapacityNeed, 600)
+	for i := range rows {
+		rows[i] = Need("4", 666)
+		rows[i].RowId, rows[i].Group = fmt.Sprintf("row-%d", i), fmt.Sprintf("g%d", i)
+	}
+	p := NewProvider(Slot("m1", 1, "4", "16Gi")).Serve(t)
+	dir := dataDir(t)
+	for range 2 {
+		s := run(t, bin, dir, p.Addr, nil)
+		Connect(t, s.serving(t), "red", AllFeatures...).Rollup(rows...)
+		if code := s.ended(t); code == 0 {
+			t.Fatal("the planted defect does not end the process")
+		}
+	}
+	next := run(t, bin, dir, p.Addr, nil)
+	addr := next.serving(t)
+	again := Connect(t, addr, "red", AllFeatures...)
+	again.Rollup(rows...)
 	a := Await(t, again, "the refusal", func(m *pb.ShardMessage) (*pb.Acknowledgement, bool) {
 		return m.GetAck(), strings.HasPrefix(m.GetAck().GetEcho(), "rollup")
 	})

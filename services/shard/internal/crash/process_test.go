@@ -33,7 +33,7 @@ var (
 func run(t *testing.T, program, dir, provider string, edit func(*exec.Cmd), args ...string) *shard {
 	t.Helper()
 	s := &shard{addr: make(chan string, 1), done: make(chan struct{})}
-	s.cmd = exec.Command(program, append([]string{"--data-dir", dir, "--provider-addr", provider, "--listen", "127.0.0.1:0", "--metrics-addr", "0",
+	s.cmd = exec.Command(program, append([]string{"--data-dir", dir, "--provider-addr", provider, "--listen", "127.0.0.1:0", "--release-delay", "0", "--release-delay-empty", "0", "--session-handover-wait", "0", "--metrics-addr", "0",
 		"--reconcile-interval", "200ms", "--inflight-poll-interval", "20ms", "--cycle-interval", "1s", "--cycle-min-spacing", "10ms"}, args...)...)
 	s.cmd.Dir = filepath.Dir(program)
 	if edit != nil {

@@ -63,6 +63,7 @@ type Profile struct {
 	Priority          int32         `n:"5"`
 	Interruption      Bucket        `n:"6"`
 	Reclamation       Bucket        `n:"7"`
+	NeverPreempts     bool          `n:"8"` // nothing in use is preempted for it (ENG-15.6)
 }
 
 // Canonical returns the one spelling of a profile (ENG-4.3). It reads soft violations as WIRE-14.1 says: values of
@@ -174,6 +175,9 @@ func (p Profile) Fingerprint() string {
 	b = appendNumber(b, int(c.Priority))
 	b = appendNumber(b, int(c.Interruption))
 	b = appendNumber(b, int(c.Reclamation))
+	if c.NeverPreempts { // profiles without it keep the fingerprint that they always had
+		b = appendField(b, "never-preempts")
+	}
 	return FingerprintPrefix + shortHash(b)
 }
 

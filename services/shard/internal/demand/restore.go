@@ -26,7 +26,7 @@ func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity
 		n := &c.Needs[i]
 		rows = append(rows, Saved{Row: Row{Profile: n.Form.Profile, Group: n.Group, Aggregate: n.Aggregate.Quantities(dims),
 			MinUnit: n.MinUnit.Quantities(dims), RowID: n.RowID, Fingerprint: n.Form.Fingerprint}, Arrival: n.Arrival, Hold: c.Holds[i],
-			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.RoomOf(i)})
+			Unplaced: i < len(c.Unplaced) && c.Unplaced[i], Room: c.HeadroomOf(i)})
 	}
 	return rows, c.Overhead.Quantities(dims)
 }
@@ -50,6 +50,6 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	}
 	t.SetHolds(cluster, func(n *Need) Hold { return saved[n.RowKey()].Hold })
 	t.SetUnplaced(cluster, func(n *Need) bool { return saved[n.RowKey()].Unplaced })
-	t.SetRoom(cluster, func(n *Need) int64 { return saved[n.RowKey()].Room })
+	t.SetHeadroom(cluster, func(n *Need) int64 { return saved[n.RowKey()].Room })
 	t.touch(c)
 }

@@ -15,7 +15,7 @@ type Cluster struct {
 	Needs    []Need  // in turn order; replaced as a whole, never changed in place
 	Holds    []Hold  // of each Need; replaced as a whole
 	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
-	Room     []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16); replaced as a whole
+	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -88,7 +88,7 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	}
 	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
 	t.rows += len(needs) - len(c.Needs)
-	c.Unplaced, c.Room = carry(c, needs, c.Unplaced), carry(c, needs, c.Room)
+	c.Unplaced, c.Headroom = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom)
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
 	if did.Changed {
 		t.touch(c)
@@ -279,36 +279,36 @@ func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
 	return true
 }
 
-// SetRoom sets how many min units the Needs of a cluster shall have beyond what they ask for, because the scheduler could not
+// SetHeadroom sets how many min units the Needs of a cluster shall have beyond what they ask for, because the scheduler could not
 // place Pods on what covers them (ENG-11.16); f is asked for each one.
-func (t *Table) SetRoom(cluster string, f func(n *Need) int64) bool {
+func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
 	c := t.clusters[cluster]
 	if c == nil {
 		return false
 	}
-	var room []int64
+	var headroom []int64
 	for i := range c.Needs {
 		if units := f(&c.Needs[i]); units > 0 {
-			if room == nil {
-				room = make([]int64, len(c.Needs))
+			if headroom == nil {
+				headroom = make([]int64, len(c.Needs))
 			}
-			room[i] = units
+			headroom[i] = units
 		}
 	}
-	if slices.Equal(room, c.Room) {
+	if slices.Equal(headroom, c.Headroom) {
 		return false
 	}
-	c.Room = room
+	c.Headroom = headroom
 	t.touch(c)
 	return true
 }
 
-// RoomOf is the room of the Need at a position.
-func (c *Cluster) RoomOf(i int) int64 {
-	if i < 0 || i >= len(c.Room) {
+// HeadroomOf is the headroom of the Need at a position.
+func (c *Cluster) HeadroomOf(i int) int64 {
+	if i < 0 || i >= len(c.Headroom) {
 		return 0
 	}
-	return c.Room[i]
+	return c.Headroom[i]
 }
 
 // SetFacts replaces the facts of a cluster, which need not have rows, and reports whether that changed anything.

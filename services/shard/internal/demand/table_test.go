@@ -151,7 +151,7 @@ func step(r *rand.Rand, tab *Table, m model) {
 		row := func(n *Need) modelRow { return c.rows[n.RowKey()] }
 		tab.SetHolds(name, func(n *Need) Hold { return row(n).hold })
 		tab.SetUnplaced(name, func(n *Need) bool { return row(n).unplaced })
-		tab.SetRoom(name, func(n *Need) int64 { return row(n).room })
+		tab.SetHeadroom(name, func(n *Need) int64 { return row(n).room })
 	}
 }
 
@@ -179,10 +179,10 @@ func compareTable(t *rapid.T, tab *Table, m model) {
 			dims := tab.space.Dimensions
 			_, same := x.p.SameKey()
 			if written(amounts(n.Aggregate.Quantities(dims))) != written(x.agg) || written(amounts(n.MinUnit.Quantities(dims))) != written(x.unit) ||
-				n.Arrival != x.arrival || c.Holds[i] != x.hold || c.RoomOf(i) != x.room || (c.Unplaced != nil && c.Unplaced[i]) != x.unplaced ||
+				n.Arrival != x.arrival || c.Holds[i] != x.hold || c.HeadroomOf(i) != x.room || (c.Unplaced != nil && c.Unplaced[i]) != x.unplaced ||
 				n.RowID != x.id || fmt.Sprint(n.Form.Profile) != fmt.Sprint(x.p) || (n.Form.Same != nil) != same ||
 				n.Form.Stripped.Fingerprint != x.p.WithoutSame().Fingerprint() {
-				t.Fatalf("%s: row %d is %+v (hold %d, room %d), want %+v", name, i, n, c.Holds[i], c.RoomOf(i), x)
+				t.Fatalf("%s: row %d is %+v (hold %d, room %d), want %+v", name, i, n, c.Holds[i], c.HeadroomOf(i), x)
 			}
 		}
 	}

@@ -17,9 +17,7 @@ var starts = [...]inventory.State{Bootstrap: inventory.Idle, Provision: inventor
 
 // Broken says what is wrong with the first action that breaks an invariant, or "".
 func (x *Audit) Broken(w *World, p *Policy, r *Result) string {
-	if p == nil {
-		p = defaultPolicy
-	}
+	p = p.OrDefault()
 	if n := (w.Inventory.Bound() + 63) / 64; len(x.seen) < n {
 		x.seen = slices.Grow(x.seen, n-len(x.seen))[:n]
 	}

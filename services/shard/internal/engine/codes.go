@@ -8,46 +8,46 @@ import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 type code struct{ name, say, do string }
 
 var detailCodes = [...]code{
-	{"", "Nothing to add.", ""},
+	{"", "No further detail.", ""},
 	{"CLUSTER_OFFLINE", "The cluster's operator is not connected, so nothing is bought for it.", "Bring the operator back; demand is kept."},
-	{"BOOTSTRAP_BACKOFF", "The last bootstrap of this need failed; it waits before the next attempt.", "Look at the bootstrap template of the cluster."},
-	{"PARKED", "No domain can hold the gang, and trying again has not helped; it waits for the next probe.", "Add machines to one domain, or make the gang smaller."},
-	{"DOMAIN_TOO_SMALL", "No domain could hold the gang even if all its machines were free.", "Make the gang smaller, use larger machines, or a wider topology key."},
-	{"NO_MATCH", "No machine in any state matches the requirements.", "Drop a requirement (node selector, affinity), or add such machines."},
-	{"DIMENSION_MISSING", "Machines match, but none offers one of the requested resources.", "Add machines with that resource."},
-	{"TOO_SMALL", "Machines match, but none is large enough for one Pod of this size.", "Ask for less per Pod, or add larger machines."},
-	{"SPREAD_BLOCKED", "Machines are free, but only where the spread constraint forbids them.", "Add machines in the other domains, or allow more skew."},
-	{"NODE_NOT_JOINED", "A machine was configured, but its node never joined.", "Look at the bootstrap template and at the network of the nodes."},
-	{"PREEMPTION_SHORT", "Victims were found, but they free too little.", "Add machines, or raise the priority."},
-	{"STOCK_OUT", "The provider is out of the machines that fit.", "Allow other types, zones or capacity types."},
-	{"QUOTA", "The quota for the machines that fit is used up.", "Raise the quota, or allow other types."},
-	{"WITHHELD", "The machines that fit are withheld.", "See the marks of the machines; the history of each says what went wrong."},
-	{"HELD_BY_OTHERS", "The machines that fit are held by others.", "Add machines, or raise the priority."},
-	{"STARTING", "Machines are being configured.", "Nothing is to be done: their nodes join by themselves."},
-	{"CREATING", "Machines are being created.", "Nothing is to be done: they are configured as soon as they exist."},
-	{"WAITING_FOR_DRAIN", "Machines are on their way once they are drained.", "Nothing is to be done, unless the drain is stuck: the list of drains names what blocks it."},
-	{"NODE_NOT_READY", "A node that joined is not Ready now.", "Look at the node; its recovery belongs to the cluster."},
-	{"UNPLACED", "Capacity covers the demand, but the scheduler could not place all Pods.", "Look at the events of the pending Pods."},
-	{"SPREAD_IGNORED", "The spread constraint is ignored, because the need asks for one domain.", "Drop the spread constraint, or the wish for one domain."},
+	{"BOOTSTRAP_BACKOFF", "The last bootstrap for this need failed. The next attempt follows after a backoff.", "Check the cluster's bootstrap template."},
+	{"PARKED", "No domain can hold the gang, and retries have not helped. It waits for the next probe.", "Add machines to one domain, or make the gang smaller."},
+	{"DOMAIN_TOO_SMALL", "No domain can hold the gang, even with all machines of the domain free.", "Make the gang smaller, use larger machines, or a wider topology key."},
+	{"NO_MATCH", "No machine matches the requirements, in any state.", "Remove a requirement (node selector, affinity), or add matching machines."},
+	{"DIMENSION_MISSING", "Machines match, but none of them offers one of the requested resources.", "Add machines that offer the resource."},
+	{"TOO_SMALL", "Machines match, but none is large enough for one of these Pods.", "Request less for each Pod, or add larger machines."},
+	{"SPREAD_BLOCKED", "Machines are free, but only in domains that the spread constraint excludes.", "Add machines in the other domains, or increase maxSkew."},
+	{"NODE_NOT_JOINED", "A machine was configured, but its Node never joined the cluster.", "Check the bootstrap template and the network of the Nodes."},
+	{"PREEMPTION_SHORT", "Machines of lower priority could be preempted, but they free too little capacity.", "Add machines, or raise the priority."},
+	{"STOCK_OUT", "The suitable machines are out of stock at the provider.", "Allow other types, zones or capacity types."},
+	{"QUOTA", "The quota for the suitable machines is used up.", "Raise the quota, or allow other types."},
+	{"WITHHELD", "The suitable machines are withheld.", "`bigfleet history machine/ID` shows why a machine is withheld."},
+	{"HELD_BY_OTHERS", "Other needs hold the suitable machines.", "Add machines, or raise the priority."},
+	{"STARTING", "Machines are being configured.", "No action is needed: their Nodes will join."},
+	{"CREATING", "Machines are being created.", "No action is needed: they are configured as soon as they exist."},
+	{"WAITING_FOR_DRAIN", "The need waits for machines that are being drained.", "No action is needed unless a drain is stuck: `bigfleet get drains` names what blocks it."},
+	{"NODE_NOT_READY", "A Node that joined is no longer Ready.", "Check the Node; the cluster is responsible for its recovery."},
+	{"UNPLACED", "Capacity covers the demand, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
+	{"SPREAD_IGNORED", "The spread constraint is ignored because the need requires a single domain.", "Remove the spread constraint or the single-domain requirement."},
 }
 
-var _ [0]struct{} = [len(detailCodes) - details]struct{}{}
+var _ [0]struct{} = [len(detailCodes) - Details]struct{}{}
 
 // String returns the name of the detail as the wire spells it, without its prefix.
 func (d Detail) String() string { return nameOf(detailCodes[:], int(d)) }
 
 // Sentence says the detail in words, and Remedy what could be done about it.
-func (d Detail) Sentence() string { return detailCodes[min(int(d), details-1)].say }
+func (d Detail) Sentence() string { return detailCodes[min(int(d), Details-1)].say }
 
 // Remedy says what could be done about the detail, or "".
-func (d Detail) Remedy() string { return detailCodes[min(int(d), details-1)].do }
+func (d Detail) Remedy() string { return detailCodes[min(int(d), Details-1)].do }
 
 var reasonCodes = [...]code{
 	{"", "Satisfied.", ""},
-	{"PRIORITY_STARVED", "Matching supply exists, but equal or higher precedence holds it.", ""},
+	{"PRIORITY_STARVED", "Needs of equal or higher precedence hold the matching supply.", ""},
 	{"NO_MATCHING_SUPPLY", "No suitable machine is in this shard.", ""},
 	{"TOPOLOGY_UNSATISFIABLE", "The topology constraint cannot be met in this shard.", ""},
-	{"PREEMPTION_EXHAUSTED", "Victims were found but free too little.", ""},
+	{"PREEMPTION_EXHAUSTED", "Machines of lower priority could be preempted, but they free too little capacity.", ""},
 }
 
 // String returns the name of the reason as the wire spells it, without its prefix.
@@ -56,16 +56,16 @@ func (r UnmetReason) String() string { return nameOf(reasonCodes[:], int(r)) }
 var causeCodes = [...]code{
 	{"", "", ""},
 	{"phase1.idle", "An Idle machine was free.", ""},
-	{"phase1.speculative", "A slot was free, and nothing Idle was left.", ""},
-	{"phase1.handover", "The machine was promised to this need and is Idle now.", ""},
-	{"phase2.inversion", "A need of higher priority lacks what this machine gives to one of lower priority.", ""},
-	{"phase2.excess", "Nobody claims the machine, and a need of higher priority lacks it.", ""},
-	{"phase3.excess", "Nobody claims the machine any more.", ""},
-	{"phase3.excess_promised", "Nobody claims the machine any more, and another need waits for it.", ""},
-	{"phase3.gang_moved", "The gang that the machine served has chosen another domain.", ""},
-	{"phase3.not_joined", "The node of the machine never joined its cluster.", ""},
-	{"phase3.release", "The machine has been Idle for longer than its hold.", ""},
-	{"move.drained", "The machine moves to another shard, where a need of higher priority and penalty lacks it.", ""},
+	{"phase1.speculative", "A machine was available to buy, and none was Idle.", ""},
+	{"phase1.handover", "The machine was reserved for this need and is now Idle.", ""},
+	{"phase2.inversion", "A need of higher priority takes this machine from one of lower priority.", ""},
+	{"phase2.excess", "No need uses the machine, and a need of higher priority requires it.", ""},
+	{"phase3.excess", "No need uses the machine any more.", ""},
+	{"phase3.excess_promised", "No need uses the machine any more, and another need waits for it.", ""},
+	{"phase3.gang_moved", "The gang that used the machine has moved to another domain.", ""},
+	{"phase3.not_joined", "The machine's Node never joined its cluster.", ""},
+	{"phase3.release", "The machine has been Idle for longer than its hold time.", ""},
+	{"move.drained", "The machine moves to another shard, where a need of higher priority and penalty requires it.", ""},
 }
 
 var _ [0]struct{} = [len(causeCodes) - int(causes)]struct{}{}
@@ -77,33 +77,34 @@ func (c Cause) String() string { return nameOf(causeCodes[:], int(c)) }
 func (c Cause) Sentence() string { return causeCodes[min(int(c), int(causes)-1)].say }
 
 var keepCodes = [...]code{
-	{"", "The plan does something with it.", ""},
-	{"CLAIMED", "A need claims it.", "It goes when that need shrinks."},
-	{"CLAIMED_WITH_SHARES", "A need claims it, and others use parts of it.", "It goes when all of them shrink."},
-	{"NOT_HEARD", "Its cluster has not reported since the shard started.", "It is looked at when the cluster's first roll-up arrives: bring its operator back, or retire the cluster if it is gone."},
-	{"READINESS_GUARD", "Its node never joined, but too many others did not either, so none is given up.", "Look at the bootstrap template."},
-	{"NOT_OWNED", "Another shard owns it.", "That shard decides about it: ask there."},
-	{"SURPLUS_MATURES", "Nobody claims it any more; it is left to finish starting.", "Nothing is to be done: once it has started it is released like any other that nobody claims."},
-	{"PROMISED", "It is promised to a need.", "It goes elsewhere when that need shrinks."},
-	{"PROMISED_UNUSED", "It was promised to a need that no longer wants it.", "Nothing is to be done: once it is there any need may have it, and after its hold it is deleted."},
-	{"LEAVING", "It is on its way out.", "Nothing is to be done. While it drains, the list of drains names what blocks it."},
-	{"HOLD", "It is Idle and inside its hold.", "It is deleted when the hold ends."},
-	{"FIXED", "It is Idle, and machines of its capacity type are never given back.", "Any need that it fits may have it; to be rid of it, take it out of its provider."},
-	{"WITHHELD", "It is withheld.", "It is offered again when its mark ends."},
-	{"SLOT", "It is a slot and costs nothing.", "It is bought when a need is short of it."},
-	{"FAILED", "It failed and waits for repair, retry or forget.", "Once the cause is gone, have its provider asked again; or have it forgotten."},
+	{"", "The current plan acts on it.", ""},
+	{"CLAIMED", "In use by a need.", "Released when that need requires less."},
+	{"CLAIMED_WITH_SHARES", "In use by several needs.", "Released when all of them require less."},
+	{"NOT_HEARD", "Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster if it is gone."},
+	{"READINESS_GUARD", "Its Node never joined. Too many other Nodes did not join either, so none is released.", "Check the bootstrap template."},
+	{"NOT_OWNED", "Another shard owns it.", "The owning shard decides about it."},
+	{"SURPLUS_MATURES", "No need uses it any more. It finishes starting first.", "No action is needed: it is released after it has started."},
+	{"PROMISED", "It is reserved for a need.", "Available to other needs when that need requires less."},
+	{"PROMISED_UNUSED", "It was reserved for a need that no longer requires it.", "No action is needed: once it is ready, any need may use it. It is deleted after its hold time."},
+	{"LEAVING", "It is being released.", "No action is needed. During a drain, `bigfleet get drains` names what blocks it."},
+	{"HOLD", "It is Idle and within its hold time.", "Deleted when the hold time ends."},
+	{"FIXED", "It is Idle. Machines of its capacity type are never released.", "Any need that fits may use it. To release it, remove it at its provider."},
+	{"WITHHELD", "It is withheld.", "Offered again when the mark expires."},
+	{"SLOT", "It is available to buy and costs nothing.", "Bought when a need requires it."},
+	{"FAILED", "It has failed and waits for repair, retry or forget.", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."},
 }
 
 // withheldCodes say what a mark means for the machine that has it.
 var withheldCodes = [...]code{
 	{"", "", ""},
-	{"backoff", "a command on it failed a moment ago", "It is tried again by itself; if that fails too, look at what its provider says."},
-	{"stock-out", "its provider has none of its kind left", "It is tried again by itself; ask the provider for more, or allow other types and zones."},
+	{"backoff", "an action on it failed recently", "It is retried automatically. If that fails too, check the provider's error."},
+	{"stock-out", "its provider is out of stock for its type", "It is retried automatically. Request more from the provider, or allow other types and zones."},
 	{"quota", "this shard has used up its slice of the quota", "Raise the quota, or this shard's slice of it."},
-	{"forgotten", "a person ordered that it be forgotten", "It is left alone while its provider still lists it; have the provider asked again to use it."},
-	{"reserved", "it is reserved for a move to another shard", "It goes over when the move is done; cancel the move to keep it."},
-	{"not-joined", "it never became a Node of the cluster that it was made for", "Other clusters may have it at once, that one again when the mark ends. Look at the bootstrap template and at the network of the nodes."},
-	{"elsewhere", "it serves a cluster here, and its domain is another shard's", "Nobody here gains by draining it: idle, it is the other shard's. Move the domain back if this shard is to use it."},
+	{"forgotten", "it was forgotten on request", "It is ignored while its provider still lists it. `bigfleet machines retry ID` makes it usable again."},
+	{"reserved", "it is reserved for a move to another shard", "It is handed over when the move is complete. Cancel the move to keep it."},
+	{"not-joined", "it never became a Node of its cluster", "Other clusters may use it now, and that cluster when the mark expires. Check the bootstrap template and the network of the Nodes."},
+	{"elsewhere", "it serves a cluster here, and its domain belongs to another shard", "Draining it does not help here: once Idle it belongs to the other shard. Move the domain back to use it here."},
+	{"provider-down", "its provider does not answer", "It is offered again when the provider answers. `bigfleet provider ping ADDRESS` checks the provider."},
 }
 
 var _ [0]struct{} = [len(withheldCodes) - inventory.WithheldReasons]struct{}{}
@@ -116,6 +117,15 @@ func (k KeepReason) String() string { return nameOf(keepCodes[:], int(k)) }
 // Sentence says the keep reason in words.
 func (k KeepReason) Sentence() string {
 	return keepCodes[min(int(k), int(KeepReasonShellReserve)-1)].say
+}
+
+// Change says what would have to change for a machine that is kept to go, or "".
+func (k KeepReason) Change() string { return keepCodes[min(int(k), int(KeepReasonShellReserve)-1)].do }
+
+// MarkSentence says what a mark means for the machine that has it, and what could be done about it.
+func MarkSentence(r inventory.WithheldReason) (say, do string) {
+	c := withheldCodes[r]
+	return c.say, c.do
 }
 
 func nameOf(table []code, i int) string {

@@ -31,19 +31,17 @@ const (
 
 // Keep is the answer to "why is this machine still here".
 type Keep struct {
-	Reason    KeepReason
-	Action    *Action // set if the plan does something with it; Reason is then NoKeepReason
-	Need      Ref     // who claims it or is promised it
-	Receivers int     // Needs that have shares on it
-	Until     int64   // end of its hold or of its mark; 0 if open
-	Mark      inventory.WithheldReason
+	Reason     KeepReason
+	Action     *Action // set if the plan does something with it; Reason is then NoKeepReason
+	Need       Ref     // who claims it or is promised it
+	Recipients int     // Needs that have shares on it
+	Until      int64   // end of its hold or of its mark; 0 if open
+	Mark       inventory.WithheldReason
 }
 
 // Keep answers for one machine from a result of the present world. It is computed when asked (ENG-19.7).
 func (r *Result) Keep(w *World, p *Policy, i inventory.Index) Keep {
-	if p == nil {
-		p = DefaultPolicy()
-	}
+	p = p.OrDefault()
 	for a := range r.Actions {
 		if r.Actions[a].Machine == i {
 			return Keep{Action: &r.Actions[a], Need: r.Actions[a].Need}
@@ -52,7 +50,7 @@ func (r *Result) Keep(w *World, p *Policy, i inventory.Index) Keep {
 	inv := w.Inventory
 	k := Keep{Need: Nobody}
 	claim, ref, receivers := r.claimOf(w, i)
-	k.Need, k.Receivers = ref, receivers
+	k.Need, k.Recipients = ref, receivers
 	claimed := !ref.None()
 	switch inv.Seen(i) {
 	case inventory.Configured, inventory.Configuring:
@@ -148,6 +146,6 @@ func (r *Result) guarded(w *World, i inventory.Index) bool {
 	if b == nil {
 		return false
 	}
-	_, ok := slices.BinarySearch(b.Guarded, i)
+	_, ok := slices.BinarySearch(b.Protected, i)
 	return ok
 }

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 
-// second is the unit of the constants, in the nanoseconds of the inputs.
-const second int64 = 1_000_000_000
+// Second is the unit of the constants, in the nanoseconds of the inputs.
+const Second int64 = 1_000_000_000
 
 // Policy is the constants of ENG-24. It is fixed in production; tests, simulation and what-if may pass another. A policy
 // must not be changed while a Planner that has seen it is in use: pass another one.
@@ -59,18 +59,18 @@ func DefaultPolicy() *Policy {
 		DrainMargin:   120,
 		DrainEstimate: 30,
 		VictimWeights: Weights{Priority: 10, Drain: 1, Interruption: 1, Reclamation: 1},
-		Hold:          Holds{OnDemand: 600 * second, Spot: 60 * second},
+		Hold:          Holds{OnDemand: 600 * Second, Spot: 60 * Second},
 		ParkAfter:     8, ParkReprobe: 32,
 		Sharing:    true,
-		StuckAfter: 120 * second, SharingStep: 600 * second, SharingCalm: 3600 * second,
-		JoinTimeout: 900 * second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * second,
+		StuckAfter: 120 * Second, SharingStep: 600 * Second, SharingCalm: 3600 * Second,
+		JoinTimeout: 900 * Second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * Second,
 		ExchangeTries: 256,
 		ParallelMin:   128,
 	}
 }
 
-// grace returns the seconds of grace for a priority gap (ENG-15.11).
-func (p *Policy) grace(gap int64) int64 {
+// Grace returns the seconds of grace for a priority gap (ENG-15.11).
+func (p *Policy) Grace(gap int64) int64 {
 	for _, t := range p.GraceTiers {
 		if gap > t.Above {
 			return t.Seconds
@@ -79,5 +79,20 @@ func (p *Policy) grace(gap int64) int64 {
 	return p.ReclaimGrace
 }
 
-// defaultPolicy stands in for a nil policy; nobody changes it.
+// DrainSeconds is the drain time of a victim's score: what its provider says, else the policy's (ENG-15.9).
+func (p *Policy) DrainSeconds(ofMachine int32) int64 {
+	if ofMachine > 0 {
+		return int64(ofMachine)
+	}
+	return max(1, p.DrainEstimate)
+}
+
+// OrDefault returns p, or the constants of ENG-24 if p is nil. Nobody changes what it returns.
+func (p *Policy) OrDefault() *Policy {
+	if p == nil {
+		return defaultPolicy
+	}
+	return p
+}
+
 var defaultPolicy = DefaultPolicy()

@@ -16,7 +16,7 @@ type Result struct {
 	Drains     []Drain
 	Blocks     []*Block   // by cluster, ascending
 	Promised   []Promised // promises that changed hands
-	Short      []Ref      // what is still short, in turn order: the seed of the shortfall ledger (ENG-15.14)
+	Short      []Ref      // what is still short, in allocation order: the seed of the shortfall ledger (ENG-15.14)
 	CostBefore int64      // price of what is billed now, millionths of a dollar per hour
 	CostAfter  int64      // the same when every Provision and Delete has happened
 	Counters   Counters
@@ -24,20 +24,20 @@ type Result struct {
 
 // Block is the part of a result that belongs to one cluster.
 type Block struct {
-	Cluster  string
-	Needs    []demand.Need     // the rows of its demand, in turn order
-	Verdicts []Verdict         // of each row
-	Domains  []string          // chosen Same domains; see Verdict.Domain
-	Missing  []Missing         // of the short rows
-	Folded   []Folded          // Needs made of several rows (ENG-8.3)
-	Claims   []Claim           // by Need in turn order
-	Shares   []Share           // by Need in turn order
-	Shunned  []inventory.Index // Configured, but not credited for not having joined (ENG-17.3), by Index
-	Guarded  []inventory.Index // overdue, but credited because the guard says so (ENG-17.4 to 17.6), by Index
+	Cluster   string
+	Needs     []demand.Need     // the rows of its demand, in allocation order
+	Verdicts  []Verdict         // of each row
+	Domains   []string          // chosen Same domains; see Verdict.Domain
+	Missing   []Missing         // of the short rows
+	Folded    []Folded          // Needs made of several rows (ENG-8.3)
+	Claims    []Claim           // by Need in allocation order
+	Shares    []Share           // by Need in allocation order
+	Excluded  []inventory.Index // Configured, but not credited for not having joined (ENG-17.3), by Index
+	Protected []inventory.Index // overdue, but credited because the guard says so (ENG-17.4 to 17.6), by Index
 }
 
-// receivers counts the Needs that have shares.
-func (b *Block) receivers() int {
+// Recipients counts the Needs that have shares.
+func (b *Block) Recipients() int {
 	n, last := 0, int32(-1)
 	for i := range b.Shares {
 		if row := b.Shares[i].Row; row != last {
@@ -95,7 +95,7 @@ type Promised struct {
 // Counters is the material of the engine's metrics (ENG-22).
 type Counters struct {
 	OpenNeeds, DirtyClusters                                      int
-	Turns, Displaced                                              int
+	Allocations, Displaced                                        int
 	CreditHit, CreditMiss, MatchHit, MatchMiss, FoldHit, FoldMiss int
 	OrderHit, OrderMiss                                           int
 	Shares, JoinOverdue, JoinGuarded                              int
@@ -153,8 +153,8 @@ func (r *Result) Verdict(cluster string, key demand.RowKey) (*Verdict, Ref) {
 	return nil, Nobody
 }
 
-// TurnPosition is 1 plus the number of short Needs before a short row in turn order, and 0 for a row that is not short.
-func (r *Result) TurnPosition(ref Ref) int {
+// AllocationPosition is 1 plus the number of short Needs before a short row in allocation order, and 0 for a row that is not short.
+func (r *Result) AllocationPosition(ref Ref) int {
 	b := r.Blocks[ref.Block]
 	if b.Verdicts[ref.Row].Status != Short {
 		return 0
@@ -162,13 +162,13 @@ func (r *Result) TurnPosition(ref Ref) int {
 	n, c := r.Need(ref)
 	i, _ := slices.BinarySearchFunc(r.Short, Ref{}, func(at, _ Ref) int {
 		m, d := r.Need(at)
-		return compareTurns(m, d, n, c)
+		return CompareAllocation(m, d, n, c)
 	})
 	return i + 1
 }
 
-// compareTurns is the turn order (ENG-7.2).
-func compareTurns(a *demand.Need, ac string, b *demand.Need, bc string) int {
+// CompareAllocation is the allocation order (ENG-7.2).
+func CompareAllocation(a *demand.Need, ac string, b *demand.Need, bc string) int {
 	if c := demand.CompareRank(&a.Form.Profile, &b.Form.Profile); c != 0 {
 		return c
 	}
@@ -209,14 +209,14 @@ func (r *Result) HandsOver(i inventory.Index, p inventory.Promise) (Ref, bool) {
 	}
 	_, at := r.Block(p.Cluster)
 	ref := Ref{at, c.Row}
-	if r.names(ref, p.For.Fingerprint, p.For.Group) {
+	if r.Names(ref, p.For.Fingerprint, p.For.Group) {
 		return ref, true
 	}
 	return Nobody, false
 }
 
-// names reports whether a row key is that of a Need or, for a folded Need, of one of its members (ENG-5.7).
-func (r *Result) names(ref Ref, fingerprint, group string) bool {
+// Names reports whether a row key is that of a Need or, for a folded Need, of one of its members (ENG-5.7).
+func (r *Result) Names(ref Ref, fingerprint, group string) bool {
 	n, _ := r.Need(ref)
 	if n.Form.Fingerprint == fingerprint && n.Group == group {
 		return true
@@ -236,10 +236,10 @@ func (r *Result) names(ref Ref, fingerprint, group string) bool {
 // Stamp returns the attribution that a machine gets when it is bound for a Need (ENG-5.5).
 func (r *Result) Stamp(ref Ref) inventory.Stamp {
 	n, _ := r.Need(ref)
-	return stampOfNeed(n)
+	return StampOf(n)
 }
 
-func stampOfNeed(n *demand.Need) inventory.Stamp {
+func StampOf(n *demand.Need) inventory.Stamp {
 	return inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: n.Form.Priority,
 		Interruption: n.Form.Interruption.Penalty(), Reclamation: n.Form.Reclamation.Penalty()}
 }
@@ -248,9 +248,7 @@ func stampOfNeed(n *demand.Need) inventory.Stamp {
 // reservation for a Preempt or Reclaim that has a preemptor (ENG-5.8, ENG-15.12). A reservation expires; the core calls
 // again when the drain itself begins.
 func (r *Result) Promise(a Action, now int64, p *Policy) (inventory.Promise, bool) {
-	if p == nil {
-		p = DefaultPolicy()
-	}
+	p = p.OrDefault()
 	switch {
 	case a.Kind == Provision:
 		_, cluster := r.Need(a.Need)
@@ -259,7 +257,7 @@ func (r *Result) Promise(a Action, now int64, p *Policy) (inventory.Promise, boo
 		d := r.Drains[a.Drain]
 		_, cluster := r.Need(d.Preemptor)
 		return inventory.Promise{Cluster: cluster, For: r.Stamp(d.Preemptor), Cause: inventory.ForPreempt,
-			Expires: now + (d.Grace+p.DrainMargin)*second}, true
+			Expires: now + (d.Grace+p.DrainMargin)*Second}, true
 	}
 	return inventory.Promise{}, false
 }

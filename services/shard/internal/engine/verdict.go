@@ -47,7 +47,7 @@ const (
 	DetailUnplaced         Detail = 19
 	DetailSpreadIgnored    Detail = 20
 
-	details = 21 // length of an array indexed by Detail
+	Details = 21 // length of an array indexed by Detail
 )
 
 // UnmetReason is the coarse reason of a SHORT row. The numbers are those of the wire.
@@ -60,6 +60,19 @@ const (
 	TopologyUnsatisfiable UnmetReason = 3
 	PreemptionExhausted   UnmetReason = 4
 )
+
+// Reason is the coarse reason of a short row with this detail, by the table of ENG-19.4.
+func (d Detail) Reason() UnmetReason {
+	switch d {
+	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
+		return NoMatchingSupply
+	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
+		return TopologyUnsatisfiable
+	case DetailPreemptionShort:
+		return PreemptionExhausted
+	}
+	return PriorityStarved
+}
 
 // Verdict is the answer to one row of demand (ENG-19.3). It holds no machine ids, and no pointer: a shard has one for each
 // row, and a collection need not look at them.

@@ -41,7 +41,7 @@ type Frozen struct {
 }
 
 // Freeze takes the world as it is. The world may change at once.
-func (w *World) Freeze(r *inventory.Room) *Frozen {
+func (w *World) Freeze(r *inventory.FreezeBuffer) *Frozen {
 	return &Frozen{w.Space.Freeze(), w.Demand.Freeze(), w.Inventory.Freeze(r)}
 }
 

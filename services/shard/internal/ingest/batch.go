@@ -23,19 +23,19 @@ type Batch struct {
 	texts   map[string]string
 	labels  memo[[]inventory.Label]
 	amounts memo[[]resource.Quantity]
-	stamps  memo[echo]
+	stamps  memo[parsedMetadata]
 	taints  map[string][]inventory.Taint
 	room    []byte // of ids and hosts of the records to come
 }
 
 // echo is what metadata says.
-type echo struct {
+type parsedMetadata struct {
 	stamp inventory.Stamp
 	has   bool
 	owner string
 }
 
-// batchKnown is how many readings of a kind a Batch remembers before it begins anew.
+// batchKnown is how many readings of a kind a Batch remembers before it starts over.
 const batchKnown = 1 << 14
 
 // memo remembers what sets of map entries were read as.
@@ -81,7 +81,7 @@ func (m memo[T]) put(e *entries, value T) {
 // Batch returns a Batch that remembers nothing yet.
 func (g *Gate) Batch() *Batch {
 	return &Batch{gate: g, seed: maphash.MakeSeed(), texts: map[string]string{}, labels: memo[[]inventory.Label]{},
-		amounts: memo[[]resource.Quantity]{}, stamps: memo[echo]{}, taints: map[string][]inventory.Taint{}}
+		amounts: memo[[]resource.Quantity]{}, stamps: memo[parsedMetadata]{}, taints: map[string][]inventory.Taint{}}
 }
 
 // Record reads and gates one record. Of a refused one the fact has the id. An error says that the bytes are no record, which
@@ -118,7 +118,7 @@ func (b *Batch) passed(e *entries, as []resource.Quantity) {
 // plain is the function plain for a record that is still encoded; its amounts are looked at where they are read.
 func (p *parts) plain() bool {
 	return plainFields(pb.MachineState(p.state), pb.CapacityType(p.capacity), p.price, p.probability,
-		len(p.hostProvider) > 0 || len(p.hostRef) > 0, len(p.cluster) > 0, len(p.lastError) > 0) && len(p.id) > 0
+		len(p.hostProvider) > 0 || len(p.hostRef) > 0, len(p.cluster) > 0, len(p.lastError) > 0) && len(p.id) > 0 && p.drainSeconds >= 0
 }
 
 // fact is the fact of a record that is plain, unless something in it is not.
@@ -130,7 +130,7 @@ func (b *Batch) fact() (f core.Fact, ok bool) {
 	m := &f.Machine
 	*m = inventory.Machine{ID: b.own(p.id), State: inventory.State(p.state), CapacityType: inventory.CapacityType(p.capacity),
 		Price: inventory.PriceOfDollars(p.price), Probability: inventory.ProbabilityOf(p.probability), LastError: string(p.lastError),
-		Failure: p.failure, HostRef: b.own(p.hostRef)}
+		Failure: p.failure, DrainSeconds: p.drainSeconds, HostRef: b.own(p.hostRef)}
 	var texts [4]bool
 	m.InstanceType, texts[0] = b.text(p.instanceType)
 	m.Zone, texts[1] = b.text(p.zone)
@@ -151,7 +151,7 @@ func (b *Batch) fact() (f core.Fact, ok bool) {
 	if m.Taints, ok = b.tainted(); !ok {
 		return f, false
 	}
-	said, ok := b.echoed()
+	said, ok := b.parsed()
 	f.Stamp, f.HasStamp, f.Owner = said.stamp, said.has, said.owner
 	return f, ok
 }
@@ -225,21 +225,21 @@ func (b *Batch) labelled() ([]inventory.Label, bool) {
 	return out, true
 }
 
-func (b *Batch) echoed() (echo, bool) {
+func (b *Batch) parsed() (parsedMetadata, bool) {
 	e := &b.parts.metadata
 	if len(e.list) == 0 {
-		return echo{}, true
+		return parsedMetadata{}, true
 	}
 	if known, ok := b.stamps.get(e); ok {
 		return known, true
 	}
 	said, ok := decode(e)
 	if !ok {
-		return echo{}, false
+		return parsedMetadata{}, false
 	}
 	f := core.Fact{}
 	readMetadata(&f, said)
-	out := echo{f.Stamp, f.HasStamp, f.Owner}
+	out := parsedMetadata{f.Stamp, f.HasStamp, f.Owner}
 	b.stamps.put(e, out)
 	return out, true
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -33,10 +34,10 @@ func (g *Gate) Instruction(m *pb.CoordinatorInstruction) core.Instruction {
 		x.Reserve, x.Invalid = reserve(p.ReserveMachines)
 	case *pb.CoordinatorInstruction_TransferOwnership:
 		t := p.TransferOwnership
-		x.Transfer = &core.TransferOrder{Move: t.GetMoveId(), From: t.GetFromShardId(), To: t.GetToShardId(), Machines: ids(t.GetMachineIds())}
+		x.Transfer = &core.TransferInstruction{Move: t.GetMoveId(), From: t.GetFromShardId(), To: t.GetToShardId(), Machines: ids(t.GetMachineIds())}
 	case *pb.CoordinatorInstruction_ReassignSpeculative:
 		t := p.ReassignSpeculative
-		x.Transfer = &core.TransferOrder{Move: t.GetMoveId(), From: t.GetFromShardId(), To: t.GetToShardId(), Machines: ids(t.GetMachineIds()), Speculative: true}
+		x.Transfer = &core.TransferInstruction{Move: t.GetMoveId(), From: t.GetFromShardId(), To: t.GetToShardId(), Machines: ids(t.GetMachineIds()), Speculative: true}
 	case *pb.CoordinatorInstruction_CancelMove:
 		x.CancelMove = p.CancelMove.GetMoveId()
 	default:
@@ -79,8 +80,8 @@ func exceptions(list []*pb.MachineException) (out []core.Exception) {
 	return out
 }
 
-func reserve(m *pb.ReserveMachines) (*core.ReserveOrder, string) {
-	out := &core.ReserveOrder{Move: m.GetMoveId(), To: m.GetToShardId(), InstanceType: m.GetInstanceType(), Zone: m.GetZone(),
+func reserve(m *pb.ReserveMachines) (*core.ReserveInstruction, string) {
+	out := &core.ReserveInstruction{Move: m.GetMoveId(), To: m.GetToShardId(), InstanceType: m.GetInstanceType(), Zone: m.GetZone(),
 		CapacityType: uint8(m.GetCapacityType()), Count: int64(m.GetCount()), Tier: uint8(m.GetTier()), Priority: m.GetRequesterPriority(),
 		Interruption: demand.Bucket(m.GetRequesterInterruptionBucket())}
 	for _, q := range m.GetRequirements() {
@@ -88,8 +89,8 @@ func reserve(m *pb.ReserveMachines) (*core.ReserveOrder, string) {
 	}
 	unit := m.GetMinUnit().GetResources()
 	for _, name := range sortedNames(unit) {
-		v, err := resource.Parse(unit[name], resource.Up)
-		if err != nil && !errors.Is(err, resource.ErrRange) {
+		v, err := quantity.Parse(unit[name], quantity.Up)
+		if err != nil && !errors.Is(err, quantity.ErrRange) {
 			return nil, "min_unit of " + clip(name) + " is not a quantity"
 		}
 		if v > 0 {

@@ -11,6 +11,7 @@ import (
 	"buf.build/go/protovalidate"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -45,7 +46,7 @@ func (g *Gate) Machine(m *pb.Machine, want string) (core.Fact, *Refused) {
 		ID: m.Id, State: inventory.State(m.State), InstanceType: m.InstanceType, Zone: m.Zone,
 		CapacityType: inventory.CapacityType(m.CapacityType), Price: inventory.PriceOfDollars(m.PricePerHour),
 		Probability: inventory.ProbabilityOf(m.InterruptionProbability), Cluster: m.Cluster, LastError: m.LastError,
-		Failure: int32(m.Failure), HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
+		Failure: int32(m.Failure), DrainSeconds: m.DrainEstimateSeconds, HostProvider: m.GetHost().GetProvider(), HostRef: m.GetHost().GetRef(),
 	}}
 	var refused *Refused
 	if f.Machine.Resources, refused = supply("resources", m.GetResources().GetResources()); refused != nil {
@@ -109,9 +110,9 @@ func supply(field string, m map[string]string) ([]resource.Quantity, *Refused) {
 	}
 	out := make([]resource.Quantity, 0, len(m))
 	for _, name := range sortedNames(m) {
-		v, err := resource.Parse(m[name], resource.Down)
+		v, err := quantity.Parse(m[name], quantity.Down)
 		switch {
-		case err != nil && !errors.Is(err, resource.ErrRange):
+		case err != nil && !errors.Is(err, quantity.ErrRange):
 			return nil, &Refused{"quantity", fmt.Sprintf("%s of %s: %q is %v", field, clip(name), clip(m[name]), err)}
 		case v < 0:
 			return nil, &Refused{"quantity", fmt.Sprintf("%s of %s is negative: %q", field, clip(name), clip(m[name]))}

@@ -11,7 +11,7 @@ import (
 // what they refuse. The rules take 5 us for a record, half of what taking it in costs; this takes a tenth of that.
 func plain(m *pb.Machine) bool {
 	return plainFields(m.State, m.CapacityType, m.PricePerHour, m.InterruptionProbability, m.GetHost().GetProvider() != "" || m.GetHost().GetRef() != "",
-		m.Cluster != "", m.LastError != "") && m.Id != "" && plainAmounts(m.GetResources().GetResources()) && plainAmounts(m.GetAllocatable().GetResources())
+		m.Cluster != "", m.LastError != "") && m.Id != "" && m.DrainEstimateSeconds >= 0 && plainAmounts(m.GetResources().GetResources()) && plainAmounts(m.GetAllocatable().GetResources())
 }
 
 // plainFields is plain for everything but the id and the amounts.

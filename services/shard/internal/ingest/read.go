@@ -5,6 +5,7 @@ import (
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -66,7 +67,7 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 		r.warn("same_without_group", "needs[%d]: Same without a group", i)
 	}
 	r.spread(i, n, p)
-	p.TolerationsStated = n.GetTolerationsStated()
+	p.TolerationsStated, p.NeverPreempts = n.GetTolerationsStated(), n.GetNeverPreempts()
 	for _, t := range n.GetTolerations() {
 		p.Tolerations = append(p.Tolerations, demand.Toleration{Key: t.GetKey(), Op: t.GetOperator(), Value: t.GetValue(), Effect: t.GetEffect()})
 	}
@@ -100,7 +101,7 @@ func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {
 func (r *reader) quantities(i int, field string, m map[string]string) []resource.Quantity {
 	var out []resource.Quantity
 	for _, name := range sortedNames(m) {
-		v, err := resource.Parse(m[name], resource.Up)
+		v, err := quantity.Parse(m[name], quantity.Up)
 		switch {
 		case name == "":
 			r.warn("empty_key", "needs[%d]: %s has an amount without a name", i, field)

@@ -15,6 +15,7 @@ type parts struct {
 	id, hostProvider, hostRef, instanceType, zone, lastError, cluster []byte
 
 	state, capacity, failure int32
+	drainSeconds             int32
 	price, probability       float64
 
 	resources, allocatable, labels, metadata entries
@@ -52,6 +53,7 @@ const (
 	fieldMetadata     = 15
 	fieldFailure      = 1000
 	fieldTaints       = 1001
+	fieldDrainSeconds = 1002
 )
 
 // read takes a record apart. It knows what encoders write; for anything else that bytes may be (a field twice, one of another
@@ -138,6 +140,8 @@ func (p *parts) varint(num protowire.Number, v uint64) bool {
 		p.capacity = int32(v)
 	case fieldFailure:
 		p.failure = int32(v)
+	case fieldDrainSeconds:
+		p.drainSeconds = int32(v)
 	default:
 		return !known(num)
 	}
@@ -156,7 +160,7 @@ func (p *parts) double(num protowire.Number, v float64) bool {
 	return true
 }
 
-// known tells whether Machine has a field of a number. One that it does not have is newer than this program and is left alone.
+// known reports whether Machine has a field of a number. One that it does not have is newer than this program and is left alone.
 func known(num protowire.Number) bool { return machineFields.ByNumber(num) != nil }
 
 var machineFields = (&pb.Machine{}).ProtoReflect().Descriptor().Fields()

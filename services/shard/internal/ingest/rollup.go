@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -61,7 +63,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Reject = reject("empty", "the roll-up has no payload", -1, "")
 		return e
 	}
-	e.Stamp, e.RowCount = m.TimestampUnixNanos, int64(len(m.Needs))
+	e.Timestamp, e.RowCount = m.TimestampUnixNanos, int64(len(m.Needs))
 	if e.Reject = g.refuse(m, cluster, size); e.Reject != nil {
 		return e
 	}
@@ -74,7 +76,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 	}
 	e.Overhead = r.quantities(-1, "node_overhead", m.NodeOverhead)
 	e.Warnings = r.warnings
-	if e.Reject = sums(e.Rows); e.Reject != nil {
+	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows)); e.Reject != nil {
 		e.Rows, e.Overhead = nil, nil
 		return e
 	}
@@ -84,7 +86,8 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		}
 		return strings.Compare(a.Group, b.Group)
 	})
-	e.Hash = contentHash(e.Rows, e.Overhead)
+	e.OutOfService = outOfService(m.OutOfService)
+	e.Hash = contentHash(e.Rows, e.Overhead, e.OutOfService)
 	return e
 }
 
@@ -181,7 +184,7 @@ func olderGeneration(n *pb.CapacityNeed) bool {
 func parses(m *pb.ClusterCapacityNeeds) *core.Rejection {
 	check := func(index int64, field string, q map[string]string) *core.Rejection {
 		for _, name := range sortedNames(q) {
-			if _, err := resource.Parse(q[name], resource.Up); err != nil && !errors.Is(err, resource.ErrRange) {
+			if _, err := quantity.Parse(q[name], quantity.Up); err != nil && !errors.Is(err, quantity.ErrRange) {
 				return reject("quantity", fmt.Sprintf("%q of %s is %v", clip(q[name]), clip(name), err), index, fmt.Sprintf("%s[%q]", field, clip(name)))
 			}
 		}
@@ -217,13 +220,49 @@ func sums(rows []demand.Row) *core.Rejection {
 	return nil
 }
 
+// A plan keeps a few numbers for each row and each resource that any row of its cluster names.
+const (
+	resourceNamesMax = 1024      // distinct names in a roll-up; a cluster knows a few dozen
+	rowNamesMax      = 2_000_000 // rows times distinct names: 48 MB in a plan
+)
+
+// tooWide refuses what would take memory out of proportion to its size: each row with a resource of its own makes a table of
+// rows times rows.
+func tooWide(rows []demand.Row) *core.Rejection {
+	names := map[string]bool{}
+	for i := range rows {
+		for _, list := range [...][]resource.Quantity{rows[i].Aggregate, rows[i].MinUnit} {
+			for _, q := range list {
+				names[q.Name] = true
+			}
+		}
+		if len(names) > resourceNamesMax {
+			return reject("too_large", fmt.Sprintf("more than %d resource names in one roll-up", resourceNamesMax), int64(i), "needs")
+		}
+	}
+	if n := len(rows) * len(names); n > rowNamesMax {
+		return reject("too_large", fmt.Sprintf("%d rows times %d resource names; at most %d are accepted", len(rows), len(names), rowNamesMax), -1, "needs")
+	}
+	return nil
+}
+
+// outOfService reads the machines whose nodes take no Pods, by id. One that is named twice counts once.
+func outOfService(list []*pb.MachineOutOfService) (out []core.OutOfService) {
+	for _, m := range list {
+		out = append(out, core.OutOfService{Machine: m.GetMachineId(), Reason: int32(m.GetReason()), Since: m.GetSinceUnixNanos(), Pods: max(0, int64(m.GetPods())), Detail: clip(m.GetDetail())})
+	}
+	slices.SortStableFunc(out, func(a, b core.OutOfService) int { return strings.Compare(a.Machine, b.Machine) })
+	return slices.CompactFunc(out, func(a, b core.OutOfService) bool { return a.Machine == b.Machine })
+}
+
 // contentHash names the content of a roll-up: equal content, whatever the order of rows on the wire, has equal names.
-func contentHash(rows []demand.Row, overhead []resource.Quantity) string {
+func contentHash(rows []demand.Row, overhead []resource.Quantity, out []core.OutOfService) string {
 	type content struct {
 		Rows     []demand.Row        `n:"1"`
 		Overhead []resource.Quantity `n:"2"`
+		Out      []core.OutOfService `n:"3"`
 	}
-	sum := sha256.Sum256(codec.Marshal(content{rows, overhead}))
+	sum := sha256.Sum256(codec.Marshal(content{rows, overhead, out}))
 	return hex.EncodeToString(sum[:16])
 }
 

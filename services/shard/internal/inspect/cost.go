@@ -14,7 +14,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // GetCost tells dollars per hour by group and state, now. What it was in the past is not kept by a shard: a request for
@@ -26,7 +25,7 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 	}
 	defer done()
 	if r.Msg.SinceUnixNanos != 0 || r.Msg.Points > 1 {
-		return nil, rpc.NewError(connect.CodeUnimplemented, "a running shard tells the present only; `bigfleet cost --record DIR` finds the past in its decision log")
+		return nil, rpc.NewError(connect.CodeUnimplemented, "a running shard reports present costs only; `bigfleet cost --record DIR` reads past costs from its decision log")
 	}
 	bill := NewBill(r.Msg.GroupBy)
 	if err := s.walk(ctx, bill.Add); err != nil {
@@ -44,9 +43,9 @@ type Bill struct {
 // NewBill begins one. by are keys of GetCostRequest.
 func NewBill(by []string) *Bill { return &Bill{by: by, rows: map[string]*costRow{}} }
 
-// Add counts a machine, if it is this shard's and costs anything.
+// Add counts a machine, if it is this shard's and exists.
 func (b *Bill) Add(m *core.MachineView) {
-	if slices.Contains(m.Flags, core.FlagForeign) || !billed(m.Machine.State) {
+	if slices.Contains(m.Flags, core.FlagForeign) || !m.Machine.Exists() {
 		return
 	}
 	group := make([]string, 0, len(b.by))
@@ -82,9 +81,6 @@ type costRow struct {
 	machines int32
 	byState  map[string]int64
 }
-
-// billed reports whether machines in a state have a host that costs money.
-func billed(s inventory.State) bool { return s.Hosted() || s == inventory.Failed }
 
 func groupOf(by string, m *core.MachineView) string {
 	switch by {

@@ -13,6 +13,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 )
 
 const (
@@ -46,7 +48,7 @@ func (s *Server) Explain(ctx context.Context, r *connect.Request[pb.ExplainReque
 
 // explained is what the study of a need found.
 type explained struct {
-	of         *engine.NeedExplanation
+	of         *explain.NeedExplanation
 	cluster    string
 	row        *core.NeedRow
 	turn       int32
@@ -62,15 +64,15 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		return nil, rpc.NewError(connect.CodeInvalidArgument, "a need is named by its cluster and its row_id or profile_fingerprint")
 	}
 	e, err := study(ctx, s, func(w *core.Study) *explained {
-		plan := engine.Plan(w.Input())
+		plan := planner.Plan(w.Input())
 		ref, ok := findNeed(plan, q)
 		if !ok {
 			return nil
 		}
-		e := &explained{of: engine.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, turn: int32(plan.TurnPosition(ref))}
+		e := &explained{of: explain.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, turn: int32(plan.AllocationPosition(ref))}
 		e.cluster, e.row = core.Row(w.World, plan, ref)
 		if w.World.Inventory.Len() <= suggestMachines {
-			if x := engine.Suggest(w.Input(), plan, ref); x != nil {
+			if x := explain.Suggest(w.Input(), plan, ref); x != nil {
 				e.suggestion = x.Say
 			}
 		}
@@ -130,7 +132,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 
 // others writes what an explanation says about machines and needs that may be of other clusters. A cluster's own identity
 // sees no names of others (SHARD-23.6).
-func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.NeedExplanation, seen []*pb.SeenInterruptions) {
+func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *explain.NeedExplanation, seen []*pb.SeenInterruptions) {
 	own := scope(ctx)
 	for _, h := range e.Holders {
 		x := &pb.Holder{Priority: h.Priority, Machines: int32(h.Machines), Why: h.Why.Sentence()}
@@ -155,7 +157,7 @@ func (s *Server) others(ctx context.Context, out *pb.ExplainResponse, e *engine.
 	}
 }
 
-func candidate(c *engine.Candidate) *pb.Candidate {
+func candidate(c *explain.Candidate) *pb.Candidate {
 	out := &pb.Candidate{MachineId: c.Machine, PricePerHour: convert.Dollars(c.Price), InterruptionProbability: float64(c.Probability) / 1e6,
 		InterruptionPenaltyDollars: c.Penalty.Dollars(), EffectiveCost: convert.Dollars(c.Cost), Taken: c.Taken}
 	if !c.Taken {
@@ -202,7 +204,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 		return nil, err
 	}
 	type found struct {
-		*engine.MachineExplanation
+		*explain.MachineExplanation
 		cycle int64
 	}
 	e, err := study(ctx, s, func(w *core.Study) *found {
@@ -210,7 +212,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 		if !ok {
 			return nil
 		}
-		return &found{engine.ExplainMachine(w.World, w.Policy, engine.Plan(w.Input()), i), w.Cycle}
+		return &found{explain.ExplainMachine(w.World, w.Policy, planner.Plan(w.Input()), i), w.Cycle}
 	})
 	if err != nil {
 		return nil, err
@@ -222,6 +224,9 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	out := &pb.ExplainResponse{Machine: m, Verdict: e.Sentence, Suggestion: e.Change, Cycle: e.cycle, CycleAtUnixNanos: v.Wall(v.Status.CycleAt)}
 	if change := heldChange(m.KeepReason); change != "" { // what only the shell knows: what holds a release
 		out.Verdict, out.Suggestion = e.Sentence+" Its "+m.KeepText+".", change
+	} else if m.KeepReason == pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE { // the engine sees it as failed
+		out.Verdict = "Its" + strings.TrimPrefix(m.KeepText, "its") + "."
+		out.Suggestion = "It counts again once its node takes Pods: uncordon it, take the taint away, or repair it."
 	}
 	if e.Next != nil && scope(ctx) == "" {
 		out.Candidates = append(out.Candidates, candidate(e.Next))

@@ -78,7 +78,7 @@ func (s *Server) begin() (done func(), err error) {
 	case s.reads <- struct{}{}:
 		return func() { <-s.reads }, nil
 	default:
-		return nil, rpc.NewError(connect.CodeResourceExhausted, "too many reads at once on this shard; try again in a moment")
+		return nil, rpc.NewError(connect.CodeResourceExhausted, "too many concurrent reads on this shard; retry shortly")
 	}
 }
 
@@ -99,7 +99,7 @@ func narrow(ctx context.Context, asked string) (string, error) {
 		}
 		return asked, nil
 	}
-	return "", rpc.NewError(connect.CodePermissionDenied, "a cluster may read about itself only")
+	return "", rpc.NewError(connect.CodePermissionDenied, "a cluster may only read about itself")
 }
 
 func notFound(what string) error { return rpc.NewError(connect.CodeNotFound, what) }

@@ -165,7 +165,13 @@ func seenInterruptions(v *core.Publish, c *core.Core, id string) *pb.SeenInterru
 // keep says in the words of the wire and in a sentence why a machine is as it is, or what holds its release.
 func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, string) {
 	if k.Planned != 0 {
-		return planned(k)
+		return planned(v, k)
+	}
+	if o := k.Out; o != nil && m.Machine.State == inventory.Configured {
+		if o.Pods > 0 {
+			return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node takes no Pods (%s); %d Pods keep it", o, o.Pods)
+		}
+		return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node takes no Pods (%s) and holds none; it is reclaimed after the release delay", o)
 	}
 	need := fmt.Sprintf("%s of cluster %s (priority %d)", k.Need.Fingerprint, k.Need.Cluster, k.Need.Priority)
 	r := pb.KeepReason(k.Keep.Reason)
@@ -173,71 +179,88 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepClaimed:
 		return r, "it serves need " + need
 	case engine.KeepClaimedWithShares:
-		return r, fmt.Sprintf("it serves need %s, and %d others use what is left of it", need, k.Keep.Receivers)
+		return r, fmt.Sprintf("it serves need %s, and %d other needs use its remaining capacity", need, k.Keep.Recipients)
 	case engine.KeepNotHeard:
-		return r, "its cluster has not reported since this shard started, so nothing is taken from it"
+		return r, "its cluster has not reported since this shard started, so nothing is released from it"
 	case engine.KeepReadinessGuard:
-		return r, "its node has not joined, but too many have not for this to be the machine's fault"
+		return r, "its Node has not joined, and too many others have not for this to be the machine's fault"
 	case engine.KeepNotOwned:
 		return r, "another shard owns it"
 	case engine.KeepSurplusMatures:
-		return r, "nobody needs it, but it is still booting and draining a boot is worse"
+		return r, "no need uses it, but it is still starting, and it is released after that"
 	case engine.KeepPromised:
-		return r, "it is promised to need " + need
+		return r, "it is reserved for need " + need
 	case engine.KeepPromisedUnused:
-		return r, "it was bought for a need that no longer wants it"
+		return r, "it was bought for a need that no longer requires it"
 	case engine.KeepLeaving:
-		return r, "it is on its way out"
+		return r, "it is being released"
 	case engine.KeepHold:
-		return r, "idle; kept until " + time.Unix(0, v.Wall(k.Keep.Until)).UTC().Format(time.RFC3339) + " in case somebody needs it"
+		return r, "idle; kept until " + time.Unix(0, v.Wall(k.Keep.Until)).UTC().Format(time.RFC3339) + " in case a need requires it"
 	case engine.KeepFixed:
-		return r, "idle; machines of this capacity type are never given back"
+		return r, "idle; machines of this capacity type are never released"
 	case engine.KeepWithheld:
 		if k.Keep.Mark == inventory.WithheldReserved {
 			return pb.KeepReason_KEEP_REASON_RESERVED, "reserved for a move to another shard"
 		}
 		return r, "withheld: " + k.Keep.Mark.String()
 	case engine.KeepSlot:
-		return r, "a slot; it costs nothing"
+		return r, "available to buy; it costs nothing"
 	case engine.KeepFailed:
 		return r, "failed: " + m.Machine.LastError
 	}
 	if m.Machine.State == inventory.Failed {
 		return pb.KeepReason_KEEP_REASON_FAILED, "failed: " + m.Machine.LastError
 	}
-	return r, "no plan has looked at it yet"
+	return r, "it has not been evaluated yet"
 }
 
 // heldChange says what would have to change for a planned release to happen, or "".
 func heldChange(r pb.KeepReason) string {
 	switch r {
 	case pb.KeepReason_KEEP_REASON_BUDGET:
-		return "It goes when the budget has refilled; a higher --reclaim-cap-fraction releases faster."
+		return "Released when the budget has refilled. A higher --reclaim-cap-fraction releases faster."
 	case pb.KeepReason_KEEP_REASON_NO_SESSION:
-		return "It goes when the operator of its cluster is connected and has reported: bring it back, or retire the cluster if it is gone."
+		return "Released when the operator of its cluster has connected and reported. Bring it back, or retire the cluster if it is gone."
 	case pb.KeepReason_KEEP_REASON_PAUSED:
-		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it, and `bigfleet dry-run off` ends a dry run."
+		return "`bigfleet get pauses` shows who paused it and why. `bigfleet resume` ends the pause, and `bigfleet dry-run off` ends a dry run."
+	case pb.KeepReason_KEEP_REASON_RELEASE_DELAY:
+		return "Released when it was not needed for --release-delay without interruption."
+	case pb.KeepReason_KEEP_REASON_PROTECTED_PODS:
+		return "Released once these Pods have left, or when their budget allows a disruption and none is annotated do-not-disrupt."
+	case pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF:
+		return "Released once its Pods may be evicted. Allow a disruption in the budget that is named, or scale the workload up."
 	case pb.KeepReason_KEEP_REASON_STALE_INVENTORY:
-		return "It goes when its provider answers again; `bigfleet doctor` looks at the provider."
+		return "Released when its provider answers again. `bigfleet doctor` checks the provider."
 	}
 	return ""
 }
 
 // planned says what will happen to a machine, or what holds that back.
-func planned(k *core.Kept) (pb.KeepReason, string) {
+func planned(v *core.Publish, k *core.Kept) (pb.KeepReason, string) {
 	what := k.Planned.String() + " is planned"
-	switch held := k.HeldText(); held {
+	switch held := k.BlockedText(); held {
 	case "":
 		return pb.KeepReason_KEEP_REASON_UNSPECIFIED, what
 	case "reclaim_budget":
-		return pb.KeepReason_KEEP_REASON_BUDGET, what + ", but the reclaim budget is spent for now"
+		return pb.KeepReason_KEEP_REASON_BUDGET, what + ", but the reclaim budget is used up for now"
 	case "no_session", "no_report", "gate":
-		return pb.KeepReason_KEEP_REASON_NO_SESSION, what + ", but its cluster has no session that has reported"
+		return pb.KeepReason_KEEP_REASON_NO_SESSION, what + ", but its cluster has not reported in this session"
 	case "paused", "dry_run":
-		return pb.KeepReason_KEEP_REASON_PAUSED, what + ", but actuation is paused or in dry run"
+		return pb.KeepReason_KEEP_REASON_PAUSED, what + ", but actions are paused or in dry run"
+	case "release_delay":
+		return pb.KeepReason_KEEP_REASON_RELEASE_DELAY, what + ", but not before " + clock(v, k.Until) + ": a machine has to be in excess for a while"
+	case "protected_pods":
+		return pb.KeepReason_KEEP_REASON_PROTECTED_PODS, what + ", but its node holds Pods that must not be disturbed"
+	case "drain_backoff":
+		return pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF, what + ", but not before " + clock(v, k.Until) + ": the last drain was given up, " + k.Because
 	case "stale_inventory":
 		return pb.KeepReason_KEEP_REASON_STALE_INVENTORY, what + ", but the inventory is too old to act on"
 	default:
 		return pb.KeepReason_KEEP_REASON_UNSPECIFIED, what + "; it waits: " + held
 	}
+}
+
+// clock writes a moment of the shard's process as a time of day.
+func clock(v *core.Publish, mono int64) string {
+	return time.Unix(0, v.Wall(mono)).UTC().Format(time.TimeOnly + " MST")
 }

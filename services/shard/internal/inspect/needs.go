@@ -75,7 +75,7 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 		}
 		for i := range b.Rows {
 			n := &b.Rows[i]
-			isShort := n.Verdict.Status == engine.Short
+			isShort := n.Unmet()
 			if q.UnsatisfiedOnly && !isShort || q.RowId != "" && n.RowID != q.RowId {
 				continue
 			}
@@ -107,19 +107,27 @@ func position(rows []row, key []string) int {
 	return i
 }
 
+// stateOf says how a need stands. What is held back is short: nothing of it is on a way that moves.
+func stateOf(r *core.NeedRow) pb.NeedState {
+	if r.Unmet() {
+		return pb.NeedState_NEED_STATE_SHORT
+	}
+	return pb.NeedState(r.Verdict.Status)
+}
+
 // needView writes one row with its verdict.
 func needView(v *core.Publish, r row) *pb.NeedView {
 	d, stated := &r.Verdict, r.Demand()
 	out := &pb.NeedView{
 		Need: convert.Need(&stated), ClusterId: r.cluster, ArrivalUnixNanos: v.Wall(r.Arrival), ProfileFingerprint: r.Form.Fingerprint,
-		Satisfied: d.Status != engine.Short, ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
+		Satisfied: !r.Unmet(), ResidualDeficit: convert.Quantities(r.Residual), ClaimedMachineCount: d.Claimed,
 		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: r.Domain, SameSatisfiable: d.Satisfiable && r.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
-		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: pb.NeedState(d.Status), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
+		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: stateOf(r.NeedRow), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
 		TurnPosition: r.turn, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
 	}
 	out.DetailText = r.Text()
-	if d.Status == engine.Short {
+	if r.Unmet() {
 		out.AgeCyclesUnmet, out.UnmetSinceUnixNanos = int32(v.AgeCycles(r.NeedRow)), v.Wall(r.Since)
 		if d.Reason == engine.PreemptionExhausted {
 			out.Preemption = &pb.PreemptionSummary{VictimsFound: d.Victims, CapacityFreed: convert.Quantities(r.Freed)}

@@ -16,6 +16,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -54,7 +55,7 @@ func (s *Server) Plan(ctx context.Context, r *connect.Request[pb.PlanRequest]) (
 }
 
 // question reads what is asked, and says of what is asked in vain that it is.
-func (s *Server) question(q *pb.PlanRequest) (edits []engine.Edit, warnings []string, err error) {
+func (s *Server) question(q *pb.PlanRequest) (edits []explain.Edit, warnings []string, err error) {
 	if edits, err = s.edits(q); err != nil {
 		return nil, nil, err
 	}
@@ -69,19 +70,19 @@ func (s *Server) question(q *pb.PlanRequest) (edits []engine.Edit, warnings []st
 }
 
 // whatIf plans a copy with edits, and without. A nil policy is the one in force.
-func (s *Server) whatIf(w *core.Study, edits []engine.Edit, policy *engine.Policy, q *pb.PlanRequest) *pb.PlanResponse {
+func (s *Server) whatIf(w *core.Study, edits []explain.Edit, policy *engine.Policy, q *pb.PlanRequest) *pb.PlanResponse {
 	for i := range edits {
-		if p, ok := edits[i].(engine.PutMachine); ok {
+		if p, ok := edits[i].(explain.PutMachine); ok {
 			edits[i] = s.ofProvider(w, p)
 		}
 	}
-	return s.answer(w, engine.WhatIf(w.Input(), edits, policy, q.Settle), q)
+	return s.answer(w, explain.WhatIf(w.Input(), edits, policy, q.Settle), q)
 }
 
 func flagNames() string { return fmt.Sprint(slices.Sorted(maps.Keys(planFlags))) }
 
 // ofProvider gives an edited machine the provider it has, or the first one.
-func (s *Server) ofProvider(w *core.Study, p engine.PutMachine) engine.PutMachine {
+func (s *Server) ofProvider(w *core.Study, p explain.PutMachine) explain.PutMachine {
 	if i, ok := w.World.Inventory.Find(p.Machine.ID); ok {
 		p.Machine.Provider = w.World.Inventory.Provider(i)
 	} else if names := slices.Sorted(maps.Keys(s.cfg.Addresses)); len(names) > 0 {
@@ -91,7 +92,7 @@ func (s *Server) ofProvider(w *core.Study, p engine.PutMachine) engine.PutMachin
 }
 
 // edits turns the request's edits into the engine's, through the same gate as roll-ups and machine records.
-func (s *Server) edits(q *pb.PlanRequest) (out []engine.Edit, err error) {
+func (s *Server) edits(q *pb.PlanRequest) (out []explain.Edit, err error) {
 	for i, d := range q.Demand {
 		e, err := s.demandEdit(d)
 		if err != nil {
@@ -107,12 +108,12 @@ func (s *Server) edits(q *pb.PlanRequest) (out []engine.Edit, err error) {
 		out = append(out, e)
 	}
 	if q.LiftHolds {
-		out = append(out, engine.LiftHolds{Cluster: q.ClusterId})
+		out = append(out, explain.LiftHolds{Cluster: q.ClusterId})
 	}
 	return out, nil
 }
 
-func (s *Server) demandEdit(d *pb.DemandEdit) (engine.Edit, error) {
+func (s *Server) demandEdit(d *pb.DemandEdit) (explain.Edit, error) {
 	switch e := d.Edit.(type) {
 	case *pb.DemandEdit_Replace:
 		m := proto.Clone(e.Replace).(*pb.ClusterCapacityNeeds)
@@ -123,48 +124,48 @@ func (s *Server) demandEdit(d *pb.DemandEdit) (engine.Edit, error) {
 		if x.Reject != nil {
 			return nil, fmt.Errorf("%s: %s", x.Reject.Reason, x.Reject.Message)
 		}
-		return engine.ReplaceRows{Cluster: d.ClusterId, Rows: x.Rows, Overhead: x.Overhead}, nil
+		return explain.ReplaceRows{Cluster: d.ClusterId, Rows: x.Rows, Overhead: x.Overhead}, nil
 	case *pb.DemandEdit_Add:
 		m := &pb.ClusterCapacityNeeds{ClusterId: d.ClusterId, Needs: []*pb.CapacityNeed{e.Add}}
 		x := s.cfg.Gate.Rollup(m, d.ClusterId, proto.Size(m), time.Now())
 		if x.Reject != nil {
 			return nil, fmt.Errorf("%s: %s", x.Reject.Reason, x.Reject.Message)
 		}
-		return engine.AddRow{Cluster: d.ClusterId, Row: x.Rows[0]}, nil
+		return explain.AddRow{Cluster: d.ClusterId, Row: x.Rows[0]}, nil
 	case *pb.DemandEdit_Remove:
-		return engine.RemoveRows{Cluster: d.ClusterId, Name: e.Remove}, nil
+		return explain.RemoveRows{Cluster: d.ClusterId, Name: e.Remove}, nil
 	case *pb.DemandEdit_Scale:
-		return engine.ScaleRows{Cluster: d.ClusterId, PerMillion: perMillion(e.Scale)}, nil
+		return explain.ScaleRows{Cluster: d.ClusterId, PerMillion: perMillion(e.Scale)}, nil
 	case *pb.DemandEdit_Drop:
-		return engine.DropCluster{Cluster: d.ClusterId}, nil
+		return explain.DropCluster{Cluster: d.ClusterId}, nil
 	}
 	return nil, fmt.Errorf("no edit is given")
 }
 
-func (s *Server) machineEdit(m *pb.MachineEdit) (engine.Edit, error) {
+func (s *Server) machineEdit(m *pb.MachineEdit) (explain.Edit, error) {
 	switch e := m.Edit.(type) {
 	case *pb.MachineEdit_Put:
 		f, refused := s.cfg.Gate.Machine(e.Put, "")
 		if refused != nil {
 			return nil, refused
 		}
-		return engine.PutMachine{Machine: f.Machine}, nil
+		return explain.PutMachine{Machine: f.Machine}, nil
 	case *pb.MachineEdit_Remove:
-		return engine.RemoveMachine{ID: e.Remove}, nil
+		return explain.RemoveMachine{ID: e.Remove}, nil
 	case *pb.MachineEdit_Price:
-		return engine.ScalePrice{Pool: pool(e.Price), PerMillion: perMillion(e.Price.GetFactor())}, nil
+		return explain.ScalePrice{Pool: pool(e.Price), PerMillion: perMillion(e.Price.GetFactor())}, nil
 	case *pb.MachineEdit_StockOut:
-		return engine.StockOut{Pool: pool(e.StockOut)}, nil
+		return explain.StockOut{Pool: pool(e.StockOut)}, nil
 	case *pb.MachineEdit_DrainZone:
-		return engine.DrainZone{Zone: e.DrainZone}, nil
+		return explain.DrainZone{Zone: e.DrainZone}, nil
 	case *pb.MachineEdit_Node:
-		return engine.SetNode{ID: e.Node.GetMachineId(), Ready: e.Node.GetReady()}, nil
+		return explain.SetNode{ID: e.Node.GetMachineId(), Ready: e.Node.GetReady()}, nil
 	}
 	return nil, fmt.Errorf("no edit is given")
 }
 
-func pool(p *pb.PriceEdit) engine.Pool {
-	return engine.Pool{InstanceType: p.GetInstanceType(), Zone: p.GetZone(), CapacityType: inventory.CapacityType(p.GetCapacityType())}
+func pool(p *pb.PriceEdit) explain.Pool {
+	return explain.Pool{InstanceType: p.GetInstanceType(), Zone: p.GetZone(), CapacityType: inventory.CapacityType(p.GetCapacityType())}
 }
 
 func perMillion(factor float64) int64 {
@@ -172,7 +173,7 @@ func perMillion(factor float64) int64 {
 }
 
 // answer writes what a what-if found.
-func (s *Server) answer(w *core.Study, a *engine.Answer, q *pb.PlanRequest) *pb.PlanResponse {
+func (s *Server) answer(w *core.Study, a *explain.Answer, q *pb.PlanRequest) *pb.PlanResponse {
 	out := &pb.PlanResponse{BaseCycle: w.Cycle, CostPerHourBefore: convert.Dollars(a.CostNow), CostPerHourAfter: convert.Dollars(a.CostThen),
 		Warnings: a.Warnings, Rounds: int32(a.Rounds), Actions: s.planned(a.World, a.Actions, q.ClusterId),
 		BaselineActions: s.planned(w.World, a.Baseline, q.ClusterId)}
@@ -194,11 +195,11 @@ func (s *Server) answer(w *core.Study, a *engine.Answer, q *pb.PlanRequest) *pb.
 		x := &pb.NeedChange{}
 		if !c.Before.None() {
 			cluster, n := core.Row(w.World, a.Base, c.Before)
-			x.Before = needView(v, row{cluster, n, int32(a.Base.TurnPosition(c.Before))})
+			x.Before = needView(v, row{cluster, n, int32(a.Base.AllocationPosition(c.Before))})
 		}
 		if !c.After.None() {
 			cluster, n := core.Row(a.World, a.Final, c.After)
-			x.After = needView(v, row{cluster, n, int32(a.Final.TurnPosition(c.After))})
+			x.After = needView(v, row{cluster, n, int32(a.Final.AllocationPosition(c.After))})
 		}
 		out.Needs = append(out.Needs, x)
 	}

@@ -35,7 +35,7 @@ func (r Replan) Run(q *pb.PlanRequest) (*pb.PlanResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := r.Core.Freeze(inventory.NewRoom(0)).Thaw()
+	w := r.Core.Freeze(inventory.NewFreezeBuffer(0)).Thaw()
 	policy, err := edited(w.Policy, r.Policy)
 	if err != nil {
 		return nil, err

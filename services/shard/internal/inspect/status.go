@@ -81,6 +81,9 @@ func Pauses(st *core.Status) (out []*pb.Pause) {
 	if st.Coord.Decommissioned {
 		out = append(out, &pb.Pause{PauseId: "decommissioned", Reason: st.Coord.Text})
 	}
+	if st.Coord.Disputed {
+		out = append(out, &pb.Pause{PauseId: "epoch-disputed", Reason: st.Coord.Text})
+	}
 	for i := range st.Pauses {
 		out = append(out, Pause(&st.Pauses[i]))
 	}
@@ -122,7 +125,7 @@ func drain(v *core.Publish, d *core.DrainStatus) *pb.DrainView {
 func warnings(st *core.Status, v *core.Publish) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if st.Superseded != "" {
-		add("superseded: %s. Nothing is actuated; find the other process with this id, and do not restart both", st.Superseded)
+		add("superseded: %s. It takes no action. Find the other process with this id, and do not restart both", st.Superseded)
 	}
 	for _, p := range st.Providers {
 		switch {
@@ -139,7 +142,7 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 		}
 	}
 	if st.Held > 0 {
-		add("the roll-ups of %d clusters are held by the guard: they ask for almost nothing", st.Held)
+		add("the roll-ups of %d clusters are held by the guard: they request almost nothing", st.Held)
 	}
 	if st.Silent > 0 {
 		add("%d clusters with machines have not reported for long", st.Silent)
@@ -148,7 +151,7 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 		add("%d machines are Failed", n)
 	}
 	if st.Plaintext {
-		add("plaintext: anybody who reaches this port can speak as any cluster; use TLS outside of trials")
+		add("plaintext: anyone who reaches this port can act as any cluster; use TLS outside of trials")
 	}
 	if c := &st.Coord; c.Disputed || c.Decommissioned {
 		add("coordinator: %s", c.Text)

@@ -51,16 +51,16 @@ func (s *studies) share(now time.Time) (sum time.Duration) {
 // place until it has ended, so that it is never run twice at a time.
 func study[T any](ctx context.Context, s *Server, f func(*core.Study) T) (out T, err error) {
 	if s.studies.share(time.Now()) >= studyShare {
-		return out, rpc.NewError(connect.CodeResourceExhausted, "questions of this kind have used a tenth of a core for the last minute; ask again in a moment")
+		return out, rpc.NewError(connect.CodeResourceExhausted, "requests of this kind have used a tenth of a core for the last minute; retry shortly")
 	}
 	ctx, cancel := context.WithTimeout(ctx, studyTimeout)
 	defer cancel()
 	select {
 	case s.studies.busy <- struct{}{}:
 	case <-ctx.Done():
-		return out, rpc.NewError(connect.CodeResourceExhausted, "another question of this kind is being answered; ask again in a moment")
+		return out, rpc.NewError(connect.CodeResourceExhausted, "another request of this kind is running; retry shortly")
 	}
-	room := inventory.NewRoom(s.cfg.View().Status.Machines)
+	room := inventory.NewFreezeBuffer(s.cfg.View().Status.Machines)
 	var frozen *core.Frozen
 	if err := s.visit(ctx, func(c *core.Core) { frozen = c.Freeze(room) }); err != nil {
 		<-s.studies.busy
@@ -79,6 +79,6 @@ func study[T any](ctx context.Context, s *Server, f func(*core.Study) T) (out T,
 	case out = <-done:
 		return out, nil
 	case <-ctx.Done():
-		return out, rpc.NewError(connect.CodeDeadlineExceeded, "the answer takes longer than is allowed beside a running shard; ask about less, or use `bigfleet replay`")
+		return out, rpc.NewError(connect.CodeDeadlineExceeded, "the answer takes longer than a running shard allows; request less, or use `bigfleet replay`")
 	}
 }

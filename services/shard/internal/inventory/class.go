@@ -35,7 +35,7 @@ type MatchKeys struct {
 }
 
 // SetMatchKeys tells the table which keys profiles look at. If it was told of all of them before, nothing happens;
-// otherwise machines are classed anew. Keys that nobody looks at any more are forgotten when they are many.
+// otherwise machines are classed again. Keys that nobody looks at any more are forgotten when they are many.
 func (t *Table) SetMatchKeys(k MatchKeys) {
 	const spare = 16
 	known := func(old []symbol.ID, keys []string) bool {

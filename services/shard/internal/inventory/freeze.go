@@ -21,16 +21,16 @@ type frozenTopology struct {
 }
 
 // Room is memory for the columns of a frozen table. New memory is slow at its first use; a Room was used.
-type Room struct {
+type FreezeBuffer struct {
 	rows         []*rowBlock
 	labels       []uint32
 	idRef, hosts []textRef
 }
 
-// NewRoom returns room for so many machines.
-func NewRoom(machines int) *Room {
+// NewFreezeBuffer returns a buffer for so many machines.
+func NewFreezeBuffer(machines int) *FreezeBuffer {
 	n := machines + machines/16 + 64
-	r := &Room{labels: make([]uint32, n), idRef: make([]textRef, n), hosts: make([]textRef, n)}
+	r := &FreezeBuffer{labels: make([]uint32, n), idRef: make([]textRef, n), hosts: make([]textRef, n)}
 	for i := range n {
 		r.labels[i], r.idRef[i], r.hosts[i] = 1, 1, 1
 	}
@@ -45,7 +45,7 @@ func NewRoom(machines int) *Room {
 }
 
 // Freeze takes the table as it is, in time that the columns take to copy. The table may change at once.
-func (t *Table) Freeze(r *Room) *Frozen {
+func (t *Table) Freeze(r *FreezeBuffer) *Frozen {
 	f := &Frozen{table: Table{
 		rows: t.rows.clone(r.rows), labels: append(r.labels[:0], t.labels...),
 		idRef: append(r.idRef[:0], t.idRef...), hostRef: append(r.hosts[:0], t.hostRef...),

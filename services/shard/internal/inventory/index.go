@@ -19,7 +19,7 @@ func (t *Table) index(i Index, by int32) {
 		t.counts[r.State()] += int(by)
 	}
 	c.Counts[r.Seen()] += by
-	if r.billed() {
+	if r.flags&isForeign == 0 && t.Exists(i) {
 		t.billed.add(s.Price, by)
 	}
 	if k, ok := r.stock(); ok {
@@ -61,7 +61,7 @@ func (t *Table) index(i Index, by int32) {
 		m := t.clusterChanged(id)
 		if by > 0 {
 			r.pos = uint32(len(m.list))
-			m.list = append(room(m.list), i)
+			m.list = append(grow(m.list), i)
 		} else {
 			last := m.list[len(m.list)-1]
 			m.list[r.pos] = last

@@ -83,22 +83,22 @@ func (l *List) insert(i Index, before func(a, b Index) bool) (int, int) {
 	}
 	if c := l.chunks[at]; len(c) == chunkMax {
 		const half = chunkMax / 2
-		l.chunks[at] = room(slices.Clip(c[:half]))
-		l.chunks = slices.Insert(l.chunks, at+1, room(slices.Clip(c[half:])))
+		l.chunks[at] = grow(slices.Clip(c[:half]))
+		l.chunks = slices.Insert(l.chunks, at+1, grow(slices.Clip(c[half:])))
 		if pos >= half {
 			at, pos = at+1, pos-half
 		}
 	}
-	l.chunks[at] = slices.Insert(room(l.chunks[at]), pos, i)
+	l.chunks[at] = slices.Insert(grow(l.chunks[at]), pos, i)
 	l.last = at
 	return at, pos
 }
 
-// room returns s with room for one more. What grows here grows by an eighth and not by half of itself: machines come
-// once, in a first List, and stay.
-func room[S ~[]E, E any](s S) S { return roomBy(s, 8) }
+// grow returns s with capacity for one more element. It adds an eighth and not a half, because machines come once, in a
+// first List, and stay.
+func grow[S ~[]E, E any](s S) S { return growBy(s, 8) }
 
-func roomBy[S ~[]E, E any](s S, part int) S {
+func growBy[S ~[]E, E any](s S, part int) S {
 	if len(s) < cap(s) {
 		return s
 	}

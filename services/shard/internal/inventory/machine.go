@@ -120,6 +120,7 @@ type Machine struct {
 	HostRef      string              `n:"15"`
 	LastError    string              `n:"16"`
 	Failure      int32               `n:"17"` // the wire's MachineFailure
+	DrainSeconds int32               `n:"18"` // usual duration of a Drain; 0: unknown (ENG-15.9)
 }
 
 // What is kept of the host: it is shown, never compared, and longer ones are cut.
@@ -229,13 +230,14 @@ const (
 	WithheldReserved                            // it is to move to another shard
 	WithheldNotJoined                           // it did not join this cluster (ENG-17.7)
 	WithheldElsewhere                           // bound here, another shard's once it is Idle (SHARD-21.6)
+	WithheldProvider                            // its provider does not answer (SHARD-14.15)
 
-	WithheldReasons = 8 // length of an array indexed by WithheldReason
+	WithheldReasons = 9 // length of an array indexed by WithheldReason
 )
 
 // String returns the reason in lower case, with dashes.
 func (r WithheldReason) String() string {
-	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined", "elsewhere"}
+	names := [WithheldReasons]string{"none", "backoff", "stock-out", "quota", "forgotten", "reserved", "not-joined", "elsewhere", "provider-down"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -261,6 +263,29 @@ const (
 	ReadyOnce Readiness = 2 // Ready at some time since this binding, and now
 	ReadyLost Readiness = 3 // Ready at some time since this binding, but not now (ENG-17.9)
 )
+
+// Occupancy is a class of what the node of a bound machine holds. The larger, the longer it is kept (ENG-7.3).
+type Occupancy uint8
+
+// The classes in between are of powers of four of the cost of evicting what is there, in cents.
+const (
+	OccupancyUnknown   Occupancy = 0 // compares as occupancyMiddle
+	OccupancyEmpty     Occupancy = 1
+	occupancyFirst     Occupancy = 2
+	occupancyMiddle    Occupancy = 10 // 4^8 cents
+	OccupancyProtected Occupancy = 40 // what must not be disturbed
+)
+
+// OccupancyOf is the class of a cost of less than 4^(k+1) cents.
+func OccupancyOf(k int) Occupancy { return occupancyFirst + Occupancy(max(0, min(k, 31))) }
+
+// Rank is what classes compare by: an unknown one stands in the middle.
+func (o Occupancy) Rank() int {
+	if o == OccupancyUnknown {
+		o = occupancyMiddle
+	}
+	return int(o)
+}
 
 // WasReady reports whether the Node was Ready at any time since this binding.
 func (r Readiness) WasReady() bool { return r >= ReadyOnce }

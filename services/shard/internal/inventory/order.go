@@ -2,11 +2,11 @@ package inventory
 
 // idOrder keeps all machines by id and gives each a label, Row.Order, that compares as the ids do. So whatever is sorted
 // by id compares two integers. Labels are spread over 32 bits; where they get too dense a stretch of them is written
-// anew (Bender and others, "Two simplified algorithms for maintaining order in a list": a range of 2^j labels may hold
+// again (Bender and others, "Two simplified algorithms for maintaining order in a list": a range of 2^j labels may hold
 // density^j machines).
 type idOrder struct {
 	all     List
-	version uint64 // grows when labels that were given are written anew
+	version uint64 // grows when labels that were given are rewritten
 }
 
 const (
@@ -66,7 +66,7 @@ func (o *idOrder) neighbour(at, pos, by int) (Index, bool) {
 	return o.all.chunks[at][pos], true
 }
 
-// spread writes the labels around x anew, over the smallest aligned range that is not too dense. The machine at
+// spread writes the labels around x again, over the smallest aligned range that is not too dense. The machine at
 // (at, pos) has no label yet and is left out.
 func (o *idOrder) spread(t *Table, at, pos int, x uint32) {
 	o.version++

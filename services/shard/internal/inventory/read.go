@@ -17,7 +17,7 @@ func (t *Table) Machine(i Index) Machine {
 	s := &t.shapes.all[t.classes[r.Class].Shape]
 	str := t.space.Strings
 	m := Machine{ID: t.ID(i), Provider: str.Text(s.Provider), State: r.State(), InstanceType: str.Text(s.Type), Zone: str.Text(s.Zone),
-		CapacityType: s.Capacity, Price: s.Price, Probability: s.Probability, Cluster: t.space.Clusters.Text(r.Cluster),
+		CapacityType: s.Capacity, Price: s.Price, Probability: s.Probability, DrainSeconds: s.DrainSeconds, Cluster: t.space.Clusters.Text(r.Cluster),
 		Taints: slices.Clone(s.Taints), LastError: t.errors[i].text, Failure: t.errors[i].class}
 	if !s.Resources.IsZero() {
 		m.Resources = s.Resources.Quantities(t.space.Dimensions)
@@ -98,6 +98,11 @@ func (t *Table) Price(i Index) int64 { return t.classes[t.rows.at(i).Class].Pric
 // Probability returns the interruption probability of a machine, in parts per million.
 func (t *Table) Probability(i Index) int32 { return t.classes[t.rows.at(i).Class].Probability }
 
+// DrainSeconds is how long a Drain of a machine usually takes, 0 when the provider does not say.
+func (t *Table) DrainSeconds(i Index) int32 {
+	return t.shapes.all[t.classes[t.rows.at(i).Class].Shape].DrainSeconds
+}
+
 // CapacityType returns the holding-cost class of a machine.
 func (t *Table) CapacityType(i Index) CapacityType {
 	return t.shapes.all[t.classes[t.rows.at(i).Class].Shape].Capacity
@@ -118,7 +123,7 @@ func (t *Table) Count(s State) int { return t.counts[s] }
 // Version grows with every change.
 func (t *Table) Version() uint64 { return t.version }
 
-// OrderVersion grows when Row.Order of machines that were there is written anew; it still compares as the ids do.
+// OrderVersion grows when Row.Order of machines that were there is rewritten; it still compares as the ids do.
 func (t *Table) OrderVersion() uint64 { return t.order.version }
 
 // Now is the time of the last Advance.

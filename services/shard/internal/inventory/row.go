@@ -12,6 +12,8 @@ type Row struct {
 	Since   int64
 	pos     uint32 // in its cluster's members
 	flags   flags
+	held    Occupancy
+	out     bool // its node takes no Pods
 }
 
 type flags uint16
@@ -29,17 +31,18 @@ const (
 	readyBits   flags = 3 << readyShift
 	isLeaving   flags = 1 << 13 // Configured, and its drain cannot be taken back
 	isAnnounced flags = 1 << 14 // its provider takes the host back
+	isStalled   flags = 1 << 15 // on its way at a provider that does not answer
 )
 
 // State is the state as the provider says it or as the shard moved it.
 func (r *Row) State() State { return State(r.flags & stateBits) }
 
-// Seen is the state as the engine sees it: Failed if the machine is stuck, Draining if nothing can stop its drain. A host that its
+// Seen is the state as the engine sees it: Failed if the machine is stuck, stalled or out of service, Draining if nothing can stop its drain. A host that its
 // provider takes back is no supply either: Draining while it serves, Deleting while it does not.
 func (r *Row) Seen() State {
 	s := State(r.flags & stateBits)
 	switch {
-	case r.flags&isStuck != 0:
+	case r.flags&(isStuck|isStalled) != 0 || r.out && s == Configured:
 		return Failed
 	case r.flags&(isLeaving|isAnnounced) != 0 && s == Configured:
 		return Draining
@@ -54,6 +57,9 @@ func (r *Row) Foreign() bool { return r.flags&isForeign != 0 }
 
 // Promised reports whether the machine has a promise.
 func (r *Row) Promised() bool { return r.flags&isPromised != 0 }
+
+// Occupancy is the class of what the machine's node holds.
+func (r *Row) Occupancy() Occupancy { return r.held }
 
 // Readiness is what node reports say.
 func (r *Row) Readiness() Readiness { return Readiness(r.flags & readyBits >> readyShift) }
@@ -103,15 +109,6 @@ func (r *Row) stock() (Pool, bool) {
 
 // sound reports whether the machine is ours and has not failed.
 func (r *Row) sound() bool { return r.flags&isForeign == 0 && r.Seen() != Failed }
-
-// billed reports whether the machine costs its price now and is ours.
-func (r *Row) billed() bool {
-	s := r.State()
-	return r.flags&isForeign == 0 && (s == Creating || s == Idle || s == Configuring || s == Configured || s == Draining)
-}
-
-// Billed reports whether the machine costs its price now and is ours.
-func (r *Row) Billed() bool { return r.billed() }
 
 // releasable reports whether the machine is deleted when its hold is over and nobody claims it.
 func (r *Row) releasable() bool {

@@ -15,6 +15,7 @@ type Shape struct {
 	Capacity             CapacityType
 	Price                int64
 	Probability          int32
+	DrainSeconds         int32
 	Resources            resource.Vector
 	Allocatable          resource.Vector
 	Supply               resource.Vector // Allocatable, or Resources if that is empty (ENG-3.6)
@@ -30,6 +31,7 @@ type shapeKey struct {
 	provider, typ, zone symbol.ID
 	capacity            CapacityType
 	probability         int32
+	drainSeconds        int32
 	price               int64
 	vectors             string // both vectors and the taints, spelled out
 }
@@ -71,7 +73,7 @@ func (t *Table) internShape(m *Machine) uint32 {
 func (t *Table) spellShape(m *Machine) uint32 {
 	str := t.space.Strings
 	k := shapeKey{provider: str.Intern(m.Provider), typ: str.Intern(m.InstanceType), zone: str.Intern(m.Zone),
-		capacity: m.CapacityType, probability: m.Probability, price: m.Price}
+		capacity: m.CapacityType, probability: m.Probability, drainSeconds: m.DrainSeconds, price: m.Price}
 	res := resource.Intern(t.space.Dimensions, m.Resources)
 	alloc := resource.Intern(t.space.Dimensions, m.Allocatable)
 	k.vectors = spell(t.scratch[:0], &res, &alloc, m.Taints)
@@ -86,7 +88,7 @@ func (t *Table) spellShape(m *Machine) uint32 {
 		return id
 	}
 	s := Shape{Provider: k.provider, Type: k.typ, Zone: k.zone, Capacity: m.CapacityType, Price: m.Price, Probability: m.Probability,
-		Resources: res, Allocatable: alloc, Supply: alloc, Taints: slices.Clone(m.Taints), refs: 1, key: k}
+		DrainSeconds: m.DrainSeconds, Resources: res, Allocatable: alloc, Supply: alloc, Taints: slices.Clone(m.Taints), refs: 1, key: k}
 	if alloc.IsZero() {
 		s.Supply = res
 	}
@@ -144,7 +146,7 @@ func (t *Table) releaseShape(id uint32) {
 func (t *Table) sameShape(id uint32, m *Machine) bool {
 	s := &t.shapes.all[id]
 	str := t.space.Strings
-	return s.Price == m.Price && s.Probability == m.Probability && s.Capacity == m.CapacityType && str.Text(s.Type) == m.InstanceType &&
+	return s.Price == m.Price && s.Probability == m.Probability && s.DrainSeconds == m.DrainSeconds && s.Capacity == m.CapacityType && str.Text(s.Type) == m.InstanceType &&
 		str.Text(s.Zone) == m.Zone && str.Text(s.Provider) == m.Provider && t.sameVector(&s.Resources, m.Resources) &&
 		t.sameVector(&s.Allocatable, m.Allocatable) && slices.Equal(s.Taints, m.Taints)
 }

@@ -44,7 +44,7 @@ func (t *stampTable) intern(space *symbol.Space, s *Stamp) uint32 {
 		t.all[id], t.refs[id] = r, 1
 	} else {
 		id = uint32(len(t.all))
-		t.all, t.refs = append(room(t.all), r), append(room(t.refs), 1)
+		t.all, t.refs = append(grow(t.all), r), append(grow(t.refs), 1)
 	}
 	t.index.insert(h, id, t.hash)
 	return id

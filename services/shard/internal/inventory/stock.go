@@ -34,7 +34,26 @@ func (t *Table) stockChanged(class uint32) {
 	l.list = append(l.list, class)
 }
 
-// Billed is the price of all owned machines that cost something now, millionths of a dollar per hour, saturating.
+// FailureHostLost is the wire's MACHINE_FAILURE_HOST_LOST.
+const FailureHostLost = 8
+
+// Exists reports whether the machine has a host, which costs its price: from Idle to Deleting, and Failed as long as its
+// provider names a host that is not lost. A Create that is on its way or was refused has none (ENG-5.1).
+func (m *Machine) Exists() bool {
+	return m.State.Hosted() || m.State == Failed && m.HostRef != "" && m.Failure != FailureHostLost
+}
+
+// Exists is Machine.Exists of a machine of the table.
+func (t *Table) Exists(i Index) bool {
+	s := t.rows.at(i).State()
+	if s != Failed {
+		return s.Hosted()
+	}
+	_, host := t.host(i)
+	return host != "" && t.errors[i].class != FailureHostLost
+}
+
+// Billed is the price of all owned machines that exist, millionths of a dollar per hour, saturating.
 func (t *Table) Billed() int64 { return t.billed.saturated() }
 
 // wide is a sum of many prices that never overflows.

@@ -133,8 +133,8 @@ func (t *Table) allot() Index {
 	}
 	// Each column grows at a pace of its own, so that no step moves all of them (SHARD-4.7).
 	i := t.rows.grow()
-	t.labels = append(roomBy(t.labels, 9), 0)
-	t.idRef, t.hostRef = append(roomBy(t.idRef, 10), 0), append(roomBy(t.hostRef, 11), 0)
+	t.labels = append(growBy(t.labels, 9), 0)
+	t.idRef, t.hostRef = append(growBy(t.idRef, 10), 0), append(growBy(t.hostRef, 11), 0)
 	return i
 }
 
@@ -171,6 +171,9 @@ func (t *Table) fields(i Index, m *Machine) {
 func (t *Table) setCluster(r *Row, cluster string) {
 	old := r.Cluster
 	r.Cluster = t.space.Clusters.Intern(cluster)
+	if r.Cluster != old {
+		r.held = OccupancyUnknown // what the node held was in the cluster before
+	}
 	t.dropCluster(old)
 }
 
@@ -353,59 +356,6 @@ func (t *Table) releaseMark(w Withheld) {
 	if id, ok := t.space.Clusters.Find(w.Cluster); ok {
 		t.dropCluster(id)
 	}
-}
-
-// SetSince stores when the machine entered its present state, on the shard's clock: idle_since of an Idle machine,
-// configured_at of a Configured one. The table does not set it by itself.
-func (t *Table) SetSince(i Index, at int64) bool {
-	r := t.rows.at(i)
-	if r.Since == at {
-		return false
-	}
-	t.leave(i)
-	r.Since = at
-	t.enter(i)
-	return true
-}
-
-// SetReadiness stores what node reports say. A new binding begins with NoReport.
-func (t *Table) SetReadiness(i Index, ready Readiness) bool {
-	r := t.rows.at(i)
-	if r.Readiness() == ready {
-		return false
-	}
-	r.flags = r.flags&^readyBits | flags(ready)<<readyShift
-	t.touch(i)
-	return true
-}
-
-// SetForeign marks a machine as owned by another shard (ENG-5.10), or takes the mark away. A new machine is ours.
-func (t *Table) SetForeign(i Index, foreign bool) bool { return t.setFlag(i, isForeign, foreign) }
-
-// SetStuck makes the engine see the machine as Failed, whatever its state (SHARD-14.14), or takes that back.
-func (t *Table) SetStuck(i Index, stuck bool) bool { return t.setFlag(i, isStuck, stuck) }
-
-// SetLeaving makes the engine see a Configured machine as Draining, because its drain will come whatever the next plan
-// says (SHARD-17.4), or takes that back.
-func (t *Table) SetLeaving(i Index, leaving bool) bool { return t.setFlag(i, isLeaving, leaving) }
-
-// SetAnnounced makes the engine see a host as one that goes, because its provider said that it takes it back.
-func (t *Table) SetAnnounced(i Index, announced bool) bool {
-	return t.setFlag(i, isAnnounced, announced)
-}
-
-// Announced reports whether the provider said that it takes the host back.
-func (t *Table) Announced(i Index) bool { return t.rows.at(i).flags&isAnnounced != 0 }
-
-func (t *Table) setFlag(i Index, f flags, on bool) bool {
-	r := t.rows.at(i)
-	if r.flags&f != 0 == on {
-		return false
-	}
-	t.leave(i)
-	r.flags ^= f
-	t.enter(i)
-	return true
 }
 
 // Advance sets the time of the next plan. It drops promises and marks that have expired at it and returns them, by

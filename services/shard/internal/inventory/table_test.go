@@ -120,7 +120,7 @@ func TestTableAgainstModel(t *testing.T) {
 		}
 		compare(t, tab, mod)
 		compare(t, tab.Clone(space.Clone()), mod)
-		frozen, frozenSpace := tab.Freeze(NewRoom(0)), space.Freeze()
+		frozen, frozenSpace := tab.Freeze(NewFreezeBuffer(0)), space.Freeze()
 		was := &model{machines: map[string]*modelMachine{}, now: mod.now}
 		for id, m := range mod.machines {
 			c := *m
@@ -288,7 +288,7 @@ func compare(t *rapid.T, tab *Table, mod *model) {
 		if x.seen() == Idle && !x.foreign && x.promise == nil && !stays && x.m.CapacityType.Elastic() {
 			release = append(release, fmt.Sprintf("%d %d %s", x.m.CapacityType, x.since, id))
 		}
-		if st := x.m.State; !x.foreign && (st >= Creating && st <= Draining) {
+		if !x.foreign && x.m.Exists() {
 			billed += x.m.Price
 		}
 	}

@@ -64,7 +64,7 @@ type Cell struct {
 func count(cells []Cell, class uint32, by int32) []Cell {
 	at, ok := slices.BinarySearchFunc(cells, class, func(c Cell, class uint32) int { return cmp.Compare(c.Class, class) })
 	if !ok {
-		return slices.Insert(room(cells), at, Cell{class, by})
+		return slices.Insert(grow(cells), at, Cell{class, by})
 	}
 	if cells[at].N += by; cells[at].N == 0 {
 		return slices.Delete(cells, at, at+1)

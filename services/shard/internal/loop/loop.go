@@ -31,6 +31,8 @@ type Config struct {
 	// Apply carries out the effects of one step. It runs on the loop's goroutine and must not block. The slice is valid
 	// until it returns. Required.
 	Apply func(core.At, core.Event, []core.Effect)
+	// Before is called with each event before its Step. May be nil.
+	Before func(core.Event)
 	// Arm returns the moment (Mono) at which the core next wants a Tick; called after each step. Required.
 	Arm func() (mono int64, ok bool)
 	// OnPanic is called with the event whose Step panicked, before the panic goes on. May be nil.
@@ -312,6 +314,9 @@ func (l *Loop) step(e core.Event) {
 			}
 		}()
 	}
+	if l.cfg.Before != nil {
+		l.cfg.Before(e)
+	}
 	effects := l.cfg.Core.Step(at, e)
 	l.cfg.Apply(at, e, effects)
 	end := l.Now().Mono
@@ -340,7 +345,7 @@ func (l *Loop) close() {
 	l.waiting.Store(0)
 }
 
-// Stalled tells whether events wait and no step has ended for the given time (SHARD-30.3).
+// Stalled reports whether events wait and no step has ended for the given time (SHARD-30.3).
 func (l *Loop) Stalled(limit time.Duration) bool {
 	return l.waiting.Load() > 0 && l.Now().Mono-l.lastStep.Load() > int64(limit)
 }

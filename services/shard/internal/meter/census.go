@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -67,7 +67,7 @@ func (t *Meter) demand(s *core.Status) {
 			g.demand.WithLabelValues(strconv.Itoa(b)).Set(float64(n))
 		}
 	}
-	for i, level := range engine.SharingLevels() {
+	for i, level := range ledger.SharingLevels() {
 		g.sharing.WithLabelValues(strconv.Itoa(int(level))).Set(float64(s.Sharing[i]))
 	}
 	g.unplaced.Set(float64(s.Unplaced))

@@ -47,7 +47,7 @@ func (g *gauges) register(m *telemetry.Metrics) {
 	g.foreign = m.Gauge("machines_foreign", "Machines that another shard owns.")
 	g.unjoined = m.Gauge("machines_unjoined", "Machines Configured for 5 minutes in a reporting cluster without a ready node.")
 	g.needs = m.Gauge("needs", "Needs in force.")
-	g.unmet = m.GaugeVec("needs_unmet", "Needs that are short.", "reason")
+	g.unmet = m.GaugeVec("needs_unmet", "Needs that are short, by reason, and those that are planned for and held back.", "reason")
 	g.oldest = m.Gauge("unmet_oldest_seconds", "Age of the oldest unmet need.")
 	g.demand = m.GaugeVec("demand_machines", "Machines that the plan counts for needs.", "interruption_penalty_bucket")
 	g.shortfalls = m.Gauge("shortfalls", "Profiles that are short.")
@@ -101,6 +101,7 @@ func (t *Meter) Publish(p *core.Publish) {
 		{engine.TopologyUnsatisfiable, "topology_unsatisfiable"}, {engine.PreemptionExhausted, "preemption_exhausted"}} {
 		g.unmet.WithLabelValues(r.label).Set(float64(s.Unmet[r.reason]))
 	}
+	g.unmet.WithLabelValues("held_back").Set(float64(s.HeldBack))
 	g.oldest.Set(time.Duration(s.OldestAge).Seconds())
 	g.shortfalls.Set(float64(s.Aged[0] + s.Aged[1] + s.Aged[2] + s.Aged[3]))
 	for i, bucket := range [...]string{"1-9", "10-59", "60-299", "300+"} {
@@ -155,7 +156,7 @@ func (t *Meter) engine(c *engine.Counters) {
 // Planned counts what one plan did. Called once per cycle.
 func (t *Meter) Planned(c *engine.Counters) {
 	g := &t.gauges
-	g.occProposals.WithLabelValues("committed").Add(float64(c.Turns))
+	g.occProposals.WithLabelValues("committed").Add(float64(c.Allocations))
 	g.occDisplaced.Add(float64(c.Displaced))
 	g.exchanges.Add(float64(c.ExchangeTries))
 	for _, m := range [...]struct {

@@ -75,7 +75,7 @@ func links(v *core.Publish) (out []*pb.ClusterLink) {
 	return out
 }
 
-// linksDue tells whether this report carries the list of clusters: after a change, and from time to time (COORD-10.2).
+// linksDue reports whether this report carries the list of clusters: after a change, and from time to time (COORD-10.2).
 func (r *Reporter) linksDue(now []*pb.ClusterLink) bool {
 	if r.cycle-r.sentLink < linksEvery && r.sentLink != 0 && !r.holdings && slices.EqualFunc(now, r.links, sameLink) {
 		return false
@@ -84,7 +84,7 @@ func (r *Reporter) linksDue(now []*pb.ClusterLink) bool {
 	return true
 }
 
-// sameLink tells whether a cluster stands as it was last reported. That its roll-up grew older is no change.
+// sameLink reports whether a cluster stands as it was last reported. That its roll-up grew older is no change.
 func sameLink(a, b *pb.ClusterLink) bool {
 	return a.ClusterId == b.ClusterId && a.LiveSession == b.LiveSession && a.BoundMachines == b.BoundMachines && a.Quarantined == b.Quarantined
 }

@@ -24,7 +24,7 @@ import (
 	"connectrpc.com/connect"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
-	"github.com/bigfleet-dev/bigfleet/services/kit/leader"
+	"github.com/bigfleet-dev/bigfleet/services/kit/coordclient"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/ingest"
@@ -46,7 +46,7 @@ type Store interface {
 	Put(bucket, key string, value []byte) error
 }
 
-// Client makes reports; *leader.Client is one.
+// Client makes reports; *coordclient.Client is one.
 type Client interface {
 	Report(ctx context.Context, report *pb.ShardReport) (*pb.ReportAck, error)
 	Leader() string
@@ -245,7 +245,7 @@ func (r *Reporter) failed(ctx context.Context, err error, report *pb.ShardReport
 		return
 	}
 	r.requeue(report)
-	if stale := (*leader.StaleTermError)(nil); errors.As(err, &stale) {
+	if stale := (*coordclient.StaleTermError)(nil); errors.As(err, &stale) {
 		r.cfg.OnStale()
 	}
 	r.mu.Lock()
@@ -259,15 +259,25 @@ func (r *Reporter) failed(ctx context.Context, err error, report *pb.ShardReport
 	if d, ok := rpc.Detail[*pb.ShardDecommissioned](err); ok {
 		e.Decommissioned = true
 		e.Text = "this shard was removed from the fleet by " + d.Actor + "; nothing is actuated until it is admitted again"
-	} else if connect.CodeOf(err) == connect.CodeAborted {
+	} else if epochDisputed(err) {
 		e.EpochDisputed = true
-		e.Text = "the coordinator has seen a higher epoch of this shard: " + err.Error()
+		e.Text = "the coordinator has seen a higher epoch of this shard; nothing is actuated until it accepts this one: " + err.Error()
 	}
-	var lineage *leader.LineageError
+	var lineage *coordclient.LineageError
 	if errors.As(err, &lineage) {
 		r.cfg.Log.Error("a coordinator of another group answers; it is ignored until a restart with --forget-coordinator", "err", err)
 	}
 	r.source.Push(ctx, e)
+}
+
+// epochDisputed reports an answer that another process with a higher epoch reported under this id. A coordinator that names no
+// reason uses the code for nothing else.
+func epochDisputed(err error) bool {
+	if connect.CodeOf(err) != connect.CodeAborted {
+		return false
+	}
+	d, ok := rpc.Detail[*pb.RefusedByState](err)
+	return !ok || d.Reason == "epoch-regressed"
 }
 
 // requeue puts the acks of a report that did not arrive back in front. Beyond the bound the oldest go: their

@@ -139,7 +139,7 @@ func (o *Outbox) drop(c Class) {
 }
 
 // Next takes the next frame: essential ones first, but after a run of them one keyed frame; keyed frames by first
-// insertion. It answers false when nothing waits, and the next Put begins anew.
+// insertion. It answers false when nothing waits, and the next Put starts over.
 func (o *Outbox) Next() (Frame, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

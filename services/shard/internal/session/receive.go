@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ func (h *Handler) route(ctx context.Context, l *live, f *Received) error {
 	}
 	switch p := m.Payload.(type) {
 	case *pb.OperatorMessage_Hello:
-		return h.again(ctx, l, p.Hello)
+		return h.retry(ctx, l, p.Hello)
 	case *pb.OperatorMessage_Rollup:
 		if raw, err := proto.Marshal(p.Rollup); err == nil {
 			h.rollup(ctx, l, raw)
@@ -73,7 +72,7 @@ func (h *Handler) route(ctx context.Context, l *live, f *Received) error {
 		r := p.NodeReport
 		if h.passes(l, "node_report", r) {
 			l.fast.Push(ctx, core.NodeReported{Cluster: l.cluster, Session: l.number, Machine: r.MachineId, Node: r.NodeName,
-				Present: r.Present, Ready: r.Present && r.Ready, LastOfFullSet: r.LastOfFullSet})
+				Present: r.Present, Ready: r.Present && r.Ready, LastOfFullSet: r.LastOfFullSet, Contents: contents(r.Contents)})
 		}
 	case *pb.OperatorMessage_DrainReport:
 		r := p.DrainReport
@@ -102,7 +101,7 @@ func (h *Handler) passes(l *live, kind string, m proto.Message) bool {
 }
 
 // again answers a second Hello (SHARD-7.5).
-func (h *Handler) again(ctx context.Context, l *live, hello *pb.Hello) error {
+func (h *Handler) retry(ctx context.Context, l *live, hello *pb.Hello) error {
 	if hello.GetClusterId() != l.cluster {
 		return rpc.NewError(connect.CodeInvalidArgument, "a session cannot change its cluster; open another stream")
 	}
@@ -119,12 +118,15 @@ func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
 	return e
 }
 
+// blobTTLMaxSeconds is 100 years: more than any credential lives, and a sum of times still fits.
+const blobTTLMaxSeconds = 100 * 365 * 24 * 3600
+
 // bootstrap keeps the secret bytes here and tells the core what it may know of them (SHARD-4.6).
 func (h *Handler) bootstrap(ctx context.Context, l *live, r *pb.BootstrapBlobResponse) {
 	e := core.BootstrapAnswered{Request: r.RequestId, Cluster: l.cluster, Session: l.number, Error: r.Error, Retryable: r.Retryable,
 		Length: int64(len(r.UserData))}
 	if r.TtlSeconds > 0 {
-		e.TTL = int64(min(r.TtlSeconds, int64(math.MaxInt64/int64(time.Second)))) * int64(time.Second)
+		e.TTL = min(r.TtlSeconds, blobTTLMaxSeconds) * int64(time.Second)
 	}
 	switch {
 	case e.Error != "":
@@ -209,4 +211,13 @@ func (l *live) drop() {
 	l.mu.Lock()
 	l.pending, l.working = nil, false
 	l.mu.Unlock()
+}
+
+// contents reads what a node holds. Amounts that cannot be are read as the nearest that can.
+func contents(c *pb.NodeContents) *core.NodeContents {
+	if c == nil {
+		return nil
+	}
+	pods := max(0, int64(c.Pods))
+	return &core.NodeContents{Pods: pods, Protected: min(max(0, int64(c.PodsProtected)), pods), EmptySince: c.EmptySinceUnixNanos, CostCents: max(0, c.DisruptionCostCents)}
 }

@@ -114,13 +114,13 @@ func (o *Operator) receive() {
 				o.err = err
 			}
 			o.mu.Unlock()
-			o.tell()
+			o.notify()
 			return
 		}
 		o.frames = append(o.frames, m)
 		bootstrap, reclaim := o.Bootstrap, o.Reclaim
 		o.mu.Unlock()
-		o.tell()
+		o.notify()
 		o.answer(m, bootstrap, reclaim)
 	}
 }
@@ -144,11 +144,12 @@ func (o *Operator) answer(m *pb.ShardMessage, bootstrap func(*pb.BootstrapReques
 		}
 		if a != nil {
 			o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_ReclaimAck{ReclaimAck: a}})
+			o.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_DrainReport{DrainReport: &pb.DrainReport{InstructionId: r.InstructionId, State: pb.DrainState_DRAIN_STATE_DONE}}})
 		}
 	}
 }
 
-func (o *Operator) tell() {
+func (o *Operator) notify() {
 	select {
 	case o.news <- struct{}{}:
 	default:

@@ -23,6 +23,9 @@ type checker struct {
 	began    map[string]int64       // when it started, by operation
 	misled   map[string]bool        // operations with a command that was sent on a false fact
 	acked    map[string]bool        // instructions whose ack the process was given
+	reports  map[string]bool        // instructions whose operator reports its drains
+	features map[string][]string    // of each session, as the process was told
+	emptied  map[string]bool        // instructions that may go on to their Drain: done, or nothing to wait for
 	instr    map[string]string      // last instruction, by machine
 	listed   map[string]int64       // last good List, by provider (virtual time)
 	stuck    map[string]bool
@@ -99,6 +102,7 @@ func newChecker(s *shard) *checker {
 
 // reset forgets what belonged to a process.
 func (c *checker) reset() {
+	c.emptied, c.reports, c.features = map[string]bool{}, map[string]bool{}, map[string][]string{}
 	c.mirror, c.ops, c.ofM, c.acked, c.instr = map[string]*said{}, map[string]core.Record{}, map[string]string{}, map[string]bool{}, map[string]string{}
 	c.listed, c.stuck, c.intent, c.peak = map[string]int64{}, map[string]bool{}, map[string]string{}, map[string]int64{}
 	c.moved = map[string]string{}
@@ -142,9 +146,16 @@ func (c *checker) before(p *process, e core.Event) {
 	switch e := e.(type) {
 	case core.RollupArrived:
 		c.pending, c.hasRoll = e, true
+	case core.DrainReported:
+		if e.State == drainDone || e.State == drainDeadlineExceeded && c.s.config.DrainForce {
+			c.emptied[e.Instruction] = true
+		}
 	case core.ReclaimAcked:
 		if c.session[e.Cluster] == e.Session {
 			c.acked[e.Instruction] = true
+			if e.NodesStarted <= 0 {
+				c.emptied[e.Instruction] = true
+			}
 		}
 	case core.CommandDone:
 		if m := c.w.machine(e.Machine); m != nil && e.Sent && refuses(e.Code) {
@@ -167,6 +178,7 @@ func (c *checker) before(p *process, e core.Event) {
 	case core.BootstrapAnswered:
 		delete(c.pulls, e.Request)
 	case core.SessionOpened:
+		c.features[e.Cluster] = e.Features
 		c.session[e.Cluster] = max(c.session[e.Cluster], e.Session)
 	case core.SessionClosed:
 		if c.session[e.Cluster] == e.Session {
@@ -199,6 +211,7 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 	case core.SendReclaim:
 		if !x.Cancelled {
 			c.instr[x.Machine] = x.Instruction
+			c.reports[x.Instruction] = slices.Contains(c.features[x.Cluster], "drain-report")
 		}
 	case core.SendAck:
 		if x.Rollup != nil && c.hasRoll && x.Cluster == c.pending.Cluster {
@@ -212,7 +225,7 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 	case core.AckInstruction:
 		c.acknowledged(x)
 		if c.w.coord != nil {
-			c.w.coord.told(x)
+			c.w.coord.notified(x)
 		}
 	case core.Sample:
 		if x.Metric == core.MetricPlanMismatch {
@@ -269,18 +282,22 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 	if perProvider > c.s.config.ProviderConcurrency {
 		w.broken("provider-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands in flight at %s, at most %d", perProvider, x.Provider, c.s.config.ProviderConcurrency)
 	}
-	if most := laneSize(op.Kind, c.s.config.ExecuteConcurrency); perKind > most {
+	if most := classSize(op.Kind, c.s.config.ExecuteConcurrency); perKind > most {
 		w.broken("lane-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands of %s in flight, at most %d", perKind, op.Kind, most)
 	}
 	if x.RPC == core.RPCDrain && op.Kind == core.KindReclaim && !c.retired[op.Cluster] && !c.acked[c.instr[x.Machine]] {
 		w.broken("drain-without-ack", "SHARD-33.5.2", x.Machine, op.Cluster, "%s of %s is drained although its operator did not say that it is cordoned", x.Machine, op.Cluster)
+	}
+	if id := c.instr[x.Machine]; x.RPC == core.RPCDrain && op.Kind == core.KindReclaim && !c.retired[op.Cluster] && !c.emptied[id] && !c.s.config.DrainForce &&
+		op.Cause != engine.CauseNotJoined && c.reports[id] {
+		w.broken("drain-before-empty", "SHARD-33.5.2", x.Machine, op.Cluster, "%s of %s is drained although its operator did not say that nothing is left on it", x.Machine, op.Cluster)
 	}
 	if x.RPC == core.RPCConfigure && x.Cluster != op.Cluster {
 		w.broken("configure-elsewhere", "SHARD-33.5.1", x.Machine, x.Cluster, "%s is for %s and configures for %s", x.Op, op.Cluster, x.Cluster)
 	}
 }
 
-func laneSize(k core.Kind, total int64) int64 {
+func classSize(k core.Kind, total int64) int64 {
 	switch k {
 	case core.KindBootstrap:
 		return max(1, total/2)

@@ -70,7 +70,7 @@ func (c *checker) suspicious(p *process, name string, s *said) bool {
 	return any
 }
 
-// confirmed tells whether the held roll-ups and the one of now make three confirmations, five seconds apart, over twenty.
+// confirmed reports whether the held roll-ups and the one of now make three confirmations, five seconds apart, over twenty.
 func (c *checker) confirmed(s *said) bool {
 	n, first, last := 0, int64(0), int64(0)
 	for _, t := range append(slices.Clone(s.held), c.w.now) {
@@ -193,7 +193,7 @@ func (c *checker) checkState(p *process) {
 		return
 	}
 	s := &c.pub.Status
-	if len(s.Shortfalls) > shortfallsMax || s.InFlight[core.KindReclaim] > int(laneSize(core.KindReclaim, c.s.config.ExecuteConcurrency)) {
+	if len(s.Shortfalls) > shortfallsMax || s.InFlight[core.KindReclaim] > int(classSize(core.KindReclaim, c.s.config.ExecuteConcurrency)) {
 		c.w.broken("ledger-limit", "SHARD-33.5.10", "", "", "%d shortfalls are listed, at most %d", len(s.Shortfalls), shortfallsMax)
 	}
 }
@@ -215,7 +215,7 @@ func (p *process) views() []*core.ClusterView {
 	return p.publish.Clusters
 }
 
-// cycleOf tells whether a cycle ran in this step.
+// cycleOf reports whether a cycle ran in this step.
 func (c *checker) cycleOf(p *process) bool {
 	if n := p.core.Cycle(); n != c.cycleAt {
 		c.cycleAt = n
@@ -378,7 +378,7 @@ func (c *checker) judgeBuy(p *process, r core.Record, s *said, have []supply) {
 		if row.Group != "" || len(row.Profile.Spread) > 0 {
 			return // gangs choose by domain; a count says nothing
 		}
-		most += (unitsOf(row) + p.core.Room(r.Cluster, demand.RowKey{Fingerprint: row.Fingerprint, Group: row.Group}) + least - 1) / least // ENG-11.16
+		most += (unitsOf(row) + p.core.FreezeBuffer(r.Cluster, demand.RowKey{Fingerprint: row.Fingerprint, Group: row.Group}) + least - 1) / least // ENG-11.16
 	}
 	if len(usable) > 0 && int64(len(usable)) >= most {
 		c.w.broken("bought-twice", "SHARD-33.5.6", r.Machine, r.Cluster, "%s of %s for row %s of %s, whose rows can use at most %d of the %d machines that are there or on their way: %s",
@@ -395,7 +395,7 @@ func supplyText(list []supply) string {
 	return b.String()
 }
 
-// bought tells whether a machine was acquired in this step: one plan may cover a row with more machines than the fewest,
+// bought reports whether a machine was acquired in this step: one plan may cover a row with more machines than the fewest,
 // bought and taken over.
 func (c *checker) bought(id string) bool {
 	return slices.ContainsFunc(c.fresh, func(r core.Record) bool { return r.Machine == id && r.Cause != engine.CauseHandover })

@@ -116,7 +116,7 @@ func (c *checker) noteJoining(r core.Record) {
 	}
 }
 
-// ofJoining tells whether such an event explains a start: it is one, the same plan or the next ones made it for the same
+// ofJoining reports whether such an event explains a start: it is one, the same plan or the next ones made it for the same
 // cluster, or it does something with the machine that came free.
 func (c *checker) ofJoining(r core.Record, at int64) bool {
 	hold := int64(0)
@@ -129,7 +129,7 @@ func (c *checker) ofJoining(r core.Record, at int64) bool {
 	})
 }
 
-// comingFor tells whether a row that waits does so for such a start.
+// comingFor reports whether a row that waits does so for such a start.
 func (c *checker) comingFor(cluster string) bool {
 	for _, r := range c.ops {
 		if r.Cluster == cluster && c.ofJoining(r, c.began[r.Op]) {
@@ -143,7 +143,7 @@ func (c *checker) comingFor(cluster string) bool {
 // Pods, and room for them grows four times, four minutes apart (ENG-11.16).
 const joinSettles = 20 * minute
 
-// stillJoining tells whether machines whose nodes did not join are still given up at the end: the next one of a cluster is given up,
+// stillJoining reports whether machines whose nodes did not join are still given up at the end: the next one of a cluster is given up,
 // or goes to who wants it, a join timeout after the one before (ENG-17.7).
 func (c *checker) stillJoining() bool {
 	since := c.w.now - c.w.policy.JoinTimeout - joinSettles

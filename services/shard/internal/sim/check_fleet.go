@@ -68,7 +68,7 @@ func (c *checker) acknowledged(a core.AckInstruction) {
 	}
 }
 
-// allows tells whether an answer is one that a right shard may give in place of the expected one.
+// allows reports whether an answer is one that a right shard may give in place of the expected one.
 func (x expected) allows(o core.InstructionOutcome) bool {
 	return x.outcome == core.InstructionAccepted && (o == core.InstructionFailed || x.choice && o == core.InstructionInvalid)
 }
@@ -132,5 +132,5 @@ func (c *checker) checkOwner(x core.Command) {
 	}
 }
 
-// ownsAtEnd tells whether a machine is this shard's to look after.
+// ownsAtEnd reports whether a machine is this shard's to look after.
 func (c *checker) ownsAtEnd(m *machine) bool { return c.w.coord == nil || c.w.coord.mayAct(c.s, m) }

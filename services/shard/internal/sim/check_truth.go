@@ -75,7 +75,7 @@ func (c *checker) illegal(m *machine, x core.Command) {
 	}
 }
 
-// mine tells whether a command is of the present process and still open there.
+// mine reports whether a command is of the present process and still open there.
 func (c *checker) mine(x core.Command) bool {
 	_, open := c.ops[x.Op]
 	return open

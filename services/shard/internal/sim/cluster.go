@@ -227,7 +227,7 @@ func (c *cluster) schedule() {
 			if !n.ready || n.cordoned || !matches(&d.row.Profile, &n.m.Machine) {
 				continue
 			}
-			k := min(d.pending, n.room(&d.row))
+			k := min(d.pending, n.free(&d.row))
 			n.pods[at] += k
 			d.pending -= k
 		}
@@ -241,7 +241,7 @@ func (c *cluster) schedule() {
 }
 
 // room is how many more Pods of a row fit on a node.
-func (n *node) room(row *demand.Row) int {
+func (n *node) free(row *demand.Row) int {
 	free := int64(1 << 40)
 	for _, q := range row.MinUnit {
 		left := amount(n.m.Allocatable, q.Name)
@@ -253,7 +253,7 @@ func (n *node) room(row *demand.Row) int {
 	return int(free)
 }
 
-// matches tells whether a machine meets the requirements of a profile, gangs and spread aside.
+// matches reports whether a machine meets the requirements of a profile, gangs and spread aside.
 func matches(p *demand.Profile, m *inventory.Machine) bool {
 	for _, r := range p.Requirements {
 		value, has := "", false
@@ -365,7 +365,7 @@ func (c *cluster) heal() {
 	}
 	c.ops = c.ops[:1]
 	c.ops[0].wake()
-	c.ops[0].hearAgain()
+	c.ops[0].hearDuplicate()
 	for _, n := range c.nodes {
 		if !n.ready {
 			n.joined, n.ready = true, true

@@ -96,10 +96,10 @@ func (co *coordinator) viewID(m *member) string {
 	return fmt.Sprintf("view/%s/%d.%d/%d", m.s.id, m.view.Term, m.view.Index, m.attempt)
 }
 
-// mayAct tells whether a shard may act on a machine now: it configured it, or it holds its domain (COORD-9.3).
+// mayAct reports whether a shard may act on a machine now: it configured it, or it holds its domain (COORD-9.3).
 func (co *coordinator) mayAct(s *shard, m *machine) bool {
 	if bound(m.State) {
-		if _, _, owner := stampOf(m.meta); owner != "" {
+		if _, _, owner := attributionOf(m.meta); owner != "" {
 			return owner == s.id
 		}
 		c := co.w.clusterNamed(m.Cluster)
@@ -108,7 +108,7 @@ func (co *coordinator) mayAct(s *shard, m *machine) bool {
 	return co.holds(s, m)
 }
 
-// holds tells whether a machine is a shard's when it is free.
+// holds reports whether a machine is a shard's when it is free.
 func (co *coordinator) holds(s *shard, m *machine) bool {
 	holder := co.members[0]
 	if d := co.zones[m.Zone]; d != nil {

@@ -119,3 +119,48 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		})
 	}
 }
+
+// SHARD-33.8: a failure is made smaller, and the command that is printed repeats it.
+func TestFailureIsShrunkAndReproduced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the core with a planted bug")
+	}
+	text, err := os.ReadFile("testdata/defects/believe-every-rollup.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := parseDefect(t, string(text))
+	bin := d.build(t)
+	run := func(args ...string) (broken, faults, command string) {
+		cmd := exec.Command(bin, args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		_ = cmd.Run()
+		for line := range strings.SplitSeq(errs.String(), "\n") {
+			for prefix, into := range map[string]*string{"broken: ": &broken, "faults that were on: ": &faults, "reproduce: ": &command} {
+				if rest, ok := strings.CutPrefix(line, prefix); ok {
+					*into = rest
+				}
+			}
+		}
+		return broken, faults, command
+	}
+	first, firstFaults, _ := run("-seeds", "200", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0", "-workers", "1")
+	if !strings.Contains(first, d.rules[0]) {
+		t.Fatalf("the roll-up guard that believes everything is not caught: %q", first)
+	}
+	small, smallFaults, command := run("-seeds", "200", "-profile", d.profile, "-shrink", "30s", "-twice", "0", "-lines", "0", "-workers", "1")
+	if !strings.Contains(small, d.rules[0]) {
+		t.Fatalf("the smaller run breaks %q instead of %q", small, first)
+	}
+	if n := len(strings.Split(smallFaults, ",")); n > len(strings.Split(firstFaults, ",")) {
+		t.Errorf("%s is not smaller than %s", smallFaults, firstFaults)
+	}
+	args, ok := strings.CutPrefix(command, "go run ./internal/sim/cmd/sim ")
+	if !ok || !strings.Contains(args, "-first") {
+		t.Fatalf("%q does not repeat a run", command)
+	}
+	if again, _, _ := run(append(strings.Fields(args), "-twice", "0", "-lines", "0")...); again != small {
+		t.Fatalf("the smaller run is not repeatable: %q, then %q", small, again)
+	}
+}

@@ -14,7 +14,7 @@ import (
 type move struct {
 	id       string
 	from, to *member
-	order    core.ReserveOrder
+	order    core.ReserveInstruction
 	state    moveState
 	machines []string // that the donor reserved, then those that the recipient adopted
 	attempt  int64    // of the instruction of this state
@@ -44,7 +44,7 @@ type exception struct {
 }
 
 // tell is who the move speaks to in its state.
-func (mv *move) tell() *member {
+func (mv *move) notify() *member {
 	if mv.state == moveReserved || mv.state == moveWithdrawing {
 		return mv.to
 	}
@@ -81,7 +81,7 @@ func (co *coordinator) beginMove(r *random) {
 	to := co.members[(slices.Index(co.members, from)+1)%len(co.members)]
 	co.odd++
 	mv := &move{id: fmt.Sprintf("m%d", co.odd), from: from, to: to, attempt: 1}
-	mv.order = core.ReserveOrder{Move: mv.id, To: to.s.id, InstanceType: m.InstanceType, CapacityType: uint8(m.CapacityType), Count: count, Tier: tier}
+	mv.order = core.ReserveInstruction{Move: mv.id, To: to.s.id, InstanceType: m.InstanceType, CapacityType: uint8(m.CapacityType), Count: count, Tier: tier}
 	if narrow {
 		mv.order.Zone = m.Zone
 	}
@@ -117,7 +117,7 @@ func (co *coordinator) endMove(mv *move) {
 // moveOrders are the instructions of moves that a shard has to answer.
 func (co *coordinator) moveOrders(m *member) (out []core.Instruction) {
 	for _, mv := range co.moves {
-		if mv.tell() != m {
+		if mv.notify() != m {
 			continue
 		}
 		co.seq++
@@ -127,7 +127,7 @@ func (co *coordinator) moveOrders(m *member) (out []core.Instruction) {
 			order := mv.order
 			x.Reserve = &order
 		case moveReserved, moveAdopted:
-			x.Transfer = &core.TransferOrder{Move: mv.id, From: mv.from.s.id, To: mv.to.s.id, Machines: slices.Clone(mv.machines), Speculative: mv.order.Tier == 2}
+			x.Transfer = &core.TransferInstruction{Move: mv.id, From: mv.from.s.id, To: mv.to.s.id, Machines: slices.Clone(mv.machines), Speculative: mv.order.Tier == 2}
 		default:
 			x.CancelMove = mv.id
 		}
@@ -138,7 +138,7 @@ func (co *coordinator) moveOrders(m *member) (out []core.Instruction) {
 
 // moveAcked takes an answer to one of them.
 func (co *coordinator) moveAcked(m *member, a core.AckInstruction) {
-	i := slices.IndexFunc(co.moves, func(mv *move) bool { return mv.tell() == m && mv.instructionID() == a.ID })
+	i := slices.IndexFunc(co.moves, func(mv *move) bool { return mv.notify() == m && mv.instructionID() == a.ID })
 	if i < 0 {
 		return
 	}
@@ -252,7 +252,7 @@ func (co *coordinator) byMove(id string, holder *member) *member {
 
 // told notes what a shard has answered, before the coordinator hears of it: from then on it acts by its answer, also where the
 // coordinator has gone on meanwhile.
-func (co *coordinator) told(a core.AckInstruction) {
+func (co *coordinator) notified(a core.AckInstruction) {
 	if a.Outcome != core.InstructionAccepted || a.Reason == "duplicate" {
 		return
 	}

@@ -283,7 +283,7 @@ func (o *operator) sendRollup() {
 	if o.c.wiped {
 		rows = nil
 	}
-	e := core.RollupArrived{Cluster: o.c.name, Rows: rows, RowCount: int64(len(rows)), Hash: hashRows(rows), Bytes: int64(100 * len(rows)), Stamp: w.wall()}
+	e := core.RollupArrived{Cluster: o.c.name, Rows: rows, RowCount: int64(len(rows)), Hash: hashRows(rows), Bytes: int64(100 * len(rows)), Timestamp: w.wall()}
 	if w.roll(RollupRejected) {
 		e.Rows, e.Hash = nil, ""
 		e.Reject = &core.Rejection{Reason: "invalid", Message: "a bucket that no penalty has", NeedIndex: 0, FieldPath: "needs[0]"}
@@ -364,7 +364,7 @@ func (o *operator) pulled(x core.PullBootstrap) {
 }
 
 // told carries out a reclaim instruction: cordon, acknowledge, evict; or takes it back.
-func (o *operator) told(x core.SendReclaim) {
+func (o *operator) notified(x core.SendReclaim) {
 	w, n := o.c.w, o.c.nodeOf(x.Machine)
 	if x.Cancelled {
 		if n != nil && o.drains[x.Instruction] {
@@ -386,7 +386,7 @@ func (o *operator) told(x core.SendReclaim) {
 	first := !o.drains[x.Instruction]
 	o.drains[x.Instruction] = true
 	if first && n != nil {
-		o.evictLater(n, x.Instruction, x.GraceSecs*second)
+		o.evictLater(n, x)
 	}
 	if w.roll(AckLost) {
 		return
@@ -403,23 +403,50 @@ func (o *operator) told(x core.SendReclaim) {
 	})
 }
 
-func (o *operator) evictLater(n *node, instruction string, grace int64) {
+// evictLater empties a node within the grace, or finds that budgets block it until the deadline. Then nothing is evicted by an
+// operator that says so, and everything by one that cannot.
+func (o *operator) evictLater(n *node, x core.SendReclaim) {
 	w := o.c.w
-	wait := o.c.r.spread(100*millisecond, 30*second)
-	if w.roll(EvictionBlocked) {
-		wait = grace
+	wait, blocked := o.c.r.spread(100*millisecond, 30*second), w.roll(EvictionBlocked)
+	if blocked {
+		wait = x.GraceSecs * second
 	}
 	mine := o.life
 	w.after(wait, func() {
-		if n.m.node != n || !n.cordoned || o.life != mine {
+		if n.m.node != n || !n.cordoned || o.life != mine || !o.drains[x.Instruction] {
 			return
 		}
-		n.evict()
-		o.c.look()
-		if o.conn != nil && o.has("drain-report") {
-			o.conn.toShard(core.DrainReported{Cluster: o.c.name, Instruction: instruction, State: 2})
+		report := core.DrainReported{Cluster: o.c.name, Instruction: x.Instruction, State: drainDone}
+		if blocked && o.has("drain-report") {
+			report.State, report.Blocking = drainDeadlineExceeded, []string{"default/db"}
+		} else {
+			n.evict()
+			o.c.look()
 		}
+		o.reportDrain(report)
 	})
+}
+
+// States of a drain, by the numbers of bigfleet.v1alpha1.DrainState.
+const (
+	drainDone             = 2
+	drainDeadlineExceeded = 3
+)
+
+// reportDrain says how a drain ended until a session takes it.
+func (o *operator) reportDrain(r core.DrainReported) {
+	mine := o.life
+	switch {
+	case o.life != mine || !o.drains[r.Instruction] || !o.has("drain-report"):
+	case o.conn != nil:
+		o.conn.toShard(r)
+	default:
+		o.c.w.after(5*second, func() {
+			if o.life == mine {
+				o.reportDrain(r)
+			}
+		})
+	}
 }
 
 // leave ends an operator for good.

@@ -56,8 +56,8 @@ func keyOf(x core.Effect) (key string, essential, advice bool) {
 	return "", true, false
 }
 
-// tell puts a frame into the outbox of a session. It tells whether there was a session and room for it.
-func (p *process) tell(x core.Effect, deliver func(o *operator)) bool {
+// tell puts a frame into the outbox of a session. It reports whether there was a session and room for it.
+func (p *process) notify(x core.Effect, deliver func(o *operator)) bool {
 	f, cluster, number, ok := session.FrameOf(x)
 	if !ok {
 		return false
@@ -89,7 +89,7 @@ func (p *process) tell(x core.Effect, deliver func(o *operator)) bool {
 		cn.serverCloses("slow consumer")
 		return false
 	}
-	cn.checkRoom(x)
+	cn.checkCapacity(x)
 	if begin {
 		cn.pump()
 	}
@@ -145,7 +145,7 @@ func (cn *conn) keyed(key string, advice bool) func() {
 }
 
 // checkRoom: an outbox stays within its limits (SHARD-33.5.10).
-func (cn *conn) checkRoom(x core.Effect) {
+func (cn *conn) checkCapacity(x core.Effect) {
 	n, limit := cn.out.box.Stats(), cn.w.outbox
 	if n.Depth[session.Essential] > limit.EssentialFrames || cn.out.waiting[0] > int64(limit.EssentialFrames) {
 		cn.w.broken("outbox-limit", "SHARD-33.5.10", "", cn.o.c.name, "%d essential frames wait for %s, at most %d", cn.out.waiting[0], cn.o.name, limit.EssentialFrames)

@@ -66,7 +66,6 @@ func (s *shard) startProcess() {
 	p := &process{w: w, s: s, core: core.New(w.policy), epoch: d.epoch, began: w.now, conns: map[string]*conn{}, blobs: map[string]blob{},
 		inflight: map[string]core.Command{}, doubts: map[string]*doubt{}, given: map[string]bool{}, dryRun: d.dryRun, owns: true}
 	p.name = fmt.Sprintf("epoch %d", p.epoch)
-	p.core.Plant(w.Defect)
 	s.proc = p
 	s.check.processStarted(p)
 	e := core.Started{Config: s.config, Epoch: p.epoch}
@@ -261,7 +260,7 @@ func (p *process) apply(x core.Effect) {
 	case core.ListMachines:
 		w.providerNamed(x.Provider).list(p, x)
 	case core.PullBootstrap:
-		if !p.tell(x, func(o *operator) { o.pulled(x) }) {
+		if !p.notify(x, func(o *operator) { o.pulled(x) }) {
 			w.after(millisecond, func() {
 				p.step(core.BootstrapAnswered{Request: x.Request, Cluster: x.Cluster, Session: x.Session, Undeliverable: true})
 			})
@@ -269,13 +268,13 @@ func (p *process) apply(x core.Effect) {
 	case core.DropBlob:
 		delete(p.blobs, x.Request)
 	case core.SendReclaim:
-		p.tell(x, func(o *operator) { o.told(x) })
+		p.notify(x, func(o *operator) { o.notified(x) })
 	case core.SendNodeState:
-		p.tell(x, func(o *operator) { o.nodeState(x) })
+		p.notify(x, func(o *operator) { o.nodeState(x) })
 	case core.SendAck:
-		p.tell(x, func(o *operator) { o.acked(x) })
+		p.notify(x, func(o *operator) { o.acked(x) })
 	case core.SendHint, core.SendNeedStatus:
-		p.tell(x, func(*operator) {}) // advice; nobody in a cluster acts on it
+		p.notify(x, func(*operator) {}) // advice; nobody in a cluster acts on it
 	case core.CloseSession:
 		if c := p.conns[x.Cluster]; c != nil && c.session == x.Session {
 			c.serverCloses(x.Reason)
@@ -318,7 +317,6 @@ func (p *process) replay() {
 		return
 	}
 	c := core.New(p.w.policy)
-	c.Plant(p.w.Defect)
 	for i, t := range p.tape {
 		sum := newDigest()
 		for _, x := range c.Step(t.at, t.e) {

@@ -134,7 +134,7 @@ func (d *disk) restore(c *core.Control) error {
 	if err := read(keyDomains, &domains); err != nil {
 		return err
 	}
-	c.Done, c.Domains = done.Acks, domains.Domains
+	c.Done, c.Domains, c.Removed = done.Acks, domains.Domains, string(d.control[core.KeyRemoved])
 	for _, key := range sortedKeys(d.reserved) {
 		var r core.Reservation
 		if err := codec.Unmarshal(d.reserved[key], &r); err != nil {

@@ -32,7 +32,6 @@ type Options struct {
 	Replay bool // record the events of each process and replay them at its end
 	Log    *Timeline
 	Watch  func(*core.Core, []core.Effect) // called after each step; changes nothing
-	Defect core.Faults                     // planted
 	Still  bool                            // the wall clock never jumps, whatever the profile says
 }
 
@@ -243,6 +242,9 @@ func (s *setup) drawConfig(r *random) {
 	if r.chance(.3) && (mode != core.IncrementalOn || s.cursors) {
 		s.config.Incremental = mode
 	}
+	s.config.ReleaseDelay = [...]int64{-1, 10 * second, minute}[s.Seed%3]
+	s.config.ReleaseDelayEmpty, s.config.SessionHandoverWait = s.config.ReleaseDelay/2-1, [...]int64{-1, 10 * second}[s.Seed%2]
+	s.config.DrainForce = s.Seed%5 == 0
 }
 
 // cut applies the options that make a run smaller.

@@ -133,7 +133,7 @@ func (w *world) at(t int64, do func()) { w.todo.add(max(t, w.now), do) }
 // wall is the wall clock of the machine that the process runs on.
 func (w *world) wall() int64 { return epochOfRuns + w.now + w.wallShift }
 
-// roll tells whether a kind of fault strikes at this opportunity.
+// roll reports whether a kind of fault strikes at this opportunity.
 func (w *world) roll(f Fault) bool {
 	if w.rate[f] == 0 {
 		return false

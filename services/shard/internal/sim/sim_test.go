@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 )
@@ -173,33 +172,6 @@ func TestWithoutChangesNothingElse(t *testing.T) {
 	if got := mustRun(t, Options{Seed: 7, Without: off.With(never)}); got.Digest != all.Digest {
 		t.Errorf("switching off %s, which was off, changes the history", never)
 	}
-}
-
-// SHARD-33.8: a failure is made smaller, and the command that is printed repeats it.
-func TestFailureIsShrunkAndReproduced(t *testing.T) {
-	for seed := uint64(1); seed < 200; seed++ {
-		o := Options{Seed: seed, Profile: "operator"}
-		o.Defect.SkipRollupGuard = true
-		r := mustRun(t, o)
-		if r.Failure == nil {
-			continue
-		}
-		small := Shrink(r, 30*time.Second)
-		if small.Failure == nil || small.Failure.Rule != r.Failure.Rule {
-			t.Fatalf("the smaller run breaks %v instead of %v", small.Failure, r.Failure)
-		}
-		if again := mustRun(t, small.Options); again.Failure == nil || *again.Failure != *small.Failure {
-			t.Fatalf("the smaller run is not repeatable: %v, then %v", small.Failure, again.Failure)
-		}
-		if len(strings.Split(small.On.String(), ",")) > len(strings.Split(r.On.String(), ",")) {
-			t.Errorf("%s is not smaller than %s", small.On, r.On)
-		}
-		if !strings.Contains(Command(small.Options), "-first") {
-			t.Error("no seed in the command")
-		}
-		return
-	}
-	t.Fatal("no seed found a roll-up guard that is switched off")
 }
 
 // The last line on stdout is the only one, and says how many passed. SHARD-33.10, SHARD-28.7: a case that should occur and never did, a type of

@@ -49,6 +49,9 @@ const (
 	// ProviderAdminSetMutationsProcedure is the fully-qualified name of the ProviderAdmin's
 	// SetMutations RPC.
 	ProviderAdminSetMutationsProcedure = "/bigfleet.v1alpha1.ProviderAdmin/SetMutations"
+	// ProviderAdminClaimEpochProcedure is the fully-qualified name of the ProviderAdmin's ClaimEpoch
+	// RPC.
+	ProviderAdminClaimEpochProcedure = "/bigfleet.v1alpha1.ProviderAdmin/ClaimEpoch"
 )
 
 // ProviderAdminClient is a client for the bigfleet.v1alpha1.ProviderAdmin service.
@@ -63,6 +66,8 @@ type ProviderAdminClient interface {
 	AcknowledgeLoss(context.Context, *connect.Request[v1alpha1.AcknowledgeLossRequest]) (*connect.Response[v1alpha1.AcknowledgeLossResponse], error)
 	// Pauses or resumes all mutations. Survives a restart.
 	SetMutations(context.Context, *connect.Request[v1alpha1.SetMutationsRequest]) (*connect.Response[v1alpha1.SetMutationsResponse], error)
+	// Claims an epoch for a shard: from the answer on, every mutation of that shard with a lower epoch is refused.
+	ClaimEpoch(context.Context, *connect.Request[v1alpha1.ClaimEpochRequest]) (*connect.Response[v1alpha1.ClaimEpochResponse], error)
 }
 
 // NewProviderAdminClient constructs a client for the bigfleet.v1alpha1.ProviderAdmin service. By
@@ -108,6 +113,12 @@ func NewProviderAdminClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(providerAdminMethods.ByName("SetMutations")),
 			connect.WithClientOptions(opts...),
 		),
+		claimEpoch: connect.NewClient[v1alpha1.ClaimEpochRequest, v1alpha1.ClaimEpochResponse](
+			httpClient,
+			baseURL+ProviderAdminClaimEpochProcedure,
+			connect.WithSchema(providerAdminMethods.ByName("ClaimEpoch")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -118,6 +129,7 @@ type providerAdminClient struct {
 	retireMachine   *connect.Client[v1alpha1.RetireMachineRequest, v1alpha1.RetireMachineResponse]
 	acknowledgeLoss *connect.Client[v1alpha1.AcknowledgeLossRequest, v1alpha1.AcknowledgeLossResponse]
 	setMutations    *connect.Client[v1alpha1.SetMutationsRequest, v1alpha1.SetMutationsResponse]
+	claimEpoch      *connect.Client[v1alpha1.ClaimEpochRequest, v1alpha1.ClaimEpochResponse]
 }
 
 // GetProvider calls bigfleet.v1alpha1.ProviderAdmin.GetProvider.
@@ -145,6 +157,11 @@ func (c *providerAdminClient) SetMutations(ctx context.Context, req *connect.Req
 	return c.setMutations.CallUnary(ctx, req)
 }
 
+// ClaimEpoch calls bigfleet.v1alpha1.ProviderAdmin.ClaimEpoch.
+func (c *providerAdminClient) ClaimEpoch(ctx context.Context, req *connect.Request[v1alpha1.ClaimEpochRequest]) (*connect.Response[v1alpha1.ClaimEpochResponse], error) {
+	return c.claimEpoch.CallUnary(ctx, req)
+}
+
 // ProviderAdminHandler is an implementation of the bigfleet.v1alpha1.ProviderAdmin service.
 type ProviderAdminHandler interface {
 	// Describes the provider. Shards ask at start and on reconnect.
@@ -157,6 +174,8 @@ type ProviderAdminHandler interface {
 	AcknowledgeLoss(context.Context, *connect.Request[v1alpha1.AcknowledgeLossRequest]) (*connect.Response[v1alpha1.AcknowledgeLossResponse], error)
 	// Pauses or resumes all mutations. Survives a restart.
 	SetMutations(context.Context, *connect.Request[v1alpha1.SetMutationsRequest]) (*connect.Response[v1alpha1.SetMutationsResponse], error)
+	// Claims an epoch for a shard: from the answer on, every mutation of that shard with a lower epoch is refused.
+	ClaimEpoch(context.Context, *connect.Request[v1alpha1.ClaimEpochRequest]) (*connect.Response[v1alpha1.ClaimEpochResponse], error)
 }
 
 // NewProviderAdminHandler builds an HTTP handler from the service implementation. It returns the
@@ -198,6 +217,12 @@ func NewProviderAdminHandler(svc ProviderAdminHandler, opts ...connect.HandlerOp
 		connect.WithSchema(providerAdminMethods.ByName("SetMutations")),
 		connect.WithHandlerOptions(opts...),
 	)
+	providerAdminClaimEpochHandler := connect.NewUnaryHandler(
+		ProviderAdminClaimEpochProcedure,
+		svc.ClaimEpoch,
+		connect.WithSchema(providerAdminMethods.ByName("ClaimEpoch")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bigfleet.v1alpha1.ProviderAdmin/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ProviderAdminGetProviderProcedure:
@@ -210,6 +235,8 @@ func NewProviderAdminHandler(svc ProviderAdminHandler, opts ...connect.HandlerOp
 			providerAdminAcknowledgeLossHandler.ServeHTTP(w, r)
 		case ProviderAdminSetMutationsProcedure:
 			providerAdminSetMutationsHandler.ServeHTTP(w, r)
+		case ProviderAdminClaimEpochProcedure:
+			providerAdminClaimEpochHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -237,4 +264,8 @@ func (UnimplementedProviderAdminHandler) AcknowledgeLoss(context.Context, *conne
 
 func (UnimplementedProviderAdminHandler) SetMutations(context.Context, *connect.Request[v1alpha1.SetMutationsRequest]) (*connect.Response[v1alpha1.SetMutationsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.ProviderAdmin.SetMutations is not implemented"))
+}
+
+func (UnimplementedProviderAdminHandler) ClaimEpoch(context.Context, *connect.Request[v1alpha1.ClaimEpochRequest]) (*connect.Response[v1alpha1.ClaimEpochResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.ProviderAdmin.ClaimEpoch is not implemented"))
 }

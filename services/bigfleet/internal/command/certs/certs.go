@@ -18,12 +18,12 @@ func New(a *app.App) *cobra.Command {
 	var ids []string
 	dev := &cobra.Command{
 		Use: "dev DIR", Args: cobra.ExactArgs(1),
-		Short:   "Write a throw-away CA and one certificate per identity",
-		Long:    "Writes ca.crt and, for each identity, a certificate and key that end after 30 days. For trials: a real fleet has its own CA.",
+		Short:   "Create a throw-away CA and one certificate for each identity",
+		Long:    "Writes ca.crt and, for each identity, a certificate and a key that expire after 30 days. Use it for trials only: a production fleet has its own CA.",
 		Example: "  bigfleet certs dev ./certs --id admin --id shard/shard-0 --id cluster/red",
 		RunE:    func(_ *cobra.Command, args []string) error { return write(a, args[0], ids) },
 	}
-	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity without bigfleet://; repeatable")
+	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity, without the bigfleet:// prefix; repeatable")
 	group := &cobra.Command{Use: "certs", Short: "Certificates for trials", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	group.AddCommand(dev)
 	return group
@@ -39,7 +39,7 @@ func write(a *app.App, dir string, ids []string) error {
 		parsed = append(parsed, id)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("making %s: %v", dir, err), Err: err}
+		return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("making %s: %v", dir, err), Err: err}
 	}
 	ca, err := devca.New("bigfleet certs dev")
 	if err != nil {
@@ -49,10 +49,10 @@ func write(a *app.App, dir string, ids []string) error {
 		name := fmt.Sprintf("%02d-%s", i, id.Kind)
 		files, err := ca.Write(dir, name, devca.For(id, "localhost"))
 		if err != nil {
-			return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("writing %s in %s: %v", name, dir, err), Err: err}
+			return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("writing %s in %s: %v", name, dir, err), Err: err}
 		}
 		_, _ = fmt.Fprintf(a.Out, "%s  --tls-cert %s --tls-key %s --tls-ca %s\n", id, files.Cert, files.Key, files.CA)
 	}
-	a.Notef("for trials only: the CA's key was thrown away, the certificates end after 30 days")
+	a.Notef("for trials only: the key of the CA was not kept, and the certificates expire after 30 days")
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 
 // New returns the group.
 func New(a *app.App) *cobra.Command {
-	group := &cobra.Command{Use: "config", Short: "Fleets by name: their addresses and certificate files", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	group := &cobra.Command{Use: "config", Short: "Manage contexts: the addresses and certificate files of each fleet", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	names := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		_, f, err := open(a)
 		if err != nil || len(args) > 0 {
@@ -34,7 +34,7 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	remove := &cobra.Command{
-		Use: "delete NAME", Args: cobra.ExactArgs(1), Short: "Forget a context", Example: "  bigfleet config delete trial", ValidArgsFunction: names,
+		Use: "delete NAME", Args: cobra.ExactArgs(1), Short: "Delete a context", Example: "  bigfleet config delete trial", ValidArgsFunction: names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return edit(a, func(f *contexts.File) error {
 				err := known(*f, args[0])
@@ -48,9 +48,9 @@ func New(a *app.App) *cobra.Command {
 	}
 	var pin bool
 	set := &cobra.Command{
-		Use: "set NAME", Args: cobra.ExactArgs(1), Short: "Keep the addresses and files of this command line under a name",
-		Long: "Keeps what --coordinator, --shard, --tls-cert, --tls-key, --tls-ca, --kubeconfig and --kube-context say; flags that are not given stay as they were.\n" +
-			"--pin asks the coordinator which fleet it is of and keeps that too: another fleet at these addresses is refused from then on.",
+		Use: "set NAME", Args: cobra.ExactArgs(1), Short: "Save the addresses and files of this command line as a context",
+		Long: "Saves --coordinator, --shard, --tls-cert, --tls-key, --tls-ca, --kubeconfig and --kube-context. Settings whose flags are not given stay unchanged.\n" +
+			"--pin also saves the identity of the fleet. From then on, another fleet at these addresses is refused.",
 		Example: "  bigfleet config set prod --coordinator coordinator.example:7790 --tls-cert me.crt --tls-key me.key --tls-ca ca.crt\n  bigfleet config set prod --pin",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return edit(a, func(f *contexts.File) error {
@@ -72,7 +72,7 @@ func New(a *app.App) *cobra.Command {
 			})
 		},
 	}
-	set.Flags().BoolVar(&pin, "pin", false, "only ever talk to the fleet that answers now; --pin=false forgets it")
+	set.Flags().BoolVar(&pin, "pin", false, "accept only the fleet that answers now; --pin=false removes the restriction")
 	group.AddCommand(&cobra.Command{
 		Use: "view", Args: cobra.NoArgs, Short: "Show all contexts", Example: "  bigfleet config view\n  bigfleet config view -o yaml",
 		RunE: func(*cobra.Command, []string) error { return view(a) },
@@ -83,11 +83,11 @@ func New(a *app.App) *cobra.Command {
 func open(a *app.App) (string, contexts.File, error) {
 	path, err := contexts.Path(a.Getenv)
 	if err != nil {
-		return "", contexts.File{}, exit.Usagef("no place for contexts: %v", err)
+		return "", contexts.File{}, exit.Usagef("contexts cannot be stored: %v", err)
 	}
 	f, err := contexts.Load(path)
 	if err != nil {
-		return "", f, &exit.Error{Code: exit.Usage, Reason: "contexts", Say: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
+		return "", f, &exit.Error{Code: exit.Usage, Reason: "contexts", Message: fmt.Sprintf("contexts: %v", err), Hint: contexts.Mend, Err: err}
 	}
 	return path, f, nil
 }
@@ -101,7 +101,7 @@ func edit(a *app.App, change func(*contexts.File) error) error {
 		return err
 	}
 	if err := f.Save(path); err != nil {
-		return &exit.Error{Code: exit.Failed, Say: "contexts: " + err.Error(), Err: err}
+		return &exit.Error{Code: exit.Failed, Message: "contexts: " + err.Error(), Err: err}
 	}
 	a.Notef("wrote %s", path)
 	return nil
@@ -111,7 +111,7 @@ func known(f contexts.File, name string) error {
 	if _, ok := f.Contexts[name]; ok {
 		return nil
 	}
-	return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
+	return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no context %q", name), Hint: "`bigfleet config view` lists them"}
 }
 
 func view(a *app.App) error {
@@ -139,7 +139,7 @@ func view(a *app.App) error {
 		l.Rows = append(l.Rows, []string{mark, name, output.Dash(strings.Join(c.Coordinator, ",")), output.Dash(c.Shard), output.Dash(c.TLSCert), output.Dash(c.Kubeconfig), output.Dash(c.KubeContext), output.Dash(c.ClusterUUID)})
 	}
 	if len(l.Rows) == 0 {
-		a.Notef("no contexts in %s; `bigfleet config set NAME --coordinator host:port` makes one", path)
+		a.Notef("no contexts in %s; `bigfleet config set NAME --coordinator host:port` creates one", path)
 	}
 	return a.Format.Write(a.Out, l)
 }

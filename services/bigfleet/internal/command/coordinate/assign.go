@@ -24,9 +24,9 @@ import (
 func newAssign(a *app.App) *cobra.Command {
 	var file string
 	one := order{
-		use: "assign [KEY=VALUE SHARD]", args: 2, short: "Claim a domain nobody owns for a shard, or many as a file says",
+		use: "assign [KEY=VALUE SHARD]", args: 2, short: "Assign an unowned domain to a shard, or the domains in a file",
 		example: "  bigfleet domains assign topology.kubernetes.io/zone=eu-1a shard-0\n  bigfleet domains assign --from-file domains.yaml",
-		says:    func(a []string) string { return "Gives domain " + a[0] + " to shard " + a[1] + "." },
+		says:    func(a []string) string { return "Assigns domain " + a[0] + " to shard " + a[1] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			key, value, err := domainOf(a[0])
 			if err != nil {
@@ -36,16 +36,16 @@ func newAssign(a *app.App) *cobra.Command {
 		},
 	}
 	c := one.command(a)
-	c.Long = "A file is what `bigfleet get domains -o yaml` prints: a list of items with topologyKey, topologyValue and shardId.\n" +
-		"A domain that nobody owns is claimed, one that another shard owns is handed over (the old owner lets go first), and one that the\n" +
-		"file does not name stays as it is. What will change is shown first."
+	c.Long = "The file has the format of `bigfleet get domains -o yaml`: a list of items with topologyKey, topologyValue and shardId.\n" +
+		"An unowned domain is claimed. A domain of another shard is handed over: the old owner releases it first. A domain that the\n" +
+		"file does not name stays unchanged. The command shows the changes before it makes them."
 	c.Args = func(c *cobra.Command, args []string) error {
 		if file == "" {
 			return cobra.ExactArgs(2)(c, args)
 		}
 		return cobra.NoArgs(c, args)
 	}
-	c.Flags().StringVarP(&file, "from-file", "f", "", "a file with domains and their shards; - reads standard input")
+	c.Flags().StringVarP(&file, "from-file", "f", "", "file that lists domains and their shards; - reads standard input")
 	single := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if file == "" {
@@ -80,7 +80,7 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := yaml.UnmarshalStrict(raw, &list); err != nil {
-		return nil, exit.Usagef("%s is no list of domains: %v", file, err)
+		return nil, exit.Usagef("%s is not a list of domains: %v", file, err)
 	}
 	seen := map[string]string{}
 	var out []*bigfleetv1alpha1.DomainAssignment
@@ -92,9 +92,9 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 		name := domainName(d)
 		switch other := seen[name]; {
 		case d.GetTopologyKey() == "" || d.GetTopologyValue() == "" || d.GetShardId() == "":
-			return nil, exit.Usagef("%s, item %d: topologyKey, topologyValue and shardId must all be there", file, i)
+			return nil, exit.Usagef("%s, item %d: topologyKey, topologyValue and shardId are all required", file, i)
 		case other != "" && other != d.GetShardId():
-			return nil, exit.Usagef("%s, item %d: %s is given to %s and to %s", file, i, name, other, d.GetShardId())
+			return nil, exit.Usagef("%s, item %d: %s is assigned both to %s and to %s", file, i, name, other, d.GetShardId())
 		case other != "":
 			continue
 		}
@@ -102,7 +102,7 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 		out = append(out, d)
 	}
 	if len(out) == 0 {
-		return nil, exit.Usagef("%s names no domain: it needs items with topologyKey, topologyValue and shardId", file)
+		return nil, exit.Usagef("%s lists no domain: it needs items with topologyKey, topologyValue and shardId", file)
 	}
 	return out, nil
 }
@@ -131,10 +131,10 @@ func assignAll(ctx context.Context, a *app.App, wanted []*bigfleetv1alpha1.Domai
 		}
 	}
 	if len(changes) == 0 {
-		a.Notef("%s as wanted already.", output.Count(len(wanted), "domain"))
+		a.Notef("%s already assigned as requested.", output.Count(len(wanted), "domain"))
 		return nil
 	}
-	if err := a.Confirm("Changes the owner of %s; %d are as wanted already.", output.Count(len(changes), "domain"), len(wanted)-len(changes)); err != nil {
+	if err := a.Confirm("Changes the owner of %s; %d are already assigned as requested.", output.Count(len(changes), "domain"), len(wanted)-len(changes)); err != nil {
 		return err
 	}
 	for i, d := range changes {
@@ -143,13 +143,13 @@ func assignAll(ctx context.Context, a *app.App, wanted []*bigfleetv1alpha1.Domai
 			return err
 		})
 		if err != nil {
-			a.Notef("%d of %d are done; repeat the command for the rest", i, len(changes))
+			a.Notef("%d of %d were changed; repeat the command for the rest", i, len(changes))
 			return err
 		}
 	}
 	said := output.Count(len(changes), "domain") + " changed"
 	if a.DryRun {
-		said = output.Count(len(changes), "domain") + " would be changed; nothing was"
+		said = output.Count(len(changes), "domain") + " would be changed (dry run)"
 	}
 	_, err = fmt.Fprintln(a.Out, said)
 	return err

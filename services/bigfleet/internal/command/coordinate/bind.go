@@ -17,7 +17,7 @@ func newBindCluster(a *app.App) *cobra.Command {
 		use: "bind CLUSTER SHARD", args: 2, short: "Bind a cluster to a shard", example: "  bigfleet clusters bind red shard-0",
 		says: func(args []string) string {
 			if rebind {
-				return "Binds cluster " + args[0] + " to shard " + args[1] + ", and takes it from the shard that has it. Point its operator there too."
+				return "Binds cluster " + args[0] + " to shard " + args[1] + " and takes it from its current shard. Configure its operator to dial the new shard too."
 			}
 			return "Binds cluster " + args[0] + " to shard " + args[1] + "."
 		},
@@ -26,6 +26,6 @@ func newBindCluster(a *app.App) *cobra.Command {
 		},
 	}
 	c := o.command(a)
-	c.Flags().BoolVar(&rebind, "rebind", false, "although another shard has it, which lets go of its machines first")
+	c.Flags().BoolVar(&rebind, "rebind", false, "take it from the shard that has it now; that shard releases its machines first")
 	return c
 }

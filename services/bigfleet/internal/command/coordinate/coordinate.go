@@ -84,7 +84,7 @@ func (o order) run(ctx context.Context, a *app.App, verb string, args []string) 
 	}
 	said := "done"
 	if a.DryRun {
-		said = "would be done; nothing was changed"
+		said = "dry run: the request is valid; nothing was changed"
 	} else if o.tell != nil {
 		said = o.tell(got)
 	}
@@ -97,7 +97,7 @@ func (o order) also(ctx context.Context, a *app.App, f *fleet.Fleet, args []stri
 	if o.goes == nil {
 		return nil, nil
 	}
-	err = f.Leader(ctx, "reading what goes with it", func(ctx context.Context, c fleet.Coordinator) error {
+	err = f.Leader(ctx, "reading what it owns", func(ctx context.Context, c fleet.Coordinator) error {
 		out, err = o.goes(ctx, caller{c, a}, args)
 		return err
 	})
@@ -129,7 +129,7 @@ func Verbs(a *app.App) map[string][]*cobra.Command {
 func domainOf(text string) (key, value string, err error) {
 	key, value, ok := strings.Cut(text, "=")
 	if !ok || key == "" || value == "" {
-		return "", "", exit.Usagef("%q is no domain: write KEY=VALUE, for example topology.kubernetes.io/zone=eu-1a", text)
+		return "", "", exit.Usagef("%q is not a domain: write KEY=VALUE, for example topology.kubernetes.io/zone=eu-1a", text)
 	}
 	return key, value, nil
 }

@@ -37,7 +37,7 @@ func flat(a *app.App, c *cobra.Command, name, args string, from func(*pflag.Flag
 		delete(why.Annotations, cobra.BashCompOneRequiredFlag) // no such flag was required of the verb that scripts know
 	}
 	for _, f := range []string{"topology-key", "topology-value", "shard-id"} {
-		c.Flags().String(f, "", "the same as the argument")
+		c.Flags().String(f, "", "alternative to the argument")
 	}
 	c.RunE = func(c *cobra.Command, given []string) error {
 		named, err := from(c.Flags(), given)
@@ -66,7 +66,7 @@ func flatDomain(f *pflag.FlagSet, args []string) ([]string, error) {
 		args = append([]string{args[0] + "=" + args[1]}, args[2:]...)
 	}
 	if len(args) == 0 || !strings.Contains(args[0], "=") {
-		return nil, exit.Usagef("which domain? Write KEY=VALUE, or --topology-key KEY --topology-value VALUE")
+		return nil, exit.Usagef("the domain is missing: write KEY=VALUE, or --topology-key KEY --topology-value VALUE")
 	}
 	return args, nil
 }
@@ -88,7 +88,7 @@ func flatShard(f *pflag.FlagSet, args []string) ([]string, error) {
 		}
 	}
 	if len(args) != 1 {
-		return nil, exit.Usagef("which shard? Write its id, or --shard-id ID")
+		return nil, exit.Usagef("the shard is missing: write its id, or --shard-id ID")
 	}
 	return args, nil
 }

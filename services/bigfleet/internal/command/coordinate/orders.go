@@ -14,21 +14,21 @@ import (
 func shardOrders() []order {
 	return []order{
 		{
-			use: "drain SHARD", args: 1, short: "Hand a shard's clusters and domains to others", example: "  bigfleet shards drain shard-2 --reason 'hardware goes'",
+			use: "drain SHARD", args: 1, short: "Move a shard's clusters and domains to other shards", example: "  bigfleet shards drain shard-2 --reason 'hardware goes'",
 			says: func(a []string) string {
-				return "Shard " + a[0] + " gives its clusters and domains to other shards."
+				return "Shard " + a[0] + " hands its clusters and domains over to other shards."
 			},
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.DrainShard, &bigfleetv1alpha1.DrainShardRequest{ShardId: a[0], ValidateOnly: c.app.DryRun})
 			},
 			tell: func(m proto.Message) string {
 				r := m.(*bigfleetv1alpha1.DrainShardResponse)
-				return fmt.Sprintf("%d domains and %d clusters are left to move", r.GetDomains(), r.GetClusters())
+				return fmt.Sprintf("%d domains and %d clusters remain to be moved", r.GetDomains(), r.GetClusters())
 			},
 		},
 		{
 			use: "undrain SHARD", args: 1, short: "Stop draining a shard", example: "  bigfleet shards undrain shard-2",
-			says: func(a []string) string { return "Shard " + a[0] + " is not drained any more." },
+			says: func(a []string) string { return "Shard " + a[0] + " is no longer drained." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.DrainShard, &bigfleetv1alpha1.DrainShardRequest{ShardId: a[0], Cancel: true, ValidateOnly: c.app.DryRun})
 			},
@@ -41,7 +41,7 @@ func shardOrders() []order {
 			},
 		},
 		{
-			use: "reset-epoch SHARD EPOCH", args: 2, reasonRequired: true, short: "Accept an epoch of a shard, and higher ones, although a higher one was seen",
+			use: "reset-epoch SHARD EPOCH", args: 2, reasonRequired: true, short: "Accept this and higher epochs of a shard although a higher epoch was seen before",
 			example: "  bigfleet shards reset-epoch shard-2 1 --reason 'its disk was lost'",
 			says: func(a []string) string {
 				return "Accepts epoch " + a[1] + " of shard " + a[0] + ". If another process with this id still runs, both will act on the same machines."
@@ -49,7 +49,7 @@ func shardOrders() []order {
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				epoch, err := strconv.ParseInt(a[1], 10, 64)
 				if err != nil || epoch < 1 {
-					return nil, exit.Usagef("epoch %q is not a whole number above 0. The refusal in the shard's log names the one that it reports", a[1])
+					return nil, exit.Usagef("epoch %q is not a positive integer. The refusal in the shard's log names the epoch that it reports", a[1])
 				}
 				return call(ctx, c, c.Admin.ResetShardEpoch, &bigfleetv1alpha1.ResetShardEpochRequest{ShardId: a[0], Epoch: epoch, ValidateOnly: c.app.DryRun})
 			},
@@ -60,8 +60,8 @@ func shardOrders() []order {
 func clusterOrders() []order {
 	return []order{
 		{
-			use: "unbind CLUSTER", args: 1, short: "Forget the binding of a cluster", example: "  bigfleet clusters unbind red",
-			says: func(a []string) string { return "Forgets which shard cluster " + a[0] + " belongs to." },
+			use: "unbind CLUSTER", args: 1, short: "Remove the binding of a cluster", example: "  bigfleet clusters unbind red",
+			says: func(a []string) string { return "Removes the binding of cluster " + a[0] + " belongs to." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.UnbindCluster, &bigfleetv1alpha1.UnbindClusterRequest{ClusterId: a[0], ValidateOnly: c.app.DryRun})
 			},
@@ -83,9 +83,9 @@ func domainOrders() []order {
 			},
 		},
 		{
-			use: "move KEY=VALUE SHARD", args: 2, short: "Hand a domain over: the old owner lets go first", example: "  bigfleet domains move topology.kubernetes.io/zone=eu-1a shard-1",
+			use: "move KEY=VALUE SHARD", args: 2, short: "Hand a domain over to another shard; the old owner releases it first", example: "  bigfleet domains move topology.kubernetes.io/zone=eu-1a shard-1",
 			says: func(a []string) string {
-				return "Hands domain " + a[0] + " to shard " + a[1] + " once its owner has let go."
+				return "Hands domain " + a[0] + " to shard " + a[1] + " after its owner has released it."
 			},
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				key, value, err := domainOf(a[0])
@@ -96,10 +96,10 @@ func domainOrders() []order {
 			},
 		},
 		{
-			use: "finish KEY=VALUE", args: 1, reasonRequired: true, short: "Finish a handover whose old owner is down for good; the reason must be 'the shard is down'",
+			use: "finish KEY=VALUE", args: 1, reasonRequired: true, short: "Complete a handover whose old owner is permanently down; the reason must be 'the shard is down'",
 			example: "  bigfleet domains finish topology.kubernetes.io/zone=eu-1a --reason 'the shard is down'",
 			says: func(a []string) string {
-				return "Gives domain " + a[0] + " to its next owner although the old one did not let go. If the old one still runs, both will act on the same machines."
+				return "Assigns domain " + a[0] + " to its next owner although the old owner did not release it. If the old owner still runs, both will act on the same machines."
 			},
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				key, value, err := domainOf(a[0])
@@ -107,7 +107,7 @@ func domainOrders() []order {
 					return nil, err
 				}
 				if c.app.Reason != finishWords {
-					return nil, exit.Usagef("domains finish needs --reason '%s', and that has to be so: a shard that is only cut off still acts on its machines", finishWords)
+					return nil, exit.Usagef("domains finish needs --reason '%s', and this must be true: a shard that is only disconnected still acts on its machines", finishWords)
 				}
 				return call(ctx, c, c.Admin.FinishDomainMove, &bigfleetv1alpha1.FinishDomainMoveRequest{TopologyKey: key, TopologyValue: value, Force: true,
 					Confirm: c.app.Reason, ValidateOnly: c.app.DryRun})

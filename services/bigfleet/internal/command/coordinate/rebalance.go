@@ -20,7 +20,7 @@ import (
 
 func newRebalanceStatus(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "The rebalancer's policy", Example: "  bigfleet rebalance status",
+		Use: "status", Args: cobra.NoArgs, Short: "Show the rebalancer's policy", Example: "  bigfleet rebalance status",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return rebalanceStatus(ctx, a) })
 		},
@@ -56,7 +56,7 @@ func rebalanceStatus(ctx context.Context, a *app.App) error {
 	for _, s := range p.GetAgeGatesSeconds() {
 		gates = append(gates, (time.Duration(s) * time.Second).String())
 	}
-	_, err = fmt.Fprintf(a.Out, "a shortfall gets moves of tier 1, 2, 3 after %s; a shard gives at most %g%% of its machines in a sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
+	_, err = fmt.Fprintf(a.Out, "a shortfall triggers moves of tier 1, 2 and 3 after %s; a shard donates at most %g%% of its machines in one sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
 	return err
 }
 
@@ -75,7 +75,7 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 	var want rebalance
 	var given *pflag.FlagSet
 	o := order{
-		use: "set", args: 0, short: "Change the rebalancer's policy; what no flag names stays as it is", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
+		use: "set", args: 0, short: "Change the rebalancer's policy; settings without a flag stay unchanged", example: "  bigfleet rebalance set --mode dry-run\n  bigfleet rebalance set --mode on --max-tier 2",
 		says: func([]string) string {
 			var out []string
 			for _, name := range rebalanceFlags {
@@ -100,10 +100,10 @@ func newRebalanceSet(a *app.App) *cobra.Command {
 	c := o.command(a)
 	given = c.Flags()
 	given.StringVar(&want.mode, "mode", "", "on, dry-run or off")
-	given.Int32Var(&want.tier, "max-tier", 0, "highest tier of moves, 1 to 3; 0 is the default")
-	given.Int32Var(&want.open, "max-open", 0, "most open moves; 0 is the default")
-	given.Float64Var(&want.donorCap, "donor-cap", 0, "part of a shard's machines that it gives at most in one sweep, up to 1; 0 is the default")
-	given.DurationSliceVar(&want.gates, "age-gates", nil, "how long a shortfall lasts before it gets moves of tier 1, 2 and 3, for example 60s,60s,3m; 0 is the default")
+	given.Int32Var(&want.tier, "max-tier", 0, "highest tier of moves, 1 to 3; 0 means the default")
+	given.Int32Var(&want.open, "max-open", 0, "maximum number of open moves; 0 means the default")
+	given.Float64Var(&want.donorCap, "donor-cap", 0, "largest fraction of a shard's machines that it donates in one sweep, up to 1; 0 means the default")
+	given.DurationSliceVar(&want.gates, "age-gates", nil, "age of a shortfall that triggers moves of tier 1, 2 and 3, for example 60s,60s,3m; 0 means the default")
 	c.MarkFlagsOneRequired(rebalanceFlags...)
 	return c
 }

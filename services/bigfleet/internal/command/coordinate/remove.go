@@ -20,15 +20,15 @@ const namesMax = 5
 func newRemoveShard(a *app.App) *cobra.Command {
 	var force bool
 	o := order{
-		use: "remove SHARD", args: 1, reasonRequired: true, short: "Forget a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
-		says: func(a []string) string { return "Forgets shard " + a[0] + "." },
+		use: "remove SHARD", args: 1, reasonRequired: true, short: "Remove a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
+		says: func(a []string) string { return "Removes shard " + a[0] + "." },
 		goes: whatGoes,
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Core.RemoveShard, &bigfleetv1alpha1.RemoveShardRequest{ShardId: a[0], Force: force, ValidateOnly: c.app.DryRun})
 		},
 	}
 	c := o.command(a)
-	c.Flags().BoolVar(&force, "force", false, "although it still reports or owns something; stop the process first")
+	c.Flags().BoolVar(&force, "force", false, "remove it although it still reports or owns something; stop its process first")
 	return c
 }
 
@@ -63,7 +63,7 @@ func whatGoes(ctx context.Context, c caller, args []string) ([]string, error) {
 			break
 		}
 	}
-	return []string{"With it go " + some(domains, "domain assignment") + " and " + some(clusters, "cluster binding") + "."}, nil
+	return []string{"Also removes " + some(domains, "domain assignment") + " and " + some(clusters, "cluster binding") + "."}, nil
 }
 
 // some words a list: how many, and the first few.
@@ -89,6 +89,6 @@ func newRemovePeer(a *app.App) *cobra.Command {
 		},
 	}
 	c := o.command(a)
-	c.Flags().BoolVar(&force, "force", false, "although no quorum of reachable voters would remain")
+	c.Flags().BoolVar(&force, "force", false, "remove it although no quorum of reachable voters would remain")
 	return c
 }

@@ -38,9 +38,9 @@ func newSetProvider(a *app.App) *cobra.Command {
 	c := o.command(a)
 	c.Flags().StringSliceVar(&p.Addresses, "address", nil, "host:port; repeatable")
 	c.Flags().StringVar(&p.Region, "region", "", "region")
-	c.Flags().StringSliceVar(&p.PartitionKeys, "partition-key", nil, "topology keys by which ownership is split; repeatable")
-	c.Flags().StringVar(&p.DefaultOwner, "default-owner", "", "shard that owns what nobody was assigned")
-	c.Flags().StringVar(&policy, "unowned", "", "default-owner or auto-assign")
+	c.Flags().StringSliceVar(&p.PartitionKeys, "partition-key", nil, "topology key that splits ownership; repeatable")
+	c.Flags().StringVar(&p.DefaultOwner, "default-owner", "", "shard that owns unassigned domains")
+	c.Flags().StringVar(&policy, "unowned", "", "policy for unassigned domains: default-owner or auto-assign")
 	return c
 }
 
@@ -48,14 +48,14 @@ func newSetQuota(a *app.App) *cobra.Command {
 	q := &bigfleetv1alpha1.Quota{Slices: map[string]int32{}}
 	var slices map[string]int
 	o := order{
-		use: "set PROVIDER MACHINES", args: 2, short: "Declare a quota and its slices", example: "  bigfleet quota set sim 100 --region eu-1 --slice shard-0=60 --slice shard-1=40",
+		use: "set PROVIDER MACHINES", args: 2, short: "Set a quota and its slices", example: "  bigfleet quota set sim 100 --region eu-1 --slice shard-0=60 --slice shard-1=40",
 		says: func(args []string) string {
 			return "Declares " + args[1] + " machines of provider " + args[0] + "."
 		},
 		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
 			n, err := strconv.ParseInt(args[1], 10, 32)
 			if err != nil || n < 0 {
-				return nil, exit.Usagef("%q is no number of machines", args[1])
+				return nil, exit.Usagef("%q is not a number of machines", args[1])
 			}
 			q.Provider, q.Declared = args[0], int32(n)
 			for shard, n := range slices {
@@ -87,7 +87,7 @@ func newDeleteQuota(a *app.App) *cobra.Command {
 // newRaftStatus asks each replica for itself, so it works without a leader.
 func newRaftStatus(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "What each replica says of itself; works without a leader", Example: "  bigfleet raft status --coordinator 127.0.0.1:7790",
+		Use: "status", Args: cobra.NoArgs, Short: "Show the status of each replica; works without a leader", Example: "  bigfleet raft status --coordinator 127.0.0.1:7790",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return raftStatus(ctx, a) })
 		},

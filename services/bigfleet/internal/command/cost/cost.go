@@ -25,7 +25,7 @@ func New(a *app.App) *cobra.Command {
 	var log record
 	c := &cobra.Command{
 		Use: "cost", Args: cobra.NoArgs,
-		Short: "Dollars per hour by cluster, type, zone and more",
+		Short: "Show costs in dollars per hour by cluster, type, zone and more",
 		Long: "Shows what the machines cost an hour: those that serve, those that are idle and held, those on their way. What costs without\n" +
 			"need is named on stderr. With --record it asks no server: it follows the costs over a shard's decision log.",
 		Example: "  bigfleet cost\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24",
@@ -35,20 +35,20 @@ func New(a *app.App) *cobra.Command {
 			}
 			if log.Dir != "" {
 				if a.Watch {
-					return exit.Usagef("--watch is about running shards, --record about a log that is over")
+					return exit.Usagef("--watch needs running shards and cannot be used with --record")
 				}
 				return recorded(c.Context(), a, by, log)
 			}
 			if log != (record{Points: pointsDefault}) {
-				return exit.Usagef("--points, --epoch and --stop-at are about a log: name it with --record")
+				return exit.Usagef("--points, --epoch and --stop-at need a decision log: name it with --record")
 			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, by) })
 		},
 	}
 	c.Flags().StringVar(&log.Dir, "record", "", "follow the costs over a recorded decision log in this directory instead of asking running shards")
-	c.Flags().IntVar(&log.Points, "points", pointsDefault, "with --record: about so many points in time, evenly apart")
-	c.Flags().Int64Var(&log.Epoch, "epoch", 0, "with --record: of the process whose log it is; 0 means the newest")
-	c.Flags().Int64Var(&log.StopAt, "stop-at", 0, "with --record: end before this step; 0 means at the end")
+	c.Flags().IntVar(&log.Points, "points", pointsDefault, "with --record: approximate number of points in time, evenly spaced")
+	c.Flags().Int64Var(&log.Epoch, "epoch", 0, "with --record: epoch of the process that wrote the log; 0 means the newest")
+	c.Flags().Int64Var(&log.StopAt, "stop-at", 0, "with --record: stop before this step; 0 means the end of the log")
 	c.Flags().StringSliceVar(&by, "by", []string{"cluster"}, "grouping, up to three of cluster, priority, provider, type, capacity, zone, penalty")
 	return a.Watchable(c)
 }
@@ -108,7 +108,7 @@ func run(ctx context.Context, a *app.App, by []string) error {
 		return failed
 	}
 	if a.Format.ForPeople() {
-		a.Notef("prices are what the providers state")
+		a.Notef("prices as stated by the providers")
 	}
 	if err := a.Format.Write(a.Out, list); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
@@ -36,19 +35,10 @@ func TestOddities(t *testing.T) {
 	}
 }
 
-// OPS-4.19: over a log, each point lasts until the next; the last one is when it ends.
-func TestSpentOverALog(t *testing.T) {
-	hour := time.Hour.Nanoseconds()
-	points := []*bigfleetv1alpha1.CostPoint{
-		{AtUnixNanos: 0, Rows: []*bigfleetv1alpha1.CostRow{row("CONFIGURED", 2, "red"), row("IDLE", 1, "blue")}},
-		{AtUnixNanos: 2 * hour, Rows: []*bigfleetv1alpha1.CostRow{row("CONFIGURED", 10, "red")}},
-		{AtUnixNanos: 2*hour + hour/2, Rows: []*bigfleetv1alpha1.CostRow{row("CONFIGURED", 100, "red")}},
-	}
-	if got := spent(points); got != 11 {
-		t.Errorf("$%v, want $11: two hours at $3 and half an hour at $10", got)
-	}
+// One row in the order of its columns.
+func TestRow(t *testing.T) {
 	groups := map[string]*sum{}
-	add(groups, points[0].Rows)
+	add(groups, []*bigfleetv1alpha1.CostRow{row("CONFIGURED", 2, "red"), row("IDLE", 1, "blue")})
 	if got := sorted(groups); len(got) != 2 || !slices.Equal(got[0].row(), []string{"red", "1", "$2.00/h", "$0.00/h", "$0.00/h", "$2.00/h"}) {
 		t.Errorf("rows %v", got[0].row())
 	}

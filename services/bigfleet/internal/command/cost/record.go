@@ -2,9 +2,9 @@ package cost
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +30,7 @@ func recorded(ctx context.Context, a *app.App, by []string, r record) error {
 	if r.Points < 2 || r.Points > 1000 {
 		return exit.Usagef("--points %d: want 2 to 1000", r.Points)
 	}
-	over := a.Waits("replaying " + r.Dir + " takes long …")
+	over := a.Waits("replaying " + r.Dir + " is taking a while …")
 	got, err := shard.Replay(ctx, shard.ReplayConfig{Dir: r.Dir, Epoch: r.Epoch, StopAt: r.StopAt, Cost: &shard.ReplayCost{GroupBy: by, Points: r.Points}}, io.Discard)
 	over()
 	if err != nil {
@@ -39,7 +39,7 @@ func recorded(ctx context.Context, a *app.App, by []string, r record) error {
 	if d := got.Damage; d != nil && !d.Tail {
 		a.Notef("warning: %s stops at byte %d, entry %d: %s; what follows is not counted", d.File, d.Offset, d.Entry, d.Why)
 	}
-	list := output.List{Columns: append([]output.Column{{Head: "TIME"}}, columns(by)...), Items: []proto.Message{&bigfleetv1alpha1.GetCostResponse{Points: got.Costs}}}
+	list := output.List{Columns: append([]output.Column{{Head: "TIME"}}, columns(by)...), Items: []proto.Message{&bigfleetv1alpha1.GetCostResponse{Points: got.Costs, SpentUsd: got.Spent}}}
 	for _, p := range got.Costs {
 		groups := map[string]*sum{}
 		add(groups, p.GetRows())
@@ -48,20 +48,11 @@ func recorded(ctx context.Context, a *app.App, by []string, r record) error {
 			list.Names = append(list.Names, "cost/"+strings.Join(s.group, "/"))
 		}
 	}
-	if a.Format.ForPeople() && len(got.Costs) > 1 {
-		a.Notef("prices are what the providers state; together about $%.2f in %s", spent(got.Costs), output.Span(time.Duration(got.Costs[len(got.Costs)-1].GetAtUnixNanos()-got.Costs[0].GetAtUnixNanos())))
+	if a.Format.ForPeople() {
+		a.Notef("prices as stated by the providers")
+		total := make([]string, len(list.Columns))
+		total[0], total[len(total)-1] = "SPENT", fmt.Sprintf("$%.2f", got.Spent)
+		list.Rows, list.Names = append(list.Rows, total), append(list.Names, "")
 	}
 	return a.Format.Write(a.Out, list)
-}
-
-// spent is dollars from the first point to the last, if each lasted until the next.
-func spent(points []*bigfleetv1alpha1.CostPoint) (dollars float64) {
-	for i, p := range points[:len(points)-1] {
-		groups := map[string]*sum{}
-		add(groups, p.GetRows())
-		for _, s := range groups {
-			dollars += s.all * time.Duration(points[i+1].GetAtUnixNanos()-p.GetAtUnixNanos()).Hours()
-		}
-	}
-	return dollars
 }

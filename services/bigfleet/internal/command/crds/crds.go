@@ -18,13 +18,13 @@ import (
 
 // New returns the group.
 func New(a *app.App) *cobra.Command {
-	group := &cobra.Command{Use: "crds", Short: "The CustomResourceDefinitions of this version", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	group := &cobra.Command{Use: "crds", Short: "Print, compare and install the CRDs of this version", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	apply := a.Mutates(&cobra.Command{
-		Use: "apply", Args: cobra.NoArgs, Short: "Install or update them in a cluster, after showing what changes", Example: "  bigfleet crds apply --kube-context red --yes",
+		Use: "apply", Args: cobra.NoArgs, Short: "Install or update the CRDs in a cluster, after showing the changes", Example: "  bigfleet crds apply --kube-context red --yes",
 		RunE: func(c *cobra.Command, _ []string) error { return apply(c.Context(), a) },
 	}, false)
 	group.AddCommand(printed(a), apply, &cobra.Command{
-		Use: "diff", Args: cobra.NoArgs, Short: "Compare those of a cluster with those of this version; exit code 4 when they differ", Example: "  bigfleet crds diff --kube-context red",
+		Use: "diff", Args: cobra.NoArgs, Short: "Compare the CRDs in a cluster with this version; exit code 4 when they differ", Example: "  bigfleet crds diff --kube-context red",
 		RunE: func(c *cobra.Command, _ []string) error { return diff(c.Context(), a) },
 	})
 	return group
@@ -32,7 +32,7 @@ func New(a *app.App) *cobra.Command {
 
 func printed(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "print", Args: cobra.NoArgs, Short: "Print them, ready for kubectl apply --server-side -f -", Example: "  bigfleet crds print",
+		Use: "print", Args: cobra.NoArgs, Short: "Print the CRDs as YAML, for kubectl apply --server-side -f -", Example: "  bigfleet crds print",
 		RunE: func(*cobra.Command, []string) error {
 			for _, f := range definitions.All() {
 				if _, err := fmt.Fprintf(a.Out, "---\n%s\n", strings.TrimPrefix(strings.TrimSpace(string(f.YAML)), "---\n")); err != nil {
@@ -69,14 +69,14 @@ func diff(ctx context.Context, a *app.App) error {
 		return err
 	}
 	if stale := crds.Stale(changes); len(stale) > 0 {
-		return &exit.Error{Code: exit.Problems, Reason: "differs", Say: strings.Join(stale, ", ") + " missing or of another version", Hint: "`bigfleet crds apply` installs those of this version"}
+		return &exit.Error{Code: exit.Problems, Reason: "differs", Message: strings.Join(stale, ", ") + " missing or from another version", Hint: "`bigfleet crds apply` installs the CRDs of this version"}
 	}
 	return nil
 }
 
 func show(a *app.App, changes []crds.Change) error {
 	if a.Format.ForPeople() {
-		crds.Say(a.Out, changes)
+		crds.Print(a.Out, changes)
 		return nil
 	}
 	type item struct {
@@ -101,7 +101,7 @@ func apply(ctx context.Context, a *app.App) error {
 	}
 	stale := crds.Stale(changes)
 	if len(stale) == 0 {
-		a.Notef("nothing to do: all are of this version")
+		a.Notef("nothing to do: all CRDs are of this version")
 		return nil
 	}
 	if err := a.Confirm("Installs or updates %s.", strings.Join(stale, ", ")); err != nil || a.DryRun {

@@ -23,7 +23,7 @@ const recordsShown = 10
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
-		Use: "describe KIND NAME", Args: cobra.RangeArgs(1, 2), Short: "Everything about one thing, with why and what happened last",
+		Use: "describe KIND NAME", Args: cobra.RangeArgs(1, 2), Short: "Show everything about one object: its state, the reason and its recent history",
 		Long:    "KIND is one that `bigfleet get` lists. KIND/NAME works too.",
 		Example: "  bigfleet describe machine m-0001\n  bigfleet describe need red/r-1f2e3d\n  bigfleet describe cluster/red",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ func parse(args []string) (kind, name string, err error) {
 			return args[0][:i], args[0][i+1:], nil
 		}
 	}
-	return "", "", exit.Usagef("%q names nothing: write KIND NAME, for example machine m-0001", args[0])
+	return "", "", exit.Usagef("%q is not a subject: write KIND NAME, for example machine m-0001", args[0])
 }
 
 func run(ctx context.Context, a *app.App, kind, name string) error {
@@ -62,7 +62,7 @@ func run(ctx context.Context, a *app.App, kind, name string) error {
 			_, _ = fmt.Fprintln(a.Out)
 		}
 		for c, head := range list.Columns {
-			_, _ = fmt.Fprintf(a.Out, "%-14s %s\n", head.Head, row[c])
+			_, _ = fmt.Fprintf(a.Out, "%-14s %s\n", head.Head, output.Text(row[c]))
 		}
 	}
 	s, err := subject.Parse(singular + "/" + name)
@@ -91,6 +91,6 @@ func quietly(a *app.App, err error) error {
 	if err == nil || !errors.As(err, &known) || known.Code == exit.Unreachable {
 		return err
 	}
-	_, _ = fmt.Fprintf(a.Out, "%s\n", known.Say)
+	_, _ = fmt.Fprintf(a.Out, "%s\n", known.Message)
 	return nil
 }

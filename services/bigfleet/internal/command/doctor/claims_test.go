@@ -48,12 +48,12 @@ func TestMachinesOfTwoShards(t *testing.T) {
 	}
 	r := &report{}
 	claims(t.Context(), fleet.New(fleet.Config{Timeout: time.Minute}), r, shards, skew.Versions{})
-	var said []string
+	var messages []string
 	for _, f := range r.findings {
-		said = append(said, f.About+": "+f.Say)
+		messages = append(messages, f.About+": "+f.Message)
 	}
-	slices.Sort(said)
-	if len(said) != 2 || !strings.Contains(said[0], "m-1: shards shard-0 and shard-1 both claim it") || !strings.Contains(said[1], "m-2: shards") {
-		t.Errorf("%q", said)
+	slices.Sort(messages)
+	if len(messages) != 2 || !strings.Contains(messages[0], "m-1: shards shard-0 and shard-1 both claim it") || !strings.Contains(messages[1], "m-2: shards") {
+		t.Errorf("%q", messages)
 	}
 }

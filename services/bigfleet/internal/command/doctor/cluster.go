@@ -48,10 +48,10 @@ func clusterChecks(ctx context.Context, a *app.App, r *report, f flags) {
 
 // definitions compares what is installed with what this version carries.
 func definitions(ctx context.Context, r *report, d dynamic.Interface) {
-	const fix = "`bigfleet crds diff` shows what differs, `bigfleet crds apply` installs those of this version"
+	const fix = "`bigfleet crds diff` shows what differs, `bigfleet crds apply` installs the CRDs of this version"
 	changes, err := crds.Compare(ctx, d)
 	if err != nil {
-		r.fail("CRDs", "Run this with the right to read CustomResourceDefinitions", "%v", err)
+		r.fail("CRDs", "Run this with permission to read CustomResourceDefinitions", "%v", err)
 		return
 	}
 	for _, c := range changes {
@@ -59,7 +59,7 @@ func definitions(ctx context.Context, r *report, d dynamic.Interface) {
 		case c.Missing:
 			r.fail("CRD "+c.Name, fix, "it is not installed")
 		case c.Stale():
-			r.fail("CRD "+c.Name, fix, "it is of another version than this command; first of %d differences: %s", len(c.Lines), c.Lines[0])
+			r.fail("CRD "+c.Name, fix, "its version differs from this command; first of %d differences: %s", len(c.Lines), c.Lines[0])
 		default:
 			r.ok("CRD "+c.Name, "installed, of this version")
 		}
@@ -104,7 +104,7 @@ func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
 		}}}
 		got, err := client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			r.fail(about, "Run this with rights to impersonate the account, or with --as ''", "its rights cannot be asked: %v", err)
+			r.fail(about, "Run this with permission to impersonate the account, or with --as ''", "its permissions cannot be read: %v", err)
 			return
 		}
 		if !got.Status.Allowed {
@@ -115,7 +115,7 @@ func rights(ctx context.Context, r *report, cfg *rest.Config, account string) {
 		r.fail(about, "Install the ClusterRole of chart bigfleet-operator (rbac.create=true) and bind it to the account", "it may not %v", missing)
 		return
 	}
-	r.ok(about, "everything the operator needs is allowed")
+	r.ok(about, "the operator has all the permissions that it needs")
 }
 
 func (n right) name() string {
@@ -138,7 +138,7 @@ func leases(ctx context.Context, a *app.App, r *report, cfg *rest.Config) {
 	}
 	all, err := client.Leases("").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		r.warn("Lease", "Run this with the right to list Leases", "they cannot be listed: %v", err)
+		r.warn("Lease", "Run this with permission to list Leases", "they cannot be listed: %v", err)
 		return
 	}
 	found := false
@@ -152,13 +152,13 @@ func leases(ctx context.Context, a *app.App, r *report, cfg *rest.Config) {
 			holder = *l.Spec.HolderIdentity
 		}
 		if l.Spec.RenewTime == nil || a.Now().Sub(l.Spec.RenewTime.Time) > leaseOld || holder == "" {
-			r.fail("Lease "+l.Namespace+"/"+l.Name, "Look at the operator's Pods", "nobody renews it: no operator is at work")
+			r.fail("Lease "+l.Namespace+"/"+l.Name, "Check the operator's Pods", "it has expired: no operator is running")
 			continue
 		}
 		r.ok("Lease "+l.Namespace+"/"+l.Name, "held by %s", holder)
 	}
 	if !found {
-		r.warn("Lease", "Install chart bigfleet-operator, or ignore this where the operator runs elsewhere without election", "no operator has ever held one here")
+		r.warn("Lease", "Install chart bigfleet-operator, or ignore this where the operator runs elsewhere without election", "no operator has held it yet")
 	}
 }
 
@@ -176,7 +176,7 @@ func nodes(ctx context.Context, r *report, cfg *rest.Config) {
 	}
 	list, err := client.Nodes().List(ctx, metav1.ListOptions{LabelSelector: machineLabel})
 	if err != nil {
-		r.warn("Nodes", "Run this with the right to list Nodes", "they cannot be listed: %v", err)
+		r.warn("Nodes", "Run this with permission to list Nodes", "they cannot be listed: %v", err)
 		return
 	}
 	byMachine := map[string]string{}
@@ -194,10 +194,10 @@ func nodes(ctx context.Context, r *report, cfg *rest.Config) {
 		}
 		if !ready && time.Since(n.CreationTimestamp.Time) > 10*time.Minute {
 			bad++
-			r.warn("Node "+n.Name, "Look at its kubelet and network plugin", "it is not Ready %s after it was made", time.Since(n.CreationTimestamp.Time).Round(time.Minute))
+			r.warn("Node "+n.Name, "Check its kubelet and network plugin", "it is not Ready %s after it was made", time.Since(n.CreationTimestamp.Time).Round(time.Minute))
 		}
 	}
 	if bad == 0 {
-		r.ok("Nodes", "%d belong to machines, each to one", len(list.Items))
+		r.ok("Nodes", "%d Nodes belong to machines, each to exactly one", len(list.Items))
 	}
 }

@@ -28,35 +28,35 @@ const (
 
 // finding is one thing looked at.
 type finding struct {
-	Level level  `json:"level"`
-	About string `json:"about"`
-	Say   string `json:"say"`
-	Fix   string `json:"fix,omitempty"`
+	Level   level  `json:"level"`
+	About   string `json:"about"`
+	Message string `json:"say"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 // report collects findings in the order in which they were made.
 type report struct{ findings []finding }
 
-func (r *report) ok(about, say string, args ...any) { r.add(ok, about, "", say, args...) }
-func (r *report) warn(about, fix, say string, args ...any) {
-	r.add(warn, about, fix, say, args...)
+func (r *report) ok(about, message string, args ...any) { r.add(ok, about, "", message, args...) }
+func (r *report) warn(about, fix, message string, args ...any) {
+	r.add(warn, about, fix, message, args...)
 }
-func (r *report) fail(about, fix, say string, args ...any) {
-	r.add(fail, about, fix, say, args...)
+func (r *report) fail(about, fix, message string, args ...any) {
+	r.add(fail, about, fix, message, args...)
 }
 
 // silent is a process that was reached and does not tell its status, with the remedy that belongs to why.
 func (r *report) silent(about string, err error) {
-	say, fix := err.Error(), "Look at its log"
+	message, fix := err.Error(), "Check its log"
 	var known *exit.Error
 	if errors.As(exit.Of("", err), &known) && known.Hint != "" {
-		say, fix = strings.TrimPrefix(known.Say, ": "), known.Hint
+		message, fix = strings.TrimPrefix(known.Message, ": "), known.Hint
 	}
-	r.fail(about, fix, "it does not tell its status: %s", say)
+	r.fail(about, fix, "its status cannot be read: %s", message)
 }
 
-func (r *report) add(l level, about, fix, say string, args ...any) {
-	r.findings = append(r.findings, finding{l, about, fmt.Sprintf(say, args...), fix})
+func (r *report) add(l level, about, fix, message string, args ...any) {
+	r.findings = append(r.findings, finding{l, about, fmt.Sprintf(message, args...), fix})
 }
 
 func (r *report) count(l level) (n int) {
@@ -89,14 +89,14 @@ func New(a *app.App) *cobra.Command {
 	var f flags
 	c := a.Watchable(&cobra.Command{
 		Use: "doctor", Args: cobra.NoArgs,
-		Short:   "Find what is wrong and say how to put it right",
+		Short:   "Find what is wrong and how to put it right",
 		Example: "  bigfleet doctor\n  bigfleet doctor --shard 127.0.0.1:7780\n  bigfleet doctor --cluster-only --kubeconfig red.kubeconfig",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, f) })
 		},
 	})
-	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "look only inside the managed cluster; without it, it is looked at when --kubeconfig or --kube-context is given")
-	c.Flags().StringVar(&f.operatorAccount, "as", "system:serviceaccount:bigfleet-system:bigfleet-operator", "whose rights in the cluster are checked; empty means one's own")
+	c.Flags().BoolVar(&f.clusterOnly, "cluster-only", false, "check only the managed cluster; by default it is checked when --kubeconfig or --kube-context is given")
+	c.Flags().StringVar(&f.operatorAccount, "as", "system:serviceaccount:bigfleet-system:bigfleet-operator", "account whose permissions in the cluster are checked; empty means your own")
 	return c
 }
 
@@ -114,10 +114,10 @@ func run(ctx context.Context, a *app.App, f flags) error {
 		return err
 	}
 	if n := r.count(fail); n > 0 {
-		return &exit.Error{Code: exit.Problems, Reason: "findings", Say: fmt.Sprintf("%d failed, %d to look at", n, r.count(warn))}
+		return &exit.Error{Code: exit.Problems, Reason: "findings", Message: fmt.Sprintf("%d failed, %d warnings", n, r.count(warn))}
 	}
 	if a.Format.ForPeople() {
-		a.Notef("nothing failed, %d to look at", r.count(warn))
+		a.Notef("nothing failed, %d warnings", r.count(warn))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func show(a *app.App, r *report) error {
 		return a.Format.Value(a.Out, map[string]any{"findings": r.findings})
 	}
 	for _, f := range r.findings {
-		if _, err := fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Level, f.About, f.Say); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Level, output.Text(f.About), output.Text(f.Message)); err != nil {
 			return err
 		}
 		if f.Fix != "" {

@@ -85,27 +85,27 @@ func doctor(t *testing.T, ahead time.Duration, args ...string) (out string, code
 }
 
 // finds checks that a fault is found, named, has a remedy, and makes the exit code 4 (OPS-4.21, scenario 12).
-func finds(t *testing.T, out string, code exit.Code, say, fix string) {
+func finds(t *testing.T, out string, code exit.Code, message, fix string) {
 	t.Helper()
-	findsAs(t, "fail", out, say, fix)
+	findsAs(t, "fail", out, message, fix)
 	if code != exit.Problems {
 		t.Errorf("exit code %d, want %d", code, exit.Problems)
 	}
 }
 
 // findsAs checks that there is a finding of a level with a remedy.
-func findsAs(t *testing.T, level, out, say, fix string) {
+func findsAs(t *testing.T, level, out, message, fix string) {
 	t.Helper()
 	lines := strings.Split(out, "\n")
 	for i, l := range lines {
-		if strings.HasPrefix(l, level+" ") && strings.Contains(l, say) {
+		if strings.HasPrefix(l, level+" ") && strings.Contains(l, message) {
 			if i+1 == len(lines) || !strings.Contains(lines[i+1], fix) {
 				t.Errorf("%q has no remedy with %q:\n%s", l, fix, out)
 			}
 			return
 		}
 	}
-	t.Errorf("no %s says %q:\n%s", level, say, out)
+	t.Errorf("no %s says %q:\n%s", level, message, out)
 }
 
 func TestHealthy(t *testing.T) {
@@ -147,7 +147,7 @@ func TestPortClosed(t *testing.T) {
 func TestClockSkew(t *testing.T) {
 	addr := serve(t, healthy().handler(), nil)
 	out, code := doctor(t, time.Minute, "--shard", addr)
-	finds(t, out, code, "its clock differs by", "Run a time service")
+	finds(t, out, code, "its clock differs by", "Run a time synchronization service")
 	out, code = doctor(t, 0, "--shard", addr)
 	healed(t, out, code)
 }
@@ -157,7 +157,7 @@ func TestShardFenced(t *testing.T) {
 	s.status.Superseded, s.status.Ready = true, false
 	addr := serve(t, s.handler(), nil)
 	out, code := doctor(t, 0, "--shard", addr)
-	finds(t, out, code, "it is fenced: a provider has seen a newer epoch", "Stop this process: a newer one with the same id is at work. If it is the one that should run, restart it")
+	finds(t, out, code, "it is fenced: a provider has seen a newer epoch", "Stop this process: a newer process with the same id is running. If it is the one that should run, restart it")
 	s.status = healthy().status // as after a restart, with a newer epoch
 	out, code = doctor(t, 0, "--shard", addr)
 	healed(t, out, code)
@@ -192,9 +192,9 @@ func certificates(t *testing.T, spoil func(*devca.Request)) (server *tls.Config,
 
 func TestTLS(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil    func(*devca.Request)
-		ahead    time.Duration
-		say, fix string
+		spoil        func(*devca.Request)
+		ahead        time.Duration
+		message, fix string
 	}{
 		"names":    {func(r *devca.Request) { r.Hosts = []string{"elsewhere.example"} }, 0, `the certificate does not name "127.0.0.1": it names [elsewhere.example]`, "Issue a certificate that names the host clients dial"},
 		"identity": {func(r *devca.Request) { r.URIs = []string{"bigfleet://cluster/red"} }, 0, "which is no shard identity", "exactly one URI SAN bigfleet://shard/<id>"},
@@ -204,7 +204,7 @@ func TestTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, flags := certificates(t, c.spoil)
 			out, code := doctor(t, c.ahead, append(flags, "--shard", serve(t, healthy().handler(), server))...)
-			finds(t, out, code, c.say, c.fix)
+			finds(t, out, code, c.message, c.fix)
 			server, flags = certificates(t, func(*devca.Request) {}) // issued as the finding says
 			out, code = doctor(t, 0, append(flags, "--shard", serve(t, healthy().handler(), server))...)
 			healed(t, out, code)
@@ -330,7 +330,7 @@ func TestDefinitionsAndRights(t *testing.T) {
 	c, flags := newCluster(t)
 	right := maps.Clone(c.definitions)
 	out, code := doctor(t, 0, flags...)
-	if code != exit.OK || !strings.Contains(out, "everything the operator needs is allowed") {
+	if code != exit.OK || !strings.Contains(out, "the operator has all the permissions that it needs") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 
@@ -349,7 +349,7 @@ func TestDefinitionsAndRights(t *testing.T) {
 	}
 	c.denied["create pods"], c.denied["patch nodes"] = true, true
 	out, code = doctor(t, 0, flags...)
-	finds(t, out, code, "CRD capacityrequests.bigfleet.lucy.sh: it is of another version than this command", "`bigfleet crds apply` installs those of this version")
+	finds(t, out, code, "CRD capacityrequests.bigfleet.lucy.sh: its version differs from this command", "`bigfleet crds apply` installs the CRDs of this version")
 	finds(t, out, code, "CRD upcomingnodes.bigfleet.lucy.sh: it is not installed", "`bigfleet crds apply`")
 	finds(t, out, code, "it may not [create pods/eviction patch nodes]", "Install the ClusterRole of chart bigfleet-operator")
 	c.definitions, c.denied = right, map[string]bool{} // as after `crds apply` and with the chart's role
@@ -359,5 +359,5 @@ func TestDefinitionsAndRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code = doctor(t, 0, flags...)
-	finds(t, out, code, "no way to a cluster", "Name a kubeconfig with --kubeconfig")
+	finds(t, out, code, "no cluster can be reached", "Name a kubeconfig with --kubeconfig")
 }

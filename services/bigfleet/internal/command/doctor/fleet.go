@@ -42,7 +42,7 @@ func fleetChecks(ctx context.Context, a *app.App, r *report) error {
 	}
 	shards, err := f.Shards(ctx)
 	if err != nil {
-		r.fail("shards", "Name a shard with --shard host:port to look at it without the coordinator", "they cannot be listed: %s", said(err))
+		r.fail("shards", "Use --shard host:port to check one shard without the coordinator", "they cannot be listed: %s", shortReason(err))
 		return nil
 	}
 	providers := map[string]bool{}
@@ -118,7 +118,7 @@ func clock(a *app.App, r *report, about string, h http.Header) {
 		return // a peer that sends no date cannot be compared
 	}
 	if skew := a.Now().Sub(theirs); skew.Abs() > skewMax {
-		r.fail(about, "Run a time service (chrony, systemd-timesyncd) on both machines", "its clock differs by %s from this machine's", skew.Round(time.Second))
+		r.fail(about, "Run a time synchronization service (chrony, systemd-timesyncd) on both machines", "its clock differs by %s from this machine's", skew.Round(time.Second))
 	}
 }
 
@@ -136,22 +136,22 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	st := got.Msg
 	switch {
 	case st.GetSuperseded():
-		r.fail(about, "Stop this process: a newer one with the same id is at work. If it is the one that should run, restart it: it takes a newer epoch", "it is fenced: a provider has seen a newer epoch of the same shard, and it does nothing any more")
+		r.fail(about, "Stop this process: a newer process with the same id is running. If it is the one that should run, restart it: it takes a newer epoch", "it is fenced: a provider has seen a newer epoch of this shard, and this process has stopped acting")
 	case !st.GetReady():
 		r.fail(about, "It becomes ready when every provider has been listed once", "it is not ready: %v", st.GetNotReadyReasons())
 	default:
-		r.ok(about, "ready, cycle %d, %d machines' states known", st.GetCycle(), total(st.GetMachinesByState()))
+		r.ok(about, "ready, cycle %d, %d machines known", st.GetCycle(), total(st.GetMachinesByState()))
 	}
 	if st.GetDryRun() {
-		r.warn(about, "`bigfleet dry-run off --reason …` lets it act", "dry run: it decides and does nothing")
+		r.warn(about, "`bigfleet dry-run off --reason …` enables actions", "dry run: it decides but does not act")
 	}
 	for _, p := range st.GetPauses() {
 		if age := a.Now().Sub(time.Unix(0, p.GetCreatedAtUnixNanos())); age > pauseOld && p.GetExpiresAtUnixNanos() == 0 {
-			r.warn(about, "`bigfleet resume "+p.GetPauseId()+" --reason …`", "pause %s (%s) is %s old and never ends: was it forgotten?", p.GetPauseId(), p.GetReason(), output.Span(age))
+			r.warn(about, "`bigfleet resume "+p.GetPauseId()+" --reason …`", "pause %s (%s) is %s old and does not expire: was it forgotten?", p.GetPauseId(), p.GetReason(), output.Span(age))
 		}
 	}
 	if st.GetSilentClusters() > 0 {
-		r.warn(about, "`bigfleet get clusters` names them; look at their operators", "%d clusters are silent", st.GetSilentClusters())
+		r.warn(about, "`bigfleet get clusters` names them; check their operators", "%d clusters are silent", st.GetSilentClusters())
 	}
 	for _, w := range st.GetWarnings() {
 		if strings.HasPrefix(w, "plaintext: ") {
@@ -161,13 +161,13 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	}
 	for _, p := range st.GetProviders() {
 		if p.GetBreaker() != "closed" && p.GetBreaker() != "" {
-			r.fail(about, "Look at the provider's log; the shard tries again by itself", "provider %s failed often: its breaker is %s", p.GetName(), p.GetBreaker())
+			r.fail(about, "Check the provider's log; the shard retries automatically", "provider %s failed often: its breaker is %s", p.GetName(), p.GetBreaker())
 		}
 		if p.GetInventoryAgeSeconds() > inventoryOK {
-			r.fail(about, "Check the provider; nothing is reclaimed on old facts", "the inventory of provider %s is %.0f s old", p.GetName(), p.GetInventoryAgeSeconds())
+			r.fail(about, "Check the provider; the shard reclaims nothing while the inventory is stale", "the inventory of provider %s is %.0f s old", p.GetName(), p.GetInventoryAgeSeconds())
 		}
 		if p.GetRemovalsHeld() > 0 {
-			r.warn(about, "If they are really gone, wait; else look why the provider lists fewer machines", "provider %s stopped listing %d machines; they are kept for the moment", p.GetName(), p.GetRemovalsHeld())
+			r.warn(about, "If they are really gone, wait. Otherwise find out why the provider lists fewer machines", "provider %s stopped listing %d machines; they are kept for now", p.GetName(), p.GetRemovalsHeld())
 		}
 	}
 	return st
@@ -207,7 +207,7 @@ func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard
 				demand(r, c)
 				runs.Add("operator of "+c.GetClusterId(), c.GetOperatorVersion())
 				if other := clusters[c.GetClusterId()]; other != "" {
-					r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
+					r.fail("cluster "+c.GetClusterId(), "Configure its operator to dial one shard; `bigfleet clusters bind` says which", "shards %s and %s both have sessions of it", other, s.Label())
 				}
 				clusters[c.GetClusterId()] = s.Label()
 			}
@@ -229,7 +229,7 @@ func claims(ctx context.Context, f *fleet.Fleet, r *report, shards []fleet.Shard
 				}
 				id := m.GetMachine().GetId()
 				if other := machines[id]; other != "" {
-					r.fail("machine "+id, "`bigfleet get domains` shows who should own it", "shards %s and %s both claim it", other, s.Label())
+					r.fail("machine "+id, "`bigfleet get domains` shows its owner", "shards %s and %s both claim it", other, s.Label())
 				}
 				machines[id] = s.Label()
 			}
@@ -251,11 +251,11 @@ func pages(ctx context.Context, f *fleet.Fleet, page func(ctx context.Context, t
 	}
 }
 
-// said is what failed and why; the finding has its own remedy.
-func said(err error) string {
+// shortReason is what failed and why; the finding has its own remedy.
+func shortReason(err error) string {
 	var e *exit.Error
 	if errors.As(err, &e) {
-		return e.Say
+		return e.Message
 	}
 	return err.Error()
 }

@@ -34,13 +34,13 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) know
 		r.fail("coordinator", "`bigfleet raft status` names those that are missing: bring them back, or `bigfleet raft remove-peer ID --reason …` what is gone for good", "its leader hears from %d of %d voters", s.GetHealthyVoters(), s.GetVoters())
 	}
 	if n := s.GetVoters(); n%2 == 0 && n > 0 {
-		r.warn("coordinator", "Add a replica, or `bigfleet raft remove-peer ID` one", "it has %d voters: they survive no more losses than %d would, and need one more answer for each write", n, n-1)
+		r.warn("coordinator", "Add a replica, or `bigfleet raft remove-peer ID` one", "it has %d voters: they tolerate no more failures than %d voters, and each write needs one more answer", n, n-1)
 	}
 	for _, c := range s.GetConflicts() {
-		r.fail("cluster "+c.GetClusterId(), "Point its operator at one shard, or `bigfleet clusters bind "+c.GetClusterId()+" SHARD`", "shards %s and %s both have a session of it", c.GetShardId(), c.GetConflictingShardId())
+		r.fail("cluster "+c.GetClusterId(), "Configure its operator to dial one shard, or `bigfleet clusters bind "+c.GetClusterId()+" SHARD`", "shards %s and %s both have a session of it", c.GetShardId(), c.GetConflictingShardId())
 	}
 	if n := s.GetStuckInstructions(); n > 0 {
-		r.warn("coordinator", "`bigfleet get instructions` says what the shards answered", "%s to shards were given up", output.Count(int(n), "instruction"))
+		r.warn("coordinator", "`bigfleet get instructions` says what the shards answered", "%s to shards were abandoned", output.Count(int(n), "instruction"))
 	}
 	out := known{}
 	for _, e := range s.GetShards() {
@@ -51,7 +51,7 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) know
 		v.Add("shard "+e.GetShardId(), e.GetShardVersion())
 		age := time.Duration(e.GetReportAgeSeconds() * float64(time.Second))
 		if age > reportOld && !s.GetRebuilding() {
-			r.warn("shard "+e.GetShardId(), "If it runs, look at the way from it to the coordinator; if it is gone for good, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
+			r.warn("shard "+e.GetShardId(), "If it runs, check the network from it to the coordinator; if it is permanently gone, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
 		}
 	}
 	return out
@@ -74,9 +74,9 @@ func versions(r *report, v skew.Versions) {
 	got := v.Judge()
 	switch {
 	case got.Minors > 2:
-		r.fail("versions", skew.Fix, "%s: more than two minor versions apart is not supported", got.Say)
+		r.fail("versions", skew.Fix, "%s: more than two minor versions apart is not supported", got.Message)
 	case got.Minors > 1:
-		r.warn("versions", skew.Fix, "%s: two minor versions apart, what is newer is not used", got.Say)
+		r.warn("versions", skew.Fix, "%s: two minor versions apart, what is newer is not used", got.Message)
 	case got.Version != "":
 		r.ok("versions", "%d processes within one minor version: %s", len(v)-len(got.Unknown), got.Version)
 	}

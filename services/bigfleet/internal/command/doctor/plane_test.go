@@ -44,29 +44,29 @@ func TestThePlane(t *testing.T) {
 		shard
 	}
 	for _, c := range []struct {
-		name, say, fix string
-		warns          bool
-		spoil          func(w *world)
+		name, message, fix string
+		warns              bool
+		spoil              func(w *world)
 	}{
 		{name: "nothing"},
-		{name: "a voter is away", say: "its leader hears from 2 of 3 voters", fix: "raft remove-peer", spoil: func(w *world) { w.fleet.HealthyVoters = 2 }},
-		{name: "an even group", say: "4 voters: they survive no more losses than 3", fix: "Add a replica", warns: true, spoil: func(w *world) { w.fleet.Voters, w.fleet.HealthyVoters = 4, 4 }},
-		{name: "two shards, one cluster", say: "shards shard-0 and shard-9 both have a session of it", fix: "clusters bind red", spoil: func(w *world) {
+		{name: "a voter is away", message: "its leader hears from 2 of 3 voters", fix: "raft remove-peer", spoil: func(w *world) { w.fleet.HealthyVoters = 2 }},
+		{name: "an even group", message: "4 voters: they tolerate no more failures than 3", fix: "Add a replica", warns: true, spoil: func(w *world) { w.fleet.Voters, w.fleet.HealthyVoters = 4, 4 }},
+		{name: "two shards, one cluster", message: "shards shard-0 and shard-9 both have a session of it", fix: "clusters bind red", spoil: func(w *world) {
 			w.fleet.Conflicts = []*bigfleetv1alpha1.ClusterBinding{{ClusterId: "red", ShardId: "shard-0", ConflictingShardId: "shard-9"}}
 		}},
-		{name: "no report for long", say: "it last reported to the coordinator 5m", fix: "shards remove shard-0", warns: true, spoil: func(w *world) { w.fleet.Shards[0].ReportAgeSeconds = 300 }},
-		{name: "another shard's address", say: "answers shard shard-7", fix: "address of its own", spoil: func(w *world) { w.status.ShardId = "shard-7" }},
-		{name: "a newer process", say: "the coordinator has heard epoch 9 of it, and this process has epoch 8", fix: "never restart both", spoil: func(w *world) { w.fleet.Shards[0].Epoch = 9 }},
-		{name: "three minor versions", say: "shard shard-0 runs v1.5, operator of red runs v1.2", fix: "one minor version at a time", spoil: func(w *world) { w.status.Version = "v1.5.0" }},
-		{name: "two minor versions", say: "what is newer is not used", fix: "one minor version at a time", warns: true, spoil: func(w *world) { w.status.Version, w.build = "v1.4.0", "v1.3.0" }},
-		{name: "instructions given up", say: "2 instructions to shards were given up", fix: "get instructions", warns: true, spoil: func(w *world) { w.fleet.StuckInstructions = 2 }},
-		{name: "a held roll-up", say: "its roll-up is held", fix: "rollups accept red", warns: true, spoil: func(w *world) {
+		{name: "no report for long", message: "it last reported to the coordinator 5m", fix: "shards remove shard-0", warns: true, spoil: func(w *world) { w.fleet.Shards[0].ReportAgeSeconds = 300 }},
+		{name: "another shard's address", message: "answers shard shard-7", fix: "address of its own", spoil: func(w *world) { w.status.ShardId = "shard-7" }},
+		{name: "a newer process", message: "the coordinator has heard epoch 9 of it, and this process has epoch 8", fix: "never restart both", spoil: func(w *world) { w.fleet.Shards[0].Epoch = 9 }},
+		{name: "three minor versions", message: "shard shard-0 runs v1.5, operator of red runs v1.2", fix: "one minor version at a time", spoil: func(w *world) { w.status.Version = "v1.5.0" }},
+		{name: "two minor versions", message: "what is newer is not used", fix: "one minor version at a time", warns: true, spoil: func(w *world) { w.status.Version, w.build = "v1.4.0", "v1.3.0" }},
+		{name: "instructions given up", message: "2 instructions to shards were abandoned", fix: "get instructions", warns: true, spoil: func(w *world) { w.fleet.StuckInstructions = 2 }},
+		{name: "a held roll-up", message: "its roll-up is held", fix: "rollups accept red", warns: true, spoil: func(w *world) {
 			w.clusters[0].LastDisposition = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_HELD
 		}},
-		{name: "a rejected roll-up", say: "its roll-up is rejected", fix: "go together", spoil: func(w *world) {
+		{name: "a rejected roll-up", message: "its roll-up is rejected", fix: "go together", spoil: func(w *world) {
 			w.clusters[0].LastDisposition = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED
 		}},
-		{name: "a large roll-up", say: "has 30000 rows", fix: "fewer rows", warns: true, spoil: func(w *world) { w.clusters[0].Needs = 30_000 }},
+		{name: "a large roll-up", message: "has 30000 rows", fix: "fewer rows", warns: true, spoil: func(w *world) { w.clusters[0].Needs = 30_000 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &world{shard: *healthy()}
@@ -85,12 +85,12 @@ func TestThePlane(t *testing.T) {
 			case c.spoil == nil:
 				healed(t, out, code)
 			case c.warns:
-				findsAs(t, "warn", out, c.say, c.fix)
+				findsAs(t, "warn", out, c.message, c.fix)
 				if code != exit.OK {
 					t.Errorf("exit code %d for a warning", code)
 				}
 			default:
-				finds(t, out, code, c.say, c.fix)
+				finds(t, out, code, c.message, c.fix)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func provider(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, addres
 	defer cancel()
 	list, err := p.Machines.List(bounded, connect.NewRequest(&bigfleetv1alpha1.ListFilter{MaxResults: sampleMax}))
 	if err != nil {
-		r.fail(about, "Look at its log; a shard cannot become ready without List", "List fails: %v", err)
+		r.fail(about, "Check its log; a shard cannot become ready without List", "List fails: %v", err)
 		return
 	}
 	clock(a, r, about, list.Header())
@@ -45,11 +45,11 @@ func provider(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, addres
 	described, err := p.Admin.GetProvider(bounded, connect.NewRequest(&bigfleetv1alpha1.GetProviderRequest{}))
 	switch {
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
-		r.warn(about, "Above 10,000 machines it must support cursors", "it does not describe itself, so shards read it in full each time")
+		r.warn(about, "Above 10,000 machines it must support cursors", "it does not implement GetProvider, so shards read its full list every time")
 	case err != nil:
-		r.fail(about, "Look at its log", "GetProvider fails: %v", err)
+		r.fail(about, "Check its log", "GetProvider fails: %v", err)
 	case !slices.Contains(described.Msg.GetCapabilities(), "cursor"):
-		r.warn(about, "Above 10,000 machines it must support cursors", "it has no cursors, so shards read it in full each time")
+		r.warn(about, "Above 10,000 machines it must support cursors", "it does not support cursors, so shards read its full list every time")
 	}
 	if bad == 0 {
 		r.ok(about, "%d machines sampled, all within the contract", len(list.Msg.GetMachines()))
@@ -60,18 +60,18 @@ func judge(machines []*bigfleetv1alpha1.Machine) (bad int, first string) {
 	ids := map[string]bool{}
 	for _, m := range machines {
 		err := protovalidate.Validate(m)
-		say := ""
+		message := ""
 		switch {
 		case err != nil:
-			say = m.GetId() + ": " + err.Error()
+			message = m.GetId() + ": " + err.Error()
 		case ids[m.GetId()]:
-			say = m.GetId() + " is listed twice"
+			message = m.GetId() + " is listed twice"
 		}
 		ids[m.GetId()] = true
-		if say != "" {
+		if message != "" {
 			bad++
 			if first == "" {
-				first = say
+				first = message
 			}
 		}
 	}

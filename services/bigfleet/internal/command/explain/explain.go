@@ -30,9 +30,9 @@ func New(a *app.App) *cobra.Command {
 	var candidates bool
 	c := a.Watchable(&cobra.Command{
 		Use: "explain SUBJECT", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
-		Short: "Why a need is met or waits, why a machine is kept",
+		Short: "Explain why a need is met or unmet, or why a machine is kept",
 		Long: "SUBJECT is one of pod/NAMESPACE/NAME, cr/NAMESPACE/NAME, need/CLUSTER/ROW, machine/ID, node/NAME, cluster/ID, move/ID.\n" +
-			"From a Pod, a CapacityRequest or a Node it walks to the need or machine behind it, and says where it stopped.",
+			"A Pod, a CapacityRequest or a Node is traced to its need or machine. The answer says where the trace ends.",
 		Example: "  bigfleet explain pod/default/web-1 --kube-context red\n  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001\n  bigfleet explain cluster/red",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := subject.Parse(args[0])
@@ -42,8 +42,8 @@ func New(a *app.App) *cobra.Command {
 			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, cluster, candidates) })
 		},
 	})
-	c.Flags().StringVar(&cluster, "cluster", "", "the cluster that the Pod or request is in, when its kube context has another name")
-	c.Flags().BoolVar(&candidates, "candidates", false, "also show the machines that were looked at, with their cost")
+	c.Flags().StringVar(&cluster, "cluster", "", "cluster of the Pod or request, if its kube context has another name")
+	c.Flags().BoolVar(&candidates, "candidates", false, "also show the candidate machines with their costs")
 	return c
 }
 
@@ -55,7 +55,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 	case subject.Move:
 		return explainMove(ctx, a, s)
 	case subject.Shard:
-		return exit.Usagef("a shard has no reasons of its own: `bigfleet describe shard %s` shows how it is", s.Name)
+		return exit.Usagef("shards cannot be explained: `bigfleet describe shard %s` shows the status", s.Name)
 	case subject.Pod, subject.Request, subject.Node:
 		return explainObject(ctx, a, s, cluster, candidates)
 	}
@@ -89,7 +89,7 @@ func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster s
 	}
 	if a.Format.ForPeople() { // the way there helps even when the shard cannot be asked
 		for _, step := range w.Steps {
-			_, _ = fmt.Fprintf(a.Out, "%-16s %s\n", step.At, step.Say)
+			_, _ = fmt.Fprintf(a.Out, "%-16s %s\n", step.At, step.Message)
 		}
 	}
 	var got *bigfleetv1alpha1.ExplainResponse
@@ -102,7 +102,7 @@ func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster s
 		return w.data(a, got)
 	}
 	if got == nil {
-		_, _ = fmt.Fprintf(a.Out, "\nHere it stops: %s.\n", w.Stopped)
+		_, _ = fmt.Fprintf(a.Out, "\nThe trace ends here: %s.\n", w.Stopped)
 		return nil
 	}
 	_, _ = fmt.Fprintln(a.Out)
@@ -164,7 +164,7 @@ func ask(ctx context.Context, a *app.App, s subject.Subject) (*bigfleetv1alpha1.
 			return ask(ctx, a, whole)
 		}
 	}
-	notFound := &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get " + string(s.Kind) + "s` lists them; `bigfleet history " + s.String() + "` knows what is gone"}
+	notFound := &exit.Error{Code: exit.NotFound, Message: "no shard knows " + s.String(), Hint: "`bigfleet get " + string(s.Kind) + "s` lists them; `bigfleet history " + s.String() + "` also covers what is gone"}
 	if failed != nil {
 		return nil, errors.Join(failed, notFound)
 	}

@@ -72,11 +72,33 @@ func withdrawn(v *virtual.Fleet, call, state string) {
 func keptReasons() []kept {
 	return []kept{
 		{pb.KeepReason_KEEP_REASON_CLAIMED, onDemand(1), nil, func(v *virtual.Fleet) { wants(v, 1) },
-			[]string{"A need claims it. It is web of cluster red, priority 0.", "It goes when that need shrinks."}},
+			[]string{"In use by web of cluster red, priority 0.", "Released when that need requires less."}},
 		{pb.KeepReason_KEEP_REASON_CLAIMED_WITH_SHARES, onDemand(2), nil, func(v *virtual.Fleet) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 3, 0, virtual.In(virtual.ZoneKey, "a")), virtual.Need("side", 1, 1, 0))
 			v.Configured("red", 1)
-		}, []string{"A need claims it, and others use parts of it.", "Needs that use what it leaves: 1.", "It goes when all of them shrink."}},
+		}, []string{"and others.", "Needs that use its remaining capacity: 1.", "Released when all of them require less."}},
+		{pb.KeepReason_KEEP_REASON_RELEASE_DELAY, onDemand(2), func(c *shard.Config) { c.ReleaseDelay = time.Hour }, func(v *virtual.Fleet) {
+			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
+		}, []string{"a machine has to be in excess for a while", "Released when it was not needed for --release-delay"}},
+		{pb.KeepReason_KEEP_REASON_PROTECTED_PODS, onDemand(2), nil, func(v *virtual.Fleet) {
+			red := wants(v, 2)
+			for _, name := range v.Configured("red", 2) {
+				red.Holds(name, &pb.NodeContents{Pods: 2, PodsProtected: 1})
+			}
+			time.Sleep(time.Second)
+			red.Asks(virtual.Need("web", 1, 4, 0))
+		}, []string{"Pods that must not be disturbed", "Released once these Pods have left"}},
+		{pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF, onDemand(2), nil, func(v *virtual.Fleet) {
+			red := wants(v, 2)
+			red.Stops.Store(true)
+			red.Asks(virtual.Need("web", 1, 4, 0))
+		}, []string{"the last drain was given up", "default/db", "Allow a disruption in the budget"}},
+		{pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, onDemand(2), nil, func(v *virtual.Fleet) {
+			red := wants(v, 1)
+			name := v.Configured("red", 1)[0]
+			red.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{virtual.Need("web", 1, 4, 0)},
+				OutOfService: []*pb.MachineOutOfService{{MachineId: name, Reason: pb.MachineOutOfService_REASON_CORDONED, Pods: 3}}}}})
+		}, []string{"ts node takes no Pods (cordoned); 3 Pods keep it"}},
 		{pb.KeepReason_KEEP_REASON_NOT_HEARD, onDemand(1), nil, func(v *virtual.Fleet) {
 			// Some other shard made it, for a cluster of which this one has not heard.
 			if _, err := v.Machines.Create(context.Background(), connect.NewRequest(&pb.CreateRequest{MachineId: "cloud-a-0", ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 1})); err != nil {
@@ -89,50 +111,50 @@ func keptReasons() []kept {
 			if _, err := v.Machines.Configure(context.Background(), connect.NewRequest(&pb.ConfigureRequest{MachineId: "cloud-a-0", ClusterId: "ghost", ShardId: "shard-9", ShardEpoch: 1, SequenceNumber: 2})); err != nil {
 				v.T.Fatal(err)
 			}
-		}, []string{"Its cluster has not reported since the shard started.", "It is looked at when the cluster's first roll-up arrives: bring its operator back, or retire the cluster"}},
+		}, []string{"Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster"}},
 		{pb.KeepReason_KEEP_REASON_READINESS_GUARD, onDemand(10), nil, func(v *virtual.Fleet) {
 			wants(v, 10).Reports(true, nil) // and not one of them joins
 			time.Sleep(20 * time.Minute)
-		}, []string{"Its node never joined, but too many others did not either", "Look at the bootstrap template."}},
+		}, []string{"Too many other Nodes did not join either", "Check the bootstrap template."}},
 		{pb.KeepReason_KEEP_REASON_NOT_OWNED, bareMetal("a", "b"), coordinated, func(v *virtual.Fleet) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true})
 			idle(v, "b", 1)
 			v.Views("v2", 2, &pb.ShardView{PartitionKeys: []string{virtual.ZoneKey}, OwnedDomains: []*pb.DomainRef{{TopologyKey: virtual.ZoneKey, TopologyValue: "a"}}})
-		}, []string{"Another shard owns it.", "That shard decides about it: ask there."}},
+		}, []string{"Another shard owns it.", "The owning shard decides about it."}},
 		{pb.KeepReason_KEEP_REASON_SURPLUS_MATURES, onDemand(1), believesAll, func(v *virtual.Fleet) { withdrawn(v, "Configure", "configuring") },
-			[]string{"Nobody claims it any more; it is left to finish starting.", "Nothing is to be done"}},
+			[]string{"No need uses it any more. It finishes starting first.", "No action is needed"}},
 		{pb.KeepReason_KEEP_REASON_PROMISED, onDemand(1), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Create", LatencyMillis: 600_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"It is promised to a need. It is web of cluster red, priority 0.", "It goes elsewhere when that need shrinks."}},
+		}, []string{"It is reserved for web of cluster red, priority 0.", "Available to other needs when that need requires less."}},
 		{pb.KeepReason_KEEP_REASON_PROMISED_UNUSED, onDemand(1), believesAll, func(v *virtual.Fleet) { withdrawn(v, "Create", "creating") },
-			[]string{"It was promised to a need that no longer wants it.", "Nothing is to be done: once it is there any need may have it"}},
+			[]string{"It was reserved for a need that no longer requires it.", "No action is needed: once it is ready, any need may use it"}},
 		{pb.KeepReason_KEEP_REASON_LEAVING, onDemand(2), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 600_000})
 			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"It is on its way out.", "the list of drains names what blocks it"}},
+		}, []string{"It is being released.", "`bigfleet get drains` names what blocks it"}},
 		{pb.KeepReason_KEEP_REASON_HOLD, onDemand(2), nil, func(v *virtual.Fleet) { wants(v, 2).Asks(virtual.Need("web", 1, 4, 0)) },
-			[]string{"It is Idle and inside its hold.", "Held until ", "It is deleted when the hold ends."}},
+			[]string{"It is Idle and within its hold time.", "Held until ", "Deleted when the hold time ends."}},
 		{pb.KeepReason_KEEP_REASON_FIXED, bareMetal("a"), believesAll, func(v *virtual.Fleet) { idle(v, "a", 1) },
-			[]string{"machines of its capacity type are never given back", "Any need that it fits may have it; to be rid of it, take it out of its provider."}},
+			[]string{"Machines of its capacity type are never released", "Any need that fits may use it. To release it, remove it at its provider."}},
 		{pb.KeepReason_KEEP_REASON_WITHHELD, onDemand(4), nil, func(v *virtual.Fleet) {
 			v.Stock(&pb.MachineSelector{InstanceType: "c.4x"}, 0)
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"It is withheld: its provider has none of its kind left.", "It is tried again by itself; ask the provider for more, or allow other types and zones."}},
+		}, []string{"It is withheld: its provider is out of stock for its type.", "It is retried automatically. Request more from the provider, or allow other types and zones."}},
 		{pb.KeepReason_KEEP_REASON_WITHHELD, onDemand(3), coordinated, func(v *virtual.Fleet) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true, QuotaSlices: []*pb.QuotaSlice{{Provider: "cloud", Machines: 1}}})
 			wants(v, 1)
 		}, []string{"It is withheld: this shard has used up its slice of the quota.", "Raise the quota, or this shard's slice of it."}},
 		{pb.KeepReason_KEEP_REASON_SLOT, onDemand(1), nil, func(*virtual.Fleet) {},
-			[]string{"It is a slot and costs nothing.", "It is bought when a need is short of it."}},
+			[]string{"It is available to buy and costs nothing.", "Bought when a need requires it."}},
 		{pb.KeepReason_KEEP_REASON_FAILED, onDemand(1), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Create", Fault: pb.FaultKind_FAULT_KIND_ERROR, ErrorClass: "permanent"})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"It failed and waits for repair, retry or forget.", "Its provider says: ", "Once the cause is gone, have its provider asked again; or have it forgotten."}},
+		}, []string{"It has failed and waits for repair, retry or forget.", "Message from its provider: ", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."}},
 		{pb.KeepReason_KEEP_REASON_BUDGET, onDemand(12), nil, func(v *virtual.Fleet) {
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 600_000})
 			wants(v, 12).Asks(virtual.Need("web", 7, 4, 0))
-		}, []string{"Nobody claims the machine any more. Its reclaim is planned, but the reclaim budget is spent for now.", "It goes when the budget has refilled"}},
+		}, []string{"No need uses the machine any more. Its reclaim is planned, but the reclaim budget is used up for now.", "Released when the budget has refilled"}},
 		{pb.KeepReason_KEEP_REASON_NO_SESSION, onDemand(2), nil, func(v *virtual.Fleet) {
 			v.Does("pause", "--kind", "reclaim", "--reason", "not yet", "--yes")
 			red := wants(v, 2)
@@ -141,23 +163,23 @@ func keptReasons() []kept {
 			red.Close()
 			_, out := v.Bigfleet("get", "pauses", "-o", "name")
 			v.Does("resume", strings.TrimPrefix(strings.TrimSpace(out), "pause/"), "--reason", "now", "--yes")
-		}, []string{"but its cluster has no session that has reported", "It goes when the operator of its cluster is connected and has reported: bring it back"}},
+		}, []string{"but its cluster has not reported in this session", "Released when the operator of its cluster has connected and reported. Bring it back"}},
 		{pb.KeepReason_KEEP_REASON_PAUSED, onDemand(2), nil, func(v *virtual.Fleet) {
 			v.Does("pause", "--kind", "reclaim", "--reason", "not yet", "--yes")
 			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"but actuation is paused or in dry run", "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it"}},
+		}, []string{"but actions are paused or in dry run", "`bigfleet get pauses` shows who paused it and why. `bigfleet resume` ends the pause"}},
 		{pb.KeepReason_KEEP_REASON_STALE_INVENTORY, onDemand(2), nil, func(v *virtual.Fleet) {
 			red := wants(v, 2)
 			v.StopProvider()
 			time.Sleep(10 * time.Minute)
 			red.Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"but the inventory is too old to act on", "It goes when its provider answers again"}},
+		}, []string{"but the inventory is too old to act on", "Released when its provider answers again"}},
 		{pb.KeepReason_KEEP_REASON_RESERVED, onDemand(2), coordinated, func(v *virtual.Fleet) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true})
 			idle(v, "a", 2) // one stays
 			v.Instructs(&pb.CoordinatorInstruction{InstructionId: "r1", Payload: &pb.CoordinatorInstruction_ReserveMachines{ReserveMachines: &pb.ReserveMachines{
 				MoveId: "m1", ToShardId: "other", Count: 1, Tier: pb.MoveTier_MOVE_TIER_IDLE, InstanceType: "c.4x", CapacityType: pb.CapacityType_CAPACITY_TYPE_ON_DEMAND}}})
-		}, []string{"It is withheld: it is reserved for a move to another shard.", "It goes over when the move is done; cancel the move to keep it."}},
+		}, []string{"It is withheld: it is reserved for a move to another shard.", "It is handed over when the move is complete. Cancel the move to keep it."}},
 	}
 }
 

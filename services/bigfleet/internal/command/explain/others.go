@@ -56,23 +56,23 @@ func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
 		sayCluster(a, shards[i].Label(), *c, stops[i])
 	}
 	if !found && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "no shard knows " + s.String(), Hint: "`bigfleet get clusters` lists them"}
+		return &exit.Error{Code: exit.NotFound, Message: "no shard knows " + s.String(), Hint: "`bigfleet get clusters` lists them"}
 	}
 	return failed
 }
 
 func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops *bigfleetv1alpha1.GetStatusResponse) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
 	now := a.Now()
 	switch {
 	case c.GetRetired():
-		line("Cluster %s was retired by a person: its machines are released.", c.GetClusterId())
+		line("Cluster %s was retired by an operator request: its machines are released.", c.GetClusterId())
 	case !c.GetConnected():
-		line("Cluster %s has no session with %s: nothing new is bought for it, and nothing is taken from it except for higher priority.", c.GetClusterId(), shard)
+		line("Cluster %s has no session with %s: nothing is bought for it, and its machines are taken only for a higher priority.", c.GetClusterId(), shard)
 	case c.GetUnsatisfiedNeeds() > 0:
-		line("Cluster %s is connected to %s; %d of its %d needs wait (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
+		line("Cluster %s is connected to %s; %d of its %d needs are unmet (`bigfleet get needs --cluster %s --unmet`).", c.GetClusterId(), shard, c.GetUnsatisfiedNeeds(), c.GetNeeds(), c.GetClusterId())
 	default:
-		line("Cluster %s is connected to %s; what it asks for is there or on its way: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
+		line("Cluster %s is connected to %s; all of its demand is met or on the way: %s.", c.GetClusterId(), shard, output.Count(int(c.GetNeeds()), "need"))
 	}
 	if c.GetConnected() {
 		line("Session since %s (%s).", output.Time(c.GetConnectedSinceUnixNanos()), output.Age(now, c.GetConnectedSinceUnixNanos()))
@@ -83,11 +83,11 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 		line("Last roll-up %s ago: %s%s.", output.Age(now, c.GetLastRollupAtUnixNanos()), output.Enum("ROLLUP_DISPOSITION_", c.GetLastDisposition().String()), because(c.GetLastRollupReason()))
 	}
 	if c.GetHeldCount() > 0 {
-		line("%d roll-ups in a row are held; `bigfleet rollups accept %s --reason TEXT` accepts the last one.", c.GetHeldCount(), c.GetClusterId())
+		line("%d consecutive roll-ups are held; `bigfleet rollups accept %s --reason TEXT` accepts the last one.", c.GetHeldCount(), c.GetClusterId())
 	}
-	gate := "open: what nobody needs may be released"
+	gate := "open: unneeded machines may be released"
 	if !c.GetGateOpen() {
-		gate = "closed until the cluster was heard since the shard started: nothing is released"
+		gate = "closed until the shard receives the cluster's first roll-up since it started: nothing is released"
 	}
 	line("Its release gate is %s; reclaim budget left %.1f.", gate, c.GetReclaimTokens())
 	sayStops(line, c.GetClusterId(), stops)
@@ -100,7 +100,7 @@ func sayCluster(a *app.App, shard string, c *bigfleetv1alpha1.ClusterView, stops
 // sayStops names what people have stopped for a cluster: an open gate releases nothing meanwhile.
 func sayStops(line func(string, ...any), cluster string, s *bigfleetv1alpha1.GetStatusResponse) {
 	if s.GetDryRun() {
-		line("Its shard is in dry run: nothing is carried out until `bigfleet dry-run off`.")
+		line("Its shard is in dry run: nothing is executed until `bigfleet dry-run off`.")
 	}
 	for _, p := range s.GetPauses() {
 		if p.GetClusterId() != "" && p.GetClusterId() != cluster {
@@ -117,7 +117,7 @@ func sayStops(line func(string, ...any), cluster string, s *bigfleetv1alpha1.Get
 		if p.GetProvider() != "" {
 			what += " at provider " + p.GetProvider()
 		}
-		until := "until it is lifted"
+		until := "until it is resumed"
 		if t := p.GetExpiresAtUnixNanos(); t != 0 {
 			until = "until " + output.Time(t)
 		}
@@ -150,7 +150,7 @@ func explainMove(ctx context.Context, a *app.App, s subject.Subject) error {
 }
 
 func sayMove(a *app.App, m *bigfleetv1alpha1.Move) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
 	line("Move %s is %s: %d of %d machines from %s to %s.", m.GetMoveId(), output.Enum("STATE_", m.GetState().String()), len(m.GetMachineIds()), m.GetWanted(),
 		m.GetFromShardId(), m.GetToShardId())
 	line("Why: %s", output.Dash(m.GetReason()))

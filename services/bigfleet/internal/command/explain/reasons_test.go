@@ -32,7 +32,7 @@ func reasons() []reason {
 		{pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_BACKOFF, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", func(*pb.BootstrapRequest) *pb.BootstrapBlobResponse { return nil }).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"last bootstrap of this need failed", "Try: Look at the bootstrap template"}},
+		}, []string{"last bootstrap for this need failed", "Try: Check the cluster's bootstrap template"}},
 		{pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", func(r *pb.BootstrapRequest) *pb.BootstrapBlobResponse {
 				return &pb.BootstrapBlobResponse{RequestId: r.GetRequestId(), Error: "template: no field Tokn", ErrorClass: pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE}
@@ -47,35 +47,35 @@ func reasons() []reason {
 		{pb.NeedDetail_NEED_DETAIL_DOMAIN_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("gang", 3, 4, 0, virtual.Same(virtual.RackKey)))
 			return "red", "gang"
-		}, []string{"No domain could hold the gang", "covers 66.6%", "Try: Add 1 machine like cloud-"}},
+		}, []string{"No domain can hold the gang", "covers 66.6%", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_NO_MATCH, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0, virtual.In(virtual.ZoneKey, "mars")))
 			return "red", "web"
-		}, []string{"Without topology.kubernetes.io/zone in (mars) most would match", "Try: Drop the requirement topology.kubernetes.io/zone in (mars)."}},
+		}, []string{"Without topology.kubernetes.io/zone in (mars) most machines would match", "Try: Drop the requirement topology.kubernetes.io/zone in (mars)."}},
 		{pb.NeedDetail_NEED_DETAIL_DIMENSION_MISSING, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0, virtual.Wants("example.com/fpga", "1")))
 			return "red", "web"
-		}, []string{"Nobody offers example.com/fpga", "Try: Add 1 machine like cloud-a-0, but with example.com/fpga 1."}},
+		}, []string{"No machine offers example.com/fpga", "Try: Add 1 machine like cloud-a-0, but with example.com/fpga 1."}},
 		{pb.NeedDetail_NEED_DETAIL_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 16, 0))
 			return "red", "web"
-		}, []string{"The largest is cloud-a-0: cpu: it offers 4, one unit asks for 16", "Try: Add 1 machine like cloud-a-0, but with cpu 16."}},
+		}, []string{"The largest is cloud-a-0: cpu: it offers 4, one Pod requests 16", "Try: Add 1 machine like cloud-a-0, but with cpu 16."}},
 		{pb.NeedDetail_NEED_DETAIL_TOO_SMALL, []provider.Offering{virtual.Slots("a", "a", 2, func(o *provider.Offering) { o.Resources["memory"] = "16Gi" })}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 1, 0, virtual.Wants("memory", "24Gi")))
 			return "red", "web"
-		}, []string{"memory: it offers 16Gi, one unit asks for 24Gi", "Try: Ask for units that fit cloud-a-0"}},
+		}, []string{"memory: it offers 16Gi, one Pod requests 24Gi", "Try: Request units that fit cloud-a-0"}},
 		{pb.NeedDetail_NEED_DETAIL_SPREAD_BLOCKED, []provider.Offering{virtual.Slots("a", "a", 9), virtual.Slots("b", "b", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 2, 4, 0, virtual.Spread(virtual.ZoneKey)))
 			v.Configured("red", 2)
 			red.Asks(virtual.Need("web", 8, 4, 0, virtual.Spread(virtual.ZoneKey)))
 			return "red", "web"
-		}, []string{"only where the spread constraint forbids them", "Try: Allow more skew"}},
+		}, []string{"only in domains that the spread constraint excludes", "Try: Increase maxSkew"}},
 		{pb.NeedDetail_NEED_DETAIL_NODE_NOT_JOINED, []provider.Offering{virtual.Slots("a", "a", 10)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Does("pause", "--kind", "reclaim", "--reason", "nothing goes now", "--yes")
 			oneNeverJoins(v)
 			return "red", "web"
-		}, []string{"its node never joined", "Try: Make the nodes join", "network of the nodes"}},
+		}, []string{"its Node never joined", "Try: Make the missing Nodes join", "network of the Nodes"}},
 		{pb.NeedDetail_NEED_DETAIL_PREEMPTION_SHORT, []provider.Offering{virtual.Slots("a", "a", 3)}, nil, func(v *virtual.Fleet) (string, string) {
 			red, blue := v.Operator("red", nil), v.Operator("blue", nil)
 			blue.Asks(virtual.Need("urgent", 2, 4, 1000))
@@ -85,12 +85,12 @@ func reasons() []reason {
 			v.Does("pause", "--kind", "preempt", "--reason", "a trial", "--yes") // else the victim soon is no victim any more
 			blue.Asks(virtual.Need("urgent", 2, 4, 1000), virtual.Need("second", 2, 4, 500))
 			return "blue", "second"
-		}, []string{"Victims were found, but they free too little", "need/blue/urgent  priority 1000", "Try: Add 1 machine like cloud-"}},
+		}, []string{"could be preempted, but they free too little", "need/blue/urgent  priority 1000", "Try: Add 1 machine like cloud-"}},
 		{pb.NeedDetail_NEED_DETAIL_STOCK_OUT, []provider.Offering{virtual.Slots("a", "a", 4)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Stock(&pb.MachineSelector{InstanceType: "c.4x"}, 0)
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"out of the machines that fit", "withheld: 3 for stock-out", "Try: Wait for the machines that are withheld (stock-out), or ask the provider for more."}},
+		}, []string{"out of stock at the provider", "withheld: 3 for stock-out", "Try: Wait for the withheld machines (stock-out), or request more from the provider."}},
 		{pb.NeedDetail_NEED_DETAIL_QUOTA, []provider.Offering{virtual.Slots("a", "a", 4)}, coordinated, func(v *virtual.Fleet) (string, string) {
 			v.Views("v1", 1, &pb.ShardView{OnlyShard: true, QuotaSlices: []*pb.QuotaSlice{{Provider: "cloud", Machines: 1}}})
 			v.Operator("red", nil).Asks(virtual.Need("web", 2, 4, 0))
@@ -101,7 +101,7 @@ func reasons() []reason {
 			v.StopProvider()
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"The cluster is new to this shard", "Try: Nothing is to be done: this lasts one List"}},
+		}, []string{"The cluster is new to this shard", "Try: No action is needed: this lasts one List"}},
 		{pb.NeedDetail_NEED_DETAIL_WITHHELD, []provider.Offering{virtual.Slots("a", "a", 10)}, nil, func(v *virtual.Fleet) (string, string) {
 			oneNeverJoins(v) // and is given up, so that nothing is left for this cluster
 			return "red", "web"
@@ -111,24 +111,24 @@ func reasons() []reason {
 			v.Configured("red", 2)
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
-		}, []string{"Most are with train of cluster red (priority 1000)", "2 machines  need/red/train  priority 1000", "Try: Add 1 machine like cloud-a-0."}},
+		}, []string{"Most are used by train of cluster red (priority 1000)", "2 machines  need/red/train  priority 1000", "Try: Add 1 machine like cloud-a-0."}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"On the way: 1 of its machines is not ready yet. Machines are being configured.", "Try: Nothing is to be done"}},
+		}, []string{"On the way: 1 of its machines is not ready yet. Machines are being configured.", "Try: No action is needed"}},
 		{pb.NeedDetail_NEED_DETAIL_CREATING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Create", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"Machines are being created.", "Try: Nothing is to be done"}},
+		}, []string{"Machines are being created.", "Try: No action is needed"}},
 		{pb.NeedDetail_NEED_DETAIL_WAITING_FOR_DRAIN, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("batch", 1, 4, 0))
 			v.Configured("red", 1)
 			v.Behaves(&pb.Behaviour{Call: "Drain", LatencyMillis: 60_000})
 			v.Operator("blue", nil).Asks(virtual.Need("urgent", 1, 4, 1000))
 			return "blue", "urgent"
-		}, []string{"once they are drained", "the list of drains names what blocks it"}},
+		}, []string{"waits for machines that are being drained", "`bigfleet get drains` names what blocks it"}},
 		{pb.NeedDetail_NEED_DETAIL_NODE_NOT_READY, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 1, 4, 0))
@@ -137,7 +137,7 @@ func reasons() []reason {
 			time.Sleep(time.Second)
 			red.Reports(false, map[string]bool{name: false})
 			return "red", "web"
-		}, []string{"Met: 1 machine counts for it. A node that joined is not Ready now.", "Try: Look at the node"}},
+		}, []string{"Met: 1 machine counts for it. A Node that joined is no longer Ready.", "Try: Check the Node"}},
 		{pb.NeedDetail_NEED_DETAIL_UNPLACED, []provider.Offering{virtual.Slots("a", "a", 12)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 1, 4, 0))
@@ -148,25 +148,37 @@ func reasons() []reason {
 					{RowId: "web", Pods: 2, OldestSinceUnixNanos: time.Now().Add(-time.Hour).UnixNano(), Resources: map[string]string{"cpu": "2"}}}}}})
 			})
 			return "red", "web"
-		}, []string{"the scheduler could not place all Pods", "Try: Look at the events of the pending Pods."}},
+		}, []string{"the scheduler has not placed all Pods", "Try: Check the events of the pending Pods."}},
 		{pb.NeedDetail_NEED_DETAIL_SPREAD_IGNORED, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("gang", 2, 4, 0, virtual.Same(virtual.RackKey), virtual.Spread(virtual.ZoneKey)))
 			return "red", "gang"
-		}, []string{"The spread constraint is ignored", "Try: Drop the spread constraint"}},
+		}, []string{"The spread constraint is ignored", "Try: Remove the spread constraint"}},
 		{pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER, []provider.Offering{virtual.Slots("a", "a", 12)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.StopProvider()
 			v.Operator("red", nil).Asks(virtual.Need("web", 12, 4, 0))
 			return "red", "web"
-		}, []string{"The provider does not answer; commands wait", "Try: Bring the provider back", "bigfleet provider ping"}},
-		{pb.NeedDetail_NEED_DETAIL_PAUSED, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
-			v.Does("pause", "--kind", "provision", "--cluster", "red", "--reason", "a trial", "--yes")
-			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
+		}, []string{"does not answer commands since", "Try: Bring the provider back", "bigfleet provider ping"}},
+		{pb.NeedDetail_NEED_DETAIL_PROVIDER_DOWN, []provider.Offering{virtual.Slots("a", "a", 12)}, nil, func(v *virtual.Fleet) (string, string) {
+			v.StopProvider()
+			time.Sleep(6 * time.Minute)
+			v.Operator("red", nil).Asks(virtual.Need("web", 12, 4, 0))
 			return "red", "web"
-		}, []string{"Actuation is paused", "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."}},
+		}, []string{"has not listed its machines since", "Try: Bring the provider back", "bigfleet provider ping"}},
+		{pb.NeedDetail_NEED_DETAIL_LIMIT, []provider.Offering{virtual.Slots("a", "a", 9)}, func(c *shard.Config) { c.ClusterMachinesMax = 2 }, func(v *virtual.Fleet) (string, string) {
+			v.Operator("red", nil).Asks(virtual.Need("web", 5, 4, 0))
+			return "red", "web"
+		}, []string{"cluster red may have at most 2 machines (--cluster-machines-max)", "Try: Wait, or raise the limit"}},
+		{pb.NeedDetail_NEED_DETAIL_PAUSED, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
+			red := v.Operator("red", nil) // connected first: a pause refuses a cluster that no shard has
+			time.Sleep(time.Second)
+			v.Does("pause", "--kind", "provision", "--cluster", "red", "--reason", "a trial", "--yes")
+			red.Asks(virtual.Need("web", 1, 4, 0))
+			return "red", "web"
+		}, []string{"paused by", ": a trial", "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."}},
 		{pb.NeedDetail_NEED_DETAIL_RAIL, []provider.Offering{virtual.Slots("a", "a", 40)}, func(c *shard.Config) { c.ProvisionRate = 1 }, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 40, 4, 0))
 			return "red", "web"
-		}, []string{"waits for a limit of the shard: provision rate", "Try: Wait, or raise the limit"}},
+		}, []string{"waits for a limit of the shard: --provision-rate allows 1 Creates per minute", "Try: Wait, or raise the limit"}},
 	}
 }
 

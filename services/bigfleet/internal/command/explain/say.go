@@ -17,11 +17,11 @@ import (
 // say words an explanation in the order of OPS-4.15.
 func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.ExplainResponse, candidates bool) {
 	line := func(format string, args ...any) {
-		_, _ = fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+		_, _ = fmt.Fprintln(w, strings.TrimRight(output.Line(format, args...), " "))
 	}
 	line("%s", r.GetVerdict())
 	if since := r.GetNeed().GetUnmetSinceUnixNanos(); since != 0 {
-		line("So since %s (%s).", output.Time(since), output.Age(a.Now(), since))
+		line("Since %s (%s).", output.Time(since), output.Age(a.Now(), since))
 	}
 	if m := r.GetMachine(); m != nil {
 		sayMachine(line, a, m)
@@ -40,7 +40,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		line("  withheld: %d for %s", r.GetWithheld()[k], k)
 	}
 	if len(r.GetWinners()) > 0 && r.GetNeed() != nil {
-		line("\nWho holds them instead:")
+		line("\nHeld instead by:")
 		for _, h := range r.GetWinners() {
 			line("  %s  need/%s/%s  priority %d: %s", output.Count(int(h.GetMachines()), "machine"), h.GetNeed().GetClusterId(), h.GetNeed().GetRowId(), h.GetPriority(), h.GetWhy())
 		}
@@ -52,7 +52,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		}
 	}
 	if candidates && len(r.GetCandidates()) > 0 {
-		line("\nCandidates, cheapest first: price + chance of an interruption an hour, as its provider says, x what one costs:")
+		line("\nCandidates, cheapest first: price + interruptions per hour (from the provider) x cost of an interruption:")
 		for _, c := range r.GetCandidates() {
 			line("  %-24s %s + %.4f x $%.2f = %s  %s", c.GetMachineId(), output.Dollars(c.GetPricePerHour()), c.GetInterruptionProbability(), c.GetInterruptionPenaltyDollars(), output.Dollars(c.GetEffectiveCost()), c.GetWhy())
 			if seen := interruptions(c.GetSeenInterruptions()); seen != "" && c.GetInterruptionProbability() > 0 {
@@ -71,7 +71,7 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 		line("Try: %s", r.GetSuggestion())
 	}
 	if r.GetCycle() == 0 {
-		line("\nThe shard has not finished a cycle since it started: it does not know its providers' machines yet.")
+		line("\nThe shard has not completed a cycle since it started: it does not know its providers' machines yet.")
 		return
 	}
 	line("\nCycle %d, %s old. More: bigfleet history %s", r.GetCycle(), output.Age(a.Now(), r.GetCycleAtUnixNanos()), s)
@@ -83,33 +83,33 @@ func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMa
 		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
 	seen := interruptions(m.GetSeenInterruptions())
 	if seen != "" {
-		seen = " Seen of such machines: " + seen + "."
+		seen = " Observed for such machines: " + seen + "."
 	}
 	leaving := m.GetKeepReason() == bigfleetv1alpha1.KeepReason_KEEP_REASON_LEAVING
 	switch p, gone := v.GetInterruptionProbability(), v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED; {
 	case gone:
 	case p >= 1 && leaving && v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
-		line("Its provider has announced that it takes it back: it counts no more, so that what needs it gets another one before it is gone.")
+		line("Its provider has announced its interruption. A replacement is bought before it is gone.")
 	case p >= 1:
-		line("Its provider has announced that it takes it back: it is replaced when it is gone.")
+		line("Its provider has announced its interruption. It is replaced when it is gone.")
 	case p > 0:
-		line("Its provider may take it back: %.3g times an hour, it says.%s", p, seen)
+		line("Its provider states an interruption rate of %.3g per hour.%s", p, seen)
 	}
 	switch node := m.GetMachine().GetNodeName(); {
 	case v.GetState() != bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
 	case node == "":
-		line("Its cluster has not told of a Node for it.")
+		line("Its cluster has not reported a Node for it.")
 	case !m.GetMachine().GetNodeReady():
 		line("Its Node %s is not ready, or gone.", node)
 	}
 	if v.GetLastError() != "" {
-		line("Its provider says: %s", v.GetLastError())
+		line("Message from its provider: %s", v.GetLastError())
 	}
 	if h := m.GetHoldUntilUnixNanos(); h != 0 {
 		line("Held until %s.", output.Time(h))
 	}
-	if d := m.GetDrain(); d != nil {
-		line("%s", drain(d))
+	if m.GetDrain() != nil {
+		line("%s", drain(m))
 	}
 }
 
@@ -129,11 +129,20 @@ func interruptions(s *bigfleetv1alpha1.SeenInterruptions) string {
 // rateAfter is from how many machine-hours on a rate says more than the counts.
 const rateAfter = 10
 
-// drain says how far a drain is, what holds it up, and what happens then.
-func drain(d *bigfleetv1alpha1.DrainView) string {
+// drain says how far a drain is, what blocks it, and what happens at its deadline (SHARD-17.10, 17.11).
+func drain(m *bigfleetv1alpha1.GetMachineResponse) string {
+	d := m.GetDrain()
 	out := "Draining: " + output.Count(int(d.GetPodsLeft()), "Pod") + " left"
 	if b := d.GetBlockingBudgets(); len(b) > 0 {
-		out += ", held by budget " + strings.Join(b, ", ")
+		out += ", blocked by disruption budget " + strings.Join(b, ", ")
 	}
-	return out + ". At " + output.Time(d.GetDeadlineUnixNanos()) + " evictions end and the provider takes the machine, with what is still on it."
+	configured := m.GetMachine().GetMachine().GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED
+	switch ends := output.Time(d.GetDeadlineUnixNanos()); {
+	case d.GetDeadlineUnixNanos() == 0:
+		return out + "."
+	case configured && m.GetOperation().GetKind() == bigfleetv1alpha1.ActionKind_ACTION_KIND_RECLAIM:
+		return out + ". If Pods are left at " + ends + ", the machine stays; with --drain-deadline-policy=force the shard takes it."
+	default:
+		return out + ". At " + ends + " the machine is taken with the Pods that are still on it."
+	}
 }

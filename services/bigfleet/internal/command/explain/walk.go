@@ -21,6 +21,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
 )
@@ -32,8 +33,8 @@ var requests = schema.GroupVersionResource{Group: v1alpha1.GroupVersion().Group,
 
 // step is one station of the way from an object in a cluster to a verdict.
 type step struct {
-	At  string `json:"at"`
-	Say string `json:"say"`
+	At      string `json:"at"`
+	Message string `json:"say"`
 }
 
 // walk goes Pod -> CapacityRequest -> row -> verdict, or Node -> machine, and notes what it finds. Target is where it ended;
@@ -66,16 +67,16 @@ func newWalk(a *app.App, cluster string) (*walk, error) {
 }
 
 func (w *walk) note(at, format string, args ...any) {
-	w.Steps = append(w.Steps, step{at, fmt.Sprintf(format, args...)})
+	w.Steps = append(w.Steps, step{at, output.Line(format, args...)})
 }
 
-func (w *walk) stop(format string, args ...any) { w.Stopped = fmt.Sprintf(format, args...) }
+func (w *walk) stop(format string, args ...any) { w.Stopped = output.Line(format, args...) }
 
 // pod walks from a Pod.
 func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 	p, err := w.core.Pods(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no Pod %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no Pod %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
 	}
 	if err != nil {
 		return app.KubeError("reading the Pod", err)
@@ -84,10 +85,10 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 		w.note("Pod", "%s, on Node %s", p.Status.Phase, p.Spec.NodeName)
 		return w.node(ctx, subject.Subject{Kind: subject.Node, Name: p.Spec.NodeName})
 	}
-	w.note("Pod", "%s, waits for a Node%s", p.Status.Phase, scheduling(p))
+	w.note("Pod", "%s, waiting for a Node%s", p.Status.Phase, scheduling(p))
 	list, err := w.dynamic.Resource(requests).Namespace(s.Scope).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		w.stop("this cluster has no CapacityRequests at all: `bigfleet crds apply` installs the definitions")
+		w.stop("this cluster does not have the CapacityRequest CRD: `bigfleet crds apply` installs it")
 		return nil
 	}
 	if err != nil {
@@ -100,7 +101,7 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 			}
 		}
 	}
-	w.stop("the Pod has no CapacityRequest: the pod controller is not at work, leaves out its namespace, or has not come to it yet (Pods of DaemonSets and Pods that are ending get none)")
+	w.stop("the Pod has no CapacityRequest: the pod controller is not running, excludes its namespace, or has not handled it yet (Pods of DaemonSets and terminating Pods get none)")
 	return nil
 }
 
@@ -118,7 +119,7 @@ func scheduling(p *corev1.Pod) string {
 func (w *walk) request(ctx context.Context, s subject.Subject) error {
 	r, err := w.dynamic.Resource(requests).Namespace(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no CapacityRequest %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no CapacityRequest %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
 	}
 	if err != nil {
 		return app.KubeError("reading the CapacityRequest", err)
@@ -148,7 +149,7 @@ func (w *walk) fromRequest(ctx context.Context, r *unstructured.Unstructured) er
 		w.note("warning", "%s", problem)
 	}
 	if phase == string(v1alpha1.RequestPending) {
-		w.stop("no shard has the request yet: the operator is not at work, has no session, or its roll-up is held (`bigfleet get clusters`)")
+		w.stop("no shard has received the request yet: the operator is not running, has no session, or its roll-up is held (`bigfleet get clusters`)")
 		return nil
 	}
 	return w.row(ctx, rows)
@@ -205,10 +206,10 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 	case cluster == "" && len(clusters) == 1:
 		cluster = clusters[0]
 	case cluster == "" && len(clusters) > 1:
-		return exit.Usagef("clusters %v ask for the same and the kube context's name is none of them: say which one this is with --cluster", clusters)
+		return exit.Usagef("clusters %v have the same row and none has the name of the kube context: name the cluster with --cluster", clusters)
 	case cluster == "":
 		w.note("row", "%s", rows[0])
-		w.stop("no shard has the row now: the roll-up with it is on its way or held (`bigfleet get clusters` shows the last one)")
+		w.stop("no shard has the row now: its roll-up is in transit or held (`bigfleet get clusters` shows the last one)")
 		return failed
 	}
 	row := inCluster[cluster]
@@ -221,7 +222,7 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 func (w *walk) node(ctx context.Context, s subject.Subject) error {
 	n, err := w.core.Nodes().Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return &exit.Error{Code: exit.NotFound, Say: "there is no Node " + s.Name + " in this cluster", Hint: "--kube-context names another cluster; `bigfleet history machine/NAME` knows machines that are gone"}
+		return &exit.Error{Code: exit.NotFound, Message: "there is no Node " + s.Name + " in this cluster", Hint: "--kube-context names another cluster; `bigfleet history machine/NAME` knows machines that are gone"}
 	}
 	if err != nil {
 		return app.KubeError("reading the Node", err)
@@ -232,7 +233,7 @@ func (w *walk) node(ctx context.Context, s subject.Subject) error {
 	}
 	if id == "" {
 		w.note("Node", "%s", s.Name)
-		w.stop("the Node carries no label %s: BigFleet did not make it and never touches it", machineLabel)
+		w.stop("the Node has no label %s: BigFleet did not create it and never changes it", machineLabel)
 		return nil
 	}
 	w.note("Node", "%s is machine %s", s.Name, id)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
@@ -52,7 +53,7 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 			b.add(b.name)
 		}
 	}
-	fs.StringVar(&f.sort, "sort", "", "order by this column, for example price; a leading - turns it round")
+	fs.StringVar(&f.sort, "sort", "", "sort by this column, for example price; a leading - reverses the order")
 }
 
 // nameOnly says that a name alone selects.
@@ -68,22 +69,27 @@ type kind struct {
 	list  func(context.Context, *app.App, filter) (output.List, error)
 }
 
+// fromShards says whether shards list the kind, and so know the names that select among it.
+func (k kind) fromShards() bool {
+	return slices.Contains([]string{"machines", "needs", "clusters", "sessions", "hints", "drains"}, k.names[0])
+}
+
 func kinds() []kind {
 	return []kind{
 		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag"}, machines},
-		{[]string{"needs", "need", "n"}, "rows of demand, highest precedence first", []string{"cluster", "reason", "unmet"}, needs},
+		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet"}, needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
-		{[]string{"sessions", "session"}, "operators that are connected, with what they speak", []string{"cluster"}, sessions},
+		{[]string{"sessions", "session"}, "connected operators and their versions", []string{"cluster"}, sessions},
 		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", nil, shards},
 		{[]string{"reports", "report"}, "what each shard last reported to the coordinator", nil, reports},
 		{[]string{"domains", "domain"}, "domains and the shards that own them", nil, domains},
-		{[]string{"handovers", "handover"}, "domains that change hands, and what each waits for", nil, handovers},
+		{[]string{"handovers", "handover"}, "domains being handed over, and what each waits for", nil, handovers},
 		{[]string{"bindings", "binding"}, "clusters and the shards they are bound to", []string{"cluster"}, bindings},
 		{[]string{"moves", "move"}, "moves of machines between shards", nil, moves},
 		{[]string{"quotas", "quota"}, "quotas and their slices", []string{"provider"}, quotas},
 		{[]string{"providers", "provider"}, "providers the coordinator knows", nil, providers},
-		{[]string{"instructions", "instruction"}, "instructions that shards have not done yet", nil, instructions},
-		{[]string{"audit"}, "what was ordered from the coordinator, newest first", nil, audit},
+		{[]string{"instructions", "instruction"}, "instructions that shards have not completed", nil, instructions},
+		{[]string{"audit"}, "requests that changed the coordinator's state, newest first", nil, audit},
 		{[]string{"peers", "peer"}, "Raft peers; works without a leader", nil, peers},
 		{[]string{"hints", "hint"}, "capacity hints last sent to clusters", []string{"cluster"}, hints},
 		{[]string{"pauses", "pause"}, "pauses in force", []string{"cluster", "provider"}, pauses},
@@ -105,7 +111,7 @@ func New(a *app.App) *cobra.Command {
 		Use: "get KIND [NAME]",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("get what? Name one of %s", strings.Join(names, ", "))
+				return exit.Usagef("the kind is missing: use one of %s", strings.Join(names, ", "))
 			}
 			return cobra.MaximumNArgs(2)(c, args)
 		},
@@ -161,14 +167,11 @@ func find(name string, names []string) (kind, error) {
 			}
 		}
 	}
-	near := ""
-	best := 3 // letters that may differ
-	for _, k := range names {
-		if d := distance(name, k); d < best {
-			near, best = "did you mean "+k+"? There are ", d
-		}
+	near := fleet.Nearest(name, names)
+	if near != "" {
+		near = "did you mean " + near + "? There are "
 	}
-	return kind{}, exit.Usagef("there is no kind %q: %s%s", name, cmp.Or(near, "use one of "), strings.Join(names, ", "))
+	return kind{}, exit.Usagef("unknown kind %q: %s%s", name, cmp.Or(near, "use one of "), strings.Join(names, ", "))
 }
 
 // One returns one thing of a kind, for a verb that shows more of it, and the kind's singular.
@@ -190,7 +193,7 @@ func One(ctx context.Context, a *app.App, kindName, name string) (string, output
 }
 
 func (k kind) missing(name string) error {
-	return &exit.Error{Code: exit.NotFound, Say: "there is no " + k.names[min(1, len(k.names)-1)] + " " + name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
+	return &exit.Error{Code: exit.NotFound, Message: "there is no " + k.names[min(1, len(k.names)-1)] + " " + name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
 }
 
 // NewList is a verb that lists one kind, for the groups that give orders about it: `bigfleet shards list` is `bigfleet get shards`.
@@ -227,6 +230,11 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	if f.name != "" && len(list.Rows) == 0 && failed == nil {
 		return k.missing(f.name)
 	}
+	if len(list.Rows) == 0 && failed == nil && !a.Watch && k.fromShards() {
+		if err := f.missed(ctx, a); err != nil {
+			return err
+		}
+	}
 	if f.sort != "" {
 		if err := list.Sort(f.sort); err != nil {
 			return exit.Usagef("--sort: %v", err)
@@ -241,23 +249,19 @@ func show(ctx context.Context, a *app.App, k kind, f filter) error {
 	return failed
 }
 
-// distance is how many letters have to be put in, taken out or changed to make one word of another.
-func distance(from, to string) int {
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(from) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(to) {
-			change := diagonal
-			if from[i] != to[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+// missed says why a list is empty, if it is because a flag names a cluster, provider, zone or type that no shard has.
+func (f filter) missed(ctx context.Context, a *app.App) error {
+	for _, x := range [][2]string{{"cluster", f.cluster}, {"provider", f.provider}, {"zone", f.zone}, {"type", f.instanceType}} {
+		if x[1] == "" {
+			continue
+		}
+		fl, shards, err := a.Shards(ctx)
+		if err != nil {
+			return err
+		}
+		if err := fleet.Known(ctx, fl, shards, x[0], x[1]); err != nil {
+			return err
 		}
 	}
-	return row[len(to)]
+	return nil
 }

@@ -48,7 +48,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OPS-4.1: a read that takes longer than a second says on stderr what it waits for, and stdout holds the data alone.
+// OPS-4.1: a read that is taking a whileer than a second says on stderr what it waits for, and stdout holds the data alone.
 func TestSlowReadSaysSo(t *testing.T) {
 	errs := &listener{text: "still waiting for 127.0.0.1:", told: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -63,7 +63,7 @@ func TestSlowReadSaysSo(t *testing.T) {
 	var out strings.Builder
 	code := cli.Main(t.Context(), env.Env{In: strings.NewReader(""), Out: &out, Err: errs, Getenv: func(string) string { return "" }, Now: time.Now},
 		[]string{"get", "machines", "-o", "name", "--timeout", "2m", "--shard", s.Listener.Addr().String()})
-	if code != exit.OK || out.String() != "machine/m-1\n" || strings.Count(errs.all.String(), "listing machines takes long") != 1 {
+	if code != exit.OK || out.String() != "machine/m-1\n" || strings.Count(errs.all.String(), "listing machines is taking a while") != 1 {
 		t.Errorf("exit %d\nstdout: %s\nstderr: %s", code, &out, &errs.all)
 	}
 }

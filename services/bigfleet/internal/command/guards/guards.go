@@ -19,7 +19,7 @@ import (
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
-		Use: "guards", Args: cobra.NoArgs, Short: "What holds actions back now, and what lifts it", Example: "  bigfleet guards\n  bigfleet guards --watch",
+		Use: "guards", Args: cobra.NoArgs, Short: "Show what blocks actions now, and what unblocks them", Example: "  bigfleet guards\n  bigfleet guards --watch",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a) })
 		},
@@ -38,7 +38,7 @@ func run(ctx context.Context, a *app.App) error {
 		return err
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "reading the guards", look)
-	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "GUARD"}, {Head: "SCOPE"}, {Head: "STATE"}, {Head: "LIFTED BY"}}}
+	l := output.List{Columns: []output.Column{{Head: "SHARD"}, {Head: "GUARD"}, {Head: "SCOPE"}, {Head: "STATE"}, {Head: "UNBLOCKED BY"}}}
 	for _, s := range answers {
 		if s == nil {
 			continue
@@ -87,9 +87,9 @@ type guard struct {
 func guardsOf(s *state) (out []guard) {
 	id := s.status.GetShardId()
 	add := func(name, scope, state, lifted string) { out = append(out, guard{id, name, scope, state, lifted}) }
-	add("reclaim-budget", "shard", fmt.Sprintf("%.1f machines may go now", s.status.GetReclaimTokens()), "itself, as time passes")
+	add("reclaim-budget", "shard", fmt.Sprintf("%.1f machines may be released now", s.status.GetReclaimTokens()), "time")
 	if s.status.GetDryRun() {
-		add("dry-run", "shard", "nothing is carried out", "bigfleet dry-run off")
+		add("dry-run", "shard", "nothing is executed", "bigfleet dry-run off")
 	}
 	if s.status.GetSuperseded() {
 		add("fence", "shard", "a newer process of this shard exists", "stopping one of the two")
@@ -109,7 +109,7 @@ func guardsOf(s *state) (out []guard) {
 			add("breaker", "provider/"+p.GetName(), p.GetBreaker(), "the provider, once it answers")
 		}
 		if n := p.GetRemovalsHeld(); n > 0 {
-			add("removals", "provider/"+p.GetName(), output.Count(int(n), "machine")+" gone from its list, not believed yet", "the next full list, or bigfleet reconcile")
+			add("removals", "provider/"+p.GetName(), output.Count(int(n), "machine")+" missing from its list, not confirmed yet", "the next full list, or bigfleet reconcile")
 		}
 		for _, pool := range p.GetStockedOutPools() {
 			add("stock-out", pool.GetPool(), "refused "+output.Count(int(pool.GetFailures()), "time"), "itself at "+output.Time(pool.GetRetryAtUnixNanos())+", or bigfleet backoff clear --pool "+pool.GetPool())
@@ -117,10 +117,10 @@ func guardsOf(s *state) (out []guard) {
 	}
 	for _, c := range s.clusters {
 		if !c.GetGateOpen() && !c.GetRetired() {
-			add("release-gate", "cluster/"+c.GetClusterId(), "nothing is taken from it", "its first roll-up since the shard started")
+			add("release-gate", "cluster/"+c.GetClusterId(), "nothing is released from it", "its first roll-up since the shard started")
 		}
 		if n := c.GetHeldCount(); n > 0 {
-			add("rollup-guard", "cluster/"+c.GetClusterId(), output.Count(int(n), "roll-up")+" in a row would erase much demand", "bigfleet rollups accept "+c.GetClusterId())
+			add("rollup-guard", "cluster/"+c.GetClusterId(), output.Count(int(n), "roll-up")+" in a row would remove much demand", "bigfleet rollups accept "+c.GetClusterId())
 		}
 		for _, b := range c.GetBackoffs() {
 			add("backoff", "cluster/"+c.GetClusterId(), b, "itself, or bigfleet backoff clear --cluster "+c.GetClusterId())

@@ -54,7 +54,7 @@ func compare(ctx context.Context, a *app.App, args []string, cycles []int64) err
 }
 
 func sayDiff(a *app.App, shard string, cycles []int64, r *bigfleetv1alpha1.CompareCyclesResponse) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
 	line("%s, plan of cycle %d against that of cycle %d:", shard, cycles[1], cycles[0])
 	if len(r.GetAdded())+len(r.GetRemoved())+len(r.GetNeeds()) == 0 {
 		line("  no difference")

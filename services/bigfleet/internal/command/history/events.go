@@ -22,7 +22,7 @@ func NewEvents(a *app.App) *cobra.Command {
 	var cluster, machine string
 	c := &cobra.Command{
 		Use: "events", Args: cobra.NoArgs,
-		Short:   "Follow decisions of the fleet as they are made",
+		Short:   "Follow the decisions of the fleet as they are made",
 		Example: "  bigfleet events --cluster red\n  bigfleet events -o jsonl",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return follow(c.Context(), a, &bigfleetv1alpha1.WatchDecisionsRequest{Follow: true, ClusterId: cluster, MachineId: machine})
@@ -43,7 +43,7 @@ func follow(ctx context.Context, a *app.App, req *bigfleetv1alpha1.WatchDecision
 	var mu sync.Mutex // one line at a time
 	var all sync.WaitGroup
 	if a.Format.ForPeople() {
-		a.Notef("waiting for decisions; `bigfleet history` shows those that were made")
+		a.Notef("waiting for decisions; `bigfleet history` shows past ones")
 	}
 	errs := make([]error, len(shards))
 	for i, s := range shards {

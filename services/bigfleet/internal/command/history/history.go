@@ -28,7 +28,7 @@ func New(a *app.App) *cobra.Command {
 	var diff []int64
 	c := a.Watchable(&cobra.Command{
 		Use: "history SUBJECT", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
-		Short:   "What was decided and done, newest first",
+		Short:   "Show past decisions and actions, newest first",
 		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h\n  bigfleet history --diff 1200,1300",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(diff) > 0 {
@@ -45,7 +45,7 @@ func New(a *app.App) *cobra.Command {
 		},
 	})
 	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
-	c.Flags().Int64SliceVar(&diff, "diff", nil, "two cycles, FIRST,SECOND: what changed between their plans; with cluster/ID only of that cluster")
+	c.Flags().Int64SliceVar(&diff, "diff", nil, "compare the plans of two cycles, FIRST,SECOND; with cluster/ID, only for that cluster")
 	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
 	return c
 }
@@ -98,13 +98,13 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 		return failed
 	}
 	if len(all) == 0 {
-		return &exit.Error{Code: exit.NotFound, Say: "the log holds nothing about " + s.String(), Hint: "It may be older than the log, or misspelt"}
+		return &exit.Error{Code: exit.NotFound, Message: "the log has no record of " + s.String(), Hint: "It may be older than the log, or misspelled"}
 	}
 	if err := a.Format.Write(a.Out, table(all)); err != nil {
 		return err
 	}
 	if truncated {
-		a.Notef("older records have left the log")
+		a.Notef("older records are no longer in the log")
 	}
 	return failed
 }
@@ -125,7 +125,7 @@ func only(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, id string) 
 			return []fleet.Shard{sh}, nil
 		}
 	}
-	return nil, &exit.Error{Code: exit.NotFound, Say: "there is no shard " + id, Hint: "`bigfleet get shards` lists them"}
+	return nil, &exit.Error{Code: exit.NotFound, Message: "there is no shard " + id, Hint: "`bigfleet get shards` lists them"}
 }
 
 func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int, about func(*bigfleetv1alpha1.DecisionRecord) bool) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {

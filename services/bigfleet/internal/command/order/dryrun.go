@@ -17,7 +17,7 @@ import (
 func NewDryRun(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dry-run on|off", Args: cobra.ExactArgs(1), ValidArgs: []string{"on", "off"},
-		Short: "Decide and do nothing, or act again", Example: "  bigfleet dry-run off --reason 'first day is over'",
+		Short: "Switch dry run on or off: decide without acting, or act again", Example: "  bigfleet dry-run off --reason 'first day is over'",
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		on := args[0] == "on"
@@ -31,7 +31,7 @@ func NewDryRun(a *app.App) *cobra.Command {
 			},
 			tell: func(m proto.Message) string {
 				if m.(*bigfleetv1alpha1.SetDryRunResponse).GetDryRun() {
-					return "dry run: decisions are made and not carried out"
+					return "dry run: decisions are made but not executed"
 				}
 				return "acting"
 			},

@@ -65,12 +65,12 @@ func (o order) run(ctx context.Context, a *app.App, verb, argument string) error
 		}
 		said := o.tell(*got)
 		if a.DryRun {
-			said = "would be done; nothing was changed"
+			said = "dry run: the request is valid; nothing was changed"
 		}
 		_, _ = fmt.Fprintf(a.Out, "%s: %s\n", shards[i].Label(), said)
 	}
 	if done == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("no shard knows the %s %s", o.argument, argument), Hint: o.lists}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("no shard knows the %s %s", o.argument, argument), Hint: o.lists}
 	}
 	return failed
 }
@@ -108,8 +108,8 @@ func answer[T any, P interface {
 
 func retry() order {
 	return order{
-		use: "retry MACHINE", short: "Clear a machine's backoffs and ask its provider again", example: "  bigfleet machines retry m-0001 --reason 'quota raised'",
-		says: "Clears the backoffs of machine %s and asks its provider.", argument: "machine", lists: "`bigfleet get machines` lists them",
+		use: "retry MACHINE", short: "Clear a machine's backoffs and retry at its provider", example: "  bigfleet machines retry m-0001 --reason 'quota raised'",
+		says: "Clears the backoffs of machine %s and retries at its provider.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetryMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.RetryMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -123,7 +123,7 @@ func retry() order {
 func forget() order {
 	return order{
 		use: "forget MACHINE", short: "Ignore an unbound machine until its state at the provider changes", example: "  bigfleet machines forget m-0001 --reason 'broken disk'",
-		says: "Ignores machine %s: it is neither used nor released until its provider reports another state.", argument: "machine", lists: "`bigfleet get machines` lists them",
+		says: "Ignores machine %s: BigFleet neither uses nor releases it until its provider reports another state.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -133,29 +133,29 @@ func forget() order {
 
 func accept() order {
 	return order{
-		use: "accept CLUSTER", short: "Accept the roll-up that is being held", example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
-		says: "Accepts the held roll-up of cluster %s: machines that nobody needs any more will be drained, within the reclaim budget.", argument: "held roll-up of cluster", lists: "`bigfleet guards` shows which are held",
+		use: "accept CLUSTER", short: "Accept a held roll-up", example: "  bigfleet rollups accept red --reason 'the team confirmed the shutdown'",
+		says: "Accepts the held roll-up of cluster %s: machines that are no longer needed will be drained, within the reclaim budget.", argument: "held roll-up of cluster", lists: "`bigfleet guards` shows which are held",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AcceptRollup(ctx, connect.NewRequest(&bigfleetv1alpha1.AcceptRollupRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(m proto.Message) string {
 			r := m.(*bigfleetv1alpha1.AcceptRollupResponse)
-			return fmt.Sprintf("accepted: %d needs before, %d after, %d machines surplus", r.GetNeedsBefore(), r.GetNeedsAfter(), r.GetSurplusMachines())
+			return fmt.Sprintf("accepted: %d needs before, %d after, %d surplus machines", r.GetNeedsBefore(), r.GetNeedsAfter(), r.GetSurplusMachines())
 		},
 	}
 }
 
 func unretire() order {
 	return order{
-		use: "unretire CLUSTER", short: "Take back that a cluster is dead", example: "  bigfleet clusters unretire red --reason 'it is back'",
-		says: "Takes back that cluster %s is dead.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
+		use: "unretire CLUSTER", short: "Undo the retirement of a cluster", example: "  bigfleet clusters unretire red --reason 'it is back'",
+		says: "Undoes the retirement of cluster %s.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			if err := known(ctx, s, id); err != nil { // the order itself is content with any name
 				return nil, err
 			}
 			return answer(s.Admin.UnretireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.UnretireClusterRequest{ClusterId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(proto.Message) string { return "taken back" },
+		tell: func(proto.Message) string { return "retirement undone" },
 	}
 }
 
@@ -180,8 +180,8 @@ func known(ctx context.Context, s fleet.Shard, cluster string) error {
 
 func abandon() order {
 	return order{
-		use: "abandon MOVE", short: "Give up the reservation of a move", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
-		says: "Gives up the reservation of move %s.", argument: "move", lists: "`bigfleet get moves` lists them",
+		use: "abandon MOVE", short: "Abandon the reservation of a move", example: "  bigfleet reservations abandon mv-17 --reason 'the recipient is gone'",
+		says: "Abandons the reservation of move %s.", argument: "move", lists: "`bigfleet get moves` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.AbandonReservation(ctx, connect.NewRequest(&bigfleetv1alpha1.AbandonReservationRequest{MoveId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
@@ -195,17 +195,17 @@ func abandon() order {
 func newRetire(a *app.App) *cobra.Command {
 	var bound int32
 	o := order{
-		use: "retire CLUSTER", short: "Declare a silent cluster dead: its machines are released", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
-		says: "Declares cluster %s dead: its demand becomes zero and its machines are drained and released.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
+		use: "retire CLUSTER", short: "Retire a silent cluster: its machines are released", example: "  bigfleet clusters retire red --machines 12 --reason 'decommissioned'",
+		says: "Retires cluster %s: its demand becomes zero, and its machines are drained and released.", argument: "cluster", lists: "`bigfleet get clusters` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
 			return answer(s.Admin.RetireCluster(ctx, connect.NewRequest(&bigfleetv1alpha1.RetireClusterRequest{ClusterId: id, BoundMachines: bound, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
 		tell: func(m proto.Message) string {
-			return fmt.Sprintf("retired: %d machines will go", m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines())
+			return fmt.Sprintf("retired: %d machines will be released", m.(*bigfleetv1alpha1.RetireClusterResponse).GetBoundMachines())
 		},
 	}
 	c := o.command(a)
-	c.Flags().Int32Var(&bound, "machines", 0, "how many machines the cluster has, within 10%")
+	c.Flags().Int32Var(&bound, "machines", 0, "number of machines of the cluster, as a safeguard; may be off by 10%")
 	_ = c.MarkFlagRequired("machines") // fails only for an unknown flag
 	return c
 }
@@ -214,11 +214,11 @@ func newRetire(a *app.App) *cobra.Command {
 func NewReconcile(a *app.App) *cobra.Command {
 	var provider string
 	c := &cobra.Command{
-		Use: "reconcile", Args: cobra.NoArgs, Short: "Read providers in full now", Example: "  bigfleet reconcile --reason 'after the outage'",
+		Use: "reconcile", Args: cobra.NoArgs, Short: "Read the full lists of the providers now", Example: "  bigfleet reconcile --reason 'after the outage'",
 	}
 	c.Flags().StringVar(&provider, "provider", "", "only this provider")
 	o := order{
-		says: "Reads %s in full.", argument: "provider", lists: "`bigfleet status` names them",
+		says: "Reads the full list of %s.", argument: "provider", lists: "`bigfleet status` names them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, _ string) (proto.Message, error) {
 			return answer(s.Admin.ReconcileNow(ctx, connect.NewRequest(&bigfleetv1alpha1.ReconcileNowRequest{Provider: provider, Reason: a.Reason})))
 		},
@@ -246,7 +246,7 @@ func newClear(a *app.App) *cobra.Command {
 		Use: "clear", Args: cobra.NoArgs, Short: "Clear backoffs of a cluster, pool or provider", Example: "  bigfleet backoff clear --cluster red --reason 'template fixed'",
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "a cluster")
-	c.Flags().StringVar(&pool, "pool", "", "a pool, as bigfleet status prints it")
+	c.Flags().StringVar(&pool, "pool", "", "pool, as printed by bigfleet status")
 	c.Flags().StringVar(&provider, "provider", "", "a provider")
 	c.MarkFlagsMutuallyExclusive("cluster", "pool", "provider")
 	c.MarkFlagsOneRequired("cluster", "pool", "provider")
@@ -261,7 +261,7 @@ func newClear(a *app.App) *cobra.Command {
 		case provider != "":
 			what, req.Subject = "provider "+provider, &bigfleetv1alpha1.ClearBackoffRequest_Provider{Provider: provider}
 		default:
-			return errors.New("no subject")
+			return errors.New("nothing selected")
 		}
 		return order{
 			says: "Clears the backoffs of %s.", argument: "backoff of",

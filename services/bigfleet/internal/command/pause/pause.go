@@ -26,11 +26,11 @@ func New(a *app.App) *cobra.Command {
 	var expires time.Duration
 	c := &cobra.Command{
 		Use: "pause (--all | --shard SHARD)", Args: cobra.NoArgs,
-		Short:   "Stop actions of some kinds, for one cluster or provider, or all",
+		Short:   "Pause all actions, or those of one kind, cluster or provider",
 		Example: "  bigfleet pause --all --reason 'storage incident' --for 2h\n  bigfleet pause --shard shard-0 --kind reclaim --cluster red --reason 'migration'",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if all == c.Flags().Changed("shard") {
-				return exit.Usagef("say which shards: either --all or --shard SHARD")
+				return exit.Usagef("name the shards: either --all or --shard SHARD")
 			}
 			if expires < 0 || c.Flags().Changed("for") && expires < time.Second {
 				return exit.Usagef("--for %v: want at least 1s", expires)
@@ -52,7 +52,7 @@ func New(a *app.App) *cobra.Command {
 	c.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: bootstrap, provision, preempt, reclaim, delete; default all")
 	c.Flags().StringVar(&cluster, "cluster", "", "only actions for this cluster")
 	c.Flags().StringVar(&provider, "provider", "", "only actions at this provider")
-	c.Flags().DurationVar(&expires, "for", 0, "lift by itself after this; default never")
+	c.Flags().DurationVar(&expires, "for", 0, "expires after this duration; default: never")
 	return a.Mutates(c, true)
 }
 
@@ -60,6 +60,14 @@ func run(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PauseActuationRe
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
+	}
+	for _, x := range [][2]string{{"cluster", req.GetClusterId()}, {"provider", req.GetProvider()}} {
+		if x[1] == "" {
+			continue
+		}
+		if err := fleet.Known(ctx, f, shards, x[0], x[1]); err != nil {
+			return err
+		}
 	}
 	if err := a.Confirm("Pauses %s on %s. Running nodes are not touched.", scope(req), output.Count(len(shards), "shard")); err != nil {
 		return err
@@ -109,7 +117,7 @@ func scope(req *bigfleetv1alpha1.PauseActuationRequest) string {
 func NewResume(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
 		Use: "resume PAUSE", Args: cobra.ExactArgs(1),
-		Short:   "Lift one pause",
+		Short:   "End a pause",
 		Example: "  bigfleet resume p-1 --shard shard-0 --reason 'incident over'",
 		RunE: func(c *cobra.Command, args []string) error {
 			return resume(c.Context(), a, args[0])
@@ -123,7 +131,7 @@ func resume(ctx context.Context, a *app.App, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm("Lifts pause %s.", id); err != nil {
+	if err := a.Confirm("Ends pause %s.", id); err != nil {
 		return err
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "resuming", func(ctx context.Context, s fleet.Shard) (bool, error) {
@@ -137,11 +145,11 @@ func resume(ctx context.Context, a *app.App, id string) error {
 	for i, ok := range answers {
 		if ok != nil && *ok {
 			lifted++
-			_, _ = fmt.Fprintf(a.Out, "%s: lifted %s\n", shards[i].Label(), id)
+			_, _ = fmt.Fprintf(a.Out, "%s: ended %s\n", shards[i].Label(), id)
 		}
 	}
 	if lifted == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Say: "no shard has a pause " + id, Hint: "`bigfleet get pauses` lists them"}
+		return &exit.Error{Code: exit.NotFound, Message: "no shard has a pause " + id, Hint: "`bigfleet get pauses` lists them"}
 	}
 	return failed
 }

@@ -25,13 +25,13 @@ type edits struct {
 
 func (e *edits) bind(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&e.add, "add-demand", nil, "CLUSTER:cpu=4,memory=8Gi[,priority=N]; repeatable")
-	fs.StringArrayVar(&e.scale, "scale", nil, "CLUSTER=FACTOR multiplies the cluster's demand; repeatable")
+	fs.StringArrayVar(&e.scale, "scale", nil, "multiply a cluster's demand: CLUSTER=FACTOR; repeatable")
 	fs.StringArrayVar(&e.drop, "drop-cluster", nil, "plan as if this cluster were retired; repeatable")
 	fs.StringArrayVar(&e.remove, "remove-machine", nil, "plan as if this machine were gone; repeatable")
-	fs.StringArrayVar(&e.price, "price", nil, "TYPE[@ZONE]=FACTOR multiplies prices; repeatable")
-	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "TYPE[@ZONE] has nothing left; repeatable")
+	fs.StringArrayVar(&e.price, "price", nil, "multiply prices: TYPE[@ZONE]=FACTOR; repeatable")
+	fs.StringArrayVar(&e.stockOut, "stock-out", nil, "plan as if TYPE[@ZONE] were sold out; repeatable")
 	fs.StringArrayVar(&e.drain, "drain-zone", nil, "plan as if this zone were taken out of service; repeatable")
-	fs.BoolVar(&e.let, "lift-holds", false, "plan as if no need were held back: as if every operator were connected and no bootstrap had failed")
+	fs.BoolVar(&e.let, "lift-holds", false, "plan as if no need were blocked: as if every operator were connected and no bootstrap had failed")
 	fs.BoolVar(&e.lift, "lift-pause", false, "plan as if nothing were paused")
 }
 
@@ -83,7 +83,7 @@ func factorOf(flag, text string) (string, float64, error) {
 	}
 	factor, err := strconv.ParseFloat(text[i+1:], 64)
 	if err != nil || factor < 0 {
-		return "", 0, exit.Usagef("%s %s: the factor is no positive number", flag, text)
+		return "", 0, exit.Usagef("%s %s: the factor is not a positive number", flag, text)
 	}
 	return text[:i], factor, nil
 }
@@ -103,15 +103,18 @@ func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
 	for _, part := range strings.Split(text[i+1:], ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || name == "" || value == "" {
-			return nil, exit.Usagef("--add-demand %s: %q is no amount: write CLUSTER:cpu=4,memory=8Gi[,priority=N]", text, part)
+			return nil, exit.Usagef("--add-demand %s: %q is not an amount: write CLUSTER:cpu=4,memory=8Gi[,priority=N]", text, part)
 		}
 		if name == "priority" {
 			p, err := strconv.ParseInt(value, 10, 32)
 			if err != nil {
-				return nil, exit.Usagef("--add-demand %s: priority %s is no 32-bit number", text, value)
+				return nil, exit.Usagef("--add-demand %s: priority %s is not a 32-bit number", text, value)
 			}
 			need.Priority = int32(p)
 			continue
+		}
+		if strings.HasPrefix(value, "-") {
+			return nil, exit.Usagef("--add-demand %s: %s is negative; --scale CLUSTER=0.5 halves the demand of a cluster", text, part)
 		}
 		need.AggregateResources[name] = value
 	}

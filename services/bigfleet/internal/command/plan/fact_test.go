@@ -289,7 +289,7 @@ func TestPredictionIsFact(t *testing.T) {
 				want := predicted(v, c.edits...)
 				for _, part := range c.holds {
 					if !slices.ContainsFunc(want, func(a string) bool { return strings.Contains(a, part) }) {
-						t.Errorf("the plan holds no %q: %v", part, want)
+						t.Errorf("the plan contains no %q: %v", part, want)
 					}
 				}
 				if again := predicted(v, c.edits...); !slices.Equal(again, want) {

@@ -50,7 +50,7 @@ func (g *Again) Show(a *app.App, got *shard.ReplayResult) error {
 	return failing(matches(got.Plan, g.failOn))
 }
 
-var errTooEarly = &exit.Error{Code: exit.NotFound, Say: "nothing was known yet at the moment to plan from", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
+var errTooEarly = &exit.Error{Code: exit.NotFound, Message: "nothing was known yet at that point of the log", Hint: "Choose a later one with --stop-at; `bigfleet replay` says how many steps there are"}
 
 func ofLog(got *shard.ReplayResult) answer {
 	return answer{got.Plan, fmt.Sprintf("%s, epoch %d, after step %d of its log", got.Shard, got.Epoch, got.Steps)}
@@ -61,11 +61,11 @@ func LogError(dir string, err error) error {
 	var known *connect.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &exit.Error{Code: exit.NotFound, Say: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir (with `bigfleet up --data-dir DIR` it is DIR/shard); --decision-log-retention 0 writes none", Err: err}
+		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no decision log in %s", dir), Hint: "Name the shard's --data-dir (with `bigfleet up --data-dir DIR` it is DIR/shard); --decision-log-retention 0 writes none", Err: err}
 	case errors.Is(err, shard.ErrReplayDiverged):
-		return &exit.Error{Code: exit.Problems, Reason: "diverged", Say: "replay: " + err.Error(), Hint: "This build decides differently from the one that wrote the log: `bigfleet replay` shows its version", Err: err}
+		return &exit.Error{Code: exit.Problems, Reason: "diverged", Message: "replay: " + err.Error(), Hint: "This build decides differently from the build that wrote the log: `bigfleet replay` shows its version", Err: err}
 	case errors.As(err, &known):
 		return exit.Of("planning from the log", err)
 	}
-	return &exit.Error{Code: exit.Failed, Say: "replay: " + err.Error(), Err: err}
+	return &exit.Error{Code: exit.Failed, Message: "replay: " + err.Error(), Err: err}
 }

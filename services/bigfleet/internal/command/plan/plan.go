@@ -35,12 +35,12 @@ type what struct {
 func (w *what) bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&w.file, "file", "f", "", "edits: a PlanRequest in YAML or JSON; - reads standard input")
 	w.edits.bind(fs)
-	fs.StringSliceVar(&w.failOn, "fail-on", nil, "exit 4 when the plan holds one of preempt, reclaim, delete, provision, bootstrap, unmet")
-	fs.BoolVar(&w.settle, "settle", false, "apply and plan again until nothing is left to do")
+	fs.StringSliceVar(&w.failOn, "fail-on", nil, "exit with 4 if the plan contains one of preempt, reclaim, delete, provision, bootstrap, unmet")
+	fs.BoolVar(&w.settle, "settle", false, "apply the plan and plan again until nothing changes")
 }
 
 func bindPolicy(fs *pflag.FlagSet, to *map[string]string, when string) {
-	fs.StringToStringVar(to, "policy", nil, when+"NAME=VALUE sets a constant of the engine otherwise, for example JoinTimeout=5m or Sharing=false; repeatable")
+	fs.StringToStringVar(to, "policy", nil, when+"override a constant of the engine: NAME=VALUE, for example JoinTimeout=5m or Sharing=false; repeatable")
 }
 
 type flags struct {
@@ -53,8 +53,8 @@ func New(a *app.App) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use: "plan", Args: cobra.NoArgs,
-		Short: "What would happen next, as things are or with edits",
-		Long: "Runs the real engine on a copy of the shard's current snapshot. Without edits it shows what comes next, in dry run and pause too.\n" +
+		Short: "Show what would happen next, with or without edits",
+		Long: "Runs the real engine on a copy of the shard's current snapshot. Without edits it shows the next actions, even in dry run or during a pause.\n" +
 			"A file given with -f is a PlanRequest in YAML or JSON; flags add to it. For example:\n\n" +
 			"  demand:\n" +
 			"  - {clusterId: red, scale: 2}\n" +
@@ -64,8 +64,8 @@ func New(a *app.App) *cobra.Command {
 			"  - {stockOut: {instanceType: m.8x, zone: demo-1a}}\n" +
 			"  - {drainZone: demo-1b}\n" +
 			"  settle: true\n\n" +
-			"With --record it asks no server: it takes a shard's --data-dir, or the decision log in it, and plans from the moment where the log\n" +
-			"ends, or from an earlier one with --stop-at.",
+			"With --record it needs no server: it reads a shard's --data-dir, or the decision log in it, and plans from the end of the log,\n" +
+			"or from an earlier step with --stop-at.",
 		Example: "  bigfleet plan\n  bigfleet plan --scale red=2 --fail-on preempt,unmet\n  bigfleet plan -f edits.yaml\n" +
 			"  bigfleet plan --record ./data --stop-at 1000 --price m.8x=0.5 --policy JoinTimeout=5m",
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), a, f) },
@@ -74,14 +74,14 @@ func New(a *app.App) *cobra.Command {
 	f.what.bind(fs)
 	fs.StringVar(&f.record.Dir, "record", "", "plan from a recorded decision log in this directory instead of a running shard")
 	fs.Int64Var(&f.record.StopAt, "stop-at", 0, "with --record: plan from before this step; 0 means from the end")
-	fs.Int64Var(&f.record.Epoch, "epoch", 0, "with --record: of the process whose log it is; 0 means the newest")
+	fs.Int64Var(&f.record.Epoch, "epoch", 0, "with --record: epoch of the process that wrote the log; 0 means the newest")
 	bindPolicy(fs, &f.record.Policy, "with --record: ")
 	return c
 }
 
 func run(ctx context.Context, a *app.App, f flags) error {
 	if f.record.Dir == "" && (f.record.StopAt != 0 || f.record.Epoch != 0 || len(f.record.Policy) > 0) {
-		return exit.Usagef("--stop-at, --epoch and --policy are about a log: name it with --record")
+		return exit.Usagef("--stop-at, --epoch and --policy need a decision log: name it with --record")
 	}
 	req, err := f.request(a)
 	if err != nil {
@@ -115,7 +115,7 @@ func show(a *app.App, answers []answer, failOn []string, failed error) error {
 		return failed
 	}
 	if without := void(common(answers)); len(without) > 0 {
-		return &exit.Error{Code: exit.NotFound, Reason: "edit_without_effect", Say: "an edit changes nothing, so the plan says little about it: " + strings.Join(without, "; "),
+		return &exit.Error{Code: exit.NotFound, Reason: "edit_without_effect", Message: "an edit has no effect: " + strings.Join(without, "; "),
 			Hint: "`bigfleet get` lists clusters, machines and needs"}
 	}
 	return failing(bad)
@@ -142,7 +142,7 @@ func failing(bad []string) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Problems, Reason: "fail_on", Say: "the plan holds " + strings.Join(bad, ", ")}
+	return &exit.Error{Code: exit.Problems, Reason: "fail_on", Message: "the plan contains " + strings.Join(bad, ", ")}
 }
 
 // answer is a plan and whose it is.
@@ -175,7 +175,7 @@ func live(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PlanRequest) ([
 
 // recorded asks a decision log.
 func recorded(ctx context.Context, a *app.App, c shard.ReplayConfig, req *bigfleetv1alpha1.PlanRequest) ([]answer, error) {
-	defer a.Waits("replaying " + c.Dir + " takes long …")()
+	defer a.Waits("replaying " + c.Dir + " is taking a while …")()
 	c.Plan = req
 	got, err := shard.Replay(ctx, c, io.Discard)
 	if err != nil {
@@ -226,7 +226,7 @@ func read(a *app.App, file string, req *bigfleetv1alpha1.PlanRequest) error {
 		err = protojson.Unmarshal(asJSON, req)
 	}
 	if err != nil {
-		return exit.Usagef("edits in %s are no PlanRequest: %v", file, err)
+		return exit.Usagef("edits in %s are not a PlanRequest: %v", file, err)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func key(r *bigfleetv1alpha1.DecisionRecord) string {
 
 // say prints the actions, marking those that the edits add or take away, the needs that change, and the money.
 func say(w io.Writer, shard string, p *bigfleetv1alpha1.PlanResponse) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, output.Line(format, args...)) }
 	line("%s, snapshot of cycle %d:", shard, p.GetBaseCycle())
 	before, after := map[string]bool{}, map[string]bool{}
 	for _, r := range p.GetBaselineActions() {

@@ -16,7 +16,7 @@ import (
 func newInit(a *app.App) *cobra.Command {
 	var p template.Params
 	c := &cobra.Command{
-		Use: "init NAME", Args: cobra.ExactArgs(1), Short: "Write a new provider: a Go module that builds and is certified before any edit",
+		Use: "init NAME", Args: cobra.ExactArgs(1), Short: "Create a new provider: a Go module that builds and passes the conformance suite before any edit",
 		Long: `Write a new provider into the directory NAME: a Go module with a backend, a configuration, a pretended cloud, the
 conformance suite as its test, a Dockerfile, a Helm chart and a CI file. It belongs to you; nothing of BigFleet lists it.`,
 		Example: "  bigfleet provider init acme --module git.example.com/infra/bigfleet-provider-acme",
@@ -36,20 +36,20 @@ conformance suite as its test, a Dockerfile, a Helm chart and a CI file. It belo
 func runInit(a *app.App, p template.Params) error {
 	if p.SDKVersion == "" && p.Checkout == "" {
 		if p.SDKVersion = sdkVersion(); p.SDKVersion == "" {
-			return &exit.Error{Code: exit.Usage, Say: "this command was built from a checkout, so it knows no released SDK",
-				Hint: "Say --sdk-version vX.Y.Z, or --checkout DIR to build against source"}
+			return &exit.Error{Code: exit.Usage, Message: "this command was built from a checkout and does not know a released SDK version",
+				Hint: "Give --sdk-version vX.Y.Z, or --checkout DIR to build against source"}
 		}
 	}
 	dir, files, err := template.Write(p)
 	if err != nil {
-		return &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+		return &exit.Error{Code: exit.Usage, Message: err.Error(), Err: err}
 	}
 	for _, name := range files {
 		if _, err := fmt.Fprintf(a.Out, "%s/%s\n", strings.TrimSuffix(dir, "/"), name); err != nil {
 			return err
 		}
 	}
-	a.Notef("\nNext:\n  cd %s && go mod tidy && go test ./...\nThen write the client of your cloud in dial.go. docs/providers.md leads through it.", dir)
+	a.Notef("\nNext:\n  cd %s && go mod tidy && go test ./...\nThen write the client of your cloud in dial.go. docs/providers.md explains each step.", dir)
 	return nil
 }
 

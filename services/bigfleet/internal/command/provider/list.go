@@ -22,7 +22,7 @@ const listPage = 5000
 func newList(a *app.App) *cobra.Command {
 	var states []string
 	c := &cobra.Command{
-		Use: "list ADDR", Args: cobra.ExactArgs(1), Short: "The machines of a running provider, as it tells them",
+		Use: "list ADDR", Args: cobra.ExactArgs(1), Short: "List the machines of a running provider",
 		Example: "  bigfleet provider list 127.0.0.1:9000 --state idle,configured -o wide",
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return runList(ctx, a, args[0], states) })
@@ -70,7 +70,7 @@ func runList(ctx context.Context, a *app.App, addr string, names []string) error
 			return exit.Of("listing the machines of the provider at "+addr, err)
 		}
 		if first && !page.Msg.GetComplete() {
-			// A provider that does not say what a page is: its cursors may skip, so it is read at once (PROV-10.12).
+			// A provider that does not message what a page is: its cursors may skip, so it is read at once (PROV-10.12).
 			if filter.MaxResults == 0 || len(page.Msg.GetMachines()) < listPage {
 				collect(machines, page.Msg)
 				break

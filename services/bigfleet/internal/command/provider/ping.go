@@ -22,11 +22,11 @@ const pingEvery = 200 * time.Millisecond
 func newPing(a *app.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
-		Use: "ping ADDR", Args: cobra.ExactArgs(1), Short: "Ask a running provider who it is and whether it answers",
+		Use: "ping ADDR", Args: cobra.ExactArgs(1), Short: "Check that a provider answers, and show what it reports about itself",
 		Example: "  bigfleet provider ping 127.0.0.1:9000 --wait 30s",
 		RunE:    func(c *cobra.Command, args []string) error { return runPing(c.Context(), a, args[0], wait) },
 	}
-	c.Flags().DurationVar(&wait, "wait", 0, "repeat until it answers, at most that long")
+	c.Flags().DurationVar(&wait, "wait", 0, "retry until it answers, for at most this long")
 	return c
 }
 
@@ -91,7 +91,7 @@ func (g answer) show(a *app.App, addr string) error {
 		if len(g.sample.GetMachines()) > 0 {
 			machines = "it has machines, such as " + g.sample.GetMachines()[0].GetId()
 		}
-		_, err := fmt.Fprintf(a.Out, "A provider answers at %s (List: %s); %s. It does not describe itself.\n", addr, round(g.took), machines)
+		_, err := fmt.Fprintf(a.Out, "A provider answers at %s (List: %s); %s. It does not implement GetProvider.\n", addr, round(g.took), machines)
 		return err
 	}
 	lines := []string{

@@ -15,7 +15,7 @@ import (
 
 // New returns the group.
 func New(a *app.App) *cobra.Command {
-	return order.Group("provider", "Write, try and certify a capacity provider", newInit(a), newPing(a), newList(a), newConformance())
+	return order.Group("provider", "Create, try and certify a capacity provider", newInit(a), newPing(a), newList(a), newConformance())
 }
 
 // newConformance is the suite's own command under another name. Its exit codes are its own: 0 conforms, 1 does not, 2 could
@@ -27,7 +27,7 @@ func newConformance() *cobra.Command {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := run(c, args); err != nil {
-			return &exit.Error{Code: exit.Code(conformance.ExitCode(err)), Say: err.Error(), Err: err}
+			return &exit.Error{Code: exit.Code(conformance.ExitCode(err)), Message: err.Error(), Err: err}
 		}
 		return nil
 	}

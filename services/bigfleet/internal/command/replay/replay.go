@@ -24,10 +24,10 @@ func New(a *app.App) *cobra.Command {
 	var c shard.ReplayConfig
 	var again plan.Again
 	cmd := &cobra.Command{
-		Use: "replay DIR", Args: cobra.ExactArgs(1), Short: "Take a shard's recorded decisions again and compare them byte for byte",
-		Long: "DIR is a shard's --data-dir, or the decision log in it. Nothing is asked and nothing is changed.\n" +
-			"Ends with 4 when a decision comes out differently, or when the log is damaged: then it says where and why it stopped.\n" +
-			"With edits of demand, machines, prices or policy it plans once more where it ends: that is `bigfleet plan --record DIR --stop-at N`.",
+		Use: "replay DIR", Args: cobra.ExactArgs(1), Short: "Repeat a shard's recorded decisions and compare them byte for byte",
+		Long: "DIR is a shard's --data-dir, or the decision log in it. It contacts no server and changes nothing.\n" +
+			"Exits with 4 if a decision differs, or if the log is damaged; the message says where and why it stopped.\n" +
+			"With edits of demand, machines, prices or policy it plans once more at the end, as `bigfleet plan --record DIR --stop-at N` does.",
 		Example: "  bigfleet replay /var/lib/bigfleet-shard\n  bigfleet replay ./data --stop-at 1000 --state\n  bigfleet replay ./data --records\n" +
 			"  bigfleet replay ./data --stop-at 1000 --price m.8x=0.5",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,11 +36,11 @@ func New(a *app.App) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&c.Epoch, "epoch", 0, "of the process whose log it is; 0 means the newest")
-	f.Int64Var(&c.FromSegment, "from-segment", 0, "begin at this segment; 0 means the first that is there")
-	f.Int64Var(&c.StopAt, "stop-at", 0, "stop before this step; 0 means at the end")
+	f.Int64Var(&c.Epoch, "epoch", 0, "epoch of the process that wrote the log; 0 means the newest")
+	f.Int64Var(&c.FromSegment, "from-segment", 0, "start at this segment; 0 means the first available")
+	f.Int64Var(&c.StopAt, "stop-at", 0, "stop before this step; 0 means the end of the log")
 	f.BoolVar(&c.Records, "records", false, "print each decision record as a JSON line")
-	f.BoolVar(&c.State, "state", false, "print the machines and clusters of the end")
+	f.BoolVar(&c.State, "state", false, "print the machines and clusters at the end")
 	again.Bind(f)
 	return cmd
 }
@@ -55,7 +55,7 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again
 	if !a.Format.ForPeople() && !c.Records {
 		out = io.Discard // the summary comes as an object below
 	}
-	over := a.Waits("replaying " + c.Dir + " takes long …")
+	over := a.Waits("replaying " + c.Dir + " is taking a while …")
 	got, err := shard.Replay(cmd.Context(), c, out)
 	over()
 	if err != nil && !errors.Is(err, shard.ErrReplayDiverged) {
@@ -75,11 +75,11 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again
 		}
 	}
 	if d := got.Damage; d != nil {
-		hint := "The disk or a copy changed the file; what is before stands"
+		hint := "The file was changed on disk or in a copy; the part before that point is valid"
 		if d.Tail {
-			hint = "That is how a log looks after a crash; a running shard has not written the rest yet"
+			hint = "This is normal after a crash, or while the shard is still writing"
 		}
-		return &exit.Error{Code: exit.Problems, Reason: "damaged", Say: fmt.Sprintf("%s stops at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
+		return &exit.Error{Code: exit.Problems, Reason: "damaged", Message: fmt.Sprintf("%s stops at byte %d, entry %d: %s", d.File, d.Offset, d.Entry, d.Why), Hint: hint, Err: d}
 	}
 	return nil
 }

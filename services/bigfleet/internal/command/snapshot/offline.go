@@ -27,9 +27,9 @@ func open(a *app.App, path string) (*archive.Archive, error) {
 	got, err := archive.Read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &exit.Error{Code: exit.NotFound, Say: err.Error(), Hint: "`bigfleet snapshot save FILE` makes one", Err: err}
+		return nil, &exit.Error{Code: exit.NotFound, Message: err.Error(), Hint: "`bigfleet snapshot save FILE` makes one", Err: err}
 	case err != nil:
-		return nil, &exit.Error{Code: exit.Problems, Reason: "damaged", Say: err.Error(), Hint: "Take another archive: this one cannot be restored", Err: err}
+		return nil, &exit.Error{Code: exit.Problems, Reason: "damaged", Message: err.Error(), Hint: "Take another archive: this one cannot be restored", Err: err}
 	}
 	for _, w := range got.Warnings {
 		a.Notef("warning: %s", w)
@@ -51,7 +51,7 @@ func newInspect(a *app.App) *cobra.Command {
 	var tables bool
 	var table string
 	c := &cobra.Command{
-		Use: "inspect FILE", Args: cobra.ExactArgs(1), Short: "Say what an archive holds, how old it is and who was there", Example: "  bigfleet snapshot inspect backup.tar\n  bigfleet snapshot inspect backup.tar --tables",
+		Use: "inspect FILE", Args: cobra.ExactArgs(1), Short: "Show the contents, the age and the members of an archive", Example: "  bigfleet snapshot inspect backup.tar\n  bigfleet snapshot inspect backup.tar --tables",
 		RunE: func(_ *cobra.Command, args []string) error {
 			got, err := open(a, args[0])
 			if err != nil {
@@ -103,7 +103,7 @@ func before(uuids []string) string {
 
 func newVerify(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "verify FILE", Args: cobra.ExactArgs(1), Short: "Check sums and rules of an archive; exit code 4 when it cannot be restored", Example: "  bigfleet snapshot verify backup.tar",
+		Use: "verify FILE", Args: cobra.ExactArgs(1), Short: "Verify the checksums and rules of an archive; exit code 4 if it cannot be restored", Example: "  bigfleet snapshot verify backup.tar",
 		RunE: func(_ *cobra.Command, args []string) error {
 			got, err := open(a, args[0])
 			if err != nil {
@@ -121,17 +121,17 @@ func newVerify(a *app.App) *cobra.Command {
 func newRestore(a *app.App) *cobra.Command {
 	var r archive.Restoration
 	c := a.Mutates(&cobra.Command{
-		Use: "restore FILE", Args: cobra.ExactArgs(1), Short: "Put an archive under a replica's data directory, with nobody running there",
-		Long: "For when the whole group is lost. The restored replica is the only voter, with a new cluster UUID and a fencing term above every old one.\n" +
-			"Losing one replica's disk is not a restore: start it with an empty directory, and it joins.",
+		Use: "restore FILE", Args: cobra.ExactArgs(1), Short: "Restore an archive into the data directory of a stopped replica",
+		Long: "Use it when the whole group is lost. The restored replica is the only voter, with a new cluster UUID and a fencing term above all old ones.\n" +
+			"Do not use it for a single lost replica: start that one with an empty directory, and it joins again.",
 		Example: "  bigfleet snapshot restore backup.tar --data-dir /var/lib/bigfleet --node-id coordinator-0 --raft-advertise coordinator-0.bigfleet:7791 --reason 'the site is gone'",
 		RunE:    func(_ *cobra.Command, args []string) error { return restore(a, args[0], r) },
 	}, true)
 	f := c.Flags()
-	f.StringVar(&r.DataDir, "data-dir", "", "of the replica")
+	f.StringVar(&r.DataDir, "data-dir", "", "data directory of the replica")
 	f.StringVar(&r.NodeID, "node-id", "", "its id")
-	f.StringVar(&r.RaftAdvertise, "raft-advertise", "", "stable name and port of its Raft transport")
-	f.Int64Var(&r.FenceStride, "fence-stride", archive.FenceStride, "how far the fencing term is raised")
+	f.StringVar(&r.RaftAdvertise, "raft-advertise", "", "stable host name and port of its Raft transport")
+	f.Int64Var(&r.FenceStride, "fence-stride", archive.FenceStride, "how much to raise the fencing term")
 	f.Int64Var(&r.FenceAtLeast, "fence-at-least", 0, "raise the fencing term to at least this")
 	for _, name := range []string{"data-dir", "node-id", "raft-advertise"} {
 		_ = c.MarkFlagRequired(name) // fails only for an unknown flag
@@ -144,24 +144,24 @@ func restore(a *app.App, path string, r archive.Restoration) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm("Restores index %d of group %s, made %s ago, as the only voter %s in %s. What is there is kept beside it.", got.Meta.Index, got.Meta.ClusterUUID,
+	if err := a.Confirm("Restores index %d of group %s, made %s ago, as the only voter %s in %s. Existing data is moved aside, not deleted.", got.Meta.Index, got.Meta.ClusterUUID,
 		output.Span(a.Now().Sub(got.Meta.CreatedAt)), r.NodeID, r.DataDir); err != nil {
 		return err
 	}
 	if a.DryRun {
-		_, err := fmt.Fprintln(a.Out, "the archive is whole; nothing was changed")
+		_, err := fmt.Fprintln(a.Out, "the archive is valid; nothing was changed")
 		return err
 	}
 	done, err := archive.Restore(got, r)
 	if err != nil {
-		return &exit.Error{Code: exit.Refused, Say: "restore: " + err.Error(), Hint: "No process may run on the directory; nothing was changed", Err: err}
+		return &exit.Error{Code: exit.Refused, Message: "restore: " + err.Error(), Hint: "Stop the process that uses the directory; nothing was changed", Err: err}
 	}
 	if !a.Format.ForPeople() {
 		return a.Format.Value(a.Out, done)
 	}
 	_, _ = fmt.Fprintf(a.Out, "restored index %d as group %s (before: %s), fencing term %d\n", done.Index, done.ClusterUUID, done.PreviousUUID, done.FencingTerm)
 	if done.KeptDir != "" {
-		_, _ = fmt.Fprintf(a.Out, "what was there is in %s\n", done.KeptDir)
+		_, _ = fmt.Fprintf(a.Out, "previous data moved to %s\n", done.KeptDir)
 	}
 	_, err = fmt.Fprintf(a.Out, "Next: start %s first. Start every other replica with an empty data directory; it joins.\n", r.NodeID)
 	return err

@@ -25,25 +25,25 @@ func newSave(a *app.App) *cobra.Command {
 	var keep int
 	c := &cobra.Command{
 		Use: "save FILE", Args: cobra.ExactArgs(1),
-		Short:   "Write the newest state of the coordinator to a file, verified",
+		Short:   "Save the coordinator's current state to a file and verify it",
 		Example: "  bigfleet snapshot save backup.tar",
 		RunE:    func(c *cobra.Command, args []string) error { return save(c.Context(), a, args[0], force, keep) },
 	}
-	c.Flags().IntVar(&keep, "keep", 0, "archives of this group in the directory of FILE that are kept; older ones are deleted; 0 keeps all")
-	c.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	c.Flags().IntVar(&keep, "keep", 0, "number of archives of this group to keep in the directory of FILE; older ones are deleted; 0 keeps all")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return c
 }
 
 // save receives the state, checks its digest and rules, and only then writes the file, in one step (COORD-15.4).
 func save(ctx context.Context, a *app.App, path string, force bool, keep int) error {
 	if keep < 0 {
-		return exit.Usagef("--keep %d is negative: say how many archives stay, or 0 for all", keep)
+		return exit.Usagef("--keep %d is negative: give the number of archives to keep, or 0 for all", keep)
 	}
 	if _, err := os.Lstat(path); err == nil && !force {
-		return &exit.Error{Code: exit.Refused, Say: path + " exists", Hint: "Name another file, or replace it with --force"}
+		return &exit.Error{Code: exit.Refused, Message: path + " exists", Hint: "Choose another file, or overwrite it with --force"}
 	}
 	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() { // before anything is asked
-		return exit.Usagef("there is no directory %s for %s: make it, or name a file in another one", filepath.Dir(path), filepath.Base(path))
+		return exit.Usagef("directory %s for %s does not exist: create it, or choose another", filepath.Dir(path), filepath.Base(path))
 	}
 	f, err := a.Fleet()
 	if err != nil {
@@ -82,7 +82,7 @@ func save(ctx context.Context, a *app.App, path string, force bool, keep int) er
 }
 
 func failed(what string, err error) error {
-	return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("%s: %v", what, err), Err: err}
+	return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("%s: %v", what, err), Err: err}
 }
 
 // receive gathers the frames and compares the digest that the last one carries. The state is small: a gigabyte at 100,000
@@ -110,7 +110,7 @@ func receive(ctx context.Context, c fleet.Coordinator) (meta, state []byte, err 
 		return nil, nil, err
 	}
 	if want != nil && !bytes.Equal(want, digest.Sum(nil)) {
-		return nil, nil, errors.New("the snapshot arrived damaged: its digest differs. Try again")
+		return nil, nil, errors.New("the snapshot was damaged in transit: its digest differs. Try again")
 	}
 	if meta == nil {
 		return nil, nil, errors.New("the snapshot arrived without its metadata")

@@ -30,7 +30,7 @@ func show(a *app.App, seen *sight) {
 
 // line is one row of the screen.
 func line(a *app.App, head, format string, args ...any) {
-	_, _ = fmt.Fprintf(a.Out, "%-11s %s\n", head, fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(a.Out, "%-11s %s\n", head, output.Line(format, args...))
 }
 
 // coordinator says who leads and what it has open.
@@ -47,7 +47,7 @@ func coordinator(a *app.App, seen *sight) {
 		}
 		line(a, "coordinator", "%s leads %s, term %d, index %d", c.GetNodeId(), output.Count(voters, "voter"), c.GetFencingTerm(), c.GetAppliedIndex())
 		if len(lost) > 0 {
-			line(a, "warning", "coordinator %s is not heard from: bigfleet raft status", strings.Join(lost, ", "))
+			line(a, "warning", "coordinator %s does not answer: bigfleet raft status", strings.Join(lost, ", "))
 		}
 	} else if seen.leaderless != nil {
 		line(a, "coordinator", "%v", seen.leaderless)
@@ -119,7 +119,7 @@ func shard(a *app.App, p part) {
 	}
 	others := ""
 	if n := s.GetForeignMachines(); n > 0 {
-		others = fmt.Sprintf("; %d more are other shards'", n)
+		others = fmt.Sprintf("; %d more belong to other shards", n)
 	}
 	line("machines", "%s%s", counts(s.GetMachinesByState(), "MACHINE_STATE_"), others)
 	line("clusters", "%d connected, %d silent", s.GetSessions(), s.GetSilentClusters())
@@ -132,7 +132,7 @@ func shard(a *app.App, p part) {
 		for _, pool := range p.GetStockedOutPools() {
 			next := "next try " + output.Time(pool.GetRetryAtUnixNanos())
 			if pool.GetRetryAtUnixNanos() < now.UnixNano() {
-				next = "tried again with the next need"
+				next = "retried with the next need"
 			}
 			line("stock-out", "%s, refused %s, %s", pool.GetPool(), output.Count(int(pool.GetFailures()), "time"), next)
 		}
@@ -144,13 +144,13 @@ func shard(a *app.App, p part) {
 		line("in flight", "%s", w)
 	}
 	if s.GetDryRun() {
-		line("DRY RUN", "decisions are made and not carried out")
+		line("DRY RUN", "decisions are made but not executed")
 	}
 	if s.GetSuperseded() {
-		line("SUPERSEDED", "a newer process of this shard exists; this one does nothing any more")
+		line("SUPERSEDED", "a newer process of this shard exists; this one has stopped acting")
 	}
 	for _, p := range s.GetPauses() {
-		line("PAUSED", "%s: %s, by %s, until %s (lift with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.Time(p.GetExpiresAtUnixNanos()), p.GetPauseId())
+		line("PAUSED", "%s: %s, by %s, until %s (end it with: bigfleet resume %s)", p.GetPauseId(), p.GetReason(), p.GetActor(), output.Time(p.GetExpiresAtUnixNanos()), p.GetPauseId())
 	}
 	for _, d := range s.GetDrains() {
 		blocked := ""
@@ -160,7 +160,7 @@ func shard(a *app.App, p part) {
 		line("drain", "%s of %s: %s left%s, deadline %s", d.GetMachineId(), d.GetClusterId(), output.Count(int(d.GetPodsLeft()), "Pod"), blocked, output.Time(d.GetDeadlineUnixNanos()))
 	}
 	if c := s.GetCoordinator(); c.GetLastError() != "" {
-		line("warning", "no word from the coordinator since %s: %s; the shard decides on: bigfleet raft status", output.Time(c.GetLastReportAtUnixNanos()), c.GetLastError())
+		line("warning", "no contact with the coordinator since %s: %s; the shard continues to decide: bigfleet raft status", output.Time(c.GetLastReportAtUnixNanos()), c.GetLastError())
 	}
 	for _, w := range s.GetWarnings() {
 		line("warning", "%s", w)

@@ -19,7 +19,7 @@ import (
 func New(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
 		Use: "status", Args: cobra.NoArgs,
-		Short:   "The fleet on one screen",
+		Short:   "Show the fleet on one screen",
 		Example: "  bigfleet status\n  bigfleet status --shard 127.0.0.1:7780 -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a) })

@@ -27,7 +27,7 @@ func New(a *app.App) *cobra.Command {
 	var rows int
 	var once bool
 	c := &cobra.Command{
-		Use: "top", Args: cobra.NoArgs, Short: "Needs by precedence with the line below which they wait, actions, spend; live",
+		Use: "top", Args: cobra.NoArgs, Short: "Show needs by precedence, actions and spend, live",
 		Example: "  bigfleet top\n  bigfleet top --once\n  bigfleet top --once -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			// On a terminal it is live; elsewhere, and for programs, one picture, unless --watch asks for more.
@@ -36,8 +36,8 @@ func New(a *app.App) *cobra.Command {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, rows) })
 		},
 	}
-	c.Flags().IntVar(&rows, "rows", rowsDefault, "needs shown for each shard; 0 means all")
-	c.Flags().BoolVar(&once, "once", false, "one picture, for scripts")
+	c.Flags().IntVar(&rows, "rows", rowsDefault, "number of needs to show for each shard; 0 means all")
+	c.Flags().BoolVar(&once, "once", false, "print one screen and exit, for scripts")
 	return a.Watchable(c)
 }
 
@@ -104,12 +104,12 @@ func data(a *app.App, p picture) error {
 
 func show(a *app.App, label string, p picture) error {
 	s := p.status
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
 	line("%s  cycle %d, %s ago, %.1f ms   %s   %d machines   %d clusters   reclaim budget %.1f", cmp.Or(s.GetShardId(), label), s.GetCycle(), output.Age(a.Now(), s.GetCycleAtUnixNanos()),
 		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), total(s.GetMachinesByState()), s.GetSessions(), s.GetReclaimTokens())
 	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), reasons(p.needs))
 	if p.header.GetCycle() == 0 {
-		line("no evaluation yet: this is not \"no demand\"")
+		line("no evaluation yet: demand is unknown, not zero")
 	}
 	l := output.List{Columns: []output.Column{{Head: "NEED"}, {Head: "PRIORITY"}, {Head: "STATUS"}, {Head: "COVERED"}, {Head: "MACHINES"}, {Head: "ON THE WAY"}, {Head: "COST"}, {Head: "WAITS"}, {Head: "WHY"}}}
 	cut := -1
@@ -128,7 +128,7 @@ func show(a *app.App, label string, p picture) error {
 	}
 	if cut >= 0 {
 		mark := make([]string, len(l.Columns))
-		mark[0] = "---- the first that is short ----"
+		mark[0] = "---- needs below this line are short ----"
 		l.Rows = slices.Insert(l.Rows, cut, mark)
 	}
 	if len(l.Rows) == 0 {

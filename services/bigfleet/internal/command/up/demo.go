@@ -25,17 +25,17 @@ import (
 func NewDemo(a *app.App) *cobra.Command {
 	var at string
 	var long strings.Builder
-	long.WriteString("Drives a running `bigfleet up`: says what to watch, does it, and ends with the numbers it caused.\n\n")
+	long.WriteString("Plays a demo in a running `bigfleet up`: names what to watch, runs the steps, and ends with the resulting numbers.\n\n")
 	for _, d := range world.Demos() {
 		_, _ = fmt.Fprintf(&long, "  %-28s %s\n", strings.TrimSpace(d.Name+" "+words(d.Args)), d.About)
 	}
 	cmd := &cobra.Command{
-		Use: "demo STORY [CLUSTER...]", Args: cobra.MinimumNArgs(1), ValidArgs: world.DemoNames(),
-		Short: "Play a story in a running `up`", Long: strings.TrimSpace(long.String()),
+		Use: "demo NAME [CLUSTER...]", Args: cobra.MinimumNArgs(1), ValidArgs: world.DemoNames(),
+		Short: "Play a demo in a running `bigfleet up`", Long: strings.TrimSpace(long.String()),
 		Example: "  bigfleet demo critical\n  bigfleet demo shift red blue\n  bigfleet demo reset",
 		RunE:    func(cmd *cobra.Command, args []string) error { return play(cmd.Context(), a, at, args[0], args[1:]) },
 	}
-	cmd.Flags().StringVar(&at, "at", world.DefaultDemoListen, "where `up` takes stories; it says so when it is another address")
+	cmd.Flags().StringVar(&at, "at", world.DefaultDemoListen, "address of the demo port of `bigfleet up`, if it is not the default")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ type numbers struct {
 
 func play(ctx context.Context, a *app.App, at, story string, args []string) error {
 	if !slices.Contains(world.DemoNames(), story) {
-		return exit.Usagef("there is no story %q: use one of %s", story, strings.Join(world.DemoNames(), ", "))
+		return exit.Usagef("there is no demo %q: use one of %s", story, strings.Join(world.DemoNames(), ", "))
 	}
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		return exit.Usagef("--at %s: want host:port", at)
@@ -81,7 +81,7 @@ func play(ctx context.Context, a *app.App, at, story string, args []string) erro
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &exit.Error{Code: exit.Unreachable, Reason: "no_connection", Say: "no `bigfleet up` takes stories at " + at, Hint: "Run `bigfleet up` in another terminal; --at names another address", Err: err}
+		return &exit.Error{Code: exit.Unreachable, Reason: "no_connection", Message: "no `bigfleet up` answers at " + at, Hint: "Run `bigfleet up` in another terminal; --at names another address", Err: err}
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
@@ -90,7 +90,7 @@ func play(ctx context.Context, a *app.App, at, story string, args []string) erro
 		if answer.StatusCode == http.StatusConflict {
 			code = exit.Refused
 		}
-		return &exit.Error{Code: code, Say: strings.TrimSpace(string(text))}
+		return &exit.Error{Code: code, Message: strings.TrimSpace(string(text))}
 	}
 	return follow(ctx, a, answer.Body)
 }
@@ -101,24 +101,24 @@ func follow(ctx context.Context, a *app.App, body io.Reader) error {
 	for {
 		var line struct {
 			At      float64
-			Say     string
+			Message string `json:"say"`
 			Numbers *numbers
 			Error   string
 		}
 		switch err := lines.Decode(&line); {
 		case err != nil && ctx.Err() != nil:
-			a.Notef("stopped in the middle: `bigfleet demo reset` puts everything back")
+			a.Notef("interrupted: `bigfleet demo reset` restores the initial state")
 			return ctx.Err()
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return &exit.Error{Code: exit.Unreachable, Say: "`bigfleet up` ended in the middle of the story"}
+			return &exit.Error{Code: exit.Unreachable, Message: "`bigfleet up` ended during the demo"}
 		case err != nil:
-			return &exit.Error{Code: exit.Failed, Say: "the answer cannot be read: " + err.Error(), Err: err}
+			return &exit.Error{Code: exit.Failed, Message: "the answer cannot be read: " + err.Error(), Err: err}
 		case line.Error != "":
-			return &exit.Error{Code: exit.Failed, Say: line.Error, Hint: "`bigfleet demo reset` puts everything back"}
+			return &exit.Error{Code: exit.Failed, Message: line.Error, Hint: "`bigfleet demo reset` restores the initial state"}
 		case line.Numbers != nil:
 			return line.Numbers.print(a)
 		}
-		a.Notef("%6.1fs  %s", line.At, line.Say)
+		a.Notef("%6.1fs  %s", line.At, line.Message)
 	}
 }
 

@@ -31,7 +31,7 @@ type flags struct {
 // NewAllInOne returns `bigfleet all-in-one`: everything for clusters that come from elsewhere (OPS-5.3).
 func NewAllInOne(a *app.App) *cobra.Command {
 	cmd := newUp(a, world.Config{NoClusters: true, Few: true})
-	cmd.Use, cmd.Short, cmd.Example = "all-in-one", "The same as `bigfleet up --clusters 0`, with eight small machines and eight with a GPU", "  bigfleet all-in-one\n  bigfleet all-in-one --shard-listen 127.0.0.1:0 --data-dir ./state"
+	cmd.Use, cmd.Short, cmd.Example = "all-in-one", "Run `bigfleet up --clusters 0` with eight small machines and eight with a GPU", "  bigfleet all-in-one\n  bigfleet all-in-one --shard-listen 127.0.0.1:0 --data-dir ./state"
 	cmd.Long = "Runs coordinator, shard and simulated cloud in one process, for operators that run elsewhere and dial the shard's port."
 	return cmd
 }
@@ -43,11 +43,11 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	var fl flags
 	cmd := &cobra.Command{
 		Use: "up", Args: cobra.NoArgs,
-		Short: "Run everything here, with simulated clusters, and watch",
-		Long: "Runs a whole BigFleet in one process. The shard, the operators, the pod controllers and the provider are the real ones and\n" +
-			"listen on real ports; simulated are the clusters (an in-memory API server, a scheduler and kubelets) and the cloud.\n" +
-			"--kubeconfig takes real clusters instead, --provider a provider that runs elsewhere. Nothing is left behind.\n\n" +
-			"A --script has an order in each line, after a pause like +2s if need be:\n\n  " + strings.ReplaceAll(world.Orders, "\n", "\n  "),
+		Short: "Run a complete BigFleet in this process, with simulated clusters",
+		Long: "Runs a complete BigFleet in one process. The shard, operators, pod controllers and provider are real and listen on real ports.\n" +
+			"The clusters (an in-memory API server, a scheduler and kubelets) and the cloud are simulated.\n" +
+			"Use --kubeconfig for real clusters, and --provider for a provider that runs elsewhere. Nothing remains when it ends.\n\n" +
+			"A --script file has one step on each line, optionally after a delay such as +2s:\n\n  " + strings.ReplaceAll(world.Orders, "\n", "\n  "),
 		Example: "  bigfleet up\n  bigfleet up --scenario burst\n  bigfleet up --clusters 1 --scenario gang --speed 4\n  bigfleet up --provider 127.0.0.1:9100\n" +
 			"  bigfleet up --kubeconfig red.kubeconfig --kubeconfig blue.kubeconfig --install-crds",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,35 +62,35 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.Clusters, "clusters", c.Clusters, "simulated clusters; 0 for operators that come from elsewhere")
+	f.IntVar(&c.Clusters, "clusters", c.Clusters, "number of simulated clusters; 0 if operators run elsewhere")
 	f.IntVar(&c.Shards, "shards", 1, "shards that share the simulated cloud, zone by zone; at most 3")
-	f.StringVar(&c.Scenario, "scenario", "", "a story to play, or a file as for --script: "+strings.Join(world.Names(), ", "))
+	f.StringVar(&c.Scenario, "scenario", "", "scenario to play, or a file as for --script: "+strings.Join(world.Names(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(world.Names(), cobra.ShellCompDirectiveDefault)) // fails only for an unknown flag
-	f.StringVar(&c.Script, "script", "", "a story of your own, in a file: see below")
-	f.BoolVar(&fl.list, "list-scenarios", false, "say what each scenario shows")
-	f.Float64Var(&c.Speed, "speed", 1, "divides the delays of machines and scenario")
-	f.Int64Var(&c.Seed, "seed", 1, "of everything the simulated cloud draws")
-	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "to make a machine, and to join it; 0 means none")
-	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards take the next ones")
+	f.StringVar(&c.Script, "script", "", "file with your own scenario: see above")
+	f.BoolVar(&fl.list, "list-scenarios", false, "list the scenarios")
+	f.Float64Var(&c.Speed, "speed", 1, "divide the delays of machines and the scenario by this")
+	f.Int64Var(&c.Seed, "seed", 1, "random seed of the simulated cloud")
+	f.DurationVar(&c.ProviderDelay, "provider-delay", world.DefaultProviderDelay, "time to create a machine, and time to join it; 0 means none")
+	f.StringVar(&c.ShardListen, "shard-listen", world.DefaultShardListen, "address of the shard's port; further shards use the next ports")
 	f.StringVar(&c.ShardMetrics, "shard-metrics-addr", "", "address of the shard's metrics and health, 0 for off; default 127.0.0.1:8780, or a free port")
 	f.StringVar(&c.ShardID, "shard-id", "", "id of the first shard (default shard-0)")
 	f.StringVar(&c.CoordinatorListen, "coordinator-listen", world.DefaultCoordinator, "address of the coordinator's port")
 	f.StringVar(&c.CoordinatorMetrics, "coordinator-metrics-addr", "", "address of the coordinator's metrics and health, 0 for off; default 127.0.0.1:8790, or a free port")
 	f.StringVar(&c.CoordinatorID, "coordinator-id", "", "id of the coordinator (default coordinator-0)")
 	f.StringVar(&c.RaftBind, "raft-bind", world.DefaultRaftBind, "address of the coordinator's Raft port")
-	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "leave the coordinator out: the shard works alone")
+	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "run without a coordinator: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
-	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, which changes the simulated cloud while it runs")
-	f.StringVar(&c.DemoListen, "demo-listen", "", "address where the verb demo asks for stories (default "+world.DefaultDemoListen+", or a free port)")
+	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, the API that changes the simulated cloud")
+	f.StringVar(&c.DemoListen, "demo-listen", "", "address of the demo port, which `bigfleet demo` dials (default "+world.DefaultDemoListen+", or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
-	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "a real cluster instead of simulated ones; repeatable") // shadows the global one, which takes a single file
-	f.StringSliceVar(&fl.context, "contexts", nil, "contexts of the kubeconfigs; default the current one of each")
-	f.BoolVar(&fl.install, "install-crds", false, "install BigFleet's definitions in the real clusters first")
-	f.BoolVarP(&a.Yes, "yes", "y", false, "do not ask before writing to real clusters")
-	f.StringVar(&c.DataDir, "data-dir", "", "keep state here; default a temporary directory that goes with the process")
-	f.StringVar(&c.Kubeconfig, "write-kubeconfig", "", "write the way to the simulated clusters to this file; default a file in the directory of the state")
-	f.StringVar(&fl.logs, "log-file", "", "write the parts' logs to this file; default nowhere")
-	f.BoolVar(&c.Once, "once", false, "end when the scenario is over and nothing moves")
+	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "kubeconfig of a real cluster to use instead of simulated ones; repeatable") // shadows the global one, which takes a single file
+	f.StringSliceVar(&fl.context, "contexts", nil, "contexts in the kubeconfigs; default: the current one of each")
+	f.BoolVar(&fl.install, "install-crds", false, "install BigFleet's CRDs in the real clusters first")
+	f.BoolVarP(&a.Yes, "yes", "y", false, "do not ask for confirmation before writing to real clusters")
+	f.StringVar(&c.DataDir, "data-dir", "", "directory for state; default: a temporary directory, removed at exit")
+	f.StringVar(&c.Kubeconfig, "write-kubeconfig", "", "write a kubeconfig for the simulated clusters to this file; default: a file in the state directory")
+	f.StringVar(&fl.logs, "log-file", "", "write the logs of all components to this file; default: discard them")
+	f.BoolVar(&c.Once, "once", false, "exit when the scenario is complete and nothing changes any more")
 	return cmd
 }
 
@@ -119,7 +119,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		c.Providers = append(c.Providers, world.Provider{Name: p.Name, Addr: p.Addr})
 	}
 	if c.Targets, err = world.Targets(fl.kubeconfig, fl.context); err != nil {
-		return &exit.Error{Code: exit.Usage, Say: err.Error(), Err: err}
+		return &exit.Error{Code: exit.Usage, Message: err.Error(), Err: err}
 	}
 	if err := c.Check(); err != nil {
 		return exit.Usagef("up: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -129,7 +129,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // a terminal that closes leaves nothing behind either
 	defer stop()
-	c.Out, c.Paint, c.Colour, c.Size = a.Out, a.Terminal, a.Colour(), a.Size
+	c.Out, c.Paint, c.Colour, c.Size = a.Env.Paint(), a.Terminal, a.Colour(), a.Size
 	if fl.logs != "" {
 		f, err := os.OpenFile(fl.logs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -143,7 +143,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		c.With = ", each with" + more
 	}
 	if err := world.Run(ctx, c); err != nil {
-		return &exit.Error{Code: exit.CodeOf(err), Say: "up: " + err.Error(), Err: errors.Unwrap(err)}
+		return &exit.Error{Code: exit.CodeOf(err), Message: "up: " + err.Error(), Err: errors.Unwrap(err)}
 	}
 	return nil
 }
@@ -170,19 +170,19 @@ func prepare(ctx context.Context, a *app.App, targets []world.Target, install bo
 		}
 		changes, err := crds.Compare(ctx, client)
 		if err != nil {
-			return &exit.Error{Code: exit.Unreachable, Say: fmt.Sprintf("cluster %s: %v", t.ID, err), Hint: "Check the kubeconfig and that the API server runs", Err: err}
+			return &exit.Error{Code: exit.Unreachable, Message: fmt.Sprintf("cluster %s: %v", t.ID, err), Hint: "Check the kubeconfig and that the API server runs", Err: err}
 		}
 		missing := crds.Stale(changes)
 		if len(missing) > 0 && !install {
-			return &exit.Error{Code: exit.Refused, Say: fmt.Sprintf("cluster %s lacks definitions of this version: %s", t.ID, strings.Join(missing, ", ")), Hint: "Repeat with --install-crds, or run `bigfleet crds apply`"}
+			return &exit.Error{Code: exit.Refused, Message: fmt.Sprintf("cluster %s lacks CRDs of this version: %s", t.ID, strings.Join(missing, ", ")), Hint: "Repeat with --install-crds, or run `bigfleet crds apply`"}
 		}
 		if len(missing) == 0 {
 			continue
 		}
 		a.Notef("%s:", t.ID)
-		crds.Say(a.Err, changes)
+		crds.Print(a.Err, changes)
 		if err := crds.Apply(ctx, client, changes); err != nil {
-			return &exit.Error{Code: exit.Failed, Say: fmt.Sprintf("cluster %s: %v", t.ID, err), Err: err}
+			return &exit.Error{Code: exit.Failed, Message: fmt.Sprintf("cluster %s: %v", t.ID, err), Err: err}
 		}
 	}
 	return nil
@@ -197,16 +197,16 @@ func banner(a *app.App, c world.Config) (tries []string) {
 	switch {
 	case len(c.Providers) > 0:
 	case len(c.Targets) > 0:
-		models = append(models, "the machines (Node objects with nobody behind them)")
+		models = append(models, "the machines (Node objects without a kubelet)")
 	default:
 		models = append(models, "the cloud")
 	}
 	if len(models) == 0 {
 		models = []string{"nothing"}
 	}
-	a.Notef("Simulated: %s. Real: everything else, and every port.", strings.Join(models, " and "))
+	a.Notef("Simulated: %s. Everything else is real, including every port.", strings.Join(models, " and "))
 	if strings.HasSuffix(at(c), ":0") {
-		a.Notef("The ports are told when they are open; give %s to `bigfleet status`, `top` and the others.", strings.Fields(at(c))[0]+" ADDRESS")
+		a.Notef("The ports are printed when they are open; give %s to `bigfleet status`, `top` and the other commands.", strings.Fields(at(c))[0]+" ADDRESS")
 		return nil
 	}
 	for _, try := range worthTrying(c) {

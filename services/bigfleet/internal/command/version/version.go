@@ -20,12 +20,12 @@ import (
 func New(a *app.App) *cobra.Command {
 	var client bool
 	c := a.Watchable(&cobra.Command{
-		Use: "version", Args: cobra.NoArgs, Short: "Versions of this command and of every reachable server", Example: "  bigfleet version --client",
+		Use: "version", Args: cobra.NoArgs, Short: "Show the versions of this command and of every reachable server", Example: "  bigfleet version --client",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, client) })
 		},
 	})
-	c.Flags().BoolVar(&client, "client", false, "ask no server")
+	c.Flags().BoolVar(&client, "client", false, "show only this command's version; contact no server")
 	return c
 }
 
@@ -85,7 +85,7 @@ func run(ctx context.Context, a *app.App, client bool) error {
 		}
 	}
 	if got := runs.Judge(); got.Minors > 1 {
-		a.Notef("warning: %s; %d minor versions apart is too far. %s", got.Say, got.Minors, skew.Fix)
+		a.Notef("warning: %s; %d minor versions apart is not supported. %s", got.Message, got.Minors, skew.Fix)
 	}
 	return failed
 }

@@ -2,6 +2,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ func conditions() []condition {
 	return []condition{
 		{"ready", "every shard is ready", nil, ready},
 		{"satisfied", "every need is satisfied, or those of need/CLUSTER/ROW or cluster/ID", []subject.Kind{subject.Need, subject.Cluster}, satisfied},
-		{"drained", "machine/ID serves no cluster any more", []subject.Kind{subject.Machine}, drained},
-		{"idle", "no command is in flight and none waits", nil, idle},
+		{"drained", "machine/ID no longer serves a cluster", []subject.Kind{subject.Machine}, drained},
+		{"idle", "no action is in flight or queued", nil, idle},
 		{"leader", "a coordinator leads", nil, led},
 		{"no-moves", "no move between shards is open", nil, noMoves},
 	}
@@ -49,13 +50,13 @@ func New(a *app.App) *cobra.Command {
 	var within time.Duration
 	var names []string
 	var help strings.Builder
-	help.WriteString("Ends with exit code 0 once the condition holds, and with 4 when it does not within the time:\n\n")
+	help.WriteString("Exits with 0 when the condition holds, and with 4 if it does not hold in time:\n\n")
 	for _, c := range conditions() {
 		names = append(names, c.name)
 		fmt.Fprintf(&help, "  %-10s %s\n", c.name, c.about)
 	}
 	c := &cobra.Command{
-		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(1), Short: "Wait until something is true, for scripts", Long: help.String(),
+		Use: "wait --for CONDITION [SUBJECT]", Args: cobra.MaximumNArgs(1), Short: "Wait for a condition, for scripts", Long: help.String(),
 		Example:           "  bigfleet wait --for ready\n  bigfleet wait --for satisfied cluster/red --timeout 2m\n  bigfleet wait --for drained machine/m-0001",
 		ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -85,7 +86,7 @@ func about(c condition, args []string) (*subject.Subject, error) {
 		return nil, nil
 	}
 	if len(c.subjects) == 0 {
-		return nil, exit.Usagef("--for %s is about the whole fleet and takes no subject", c.name)
+		return nil, exit.Usagef("--for %s applies to the whole fleet and takes no subject", c.name)
 	}
 	s, err := subject.Parse(args[0], c.subjects...)
 	return &s, err
@@ -105,7 +106,7 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 			return err
 		}
 		var known *exit.Error
-		if err != nil && (!errors.As(err, &known) || known.Code != exit.Unreachable && known.Code != exit.NotFound) && ctx.Err() == nil {
+		if err != nil && (!errors.As(err, &known) || known.Code != exit.Unreachable && (known.Code != exit.NotFound || c.name == "drained")) && ctx.Err() == nil {
 			return err // waiting does not put it right
 		}
 		if err != nil && ctx.Err() == nil {
@@ -120,7 +121,7 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
-			return &exit.Error{Code: exit.Problems, Reason: "timeout", Say: fmt.Sprintf("not %s after %s: %s", c.name, within, last), Hint: "--timeout waits longer"}
+			return &exit.Error{Code: exit.Problems, Reason: "timeout", Message: fmt.Sprintf("not %s after %s: %s", c.name, within, last), Hint: "--timeout waits longer"}
 		case <-time.After(askEvery):
 		}
 	}
@@ -172,7 +173,7 @@ func idle(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, er
 		}
 	}
 	if n > 0 {
-		return false, fmt.Sprintf("%d commands are in flight or wait", n), err
+		return false, fmt.Sprintf("%d actions are in flight or queued", n), err
 	}
 	return err == nil, "nothing is in flight", err
 }
@@ -220,7 +221,7 @@ func needs(ctx context.Context, sh fleet.Shard, req *bigfleetv1alpha1.InspectNee
 	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
 		if h := stream.Msg().GetHeader(); h != nil && h.GetCycle() == 0 {
-			return nil, &exit.Error{Code: exit.Unreachable, Say: sh.Label() + " has not evaluated yet"}
+			return nil, &exit.Error{Code: exit.Unreachable, Message: sh.Label() + " has not evaluated yet"}
 		}
 		if n := stream.Msg().GetNeed(); n != nil {
 			out = append(out, n)
@@ -258,7 +259,28 @@ func drained(ctx context.Context, a *app.App, s *subject.Subject) (bool, string,
 	if failed != nil {
 		return false, "", failed
 	}
+	if known, err := inLog(ctx, f, shards, s.Name); !known || err != nil {
+		return false, "", cmp.Or(err, fleet.Known(ctx, f, shards, "machine", s.Name))
+	}
 	return true, s.Name + " is gone", nil
+}
+
+// inLog reports whether a shard's log has something about a machine: one that is gone was there, and one that is misspelled was not.
+func inLog(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, id string) (bool, error) {
+	answers, failed := fleet.Each(ctx, f, shards, "reading the history of machine/"+id, func(ctx context.Context, sh fleet.Shard) (bool, error) {
+		got, err := sh.Read.GetMachineHistory(ctx, connect.NewRequest(&bigfleetv1alpha1.GetMachineHistoryRequest{
+			Subject: &bigfleetv1alpha1.GetMachineHistoryRequest_MachineId{MachineId: id}}))
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return false, nil
+		}
+		return err == nil && len(got.Msg.GetRecords()) > 0, err
+	})
+	for _, known := range answers {
+		if known != nil && *known {
+			return true, nil
+		}
+	}
+	return false, failed
 }
 
 func led(ctx context.Context, a *app.App, _ *subject.Subject) (bool, string, error) {

@@ -1,5 +1,5 @@
 package harness
 
 import (
-	_ "planted.example/fleet/e2e/stack"
+	_ "planted.example/fleet/e2e/fixture"
 )

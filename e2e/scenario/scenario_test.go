@@ -1,0 +1,196 @@
+package scenario
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/fixture"
+)
+
+// The whole line: 20 Pods without a Node run on 5 machines; scaled to zero, everything is given back, and nothing was bought
+// twice. OP-6, OP-12, SHARD-15, SHARD-17, ENG-16.7.
+func TestFromPendingToRunningAndBack(t *testing.T) {
+	t.Parallel()
+	const pods, machines, quota = 20, 5, 12
+	s := fixture.StartT(t, fixture.Config{Offerings: spot(quota), ShardArgs: []string{"--reclaim-cap-fraction", "1"}})
+	if err := s.Settled(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	red := s.Clusters[0]
+	phases := watchPhases(t, red)
+	clock, err := red.WatchPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	deploy(t, red, fixture.Workload{Name: "web", Replicas: pods, CPU: "1", Memory: "1Gi"})
+	until(t, s, red, "20 Pods running", func(p fixture.Picture) bool {
+		return p.PodsRunning == pods && p.Requests["Acknowledged"] == pods && p.Upcoming["Ready"] == machines && p.NodesReady == machines
+	})
+	t.Logf("Pod created to Pod Running: %s", clock.Stop())
+
+	scale(t, red, "web", 0)
+	until(t, s, red, "Nodes and UpcomingNodes gone", func(p fixture.Picture) bool {
+		return p.Nodes == 0 && len(p.Upcoming) == 0 && len(p.Requests) == 0
+	})
+	until(t, s, red, "machines given back", func(p fixture.Picture) bool { return p.Machines["speculative"] == quota })
+
+	// Bought exactly what was needed, once, and drained and released exactly that.
+	for kind, want := range map[string]float64{"provision": machines, "reclaim": machines, "delete": machines, "preempt": 0} {
+		if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="`+kind+`"`); got != want {
+			t.Errorf("%s actions: %v, want %v", kind, got, want)
+		}
+	}
+	for method, want := range map[string]float64{"Create": machines, "Configure": machines, "Drain": machines, "Delete": machines} {
+		if got := metric(t, s.ProviderMetrics, "bigfleet_provider_rpc_requests_total", `method="`+method+`"`); got != want {
+			t.Errorf("%s calls at the provider: %v, want %v", method, got, want)
+		}
+	}
+	seen := phases()
+	if len(seen) != machines {
+		t.Errorf("%d UpcomingNodes were seen, want %d", len(seen), machines)
+	}
+	for name, walked := range seen {
+		// A phase may be too short to be seen; what is seen must be in order, and these are always there.
+		order := []string{"Provisioning", "Launched", "Registered", "Ready", "Draining", "Drained"}
+		if !slices.IsSortedFunc(walked, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) }) {
+			t.Errorf("%s walked %v, which is out of order", name, walked)
+		}
+		for _, must := range []string{"Provisioning", "Ready", "Draining"} {
+			if !slices.Contains(walked, must) {
+				t.Errorf("%s walked %v and never was %s", name, walked, must)
+			}
+		}
+	}
+	sizes(t, s, red)
+}
+
+// sizes: Pods of several sizes on machines of 4 cpu all run, whatever the scheduler does with them: large ones bring machines of
+// their own, small ones get what these leave and one machine more, and those in between one more. ENG-4.12, ENG-11.5, OP-5.22.
+func sizes(t *testing.T, s *fixture.Fixture, c *fixture.Cluster) {
+	t.Helper()
+	running := 0
+	for _, w := range []struct {
+		fixture.Workload
+		nodes int
+	}{
+		{fixture.Workload{Name: "large", Replicas: 2, CPU: "3", Memory: "1Gi"}, 2},
+		{fixture.Workload{Name: "small", Replicas: 4, CPU: "1", Memory: "1Gi"}, 3},
+		{fixture.Workload{Name: "middle", Replicas: 2, CPU: "2", Memory: "1Gi"}, 4},
+	} {
+		deploy(t, c, w.Workload)
+		running += int(w.Replicas)
+		until(t, s, c, w.Name+" Pods running beside the others", func(p fixture.Picture) bool {
+			return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady == w.nodes
+		})
+	}
+}
+
+// watchPhases records the phases each UpcomingNode walks through.
+func watchPhases(t *testing.T, c *fixture.Cluster) func() map[string][]string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	w, err := c.Dynamic.Resource(fixture.UpcomingNodes).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[string][]string{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range w.ResultChan() {
+			o, ok := e.Object.(*unstructured.Unstructured)
+			if !ok {
+				continue
+			}
+			phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+			mu.Lock()
+			if walked := seen[o.GetName()]; phase != "" && (len(walked) == 0 || walked[len(walked)-1] != phase) {
+				seen[o.GetName()] = append(walked, phase)
+			}
+			mu.Unlock()
+		}
+	}()
+	return func() map[string][]string {
+		cancel()
+		<-done
+		return maps.Clone(seen)
+	}
+}
+
+// Two clusters want more than there is: the higher priority is served first, and takes from the lower what it still needs;
+// the lower keeps the rest. ENG-12, ENG-15.
+func TestPriorityDecides(t *testing.T) {
+	t.Parallel()
+	const machines = 6
+	s := fixture.StartT(t, fixture.Config{Clusters: []string{"batch", "web"}, Offerings: spot(machines)})
+	batch, web := s.Cluster("batch"), s.Cluster("web")
+	priorityClass(t, web, "urgent", 100_000)
+
+	deploy(t, batch, fixture.Workload{Name: "low", Replicas: 24, CPU: "1", Memory: "1Gi"})
+	until(t, s, batch, "the lower priority on every machine", func(p fixture.Picture) bool { return p.PodsRunning == 24 && p.NodesReady == machines })
+
+	deploy(t, web, fixture.Workload{Name: "high", Replicas: 16, CPU: "1", Memory: "1Gi", PriorityClass: "urgent"})
+	until(t, s, web, "the higher priority running", func(p fixture.Picture) bool { return p.PodsRunning == 16 && p.NodesReady == 4 })
+	until(t, s, batch, "the lower priority on what is left", func(p fixture.Picture) bool { return p.PodsRunning == 8 && p.NodesReady == 2 })
+
+	if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="preempt"`); got != 4 {
+		t.Errorf("%v machines were preempted, want 4: as many as were missing", got)
+	}
+	// It stays so: nobody takes back what priority decided.
+	before := identity(t, web)
+	time.Sleep(12 * time.Second) // more than a nominal cycle
+	if after := identity(t, web); !maps.Equal(before, after) {
+		t.Errorf("the higher priority changed afterwards:\n%v\n%v", before, after)
+	}
+	if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="preempt"`); got != 4 {
+		t.Errorf("%v machines were preempted in the end, want 4", got)
+	}
+}
+
+// Killed without warning and started again, no part of BigFleet harms what runs. SHARD-2.1, SHARD-13, OP-1.4, PROV-12.
+func TestKillAnything(t *testing.T) {
+	t.Parallel()
+	s := fixture.StartT(t, fixture.Config{Offerings: spot(8)})
+	red := s.Clusters[0]
+	deploy(t, red, fixture.Workload{Name: "web", Replicas: 12, CPU: "1", Memory: "1Gi"})
+	until(t, s, red, "12 Pods running", func(p fixture.Picture) bool { return p.PodsRunning == 12 && p.Upcoming["Ready"] == 3 })
+
+	for _, p := range s.Processes() {
+		t.Run(p.Name(), func(t *testing.T) {
+			before := identity(t, red)
+			p.Kill()
+			time.Sleep(3 * time.Second)
+			if after := identity(t, red); !maps.Equal(before, after) {
+				t.Errorf("with %s dead the cluster changed:\n%v\n%v", p.Name(), before, after)
+			}
+			if err := p.Start(bounded(t)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(12 * time.Second) // more than a nominal cycle and a roll-up heartbeat
+			if after := identity(t, red); !maps.Equal(before, after) {
+				t.Errorf("after the restart of %s the cluster changed:\n%v\n%v", p.Name(), before, after)
+			}
+			for _, kind := range []string{"reclaim", "preempt", "delete"} {
+				if got := metric(t, s.ShardMetrics, "bigfleet_shard_actions_total", `kind="`+kind+`"`); got != 0 {
+					t.Errorf("%v %s actions after the restart of %s, want none", got, kind, p.Name())
+				}
+			}
+		})
+	}
+	// And everything still works: more demand is met, with machines that were not there before.
+	scale(t, red, "web", 20)
+	until(t, s, red, "20 Pods running after all restarts", func(p fixture.Picture) bool { return p.PodsRunning == 20 && p.Upcoming["Ready"] == 5 })
+	if got := metric(t, s.ProviderMetrics, "bigfleet_provider_machines", `state="configured"`); got != 5 {
+		t.Errorf("%v machines are configured, want 5", got)
+	}
+}

@@ -1,0 +1,61 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// What another party writes cannot steer a terminal, whole or in pieces, and JSON still reads as it was sent.
+func TestSafe(t *testing.T) {
+	const evil = "ok\x1b[2J\x1b]0;title\a\r\u202egnp\u2066\u009b31m\x7f é…"
+	for size := 1; size <= len(evil); size++ {
+		var out bytes.Buffer
+		w := Safe(&out)
+		for i := 0; i < len(evil); i += size {
+			if _, err := w.Write([]byte(evil[i:min(i+size, len(evil))])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := `ok\u001b[2J\u001b]0;title\u0007\u000d\u202egnp\u2066\u009b31m\u007f é…`; out.String() != want {
+			t.Fatalf("in pieces of %d: %q", size, out.String())
+		}
+	}
+	var out bytes.Buffer
+	if err := json.NewEncoder(Safe(&out)).Encode(evil); err != nil {
+		t.Fatal(err)
+	}
+	var back string
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back != evil {
+		t.Errorf("%q, %v", back, err)
+	}
+}
+
+// A line end in a cell or an argument forges no row.
+func TestNoRowIsForged(t *testing.T) {
+	l := List{Columns: []Column{{Head: "NAME"}, {Head: "ERROR"}}, Rows: [][]string{{"m-1", "boom\nm-2  fine"}}, Names: []string{"machine/m-1\nmachine/m-2"}}
+	for _, f := range []Format{Table, Name, CSV} {
+		var out bytes.Buffer
+		if err := f.Write(&out, l); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "m-2") || strings.HasPrefix(line, "machine/m-2") {
+				t.Errorf("-o %s: a forged row:\n%s", f, &out)
+			}
+		}
+	}
+	if got := Line("error: %s", "a\nb"); got != `error: a\u000ab` {
+		t.Error(got)
+	}
+}
+
+// -o csv has every column, wide ones too, and quotes what needs it.
+func TestCSV(t *testing.T) {
+	var out bytes.Buffer
+	l := List{Columns: []Column{{Head: "NAME"}, {Head: "ZONE", Wide: true}}, Rows: [][]string{{`a "b", c`, "eu-1"}}}
+	if err := CSV.Write(&out, l); err != nil || out.String() != "NAME,ZONE\n\"a \"\"b\"\", c\",eu-1\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}

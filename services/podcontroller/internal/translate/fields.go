@@ -1,0 +1,78 @@
+package translate
+
+// Decision says what BigFleet does with a field of a Pod that kube-scheduler may read.
+type Decision string
+
+// The decisions. A field that is not Unread changes what is bought, or its owner is told that it does not.
+const (
+	Exact       Decision = "exact"       // capacity is what the scheduler needs
+	Approximate Decision = "approximate" // counted in part; an event or this table says how
+	Refused     Decision = "refused"     // a pending Pod asks for nothing, and an event names the field
+	Unread      Decision = "unread"      // kube-scheduler does not place by it
+)
+
+// Field is one decision. Its path covers everything below it that has no decision of its own.
+type Field struct {
+	Path     string
+	Decision Decision
+	How      string
+	Test     string // that shows it
+}
+
+// Fields are the decisions on all fields of a PodSpec (OP-15.28). docs/clusters.md shows those that the scheduler reads.
+func Fields() []Field {
+	const anti = "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+	const required = "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+	out := []Field{
+		{"containers.resources", Exact, "the scheduler's own sum, with init containers, sidecars and resizes", "TestResourcesAreTheSchedulers"},
+		{"initContainers.resources", Exact, "as above", "TestResourcesAreTheSchedulers"},
+		{"resources", Exact, "requests of the whole Pod count in the place of its containers'", "TestResourcesAreTheSchedulers"},
+		{"overhead", Exact, "added to the requests", "TestResourcesAreTheSchedulers"},
+		{"containers.ports", Approximate, "sent as a limit of one Pod per host; a shard without feature `per-host-limit` counts capacity only, and an event says so", "TestPerHost"},
+		{"initContainers.ports", Approximate, "as above", "TestPerHost"},
+		{"nodeSelector", Exact, "a requirement each", "TestRequirements"},
+		{"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", Approximate,
+			"one term, or several that differ in the values of one key, is exact; of others one is used; Gt and Lt are refused. Event CapacityReduced", "TestRequirements"},
+		{"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
+		{required, Approximate, "the first term makes a gang; an event names further ones", "TestTheRest"},
+		{"affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
+		{anti, Approximate, "on kubernetes.io/hostname against the Pod's own peers, sent as a limit of one Pod per host; a shard without feature `per-host-limit` counts capacity only; an event names every case", "TestPerHost"},
+		{"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
+		{"topologySpreadConstraints.topologyKey", Exact, "of DoNotSchedule constraints", "TestTheRest"},
+		{"topologySpreadConstraints.maxSkew", Exact, "of DoNotSchedule constraints", "TestTheRest"},
+		{"topologySpreadConstraints.whenUnsatisfiable", Exact, "ScheduleAnyway never keeps a Pod from running", "TestTheRest"},
+		{"topologySpreadConstraints.labelSelector", Approximate, "Pods with equal constraints share one skew", "TestTheRest"},
+		{"topologySpreadConstraints.matchLabelKeys", Approximate, "as above", "TestTheRest"},
+		{"topologySpreadConstraints.minDomains", Approximate, "not counted; an event names it", "TestTheRest"},
+		{"topologySpreadConstraints.nodeAffinityPolicy", Approximate, "Honor is assumed; an event names another", "TestTheRest"},
+		{"topologySpreadConstraints.nodeTaintsPolicy", Approximate, "Ignore is assumed; an event names another", "TestTheRest"},
+		{"tolerations", Exact, "Equal and Exists; another operator makes the request invalid, and its condition Valid says so", "TestTheRest"},
+		{"priority", Exact, "the order of service", "TestTheRest"},
+		{"preemptionPolicy", Exact, "Never preempts nothing", "TestPerHost"},
+		{"nodeName", Exact, "a bound Pod asks for the node that it runs on, if that is a machine's", "TestForeignNodes"},
+		{"schedulingGates", Exact, "a gated Pod asks for nothing", "TestWhy"},
+		{"resourceClaims", Refused, "devices by DRA claims cannot be bought yet", "TestFieldsBeyondRequests"},
+		{"schedulingGroup", Approximate, "the Pod asks alone; an event names it", "TestFieldsBeyondRequests"},
+		{"volumes", Approximate, "not read: a volume that exists in one zone may get its machine in another; use a node selector", "TestFieldsBeyondRequests"},
+		{"schedulerName", Exact, "every scheduler's Pods ask; after 30 s also those whose scheduler says nothing", "TestForeignNodes"},
+	}
+	for _, path := range []string{
+		"activeDeadlineSeconds", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "ephemeralContainers", "hostAliases", "hostIPC",
+		"hostNetwork", "hostPID", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "os", "priorityClassName", "readinessGates", "restartPolicy",
+		"runtimeClassName", "securityContext", "serviceAccount", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain",
+		"terminationGracePeriodSeconds",
+	} {
+		out = append(out, Field{Path: path, Decision: Unread})
+	}
+	for _, list := range []string{"containers.", "initContainers."} {
+		for _, path := range []string{
+			"args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name", "readinessProbe", "resizePolicy",
+			"restartPolicyRules", "securityContext", "startupProbe", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty",
+			"volumeDevices", "volumeMounts", "workingDir",
+		} {
+			out = append(out, Field{Path: list + path, Decision: Unread})
+		}
+	}
+	return append(out, Field{"initContainers.restartPolicy", Exact, "a sidecar's requests last as long as the Pod", "TestResourcesAreTheSchedulers"},
+		Field{Path: "containers.restartPolicy", Decision: Unread})
+}

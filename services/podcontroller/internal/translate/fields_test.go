@@ -1,0 +1,125 @@
+package translate
+
+import (
+	"flag"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/clusters.md again")
+
+// walked are the types whose fields are decided one by one; below any other type one decision covers everything.
+var walked = []reflect.Type{
+	reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.Affinity](), reflect.TypeFor[corev1.NodeAffinity](),
+	reflect.TypeFor[corev1.PodAffinity](), reflect.TypeFor[corev1.PodAntiAffinity](), reflect.TypeFor[corev1.TopologySpreadConstraint](),
+}
+
+// paths lists the fields below a type.
+func paths(t reflect.Type, prefix string) (out []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if !slices.Contains(walked, t) {
+		return []string{strings.TrimSuffix(prefix, ".")}
+	}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		out = append(out, paths(t.Field(i).Type, prefix+name+".")...)
+	}
+	return out
+}
+
+// OP-15.28: every field of the Pod type of this Kubernetes version has one decision, so that a field that kube-scheduler begins to
+// read is not overlooked; every decision is about a field, and what is claimed has a test.
+func TestEveryFieldHasADecision(t *testing.T) {
+	decided := map[string]bool{}
+	tests := ""
+	for _, file := range []string{"spec_test.go", "fields_test.go", "../keeper/keeper_test.go"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests += string(b)
+	}
+	for _, f := range Fields() {
+		if decided[f.Path] {
+			t.Errorf("%s has two decisions", f.Path)
+		}
+		decided[f.Path] = false
+		if f.Decision != Unread && (f.How == "" || !strings.Contains(tests, "func "+f.Test+"(t *testing.T)")) {
+			t.Errorf("%s: %q by test %q, which is missing", f.Path, f.How, f.Test)
+		}
+	}
+	for _, path := range paths(reflect.TypeFor[corev1.PodSpec](), "") {
+		if _, ok := decided[path]; !ok {
+			t.Errorf("nobody decided what spec.%s does to capacity", path)
+		}
+		decided[path] = true
+	}
+	for path, is := range decided {
+		if !is {
+			t.Errorf("no Pod has spec.%s", path)
+		}
+	}
+}
+
+// OP-15.28: the owner of a cluster reads the same decisions.
+func TestFieldsAreDocumented(t *testing.T) {
+	const file = "../../../../docs/clusters.md"
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "| Field of the Pod's spec | Capacity is | How | Test |\n|---|---|---|---|\n"
+	for _, f := range Fields() {
+		if f.Decision != Unread {
+			table += "| `" + f.Path + "` | " + string(f.Decision) + " | " + f.How + " | `" + f.Test + "` |\n"
+		}
+	}
+	between := regexp.MustCompile("(?s)(<!-- fields: begin -->\n).*(<!-- fields: end -->)")
+	want := between.ReplaceAllString(string(b), "${1}"+table+"${2}")
+	if !between.Match(b) {
+		t.Fatal("docs/clusters.md has no place for the table")
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(b) {
+		t.Error("the table of docs/clusters.md differs: go test ./internal/translate -run TestFieldsAreDocumented -rewrite")
+	}
+}
+
+// OP-15.20, OP-15.28: DRA claims are refused with a word while the Pod waits, and never for one that runs; a scheduling group and
+// what else has no effect is named; preferences and volumes change nothing.
+func TestFieldsBeyondRequests(t *testing.T) {
+	r := Spec(pod(t, `{spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}`), nil, floor())
+	if r.Eligibility != Unsupported || len(r.Reduced) != 1 || !strings.Contains(r.Reduced[0], "spec.resourceClaims") {
+		t.Errorf("a pending Pod with claims: %+v", r)
+	}
+	r = Spec(pod(t, `{spec: {nodeName: n, resourceClaims: [{name: gpu, resourceClaimName: one}]}}`), node(), floor())
+	if r.Eligibility != Counted || len(r.Spec.Requirements) != 1 {
+		t.Errorf("a bound Pod with claims: %+v", r)
+	}
+	r = Spec(pod(t, `{spec: {schedulingGroup: {podGroupName: g}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 3, whenUnsatisfiable: DoNotSchedule}]}}`), nil, floor())
+	if got := r.Approximations(); len(got) != 2 || !strings.Contains(strings.Join(got, ";"), "minDomains") || !strings.Contains(strings.Join(got, ";"), "schedulingGroup") {
+		t.Errorf("named: %q", got)
+	}
+	plain := Spec(pod(t, `{spec: {}}`), nil, floor())
+	for name, spec := range map[string]string{
+		"preferred node affinity":     `{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}}`,
+		"preferred Pod affinity":      `{affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
+		"preferred Pod anti-affinity": `{affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
+		"a volume":                    `{volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}`,
+	} {
+		if r := Spec(pod(t, `{spec: `+spec+`}`), nil, floor()); !reflect.DeepEqual(r, plain) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package actuator
+
+import (
+	"context"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+// claim is what became of ClaimEpoch at one provider.
+type claim struct {
+	mu   sync.Mutex
+	done bool // claimed, or the provider does not serve it
+}
+
+// claimEpoch claims the epoch of this process at a provider, once, so that an older process of this shard is refused there on
+// every machine (SHARD-20.8, PROV-6.20). It is called in front of the first List and of every command. An error is one
+// that the command itself would meet: a newer process has claimed, or the provider does not answer.
+func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
+	p := a.clients[provider]
+	if p.Admin == nil {
+		return nil
+	}
+	one, _ := a.claims.LoadOrStore(provider, &claim{})
+	c := one.(*claim)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		return nil
+	}
+	_, err := p.Admin.ClaimEpoch(ctx, connect.NewRequest(&pb.ClaimEpochRequest{ShardId: a.cfg.ShardID, ShardEpoch: a.cfg.Epoch}))
+	if err != nil && connect.CodeOf(err) != connect.CodeUnimplemented {
+		return err
+	}
+	if err != nil {
+		a.cfg.Log.Info("the provider keeps no claims of epochs; an older process of this shard is refused there machine by machine", "provider", provider)
+	}
+	c.done = true
+	return nil
+}

@@ -1,0 +1,173 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+)
+
+// machineIDKey is the requirement that names the machine to a template (SHARD-16.2).
+const machineIDKey = "bigfleet.lucy.sh/machine-id"
+
+// pull asks the cluster's operator for a bootstrap blob (SHARD-16.1).
+func (c *Core) pull(o *operation) {
+	cl := c.clusters.get(o.Cluster)
+	o.Pulls++
+	o.Phase, o.PullAt, o.BlobAt = phasePulling, c.now, 0
+	delete(c.ops.byRequest, o.Request)
+	o.Request = wireID(o.ID, "bootstrap", o.Pulls)
+	c.ops.byRequest[o.Request] = o
+	c.timers.add(c.now+c.cfg.BootstrapTimeout, timerPull, o.Request)
+	c.emit(PullBootstrap{Request: o.Request, Cluster: cl.name, Session: cl.session,
+		Requirements: translate(o.Reqs, o.Domain, o.Machine), Machine: c.world.Inventory.Machine(o.Index)})
+}
+
+// translate makes the requirements that an operator sees: Same is In with the chosen value, and the machine is named,
+// so that a template that knows no extension can label the node.
+func translate(reqs []demand.Requirement, domain, machine string) []demand.Requirement {
+	out := make([]demand.Requirement, 0, len(reqs)+1)
+	for _, r := range reqs {
+		if r.Op == demand.Same {
+			r = demand.Requirement{Key: r.Key, Op: demand.In, Values: []string{domain}}
+		}
+		out = append(out, r)
+	}
+	return append(out, demand.Requirement{Key: machineIDKey, Op: demand.In, Values: []string{machine}})
+}
+
+// bootstrapAnswered takes the operator's answer. Late, unknown and foreign ones are counted and dropped; their bytes go.
+func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
+	o := c.ops.byRequest[e.Request]
+	if o == nil || o.Phase != phasePulling || o.Cluster != e.Cluster {
+		c.sample(MetricStrayAnswers, "bootstrap", 1)
+		c.emit(DropBlob{Request: e.Request})
+		return
+	}
+	cl := c.clusters.get(o.Cluster)
+	if e.Undeliverable {
+		c.rollBack(o, OutcomeSessionLost, "the bootstrap request could not be sent")
+		return
+	}
+	if !cl.current(e.Session) {
+		c.sample(MetricStrayAnswers, "bootstrap", 1)
+		return
+	}
+	c.sample(MetricRequestBootstrap, "", c.now-o.PullAt)
+	cl.oneProbe, cl.timeouts = false, backoff{}
+	if e.Error != "" {
+		c.blobRefused(o, cl, e)
+		return
+	}
+	delete(cl.blobText, o.Need.Fingerprint)
+	o.BlobAt, o.BlobTTL = c.now, e.TTL
+	o.Phase = phaseReady
+	c.cycle.redispatch = true
+}
+
+// blobRefused ends the operation before the provider was touched: nothing is Failed, the machine returns to Idle, and
+// the operator's words become the reason of the shortfall (SHARD-16.4, 16.5).
+func (c *Core) blobRefused(o *operation, cl *cluster, e BootstrapAnswered) {
+	fp := o.Need.Fingerprint
+	r := rampBlob
+	if e.Retryable {
+		r = rampBlobRetryable
+	}
+	c.blobBackoff(cl, fp, r)
+	cl.blobText[fp] = clipText(e.Error)
+	c.ledger.rowsChanged(cl.name)
+	c.rollBack(o, OutcomeBlobError, clipText(e.Error))
+}
+
+func (c *Core) blobBackoff(cl *cluster, fingerprint string, r ramp) {
+	b := cl.blobs[fingerprint]
+	if b == nil {
+		b = &backoff{}
+		cl.blobs[fingerprint] = b
+	}
+	b.fail(r, c.now, cl.name+"\x00"+fingerprint)
+	cl.holds = true
+	cl.changed()
+	c.timers.add(b.Until, timerDispatch, "")
+	c.holdsEnd(cl, b.Until)
+}
+
+// blobSuspected counts a refused or failed Configure against the need's template: one tenant's blob must not burn shared
+// machines (SHARD-14.10).
+func (c *Core) blobSuspected(o *operation) {
+	if cl := c.clusters.get(o.Cluster); cl != nil {
+		c.blobBackoff(cl, o.Need.Fingerprint, rampBlob)
+	}
+}
+
+// pullTimedOut ends a pull that the operator did not answer. Until one is answered, the cluster gets one pull at a time
+// (SHARD-15.4), after a pause.
+func (c *Core) pullTimedOut(request string) {
+	o := c.ops.byRequest[request]
+	if o == nil || o.Phase != phasePulling {
+		return
+	}
+	if cl := c.clusters.get(o.Cluster); cl != nil {
+		cl.oneProbe = true
+		cl.timeouts.fail(rampClusterTimeout, c.now, cl.name)
+		cl.holds = true
+		c.timers.add(cl.timeouts.Until, timerDispatch, "")
+		c.holdsEnd(cl, cl.timeouts.Until)
+	}
+	c.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("no bootstrap answer within %d s", c.cfg.BootstrapTimeout/Second))
+}
+
+// holdsEnd makes the cycle compute the cluster's holds again when one may have ended.
+func (c *Core) holdsEnd(cl *cluster, at int64) {
+	c.cycle.holdEnds = append(c.cycle.holdEnds, holdEnd{at, cl.name})
+}
+
+type holdEnd struct {
+	At      int64  `n:"1"`
+	Cluster string `n:"2"`
+}
+
+// blobFresh reports whether Configure may still be sent with the blob at hand: not with less than ten seconds, or half of
+// its life, left (SHARD-16.7).
+func (c *Core) blobFresh(o *operation) bool {
+	if o.BlobTTL <= 0 {
+		return true
+	}
+	return o.BlobAt+o.BlobTTL-c.now >= min(blobMargin, o.BlobTTL/2)
+}
+
+// sendConfigure sends Configure, or pulls once more when the blob is too old.
+func (c *Core) sendConfigure(o *operation) {
+	if o.BlobAt != 0 && c.blobFresh(o) {
+		c.send(o)
+		return
+	}
+	c.releaseSlot(o)
+	if o.BlobAt != 0 {
+		c.emit(DropBlob{Request: o.Request})
+	}
+	switch cl := c.clusters.get(o.Cluster); {
+	case o.Pulls >= pullAttempts:
+		o.BlobAt = 0
+		c.rollBack(o, OutcomeBlobExpired, "two bootstrap blobs expired before Configure could be sent")
+	case cl == nil || !cl.connected():
+		o.BlobAt = 0
+		c.rollBack(o, OutcomeSessionLost, "the blob expired and the cluster has no session to ask for another")
+	case c.clustersBusy()[o.Cluster] > c.clusterLimit(cl): // the operation itself is one of them
+		o.BlobAt = 0
+		c.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
+	case c.clusterCalls(o.Cluster) >= c.clusterLimit(cl):
+		o.BlobAt = 0 // it stays ready and pulls when one of the others has ended (SHARD-15.4)
+	default:
+		c.pull(o)
+	}
+}
+
+// clusterCalls counts the pulls and Configures of a cluster that are under way now.
+func (c *Core) clusterCalls(name string) (n int64) {
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Kind == KindBootstrap && o.Cluster == name && (o.Phase == phasePulling || o.Phase == phaseSending) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,419 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// blockedReason is what keeps a decision from starting.
+type blockedReason uint8
+
+const (
+	notBlocked    blockedReason = iota
+	blockedState                // the start state no longer holds
+	blockedBusy                 // an operation is open
+	blockedFrozen               // stopping or superseded
+	blockedPaused
+	blockedDryRun
+	blockedGate
+	blockedSession
+	blockedReport // this session has not delivered demand yet
+	blockedStale  // the provider's inventory is too old
+	blockedBudget
+	blockedBackoff
+	blockedClass
+	blockedCluster
+	blockedProvider
+	blockedBreaker
+	blockedFence
+	blockedMax
+	blockedRate
+	blockedQuota
+	blockedForeign
+	blockedOutage  // of supply, and never of a decision
+	blockedDrain   // its drain was given up a while ago
+	blockedRelease // it has not been in excess for long enough
+	blockedCeiling // its cluster may not have more
+	blockedPreemptRate
+	blockedProtected // its node holds Pods that must not be disturbed
+)
+
+func (h blockedReason) String() string {
+	return [...]string{"", "state", "busy", "frozen", "paused", "dry_run", "gate", "no_session", "no_report", "stale_inventory",
+		"reclaim_budget", "backoff", "concurrency", "cluster_limit", "provider_limit", "breaker", "fence", "max_actions",
+		"provision_rate", "quota", "foreign", "provider_down",
+		"drain_backoff", "release_delay",
+		"cluster_ceiling", "preempt_rate", "protected_pods"}[h]
+}
+
+// concurrency classes bound the commands in flight by kind (SHARD-15.3).
+type concurrencyClasses struct {
+	size [kinds]int64
+	used [kinds]int64
+}
+
+// init shares the concurrency out: Bootstrap a half, Provision a quarter, Preempt an eighth, Reclaim and Delete a
+// sixteenth each, everyone at least one.
+func (l *concurrencyClasses) init(total int64) {
+	for k, share := range [kinds]int64{0, 2, 4, 8, 16, 16} {
+		if k > 0 {
+			l.size[k] = max(1, total/share)
+		}
+	}
+}
+
+func (l *concurrencyClasses) free(k Kind) bool { return l.used[k] < l.size[k] }
+
+// takeSlot reserves what a command needs: a place in its concurrency class and at its provider.
+func (c *Core) takeSlot(o *operation) bool {
+	p := c.provider(o.Provider)
+	if o.Slot {
+		return true
+	}
+	if !c.classes.free(o.Kind) || p.inflight >= p.limit(c.now) {
+		return false
+	}
+	o.Slot = true
+	c.classes.used[o.Kind]++
+	p.inflight++
+	return true
+}
+
+func (c *Core) releaseSlot(o *operation) {
+	if !o.Slot {
+		return
+	}
+	o.Slot = false
+	c.classes.used[o.Kind]--
+	c.provider(o.Provider).inflight--
+	c.cycle.redispatch = true
+}
+
+// clustersBusy counts pulls and Configures by cluster (SHARD-15.4).
+func (c *Core) clustersBusy() map[string]int64 {
+	busy := map[string]int64{}
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Kind == KindBootstrap && (o.Phase == phasePulling || o.Phase == phaseReady || o.Phase == phaseSending) {
+			busy[o.Cluster]++
+		}
+	}
+	return busy
+}
+
+func (c *Core) clusterLimit(cl *cluster) int64 {
+	if cl.oneProbe {
+		return 1
+	}
+	return c.cfg.ExecutePerCluster
+}
+
+// dispatch sends what waits for a slot and starts decisions, in plan order inside each concurrency class, the concurrency classes in turn. One that
+// is blocked does not block those behind it (SHARD-15.6).
+func (c *Core) dispatch() {
+	s := &c.cycle
+	if !s.redispatch || !c.started {
+		return
+	}
+	s.redispatch = false
+	c.sendReady()
+	if s.result == nil || c.frozen() {
+		return
+	}
+	pass := dispatchPass{}
+	var next [kinds]int
+	for progress := true; progress; {
+		progress = false
+		for _, k := range allKinds {
+			if c.startNext(k, &next[k], &pass) {
+				progress = true
+			}
+		}
+	}
+	for _, k := range allKinds {
+		c.dropStarted(k)
+	}
+	c.afterDispatch(&pass)
+}
+
+// dispatchPass remembers, within one pass, what was counted.
+type dispatchPass struct {
+	busy   map[string]int64 // pulls and Configures by cluster; counted when first asked for
+	capped int64
+	wakeAt int64
+}
+
+func (p *dispatchPass) wake(at int64) {
+	if at > 0 && (p.wakeAt == 0 || at < p.wakeAt) {
+		p.wakeAt = at
+	}
+}
+
+// startNext starts the first decision of a concurrency class, from position *at on, that may start.
+func (c *Core) startNext(k Kind, at *int, pass *dispatchPass) bool {
+	list := c.cycle.waiting[k]
+	for ; *at < len(list); *at++ {
+		if !c.classes.free(k) {
+			*at = len(list)
+			return false
+		}
+		d := &list[*at]
+		if d.machine == "" {
+			continue
+		}
+		switch d.blocked = c.mayStartIn(d, pass); d.blocked {
+		case notBlocked:
+			c.spell(d)
+			c.startDecision(d)
+			if k == KindBootstrap && pass.busy != nil {
+				pass.busy[d.view.Cluster]++
+			}
+			d.machine = "" // started
+			*at++
+			return true
+		case blockedState:
+			c.sample(MetricDeduped, "", 1)
+			d.machine = ""
+		case blockedPaused, blockedDryRun:
+			c.suppress(d)
+		}
+	}
+	return false
+}
+
+// dropStarted takes started and outdated decisions out of a concurrency class.
+func (c *Core) dropStarted(k Kind) {
+	list := c.cycle.waiting[k]
+	kept := list[:0]
+	for i := range list {
+		if list[i].machine != "" {
+			kept = append(kept, list[i])
+		}
+	}
+	clear(list[len(kept):])
+	c.cycle.waiting[k] = kept
+}
+
+// afterDispatch counts what the guards held and arranges to look again when one lets go.
+func (c *Core) afterDispatch(pass *dispatchPass) {
+	if pass.capped > 0 {
+		c.guards.noteCapped(c, pass)
+	}
+	if pass.wakeAt > c.now {
+		c.timers.add(pass.wakeAt, timerDispatch, "")
+	}
+}
+
+// mayStart is mayStartIn outside a pass.
+func (c *Core) mayStart(d *decision) blockedReason {
+	return c.mayStartIn(d, &dispatchPass{})
+}
+
+// mayStartIn tells what keeps a decision from starting now.
+func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
+	inv, k := c.world.Inventory, d.action.Kind
+	if !inv.Live(d.index) || inv.State(d.index) != startOf(k) || inv.ID(d.index) != d.machine {
+		return blockedState
+	}
+	if c.ops.byMachine[d.machine] != nil {
+		return blockedBusy
+	}
+	if c.frozen() {
+		return blockedFrozen
+	}
+	if inv.Foreign(d.index) {
+		return blockedForeign
+	}
+	name := inv.Cluster(d.index)
+	if k == KindBootstrap || k == KindProvision {
+		_, name = c.cycle.result.Need(d.action.Need)
+	}
+	m := inv.Machine(d.index)
+	p := c.provider(m.Provider)
+	if h := c.guards.blocks(c, k, name, m.Provider); h != notBlocked {
+		return h
+	}
+	cl := c.clusters.get(name)
+	if h := c.mayReach(k, cl, pass); h != notBlocked {
+		return h
+	}
+	if until := c.guards.backoffUntil(d.machine, firstRPC(k)); until > c.now {
+		pass.wake(until)
+		return blockedBackoff
+	}
+	if h := p.mayCall(c, pass); h != notBlocked {
+		return h
+	}
+	return c.passesGuards(d, cl, p, pass)
+}
+
+// mayReach checks what an action needs of its cluster.
+func (c *Core) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
+	switch k {
+	case KindBootstrap, KindProvision:
+		if cl == nil || !cl.connected() {
+			return blockedSession
+		}
+		if k == KindBootstrap {
+			if pass.busy == nil {
+				pass.busy = c.clustersBusy()
+			}
+			if pass.busy[cl.name] >= c.clusterLimit(cl) {
+				return blockedCluster
+			}
+		}
+	case KindReclaim:
+		if cl == nil || !cl.gateOpen {
+			return blockedGate
+		}
+		if cl.retired {
+			return notBlocked // its machines are drained by the provider alone (SHARD-12.6)
+		}
+		if !cl.connected() {
+			return blockedSession
+		}
+		if !cl.heard {
+			return blockedReport
+		}
+	}
+	return notBlocked
+}
+
+// passesGuards checks the volume guards; the ones that count come last, so that they count only what else could start.
+func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatchPass) blockedReason {
+	k := d.action.Kind
+	if (k == KindReclaim || k == KindDelete) && c.now-p.listedAt > staleInventory {
+		return blockedStale
+	}
+	if k == KindBootstrap || k == KindProvision {
+		if h := c.mayGrow(cl, d.index, 0); h != notBlocked {
+			return h
+		}
+	}
+	if k == KindPreempt {
+		if h := c.mayPreempt(d, pass); h != notBlocked {
+			return h
+		}
+	}
+	if k == KindProvision {
+		if h := c.mayBuy(d.index, pass); h != notBlocked {
+			return h
+		}
+	}
+	if k == KindReclaim {
+		if h := c.mayRelease(d, cl, pass); h != notBlocked {
+			return h
+		}
+		if at, ok := c.guards.budget(c, cl); !ok {
+			pass.capped++
+			pass.wake(at)
+			return blockedBudget
+		}
+	}
+	if n := c.cfg.MaxActionsPerCycle; n > 0 && c.cycle.started >= n {
+		if !c.cycle.deferred {
+			c.cycle.deferred = true
+			c.trigger(triggerExpiry)
+		}
+		if d.blocked != blockedMax {
+			c.sample(MetricDeferred, "", 1)
+		}
+		return blockedMax
+	}
+	return notBlocked
+}
+
+// startDecision starts a decision that may start.
+func (c *Core) startDecision(d *decision) {
+	c.cycle.started++
+	o := c.open(d)
+	inv := c.world.Inventory
+	cl := c.clusters.get(o.Cluster)
+	switch o.Kind {
+	case KindBootstrap:
+		c.move(o.Index, inventory.Configuring, o.Cluster)
+		inv.SetStamp(o.Index, &o.Attribution)
+		inv.SetPromise(o.Index, nil)
+		inv.SetReadiness(o.Index, inventory.NoReport)
+		inv.SetOccupancy(o.Index, inventory.OccupancyUnknown)
+		inv.SetOutOfService(o.Index, false)
+		c.noteAcquired(o)
+		c.pull(o)
+	case KindProvision:
+		c.move(o.Index, inventory.Creating, "")
+		inv.SetPromise(o.Index, d.promise)
+		c.guards.bought(c)
+		c.noteBought(o.Index)
+		c.noteAcquired(o)
+		o.Phase = phaseReady
+	case KindDelete:
+		c.move(o.Index, inventory.Deleting, "")
+		o.Phase = phaseReady
+	case KindReclaim:
+		c.guards.spend(cl)
+		if cl.retired && !cl.connected() {
+			o.Phase, o.Alone = phaseReady, true
+			c.commit(o)
+		} else {
+			c.instruct(o, cl)
+		}
+	case KindPreempt:
+		if c.cfg.PreemptRate > 0 {
+			c.guards.preempts.take()
+		}
+		if cl != nil && cl.connected() {
+			c.instruct(o, cl)
+		} else {
+			c.drainUnannounced(o)
+		}
+	}
+	c.journalOp(o)
+	if o.Phase == phaseReady {
+		c.trySend(o)
+	}
+}
+
+// sendReady sends the commands that were waiting for a slot, in the order of their operations.
+func (c *Core) sendReady() {
+	ready := 0
+	for _, o := range c.ops.list {
+		if o.Phase == phaseReady && !o.Deleted {
+			ready++
+		}
+	}
+	if ready == 0 {
+		return
+	}
+	for _, o := range c.ops.ordered() {
+		if o.Phase == phaseReady {
+			c.trySend(o)
+		}
+	}
+}
+
+// trySend sends an operation's command if a slot is free and nothing stops it.
+func (c *Core) trySend(o *operation) {
+	if c.frozen() {
+		return
+	}
+	if h := c.guards.blocks(c, o.Kind, o.Cluster, o.Provider); h != notBlocked {
+		return // the pause's end looks again
+	}
+	p := c.provider(o.Provider)
+	pass := dispatchPass{}
+	if h := p.mayCall(c, &pass); h != notBlocked {
+		if pass.wakeAt > c.now {
+			c.timers.add(pass.wakeAt, timerDispatch, "")
+		}
+		return
+	}
+	if !c.takeSlot(o) {
+		return
+	}
+	switch o.rpc() {
+	case RPCConfigure:
+		c.sendConfigure(o)
+	case RPCDrain:
+		c.sendDrain(o)
+	default:
+		c.send(o)
+	}
+}

@@ -1,0 +1,317 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// guards stand between a decision and its start. They may slow or stop actions; they never add, reorder or change one
+// (SHARD-19.1).
+type guards struct {
+	reclaim  tokenBucket // of the whole shard
+	creates  tokenBucket // of --provision-rate
+	preempts tokenBucket // of --preempt-rate
+	backoffs map[string]*[rpcs]backoff
+	capped   map[string]bool          // machines whose reclaim is known to wait for the budget
+	drains   map[string]*drainBackoff // machines whose drain was given up
+}
+
+// drainBackoff keeps a machine from being reclaimed again after its drain was given up.
+type drainBackoff struct {
+	Backoff backoff `n:"1"`
+	Why     string  `n:"2"`
+}
+
+// mayRelease checks what a voluntary reclaim waits for beside the budget: a drain that was given up, and the time for which
+// the machine was not needed (SHARD-17.11, 19.10).
+func (c *Core) mayRelease(d *decision, cl *cluster, pass *dispatchPass) blockedReason {
+	if b := c.guards.drains[d.machine]; b != nil && b.Backoff.Until > c.now {
+		pass.wake(b.Backoff.Until)
+		return blockedDrain
+	}
+	held := c.contentsOf(d.machine, cl)
+	switch {
+	case cl.retired:
+		return notBlocked
+	case held != nil && held.Protected > 0:
+		return blockedProtected // a report that it is not so any more causes a cycle
+	case d.action.Cause == engine.CauseMoved, d.action.Cause == engine.CauseNotJoined:
+		return notBlocked
+	}
+	if at := d.planned + c.releaseDelay(d.machine, cl); at > c.now {
+		pass.wake(at)
+		return blockedRelease
+	}
+	return notBlocked
+}
+
+// releaseDelay is for how long a machine has to be in excess before it is reclaimed.
+func (c *Core) releaseDelay(machine string, cl *cluster) int64 {
+	if held := c.contentsOf(machine, cl); held != nil && held.Pods <= 0 {
+		return max(0, c.cfg.ReleaseDelayEmpty)
+	}
+	return max(0, c.cfg.ReleaseDelay)
+}
+
+// pausedFor reports whether a pause covers an action.
+func (r *guards) pausedFor(c *Core, k Kind, cluster, provider string) bool {
+	if c.cfg.Paused || c.coord.frozen() {
+		return true
+	}
+	for i := range c.ctl.Pauses {
+		p := &c.ctl.Pauses[i]
+		if (len(p.Kinds) == 0 || slices.Contains(p.Kinds, k)) && (p.Cluster == "" || p.Cluster == cluster) &&
+			(p.Provider == "" || p.Provider == provider) {
+			return true
+		}
+	}
+	return false
+}
+
+// pauseText names the pauses that cover acquisitions of a cluster: what, by whom and why.
+func (r *guards) pauseText(c *Core, cluster string) string {
+	switch {
+	case c.cfg.Paused:
+		return "the shard was started with --actuation-paused"
+	case c.coord.decommissioned:
+		return "the coordinator removed this shard from the fleet"
+	case c.coord.disputed:
+		return "the coordinator has seen a higher epoch of this shard: another process runs under its id"
+	}
+	text := ""
+	for i := range c.ctl.Pauses {
+		p := &c.ctl.Pauses[i]
+		if p.Cluster != "" && p.Cluster != cluster || len(p.Kinds) > 0 && !slices.Contains(p.Kinds, KindProvision) && !slices.Contains(p.Kinds, KindBootstrap) {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("paused by %s since %s", p.Actor, clockText(p.Created))
+		if p.Provider != "" {
+			text += " at provider " + p.Provider
+		}
+		if p.Reason != "" {
+			text += ": " + strings.TrimSuffix(p.Reason, ".")
+		}
+	}
+	return text
+}
+
+// blocks reports whether a pause or dry run stops an action (SHARD-19.5 to 19.7).
+func (r *guards) blocks(c *Core, k Kind, cluster, provider string) blockedReason {
+	switch {
+	case r.pausedFor(c, k, cluster, provider):
+		return blockedPaused
+	case c.cfg.DryRun || c.ctl.DryRun:
+		return blockedDryRun
+	}
+	return notBlocked
+}
+
+// suppress counts a decision that a pause or dry run stops, once: when it first appears in a plan (SHARD-19.7).
+func (c *Core) suppress(d *decision) {
+	key := planKey{d.machine, d.action.Kind}
+	if c.cycle.held[key] {
+		return
+	}
+	c.cycle.held[key] = true
+	c.spell(d)
+	t, m := RecordSuppressed, MetricSuppressed
+	if d.blocked == blockedDryRun {
+		t, m = RecordDryRun, MetricDryRun
+	}
+	c.sample(m, d.action.Kind.String(), 1)
+	c.record(c.recordOfDecision(t, d))
+}
+
+// budget reports whether both reclaim buckets have a token, and otherwise when (SHARD-19.3). Wall-clock rate and not a cap
+// per cycle, because everybody's roll-ups drive cycles.
+func (r *guards) budget(c *Core, cl *cluster) (readyAt int64, ok bool) {
+	if c.cfg.ReclaimCapOff {
+		return 0, true
+	}
+	r.refill(c, cl)
+	if cl.reclaim.has() && r.reclaim.has() {
+		return 0, true
+	}
+	w := c.cfg.ReclaimCapWindow
+	return max(cl.reclaim.readyAt(w), r.reclaim.readyAt(w), c.now+1), false
+}
+
+func (r *guards) refill(c *Core, cl *cluster) {
+	w := c.cfg.ReclaimCapWindow
+	r.reclaim.refill(c.now, reclaimCapacity(c.world.Inventory.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), w)
+	if cl != nil {
+		cl.reclaim.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), w)
+	}
+}
+
+// spend takes one token from both buckets. A cancelled reclaim gives none back.
+func (r *guards) spend(cl *cluster) {
+	r.reclaim.take()
+	cl.reclaim.take()
+}
+
+// noteCapped counts decisions that had to wait for the budget, each once.
+func (r *guards) noteCapped(c *Core, pass *dispatchPass) {
+	waiting := map[string]bool{}
+	for i := range c.cycle.waiting[KindReclaim] {
+		d := &c.cycle.waiting[KindReclaim][i]
+		if d.blocked != blockedBudget {
+			continue
+		}
+		waiting[d.machine] = true
+		if !r.capped[d.machine] {
+			c.sample(MetricReclaimsCapped, "", 1)
+		}
+	}
+	r.capped = waiting
+}
+
+func (r *guards) started(k Kind) {}
+
+// bought takes a token of --provision-rate.
+func (r *guards) bought(c *Core) {
+	if c.cfg.ProvisionRate > 0 {
+		r.creates.take()
+	}
+}
+
+// mayBuy checks the spend brake and the pause after relabelled machines (SHARD-19.9, COORD-9.9d).
+func (c *Core) mayBuy(i inventory.Index, pass *dispatchPass) blockedReason {
+	if n := c.cfg.ProvisionRate; n > 0 {
+		c.guards.creates.refill(c.now, n, Minute)
+		if !c.guards.creates.has() {
+			pass.wake(c.guards.creates.readyAt(Minute))
+			return blockedRate
+		}
+	}
+	if c.quotaUsedUp(i) {
+		return blockedQuota
+	}
+	if len(c.coord.relabels) > 0 {
+		m := c.world.Inventory.Machine(i)
+		if until := c.coord.relabels[m.InstanceType+"/"+m.Zone]; until > c.now {
+			pass.wake(until)
+			return blockedBackoff
+		}
+	}
+	return notBlocked
+}
+
+// backoffUntil is the time before which a command is not tried on a machine.
+func (r *guards) backoffUntil(machine string, rpc RPC) int64 {
+	if b := r.backoffs[machine]; b != nil {
+		return b[rpc].Until
+	}
+	return 0
+}
+
+func (r *guards) forgetMachine(id string) {
+	delete(r.backoffs, id)
+	delete(r.capped, id)
+	delete(r.drains, id)
+}
+
+// backoffFail starts or lengthens the pause of (machine, command) and shows it to the engine (SHARD-14.9).
+func (c *Core) backoffFail(o *operation, ramp ramp) {
+	if c.guards.backoffs == nil {
+		c.guards.backoffs = map[string]*[rpcs]backoff{}
+	}
+	b := c.guards.backoffs[o.Machine]
+	if b == nil {
+		b = &[rpcs]backoff{}
+		c.guards.backoffs[o.Machine] = b
+	}
+	b[o.rpc()].fail(ramp, c.now, o.Machine+"/"+o.rpc().String())
+	c.timers.add(b[o.rpc()].Until, timerDispatch, "")
+	if i, ok := c.world.Inventory.Find(o.Machine); ok {
+		c.guards.mark(c, i)
+	}
+}
+
+func (c *Core) backoffCleared(o *operation) {
+	if b := c.guards.backoffs[o.Machine]; b != nil {
+		b[o.rpc()] = backoff{}
+		if *b == ([rpcs]backoff{}) {
+			delete(c.guards.backoffs, o.Machine)
+		}
+	}
+}
+
+// mark withholds a machine from acquisition while the command that would acquire it is in backoff.
+func (r *guards) mark(c *Core, i inventory.Index) {
+	inv := c.world.Inventory
+	b := r.backoffs[inv.ID(i)]
+	until := int64(0)
+	if b != nil {
+		switch s := inv.State(i); s {
+		case inventory.Speculative, inventory.Creating:
+			until = b[RPCCreate].Until
+		case inventory.Idle, inventory.Configuring:
+			until = b[RPCConfigure].Until
+		case inventory.Failed:
+			until = max(b[RPCCreate].Until, b[RPCConfigure].Until)
+		}
+	}
+	if until > c.now {
+		inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldBackoff, Until: until})
+	} else {
+		inv.Lift(i, inventory.WithheldBackoff, "")
+	}
+}
+
+// stateChanged keeps the marks of a machine right after a change of state.
+func (r *guards) stateChanged(c *Core, i inventory.Index, s inventory.State) {
+	if r.backoffs[c.world.Inventory.ID(i)] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
+		r.mark(c, i)
+	}
+	c.pools.stateChanged(c, i, s)
+}
+
+// startPauses arms the expiry of the pauses that a restart brought back.
+func (c *Core) startPauses() {
+	for i := range c.ctl.Pauses {
+		if p := &c.ctl.Pauses[i]; p.TTL > 0 {
+			c.timers.add(c.now+p.TTL, timerPause, p.ID)
+		}
+	}
+}
+
+func (c *Core) pauseExpired(id string) {
+	if p, ok := c.liftPause(id); ok {
+		c.emit(Persist{Bucket: BucketPauses, Key: id})
+		c.record(Record{Type: RecordAdmin, Actor: p.Actor, Detail: "pause " + id + " expired: " + p.Reason})
+	}
+}
+
+// liftPause takes a pause away.
+func (c *Core) liftPause(id string) (Pause, bool) {
+	i := slices.IndexFunc(c.ctl.Pauses, func(p Pause) bool { return p.ID == id })
+	if i < 0 {
+		return Pause{}, false
+	}
+	p := c.ctl.Pauses[i]
+	c.ctl.Pauses = slices.Delete(slices.Clone(c.ctl.Pauses), i, i+1)
+	c.cycle.redispatch = true
+	c.trigger(triggerAdmin)
+	return p, true
+}
+
+// setPause adds or replaces a pause.
+func (c *Core) setPause(p Pause) {
+	list := slices.DeleteFunc(slices.Clone(c.ctl.Pauses), func(q Pause) bool { return q.ID == p.ID })
+	list = append(list, p)
+	slices.SortFunc(list, func(a, b Pause) int { return strings.Compare(a.ID, b.ID) })
+	c.ctl.Pauses = list
+	if p.TTL > 0 {
+		c.timers.add(c.now+p.TTL, timerPause, p.ID)
+	}
+	c.trigger(triggerAdmin)
+}

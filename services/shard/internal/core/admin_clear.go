@@ -1,0 +1,82 @@
+package core
+
+import (
+	"slices"
+)
+
+// adminClear clears the pauses of a cluster, need, pool or provider.
+func (c *Core) adminClear(e AdminAsked) {
+	n := 0
+	switch {
+	case e.Pool != "":
+		if c.pools.byKey[e.Pool] == nil {
+			c.answer(e, CodeNotFound, "no such pool is out of stock", nil)
+			return
+		}
+		n = 1
+		if !e.Check {
+			c.clearPool(e.Pool)
+		}
+	case e.Provider != "":
+		i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.name == e.Provider })
+		if i < 0 {
+			c.answer(e, CodeNotFound, "no such provider", nil)
+			return
+		}
+		n = c.clearProvider(c.providers[i], e.Check)
+	default:
+		cl := c.clusters.get(e.Cluster)
+		if cl == nil {
+			c.answer(e, CodeNotFound, "no such cluster", nil)
+			return
+		}
+		n = c.clearCluster(cl, e)
+	}
+	if !e.Check {
+		c.cycle.redispatch = true
+		c.trigger(triggerAdmin)
+	}
+	c.answer(e, CodeOK, "", n)
+}
+
+func (c *Core) clearProvider(p *provider, check bool) (n int) {
+	if p.breaker.Open {
+		n++
+	}
+	for _, id := range sortedKeys(c.guards.backoffs) {
+		i, ok := c.world.Inventory.Find(id)
+		if !ok || c.world.Inventory.Machine(i).Provider != p.name {
+			continue
+		}
+		n++
+		if !check {
+			delete(c.guards.backoffs, id)
+			c.guards.mark(c, i)
+		}
+	}
+	if !check {
+		p.breaker = breaker{}
+	}
+	return n
+}
+
+func (c *Core) clearCluster(cl *cluster, e AdminAsked) (n int) {
+	for _, fp := range sortedKeys(cl.blobs) {
+		if e.Row.Fingerprint != "" && fp != e.Row.Fingerprint {
+			continue
+		}
+		n++
+		if !e.Check {
+			delete(cl.blobs, fp)
+		}
+	}
+	if e.Row.Fingerprint == "" && cl.timeouts.Fails > 0 {
+		n++
+		if !e.Check {
+			cl.timeouts, cl.oneProbe = backoff{}, false
+		}
+	}
+	cl.holds = true
+	cl.changed()
+	return n
+}

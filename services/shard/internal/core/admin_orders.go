@@ -1,0 +1,473 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// AdminCommand is one order of ShardAdmin (SHARD-24).
+type AdminCommand uint8
+
+const (
+	AdminPause AdminCommand = iota + 1
+	AdminResume
+	AdminDryRun
+	AdminRetry
+	AdminForget
+	AdminAcceptRollup
+	AdminReconcile
+	AdminRetire
+	AdminUnretire
+	AdminAbandon
+	AdminClearBackoff
+)
+
+func (a AdminCommand) String() string {
+	return [...]string{"", "pause", "resume", "dry_run", "retry_machine", "forget_machine", "accept_rollup", "reconcile_now",
+		"retire_cluster", "unretire_cluster", "abandon_reservation", "clear_backoff"}[a]
+}
+
+// AdminAsked is an order of a person. What must survive a restart is stored before the core sees it (SHARD-5.4).
+type AdminAsked struct {
+	Ask     int64        `n:"1"` // answered by AdminAnswer with the same number
+	Command AdminCommand `n:"2"`
+	Actor   string       `n:"3"`
+	Reason  string       `n:"4"`
+	Check   bool         `n:"5"` // validate_only: answer, change nothing
+
+	Pause    *Pause        `n:"6"`
+	PauseID  string        `n:"7"`
+	DryRun   bool          `n:"8"`
+	Machine  string        `n:"9"`
+	Cluster  string        `n:"10"`
+	Provider string        `n:"11"`
+	Bound    int64         `n:"12"`
+	Pool     string        `n:"13"`
+	Row      demand.RowKey `n:"14"`
+	RowID    string        `n:"15"`
+	Move     string        `n:"16"`
+}
+
+// Answers of AdminAnswer.
+type (
+	// AcceptedRollup answers AdminAcceptRollup.
+	AcceptedRollup struct{ Before, After, Surplus int }
+	// Reconciled answers AdminReconcile.
+	Reconciled struct{ Machines, Rejected, Held int }
+	// Retired answers AdminRetire.
+	Retired struct {
+		Bound int
+		Fresh int64
+	}
+)
+
+// adminState is the orders that wait for something.
+type adminState struct {
+	gets map[string][]AdminAsked // by machine
+	done map[int64]int           // ask to providers still to list
+}
+
+func (c *Core) answer(e AdminAsked, code Code, text string, a any) {
+	c.answers = append(c.answers, AdminAnswer{Ask: e.Ask, Code: code, Text: text, Answer: a})
+	if e.Check {
+		return
+	}
+	out := "ok"
+	if code != CodeOK {
+		out = code.String()
+	}
+	c.record(Record{Type: RecordAdmin, Actor: e.Actor, Machine: e.Machine, Cluster: e.Cluster, Provider: e.Provider, Outcome: out,
+		Detail: clipText(strings.TrimSuffix(e.says()+": "+e.Reason+"; "+text, "; "))})
+}
+
+// says is the order in words: whoever reads the history wants to know what was stopped, and with which pause.
+func (e AdminAsked) says() string {
+	out := e.Command.String()
+	switch e.Command {
+	case AdminPause:
+		kinds := "every action"
+		if len(e.Pause.Kinds) > 0 {
+			var names []string
+			for _, k := range e.Pause.Kinds {
+				names = append(names, k.String())
+			}
+			kinds = strings.Join(names, ", ")
+		}
+		out += " " + e.Pause.ID + " of " + kinds
+		if e.Pause.Cluster != "" {
+			out += " of cluster " + e.Pause.Cluster
+		}
+		if e.Pause.Provider != "" {
+			out += " at provider " + e.Pause.Provider
+		}
+	case AdminResume:
+		out += " " + e.PauseID
+	case AdminDryRun:
+		if e.DryRun {
+			return out + " on"
+		}
+		return out + " off"
+	}
+	return out
+}
+
+// adminAsked carries out an order.
+func (c *Core) adminAsked(e AdminAsked) {
+	switch e.Command {
+	case AdminPause:
+		if !e.Check {
+			c.setPause(*e.Pause)
+		}
+		c.answer(e, CodeOK, "", nil)
+	case AdminResume:
+		c.adminResume(e)
+	case AdminDryRun:
+		if !e.Check && c.ctl.DryRun != e.DryRun {
+			c.ctl.DryRun = e.DryRun
+			c.cycle.redispatch = true
+			c.trigger(triggerAdmin)
+		}
+		c.answer(e, CodeOK, "", nil)
+	case AdminRetry:
+		c.adminRetry(e)
+	case AdminForget:
+		c.adminForget(e)
+	case AdminAcceptRollup:
+		c.adminAccept(e)
+	case AdminReconcile:
+		c.adminReconcile(e)
+	case AdminRetire:
+		c.adminRetire(e)
+	case AdminUnretire:
+		c.adminUnretire(e)
+	case AdminAbandon:
+		c.adminAbandon(e)
+	case AdminClearBackoff:
+		c.adminClear(e)
+	default:
+		c.answer(e, CodeUnimplemented, "unknown order", nil)
+	}
+}
+
+func (c *Core) adminResume(e AdminAsked) {
+	switch {
+	case e.PauseID == "flag":
+		c.answer(e, CodeAborted, "this pause is the start-up flag --actuation-paused; restart the shard without it", nil)
+		return
+	case !slices.ContainsFunc(c.ctl.Pauses, func(p Pause) bool { return p.ID == e.PauseID }):
+		c.answer(e, CodeNotFound, "no pause has this id", nil)
+		return
+	}
+	if !e.Check {
+		c.liftPause(e.PauseID)
+	}
+	c.answer(e, CodeOK, "", nil)
+}
+
+// anothersMachine is the answer to orders about a machine that this shard only read of (SHARD-21.6).
+const anothersMachine = "another shard owns the machine: send the request to that shard"
+
+// adminRetry clears the machine's pauses and asks the provider; the answer is adopted.
+func (c *Core) adminRetry(e AdminAsked) {
+	f := slices.IndexFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine })
+	i, known := c.world.Inventory.Find(e.Machine)
+	if !known && f < 0 {
+		c.answer(e, CodeNotFound, "no such machine", nil)
+		return
+	}
+	if known && c.world.Inventory.Foreign(i) {
+		c.answer(e, CodeNotFound, anothersMachine, nil)
+		return
+	}
+	if e.Check {
+		c.answer(e, CodeOK, "", nil)
+		return
+	}
+	name := e.Provider
+	if known {
+		m := c.world.Inventory.Machine(i)
+		name = m.Provider
+		delete(c.guards.backoffs, e.Machine)
+		c.guards.mark(c, i)
+		c.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
+	}
+	if f >= 0 {
+		c.ctl.Forgotten = slices.Delete(slices.Clone(c.ctl.Forgotten), f, f+1)
+		c.emit(Persist{Bucket: BucketForgotten, Key: e.Machine})
+	}
+	c.waitForGet(e, name)
+}
+
+func (c *Core) waitForGet(e AdminAsked, name string) {
+	if c.admin.gets == nil {
+		c.admin.gets = map[string][]AdminAsked{}
+	}
+	c.admin.gets[e.Machine] = append(c.admin.gets[e.Machine], e)
+	for _, p := range c.providers {
+		if name == "" || p.name == name {
+			c.want(p.name, e.Machine, getForAdmin)
+		}
+	}
+}
+
+// answerGetWaiters completes the orders that waited for a Get of a machine.
+func (c *Core) answerGetWaiters(machine string, d GetDone) {
+	waiting := c.admin.gets[machine]
+	delete(c.admin.gets, machine)
+	for _, e := range waiting {
+		switch {
+		case e.Command == AdminForget:
+			c.forgetAfterGet(e, d)
+		case d.NotFound:
+			c.answer(e, CodeNotFound, "the provider does not know the machine", nil)
+		case d.Code != CodeOK:
+			c.answer(e, CodeUnavailable, "the provider did not answer: "+d.Code.String(), nil)
+		default:
+			c.answer(e, CodeOK, "", nil)
+		}
+	}
+}
+
+// adminForget drops an unbound machine from the inventory; a bound one only when Get says that it does not exist.
+func (c *Core) adminForget(e AdminAsked) {
+	i, known := c.world.Inventory.Find(e.Machine)
+	if !known {
+		if slices.ContainsFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine }) {
+			c.answer(e, CodeOK, "", nil)
+			return
+		}
+		c.answer(e, CodeNotFound, "no such machine", nil)
+		return
+	}
+	if c.world.Inventory.Foreign(i) {
+		c.answer(e, CodeNotFound, anothersMachine, nil)
+		return
+	}
+	if c.ops.byMachine[e.Machine] != nil {
+		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
+		return
+	}
+	m := c.world.Inventory.Machine(i)
+	if m.Cluster != "" && boundState(m.State) || m.Cluster != "" && m.State == inventory.Failed {
+		c.waitForGet(e, m.Provider)
+		return
+	}
+	if !e.Check {
+		c.forget(i)
+	}
+	c.answer(e, CodeOK, "", nil)
+}
+
+func (c *Core) forgetAfterGet(e AdminAsked, d GetDone) {
+	if !d.NotFound {
+		c.answer(e, CodeAborted, "the machine is bound to a cluster and the provider does not say that it is gone", nil)
+		return
+	}
+	c.answer(e, CodeOK, "the provider does not know the machine; it is gone from the inventory", nil)
+}
+
+func (c *Core) forget(i inventory.Index) {
+	id := c.world.Inventory.ID(i)
+	list := slices.DeleteFunc(slices.Clone(c.ctl.Forgotten), func(f Forgotten) bool { return f.Machine == id })
+	list = append(list, Forgotten{Machine: id, State: uint8(c.world.Inventory.State(i))})
+	slices.SortFunc(list, func(a, b Forgotten) int { return strings.Compare(a.Machine, b.Machine) })
+	c.ctl.Forgotten = list
+	if to, shown := c.shownTo(i); shown {
+		c.release(i, to, c.world.Inventory.Machine(i))
+	}
+	c.removeMachine(i)
+}
+
+// forgotten reports whether an order says to leave a machine alone that is not in the inventory. The order ends when the
+// provider shows another state.
+func (c *Core) forgotten(f Fact) bool {
+	at := slices.IndexFunc(c.ctl.Forgotten, func(x Forgotten) bool { return x.Machine == f.Machine.ID })
+	if at < 0 {
+		return false
+	}
+	if c.ctl.Forgotten[at].State == uint8(f.Machine.State) {
+		return true
+	}
+	c.ctl.Forgotten = slices.Delete(slices.Clone(c.ctl.Forgotten), at, at+1)
+	c.emit(Persist{Bucket: BucketForgotten, Key: f.Machine.ID})
+	return false
+}
+
+func (c *Core) adminAccept(e AdminAsked) {
+	cl := c.clusters.get(e.Cluster)
+	if cl == nil || cl.heldRollup == nil && (cl.gateOpen || cl.gate.Count == 0) {
+		c.answer(e, CodeNotFound, "no roll-up of this cluster is held", nil)
+		return
+	}
+	before := cl.rows
+	after := before
+	if cl.heldRollup != nil {
+		after = len(cl.heldRollup.Rows)
+	}
+	if !e.Check {
+		if h := cl.heldRollup; h != nil {
+			accepted := *h
+			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
+			c.acceptRollup(cl, accepted, totalsOf(h.Rows))
+		}
+		c.openGate(cl, "accepted by "+e.Actor)
+	}
+	c.answer(e, CodeOK, "", AcceptedRollup{Before: before, After: after, Surplus: max(0, cl.bound()-after)})
+}
+
+func (c *Core) adminReconcile(e AdminAsked) {
+	n := 0
+	for _, p := range c.providers {
+		if e.Provider != "" && p.name != e.Provider {
+			continue
+		}
+		n++
+		if e.Check {
+			continue
+		}
+		p.nextList = c.now
+		p.waiters = append(p.waiters, e.Ask)
+		c.requestList(p, true)
+	}
+	switch {
+	case n == 0:
+		c.answer(e, CodeNotFound, "no such provider", nil)
+	case e.Check:
+		c.answer(e, CodeOK, "", nil)
+	default:
+		if c.admin.done == nil {
+			c.admin.done = map[int64]int{}
+		}
+		c.admin.done[e.Ask] = n
+		c.record(Record{Type: RecordAdmin, Actor: e.Actor, Provider: e.Provider, Outcome: "ok", Detail: "reconcile_now: " + e.Reason})
+	}
+}
+
+// answerReconcile completes orders that waited for a full List.
+func (c *Core) answerReconcile(p *provider, l *list) {
+	waiting := p.waiters
+	p.waiters = nil
+	for _, ask := range waiting {
+		if c.admin.done[ask]--; c.admin.done[ask] > 0 {
+			continue
+		}
+		delete(c.admin.done, ask)
+		held := 0
+		for _, q := range c.providers {
+			held += q.held
+		}
+		c.answers = append(c.answers, AdminAnswer{Ask: ask, Answer: Reconciled{Machines: c.world.Inventory.Len(), Held: held}})
+	}
+}
+
+func (c *Core) answerReconcileFailed(p *provider) {
+	waiting := p.waiters
+	p.waiters = nil
+	for _, ask := range waiting {
+		if _, open := c.admin.done[ask]; open {
+			delete(c.admin.done, ask)
+			c.answers = append(c.answers, AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.lastError})
+		}
+	}
+}
+
+// adminRetire declares a silent cluster dead (SHARD-12.6). It is never automatic.
+func (c *Core) adminRetire(e AdminAsked) {
+	cl := c.clusters.get(e.Cluster)
+	if cl == nil {
+		c.answer(e, CodeNotFound, "no such cluster", nil)
+		return
+	}
+	bound := cl.bound()
+	switch {
+	case cl.retired:
+		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.fresh})
+		return
+	case cl.connected():
+		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first, or leave it be", nil)
+		return
+	case !c.silent(cl) && bound > 0:
+		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has reported within the last %d s", c.cfg.SilentAfter/Second), nil)
+		return
+	case abs(int64(bound)-e.Bound)*10 > int64(bound):
+		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has %d bound machines, not %d", bound, e.Bound), nil)
+		return
+	}
+	if !e.Check {
+		cl.retired, cl.known, cl.hash, cl.rows, cl.totals = true, false, "", 0, nil
+		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.name)
+		slices.Sort(c.ctl.Retired)
+		c.world.Demand.Replace(cl.name, nil, nil, c.now)
+		cl.holds, cl.facts = true, true
+		c.openGate(cl, "retired by "+e.Actor)
+		c.trigger(triggerAdmin)
+	}
+	c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.fresh})
+}
+
+func (c *Core) adminUnretire(e AdminAsked) {
+	cl := c.clusters.get(e.Cluster)
+	if cl == nil || !cl.retired {
+		c.answer(e, CodeOK, "the cluster is not retired", nil)
+		return
+	}
+	if !e.Check {
+		c.unretire(cl, "unretired by "+e.Actor)
+	}
+	c.answer(e, CodeOK, "", nil)
+}
+
+// unretire takes the declaration back: nothing more is drained until the cluster's demand is known.
+func (c *Core) unretire(cl *cluster, why string) {
+	cl.retired, cl.gateOpen, cl.gate, cl.facts = false, false, confirmation{}, true
+	cl.changed()
+	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.name })
+	c.emit(Persist{Bucket: BucketRetired, Key: cl.name})
+	c.record(Record{Type: RecordAdmin, Cluster: cl.name, Detail: why})
+	for _, o := range c.ops.ordered() {
+		if o.Cluster == cl.name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
+			c.world.Inventory.State(o.Index) == inventory.Configured {
+			c.rollBack(o, OutcomeCancelled, why)
+		}
+	}
+	c.trigger(triggerAdmin)
+}
+
+func (c *Core) adminAbandon(e AdminAsked) {
+	at := slices.IndexFunc(c.ctl.Reservations, func(r Reservation) bool { return r.Move == e.Move })
+	if at < 0 {
+		c.answer(e, CodeNotFound, "no reservation for this move", nil)
+		return
+	}
+	r := c.ctl.Reservations[at]
+	if !e.Check {
+		c.dropReservation(r.Move)
+		c.takeBack(r.Move)
+	}
+	c.answer(e, CodeOK, "", r)
+}
+
+// takeBack makes the machines this shard's again that its view gives to the recipient of a move. A view names them from
+// the reservation on, and the coordinator that could send another one may be gone.
+func (c *Core) takeBack(move string) {
+	given := func(x Exception) bool { return x.Move == move }
+	if c.ctl.View == nil || !slices.ContainsFunc(c.ctl.View.Out, given) {
+		return
+	}
+	v := c.editView()
+	v.Out = slices.DeleteFunc(v.Out, given)
+	c.emit(c.keepView())
+	c.reownAll()
+	c.trigger(triggerAdmin)
+}
+
+func abs(v int64) int64 {
+	if v < 0 {
+		return -v
+	}
+	return v
+}

@@ -1,0 +1,351 @@
+package core
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+// CheckpointAsked makes the core plan again, so that it and one made of a snapshot of this moment stand alike from here
+// on. It is not in the table of SHARD-5.1: it changes no decision, and the decision log needs it in its history
+// (SHARD-28.3). A core that serves a fleet does not copy its state for it, which would hold up the loop: the log makes the
+// snapshot by replaying what it holds, beside the loop. Only behind a gap in the log nothing but the core has it.
+type CheckpointAsked struct {
+	Full bool `n:"1"` // hand out a Snapshot
+}
+
+func (CheckpointAsked) event() EventKind { return KindCheckpointAsked }
+
+// CheckpointTaken tells the decision log that a segment may begin here.
+type CheckpointTaken struct {
+	State *Snapshot // nil: not asked for
+}
+
+// Capture makes the core hand out a Snapshot at the next checkpoint, whether or not it is asked for one. It is for
+// replays, which make the snapshots of a log.
+func (c *Core) Capture() { c.captures = true }
+
+func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
+
+// checkpoint hands out the state if it is wanted, and plans again as a core made of it does. What the planner and the
+// publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
+func (c *Core) checkpoint(e CheckpointAsked) {
+	c.finishSweeps()
+	taken := CheckpointTaken{}
+	if e.Full || c.captures {
+		taken.State, c.captures = c.capture(), false
+	}
+	c.emit(taken)
+	c.replan()
+}
+
+// replan plans in this step, from holds and facts that are computed again.
+func (c *Core) replan() {
+	for _, cl := range c.clusters.ordered {
+		cl.shown = nil
+		cl.holds, cl.facts = true, true
+	}
+	c.pub.dirty = true
+	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.allListed() {
+		return
+	}
+	c.runCycle()
+}
+
+// Restore makes a core of a snapshot. It is in the state that the core had after it gave the snapshot out; the effects
+// of that step are returned.
+func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
+	c := New(policy)
+	c.started = true
+	c.cfg, c.epoch, c.now, c.wall = s.Config, s.Epoch, s.At.Mono, s.At.Wall
+	c.stopping, c.superseded, c.ctl = s.Stopping, s.Superseded, s.Control
+	c.opCount, c.gets, c.lists, c.mutations, c.records = s.Ops, s.Gets, s.Lists, s.Mutations, s.Records
+	c.rolling, c.steps, c.armed = hash64(s.Rolling), s.Steps, s.Armed
+	c.classes.init(c.cfg.ExecuteConcurrency)
+	for i := range s.Providers {
+		c.providers = append(c.providers, s.Providers[i].restore(c.cfg.ProviderConcurrency))
+	}
+	for i := range s.Clusters {
+		c.restoreCluster(&s.Clusters[i])
+	}
+	for i := range s.Machines {
+		c.restoreMachine(&s.Machines[i])
+	}
+	for _, o := range s.Open {
+		c.restoreOperation(o)
+	}
+	for _, g := range s.GetsOpen {
+		c.getsByID[g.ID] = &get{g.Provider, g.Machine, g.Purpose, g.Asked}
+	}
+	for _, t := range s.Timers {
+		heap.Push(&c.timers.heap, t)
+		c.timers.remember(t)
+	}
+	c.timers.seq = s.TimerSeq
+	for _, p := range s.Pools {
+		copied := *p
+		c.pools.byKey[p.Key] = &copied
+		c.pools.order = append(c.pools.order, &copied)
+	}
+	c.guards.reclaim, c.guards.creates, c.guards.preempts = s.Guards.Reclaim, s.Guards.Creates, s.Guards.Preempts
+	c.ledger.restore(&s.Ledger)
+	for _, j := range s.Journal {
+		c.journal[j.Machine] = j
+	}
+	for _, p := range s.Poison {
+		c.poison[p.Hash] = p.Until
+	}
+	c.restoreOrders(s)
+	c.coord.restore(&s.Coord)
+	c.restoreCycle(&s.Cycle)
+	c.eff = c.eff[:0]
+	c.replan()
+	c.runTimers()
+	c.afterEvent()
+	c.roll()
+	return c, c.eff
+}
+
+func (c *Core) restoreOrders(s *Snapshot) {
+	for _, e := range s.Waiting {
+		if c.admin.gets == nil {
+			c.admin.gets = map[string][]AdminAsked{}
+		}
+		c.admin.gets[e.Machine] = append(c.admin.gets[e.Machine], e)
+	}
+	c.admin.done = map[int64]int{}
+	for _, l := range s.Packed {
+		c.admin.done[l.N/1_000] = int(l.N % 1_000)
+	}
+	for _, l := range s.Listing {
+		c.admin.done[l.Ask] = int(l.Lists)
+	}
+}
+
+func (c *Core) restoreCycle(s *savedCycle) {
+	y := &c.cycle
+	y.n, y.at, y.wall, y.lastEnd, y.fullAt = s.N, s.At, s.Wall, s.LastEnd, s.FullAt
+	y.took, y.open = s.Took, s.Open
+	y.started, y.deferred, y.ranBefore, y.redispatch = s.Started, s.Deferred, s.Ran, s.Dispatch
+	y.holdEnds, y.rollups = slices.Clone(s.HoldEnds), slices.Clone(s.Rollups)
+	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
+	for _, p := range s.Planned {
+		key := planKey{p.Machine, p.Kind}
+		y.planned[key] = p.At
+		if p.Held {
+			y.held[key] = true
+		}
+	}
+	y.pending, y.wanted = [triggers]bool{}, false
+	for _, t := range s.Pending {
+		y.pending[t], y.wanted = true, true
+	}
+}
+
+func (s *savedProvider) restore(limit int64) *provider {
+	p := newProvider(s.Name, limit)
+	p.listed, p.listedAt, p.fullAt, p.cursor, p.paged, p.advanced = s.Listed, s.ListedAt, s.FullAt, s.Cursor, s.Paged, s.Advanced
+	p.lastTook, p.nextList, p.nextFull, p.fails = s.LastTook, s.NextList, s.NextFull, int(s.Fails)
+	p.lastError, p.errorAt, p.gets, p.held, p.needFull = s.LastError, s.ErrorAt, int(s.Gets), int(s.Held), s.NeedFull
+	p.waiters, p.inflight, p.allowed = slices.Clone(s.Waiters), s.Inflight, s.Allowed
+	p.unknowns, p.accepted, p.breaker, p.fence = int(s.Unknowns), int(s.Accepted), s.Breaker, s.Fence
+	p.slowUntil, p.youngest, p.pollAt, p.read = s.SlowUntil, s.Youngest, s.PollAt, s.Read
+	p.outage, p.outageSince = s.Outage, s.OutageAt
+	for _, id := range s.Owed {
+		p.owed[id] = true
+	}
+	for _, w := range s.Asked {
+		p.asked = append(p.asked, want{w.Machine})
+	}
+	for _, w := range s.Wanted {
+		p.wanted[w.Machine] = w.Why
+	}
+	for _, r := range s.Rejects {
+		p.rejects[r.Key] = r.Value
+	}
+	if l := s.List; l != nil {
+		p.list = &list{id: l.ID, full: l.Full, asked: l.Asked, started: l.Started}
+	}
+	return p
+}
+
+func (c *Core) restoreCluster(s *savedCluster) {
+	cl := c.clusters.ensure(s.Name)
+	cl.session, cl.sessionSince, cl.features, cl.has = s.Session, s.SessionSince, s.Features, featuresOf(s.Features)
+	cl.version, cl.protocol, cl.heard, cl.known, cl.hash = s.Version, s.Protocol, s.Heard, s.Known, s.Hash
+	cl.rows, cl.totals, cl.arrival, cl.fresh = int(s.Rows), s.Totals, s.Arrival, s.Fresh
+	cl.disposition, cl.dispAt, cl.dispReason = s.Disposition, s.DispAt, s.DispReason
+	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
+	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
+	cl.reporting, cl.reportingSince, cl.unplaced, cl.hintedAt = s.Reporting, s.ReportingSince, s.Unplaced, s.HintedAt
+	if cl.readFrom, cl.readUntil = s.ReadFrom, s.ReadUntil; cl.readFrom != 0 {
+		c.reading = append(c.reading, cl)
+	}
+	for _, b := range s.Blobs {
+		copied := b.Backoff
+		cl.blobs[b.Subject] = &copied
+	}
+	for _, t := range s.BlobText {
+		cl.blobText[t.Key] = t.Value
+	}
+	for _, n := range s.Nodes {
+		cl.nodes[n.Machine] = &node{n.Name, n.Ready, n.At, n.Contents}
+	}
+	for _, h := range s.Hints {
+		cl.hints[h.Fingerprint] = &hintSent{h.Count, h.Confidence, h.Price, h.At, h.Requirements}
+	}
+	if len(s.HeldBack) > 0 {
+		cl.heldBack = map[demand.RowKey]int64{}
+	}
+	for _, o := range s.Out {
+		if cl.out == nil {
+			cl.out = map[string]OutOfService{}
+		}
+		cl.out[o.Machine] = o
+	}
+	for _, h := range s.HeldBack {
+		cl.heldBack[h.Row] = h.At
+	}
+	for _, x := range s.Statuses {
+		cl.statuses[x.Row] = &statusSent{x.Hash, x.At}
+	}
+	if s.InTable {
+		c.world.Demand.Restore(s.Name, s.Demand, s.Overhead)
+		c.world.Demand.SetFacts(s.Name, s.Facts)
+	}
+}
+
+func (c *Core) restoreMachine(s *savedMachine) {
+	inv := c.world.Inventory
+	i := c.putNew(s.Machine, s.Since)
+	inv.SetStamp(i, s.Attribution)
+	inv.SetPromise(i, s.Promise)
+	for _, w := range s.Withheld {
+		inv.Withhold(i, w)
+	}
+	inv.SetReadiness(i, s.Readiness)
+	inv.SetOccupancy(i, s.Occupancy)
+	if cl := c.clusters.get(s.Machine.Cluster); cl != nil {
+		_, out := cl.out[s.Machine.ID]
+		inv.SetOutOfService(i, out)
+	}
+	c.own(i, !s.Foreign)
+	inv.SetStuck(i, s.Stuck)
+	inv.SetAnnounced(i, s.Announced)
+	c.outageMoved(i)
+	c.cols.at(i).mutation = s.Mutation
+	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}
+	id := s.Machine.ID
+	if s.Subscriber != "" {
+		c.subscribe(i, s.Subscriber)
+	}
+	if s.Acquired != nil {
+		copied := *s.Acquired
+		c.pub.acquired[id] = &copied
+	}
+	c.coord.setOwner(id, s.Owner)
+	if s.Capped {
+		if c.guards.capped == nil {
+			c.guards.capped = map[string]bool{}
+		}
+		c.guards.capped[id] = true
+	}
+	if s.Drain != nil {
+		if c.guards.drains == nil {
+			c.guards.drains = map[string]*drainBackoff{}
+		}
+		copied := *s.Drain
+		c.guards.drains[id] = &copied
+	}
+	if len(s.Backoffs) > 0 {
+		var b [rpcs]backoff
+		for _, x := range s.Backoffs {
+			b[x.RPC] = x.Backoff
+		}
+		if c.guards.backoffs == nil {
+			c.guards.backoffs = map[string]*[rpcs]backoff{}
+		}
+		c.guards.backoffs[id] = &b
+	}
+}
+
+func (c *Core) restoreOperation(saved *operation) {
+	o := *saved
+	o.Index, _ = c.world.Inventory.Find(o.Machine)
+	c.ops.add(&o)
+	if o.Request != "" && (o.Phase == phasePulling || o.BlobAt != 0) {
+		c.ops.byRequest[o.Request] = &o
+	}
+	if o.Instruction != "" {
+		c.ops.byInstr[o.Instruction] = &o
+	}
+	if o.Slot {
+		c.classes.used[o.Kind]++
+	}
+	if o.Committed {
+		c.world.Inventory.SetLeaving(o.Index, true)
+	}
+}
+
+func (l *needLedger) restore(s *savedLedger) {
+	l.parking.Restore(s.Parking)
+	l.sharing.Restore(s.Sharing)
+	l.join.Restore(s.Join)
+	l.oldest = s.Oldest
+	for _, u := range s.Unmet {
+		rows := l.unmet[u.Cluster]
+		if rows == nil {
+			rows = &shortRows{}
+			l.unmet[u.Cluster] = rows
+		}
+		rows.list = append(rows.list, shortRow{key: u.Row, since: u.At})
+	}
+	for _, x := range s.Lost {
+		l.lost[x.Name] = x.N
+	}
+	for _, x := range s.Short {
+		l.shortfalls[x.Name] = &shortfall{Fingerprint: x.Name, First: x.N}
+	}
+}
+
+func (s *coordinatorState) save() savedCoordinator {
+	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Text: s.text, Address: s.address,
+		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas, Home: sortedKeys(s.home)}
+	for _, key := range sortedKeys(s.relabels) {
+		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
+	}
+	return x
+}
+
+func (s *coordinatorState) restore(x *savedCoordinator) {
+	s.decommissioned, s.disputed, s.plain, s.text = x.Decommissioned, x.Disputed, x.Plain, x.Text
+	s.address, s.repliedAt, s.waiting, s.quotas = x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
+	for _, name := range x.Home {
+		s.atHome(name)
+	}
+	for _, r := range x.Relabels {
+		if s.relabels == nil {
+			s.relabels = map[string]int64{}
+		}
+		s.relabels[r.Name] = r.N
+	}
+}
+
+// setOwner remembers which shard a bound machine's metadata names.
+func (s *coordinatorState) setOwner(machine, owner string) {
+	if owner == "" {
+		delete(s.owners, machine)
+		return
+	}
+	if s.owners == nil {
+		s.owners = map[string]string{}
+	}
+	s.owners[machine] = owner
+}
+
+// sortedInts is sortedKeys for numbers.
+func sortedInts[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

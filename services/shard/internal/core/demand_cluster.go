@@ -1,0 +1,209 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// cluster is what the core knows of one cluster beside its rows, which are in the demand table.
+type cluster struct {
+	name string
+
+	// Session.
+	session      int64 // number of the installed session; 0: none
+	sessionSince int64
+	features     []string
+	has          featureSet
+	version      string
+	protocol     string
+	heard        bool // this session has delivered an accepted or unchanged roll-up (SHARD-12.4)
+
+	// Demand.
+	known       bool // a roll-up was accepted in this process
+	hash        string
+	rows        int
+	totals      []resource.Quantity // per resource, by name
+	arrival     int64               // of the last roll-up that was processed
+	fresh       int64               // when a roll-up was last accepted or unchanged; 0: never
+	disposition Disposition
+	dispAt      int64
+	dispReason  string
+	held        confirmation // by the roll-up guard
+	heldRollup  *RollupArrived
+	gateOpen    bool
+	gate        confirmation // of a first roll-up that asks for almost nothing (SHARD-12.3)
+	gateWaits   bool         // the first roll-up came before the first complete List; judged when that is in
+	retired     bool
+	readFrom    int64 // new here: the first List that may have seen all its machines; 0: not waited for
+	readUntil   int64 // the longest it is waited for
+
+	// Machines bound to the cluster, by state.
+	counts [9]int
+
+	// Acquisition.
+	reclaim  tokenBucket
+	timeouts backoff             // of the whole cluster, after pulls that timed out
+	oneProbe bool                // a pull timed out and none was answered since (SHARD-15.4)
+	blobs    map[string]*backoff // by fingerprint
+	blobText map[string]string   // last error of the operator, by fingerprint
+
+	// Node readiness.
+	nodes          map[string]*node // by machine id
+	reporting      bool             // a full set of this session is complete
+	reportingSince int64
+	unplaced       []UnplacedRow
+
+	hints       map[string]*hintSent
+	stated      *NeedBlock // block whose verdicts were last sent
+	hintedAt    int64      // when hints were last computed; 0: never in this session
+	hintBasis   hintBasis  // of the last hints; a cache, not state
+	statusWaits bool       // some verdict of it had to wait
+	statuses    map[string]*statusSent
+	out         map[string]OutOfService // machines whose nodes take no Pods, by id
+	heldBack    map[demand.RowKey]int64 // since when rows are held back
+	shown       *clusterView            // last published; nil: changed since
+	holds       bool                    // holds have to be computed again
+	facts       bool                    // facts have to be told to the engine again
+}
+
+// node is what a cluster reports of one machine's node.
+type node struct {
+	name     string
+	ready    bool
+	at       int64
+	contents *NodeContents // nil: not known
+}
+
+// featureSet is the part of WIRE-2.8 that the core branches on.
+type featureSet struct {
+	nodeReport, drainReport, released, needStatus, reclaimCancel, unplaced, nodeContents bool
+}
+
+func featuresOf(list []string) featureSet {
+	var f featureSet
+	for _, token := range list {
+		name, _, _ := strings.Cut(token, "/")
+		switch name {
+		case "node-report":
+			f.nodeReport = true
+		case "node-contents":
+			f.nodeContents = true
+		case "drain-report":
+			f.drainReport = true
+		case "released":
+			f.released = true
+		case "need-status":
+			f.needStatus = true
+		case "reclaim-cancel":
+			f.reclaimCancel = true
+		case "unplaced-pods":
+			f.unplaced = true
+		}
+	}
+	return f
+}
+
+// confirmation counts reports that say the same unlikely thing (SHARD-11.4).
+type confirmation struct {
+	Count int   `n:"1"`
+	First int64 `n:"2"`
+	Last  int64 `n:"3"`
+}
+
+// add counts a report if the last counted one is old enough, and reports whether that makes enough of them over enough
+// time. Time as well as count, because a reconnect loop makes three reports in a moment.
+func (c *confirmation) add(now int64) (confirmed bool) {
+	switch {
+	case c.Count == 0:
+		*c = confirmation{Count: 1, First: now, Last: now}
+	case now-c.Last >= guardSpacing:
+		c.Count++
+		c.Last = now
+	}
+	return c.Count >= guardReports && c.Last-c.First >= guardElapsed
+}
+
+func (c *cluster) connected() bool { return c.session != 0 }
+
+// current reports whether a session is the installed one. No session is nobody's.
+func (c *cluster) current(session int64) bool {
+	return c != nil && session != 0 && c.session == session
+}
+
+// bound counts Configuring, Configured and Draining machines.
+func (c *cluster) bound() int {
+	return c.counts[inventory.Configuring] + c.counts[inventory.Configured] + c.counts[inventory.Draining]
+}
+
+func (c *cluster) configured() int { return c.counts[inventory.Configured] }
+
+// changed marks the cluster for the next publication.
+func (c *cluster) changed() { c.shown = nil }
+
+// clusterSet is the clusters by name.
+type clusterSet struct {
+	byName  map[string]*cluster
+	ordered []*cluster
+}
+
+func (s *clusterSet) init() { s.byName = map[string]*cluster{} }
+
+func (s *clusterSet) get(name string) *cluster { return s.byName[name] }
+
+func (s *clusterSet) ensure(name string) *cluster {
+	if c := s.byName[name]; c != nil {
+		return c
+	}
+	c := &cluster{name: name, blobs: map[string]*backoff{}, blobText: map[string]string{}, nodes: map[string]*node{},
+		hints: map[string]*hintSent{}, statuses: map[string]*statusSent{}, holds: true, facts: true}
+	s.byName[name] = c
+	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.name, n) })
+	s.ordered = slices.Insert(s.ordered, i, c)
+	return c
+}
+
+// hold is why a Need of the cluster acquires nothing for now (SHARD-6.9). Parking has its own ledger.
+func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
+	switch {
+	case !cl.connected():
+		return demand.HeldOffline
+	case c.unread(cl):
+		return demand.HeldNewCluster
+	case cl.timeouts.Until > c.now && cl.timeouts.Fails > 0:
+		return demand.HeldBootstrapBackoff
+	}
+	if b := cl.blobs[n.Form.Fingerprint]; b != nil && b.Until > c.now {
+		return demand.HeldBootstrapBackoff
+	}
+	if c.ledger.parking.Parked(cl.name, n.RowKey(), c.policy) {
+		return demand.HeldParked
+	}
+	return demand.NotHeld
+}
+
+// bringHoldsUpToDate tells the engine of holds and facts that may have changed (SHARD-6.7).
+func (c *Core) bringHoldsUpToDate() {
+	for _, cl := range c.clusters.ordered {
+		if cl.holds {
+			cl.holds = false
+			c.world.Demand.SetHolds(cl.name, func(n *demand.Need) demand.Hold { return c.hold(cl, n) })
+		}
+		if cl.facts {
+			cl.facts = false
+			c.world.Demand.SetFacts(cl.name, c.factsOf(cl))
+		}
+	}
+}
+
+func (c *Core) factsOf(cl *cluster) demand.Facts {
+	drained, failures := c.ledger.join.Counters(cl.name, c.now, c.policy)
+	if at := c.ledger.join.NextChange(cl.name, c.policy); at > 0 {
+		c.holdsEnd(cl, at)
+	}
+	return demand.Facts{Heard: cl.gateOpen, SharingPerMille: c.ledger.sharing.PerMille(cl.name), ReportsReadiness: cl.reporting,
+		ReportingSince: cl.reportingSince, JoinDrained: drained, JoinFailures: failures}
+}

@@ -1,0 +1,137 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// needLedger is what the core remembers from plan to plan about needs: since when they are short, which gangs are parked,
+// how well shares hold, which nodes do not join. Ages count nominal cycles, because with evaluation on arrival a count
+// of evaluations is not a time (SHARD-26.2).
+type needLedger struct {
+	parking ledger.Parking
+	sharing ledger.Sharing
+	join    ledger.Join
+
+	unmet      map[string]*shortRows // since when rows are short, by cluster
+	lost       map[string]int64      // last loss of a machine, by cluster
+	since      int64                 // when the row became short that has been so for longest; 0: none is
+	shortfalls map[string]*shortfall
+	order      []*shortfall // as reported
+	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
+	summed     []*shortSum  // that shortfalls and reasons are the sums of
+	oldest     string       // the three oldest, as last logged
+	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
+}
+
+// shortfall is what all clusters together lack of one profile (SHARD-26.1).
+type shortfall struct {
+	Fingerprint string
+	First       int64
+	Priority    int32
+	Residual    []resource.Quantity
+	MinUnit     []resource.Quantity
+	Reqs        []demand.Requirement
+	Reason      engine.UnmetReason
+	Group       string
+	Bucket      demand.Bucket
+}
+
+func (l *needLedger) init() {
+	l.unmet, l.lost, l.shortfalls = map[string]*shortRows{}, map[string]int64{}, map[string]*shortfall{}
+}
+
+// nominal is the nominal cycle that a moment lies in.
+func (c *Core) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
+
+// ageCycles is whole nominal cycles since a moment, plus 1 (SHARD-26.2).
+func (c *Core) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
+
+// advance prepares the ledgers for a plan.
+func (l *needLedger) advance(c *Core) {
+	c.wakePools()
+	for _, name := range l.sharing.Recount(c.world) {
+		l.publishHeadroom(c, name)
+	}
+}
+
+// publishHeadroom gives the engine the headroom of a cluster's rows, and reports whether it changed.
+func (l *needLedger) publishHeadroom(c *Core, name string) bool {
+	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return l.sharing.Headroom(name, n.RowKey()) })
+}
+
+// plan feeds the ledgers from a new plan (SHARD-6.7).
+func (l *needLedger) plan(c *Core, r *engine.Result) {
+	before := l.parking.Entries()
+	l.parking.Observe(r, c.nominal(c.now))
+	for _, e := range before { // those whose hold may change with this plan
+		c.clusters.ensure(e.Cluster).holds = true
+	}
+	for _, e := range l.parking.Entries() {
+		if e.Stalled+1 >= c.policy.ParkAfter {
+			c.clusters.ensure(e.Cluster).holds = true
+		}
+	}
+	levels, room := l.sharing.Observe(c.world, r, c.policy)
+	for _, name := range levels {
+		c.clusters.ensure(name).facts = true
+		c.trigger(triggerNode)
+	}
+	for _, name := range room {
+		if l.publishHeadroom(c, name) {
+			c.trigger(triggerNode)
+		}
+	}
+	l.markUnplaced(c)
+	l.observeShort(c, r)
+}
+
+// markUnplaced tells the engine which rows the scheduler cannot place although they are covered; their verdicts say so
+// (ENG-11.14).
+func (l *needLedger) markUnplaced(c *Core) {
+	names := l.sharing.ClustersStuck()
+	for _, d := range c.world.Demand.Clusters() {
+		if d.Unplaced != nil {
+			names = append(names, d.Name)
+		}
+	}
+	slices.Sort(names)
+	l.unplaced = 0
+	for _, name := range slices.Compact(names) {
+		c.world.Demand.SetUnplaced(name, func(n *demand.Need) bool {
+			is := l.sharing.Unplaced(name, n.RowKey(), c.now, c.policy)
+			if is {
+				l.unplaced++
+			}
+			return is
+		})
+	}
+}
+
+// leftShortAt is the event that left a need short: its arrival, the change of its demand, or the loss of a machine
+// (SHARD-27.2).
+func (l *needLedger) leftShortAt(c *Core, name string, n *demand.Need) int64 {
+	at := n.Arrival
+	cl := c.clusters.get(name)
+	if cl != nil && cl.disposition == DispositionAccepted && cl.dispAt > at {
+		at = cl.dispAt
+	}
+	if lost := l.lost[name]; lost > at {
+		at = lost
+	}
+	return at
+}
+
+func (l *needLedger) lostMachine(c *Core, name string) { l.lost[name] = c.now }
+
+// rowsChanged makes the rows of a cluster appear again in the next publication.
+func (l *needLedger) rowsChanged(name string) {}
+
+// after runs what follows a plan: hints and need statuses.
+func (l *needLedger) after(c *Core) {
+	c.hintsDue()
+}

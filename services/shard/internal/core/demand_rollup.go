@@ -1,0 +1,301 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// rollupArrived applies a roll-up if its session is the cluster's current one and nothing newer was applied. The
+// sender's timestamp orders nothing (SHARD-8.4). Exactly one disposition is sent (SHARD-8.6).
+func (c *Core) rollupArrived(e RollupArrived) {
+	cl := c.clusters.get(e.Cluster)
+	if !cl.current(e.Session) || e.Arrival <= cl.arrival {
+		return
+	}
+	cl.arrival = e.Arrival
+	if e.Reject == nil {
+		if until, bad := c.poison[e.Hash]; bad && until > c.now {
+			e.Reject = &Rejection{Reason: "poison", NeedIndex: -1,
+				Message: "this content made the shard fail before; it is refused for 24 hours"}
+		}
+	}
+	for _, w := range e.Warnings {
+		c.sample(MetricRollupWarnings, w.Rule, 1)
+	}
+	if e.Bytes > 0 {
+		c.sample(MetricRollupBytes, "", e.Bytes)
+	}
+	switch {
+	case e.Reject != nil:
+		c.rejectRollup(cl, e)
+	case cl.known && e.Hash == cl.hash:
+		c.rollupUnchanged(cl, e)
+	default:
+		c.judgeRollup(cl, e)
+	}
+	c.notifyUnread(cl)
+	cl.changed()
+}
+
+// rejectRollup refuses a roll-up. The last accepted demand stays, the session lives, and nothing counts as a report
+// (SHARD-8.7).
+func (c *Core) rejectRollup(cl *cluster, e RollupArrived) {
+	r := e.Reject
+	cl.disposition, cl.dispAt, cl.dispReason = DispositionRejected, c.now, r.Reason
+	c.sample(MetricRollups, DispositionRejected.String(), 1)
+	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.name, Label2: r.Reason, Value: 1})
+	c.record(Record{Type: RecordRollupRejected, Cluster: cl.name, Outcome: r.Reason,
+		Detail: fmt.Sprintf("%s (need %d, field %s)", r.Message, r.NeedIndex, r.FieldPath)})
+	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoRejected + ":" + r.Reason, Rollup: &Rollup{
+		Disposition: DispositionRejected, Timestamp: e.Timestamp, Reason: r.Reason, Message: r.Message, NeedIndex: r.NeedIndex,
+		FieldPath: r.FieldPath, Warnings: e.Warnings}})
+}
+
+func (c *Core) rollupUnchanged(cl *cluster, e RollupArrived) {
+	c.clearHeld(cl)
+	c.heardFrom(cl)
+	cl.disposition, cl.dispAt, cl.dispReason = DispositionUnchanged, c.now, ""
+	c.sample(MetricRollups, DispositionUnchanged.String(), 1)
+	c.ackRollup(cl, e, DispositionUnchanged)
+	c.tryGate(cl)
+}
+
+func (c *Core) ackRollup(cl *cluster, e RollupArrived, d Disposition) {
+	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoRollup,
+		Rollup: &Rollup{Disposition: d, Timestamp: e.Timestamp, NeedIndex: -1, Warnings: e.Warnings}})
+}
+
+// heardFrom notes that this session has delivered demand.
+func (c *Core) heardFrom(cl *cluster) {
+	cl.fresh = c.now
+	if !cl.heard {
+		cl.heard = true
+		c.newcomer(cl)
+		c.trigger(triggerSession)
+	}
+}
+
+// judgeRollup asks the guard, replaces the demand and opens the gate: the one way in for every roll-up that passed the
+// ingest gate (SHARD-11.1).
+func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
+	totals := totalsOf(e.Rows)
+	if why := cmp.Or(c.hides(cl, e.OutOfService), c.suspicious(cl, &e, totals)); why != "" && !c.cfg.RollupGuardOff {
+		if !cl.held.add(c.now) {
+			c.holdRollup(cl, e, why)
+			return
+		}
+	}
+	c.acceptRollup(cl, e, totals)
+}
+
+func (c *Core) holdRollup(cl *cluster, e RollupArrived, why string) {
+	cl.heldRollup = &e
+	cl.disposition, cl.dispAt, cl.dispReason = DispositionHeld, c.now, "guard"
+	c.sample(MetricRollups, DispositionHeld.String(), 1)
+	c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.name, Value: int64(cl.held.Count)})
+	c.record(Record{Type: RecordRollupHeld, Cluster: cl.name, Outcome: "guard",
+		Detail: fmt.Sprintf("%s; confirmation %d of %d", why, cl.held.Count, guardReports)})
+	c.emit(SendAck{Cluster: cl.name, Session: cl.session,
+		Echo: echoHeld + ":" + strconv.Itoa(cl.held.Count) + "/" + strconv.Itoa(guardReports),
+		Rollup: &Rollup{Disposition: DispositionHeld, Timestamp: e.Timestamp, Reason: "guard", Message: why, NeedIndex: -1,
+			HeldCount: int64(cl.held.Count), HeldNeeded: guardReports, Warnings: e.Warnings}})
+}
+
+func (c *Core) clearHeld(cl *cluster) {
+	if cl.held.Count > 0 {
+		c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.name, Value: 0})
+	}
+	cl.held, cl.heldRollup = confirmation{}, nil
+}
+
+// acceptRollup makes a roll-up the cluster's demand.
+func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity) {
+	c.clearHeld(cl)
+	first := !cl.known
+	did := c.world.Demand.Replace(cl.name, e.Rows, e.Overhead, c.now)
+	if did.Merged > 0 {
+		c.sample(MetricRollupWarnings, "equal_rows", int64(did.Merged))
+	}
+	c.setOutOfService(cl, e.OutOfService)
+	cl.known, cl.hash, cl.rows, cl.totals = true, e.Hash, len(e.Rows), totals
+	cl.disposition, cl.dispAt, cl.dispReason = DispositionAccepted, c.now, ""
+	cl.holds = true
+	c.heardFrom(cl)
+	c.sample(MetricRollups, DispositionAccepted.String(), 1)
+	if did.Changed || first {
+		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.name,
+			Detail: fmt.Sprintf("%d rows, %d new, %d gone", len(e.Rows), did.Added, did.Removed)})
+	}
+	if did.Changed {
+		if e.Received == 0 || e.Received > c.now {
+			e.Received = c.now
+		}
+		c.cycle.rollups = append(c.cycle.rollups, e.Received)
+		c.trigger(triggerRollup)
+	}
+	c.ackRollup(cl, e, DispositionAccepted)
+	c.tryGate(cl)
+}
+
+// suspicious says why a roll-up looks like an accident, or "" (SHARD-11.3). Empty lists, wiped stores and zeroed
+// quantities are legal messages that mean "drain everything".
+func (c *Core) suspicious(cl *cluster, e *RollupArrived, totals []resource.Quantity) string {
+	if !cl.known {
+		return ""
+	}
+	rows := len(e.Rows)
+	if len(e.OutOfService) > 0 { // what is left out with its machines has not gone
+		rows, totals = cl.rows, c.withOutOfService(e, totals)
+	}
+	if cl.rows >= guardRows && rows*10 < cl.rows {
+		return fmt.Sprintf("%d rows after %d", rows, cl.rows)
+	}
+	if cl.bound() < guardRows || len(cl.totals) == 0 {
+		return ""
+	}
+	for _, was := range cl.totals {
+		if was.Milli > 0 && !belowTenth(amountOf(totals, was.Name), was.Milli) {
+			return ""
+		}
+	}
+	return "every requested resource fell below a tenth while machines are bound"
+}
+
+// withOutOfService adds what the machines offer that a roll-up takes out of service to what it asks for.
+func (c *Core) withOutOfService(e *RollupArrived, totals []resource.Quantity) []resource.Quantity {
+	sum := map[string]int64{}
+	for _, q := range totals {
+		sum[q.Name] = q.Milli
+	}
+	for k := range e.OutOfService {
+		i, known := c.world.Inventory.Find(e.OutOfService[k].Machine)
+		if !known || c.world.Inventory.Cluster(i) != e.Cluster {
+			continue
+		}
+		m := c.world.Inventory.Machine(i)
+		offer := m.Allocatable
+		if len(offer) == 0 {
+			offer = m.Resources
+		}
+		for _, q := range offer {
+			sum[q.Name] = resource.AddSat(sum[q.Name], q.Milli)
+		}
+	}
+	return sortedQuantities(sum)
+}
+
+// tryGate opens the cluster's reclaim gate, unless its first demand is next to nothing beside what is bound to it: then
+// the same confirmation as of a suspicious roll-up is needed (SHARD-12.2, 12.3).
+func (c *Core) tryGate(cl *cluster) {
+	if cl.gateOpen || !cl.known {
+		return
+	}
+	if !c.allListed() {
+		cl.gateWaits = true
+		return
+	}
+	cl.gateWaits = false
+	if c.demandsLittle(cl) && !cl.gate.add(c.now) {
+		return
+	}
+	c.openGate(cl, "first roll-up of this process")
+}
+
+func (c *Core) demandsLittle(cl *cluster) bool {
+	if cl.bound() < guardRows {
+		return false
+	}
+	for _, have := range c.boundSupply(cl) {
+		if have.Milli > 0 && !belowTenth(amountOf(cl.totals, have.Name), have.Milli) {
+			return false
+		}
+	}
+	return true
+}
+
+// boundSupply sums the allocatable of the machines bound to the cluster.
+func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
+	sum := map[string]int64{}
+	for _, i := range c.machinesOf(cl) {
+		m := c.world.Inventory.Machine(i)
+		if m.Cluster != cl.name || !boundState(m.State) {
+			continue
+		}
+		offer := m.Allocatable
+		if len(offer) == 0 {
+			offer = m.Resources
+		}
+		for _, q := range offer {
+			sum[q.Name] = resource.AddSat(sum[q.Name], q.Milli)
+		}
+	}
+	return sortedQuantities(sum)
+}
+
+func (c *Core) openGate(cl *cluster, why string) {
+	if cl.gateOpen {
+		return
+	}
+	cl.gateOpen, cl.gate, cl.facts = true, confirmation{}, true
+	cl.changed()
+	c.record(Record{Type: RecordGateOpened, Cluster: cl.name, Detail: why})
+	c.trigger(triggerRollup)
+}
+
+// confirmGate is not timed: reports confirm. It exists for gates that waited for the first Lists.
+func (c *Core) confirmGate(name string) {
+	if cl := c.clusters.get(name); cl != nil && cl.gateWaits {
+		c.tryGate(cl)
+	}
+}
+
+func belowTenth(v, of int64) bool {
+	hi, lo := bits.Mul64(uint64(max(v, 0)), 10)
+	return hi == 0 && lo < uint64(of)
+}
+
+func totalsOf(rows []demand.Row) []resource.Quantity {
+	sum := map[string]int64{}
+	for i := range rows {
+		for _, q := range rows[i].Aggregate {
+			sum[q.Name] = resource.AddSat(sum[q.Name], max(q.Milli, 0))
+		}
+	}
+	return sortedQuantities(sum)
+}
+
+func sortedQuantities(sum map[string]int64) []resource.Quantity {
+	out := make([]resource.Quantity, 0, len(sum))
+	for _, name := range sortedKeys(sum) {
+		out = append(out, resource.Quantity{Name: name, Milli: sum[name]})
+	}
+	return out
+}
+
+func amountOf(list []resource.Quantity, name string) int64 {
+	i, ok := slices.BinarySearchFunc(list, name, func(q resource.Quantity, n string) int { return strings.Compare(q.Name, n) })
+	if !ok {
+		return 0
+	}
+	return list[i].Milli
+}
+
+func (c *Core) dropPoison() {
+	for _, h := range sortedKeys(c.poison) {
+		if c.poison[h] <= c.now {
+			delete(c.poison, h)
+			c.emit(Persist{Bucket: BucketPoison, Key: h})
+		}
+	}
+}
+
+// sortedKeys is how the core walks a map.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

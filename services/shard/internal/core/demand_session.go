@@ -1,0 +1,208 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Values of Acknowledgement.echo (WIRE-6.10).
+const (
+	echoHello    = "hello"
+	echoRollup   = "rollup"
+	echoHeld     = "rollup-held"
+	echoRejected = "rollup-rejected"
+	// EchoResync ends a replay of node states.
+	EchoResync = "node-state-resync-complete"
+)
+
+// sessionOpened installs a session, replacing an older one, or renews the installed one (SHARD-7.3, 7.5).
+func (c *Core) sessionOpened(e SessionOpened) {
+	if old := c.clusters.get(e.Cluster); old != nil && e.Session < old.session {
+		return // a stream that was replaced before its Hello got here
+	}
+	if c.superseded != "" {
+		c.emit(CloseSession{Cluster: e.Cluster, Session: e.Session, Code: CodeUnavailable, Reason: "superseded"})
+		return
+	}
+	cl := c.clusters.ensure(e.Cluster)
+	renewed := cl.session == e.Session
+	if !renewed {
+		if cl.connected() {
+			c.sample(MetricSessions, "replaced", 1)
+			c.loseSession(cl, "replaced")
+		}
+		c.sample(MetricSessions, "installed", 1)
+		c.record(Record{Type: RecordSessionOpened, Cluster: cl.name, Detail: fmt.Sprintf("operator %s, protocol %s, features %v",
+			e.OperatorVersion, e.ProtocolVersion, e.Features)})
+	}
+	cl.session, cl.features, cl.has = e.Session, e.Features, featuresOf(e.Features)
+	cl.version, cl.protocol = e.OperatorVersion, e.ProtocolVersion
+	if !renewed {
+		cl.sessionSince, cl.heard = c.now, false
+		cl.timeouts, cl.oneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
+		clear(cl.blobs)
+		clear(cl.hints)
+		cl.hintedAt, cl.hintBasis = 0, hintBasis{}
+		clear(cl.statuses)
+		c.trigger(triggerSession)
+	}
+	c.ledger.sharing.Session(cl.name, cl.has.unplaced)
+	cl.reporting = false // the full set of node reports comes again after each Hello ack
+	if !cl.has.nodeContents {
+		c.forgetContents(cl)
+	}
+	cl.holds, cl.facts = true, true
+	cl.changed()
+	if cl.retired {
+		c.unretire(cl, "the cluster's operator came back")
+	}
+	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoHello, Hello: true, Term: c.ctl.Coordinator.Term, Epoch: c.epoch})
+	c.resync(cl)
+	c.reissueInstructions(cl)
+}
+
+// resync sends the state of every machine of the cluster and the marker behind them (SHARD-18.5). Before every provider
+// was listed once the marker would be a lie, on which the operator deletes node objects, so it waits (WIRE-6.21).
+func (c *Core) resync(cl *cluster) {
+	n := int64(0)
+	for _, i := range c.machinesOf(cl) {
+		if to, told := c.shownTo(i); told && to == cl.name {
+			c.sendNodeState(i, cl, false)
+			n++
+		}
+	}
+	if c.allListed() {
+		c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: EchoResync, Resync: n})
+	}
+}
+
+// finishResyncs sends the replay to every session that opened before the first Lists were in.
+func (c *Core) finishResyncs() {
+	for _, cl := range c.clusters.ordered {
+		if cl.connected() {
+			c.resync(cl)
+		}
+	}
+}
+
+// sessionClosed removes the session if it is the installed one; late clean-up of a replaced one changes nothing.
+func (c *Core) sessionClosed(e SessionClosed) {
+	cl := c.clusters.get(e.Cluster)
+	if !cl.current(e.Session) {
+		return
+	}
+	c.sample(MetricSessions, "removed", 1)
+	c.loseSession(cl, e.Reason)
+	c.trigger(triggerSession)
+}
+
+// loseSession ends what needed the session. Demand stays: silence is never "no demand" (SHARD-2.4).
+func (c *Core) loseSession(cl *cluster, reason string) {
+	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: reason})
+	cl.session, cl.heard, cl.reporting = 0, false, false
+	c.ledger.sharing.SessionClosed(cl.name)
+	cl.holds, cl.facts = true, true
+	cl.changed()
+	for _, o := range c.ops.ordered() {
+		if o.Cluster != cl.name {
+			continue
+		}
+		switch {
+		case o.Phase == phasePulling:
+			c.rollBack(o, OutcomeSessionLost, "the cluster's session ended during the bootstrap pull")
+		case o.Phase == phaseInstructing && o.Kind == KindPreempt:
+			c.drainUnannounced(o)
+		}
+	}
+}
+
+// nodeReported keeps what a cluster sees of a machine's node. It feeds node names, latencies and ENG-17, nothing else.
+func (c *Core) nodeReported(e NodeReported) {
+	cl := c.clusters.get(e.Cluster)
+	if !cl.current(e.Session) {
+		return
+	}
+	if e.LastOfFullSet && !cl.reporting {
+		cl.reporting, cl.reportingSince, cl.facts = true, c.now, true
+		c.trigger(triggerNode)
+	}
+	if e.Machine == "" {
+		return
+	}
+	i, known := c.world.Inventory.Find(e.Machine)
+	if !known || c.world.Inventory.Cluster(i) != cl.name {
+		return // a cluster may speak of its own machines only
+	}
+	was := cl.nodes[e.Machine]
+	if !e.Present {
+		delete(cl.nodes, e.Machine)
+		if was != nil {
+			c.nodeGone(i)
+		}
+	} else {
+		n := &node{name: e.Node, ready: e.Ready, at: c.now, contents: e.Contents}
+		if n.contents == nil && was != nil && cl.has.nodeContents {
+			n.contents = was.contents
+		}
+		cl.nodes[e.Machine] = n
+	}
+	next := inventory.NotReady
+	switch old := c.world.Inventory.Readiness(i); {
+	case e.Present && e.Ready:
+		next = inventory.ReadyOnce
+	case old.WasReady():
+		next = inventory.ReadyLost
+	}
+	if c.world.Inventory.SetReadiness(i, next) {
+		c.outageMoved(i)
+		c.trigger(triggerNode)
+		if next == inventory.ReadyOnce {
+			c.ledger.join.Ready(cl.name)
+			cl.facts = true
+			c.observeReady(i)
+		}
+	}
+	c.occupied(i, cl)
+	if e.Present && (was == nil || was.name != e.Node) {
+		c.announce(i) // the node name is known now
+	}
+}
+
+// nodeGone asks the provider about a Configured machine whose node is no more: an interrupted machine is known at once and
+// not with the next List. Many at a time are a List's business (SHARD-13.18).
+func (c *Core) nodeGone(i inventory.Index) {
+	inv := c.world.Inventory
+	if p := c.provider(inv.Provider(i)); inv.State(i) == inventory.Configured && len(p.asked) < nodeGoneGetsMax {
+		c.want(p.name, inv.ID(i), getForPoll)
+	}
+}
+
+// unplacedReported keeps the newest report of Pods that the scheduler could not place (ENG-11.11).
+func (c *Core) unplacedReported(e UnplacedReported) {
+	cl := c.clusters.get(e.Cluster)
+	if !cl.current(e.Session) {
+		return
+	}
+	news := !slices.Equal(cl.unplaced, e.Rows)
+	cl.unplaced = e.Rows
+	cl.changed()
+	byID := make(map[string]int64, len(e.Rows))
+	for _, r := range e.Rows {
+		byID[r.RowID] = max(r.Pods, 1)
+	}
+	pods := make(map[demand.RowKey]int64, len(e.Rows))
+	if d := c.world.Demand.Cluster(cl.name); d != nil && len(byID) > 0 {
+		for i := range d.Needs {
+			if n := &d.Needs[i]; n.RowID != "" && byID[n.RowID] > 0 {
+				pods[n.RowKey()] = byID[n.RowID]
+			}
+		}
+	}
+	c.ledger.sharing.Report(cl.name, pods, c.now)
+	if news { // it is repeated with each heartbeat, and a heartbeat that says nothing new causes no cycle (SHARD-6.5)
+		c.trigger(triggerNode)
+	}
+}

@@ -1,0 +1,241 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// shortRows are the short rows of one cluster and since when each is. The list is replaced, not changed, and only when the
+// cluster's block is: a shard that is out of machines has tens of thousands of short rows, and most stand as they stood.
+type shortRows struct {
+	of   *engine.Block
+	list []shortRow // in the order of the block
+}
+
+type shortRow struct {
+	at    int32 // position in the block
+	key   demand.RowKey
+	since int64
+}
+
+// since is when a row became short, or 0.
+func (s *shortRows) sinceOf(row demand.RowKey) int64 {
+	if s != nil {
+		for i := range s.list {
+			if s.list[i].key == row {
+				return s.list[i].since
+			}
+		}
+	}
+	return 0
+}
+
+func (l *needLedger) unmetSince(name string, row demand.RowKey) int64 {
+	return l.unmet[name].sinceOf(row)
+}
+
+// observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each
+// other.
+func (l *needLedger) observeShort(c *Core, r *engine.Result) {
+	l.observeVictims(c, r)
+	unmet := make(map[string]*shortRows, len(l.unmet))
+	l.since = 0
+	for _, b := range r.Blocks {
+		if len(b.Missing) == 0 {
+			continue
+		}
+		old := l.unmet[b.Cluster]
+		if old == nil || old.of != b {
+			old = l.shortIn(c, b, old)
+		}
+		unmet[b.Cluster] = old
+		for i := range old.list {
+			if at := old.list[i].since; l.since == 0 || at < l.since {
+				l.since = at
+			}
+		}
+	}
+	l.unmet = unmet
+	l.sumShortfalls(c, r)
+	l.logOldest(c)
+}
+
+// observeVictims notes the clusters that this plan begins to take machines from: what is short there is so since now, and
+// not since the roll-up that once was met (SHARD-27.2).
+func (l *needLedger) observeVictims(c *Core, r *engine.Result) {
+	for _, a := range r.Actions {
+		if a.Kind != KindPreempt {
+			continue
+		}
+		if _, again := c.cycle.planned[planKey{c.world.Inventory.ID(a.Machine), a.Kind}]; !again {
+			l.lostMachine(c, c.world.Inventory.Cluster(a.Machine))
+		}
+	}
+}
+
+// shortIn lists the short rows of a new block.
+func (l *needLedger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRows {
+	out := &shortRows{of: b, list: make([]shortRow, 0, len(b.Missing))}
+	var before []shortRow
+	if old != nil {
+		before = old.list
+	}
+	var moved map[demand.RowKey]int64 // made when the rows come in another order than before
+	for i := range b.Verdicts {
+		if b.Verdicts[i].Status != engine.Short {
+			continue
+		}
+		n := &b.Needs[i]
+		x := shortRow{at: int32(i), key: n.RowKey()}
+		switch known := false; {
+		case len(before) > 0 && before[0].key == x.key:
+			x.since, before = before[0].since, before[1:]
+		case len(before) > 0 && moved == nil:
+			moved = make(map[demand.RowKey]int64, len(before))
+			for k := range before {
+				moved[before[k].key] = before[k].since
+			}
+			fallthrough
+		default:
+			if x.since, known = moved[x.key]; !known {
+				x.since = l.leftShortAt(c, b.Cluster, n)
+			}
+		}
+		out.list = append(out.list, x)
+	}
+	return out
+}
+
+// shortSum is the sum of the short rows of a few blocks, for as long as these stand. A plan that changes nothing about a cluster
+// says so by sharing its block with the one before, so nearly all sums of a shard that is out of machines are known.
+type shortSum struct {
+	blocks  []*engine.Block // with short rows, in order
+	forms   []formSum       // in the order in which they are met
+	reasons [8]int
+}
+
+// formSum is what rows of one form lack together.
+type formSum struct {
+	form           *demand.Form
+	residual, unit resource.Vector
+	arrival        int64 // of the row that goes first, whose reason is told
+	reason         engine.UnmetReason
+}
+
+// add takes in rows of the same form that come after.
+func (s *formSum) add(x *formSum) {
+	if demand.CompareArrival(x.arrival, s.arrival) < 0 {
+		s.arrival, s.reason = x.arrival, x.reason
+	}
+	s.residual, s.unit = s.residual.Add(x.residual), s.unit.Max(x.unit)
+}
+
+// shortSumBlocks is how many blocks with short rows one sum is of: with 5,000 clusters there are about as many sums.
+const shortSumBlocks = 64
+
+// sumOf sums the short rows of blocks.
+func sumOf(blocks []*engine.Block) *shortSum {
+	out := &shortSum{blocks: slices.Clone(blocks)}
+	at := map[*demand.Form]int{}
+	for _, b := range blocks {
+		for i := range b.Missing {
+			m := &b.Missing[i]
+			n, v := &b.Needs[m.Row], &b.Verdicts[m.Row]
+			out.reasons[v.Reason]++
+			out.forms = addForm(out.forms, at, &formSum{form: n.Form, residual: m.Residual, unit: n.MinUnit, arrival: n.Arrival, reason: v.Reason})
+		}
+	}
+	return out
+}
+
+func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
+	if k, known := at[x.form]; known {
+		list[k].add(x)
+		return list
+	}
+	at[x.form] = len(list)
+	return append(list, *x)
+}
+
+// sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
+// turn, which would jump through the memory of all blocks, and looks only at groups of blocks of which one is another now.
+func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
+	if !l.sumGroups(r) {
+		return
+	}
+	var forms []formSum
+	at := map[*demand.Form]int{}
+	l.reasons = [8]int{}
+	for _, s := range l.summed {
+		for k, n := range s.reasons {
+			l.reasons[k] += n
+		}
+		for i := range s.forms {
+			forms = addForm(forms, at, &s.forms[i])
+		}
+	}
+	short := make(map[string]*shortfall, len(forms))
+	order := make([]*shortfall, 0, len(forms))
+	dims := c.world.Space.Dimensions
+	for i := range forms {
+		s := &forms[i]
+		f := &shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
+			Bucket: s.form.Interruption, Residual: s.residual.Quantities(dims), MinUnit: s.unit.Quantities(dims)}
+		if old := l.shortfalls[f.Fingerprint]; old != nil {
+			f.First = old.First
+		}
+		short[f.Fingerprint], order = f, append(order, f)
+	}
+	slices.SortFunc(order, func(a, b *shortfall) int { // of a report (SHARD-26.1)
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	l.shortfalls, l.order = short, order
+}
+
+// sumGroups brings the sums up to date and tells whether any is another now.
+func (l *needLedger) sumGroups(r *engine.Result) (changed bool) {
+	short := make([]*engine.Block, 0, len(l.summed)*shortSumBlocks)
+	for _, b := range r.Blocks {
+		if len(b.Missing) > 0 {
+			short = append(short, b)
+		}
+	}
+	n := 0
+	for part := range slices.Chunk(short, shortSumBlocks) {
+		switch {
+		case n == len(l.summed):
+			l.summed, changed = append(l.summed, sumOf(part)), true
+		case !slices.Equal(l.summed[n].blocks, part):
+			l.summed[n], changed = sumOf(part), true
+		}
+		n++
+	}
+	if n < len(l.summed) {
+		clear(l.summed[n:])
+		l.summed, changed = l.summed[:n], true
+	}
+	return changed
+}
+
+// logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).
+func (l *needLedger) logOldest(c *Core) {
+	list := slices.Clone(l.order)
+	slices.SortStableFunc(list, func(a, b *shortfall) int { return cmp.Compare(a.First, b.First) })
+	var names []string
+	for _, s := range list[:min(3, len(list))] {
+		names = append(names, s.Fingerprint)
+	}
+	slices.Sort(names)
+	if text := strings.Join(names, ", "); text != l.oldest {
+		l.oldest = text
+		if text != "" {
+			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(list))})
+		}
+	}
+}

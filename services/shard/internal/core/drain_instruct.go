@@ -1,0 +1,366 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// instruct tells the operator to cordon and drain, before the provider's Drain: otherwise routine scale-down kills pods
+// without honouring disruption budgets (SHARD-17.1).
+func (c *Core) instruct(o *operation, cl *cluster) {
+	o.Phase = phaseInstructing
+	if o.Instruction == "" {
+		o.Instruction = wireID(o.ID, "reclaim", 1)
+		c.ops.byInstr[o.Instruction] = o
+	}
+	c.sendInstruction(o, cl, o.Grace, false, "")
+	if !cl.has.reclaimCancel {
+		c.commit(o)
+	}
+	c.armDeadline(o, cl)
+	c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID)
+	if o.Kind == KindPreempt {
+		c.timers.add(c.now+preemptAckWait, timerAckWait, o.ID)
+	}
+}
+
+// commit makes a drain that nobody takes back any more count as begun: the operator has acknowledged it, or could not be
+// told of a change of mind. Were the machine still supply, the next plan would find another one in excess instead of it
+// and both would go (SHARD-17.4a). What the machine is reserved for counts on it from here.
+func (c *Core) commit(o *operation) {
+	inv := c.world.Inventory
+	if o.Committed || inv.State(o.Index) != inventory.Configured {
+		return
+	}
+	o.Committed = true
+	inv.SetLeaving(o.Index, true)
+	if o.Promise != nil {
+		p := *o.Promise
+		p.Expires = c.now + preemptAckWait + (o.Grace+c.policy.DrainMargin)*Second
+		inv.SetPromise(o.Index, &p)
+	}
+	c.trigger(triggerMachine)
+}
+
+// uncommit takes that back: the operation ends, or its operator came back as one that can be told.
+func (c *Core) uncommit(o *operation) {
+	if !o.Committed {
+		return
+	}
+	o.Committed = false
+	inv := c.world.Inventory
+	inv.SetLeaving(o.Index, false)
+	if o.Promise != nil && inv.State(o.Index) == inventory.Configured {
+		inv.SetPromise(o.Index, o.Before.Promise)
+	}
+	c.trigger(triggerMachine)
+}
+
+func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled bool, reason string) {
+	cause := CauseVoluntary
+	if o.Kind == KindPreempt {
+		cause = CausePreempt
+	}
+	s := SendReclaim{Instruction: o.Instruction, Cluster: cl.name, Session: cl.session, Machine: o.Machine, GraceSecs: grace,
+		PreemptorPriority: o.PreemptorPriority, Cause: cause, Cancelled: cancelled, Reason: reason}
+	if n := cl.nodes[o.Machine]; n != nil {
+		s.Node = n.name
+	}
+	c.emit(s)
+}
+
+// repeatInstruction sends an unacked instruction again, with the same id (SHARD-17.4).
+func (c *Core) repeatInstruction(id string) {
+	o := c.ops.byID[id]
+	if o == nil || o.Phase != phaseInstructing || c.frozen() {
+		return
+	}
+	c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID)
+	if o.Acked {
+		return
+	}
+	if cl := c.clusters.get(o.Cluster); cl != nil && cl.connected() && !c.guards.pausedFor(c, o.Kind, o.Cluster, o.Provider) {
+		o.Repeats++
+		c.sendInstruction(o, cl, o.Grace, false, "")
+	}
+}
+
+// reissueInstructions sends every open instruction of a cluster on its new session: unacked ones at once, and those of
+// machines that drain with what is left of their grace (SHARD-17.4, 17.6).
+func (c *Core) reissueInstructions(cl *cluster) {
+	for _, o := range c.ops.ordered() {
+		if o.Cluster != cl.name || !o.drains() || o.Instruction == "" {
+			continue
+		}
+		switch {
+		case o.Phase == phaseInstructing:
+			c.armDeadline(o, cl)
+			c.sendInstruction(o, cl, c.graceLeft(o), false, "")
+			if cl.has.reclaimCancel && !(o.Kind == KindPreempt && o.Acked) {
+				c.uncommit(o)
+			} else {
+				c.commit(o)
+			}
+			o.Acked = false // this session's operator has to say it again
+		case c.world.Inventory.State(o.Index) == inventory.Draining:
+			c.sendInstruction(o, cl, max(0, (o.DrainEnds-c.now)/Second), false, "")
+		}
+	}
+	c.reissueJournaled(cl)
+}
+
+// reclaimAcked takes the operator's word that the node is cordoned.
+func (c *Core) reclaimAcked(e ReclaimAcked) {
+	o := c.ops.byInstr[e.Instruction]
+	if o == nil || o.Cluster != e.Cluster {
+		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
+		return
+	}
+	if cl := c.clusters.get(e.Cluster); !cl.current(e.Session) {
+		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
+		return
+	}
+	first := !o.Acked
+	o.Acked = true
+	if first && (e.NodesStarted <= 0 || len(e.Failures) > 0) { // loud, but the Drain goes on (SHARD-17.7)
+		c.sample(MetricReclaimsUnresolved, "", 1)
+		text := "no node was cordoned"
+		for _, f := range e.Failures {
+			text = fmt.Sprintf("%s: %s %s", f.Node, f.Reason, clipText(f.Message))
+		}
+		c.recordOp(RecordStarted, o, "unresolved", text)
+	}
+	switch {
+	case o.Phase != phaseInstructing:
+	case o.Deadline == 0 || e.NodesStarted <= 0 || o.Cause == engine.CauseNotJoined || o.Drain.State == drainDone: // nothing is left to evict
+		c.drainNow(o, "")
+	case o.Kind == KindPreempt:
+		c.commit(o) // what it is reserved for counts on it from here
+	}
+}
+
+// armDeadline makes a drain wait for the operator's last word, if the operator gives one: Drain goes out when it says that
+// nothing is left, and not before (SHARD-17.10).
+func (c *Core) armDeadline(o *operation, cl *cluster) {
+	switch {
+	case !cl.has.drainReport:
+		o.Deadline = 0
+	case o.Deadline == 0:
+		o.Deadline = c.now + o.Grace*Second
+		wait := o.Deadline
+		if o.Kind == KindReclaim {
+			wait += drainReportWait
+		}
+		c.timers.add(wait, timerDrainEnd, o.ID)
+	}
+}
+
+// graceLeft is what is left of an operation's grace, in whole seconds.
+func (c *Core) graceLeft(o *operation) int64 {
+	if o.Deadline == 0 {
+		return o.Grace
+	}
+	return max(0, (o.Deadline-c.now)/Second)
+}
+
+// drainEnds is when the grace of a drain ends: the operator's deadline while it evicts, the provider's from the Drain on.
+func (o *operation) drainEnds() int64 {
+	if o.DrainEnds > 0 {
+		return o.DrainEnds
+	}
+	return o.Deadline
+}
+
+// drainDeadline ends the wait for the operator's last word: a preemption drains at its own deadline, a voluntary reclaim is
+// given up unless the policy is to force it.
+func (c *Core) drainDeadline(id string) {
+	o := c.ops.byID[id]
+	if o == nil || o.Phase != phaseInstructing || o.Deadline == 0 {
+		return
+	}
+	if o.Kind == KindPreempt || c.cfg.DrainForce {
+		c.drainNow(o, "the deadline of the drain has passed")
+		return
+	}
+	c.giveUpDrain(o, "the operator has not said within the deadline that the node is empty")
+}
+
+// giveUpDrain ends a voluntary drain that its cluster does not let happen. The machine stays and is left alone for a while
+// (SHARD-17.11).
+func (c *Core) giveUpDrain(o *operation, why string) {
+	if n := len(o.Drain.Blocking); n > 0 {
+		why += "; blocked by " + strings.Join(o.Drain.Blocking[:min(n, 5)], ", ")
+	}
+	b := c.guards.drains[o.Machine]
+	if b == nil {
+		b = &drainBackoff{}
+		if c.guards.drains == nil {
+			c.guards.drains = map[string]*drainBackoff{}
+		}
+		c.guards.drains[o.Machine] = b
+	}
+	b.Backoff.fail(rampDrain, c.now, o.Machine+"/drain")
+	b.Why = clipText(why)
+	c.timers.add(b.Backoff.Until, timerDispatch, "")
+	c.cancelInstruction(o, why)
+	c.endCancelled(o, why)
+	c.cycle.redispatch = true
+}
+
+// ackWaitOver drains for a Preempt whose ack did not come in time (SHARD-17.5).
+func (c *Core) ackWaitOver(id string) {
+	o := c.ops.byID[id]
+	if o == nil || o.Phase != phaseInstructing || o.Kind != KindPreempt || o.Acked {
+		return
+	}
+	if o.Deadline != 0 { // its operator says when the node is empty; the deadline stands
+		c.commit(o)
+		return
+	}
+	c.drainNow(o, "cordon unconfirmed")
+}
+
+// drainNow makes the operation ready to send Drain. The machine is Draining once the command leaves. A note says why
+// there was no ack.
+func (c *Core) drainNow(o *operation, note string) {
+	if note != "" {
+		c.recordOp(RecordStarted, o, "", note)
+	}
+	o.Phase = phaseReady
+	c.commit(o)
+	c.cycle.redispatch = true
+}
+
+// drainUnannounced drains for a Preempt whose cluster has no session, so that nobody can evict (SHARD-17.5). First it waits
+// for one handover of the operator.
+func (c *Core) drainUnannounced(o *operation) {
+	if c.cfg.SessionHandoverWait > 0 {
+		if o.Instruction == "" {
+			o.Instruction = wireID(o.ID, "reclaim", 1)
+			c.ops.byInstr[o.Instruction] = o
+		}
+		o.Phase = phaseInstructing
+		c.timers.add(c.now+c.cfg.SessionHandoverWait, timerHandover, o.ID)
+		return
+	}
+	c.drainWithoutSession(o)
+}
+
+// handoverOver drains for a Preempt for which no session came.
+func (c *Core) handoverOver(id string) {
+	o := c.ops.byID[id]
+	if o == nil || o.Phase != phaseInstructing || c.frozen() {
+		return
+	}
+	if cl := c.clusters.get(o.Cluster); cl == nil || !cl.connected() {
+		c.drainWithoutSession(o)
+	}
+}
+
+func (c *Core) drainWithoutSession(o *operation) {
+	c.sample(MetricEvictionsSkipped, "", 1)
+	c.drainNow(o, "eviction skipped: the cluster has no session")
+}
+
+// sendDrain moves the machine to Draining, with its reservation if it has one, and sends the command.
+func (c *Core) sendDrain(o *operation) {
+	inv := c.world.Inventory
+	if inv.State(o.Index) != inventory.Draining {
+		o.DrainEnds = c.now + c.graceLeft(o)*Second
+		if o.Cause == engine.CauseNotJoined {
+			c.ledger.join.Drained(o.Cluster, c.now)
+			c.clusters.ensure(o.Cluster).facts = true
+			c.withholdUnjoined(o)
+		}
+		c.move(o.Index, inventory.Draining, o.Cluster)
+		if o.Promise != nil {
+			p := *o.Promise
+			p.Expires = o.DrainEnds + c.policy.DrainMargin*Second
+			inv.SetPromise(o.Index, &p)
+		}
+		c.announce(o.Index)
+	}
+	c.send(o)
+}
+
+// drained clears what bound the machine, when the drain has ended and not when it was acknowledged (SHARD-14.5).
+func (c *Core) drained(o *operation) {
+	delete(c.guards.drains, o.Machine)
+	delete(c.ops.byInstr, o.Instruction)
+	if o.Cause == engine.CauseNotJoined {
+		c.withholdUnjoined(o)
+	}
+}
+
+// withholdUnjoined keeps a machine from the cluster that its node did not join; others may use it (ENG-17.7). It holds from
+// the drain on: a plan may promise a machine that drains, and the cluster that gives it up would get it straight back.
+func (c *Core) withholdUnjoined(o *operation) {
+	c.world.Inventory.Withhold(o.Index, inventory.Withheld{Reason: inventory.WithheldNotJoined, Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
+}
+
+// cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
+// sent. A peer that cannot be told has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
+func (c *Core) cancelUnwanted(wanted map[string]bool) {
+	for _, o := range c.ops.ordered() {
+		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.evicting(o.Machine) {
+			continue
+		}
+		cl := c.clusters.get(o.Cluster)
+		if cl == nil || !cl.connected() || !cl.has.reclaimCancel {
+			continue
+		}
+		c.cancelInstruction(o, "no longer wanted")
+		c.endCancelled(o, "the plan no longer asks for the machine")
+	}
+}
+
+func (c *Core) endCancelled(o *operation, why string) {
+	c.end(o, OutcomeCancelled, why)
+}
+
+// cancelInstruction takes an instruction back, so that the operator uncordons.
+func (c *Core) cancelInstruction(o *operation, why string) {
+	delete(c.ops.byInstr, o.Instruction)
+	cl := c.clusters.get(o.Cluster)
+	if cl == nil || !cl.connected() || !cl.has.reclaimCancel {
+		return
+	}
+	c.recordOp(RecordEnded, o, "cancellation_sent", why)
+	c.sendInstruction(o, cl, 0, true, why)
+}
+
+// drainReported keeps the operator's last word on a drain (SHARD-17.9).
+func (c *Core) drainReported(e DrainReported) {
+	o := c.ops.byInstr[e.Instruction]
+	if o == nil || o.Cluster != e.Cluster {
+		return
+	}
+	if cl := c.clusters.get(e.Cluster); !cl.current(e.Session) {
+		return
+	}
+	if e.State == drainDone && o.DrainEnds > 0 && c.now >= o.DrainEnds {
+		return // nothing is evicted after the deadline: what was left went with the machine
+	}
+	o.Drain = drainNote{State: e.State, PodsLeft: e.PodsLeft, Blocking: e.Blocking, Reason: e.Reason}
+	if o.Phase != phaseInstructing || o.Deadline == 0 {
+		return
+	}
+	switch {
+	case e.State == drainDone && o.Acked: // else the ack, which is repeated until it comes, goes on
+		c.drainNow(o, "")
+	case e.State == drainDeadlineExceeded && (o.Kind == KindPreempt || c.cfg.DrainForce):
+		c.drainNow(o, "the deadline of the drain has passed")
+	case (e.State == drainDeadlineExceeded || e.State == drainStopped) && o.Kind == KindReclaim:
+		why := "the drain was stopped"
+		if e.State == drainDeadlineExceeded {
+			why = "the deadline of the drain has passed"
+		}
+		if e.Reason != "" {
+			why += ": " + e.Reason
+		}
+		c.giveUpDrain(o, why)
+	}
+}

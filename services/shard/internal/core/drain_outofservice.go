@@ -1,0 +1,100 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// OutOfService is a machine whose node takes no Pods now. The roll-up that names it leaves the Pods on it out of its needs.
+type OutOfService struct {
+	Machine string `n:"1"`
+	Reason  int32  `n:"2"` // number of bigfleet.v1alpha1.MachineOutOfService.Reason
+	Since   int64  `n:"3"` // wall clock of the cluster
+	Pods    int64  `n:"4"` // that a drain has to evict; they keep the machine
+	Detail  string `n:"5"`
+}
+
+// String says why the node takes no Pods: "cordoned since 14:02 UTC".
+func (o *OutOfService) String() string {
+	why := "takes no Pods"
+	switch o.Reason {
+	case 1:
+		why = "cordoned"
+	case 2:
+		why = "tainted with " + o.Detail
+	case 3:
+		why = "not Ready"
+	}
+	if o.Since > 0 {
+		why += " since " + clockText(o.Since)
+	}
+	return why
+}
+
+// setOutOfService replaces what a cluster says of nodes that take no Pods. Such a machine is no supply for the Pods that
+// are elsewhere (SHARD-18.9).
+func (c *Core) setOutOfService(cl *cluster, list []OutOfService) {
+	inv := c.world.Inventory
+	before := cl.out
+	cl.out = nil
+	for _, o := range list {
+		i, known := inv.Find(o.Machine)
+		if !known || inv.Cluster(i) != cl.name || inv.Foreign(i) || !boundState(inv.State(i)) {
+			continue // a cluster may speak of its own machines only
+		}
+		if cl.out == nil {
+			cl.out = make(map[string]OutOfService, len(list))
+		}
+		cl.out[o.Machine] = o
+		if inv.SetOutOfService(i, true) {
+			c.trigger(triggerNode)
+		}
+	}
+	for _, id := range sortedKeys(before) {
+		if _, still := cl.out[id]; still {
+			continue
+		}
+		if i, known := inv.Find(id); known && inv.SetOutOfService(i, false) {
+			c.trigger(triggerNode)
+		}
+	}
+}
+
+// planOutOfService adds the reclaims of machines that take no Pods and hold none any more. The plan does not see them.
+func (c *Core) planOutOfService(planned map[planKey]int64, wanted map[string]bool) {
+	inv := c.world.Inventory
+	for _, cl := range c.clusters.ordered {
+		for _, id := range sortedKeys(cl.out) {
+			i, known := inv.Find(id)
+			key := planKey{id, KindReclaim}
+			if _, already := planned[key]; already || !known || cl.out[id].Pods > 0 || !cl.gateOpen || inv.State(i) != inventory.Configured || inv.Cluster(i) != cl.name {
+				continue
+			}
+			at, old := c.cycle.planned[key]
+			if !old {
+				at = c.now
+			}
+			planned[key], wanted[id] = at, true
+			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.Nobody, Drain: -1, Cause: engine.CauseExcess}
+			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.n, planned: at,
+				evict: &eviction{Evictee: planner.Evictee{Machine: i, Grace: c.policy.ReclaimGrace}}})
+		}
+	}
+}
+
+// hides says why a roll-up that takes machines out of service looks like an accident, or "": half of a cluster at once.
+func (c *Core) hides(cl *cluster, list []OutOfService) string {
+	fresh := 0
+	for i := range list {
+		if _, known := cl.out[list[i].Machine]; !known {
+			fresh++
+		}
+	}
+	if n := cl.bound(); n >= guardRows && fresh*2 > n {
+		return fmt.Sprintf("%d of %d machines take no Pods at once", fresh, n)
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// rollupWith sends demand together with the machines that take no Pods.
+func (w *world) rollupWith(cluster string, cpus int64, hash string, out ...OutOfService) Disposition {
+	w.arrival++
+	from := len(w.sent)
+	rows := needs(0, cpus)
+	w.step(RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: rows, Hash: hash, RowCount: 1, OutOfService: out})
+	for _, x := range w.sent[from:] {
+		if a, ok := x.(SendAck); ok && a.Rollup != nil {
+			return a.Rollup.Disposition
+		}
+	}
+	return DispositionNone
+}
+
+// SHARD-18.9: a cordoned machine is no supply for Pods that are elsewhere and is kept by those on it; when they have left it is
+// surplus, and when it serves again it counts again.
+func TestCordonedMachineIsNoSupply(t *testing.T) {
+	w := newWorld(t, nil, append(hostsOf(2, "red"), slotsOf(4)...)...)
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 8))
+	w.run(Second)
+	cordoned := OutOfService{Machine: "red-001", Reason: 1, Since: 1_800_000_000 * Second, Pods: 3}
+	if d := w.rollupWith("red", 8, "h1", cordoned); d != DispositionAccepted {
+		t.Fatalf("the roll-up is %v", d)
+	}
+	w.run(Minute)
+	if n := w.state(inventory.Configured); n != 3 {
+		t.Errorf("%d machines serve; the pending Pods need one beside the cordoned one", n)
+	}
+	if got := w.called(RPCDrain); len(got) != 0 {
+		t.Errorf("drained %v with Pods on it", got)
+	}
+	k, _ := w.c.Why("red-001")
+	if k.Out == nil || k.Out.Pods != 3 || k.Out.String() != "cordoned since 08:00 UTC" {
+		t.Errorf("kept: %v", k.Out)
+	}
+	cordoned.Pods = 0
+	w.rollupWith("red", 8, "h2", cordoned)
+	w.run(Minute)
+	if got := w.called(RPCDrain); len(got) != 1 || got[0] != "red-001" {
+		t.Errorf("drained %v once it is empty", got)
+	}
+}
+
+// SHARD-18.9: a machine that takes Pods again is supply again, and its surplus goes.
+func TestUncordonedMachineIsSupplyAgain(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReleaseDelay = 5 * Minute }, append(hostsOf(2, "red"), slotsOf(4)...)...)
+	w.connect("red")
+	w.run(Second)
+	w.rollupWith("red", 4, "h1", OutOfService{Machine: "red-001", Reason: 1})
+	w.run(Minute)
+	w.rollupWith("red", 8, "h2")
+	w.run(Minute)
+	if n := w.state(inventory.Configured); n != 2 || len(w.called(RPCDrain)) != 0 {
+		t.Errorf("%d machines serve, drained %v", n, w.called(RPCDrain))
+	}
+}
+
+// SHARD-11.3, 18.9: Pods that leave a roll-up with their nodes are no loss of demand; half of a cluster that goes at once is held.
+func TestOutOfServiceAndTheGuard(t *testing.T) {
+	var list []OutOfService
+	w := newWorld(t, nil, hostsOf(20, "red")...)
+	w.connect("red")
+	w.run(Second)
+	w.rollupWith("red", 80, "h0")
+	w.run(Second)
+	for i, m := range hostsOf(20, "red") {
+		if list = append(list, OutOfService{Machine: m.ID, Reason: 1, Pods: 4}); i == 9 {
+			if d := w.rollupWith("red", 40, "h1", list...); d != DispositionAccepted {
+				t.Errorf("ten of twenty cordoned: %v", d)
+			}
+		}
+	}
+	w.run(Second)
+	if d := w.rollupWith("red", 4, "h2", list[:19]...); d != DispositionAccepted {
+		t.Errorf("nine more of twenty: %v", d)
+	}
+	w = newWorld(t, nil, hostsOf(20, "red")...)
+	w.connect("red")
+	w.run(Second)
+	w.rollupWith("red", 80, "h0")
+	w.run(Second)
+	if d := w.rollupWith("red", 4, "h3", list...); d != DispositionHeld {
+		t.Errorf("all of twenty at once: %v", d)
+	}
+}

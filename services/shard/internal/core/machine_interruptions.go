@@ -1,0 +1,155 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+const (
+	certain = 1_000_000 // parts per million: what a provider says of a host once it knows that it is taken back (PROV-26.6)
+
+	// announcedFor is how long an announcement is believed. Clouds give half a minute to five; a host that is still there after
+	// this counts again, so that a provider that cries wolf costs no machine for good.
+	announcedFor = 15 * 60 * Second
+	// risksMax bounds the pools whose interruptions are counted: types times zones of the largest clouds.
+	risksMax = 8192
+)
+
+// riskKey is a pool as a provider prices it: what one interruption tells of the next.
+type riskKey struct {
+	provider, instanceType, zone string
+	class                        inventory.CapacityType
+}
+
+// risk is how often hosts of a pool were taken back while this process looked. Nothing decides by it (SHARD-23.7).
+type risk struct {
+	hosts  int64 // that count now
+	millis int64 // that hosts were there, up to at
+	at     int64
+	taken  int64
+}
+
+func (r *risk) advance(now int64) {
+	passed := max(0, now-r.at) / Millisecond
+	r.millis += passed * r.hosts
+	r.at += passed * Millisecond
+}
+
+// risks are those of all pools. A new process starts over: the long run is the metric's.
+type risks struct {
+	since int64
+	pools map[riskKey]*risk
+}
+
+func (s *risks) of(key riskKey, now int64) *risk {
+	r := s.pools[key]
+	if r == nil {
+		if len(s.pools) >= risksMax {
+			return nil
+		}
+		if s.pools == nil {
+			s.pools, s.since = map[riskKey]*risk{}, now
+		}
+		r = &risk{at: now}
+		s.pools[key] = r
+	}
+	r.advance(now)
+	return r
+}
+
+// hosting is what a machine counts as: a host of a pool that its provider means to leave alone, or nothing.
+type hosting struct {
+	key    riskKey
+	counts bool
+}
+
+func (c *Core) hostOf(i inventory.Index) hosting {
+	inv := c.world.Inventory
+	if s := inv.State(i); s < inventory.Idle || s > inventory.Draining || inv.Probability(i) >= certain {
+		return hosting{}
+	}
+	shape := inv.Shape(inv.Class(inv.Row(i).Class).Shape)
+	text := c.world.Space.Strings.Text
+	return hosting{riskKey{text(shape.Provider), text(shape.Type), text(shape.Zone), shape.Capacity}, true}
+}
+
+// hosted takes note of what became of a host, and of the word that it is taken back.
+//
+// Only a probability that rises while the host is known is such a word: a provider that declares 1.0 of every host, or of a slot,
+// would otherwise be bought from without end (SHARD-13.19).
+func (c *Core) hosted(i inventory.Index, was hosting) {
+	is := c.hostOf(i)
+	inv := c.world.Inventory
+	s := inv.State(i)
+	if is.counts || !s.Hosted() {
+		inv.SetAnnounced(i, false)
+	}
+	if was == is {
+		return
+	}
+	if was.counts {
+		if r := c.risks.of(was.key, c.now); r != nil {
+			r.hosts--
+		}
+	}
+	if is.counts {
+		if r := c.risks.of(is.key, c.now); r != nil {
+			r.hosts++
+		}
+		return
+	}
+	switch {
+	case s.Hosted() && inv.Probability(i) >= certain:
+		c.announced(i)
+	case s == inventory.Failed && inv.Machine(i).Failure == failureHostLost:
+	default:
+		return
+	}
+	if r := c.risks.of(was.key, c.now); r != nil {
+		r.taken++
+	}
+	c.emit(Sample{Metric: MetricInterruptions, Label1: was.key.provider, Label2: was.key.class.String(), Value: 1})
+}
+
+// announced: the provider takes a host back. From here on it is no supply, so that its replacement is bought while it still serves.
+func (c *Core) announced(i inventory.Index) {
+	inv := c.world.Inventory
+	inv.SetAnnounced(i, true)
+	m := inv.Machine(i)
+	c.timers.add(c.now+announcedFor, timerAnnounced, m.ID)
+	c.record(Record{Type: RecordInterruption, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster, From: m.State, To: m.State,
+		Detail: "its provider has announced that it takes the host back"})
+}
+
+// announcedStill ends an announcement that nothing came of.
+func (c *Core) announcedStill(id string) {
+	inv := c.world.Inventory
+	i, known := inv.Find(id)
+	if !known || !inv.SetAnnounced(i, false) {
+		return
+	}
+	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Machine(i).Provider, Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
+		Detail: "announced, but it was not taken back: it counts again"})
+	c.trigger(triggerMachine)
+}
+
+// SeenInterruptions is how often hosts of a machine's pool were taken back since a moment of Mono, in so many hours of theirs.
+type SeenInterruptions struct {
+	Taken int64
+	Hours float64
+	Since int64
+}
+
+// SeenInterruptions tells it of the pool of one machine; false when no host of it was ever seen.
+func (c *Core) SeenInterruptions(id string) (SeenInterruptions, bool) {
+	i, known := c.world.Inventory.Find(id)
+	if !known {
+		return SeenInterruptions{}, false
+	}
+	m := c.world.Inventory.Machine(i)
+	r := c.risks.pools[riskKey{m.Provider, m.InstanceType, m.Zone, m.CapacityType}]
+	if r == nil {
+		return SeenInterruptions{}, false
+	}
+	millis := r.millis + max(0, c.now-r.at)/Millisecond*r.hosts
+	return SeenInterruptions{Taken: r.taken, Hours: float64(millis) / 3_600_000, Since: c.risks.since}, true
+}

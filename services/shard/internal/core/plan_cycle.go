@@ -1,0 +1,304 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// trigger is why a cycle runs (SHARD-6.3).
+type trigger uint8
+
+const (
+	triggerRollup trigger = iota
+	triggerMachine
+	triggerSession
+	triggerNode
+	triggerExpiry
+	triggerAdmin
+	triggerInterval
+	triggers
+)
+
+func (t trigger) String() string {
+	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval"}[t]
+}
+
+// cycleState is the cadence of decisions and what the last plan left to start.
+type cycleState struct {
+	n       int64 // cycles of this process
+	at      int64 // Mono of the last one
+	wall    int64
+	lastEnd int64
+	took    int64 // the last one and the step it ran in
+	open    bool  // the step in which a cycle ran has not been seen to end
+	pending [triggers]bool
+	wanted  bool
+
+	result   *engine.Result // of the last cycle
+	waiting  [kinds][]decision
+	planned  map[planKey]int64 // when a decision that is still planned first appeared
+	held     map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
+	started  int64             // starts in this cycle, for --max-actions-per-cycle
+	deferred bool              // some start had to wait for the next cycle
+
+	redispatch bool // something that may let a decision go has changed
+	holdEnds   []holdEnd
+	rollups    []int64 // when roll-ups were received that no cycle has used yet
+	fullAt     int64   // when a plan was last computed from nothing
+	ranBefore  bool    // restored: the core of the snapshot had a plan
+}
+
+type planKey struct {
+	Machine string
+	Kind    Kind
+}
+
+// decision is one action of the last plan that has not started.
+type decision struct {
+	action  engine.Action
+	index   inventory.Index
+	machine string
+	cycle   int64
+	planned int64
+
+	// Filled in when it starts.
+	view        engine.View
+	attribution Attribution
+	promise     *inventory.Promise
+	reqs        []demand.Requirement
+	blocked     blockedReason // what held it at the last look
+	evict       *eviction     // not of the plan, but of a move
+}
+
+// trigger asks for a cycle.
+func (c *Core) trigger(t trigger) {
+	c.cycle.pending[t] = true
+	c.cycle.wanted = true
+}
+
+// allListed reports whether each provider has delivered one complete full List in this process. No cycle runs before:
+// planning on half an inventory buys again what already exists (SHARD-6.6).
+func (c *Core) allListed() bool {
+	for _, p := range c.providers {
+		if !p.listed {
+			return false
+		}
+	}
+	return true
+}
+
+// maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
+// storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
+func (c *Core) maybeCycle() {
+	s := &c.cycle
+	for len(s.holdEnds) > 0 { // few; order does not matter, each only marks its cluster
+		i := slices.IndexFunc(s.holdEnds, func(h holdEnd) bool { return h.At <= c.now })
+		if i < 0 {
+			break
+		}
+		if cl := c.clusters.get(s.holdEnds[i].Cluster); cl != nil {
+			cl.holds, cl.facts = true, true
+			cl.changed()
+		}
+		s.holdEnds = slices.Delete(s.holdEnds, i, i+1)
+		c.trigger(triggerExpiry)
+	}
+	if !s.wanted || c.frozen() || !c.allListed() {
+		return
+	}
+	if next := s.lastEnd + max(c.cfg.CycleMinSpacing, s.took); c.now < next {
+		c.timers.add(next, timerSpacing, "")
+		return
+	}
+	c.runCycle()
+}
+
+// ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
+// that take longer than the spacing would follow each other without a gap, with one event of anybody between two.
+func (s *cycleState) ended(at int64) {
+	if s.open && at > s.lastEnd {
+		s.took, s.lastEnd = at-s.lastEnd, at
+	}
+	s.open = false
+}
+
+// runCycle is one cycle, in the order of SHARD-6.7.
+func (c *Core) runCycle() {
+	s := &c.cycle
+	for t, set := range s.pending {
+		if set {
+			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
+		}
+	}
+	s.pending, s.wanted = [triggers]bool{}, false
+	s.n++
+	s.at, s.wall, s.started, s.deferred = c.now, c.wall, 0, false
+
+	c.phase(PhaseSnapread)
+	c.lapse(c.world.Inventory.Advance(c.now))
+	c.ledger.advance(c)
+	c.applyQuotas()
+	c.bringHoldsUpToDate()
+	in := engine.Input{World: c.world, Cycle: s.n, Policy: c.policy}
+	r := c.planner.Plan(in)
+	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 {
+		for _, name := range names {
+			c.clusters.ensure(name).holds = true
+		}
+		c.bringHoldsUpToDate()
+		r = c.planner.Plan(in)
+	}
+	c.phase(PhaseNone)
+	r = c.compareFull(in, r)
+	if why := c.audit.Broken(c.world, c.policy, r); why != "" { // before anything of it is done (ENG-2.12)
+		panic("core: broken plan: " + why)
+	}
+	c.phase(PhaseEmit)
+	c.keepPromises(r)
+	s.result = r
+	c.ledger.plan(c, r)
+	c.replaceDecisions(r)
+	for _, at := range s.rollups {
+		c.sample(MetricCycleLag, "", c.now-at)
+	}
+	s.rollups = s.rollups[:0]
+	s.lastEnd, s.took, s.open = c.now, 0, true
+	s.redispatch = true
+	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
+	c.phase(PhaseExecute)
+	c.dispatch()
+	c.phase(PhaseNone)
+	c.ledger.after(c)
+	c.pub.cycle = true
+	c.checkCheap()
+}
+
+// lapse records promises and marks that ended by time.
+func (c *Core) lapse(list []inventory.Lapse) {
+	for _, l := range list {
+		if l.Promise != nil {
+			c.announce(l.Index)
+		}
+	}
+}
+
+// compareFull computes the plan from nothing now and then and uses that one if the two differ (SHARD-6.10).
+func (c *Core) compareFull(in engine.Input, r *engine.Result) *engine.Result {
+	if age := c.now - c.cycle.fullAt; age < fullPlanMax && (age < fullPlanMin || c.cycle.n%fullPlanEvery != 0) {
+		return r
+	}
+	c.cycle.fullAt = c.now
+	full := planner.Plan(in)
+	if d := differ(r, full); d != "" {
+		c.sample(MetricPlanMismatch, "", 1)
+		c.record(Record{Type: RecordProcess, Outcome: "plan_mismatch", Detail: clipText("the incremental plan differs from the full one, which is used: " + d)})
+		c.planner.Forget()
+		return full
+	}
+	return r
+}
+
+// differ says where two results of one input part, or "".
+func differ(a, b *engine.Result) string {
+	switch {
+	case !slices.Equal(a.Actions, b.Actions):
+		return "actions"
+	case !slices.Equal(a.Drains, b.Drains):
+		return "drains"
+	case !slices.Equal(a.Short, b.Short):
+		return "short needs"
+	case len(a.Blocks) != len(b.Blocks):
+		return "clusters"
+	case !slices.Equal(a.Promised, b.Promised):
+		return "promises"
+	}
+	for i, x := range a.Blocks {
+		y := b.Blocks[i]
+		if x == y {
+			continue
+		}
+		if x.Cluster != y.Cluster || !slices.Equal(x.Verdicts, y.Verdicts) || !slices.Equal(x.Domains, y.Domains) || !slices.Equal(x.Claims, y.Claims) ||
+			!slices.Equal(x.Shares, y.Shares) {
+			return "cluster " + y.Cluster
+		}
+	}
+	return ""
+}
+
+// keepPromises stores the promises that changed hands (ENG-15.4).
+func (c *Core) keepPromises(r *engine.Result) {
+	for _, p := range r.Promised {
+		to := p.To
+		if c.world.Inventory.SetPromise(p.Machine, &to) {
+			c.announce(p.Machine)
+		}
+	}
+}
+
+// replaceDecisions makes the new plan's actions the ones to start. Decisions that did not start are not kept: a stale
+// decision is a wrong one, and the new plan has derived again what is still true (SHARD-6.8).
+func (c *Core) replaceDecisions(r *engine.Result) {
+	s := &c.cycle
+	dropped := 0
+	for k := range s.waiting {
+		dropped += len(s.waiting[k])
+		s.waiting[k] = s.waiting[k][:0]
+	}
+	planned, held := make(map[planKey]int64, len(r.Actions)), map[planKey]bool{}
+	wanted := map[string]bool{}
+	again := 0
+	for _, a := range r.Actions {
+		id := c.world.Inventory.ID(a.Machine)
+		key := planKey{id, a.Kind}
+		at, old := s.planned[key]
+		if !old {
+			at = c.now
+		} else {
+			again++
+		}
+		planned[key] = at
+		if s.held[key] {
+			held[key] = true
+		}
+		if a.Kind == KindPreempt || a.Kind == KindReclaim {
+			wanted[id] = true
+		}
+		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.n, planned: at})
+	}
+	c.planEvictions(planned, wanted)
+	c.planOutOfService(planned, wanted)
+	s.planned, s.held = planned, held
+	if n := dropped - again; n > 0 {
+		c.sample(MetricDropped, "", int64(n))
+	}
+	c.cancelUnwanted(wanted)
+}
+
+// decisionOf makes a decision of an action of the last plan, spelled out.
+func (c *Core) decisionOf(a engine.Action) *decision {
+	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.cycle.n, planned: c.now}
+	c.spell(d)
+	return d
+}
+
+// spell fills in what a start needs.
+func (c *Core) spell(d *decision) {
+	r := c.cycle.result
+	d.view = r.View(c.world, d.action)
+	if e := d.evict; e != nil {
+		d.view.Grace, d.view.Score, d.view.Terms, d.view.PreemptorPriority = e.Grace, e.Score, e.Terms, e.priority
+	}
+	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
+		d.attribution = r.Stamp(d.action.Need)
+		n, _ := r.Need(d.action.Need)
+		d.reqs = n.Form.Requirements
+		d.view.Row = n.RowKey()
+	}
+	if p, ok := r.Promise(d.action, c.now, c.policy); ok {
+		d.promise = &p
+	}
+}

@@ -1,0 +1,129 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+)
+
+// fence is the suspicion that a newer process has this shard's identity (SHARD-20.6). A provider that mixes up the order
+// of tokens must not stop a healthy shard, and a zombie's second attempt is refused as surely as its first.
+type fence struct {
+	Suspect bool     `n:"1"`
+	Since   int64    `n:"2"`
+	Refused []string `n:"3"` // operations refused by the fence, oldest first
+	Confirm string   `n:"4"` // operation of the confirming attempt; empty: not sent
+	Tries   int      `n:"5"`
+	NextTry int64    `n:"6"`
+}
+
+// fenceSuspected takes a refusal by the fence.
+func (c *Core) fenceSuspected(o *operation, e CommandDone) {
+	p := c.provider(o.Provider)
+	f := &p.fence
+	o.Phase = phaseFenced
+	if e.HasFence && e.FenceEpoch > c.epoch {
+		c.supersede(fmt.Sprintf("provider %s holds a mark of epoch %d for %s, ours is %d", p.name, e.FenceEpoch, o.Machine, c.epoch))
+		return
+	}
+	if f.Suspect && f.Confirm == o.ID {
+		c.supersede(fmt.Sprintf("provider %s refused %s of %s twice, with tokens %d/%d and older", p.name, o.rpc(), o.Machine, c.epoch, e.Token))
+		return
+	}
+	f.Refused = append(f.Refused, o.ID)
+	if !f.Suspect {
+		f.Suspect, f.Since = true, c.now
+		c.record(Record{Type: RecordFence, Provider: p.name, Machine: o.Machine, Op: o.ID, Sequence: e.Token,
+			Detail: "refused by the fence; waiting for the commands in flight before one confirming attempt"})
+		c.timers.add(c.now+c.cfg.ExecuteTimeout, timerFence, p.name)
+	}
+	c.confirmFence(p)
+}
+
+// confirmFence sends the one confirming attempt when nothing else is in flight, or after the time of one command.
+func (c *Core) confirmFence(p *provider) {
+	f := &p.fence
+	if !f.Suspect || f.Confirm != "" || c.superseded != "" || c.stopping {
+		return
+	}
+	if p.inflight > 0 && c.now < f.Since+c.cfg.ExecuteTimeout || c.now < f.NextTry {
+		return
+	}
+	for len(f.Refused) > 0 {
+		o := c.ops.byID[f.Refused[0]]
+		if o == nil || o.rpc() == RPCConfigure && (o.BlobAt == 0 || !c.blobFresh(o)) {
+			f.Refused = f.Refused[1:]
+			if o != nil {
+				c.rollBack(o, OutcomeFenced, "refused by the fence; the blob expired before it could be confirmed")
+			}
+			continue
+		}
+		if !c.classes.free(o.Kind) { // other providers fill it; the limit holds here too
+			c.timers.add(c.now+fenceClassRetry, timerFence, p.name)
+			return
+		}
+		f.Confirm = o.ID
+		f.Tries++
+		o.Slot = true
+		c.classes.used[o.Kind]++
+		p.inflight++
+		c.send(o)
+		return
+	}
+	*f = fence{}
+	c.cycle.redispatch = true
+}
+
+// ended looks at the end of any command that was not refused by the fence.
+func (f *fence) ended(c *Core, p *provider, o *operation, class Class, code Code) {
+	if !f.Suspect {
+		return
+	}
+	if f.Confirm != o.ID {
+		c.confirmFence(p)
+		return
+	}
+	if code == CodeAborted || code == CodeAlreadyExists {
+		class = Refused // the machine stands elsewhere: said by a provider that has let the token pass (PROV-7.2, 7.7)
+	}
+	switch class {
+	case Accepted, Refused, Gone: // the token passed: the order of tokens was mixed up, not ours
+		others := slices.DeleteFunc(f.Refused, func(id string) bool { return id == o.ID })
+		*f = fence{}
+		p.slowUntil = c.now + fenceSlowPeriod
+		c.timers.add(p.slowUntil, timerDispatch, "")
+		c.sample(MetricFenceReordered, "", 1)
+		c.record(Record{Type: RecordFence, Provider: p.name, Machine: o.Machine, Op: o.ID,
+			Detail: "the confirming attempt passed: the provider keeps coarser marks than one per machine; one call at a time for 10 min"})
+		for _, id := range others {
+			if other := c.ops.byID[id]; other != nil {
+				c.rollBack(other, OutcomeNotTouched, "refused by the fence of a provider that mixes up the order of tokens")
+			}
+		}
+		c.cycle.redispatch = true
+	default: // no answer: ask again with backoff
+		f.Confirm = ""
+		f.NextTry = c.now + rampAsk.after(f.Tries)
+		c.timers.add(f.NextTry, timerFence, p.name)
+	}
+}
+
+// unresolved keeps an operation whose confirming attempt had no answer in the fence's hands.
+func (f *fence) unresolved(o *operation) bool { return f.Suspect && slices.Contains(f.Refused, o.ID) }
+
+func (c *Core) fenceTimer(name string) { c.confirmFence(c.provider(name)) }
+
+// supersede latches: no command, no pull, no instruction from here on, for the life of the process. Machines are left as
+// they are (SHARD-20.7).
+func (c *Core) supersede(evidence string) {
+	if c.superseded != "" {
+		return
+	}
+	c.superseded = evidence
+	c.record(Record{Type: RecordFence, Detail: "superseded: " + evidence})
+	c.emit(Superseded{Evidence: evidence})
+	for _, cl := range c.clusters.ordered {
+		if cl.connected() {
+			c.emit(CloseSession{Cluster: cl.name, Session: cl.session, Code: CodeUnavailable, Reason: "superseded"})
+		}
+	}
+}

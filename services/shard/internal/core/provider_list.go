@@ -1,0 +1,377 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// list is a List under way.
+type list struct {
+	id      int64
+	full    bool  // asked without a cursor
+	asked   int64 // mutation counter when it was sent (SHARD-13.5)
+	started int64
+	seen    int64
+	changed int64
+	shown   int // machines of the inventory that it has shown
+}
+
+// requestList sends a List. At most one per provider runs (SHARD-13.1).
+func (c *Core) requestList(p *provider, full bool) {
+	if p.list != nil {
+		p.needFull = p.needFull || full
+		return
+	}
+	c.lists++
+	full = full || p.needFull || len(p.cursor) == 0
+	p.needFull = false
+	p.list = &list{id: c.lists, full: full, asked: c.mutations, started: c.now}
+	e := ListMachines{List: c.lists, Provider: p.name, Paged: p.paged, Timeout: listTimeout}
+	if !full {
+		e.Cursor = p.cursor
+	}
+	c.emit(e)
+}
+
+// driveReconcile sends the Lists and Gets that are due.
+func (c *Core) driveReconcile() {
+	for _, p := range c.providers {
+		if p.list == nil {
+			switch {
+			case p.needFull && c.now >= p.nextList:
+				c.requestList(p, true)
+			case c.mustRead(p):
+				c.requestList(p, !c.incremental(p))
+			case p.listed && c.now >= p.nextFull && (p.fails == 0 || c.now >= p.nextList): // a dead provider is not asked without a pause
+				c.requestList(p, true)
+			case c.now >= p.nextList && (p.listed || p.fails > 0):
+				c.requestList(p, !c.incremental(p) || !p.listed)
+			}
+		}
+		c.pollInflight(p)
+		c.sendGets(p)
+		if p.list == nil {
+			c.timers.add(max(p.nextList, c.now+Millisecond), timerList, p.name)
+		}
+	}
+}
+
+// incremental reports whether the cursor is to be used (SHARD-13.2).
+func (c *Core) incremental(p *provider) bool {
+	switch c.cfg.Incremental {
+	case IncrementalOff:
+		return false
+	case IncrementalOn:
+		return true
+	}
+	return p.paged || p.advanced
+}
+
+// pollInflight looks faster at machines whose command was accepted: after the poll interval, then at an eighth of the
+// age of the youngest such operation, never slower than the reconcile interval (SHARD-13.3).
+func (c *Core) pollInflight(p *provider) {
+	var waiting []*operation
+	for _, o := range c.ops.list {
+		if !o.Deleted && o.Provider == p.name && o.Phase == phaseWaiting {
+			waiting = append(waiting, o)
+		}
+	}
+	if len(waiting) == 0 || !p.listed {
+		return
+	}
+	if p.pollAt == 0 {
+		p.pollAt = p.youngest + c.cfg.InflightPollInterval
+	}
+	if c.now < p.pollAt {
+		c.timers.add(p.pollAt, timerList, p.name)
+		return
+	}
+	pause := min(max(c.cfg.InflightPollInterval, (c.now-p.youngest)/8), c.cfg.ReconcileInterval)
+	switch {
+	case c.incremental(p) && len(p.cursor) > 0:
+		if p.list == nil {
+			c.requestList(p, false)
+		}
+	case len(waiting) <= inflightGetsMax:
+		for _, o := range waiting {
+			c.want(p.name, o.Machine, getForPoll)
+		}
+	default:
+		pause = max(pause, Second, 4*p.lastTook)
+		if p.list == nil {
+			c.requestList(p, true)
+		}
+	}
+	p.pollAt = c.now + pause
+	c.timers.add(p.pollAt, timerList, p.name)
+}
+
+// listOf finds the provider whose List has an id.
+func (c *Core) listOf(id int64) *provider {
+	for _, p := range c.providers {
+		if p.list != nil && p.list.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// listPage merges part of a List.
+func (c *Core) listPage(e ListPage) {
+	p := c.listOf(e.List)
+	if p == nil {
+		return
+	}
+	inv := c.world.Inventory
+	c.reduced.page = &ListPage{List: e.List, Rejected: e.Rejected[:len(e.Rejected):len(e.Rejected)]}
+	for k := range e.Rows {
+		e.Rows[k].Machine.Provider = p.name
+		f := e.Rows[k]
+		i, known := inv.Find(f.Machine.ID)
+		if known && inv.Provider(i) != p.name {
+			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
+			c.rejectMachine(x, p)
+			c.reduced.keepRejected(x)
+			continue
+		}
+		if known && c.cols.at(i).listed == p.list.id {
+			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "listed twice"}
+			c.rejectMachine(x, p)
+			c.reduced.keepRejected(x)
+			continue
+		}
+		p.list.seen++
+		wasRejected := false
+		if len(p.rejects) > 0 {
+			_, wasRejected = p.rejects[f.Machine.ID]
+			delete(p.rejects, f.Machine.ID)
+		}
+		i, did := c.mergeAt(i, known, f, p.list.asked)
+		switch did {
+		case mergedAdopted:
+			p.list.changed++
+		case mergedSetAside:
+			p.owed[f.Machine.ID] = true
+		}
+		if back := c.sawInList(p, i); did != mergedNothing || wasRejected || back {
+			c.reduced.keepRow(e.Rows, k)
+		}
+	}
+	for _, r := range e.Rejected {
+		c.rejectMachine(r, p)
+		if i, known := inv.Find(r.ID); known && inv.Provider(i) == p.name {
+			c.sawInList(p, i) // a rejected record still counts as seen
+		}
+	}
+}
+
+// sawInList notes that a List showed a machine, and reports whether it had been missing before.
+func (c *Core) sawInList(p *provider, i inventory.Index) (back bool) {
+	if i == inventory.None || !c.world.Inventory.Live(i) {
+		return false
+	}
+	x := c.cols.at(i)
+	back = x.absent != absence{}
+	if x.listed != p.list.id {
+		p.list.shown++
+	}
+	x.listed, x.absent = p.list.id, absence{}
+	return back
+}
+
+// rejectMachine counts a refused record, and records it when it is news.
+func (c *Core) rejectMachine(r RejectedID, p *provider) {
+	c.sample(MetricMachinesRejected, r.Reason, 1)
+	if p.rejects[r.ID] == r.Reason {
+		return
+	}
+	if len(p.rejects) < rejectsMax {
+		p.rejects[r.ID] = r.Reason
+	}
+	c.record(Record{Type: RecordMachineRejected, Machine: r.ID, Provider: p.name, Outcome: r.Reason, Detail: clipText(r.Text)})
+}
+
+// listDone ends a List: the cursor is stored only now, when everything before it was merged (SHARD-13.8).
+func (c *Core) listDone(e ListDone) {
+	p := c.listOf(e.List)
+	if p == nil {
+		return
+	}
+	l := p.list
+	p.list = nil
+	if e.Seen == 0 {
+		e.Seen = l.seen
+	}
+	kept := e
+	kept.Reduced = true
+	c.reduced.done = &kept
+	if e.Failed {
+		c.listFailed(p, e)
+		return
+	}
+	p.fails, p.lastError = 0, ""
+	p.lastTook, p.read = e.Duration, l.id
+	if len(p.cursor) > 0 && string(p.cursor) != string(e.Revision) {
+		p.advanced = true
+	}
+	p.cursor, p.paged = e.Revision, p.paged || e.Paged
+	p.listedAt = c.now
+	p.nextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.name, int(c.lists))
+	c.emit(Sample{Metric: MetricListDuration, Label1: p.name, Label2: listMode(l.full), Value: e.Duration})
+	whole := l.full || e.Complete
+	for _, id := range e.Removed {
+		c.removalReported(p, id)
+	}
+	if whole {
+		p.nextFull = c.now + c.cfg.FullReconcileInterval
+		p.fullAt = c.now
+		c.removeAbsent(p, l, e)
+	}
+	if whole && !p.listed {
+		p.listed = true
+		c.firstListed()
+	}
+	if c.incremental(p) { // a full List sets aside too, and the deltas after it do not repeat what it showed
+		for _, id := range sortedKeys(p.owed) {
+			if !c.commandInFlight(id) { // an operation that waits for this very fact would wait for the next full List
+				delete(p.owed, id)
+				c.want(p.name, id, getForOwed)
+			}
+		}
+	} else {
+		clear(p.owed)
+	}
+	if whole {
+		c.answerReconcile(p, l)
+	}
+	c.releaseNewcomers()
+}
+
+func listMode(full bool) string {
+	if full {
+		return "full"
+	}
+	return "incremental"
+}
+
+// listFailed tries again with backoff. Decisions go on and no machine fails because of it (SHARD-13.17).
+func (c *Core) listFailed(p *provider, e ListDone) {
+	p.fails++
+	p.lastError, p.errorAt = fmt.Sprintf("List: %s: %s", e.Code, clipText(e.Error)), c.now
+	if len(p.cursor) > 0 {
+		p.cursor = nil // a cursor error and a broken List both mean: look at everything
+	}
+	r := rampList
+	r.most = max(c.cfg.ReconcileInterval, Second)
+	p.nextList = c.now + r.after(p.fails)
+	c.sample(MetricReconcileErrors, p.name, 1)
+	c.answerReconcileFailed(p)
+	c.releaseNewcomers()
+}
+
+// firstListed runs once, when the last provider has delivered its first full List.
+func (c *Core) firstListed() {
+	if !c.allListed() {
+		return
+	}
+	c.dropJournal()
+	for _, cl := range c.clusters.ordered {
+		if cl.gateWaits {
+			c.tryGate(cl)
+		}
+	}
+	c.finishResyncs()
+	c.endExceptions()
+	c.trigger(triggerMachine)
+}
+
+// removeAbsent removes the machines that a complete List did not show (SHARD-13.10), behind the guard: an empty success
+// is a provider bug more often than a vanished fleet (SHARD-13.11).
+func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
+	missing, known := c.absentFrom(p, l, e)
+	if !e.Reduced {
+		for _, i := range missing {
+			c.reduced.done.Missing = append(c.reduced.done.Missing, c.world.Inventory.ID(i))
+		}
+	}
+	guard := len(missing) > max(removalMin, known/10) || (e.Seen == 0 && known > 0 && len(missing) > 0)
+	held := 0
+	for _, i := range missing {
+		a := &c.cols.at(i).absent
+		if a.lists == 0 {
+			a.since = c.now
+		}
+		a.lists++
+		if guard && !(a.lists >= removalLists && c.now-a.since >= removalElapsed) {
+			held++
+			continue
+		}
+		c.removeIfUnbound(p, i)
+	}
+	if held != p.held {
+		c.record(Record{Type: RecordRemovalsHeld, Provider: p.name, Detail: fmt.Sprintf("%d of %d machines are missing from a full List; removals held: %d",
+			len(missing), known, held)})
+		p.held = held
+	}
+}
+
+// absentFrom finds the provider's machines that a List did not show and that were not set aside.
+func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory.Index, known int) {
+	inv := c.world.Inventory
+	if e.Reduced {
+		for _, id := range e.Missing {
+			if i, ok := inv.Find(id); ok {
+				missing = append(missing, i)
+			}
+		}
+		return missing, p.machines
+	}
+	if l.shown == p.machines {
+		return nil, p.machines // nearly every List; none of half a million is looked at
+	}
+	for k := range inv.Bound() { // in the order of memory: a List of half a million rows ends in one step
+		i := inventory.Index(k)
+		if !inv.Live(i) || inv.Provider(i) != p.name {
+			continue
+		}
+		known++
+		if c.cols.at(i).listed == l.id || p.owed[inv.ID(i)] || c.cols.at(i).mutation > l.asked || c.commandInFlight(inv.ID(i)) {
+			continue
+		}
+		missing = append(missing, i)
+	}
+	slices.SortFunc(missing, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
+	return missing, known
+}
+
+// commandInFlight reports whether facts about a machine are set aside now (SHARD-13.6).
+func (c *Core) commandInFlight(id string) bool {
+	o := c.ops.byMachine[id]
+	return o != nil && (o.Phase == phasePulling || o.Phase == phaseReady || o.Phase == phaseSending || o.Phase == phaseFenced)
+}
+
+// removeIfUnbound removes a machine that is gone; a bound one only when Get says not found.
+func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
+	inv := c.world.Inventory
+	if inv.Foreign(i) {
+		c.removeMachine(i)
+		return
+	}
+	if s := inv.State(i); boundState(s) || c.ops.byMachine[inv.ID(i)] != nil {
+		c.want(p.name, inv.ID(i), getForAbsent)
+		return
+	}
+	c.vanish(i, "missing from a full List")
+}
+
+// removalReported takes a tombstone of an incremental List.
+func (c *Core) removalReported(p *provider, id string) {
+	i, ok := c.world.Inventory.Find(id)
+	if !ok || c.world.Inventory.Provider(i) != p.name || c.commandInFlight(id) {
+		return
+	}
+	c.removeIfUnbound(p, i)
+}

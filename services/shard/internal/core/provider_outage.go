@@ -1,0 +1,163 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// outage says why the supply of a provider is withheld (SHARD-14.15).
+type outage uint8
+
+const (
+	outageNone    outage = iota
+	outageBreaker        // its circuit breaker is open
+	outageStale          // its inventory is too old
+)
+
+func (o outage) String() string {
+	return [...]string{"", "does not answer commands", "has not listed its machines"}[o]
+}
+
+// outageSweep bounds the machines that one step marks, so that the outage of a large provider does not stop the loop.
+const outageSweep = 8192
+
+// outageOf says whether a provider's supply is to be withheld now. A provider whose breaker is half open offers its supply
+// again once a List has ended well since the breaker opened; while the one call that is let through is under way, the rest
+// is withheld.
+func (c *Core) outageOf(p *provider) outage {
+	b := &p.breaker
+	switch {
+	case b.Open && (b.Probing || c.now < b.Until || p.listedAt <= b.Tripped):
+		return outageBreaker
+	case p.listed && c.now-p.listedAt > staleInventory:
+		return outageStale
+	}
+	return outageNone
+}
+
+// watchOutages follows each provider into an outage and out of it, and continues the marking of its machines.
+func (c *Core) watchOutages() {
+	for _, p := range c.providers {
+		if o := c.outageOf(p); o != p.outage {
+			c.outageChanged(p, o)
+		}
+		if b := &p.breaker; p.outage == outageBreaker && !b.Probing && c.now >= b.Until && p.fails == 0 && p.nextList > c.now {
+			p.nextList = c.now // a List that ends well is what brings the supply back
+		}
+		if p.sweeping && c.sweepOutage(p, outageSweep) {
+			c.timers.add(c.now+Millisecond, timerList, p.name)
+		}
+	}
+}
+
+func (c *Core) outageChanged(p *provider, o outage) {
+	if (o == outageNone) != (p.outage == outageNone) {
+		p.sweeping, p.swept = true, ""
+		detail := "supply is offered again"
+		if o != outageNone {
+			p.outageSince = c.now
+			detail = fmt.Sprintf("supply is withheld: the provider %s", o)
+		}
+		c.record(Record{Type: RecordBackoffChanged, Provider: p.name, Detail: detail})
+	}
+	if p.outage = o; o == outageNone {
+		p.outageSince = 0
+	}
+	c.pub.blocksChanged = true
+	c.trigger(triggerExpiry)
+}
+
+// sweepOutage marks the next machines of a provider, by id, and reports whether some are left.
+func (c *Core) sweepOutage(p *provider, most int) (more bool) {
+	var batch []inventory.Index
+	for i := range c.world.Inventory.After(p.swept) {
+		if len(batch) == most {
+			more = true
+			break
+		}
+		batch = append(batch, i)
+	}
+	for _, i := range batch {
+		c.markOutage(i)
+	}
+	if n := len(batch); n > 0 {
+		p.swept = c.world.Inventory.ID(batch[n-1])
+	}
+	p.sweeping = more
+	c.trigger(triggerExpiry)
+	return more
+}
+
+// finishSweeps marks what is left at once, so that a checkpoint need not say how far the marking got.
+func (c *Core) finishSweeps() {
+	for _, p := range c.providers {
+		for p.sweeping {
+			c.sweepOutage(p, outageSweep)
+		}
+	}
+}
+
+// markOutage shows the engine what an outage does to one machine. Free machines and possible victims are withheld. What is
+// on its way does not move, so it stops counting as supply; when it arrives it is ordinary supply.
+func (c *Core) markOutage(i inventory.Index) {
+	inv := c.world.Inventory
+	out := c.provider(inv.Provider(i)).outage != outageNone
+	free, moving := false, false
+	switch inv.State(i) {
+	case inventory.Speculative, inventory.Idle, inventory.Configured:
+		free = out
+	case inventory.Creating, inventory.Draining:
+		moving = out
+	case inventory.Configuring:
+		moving = out && !inv.Readiness(i).WasReady()
+	}
+	if free {
+		inv.Withhold(i, inventory.Withheld{Reason: inventory.WithheldProvider})
+	} else {
+		inv.Lift(i, inventory.WithheldProvider, "")
+	}
+	inv.SetStalled(i, moving)
+}
+
+// outageMoved keeps the marks of a machine right after a change of its state.
+func (c *Core) outageMoved(i inventory.Index) {
+	if c.provider(c.world.Inventory.Provider(i)).outage != outageNone || c.world.Inventory.Stalled(i) {
+		c.markOutage(i)
+	}
+}
+
+// outages names the providers whose supply is withheld, for people: "p1 does not answer commands since 14:02 UTC".
+func (c *Core) outages() string {
+	text := ""
+	for _, p := range c.providers {
+		if p.outage == outageNone {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("provider %s %s since %s", p.name, p.outage, clockText(c.toWall(p.outageSince)))
+	}
+	return text
+}
+
+// anyOutage reports whether the supply of some provider is withheld.
+func (c *Core) anyOutage() bool {
+	return slices.ContainsFunc(c.providers, func(p *provider) bool { return p.outage != outageNone })
+}
+
+// clockText writes the time of day of a wall clock, in UTC.
+func clockText(wall int64) string {
+	minutes := wall / Minute % (24 * 60)
+	return fmt.Sprintf("%02d:%02d UTC", minutes/60, minutes%60)
+}
+
+// outageReason is how verdicts name the outages that there are: an open circuit breaker, or an inventory that is too old.
+func (c *Core) outageReason() blockedReason {
+	if slices.ContainsFunc(c.providers, func(p *provider) bool { return p.outage == outageBreaker }) {
+		return blockedBreaker
+	}
+	return blockedOutage
+}

@@ -1,0 +1,101 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// Census is a count of all machines for the gauges of SHARD-29.3. Whoever wants one fills it in chunks between steps
+// (SHARD-23.3), so it may straddle some: each machine is counted once, as it was when its turn came.
+type Census struct {
+	Machines map[CensusKey]int    // owned by this shard
+	Spend    map[CensusKey]int64  // of those that cost something, micro-dollars per hour; Bucket is 0
+	Stuck    [9]int               // by state
+	Failed   [2]int               // unbound, bound
+	Withheld [withheldReasons]int // by inventory.WithheldReason
+	Unjoined int
+}
+
+// CensusKey is one kind of machine.
+type CensusKey struct {
+	State    inventory.State
+	Capacity inventory.CapacityType
+	Bucket   demand.Bucket // of the interruption penalty that protects it; 0: none
+}
+
+const withheldReasons = inventory.WithheldReasons
+
+// WithheldReasons names the reasons of Census.Withheld, by position; that of 0 is empty.
+func WithheldReasons() []string {
+	out := make([]string, withheldReasons)
+	for r := range out {
+		out[r] = withheldText(inventory.WithheldReason(r))
+	}
+	return out
+}
+
+// Count adds at most n machines from a position on and returns the position to go on from, or -1 at the end. The first
+// position is 0.
+func (c *Core) Count(s *Census, from, n int) (next int) {
+	if s.Machines == nil {
+		s.Machines, s.Spend = map[CensusKey]int{}, map[CensusKey]int64{}
+	}
+	inv := c.world.Inventory
+	end := min(from+n, inv.Bound())
+	for i := from; i < end; i++ {
+		if at := inventory.Index(i); inv.Live(at) && !inv.Foreign(at) {
+			c.countMachine(s, at, inv.Row(at))
+		}
+	}
+	if end == inv.Bound() {
+		return -1
+	}
+	return end
+}
+
+// CostPerHour is what the owned machines that exist cost, in millionths of a dollar.
+func (c *Core) CostPerHour() int64 { return c.world.Inventory.Billed() }
+
+func (c *Core) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
+	inv, state := c.world.Inventory, r.State()
+	key := CensusKey{State: state, Capacity: inv.CapacityType(i)}
+	if inv.Exists(i) {
+		s.Spend[key] += inv.Price(i)
+	}
+	switch {
+	case r.Promised() && state != inventory.Draining:
+		p, _ := inv.Promise(i)
+		key.Bucket = demand.BucketOf(p.For.Interruption)
+	case r.Stamp != 0:
+		key.Bucket = demand.BucketOf(inv.StampRow(r.Stamp).Interruption)
+	}
+	s.Machines[key]++
+	if inv.Stuck(i) {
+		s.Stuck[state]++
+	}
+	if state == inventory.Failed {
+		if inv.Cluster(i) != "" {
+			s.Failed[1]++
+		} else {
+			s.Failed[0]++
+		}
+	}
+	if some, all := r.Marked(); some || all {
+		for _, w := range inv.Withheld(i) {
+			s.Withheld[w.Reason]++
+		}
+	}
+	if state == inventory.Configured && r.Readiness() != inventory.ReadyOnce && c.unjoined(i) {
+		s.Unjoined++
+	}
+}
+
+// unjoined reports whether a Configured machine has had no ready node for too long in a cluster that reports nodes
+// (SHARD-18.7).
+func (c *Core) unjoined(i inventory.Index) bool {
+	cl := c.clusters.get(c.world.Inventory.Cluster(i))
+	return cl != nil && cl.reporting && c.now-c.world.Inventory.Since(i) >= unjoinedAfter
+}
+
+// InventoryVersion grows with every change of the inventory.
+func (c *Core) InventoryVersion() uint64 { return c.world.Inventory.Version() }

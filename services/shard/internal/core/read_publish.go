@@ -1,0 +1,387 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// publisher is the state behind Publish and behind what clusters were told.
+type publisher struct {
+	cycle         bool // a cycle ran since the last publication
+	dirty         bool // something else happened since then
+	blocksChanged bool // what holds actions back may be another in any block
+	lastAt        int64
+	statusAt      int64 // when a verdict that had to wait may be sent; 0: none waits
+	needs         map[string]*NeedBlock
+	list          []*NeedBlock
+	subscribers   []subscriber      // by number; 0 is no cluster
+	byCluster     map[string]uint32 // their numbers
+	unused        []uint32
+	acquired      map[string]*acquisition
+}
+
+func (p *publisher) init() {
+	p.needs, p.acquired = map[string]*NeedBlock{}, map[string]*acquisition{}
+	p.subscribers, p.byCluster = []subscriber{{}}, map[string]uint32{}
+}
+
+// publishEvery is how often readers see a change that caused no cycle.
+const publishEvery = 100 * Millisecond
+
+// flushPublish emits what readers see: at once after a cycle and with the answer to an order, else soon after the first
+// change.
+func (c *Core) flushPublish() {
+	waits, ordered := c.pub.statusAt > 0 && c.now >= c.pub.statusAt, len(c.answers) > 0
+	if !c.pub.cycle && !c.pub.dirty && !waits && !ordered {
+		return
+	}
+	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && !ordered && c.now < next && c.pub.lastAt != 0 {
+		c.timers.add(next, timerPublish, "")
+		return
+	}
+	c.pub.dirty = false
+	if c.pub.cycle || ordered {
+		c.pub.list = c.needBlocks(ordered || c.pub.blocksChanged)
+		c.pub.blocksChanged = false
+		c.statusDue()
+	} else if c.pub.statusAt > 0 && c.now >= c.pub.statusAt {
+		c.statusDue()
+	}
+	c.pub.cycle, c.pub.lastAt = false, c.now
+	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.pub.list, Status: c.status()}
+	for _, cl := range c.clusters.ordered {
+		if c.serves(cl) {
+			p.Clusters = append(p.Clusters, c.viewCluster(cl))
+			p.Status.count(c, cl)
+		}
+	}
+	c.emit(p)
+}
+
+// needBlocks spells out the blocks that changed with the last plan; the others are kept. After an order what holds actions
+// back may be another in any of them.
+func (c *Core) needBlocks(ordered bool) []*NeedBlock {
+	r := c.cycle.result
+	if r == nil {
+		return nil
+	}
+	out := make([]*NeedBlock, 0, len(r.Blocks))
+	next := make(map[string]*NeedBlock, len(r.Blocks))
+	turns, blocked := turnsOf(r), c.blockedRows(r)
+	for at, b := range r.Blocks {
+		n := c.pub.needs[b.Cluster]
+		switch {
+		case n == nil || n.of != b:
+			n = c.spellBlock(b, n, blocked)
+			n.Turns = turns[at]
+		case ordered || hasShort(b) || n.HeldBack > 0 || len(blocked) > 0:
+			n = c.renewBlock(b, n, turns[at], blocked)
+		}
+		next[b.Cluster] = n
+		out = append(out, n)
+	}
+	c.pub.needs = next
+	return out
+}
+
+func hasShort(b *engine.Block) bool { return len(b.Missing) > 0 }
+
+// turnsOf numbers the short rows of each block by their place among all short needs.
+func turnsOf(r *engine.Result) [][]int32 {
+	out := make([][]int32, len(r.Blocks))
+	for k, ref := range r.Short {
+		b := r.Blocks[ref.Block]
+		if out[ref.Block] == nil {
+			out[ref.Block] = make([]int32, len(b.Needs))
+		}
+		if ref.Row < engine.FoldedRow {
+			out[ref.Block][ref.Row] = int32(k + 1)
+		}
+	}
+	for at, b := range r.Blocks {
+		for i := range out[at] { // members of a need that was folded from several rows
+			if b.Verdicts[i].Status == engine.Short && out[at][i] == 0 {
+				out[at][i] = int32(r.AllocationPosition(engine.Ref{Block: int32(at), Row: int32(i)}))
+			}
+		}
+	}
+	return out
+}
+
+// spellBlock writes the rows of a new block for readers. What its predecessor spelled out of equal rows is used again.
+func (c *Core) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) *NeedBlock {
+	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
+	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
+	for i := range b.Needs {
+		if same && b.Verdicts[i].Missing < 0 && old.of.Verdicts[i] == b.Verdicts[i] && old.of.Domain(int32(i)) == b.Domain(int32(i)) {
+			n.Rows[i] = old.Rows[i]
+			continue
+		}
+		n.Rows[i] = spellRow(c.world, b, i)
+	}
+	c.mark(n, b, blocked)
+	n.Demand = demandOf(b)
+	return n
+}
+
+// renewBlock brings the rows of a block that the plan did not touch up to date: what holds their actions back, and whose
+// turn it is, may have changed.
+func (c *Core) renewBlock(b *engine.Block, old *NeedBlock, turns []int32, blocked blockedRows) *NeedBlock {
+	marked := c.marked(old.Rows, b, blocked)
+	if marked && slices.Equal(turns, old.Turns) {
+		return old
+	}
+	n := *old
+	n.Turns, n.of, n.at = turns, b, c.now
+	if !marked {
+		n.Rows = slices.Clone(n.Rows)
+		c.mark(&n, b, blocked)
+	}
+	return &n
+}
+
+// rowMark is what the core knows of a row and a plan does not.
+type rowMark struct {
+	since    int64
+	blobText string
+	blocked  blockedReason
+	by       string // what holds it back, by name
+}
+
+// mark writes the marks of a block's rows and sums up what is held back.
+func (c *Core) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
+	n.HeldBack, n.HeldSince = 0, 0
+	c.marks(b, blocked, func(i int, m rowMark) bool {
+		r := &n.Rows[i]
+		r.Since, r.BlobText, r.Blocked, r.BlockedBy = m.since, m.blobText, m.blocked, m.by
+		if r.HeldBack() {
+			if n.HeldBack++; n.HeldSince == 0 || m.since < n.HeldSince {
+				n.HeldSince = m.since
+			}
+		}
+		return true
+	})
+	if cl := c.clusters.get(b.Cluster); cl != nil && len(cl.heldBack) > n.HeldBack { // rows that are gone
+		for key := range cl.heldBack { // order does not matter
+			if _, found := c.world.Demand.Position(b.Cluster, key); !found {
+				delete(cl.heldBack, key)
+			}
+		}
+	}
+}
+
+// marked reports whether rows say what mark would write.
+func (c *Core) marked(rows []NeedRow, b *engine.Block, blocked blockedRows) bool {
+	return c.marks(b, blocked, func(i int, m rowMark) bool {
+		return m == rowMark{rows[i].Since, rows[i].BlobText, rows[i].Blocked, rows[i].BlockedBy}
+	})
+}
+
+// marks visits the rows of a block until f answers false, and reports whether it never did.
+func (c *Core) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMark) bool) bool {
+	var short []shortRow
+	if s := c.ledger.unmet[b.Cluster]; s != nil {
+		short = s.list
+	}
+	cl := c.clusters.get(b.Cluster)
+	for i := range b.Needs {
+		var m rowMark
+		if len(short) > 0 && short[0].at == int32(i) {
+			m.since, short = short[0].since, short[1:]
+		}
+		if cl != nil && len(cl.blobText) > 0 {
+			m.blobText = cl.blobText[b.Needs[i].Form.Fingerprint]
+		}
+		m.blocked, m.by = c.blockedReasonOf(b, i, blocked)
+		if cl != nil {
+			m.since = cl.heldSince(b, i, m, c.now)
+		}
+		if !f(i, m) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Core) viewCluster(cl *cluster) *ClusterView {
+	silent, block := c.silent(cl), c.pub.needs[cl.name]
+	if s := cl.shown; s != nil && s.Silent == silent && s.of == block && len(s.Backoffs) == 0 && s.Tokens == c.tokensOf(cl) {
+		return s
+	}
+	v := &ClusterView{Name: cl.name, Connected: cl.connected(), Features: cl.features, Version: cl.version, Disposition: cl.disposition,
+		DispositionAt: cl.dispAt, Reason: cl.dispReason, Held: cl.held.Count, GateOpen: cl.gateOpen, States: cl.counts,
+		Tokens: c.tokensOf(cl), Silent: silent, Retired: cl.retired, Fresh: cl.fresh, Unplaced: cl.unplaced, of: block}
+	if v.Connected {
+		v.Since = cl.sessionSince
+	}
+	if b := block; b != nil {
+		for i := range b.Rows {
+			v.Cost += b.Rows[i].Verdict.Cost
+		}
+		v.Needs = len(b.Rows)
+		for i := range b.Rows {
+			if b.Rows[i].Unmet() {
+				v.Short++
+			}
+		}
+	} else if d := c.world.Demand.Cluster(cl.name); d != nil {
+		v.Needs = len(d.Needs)
+	}
+	if cl.timeouts.Until > c.now {
+		v.Backoffs = append(v.Backoffs, BackoffView{Until: cl.timeouts.Until, Text: "bootstrap answers time out"})
+	}
+	for _, fp := range sortedKeys(cl.blobs) {
+		if b := cl.blobs[fp]; b.Until > c.now {
+			v.Backoffs = append(v.Backoffs, BackoffView{Subject: fp, Until: b.Until, Text: cl.blobText[fp]})
+		}
+	}
+	cl.shown = v
+	return v
+}
+
+// tokensOf is the level of a cluster's reclaim bucket now, in thousandths, without changing it.
+func (c *Core) tokensOf(cl *cluster) int64 {
+	b := cl.reclaim
+	b.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
+	return b.Milli
+}
+
+// serves reports whether a cluster has anything to do with this shard. Of another shard's clusters the core may know machines
+// that it read from a provider which both share.
+func (c *Core) serves(cl *cluster) bool {
+	return cl.connected() || cl.arrival != 0 || cl.retired || cl.rows > 0 || cl.counts != [9]int{}
+}
+
+// silent reports whether a cluster with machines has not reported for long. The shard must not act on it by itself
+// (SHARD-12.5).
+func (c *Core) silent(cl *cluster) bool {
+	return cl.bound() > 0 && c.now-cl.fresh >= c.cfg.SilentAfter
+}
+
+func (s *Status) count(c *Core, cl *cluster) {
+	if cl.connected() {
+		s.Sessions++
+	}
+	if c.silent(cl) {
+		s.Silent++
+	}
+	if !cl.gateOpen && cl.bound() > 0 {
+		s.GatesShut++
+	}
+	if cl.held.Count > 0 {
+		s.Held++
+	}
+}
+
+func (c *Core) status() Status {
+	inv := c.world.Inventory
+	s := Status{Config: c.cfg, Epoch: c.epoch, Machines: inv.Len(), Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
+		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun,
+		Pauses: c.ctl.Pauses, Cycle: c.cycle.n, CycleAt: c.cycle.at, Foreign: c.coord.foreign,
+		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coordStatus()}
+	for st := range s.States {
+		s.States[st] = inv.Count(inventory.State(st))
+	}
+	b := c.guards.reclaim
+	b.refill(c.now, reclaimCapacity(inv.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
+	s.Tokens = b.Milli
+	for _, k := range allKinds {
+		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.classes.used[k])
+	}
+	for _, p := range c.providers {
+		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, Listed: p.listed, Machines: p.machines, ListedAt: p.listedAt, Incremental: c.incremental(p),
+			Breaker: p.breaker.state(c.now), Limit: p.limit(c.now), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
+	}
+	for _, p := range c.pools.order {
+		s.Pools = append(s.Pools, PoolStatus{Key: p.Key, Provider: p.Provider, Type: p.Type, Zone: p.Zone, Class: p.Class,
+			RetryAt: p.Backoff.Until, Fails: p.Backoff.Fails})
+	}
+	c.statusOfNeeds(&s)
+	c.statusOfDrains(&s)
+	return s
+}
+
+func (c *Core) statusOfNeeds(s *Status) {
+	r := c.cycle.result
+	if r == nil {
+		return
+	}
+	s.Cost, s.Counters = r.CostBefore, r.Counters
+	for i := range r.Actions {
+		s.Planned[r.Actions[i].Kind]++
+	}
+	s.Demand = sumDemand(c.pub.list)
+	s.Unplaced, s.Sharing = c.ledger.unplaced, c.sharingLevels()
+	for reason, n := range c.ledger.reasons {
+		if n > 0 {
+			s.Short += n
+			s.Unmet[engine.UnmetReason(reason)] = n
+		}
+	}
+	if since := c.ledger.since; since > 0 { // of the need, and not of the shortfall: that starts over with each attempt that fails
+		s.OldestAge = c.now - since
+	}
+	for _, b := range c.pub.list {
+		s.HeldBack += b.HeldBack
+		if b.HeldSince > 0 {
+			s.OldestAge = max(s.OldestAge, c.now-b.HeldSince)
+		}
+	}
+	s.Short += s.HeldBack
+	for _, f := range c.ledger.order {
+		age := c.ageCycles(f.First)
+		switch {
+		case age >= 300:
+			s.Aged[3]++
+		case age >= 60:
+			s.Aged[2]++
+		case age >= 10:
+			s.Aged[1]++
+		default:
+			s.Aged[0]++
+		}
+		if len(s.Shortfalls) < shortfallsMax {
+			s.Shortfalls = append(s.Shortfalls, Shortfall{Fingerprint: f.Fingerprint, Priority: f.Priority, Since: f.First, AgeCycles: age,
+				Residual: f.Residual, MinUnit: f.MinUnit, Reqs: f.Reqs, Reason: f.Reason, Bucket: f.Bucket})
+		}
+	}
+}
+
+// statusOfDrains lists the drains under way, oldest first, at most 100.
+func (c *Core) statusOfDrains(s *Status) {
+	for _, o := range c.ops.list {
+		if o.Deleted || !o.drains() || len(s.Drains) == 100 {
+			continue
+		}
+		s.Drains = append(s.Drains, DrainStatus{Machine: o.Machine, Cluster: o.Cluster, Instruction: o.Instruction,
+			Started: o.Started, Ends: o.drainEnds(), Note: o.Drain})
+	}
+}
+
+// AgeCycles is for how many nominal cycles a row has been short (SHARD-26.2), or 0.
+func (p *Publish) AgeCycles(r *NeedRow) int64 {
+	if r.Since == 0 || !r.Unmet() {
+		return 0
+	}
+	return (p.At-r.Since)/p.Status.Config.CycleInterval + 1
+}
+
+// Turn is 1 plus how many short needs of the shard go before the i-th row of a block, or 0 if that is not short.
+func (b *NeedBlock) Turn(i int) int32 {
+	if b.Turns == nil {
+		return 0
+	}
+	return b.Turns[i]
+}
+
+// Demand is the row as its cluster stated it.
+func (r *NeedRow) Demand() demand.Row {
+	return demand.Row{Profile: r.Form.Profile, Group: r.Group, Aggregate: r.Aggregate, MinUnit: r.MinUnit, RowID: r.RowID, Fingerprint: r.Form.Fingerprint}
+}
+
+func (r *NeedRow) key() demand.RowKey {
+	return demand.RowKey{Fingerprint: r.Form.Fingerprint, Group: r.Group}
+}

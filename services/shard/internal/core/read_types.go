@@ -1,0 +1,193 @@
+package core
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Publish is what readers outside the loop see: immutable, replaced as a whole, sharing what did not change
+// (SHARD-23.2). Times are Mono; Offset added to one gives the wall clock.
+type Publish struct {
+	At       int64
+	Offset   int64
+	Status   Status
+	Clusters []*ClusterView // by name
+	Needs    []*NeedBlock   // by cluster; nil before the first cycle
+	Supply   *Summary
+}
+
+// Wall turns a Mono of this process into a wall clock; 0 stays 0.
+func (p *Publish) Wall(mono int64) int64 {
+	if mono == 0 {
+		return 0
+	}
+	return mono + p.Offset
+}
+
+// Status describes the shard (SHARD-23.1).
+type Status struct {
+	Config     Config
+	Epoch      int64
+	Listed     bool // every provider has listed once
+	Stopping   bool
+	Superseded string
+	Paused     bool // any pause exists
+	DryRun     bool
+	Pauses     []Pause
+	Cycle      int64
+	CycleAt    int64
+	Machines   int
+	States     [9]int
+	Foreign    int
+	Needs      int
+	Short      int
+	Sessions   int
+	Silent     int
+	GatesShut  int
+	Planned    [kinds]int // actions of the last plan
+	Waiting    [kinds]int
+	InFlight   [kinds]int
+	Open       [kinds]int
+	Tokens     int64 // thousandths of a reclaim token of the shard
+	Providers  []ProviderStatus
+	Pools      []PoolStatus
+	Drains     []DrainStatus
+	Cost       int64
+	Unplaced   int             // rows whose Pods the scheduler cannot place although they are covered (ENG-11.11)
+	Sharing    [3]int          // clusters with demand, by engine.SharingLevels
+	Demand     []PenaltyDemand // in machines, over all clusters
+	Held       int             // clusters whose roll-up is held
+	Parked     int
+	Counters   engine.Counters
+	Unmet      map[engine.UnmetReason]int
+	HeldBack   int   // needs that are planned for and held back; counted in Short
+	OldestAge  int64 // of the oldest unmet need; 0: none
+	Shortfalls []Shortfall
+	Aged       [4]int // shortfalls by age in nominal cycles: 1-9, 10-59, 60-299, 300 and more
+	Coord      CoordinatorStatus
+	Plaintext  bool // filled in by the shell
+}
+
+// ProviderStatus describes one provider.
+type ProviderStatus struct {
+	Name        string
+	Listed      bool // once in this process
+	Machines    int
+	ListedAt    int64
+	Incremental bool
+	Breaker     int
+	Limit       int64
+	InFlight    int64
+	Held        int
+	LastError   string
+	ErrorAt     int64
+}
+
+// PoolStatus is one pool that is out of stock.
+type PoolStatus struct {
+	Key, Provider, Type, Zone string
+	Class                     inventory.CapacityType
+	RetryAt                   int64
+	Fails                     int
+}
+
+// DrainStatus is one drain under way.
+type DrainStatus struct {
+	Machine, Cluster, Instruction string
+	Started, Ends                 int64
+	Note                          drainNote
+}
+
+// Shortfall is what all clusters lack of one profile.
+type Shortfall struct {
+	Fingerprint string
+	Priority    int32
+	Since       int64
+	AgeCycles   int64
+	Residual    []resource.Quantity
+	MinUnit     []resource.Quantity
+	Reqs        []demand.Requirement
+	Reason      engine.UnmetReason
+	Bucket      demand.Bucket
+}
+
+// ClusterView describes one cluster.
+type ClusterView struct {
+	Name          string
+	Connected     bool
+	Since         int64
+	Features      []string
+	Version       string
+	Disposition   Disposition
+	DispositionAt int64
+	Reason        string
+	Held          int
+	GateOpen      bool
+	Needs, Short  int
+	States        [9]int
+	Tokens        int64
+	Backoffs      []BackoffView
+	Silent        bool
+	Retired       bool
+	Fresh         int64
+	Unplaced      []UnplacedRow
+	Cost          int64
+
+	of *NeedBlock
+}
+
+type clusterView = ClusterView
+
+// BackoffView is one pause of a cluster.
+type BackoffView struct {
+	Subject string // fingerprint; empty: the whole cluster
+	Until   int64
+	Text    string
+}
+
+// NeedBlock is the rows of one cluster with their verdicts, in turn order. Blocks share rows that did not change.
+type NeedBlock struct {
+	Cluster string
+	Rows    []NeedRow
+	Turns   []int32         // of each row: 1 plus how many short needs of the shard go before it, 0 if it is not short; may be nil
+	Demand  []PenaltyDemand // in machines, by bucket
+
+	HeldBack  int   // rows that are held back
+	HeldSince int64 // of the row that has been so for longest; 0: none is
+
+	of *engine.Block
+	at int64
+}
+
+// PenaltyDemand is how many machines the needs of one interruption penalty ask for.
+type PenaltyDemand struct {
+	Bucket   demand.Bucket
+	Machines int
+}
+
+// NeedRow is one row of demand and the last verdict on it.
+type NeedRow struct {
+	Form      *demand.Form // shared by all rows with this profile
+	Group     string
+	RowID     string
+	Aggregate []resource.Quantity
+	MinUnit   []resource.Quantity
+	Arrival   int64
+	Verdict   engine.Verdict
+	Domain    string // chosen Same domain
+	Residual  []resource.Quantity
+	Freed     []resource.Quantity
+	Since     int64 // since when it is short; 0: it is not
+	Parked    int64 // nominal cycles stalled, if parked
+	BlobText  string
+	Blocked   blockedReason // what keeps the planned actions from starting, or its supply from being used
+	BlockedBy string        // the same, by name, for people
+}
+
+// Summary is the supply that reports carry.
+type Summary struct {
+	Total, Available int
+	ByType, ByZone   map[string]int
+}

@@ -1,0 +1,330 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+)
+
+// Details that the shard adds to the engine's (SHARD-23.4). The numbers are those of bigfleet.v1alpha1.NeedDetail.
+const (
+	DetailBootstrapError  int32 = 21
+	DetailProviderBreaker int32 = 22
+	DetailPaused          int32 = 23
+	DetailRail            int32 = 24
+	DetailNewCluster      int32 = 25
+	DetailProviderDown    int32 = 26
+	DetailLimit           int32 = 27
+)
+
+// HeldBack reports whether the plan covers the row and something keeps it from being carried out: a pause, a dry run, a
+// limit, a provider that does not answer.
+func (r *NeedRow) HeldBack() bool {
+	return r.Verdict.Status == engine.OnTheWay && r.Blocked != notBlocked
+}
+
+// Unmet reports whether the row is short or held back: not covered by machines that are there, or on a way that is moving
+// (SHARD-23.8). Verdicts, metrics and events all count by it.
+func (r *NeedRow) Unmet() bool {
+	return r.Verdict.Status == engine.Short || r.HeldBack() || r.Detail() == DetailBootstrapError
+}
+
+// Detail is the finer reason of a row: the shard's own where it knows better than the engine.
+func (r *NeedRow) Detail() int32 {
+	switch {
+	case r.Verdict.Hold == demand.HeldNewCluster && r.Verdict.Status == engine.Short:
+		return DetailNewCluster
+	case r.BlobText != "" && (r.Verdict.Detail == engine.DetailBootstrapBackoff || r.Verdict.Status == engine.OnTheWay):
+		return DetailBootstrapError
+	}
+	switch r.Blocked {
+	case notBlocked:
+		return int32(r.Verdict.Detail)
+	case blockedPaused, blockedDryRun:
+		return DetailPaused
+	case blockedOutage:
+		return DetailProviderDown
+	case blockedBreaker, blockedFence:
+		return DetailProviderBreaker
+	case blockedCeiling:
+		return DetailLimit
+	}
+	return DetailRail
+}
+
+// Text is one sentence about a row for people.
+func (r *NeedRow) Text() string {
+	d := &r.Verdict
+	switch r.Detail() {
+	case DetailBootstrapError:
+		return "Boot data could not be rendered: " + strings.TrimSuffix(r.BlobText, ".") + "."
+	case DetailPaused:
+		return "Nothing that is planned for this need starts: " + r.BlockedBy + "."
+	case DetailProviderDown, DetailProviderBreaker:
+		return "Machines that fit are withheld: " + r.BlockedBy + "."
+	case DetailNewCluster:
+		return "The cluster is new to this shard, which looks at its provider once more before it buys anything for it."
+	case DetailLimit:
+		return "What is planned for this need waits for a ceiling: " + r.BlockedBy + "."
+	case DetailRail:
+		return "What is planned for this need waits for a limit of the shard: " + r.BlockedBy + "."
+	}
+	switch {
+	case d.Detail != engine.NoDetail:
+		return d.Detail.Sentence()
+	case d.Status == engine.Short:
+		return d.Reason.String()
+	case d.Status == engine.OnTheWay:
+		return fmt.Sprintf("%d machines are on their way.", r.Coming())
+	}
+	return "Covered."
+}
+
+// Own says whether the detail is the shard's own and not the engine's.
+func (r *NeedRow) Own() bool { return r.Detail() >= DetailBootstrapError }
+
+// Remedy says what can be done about a row, or "".
+func (r *NeedRow) Remedy() string {
+	switch r.Detail() {
+	case DetailBootstrapError:
+		return "Put the bootstrap template of the cluster right; the need is tried again by itself."
+	case DetailPaused:
+		if r.Blocked == blockedDryRun {
+			return "End the dry run once you agree with the plan: `bigfleet dry-run off`."
+		}
+		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."
+	case DetailProviderBreaker, DetailProviderDown:
+		return "Bring the provider back; it is tried again by itself. `bigfleet provider ping ADDRESS` shows whether it answers."
+	case DetailNewCluster:
+		return "No action is needed: this lasts one List of the provider, or two reconcile intervals if it does not answer."
+	case DetailRail, DetailLimit:
+		return "Wait, or raise the limit in the shard's configuration."
+	}
+	return r.Verdict.Detail.Remedy()
+}
+
+// Suggestion is one change that would help a row with this detail, in words for the owner of a Pod: what only those can do
+// who run the fleet is left out, and "" means wait.
+func Suggestion(detail int32) string {
+	switch {
+	case detail == DetailBootstrapError:
+		return engine.DetailBootstrapBackoff.Remedy()
+	case detail > DetailBootstrapError:
+		return ""
+	}
+	return engine.Detail(detail).Remedy()
+}
+
+// Coming is how many machines are on their way for the row, those included that the last plan takes or buys.
+func (r *NeedRow) Coming() int32 {
+	return max(r.Verdict.Coming, r.Verdict.Bootstrap+r.Verdict.Provision)
+}
+
+// blockedRows is what keeps the decisions of the last plan from starting, by the row that they serve.
+type blockedRows map[blockedRow]blockedReason
+
+type blockedRow struct {
+	block *engine.Block
+	row   int32
+}
+
+// blockedRows collects what blocks decisions and does not pass by itself within moments, and the rows whose machines are on
+// their way at a provider that does not answer.
+func (c *Core) blockedRows(r *engine.Result) blockedRows {
+	out := blockedRows{}
+	for _, k := range [...]Kind{KindBootstrap, KindProvision} {
+		for i := range c.cycle.waiting[k] {
+			d := &c.cycle.waiting[k][i]
+			switch d.blocked {
+			case blockedPaused, blockedDryRun, blockedBreaker, blockedFence, blockedRate, blockedQuota, blockedCeiling:
+				if ref := d.action.Need; !ref.None() {
+					out[blockedRow{r.Blocks[ref.Block], ref.Row}] = d.blocked
+				}
+			}
+		}
+	}
+	if !c.anyOutage() {
+		return out
+	}
+	blocks := make(map[string]*engine.Block, len(r.Blocks))
+	for _, b := range r.Blocks {
+		blocks[b.Cluster] = b
+	}
+	for _, o := range c.ops.list {
+		b := blocks[o.Cluster]
+		if o.Deleted || b == nil || !c.world.Inventory.Stalled(o.Index) {
+			continue
+		}
+		if at, found := c.world.Demand.Position(o.Cluster, o.Need); found && at < len(b.Needs) {
+			out[blockedRow{b, int32(at)}] = c.outageReason()
+		}
+	}
+	return out
+}
+
+// blockedReasonOf tells what keeps a row from being served although it is planned for, or its supply from being used, and
+// names it.
+func (c *Core) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blockedReason, string) {
+	v := &b.Verdicts[i]
+	if v.Status == engine.Met {
+		return notBlocked, ""
+	}
+	h := notBlocked
+	if len(rows) > 0 {
+		h = rows[blockedRow{b, int32(i)}]
+		if v.Fold >= 0 {
+			h = max(h, rows[blockedRow{b, v.Fold}])
+		}
+	}
+	switch {
+	case v.Bootstrap > 0:
+		h = cmp.Or(c.guards.blocks(c, KindBootstrap, b.Cluster, ""), h)
+	case v.Provision > 0:
+		h = cmp.Or(c.guards.blocks(c, KindProvision, b.Cluster, ""), h)
+	case v.Status == engine.Short && (v.Detail == engine.DetailWithheld && c.anyOutage() || v.Detail == engine.DetailHeldByOthers && h != notBlocked):
+		h = c.outageReason()
+	case h == blockedOutage || h == blockedBreaker:
+		h = notBlocked // other machines are on their way
+	}
+	if h == notBlocked {
+		return h, ""
+	}
+	return h, c.blockedText(h, b.Cluster)
+}
+
+// blockedText names what holds actions for a cluster back.
+func (c *Core) blockedText(h blockedReason, cluster string) string {
+	switch h {
+	case blockedPaused:
+		return c.guards.pauseText(c, cluster)
+	case blockedDryRun:
+		return "the shard is in dry run"
+	case blockedRate:
+		return fmt.Sprintf("--provision-rate allows %d Creates per minute", c.cfg.ProvisionRate)
+	case blockedFence:
+		return "the provider refused a command as one of an older process; a second attempt decides"
+	case blockedCeiling:
+		return c.ceilingText(cluster)
+	case blockedQuota:
+		return "the quota slice of this shard is used up"
+	case blockedOutage, blockedBreaker:
+		if text := c.outages(); text != "" {
+			return text
+		}
+	}
+	return strings.ReplaceAll(h.String(), "_", " ")
+}
+
+// heldSince returns since when a row is unmet: what marks says of a short row; of one that is held back, when that began.
+func (cl *cluster) heldSince(b *engine.Block, i int, m rowMark, now int64) int64 {
+	held := b.Verdicts[i].Status == engine.OnTheWay && m.blocked != notBlocked
+	if !held && len(cl.heldBack) == 0 {
+		return m.since
+	}
+	key := b.Needs[i].RowKey()
+	if !held {
+		delete(cl.heldBack, key)
+		return m.since
+	}
+	if cl.heldBack == nil {
+		cl.heldBack = map[demand.RowKey]int64{}
+	}
+	if cl.heldBack[key] == 0 {
+		cl.heldBack[key] = now
+	}
+	return cl.heldBack[key]
+}
+
+// statusDue tells each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
+// (SHARD-25.5). It runs when blocks were rebuilt, and again when a row had to wait.
+func (c *Core) statusDue() {
+	next := int64(0)
+	for _, b := range c.pub.list {
+		cl := c.clusters.get(b.Cluster)
+		if cl == nil || !cl.connected() || !cl.has.needStatus || cl.stated == b && !cl.statusWaits {
+			continue
+		}
+		cl.stated, cl.statusWaits = b, false
+		for i := range b.Rows {
+			r := &b.Rows[i]
+			if r.RowID == "" {
+				continue
+			}
+			if at := c.stateNeed(cl, r); at > 0 {
+				cl.statusWaits = true
+				if next == 0 || at < next {
+					next = at
+				}
+			}
+		}
+		c.forgetStatuses(cl, b)
+	}
+	if c.pub.statusAt = next; next > 0 {
+		c.timers.add(next, timerHints, "")
+	}
+}
+
+// notifyUnread tells a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
+// before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
+func (c *Core) notifyUnread(cl *cluster) {
+	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.listed && p.fails > 0 })
+	demanded := c.world.Demand.Cluster(cl.name)
+	if !dead || demanded == nil || !cl.has.needStatus {
+		return
+	}
+	for i := range demanded.Needs {
+		n := &demanded.Needs[i]
+		if n.RowID == "" || cl.statuses[n.RowID] != nil {
+			continue
+		}
+		cl.statuses[n.RowID] = &statusSent{at: c.now}
+		c.emit(SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
+			Text: "The provider has not answered since the shard started; nothing is decided before it does.", Since: c.toWall(c.now)})
+	}
+}
+
+// stateNeed sends one verdict if it differs from what was sent last, or returns when it may.
+func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
+	text, detail := r.Text(), r.Detail()
+	satisfied := !r.Unmet()
+	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
+	if !satisfied && c.ownsNothingYet() {
+		text, detail = "The coordinator has not said yet which machines are this shard's; nothing is bought before it does.", DetailNewCluster
+	}
+	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
+	sent := cl.statuses[r.RowID]
+	switch {
+	case sent != nil && sent.hash == h:
+		return 0
+	case sent != nil && c.now-sent.at < needStatusEvery:
+		return sent.at + needStatusEvery
+	}
+	cl.statuses[r.RowID] = &statusSent{hash: h, at: c.now}
+	s := SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: r.RowID, Key: r.key(), Satisfied: satisfied,
+		Reason: int32(r.Verdict.Reason), Detail: detail, Text: text, Residual: r.Residual, OnTheWay: int64(r.Coming())}
+	if !satisfied {
+		s.Since = c.toWall(r.Since)
+	}
+	c.emit(s)
+	return 0
+}
+
+// forgetStatuses drops what was said of rows that are gone.
+func (c *Core) forgetStatuses(cl *cluster, b *NeedBlock) {
+	if len(cl.statuses) <= len(b.Rows) {
+		return
+	}
+	live := make(map[string]bool, len(b.Rows))
+	for i := range b.Rows {
+		live[b.Rows[i].RowID] = true
+	}
+	for _, id := range sortedKeys(cl.statuses) {
+		if !live[id] {
+			delete(cl.statuses, id)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// Headroom is how many units a need gets beyond what it asks for (ENG-11.16, 11.17). kube-scheduler may spread small Pods over
+// many nodes so that no node has space for a large Pod, although the total would suffice. This cannot be predicted. It shows
+// in Pods that stay unplaced, and each of them adds one unit of headroom once.
+
+// headroom is the headroom of the needs of one cluster.
+type headroom struct {
+	rows      map[demand.RowKey]rowHeadroom
+	counted   uint64                  // version of the demand that it was last counted for
+	grown     []int64                 // when it grew, in the last 24 h
+	stuck     map[demand.RowKey]int64 // Pods reported when it last grew
+	asked     int64                   // units that the cluster asked for in the last plan
+	most      int64                   // the most that it asked for since it has headroom
+	helped    bool                    // fewer Pods are unplaced since it last grew, or more is asked for than ever
+	fruitless int32                   // growths in a row that followed one without effect
+}
+
+// HeadroomTries is how often headroom grows after a growth without effect, for one Pod of a row at a time. Another Pod may have
+// taken what a growth brought, or the machine that counts for it was in the cluster already and is full.
+const HeadroomTries = 4
+
+// rowHeadroom is the headroom of one row. Its machines may count for more units than the row asks for; its Pods found no place
+// on them, so these units are no headroom. If the row asks for them later, they become headroom.
+type rowHeadroom struct {
+	pods  int64 // it was given for
+	total int64 // units that the row shall have in all
+	units int64 // of it beyond what the row asks for now
+}
+
+// of is the headroom of a row that asks for so many units.
+func (x rowHeadroom) of(asked int64) rowHeadroom {
+	x.units = max(x.pods, x.total-asked)
+	return x
+}
+
+// observeHeadroom gives headroom to rows that are stuck. It takes headroom back only when the demand shrinks and nothing has been
+// stuck for long, so that a release always follows a change of demand.
+func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (changed bool) {
+	x := &e.headroom
+	asked := int64(0)
+	for i := range b.Needs {
+		asked = resource.AddSat(asked, unitsOf(&b.Needs[i]))
+	}
+	if len(x.rows) == 0 {
+		x.most = asked
+	} else {
+		// Demand that only comes back finds the machines that were there for it: it has not taken what headroom brought.
+		x.helped = x.helped || asked > x.most
+		x.most = max(x.most, asked)
+		for k, n := range x.stuck {
+			x.helped = x.helped || e.reported[k] < n
+		}
+		if x.helped {
+			x.fruitless = 0
+		}
+		changed = x.forget(b.Needs)
+	}
+	if e.grow(w, b, now, p) {
+		x.grown = slices.DeleteFunc(x.grown, func(t int64) bool { return now-t >= day })
+		x.grown = append(x.grown, now)
+		x.stuck, x.asked, x.helped = maps.Clone(e.reported), asked, false
+		return true
+	}
+	fell := asked < x.asked
+	x.asked = asked
+	if len(x.rows) > 0 && fell && now-max(e.lastStuck, x.grown[len(x.grown)-1]) >= doubled(p.SharingCalm, len(x.grown)-1) {
+		x.rows, changed = nil, true
+	}
+	return changed
+}
+
+// grow gives each stuck Pod one unit of headroom, beyond what the machines of its row hold already. A row that has headroom gets
+// the same again only if the last growth had an effect: its Pods may lack something else.
+func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (grew bool) {
+	x, again := &e.headroom, int32(0)
+	for i := range b.Needs {
+		n, k := &b.Needs[i], b.Needs[i].RowKey()
+		since, known := e.since[k]
+		if !known || now-since < p.StuckAfter || n.Form.Same != nil {
+			continue
+		}
+		asked := unitsOf(n)
+		more := min(e.reported[k], asked)
+		if _, had := x.rows[k]; had && !x.helped {
+			if x.fruitless >= HeadroomTries {
+				continue
+			}
+			more, again = min(more, 1), 1
+		}
+		if more > 0 {
+			if x.rows == nil {
+				x.rows = map[demand.RowKey]rowHeadroom{}
+			}
+			x.rows[k] = rowHeadroom{pods: x.rows[k].pods + more, total: unitsCounted(w, b, int32(i)) + more}.of(asked)
+			e.since[k], grew = now, true
+		}
+	}
+	x.fruitless += again
+	return grew
+}
+
+// unitsCounted is how many units of a need its claims and shares hold.
+func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
+	n := &b.Needs[row]
+	for _, c := range b.Claims {
+		if c.Row != row {
+			continue
+		}
+		supply, fit := w.Inventory.Class(w.Inventory.Row(c.Machine).Class).Supply, int64(math.MaxInt64)
+		for i := range n.MinUnit.Len() {
+			d := n.MinUnit.Dim(i)
+			have := supply.Get(d)
+			if cl := w.Demand.Cluster(b.Cluster); cl != nil {
+				have -= cl.Overhead.Get(d)
+			}
+			fit = min(fit, max(0, have)/n.MinUnit.Val(i))
+		}
+		if n.MinUnit.Len() > 0 {
+			units = resource.AddSat(units, fit)
+		}
+	}
+	for _, s := range b.Shares {
+		if s.Row == row {
+			units = resource.AddSat(units, s.Units)
+		}
+	}
+	return units
+}
+
+// Recount computes headroom again where demand has changed, and lists the clusters whose headroom changed, ascending. It is
+// called before a plan, so that a row that asks for more uses its headroom before anything is bought (ENG-11.17).
+func (s *Sharing) Recount(w *engine.World) (changed []string) {
+	for c, e := range s.clusters {
+		if d := w.Demand.Cluster(c); d != nil && len(e.headroom.rows) > 0 && d.Version != e.headroom.counted {
+			e.headroom.counted = d.Version
+			if e.headroom.forget(d.Needs) {
+				changed = append(changed, c)
+			}
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
+// forget drops the headroom of rows that are gone, and computes that of the others again.
+func (x *headroom) forget(needs []demand.Need) (changed bool) {
+	live := make(map[demand.RowKey]rowHeadroom, len(x.rows))
+	for i := range needs {
+		k := needs[i].RowKey()
+		if r, ok := x.rows[k]; ok && unitsOf(&needs[i]) > 0 {
+			live[k] = r.of(unitsOf(&needs[i]))
+		}
+	}
+	changed = !maps.Equal(live, x.rows)
+	x.rows = live
+	return changed
+}
+
+// doubled doubles a duration a number of times, up to one day.
+func doubled(d int64, times int) int64 {
+	for range times {
+		d = min(2*d, day)
+	}
+	return d
+}
+
+// unitsOf is how many min units a Need asks for, rounded up in its largest dimension.
+func unitsOf(n *demand.Need) (units int64) {
+	for i := range n.MinUnit.Len() {
+		if u := n.MinUnit.Val(i); u > 0 {
+			units = max(units, (n.Aggregate.Get(n.MinUnit.Dim(i))+u-1)/u)
+		}
+	}
+	return units
+}
+
+// Headroom is how many units a row gets beyond what it asks for. The core passes it to demand.Table.SetHeadroom.
+func (s *Sharing) Headroom(cluster string, row demand.RowKey) int64 {
+	if e := s.clusters[cluster]; e != nil {
+		return e.headroom.rows[row].units
+	}
+	return 0
+}
+
+// WithHeadroom lists the clusters with rows whose Headroom is not zero, ascending.
+func (s *Sharing) WithHeadroom() (out []string) {
+	for c, e := range s.clusters {
+		if len(e.headroom.rows) > 0 {
+			out = append(out, c)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// HeadroomEntry is the headroom of one row.
+type HeadroomEntry struct {
+	Row   demand.RowKey `n:"1"`
+	Units int64         `n:"2"`
+	Pods  int64         `n:"3"`
+	Total int64         `n:"4"`
+}

@@ -1,0 +1,242 @@
+package match
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// Catalog is what is known about the classes of machines: which match which requirements, and what they supply in the
+// dimensions of a cluster. It is kept from plan to plan.
+type Catalog struct {
+	Inventory    *inventory.Table
+	Keys         *uint64 // version of the keys that the inventory knows
+	Version      uint64
+	SupplyNumber []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
+	Serial       []uint32
+	supplies     map[string]uint32
+	Dropped      uint64   // how often supplies got other numbers
+	changed      []uint32 // classes that are other ones since the plan before
+	byValue      map[symbol.ID]map[symbol.ID][]uint32
+	Examples     []uint32 // by supply: 1 plus a class that has it, or 0
+
+	forms    []formEntry // by Form.ID
+	Matchers map[string]*Matcher
+	frames   map[string]*Projection
+	framing  sync.Mutex // of frames and everyF, while clusters are credited
+	ByID     []*Matcher // by id; nil where one was swept away
+	freeM    []uint32   // these
+	inUse    int        // matchers that the last sweep left
+	everyF   []*Projection
+	scratch  []byte
+}
+
+type formEntry struct {
+	form *demand.Form
+	m    *Matcher
+}
+
+// New returns an empty catalog.
+func New() *Catalog {
+	return &Catalog{supplies: map[string]uint32{}, Matchers: map[string]*Matcher{}, frames: map[string]*Projection{}}
+}
+
+// CatalogMax bounds how many matchers and projections are kept beyond those that the demand can use. Then all are rebuilt.
+const CatalogMax = 4096
+
+// Begin brings the catalog up to date with the tables. It reports to the inventory which label keys profiles read, which may
+// split its classes.
+//
+// It reports whether everything was rebuilt: ids and pointers of before are then invalid.
+func (c *Catalog) Begin(w *engine.World) (anew bool) {
+	d, inv := w.Demand, w.Inventory
+	if anew = c.Inventory != inv || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; anew {
+		*c = *New()
+		c.Inventory = inv
+	}
+	if c.Keys == nil || *c.Keys != d.KeysVersion() {
+		v := d.KeysVersion()
+		c.Keys = &v
+		values, topology := d.ValueKeys(), d.TopologyKeys()
+		for _, key := range topology {
+			// A class then has one value of these keys, so what is left in a domain need not be counted.
+			if key == inventory.ZoneKey || key == inventory.TypeKey {
+				values = append(values, key)
+			}
+		}
+		inv.SetMatchKeys(inventory.MatchKeys{Values: values, Presence: d.PresenceKeys()})
+		inv.SetTopologyKeys(topology)
+	}
+	if c.Version == inv.ClassVersion() && c.Serial != nil {
+		return anew
+	}
+	before := c.Version
+	c.Version = inv.ClassVersion()
+	if most := 2*inv.Classes() + 64; len(c.supplies) > most {
+		clear(c.supplies)
+		clear(c.Serial)
+		c.Dropped++
+	}
+	c.changed, c.byValue = c.changed[:0], map[symbol.ID]map[symbol.ID][]uint32{}
+	for id := range inv.Classes() {
+		cl := inv.Class(uint32(id))
+		if id == len(c.Serial) {
+			c.Serial, c.SupplyNumber = append(c.Serial, 0), append(c.SupplyNumber, 0)
+		}
+		if c.Serial[id] == cl.Serial {
+			continue
+		}
+		c.changed = append(c.changed, uint32(id))
+		c.Serial[id] = cl.Serial
+		if cl.Serial == 0 {
+			continue
+		}
+		c.scratch = cl.Supply.AppendKey(c.scratch[:0])
+		n, ok := c.supplies[string(c.scratch)]
+		if !ok {
+			n = uint32(len(c.supplies) + 1)
+			c.supplies[string(c.scratch)] = n
+		}
+		c.SupplyNumber[id] = n
+	}
+	c.Examples = slices.Grow(c.Examples[:0], len(c.supplies)+1)[:len(c.supplies)+1]
+	clear(c.Examples)
+	for id, n := range c.SupplyNumber {
+		if c.Serial[id] != 0 {
+			c.Examples[n] = uint32(id) + 1
+		}
+	}
+	for _, m := range c.ByID {
+		if m != nil {
+			m.follow(c, before)
+		}
+	}
+	for _, f := range c.everyF {
+		f.sync(inv)
+	}
+	return anew
+}
+
+// MatcherOf returns the matcher of a Form, up to date.
+func (c *Catalog) MatcherOf(f *demand.Form) *Matcher {
+	for int(f.ID) >= len(c.forms) {
+		c.forms = append(c.forms, formEntry{})
+	}
+	e := &c.forms[f.ID]
+	if e.form != f {
+		m := c.Matchers[f.Match]
+		if m == nil {
+			m = c.newMatcher(f)
+		}
+		*e = formEntry{f, m}
+	}
+	e.m.Sync(c)
+	return e.m
+}
+
+// Known is MatcherOf for a Form that it has been asked for in this plan. It is for concurrent use.
+func (c *Catalog) Known(f *demand.Form) *Matcher { return c.forms[f.ID].m }
+
+// LastProjection caches the last projection that was looked up: clusters with equal dimensions and overhead follow each other.
+type LastProjection struct {
+	Projection *Projection
+	key        []byte
+}
+
+// ProjectionOf returns the projection of a cluster, up to date. It is for concurrent use; x remembers the last one.
+func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastProjection) *Projection {
+	if f := x.Projection; f != nil && slices.Equal(f.Dims, dims) && f.overhead.Equal(&d.Overhead) {
+		return f
+	}
+	b := d.Overhead.AppendKey(x.key[:0])
+	for _, n := range dims {
+		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	}
+	x.key = b
+	c.framing.Lock()
+	defer c.framing.Unlock()
+	f := c.frames[string(b)]
+	if f == nil {
+		f = &Projection{Number: len(c.everyF), ID: string(b), Dims: slices.Clone(dims), overhead: d.Overhead}
+		c.frames[string(b)] = f
+		c.everyF = append(c.everyF, f)
+	}
+	f.sync(c.Inventory)
+	x.Projection = f
+	return f
+}
+
+// Supplies is the length of an array indexed by supply.
+func (c *Catalog) Supplies() int { return len(c.Examples) }
+
+// Example returns a class that has a supply, if there is one.
+func (c *Catalog) Example(supply uint32) (class uint32, ok bool) {
+	e := c.Examples[supply]
+	return e - 1, e != 0
+}
+
+// classesWith returns the classes with one value of a key that profiles test for its values, ascending.
+func (c *Catalog) classesWith(key, value symbol.ID) []uint32 {
+	values := c.byValue[key]
+	if values == nil {
+		values = map[symbol.ID][]uint32{}
+		for id := range c.Inventory.Classes() {
+			cl := c.Inventory.Class(uint32(id))
+			if cl.Serial == 0 {
+				continue
+			}
+			if v, has := c.Inventory.ClassValue(cl, key); has {
+				values[v] = append(values[v], uint32(id))
+			}
+		}
+		c.byValue[key] = values
+	}
+	return values[value]
+}
+
+// SweepMin is how many matchers are not worth a sweep.
+const SweepMin = 64
+
+// newMatcher makes the matcher of the requirements of a Form.
+func (c *Catalog) newMatcher(f *demand.Form) *Matcher {
+	m := &Matcher{Form: f, ID: uint32(len(c.ByID))}
+	if n := len(c.freeM); n > 0 {
+		m.ID, c.freeM = c.freeM[n-1], c.freeM[:n-1]
+		c.ByID[m.ID] = m
+	} else {
+		c.ByID = append(c.ByID, m)
+	}
+	c.Matchers[f.Match] = m
+	return m
+}
+
+// SweepDue reports whether the matchers in use are less than half of all.
+func (c *Catalog) SweepDue() bool { return len(c.Matchers) >= SweepMin+2*c.inUse }
+
+// Sweep forgets the matchers that are not used, by id.
+func (c *Catalog) Sweep(used []bool) {
+	for id, m := range c.ByID {
+		if m != nil && !used[id] {
+			delete(c.Matchers, m.Form.Match)
+			c.ByID[id] = nil
+			c.freeM = append(c.freeM, uint32(id))
+		}
+	}
+	c.inUse = len(c.Matchers)
+	for i := range c.forms {
+		if e := &c.forms[i]; e.m != nil && c.ByID[e.m.ID] != e.m {
+			*e = formEntry{}
+		}
+	}
+}
+
+// EffectiveCost is the price of a class plus the risk of an interruption times half its penalty (ENG-7.4). Parts per million
+// times half a dollar is half a millionth of a dollar.
+func EffectiveCost(c *inventory.Class, b demand.Bucket) int64 {
+	return resource.AddSat(c.Price, (int64(c.Probability)*int64(b.Penalty())+1)/2)
+}

@@ -1,0 +1,159 @@
+package match
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// Matcher is the match function (ENG-6.1 to 6.3a) for all profiles with the same requirements and tolerations. It answers for
+// classes, never for machines, and keeps its answers.
+type Matcher struct {
+	ID      uint32       // its position in Catalog.ByID
+	Form    *demand.Form // one of the Forms it stands for
+	set     []uint64     // bit by class: it matches now
+	Classes []uint32     // those that match now, ascending
+	Version uint64       // of the classes it has seen
+	synced  bool
+	terms   []term // requirements in symbols, as of version
+}
+
+// term is a requirement with the symbols of its key and values, as far as anything has them.
+type term struct {
+	op     demand.Operator
+	key    symbol.ID
+	known  bool // the key is known
+	values []symbol.ID
+	any    bool // Same without values: presence is enough
+}
+
+// Sync brings the answers up to date with the classes of the table.
+func (m *Matcher) Sync(c *Catalog) {
+	inv := c.Inventory
+	if m.Version == inv.ClassVersion() && m.synced {
+		return
+	}
+	m.Version, m.synced = inv.ClassVersion(), true
+	m.resolve(inv)
+	m.set = slices.Grow(m.set[:0], (inv.Classes()+63)/64)[:(inv.Classes()+63)/64]
+	clear(m.set)
+	// Classes with a listed value are looked up; the other requirements are checked on these.
+	listed := slices.IndexFunc(m.terms, func(t term) bool { return t.op == demand.In })
+	switch {
+	case listed < 0:
+		for id := range inv.Classes() {
+			m.ask(inv, uint32(id))
+		}
+	case m.terms[listed].known:
+		for _, v := range m.terms[listed].values {
+			for _, id := range c.classesWith(m.terms[listed].key, v) {
+				m.ask(inv, id)
+			}
+		}
+	}
+	m.list()
+}
+
+// follow is Sync for a matcher that was up to date with the version before.
+func (m *Matcher) follow(c *Catalog, before uint64) {
+	if m.Version != before || !m.synced {
+		m.synced = false
+		m.Sync(c)
+		return
+	}
+	m.Version = c.Inventory.ClassVersion()
+	m.resolve(c.Inventory)
+	for n := (c.Inventory.Classes() + 63) / 64; len(m.set) < n; {
+		m.set = append(m.set, 0)
+	}
+	differs := false
+	for _, id := range c.changed {
+		had := m.Has(id)
+		m.set[id/64] &^= 1 << (id % 64)
+		m.ask(c.Inventory, id)
+		differs = differs || had != m.Has(id)
+	}
+	if differs {
+		m.list()
+	}
+}
+
+// ask matches one class.
+func (m *Matcher) ask(inv *inventory.Table, id uint32) {
+	if c := inv.Class(id); c.Serial != 0 && m.match(inv, c) {
+		m.set[id/64] |= 1 << (id % 64)
+	}
+}
+
+// list writes classes from set.
+func (m *Matcher) list() {
+	m.Classes = m.Classes[:0]
+	for w, word := range m.set {
+		for ; word != 0; word &= word - 1 {
+			m.Classes = append(m.Classes, uint32(w*64+bits.TrailingZeros64(word)))
+		}
+	}
+}
+
+// Has reports whether a class matches. Sync has seen the class.
+func (m *Matcher) Has(class uint32) bool { return m.set[class/64]&(1<<(class%64)) != 0 }
+
+// resolve looks up the symbols of keys and values.
+func (m *Matcher) resolve(inv *inventory.Table) {
+	str := inv.Space().Strings
+	m.terms = m.terms[:0]
+	for _, r := range m.Form.Requirements {
+		t := term{op: r.Op, any: r.Op == demand.Same && len(r.Values) == 0}
+		t.key, t.known = str.Find(r.Key)
+		for _, v := range r.Values {
+			if id, ok := str.Find(v); ok {
+				t.values = append(t.values, id)
+			}
+		}
+		m.terms = append(m.terms, t)
+	}
+}
+
+// match answers for one class (ENG-6.2, 6.3a).
+func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
+	for _, t := range m.terms {
+		var v symbol.ID
+		has := false
+		if t.known {
+			v, has = inv.ClassValue(c, t.key)
+		}
+		ok := false
+		switch t.op {
+		case demand.In:
+			ok = has && slices.Contains(t.values, v)
+		case demand.NotIn:
+			ok = !has || !slices.Contains(t.values, v)
+		case demand.Exists:
+			ok = has
+		case demand.DoesNotExist:
+			ok = !has
+		case demand.Same:
+			ok = has && (t.any || slices.Contains(t.values, v))
+		}
+		if !ok {
+			return false
+		}
+	}
+	return !m.Form.TolerationsStated || Untolerated(m.Form.Tolerations, inv.Shape(c.Shape).Taints) < 0
+}
+
+// Untolerated returns the position of the first taint that keeps Pods away and that no toleration covers, or -1.
+func Untolerated(tolerations []demand.Toleration, taints []inventory.Taint) int {
+	return slices.IndexFunc(taints, func(t inventory.Taint) bool {
+		if t.Effect != demand.NoSchedule && t.Effect != demand.NoExecute {
+			return false
+		}
+		return !slices.ContainsFunc(tolerations, func(o demand.Toleration) bool {
+			return (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" || o.Key == t.Key) &&
+				(o.Op == demand.TolerationExists || o.Value == t.Value)
+		})
+	})
+}

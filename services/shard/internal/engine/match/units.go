@@ -1,0 +1,76 @@
+package match
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// UnitsOf returns k if the aggregate is k whole units, k ≥ 1, and 0 if it is not.
+func UnitsOf(agg, unit []int64) int64 {
+	if slices.Equal(agg, unit) { // the common case, without a division
+		if IsZero(unit) {
+			return 0
+		}
+		return 1
+	}
+	k := int64(0)
+	for j, u := range unit {
+		if u > 0 {
+			k = agg[j] / u
+			break
+		}
+	}
+	if k == 0 {
+		return 0
+	}
+	for j, u := range unit {
+		if u == 0 && agg[j] > 0 || u > 0 && (agg[j]%u != 0 || agg[j]/u != k) {
+			return 0
+		}
+	}
+	return k
+}
+
+// unitsIn is how many whole units fit into an amount. The unit is not empty.
+func unitsIn(amount, unit []int64) int64 {
+	n := int64(-1)
+	for j, u := range unit {
+		if u == 0 {
+			continue
+		}
+		if amount[j] < u {
+			return 0
+		}
+		if q := amount[j] / u; n < 0 || q < n {
+			n = q
+		}
+	}
+	return n
+}
+
+// WholeUnits writes the whole units that fit into an amount. into may be the amount.
+func WholeUnits(into, amount, unit []int64) {
+	n := unitsIn(amount, unit)
+	for j, u := range unit {
+		into[j] = u * n
+	}
+}
+
+// AddHeadroom adds the units that a need gets beyond what it asks for (ENG-11.16). The gate bounds what is asked for, and the
+// ledger at most doubles it. An amount near the limit of int64 gets no headroom.
+func AddHeadroom(agg, unit []int64, units int64) {
+	if units <= 0 {
+		return
+	}
+	for j, u := range unit {
+		if agg[j] > headroomMax || resource.MulSat(u, units) > headroomMax {
+			return
+		}
+	}
+	for j, u := range unit {
+		agg[j] += u * units
+	}
+}
+
+const headroomMax = 1 << 60

@@ -1,0 +1,224 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// allocateGang is the first part of a gang's allocation: the choice of 10.6 and the claims of 10.7. It reports whether there is a
+// domain at all.
+func (p *planning) allocateGang(cl *clusterState, w *needState) bool {
+	values := cl.values(p.w.Inventory, w.key)
+	p.creditable(cl, w, values)
+	best, ok := p.bestDomain(cl, w)
+	if !ok {
+		w.bits &^= wChosen
+		return false
+	}
+	p.markStale(cl)
+	w.bits &^= wPossible
+	if best.Satisfiable {
+		w.bits |= wPossible
+	}
+	p.moveTo(cl, w, best.value, values)
+	return true
+}
+
+// creditableNow: what a gang holds or kept, unclaimed bound machines, and its Own in flight that nobody else counts.
+func creditableNow(w *needState, l *machineState) bool {
+	switch {
+	case l.bits&(lExcluded|lGone) != 0:
+		return false
+	case l.claim == w.at:
+		return l.bits&lAcquired == 0
+	case l.claim >= 0:
+		return false
+	case l.state.Bound():
+		return true
+	}
+	return l.owner == w.at
+}
+
+// creditable fills the buckets of scratch, and counts, with what is creditable to w.
+func (p *planning) creditable(cl *clusterState, w *needState, values []int64) {
+	x := &p.x
+	x.buckets, x.sums, p.counts = x.buckets[:0], x.sums[:0], p.counts[:0]
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		p.creditOne(cl, w, at, values)
+	}
+	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
+		if l := &cl.machines[at]; l.claim < 0 && !l.state.Bound() {
+			p.creditOne(cl, w, at, values)
+		}
+	}
+	for _, at := range cl.unclaimed() {
+		if cl.machines[at].claim < 0 {
+			p.creditOne(cl, w, at, values)
+		}
+	}
+}
+
+func (p *planning) creditOne(cl *clusterState, w *needState, at int32, values []int64) {
+	x := &p.x
+	l := &cl.machines[at]
+	var buf [8]int64
+	if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !match.Touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
+		return
+	}
+	cl.collect(w, at, values, x)
+	for len(p.counts) < len(x.buckets) {
+		p.counts = append(p.counts, 0)
+	}
+	v := symbol.ID(values[at])
+	p.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
+}
+
+// bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.
+func (p *planning) bestDomain(cl *clusterState, w *needState) (best RankedDomain, ok bool) {
+	t := p.topology(w.key)
+	k := cl.dimensions()
+	x := &p.x
+	p.view = slices.Grow(p.view[:0], 2*k)[:2*k]
+	idle, spec := p.view[:k], p.view[k:]
+	better := func(v RankedDomain) {
+		if !ok || CompareDomains(p.w.Space.Strings, &v, &best) < 0 {
+			best, ok = v, true
+		}
+	}
+	// Where something is creditable.
+	p.skip = p.skip[:0]
+	for at, b := range x.buckets {
+		clear(p.view)
+		n := p.counts[at]
+		if t != nil {
+			if d, known := t.top.Domain(b.value); known {
+				p.skip = append(p.skip, d)
+				n += p.freeIn(cl, w, t, int(d), inventory.IdlePool, idle)
+				n += p.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
+			}
+		}
+		better(RankDomain(cl.aggregate(w), b.value, x.at(b.sum, k), x.at(b.own, k), idle, spec, n))
+	}
+	if t == nil {
+		return best, ok
+	}
+	// Everywhere else.
+	if !p.off.noSums && len(p.w.Inventory.Avoided(cl.d.ID)) == 0 {
+		g, known := p.kindOf(cl, w, t)
+		d, satisfiable := g.best(t, known, p.skip)
+		switch {
+		case d < 0:
+		case !ok: // nothing to compare it with
+			return RankedDomain{value: t.top.Domains[d].Value, Satisfiable: satisfiable}, true
+		default:
+			free, all := g.s.of(d)
+			copy(idle, free)
+			for j := range spec {
+				spec[j] = all[j] - free[j]
+			}
+			better(RankDomain(g.agg, t.top.Domains[d].Value, nil, nil, idle, spec, g.s.count[d]))
+		}
+		return best, ok
+	}
+	for d := range t.top.Domains {
+		if slices.Contains(p.skip, int32(d)) {
+			continue
+		}
+		clear(p.view)
+		n := p.freeIn(cl, w, t, d, inventory.IdlePool, idle) + p.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
+		if n > 0 {
+			better(RankDomain(cl.aggregate(w), t.top.Domains[d].Value, nil, nil, idle, spec, n))
+		}
+	}
+	return best, ok
+}
+
+// RankDomain computes the keys of 10.6. sum and own may be nil.
+func RankDomain(want []int64, v symbol.ID, sum, own, idle, spec []int64, n int32) RankedDomain {
+	o := RankedDomain{value: v, count: n}
+	if sum != nil {
+		o.covers = match.Covers(sum, want)
+		o.creditable, o.own = CappedScore(sum, want), CappedScore(own, want)
+		match.Add(idle, sum)
+	}
+	o.withIdle = CappedScore(idle, want)
+	match.Add(spec, idle)
+	o.Satisfiable = match.Covers(spec, want)
+	o.total, o.over = CappedScore(spec, want), uncappedScore(spec, want)
+	return o
+}
+
+// freeIn adds up what a domain has free for w in a pool, and counts the machines.
+func (p *planning) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool, into []int64) int32 {
+	n := int32(0)
+	p.cover.free = &p.free
+	p.cover.avoidFor(cl, k, nil)
+	for i, cell := range t.top.Domains[d].Cells[k] {
+		if !cl.fits(w, cell.Class) || !match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
+			continue
+		}
+		left := p.left(t, d, k, i)
+		for _, s := range p.cover.spare {
+			if p.w.Inventory.Row(s).Class == cell.Class {
+				if v, has := p.w.Inventory.Value(s, t.top.Key); has && v == t.top.Domains[d].Value {
+					left--
+				}
+			}
+		}
+		n += left
+		for j, s := range cl.amount(w, cell.Class) {
+			into[j] = resource.AddSat(into[j], resource.MulSat(s, int64(left)))
+		}
+	}
+	return n
+}
+
+// moveTo claims what 10.7 says in the chosen domain and lets go of everything else the gang held.
+func (p *planning) moveTo(cl *clusterState, w *needState, v symbol.ID, values []int64) {
+	held := p.x.list[:0]
+	spilled := p.spilled[:0]
+	for at := w.claims; at >= 0; {
+		next := cl.machines[at].next
+		held = append(held, at)
+		if l := &cl.machines[at]; !l.state.Bound() && l.owner != w.at {
+			spilled = append(spilled, at)
+		}
+		cl.release(at)
+		at = next
+	}
+	p.x.list, p.spilled = held, spilled
+	cl.recount(w)
+	cl.choose(w, v)
+	cl.claimInDomain(w, values)
+	slices.SortFunc(spilled, func(a, b int32) int { return cmp.Compare(cl.machines[a].order, cl.machines[b].order) })
+	for _, at := range spilled {
+		if values[at] == int64(v) && cl.short(w) {
+			cl.claimInFlight(w, at)
+		}
+	}
+	slices.SortFunc(held, func(a, b int32) int { return cmp.Compare(cl.machines[a].order, cl.machines[b].order) })
+	for _, at := range held {
+		if cl.machines[at].claim < 0 {
+			cl.letGo(at)
+			p.unmet.gained = true
+		}
+	}
+}
+
+// letGo is ENG-11.8 for a machine that its gang gave up: the first of those who use a share of it claims it whole.
+func (cl *clusterState) letGo(at int32) {
+	first := int32(-1)
+	for i := cl.machines[at].shares; i >= 0; i = cl.shares[i].nextOn {
+		if to := cl.shares[i].to; first < 0 || to < first { // wants lie in allocation order
+			first = to
+		}
+	}
+	if first >= 0 {
+		cl.claim(&cl.needs[first], at)
+	}
+}

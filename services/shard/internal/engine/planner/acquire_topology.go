@@ -1,0 +1,348 @@
+package planner
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// topState is what the plan at work has taken per domain of a topology key, and what is remembered about the domains.
+type topState struct {
+	top     *inventory.Topology
+	byClass bool             // every class has one value: what is left of it is what is left in its domain
+	taken   [2][]domainTaken // by domain
+	touched []int32          // domains something was taken from, perhaps more than once
+	counts  []*domainCounts
+	rank    []int32              // by domain: the place of its value among all, by text
+	kinds   map[string]*gangKind // gangs that looked at the domains
+	key     []byte
+	plan    uint64
+	memo    inventory.DomainMemo // of the plan at work
+}
+
+// domainTaken is what a plan has taken of a pool of a domain, by position in Cells.
+type domainTaken struct {
+	plan    uint64 // the one it is about; nothing is taken in others
+	n       []int32
+	cursors []cursor   // nothing before it is free
+	late    [12]uint32 // classes of machines that are taken and not yet in n: many at once are found faster
+	lateN   int
+}
+
+func (p *planning) beginTopologies() {
+	old := p.tops
+	p.tops = nil
+	str := p.w.Space.Strings
+	for _, key := range p.w.Demand.TopologyKeys() {
+		id, _ := str.Find(key)
+		top := p.w.Inventory.TopologyOf(id)
+		at := slices.IndexFunc(old, func(t *topState) bool { return t.top == top })
+		if at < 0 {
+			p.tops = append(p.tops, &topState{top: top, byClass: top.ByClass(), kinds: map[string]*gangKind{}, plan: p.plans})
+			continue
+		}
+		old[at].reset(p.plans)
+		p.tops = append(p.tops, old[at])
+	}
+}
+
+// reset forgets what the plan before took.
+func (t *topState) reset(plan uint64) {
+	t.plan = plan
+	t.memo.Forget()
+	for _, d := range t.touched {
+		for _, c := range t.counts {
+			c.forget(d)
+		}
+	}
+	t.touched = t.touched[:0]
+}
+
+// rankDomains gives each domain its place by text, so that a tie is broken by comparing numbers.
+func (t *topState) rankDomains(p *planning) {
+	if len(t.rank) == len(t.top.Domains) {
+		return
+	}
+	order := make([]int32, len(t.top.Domains))
+	for d := range order {
+		order[d] = int32(d)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return strings.Compare(p.text(t.top.Domains[a].Value), p.text(t.top.Domains[b].Value))
+	})
+	t.rank = make([]int32, len(order))
+	for place, d := range order {
+		t.rank[d] = int32(place)
+	}
+	clear(t.kinds)
+}
+
+func (p *planning) topology(key symbol.ID) *topState {
+	t := p.topologyOf(key)
+	if t != nil && (!t.byClass || len(t.counts) > 0) {
+		p.notify()
+	}
+	return t
+}
+
+// topologyOf is topology for those who do not ask what was taken.
+func (p *planning) topologyOf(key symbol.ID) *topState {
+	for _, t := range p.tops {
+		if t.top.Key == key {
+			return t
+		}
+	}
+	return nil
+}
+
+// left is how many machines of a cell the plan has left.
+func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
+	c := t.top.Domains[d].Cells[k][cell]
+	if t.byClass {
+		return p.free.free[k][c.Class]
+	}
+	if d >= len(t.taken[k]) || t.taken[k][d].plan != t.plan {
+		return c.N
+	}
+	return c.N - t.takenOf(int32(d), k).n[cell]
+}
+
+// notify brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
+func (p *planning) notify() {
+	p.notifyOf(p.free.list[p.notified:], p.free.kinds[p.notified:])
+	p.notified = len(p.free.list)
+}
+
+// tellTogether is how many machines are looked up at once.
+const tellTogether = 16
+
+// notifyOf tells the topologies of taken machines.
+func (p *planning) notifyOf(list []inventory.Index, kinds []takenKind) {
+	for from := 0; from < len(list); from += tellTogether {
+		batch := list[from:min(from+tellTogether, len(list))]
+		for _, t := range p.tops {
+			if t.byClass && len(t.counts) == 0 {
+				continue
+			}
+			var domains [tellTogether]int32
+			if p.here.top == t {
+				for at := range batch {
+					domains[at] = p.here.d
+				}
+			} else {
+				t.top.DomainsOf(p.w.Inventory, batch, domains[:len(batch)], &t.memo)
+			}
+			for at, kind := range kinds[from : from+len(batch)] {
+				if d := domains[at]; d >= 0 {
+					p.countTaken(t, d, kind.class(), kind.pool(), 1)
+				}
+			}
+		}
+	}
+}
+
+// countGiven keeps the topologies right when a machine is given back.
+func (p *planning) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
+	for _, t := range p.tops {
+		if t.byClass && len(t.counts) == 0 {
+			continue
+		}
+		if v, has := p.w.Inventory.ValueIn(class, i, t.top.Key); has {
+			if d, known := t.top.Domain(v); known {
+				p.countTaken(t, d, class, k, -1)
+			}
+		}
+	}
+}
+
+// countTaken keeps a topology right when a free machine of a domain is taken (by 1) or given back (by -1).
+func (p *planning) countTaken(t *topState, d int32, class uint32, k inventory.Pool, by int32) {
+	if n := len(t.touched); n == 0 || t.touched[n-1] != d {
+		t.touched = append(t.touched, d)
+	}
+	for _, c := range t.counts {
+		if c.plan != p.plans {
+			c.forget(d) // it is counted again when it is looked at
+		} else if c.m.Has(class) {
+			c.move(d, k, p.cat.SupplyNumber[class], -by)
+		}
+	}
+	if !t.byClass {
+		t.take(class, d, k, by)
+	}
+}
+
+// takenOf returns what is taken of a pool of a domain in the plan at work.
+func (t *topState) takenOf(d int32, k inventory.Pool) *domainTaken {
+	if n := len(t.top.Domains); len(t.taken[k]) < n {
+		t.taken[k] = append(t.taken[k], make([]domainTaken, n-len(t.taken[k]))...)
+	}
+	x := &t.taken[k][d]
+	if x.plan != t.plan {
+		n := len(t.top.Domains[d].Cells[k])
+		x.plan = t.plan
+		x.n, x.cursors, x.lateN = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], 0
+		clear(x.n)
+		for i := range x.cursors {
+			x.cursors[i].chunk = -1
+		}
+	}
+	for _, class := range x.late[:x.lateN] {
+		x.n[t.cellOf(d, k, class)]++
+	}
+	x.lateN = 0
+	return x
+}
+
+// cellOf returns the position of a class in a pool of a domain.
+func (t *topState) cellOf(d int32, k inventory.Pool, class uint32) int {
+	cells := t.top.Domains[d].Cells[k]
+	lo, hi := 0, len(cells)
+	for lo < hi {
+		if mid := (lo + hi) / 2; cells[mid].Class < class {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
+	if by == 1 && int(d) < len(t.taken[k]) {
+		if x := &t.taken[k][d]; x.plan == t.plan && x.lateN < len(x.late) {
+			x.late[x.lateN] = class
+			x.lateN++
+			return
+		}
+	}
+	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
+	x.n[at] += by
+	if by < 0 {
+		x.cursors[at].chunk = -1
+	}
+}
+
+// cursor returns the place of the first machine of a class in a domain that may be free.
+func (t *topState) cursor(d int32, k inventory.Pool, class uint32) *cursor {
+	c := &t.takenOf(d, k).cursors[t.cellOf(d, k, class)]
+	if c.chunk < 0 {
+		chunk, pos := t.top.Domains[d].RunStart(k, class)
+		c.chunk, c.pos = int32(chunk), int32(pos)
+	}
+	return c
+}
+
+// domainCounts is what each domain has free for one matcher, by supply. It is kept from plan to plan; what a plan takes
+// is taken off as it goes.
+type domainCounts struct {
+	m        *match.Matcher
+	classes  uint64 // version of the classes it is about
+	plan     uint64 // the last plan that brought it up to date
+	supplies int    // length of a row
+	since    uint64 // number of the next change of the topology
+	known    []bool // by domain: it is counted
+	n        [2][]int32
+	epoch    uint64  // grows when log starts again
+	log      []int32 // domains that changed, in order
+	sums     map[string]*domainSums
+	key      []byte
+}
+
+// move counts machines that came to a domain, or left it.
+func (c *domainCounts) move(d int32, k inventory.Pool, supply uint32, by int32) {
+	c.n[k][int(d)*c.supplies+int(supply)] += by
+	c.note(d)
+}
+
+// note logs that a domain changed.
+func (c *domainCounts) note(d int32) {
+	if len(c.log) == logMax {
+		c.log, c.epoch = c.log[:0], c.epoch+1
+	}
+	c.log = append(c.log, d)
+}
+
+// logMax bounds how much is noted for those who look seldom. They then look at every domain.
+const logMax = 1 << 16
+
+// countsOf returns the counts of a matcher, up to date.
+func (p *planning) countsOf(t *topState, m *match.Matcher) *domainCounts {
+	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.m == m })
+	if at < 0 {
+		if len(t.counts) == countsMax {
+			t.counts = t.counts[:0]
+			clear(t.kinds)
+		}
+		p.notify() // what is counted now must not be told later
+		t.counts = append(t.counts, &domainCounts{m: m})
+		at = len(t.counts) - 1
+	}
+	c := t.counts[at]
+	if c.plan != p.plans {
+		c.plan = p.plans
+		c.sync(p, t)
+	}
+	return c
+}
+
+// countsMax bounds how many matchers of gangs are remembered per key; then all are counted again.
+const countsMax = 64
+
+func (c *domainCounts) sync(p *planning, t *topState) {
+	if v := p.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
+		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: p.cat.Supplies(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
+		maps.DeleteFunc(t.kinds, func(_ string, g *gangKind) bool { return g.s.c == c })
+	}
+	if len(c.log) > 4*len(t.top.Domains) {
+		c.log, c.epoch = c.log[:0], c.epoch+1
+	}
+	changes, next, ok := t.top.Changes(c.since)
+	if c.since = next; !ok {
+		clear(c.known)
+	}
+	for _, x := range changes {
+		if int(x.Domain) < len(c.known) && c.known[x.Domain] && c.m.Has(x.Class) {
+			c.move(x.Domain, x.Pool, p.cat.SupplyNumber[x.Class], int32(x.By))
+		}
+	}
+	if n := len(t.top.Domains); len(c.known) < n {
+		more := n - len(c.known)
+		c.known = append(c.known, make([]bool, more)...)
+		for k := range c.n {
+			c.n[k] = append(c.n[k], make([]int32, more*c.supplies)...)
+		}
+	}
+	for d, known := range c.known {
+		if known {
+			continue
+		}
+		c.known[d] = true
+		c.note(int32(d))
+		for k := range c.n {
+			row := c.n[k][d*c.supplies : (d+1)*c.supplies]
+			clear(row)
+			for i, cell := range t.top.Domains[d].Cells[k] {
+				if !c.m.Has(cell.Class) {
+					continue
+				}
+				left := p.left(t, d, inventory.Pool(k), i)
+				row[p.cat.SupplyNumber[cell.Class]] += left
+				if left != cell.N { // taken before anybody looked at the domain: the next plan counts it again
+					t.touched = append(t.touched, int32(d))
+				}
+			}
+		}
+	}
+}
+
+// forget makes the next sync count a domain again.
+func (c *domainCounts) forget(d int32) {
+	if int(d) < len(c.known) {
+		c.known[d] = false
+	}
+}

@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// supplyGroup is classes with equal supply, in groups of equal effective cost for one interruption bucket, cheapest first. What
+// is not the cheapest of its supply group is never better than what is (ENG-13), so a choice looks at one group per supply group.
+// Markets that match the same classes of a supply share their supply group.
+//
+// Groups are cut by full supply, not by class: how labels split classes must not change a choice (ENG-6.5).
+type supplyGroup struct {
+	class uint32 // one that has its supply
+	tiers []priceTier
+	slots []slot // of each group
+	gen   uint32 // of the stock that head is about
+	head  [2]int32
+}
+
+type priceTier struct {
+	cost     int64
+	from, to int32 // slots
+}
+
+// slot is one class of a group. n is used by candidate indexes of one domain only: how many are free there.
+type slot struct {
+	class uint32
+	n     int32
+}
+
+// fill cuts slots, which are sorted by cost, into groups. cost is by slot.
+func (s *supplyGroup) fill(cost func(class uint32) int64) {
+	s.class = s.slots[0].class
+	s.tiers = s.tiers[:0]
+	for i, x := range s.slots {
+		k := cost(x.class)
+		if n := len(s.tiers); n > 0 && s.tiers[n-1].cost == k {
+			s.tiers[n-1].to++
+			continue
+		}
+		s.tiers = append(s.tiers, priceTier{cost: k, from: int32(i), to: int32(i + 1)})
+	}
+}
+
+// candidateIndex is what Needs with one matcher, one frame and one interruption bucket can choose from, sorted for the cover
+// rule. Nothing in it depends on what is free, so it is kept from plan to plan.
+type candidateIndex struct {
+	m       *match.Matcher
+	f       *match.Projection
+	bucket  demand.Bucket
+	version uint64
+
+	zones []*candidateIndex   // its parts by domain of top,
+	top   *inventory.Topology //
+	cut   uint64              // as of this version
+
+	groups []*supplyGroup
+	base   []int32    // number of the first group of each supply group; groups are numbered through the candidate index
+	of     []int32    // supply group of each group
+	sup    []int64    // by supply group: supply in the frame
+	byCost []int32    // the supply groups, those with the cheapest group first
+	costs  []int64    // by supply group: of that group
+	least  [2][]int64 // by pool and supply group: no group of which something is left costs less
+	gen    uint32     // of the stock that least is about
+}
+
+func (k *candidateIndex) tier(g int32) *priceTier {
+	s := k.of[g]
+	return &k.groups[s].tiers[g-k.base[s]]
+}
+
+func (k *candidateIndex) supply(s int32) []int64 {
+	n := int32(len(k.f.Dims))
+	return k.sup[s*n : s*n+n : s*n+n]
+}
+
+// index numbers the groups and sorts the supply groups, once these are in place.
+func (k *candidateIndex) index() {
+	groups := 0
+	for _, s := range k.groups {
+		groups += len(s.tiers)
+	}
+	n, dims := len(k.groups), len(k.f.Dims)
+	k.base, k.of = slices.Grow(k.base[:0], n), slices.Grow(k.of[:0], groups)
+	k.sup, k.costs, k.byCost = slices.Grow(k.sup[:0], n*dims), slices.Grow(k.costs[:0], n), slices.Grow(k.byCost[:0], n)
+	k.gen = 0
+	for i, s := range k.groups {
+		k.base = append(k.base, int32(len(k.of)))
+		for range s.tiers {
+			k.of = append(k.of, int32(i))
+		}
+		k.sup = append(k.sup, k.f.Supply(s.class)...)
+		k.costs, k.byCost = append(k.costs, s.tiers[0].cost), append(k.byCost, int32(i))
+	}
+	slices.SortFunc(k.byCost, func(a, b int32) int { return cmp.Compare(k.costs[a], k.costs[b]) })
+}
+
+// open makes least right for a stock of which nothing is known.
+func (k *candidateIndex) open(gen uint32) {
+	if k.gen == gen {
+		return
+	}
+	k.gen = gen
+	for p := range k.least {
+		k.least[p] = append(k.least[p][:0], k.costs...)
+	}
+}
+
+// raise notes what is left of a supply group.
+func (k *candidateIndex) raise(s int32, p inventory.Pool) {
+	sh := k.groups[s]
+	if h := int(sh.head[p]); h < len(sh.tiers) {
+		k.least[p][s] = sh.tiers[h].cost
+	} else {
+		k.least[p][s] = math.MaxInt64
+	}
+}
+
+// addShare adds a weighted amount to a share, saturating.
+func addShare(share uint64, x int64, shift uint8) uint64 {
+	sum, carry := bits.Add64(share, uint64(x)<<shift, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return sum
+}
+
+// compareRatio compares a÷x with b÷y.
+func compareRatio(a int64, x uint64, b int64, y uint64) int {
+	ahi, alo := bits.Mul64(uint64(a), y)
+	bhi, blo := bits.Mul64(uint64(b), x)
+	switch {
+	case ahi != bhi:
+		return cmp.Compare(ahi, bhi)
+	case alo != blo:
+		return cmp.Compare(alo, blo)
+	}
+	return 0
+}

@@ -1,0 +1,236 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// merge adds up the first n bulk steps and one machine of end by group.
+func (c *coverer) merge(into []pick, n int, end int32) []pick {
+	add := func(p pick) {
+		for i := range into {
+			if into[i].group == p.group {
+				into[i].n += p.n
+				return
+			}
+		}
+		into = append(into, p)
+	}
+	for _, p := range c.seq[:n] {
+		add(p)
+	}
+	if end >= 0 {
+		add(pick{end, 1})
+	}
+	return into
+}
+
+// settle drops what is not needed from every complete candidate and keeps the best one (13.5).
+func (c *coverer) settle() {
+	c.best = c.best[:0]
+	var bestTotal sum128
+	bestCount := int64(0)
+	for e := 0; e <= len(c.ends); e++ {
+		at, end := len(c.seq), int32(-1)
+		if e < len(c.ends) {
+			at, end = c.ends[e].at, c.ends[e].group
+		}
+		c.list = c.merge(c.list[:0], at, end)
+		c.drop()
+		n := int64(0)
+		for _, p := range c.list {
+			n += int64(p.n)
+		}
+		if d := c.total.compare(bestTotal); e == 0 || d < 0 || d == 0 && n < bestCount {
+			c.best = append(c.best[:0], c.list...)
+			bestTotal, bestCount = c.total, n
+		}
+	}
+	c.list = append(c.list[:0], c.best...)
+}
+
+// drop removes machines from list, dearest first, whose removal leaves the input covered. It leaves sum and total right.
+func (c *coverer) drop() {
+	c.measure()
+	slices.SortFunc(c.list, func(a, b pick) int { return cmp.Compare(c.mk.tier(b.group).cost, c.mk.tier(a.group).cost) })
+	for from := 0; from < len(c.list); {
+		to := from + 1
+		for to < len(c.list) && c.mk.tier(c.list[to].group).cost == c.mk.tier(c.list[from].group).cost {
+			to++
+		}
+		if to == from+1 {
+			c.remove(&c.list[from], c.removable(c.list[from]))
+		} else {
+			c.dropTied(from, to)
+		}
+		from = to
+	}
+	c.list = slices.DeleteFunc(c.list, func(p pick) bool { return p.n == 0 })
+}
+
+// orderedPick is one machine of the list, by the order of its id.
+type orderedPick struct {
+	order uint32
+	at    int
+}
+
+// dropTied is drop for groups of equal cost: their machines go one by one, larger id first.
+func (c *coverer) dropTied(from, to int) {
+	c.ids = c.ids[:0]
+	for at := from; at < to; at++ {
+		n := c.list[at].n
+		c.machines(c.list[at].group, func(_ inventory.Index, order uint32) bool {
+			c.ids = append(c.ids, orderedPick{order, at})
+			n--
+			return n > 0
+		})
+	}
+	slices.SortFunc(c.ids, func(a, b orderedPick) int { return cmp.Compare(b.order, a.order) })
+	for _, x := range c.ids {
+		if p := &c.list[x.at]; c.removable(*p) > 0 {
+			c.remove(p, 1)
+		}
+	}
+}
+
+// measure computes the surplus over the input and the cost of list.
+func (c *coverer) measure() {
+	c.sum = c.sum[:0]
+	for range c.active {
+		c.sum = append(c.sum, sum128{})
+	}
+	c.total = sum128{}
+	for _, p := range c.list {
+		sup := c.amountOf(p.group)
+		for a, j := range c.active {
+			c.sum[a].add(uint64(sup[j]), uint64(p.n))
+		}
+		c.total.add(uint64(c.mk.tier(p.group).cost), uint64(p.n))
+	}
+	for a, j := range c.active {
+		c.sum[a].sub(uint64(c.input[j]), 1)
+	}
+}
+
+// removable is how many machines of a pick the surplus allows to remove.
+func (c *coverer) removable(p pick) int32 {
+	n := uint64(p.n)
+	sup := c.amountOf(p.group)
+	for a, j := range c.active {
+		if sup[j] > 0 {
+			n = min(n, c.sum[a].div(uint64(sup[j])))
+		}
+	}
+	return int32(n)
+}
+
+func (c *coverer) remove(p *pick, n int32) {
+	if n == 0 {
+		return
+	}
+	sup := c.amountOf(p.group)
+	for a, j := range c.active {
+		c.sum[a].sub(uint64(sup[j]), uint64(n))
+	}
+	c.total.sub(uint64(c.mk.tier(p.group).cost), uint64(n))
+	p.n -= n
+}
+
+// swapsMax is how often 13.6 swaps.
+const swapsMax = 8
+
+// swap is 13.6: as long as there is a cheaper machine in whose place a taken one can go, at most swapsMax times.
+func (c *coverer) swap() {
+	for _, p := range c.seq {
+		c.used[p.group] = 0
+	}
+	for _, p := range c.list {
+		c.used[p.group] = p.n
+	}
+	c.drop() // sorts by cost, dearest first, and measures
+	for range swapsMax {
+		out, in := c.exchangeable()
+		if out < 0 {
+			return
+		}
+		for _, p := range c.list {
+			c.used[p.group] = 0
+		}
+		c.list[out].n--
+		c.list = slices.DeleteFunc(append(c.list, pick{in, 1}), func(p pick) bool { return p.n == 0 })
+		c.list = mergeTwins(c.list)
+		c.drop()
+		for _, p := range c.list {
+			c.used[p.group] = p.n
+		}
+	}
+}
+
+func mergeTwins(list []pick) []pick {
+	last := list[len(list)-1]
+	for i := range list[:len(list)-1] {
+		if list[i].group == last.group {
+			list[i].n += last.n
+			return list[:len(list)-1]
+		}
+	}
+	return list
+}
+
+// exchangeable finds the dearest taken machine that a cheaper free one can stand in for, and the cheapest such.
+func (c *coverer) exchangeable() (out int, in int32) {
+	tied := false
+	for at := range c.list {
+		if at > 0 && c.mk.tier(c.list[at].group).cost == c.mk.tier(c.list[at-1].group).cost {
+			tied = true
+		}
+	}
+	if tied {
+		c.sortByLast()
+	}
+	for at, p := range c.list {
+		if in := c.standIn(p.group); in >= 0 {
+			return at, in
+		}
+	}
+	return -1, -1
+}
+
+// sortByLast sorts the list by cost, dearest first, and groups of equal cost by their last machine, larger id first.
+func (c *coverer) sortByLast() {
+	c.ids = c.ids[:0]
+	for at, p := range c.list {
+		n, last := p.n, uint32(0)
+		c.machines(p.group, func(_ inventory.Index, order uint32) bool {
+			last = order
+			n--
+			return n > 0
+		})
+		c.ids = append(c.ids, orderedPick{last, at})
+	}
+	old := slices.Clone(c.list)
+	slices.SortStableFunc(c.ids, func(a, b orderedPick) int {
+		return cmp.Or(cmp.Compare(c.mk.tier(old[b.at].group).cost, c.mk.tier(old[a.at].group).cost), cmp.Compare(b.order, a.order))
+	})
+	for i, x := range c.ids {
+		c.list[i] = old[x.at]
+	}
+}
+
+// standIn returns the cheapest free group, cheaper than g, with which the input stays covered without one of g, or -1.
+// Such a group contributes: what it has to have is more than nothing, as one of g could be dropped otherwise.
+func (c *coverer) standIn(g int32) int32 {
+	cost, sup := c.mk.tier(g).cost, c.amountOf(g)
+	if cost == 0 {
+		return -1
+	}
+	c.need = append(c.need[:0], c.unit...)
+	for a, j := range c.active {
+		if !c.sum[a].atLeast(uint64(sup[j])) {
+			c.need[j] = max(c.need[j], sup[j]-int64(c.sum[a].lo))
+		}
+	}
+	return c.cheapestWith(cost - 1)
+}

@@ -1,0 +1,183 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// credit is section 9: what the cluster has already, before anything is acquired. It reads nothing but the cluster, so
+// clusters may be credited at the same time.
+func (cl *clusterState) credit(p *planning, x *scratch) {
+	cl.freed = false
+	cl.gather(p, x)
+	cl.roundOwn(p, x)
+	cl.roundRest(p, x)
+	cl.roundSpill(p, x)
+	cl.open, cl.shorts, cl.handsOver = 0, 0, false
+	for _, at := range cl.flight {
+		if l := &cl.machines[at]; l.state == inventory.Idle && l.claim >= 0 {
+			cl.handsOver = true
+		}
+	}
+	for i := range cl.needs {
+		if w := &cl.needs[i]; cl.short(w) {
+			cl.shorts++
+			if !held(w) {
+				cl.open++
+			}
+		}
+	}
+}
+
+// readiness is section 17: machines whose Nodes never joined are not credited, within bounds.
+func (cl *clusterState) readiness(p *planning) {
+	cl.excluded, cl.protected = cl.excluded[:0:0], cl.protected[:0:0]
+	cl.overdue, cl.expires = 0, 0
+	f := cl.d.Facts
+	if !f.ReportsReadiness {
+		return
+	}
+	inv, now := p.w.Inventory, p.now
+	configured := 0
+	var overdue []int32
+	for _, at := range cl.bound {
+		l := &cl.machines[at]
+		if l.state != inventory.Configured {
+			continue
+		}
+		configured++
+		r := inv.Row(l.idx)
+		if r.Foreign() || r.Readiness().WasReady() {
+			continue
+		}
+		if due := max(r.Since, f.ReportingSince) + p.policy.JoinTimeout; now >= due {
+			overdue = append(overdue, at)
+		} else if cl.expires == 0 || due < cl.expires {
+			cl.expires = due
+		}
+	}
+	slices.SortFunc(overdue, func(a, b int32) int {
+		x, y := &cl.machines[a], &cl.machines[b]
+		return cmp.Or(cmp.Compare(inv.Row(x.idx).Since, inv.Row(y.idx).Since), cmp.Compare(x.order, y.order))
+	})
+	allowed := max(1, int(p.policy.JoinGuardPerMille)*configured/1000) - int(f.JoinDrained)
+	allowed = min(allowed, int(p.policy.JoinFailures-f.JoinFailures))
+	if len(overdue) >= 5 && 2*len(overdue) > configured {
+		allowed = 0
+	}
+	for i, at := range overdue {
+		if i < allowed {
+			cl.machines[at].bits |= lExcluded
+			cl.excluded = append(cl.excluded, cl.machines[at].idx)
+		} else {
+			cl.protected = append(cl.protected, cl.machines[at].idx)
+		}
+	}
+	cl.overdue = len(overdue)
+	cl.bound = slices.DeleteFunc(cl.bound, func(at int32) bool { return cl.machines[at].bits&lExcluded != 0 })
+	slices.Sort(cl.excluded)
+	slices.Sort(cl.protected)
+}
+
+// roundOwn is ENG-9.3: every Need claims its Own bound machines in keep order. No machine is the Own of two; gangs choose a
+// domain (10.3).
+func (cl *clusterState) roundOwn(p *planning, x *scratch) {
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		switch {
+		case w.own < 0 || w.bits&wZero != 0:
+		case w.bits&wSame != 0:
+			cl.ownDomain(p, w, x)
+		default:
+			for at := w.own; at >= 0 && cl.machines[at].state.Bound() && cl.short(w); at = cl.machines[at].ownNext {
+				if l := &cl.machines[at]; match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) {
+					cl.claim(w, at)
+				}
+			}
+		}
+	}
+}
+
+// roundRest is ENG-9.4.
+func (cl *clusterState) roundRest(p *planning, x *scratch) {
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		if !cl.short(w) || w.bits&wChosen != 0 {
+			continue
+		}
+		if w.bits&wSame != 0 {
+			cl.provisionalDomain(p, w, x)
+			continue
+		}
+		if cl.unclaimedCount > 0 {
+			cl.claimUnclaimed(w, func(_ int32, l *machineState) bool { return l.bits&lOurs == 0 })
+		}
+		cl.share(p, w, x, func(l *machineState) bool { return l.state.Bound() })
+		cl.claimUnclaimed(w, nil)
+		for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
+			cl.claimInFlight(w, at)
+		}
+	}
+}
+
+// claimInFlight claims an in-flight machine if it is unclaimed and w can use it.
+func (cl *clusterState) claimInFlight(w *needState, at int32) {
+	l := &cl.machines[at]
+	if l.state.Bound() || l.claim >= 0 || l.bits&lGone != 0 || !cl.usable(w, l) {
+		return
+	}
+	var buf [8]int64
+	if match.Touches(cl.worth(w, l, buf[:0]), cl.rest(w)) {
+		cl.claim(w, at)
+	}
+}
+
+// claimUnclaimedInFlight claims unclaimed in-flight machines as far as w is short: its Own first, then any of the cluster by id. pass
+// may be nil.
+func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32, l *machineState) bool) {
+	if len(cl.flight) == 0 {
+		return
+	}
+	try := func(at int32) {
+		if pass == nil || pass(at, &cl.machines[at]) {
+			cl.claimInFlight(w, at)
+		}
+	}
+	for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
+		try(at)
+	}
+	for _, at := range cl.byID {
+		if !cl.short(w) {
+			return
+		}
+		try(at)
+	}
+}
+
+// roundSpill is ENG-9.6: what flies for a row that is gone still arrives in this cluster. A gang takes it inside its
+// domain, and chooses one by it if it has none.
+func (cl *clusterState) roundSpill(p *planning, x *scratch) {
+	if len(cl.flight) == 0 {
+		return
+	}
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		if !cl.short(w) {
+			continue
+		}
+		if w.bits&wSame != 0 {
+			cl.spillGang(p, w, x)
+			continue
+		}
+		cl.share(p, w, x, func(l *machineState) bool { return !l.state.Bound() })
+		for _, at := range cl.byID {
+			if !cl.short(w) {
+				break
+			}
+			cl.claimInFlight(w, at)
+		}
+	}
+}

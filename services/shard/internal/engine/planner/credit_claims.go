@@ -1,0 +1,150 @@
+package planner
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// claim makes a machine count for w, whole. A share of w on it becomes part of the claim.
+func (cl *clusterState) claim(w *needState, at int32) {
+	l := &cl.machines[at]
+	if l.shares >= 0 {
+		cl.dropSharesOf(w, at)
+	}
+	cl.hold(w, at)
+	var buf [8]int64
+	match.Subtract(cl.rest(w), cl.worth(w, l, buf[:0]))
+}
+
+// hold puts a machine into w's chain without crediting it.
+func (cl *clusterState) hold(w *needState, at int32) {
+	cl.chain(w, at)
+	cl.unpack(w)
+	cl.countUnclaimed(&cl.machines[at], -1)
+}
+
+func (cl *clusterState) chain(w *needState, at int32) {
+	l := &cl.machines[at]
+	l.claim, l.next = w.at, -1
+	l.bits &^= lKept
+	if w.lastOne >= 0 {
+		cl.machines[w.lastOne].next = at
+	} else {
+		w.claims = at
+	}
+	w.lastOne = at
+}
+
+// claimFree is claim for a machine that w takes from a free pool in its allocation: nobody counts it yet, and what it has to offer
+// to others is found out when the allocation is over.
+func (cl *clusterState) claimFree(w *needState, at int32) {
+	cl.chain(w, at)
+	if w.bits &^= wLaid; w.slot >= 0 {
+		cl.unpack(w)
+	}
+	match.Subtract(cl.rest(w), cl.amount(w, cl.machines[at].class))
+}
+
+// release takes a machine out of its claimant's chain. The claimant's residual is for the caller to recount.
+func (cl *clusterState) release(at int32) {
+	l := &cl.machines[at]
+	w := &cl.needs[l.claim]
+	prev := int32(-1)
+	for i := w.claims; i != at; i = cl.machines[i].next {
+		prev = i
+	}
+	if prev < 0 {
+		w.claims = l.next
+	} else {
+		cl.machines[prev].next = l.next
+	}
+	if w.lastOne == at {
+		w.lastOne = prev
+	}
+	l.claim, l.next = -1, -1
+	l.bits &^= lKept
+	cl.unpack(w)
+	cl.countUnclaimed(l, +1)
+}
+
+// countUnclaimed counts a machine that nobody claims any more, or that somebody claims now.
+func (cl *clusterState) countUnclaimed(l *machineState, by int) {
+	if !l.state.Bound() || l.bits&lExcluded != 0 {
+		return
+	}
+	cl.unclaimedCount += by
+	cl.looseOld = cl.looseOld || by > 0
+	if l.state == inventory.Configured && l.bits&lForeign == 0 {
+		cl.excess += by
+	}
+}
+
+// unclaimed lists the bound machines that nobody claims, in the order of walks, and perhaps some that somebody has claimed since.
+func (cl *clusterState) unclaimed() []int32 {
+	if cl.unclaimedCount == 0 {
+		return nil
+	}
+	if cl.looseOld || len(cl.looseAt) > 2*cl.unclaimedCount+8 {
+		if cl.unclaimedCount > looseFew && !cl.inOrder { // so that nobody sorts them again
+			cl.walkOrder(cl.bound, nil)
+			cl.inOrder = true
+		}
+		cl.looseOld, cl.looseAt = false, cl.looseAt[:0]
+		for _, at := range cl.bound {
+			if cl.machines[at].claim < 0 {
+				cl.looseAt = append(cl.looseAt, at)
+			}
+		}
+		if !cl.inOrder {
+			var few [looseFew]walkKey
+			cl.walkOrder(cl.looseAt, few[:0])
+		}
+	}
+	return cl.looseAt
+}
+
+// looseFew is how many unclaimed machines are sorted by themselves.
+const looseFew = 16
+
+// recount computes the residual of a Need from its claims and shares.
+func (cl *clusterState) recount(w *needState) {
+	rest := cl.rest(w)
+	copy(rest, cl.aggregate(w))
+	cl.restOf(w, rest, nil)
+}
+
+// restOf takes off all, the aggregate of a Need, what it has, but for the claims that are left out.
+func (cl *clusterState) restOf(w *needState, rest []int64, without func(l *machineState) bool) []int64 {
+	var buf [8]int64
+	for i := w.claims; i >= 0; i = cl.machines[i].next {
+		if l := &cl.machines[i]; l.bits&lKept == 0 && (without == nil || !without(l)) {
+			match.Subtract(rest, cl.worth(w, l, buf[:0]))
+		}
+	}
+	for i := w.received; i >= 0; i = cl.shares[i].nextTo {
+		match.Subtract(rest, cl.at_(cl.shares[i].vec, 1))
+	}
+	for i := range cl.promisedTo(w) {
+		match.Subtract(rest, cl.amount(w, cl.promisedTo(w)[i].class))
+	}
+	return rest
+}
+
+// claimUnclaimed claims unclaimed bound machines one after the other, as far as w is short and they are usable, pass, and contribute.
+// pass may be nil.
+func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *machineState) bool) {
+	rest := cl.rest(w)
+	var buf [8]int64
+	for _, at := range cl.unclaimed() {
+		l := &cl.machines[at]
+		if l.claim >= 0 || l.bits&(lExcluded|lGone) != 0 || !cl.usable(w, l) || pass != nil && !pass(at, l) {
+			continue
+		}
+		if match.IsZero(rest) {
+			return
+		}
+		if match.Touches(cl.worth(w, l, buf[:0]), rest) {
+			cl.claim(w, at)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package planner
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// bucket is one value of a gang's key at work: what counts for the gang there. Its sums lie in scratch.sums: all that is
+// creditable, and its Own part.
+type bucket struct {
+	value    symbol.ID
+	sum, own int32
+}
+
+// bucketOf returns the bucket of a value, new if need be.
+func (x *scratch) bucketOf(v symbol.ID, k int) *bucket {
+	for i := range x.buckets {
+		if x.buckets[i].value == v {
+			return &x.buckets[i]
+		}
+	}
+	at := int32(len(x.sums))
+	for range 2 * k {
+		x.sums = append(x.sums, 0)
+	}
+	x.buckets = append(x.buckets, bucket{value: v, sum: at, own: at + int32(k)})
+	return &x.buckets[len(x.buckets)-1]
+}
+
+func (x *scratch) at(off int32, k int) []int64 { return x.sums[off : int(off)+k] }
+
+// collect adds a machine to its bucket.
+func (cl *clusterState) collect(w *needState, at int32, values []int64, x *scratch) {
+	l := &cl.machines[at]
+	if values[at] < 0 {
+		return
+	}
+	k := cl.dimensions()
+	b := x.bucketOf(symbol.ID(values[at]), k)
+	var buf [8]int64
+	s := cl.worth(w, l, buf[:0])
+	match.Add(x.at(b.sum, k), s)
+	if l.owner == w.at {
+		match.Add(x.at(b.own, k), s)
+	}
+}
+
+// collectOwn adds the machines of the list to their buckets, those of one class and value that follow each other at once.
+func (cl *clusterState) collectOwn(w *needState, values []int64, x *scratch) {
+	for list := x.list; len(list) > 0; {
+		l, v, n := &cl.machines[list[0]], values[list[0]], 1
+		for n < len(list) && cl.machines[list[n]].class == l.class && values[list[n]] == v {
+			n++
+		}
+		list = list[n:]
+		if v < 0 {
+			continue
+		}
+		sum := x.at(x.bucketOf(symbol.ID(v), cl.dimensions()).sum, cl.dimensions())
+		for j, s := range cl.amount(w, l.class) {
+			sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(n)))
+		}
+	}
+}
+
+// ownDomain is ENG-10.3: a gang that its Own bound machines cover in one domain is settled there; otherwise all of them
+// are kept for it.
+func (cl *clusterState) ownDomain(p *planning, w *needState, x *scratch) {
+	if w.own < 0 {
+		return
+	}
+	values := cl.values(p.w.Inventory, w.key)
+	x.buckets, x.sums, x.list = x.buckets[:0], x.sums[:0], x.list[:0]
+	class, fit := int64(-1), false // of the machine before: they are mostly alike
+	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
+		l := &cl.machines[at]
+		if !l.state.Bound() || l.claim >= 0 || l.bits&lExcluded != 0 {
+			continue
+		}
+		if int64(l.class) != class {
+			class, fit = int64(l.class), cl.usable(w, l) && match.Touches(cl.supply(l), cl.aggregate(w))
+		}
+		if fit {
+			x.list = append(x.list, at)
+		}
+	}
+	cl.collectOwn(w, values, x)
+	best := -1
+	for i, b := range x.buckets {
+		if match.Covers(x.at(b.sum, cl.dimensions()), cl.aggregate(w)) &&
+			(best < 0 || p.text(b.value) < p.text(x.buckets[best].value)) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		cl.choose(w, x.buckets[best].value)
+		for _, at := range x.list {
+			l := &cl.machines[at]
+			if values[at] == int64(w.domain) && match.Touches(cl.supply(l), cl.rest(w)) {
+				cl.claim(w, at)
+			}
+		}
+		return
+	}
+	for _, at := range x.list {
+		cl.hold(w, at)
+		cl.machines[at].bits |= lKept
+	}
+}
+
+func (cl *clusterState) choose(w *needState, v symbol.ID) {
+	w.domain = v
+	w.bits |= wChosen
+}
+
+// provisionalDomain is ENG-10.4.
+func (cl *clusterState) provisionalDomain(p *planning, w *needState, x *scratch) {
+	values := cl.values(p.w.Inventory, w.key)
+	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
+	if list := cl.unclaimed(); w.claims >= 0 || len(list) > 0 {
+		if w.claims >= 0 {
+			list = cl.bound
+		}
+		for _, at := range list {
+			if l := &cl.machines[at]; (l.claim < 0 || l.claim == w.at) && cl.usable(w, l) {
+				cl.collect(w, at, values, x)
+			}
+		}
+	}
+	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
+		if l := &cl.machines[at]; !l.state.Bound() && l.claim < 0 && cl.usable(w, l) {
+			cl.collect(w, at, values, x)
+		}
+	}
+	best := cl.bestBucket(p, w, x)
+	if best < 0 {
+		return
+	}
+	cl.choose(w, x.buckets[best].value)
+	x.list = x.list[:0]
+	for at := w.claims; at >= 0; {
+		next := cl.machines[at].next
+		x.list = append(x.list, at)
+		cl.release(at)
+		at = next
+	}
+	kept := x.list
+	cl.claimInDomain(w, values)
+	if cl.short(w) {
+		for _, at := range kept {
+			if cl.machines[at].claim < 0 && values[at] != int64(w.domain) {
+				cl.hold(w, at)
+				cl.machines[at].bits |= lKept
+			}
+		}
+	}
+	cl.freed = cl.freed || slices.ContainsFunc(kept, func(at int32) bool { return cl.machines[at].claim < 0 })
+}
+
+// claimInDomain is the walk of ENG-10.7 over what is unclaimed: Own bound, other bound, Own in flight, until covered.
+func (cl *clusterState) claimInDomain(w *needState, values []int64) {
+	here := func(at int32) bool { return values[at] == int64(w.domain) }
+	rest := cl.rest(w)
+	take := func(at int32) {
+		l := &cl.machines[at]
+		var buf [8]int64
+		if l.claim < 0 && l.bits&(lExcluded|lGone) == 0 && here(at) && cl.usable(w, l) && match.Touches(cl.worth(w, l, buf[:0]), rest) {
+			cl.claim(w, at)
+		}
+	}
+	for at := w.own; at >= 0 && cl.machines[at].state.Bound(); at = cl.machines[at].ownNext {
+		take(at)
+	}
+	for _, at := range cl.unclaimed() {
+		if match.IsZero(rest) {
+			return
+		}
+		take(at)
+	}
+	for at := w.own; at >= 0 && !match.IsZero(rest); at = cl.machines[at].ownNext {
+		if !cl.machines[at].state.Bound() {
+			take(at)
+		}
+	}
+}
+
+// bestBucket is the order of ENG-10.4: covering first, then more of what counts, then more of its own, then the smaller
+// value. A bucket that gives nothing the gang asks for is none.
+func (cl *clusterState) bestBucket(p *planning, w *needState, x *scratch) int {
+	k, want := cl.dimensions(), cl.aggregate(w)
+	best, bestCovers := -1, false
+	var bestAll, bestOwn int64
+	for i, b := range x.buckets {
+		sum := x.at(b.sum, k)
+		if !match.Touches(sum, want) {
+			continue
+		}
+		covers, all, own := match.Covers(sum, want), CappedScore(sum, want), CappedScore(x.at(b.own, k), want)
+		if best >= 0 {
+			switch {
+			case covers != bestCovers:
+				if !covers {
+					continue
+				}
+			case all != bestAll:
+				if all < bestAll {
+					continue
+				}
+			case own != bestOwn:
+				if own < bestOwn {
+					continue
+				}
+			case p.text(b.value) > p.text(x.buckets[best].value):
+				continue
+			}
+		}
+		best, bestCovers, bestAll, bestOwn = i, covers, all, own
+	}
+	return best
+}
+
+// spillGang is round 3 for a gang (ENG-9.6).
+func (cl *clusterState) spillGang(p *planning, w *needState, x *scratch) {
+	values := cl.values(p.w.Inventory, w.key)
+	if w.bits&wChosen == 0 {
+		x.buckets, x.sums = x.buckets[:0], x.sums[:0]
+		for _, at := range cl.flight {
+			if l := &cl.machines[at]; l.claim < 0 && cl.usable(w, l) {
+				cl.collect(w, at, values, x)
+			}
+		}
+		best := cl.bestBucket(p, w, x)
+		if best < 0 {
+			return
+		}
+		cl.choose(w, x.buckets[best].value)
+	}
+	for _, at := range cl.byID {
+		if values[at] == int64(w.domain) {
+			cl.claimInFlight(w, at)
+		}
+	}
+}
+
+// CappedScore is ENG-10.2: a million for each dimension that is covered, and its part for each that is not.
+func CappedScore(have, want []int64) int64 {
+	sum := int64(0)
+	for j, d := range want {
+		if d <= 0 {
+			continue
+		}
+		v := have[j]
+		if v >= d {
+			sum += 1_000_000
+			continue
+		}
+		hi, lo := bits.Mul64(uint64(v), 1_000_000)
+		q, _ := bits.Div64(hi, lo, uint64(d))
+		sum += int64(q)
+	}
+	return sum
+}
+
+// uncappedScore is the score without its cap.
+func uncappedScore(have, want []int64) sum128 {
+	var sum sum128
+	for j, d := range want {
+		if d <= 0 {
+			continue
+		}
+		hi, lo := bits.Mul64(uint64(have[j]), 1_000_000)
+		qhi := hi / uint64(d)
+		qlo, _ := bits.Div64(hi%uint64(d), lo, uint64(d))
+		var carry uint64
+		sum.lo, carry = bits.Add64(sum.lo, qlo, 0)
+		sum.hi += qhi + carry
+	}
+	return sum
+}
+
+// RankedDomain is what ENG-10.6 looks at, for one value.
+type RankedDomain struct {
+	value       symbol.ID
+	covers      bool // what is creditable covers the gang
+	Satisfiable bool
+	own         int64 // capped scores
+	creditable  int64
+	withIdle    int64
+	total       int64
+	over        sum128 // uncapped score of total
+	count       int32
+}
+
+// CompareDomains is the order of ENG-10.6, better first.
+func CompareDomains(text *symbol.Table, a, b *RankedDomain) int {
+	if a.covers != b.covers {
+		if a.covers {
+			return -1
+		}
+		return 1
+	}
+	byValue := func() int { return cmp.Compare(text.Text(a.value), text.Text(b.value)) }
+	switch {
+	case a.covers:
+		return cmp.Or(cmp.Compare(b.own, a.own), byValue())
+	case a.Satisfiable != b.Satisfiable:
+		if a.Satisfiable {
+			return -1
+		}
+		return 1
+	case a.Satisfiable:
+		return cmp.Or(cmp.Compare(b.creditable, a.creditable), cmp.Compare(b.own, a.own), cmp.Compare(b.withIdle, a.withIdle),
+			a.over.compare(b.over), cmp.Compare(b.count, a.count), byValue())
+	}
+	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(b.creditable, a.creditable), cmp.Compare(b.count, a.count), byValue())
+}

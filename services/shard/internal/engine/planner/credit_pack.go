@@ -1,0 +1,435 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+)
+
+// scratch is what one worker needs beside the cluster it works on.
+type scratch struct {
+	list    []int32
+	rest    []int64
+	ends    []int32
+	walk    []walkKey
+	labels  []uint32 // of the machines that were listed last
+	offers  []offer
+	buckets []bucket
+	sums    []int64
+	frames  match.LastProjection
+	fold    folder
+
+	question question // the last one, and its number
+	number   uint32
+	plan     uint64        // in it,
+	noneOf   uint32        // for this question,
+	none     engine.Detail // clusterState.hopeless says so
+	homes    homes
+}
+
+// begin forgets what holds for one plan.
+func (x *scratch) begin() { x.frames.Projection, x.fold.last, x.fold.home.cl = nil, lastFold{}, nil }
+
+type offer struct {
+	at int32
+	k  int64 // whole units
+}
+
+// packNeed puts the aggregate of a Need onto its credited machines in keep order, in whole units or in proportion (ENG-11.3). Shares already
+// given stay out of the way, so that a donor whose claims change never takes back what others count on (ENG-11.7).
+func (cl *clusterState) packNeed(g *needState, x *scratch) {
+	g.bits |= wLaid
+	x.list = x.list[:0]
+	for at := g.claims; at >= 0; at = cl.machines[at].next {
+		l := &cl.machines[at]
+		if l.bits&lKept != 0 {
+			continue
+		}
+		if l.used < 0 {
+			l.used = cl.alloc(1)
+		}
+		x.list = append(x.list, at)
+	}
+	cl.sortKeep(x.list)
+	x.rest = append(x.rest[:0], cl.aggregate(g)...)
+	var buf [8]int64
+	for _, at := range x.list {
+		l := &cl.machines[at]
+		if room, used := cl.worth(g, l, buf[:0]), cl.at_(l.used, 0); g.bits&wWhole != 0 {
+			packUnits(room, x.rest, used)
+		} else {
+			proportion(room, x.rest, used)
+		}
+	}
+	if g.bits&wWhole == 0 && !match.IsZero(x.rest) {
+		for _, at := range x.list {
+			l := &cl.machines[at]
+			used := cl.at_(l.used, 0)
+			for j, room := range cl.worth(g, l, buf[:0]) {
+				more := min(room-used[j], x.rest[j])
+				used[j] += more
+				x.rest[j] -= more
+			}
+		}
+	}
+	cl.listOffers(g, x.list)
+}
+
+// donor is a Need with machines that may have something to offer to others: these are in clusterState.offering.
+type donor struct{ need, from, n, room int32 }
+
+// listOffers lists those machines of a Need whose unused part holds at least what every recipient asks for, and notes the
+// most that any of them has of each dimension: with most claimants that is one machine of many, the last.
+func (cl *clusterState) listOffers(w *needState, list []int32) {
+	g := &cl.donors[w.slot]
+	most := cl.offer[int(w.slot)*cl.dimensions():][:cl.dimensions()]
+	clear(most)
+	start := len(cl.offering)
+	for _, at := range list {
+		l := &cl.machines[at]
+		sup, used := cl.supply(l), cl.at_(l.used, 0)
+		offers := true
+		for j, u := range cl.least {
+			offers = offers && sup[j]-used[j] >= u
+		}
+		if !offers {
+			continue
+		}
+		cl.offering = append(cl.offering, at)
+		for j, s := range sup {
+			most[j] = max(most[j], s-used[j])
+		}
+	}
+	if g.n = int32(len(cl.offering) - start); g.n <= g.room { // where it was
+		copy(cl.offering[g.from:], cl.offering[start:])
+		cl.offering = cl.offering[:start]
+		return
+	}
+	g.from, g.room = int32(start), g.n
+}
+
+// finishOffers lays out a Need whose allocation is over, for those behind it that receive shares: its machines are at hand now.
+func (cl *clusterState) finishOffers(w *needState, x *scratch) {
+	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
+		return
+	}
+	if cl.usedUp(w) {
+		if w.slot >= 0 {
+			cl.dropDonor(w)
+		}
+		return
+	}
+	if w.slot < 0 {
+		cl.unpack(w)
+	}
+	if cl.packNeed(w, x); cl.donors[w.slot].n == 0 {
+		cl.dropDonor(w)
+	}
+}
+
+// sortKeep puts machines into keep order. Mostly these are a few.
+func (cl *clusterState) sortKeep(list []int32) {
+	if len(list) > 16 {
+		slices.SortFunc(list, cl.pack)
+		return
+	}
+	for i := 1; i < len(list); i++ {
+		x := list[i]
+		j := i
+		for ; j > 0 && cl.pack(list[j-1], x) > 0; j-- {
+			list[j] = list[j-1]
+		}
+		list[j] = x
+	}
+}
+
+// usedUp reports whether it is plain without a layout that a Need has nothing to offer: units all alike fill its machines as far
+// as these hold them, and what is left of each is less than what every recipient asks for.
+func (cl *clusterState) usedUp(g *needState) bool {
+	if g.bits&wWhole == 0 {
+		return false
+	}
+	rest, dim := int64(0), 0 // in a dimension that the unit has
+	for j, a := range cl.aggregate(g) {
+		if a > 0 {
+			rest, dim = a, j
+		}
+	}
+	for at := g.claims; at >= 0; at = cl.machines[at].next {
+		l := &cl.machines[at]
+		if l.bits&lKept != 0 {
+			continue
+		}
+		sup, room := cl.supply(l), cl.amount(g, l.class)
+		if g.bits&wMany == 0 {
+			room = cl.unit(g)
+		}
+		switch rest -= room[dim]; {
+		case l.out >= 0:
+			return false
+		case rest >= 0:
+		case g.claims != g.lastOne:
+			return false
+		default: // the only one holds more than there is
+			room = cl.aggregate(g)
+		}
+		offers := true
+		for j, u := range cl.least {
+			offers = offers && sup[j]-room[j] >= u
+		}
+		if offers {
+			return false
+		}
+	}
+	return true
+}
+
+// unpack says that what the machines of a Need are used for is to be found out again. Until then they may offer anything.
+func (cl *clusterState) unpack(g *needState) {
+	g.bits &^= wLaid
+	if g.slot < 0 {
+		if cap(cl.donors) == 0 {
+			cl.donors, cl.offer = make([]donor, 0, len(cl.needs)), make([]int64, 0, len(cl.needs)*cl.dimensions())
+			cl.offering = slices.Grow(cl.offering, len(cl.needs))
+		}
+		g.slot = int32(len(cl.donors))
+		cl.donors = append(cl.donors, donor{need: g.at})
+		for range cl.dimensions() {
+			cl.offer = append(cl.offer, math.MaxInt64)
+		}
+		return
+	}
+	most := cl.offer[int(g.slot)*cl.dimensions():][:cl.dimensions()]
+	for j := range most {
+		most[j] = math.MaxInt64
+	}
+}
+
+// dropDonor takes a Need out of donors that has nothing to offer to anybody.
+func (cl *clusterState) dropDonor(g *needState) {
+	i, last, k := int(g.slot), len(cl.donors)-1, cl.dimensions()
+	cl.donors[i] = cl.donors[last]
+	copy(cl.offer[i*k:(i+1)*k], cl.offer[last*k:])
+	cl.needs[cl.donors[i].need].slot = int32(i)
+	cl.donors, cl.offer, g.slot = cl.donors[:last], cl.offer[:last*k], -1
+}
+
+// mayReceive reports whether w is a Need that shares are for (ENG-11.2).
+func (w *needState) mayReceive() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
+
+// measureUnits finds what every recipient asks for at the least: who has less than that to offer needs no second look.
+func (cl *clusterState) measureUnits() {
+	cl.least, cl.lastRecipient = slices.Grow(cl.least[:0], cl.dimensions()), -1
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		if !w.mayReceive() {
+			continue
+		}
+		cl.lastRecipient = w.at
+		if len(cl.least) == 0 {
+			cl.least = append(cl.least, cl.unit(w)...)
+			continue
+		}
+		for j, u := range cl.unit(w) {
+			cl.least[j] = min(cl.least[j], u)
+		}
+	}
+}
+
+// packUnits writes to used what of rest goes into room, and takes it off rest. Both are whole units.
+func packUnits(room, rest, used []int64) {
+	for j, r := range rest {
+		used[j] = min(room[j], r)
+		rest[j] = r - used[j]
+	}
+}
+
+// proportion writes to used what of rest goes into room when its scarcest dimension fills up, and takes it off rest.
+func proportion(room, rest, used []int64) {
+	num, den := int64(1), int64(1)
+	for j, r := range rest {
+		if r == 0 {
+			continue
+		}
+		ahi, alo := bits.Mul64(uint64(room[j]), uint64(den))
+		bhi, blo := bits.Mul64(uint64(num), uint64(r))
+		if ahi < bhi || ahi == bhi && alo < blo {
+			num, den = room[j], r
+		}
+	}
+	for j, r := range rest {
+		u := r
+		if num != den {
+			hi, lo := bits.Mul64(uint64(num), uint64(r))
+			var carry uint64
+			lo, carry = bits.Add64(lo, uint64(den-1), 0)
+			q, _ := bits.Div64(hi+carry, lo, uint64(den))
+			u = int64(q)
+		}
+		used[j] = min(u, room[j])
+		rest[j] = r - used[j]
+	}
+}
+
+// offered is how many whole units of w a machine of another Need, which is laid out, offers (ENG-11.4, 11.5).
+func (cl *clusterState) offered(w *needState, l *machineState) int64 {
+	unit, sup, used := cl.unit(w), cl.supply(l), cl.at_(l.used, 0)
+	per := uint64(cl.d.Facts.SharingPerMille)
+	k := int64(math.MaxInt64)
+	for j, u := range unit {
+		if u == 0 {
+			continue
+		}
+		free := sup[j] - used[j]
+		if per != 1000 {
+			hi, lo := bits.Mul64(uint64(free), per)
+			q, _ := bits.Div64(hi, lo, 1000)
+			free = int64(q)
+		}
+		if l.out >= 0 {
+			free -= cl.vec[int(l.out)+j]
+		}
+		if free < u {
+			return 0
+		}
+		k = min(k, free/u)
+	}
+	return k
+}
+
+// share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
+func (cl *clusterState) share(p *planning, w *needState, x *scratch, keep func(l *machineState) bool) {
+	if len(cl.donors) == 0 || !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.mayReceive() || !match.Touches(cl.unit(w), cl.rest(w)) {
+		return
+	}
+	x.offers = x.offers[:0]
+	unit := cl.unit(w)
+	for i, k := 0, len(unit); i < len(cl.donors); i++ {
+		if !match.Covers(cl.offer[i*k:(i+1)*k], unit) || cl.donors[i].need == w.at {
+			continue
+		}
+		g := &cl.needs[cl.donors[i].need]
+		if g.bits&wLaid == 0 {
+			if cl.usedUp(g) {
+				cl.dropDonor(g)
+				i--
+				continue
+			}
+			cl.packNeed(g, x)
+			switch {
+			case cl.donors[i].n == 0:
+				cl.dropDonor(g)
+				i--
+				continue
+			case !match.Covers(cl.offer[i*k:(i+1)*k], unit):
+				continue
+			}
+		}
+		cl.offers(w, &cl.donors[i], x, keep)
+	}
+	if len(x.offers) == 0 {
+		return
+	}
+	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
+	for _, o := range x.offers {
+		missing := cl.unitsMissing(w) - cl.headroomOf(w)
+		if missing <= 0 {
+			return
+		}
+		cl.give(w, o.at, min(o.k, missing))
+	}
+}
+
+// offers lists what the machines of a donor that is laid out offer to w.
+func (cl *clusterState) offers(w *needState, g *donor, x *scratch, keep func(l *machineState) bool) {
+	for _, at := range cl.offering[g.from : g.from+g.n] {
+		l := &cl.machines[at]
+		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).Has(l.class) {
+			continue
+		}
+		if k := cl.offered(w, l); k > 0 {
+			x.offers = append(x.offers, offer{at, k})
+		}
+	}
+}
+
+// headroomOf is how many of the units of w are beyond what it asks for. No share serves them: that Pods found no room on what was
+// counted is why they are there (ENG-11.16).
+func (cl *clusterState) headroomOf(w *needState) int64 {
+	if w.bits&wFolded != 0 {
+		return 0
+	}
+	return cl.d.HeadroomOf(int(w.row))
+}
+
+// unitsMissing is how many whole units the residual of w still needs.
+func (cl *clusterState) unitsMissing(w *needState) int64 {
+	n := int64(0)
+	rest := cl.rest(w)
+	for j, u := range cl.unit(w) {
+		if u > 0 && rest[j] > 0 {
+			n = max(n, (rest[j]-1)/u+1)
+		}
+	}
+	return n
+}
+
+// give makes k units of w a share on a machine.
+func (cl *clusterState) give(w *needState, at int32, k int64) {
+	l := &cl.machines[at]
+	if l.out < 0 {
+		l.out = cl.alloc(1)
+	}
+	s := share{to: w.at, on: at, nextTo: w.received, nextOn: l.shares, units: k, vec: cl.alloc(2)}
+	taken, credit, out, rest := cl.at_(s.vec, 0), cl.at_(s.vec, 1), cl.at_(l.out, 0), cl.rest(w)
+	for j, u := range cl.unit(w) {
+		taken[j] = u * k
+		credit[j] = min(taken[j], rest[j])
+		rest[j] -= credit[j]
+		out[j] += taken[j]
+	}
+	w.received, l.shares = int32(len(cl.shares)), int32(len(cl.shares))
+	cl.shares = append(cl.shares, s)
+}
+
+// dropSharesOf ends the shares of w on a machine and counts its residual again.
+func (cl *clusterState) dropSharesOf(w *needState, at int32) {
+	found := false
+	for i := cl.machines[at].shares; i >= 0; {
+		next := cl.shares[i].nextOn
+		if cl.shares[i].to == w.at {
+			cl.dropShare(i)
+			found = true
+		}
+		i = next
+	}
+	if found {
+		cl.recount(w)
+	}
+}
+
+// dropShare takes a share out of both chains. The recipient's residual is for the caller to recount.
+func (cl *clusterState) dropShare(i int32) {
+	s := &cl.shares[i]
+	l, w := &cl.machines[s.on], &cl.needs[s.to]
+	for at := &l.shares; ; at = &cl.shares[*at].nextOn {
+		if *at == i {
+			*at = s.nextOn
+			break
+		}
+	}
+	for at := &w.received; ; at = &cl.shares[*at].nextTo {
+		if *at == i {
+			*at = s.nextTo
+			break
+		}
+	}
+	match.Subtract(cl.at_(l.out, 0), cl.at_(s.vec, 0))
+	if l.claim >= 0 {
+		cl.unpack(&cl.needs[l.claim])
+	}
+}

@@ -1,0 +1,148 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+)
+
+// prepare looks up what is numbered in the order in which it is first seen, on one goroutine. The rest of what clusters share
+// (frames, the answers of section 8) is looked up as they are credited.
+func (p *planning) prepare() {
+	p.findMatchers()
+	rows := 0
+	for _, cl := range p.dirty {
+		cl.newsAt = rows
+		rows += len(cl.d.Needs)
+	}
+	p.news = slices.Grow(p.news[:0], rows)[:rows]
+}
+
+// findMatchers looks up the matchers of all rows, and of what gangs may fold to. Rows are many in a cold plan, and their
+// profiles few.
+func (p *planning) findMatchers() {
+	rows := 0
+	for _, cl := range p.dirty {
+		rows += len(cl.d.Needs)
+	}
+	if rows > p.w.Demand.FormLen() {
+		p.w.Demand.Forms(func(f *demand.Form) { p.cat.MatcherOf(f) })
+		return
+	}
+	for _, cl := range p.dirty {
+		for i := range cl.d.Needs {
+			f := cl.d.Needs[i].Form
+			p.cat.MatcherOf(f)
+			if f.Stripped != f {
+				p.cat.MatcherOf(f.Stripped)
+			}
+		}
+	}
+}
+
+// What stands in rowWant of gangs until Needs have places: the row is part of a folded Need, or may be.
+const (
+	rowFolds = -2
+	rowGang  = -3
+)
+
+// clear forgets what the cluster was credited with.
+func (cl *clusterState) clear(p *planning) {
+	clear(cl.gains)
+	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
+	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
+	cl.dims = cl.dims[:0]
+	cl.rowNeed = slices.Grow(cl.rowNeed[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
+	clear(cl.rowNeed)
+	many := 0 // Needs of more than one unit
+	for i := range cl.d.Needs {
+		n := &cl.d.Needs[i]
+		cl.dims = match.AddDims(match.AddDims(cl.dims, &n.Aggregate), &n.MinUnit)
+		if !n.Aggregate.Equal(&n.MinUnit) {
+			many++
+		}
+		if n.Form.Same != nil {
+			cl.gangRows = append(cl.gangRows, gangRow{row: int32(i)})
+			cl.rowNeed[i] = rowGang
+		}
+	}
+	slices.Sort(cl.dims)
+	k := len(cl.dims)
+	cl.vec, cl.shares, cl.donors = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many), cl.shares[:0], cl.donors[:0]
+	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
+	cl.needs, cl.folds = slices.Grow(cl.needs[:0], len(cl.d.Needs)), nil
+	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
+	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
+	cl.foldVersion = p.foldVersion
+	cl.stale, cl.block = false, nil
+}
+
+// setUp makes the Needs. It reads of the catalog what prepare has looked up.
+func (cl *clusterState) setUp(p *planning, x *scratch) {
+	for i := range cl.d.Needs {
+		if cl.rowNeed[i] != rowFolds {
+			n := &cl.d.Needs[i]
+			cl.add(p, n, p.cat.Known(n.Form), int32(i), cl.d.Holds[i])
+		}
+	}
+	if len(cl.folds) > 0 {
+		cl.sortFolds(p, x)
+	}
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		w.at = int32(i)
+		if w.bits&wFolded == 0 {
+			cl.rowNeed[w.row] = int32(i)
+			continue
+		}
+		for _, m := range cl.membersOf(w) {
+			cl.rowNeed[m] = int32(i)
+		}
+	}
+	cl.measureUnits()
+}
+
+func (cl *clusterState) add(p *planning, n *demand.Need, m *match.Matcher, row int32, hold demand.Hold) *needState {
+	cl.needs = append(cl.needs, needState{row: row, hold: hold, priority: n.Form.Priority, matcher: m.ID, bucket: n.Form.Interruption, claims: -1,
+		lastOne: -1, own: -1, slot: -1, received: -1})
+	w := &cl.needs[len(cl.needs)-1]
+	str := p.w.Space.Strings
+	switch {
+	case n.Form.Same != nil:
+		w.bits |= wSame
+		w.key, _ = str.Find(n.Form.Same.Key)
+		if len(n.Form.Spread) > 0 {
+			w.bits |= wSpare
+		}
+	case len(n.Form.Spread) > 0:
+		w.bits |= wSpread
+		w.key, _ = str.Find(n.Form.Spread[0].Key)
+		w.skew = n.Form.Spread[0].MaxSkew
+	}
+	cl.measure(w, n)
+	return w
+}
+
+// measure makes the vectors of a Need from its demand.
+func (cl *clusterState) measure(w *needState, n *demand.Need) {
+	w.vec = cl.alloc(3)
+	cl.f.Project(&n.Aggregate, cl.aggregate(w))
+	cl.f.Project(&n.MinUnit, cl.unit(w))
+	match.AddHeadroom(cl.aggregate(w), cl.unit(w), cl.headroomOf(w))
+	copy(cl.rest(w), cl.aggregate(w))
+	if !match.IsZero(cl.unit(w)) {
+		w.bits |= wUnit
+	}
+	if match.IsZero(cl.aggregate(w)) {
+		w.bits |= wZero
+	}
+	switch k := match.UnitsOf(cl.aggregate(w), cl.unit(w)); {
+	case k > 1:
+		w.bits |= wWhole | wMany
+		cl.alloc(1)
+		cl.vec = append(cl.vec, 0)
+	case k == 1:
+		w.bits |= wWhole
+	}
+}

@@ -1,0 +1,30 @@
+package planner
+
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+
+// What the tests in planner_test need to know of the inside.
+
+// FastPaths names each fast path, and "all".
+func FastPaths() []string { return []string{"runs", "passing", "sums", "zones", "radix", "all"} }
+
+// Without turns a fast path off.
+func (pl *Planner) Without(path string) {
+	is := func(name string) bool { return path == name || path == "all" }
+	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noZones: is("zones"), noRadix: is("radix")}
+}
+
+// Took reports whether an allocation was made in a run.
+func (pl *Planner) Took() bool { return cap(pl.p.runs.took) > 0 }
+
+// KeepMatchKeys makes the next plan keep the label keys that the inventory matches by.
+func (pl *Planner) KeepMatchKeys(w *engine.World) {
+	v := w.Demand.KeysVersion()
+	pl.p.w, pl.p.cat = w, newCandidateIndexes()
+	pl.p.cat.Inventory, pl.p.cat.Keys = w.Inventory, &v
+}
+
+// Remembered is how many matchers, ids of matchers and markets a Planner keeps.
+func (pl *Planner) Remembered() (matchers, ids, markets int) {
+	c := pl.p.cat
+	return len(c.Matchers), len(c.ByID), len(c.indexes)
+}

@@ -1,0 +1,179 @@
+package planner_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+)
+
+// replan plans with a memory and says whose credit was found anew and whose verdicts were published anew.
+func replan(t *testing.T, s *script, pl *planner.Planner, before *engine.Result) (r *engine.Result, credited int, published []string) {
+	t.Helper()
+	r = pl.Plan(engine.Input{World: s.w})
+	if d := difference(render(s.w, planner.Plan(engine.Input{World: s.w})), render(s.w, r)); d != "" {
+		t.Fatalf("- full, + incremental\n%s", d)
+	}
+	for _, b := range r.Blocks {
+		if !slices.Contains(before.Blocks, b) {
+			published = append(published, b.Cluster)
+		}
+	}
+	return r, r.Counters.DirtyClusters, published
+}
+
+// ENG-21.2, ENG-21.6, ENG-21.4: what nothing happened to is not credited again and keeps its block, short Needs included.
+func TestUnchangedClustersKeepTheirBlocks(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		need green/web cpu=8 unit=cpu:4
+		machine m1 configured=red for=web cpu=4
+		machine m2 configured=blue for=web cpu=4
+		machine m3 configured=green for=web cpu=4`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, step := range []struct {
+		change    string
+		credited  int
+		published []string
+	}{
+		{"", 0, nil},
+		{"need red/web cpu=3", 1, []string{"red"}},
+		{"machine m2 price=3", 1, []string{"blue"}}, // a machine bound to it
+		{"machine m9 failed cpu=4", 0, nil},         // one of nobody
+		{"need blue/web hold=offline", 1, []string{"blue"}},
+		{"cluster red sharing=500", 1, []string{"red"}},
+		{"cluster green overhead=cpu:1", 1, []string{"green"}},
+	} {
+		s.lines(step.change)
+		r, credited, published := replan(t, s, pl, last)
+		if credited != step.credited || !slices.Equal(published, step.published) {
+			t.Errorf("%q: %d credited anew, published %v; want %d and %v", step.change, credited, published, step.credited, step.published)
+		}
+		last = r
+	}
+}
+
+// ENG-21.2: a memo says from when on it is out of date: a Node that never joins makes its cluster dirty at join_timeout, not
+// before, and the clock alone makes no other dirty.
+func TestAMemoKnowsWhenItEnds(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		cluster red reports=0
+		cluster blue reports=0
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4
+		machine m1 configured=red for=web cpu=4 node=none since=100
+		machine m2 configured=blue for=web cpu=4 node=ready since=100`)
+	pl := planner.NewPlanner()
+	s.w.Inventory.Advance(100 * engine.Second)
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, step := range []struct{ now, credited int64 }{{500, 0}, {999, 0}, {1000, 1}, {1001, 0}} {
+		s.w.Inventory.Advance(step.now * engine.Second)
+		r, credited, _ := replan(t, s, pl, last)
+		if int64(credited) != step.credited {
+			t.Errorf("at %d s %d clusters were credited anew, not %d", step.now, credited, step.credited)
+		}
+		last = r
+	}
+	if len(last.Actions) != 1 || last.Actions[0].Cause != engine.CauseNotJoined {
+		t.Errorf("actions %v", last.Actions)
+	}
+}
+
+// ENG-8.7, ENG-21.3: whether a gang folds is asked again where a class came into stock or left it, and only for clusters
+// whose gangs match it.
+func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/one cpu=8 unit=cpu:4 same=rack in=type:big,huge
+		need blue/two cpu=8 unit=cpu:4 same=rack in=type:other
+		need green/plain cpu=4 unit=cpu:4
+		machine m1 speculative type=small cpu=4 label.rack=ra withheld=quota`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for _, step := range []struct {
+		change   string
+		credited int
+	}{
+		{"machine b1 speculative type=big cpu=8 label.rack=ra withheld=quota", 1},
+		{"machine b2 speculative type=big cpu=8 label.rack=rb withheld=quota", 0},
+		{"machine b1 failed", 0},
+		{"machine b2 failed", 1},
+	} {
+		s.lines(step.change)
+		r, credited, _ := replan(t, s, pl, last)
+		if credited != step.credited {
+			t.Errorf("%q: %d clusters credited anew, not %d", step.change, credited, step.credited)
+		}
+		last = r
+	}
+}
+
+// ENG-21.10: a plan in which nothing changed allocates as much for a large fleet as for a small one.
+func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
+	allocations := func(clusters int) float64 {
+		s := newScript()
+		for i := range clusters {
+			id := string(rune('a'+i%26)) + string(rune('a'+i/26))
+			s.lines(`
+				need ` + id + `/web cpu=8 unit=cpu:4
+				machines ` + id + `01..` + id + `02 configured=` + id + ` for=web cpu=4
+				machines ` + id + `03..` + id + `05 idle reserved cpu=4`)
+		}
+		pl := planner.NewPlanner()
+		pl.Plan(engine.Input{World: s.w})
+		least := math.Inf(1)
+		for range 5 { // the runtime allocates now and then, which is counted as well
+			least = min(least, testing.AllocsPerRun(5, func() { pl.Plan(engine.Input{World: s.w}) }))
+		}
+		return least
+	}
+	const slack = 2 // the race detector's build has one more; one for each cluster would be 98
+	if small, large := allocations(2), allocations(100); large > small+slack {
+		t.Errorf("%v allocations with 2 clusters, %v with 100", small, large)
+	}
+}
+
+// ENG-14.8, ENG-12.6: a Need that loses a machine in the turn of another has a turn of its own, and both are counted.
+func TestTurnsAndDisplacementsAreCounted(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/low cpu=4 unit=cpu:4 priority=1
+		need red/high cpu=4 unit=cpu:4 priority=9 in=type:gpu
+		machine m1 configured=red for=low type=gpu cpu=4
+		machine m2 idle type=plain cpu=4 price=1`)
+	r := planner.Plan(engine.Input{World: s.w})
+	if c := r.Counters; c.OpenNeeds != 1 || c.Allocations != 2 || c.Displaced != 1 {
+		t.Errorf("%d open, %d turns, %d displaced", c.OpenNeeds, c.Allocations, c.Displaced)
+	}
+}
+
+// ENG-2.2, ENG-7.6, ENG-15.9: of victims that are alike the smallest id goes, also when new ids crowd between two others, so that the
+// inventory numbers them anew, while nothing happened to a cluster whose machines have other numbers now.
+func TestTheSmallestIdIsFoundAmongCrowdedOnes(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/low cpu=4000 unit=cpu:4 priority=1
+		need blue/low cpu=4000 unit=cpu:4 priority=1
+		need green/low cpu=4000 unit=cpu:4 priority=1
+		need white/high cpu=4 unit=cpu:4 priority=9
+		machine a failed cpu=4
+		machine z failed cpu=4`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for k := range 80 {
+		id := fmt.Sprintf("a-%03d", 999-k) // between a and all the others
+		s.do(fmt.Sprintf("machine %s configured=%s for=low cpu=4", id, []string{"red", "blue", "green"}[k%3]))
+		r, credited, _ := replan(t, s, pl, last)
+		if len(r.Actions) != 1 || s.w.Inventory.ID(r.Actions[0].Machine) != id || k > 2 && credited > 3 {
+			t.Fatalf("%d clusters credited, actions %v; want one victim, %s", credited, r.Actions, id)
+		}
+		last = r
+	}
+}

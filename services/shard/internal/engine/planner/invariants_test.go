@@ -1,0 +1,429 @@
+package planner_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/reference"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"pgregory.net/rapid"
+)
+
+// render writes everything a result says, by id and row key, so that results of worlds with other numbering compare.
+func render(w *engine.World, r *engine.Result) string {
+	var b strings.Builder
+	inv := w.Inventory
+	need := func(ref engine.Ref) string {
+		if ref.None() {
+			return "-"
+		}
+		n, c := r.Need(ref)
+		return fmt.Sprintf("%s/%s/%q", c, n.Form.Fingerprint, n.Group)
+	}
+	vector := func(v resource.Vector) string { return fmt.Sprint(v.Quantities(w.Space.Dimensions)) }
+	fmt.Fprintf(&b, "now %d cycle %d cost %d after %d\n", r.Now, r.Cycle, r.CostBefore, r.CostAfter)
+	for _, a := range r.Actions {
+		fmt.Fprintf(&b, "action %s %s %s %s cost %d", a.Kind, inv.ID(a.Machine), a.Cause, need(a.Need), a.Cost)
+		if a.Drain >= 0 {
+			d := r.Drains[a.Drain]
+			fmt.Fprintf(&b, " grace %d for %s gap %d score %d %v", d.Grace, need(d.Preemptor), d.Gap, d.Score, d.Terms)
+		}
+		b.WriteByte('\n')
+	}
+	for _, p := range r.Promised {
+		fmt.Fprintf(&b, "promise %s %+v\n", inv.ID(p.Machine), p.To)
+	}
+	for _, s := range r.Short {
+		fmt.Fprintf(&b, "short %s\n", need(s))
+	}
+	for at, bl := range r.Blocks {
+		fmt.Fprintf(&b, "cluster %s\n", bl.Cluster)
+		for i := range bl.Verdicts {
+			v := bl.Verdicts[i]
+			missing := ""
+			if v.Missing >= 0 {
+				m := bl.Missing[v.Missing]
+				missing = fmt.Sprintf("%d %s freed %s", m.Row, vector(m.Residual), vector(freedOf(&m)))
+			}
+			v.Missing, v.Domain = 0, 0
+			fmt.Fprintf(&b, "  row %s %+v in %q %s\n", need(engine.Ref{Block: int32(at), Row: int32(i)}), v, bl.Domain(int32(i)), missing)
+		}
+		for i := range bl.Folded {
+			f := &bl.Folded[i]
+			fmt.Fprintf(&b, "  folded %s %s %s %d %v\n", need(engine.Ref{Block: int32(at), Row: engine.FoldedRow + int32(i)}), vector(f.Need.Aggregate),
+				vector(f.Need.MinUnit), f.Need.Arrival, f.Members)
+		}
+		var lines []string
+		for _, c := range bl.Claims {
+			lines = append(lines, fmt.Sprintf("  claim %s %s %d\n", inv.ID(c.Machine), need(engine.Ref{Block: int32(at), Row: c.Row}), c.Kind))
+		}
+		for _, s := range bl.Shares {
+			lines = append(lines, fmt.Sprintf("  share %s %s %d\n", inv.ID(s.Machine), need(engine.Ref{Block: int32(at), Row: s.Row}), s.Units))
+		}
+		for _, i := range bl.Excluded {
+			lines = append(lines, fmt.Sprintf("  shunned %s\n", inv.ID(i)))
+		}
+		for _, i := range bl.Protected {
+			lines = append(lines, fmt.Sprintf("  guarded %s\n", inv.ID(i)))
+		}
+		slices.Sort(lines)
+		b.WriteString(strings.Join(lines, ""))
+	}
+	return b.String()
+}
+
+func sameBytes(t rapid.TB, w *engine.World, a, b *engine.Result) {
+	t.Helper()
+	if d := difference(render(w, a), render(w, b)); d != "" {
+		t.Fatalf("results differ:\n%s", d)
+	}
+}
+
+// difference shows the lines that only one of two texts has, in order.
+func difference(a, b string) string {
+	if a == b {
+		return ""
+	}
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	var out []string
+	for _, l := range x {
+		if !slices.Contains(y, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range y {
+		if !slices.Contains(x, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	if len(out) == 0 {
+		for i := range x {
+			if i >= len(y) || x[i] != y[i] {
+				return fmt.Sprintf("order differs at line %d: %s", i, x[i])
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// facts is what invariants needs to know of one machine.
+type holder struct {
+	claims   []engine.Ref // credited or kept, section 15 aside
+	promised []engine.Ref
+	shares   map[engine.Ref]int64
+	action   *engine.Action
+}
+
+// invariants checks ENG-P1 to P10 on one plan, as far as they can be seen from outside.
+func invariants(w *engine.World, p *engine.Policy, r *engine.Result) error {
+	inv := w.Inventory
+	on := map[inventory.Index]*holder{}
+	at := func(i inventory.Index) *holder {
+		if on[i] == nil {
+			on[i] = &holder{shares: map[engine.Ref]int64{}}
+		}
+		return on[i]
+	}
+	for bi, b := range r.Blocks {
+		for _, c := range b.Claims {
+			ref := engine.Ref{Block: int32(bi), Row: c.Row}
+			if c.Kind == engine.ClaimPromised {
+				at(c.Machine).promised = append(at(c.Machine).promised, ref)
+			} else {
+				at(c.Machine).claims = append(at(c.Machine).claims, ref)
+			}
+		}
+		for _, s := range b.Shares {
+			at(s.Machine).shares[engine.Ref{Block: int32(bi), Row: s.Row}] += s.Units
+		}
+	}
+	for i := range r.Actions {
+		a := &r.Actions[i]
+		if at(a.Machine).action != nil {
+			return fmt.Errorf("ENG-P8: %s is in two actions", inv.ID(a.Machine))
+		}
+		at(a.Machine).action = a
+	}
+	view := newViews(w)
+	for i, h := range on {
+		if err := checkMachine(w, r, view, i, h); err != nil {
+			return err
+		}
+	}
+	return checkFleet(w, p, r, view, on)
+}
+
+// views answers match and fit through the literal engine's rules.
+type views struct {
+	n  *reference.State
+	by map[inventory.Index]*reference.Machine
+}
+
+func newViews(w *engine.World) *views {
+	n := &reference.State{World: w, Policy: engine.DefaultPolicy(), Now: w.Inventory.Now(), Result: &engine.Result{}}
+	n.Load()
+	v := &views{n: n, by: map[inventory.Index]*reference.Machine{}}
+	for _, m := range n.Machines {
+		v.by[m.Index] = m
+	}
+	return v
+}
+
+func (v *views) need(r *engine.Result, ref engine.Ref) *reference.Need {
+	n, _ := r.Need(ref)
+	d := &reference.Need{Cluster: v.n.Clusters[ref.Block], Need: *n, Same: n.Form.Same}
+	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(d.Cluster.HeadroomOf(int(ref.Row)))) // ENG-11.16
+	if len(n.Form.Spread) > 0 && d.Same == nil {
+		d.Spread = &n.Form.Spread[0]
+	}
+	return d
+}
+
+func checkMachine(w *engine.World, r *engine.Result, v *views, i inventory.Index, h *holder) error {
+	inv, id, m := w.Inventory, w.Inventory.ID(i), v.by[i]
+	if len(h.claims) > 1 {
+		return fmt.Errorf("ENG-P1: %s has %d claims", id, len(h.claims))
+	}
+	if len(h.promised) > 1 {
+		return fmt.Errorf("ENG-P6: %s is promised twice", id)
+	}
+	if len(h.shares) > 0 && len(h.claims) == 0 {
+		return fmt.Errorf("ENG-11.8: %s has shares and no claim", id)
+	}
+	for _, ref := range append(slices.Clone(h.claims), h.promised...) {
+		d := v.need(r, ref)
+		s := v.n.Supply(m, d.Cluster)
+		if !v.n.Usable(d, m) || !s.Touches(&d.Need.Aggregate) {
+			return fmt.Errorf("ENG-P2: %s is claimed by %s, which cannot use it", id, d.Need.Group)
+		}
+		if d.Same != nil && reference.Value(m, d.Same.Key) != r.Domain(ref) && !keptClaim(r, ref, i) {
+			return fmt.Errorf("ENG-P2: %s is outside the domain %q of %s", id, r.Domain(ref), d.Need.Group)
+		}
+	}
+	if len(h.shares) > 0 {
+		c := v.n.Clusters[h.claims[0].Block]
+		rest := v.n.Supply(m, c)
+		for ref, k := range h.shares {
+			d := v.need(r, ref)
+			taken := d.Need.MinUnit.Times(k)
+			if ref.Block != h.claims[0].Block || !v.n.Match(d, m) || !rest.Covers(&taken) {
+				return fmt.Errorf("ENG-P1: shares on %s do not fit", id)
+			}
+			rest = rest.Sub(taken)
+		}
+	}
+	if a := h.action; a != nil {
+		st := inv.Seen(i)
+		want := map[engine.Kind]inventory.State{engine.Bootstrap: inventory.Idle, engine.Provision: inventory.Speculative, engine.Preempt: inventory.Configured,
+			engine.Reclaim: inventory.Configured, engine.Delete: inventory.Idle}[a.Kind]
+		if st != want || inv.Foreign(i) {
+			return fmt.Errorf("ENG-P8: %s of %s, which is %s", a.Kind, id, st)
+		}
+		if (a.Kind == engine.Bootstrap || a.Kind == engine.Provision) != (len(h.claims) == 1 && !inv.Seen(i).Bound()) {
+			return fmt.Errorf("ENG-P9: %s of %s with %d claims", a.Kind, id, len(h.claims))
+		}
+		if a.Kind == engine.Preempt || a.Kind == engine.Reclaim {
+			return checkDrain(w, r, v, i, h)
+		}
+	}
+	return nil
+}
+
+func keptClaim(r *engine.Result, ref engine.Ref, i inventory.Index) bool {
+	return slices.Contains(r.Blocks[ref.Block].Claims, engine.Claim{Machine: i, Row: ref.Row, Kind: engine.ClaimKept})
+}
+
+func checkDrain(w *engine.World, r *engine.Result, v *views, i inventory.Index, h *holder) error {
+	inv, id := w.Inventory, w.Inventory.ID(i)
+	c := w.Demand.Cluster(inv.Cluster(i))
+	if c == nil || !c.Facts.Heard {
+		return fmt.Errorf("ENG-P6: drain of %s, whose cluster was not heard", id)
+	}
+	d := r.Drains[h.action.Drain]
+	if h.action.Cause != engine.CauseInversion {
+		if len(h.claims) > 0 {
+			return fmt.Errorf("ENG-P5: %s is excess and claimed", id)
+		}
+		return nil
+	}
+	n, cluster := r.Need(d.Preemptor)
+	if cluster == c.Name {
+		return fmt.Errorf("ENG-P6: %s is a victim inside its own cluster", id)
+	}
+	for _, ref := range append(slices.Clone(h.claims), sharers(h)...) {
+		if x, _ := r.Need(ref); x.Form.Priority >= n.Form.Priority {
+			return fmt.Errorf("ENG-P10: %s serves priority %d and is taken for %d", id, x.Form.Priority, n.Form.Priority)
+		}
+	}
+	if s, ok := inv.Stamp(i); ok && s.Priority >= n.Form.Priority {
+		return fmt.Errorf("ENG-P6: %s is stamped %d and taken for %d", id, s.Priority, n.Form.Priority)
+	}
+	return nil
+}
+
+func sharers(h *holder) []engine.Ref {
+	var out []engine.Ref
+	for ref := range h.shares {
+		out = append(out, ref)
+	}
+	return out
+}
+
+// checkFleet looks at every machine and every row: what is Configured is claimed or excess at the end (ENG-9.9), and each has an
+// action or a reason to be kept (ENG-19.1).
+func checkFleet(w *engine.World, p *engine.Policy, r *engine.Result, v *views, on map[inventory.Index]*holder) error {
+	inv := w.Inventory
+	for i := range inv.All() {
+		h := on[i]
+		if h == nil {
+			h = &holder{}
+		}
+		c := w.Demand.Cluster(inv.Cluster(i))
+		excess := inv.Seen(i) == inventory.Configured && !inv.Foreign(i) && len(h.claims) == 0 && c != nil && c.Facts.Heard
+		taken := h.action != nil && (h.action.Kind == engine.Reclaim || h.action.Kind == engine.Preempt && h.action.Cause == engine.CauseExcessTaken)
+		if excess != taken {
+			return fmt.Errorf("ENG-P5: %s: excess %v, drained %v", inv.ID(i), excess, taken)
+		}
+		if h.action != nil && h.action.Kind == engine.Delete {
+			hold, ok := p.Hold.Of(inv.CapacityType(i))
+			_, promised := inv.Promise(i)
+			if !ok || promised || len(h.claims) > 0 || inv.Now()-inv.Since(i) < hold {
+				return fmt.Errorf("ENG-P7: delete of %s", inv.ID(i))
+			}
+		}
+		if k := r.Keep(w, p, i); (k.Action != nil) == (k.Reason != engine.NoKeepReason) {
+			return fmt.Errorf("ENG-P9: %s has action %v and reason %v", inv.ID(i), k.Action, k.Reason)
+		}
+	}
+	for bi, b := range r.Blocks {
+		if len(b.Verdicts) != len(b.Needs) {
+			return fmt.Errorf("ENG-P9: %s has %d verdicts for %d rows", b.Cluster, len(b.Verdicts), len(b.Needs))
+		}
+		for i := range b.Needs {
+			vd := &b.Verdicts[i]
+			if (vd.Status == engine.Short) != (vd.Missing >= 0) || (vd.Reason == engine.NoUnmetReason) != (vd.Status != engine.Short) || vd.Status == 0 {
+				return fmt.Errorf("ENG-P9: verdict %+v of %s", *vd, b.Needs[i].Group)
+			}
+			if vd.Status == engine.Short && b.Missing[vd.Missing].Residual.IsZero() {
+				return fmt.Errorf("ENG-P9: %s is short by nothing", b.Needs[i].Group)
+			}
+			if err := checkNeed(r, v, on, engine.Ref{Block: int32(bi), Row: int32(i)}); err != nil {
+				return err
+			}
+		}
+		for i := range b.Folded {
+			if err := checkNeed(r, v, on, engine.Ref{Block: int32(bi), Row: engine.FoldedRow + int32(i)}); err != nil {
+				return err
+			}
+		}
+	}
+	return checkMoney(w, r)
+}
+
+// checkNeed: ENG-P3, that what counts and what is missing add up, shares on a machine left out for its claimant (ENG-P1), and
+// that no walk went on after the Need was covered: one machine at least is needed; ENG-P4, that no short plain Need is left
+// beside what it could use.
+func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref engine.Ref) error {
+	b := r.Blocks[ref.Block]
+	if ref.Row < engine.FoldedRow && b.Verdicts[ref.Row].Fold >= 0 {
+		return nil // its folded Need is checked
+	}
+	d := v.need(r, ref)
+	var gives []resource.Vector // of each claim
+	var sum resource.Vector
+	for _, c := range b.Claims {
+		if c.Row != ref.Row || c.Kind == engine.ClaimKept {
+			continue
+		}
+		s := v.n.Supply(v.by[c.Machine], d.Cluster)
+		for to, k := range on[c.Machine].shares {
+			if c.Kind == engine.ClaimPromised {
+				break // what others have on a victim ends with its drain
+			}
+			x := v.need(r, to)
+			s = s.Sub(x.Need.MinUnit.Times(k))
+		}
+		gives = append(gives, d.Gives(s))
+		sum = sum.Add(d.Gives(s))
+	}
+	for _, s := range b.Shares {
+		if s.Row == ref.Row {
+			sum = sum.Add(d.Need.MinUnit.Times(s.Units))
+		}
+	}
+	rest := d.Need.Aggregate.Sub(sum)
+	// Where shares come and go, what a machine counts for may grow after the walk.
+	if d.Cluster.Facts.SharingPerMille == 0 && rest.IsZero() && len(gives) > 0 && !slices.ContainsFunc(gives, func(x resource.Vector) bool {
+		without := sum.Sub(x)
+		return !without.Covers(&d.Need.Aggregate)
+	}) {
+		return fmt.Errorf("ENG-P3: %s has %d machines and would be covered without any of them", d.Need.Group, len(gives))
+	}
+	short := slices.Contains(r.Short, ref)
+	if short == rest.IsZero() && !sharedOnly(b, ref) {
+		return fmt.Errorf("ENG-P3: %s lacks %v and is short: %v", d.Need.Group, rest.Quantities(v.n.World.Space.Dimensions), short)
+	}
+	if !short || d.Same != nil || d.Spread != nil || heldNeed(b, v, ref) {
+		return nil
+	}
+	for _, m := range v.n.Machines {
+		s := v.n.Supply(m, d.Cluster)
+		h := on[m.Index]
+		if h != nil && (len(h.claims) > 0 || len(h.promised) > 0) || !v.n.Usable(d, m) || !s.Touches(&rest) {
+			continue
+		}
+		mine := m.Seen.Bound() && m.Machine.Cluster == b.Cluster && !slices.Contains(b.Excluded, m.Index)
+		mine = mine || reference.InFlight(m, d.Cluster)
+		pool := !m.Foreign && (m.Seen == inventory.Idle || m.Seen == inventory.Speculative) && m.Promise == nil && !reference.WithheldFor(m, b.Cluster)
+		if mine || pool {
+			return fmt.Errorf("ENG-P4: %s is short and %s is left", d.Need.Group, m.Machine.ID)
+		}
+	}
+	return nil
+}
+
+// sharedOnly: credits of shares are bounded by what was missing when they were given, so a Need that lost something later
+// may be short by less than its shares would cover.
+func sharedOnly(b *engine.Block, ref engine.Ref) bool {
+	return slices.ContainsFunc(b.Shares, func(s engine.Share) bool { return s.Row == ref.Row })
+}
+
+func heldNeed(b *engine.Block, v *views, ref engine.Ref) bool {
+	if ref.Row < engine.FoldedRow {
+		return b.Verdicts[ref.Row].Hold != demand.NotHeld
+	}
+	for _, m := range b.Folded[ref.Row-engine.FoldedRow].Members {
+		if b.Verdicts[m].Hold == demand.NotHeld {
+			return false
+		}
+	}
+	return true
+}
+
+// checkMoney is ENG-P15.
+func checkMoney(w *engine.World, r *engine.Result) error {
+	inv := w.Inventory
+	before := int64(0)
+	for i := range inv.All() {
+		if inv.Exists(i) && !inv.Foreign(i) {
+			before = resource.AddSat(before, inv.Price(i))
+		}
+	}
+	after := before
+	for _, a := range r.Actions {
+		switch a.Kind {
+		case engine.Provision:
+			after = resource.AddSat(after, inv.Price(a.Machine))
+		case engine.Delete:
+			after -= inv.Price(a.Machine)
+		}
+	}
+	if before != r.CostBefore || after != r.CostAfter {
+		return fmt.Errorf("ENG-P15: cost %d and %d, want %d and %d", r.CostBefore, r.CostAfter, before, after)
+	}
+	return nil
+}

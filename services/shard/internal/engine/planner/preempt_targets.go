@@ -1,0 +1,391 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+// targets is machines that section 15 may drain, in groups of one class and one effective priority. Who can use none of the
+// groups is refused without a walk; the machines of a group, or of a domain, are put in order when somebody first wants
+// them. The order does not depend on who asks: the preemptor's own priority adds the same to every score. While preemptors
+// have their allocations the machines only become fewer, so what was found used up is never looked at again.
+type targets struct {
+	built   bool
+	claimed bool // they serve somebody: victims. Otherwise they are excess
+	list    []target
+	spare   []target      // scratch
+	seen    []target      // scratch: what a cluster has, cluster after cluster
+	groups  []targetGroup // by effective priority, ascending
+	chains  []targetChain // by topology key
+	ofClass []int32       // scratch: 1 plus the group of a class that was made last
+	heads   []int32       // scratch: a heap of positions, one of each group that suits
+	number  int           // which memory of matchers it uses
+}
+
+// target is one machine.
+type target struct {
+	base   int64 // score without the preemptor's priority, higher is better; known once it is in order
+	cl, at int32 // position in states, and there
+	order  uint32
+	group  int32
+}
+
+// targetGroup is machines of one class and effective priority: a run of list.
+type targetGroup struct {
+	effective int64
+	class     uint32
+	number    int32 // scratch: before they were sorted
+	same      int32 // scratch: the group of the same class made before it
+	n         int32
+	head, end int32
+	sorted    bool
+}
+
+// targetChain is the machines of each domain of a key.
+type targetChain struct {
+	key    symbol.ID
+	list   []target // domain after domain
+	from   []int32  // by domain, and the end
+	sorted []bool   // by domain
+}
+
+func (x *targets) begin(claimed bool) {
+	x.built, x.claimed, x.number = false, claimed, 0
+	if claimed {
+		x.number = 1
+	}
+	x.list, x.groups = x.list[:0], x.groups[:0]
+	clear(x.chains)
+	x.chains = x.chains[:0]
+}
+
+// add puts a machine in; arrange is called after the last one.
+func (x *targets) add(p *planning, t target, class uint32, effective int64) {
+	if n := p.w.Inventory.Classes(); len(x.ofClass) < n {
+		x.ofClass = append(x.ofClass, make([]int32, n-len(x.ofClass))...)
+	}
+	g := x.ofClass[class] - 1
+	for g >= 0 && x.groups[g].effective != effective {
+		g = x.groups[g].same
+	}
+	if g < 0 {
+		g = int32(len(x.groups))
+		x.groups = append(x.groups, targetGroup{effective: effective, class: class, number: g, same: x.ofClass[class] - 1})
+		x.ofClass[class] = g + 1
+	}
+	x.groups[g].n++
+	t.group = g
+	x.list = append(x.list, t)
+}
+
+// arrange makes a run of each group.
+func (x *targets) arrange() {
+	x.built = true
+	slices.SortFunc(x.groups, func(a, b targetGroup) int {
+		return cmp.Or(cmp.Compare(a.effective, b.effective), cmp.Compare(a.class, b.class))
+	})
+	place := make([]int32, len(x.groups)) // by number before
+	from := int32(0)
+	for i := range x.groups {
+		g := &x.groups[i]
+		x.ofClass[g.class] = 0
+		place[g.number] = int32(i)
+		g.head, g.end = from, from
+		from += g.n
+	}
+	x.spare = slices.Grow(x.spare[:0], len(x.list))[:len(x.list)]
+	for _, t := range x.list {
+		t.group = place[t.group]
+		g := &x.groups[t.group]
+		x.spare[g.end] = t
+		g.end++
+	}
+	x.list, x.spare = x.spare, x.list
+}
+
+// score computes the part of a machine's score that is its own.
+func (x *targets) score(p *planning, t *target) {
+	l := &p.states[t.cl].machines[t.at]
+	if !x.claimed {
+		t.base = -l.price
+		return
+	}
+	terms := p.scoreTerms(l.idx, -x.groups[t.group].effective)
+	t.base = terms.Sum()
+}
+
+func compareTargets(a, b *target) int {
+	return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order))
+}
+
+// first returns the position of the best machine of a group that can still be had, or -1.
+func (x *targets) first(p *planning, g *targetGroup) int32 {
+	if !g.sorted {
+		g.sorted = true
+		run := x.list[g.head:g.end]
+		for i := range run {
+			x.score(p, &run[i])
+		}
+		slices.SortFunc(run, func(a, b target) int { return compareTargets(&a, &b) })
+	}
+	for g.head < g.end && !x.there(p, &x.list[g.head]) {
+		g.head++
+	}
+	if g.head == g.end {
+		return -1
+	}
+	return g.head
+}
+
+// there reports whether a machine can still be had.
+func (x *targets) there(p *planning, t *target) bool {
+	l := &p.states[t.cl].machines[t.at]
+	return l.bits&lGone == 0 && l.claim >= 0 == x.claimed
+}
+
+// lowest is the lowest effective priority among the classes that match (ENG-15.15).
+func (x *targets) lowest(p *planning, m *match.Matcher) int64 {
+	for int(m.ID) >= len(p.lowest) {
+		p.lowest = append(p.lowest, lowestTargets{})
+	}
+	y := &p.lowest[m.ID]
+	if y.plan != p.plans {
+		*y = lowestTargets{plan: p.plans}
+	}
+	if !y.known[x.number] {
+		y.known[x.number], y.lowest[x.number] = true, math.MaxInt64
+		for i := range x.groups {
+			if m.Has(x.groups[i].class) {
+				y.lowest[x.number] = x.groups[i].effective
+				break
+			}
+		}
+	}
+	return y.lowest[x.number]
+}
+
+// lowestTargets is the lowest effective priority among the targets that a matcher matches: excess and victims.
+type lowestTargets struct {
+	plan   uint64
+	known  [2]bool
+	lowest [2]int64
+}
+
+// choose puts machines with an effective priority below the given one against the request, best first, until it is fulfilled,
+// and lists those that it takes.
+func (x *targets) choose(h *request, below int64) []victim {
+	if match.IsZero(h.rest) || len(x.list) == 0 || x.lowest(h.p, h.cl.matcher(h.w)) >= below {
+		return nil
+	}
+	if h.w.bits&wSame != 0 {
+		return x.chooseInDomain(h, below)
+	}
+	x.heads = x.heads[:0]
+	for i := range x.groups {
+		g := &x.groups[i]
+		if g.effective >= below {
+			break
+		}
+		if h.cl.fits(h.w, g.class) {
+			if at := x.first(h.p, g); at >= 0 {
+				x.push(at)
+			}
+		}
+	}
+	var out []victim
+	for len(x.heads) > 0 && !match.IsZero(h.rest) {
+		at := x.heads[0]
+		t := &x.list[at]
+		g := &x.groups[t.group]
+		if !match.Touches(h.cl.f.Supply(g.class), h.rest) {
+			x.replace(-1) // nothing of this kind is of use any more
+			continue
+		}
+		if v, ok := x.take(h, t); ok {
+			out = append(out, v)
+		}
+		if at++; at == g.end {
+			at = -1
+		}
+		x.replace(at)
+	}
+	return out
+}
+
+// take puts one machine against the request.
+func (x *targets) take(h *request, t *target) (victim, bool) {
+	g, cl := &x.groups[t.group], h.p.states[t.cl]
+	l := &cl.machines[t.at]
+	if cl == h.cl || !x.there(h.p, t) || h.p.w.Inventory.WithheldFrom(l.idx, h.cl.d.Name) || !h.takes(l.idx, g.class) {
+		return victim{}, false
+	}
+	return victim{effective: g.effective, cl: t.cl, at: t.at, class: g.class}, true
+}
+
+func (x *targets) chooseInDomain(h *request, below int64) []victim {
+	c, ok := x.chain(h.p, h.w.key)
+	if !ok {
+		return nil
+	}
+	d, ok := h.p.topology(h.w.key).top.Domain(h.w.domain)
+	if !ok {
+		return nil
+	}
+	list := c.list[c.from[d]:c.from[d+1]]
+	if !c.sorted[d] {
+		c.sorted[d] = true
+		for i := range list {
+			x.score(h.p, &list[i])
+		}
+		slices.SortFunc(list, func(a, b target) int { return compareTargets(&a, &b) })
+	}
+	var out []victim
+	for i := range list {
+		if match.IsZero(h.rest) {
+			break
+		}
+		t := &list[i]
+		if g := &x.groups[t.group]; g.effective >= below || !h.cl.fits(h.w, g.class) {
+			continue
+		}
+		if v, ok := x.take(h, t); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// chain returns the machines by domain of a key.
+func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
+	for i := range x.chains {
+		if x.chains[i].key == key {
+			return &x.chains[i], true
+		}
+	}
+	t := p.topology(key)
+	if t == nil {
+		return nil, false
+	}
+	n := len(t.top.Domains)
+	c := targetChain{key: key, list: make([]target, len(x.list)), from: make([]int32, n+2), sorted: make([]bool, n)}
+	domains := make([]int32, len(x.list))
+	for i := range x.list {
+		y := &x.list[i]
+		domains[i] = -1
+		if v := p.states[y.cl].values(p.w.Inventory, key)[y.at]; v >= 0 {
+			if d, known := t.top.Domain(symbol.ID(v)); known {
+				domains[i] = d
+				c.from[d+2]++
+			}
+		}
+	}
+	for d := range n {
+		c.from[d+2] += c.from[d+1]
+	}
+	for i, d := range domains {
+		if d >= 0 {
+			c.list[c.from[d+1]] = x.list[i]
+			c.from[d+1]++
+		}
+	}
+	x.chains = append(x.chains, c)
+	return &x.chains[len(x.chains)-1], true
+}
+
+func (x *targets) push(at int32) {
+	h := append(x.heads, at)
+	for c := len(h) - 1; c > 0; {
+		up := (c - 1) / 2
+		if compareTargets(&x.list[h[up]], &x.list[h[c]]) <= 0 {
+			break
+		}
+		h[up], h[c] = h[c], h[up]
+		c = up
+	}
+	x.heads = h
+}
+
+// replace puts another position in the place of the least one, or none if it is -1.
+func (x *targets) replace(at int32) {
+	h := x.heads
+	if at < 0 {
+		at = h[len(h)-1]
+		h = h[:len(h)-1]
+		x.heads = h
+		if len(h) == 0 {
+			return
+		}
+	}
+	up := 0
+	for {
+		c := 2*up + 1
+		if c >= len(h) {
+			break
+		}
+		if c+1 < len(h) && compareTargets(&x.list[h[c+1]], &x.list[h[c]]) < 0 {
+			c++
+		}
+		if compareTargets(&x.list[at], &x.list[h[c]]) <= 0 {
+			break
+		}
+		h[up] = h[c]
+		up = c
+	}
+	h[up] = at
+}
+
+// listExcess lists the Configured machines of heard clusters that nobody claims, by price (15.5).
+func (x *targets) listExcess(p *planning) {
+	inv := p.w.Inventory
+	for _, cl := range p.withExcess() {
+		for at := range cl.machines[:cl.members] {
+			l := &cl.machines[at]
+			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() {
+				x.add(p, target{cl: cl.at, at: int32(at), order: l.order}, l.class, math.MinInt64)
+			}
+		}
+	}
+	x.arrange()
+}
+
+// listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9). Each worker reads what is in
+// its clusters.
+func (x *targets) listVictims(p *planning) {
+	n := 0
+	for _, cl := range p.states {
+		cl.victimsAt = n
+		if cl.d.Facts.Heard {
+			n += len(cl.bound)
+		}
+	}
+	x.seen = slices.Grow(x.seen[:0], n)[:n]
+	p.each(p.states, func(cl *clusterState, _ *scratch) {
+		if cl.d.Facts.Heard {
+			cl.listVictims(p, x.seen[cl.victimsAt:][:len(cl.bound)])
+		}
+	})
+	x.list = slices.Grow(x.list, n)
+	for i := range x.seen {
+		if t := &x.seen[i]; t.group >= 0 {
+			x.add(p, target{cl: t.cl, at: t.at, order: t.order}, uint32(t.group), t.base)
+		}
+	}
+	x.arrange()
+}
+
+// listVictims writes to list what is bound to the cluster, with its class in place of its group and its effective priority in place
+// of its score; group is -1 if section 15 must not drain it.
+func (cl *clusterState) listVictims(p *planning, list []target) {
+	for n, at := range cl.bound {
+		l := &cl.machines[at]
+		list[n].group = -1
+		if l.state == inventory.Configured && l.claim >= 0 && l.bits&(lGone|lForeign) == 0 {
+			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: cl.effective(p, l)}
+		}
+	}
+}

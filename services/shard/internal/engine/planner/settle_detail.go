@@ -1,0 +1,313 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
+)
+
+func (p *planning) metDetail(cl *clusterState, w *needState, row int32) engine.Detail {
+	if cl.d.Facts.ReportsReadiness {
+		for at := w.claims; at >= 0; at = cl.machines[at].next {
+			if l := &cl.machines[at]; l.state == inventory.Configured && p.w.Inventory.Readiness(l.idx) == inventory.ReadyLost {
+				return engine.DetailNodeNotReady
+			}
+		}
+	}
+	switch {
+	case cl.d.Unplaced != nil && cl.d.Unplaced[row]:
+		return engine.DetailUnplaced
+	case w.bits&wSpare != 0:
+		return engine.DetailSpreadIgnored
+	}
+	return engine.NoDetail
+}
+
+func (p *planning) comingDetail(cl *clusterState, w *needState) engine.Detail {
+	if len(cl.excluded) > 0 && slices.ContainsFunc(cl.machines, func(l machineState) bool { return l.bits&lExcluded != 0 && l.owner == w.at }) {
+		return engine.DetailNodeNotJoined
+	}
+	detail := engine.DetailStarting
+	see := func(s inventory.State) bool {
+		switch s {
+		case inventory.Draining, inventory.Configured:
+			return true
+		case inventory.Creating, inventory.Speculative:
+			detail = engine.DetailCreating
+		}
+		return false
+	}
+	for _, m := range cl.promisedTo(w) {
+		if see(m.state) {
+			return engine.DetailWaitingForDrain
+		}
+	}
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		if l := &cl.machines[at]; l.bits&lKept == 0 && l.state != inventory.Configured && see(l.state) {
+			return engine.DetailWaitingForDrain
+		}
+	}
+	for s := w.received; s >= 0; s = cl.shares[s].nextTo {
+		if st := cl.machines[cl.shares[s].on].state; st != inventory.Configured && see(st) {
+			return engine.DetailWaitingForDrain
+		}
+	}
+	return detail
+}
+
+// shortDetail is the first row of ENG-19.4 that applies. It reads nothing that belongs to others than the cluster and changes,
+// if nothing is withheld and w has no hard spread.
+func (p *planning) shortDetail(cl *clusterState, w *needState, hold demand.Hold, x *scratch) engine.Detail {
+	switch hold {
+	case demand.HeldOffline:
+		return engine.DetailClusterOffline
+	case demand.HeldBootstrapBackoff:
+		return engine.DetailBootstrapBackoff
+	case demand.HeldParked:
+		return engine.DetailParked
+	}
+	if d := cl.hopeless(w); d != engine.NoDetail {
+		return d
+	}
+	if w.bits&wSame != 0 && !p.domainExists(cl, w, x) {
+		return engine.DetailDomainTooSmall
+	}
+	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w) {
+		return engine.DetailSpreadBlocked
+	}
+	if len(cl.excluded) > 0 {
+		for at := range cl.machines[:cl.members] {
+			if l := &cl.machines[at]; l.bits&lExcluded != 0 && cl.usable(w, l) && match.Touches(cl.supply(l), cl.rest(w)) {
+				return engine.DetailNodeNotJoined
+			}
+		}
+	}
+	if cl.victimsOf(w) > 0 {
+		return engine.DetailPreemptionShort
+	}
+	return p.withheldDetail(cl, w)
+}
+
+// hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for
+// as long as the classes stay.
+func (cl *clusterState) hopeless(w *needState) engine.Detail {
+	m := cl.matcher(w)
+	cl.forgetJudged(m)
+	if w.bits&wJudged != 0 {
+		return w.none
+	}
+	w.bits |= wJudged
+	w.none = engine.NoDetail
+	if len(m.Classes) == 0 {
+		w.none = engine.DetailNoMatch
+		return w.none
+	}
+	for j, want := range cl.aggregate(w) {
+		if want > 0 && !slices.ContainsFunc(m.Classes, func(c uint32) bool { return cl.f.Supply(c)[j] > 0 }) {
+			w.none = engine.DetailDimensionMissing
+			return w.none
+		}
+	}
+	if !slices.ContainsFunc(m.Classes, func(c uint32) bool { return cl.fits(w, c) }) {
+		w.none = engine.DetailTooSmall
+	}
+	return w.none
+}
+
+// forgetJudged forgets what was found out about other classes than there are.
+func (cl *clusterState) forgetJudged(m *match.Matcher) {
+	if v := m.Version + 1; cl.judged != v {
+		cl.judged = v
+		for i := range cl.needs {
+			cl.needs[i].bits &^= wJudged
+		}
+	}
+}
+
+// known notes what hopeless would find out.
+func (cl *clusterState) known(w *needState, none engine.Detail) {
+	cl.forgetJudged(cl.matcher(w))
+	w.bits |= wJudged
+	w.none = none
+}
+
+// gangQuestion is what gangs of a kind have in common.
+type gangQuestion struct {
+	matcher   uint32
+	frame     *match.Projection
+	key       symbol.ID
+	unit, all [questionDims]int64
+}
+
+// homes is the last answer about the domains of a key: gangs of a kind lie side by side.
+type homes struct {
+	plan    uint64
+	of      gangQuestion
+	exists  bool
+	cluster *clusterState // the last one,
+	foreign bool          // and whether machines of other shards are bound to it
+}
+
+// domainExists reports whether some domain could hold w if all its owned machines were free.
+func (p *planning) domainExists(cl *clusterState, w *needState, x *scratch) bool {
+	at := slices.IndexFunc(p.tops, func(t *topState) bool { return t.top.Key == w.key })
+	if at < 0 {
+		return false
+	}
+	h := &x.homes
+	if h.plan != p.plans {
+		*h = homes{plan: p.plans}
+	}
+	if h.cluster != cl {
+		h.cluster = cl
+		h.foreign = slices.ContainsFunc(cl.machines[:cl.members], func(l machineState) bool { return l.state.Bound() && l.bits&lForeign != 0 })
+	}
+	if h.foreign || cl.dimensions() > questionDims {
+		return p.findDomain(cl, w, p.tops[at], x)
+	}
+	q := gangQuestion{w.matcher, cl.f, w.key, inQuestion(cl.unit(w)), inQuestion(cl.aggregate(w))}
+	if h.of != q {
+		h.of, h.exists = q, p.findDomain(cl, w, p.tops[at], x)
+	}
+	return h.exists
+}
+
+// findDomain goes through the domains.
+func (p *planning) findDomain(cl *clusterState, w *needState, t *topState, x *scratch) bool {
+	agg, foreign := cl.aggregate(w), x.homes.foreign
+	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
+	sum := x.rest
+	for d := range t.top.Domains {
+		dom := &t.top.Domains[d]
+		clear(sum)
+		for _, cell := range dom.Owned {
+			if !cl.fits(w, cell.Class) {
+				continue
+			}
+			for j, s := range cl.amount(w, cell.Class) {
+				sum[j] = resource.AddSat(sum[j], resource.MulSat(s, int64(cell.N)))
+			}
+		}
+		if foreign {
+			cl.addForeign(p, w, int64(dom.Value), sum)
+		}
+		if match.Covers(sum, agg) {
+			return true
+		}
+	}
+	return foreign && cl.foreignAlone(p, w, t)
+}
+
+// addForeign adds machines of other shards that are bound to the cluster under one value of w's key.
+func (cl *clusterState) addForeign(p *planning, w *needState, value int64, sum []int64) {
+	values := cl.values(p.w.Inventory, w.key)
+	for at := range cl.machines[:cl.members] {
+		l := &cl.machines[at]
+		if l.state.Bound() && values[at] == value && p.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
+			match.Add(sum, cl.amount(w, l.class))
+		}
+	}
+}
+
+// foreignAlone is domainExists for values that only machines of other shards have.
+func (cl *clusterState) foreignAlone(p *planning, w *needState, t *topState) bool {
+	values := cl.values(p.w.Inventory, w.key)
+	sum := make([]int64, cl.dimensions())
+	for at := range cl.machines[:cl.members] {
+		if values[at] < 0 {
+			continue
+		}
+		if _, known := t.top.Domain(symbol.ID(values[at])); known {
+			continue
+		}
+		clear(sum)
+		cl.addForeign(p, w, values[at], sum)
+		if match.Covers(sum, cl.aggregate(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftFree reports whether something is free that w could use and is not withheld from its cluster.
+func (p *planning) leftFree(cl *clusterState, w *needState) bool {
+	for k := range inventory.Pool(2) {
+		if !p.anyFree(cl.matcher(w), k) {
+			continue
+		}
+		p.cover.free = &p.free
+		p.cover.avoidFor(cl, k, nil)
+		for _, c := range cl.matcher(w).Classes[p.firstFree(cl.matcher(w), k):] {
+			if p.free.free[k][c] > p.cover.avoided(c) && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spreadBlocked reports whether something is free for w, but only where the skew forbids it.
+func (p *planning) spreadBlocked(cl *clusterState, w *needState) bool {
+	t := p.topology(w.key)
+	if t == nil || !p.leftFree(cl, w) {
+		return false
+	}
+	p.known(cl, w)
+	for d := range t.top.Domains {
+		for k := range inventory.Pool(2) {
+			p.cover.avoidFor(cl, k, p.inDomain(t, d))
+			for i, cell := range t.top.Domains[d].Cells[k] {
+				if p.left(t, d, k, i) > p.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
+					p.spread.mayGo(p.spread.find(t.top.Domains[d].Value), w.skew) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// withheldDetail says what withholds most of what w could use, or that others hold it all.
+func (p *planning) withheldDetail(cl *clusterState, w *needState) engine.Detail {
+	inv := p.w.Inventory
+	if inv.Held().Len() == 0 || p.leftFree(cl, w) {
+		return engine.DetailHeldByOthers
+	}
+	var counts [engine.Details]int
+	for _, chunk := range inv.Held().Chunks() {
+		for _, i := range chunk {
+			r := inv.Row(i)
+			if p.free.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !match.Touches(cl.f.Supply(r.Class), cl.rest(w)) {
+				continue
+			}
+			for _, m := range inv.Withheld(i) {
+				if m.Cluster == "" || m.Cluster == cl.d.Name {
+					counts[withheldDetailOf(m.Reason)]++
+					break
+				}
+			}
+		}
+	}
+	best := engine.DetailHeldByOthers
+	for _, x := range [...]engine.Detail{engine.DetailStockOut, engine.DetailQuota, engine.DetailWithheld} {
+		if counts[x] > counts[best] {
+			best = x
+		}
+	}
+	return best
+}
+
+func withheldDetailOf(r inventory.WithheldReason) engine.Detail {
+	switch r {
+	case inventory.WithheldStockOut:
+		return engine.DetailStockOut
+	case inventory.WithheldQuota:
+		return engine.DetailQuota
+	}
+	return engine.DetailWithheld
+}

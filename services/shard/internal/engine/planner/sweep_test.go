@@ -1,0 +1,41 @@
+package planner_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/services/kit/bench/workload"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
+)
+
+// ENG-21.11, ENG-21.1: rows whose profiles name ever new values, gangs among them, leave nothing behind in a Planner, and what it forgets
+// shows in no plan.
+func TestProfilesThatAreGoneLeaveNothingBehind(t *testing.T) {
+	bw := newBenchWorld(workload.Steady(workload.Size{Machines: 1000, Needs: 100, Clusters: 20}, 1))
+	pl := planner.NewPlanner()
+	pl.Plan(engine.Input{World: bw.w})
+	start, _, _ := pl.Remembered()
+	for n := range 600 {
+		row := bw.rows[0]
+		row.Profile.Spread = nil
+		row.Profile.Requirements = []demand.Requirement{{Key: "kubernetes.io/arch", Op: demand.NotIn, Values: []string{fmt.Sprint("a-", n)}}}
+		if n%2 == 0 {
+			row.Profile.Requirements = append(row.Profile.Requirements, demand.Requirement{Key: workload.RackLabel, Op: demand.Same})
+		}
+		row.Seal()
+		bw.w.Demand.Replace(workload.ClusterName(int32(n%20)), []demand.Row{row}, nil, 1)
+		got := pl.Plan(engine.Input{World: bw.w})
+		if n%8 == 0 {
+			if err := sameResult(planner.Plan(engine.Input{World: bw.w}), got); err != nil {
+				t.Fatalf("after %d changes: %v", n, err)
+			}
+		}
+	}
+	inUse := start + 2*20 // of each cluster the row and what it folds into
+	if matchers, ids, markets := pl.Remembered(); matchers > match.SweepMin+2*inUse || ids > match.SweepMin+2*inUse || markets > 16*(match.SweepMin+2*inUse) {
+		t.Errorf("%d matchers (%d ids) and %d markets are remembered, %d matchers at the start", matchers, ids, markets, start)
+	}
+}

@@ -1,0 +1,131 @@
+package reference
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// allocate gives each short need one allocation, in order (ENG-12.2, 12.8). Its steps are those of ENG-12.3: what its own cluster
+// has, shares, what is in flight, Idle machines, Speculative ones, and machines of lower priority in the cluster. A held need
+// has none (ENG-18.1); partial success is kept (ENG-12.4).
+func (n *State) allocate() {
+	for _, d := range n.needs {
+		if d.hold != demand.NotHeld || !n.isShort(d) {
+			continue
+		}
+		if d.Same != nil {
+			if !n.chooseDomain(d) {
+				continue
+			}
+		} else {
+			n.claimWhileShort(d, n.bound(d.Cluster, func(m *Machine) bool { return m.claim == nil && n.Usable(d, m) }))
+			n.share(d, func(m *Machine) bool { return true })
+			n.claimWhileShort(d, n.unclaimedInFlight(d))
+		}
+		n.acquire(d, inventory.Idle)
+		n.acquire(d, inventory.Speculative)
+		n.reattribute(d)
+	}
+}
+
+// acquire takes free machines of one pool: the cheapest cover of the candidates of ENG-13.1.
+func (n *State) acquire(d *Need, pool inventory.State) {
+	rest := n.residual(d)
+	if rest.IsZero() {
+		return
+	}
+	var list []*Machine
+	for _, m := range n.Machines {
+		if m.Seen == pool && n.free(d, m) && inside(d, m) {
+			list = append(list, m)
+		}
+	}
+	var taken []*Machine
+	if d.Spread != nil {
+		taken = n.coverSpread(d, rest, list)
+	} else {
+		taken = n.cover(d, rest, list)
+	}
+	for _, m := range taken {
+		n.claim(d, m)
+		m.acquired = true
+	}
+}
+
+// reattribute takes machines of the own cluster from needs of lower priority (ENG-12.5).
+func (n *State) reattribute(d *Need) {
+	lower := func(m *Machine) bool {
+		return m.claim != nil && m.claim != d && m.claim.Form.Priority < d.Form.Priority && n.Usable(d, m) && inside(d, m)
+	}
+	rank := func(a, b *Machine) int {
+		return demand.CompareRank(&b.claim.Form.Profile, &a.claim.Form.Profile)
+	}
+	list := n.bound(d.Cluster, lower)
+	slices.SortStableFunc(list, func(a, b *Machine) int { return cmp.Or(rank(a, b), packOrder(a, b)) })
+	flying := n.inFlight(d.Cluster, lower)
+	slices.SortStableFunc(flying, func(a, b *Machine) int { return cmp.Or(rank(a, b), byID(a, b)) })
+	list = append(list, flying...)
+	for _, m := range list {
+		rest := n.residual(d)
+		if rest.IsZero() {
+			return
+		}
+		s := n.Supply(m, d.Cluster)
+		for _, sh := range m.shares {
+			if sh.to.Form.Priority >= d.Form.Priority && sh.to != d {
+				s = s.Sub(sh.taken)
+			}
+		}
+		if s = d.Gives(s); !s.Touches(&rest) {
+			continue
+		}
+		n.displaced++
+		for _, sh := range slices.Clone(m.shares) {
+			if sh.to.Form.Priority < d.Form.Priority {
+				n.displaced++
+				m.shares = slices.DeleteFunc(m.shares, func(x *Share) bool { return x == sh })
+				sh.to.received = slices.DeleteFunc(sh.to.received, func(x *Share) bool { return x == sh })
+			}
+		}
+		n.drop(m.claim, m) // its turn is still to come (ENG-12.6)
+		n.claim(d, m)
+	}
+}
+
+// claimFreed lets each short need claim what others gave up after its allocation (ENG-12.9).
+func (n *State) claimFreed() {
+	for _, d := range n.needs {
+		n.claimUnclaimed(d)
+	}
+}
+
+// claimUnclaimed claims bound and in-flight machines of the cluster that no need claims.
+func (n *State) claimUnclaimed(d *Need) {
+	if !n.isShort(d) || d.Same != nil && !d.chosen {
+		return
+	}
+	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
+		return m.claim == nil && m.goesTo == nil && n.Usable(d, m) && inside(d, m)
+	}) {
+		if rest := n.residual(d); n.contributes(d, m, rest) && (d.Spread == nil || n.eligible(d, m)) {
+			n.claim(d, m)
+		}
+	}
+	for _, m := range n.unclaimedInFlight(d) {
+		if rest := n.residual(d); inside(d, m) && n.contributes(d, m, rest) && (d.Spread == nil || n.eligible(d, m)) {
+			n.claim(d, m)
+		}
+	}
+}
+
+// unclaimedInFlight lists what is in flight for d's cluster and no need claims: d's Own first, then the others by id.
+func (n *State) unclaimedInFlight(d *Need) []*Machine {
+	free := func(m *Machine) bool { return m.claim == nil && m.goesTo == nil && n.Usable(d, m) }
+	own := n.inFlight(d.Cluster, func(m *Machine) bool { return free(m) && n.own(d, m) })
+	others := n.inFlight(d.Cluster, func(m *Machine) bool { return free(m) && !n.own(d, m) })
+	slices.SortFunc(others, byID)
+	return append(own, others...)
+}

@@ -1,0 +1,124 @@
+package reference
+
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// State is one plan at work.
+type State struct {
+	World       *engine.World
+	Policy      *engine.Policy
+	Now         int64
+	Machines    []*Machine // by id
+	Clusters    []*Cluster // by name
+	Result      *engine.Result
+	needs       []*Need        // of all clusters, in allocation order
+	slotsBefore map[string]int // free Speculative machines of each kind of hardware, before the allocations
+	tries       int            // covers that exchange has made
+	triesUsedUp bool           // Policy.ExchangeTries is reached
+	saved       int64          // by exchange, millionths of a dollar per hour
+	displaced   int            // claims and shares that reattribution took (ENG-12.5)
+}
+
+// Machine is one machine and who uses it.
+type Machine struct {
+	Index inventory.Index
+	inventory.Machine
+	Seen    inventory.State // the state that counts
+	supply  resource.Vector // without the overhead of a cluster
+	stamp   *inventory.Stamp
+	Promise *inventory.Promise
+	Marks   []inventory.Withheld
+	Foreign bool // another shard owns it
+	since   int64
+	ready   inventory.Readiness
+
+	claim     *Need // that claims it now
+	kept      bool  // claimed, but credited with nothing (ENG-10.3)
+	acquired  bool  // taken from a free pool by this plan
+	shares    []*Share
+	excluded  bool          // Configured, but not credited (ENG-17.3)
+	rank      int           // of what its node holds (ENG-7.3)
+	protected bool          // overdue, but credited because of a guard (ENG-17.4)
+	preempt   *plannedDrain // chosen by preemption
+	goesTo    *Need         // promised by preemption
+}
+
+// plannedDrain is how preemption takes a machine.
+type plannedDrain struct {
+	kind      engine.Kind
+	cause     engine.Cause
+	preemptor *Need
+	gap       int64
+	terms     engine.ScoreTerms
+	order     int // of the choice
+}
+
+// Share is what a need uses on a machine that another need claims.
+type Share struct {
+	to     *Need
+	on     *Machine
+	units  int64
+	taken  resource.Vector // from what the machine offers
+	credit resource.Vector // to the need
+}
+
+// Cluster is one cluster: its demand as it came, and as needs.
+type Cluster struct {
+	*demand.Cluster
+	block      int32
+	normalised []*Need // in allocation order
+	folded     []*Need // those that stand for several rows
+}
+
+// Need is one normalised need, and what it has.
+type Need struct {
+	demand.Need
+	Cluster *Cluster
+	row     int32
+	hold    demand.Hold
+	members []int32 // rows of a folded need
+	Same    *demand.Requirement
+	Spread  *demand.Spread
+
+	claims      []*Machine
+	received    []*Share
+	promised    []*Machine // by preemption
+	domain      string     // of a gang
+	chosen      bool       // the gang has a domain
+	satisfiable bool       // the free machines of the domain would suffice
+	lost        bool       // something was taken over from it (ENG-15.4)
+	victims     int
+	freed       resource.Vector
+}
+
+// Plan runs the phases of ENG-2.7 in their order. Allocations follow one another (ENG-12.1, ENG-14.2).
+func Plan(in engine.Input) *engine.Result {
+	n := &State{World: in.World, Policy: in.Policy.OrDefault(), Now: in.World.Inventory.Now(), slotsBefore: map[string]int{}}
+	n.Result = &engine.Result{Now: n.Now, Cycle: in.Cycle}
+	n.Load()
+	n.normalise()
+	n.excludeNotJoined()
+	for _, c := range n.Clusters {
+		n.credit(c)
+	}
+	for _, m := range n.Machines {
+		if n.pooled(m) && m.Seen == inventory.Speculative {
+			n.slotsBefore[hardware(&m.Machine)]++
+		}
+	}
+	for _, d := range n.needs {
+		if d.hold == demand.NotHeld && n.isShort(d) {
+			n.Result.Counters.OpenNeeds++
+		}
+	}
+	n.allocate()
+	n.exchange()
+	n.claimFreed()
+	n.preemption()
+	n.settle()
+	return n.Result
+}

@@ -1,0 +1,33 @@
+package ingest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"google.golang.org/protobuf/proto"
+)
+
+// SHARD-10.9: rows that each name a resource of their own are bounded by what a plan would hold for them, not by their bytes
+// alone: 50,000 such rows, 1.5 MB on the wire, asked for 80 GB. A thousand Pods with distinct extended resources are harmless.
+func TestDistinctResourcesAreBounded(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 16 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		rows, names int
+		ok          bool
+	}{{1_000, 1_000, true}, {1_953, 1_024, true}, {1_954, 1_024, false}, {1_025, 1_025, false}, {50_000, 40, true}, {50_000, 41, false}, {50_000, 50_000, false}} {
+		m := &pb.ClusterCapacityNeeds{ClusterId: "red"}
+		for i := range x.rows {
+			q := map[string]string{fmt.Sprintf("example.com/r%d", i%x.names): "1"}
+			m.Needs = append(m.Needs, &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(i)})
+		}
+		e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
+		if (e.Reject == nil) != x.ok || e.Reject != nil && (e.Reject.Reason != "too_large" || e.Rows != nil) {
+			t.Errorf("%d rows with %d names: %+v", x.rows, x.names, e.Reject)
+		}
+	}
+}

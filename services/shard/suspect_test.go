@@ -1,0 +1,35 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
+)
+
+// SHARD-3.8: content that was marked when two processes in a row ended is banned for a day; one end may be chance.
+func TestContentThatEndsTwoProcessesIsBanned(t *testing.T) {
+	db, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	at := core.At{Mono: 1, Wall: time.Now().UnixNano()}
+	for n, banned := range []int{0, 1} {
+		if err := db.Put(bucketSuspect, "abc", codec.Marshal(suspectNote{Processes: int64(n) + 1})); err != nil {
+			t.Fatal(err)
+		}
+		ends, err := suspected(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, poisoned, err := loadControl(db, at); err != nil || len(poisoned) != banned {
+			t.Errorf("after end %d: %v banned, %v counted, %v", n+1, poisoned, ends, err)
+		}
+	}
+	if left, err := db.Load(bucketSuspect); err != nil || len(left) != 0 {
+		t.Errorf("marks are left: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,5 @@
+package wal
+
+import (
+	_ "google.golang.org/protobuf/proto"
+)

@@ -1,0 +1,3 @@
+package peek
+
+import _ "planted.example/fleet/services/shard/internal/engine/reference"

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDependenciesComeFirst(t *testing.T) {
+	a := &module{path: prefix + "a", siblings: []string{prefix + "b", prefix + "c"}}
+	b := &module{path: prefix + "b", siblings: []string{prefix + "c"}}
+	c := &module{path: prefix + "c"}
+	got, err := dependenciesFirst([]*module{a, b, c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0] != c || got[1] != b || got[2] != a {
+		t.Fatalf("order %s, %s, %s", got[0].path, got[1].path, got[2].path)
+	}
+	c.siblings = []string{prefix + "a"}
+	if _, err := dependenciesFirst([]*module{a, b, c}); err == nil || !strings.Contains(err.Error(), "requires itself") {
+		t.Fatalf("a circle gave %v", err)
+	}
+	c.siblings = []string{prefix + "e2e"}
+	if _, err := dependenciesFirst([]*module{a, b, c}); err == nil || !strings.Contains(err.Error(), "not released") {
+		t.Fatalf("a requirement of a module that is not released gave %v", err)
+	}
+}
+
+func TestEveryModuleOfTheCheckoutIsReleasable(t *testing.T) {
+	all, err := publishedModules(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 || all[len(all)-1].path == prefix+"gen/go" {
+		t.Fatalf("%d modules, the last is %s", len(all), all[len(all)-1].path)
+	}
+}
+
+func TestAReplaceOfAForeignModuleIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	mod := "module " + prefix + "x\n\ngo 1.26.0\n\nrequire (\n\t" + prefix + "y v0.0.0\n\texample.com/z v1.0.0\n)\n\nreplace " + prefix + "y => ../y\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &plan{version: "v0.3.0"}
+	if err := p.rewriteMod(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readModule(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Replace) != 0 || got.Require[0].Mod.Version != "v0.3.0" || got.Require[1].Mod.Version != "v1.0.0" {
+		t.Fatalf("rewritten to %v, replaces %v", got.Require, got.Replace)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod+"\nreplace example.com/z => ../z\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.rewriteMod(dir); err == nil || !strings.Contains(err.Error(), "example.com/z") {
+		t.Fatalf("a replace that consumers ignore gave %v", err)
+	}
+}
+
+func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
+	log := "# Changelog\n\n## Unreleased\n\n- new\n\n## v0.2.0\n\n- old\n"
+	if got := section(log, "v0.2.0"); got != "- old\n" {
+		t.Errorf("v0.2.0: %q", got)
+	}
+	if got := section(log, "Unreleased"); got != "- new\n" {
+		t.Errorf("Unreleased: %q", got)
+	}
+	if got := section(log, "v9.9.9"); got != "" {
+		t.Errorf("v9.9.9: %q", got)
+	}
+}
+
+func TestAVersionMustBeSemantic(t *testing.T) {
+	for _, version := range []string{"", "1.0.0", "v1", "v1.0", "v1.0.0+build", "latest"} {
+		if err := run([]string{"-version", version, "-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "semantic version") {
+			t.Errorf("%q gave %v", version, err)
+		}
+	}
+}
