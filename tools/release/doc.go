@@ -7,6 +7,8 @@
 // `replace`, so nobody outside could build that. A release is one commit beside main in which no published module has a replace
 // directive and every sibling has the version of the release; each module has its own tag on that commit, named after its directory.
 //
+// A version that breaks what the release before it promised is refused (compat.go).
+//
 // It writes to -out:
 //
 //   - proxy/: the module zips in the layout of a Go module proxy, usable as GOPROXY=file://…/proxy

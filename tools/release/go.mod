@@ -2,7 +2,11 @@ module github.com/bigfleet-dev/bigfleet/tools/release
 
 go 1.26.0
 
-require golang.org/x/mod v0.39.0
+require (
+	golang.org/x/exp v0.0.0-20260820142414-ca536658362e
+	golang.org/x/mod v0.39.0
+	golang.org/x/tools v0.49.0
+)
 
 require (
 	github.com/docker/cli v29.7.2+incompatible // indirect

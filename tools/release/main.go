@@ -66,6 +66,11 @@ func (p *plan) make(tag, binaries bool) error {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err, "(a tagged release refuses this)")
 	}
+	broken, err := p.compatible()
+	if err != nil {
+		return err
+	}
+	notes += broken
 	tree, err := os.MkdirTemp("", "bigfleet-release-")
 	if err != nil {
 		return err
