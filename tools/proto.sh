@@ -2,7 +2,7 @@
 # Everything that is generated from proto/, and everything that guards it. Works offline once the tools are there.
 #
 # usage: tools/proto.sh COMMAND
-#   generate        format the protos, write gen/go, gen/openapi, gen/ts, proto/third_party and what services/*/buf.gen.yaml say
+#   generate        format the protos, write gen/go, gen/openapi, gen/ts, proto/third_party and the coordinator's stored format
 #   generate-check  generate into a temporary directory and fail if the repository differs
 #   check           lint, format, and no breaking change against both images of proto/baseline (WIRE-13.4)
 #   release-image   write proto/baseline/release.binpb: part of cutting a release, and of nothing else
@@ -20,6 +20,9 @@ node_is_there() {
   command -v npm >/dev/null && version=$(node --version 2>/dev/null) && version=${version#v} && ((${version%%.*} >= 20))
 }
 
+# The workspace that also holds what one service stores. buf.yaml is the published one and holds the API alone.
+stored=services/coordinator/buf.workspace.yaml
+
 # Every proto that people write, as --path arguments: all but third_party.
 own_protos() { find proto/bigfleet services -name node_modules -prune -o -name '*.proto' -print | sed 's/^/--path=/'; }
 
@@ -34,13 +37,10 @@ npm_packages() {
 
 # generate_fresh: what the protos generate and nothing else, in $fresh.
 generate_fresh() {
-  local template
   mkdir -p "$fresh"
   validateproto "$fresh/proto/third_party/protovalidate"
   buf generate -o "$fresh"
-  for template in services/*/buf.gen.yaml; do # formats that one service stores, generated beside it
-    [[ ! -f $template ]] || buf generate --template "$template" -o "$fresh"
-  done
+  buf generate --config "$stored" --template services/coordinator/buf.gen.yaml -o "$fresh" # generated beside its only user
   if ! node_is_there; then
     say "gen/ts is left out: it needs node 20 or newer and npm"
   elif ! npm_packages; then
@@ -65,7 +65,7 @@ differing() {
 # Only what differs is written, so that builds that run meanwhile see every file.
 generate() {
   local file
-  buf format -w $(own_protos)
+  buf format --config "$stored" -w $(own_protos)
   validateproto proto/third_party/protovalidate # first, because the rest is generated from it
   generate_fresh
   differing | while IFS= read -r file; do
@@ -92,7 +92,8 @@ generate_check() {
 check() {
   local failed=0 image
   buf lint || { say "buf lint found the above"; failed=1; }
-  buf format -d --exit-code $(own_protos) >&2 || { say "a proto is not formatted: run 'make generate'"; failed=1; }
+  buf lint --config "$stored" --path services/coordinator/internal/coordinatorlog || { say "buf lint found the above"; failed=1; }
+  buf format --config "$stored" -d --exit-code $(own_protos) >&2 || { say "a proto is not formatted: run 'make generate'"; failed=1; }
   buf build --path proto/bigfleet --exclude-source-info -o "$tmp/now.binpb"
   for image in contract:proto/baseline/contract.yaml release:buf.yaml; do
     buf breaking "$tmp/now.binpb" --exclude-imports --config "${image#*:}" --against "proto/baseline/${image%:*}.binpb" ||

@@ -25,14 +25,9 @@ func TestBufConfigIsWhatTheSpecificationSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, got := parseYAML(t, block[1]), parseYAML(t, file)
-	for _, key := range []string{"version", "lint", "breaking"} {
+	for _, key := range []string{"version", "modules", "lint", "breaking"} {
 		if !reflect.DeepEqual(got[key], want[key]) {
 			t.Errorf("%s in buf.yaml:\n%v\nin WIRE-13.1:\n%v", key, got[key], want[key])
-		}
-	}
-	for i, module := range want["modules"].([]any) { // services may add formats of their own behind these
-		if !reflect.DeepEqual(got["modules"].([]any)[i], module) {
-			t.Errorf("module %d in buf.yaml: %v, in WIRE-13.1: %v", i, got["modules"].([]any)[i], module)
 		}
 	}
 }

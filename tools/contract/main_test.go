@@ -13,12 +13,12 @@ const root = "testdata/repository"
 
 // TestMain looks at every directory that tests read, or that programs read which they start, so that a change there runs them again.
 func TestMain(m *testing.M) {
-	for _, dir := range []string{"docs/spec", "proto", "gen/go", "gen/openapi", "gen/ts", "tools/protoc-gen-openapi", "tools/validateproto"} {
+	for _, dir := range []string{"docs/spec", "proto", "gen/go", "gen/openapi", "gen/ts", "tools/protoc-gen-openapi", "tools/validateproto", "services/coordinator/internal/coordinatorlog"} {
 		if err := look(filepath.Join(root, dir)); err != nil {
 			panic(err)
 		}
 	}
-	for _, file := range []string{"buf.yaml", "buf.gen.yaml", "buf.gen.ts.yaml", "tools/install.sh", "tools/proto.sh", "tools/go.mod"} {
+	for _, file := range []string{"buf.yaml", "services/coordinator/buf.workspace.yaml", "services/coordinator/buf.gen.yaml", "buf.gen.yaml", "buf.gen.ts.yaml", "tools/install.sh", "tools/proto.sh", "tools/go.mod"} {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 			panic(err)
 		}

@@ -71,32 +71,17 @@ func copyOfTheRepository(t *testing.T) string {
 		t.Fatal(err)
 	}
 	copied := t.TempDir()
-	for _, dir := range []string{"proto", "gen/go/bigfleet", "gen/openapi", "gen/ts/bigfleet", "gen/ts/buf", "tools/validateproto", "tools/protoc-gen-openapi"} {
+	for _, dir := range []string{"proto", "gen/go/bigfleet", "gen/openapi", "gen/ts/bigfleet", "gen/ts/buf", "tools/validateproto", "tools/protoc-gen-openapi", "services/coordinator/internal/coordinatorlog"} {
 		if err := os.CopyFS(filepath.Join(copied, dir), os.DirFS(filepath.Join(root, dir))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"buf.gen.yaml", "buf.gen.ts.yaml", "tools/go.mod", "tools/go.sum", "tools/install.sh", "tools/proto.sh", "gen/ts/package-lock.json"} {
+	for _, file := range []string{"buf.yaml", "services/coordinator/buf.workspace.yaml", "services/coordinator/buf.gen.yaml", "buf.gen.yaml", "buf.gen.ts.yaml", "tools/go.mod", "tools/go.sum", "tools/install.sh", "tools/proto.sh", "gen/ts/package-lock.json"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(copied, file), string(text))
-	}
-	// Formats that one service stores are not part of the copy.
-	config, err := os.ReadFile(filepath.Join(root, "buf.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for line := range strings.Lines(string(config)) {
-		if !strings.HasPrefix(line, "  - path: services/") {
-			lines = append(lines, line)
-		}
-	}
-	write(t, filepath.Join(copied, "buf.yaml"), strings.Join(lines, ""))
-	if err := os.Mkdir(filepath.Join(copied, "services"), 0o755); err != nil {
-		t.Fatal(err)
 	}
 	for _, dir := range []string{".bin", "gen/ts/node_modules"} {
 		if err := os.Symlink(filepath.Join(real, dir), filepath.Join(copied, dir)); err != nil {
