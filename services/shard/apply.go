@@ -267,8 +267,8 @@ func (s *shell) count(ctx context.Context, last uint64, always bool) (of uint64)
 }
 
 // loadControl reads what a restart must not forget.
-func loadControl(db *store.Store, now core.At) (c core.Control, journal []core.JournalEntry, poisoned []core.Poison, err error) {
-	l := loader{db: db, now: now}
+func loadControl(db *store.Store, now core.At, unknown func(bucket, key string, err error)) (c core.Control, journal []core.JournalEntry, poisoned []core.Poison) {
+	l := loader{db, now, unknown}
 	c.Pauses = l.pauses()
 	c.Retired = l.names(core.BucketRetired)
 	c.Forgotten = load[core.Forgotten](&l, core.BucketForgotten)
@@ -276,5 +276,5 @@ func loadControl(db *store.Store, now core.At) (c core.Control, journal []core.J
 	l.control(&c)
 	journal = load[core.JournalEntry](&l, core.BucketJournal)
 	poisoned = l.poisoned()
-	return c, journal, poisoned, l.err
+	return c, journal, poisoned
 }

@@ -9,36 +9,36 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/store"
 )
 
-// loader reads buckets of shard.db and keeps the first error.
+// loader reads buckets of shard.db.
 type loader struct {
-	db  *store.Store
-	now core.At
-	err error
+	db      *store.Store
+	now     core.At
+	unknown func(bucket, key string, err error)
 }
 
-func (l *loader) bucket(name string) map[string][]byte {
-	m, err := l.db.Load(name)
-	if err != nil && l.err == nil {
-		l.err = err
+// read decodes a value. One that does not decode is left out and said: the file is whole, so a newer build wrote it.
+func (l *loader) read(bucket, key string, raw []byte, into any) bool {
+	err := codec.Unmarshal(raw, into)
+	if err != nil {
+		l.unknown(bucket, key, err)
 	}
-	return m
+	return err == nil
 }
 
-// load reads all values of a bucket, in key order. A value that does not decode is left out: it is of a newer version or
-// damaged, and what it said will be said again.
-func load[T any](l *loader, name string) []T {
-	m := l.bucket(name)
+// load reads all values of a bucket, in key order.
+func load[T any](l *loader, bucket string) []T {
+	m := l.db.Load(bucket)
 	var out []T
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		var v T
-		if codec.Unmarshal(m[k], &v) == nil {
+		if l.read(bucket, k, m[k], &v) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func (l *loader) names(bucket string) []string { return slices.Sorted(maps.Keys(l.bucket(bucket))) }
+func (l *loader) names(bucket string) []string { return slices.Sorted(maps.Keys(l.db.Load(bucket))) }
 
 // pauses reads the pauses that have not expired; what is left of each is counted on Mono from here on.
 func (l *loader) pauses() []core.Pause {
@@ -65,11 +65,11 @@ const (
 
 // control reads the single values.
 func (l *loader) control(c *core.Control) {
-	m := l.bucket(core.BucketControl)
+	m := l.db.Load(core.BucketControl)
 	_, c.DryRun = m[keyDryRun]
 	read := func(key string, into any) bool {
 		raw, ok := m[key]
-		return ok && codec.Unmarshal(raw, into) == nil
+		return ok && l.read(core.BucketControl, key, raw, into)
 	}
 	read(keyLineage, &c.Coordinator)
 	var view core.View
@@ -89,11 +89,11 @@ func (l *loader) control(c *core.Control) {
 
 // poisoned reads the banned contents that are still banned.
 func (l *loader) poisoned() []core.Poison {
-	m := l.bucket(core.BucketPoison)
+	m := l.db.Load(core.BucketPoison)
 	var out []core.Poison
 	for _, hash := range slices.Sorted(maps.Keys(m)) {
 		var n poisonNote
-		if codec.Unmarshal(m[hash], &n) != nil {
+		if !l.read(core.BucketPoison, hash, m[hash], &n) {
 			continue
 		}
 		if left := n.Until*core.Second - l.now.Wall; left > 0 {

@@ -211,13 +211,12 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 func (s *shell) begin() error {
 	var err error
 	if s.ends, err = suspected(s.store); err != nil {
-		return fmt.Errorf("read %s: %w", filepath.Join(s.DataDir, store.FileName), err)
+		return fmt.Errorf("write %s: %w", filepath.Join(s.DataDir, store.FileName), err)
 	}
 	s.suspects, s.planned = suspects{}, map[string]string{}
-	control, journal, poisoned, err := loadControl(s.store, s.loop.Now())
-	if err != nil {
-		return fmt.Errorf("read %s: %w", filepath.Join(s.DataDir, store.FileName), err)
-	}
+	control, journal, poisoned := loadControl(s.store, s.loop.Now(), func(bucket, key string, err error) {
+		s.log.Error("a value of shard.db is left out: it is of another build", "bucket", bucket, "key", key, "err", err)
+	})
 	s.loop.First(core.Started{Config: s.coreConfig(s.version, session.Features()), Epoch: s.epoch, Control: control, Journal: journal, Poisoned: poisoned})
 	s.log.Info("shard started", "version", s.version, "listen", s.Listener.Addr().String(), "providers", len(s.Providers),
 		"coordinator", s.CoordinatorAddr, "tls", s.identity != nil)
@@ -381,11 +380,8 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 	}
 	var known core.Lineage
 	if !s.ForgetCoordinator {
-		m, err := s.store.Load(core.BucketControl)
-		if err != nil {
-			return nil, err
-		}
-		_ = codec.Unmarshal(m[keyLineage], &known) // damaged: as after --forget-coordinator, and pinned again
+		// Of another build: as after --forget-coordinator, and pinned again. begin says so.
+		_ = codec.Unmarshal(s.store.Load(core.BucketControl)[keyLineage], &known)
 	}
 	client, err := coordclient.New(coordclient.Config{Addrs: strings.Split(s.CoordinatorAddr, ","), Identity: s.identity, AnyServer: s.NoPeerIdentity,
 		ClusterUUID: known.UUID, Term: known.Term, Log: s.log, Tracer: s.Telemetry.Tracer, Dial: s.DialCoordinator,

@@ -57,10 +57,7 @@ func (s *shell) cleared() {
 // suspected counts the end of the process before against what was marked then, and bans what was marked too often. It
 // returns how often the process ended for each content that is not banned.
 func suspected(db *store.Store) (ends map[string]int64, err error) {
-	marks, err := db.Load(bucketSuspect)
-	if err != nil {
-		return nil, err
-	}
+	marks := db.Load(bucketSuspect)
 	ends = map[string]int64{}
 	for _, hash := range slices.Sorted(maps.Keys(marks)) {
 		var n suspectNote

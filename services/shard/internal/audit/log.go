@@ -67,6 +67,7 @@ type Log struct {
 	broken  bool        // the last write failed; the next segment begins with a checkpoint
 	states  states      // made beside the writing
 	reopen  atomic.Bool
+	damaged sync.Map // paths of segments that readers found damaged; at most all of them
 }
 
 // entry is one thing to write: an event, a record, or a checkpoint.

@@ -434,6 +434,40 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// SHARD-3.14: history over a damaged segment says that records are missing, and the log says which file it is, once.
+func TestHistoryOverADamagedSegment(t *testing.T) {
+	dir := t.TempDir()
+	h := newHistory(t, dir, nil)
+	h.begin()
+	h.live(8)
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := segments(dir)
+	whole, err := os.ReadFile(list[0].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	errors := 0
+	reader := New(Config{Dir: dir, Shard: "s", Epoch: 8, Log: slog.New(slog.NewTextHandler(&said, nil)), OnError: func() { errors++ }})
+	if _, missing, err := reader.History(t.Context(), Query{}); err != nil || missing || errors != 0 {
+		t.Fatalf("the whole segment: missing %v, %v", missing, err)
+	}
+	whole[len(whole)-5] ^= 4 // in the records
+	if err := os.WriteFile(list[0].path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, missing, err := reader.History(t.Context(), Query{}); err != nil || !missing {
+			t.Errorf("missing %v, %v", missing, err)
+		}
+	}
+	if errors != 1 || !strings.Contains(said.String(), list[0].path) {
+		t.Errorf("said %d times: %s", errors, said.String())
+	}
+}
+
 // SHARD-10.8 for files: any bytes are refused without a panic.
 func FuzzSegment(f *testing.F) {
 	b, err := pack(blockEvents, [][]byte{encode(1, core.At{Mono: 1}, core.Tick{}, 0)}, 1, 2)

@@ -21,8 +21,8 @@ type Query struct {
 	Word string
 }
 
-// History returns records, newest first, and whether older ones have left the log. Records that are not on the disk yet
-// come from memory.
+// History returns records, newest first, and whether some are missing: older ones have left the log, or a segment is damaged,
+// which is also logged. Records that are not on the disk yet come from memory.
 func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, truncated bool, err error) {
 	l.mu.Lock()
 	recent := slices.Clone(l.recent)
@@ -46,6 +46,7 @@ func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, t
 	if err != nil {
 		return nil, false, err
 	}
+	damaged := false
 	for _, s := range slices.Backward(list) {
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
@@ -63,7 +64,12 @@ func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, t
 			}
 			return nil
 		})
-		if d := (*Damage)(nil); err != nil && !errors.As(err, &d) {
+		if d := (*Damage)(nil); errors.As(err, &d) {
+			if !d.Tail { // a tail is what a crash left
+				damaged = true
+				l.complain(d)
+			}
+		} else if err != nil {
 			return nil, false, err
 		}
 		slices.Reverse(out[from:])
@@ -71,7 +77,16 @@ func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, t
 			break
 		}
 	}
-	return cut(out, q.Limit), len(list) > 0 && list[0].number > 1, nil
+	return cut(out, q.Limit), damaged || len(list) > 0 && list[0].number > 1, nil
+}
+
+// complain says once per segment that it is damaged.
+func (l *Log) complain(d *Damage) {
+	if _, said := l.damaged.LoadOrStore(d.File, true); said {
+		return
+	}
+	l.cfg.OnError()
+	l.cfg.Log.Error("a segment of the decision log is damaged: its records from there on are not shown; restore a copy of it, or remove it", "err", d)
 }
 
 func cut(list []*pb.DecisionRecord, limit int) []*pb.DecisionRecord {

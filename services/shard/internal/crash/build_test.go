@@ -19,7 +19,7 @@ var edits = map[string][][2]string{
 	"../epoch/epoch.go": {
 		{`"errors"`, `"errors"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
 		{`tmp, err := os.OpenFile(`, `failpoint.Hit("epoch: create"); tmp, err := os.OpenFile(`},
-		{`tmp.WriteString(strconv.FormatInt(n, 10) + "\n")`, `failpoint.Write(tmp, "epoch: write", []byte(strconv.FormatInt(n, 10) + "\n"))`},
+		{`tmp.WriteString(format(n))`, `failpoint.Write(tmp, "epoch: write", []byte(format(n)))`},
 		{`err = tmp.Sync()`, `err = tmp.Sync(); failpoint.Hit("epoch: synced")`},
 		{`err = os.Rename(path+".tmp", path)`, `failpoint.Hit("epoch: rename"); err = os.Rename(path+".tmp", path); failpoint.Hit("epoch: renamed")`},
 		{`return d.Sync()`, `err = d.Sync(); failpoint.Hit("epoch: directory synced"); return err`},
@@ -31,13 +31,15 @@ var edits = map[string][][2]string{
 		{`n, err := l.file.Write(b)`, `n, err := failpoint.Write(l.file, "log: write", b)`},
 		{`if err := l.file.Sync(); err != nil {`, `failpoint.Hit("log: sync"); if err := l.file.Sync(); err != nil {`},
 	},
-	"../store/store.go": {
+	"../store/file.go": {
 		{`"errors"`, `"errors"` + "\n\t" + `"github.com/bigfleet-dev/bigfleet/services/shard/internal/failpoint"`},
-		{`err := s.db.Update(func(tx *bolt.Tx) error { return put(`,
-			`failpoint.Hit("store: put"); defer failpoint.Hit("store: stored"); err := s.db.Update(func(tx *bolt.Tx) error { return put(`},
-		{`err := s.db.Update(func(tx *bolt.Tx) error {
-		for`, `failpoint.Hit("store: hints"); defer failpoint.Hit("store: hinted"); err := s.db.Update(func(tx *bolt.Tx) error {
-		for`},
+		{`if _, err := f.f.WriteAt(b, f.end); err != nil {
+		f.broken`, `if _, err := failpoint.WriteAt(f.f, "store: append", b, f.end); err != nil {
+		f.broken`},
+		{`if err := f.f.Sync(); err != nil {`, `failpoint.Hit("store: sync"); if err := f.f.Sync(); err != nil {`},
+		{`	f.seal()`, `	failpoint.Hit("store: synced"); f.seal()`},
+		{`_, err = tmp.Write(b)`, `_, err = failpoint.Write(tmp, "store: rewrite", b)`},
+		{`err = os.Rename(f.path+".tmp", f.path)`, `failpoint.Hit("store: rename"); err = os.Rename(f.path+".tmp", f.path); failpoint.Hit("store: renamed")`},
 	},
 }
 

@@ -36,7 +36,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			life(t, bin, i+1)
 		})
 	}
-	for _, must := range []string{"epoch: create", "epoch: write: half", "epoch: renamed", "log: create", "log: write: half", "log: sync", "store: hints"} {
+	for _, must := range []string{"epoch: create", "epoch: write: half", "epoch: renamed", "log: create", "log: write: half", "log: sync", "store: append: half", "store: synced", "store: renamed"} {
 		if seen[must] == 0 {
 			t.Errorf("no process ever came to the point %q; it came to %v", must, points)
 		}

@@ -12,6 +12,7 @@ package epoch
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math"
 	"os"
@@ -24,14 +25,14 @@ import (
 // FileName is the name of the epoch file inside the data directory.
 const FileName = "epoch"
 
-// ErrUnreadable marks content that is not a number. The remedy is a floor above every epoch that was ever used.
-var ErrUnreadable = errors.New("the epoch file holds no number")
+// ErrUnreadable marks content that is not a number with its checksum. The remedy is a floor above every epoch that was ever used.
+var ErrUnreadable = errors.New("the epoch file is damaged")
 
 // Take returns the epoch of this process and makes it durable first: the largest of the stored number plus one, the
 // Unix seconds of now, and the floor (0 means none).
 //
 // Unix seconds are in the choice because a lost volume must still outrank its predecessors. A missing file is legal.
-// A file that does not parse is ErrUnreadable unless a floor is given.
+// A damaged file is ErrUnreadable unless a floor is given.
 func Take(dir string, now time.Time, floor int64) (int64, error) {
 	path := filepath.Join(dir, FileName)
 	stored, err := read(path)
@@ -56,12 +57,30 @@ func read(path string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the epoch: %w", err)
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	if err != nil || n < 0 {
+	n, ok := parse(string(raw))
+	if !ok {
 		return 0, fmt.Errorf("%w: %s; start once with --epoch-floor set above every epoch this shard has used "+
 			"(the provider's fence refusals name the highest)", ErrUnreadable, path)
 	}
 	return n, nil
+}
+
+// format is the number and its checksum. Without one, a flipped bit would be another number.
+func format(n int64) string {
+	number := strconv.FormatInt(n, 10)
+	return fmt.Sprintf("%s crc32c=%08x\n", number, crc32.Checksum([]byte(number), castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// parse reads what format wrote, byte for byte, or the bare number of an earlier build.
+func parse(content string) (n int64, ok bool) {
+	number, _, summed := strings.Cut(content, " crc32c=")
+	if !summed {
+		number = strings.TrimSpace(content)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	return n, err == nil && n >= 0 && (!summed || content == format(n))
 }
 
 // write replaces the file so that a crash at any point leaves the old number or the new one, never a part of one.
@@ -70,7 +89,7 @@ func write(dir, path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = tmp.WriteString(strconv.FormatInt(n, 10) + "\n")
+	_, err = tmp.WriteString(format(n))
 	if err == nil {
 		err = tmp.Sync()
 	}

@@ -21,7 +21,8 @@ func stored(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(raw))
+	number, _, _ := strings.Cut(string(raw), " ")
+	return number
 }
 
 // SHARD-20.1: the epoch is the largest of the stored number plus one, the Unix seconds and the floor, and it is on the
@@ -66,7 +67,7 @@ func TestTakeGrowsWhateverIsStored(t *testing.T) {
 
 // SHARD-20.3: content that is no number stops the start, and the message names the remedy.
 func TestUnreadableFileNeedsAFloor(t *testing.T) {
-	for _, content := range []string{"", "abc", "12x", "-1", "99999999999999999999"} {
+	for _, content := range []string{"", "abc", "12x", "-1", "99999999999999999999", "12 crc32c=", "12 crc32c=00000000\n"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -108,5 +109,28 @@ func TestLeftoversAndReadOnlyDirectory(t *testing.T) {
 	missing := filepath.Join(dir, "not-there")
 	if n, err := Take(missing, time.Unix(1, 0), 0); err == nil {
 		t.Fatalf("took %d in a directory that does not exist", n)
+	}
+}
+
+// SHARD-20.3: one flipped bit of the file is refused with what to do, or is no other number.
+func TestEveryFlippedBit(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	if _, err := Take(dir, time.Unix(1_800_000_000, 0), 0); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range len(whole) * 8 {
+		damaged := []byte(string(whole))
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := Take(dir, time.Unix(1, 0), 0); !errors.Is(err, ErrUnreadable) {
+			t.Errorf("bit %d of byte %d: %q was read, and epoch %d taken, %v", bit%8, bit/8, damaged, n, err)
+		}
 	}
 }

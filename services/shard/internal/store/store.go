@@ -5,10 +5,14 @@
 // the caller answers its client only then. Hints (the journal of open operations, poison hashes) are written by Hint,
 // which returns at once; a crash may lose the last moments of them and nothing may depend on them.
 //
+// The content is small, so it is kept in memory, and the file is a log of what was written: frames of package wal, each with
+// checksums. A damaged file is refused with what to do about it (SHARD-3.14).
+//
 // The package knows keys and bytes, never their meaning. Start at Open.
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +20,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // FileName is the name of the database inside the data directory.
@@ -36,37 +37,54 @@ const hintsMax = 100_000
 
 // Store is an open shard.db. Put and Load may be called from any goroutine; Run writes the hints.
 type Store struct {
-	db *bolt.DB
-
-	// write is held over a transaction and over what its end does to the waiting hints. With the database's own lock alone, a
-	// Put could come in between and find no hint to forget, and the hint would then come back over it.
+	// write is held over an append and over what its end does to the waiting hints. Otherwise a Put could come in between and
+	// find no hint to forget, and the hint would then come back over it.
 	write sync.Mutex
+	file  file
 
 	mu      sync.Mutex
-	hints   map[hintKey][]byte // nil value: delete
+	content content
+	hints   map[place][]byte // nil value: delete
 	dropped int64
 	wake    chan struct{}
 }
 
-type hintKey struct{ bucket, key string }
+// place is where a value lies.
+type place struct{ bucket, key string }
 
-// Open opens or makes the database in dir. A second process on the same directory gets an error after a moment.
+// content is all that is stored, by bucket and key.
+type content map[string]map[string][]byte
+
+func (c content) set(at place, value []byte) {
+	if value == nil {
+		delete(c[at.bucket], at.key)
+		return
+	}
+	if c[at.bucket] == nil {
+		c[at.bucket] = map[string][]byte{}
+	}
+	c[at.bucket][at.key] = bytes.Clone(value)
+}
+
+// Open opens or makes the database in dir. The caller holds the lock of the directory. The error of a damaged file is ErrDamaged.
 func Open(dir string) (*Store, error) {
+	s := &Store{hints: map[place][]byte{}, wake: make(chan struct{}, 1)}
 	path := filepath.Join(dir, FileName)
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 500 * time.Millisecond})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%s is in use: another shard process runs on this data directory", path)
+	c, err := s.file.open(path)
+	if errors.Is(err, ErrDamaged) {
+		return nil, fmt.Errorf("%s: %w; %s", path, err, remedy)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	return &Store{db: db, hints: map[hintKey][]byte{}, wake: make(chan struct{}, 1)}, nil
+	s.content = c
+	return s, nil
 }
 
 // Close writes the waiting hints and closes the database.
 func (s *Store) Close() error {
 	err := s.flush()
-	return errors.Join(err, s.db.Close())
+	return errors.Join(err, s.file.close())
 }
 
 // Put stores a value, or deletes the key when value is nil, and returns when that is on the disk. A hint of the key that
@@ -74,34 +92,43 @@ func (s *Store) Close() error {
 func (s *Store) Put(bucket, key string, value []byte) error {
 	s.write.Lock()
 	defer s.write.Unlock()
-	older := s.take(hintKey{bucket, key})
-	err := s.db.Update(func(tx *bolt.Tx) error { return put(tx, bucket, key, value) })
+	at := place{bucket, key}
+	older := s.take(at)
+	err := s.commit(map[place][]byte{at: value})
 	if err != nil {
 		s.giveBack(older)
 	}
 	return err
 }
 
+// commit makes a batch durable and then part of the content. The caller holds write.
+func (s *Store) commit(batch map[place][]byte) error {
+	if err := s.file.append(batch, s.content); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, value := range batch {
+		s.content.set(at, value)
+	}
+	return nil
+}
+
 // Load reads a whole bucket. A bucket that does not exist is empty.
-func (s *Store) Load(bucket string) (map[string][]byte, error) {
+func (s *Store) Load(bucket string) map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := map[string][]byte{}
-	err := s.db.View(func(tx *bolt.Tx) error {
-		b := tx.Bucket([]byte(bucket))
-		if b == nil {
-			return nil
-		}
-		return b.ForEach(func(k, v []byte) error {
-			out[string(k)] = append([]byte{}, v...)
-			return nil
-		})
-	})
-	return out, err
+	for k, v := range s.content[bucket] {
+		out[k] = bytes.Clone(v)
+	}
+	return out
 }
 
 // Hint queues a value to be stored soon, or a delete when value is nil. It never blocks.
 func (s *Store) Hint(bucket, key string, value []byte) {
 	s.mu.Lock()
-	k := hintKey{bucket, key}
+	k := place{bucket, key}
 	if _, known := s.hints[k]; !known && len(s.hints) >= hintsMax {
 		s.dropped++
 	} else {
@@ -141,23 +168,16 @@ func (s *Store) flush() error {
 	if len(batch) == 0 {
 		return nil
 	}
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		for k, v := range batch {
-			if err := put(tx, k.bucket, k.key, v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := s.commit(batch)
 	if err == nil {
 		return nil
 	}
 	s.giveBack(batch)
-	return fmt.Errorf("write hints to %s: %w", s.db.Path(), err)
+	return fmt.Errorf("write hints to %s: %w", s.file.path, err)
 }
 
 // take takes the hint of one key out of those that wait.
-func (s *Store) take(k hintKey) map[hintKey][]byte {
+func (s *Store) take(k place) map[place][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, waits := s.hints[k]
@@ -165,22 +185,22 @@ func (s *Store) take(k hintKey) map[hintKey][]byte {
 		return nil
 	}
 	delete(s.hints, k)
-	return map[hintKey][]byte{k: v}
+	return map[place][]byte{k: v}
 }
 
-func (s *Store) takeAll() map[hintKey][]byte {
+func (s *Store) takeAll() map[place][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.hints) == 0 {
 		return nil
 	}
 	batch := s.hints
-	s.hints = map[hintKey][]byte{}
+	s.hints = map[place][]byte{}
 	return batch
 }
 
 // giveBack lets hints wait again that were not written. One that came meanwhile is newer and stays.
-func (s *Store) giveBack(batch map[hintKey][]byte) {
+func (s *Store) giveBack(batch map[place][]byte) {
 	if len(batch) == 0 {
 		return
 	}
@@ -199,17 +219,6 @@ func (s *Store) wakeUp() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-func put(tx *bolt.Tx, bucket, key string, value []byte) error {
-	b, err := tx.CreateBucketIfNotExists([]byte(bucket))
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		return b.Delete([]byte(key))
-	}
-	return b.Put([]byte(key), value)
 }
 
 // EnsureDir makes the data directory and checks that it can be written, so that a read-only volume is one clear error
