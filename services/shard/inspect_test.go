@@ -161,6 +161,26 @@ func TestCompareCycles(t *testing.T) {
 	if _, err := s.Read.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstCycle: last, SecondCycle: first})); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("backwards: %v", err)
 	}
+
+	// A time stands for the last cycle that had ended then, and the needs can be read as they stood.
+	now := time.Now().UnixNano()
+	c, err = s.Read.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstCycle: first, SecondAtUnixNanos: now}))
+	if err != nil || c.Msg.FirstCycle != first || c.Msg.SecondCycle < last || len(c.Msg.Needs) != 1 {
+		t.Errorf("by time: %v, %v", c, err)
+	}
+	if _, err := s.Read.CompareCycles(t.Context(), connect.NewRequest(&pb.CompareCyclesRequest{FirstAtUnixNanos: now - int64(time.Hour)})); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "cycles are remembered since") {
+		t.Errorf("before the process: %v", err)
+	}
+	red.Rollup()
+	Eventually(t, "the demand is gone", func() bool { return s.status(t).Needs == 0 && s.status(t).UnsatisfiedNeeds == 0 })
+	then, err := s.Read.InspectNeeds(t.Context(), connect.NewRequest(&pb.InspectNeedsRequest{AtUnixNanos: now}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = then.Close() }()
+	if !then.Receive() || then.Msg().GetHeader().GetTotalNeeds() != 1 || then.Msg().GetHeader().GetCycle() < last || then.Msg().GetHeader().GetComputedAtUnixNanos() > now || !then.Receive() || then.Msg().GetNeed().GetSatisfied() {
+		t.Errorf("the needs as they stood: %v, %v", then.Msg(), then.Err())
+	}
 }
 
 // WIRE-9.1: lists page by opaque tokens to an end, a bad token is refused, and so is a page above the maximum.

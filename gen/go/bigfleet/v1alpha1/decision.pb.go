@@ -427,9 +427,13 @@ type DecisionRecord struct {
 	// Terms of the victim score, by name.
 	ScoreTerms map[string]float64 `protobuf:"bytes,34,rep,name=score_terms,json=scoreTerms,proto3" json:"score_terms,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	// Domain chosen for a Same need.
-	SameDomain    string `protobuf:"bytes,35,opt,name=same_domain,json=sameDomain,proto3" json:"same_domain,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SameDomain string `protobuf:"bytes,35,opt,name=same_domain,json=sameDomain,proto3" json:"same_domain,omitempty"`
+	// Name of the machine's node, where its cluster has reported it.
+	NodeName string `protobuf:"bytes,36,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	// Preemptor: row.
+	PreemptorRowId string `protobuf:"bytes,37,opt,name=preemptor_row_id,json=preemptorRowId,proto3" json:"preemptor_row_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DecisionRecord) Reset() {
@@ -707,11 +711,25 @@ func (x *DecisionRecord) GetSameDomain() string {
 	return ""
 }
 
+func (x *DecisionRecord) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *DecisionRecord) GetPreemptorRowId() string {
+	if x != nil {
+		return x.PreemptorRowId
+	}
+	return ""
+}
+
 var File_bigfleet_v1alpha1_decision_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_decision_proto_rawDesc = "" +
 	"\n" +
-	" bigfleet/v1alpha1/decision.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/provider.proto\"\xa8\v\n" +
+	" bigfleet/v1alpha1/decision.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/provider.proto\"\xef\v\n" +
 	"\x0eDecisionRecord\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\"\n" +
 	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\x12\x1f\n" +
@@ -754,7 +772,9 @@ const file_bigfleet_v1alpha1_decision_proto_rawDesc = "" +
 	"\vscore_terms\x18\" \x03(\v21.bigfleet.v1alpha1.DecisionRecord.ScoreTermsEntryR\n" +
 	"scoreTerms\x12\x1f\n" +
 	"\vsame_domain\x18# \x01(\tR\n" +
-	"sameDomain\x1a=\n" +
+	"sameDomain\x12\x1b\n" +
+	"\tnode_name\x18$ \x01(\tR\bnodeName\x12(\n" +
+	"\x10preemptor_row_id\x18% \x01(\tR\x0epreemptorRowId\x1a=\n" +
 	"\x0fScoreTermsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01*\xa9\x01\n" +

@@ -578,7 +578,9 @@ type InspectNeedsRequest struct {
 	// Only needs that are not satisfied.
 	UnsatisfiedOnly bool `protobuf:"varint,1001,opt,name=unsatisfied_only,json=unsatisfiedOnly,proto3" json:"unsatisfied_only,omitempty"`
 	// Only this row_id.
-	RowId         string `protobuf:"bytes,1002,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
+	RowId string `protobuf:"bytes,1002,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
+	// The needs as they stood then, as far as the process remembers cycles; 0: now.
+	AtUnixNanos   int64 `protobuf:"varint,1003,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +648,13 @@ func (x *InspectNeedsRequest) GetRowId() string {
 		return x.RowId
 	}
 	return ""
+}
+
+func (x *InspectNeedsRequest) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
 }
 
 // One frame of InspectNeeds.
@@ -3435,6 +3444,7 @@ type GetMachineHistoryRequest struct {
 	//	*GetMachineHistoryRequest_MachineId
 	//	*GetMachineHistoryRequest_Need
 	//	*GetMachineHistoryRequest_ClusterId
+	//	*GetMachineHistoryRequest_NodeName
 	Subject isGetMachineHistoryRequest_Subject `protobuf_oneof:"subject"`
 	// Not older; 0: as far as the log goes.
 	SinceUnixNanos int64 `protobuf:"varint,4,opt,name=since_unix_nanos,json=sinceUnixNanos,proto3" json:"since_unix_nanos,omitempty"`
@@ -3512,6 +3522,15 @@ func (x *GetMachineHistoryRequest) GetClusterId() string {
 	return ""
 }
 
+func (x *GetMachineHistoryRequest) GetNodeName() string {
+	if x != nil {
+		if x, ok := x.Subject.(*GetMachineHistoryRequest_NodeName); ok {
+			return x.NodeName
+		}
+	}
+	return ""
+}
+
 func (x *GetMachineHistoryRequest) GetSinceUnixNanos() int64 {
 	if x != nil {
 		return x.SinceUnixNanos
@@ -3559,11 +3578,18 @@ type GetMachineHistoryRequest_ClusterId struct {
 	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3,oneof"`
 }
 
+type GetMachineHistoryRequest_NodeName struct {
+	// A node, by its name in its cluster: records of the machines behind it.
+	NodeName string `protobuf:"bytes,8,opt,name=node_name,json=nodeName,proto3,oneof"`
+}
+
 func (*GetMachineHistoryRequest_MachineId) isGetMachineHistoryRequest_Subject() {}
 
 func (*GetMachineHistoryRequest_Need) isGetMachineHistoryRequest_Subject() {}
 
 func (*GetMachineHistoryRequest_ClusterId) isGetMachineHistoryRequest_Subject() {}
+
+func (*GetMachineHistoryRequest_NodeName) isGetMachineHistoryRequest_Subject() {}
 
 // Records, newest first.
 type GetMachineHistoryResponse struct {
@@ -3634,14 +3660,18 @@ type CompareCyclesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Epoch of both cycles; 0: this process.
 	ShardEpoch int64 `protobuf:"varint,1,opt,name=shard_epoch,json=shardEpoch,proto3" json:"shard_epoch,omitempty"`
-	// Earlier cycle.
+	// Earlier cycle; 0: the one of first_at_unix_nanos.
 	FirstCycle int64 `protobuf:"varint,2,opt,name=first_cycle,json=firstCycle,proto3" json:"first_cycle,omitempty"`
-	// Later cycle.
+	// Later cycle; 0: the one of second_at_unix_nanos.
 	SecondCycle int64 `protobuf:"varint,3,opt,name=second_cycle,json=secondCycle,proto3" json:"second_cycle,omitempty"`
 	// Only this cluster.
-	ClusterId     string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// In place of first_cycle: the last cycle that had ended then.
+	FirstAtUnixNanos int64 `protobuf:"varint,5,opt,name=first_at_unix_nanos,json=firstAtUnixNanos,proto3" json:"first_at_unix_nanos,omitempty"`
+	// In place of second_cycle: the last cycle that had ended then; 0 with second_cycle 0: the newest.
+	SecondAtUnixNanos int64 `protobuf:"varint,6,opt,name=second_at_unix_nanos,json=secondAtUnixNanos,proto3" json:"second_at_unix_nanos,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *CompareCyclesRequest) Reset() {
@@ -3702,6 +3732,20 @@ func (x *CompareCyclesRequest) GetClusterId() string {
 	return ""
 }
 
+func (x *CompareCyclesRequest) GetFirstAtUnixNanos() int64 {
+	if x != nil {
+		return x.FirstAtUnixNanos
+	}
+	return 0
+}
+
+func (x *CompareCyclesRequest) GetSecondAtUnixNanos() int64 {
+	if x != nil {
+		return x.SecondAtUnixNanos
+	}
+	return 0
+}
+
 // What changed between two plans.
 type CompareCyclesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3710,7 +3754,11 @@ type CompareCyclesResponse struct {
 	// Only in the later plan.
 	Added []*DecisionRecord `protobuf:"bytes,2,rep,name=added,proto3" json:"added,omitempty"`
 	// Needs whose verdict changed.
-	Needs         []*NeedChange `protobuf:"bytes,3,rep,name=needs,proto3" json:"needs,omitempty"`
+	Needs []*NeedChange `protobuf:"bytes,3,rep,name=needs,proto3" json:"needs,omitempty"`
+	// Earlier cycle that was compared.
+	FirstCycle int64 `protobuf:"varint,4,opt,name=first_cycle,json=firstCycle,proto3" json:"first_cycle,omitempty"`
+	// Later cycle that was compared.
+	SecondCycle   int64 `protobuf:"varint,5,opt,name=second_cycle,json=secondCycle,proto3" json:"second_cycle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3764,6 +3812,20 @@ func (x *CompareCyclesResponse) GetNeeds() []*NeedChange {
 		return x.Needs
 	}
 	return nil
+}
+
+func (x *CompareCyclesResponse) GetFirstCycle() int64 {
+	if x != nil {
+		return x.FirstCycle
+	}
+	return 0
+}
+
+func (x *CompareCyclesResponse) GetSecondCycle() int64 {
+	if x != nil {
+		return x.SecondCycle
+	}
+	return 0
 }
 
 // Selects costs.
@@ -5427,7 +5489,7 @@ var File_bigfleet_v1alpha1_shardread_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\n" +
-	"!bigfleet/v1alpha1/shardread.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/decision.proto\x1a bigfleet/v1alpha1/provider.proto\x1a\x1bbuf/validate/validate.proto\"\xae\x01\n" +
+	"!bigfleet/v1alpha1/shardread.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/decision.proto\x1a bigfleet/v1alpha1/provider.proto\x1a\x1bbuf/validate/validate.proto\"\xdc\x01\n" +
 	"\x13InspectNeedsRequest\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x14\n" +
@@ -5435,7 +5497,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\xe8\a \x01(\tR\tpageToken\x12*\n" +
 	"\x10unsatisfied_only\x18\xe9\a \x01(\bR\x0funsatisfiedOnly\x12\x16\n" +
-	"\x06row_id\x18\xea\a \x01(\tR\x05rowId\"\x93\x01\n" +
+	"\x06row_id\x18\xea\a \x01(\tR\x05rowId\x12,\n" +
+	"\rat_unix_nanos\x18\xeb\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vatUnixNanos\"\x93\x01\n" +
 	"\x14InspectNeedsResponse\x12?\n" +
 	"\x06header\x18\x01 \x01(\v2%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00R\x06header\x121\n" +
 	"\x04need\x18\x02 \x01(\v2\x1b.bigfleet.v1alpha1.NeedViewH\x00R\x04needB\a\n" +
@@ -5724,13 +5787,14 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x13deadline_unix_nanos\x18\x05 \x01(\x03R\x11deadlineUnixNanos\x123\n" +
 	"\x05state\x18\x06 \x01(\x0e2\x1d.bigfleet.v1alpha1.DrainStateR\x05state\x12\x1b\n" +
 	"\tpods_left\x18\a \x01(\x05R\bpodsLeft\x12)\n" +
-	"\x10blocking_budgets\x18\b \x03(\tR\x0fblockingBudgets\"\xb5\x02\n" +
+	"\x10blocking_budgets\x18\b \x03(\tR\x0fblockingBudgets\"\xdd\x02\n" +
 	"\x18GetMachineHistoryRequest\x12\x1f\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tH\x00R\tmachineId\x120\n" +
 	"\x04need\x18\x02 \x01(\v2\x1a.bigfleet.v1alpha1.NeedRefH\x00R\x04need\x12\x1f\n" +
 	"\n" +
-	"cluster_id\x18\x03 \x01(\tH\x00R\tclusterId\x12(\n" +
+	"cluster_id\x18\x03 \x01(\tH\x00R\tclusterId\x12&\n" +
+	"\tnode_name\x18\b \x01(\tB\a\xbaH\x04r\x02\x10\x01H\x00R\bnodeName\x12(\n" +
 	"\x10since_unix_nanos\x18\x04 \x01(\x03R\x0esinceUnixNanos\x12(\n" +
 	"\x10until_unix_nanos\x18\x05 \x01(\x03R\x0euntilUnixNanos\x12'\n" +
 	"\tpage_size\x18\x06 \x01(\x05B\n" +
@@ -5741,19 +5805,24 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x19GetMachineHistoryResponse\x12;\n" +
 	"\arecords\x18\x01 \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xac\x01\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x9e\x02\n" +
 	"\x14CompareCyclesRequest\x12\x1f\n" +
 	"\vshard_epoch\x18\x01 \x01(\x03R\n" +
 	"shardEpoch\x12(\n" +
-	"\vfirst_cycle\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\n" +
+	"\vfirst_cycle\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"firstCycle\x12*\n" +
-	"\fsecond_cycle\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\vsecondCycle\x12\x1d\n" +
+	"\fsecond_cycle\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vsecondCycle\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x04 \x01(\tR\tclusterId\"\xc2\x01\n" +
+	"cluster_id\x18\x04 \x01(\tR\tclusterId\x126\n" +
+	"\x13first_at_unix_nanos\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10firstAtUnixNanos\x128\n" +
+	"\x14second_at_unix_nanos\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x11secondAtUnixNanos\"\x86\x02\n" +
 	"\x15CompareCyclesResponse\x12;\n" +
 	"\aremoved\x18\x01 \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\aremoved\x127\n" +
 	"\x05added\x18\x02 \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\x05added\x123\n" +
-	"\x05needs\x18\x03 \x03(\v2\x1d.bigfleet.v1alpha1.NeedChangeR\x05needs\"\xed\x01\n" +
+	"\x05needs\x18\x03 \x03(\v2\x1d.bigfleet.v1alpha1.NeedChangeR\x05needs\x12\x1f\n" +
+	"\vfirst_cycle\x18\x04 \x01(\x03R\n" +
+	"firstCycle\x12!\n" +
+	"\fsecond_cycle\x18\x05 \x01(\x03R\vsecondCycle\"\xed\x01\n" +
 	"\x0eGetCostRequest\x12c\n" +
 	"\bgroup_by\x18\x01 \x03(\tBH\xbaHE\x92\x01B\x10\x03\">r<R\aclusterR\bpriorityR\bproviderR\x04typeR\bcapacityR\x04zoneR\apenaltyR\agroupBy\x12(\n" +
 	"\x10since_unix_nanos\x18\x02 \x01(\x03R\x0esinceUnixNanos\x12(\n" +
@@ -6218,6 +6287,7 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 		(*GetMachineHistoryRequest_MachineId)(nil),
 		(*GetMachineHistoryRequest_Need)(nil),
 		(*GetMachineHistoryRequest_ClusterId)(nil),
+		(*GetMachineHistoryRequest_NodeName)(nil),
 	}
 	file_bigfleet_v1alpha1_shardread_proto_msgTypes[35].OneofWrappers = []any{
 		(*ExplainRequest_Need)(nil),

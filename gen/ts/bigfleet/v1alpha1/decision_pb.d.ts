@@ -263,6 +263,20 @@ export declare type DecisionRecord = Message<"bigfleet.v1alpha1.DecisionRecord">
    * @generated from field: string same_domain = 35;
    */
   sameDomain: string;
+
+  /**
+   * Name of the machine's node, where its cluster has reported it.
+   *
+   * @generated from field: string node_name = 36;
+   */
+  nodeName: string;
+
+  /**
+   * Preemptor: row.
+   *
+   * @generated from field: string preemptor_row_id = 37;
+   */
+  preemptorRowId: string;
 };
 
 /**

@@ -55,6 +55,13 @@ export declare type InspectNeedsRequest = Message<"bigfleet.v1alpha1.InspectNeed
    * @generated from field: string row_id = 1002;
    */
   rowId: string;
+
+  /**
+   * The needs as they stood then, as far as the process remembers cycles; 0: now.
+   *
+   * @generated from field: int64 at_unix_nanos = 1003;
+   */
+  atUnixNanos: bigint;
 };
 
 /**
@@ -1833,6 +1840,14 @@ export declare type GetMachineHistoryRequest = Message<"bigfleet.v1alpha1.GetMac
      */
     value: string;
     case: "clusterId";
+  } | {
+    /**
+     * A node, by its name in its cluster: records of the machines behind it.
+     *
+     * @generated from field: string node_name = 8;
+     */
+    value: string;
+    case: "nodeName";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -1918,14 +1933,14 @@ export declare type CompareCyclesRequest = Message<"bigfleet.v1alpha1.CompareCyc
   shardEpoch: bigint;
 
   /**
-   * Earlier cycle.
+   * Earlier cycle; 0: the one of first_at_unix_nanos.
    *
    * @generated from field: int64 first_cycle = 2;
    */
   firstCycle: bigint;
 
   /**
-   * Later cycle.
+   * Later cycle; 0: the one of second_at_unix_nanos.
    *
    * @generated from field: int64 second_cycle = 3;
    */
@@ -1937,6 +1952,20 @@ export declare type CompareCyclesRequest = Message<"bigfleet.v1alpha1.CompareCyc
    * @generated from field: string cluster_id = 4;
    */
   clusterId: string;
+
+  /**
+   * In place of first_cycle: the last cycle that had ended then.
+   *
+   * @generated from field: int64 first_at_unix_nanos = 5;
+   */
+  firstAtUnixNanos: bigint;
+
+  /**
+   * In place of second_cycle: the last cycle that had ended then; 0 with second_cycle 0: the newest.
+   *
+   * @generated from field: int64 second_at_unix_nanos = 6;
+   */
+  secondAtUnixNanos: bigint;
 };
 
 /**
@@ -1971,6 +2000,20 @@ export declare type CompareCyclesResponse = Message<"bigfleet.v1alpha1.CompareCy
    * @generated from field: repeated bigfleet.v1alpha1.NeedChange needs = 3;
    */
   needs: NeedChange[];
+
+  /**
+   * Earlier cycle that was compared.
+   *
+   * @generated from field: int64 first_cycle = 4;
+   */
+  firstCycle: bigint;
+
+  /**
+   * Later cycle that was compared.
+   *
+   * @generated from field: int64 second_cycle = 5;
+   */
+  secondCycle: bigint;
 };
 
 /**

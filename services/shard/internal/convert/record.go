@@ -15,6 +15,7 @@ func Record(r *core.Record, shard string) *pb.DecisionRecord {
 		DurationNanos: r.Duration, FenceSequence: r.Token, ProviderOperationId: r.ProviderOp, FromState: pb.MachineState(r.From),
 		ToState: pb.MachineState(r.To), Actor: r.Actor, ShardId: shard, RowId: r.RowID, PreemptorClusterId: r.PreemptorCluster,
 		PreemptorFingerprint: r.PreemptorFingerprint, SameDomain: r.Domain,
+		NodeName: r.Node, PreemptorRowId: r.PreemptorRowID,
 	}
 	if r.Cause != 0 {
 		out.Cause = r.Cause.String()

@@ -79,30 +79,31 @@ type operation struct {
 	Acked             bool               `n:"26"`
 	DrainEnds         int64              `n:"27"` // Mono: end of the grace
 
-	Phase      phase     `n:"28"`
-	Attempt    int64     `n:"29"`
-	Started    int64     `n:"30"`
-	Sent       int64     `n:"31"` // when the last command was sent
-	Accepted   int64     `n:"32"` // when a command was accepted
-	Unmet      int64     `n:"33"` // since when the need is unmet; 0: not known
-	Before     before    `n:"34"`
-	Request    string    `n:"35"` // bootstrap request id
-	Pulls      int64     `n:"36"`
-	PullAt     int64     `n:"37"`
-	BlobTTL    int64     `n:"38"`
-	BlobAt     int64     `n:"39"` // receipt; 0: no blob
-	Asks       int64     `n:"40"`
-	Gone       bool      `n:"41"` // the provider said not found
-	Token      int64     `n:"42"`
-	ProviderOp string    `n:"43"`
-	Slot       bool      `n:"44"` // holds a concurrency class, cluster and provider slot
-	Planned    int64     `n:"45"` // when the decision first appeared
-	Drain      drainNote `n:"46"` // last word of the operator
-	Repeats    int64     `n:"47"`
-	Deleted    bool      `n:"48"`
-	Alone      bool      `n:"49"` // of a retired cluster: the provider drains alone
-	Committed  bool      `n:"50"` // a drain that will come whatever the next plan says
-	Deadline   int64     `n:"51"` // Mono: how long the operator may evict before Drain goes out without its word; 0: it is not waited for
+	Phase          phase     `n:"28"`
+	Attempt        int64     `n:"29"`
+	Started        int64     `n:"30"`
+	Sent           int64     `n:"31"` // when the last command was sent
+	Accepted       int64     `n:"32"` // when a command was accepted
+	Unmet          int64     `n:"33"` // since when the need is unmet; 0: not known
+	Before         before    `n:"34"`
+	Request        string    `n:"35"` // bootstrap request id
+	Pulls          int64     `n:"36"`
+	PullAt         int64     `n:"37"`
+	BlobTTL        int64     `n:"38"`
+	BlobAt         int64     `n:"39"` // receipt; 0: no blob
+	Asks           int64     `n:"40"`
+	Gone           bool      `n:"41"` // the provider said not found
+	Token          int64     `n:"42"`
+	ProviderOp     string    `n:"43"`
+	Slot           bool      `n:"44"` // holds a concurrency class, cluster and provider slot
+	Planned        int64     `n:"45"` // when the decision first appeared
+	Drain          drainNote `n:"46"` // last word of the operator
+	Repeats        int64     `n:"47"`
+	Deleted        bool      `n:"48"`
+	Alone          bool      `n:"49"` // of a retired cluster: the provider drains alone
+	Committed      bool      `n:"50"` // a drain that will come whatever the next plan says
+	PreemptorRowID string    `n:"52"`
+	Deadline       int64     `n:"51"` // Mono: how long the operator may evict before Drain goes out without its word; 0: it is not waited for
 }
 
 // drainNote is the operator's last report on a drain.
@@ -222,7 +223,7 @@ func (c *Core) open(d *decision) *operation {
 		Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster, Cycle: d.cycle, Cause: v.Cause,
 		Need: v.Row, RowID: v.RowID, Priority: v.Priority, Domain: v.Domain, Cost: v.Cost, Price: v.Price,
 		Score: v.Score, Terms: termsOf(v.Terms), Grace: v.Grace, Preemptor: v.Preemptor, PreemptorCluster: v.PreemptorCluster,
-		PreemptorPriority: v.PreemptorPriority, Attribution: d.attribution, Reqs: d.reqs, Promise: d.promise, Started: c.now,
+		PreemptorRowID: v.PreemptorRowID, PreemptorPriority: v.PreemptorPriority, Attribution: d.attribution, Reqs: d.reqs, Promise: d.promise, Started: c.now,
 		Unmet: c.ledger.unmetSince(v.Cluster, v.Row), Planned: d.planned, Before: c.snapshot(d.index),
 	}
 	if v.Kind == KindDelete {

@@ -73,6 +73,8 @@ type Record struct {
 	PreemptorFingerprint string `n:"31"`
 	Terms                Terms  `n:"34"`
 	Domain               string `n:"35"`
+	Node                 string `n:"36"`
+	PreemptorRowID       string `n:"37"`
 }
 
 // Terms are the four terms of a victim score, in micro-points, as records keep them.
@@ -85,9 +87,15 @@ type Terms struct {
 
 func termsOf(s engine.ScoreTerms) Terms { return Terms(s) }
 
-// record numbers a record and emits it.
+// record numbers a record and emits it. The name of the machine's node is in it while the cluster reports the node: a person who
+// asks for a node that is gone knows no other name.
 func (c *Core) record(r Record) {
 	c.records++
+	if cl := c.clusters.get(r.Cluster); cl != nil && r.Machine != "" && r.Node == "" {
+		if n := cl.nodes[r.Machine]; n != nil {
+			r.Node = n.name
+		}
+	}
 	r.Sequence, r.Wall, r.Epoch = c.records, c.wall, c.epoch
 	if r.Cycle == 0 {
 		r.Cycle = c.cycle.n
@@ -100,7 +108,7 @@ func (c *Core) recordOp(t RecordType, o *operation, outcome, detail string) {
 	r := Record{Type: t, Op: o.ID, Cycle: o.Cycle, Kind: o.Kind, Machine: o.Machine, Provider: o.Provider, Cluster: o.Cluster,
 		Fingerprint: o.Need.Fingerprint, Group: o.Need.Group, RowID: o.RowID, Priority: o.Priority, Cause: o.Cause, Detail: detail,
 		Cost: o.Cost, Score: o.Score, Price: o.Price, Grace: o.Grace, PreemptorPriority: o.PreemptorPriority, Outcome: outcome,
-		PreemptorCluster: o.PreemptorCluster, PreemptorFingerprint: o.Preemptor.Fingerprint, Terms: o.Terms, Domain: o.Domain,
+		PreemptorCluster: o.PreemptorCluster, PreemptorFingerprint: o.Preemptor.Fingerprint, PreemptorRowID: o.PreemptorRowID, Terms: o.Terms, Domain: o.Domain,
 		From: o.Before.State}
 	if t == RecordEnded {
 		r.Duration, r.Token, r.ProviderOp = c.now-o.Started, o.Token, o.ProviderOp
@@ -116,5 +124,5 @@ func (c *Core) recordOfDecision(t RecordType, d *decision) Record {
 	return Record{Type: t, Kind: v.Kind, Machine: v.Machine, Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster,
 		Fingerprint: v.Row.Fingerprint, Group: v.Row.Group, RowID: v.RowID, Priority: v.Priority, Cause: v.Cause, Cost: v.Cost,
 		Score: v.Score, Price: v.Price, Grace: v.Grace, PreemptorPriority: v.PreemptorPriority, PreemptorCluster: v.PreemptorCluster,
-		PreemptorFingerprint: v.Preemptor.Fingerprint, Terms: termsOf(v.Terms), Domain: v.Domain, Cycle: d.cycle}
+		PreemptorFingerprint: v.Preemptor.Fingerprint, PreemptorRowID: v.PreemptorRowID, Terms: termsOf(v.Terms), Domain: v.Domain, Cycle: d.cycle}
 }

@@ -93,7 +93,7 @@ func spellRow(w *engine.World, b *engine.Block, i int) NeedRow {
 func RecordOf(v *engine.View, provider string) Record {
 	return Record{Kind: v.Kind, Machine: v.Machine, Provider: provider, Cluster: v.Cluster, Fingerprint: v.Row.Fingerprint, Group: v.Row.Group,
 		RowID: v.RowID, Priority: v.Priority, Cause: v.Cause, Cost: v.Cost, Score: v.Score, Price: v.Price, Grace: v.Grace,
-		PreemptorPriority: v.PreemptorPriority, PreemptorCluster: v.PreemptorCluster, PreemptorFingerprint: v.Preemptor.Fingerprint,
+		PreemptorPriority: v.PreemptorPriority, PreemptorCluster: v.PreemptorCluster, PreemptorFingerprint: v.Preemptor.Fingerprint, PreemptorRowID: v.PreemptorRowID,
 		Terms: termsOf(v.Terms), Domain: v.Domain}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -37,6 +39,13 @@ type pastPlan struct {
 	total   int
 	rows    int           // that the plan before does not have
 	view    *core.Publish // for wall clocks and ages
+}
+
+// publish is what a reader of needs saw then.
+func (p *pastPlan) publish() *core.Publish {
+	v := *p.view
+	v.Needs, v.Status.Cycle, v.Status.CycleAt = p.needs, p.cycle, v.At
+	return &v
 }
 
 // Remember keeps the plan of a cycle for CompareCycles. It is called by the loop.
@@ -82,6 +91,28 @@ func (p *past) find(cycle int64) (*pastPlan, error) {
 		cycle, p.plans[0].cycle, p.plans[len(p.plans)-1].cycle))
 }
 
+// at returns the plan of a cycle; without one the last that had ended at a time, and without that too the newest.
+func (p *past) at(cycle, wall int64) (*pastPlan, error) {
+	if cycle != 0 {
+		return p.find(cycle)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.plans) == 0 {
+		return nil, notFound("no cycle has run in this process yet")
+	}
+	if wall == 0 {
+		return p.plans[len(p.plans)-1], nil
+	}
+	i := sort.Search(len(p.plans), func(i int) bool { return p.plans[i].view.Wall(p.plans[i].view.At) > wall })
+	if i == 0 {
+		first := p.plans[0].view
+		return nil, notFound(fmt.Sprintf("cycles are remembered since %s (cycle %d); `bigfleet replay` reads older ones from the decision log",
+			time.Unix(0, first.Wall(first.At)).UTC().Format(time.RFC3339), p.plans[0].cycle))
+	}
+	return p.plans[i-1], nil
+}
+
 // CompareCycles compares the plans of two cycles of this process.
 func (s *Server) CompareCycles(_ context.Context, r *connect.Request[pb.CompareCyclesRequest]) (*connect.Response[pb.CompareCyclesResponse], error) {
 	done, err := s.begin()
@@ -93,23 +124,23 @@ func (s *Server) CompareCycles(_ context.Context, r *connect.Request[pb.CompareC
 	if epoch := s.cfg.View().Status.Epoch; q.ShardEpoch != 0 && q.ShardEpoch != epoch {
 		return nil, notFound(fmt.Sprintf("this process has epoch %d; plans of epoch %d are in the decision log, which `bigfleet replay` reads", epoch, q.ShardEpoch))
 	}
-	if q.SecondCycle < q.FirstCycle {
-		return nil, rpc.NewError(connect.CodeInvalidArgument, "second_cycle is the later one")
-	}
-	a, err := s.past.find(q.FirstCycle)
+	a, err := s.past.at(q.FirstCycle, q.FirstAtUnixNanos)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.past.find(q.SecondCycle)
+	b, err := s.past.at(q.SecondCycle, q.SecondAtUnixNanos)
 	if err != nil {
 		return nil, err
+	}
+	if b.cycle < a.cycle {
+		return nil, rpc.NewError(connect.CodeInvalidArgument, "the second cycle or time is the later one")
 	}
 	for _, p := range []*pastPlan{a, b} {
 		if p.total > len(p.actions) {
 			return nil, rpc.NewError(connect.CodeResourceExhausted, fmt.Sprintf("cycle %d planned %d actions, of which %d are remembered", p.cycle, p.total, len(p.actions)))
 		}
 	}
-	out := &pb.CompareCyclesResponse{Removed: s.only(a, b, q.ClusterId), Added: s.only(b, a, q.ClusterId)}
+	out := &pb.CompareCyclesResponse{FirstCycle: a.cycle, SecondCycle: b.cycle, Removed: s.only(a, b, q.ClusterId), Added: s.only(b, a, q.ClusterId)}
 	out.Needs = changes(a, b, q.ClusterId)
 	return connect.NewResponse(out), nil
 }

@@ -46,6 +46,13 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 		return err
 	}
 	v := s.cfg.View()
+	if q.AtUnixNanos > 0 {
+		then, err := s.past.at(0, q.AtUnixNanos)
+		if err != nil {
+			return err
+		}
+		v = then.publish()
+	}
 	rows, short := selectRows(v, only, q)
 	total := len(rows)
 	if len(after) > 0 {

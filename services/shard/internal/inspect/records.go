@@ -61,6 +61,8 @@ func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (match func(*p
 	switch q := m.Subject.(type) {
 	case *pb.GetMachineHistoryRequest_MachineId:
 		return func(x *pb.DecisionRecord) bool { return x.MachineId == q.MachineId && inScope(x) }, q.MachineId, nil
+	case *pb.GetMachineHistoryRequest_NodeName:
+		return func(x *pb.DecisionRecord) bool { return x.NodeName == q.NodeName && inScope(x) }, q.NodeName, nil
 	case *pb.GetMachineHistoryRequest_Need:
 		n := q.Need
 		if _, err := narrow(ctx, n.ClusterId); err != nil {
