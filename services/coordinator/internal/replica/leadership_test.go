@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 
 	v1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -140,5 +142,60 @@ func TestOutstandingProposals(t *testing.T) {
 	}()
 	if err := r.propose(n, addShard("a")); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// COORD-6.4.4: a majority with the newest log elects a leader, also while one of its voters does not know yet that the other
+// is a voter. The entry that made it one was stored by the old leader and by the new voter, and by nobody else.
+func TestTheNewestVoterIsElected(t *testing.T) {
+	r := newReplicas(t)
+	slow := func(c *Config) { c.Heartbeat, c.Election, c.Lease = 2*time.Second, 2*time.Second, 2*time.Second }
+	r.start("node-0", slow)
+	if !r.nodes["node-0"].tryBootstrap(t.Context(), &Membership{Bootstrap: true, Expect: 1}) {
+		t.Fatal("no group was begun")
+	}
+	old := r.leader()
+	r.start("node-1", slow)
+	r.join("node-1")
+	newest := r.start("node-2", slow)
+	for range 2 { // a non-voter that has not shown yet that it caught up
+		if suffrage, err := old.Join(t.Context(), joinRequest(newest)); err != nil || suffrage != "nonvoter" {
+			t.Fatal(suffrage, err)
+		}
+		if err := newest.learn(old.UUID()); err != nil {
+			t.Fatal(err)
+		}
+		r.agree()
+	}
+	r.net.Cut("node-0", "node-1")
+	if suffrage, err := old.Join(t.Context(), joinRequest(newest)); err != nil || suffrage != "voter" {
+		t.Fatal(suffrage, err)
+	}
+	r.net.Isolate("node-0", "node-1", "node-2")
+	delete(r.nodes, "node-0")
+	if next := r.leader(); next != newest {
+		t.Fatalf("%s leads with an older log", next.NodeID())
+	}
+	r.net.Heal()
+	r.nodes["node-0"] = old
+	r.agree()
+}
+
+// COORD-6.4.4: the log decides only where it is newer. A removed replica, whose log is older, is refused by its id as before.
+func TestAnOlderLogIsNotAdmitted(t *testing.T) {
+	r := newReplicas(t)
+	n := r.bootstrap("node-0")
+	last := n.raft.LastIndex()
+	for _, c := range []struct {
+		index, term uint64
+		want        string
+	}{{last, n.Term(), "gone"}, {last + 1, n.Term() - 1, "gone"}, {last + 1, n.Term(), "node-0"}, {1, n.Term() + 1, "node-0"}} {
+		vote := &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("gone")}, LastLogIndex: c.index, LastLogTerm: c.term}
+		pre := &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("gone")}, LastLogIndex: c.index, LastLogTerm: c.term}
+		n.admit(raft.RPC{Command: vote})
+		n.admit(raft.RPC{Command: pre})
+		if string(vote.ID) != c.want || string(pre.ID) != c.want {
+			t.Errorf("last entry %d of term %d: judged as %s and %s, want %s", c.index, c.term, vote.ID, pre.ID, c.want)
+		}
 	}
 }

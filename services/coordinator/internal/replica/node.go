@@ -96,7 +96,7 @@ func (n *Node) open() error {
 	}); err != nil {
 		return err
 	}
-	n.network = &transport{calls: make(chan raft.RPC), behind: n.behind, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.network = &transport{calls: make(chan raft.RPC), behind: n.behind, admit: n.admit, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: 3, Timeout: transportTimeout, Logger: n.logger, ServerAddressProvider: addresses{n},
 	})}
 	n.group.Go(func() { n.network.carry(n.ctx) })
@@ -277,6 +277,7 @@ func (n *Node) close() error {
 	}
 	switch {
 	case n.network != nil:
+		n.network.end()
 		errs = append(errs, n.network.Close())
 	case n.layer != nil:
 		errs = append(errs, n.layer.Close())

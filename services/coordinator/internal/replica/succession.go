@@ -24,7 +24,37 @@ var errBehind = errors.New("this replica is still applying the log: hand over to
 type transport struct {
 	*raft.NetworkTransport
 	calls  chan raft.RPC
-	behind func() bool // a replica that would lead long before it could serve
+	behind func() bool    // a replica that would lead long before it could serve
+	admit  func(raft.RPC) // sees each call first
+
+	handle func(raft.RPC) // Raft's way with heartbeats
+	beats  sync.RWMutex   // held while one is handled
+	ended  bool
+}
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.handle = handle
+	t.NetworkTransport.SetHeartbeatHandler(t.heartbeat)
+}
+
+// heartbeat runs on the goroutine of a connection, for which Raft does not wait when it shuts down. It may write a term to the
+// store, which must not be closed before.
+func (t *transport) heartbeat(call raft.RPC) {
+	t.beats.RLock()
+	defer t.beats.RUnlock()
+	if t.ended {
+		call.Respond(nil, raft.ErrTransportShutdown)
+		return
+	}
+	t.handle(call)
+}
+
+// end waits for the heartbeats under way and handles no more of them.
+func (t *transport) end() {
+	t.beats.Lock()
+	defer t.beats.Unlock()
+	t.ended = true
 }
 
 // Consumer implements raft.Transport.
@@ -39,6 +69,7 @@ func (t *transport) carry(ctx context.Context) {
 				call.Respond(&raft.TimeoutNowResponse{}, errBehind)
 				continue
 			}
+			t.admit(call)
 			select {
 			case t.calls <- call:
 			case <-ctx.Done():

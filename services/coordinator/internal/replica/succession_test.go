@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/bigfleet-dev/bigfleet/services/coordinator/internal/fleet"
 )
 
@@ -91,4 +93,29 @@ func TestLeadershipIsNotHandedToAReplicaThatIsBehind(t *testing.T) {
 	if next := r.leader(); next.NodeID() != others[1] {
 		t.Fatalf("%s leads", next.NodeID())
 	}
+}
+
+// COORD-17.5: a replica closes its stores after the last heartbeat, which may write a term.
+func TestCloseWaitsForAHeartbeat(t *testing.T) {
+	r := newReplicas(t)
+	n := r.start("node-0", nil)
+	began, release := make(chan struct{}), make(chan struct{})
+	n.network.handle = func(raft.RPC) {
+		close(began)
+		<-release
+	}
+	go n.network.heartbeat(raft.RPC{})
+	<-began
+	closed := make(chan struct{})
+	go func() {
+		r.stop("node-0")
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		t.Error("its stores are closed while a heartbeat is handled")
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(release)
+	<-closed
 }
