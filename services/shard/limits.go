@@ -16,12 +16,14 @@ const (
 	// (bigfleet_shard_outbox_slow_closed_total).
 	OutboxEssentialFrames = 1024
 	OutboxBytes           = 32 << 20
-	// SlowConsumerAfter is how long one write may take.
+	// SlowConsumerAfter is how long one write to an operator or a reader may take.
 	SlowConsumerAfter = 30 * time.Second
 	// FastFramesMax bounds the answers and reports of one session that wait for the core; a full one slows that session.
 	FastFramesMax = 256
-	// ReadsMax bounds reads at a time; more are refused, not queued.
-	ReadsMax = 8
+	// ReadsMax bounds reads at a time, ReadStreamsMax the streams that are being sent; more are refused, not queued. Each caller
+	// may have a part of them.
+	ReadsMax       = 8
+	ReadStreamsMax = 128
 	// StopTimeout bounds the whole stop, 5 s under the usual 30 s of a Pod.
 	StopTimeout = 25 * time.Second
 	// StalledAfter is how long the loop may finish no step while events wait before liveness fails.

@@ -186,7 +186,7 @@ func (s *shell) build() (err error) {
 		addresses[p.Name] = p.Addr
 	}
 	s.reads = inspect.New(inspect.Config{ShardID: s.ID, Version: s.version, Started: s.started, Addresses: addresses, Core: s.core, Records: s.audit, Gate: s.gate,
-		Visits: visits, View: s.view.Load, NotReady: s.notReady, ReadsMax: ReadsMax, Log: s.log,
+		Visits: visits, View: s.view.Load, NotReady: s.notReady, ReadsMax: ReadsMax, StreamsMax: ReadStreamsMax, Log: s.log,
 		CycleTook: func() time.Duration { return time.Duration(s.cycleTook.Load()) }})
 	s.orders = order.New(order.Config{Loop: s.loop, Store: s.store, View: s.view.Load, Log: s.log, Reads: s.reads})
 	s.health()
@@ -305,7 +305,8 @@ func (s *shell) sessionService() rpc.Service {
 func (s *shell) readService() rpc.Service {
 	return rpc.Service{Name: bigfleetv1alpha1connect.ShardReadName, Limits: rpc.ReadLimits(), Validate: true, Access: inspect.Access(),
 		New: func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return bigfleetv1alpha1connect.NewShardReadHandler(s.reads, opts...)
+			path, reads := bigfleetv1alpha1connect.NewShardReadHandler(s.reads, opts...)
+			return path, inspect.Paced(reads, SlowConsumerAfter)
 		}}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
@@ -49,10 +48,7 @@ type Log struct {
 	queue chan entry
 	lost  atomic.Int64
 
-	mu      sync.Mutex
-	recent  []*pb.DecisionRecord
-	next    int64 // sequence after the newest record
-	waiters map[chan struct{}]bool
+	recent *ring
 
 	file    *os.File
 	written int64
@@ -100,7 +96,7 @@ func New(c Config) *Log {
 	if c.SyncEvery == 0 {
 		c.SyncEvery = time.Second
 	}
-	return &Log{cfg: c, queue: make(chan entry, c.Queue), waiters: map[chan struct{}]bool{}, next: 1}
+	return &Log{cfg: c, queue: make(chan entry, c.Queue), recent: newRing(c.Recent)}
 }
 
 // Event queues an event in its reduced form. It is called by the loop and never blocks.
@@ -112,7 +108,7 @@ func (l *Log) Event(step int64, at core.At, e core.Event, digest uint64) {
 
 // Record queues a record. It is called by the loop and never blocks.
 func (l *Log) Record(r *core.Record) {
-	l.remember(convert.Record(r, l.cfg.Shard))
+	l.recent.add(convert.Record(r, l.cfg.Shard))
 	if l.cfg.Dir != "" || l.cfg.Lines != "" {
 		l.put(entry{wall: r.Wall, record: r})
 	}
@@ -149,23 +145,6 @@ func (l *Log) Sync(limit time.Duration) {
 	select {
 	case <-done:
 	case <-timer.C:
-	}
-}
-
-// remember keeps a record for readers and wakes those that follow.
-func (l *Log) remember(r *pb.DecisionRecord) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recent = append(l.recent, r)
-	if len(l.recent) > 2*l.cfg.Recent {
-		l.recent = append([]*pb.DecisionRecord(nil), l.recent[len(l.recent)-l.cfg.Recent:]...)
-	}
-	l.next = r.Sequence + 1
-	for w := range l.waiters {
-		select {
-		case w <- struct{}{}:
-		default:
-		}
 	}
 }
 

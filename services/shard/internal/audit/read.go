@@ -24,9 +24,7 @@ type Query struct {
 // History returns records, newest first, and whether some are missing: older ones have left the log, or a segment is damaged,
 // which is also logged. Records that are not on the disk yet come from memory.
 func (l *Log) History(ctx context.Context, q Query) (out []*pb.DecisionRecord, truncated bool, err error) {
-	l.mu.Lock()
-	recent := slices.Clone(l.recent)
-	l.mu.Unlock()
+	recent, _, _ := l.recent.from(1, l.cfg.Recent)
 	oldest := int64(0)
 	if len(recent) > 0 {
 		oldest = recent[0].Sequence
@@ -96,34 +94,14 @@ func cut(list []*pb.DecisionRecord, limit int) []*pb.DecisionRecord {
 	return list
 }
 
-// Follow returns the records in memory from a sequence on, oldest first, the next sequence to ask for, and how many were
-// skipped because they have left memory.
-func (l *Log) Follow(from int64) (out []*pb.DecisionRecord, next, skipped int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if from == 0 {
-		return nil, l.next, 0
-	}
-	for _, r := range l.recent {
-		if r.Sequence >= from {
-			out = append(out, r)
-		}
-	}
-	if len(l.recent) > 0 && l.recent[0].Sequence > from {
-		skipped = l.recent[0].Sequence - from
-	}
-	return out, max(l.next, from), skipped
-}
+// followMax bounds how many records Follow returns at once.
+const followMax = 1024
 
-// Wake returns a channel that receives when records were added, until stop is called.
-func (l *Log) Wake() (c <-chan struct{}, stop func()) {
-	w := make(chan struct{}, 1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiters[w] = true
-	return w, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.waiters, w)
+// Follow returns records in memory from a sequence on, oldest first and at most followMax, the next sequence to ask for, and how
+// many were skipped because they have left memory. Sequence 0 is behind the newest.
+func (l *Log) Follow(from int64) (out []*pb.DecisionRecord, next, skipped int64) {
+	if from == 0 {
+		return nil, l.recent.next.Load(), 0
 	}
+	return l.recent.from(from, followMax)
 }

@@ -114,8 +114,8 @@ func (p *past) at(cycle, wall int64) (*pastPlan, error) {
 }
 
 // CompareCycles compares the plans of two cycles of this process.
-func (s *Server) CompareCycles(_ context.Context, r *connect.Request[pb.CompareCyclesRequest]) (*connect.Response[pb.CompareCyclesResponse], error) {
-	done, err := s.begin()
+func (s *Server) CompareCycles(ctx context.Context, r *connect.Request[pb.CompareCyclesRequest]) (*connect.Response[pb.CompareCyclesResponse], error) {
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ const (
 
 // Explain explains one need or machine from a plan of the present (SHARD-23.1, ENG-19.8).
 func (s *Server) Explain(ctx context.Context, r *connect.Request[pb.ExplainRequest]) (*connect.Response[pb.ExplainResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}

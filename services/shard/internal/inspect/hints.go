@@ -12,7 +12,7 @@ import (
 
 // ListHints lists the capacity hints last sent, by cluster and fingerprint.
 func (s *Server) ListHints(ctx context.Context, r *connect.Request[pb.ListHintsRequest]) (*connect.Response[pb.ListHintsResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 // Package inspect answers ShardRead: what the shard knows, wants and did.
 //
 // Reads of needs, clusters and status come from the last published view, which is immutable and swapped by pointer, so a
-// slow reader costs the core nothing. Reads of machines visit the core between its steps in short chunks. Nothing here
-// changes state, and nothing here is asked for a decision.
+// slow reader costs the core nothing. Reads of machines visit the core between its steps in short chunks. Records come from a
+// ring that the core's loop writes without a lock. Nothing here changes state, and nothing here is asked for a decision.
 //
 // Start at Server. Tests cite SHARD-23 and WIRE-9.
 package inspect
@@ -40,7 +40,9 @@ type Config struct {
 	View      func() *core.Publish // never nil once the core has started
 	NotReady  func() []string
 	ReadsMax  int // 0 means 8
-	Log       *slog.Logger
+	// StreamsMax bounds the streams that are being sent. 0 means 128.
+	StreamsMax int
+	Log        *slog.Logger
 	// CycleTook is how long the last cycle took.
 	CycleTook func() time.Duration
 }
@@ -51,7 +53,8 @@ type Server struct {
 	cfg     Config
 	studies *studies
 	past    *past
-	reads   chan struct{}
+	reads   *places
+	streams *places
 }
 
 // New returns a server.
@@ -59,7 +62,10 @@ func New(c Config) *Server {
 	if c.ReadsMax == 0 {
 		c.ReadsMax = 8
 	}
-	return &Server{cfg: c, studies: newStudies(), past: &past{}, reads: make(chan struct{}, c.ReadsMax)}
+	if c.StreamsMax == 0 {
+		c.StreamsMax = 128
+	}
+	return &Server{cfg: c, studies: newStudies(), past: &past{}, reads: newReads(c.ReadsMax), streams: newStreams(c.StreamsMax)}
 }
 
 // Access lists who may call what (WIRE-2.5): clusters see their own rows, machines and records only.
@@ -70,16 +76,6 @@ func Access() map[string]rpc.Access {
 		all[p] = rpc.Allow(identity.ReadOnly, identity.Admin)
 	}
 	return all
-}
-
-// begin takes one of the places for reads; too many at once are refused (SHARD-23.1).
-func (s *Server) begin() (done func(), err error) {
-	select {
-	case s.reads <- struct{}{}:
-		return func() { <-s.reads }, nil
-	default:
-		return nil, rpc.NewError(connect.CodeResourceExhausted, "too many concurrent reads on this shard; retry shortly")
-	}
 }
 
 // scope is the one cluster that the caller may see, or "" for all.

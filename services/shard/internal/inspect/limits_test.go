@@ -12,26 +12,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// SHARD-23.1: at most eight reads run at once; the ninth is refused, not queued, and the place of one that ended is free.
-func TestTooManyReadsAreRefused(t *testing.T) {
-	s := New(Config{})
-	var ends []func()
-	for range 8 {
-		end, err := s.begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, end)
-	}
-	if _, err := s.begin(); connect.CodeOf(err) != connect.CodeResourceExhausted {
-		t.Errorf("the ninth read: %v", err)
-	}
-	ends[3]()
-	if _, err := s.begin(); err != nil {
-		t.Errorf("after one had ended: %v", err)
-	}
-}
-
 // SHARD-23.5: questions beside the loop use at most a tenth of a core, averaged over a minute; older ones do not count.
 func TestQuestionsHaveABudget(t *testing.T) {
 	s, now := newStudies(), time.Now()

@@ -23,7 +23,7 @@ const (
 
 // ListMachines pages through machines, by id.
 func (s *Server) ListMachines(ctx context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {
 
 // GetMachine describes one machine and why it is kept.
 func (s *Server) GetMachine(ctx context.Context, r *connect.Request[pb.GetMachineRequest]) (*connect.Response[pb.GetMachineResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,17 +31,21 @@ func compareRows(a, b row) int {
 
 // InspectNeeds streams a header, then one frame per need, highest precedence first (WIRE-9.4).
 func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.InspectNeedsRequest], out *connect.ServerStream[pb.InspectNeedsResponse]) error {
-	done, err := s.begin()
+	end, err := s.streams.take(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer end()
 	q := r.Msg
 	only, err := narrow(ctx, q.ClusterId)
 	if err != nil {
 		return err
 	}
 	after, err := untoken(q.PageToken, 5)
+	if err != nil {
+		return err
+	}
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,6 +58,7 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 		v = then.publish()
 	}
 	rows, short := selectRows(v, only, q)
+	done()
 	total := len(rows)
 	if len(after) > 0 {
 		rows = rows[position(rows, after):]

@@ -36,7 +36,7 @@ var planFlags = map[string]string{
 
 // Plan runs the engine on a copy of the present with edits, and without (SHARD-23.1, ENG-20). Nothing changes.
 func (s *Server) Plan(ctx context.Context, r *connect.Request[pb.PlanRequest]) (*connect.Response[pb.PlanResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}

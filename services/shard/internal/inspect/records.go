@@ -15,7 +15,7 @@ import (
 // GetMachineHistory returns records of a machine, need, cluster or the shard, newest first. Page tokens name the epoch
 // and sequence of the last record given.
 func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.GetMachineHistoryRequest]) (*connect.Response[pb.GetMachineHistoryResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,12 @@ func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (match func(*p
 	return inScope, own, nil
 }
 
-// keepAlive is how often a stream that follows sends a frame although nothing happened (WIRE-9.5).
-const keepAlive = 10 * time.Second
+// keepAlive is how often a stream that follows sends a frame although nothing happened (WIRE-9.5). lookEvery is how often it looks
+// for new records: the core's loop wakes nobody, so that readers cost it nothing.
+const (
+	keepAlive = 10 * time.Second
+	lookEvery = 100 * time.Millisecond
+)
 
 // WatchDecisions streams records from a position on.
 func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.WatchDecisionsRequest], out *connect.ServerStream[pb.WatchDecisionsResponse]) error {
@@ -93,16 +97,24 @@ func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.Watch
 	if err != nil {
 		return err
 	}
-	wake, stop := s.cfg.Records.Wake()
-	defer stop()
-	tick := time.NewTicker(keepAlive)
-	defer tick.Stop()
-	next := q.FromSequence
+	end, err := s.streams.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	next, sent := q.FromSequence, time.Now()
+	send := func(x *pb.WatchDecisionsResponse) error {
+		sent = time.Now()
+		return out.Send(x)
+	}
 	for {
 		list, to, skipped := s.cfg.Records.Follow(next)
+		more := len(list) > 0
 		next = to
 		if skipped > 0 {
-			if err := out.Send(&pb.WatchDecisionsResponse{NextSequence: next, Skipped: skipped}); err != nil {
+			if err := send(&pb.WatchDecisionsResponse{NextSequence: next, Skipped: skipped}); err != nil {
 				return err
 			}
 		}
@@ -110,21 +122,25 @@ func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.Watch
 			if !watched(q, only, x) {
 				continue
 			}
-			if err := out.Send(&pb.WatchDecisionsResponse{Record: x, NextSequence: x.Sequence + 1}); err != nil {
+			if err := send(&pb.WatchDecisionsResponse{Record: x, NextSequence: x.Sequence + 1}); err != nil {
 				return err
 			}
+		}
+		if more {
+			continue
 		}
 		if !q.Follow {
 			return nil
 		}
+		if time.Since(sent) >= keepAlive {
+			if err := send(&pb.WatchDecisionsResponse{NextSequence: next}); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-wake:
-		case <-tick.C:
-			if err := out.Send(&pb.WatchDecisionsResponse{NextSequence: next}); err != nil {
-				return err
-			}
+		case <-look.C:
 		}
 	}
 }

@@ -19,7 +19,7 @@ var kinds = [...]core.Kind{engine.Bootstrap, engine.Provision, engine.Preempt, e
 
 // GetStatus describes the shard.
 func (s *Server) GetStatus(ctx context.Context, _ *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 
 // ListClusters pages through clusters, by id.
 func (s *Server) ListClusters(ctx context.Context, r *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
-	done, err := s.begin()
+	done, err := s.reads.take(ctx)
 	if err != nil {
 		return nil, err
 	}
