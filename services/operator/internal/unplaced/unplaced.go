@@ -84,7 +84,7 @@ func (w Watcher) Run(ctx context.Context) error {
 const ReasonFragmented = "CapacityFragmented"
 
 const fragmentedMessage = "The machines for Pods like this one have enough capacity in total, but no single node has enough left, because other Pods use it. " +
-	"If this Pod still waits in two minutes, BigFleet adds capacity for it, unless it must share a topology domain with other Pods."
+	"BigFleet adds capacity for it when every machine on the way is Ready, unless it must share a topology domain with other Pods."
 
 // Report is the full set now.
 func (w Watcher) Report(now time.Time) *pb.UnplacedPods {

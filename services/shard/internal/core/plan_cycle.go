@@ -173,6 +173,9 @@ func (c *Core) runCycle() {
 	c.dispatch()
 	c.phase(PhaseNone)
 	c.ledger.after(c)
+	if s.wanted { // by what this plan taught: no event of others has to come first
+		c.timers.add(c.now+c.cfg.CycleMinSpacing, timerSpacing, "")
+	}
 	c.pub.cycle = true
 	c.checkCheap()
 }

@@ -2,11 +2,11 @@ package ledger
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -36,6 +36,18 @@ type rowHeadroom struct {
 	pods  int64 // it was given for
 	total int64 // units that the row shall have in all
 	units int64 // of it beyond what the row asks for now
+
+	grown int64 // when it last grew
+	asked int64 // the most that the row asked for when it grew
+	times int32 // growths since one helped or the row asked for more than ever
+	spare int64 // since when a machine of the row stands empty and no Pod of the cluster waits; 0: none does
+}
+
+// due reports whether a row may get headroom now. The first time it gets it at once. If that did not help, it waits stuck_after,
+// and twice as long each further time (ENG-11.16).
+func (x *headroom) due(k demand.RowKey, asked, now int64, p *engine.Policy) bool {
+	r, had := x.rows[k]
+	return !had || r.times == 0 || asked > r.asked || now-r.grown >= doubled(p.StuckAfter, int(r.times)-1)
 }
 
 // of is the headroom of a row that asks for so many units.
@@ -44,8 +56,8 @@ func (x rowHeadroom) of(asked int64) rowHeadroom {
 	return x
 }
 
-// observeHeadroom gives headroom to rows that are stuck. It takes headroom back only when the demand shrinks and nothing has been
-// stuck for long, so that a release always follows a change of demand.
+// observeHeadroom gives headroom to rows whose Pods found no place. It takes headroom back when the demand shrinks and nothing has
+// been stuck for long, and where the machine that it brought stands empty.
 func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (changed bool) {
 	x := &e.headroom
 	asked := int64(0)
@@ -65,6 +77,7 @@ func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int
 			x.fruitless = 0
 		}
 		changed = x.forget(b.Needs)
+		changed = e.giveBack(w, b, now, p) || changed
 	}
 	if e.grow(w, b, now, p) {
 		x.grown = slices.DeleteFunc(x.grown, func(t int64) bool { return now-t >= day })
@@ -80,19 +93,23 @@ func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int
 	return changed
 }
 
-// grow gives each stuck Pod one unit of headroom, beyond what the machines of its row hold already. A row that has headroom gets
-// the same again only if the last growth had an effect: its Pods may lack something else.
+// grow gives each Pod without a place one unit of headroom, beyond what the machines of its row hold already. A row that has
+// headroom gets the same again only if the last growth had an effect: its Pods may lack something else.
 func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (grew bool) {
 	x, again := &e.headroom, int32(0)
 	for i := range b.Needs {
 		n, k := &b.Needs[i], b.Needs[i].RowKey()
 		since, known := e.since[k]
-		if !known || now-since < p.StuckAfter || n.Form.Same != nil {
+		if !known || n.Form.Same != nil || !e.allThere(k) && now-since < p.StuckAfter {
 			continue
 		}
 		asked := unitsOf(n)
+		if !x.due(k, asked, now, p) {
+			continue
+		}
 		more := min(e.reported[k], asked)
-		if _, had := x.rows[k]; had && !x.helped {
+		r, had := x.rows[k]
+		if had && r.units > 0 && !x.helped {
 			if x.fruitless >= HeadroomTries {
 				continue
 			}
@@ -102,32 +119,66 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			if x.rows == nil {
 				x.rows = map[demand.RowKey]rowHeadroom{}
 			}
-			x.rows[k] = rowHeadroom{pods: x.rows[k].pods + more, total: unitsCounted(w, b, int32(i)) + more}.of(asked)
-			e.since[k], grew = now, true
+			if x.helped || asked > r.asked {
+				r.times = 0
+			}
+			r.pods, r.total = r.pods+more, unitsCounted(w, b, int32(i))+more
+			r.grown, r.asked, r.times, r.spare = now, max(r.asked, asked), r.times+1, 0
+			x.rows[k], grew = r.of(asked), true
 		}
 	}
 	x.fruitless += again
 	return grew
 }
 
-// unitsCounted is how many units of a need its claims and shares hold.
-func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
-	n := &b.Needs[row]
-	for _, c := range b.Claims {
-		if c.Row != row {
+// giveBack takes headroom from rows of which a machine stands empty: nothing uses it, and every Pod has a place without it
+// (ENG-11.17).
+func (e *sharingEntry) giveBack(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (changed bool) {
+	for i := range b.Needs {
+		k := b.Needs[i].RowKey()
+		r, had := e.headroom.rows[k]
+		if !had || r.units == 0 {
 			continue
 		}
-		supply, fit := w.Inventory.Class(w.Inventory.Row(c.Machine).Class).Supply, int64(math.MaxInt64)
-		for i := range n.MinUnit.Len() {
-			d := n.MinUnit.Dim(i)
-			have := supply.Get(d)
-			if cl := w.Demand.Cluster(b.Cluster); cl != nil {
-				have -= cl.Overhead.Get(d)
-			}
-			fit = min(fit, max(0, have)/n.MinUnit.Val(i))
+		units, asked := int64(0), unitsOf(&b.Needs[i])
+		if len(e.reported) == 0 && now-e.reportedAt <= reportLife {
+			units = unitsEmpty(w, b, int32(i))
 		}
-		if n.MinUnit.Len() > 0 {
-			units = resource.AddSat(units, fit)
+		left := min(r.units, unitsCounted(w, b, int32(i))-units-asked)
+		switch {
+		case units == 0 || left < 0 || left == r.units:
+			r.spare = 0
+		case r.spare == 0:
+			r.spare = now
+		case now-r.spare >= p.RoomIdle:
+			r.pods, r.total, r.spare, changed = left, asked+left, 0, true
+		}
+		e.headroom.rows[k] = r.of(asked)
+	}
+	return changed
+}
+
+// unitsEmpty is how many units of a need one of its machines holds whose Node is Ready and runs no Pod: of several the smallest.
+func unitsEmpty(w *engine.World, b *engine.Block, row int32) (units int64) {
+	c := w.Demand.Cluster(b.Cluster)
+	for _, cl := range b.Claims {
+		r := w.Inventory.Row(cl.Machine)
+		if cl.Row != row || c == nil || r.Seen() != inventory.Configured || r.Readiness() != inventory.ReadyOnce || r.Occupancy() != inventory.OccupancyEmpty {
+			continue
+		}
+		if n := unitsOn(w.Inventory.Class(r.Class), c, &b.Needs[row]); n > 0 && (units == 0 || n < units) {
+			units = n
+		}
+	}
+	return units
+}
+
+// unitsCounted is how many units of a need its claims and shares hold.
+func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
+	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
+	for _, c := range b.Claims {
+		if c.Row == row && n.MinUnit.Len() > 0 && cl != nil {
+			units = resource.AddSat(units, unitsOn(w.Inventory.Class(w.Inventory.Row(c.Machine).Class), cl, n))
 		}
 	}
 	for _, s := range b.Shares {
@@ -210,4 +261,16 @@ type HeadroomEntry struct {
 	Units int64         `n:"2"`
 	Pods  int64         `n:"3"`
 	Total int64         `n:"4"`
+	Grown int64         `n:"5"`
+	Asked int64         `n:"6"`
+	Times int32         `n:"7"`
+	Spare int64         `n:"8"`
+}
+
+func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Spare: x.spare}
+}
+
+func (x HeadroomEntry) headroom() rowHeadroom {
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, spare: x.Spare}
 }

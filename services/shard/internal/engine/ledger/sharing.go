@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -39,6 +40,7 @@ type sharingEntry struct {
 	reported   map[demand.RowKey]int64 // how many Pods
 	reportedAt int64
 	since      map[demand.RowKey]int64 // since when a reported row has been MET with Ready machines
+	waits      map[demand.RowKey]int64 // reported rows that waited for machines: when that ended; waiting: not yet
 	headroom   headroom
 }
 
@@ -94,7 +96,7 @@ func (s *Sharing) Observe(w *engine.World, r *engine.Result, p *engine.Policy) (
 		if stuck {
 			e.lastStuck = r.Now
 		}
-		if (stuck || len(e.headroom.rows) > 0) && e.observeHeadroom(w, b, r.Now, p) {
+		if (len(e.since) > 0 || len(e.headroom.rows) > 0) && e.observeHeadroom(w, b, r.Now, p) {
 			headroom = append(headroom, c)
 		}
 		e.downs = slices.DeleteFunc(e.downs, func(t int64) bool { return r.Now-t >= day })
@@ -122,12 +124,16 @@ func (e *sharingEntry) calm(p *engine.Policy) int64 {
 // stuck reports whether some row is stuck (ENG-11.11), and whether one of those receives or gives shares.
 func (e *sharingEntry) stuck(w *engine.World, r *engine.Result, b *engine.Block, at int32, p *engine.Policy) (stuck, shared bool) {
 	fresh := r.Now-e.reportedAt <= reportLife
-	if len(e.since) == 0 && (!fresh || len(e.reported) == 0) {
+	if len(e.since) == 0 && len(e.waits) == 0 && (!fresh || len(e.reported) == 0) {
 		return false, false
 	}
+	coming := arrivals{w: w, cluster: w.Demand.Cluster(b.Cluster)}
 	for i := range b.Needs {
 		k := b.Needs[i].RowKey()
-		if !fresh || e.reported[k] == 0 || b.Verdicts[i].Status != engine.Met || !allReady(w, b, r, engine.Ref{Block: at, Row: int32(i)}) {
+		reported := fresh && e.reported[k] > 0
+		covered := reported && b.Verdicts[i].Status == engine.Met && allReady(w, b, r, engine.Ref{Block: at, Row: int32(i)})
+		e.wait(k, reported, !covered || coming.awaits(b, &b.Needs[i]), r.Now)
+		if !covered {
 			delete(e.since, k)
 			continue
 		}
@@ -140,8 +146,35 @@ func (e *sharingEntry) stuck(w *engine.World, r *engine.Result, b *engine.Block,
 			shared = shared || sharesWith(b, effectiveRow(b, int32(i)))
 		}
 	}
-	maps.DeleteFunc(e.since, func(k demand.RowKey, _ int64) bool { return e.reported[k] == 0 })
+	gone := func(k demand.RowKey, _ int64) bool { return e.reported[k] == 0 }
+	maps.DeleteFunc(e.since, gone)
+	maps.DeleteFunc(e.waits, gone)
 	return stuck, shared
+}
+
+// waiting stands for a row that waits for machines.
+const waiting = math.MaxInt64
+
+// wait keeps when a reported row last waited for machines.
+func (e *sharingEntry) wait(k demand.RowKey, reported, waits bool, now int64) {
+	switch {
+	case !reported:
+		delete(e.waits, k)
+	case waits:
+		if e.waits == nil {
+			e.waits = map[demand.RowKey]int64{}
+		}
+		e.waits[k] = waiting
+	case e.waits[k] == waiting:
+		e.waits[k] = now
+	}
+}
+
+// allThere reports whether every machine that the Pods of a row could use was there when they were last reported. A report from
+// before says nothing: the scheduler had not tried the machines that came last (ENG-11.16).
+func (e *sharingEntry) allThere(k demand.RowKey) bool {
+	at, waited := e.waits[k]
+	return !waited || e.reportedAt > at
 }
 
 // effectiveRow is the row itself, or the folded Need it is a member of.
@@ -226,9 +259,10 @@ type SharingEntry struct {
 	HeadroomHelped    bool             `n:"16"`
 	HeadroomFruitless int32            `n:"17"`
 	HeadroomMost      int64            `n:"18"`
+	Waits             []SharingStuckAt `n:"19"`
 }
 
-// SharingStuckAt says since when a reported row has been met.
+// SharingStuckAt says since when a reported row has been met, or until when it waited for machines.
 type SharingStuckAt struct {
 	Row demand.RowKey `n:"1"`
 	At  int64         `n:"2"`
@@ -246,18 +280,22 @@ func (s *Sharing) Entries() []SharingEntry {
 			x.Pods = append(x.Pods, e.reported[k])
 		}
 		for _, k := range slices.SortedFunc(maps.Keys(e.headroom.rows), compareRowKeys) {
-			x.Headroom = append(x.Headroom, HeadroomEntry{k, e.headroom.rows[k].units, e.headroom.rows[k].pods, e.headroom.rows[k].total})
+			x.Headroom = append(x.Headroom, e.headroom.rows[k].entry(k))
 		}
 		for _, k := range slices.SortedFunc(maps.Keys(e.headroom.stuck), compareRowKeys) {
 			x.HeadroomStuck = append(x.HeadroomStuck, HeadroomEntry{Row: k, Pods: e.headroom.stuck[k]})
 		}
 		x.HeadroomGrown, x.HeadroomAsked = slices.Clone(e.headroom.grown), e.headroom.asked
 		x.HeadroomHelped, x.HeadroomFruitless, x.HeadroomMost = e.headroom.helped, e.headroom.fruitless, e.headroom.most
-		for k, at := range e.since {
-			x.Since = append(x.Since, SharingStuckAt{k, at})
-		}
-		slices.SortFunc(x.Since, func(a, b SharingStuckAt) int { return compareRowKeys(a.Row, b.Row) })
+		x.Since, x.Waits = times(e.since), times(e.waits)
 		out = append(out, x)
+	}
+	return out
+}
+
+func times(m map[demand.RowKey]int64) (out []SharingStuckAt) {
+	for _, k := range slices.SortedFunc(maps.Keys(m), compareRowKeys) {
+		out = append(out, SharingStuckAt{k, m[k]})
 	}
 	return out
 }
@@ -286,10 +324,16 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 			if e.headroom.rows == nil {
 				e.headroom.rows = map[demand.RowKey]rowHeadroom{}
 			}
-			e.headroom.rows[r.Row] = rowHeadroom{pods: r.Pods, total: r.Total, units: r.Units}
+			e.headroom.rows[r.Row] = r.headroom()
 		}
 		for _, a := range x.Since {
 			e.since[a.Row] = a.At
+		}
+		for _, a := range x.Waits {
+			if e.waits == nil {
+				e.waits = map[demand.RowKey]int64{}
+			}
+			e.waits[a.Row] = a.At
 		}
 		s.clusters[x.Cluster] = e
 	}

@@ -117,6 +117,18 @@ func (m *Matcher) resolve(inv *inventory.Table) {
 	}
 }
 
+// NewMatcher returns a Matcher for single questions: it belongs to no Catalog and keeps no answers.
+func NewMatcher(f *demand.Form, inv *inventory.Table) *Matcher {
+	m := &Matcher{Form: f}
+	m.resolve(inv)
+	return m
+}
+
+// Matches answers for one class, as the inventory is now.
+func (m *Matcher) Matches(inv *inventory.Table, class uint32) bool {
+	return m.match(inv, inv.Class(class))
+}
+
 // match answers for one class (ENG-6.2, 6.3a).
 func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
 	for _, t := range m.terms {

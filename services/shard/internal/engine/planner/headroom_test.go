@@ -269,7 +269,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 			sharing = again
 		}
 	}
-	run(200, 1)
+	run(100, 1)
 	if got := sharing.Headroom("red", a); got != 1 {
 		t.Fatalf("room for %d Pods, want 1", got)
 	}
@@ -289,7 +289,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 	if got := sharing.Headroom("red", a); got != 0 {
 		t.Fatalf("less is asked for and nothing was stuck for hours: room for %d Pods", got)
 	}
-	run(200, 1)
+	run(100, 1)
 	if got := sharing.Headroom("red", a); got != 1 {
 		t.Fatalf("stuck again: room for %d Pods, want 1", got)
 	}
