@@ -33,8 +33,11 @@ func (p *plan) writeBinaries(tree string) error {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
+	if p.programs != "" {
+		return p.takePrograms(bin)
+	}
 	flags := fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.commit=%[3]s", prefix+"services/kit/telemetry", p.version, strings.TrimSpace(commit))
-	for _, platform := range platforms {
+	for _, platform := range p.platforms {
 		system, arch, _ := strings.Cut(platform, "/")
 		for _, program := range programs {
 			name := filepath.Join(bin, fmt.Sprintf("%s_%s_%s_%s", filepath.Base(program), p.version, system, arch))
@@ -46,6 +49,18 @@ func (p *plan) writeBinaries(tree string) error {
 			if err := c.Run(); err != nil {
 				return fmt.Errorf("build %s for %s: %w", program, platform, err)
 			}
+		}
+	}
+	return nil
+}
+
+// takePrograms copies programs that were built before under the names of the release.
+func (p *plan) takePrograms(bin string) error {
+	for _, program := range programs {
+		name := filepath.Base(program)
+		to := fmt.Sprintf("%s_%s_%s", name, p.version, strings.ReplaceAll(p.platforms[0], "/", "_"))
+		if err := copyFile(filepath.Join(p.programs, name), filepath.Join(bin, to)); err != nil {
+			return err
 		}
 	}
 	return nil

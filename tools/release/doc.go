@@ -14,7 +14,9 @@
 //   - proxy/: the module zips in the layout of a Go module proxy, usable as GOPROXY=file://…/proxy
 //   - bin/: the command and the services for linux and darwin, amd64 and arm64, stripped and reproducible, with SHA256SUMS
 //     and an SPDX document for each
-//   - oci/: an image layout with the images that the charts run, for linux on both architectures
+//   - oci/: an image layout with the charts, and with the images that they run, for linux on both architectures
+//   - charts/: the charts as archives
+//   - npm/: the package of gen/ts
 //   - notes.md: the section of the changelog
 //
 // The zips and sums are those that the go command computes from the tags. Start at main.go, then modules.go and rewrite.go.

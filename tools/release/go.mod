@@ -6,12 +6,14 @@ require (
 	golang.org/x/exp v0.0.0-20260820142414-ca536658362e
 	golang.org/x/mod v0.39.0
 	golang.org/x/tools v0.49.0
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
 	github.com/docker/cli v29.7.2+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.3 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
+	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )

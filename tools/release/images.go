@@ -28,14 +28,10 @@ var images = []string{"bigfleet", "bigfleet-operator", "bigfleet-podcontroller",
 // nonRoot is the user and the group of every image. The charts' security context has the same number.
 const nonRoot = 65532
 
-// writeImages writes an OCI layout with one index for each image, linux on both architectures. An image holds its static binary,
+// writeImages writes into the OCI layout one index for each image, linux on both architectures. An image holds its static binary,
 // the license and a user table, and nothing else: no shell, no package manager. Equal binaries give equal digests.
 func (p *plan) writeImages() error {
-	dir := filepath.Join(p.out, "oci")
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	to, err := layout.Write(dir, empty.Index)
+	to, err := layout.FromPath(filepath.Join(p.out, "oci"))
 	if err != nil {
 		return err
 	}
@@ -45,7 +41,7 @@ func (p *plan) writeImages() error {
 	}
 	for _, name := range images {
 		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-		for _, platform := range platforms {
+		for _, platform := range p.platforms {
 			system, arch, _ := strings.Cut(platform, "/")
 			if system != "linux" {
 				continue

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -23,7 +24,7 @@ import (
 // withPrograms is a release whose binaries are small scripts.
 func withPrograms(t *testing.T) *plan {
 	t.Helper()
-	p := &plan{root: filepath.Join("..", ".."), version: "v0.3.0", out: t.TempDir()}
+	p := &plan{root: filepath.Join("..", ".."), version: "v0.3.0", out: t.TempDir(), platforms: platforms}
 	if err := os.Mkdir(filepath.Join(p.out, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +36,12 @@ func withPrograms(t *testing.T) *plan {
 				t.Fatal(err)
 			}
 		}
+	}
+	if _, err := layout.Write(filepath.Join(p.out, "oci"), empty.Index); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.writeCharts(); err != nil {
+		t.Fatal(err)
 	}
 	if err := p.writeImages(); err != nil {
 		t.Fatal(err)
@@ -58,6 +65,9 @@ func indexes(t *testing.T, p *plan) map[string]v1.ImageIndex {
 	}
 	out := map[string]v1.ImageIndex{}
 	for _, m := range manifest.Manifests {
+		if !m.MediaType.IsIndex() {
+			continue // a chart
+		}
 		index, err := all.ImageIndex(m.Digest)
 		if err != nil {
 			t.Fatal(err)

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"golang.org/x/mod/semver"
 )
 
@@ -24,6 +28,9 @@ type plan struct {
 	version string
 	out     string
 	modules []*module // dependencies first
+
+	platforms []string // of the binaries, as GOOS/GOARCH
+	programs  string   // directory of programs that were built before, or ""
 }
 
 func run(args []string) error {
@@ -33,13 +40,18 @@ func run(args []string) error {
 	out := f.String("out", "dist", "directory for the artefacts; what it holds is replaced")
 	tag := f.Bool("tag", false, "make the release commit and its tags in the repository; without it this is a dry run")
 	binaries := f.Bool("binaries", true, "build the binaries and images, too")
+	on := f.String("platforms", strings.Join(platforms, ","), "GOOS/GOARCH of the binaries, with commas")
+	programs := f.String("programs", "", "package the programs of this directory, built for this machine, instead of building any")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if !semver.IsValid(*version) || semver.Build(*version) != "" || strings.Count(*version, ".") < 2 {
 		return fmt.Errorf("-version %q is not a full semantic version such as v0.2.0", *version)
 	}
-	p := &plan{version: *version, out: *out}
+	p := &plan{version: *version, out: *out, platforms: strings.Split(*on, ","), programs: *programs}
+	if p.programs != "" {
+		p.platforms = []string{runtime.GOOS + "/" + runtime.GOARCH}
+	}
 	var err error
 	if p.root, err = filepath.Abs(*root); err != nil {
 		return err
@@ -54,6 +66,9 @@ func run(args []string) error {
 }
 
 func (p *plan) make(tag, binaries bool) error {
+	if tag && (p.programs != "" || !slices.Equal(p.platforms, platforms)) {
+		return errPartial
+	}
 	if tag {
 		if err := p.cleanCheckout(); err != nil {
 			return err
@@ -76,7 +91,7 @@ func (p *plan) make(tag, binaries bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tree) }()
-	for _, part := range []string{"proxy", "bin"} {
+	for _, part := range []string{"proxy", "bin", "oci", "npm", "charts"} {
 		if err := os.RemoveAll(filepath.Join(p.out, part)); err != nil {
 			return err
 		}
@@ -92,6 +107,15 @@ func (p *plan) make(tag, binaries bool) error {
 		fmt.Printf("%s %s\n", m.path, p.version)
 	}
 	if err := os.WriteFile(filepath.Join(p.out, "notes.md"), []byte(notes), 0o644); err != nil {
+		return err
+	}
+	if err := p.writeNPM(); err != nil {
+		return err
+	}
+	if _, err := layout.Write(filepath.Join(p.out, "oci"), empty.Index); err != nil {
+		return err
+	}
+	if err := p.writeCharts(); err != nil {
 		return err
 	}
 	if binaries {
@@ -119,5 +143,7 @@ func (p *plan) writePrograms(tree string) error {
 	}
 	return p.writeImages()
 }
+
+var errPartial = errors.New("a tagged release builds its own programs, for every platform: leave out -platforms and -programs")
 
 var errDirty = errors.New("the checkout has uncommitted changes: commit or stash them, because a release is what is committed")
