@@ -321,6 +321,29 @@ func TestPauseOfOneKindWithAnEnd(t *testing.T) {
 	}
 }
 
+// SHARD-19.6: a pause that is set again for longer, shorter or for ever ends when the last order says.
+func TestPauseThatIsSetAgainEndsWhenItSays(t *testing.T) {
+	for _, c := range []struct{ first, then, ends int64 }{{10 * Minute, 30 * Minute, 35 * Minute}, {30 * Minute, 10 * Minute, 15 * Minute}, {10 * Minute, 0, 0}} {
+		w := newWorld(t, nil, slotsOf(4)...)
+		set := func(ttl int64) {
+			w.step(AdminAsked{Ask: 1, Command: AdminPause, Pause: &Pause{ID: "p1", TTL: max(0, ttl-Second), Reason: "x"}})
+		}
+		set(c.first)
+		w.run(5 * Minute)
+		set(c.then)
+		end := int64(0)
+		for at := 6 * Minute; at <= Hour && end == 0; at += Minute {
+			w.run(Minute)
+			if len(w.c.ctl.Pauses) == 0 {
+				end = at
+			}
+		}
+		if end != c.ends {
+			t.Errorf("%d min, after 5 min %d min: it ended after %d min", c.first/Minute, c.then/Minute, end/Minute)
+		}
+	}
+}
+
 // Scenario 58, SHARD-19.7: in dry run each intention is recorded once, and nothing happens.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.DryRun = true }, slotsOf(4)...)

@@ -277,14 +277,21 @@ func (r *guards) stateChanged(c *Core, i inventory.Index, s inventory.State) {
 
 // startPauses arms the expiry of the pauses that a restart brought back.
 func (c *Core) startPauses() {
+	c.ctl.Pauses = slices.Clone(c.ctl.Pauses)
 	for i := range c.ctl.Pauses {
 		if p := &c.ctl.Pauses[i]; p.TTL > 0 {
-			c.timers.add(c.now+p.TTL, timerPause, p.ID)
+			p.Ends = c.now + p.TTL
+			c.timers.add(p.Ends, timerPause, p.ID)
 		}
 	}
 }
 
-func (c *Core) pauseExpired(id string) {
+// pauseExpired lifts a pause whose time is over. A pause that was set again keeps its own deadline.
+func (c *Core) pauseExpired(t timer) {
+	id := t.Subject
+	if i := slices.IndexFunc(c.ctl.Pauses, func(p Pause) bool { return p.ID == id }); i < 0 || c.ctl.Pauses[i].Ends != t.At {
+		return
+	}
 	if p, ok := c.liftPause(id); ok {
 		c.emit(Persist{Bucket: BucketPauses, Key: id})
 		c.record(Record{Type: RecordAdmin, Actor: p.Actor, Detail: "pause " + id + " expired: " + p.Reason})
@@ -306,12 +313,14 @@ func (c *Core) liftPause(id string) (Pause, bool) {
 
 // setPause adds or replaces a pause.
 func (c *Core) setPause(p Pause) {
+	p.Ends = 0
+	if p.TTL > 0 {
+		p.Ends = c.now + p.TTL
+		c.timers.add(p.Ends, timerPause, p.ID)
+	}
 	list := slices.DeleteFunc(slices.Clone(c.ctl.Pauses), func(q Pause) bool { return q.ID == p.ID })
 	list = append(list, p)
 	slices.SortFunc(list, func(a, b Pause) int { return strings.Compare(a.ID, b.ID) })
 	c.ctl.Pauses = list
-	if p.TTL > 0 {
-		c.timers.add(c.now+p.TTL, timerPause, p.ID)
-	}
 	c.trigger(triggerAdmin)
 }

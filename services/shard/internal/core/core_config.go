@@ -179,6 +179,8 @@ type Pause struct {
 	Expires  int64  `n:"8"` // wall clock; 0: until resumed
 	// TTL is what is left at the event that brought the pause, in Mono; the core counts it down itself.
 	TTL int64 `n:"9"`
+	// Ends is when that is over, in Mono; 0: never. It holds in one process only.
+	Ends int64 `n:"11"`
 	// Fragile marks a pause that could not be stored and will not survive a restart.
 	Fragile bool `n:"10"`
 }

@@ -117,7 +117,7 @@ func (c *Core) runTimers() {
 		case timerAnnounced:
 			c.announcedStill(t.Subject)
 		case timerPause:
-			c.pauseExpired(t.Subject)
+			c.pauseExpired(t)
 		case timerConfirm:
 			c.confirmGate(t.Subject)
 		case timerFence:
