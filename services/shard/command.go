@@ -58,6 +58,8 @@ func NewCommand() *cobra.Command {
 	fs.IntVar(&c.PreemptRate, "preempt-rate", 300, "Preempts a minute over all clusters; 0 means no limit")
 	fs.IntVar(&c.ClusterMachinesMax, "cluster-machines-max", 0, "machines that one cluster may have; 0 means no limit")
 	fs.Float64Var(&c.ClusterSpendMax, "cluster-spend-max", 0, "dollars per hour that the machines of one cluster may cost; 0 means no limit")
+	fs.StringSliceVar(&c.ClusterPriorityMax, "cluster-priority-max", []string{"1000000000"}, "highest priority that counts, for all clusters or as cluster=number; what is above counts as that (the default is the highest that users of Kubernetes may give)")
+	fs.StringSliceVar(&c.ClusterPenaltyMax, "cluster-penalty-max", nil, "highest penalty that counts, in dollars, for all clusters or as cluster=dollars; what is above counts as that; empty means no limit")
 	fs.BoolVar(&c.ActuationPaused, "actuation-paused", false, "start nothing; no RPC lifts this")
 	fs.BoolVar(&c.DryRun, "dry-run", false, "plan and say what would be done, but start nothing")
 	fs.Float64Var(&c.ReclaimCapFraction, "reclaim-cap-fraction", 0.05, "part of the Configured machines that may be reclaimed per window; 0 means no limit")

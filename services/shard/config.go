@@ -43,6 +43,8 @@ type Config struct {
 	MaxActionsPerCycle, ProvisionRate, PreemptRate             int           // 0: no limit
 	ClusterMachinesMax                                         int           // 0: no limit
 	ClusterSpendMax                                            float64       // dollars per hour; 0: no limit
+	ClusterPriorityMax                                         []string      // number, or cluster=number; empty: 1,000,000,000
+	ClusterPenaltyMax                                          []string      // dollars, or cluster=dollars; empty: no limit
 	ActuationPaused, DryRun                                    bool
 	ReclaimCapFraction                                         float64       // 0.05; 0 disables when ReclaimCapSet
 	ReclaimCapSet                                              bool          // the fraction was given, so 0 means off
@@ -181,6 +183,9 @@ func (c *Config) check() error {
 	}
 	if s := c.ClusterSpendMax; s < 0 || s > 1e9 || s != s || s > 0 && s < 0.000001 {
 		fail("--cluster-spend-max %v must be 0, or between a millionth and a billion dollars per hour", s)
+	}
+	if _, err := ceilings(c.ClusterPriorityMax, c.ClusterPenaltyMax); err != nil {
+		errs = append(errs, err)
 	}
 	if p := c.DrainDeadlinePolicy; p != "give-up" && p != "force" {
 		fail("--drain-deadline-policy %q must be give-up or force", p)

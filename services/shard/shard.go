@@ -160,8 +160,13 @@ func (s *shell) build() (err error) {
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
 	s.core.WatchPhases(s.phases.enter)
 	s.blobs = session.NewBlobs()
+	ceilings, err := ceilings(s.ClusterPriorityMax, s.ClusterPenaltyMax)
+	if err != nil {
+		return err
+	}
 	s.sessions = session.NewHandler(session.Config{
-		ShardID: s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,
+		Ceilings: ceilings,
+		ShardID:  s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,
 		SessionsMax: s.SessionsMax, SessionAgeMax: s.SessionAgeMax, SlowAfter: SlowConsumerAfter, FastFrames: FastFramesMax,
 		Outbox:       session.OutboxLimits{EssentialFrames: OutboxEssentialFrames, Bytes: OutboxBytes},
 		BlobBytesMax: BlobBytesMax, Features: session.Features(), Refusing: s.refuses,

@@ -27,10 +27,12 @@ type Config struct {
 	ShardID string // required, for the Hello ack
 	Version string
 	Gate    *ingest.Gate // required
-	Loop    *loop.Loop   // required
-	Blobs   *Blobs       // required
-	Log     *slog.Logger // required
-	Observe Observer     // required
+	// Ceilings are what clusters may state. The zero value lets nobody state anything.
+	Ceilings Ceilings
+	Loop     *loop.Loop   // required
+	Blobs    *Blobs       // required
+	Log      *slog.Logger // required
+	Observe  Observer     // required
 
 	SessionsMax   int
 	SessionAgeMax time.Duration

@@ -185,7 +185,9 @@ func (h *Handler) work(ctx context.Context, l *live) {
 			l.drop()
 			return
 		}
+		lowered := h.cfg.Ceilings.apply(m, l.cluster)
 		e := h.cfg.Gate.Rollup(m, l.cluster, len(raw), time.Now())
+		e.Warnings = append(lowered, e.Warnings...)
 		<-h.workers
 		e.Session, e.Arrival, e.Received = l.number, arrived, received
 		if e.Reject != nil {
