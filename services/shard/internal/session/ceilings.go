@@ -40,9 +40,13 @@ func (c *Ceilings) apply(m *pb.ClusterCapacityNeeds, cluster string) (warnings [
 			n.Priority = priority
 			priorities++
 		}
-		if n.InterruptionPenaltyBucket > penalty || n.ReclamationPenaltyBucket > penalty {
-			n.InterruptionPenaltyBucket = min(n.InterruptionPenaltyBucket, penalty)
-			n.ReclamationPenaltyBucket = min(n.ReclamationPenaltyBucket, penalty)
+		lowered := false
+		for _, b := range []*pb.PenaltyBucket{&n.InterruptionPenaltyBucket, &n.ReclamationPenaltyBucket} {
+			if *b > penalty && *b <= pb.PenaltyBucket_PENALTY_BUCKET_PINNED { // above are no buckets: the gate refuses them
+				*b, lowered = penalty, true
+			}
+		}
+		if lowered {
 			penalties++
 		}
 	}
