@@ -1,6 +1,7 @@
 // Package subject names what a verb speaks of, the way people type it and tables print it (OPS-4.14).
 //
-//	machine/ID  need/CLUSTER/ROW  cluster/ID  shard/ID  pod/NAMESPACE/NAME  cr/NAMESPACE/NAME  node/NAME  move/ID
+//	machine/ID  need/CLUSTER/ROW  cluster/ID  shard/ID  node/NAME  move/ID
+//	pod/NAMESPACE/NAME  cr/NAMESPACE/NAME  deployment/NAMESPACE/NAME  statefulset/NAMESPACE/NAME  job/NAMESPACE/NAME
 //
 // Machine and cluster ids may hold slashes; only the first part and, for needs, the last one are split off.
 package subject
@@ -25,9 +26,45 @@ const (
 	Request Kind = "cr"
 	Node    Kind = "node"
 	Move    Kind = "move"
+
+	Deployment  Kind = "deployment"
+	StatefulSet Kind = "statefulset"
+	Job         Kind = "job"
 )
 
-var kinds = []Kind{Machine, Need, Cluster, Shard, Pod, Request, Node, Move}
+var kinds = []Kind{Machine, Need, Cluster, Shard, Pod, Request, Node, Move, Deployment, StatefulSet, Job}
+
+// Namespaced says whether things of the kind live in a namespace of a cluster.
+func (k Kind) Namespaced() bool { return k == Pod || k == Request || k.Workload() }
+
+// Workload says whether things of the kind own Pods.
+func (k Kind) Workload() bool { return k == Deployment || k == StatefulSet || k == Job }
+
+// others are what kubectl and people call kinds.
+var others = map[string]Kind{"pods": Pod, "po": Pod, "nodes": Node, "no": Node, "machines": Machine, "needs": Need, "clusters": Cluster, "shards": Shard, "moves": Move,
+	"capacityrequest": Request, "capacityrequests": Request, "deployments": Deployment, "deploy": Deployment, "statefulsets": StatefulSet, "sts": StatefulSet, "jobs": Job}
+
+// Of reads a subject from the arguments of a command line: KIND/NAME or KIND NAME. Things in a namespace may have it in their name, or
+// take it from namespace.
+func Of(args []string, namespace string, want ...Kind) (Subject, error) {
+	head, name, found := strings.Cut(args[0], "/")
+	if len(args) == 2 && !found {
+		name, found = args[1], true
+	} else if len(args) == 2 {
+		return Subject{}, exit.Usagef("%q and %q are two subjects: ask for one", args[0], args[1])
+	}
+	k, known := others[head]
+	if !known {
+		k = Kind(head)
+	}
+	if found && k.Namespaced() && !strings.Contains(name, "/") {
+		name = namespace + "/" + name
+	}
+	if !found {
+		return Parse(args[0], want...)
+	}
+	return Parse(string(k)+"/"+name, want...)
+}
 
 // Subject is one named thing. Scope is the cluster of a need, or the namespace of a Pod or request.
 type Subject struct {
@@ -54,7 +91,7 @@ func Parse(text string, want ...Kind) (Subject, error) {
 			continue
 		}
 		s := Subject{Kind: k, Name: rest}
-		if k == Need || k == Pod || k == Request {
+		if k == Need || k.Namespaced() {
 			i := strings.LastIndex(rest, "/")
 			if i <= 0 || i == len(rest)-1 {
 				break
@@ -69,7 +106,7 @@ func Parse(text string, want ...Kind) (Subject, error) {
 		if k == Need {
 			forms[i] = "need/CLUSTER/ROW"
 		}
-		if k == Pod || k == Request {
+		if k.Namespaced() {
 			forms[i] = string(k) + "/NAMESPACE/NAME"
 		}
 	}

@@ -45,3 +45,25 @@ func TestNeedRef(t *testing.T) {
 		t.Errorf("row form: %v", r)
 	}
 }
+
+// OPS-4.14: people write KIND NAME and -n, as for kubectl.
+func TestOf(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pod", "web-1"}, "pod/team-a/web-1"}, {[]string{"pods/web-1"}, "pod/team-a/web-1"}, {[]string{"pod/other/web-1"}, "pod/other/web-1"},
+		{[]string{"deploy", "web"}, "deployment/team-a/web"}, {[]string{"job/nightly"}, "job/team-a/nightly"}, {[]string{"node", "n-1"}, "node/n-1"},
+		{[]string{"machine/a/b"}, "machine/a/b"}, {[]string{"need/red/r1"}, "need/red/r1"},
+	} {
+		got, err := subject.Of(c.args, "team-a")
+		if err != nil || got.String() != c.want {
+			t.Errorf("%q is %v, %v; want %s", c.args, got, err, c.want)
+		}
+	}
+	for _, args := range [][]string{{"pod"}, {"web-1"}, {"pod/a", "b"}, {"secret", "x"}, {"pod", ""}} {
+		if got, err := subject.Of(args, "team-a"); err == nil {
+			t.Errorf("%q is read as %v", args, got)
+		}
+	}
+}

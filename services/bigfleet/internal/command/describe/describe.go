@@ -82,7 +82,7 @@ func run(ctx context.Context, a *app.App, kind, name string) error {
 	format := a.Format
 	a.Format = output.Table
 	defer func() { a.Format = format }()
-	return quietly(a, history.Run(ctx, a, s, 0, recordsShown))
+	return quietly(a, history.Run(ctx, a, s, history.Span{Limit: recordsShown}))
 }
 
 // quietly lets a part that has nothing to say, or is not served, not spoil the rest.

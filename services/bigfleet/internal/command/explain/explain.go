@@ -26,16 +26,17 @@ import (
 
 // New returns the verb.
 func New(a *app.App) *cobra.Command {
-	var cluster string
+	var cluster, namespace string
 	var candidates bool
 	c := a.Watchable(&cobra.Command{
-		Use: "explain SUBJECT", Args: cobra.ExactArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
+		Use: "explain SUBJECT", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/", "move/", "node/", "pod/", "deployment/", "job/"),
 		Short: "Explain why a need is met or unmet, or why a machine is kept",
-		Long: "SUBJECT is one of pod/NAMESPACE/NAME, cr/NAMESPACE/NAME, need/CLUSTER/ROW, machine/ID, node/NAME, cluster/ID, move/ID.\n" +
-			"A Pod, a CapacityRequest or a Node is traced to its need or machine. The answer says where the trace ends.",
-		Example: "  bigfleet explain pod/default/web-1 --kube-context red\n  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001\n  bigfleet explain cluster/red",
+		Long: "SUBJECT is one of pod/NAME, deployment/NAME, statefulset/NAME, job/NAME, cr/NAME, node/NAME, need/CLUSTER/ROW, machine/ID, cluster/ID, move/ID,\n" +
+			"written KIND/NAME or KIND NAME. What lives in a cluster is traced to its need or machine, and the answer says where the trace ends.\n" +
+			"Of a workload the Pods that wait are explained, those of equal cause once. Machines and Nodes that are gone are explained from the decision logs.",
+		Example: "  bigfleet explain pod web-1 -n team-a --kube-context red\n  bigfleet explain deployment/web\n  bigfleet explain need/red/r-1f2e3d\n  bigfleet explain machine/m-0001\n  bigfleet explain cluster/red",
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := subject.Parse(args[0])
+			s, err := subject.Of(args, namespace)
 			if err != nil {
 				return err
 			}
@@ -43,6 +44,7 @@ func New(a *app.App) *cobra.Command {
 		},
 	})
 	c.Flags().StringVar(&cluster, "cluster", "", "cluster of the Pod or request, if its kube context has another name")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of a Pod, request or workload")
 	c.Flags().BoolVar(&candidates, "candidates", false, "also show the candidate machines with their costs")
 	return c
 }
@@ -58,8 +60,13 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 		return exit.Usagef("shards cannot be explained: `bigfleet describe shard %s` shows the status", s.Name)
 	case subject.Pod, subject.Request, subject.Node:
 		return explainObject(ctx, a, s, cluster, candidates)
+	case subject.Deployment, subject.StatefulSet, subject.Job:
+		return explainWorkload(ctx, a, s, cluster, candidates)
 	}
 	got, err := ask(ctx, a, s)
+	if s.Kind == subject.Machine && exit.CodeOf(err) == exit.NotFound {
+		return gone(ctx, a, s, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -73,6 +80,9 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 // explainObject explains something that lives in a cluster.
 func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster string, candidates bool) error {
 	w, err := newWalk(a, cluster)
+	if err != nil && s.Kind == subject.Node { // the shards know Nodes, too, and those that are gone
+		w, err = &walk{a: a, cluster: cluster}, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -94,7 +104,12 @@ func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster s
 	}
 	var got *bigfleetv1alpha1.ExplainResponse
 	if w.Target != nil {
-		if got, err = ask(ctx, a, *w.Target); err != nil {
+		got, err = ask(ctx, a, *w.Target)
+		if w.Target.Kind == subject.Machine && exit.CodeOf(err) == exit.NotFound && a.Format.ForPeople() {
+			_, _ = fmt.Fprintln(a.Out)
+			return gone(ctx, a, *w.Target, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -112,16 +127,28 @@ func explainObject(ctx context.Context, a *app.App, s subject.Subject, cluster s
 
 // data is the walk with the shard's answer as one object.
 func (w *walk) data(a *app.App, got *bigfleetv1alpha1.ExplainResponse) error {
+	out, err := w.object(got)
+	if err != nil {
+		return err
+	}
+	return printed(a, out)
+}
+
+func (w *walk) object(got *bigfleetv1alpha1.ExplainResponse) (map[string]any, error) {
 	out := map[string]any{"path": w.Steps}
 	if got == nil {
 		out["stopped"] = w.Stopped
-	} else {
-		raw, err := protojson.Marshal(got)
-		if err != nil {
-			return err
-		}
-		out["subject"], out["explanation"] = w.Target.String(), json.RawMessage(raw)
+		return out, nil
 	}
+	raw, err := protojson.Marshal(got)
+	if err != nil {
+		return nil, err
+	}
+	out["subject"], out["explanation"] = w.Target.String(), json.RawMessage(raw)
+	return out, nil
+}
+
+func printed(a *app.App, out map[string]any) error {
 	raw, err := json.Marshal(out)
 	if err == nil && a.Format == output.YAML {
 		raw, err = yaml.JSONToYAML(raw)

@@ -10,6 +10,7 @@ import (
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
@@ -25,6 +26,9 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 	}
 	if m := r.GetMachine(); m != nil {
 		sayMachine(line, a, m)
+		for _, past := range history.Story(a.Now(), r.GetRecords()) {
+			line("%s", past)
+		}
 	}
 	if len(r.GetFunnel()) > 0 {
 		line("\nMachines that could serve it:")

@@ -19,6 +19,7 @@ import (
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
@@ -220,9 +221,12 @@ func (w *walk) row(ctx context.Context, rows []string) error {
 
 // node walks from a Node.
 func (w *walk) node(ctx context.Context, s subject.Subject) error {
+	if w.core == nil {
+		return w.gone(ctx, s, "no kubeconfig leads to a cluster; this is what the shards know")
+	}
 	n, err := w.core.Nodes().Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return &exit.Error{Code: exit.NotFound, Message: "there is no Node " + s.Name + " in this cluster", Hint: "--kube-context names another cluster; `bigfleet history machine/NAME` knows machines that are gone"}
+		return w.gone(ctx, s, "there is no such Node in this cluster now")
 	}
 	if err != nil {
 		return app.KubeError("reading the Node", err)
@@ -238,5 +242,28 @@ func (w *walk) node(ctx context.Context, s subject.Subject) error {
 	}
 	w.note("Node", "%s is machine %s", s.Name, id)
 	w.Target = &subject.Subject{Kind: subject.Machine, Name: id}
+	return nil
+}
+
+// gone finds the machine that was behind a Node which the cluster does not have.
+func (w *walk) gone(ctx context.Context, s subject.Subject, why string) error {
+	f, shards, err := w.a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	machines, err := history.MachinesOf(ctx, f, shards, s.Name)
+	if err != nil {
+		return err
+	}
+	records, err := history.Of(ctx, w.a, f, shards, machines[0])
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return &exit.Error{Code: exit.NotFound, Message: "there is no Node " + s.Name + " in this cluster, and no decision log names it", Hint: "--kube-context names another cluster; `bigfleet get machines -o wide` lists Nodes"}
+	}
+	w.note("Node", "%s: %s", s.Name, why)
+	w.note("decision log", "%s was machine %s", s.Name, machines[0])
+	w.Target = &subject.Subject{Kind: subject.Machine, Name: machines[0]}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
 // filter is what the flags of get select.
@@ -26,6 +27,7 @@ type filter struct {
 	unmet                                 bool
 	name                                  string // the optional second argument
 	sort                                  string // a column's head
+	at                                    string // a time in the past
 }
 
 // bind adds the flags that one kind takes, or all of them.
@@ -48,6 +50,9 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 			fs.StringSliceVar(&f.reasons, n, nil, "only needs unmet for these reasons, for example priority-starved")
 		}},
 		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not satisfied") }},
+		{"at", func(n string) {
+			fs.StringVar(&f.at, n, "", "the needs as they stood at this time, as far as the shards remember: "+when.Forms)
+		}},
 	} {
 		if takes(b.name) {
 			b.add(b.name)
@@ -77,7 +82,7 @@ func (k kind) fromShards() bool {
 func kinds() []kind {
 	return []kind{
 		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag"}, machines},
-		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet"}, needs},
+		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at"}, needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
 		{[]string{"sessions", "session"}, "connected operators and their versions", []string{"cluster"}, sessions},
 		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", nil, shards},
@@ -147,7 +152,7 @@ func New(a *app.App) *cobra.Command {
 
 // fits refuses a flag that selects nothing of the kind: without that, `get quotas --zone a` would show every quota.
 func (k kind) fits(fs *pflag.FlagSet) error {
-	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "reason", "unmet"} {
+	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "reason", "unmet", "at"} {
 		if fs.Changed(name) && !slices.Contains(k.takes, name) {
 			say := "takes no filter"
 			if len(k.takes) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
 // gather asks every shard for its rows and joins them in shard order.
@@ -149,12 +150,19 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if err != nil {
 		return output.List{}, err
 	}
+	at, now := int64(0), a.Now()
+	if f.at != "" {
+		if now, err = when.Parse("at", f.at, now); err != nil {
+			return output.List{}, err
+		}
+		at = now.UnixNano()
+	}
 	items, failed := gather(ctx, a, "reading needs", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
 		cluster := f.cluster
 		if of, _, whole := strings.Cut(f.name, "/"); whole && cluster == "" {
 			cluster = of
 		}
-		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: cluster, UnsatisfiedOnly: f.unmet}))
+		stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{ClusterId: cluster, UnsatisfiedOnly: f.unmet, AtUnixNanos: at}))
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +180,6 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if i := slices.IndexFunc(items, func(n *bigfleetv1alpha1.NeedView) bool { return subject.NeedName(n) == f.name }); i >= 0 {
 		items = items[i : i+1] // the whole name; otherwise its first letters do, as everywhere
 	}
-	now := a.Now()
 	return table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
 			return []string{

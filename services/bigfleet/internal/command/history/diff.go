@@ -3,6 +3,9 @@ package history
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -12,14 +15,27 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
 // compare shows what two cycles of a shard planned differently (OPS-4.18).
-func compare(ctx context.Context, a *app.App, args []string, cycles []int64) error {
-	if len(cycles) != 2 || cycles[0] < 1 || cycles[1] <= cycles[0] {
-		return exit.Usagef("--diff %v: write two cycles, the earlier first, for example --diff 1200,1300", cycles)
+func compare(ctx context.Context, a *app.App, args, between []string) error {
+	req := &bigfleetv1alpha1.CompareCyclesRequest{}
+	if len(between) > 2 {
+		return exit.Usagef("--diff %s: write two cycles or times, the earlier first, for example --diff 1200,1300 or --diff 14:00,14:32", strings.Join(between, ","))
 	}
-	req := &bigfleetv1alpha1.CompareCyclesRequest{FirstCycle: cycles[0], SecondCycle: cycles[1]}
+	var err error
+	if req.FirstCycle, req.FirstAtUnixNanos, err = moment(between[0], a.Now()); err != nil {
+		return err
+	}
+	if len(between) == 2 {
+		if req.SecondCycle, req.SecondAtUnixNanos, err = moment(between[1], a.Now()); err != nil {
+			return err
+		}
+	}
+	if (req.SecondCycle > 0 && req.SecondCycle <= req.FirstCycle) || (req.SecondAtUnixNanos > 0 && req.SecondAtUnixNanos <= req.FirstAtUnixNanos) {
+		return exit.Usagef("--diff %s: write two cycles or times, the earlier first", strings.Join(between, ","))
+	}
 	if len(args) == 1 {
 		s, err := subject.Parse(args[0], subject.Cluster)
 		if err != nil {
@@ -48,20 +64,20 @@ func compare(ctx context.Context, a *app.App, args []string, cycles []int64) err
 			}
 			continue
 		}
-		sayDiff(a, shards[i].Label(), cycles, *got)
+		sayDiff(a, shards[i].Label(), *got)
 	}
 	return failed
 }
 
-func sayDiff(a *app.App, shard string, cycles []int64, r *bigfleetv1alpha1.CompareCyclesResponse) {
+func sayDiff(a *app.App, shard string, r *bigfleetv1alpha1.CompareCyclesResponse) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
-	line("%s, plan of cycle %d against that of cycle %d:", shard, cycles[1], cycles[0])
+	line("%s, plan of cycle %d against that of cycle %d:", shard, r.GetSecondCycle(), r.GetFirstCycle())
 	if len(r.GetAdded())+len(r.GetRemoved())+len(r.GetNeeds()) == 0 {
 		line("  no difference")
 	}
 	say := func(mark string, records []*bigfleetv1alpha1.DecisionRecord) {
 		for _, d := range records {
-			line("%s %-10s %s  cluster %s  %s", mark, output.Enum("ACTION_KIND_", d.GetKind().String()), d.GetMachineId(), output.Dash(d.GetClusterId()), d.GetCause())
+			line("%s %-10s %s  cluster %s  %s  %s", mark, output.Enum("ACTION_KIND_", d.GetKind().String()), d.GetMachineId(), output.Dash(d.GetClusterId()), d.GetCause(), Why(d))
 		}
 	}
 	say("+", r.GetAdded())
@@ -73,6 +89,21 @@ func sayDiff(a *app.App, shard string, cycles []int64, r *bigfleetv1alpha1.Compa
 		}
 		line("~ need/%s: %s -> %s", subject.NeedName(of), state(n.GetBefore()), state(n.GetAfter()))
 	}
+}
+
+// moment reads a cycle, which is a number, or a time.
+func moment(text string, now time.Time) (cycle, wall int64, err error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if n < 1 {
+			return 0, 0, exit.Usagef("--diff %s: cycles begin with 1", text)
+		}
+		return n, 0, nil
+	}
+	t, err := when.Parse("diff", text, now)
+	if err != nil {
+		return 0, 0, err
+	}
+	return 0, t.UnixNano(), nil
 }
 
 func state(n *bigfleetv1alpha1.NeedView) string {

@@ -2,12 +2,10 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,44 +17,70 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
+
+// Span selects records: those of a time, and of them the newest.
+type Span struct {
+	From, To time.Time // zero: as far as the log goes; now
+	Limit    int
+}
 
 // New returns `history`.
 func New(a *app.App) *cobra.Command {
-	var since time.Duration
+	var since, from, to string
 	var limit int
-	var diff []int64
+	var diff []string
 	c := a.Watchable(&cobra.Command{
-		Use: "history SUBJECT", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "cluster/"),
-		Short:   "Show past decisions and actions, newest first",
-		Example: "  bigfleet history machine/m-0001\n  bigfleet history cluster/red --since 2h\n  bigfleet history --diff 1200,1300",
+		Use: "history [SUBJECT]", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteSubjects("need/", "machine/", "node/", "cluster/", "shard/", "move/"),
+		Short: "Show past decisions and actions, newest first",
+		Long: "SUBJECT is one of machine/ID, node/NAME, need/CLUSTER/ROW, cluster/ID, shard/ID, move/ID; without one the answer is about the whole fleet.\n" +
+			"Machines and Nodes that are gone are in it, as far as the decision logs go.\n\nA time is " + when.Forms + ".",
+		Example: "  bigfleet history machine/m-0001\n  bigfleet history --from 14:00 --to 15:00\n  bigfleet history cluster/red --since 1d\n" +
+			"  bigfleet history --diff 1200,1300\n  bigfleet history cluster/red --diff 14:00,14:32",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(diff) > 0 {
 				return compare(c.Context(), a, args, diff)
 			}
-			if len(args) == 0 {
-				return exit.Usagef("whose history? Write machine/ID, need/CLUSTER/ROW, cluster/ID, shard/ID or move/ID; `bigfleet events` follows all of it")
+			span := Span{Limit: limit}
+			for _, x := range []struct {
+				flag, text string
+				at         *time.Time
+			}{{"since", since, &span.From}, {"from", from, &span.From}, {"to", to, &span.To}} {
+				if x.text == "" {
+					continue
+				}
+				var err error
+				if *x.at, err = when.Parse(x.flag, x.text, a.Now()); err != nil {
+					return err
+				}
 			}
-			s, err := subject.Parse(args[0], subject.Machine, subject.Need, subject.Cluster, subject.Shard, subject.Move)
-			if err != nil {
-				return err
+			if !span.To.IsZero() && span.To.Before(span.From) {
+				return exit.Usagef("--to %s is before --from %s", span.To.Format(time.RFC3339), span.From.Format(time.RFC3339))
 			}
-			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, since, limit) })
+			var s subject.Subject
+			if len(args) == 1 {
+				var err error
+				if s, err = subject.Parse(args[0], subject.Machine, subject.Need, subject.Node, subject.Cluster, subject.Shard, subject.Move); err != nil {
+					return err
+				}
+			}
+			return a.Read(c.Context(), func(ctx context.Context) error { return Run(ctx, a, s, span) })
 		},
 	})
-	c.Flags().DurationVar(&since, "since", 0, "not older than this; default as far as the log goes")
-	c.Flags().Int64SliceVar(&diff, "diff", nil, "compare the plans of two cycles, FIRST,SECOND; with cluster/ID, only for that cluster")
+	c.Flags().StringVar(&since, "since", "", "not older than this: an age such as 90m or 1d, or a time; default as far as the log goes")
+	c.Flags().StringVar(&from, "from", "", "the same as --since")
+	c.Flags().StringVar(&to, "to", "", "not newer than this time")
+	c.Flags().StringSliceVar(&diff, "diff", nil, "compare the plans of two cycles or times, FIRST,SECOND; one time compares with now; with cluster/ID, only for that cluster")
 	c.Flags().IntVar(&limit, "limit", 100, "at most this many records")
+	c.MarkFlagsMutuallyExclusive("since", "from")
 	return c
 }
 
-// Run prints the records of one subject.
-func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration, limit int) error {
-	if limit < 1 {
-		return exit.Usagef("--limit %d: want at least 1", limit)
-	}
-	if since < 0 {
-		return exit.Usagef("--since %v: want more than 0", since)
+// Run prints the records of one subject, or of the fleet.
+func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
+	if span.Limit < 1 {
+		return exit.Usagef("--limit %d: want at least 1", span.Limit)
 	}
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
@@ -73,40 +97,49 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, since time.Duration
 			return err
 		}
 	}
-	var truncated bool
-	var mu sync.Mutex
-	answers, failed := fleet.Each(ctx, f, shards, "reading the history", func(ctx context.Context, sh fleet.Shard) ([]*bigfleetv1alpha1.DecisionRecord, error) {
-		records, cut, err := read(ctx, a, sh, s, since, limit, about)
-		mu.Lock()
-		truncated = truncated || cut
-		mu.Unlock()
-		return records, err
-	})
-	var all []*bigfleetv1alpha1.DecisionRecord
-	for _, r := range answers {
-		if r != nil {
-			all = append(all, *r...)
+	subjects := []subject.Subject{s}
+	if s.Kind == subject.Node {
+		machines, err := MachinesOf(ctx, f, shards, s.Name)
+		if err != nil {
+			return err
+		}
+		subjects = nil
+		for _, m := range machines {
+			subjects = append(subjects, subject.Subject{Kind: subject.Machine, Name: m})
 		}
 	}
-	slices.SortStableFunc(all, func(x, y *bigfleetv1alpha1.DecisionRecord) int {
-		return cmp.Compare(y.GetAtUnixNanos(), x.GetAtUnixNanos())
-	})
-	if len(all) > limit {
-		all = all[:limit]
-	}
-	if len(all) == 0 && failed != nil {
+	got, failed := gather(ctx, a, f, shards, subjects, span, about)
+	if len(got.records) == 0 && failed != nil {
 		return failed
 	}
-	if len(all) == 0 {
-		return &exit.Error{Code: exit.NotFound, Message: "the log has no record of " + s.String(), Hint: "It may be older than the log, or misspelled"}
+	if len(got.records) == 0 {
+		return nothing(s, span)
 	}
-	if err := a.Format.Write(a.Out, table(all)); err != nil {
+	if err := a.Format.Write(a.Out, table(got.records)); err != nil {
 		return err
 	}
-	if truncated {
+	switch {
+	case got.more:
+		oldest := got.records[len(got.records)-1].GetAtUnixNanos()
+		a.Notef("these are the newest %d records, and there are older ones: --limit shows more, and --to %s those before", len(got.records), output.Time(oldest))
+	case got.truncated:
 		a.Notef("older records are no longer in the log")
 	}
 	return failed
+}
+
+func nothing(s subject.Subject, span Span) error {
+	what, of := "the log has no record", ""
+	if s.Kind != "" {
+		of = " of " + s.String()
+	}
+	if !span.From.IsZero() {
+		of += " since " + span.From.Format(time.RFC3339)
+	}
+	if !span.To.IsZero() {
+		of += " until " + span.To.Format(time.RFC3339)
+	}
+	return &exit.Error{Code: exit.NotFound, Message: what + of, Hint: "It may be older than the log, or misspelled"}
 }
 
 // only is the shard of that id. One that was named by its address says itself which it is.
@@ -126,40 +159,6 @@ func only(ctx context.Context, f *fleet.Fleet, shards []fleet.Shard, id string) 
 		}
 	}
 	return nil, &exit.Error{Code: exit.NotFound, Message: "there is no shard " + id, Hint: "`bigfleet get shards` lists them"}
-}
-
-func read(ctx context.Context, a *app.App, sh fleet.Shard, s subject.Subject, since time.Duration, limit int, about func(*bigfleetv1alpha1.DecisionRecord) bool) (out []*bigfleetv1alpha1.DecisionRecord, truncated bool, err error) {
-	req := &bigfleetv1alpha1.GetMachineHistoryRequest{PageSize: int32(min(limit, 5000))}
-	switch s.Kind {
-	case subject.Machine:
-		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_MachineId{MachineId: s.Name}
-	case subject.Need:
-		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_Need{Need: s.NeedRef()}
-	case subject.Cluster:
-		req.Subject = &bigfleetv1alpha1.GetMachineHistoryRequest_ClusterId{ClusterId: s.Name}
-	}
-	if since > 0 {
-		req.SinceUnixNanos = a.Now().Add(-since).UnixNano()
-	}
-	for len(out) < limit {
-		got, err := sh.Read.GetMachineHistory(ctx, connect.NewRequest(req))
-		if connect.CodeOf(err) == connect.CodeNotFound {
-			return nil, false, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		for _, r := range got.Msg.GetRecords() {
-			if about(r) {
-				out = append(out, r)
-			}
-		}
-		truncated = truncated || got.Msg.GetTruncated()
-		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
-			break
-		}
-	}
-	return out, truncated, nil
 }
 
 // ofMove tells the records of a move between shards: those that name it, and those of its machines since it was begun.
@@ -186,10 +185,6 @@ func table(records []*bigfleetv1alpha1.DecisionRecord) output.List {
 	return l
 }
 
-func name(r *bigfleetv1alpha1.DecisionRecord) string {
-	return fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence())
-}
-
 func row(r *bigfleetv1alpha1.DecisionRecord) []string {
 	what := output.Enum("RECORD_TYPE_", r.GetType().String())
 	if r.GetKind() != 0 {
@@ -201,6 +196,6 @@ func row(r *bigfleetv1alpha1.DecisionRecord) []string {
 	}
 	return []string{
 		output.Time(r.GetAtUnixNanos()), what, output.Dash(r.GetMachineId()), output.Dash(r.GetClusterId()), output.Dash(r.GetCause()), output.Dash(r.GetOutcome()),
-		output.Dash(took), r.GetDetail(), fmt.Sprint(r.GetCycle()), output.Dash(r.GetActor()), output.Dash(r.GetOperationId()), r.GetShardId(),
+		output.Dash(took), Sentence(r), fmt.Sprint(r.GetCycle()), output.Dash(r.GetActor()), output.Dash(r.GetOperationId()), r.GetShardId(),
 	}
 }

@@ -115,41 +115,85 @@ func scope(req *bigfleetv1alpha1.PauseActuationRequest) string {
 
 // NewResume returns `resume`.
 func NewResume(a *app.App) *cobra.Command {
-	return a.Mutates(&cobra.Command{
-		Use: "resume PAUSE", Args: cobra.ExactArgs(1),
-		Short:   "End a pause",
-		Example: "  bigfleet resume p-1 --shard shard-0 --reason 'incident over'",
+	var all bool
+	c := a.Mutates(&cobra.Command{
+		Use: "resume PAUSE", Args: cobra.MaximumNArgs(1),
+		Short:   "End a pause, or all of them",
+		Example: "  bigfleet resume p-1 --shard shard-0 --reason 'incident over'\n  bigfleet resume --all --reason 'incident over'",
 		RunE: func(c *cobra.Command, args []string) error {
-			return resume(c.Context(), a, args[0])
+			if all == (len(args) == 1) {
+				return exit.Usagef("name one pause, or all with --all; `bigfleet get pauses` lists them")
+			}
+			for i := range args {
+				args[i] = strings.TrimPrefix(args[i], "pause/") // as -o name prints it
+			}
+			return resume(c.Context(), a, args)
 		},
 	}, true)
+	c.Flags().BoolVar(&all, "all", false, "end every pause of every shard, except those that a start-up flag made")
+	return c
 }
 
-// resume lifts the pause on every shard that has it.
-func resume(ctx context.Context, a *app.App, id string) error {
+// resume ends a pause on every shard that has it, or every pause.
+func resume(ctx context.Context, a *app.App, ids []string) error {
 	f, shards, err := a.Shards(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm("Ends pause %s.", id); err != nil {
+	what, missing := "every pause", &exit.Error{Code: exit.NotFound, Message: "no shard has a pause that can be ended", Hint: "`bigfleet get pauses` lists them"}
+	if len(ids) > 0 {
+		what, missing.Message = "pause "+ids[0], "no shard has a pause "+ids[0]
+	}
+	if err := a.Confirm("Ends %s.", what); err != nil {
 		return err
 	}
-	answers, failed := fleet.Each(ctx, f, shards, "resuming", func(ctx context.Context, s fleet.Shard) (bool, error) {
-		_, err := s.Admin.ResumeActuation(ctx, connect.NewRequest(&bigfleetv1alpha1.ResumeActuationRequest{PauseId: id, Reason: a.Reason, ValidateOnly: a.DryRun}))
-		if connect.CodeOf(err) == connect.CodeNotFound {
-			return false, nil
+	answers, failed := fleet.Each(ctx, f, shards, "resuming", func(ctx context.Context, s fleet.Shard) (ended []string, err error) {
+		of := ids
+		if len(of) == 0 {
+			if of, err = pausesOf(ctx, s); err != nil {
+				return nil, err
+			}
 		}
-		return err == nil, err
+		for _, id := range of {
+			_, err := s.Admin.ResumeActuation(ctx, connect.NewRequest(&bigfleetv1alpha1.ResumeActuationRequest{PauseId: id, Reason: a.Reason, ValidateOnly: a.DryRun}))
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return ended, err
+			}
+			ended = append(ended, id)
+		}
+		return ended, nil
 	})
 	lifted := 0
-	for i, ok := range answers {
-		if ok != nil && *ok {
+	for i, ended := range answers {
+		if ended == nil {
+			continue
+		}
+		for _, id := range *ended {
 			lifted++
 			_, _ = fmt.Fprintf(a.Out, "%s: ended %s\n", shards[i].Label(), id)
 		}
 	}
 	if lifted == 0 && failed == nil {
-		return &exit.Error{Code: exit.NotFound, Message: "no shard has a pause " + id, Hint: "`bigfleet get pauses` lists them"}
+		return missing
 	}
 	return failed
+}
+
+// byFlag is the pause of the flag that a shard was started with: only a restart ends it.
+const byFlag = "flag"
+
+func pausesOf(ctx context.Context, s fleet.Shard) (ids []string, err error) {
+	got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range got.Msg.GetPauses() {
+		if p.GetPauseId() != byFlag {
+			ids = append(ids, p.GetPauseId())
+		}
+	}
+	return ids, nil
 }

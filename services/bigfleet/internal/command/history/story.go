@@ -1,0 +1,90 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// storyMax bounds how many lines a story has.
+const storyMax = 6
+
+// Story says how a machine came where it is, oldest first: since when it is in its cluster and for what it came there, or how it left
+// the last one and what has become of it since. records are of that machine, newest first.
+func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
+	ended := map[string]bool{}
+	for i, r := range records {
+		over := r.GetType() == pb.RecordType_RECORD_TYPE_ENDED && r.GetOutcome() == "success"
+		line, whole := "", false
+		switch drains := r.GetKind() == pb.ActionKind_ACTION_KIND_RECLAIM || r.GetKind() == pb.ActionKind_ACTION_KIND_PREEMPT; {
+		case over && drains:
+			line, whole = "Left cluster "+r.GetClusterId(), true
+		case over && r.GetKind() == pb.ActionKind_ACTION_KIND_DELETE:
+			line = "Returned to its provider"
+		case over && r.GetKind() == pb.ActionKind_ACTION_KIND_BOOTSTRAP:
+			line, whole = "Became a Node of cluster "+r.GetClusterId(), true
+		case r.GetType() == pb.RecordType_RECORD_TYPE_STARTED && drains && !ended[r.GetOperationId()]:
+			line = "Is leaving cluster " + r.GetClusterId()
+		}
+		if r.GetType() == pb.RecordType_RECORD_TYPE_ENDED {
+			ended[r.GetOperationId()] = true
+		}
+		why := Why(r)
+		switch r.GetType() {
+		case pb.RecordType_RECORD_TYPE_MACHINE_VANISHED, pb.RecordType_RECORD_TYPE_MACHINE_FAILED, pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE, pb.RecordType_RECORD_TYPE_INTERRUPTION:
+			line, why = happened[r.GetType()], Sentence(r)
+		}
+		if whole && r.GetCause() == "phase1.handover" {
+			why = first(records[i:], why)
+		}
+		if line != "" {
+			took := ""
+			if d := r.GetDurationNanos(); d != 0 && whole {
+				took = ", after " + time.Duration(d).Round(100*time.Millisecond).String()
+			}
+			said = append(said, output.Line("%s at %s (%s ago%s): %s", line, output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), took, why))
+		}
+		if whole || len(said) == storyMax {
+			break
+		}
+	}
+	slices.Reverse(said)
+	return said
+}
+
+// first is why a machine that was handed over began its way to the cluster: it was bought, or taken from a need.
+func first(records []*pb.DecisionRecord, why string) string {
+	for _, r := range records {
+		if r.GetType() != pb.RecordType_RECORD_TYPE_STARTED {
+			continue
+		}
+		switch r.GetKind() {
+		case pb.ActionKind_ACTION_KIND_PROVISION, pb.ActionKind_ACTION_KIND_PREEMPT, pb.ActionKind_ACTION_KIND_RECLAIM:
+			return Why(r)
+		}
+	}
+	return why
+}
+
+var happened = map[pb.RecordType]string{
+	pb.RecordType_RECORD_TYPE_MACHINE_VANISHED: "Vanished from its provider", pb.RecordType_RECORD_TYPE_MACHINE_FAILED: "Failed",
+	pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE: "Changed without an action of ours", pb.RecordType_RECORD_TYPE_INTERRUPTION: "Interruption",
+}
+
+// NodeOf is the last name of a machine's Node in records, newest first.
+func NodeOf(records []*pb.DecisionRecord) string {
+	for _, r := range records {
+		if n := r.GetNodeName(); n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+// name is what -o name prints of a record.
+func name(r *pb.DecisionRecord) string {
+	return fmt.Sprintf("record/%s/%d", r.GetShardId(), r.GetSequence())
+}

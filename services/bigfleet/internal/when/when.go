@@ -1,0 +1,59 @@
+// Package when reads times as people write them: an age, a time of day, a date, or RFC 3339 (OPS-4.18).
+//
+// Times without a zone are UTC, as every table prints them.
+package when
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+)
+
+// Forms says how a time is written, for help texts.
+const Forms = "an age such as 90m or 1d, 14:32, 2006-01-02T14:32 or RFC 3339; UTC"
+
+// Parse reads a time. A time of day that is still to come today was yesterday.
+func Parse(flag, text string, now time.Time) (time.Time, error) {
+	now = now.UTC()
+	if age, ok := Age(text); ok {
+		return now.Add(-age), nil
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			if t.After(now) {
+				t = t.AddDate(0, 0, -1)
+			}
+			return t, nil
+		}
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, exit.Usagef("--%s %q is no time: write %s", flag, text, Forms)
+}
+
+// Age reads a duration of more than 0, with days.
+func Age(text string) (time.Duration, bool) {
+	days, rest, found := strings.Cut(text, "d")
+	var all time.Duration
+	if found {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, false
+		}
+		all, text = time.Duration(n)*24*time.Hour, rest
+	}
+	if text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return 0, false
+		}
+		all += d
+	}
+	return all, all > 0
+}
