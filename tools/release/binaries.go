@@ -54,12 +54,12 @@ func (p *plan) writeBinaries(tree string) error {
 	return nil
 }
 
-// takePrograms copies programs that were built before under the names of the release.
+// takePrograms copies programs that were built before, those that are there, under the names of the release.
 func (p *plan) takePrograms(bin string) error {
 	for _, program := range programs {
 		name := filepath.Base(program)
 		to := fmt.Sprintf("%s_%s_%s", name, p.version, strings.ReplaceAll(p.platforms[0], "/", "_"))
-		if err := copyFile(filepath.Join(p.programs, name), filepath.Join(bin, to)); err != nil {
+		if err := copyFile(filepath.Join(p.programs, name), filepath.Join(bin, to)); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}

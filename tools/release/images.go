@@ -40,6 +40,9 @@ func (p *plan) writeImages() error {
 		return err
 	}
 	for _, name := range images {
+		if _, err := os.Stat(filepath.Join(p.programs, name)); p.programs != "" && os.IsNotExist(err) {
+			continue
+		}
 		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 		for _, platform := range p.platforms {
 			system, arch, _ := strings.Cut(platform, "/")

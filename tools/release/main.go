@@ -41,7 +41,7 @@ func run(args []string) error {
 	tag := f.Bool("tag", false, "make the release commit and its tags in the repository; without it this is a dry run")
 	binaries := f.Bool("binaries", true, "build the binaries and images, too")
 	on := f.String("platforms", strings.Join(platforms, ","), "GOOS/GOARCH of the binaries, with commas")
-	programs := f.String("programs", "", "package the programs of this directory, built for this machine, instead of building any")
+	programs := f.String("programs", "", "instead of building programs, package those of this directory, built for this machine; for tests")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
