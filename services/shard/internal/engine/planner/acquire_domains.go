@@ -31,7 +31,7 @@ const (
 )
 
 // sumsFor returns the sums for a gang.
-func (p *planning) sumsFor(cl *clusterState, w *needState, c *domainCounts) *domainSums {
+func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *domainSums {
 	c.key = append(c.key[:0], cl.f.ID...)
 	agg, unit := cl.aggregate(w), cl.unit(w)
 	if w.bits&wMany != 0 { // what a machine contributes hangs on the unit, and all that hangs on is in the key
@@ -42,7 +42,7 @@ func (p *planning) sumsFor(cl *clusterState, w *needState, c *domainCounts) *dom
 	}
 	base := len(c.key)
 	for n := 1; n < c.supplies; n++ {
-		if class, ok := p.cat.Example(uint32(n)); ok {
+		if class, ok := ts.cat.Example(uint32(n)); ok {
 			if sup := cl.f.Supply(class); match.Covers(sup, unit) && match.Touches(sup, agg) {
 				c.key = binary.AppendUvarint(c.key, uint64(n))
 			}
@@ -57,7 +57,7 @@ func (p *planning) sumsFor(cl *clusterState, w *needState, c *domainCounts) *dom
 		for list := c.key[base:]; len(list) > 0; {
 			n, size := binary.Uvarint(list)
 			list = list[size:]
-			class, _ := p.cat.Example(uint32(n))
+			class, _ := ts.cat.Example(uint32(n))
 			s.fit = append(s.fit, uint32(n))
 			s.sup = append(s.sup, cl.amount(w, class)...)
 		}
@@ -154,9 +154,9 @@ func (a *domainPlace) better(b *domainPlace) bool {
 }
 
 // kindOf returns the kind of a gang, with its sums up to date. known says that it is not the first of its kind.
-func (p *planning) kindOf(cl *clusterState, w *needState, t *topState) (g *gangKind, known bool) {
-	t.rankDomains(p)
-	c := p.countsOf(t, cl.matcher(w))
+func (ts *topologies) kindOf(cl *clusterState, w *needState, t *topState) (g *gangKind, known bool) {
+	t.rankDomains(ts.plan)
+	c := ts.countsOf(t, cl.matcher(w))
 	t.key = append(append(t.key[:0], cl.matcher(w).Form.Match...), cl.f.ID...)
 	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.dimensions()] { // aggregate and min unit
 		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
@@ -166,7 +166,7 @@ func (p *planning) kindOf(cl *clusterState, w *needState, t *topState) (g *gangK
 		if len(t.kinds) > kindsMax {
 			clear(t.kinds)
 		}
-		g = &gangKind{s: p.sumsFor(cl, w, c), agg: slices.Clone(cl.aggregate(w))}
+		g = &gangKind{s: ts.sumsFor(cl, w, c), agg: slices.Clone(cl.aggregate(w))}
 		t.kinds[string(t.key)] = g
 	}
 	g.s.sync()

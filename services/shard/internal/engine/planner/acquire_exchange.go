@@ -8,33 +8,51 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// exchange retries purchases from exhausted pools in a different order. It keeps a new order only if the total cost falls and no other
+// exchange is the exchange of one plan.
+type exchange struct {
+	*plan
+	free     *freePool
+	clusters *clusters
+	pending  *pendingList
+	tops     *topologies
+	actions  *actionList
+	acquirer *acquirer
+	cover    *coverer
+
+	tries      int
+	spent      bool
+	saved      int64
+	old, again []bought // of a try: what is given back, and what is bought instead
+	buf        []int64
+}
+
+// run retries purchases from exhausted pools in a different order. It keeps a new order only if the total cost falls and no other
 // Need loses coverage (ENG-13.10).
-func (p *planning) exchange() {
-	p.tries, p.spent, p.saved = 0, false, 0
-	if p.policy.ExchangeTries < 2 {
+func (e *exchange) run() {
+	e.tries, e.spent, e.saved = 0, false, 0
+	if e.policy.ExchangeTries < 2 {
 		return
 	}
-	list := p.exchangers()
-	if _, two := list.at(p, 1); !two {
+	list := e.exchangers()
+	if _, two := list.at(e, 1); !two {
 		return
 	}
-	p.notify() // topologies learn only of tries that are kept
-	for improved := true; improved && !p.spent; {
+	e.tops.notify() // topologies learn only of tries that are kept
+	for improved := true; improved && !e.spent; {
 		improved = false
-		for b := 1; !p.spent; b++ {
-			y, ok := list.at(p, b)
+		for b := 1; !e.spent; b++ {
+			y, ok := list.at(e, b)
 			if !ok {
 				break
 			}
-			for a := 0; a < b && !p.spent; a++ {
-				improved = p.try(y, list.found[a]) || improved
+			for a := 0; a < b && !e.spent; a++ {
+				improved = e.try(y, list.found[a]) || improved
 			}
 		}
-		for c := 2; c < len(list.found) && !p.spent; c++ {
-			for b := 1; b < c && !p.spent; b++ {
-				for a := 0; a < b && !p.spent; a++ {
-					improved = p.try(list.found[c], list.found[b], list.found[a]) || improved
+		for c := 2; c < len(list.found) && !e.spent; c++ {
+			for b := 1; b < c && !e.spent; b++ {
+				for a := 0; a < b && !e.spent; a++ {
+					improved = e.try(list.found[c], list.found[b], list.found[a]) || improved
 				}
 			}
 		}
@@ -51,11 +69,11 @@ type exchangers struct {
 }
 
 // at returns exchanger n, if there is one.
-func (x *exchangers) at(p *planning, n int) (allocation, bool) {
+func (x *exchangers) at(e *exchange, n int) (allocation, bool) {
 	for ; len(x.found) <= n && x.read < len(x.list); x.read++ {
-		cl, w := p.state(x.list[x.read])
-		if !cl.short(w) && cl.hasBought(w) &&
-			slices.ContainsFunc(x.gone, func(c uint32) bool { return cl.fits(w, c) && p.couldTake(cl, c) }) {
+		cl, w := e.clusters.state(x.list[x.read])
+		if !cl.short(w) && e.hasBought(cl, w) &&
+			slices.ContainsFunc(x.gone, func(c uint32) bool { return cl.fits(w, c) && e.couldTake(cl, c) }) {
 			x.found = append(x.found, x.list[x.read])
 		}
 	}
@@ -66,15 +84,15 @@ func (x *exchangers) at(p *planning, n int) (allocation, bool) {
 }
 
 // exchangers lists the candidates. It compares shapes, not classes: labels must not change the answer.
-func (p *planning) exchangers() (x exchangers) {
-	if !p.bought {
+func (e *exchange) exchangers() (x exchangers) {
+	if !e.actions.bought {
 		return x
 	}
-	inv := p.w.Inventory
+	inv := e.w.Inventory
 	bought := make([]int32, inv.Shapes()) // Speculative machines by shape
 	for c := range inv.Classes() {
 		if cl := inv.Class(uint32(c)); cl.Serial != 0 {
-			bought[cl.Shape] += int32(cl.Pools[inventory.SpeculativePool].Len()) - p.free.free[inventory.SpeculativePool][c]
+			bought[cl.Shape] += int32(cl.Pools[inventory.SpeculativePool].Len()) - e.free.free[inventory.SpeculativePool][c]
 		}
 	}
 	for c := range inv.Classes() {
@@ -86,26 +104,26 @@ func (p *planning) exchangers() (x exchangers) {
 	if len(x.gone) == 0 {
 		return x
 	}
-	for _, cl := range p.stale {
+	for _, cl := range e.clusters.stale {
 		for i := range cl.needs {
 			if w := &cl.needs[i]; w.bits&(wSame|wSpread|wBought) == wBought {
 				x.list = append(x.list, allocationOf(cl, w))
 			}
 		}
 	}
-	p.sorter.sort(x.list)
+	e.pending.sorter.sort(x.list)
 	return x
 }
 
 // couldTake reports whether a class had a Speculative machine free that is not withheld from the cluster.
-func (p *planning) couldTake(cl *clusterState, class uint32) bool {
-	avoided := p.w.Inventory.Avoided(cl.d.ID)
+func (e *exchange) couldTake(cl *clusterState, class uint32) bool {
+	avoided := e.w.Inventory.Avoided(cl.d.ID)
 	if len(avoided) == 0 {
 		return true
 	}
-	n := p.w.Inventory.Class(class).Pools[inventory.SpeculativePool].Len()
+	n := e.w.Inventory.Class(class).Pools[inventory.SpeculativePool].Len()
 	for _, i := range avoided {
-		if r := p.w.Inventory.Row(i); r.Class == class && r.Seen() == inventory.Speculative {
+		if r := e.w.Inventory.Row(i); r.Class == class && r.Seen() == inventory.Speculative {
 			n--
 		}
 	}
@@ -113,7 +131,7 @@ func (p *planning) couldTake(cl *clusterState, class uint32) bool {
 }
 
 // hasBought reports whether w took Speculative machines and none of them carries a share.
-func (cl *clusterState) hasBought(w *needState) bool {
+func (e *exchange) hasBought(cl *clusterState, w *needState) bool {
 	found := false
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
 		if l := &cl.machines[at]; l.isBought() {
@@ -127,40 +145,40 @@ func (cl *clusterState) hasBought(w *needState) bool {
 }
 
 // try lets Needs return what they bought and buy again in the given order, and reports whether the new order is kept.
-func (p *planning) try(order ...allocation) bool {
+func (e *exchange) try(order ...allocation) bool {
 	for _, t := range order {
-		if cl, w := p.state(t); !cl.hasBought(w) {
+		if cl, w := e.clusters.state(t); !e.hasBought(cl, w) {
 			return false
 		}
 	}
-	if p.spent = p.spent || p.tries+len(order) > p.policy.ExchangeTries; p.spent {
+	if e.spent = e.spent || e.tries+len(order) > e.policy.ExchangeTries; e.spent {
 		return false
 	}
-	p.tries += len(order)
-	saved, ok := p.weigh(order)
+	e.tries += len(order)
+	saved, ok := e.weigh(order)
 	if !ok {
 		for _, t := range order {
-			cl, w := p.state(t)
-			cl.boughtLast(w)
+			cl, w := e.clusters.state(t)
+			e.boughtLast(cl, w)
 			cl.unpack(w)
 		}
 		return false
 	}
-	p.saved += saved
-	p.resumed = true
-	p.muted = true // given back and taken again, it is the same action
+	e.saved += saved
+	e.actions.resumed = true
+	e.actions.muted = true // given back and taken again, it is the same action
 	old := make([][]inventory.Index, len(order))
-	told := len(p.free.list)
+	told := len(e.free.list)
 	for i, t := range order {
-		cl, w := p.state(t)
-		old[i] = p.giveBackAll(cl, w)
+		cl, w := e.clusters.state(t)
+		old[i] = e.giveBackAll(cl, w)
 	}
 	for _, t := range order {
-		cl, w := p.state(t)
-		p.acquire(cl, w, inventory.SpeculativePool)
+		cl, w := e.clusters.state(t)
+		e.acquirer.acquire(cl, w, inventory.SpeculativePool)
 	}
-	p.muted = false
-	p.applyExchange(old, told)
+	e.actions.muted = false
+	e.apply(old, told)
 	return true
 }
 
@@ -172,51 +190,51 @@ type bought struct {
 
 // weigh computes what the Needs would save by buying again in the given order. It changes only the free pools and restores them; clusters
 // are not touched. ok means that all would be covered for less and no short Need could use what is left over.
-func (p *planning) weigh(order []allocation) (saved int64, ok bool) {
+func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
 	var was, is sum128
-	inv, told := p.w.Inventory, len(p.free.list)
-	p.old, p.again = p.old[:0], p.again[:0]
+	inv, told := e.w.Inventory, len(e.free.list)
+	e.old, e.again = e.old[:0], e.again[:0]
 	for _, t := range order {
-		cl, w := p.state(t)
+		cl, w := e.clusters.state(t)
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
 			if l := &cl.machines[at]; l.isBought() {
 				was.add(uint64(match.EffectiveCost(inv.Class(l.class), w.bucket)), 1)
-				p.old = append(p.old, bought{l.idx, l.class})
-				p.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
+				e.old = append(e.old, bought{l.idx, l.class})
+				e.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
 			}
 		}
 	}
 	ok = true
 	for i := 0; ok && i < len(order); i++ {
-		cl, w := p.state(order[i])
-		ok = p.buyAgain(cl, w, &is)
+		cl, w := e.clusters.state(order[i])
+		ok = e.buyAgain(cl, w, &is)
 	}
-	ok = ok && is.compare(was) < 0 && !p.wanted(p.old)
-	for _, m := range p.again {
-		p.free.giveBack(m.idx, m.class, inventory.SpeculativePool)
+	ok = ok && is.compare(was) < 0 && !e.wanted(e.old)
+	for _, m := range e.again {
+		e.free.giveBack(m.idx, m.class, inventory.SpeculativePool)
 	}
-	for _, m := range p.old {
-		p.free.take(m.idx, m.class, inventory.SpeculativePool)
+	for _, m := range e.old {
+		e.free.take(m.idx, m.class, inventory.SpeculativePool)
 	}
-	p.free.forget(told)
+	e.free.forget(told)
 	was.sub(is.lo, 1)
 	return int64(was.lo), ok
 }
 
 // buyAgain takes from the pools what w would buy without its earlier purchases, and adds up the cost. It reports whether w would be
 // covered.
-func (p *planning) buyAgain(cl *clusterState, w *needState, total *sum128) bool {
-	rest := cl.restOf(w, append(p.buf[:0], cl.aggregate(w)...), (*machineState).isBought)
-	p.buf = rest
+func (e *exchange) buyAgain(cl *clusterState, w *needState, total *sum128) bool {
+	rest := cl.restOf(w, append(e.buf[:0], cl.aggregate(w)...), (*machineState).isBought)
+	e.buf = rest
 	if match.IsZero(rest) {
 		return true
 	}
 	const k = inventory.SpeculativePool
-	if !p.anyFree(cl.matcher(w), k) {
+	if !e.free.any(cl.matcher(w), k) {
 		return false
 	}
-	c := &p.cover
-	c.ask(p, cl, w, k, rest)
+	c := e.cover
+	c.ask(e.free, cl, w, k, rest)
 	if c.everywhere(cl, w); len(c.mk.groups) == 0 {
 		return false
 	}
@@ -224,10 +242,10 @@ func (p *planning) buyAgain(cl *clusterState, w *needState, total *sum128) bool 
 	for _, pk := range c.list {
 		gr := c.mk.tier(pk.group)
 		total.add(uint64(gr.cost), uint64(pk.n))
-		p.taking = c.listed(p.taking[:0], pk.group, pk.n)
-		for _, x := range p.taking {
-			p.again = append(p.again, bought(x))
-			p.free.take(x.idx, x.class, k)
+		e.acquirer.taking = c.listed(e.acquirer.taking[:0], pk.group, pk.n)
+		for _, x := range e.acquirer.taking {
+			e.again = append(e.again, bought(x))
+			e.free.take(x.idx, x.class, k)
 			match.Subtract(rest, cl.amount(w, x.class))
 		}
 	}
@@ -240,7 +258,7 @@ func (l *machineState) isBought() bool {
 }
 
 // boughtLast moves what w bought behind its other claims, as if it had just bought it.
-func (cl *clusterState) boughtLast(w *needState) {
+func (e *exchange) boughtLast(cl *clusterState, w *needState) {
 	first, mixed := true, false
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
 		mixed = mixed || !first && !cl.machines[at].isBought()
@@ -263,27 +281,27 @@ func (cl *clusterState) boughtLast(w *needState) {
 	}
 }
 
-// applyExchange updates the topologies after a kept try: some returned machines are free now, and some machines taken since stock.list had
+// applyExchange updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
 // length told are new.
-func (p *planning) applyExchange(old [][]inventory.Index, told int) {
-	taken := slices.Clone(p.free.list[told:])
-	p.free.forget(told)
-	p.notify()
+func (e *exchange) apply(old [][]inventory.Index, told int) {
+	taken := slices.Clone(e.free.list[told:])
+	e.free.forget(told)
+	e.tops.notify()
 	was := slices.Concat(old...)
 	for _, i := range was {
-		if !p.free.isTaken(i) {
-			p.countGiven(i, p.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+		if !e.free.isTaken(i) {
+			e.tops.countGiven(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
 		}
 	}
 	for _, i := range taken {
 		if !slices.Contains(was, i) {
-			p.free.note(i, p.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+			e.free.note(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
 		}
 	}
 }
 
 // giveBackAll returns what w bought to the free pool.
-func (p *planning) giveBackAll(cl *clusterState, w *needState) []inventory.Index {
+func (e *exchange) giveBackAll(cl *clusterState, w *needState) []inventory.Index {
 	var out []inventory.Index
 	for at := w.claims; at >= 0; {
 		l := &cl.machines[at]
@@ -293,7 +311,7 @@ func (p *planning) giveBackAll(cl *clusterState, w *needState) []inventory.Index
 			cl.release(at)
 			l.bits |= lGone
 			cl.empty = append(cl.empty, at)
-			p.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
+			e.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
 		}
 		at = next
 	}
@@ -302,13 +320,13 @@ func (p *planning) giveBackAll(cl *clusterState, w *needState) []inventory.Index
 }
 
 // wanted reports whether a short Need could use a machine that was returned and not taken again.
-func (p *planning) wanted(list []bought) bool {
-	inv := p.w.Inventory
+func (e *exchange) wanted(list []bought) bool {
+	inv := e.w.Inventory
 	for _, m := range list {
-		if p.free.isTaken(m.idx) {
+		if e.free.isTaken(m.idx) {
 			continue
 		}
-		for _, cl := range p.states {
+		for _, cl := range e.clusters.states {
 			if cl.open == 0 && !cl.stale {
 				continue
 			}
@@ -330,26 +348,26 @@ func (p *planning) wanted(list []bought) bool {
 }
 
 // claimFreed lets each short Need check once more what its cluster has left (ENG-12.9).
-func (p *planning) claimFreed() {
+func (al *allocator) claimFreed() {
 	// Where nothing happened since credit, every short Need has seen what is left.
-	for _, cl := range p.withUnclaimed.of(func(cl *clusterState) bool {
+	for _, cl := range al.clusters.withUnclaimed.of(func(cl *clusterState) bool {
 		return cl.unclaimedCount > 0 && (cl.freed && cl.shorts > 0 || cl.stale) || cl.stale && len(cl.flight) > 0
 	}) {
 		for i := range cl.needs {
-			p.claimUnclaimed(cl, &cl.needs[i])
+			al.claimUnclaimed(cl, &cl.needs[i])
 		}
 	}
 }
 
 // claimUnclaimed lets w claim unclaimed machines of its cluster, bound ones and then those in flight. A gang stays in its domain, a spread
 // within its skew.
-func (p *planning) claimUnclaimed(cl *clusterState, w *needState) {
+func (al *allocator) claimUnclaimed(cl *clusterState, w *needState) {
 	if cl.unclaimedCount == 0 && len(cl.flight) == 0 || !cl.short(w) || w.bits&wSame != 0 && w.bits&wChosen == 0 {
 		return
 	}
 	var values []int64
 	if w.bits&(wSame|wSpread) != 0 {
-		values = cl.values(p.w.Inventory, w.key)
+		values = cl.values(al.w.Inventory, w.key)
 	}
 	last := w.lastOne
 	pass := func(at int32, _ *machineState) bool {
@@ -360,16 +378,16 @@ func (p *planning) claimUnclaimed(cl *clusterState, w *needState) {
 			if values[at] < 0 {
 				return false
 			}
-			p.known(cl, w)
-			i := p.spread.find(symbol.ID(values[at]))
-			return p.spread.mayGo(i, w.skew)
+			al.spread.known(cl, w)
+			i := al.spread.find(symbol.ID(values[at]))
+			return al.spread.mayGo(i, w.skew)
 		}
 		return true
 	}
 	cl.claimUnclaimed(w, pass)
 	cl.claimUnclaimedInFlight(w, pass)
 	if w.lastOne != last {
-		p.unmet.gained = true
-		p.markStale(cl)
+		al.unmet.gained = true
+		al.clusters.markStale(cl)
 	}
 }

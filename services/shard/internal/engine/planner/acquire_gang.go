@@ -10,22 +10,38 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// allocateGang is the first part of a gang's allocation: the choice of 10.6 and the claims of 10.7. It reports whether there is a
+// gangAllocator chooses domains for gangs.
+type gangAllocator struct {
+	*plan
+	free     *freePool
+	clusters *clusters
+	unmet    *unmetNeeds
+	tops     *topologies
+	cover    *coverer
+	x        *scratch
+
+	counts  []int32 // of the buckets
+	view    []int64 // Idle and Speculative of one domain
+	skip    []int32 // domains
+	spilled []int32
+}
+
+// allocate is the first part of a gang's allocation: the choice of 10.6 and the claims of 10.7. It reports whether there is a
 // domain at all.
-func (p *planning) allocateGang(cl *clusterState, w *needState) bool {
-	values := cl.values(p.w.Inventory, w.key)
-	p.creditable(cl, w, values)
-	best, ok := p.bestDomain(cl, w)
+func (ga *gangAllocator) allocate(cl *clusterState, w *needState) bool {
+	values := cl.values(ga.w.Inventory, w.key)
+	ga.creditable(cl, w, values)
+	best, ok := ga.bestDomain(cl, w)
 	if !ok {
 		w.bits &^= wChosen
 		return false
 	}
-	p.markStale(cl)
+	ga.clusters.markStale(cl)
 	w.bits &^= wPossible
 	if best.Satisfiable {
 		w.bits |= wPossible
 	}
-	p.moveTo(cl, w, best.value, values)
+	ga.moveTo(cl, w, best.value, values)
 	return true
 }
 
@@ -45,61 +61,61 @@ func creditableNow(w *needState, l *machineState) bool {
 }
 
 // creditable fills the buckets of scratch, and counts, with what is creditable to w.
-func (p *planning) creditable(cl *clusterState, w *needState, values []int64) {
-	x := &p.x
-	x.buckets, x.sums, p.counts = x.buckets[:0], x.sums[:0], p.counts[:0]
+func (ga *gangAllocator) creditable(cl *clusterState, w *needState, values []int64) {
+	x := ga.x
+	x.buckets, x.sums, ga.counts = x.buckets[:0], x.sums[:0], ga.counts[:0]
 	for at := w.claims; at >= 0; at = cl.machines[at].next {
-		p.creditOne(cl, w, at, values)
+		ga.creditOne(cl, w, at, values)
 	}
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
 		if l := &cl.machines[at]; l.claim < 0 && !l.state.Bound() {
-			p.creditOne(cl, w, at, values)
+			ga.creditOne(cl, w, at, values)
 		}
 	}
 	for _, at := range cl.unclaimed() {
 		if cl.machines[at].claim < 0 {
-			p.creditOne(cl, w, at, values)
+			ga.creditOne(cl, w, at, values)
 		}
 	}
 }
 
-func (p *planning) creditOne(cl *clusterState, w *needState, at int32, values []int64) {
-	x := &p.x
+func (ga *gangAllocator) creditOne(cl *clusterState, w *needState, at int32, values []int64) {
+	x := ga.x
 	l := &cl.machines[at]
 	var buf [8]int64
 	if !creditableNow(w, l) || values[at] < 0 || !cl.usable(w, l) || !match.Touches(cl.worth(w, l, buf[:0]), cl.aggregate(w)) {
 		return
 	}
-	cl.collect(w, at, values, x)
-	for len(p.counts) < len(x.buckets) {
-		p.counts = append(p.counts, 0)
+	x.collect(cl, w, at, values)
+	for len(ga.counts) < len(x.buckets) {
+		ga.counts = append(ga.counts, 0)
 	}
 	v := symbol.ID(values[at])
-	p.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
+	ga.counts[slices.IndexFunc(x.buckets, func(b bucket) bool { return b.value == v })]++
 }
 
 // bestDomain is ENG-10.6 over all values of the key. ok is false if there is none.
-func (p *planning) bestDomain(cl *clusterState, w *needState) (best RankedDomain, ok bool) {
-	t := p.topology(w.key)
+func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best RankedDomain, ok bool) {
+	t := ga.tops.of(w.key)
 	k := cl.dimensions()
-	x := &p.x
-	p.view = slices.Grow(p.view[:0], 2*k)[:2*k]
-	idle, spec := p.view[:k], p.view[k:]
+	x := ga.x
+	ga.view = slices.Grow(ga.view[:0], 2*k)[:2*k]
+	idle, spec := ga.view[:k], ga.view[k:]
 	better := func(v RankedDomain) {
-		if !ok || CompareDomains(p.w.Space.Strings, &v, &best) < 0 {
+		if !ok || CompareDomains(ga.w.Space.Strings, &v, &best) < 0 {
 			best, ok = v, true
 		}
 	}
 	// Where something is creditable.
-	p.skip = p.skip[:0]
+	ga.skip = ga.skip[:0]
 	for at, b := range x.buckets {
-		clear(p.view)
-		n := p.counts[at]
+		clear(ga.view)
+		n := ga.counts[at]
 		if t != nil {
 			if d, known := t.top.Domain(b.value); known {
-				p.skip = append(p.skip, d)
-				n += p.freeIn(cl, w, t, int(d), inventory.IdlePool, idle)
-				n += p.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
+				ga.skip = append(ga.skip, d)
+				n += ga.freeIn(cl, w, t, int(d), inventory.IdlePool, idle)
+				n += ga.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
 			}
 		}
 		better(RankDomain(cl.aggregate(w), b.value, x.at(b.sum, k), x.at(b.own, k), idle, spec, n))
@@ -108,9 +124,9 @@ func (p *planning) bestDomain(cl *clusterState, w *needState) (best RankedDomain
 		return best, ok
 	}
 	// Everywhere else.
-	if !p.off.noSums && len(p.w.Inventory.Avoided(cl.d.ID)) == 0 {
-		g, known := p.kindOf(cl, w, t)
-		d, satisfiable := g.best(t, known, p.skip)
+	if !ga.off.noSums && len(ga.w.Inventory.Avoided(cl.d.ID)) == 0 {
+		g, known := ga.tops.kindOf(cl, w, t)
+		d, satisfiable := g.best(t, known, ga.skip)
 		switch {
 		case d < 0:
 		case !ok: // nothing to compare it with
@@ -126,11 +142,11 @@ func (p *planning) bestDomain(cl *clusterState, w *needState) (best RankedDomain
 		return best, ok
 	}
 	for d := range t.top.Domains {
-		if slices.Contains(p.skip, int32(d)) {
+		if slices.Contains(ga.skip, int32(d)) {
 			continue
 		}
-		clear(p.view)
-		n := p.freeIn(cl, w, t, d, inventory.IdlePool, idle) + p.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
+		clear(ga.view)
+		n := ga.freeIn(cl, w, t, d, inventory.IdlePool, idle) + ga.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
 		if n > 0 {
 			better(RankDomain(cl.aggregate(w), t.top.Domains[d].Value, nil, nil, idle, spec, n))
 		}
@@ -154,18 +170,18 @@ func RankDomain(want []int64, v symbol.ID, sum, own, idle, spec []int64, n int32
 }
 
 // freeIn adds up what a domain has free for w in a pool, and counts the machines.
-func (p *planning) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool, into []int64) int32 {
+func (ga *gangAllocator) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool, into []int64) int32 {
 	n := int32(0)
-	p.cover.free = &p.free
-	p.cover.avoidFor(cl, k, nil)
+	ga.cover.free = ga.free
+	ga.cover.avoidFor(cl, k, nil)
 	for i, cell := range t.top.Domains[d].Cells[k] {
 		if !cl.fits(w, cell.Class) || !match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
 			continue
 		}
-		left := p.left(t, d, k, i)
-		for _, s := range p.cover.spare {
-			if p.w.Inventory.Row(s).Class == cell.Class {
-				if v, has := p.w.Inventory.Value(s, t.top.Key); has && v == t.top.Domains[d].Value {
+		left := ga.tops.left(t, d, k, i)
+		for _, s := range ga.cover.spare {
+			if ga.w.Inventory.Row(s).Class == cell.Class {
+				if v, has := ga.w.Inventory.Value(s, t.top.Key); has && v == t.top.Domains[d].Value {
 					left--
 				}
 			}
@@ -179,9 +195,9 @@ func (p *planning) freeIn(cl *clusterState, w *needState, t *topState, d int, k 
 }
 
 // moveTo claims what 10.7 says in the chosen domain and lets go of everything else the gang held.
-func (p *planning) moveTo(cl *clusterState, w *needState, v symbol.ID, values []int64) {
-	held := p.x.list[:0]
-	spilled := p.spilled[:0]
+func (ga *gangAllocator) moveTo(cl *clusterState, w *needState, v symbol.ID, values []int64) {
+	held := ga.x.list[:0]
+	spilled := ga.spilled[:0]
 	for at := w.claims; at >= 0; {
 		next := cl.machines[at].next
 		held = append(held, at)
@@ -191,7 +207,7 @@ func (p *planning) moveTo(cl *clusterState, w *needState, v symbol.ID, values []
 		cl.release(at)
 		at = next
 	}
-	p.x.list, p.spilled = held, spilled
+	ga.x.list, ga.spilled = held, spilled
 	cl.recount(w)
 	cl.choose(w, v)
 	cl.claimInDomain(w, values)
@@ -204,14 +220,14 @@ func (p *planning) moveTo(cl *clusterState, w *needState, v symbol.ID, values []
 	slices.SortFunc(held, func(a, b int32) int { return cmp.Compare(cl.machines[a].order, cl.machines[b].order) })
 	for _, at := range held {
 		if cl.machines[at].claim < 0 {
-			cl.letGo(at)
-			p.unmet.gained = true
+			ga.letGo(cl, at)
+			ga.unmet.gained = true
 		}
 	}
 }
 
 // letGo is ENG-11.8 for a machine that its gang gave up: the first of those who use a share of it claims it whole.
-func (cl *clusterState) letGo(at int32) {
+func (ga *gangAllocator) letGo(cl *clusterState, at int32) {
 	first := int32(-1)
 	for i := cl.machines[at].shares; i >= 0; i = cl.shares[i].nextOn {
 		if to := cl.shares[i].to; first < 0 || to < first { // wants lie in allocation order

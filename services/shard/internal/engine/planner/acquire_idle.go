@@ -16,9 +16,9 @@ const (
 )
 
 // noteIdle records that an allocation got nothing. Gangs are never recorded: they depend on more than what matches.
-func (p *planning) noteIdle(s *pendingNeed, w *needState) {
+func (pl *pendingList) noteIdle(s *pendingNeed, w *needState) {
 	switch {
-	case p.off.noPassing || w.bits&(wSame|wFolded) != 0 || p.marks[s.allocation.cl]&staleMark != 0:
+	case pl.off.noPassing || w.bits&(wSame|wFolded) != 0 || pl.clusters.marks[s.allocation.cl]&staleMark != 0:
 		s.idle = notIdle
 	case w.bits&wSpread != 0:
 		s.idle = idleSpread
@@ -28,41 +28,41 @@ func (p *planning) noteIdle(s *pendingNeed, w *needState) {
 }
 
 // passes reports whether the next allocation of a Need would get nothing again.
-func (p *planning) passes(s *pendingNeed) bool {
-	if s.idle == notIdle || p.marks[s.allocation.cl]&staleMark != 0 {
+func (pl *pendingList) passes(s *pendingNeed) bool {
+	if s.idle == notIdle || pl.clusters.marks[s.allocation.cl]&staleMark != 0 {
 		return false
 	}
-	m := p.cat.ByID[s.matcher]
-	return !p.anyFree(m, 0) && !p.anyFree(m, 1)
+	m := pl.cat.ByID[s.matcher]
+	return !pl.free.any(m, 0) && !pl.free.any(m, 1)
 }
 
 // beyondReach reports whether preemption has nothing for an unchanged Need: no machine in flight is promised to a lower priority, and
 // no excess and no victim matches (ENG-15.15).
-func (p *planning) beyondReach(s *pendingNeed) bool {
-	if s.idle == notIdle || p.marks[s.allocation.cl]&staleMark != 0 {
+func (pe *preemption) beyondReach(s *pendingNeed) bool {
+	if s.idle == notIdle || pe.clusters.marks[s.allocation.cl]&staleMark != 0 {
 		return false
 	}
-	if !p.inFlightListed {
-		p.listInFlight()
+	if !pe.inFlightListed {
+		pe.listInFlight()
 	}
 	priority := s.allocation.priority()
-	if len(p.inFlight) > 0 && p.inFlight[0].prio < priority {
+	if len(pe.inFlight) > 0 && pe.inFlight[0].prio < priority {
 		return false
 	}
-	if !p.excess.built {
-		p.excess.listExcess(p)
+	if !pe.excess.built {
+		pe.excess.listExcess()
 	}
-	if !p.victims.built {
-		p.victims.listVictims(p)
+	if !pe.victims.built {
+		pe.victims.listVictims()
 	}
-	m := p.cat.ByID[s.matcher]
-	return p.excess.lowest(p, m) == math.MaxInt64 && p.victims.lowest(p, m) >= int64(priority)
+	m := pe.cat.ByID[s.matcher]
+	return pe.excess.lowest(m) == math.MaxInt64 && pe.victims.lowest(m) >= int64(priority)
 }
 
 // reasonStays reports whether the reason of a shortfall is the one of the last plan: the Need is unchanged, and no machine was or is
 // withheld (ENG-19.4).
-func (p *planning) reasonStays(s *pendingNeed) bool {
+func (pl *pendingList) reasonStays(s *pendingNeed) bool {
 	was := s.reasonValid
-	s.reasonValid = s.idle == idlePlain && p.w.Inventory.Held().Len() == 0
+	s.reasonValid = s.idle == idlePlain && pl.w.Inventory.Held().Len() == 0
 	return was && s.reasonValid
 }

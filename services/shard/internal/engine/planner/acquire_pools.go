@@ -3,6 +3,7 @@ package planner
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -12,6 +13,7 @@ type freePool struct {
 	inv    *inventory.Table
 	free   [2][]int32  // by class
 	cursor [2][]cursor // by class: nothing before it is free
+	from   []freeFrom  // by id of the matcher
 	taken  []uint64    // one bit per Index
 	list   []inventory.Index
 	kinds  []takenKind // of each of list
@@ -86,4 +88,30 @@ func (s *freePool) giveBack(i inventory.Index, class uint32, k inventory.Pool) {
 	s.free[k][class]++
 	s.cursor[k][class] = cursor{}
 	s.gen++
+}
+
+// freeFrom is from where on the classes of a matcher may hold something free, by pool.
+type freeFrom struct {
+	gen uint32 // of the stock
+	at  [2]int32
+}
+
+// first is the position of the first class of a matcher of which a pool has anything left.
+func (s *freePool) first(m *match.Matcher, k inventory.Pool) int {
+	for int(m.ID) >= len(s.from) {
+		s.from = append(s.from, freeFrom{})
+	}
+	x := &s.from[m.ID]
+	if x.gen != s.gen {
+		*x = freeFrom{gen: s.gen}
+	}
+	for int(x.at[k]) < len(m.Classes) && s.free[k][m.Classes[x.at[k]]] <= 0 {
+		x.at[k]++
+	}
+	return int(x.at[k])
+}
+
+// any reports whether a pool has anything left that matches.
+func (s *freePool) any(m *match.Matcher, k inventory.Pool) bool {
+	return s.first(m, k) < len(m.Classes)
 }

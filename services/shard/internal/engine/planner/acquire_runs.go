@@ -34,6 +34,7 @@ func inQuestion(v []int64) (x [questionDims]int64) {
 
 // questions numbers questions. 0 means none; a number is never reused.
 type questions struct {
+	*plan
 	mu     sync.Mutex
 	number map[question]uint32
 	last   uint32
@@ -55,14 +56,14 @@ func (q *questions) of(x *question) uint32 {
 }
 
 // questionOf returns the number of the question of a plain Need of one unit. Needs of a kind lie side by side: x remembers the last one.
-func (p *planning) questionOf(cl *clusterState, w *needState, x *scratch) uint32 {
-	if p.off.noRuns || w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.dimensions() > questionDims {
+func (qs *questions) numberOf(cl *clusterState, w *needState, x *scratch) uint32 {
+	if qs.off.noRuns || w.bits&(wSame|wSpread|wWhole|wMany) != wWhole || cl.dimensions() > questionDims {
 		return 0
 	}
 	unit, q := cl.unit(w), &x.question
 	if x.number == 0 || q.matcher != w.matcher || q.bucket != w.bucket || q.frame != cl.f || !slices.Equal(q.unit[:len(unit)], unit) {
 		*q = question{w.matcher, w.bucket, cl.f, inQuestion(unit)}
-		x.number = p.questions.of(q)
+		x.number = qs.of(q)
 	}
 	return x.number
 }
@@ -105,13 +106,22 @@ type pending struct {
 
 // runs is the answers of the plan at work, and what came of them.
 type runs struct {
+	*plan
+	workers  *workers
+	free     *freePool
+	clusters *clusters
+	pending  *pendingList
+	queue    *allocationQueue
+	actions  *actionList
+	cover    *coverer
+
 	by      map[uint32]*run // by number of the question; nil after the first time
 	last    *run            // of the last allocation that was looked at,
 	lastAsk uint32          // and its question
 	epoch   uint32          // of the newest answer
 	joined  []uint32        // by cluster: the answer that its allocations need nothing beside
 	took    []*clusterState // who took in runs,
-	pending [][]pending     // by cluster: what nothing else of it knows of yet
+	taken   [][]pending     // by cluster: what nothing else of it knows of yet
 	room    []pending       // for that
 }
 
@@ -119,9 +129,9 @@ type runs struct {
 func (r *runs) begin(clusters int) {
 	clear(r.by)
 	r.last, r.lastAsk = nil, 0
-	r.joined, r.pending = slices.Grow(r.joined[:0], clusters)[:clusters], slices.Grow(r.pending[:0], clusters)[:clusters]
+	r.joined, r.taken = slices.Grow(r.joined[:0], clusters)[:clusters], slices.Grow(r.taken[:0], clusters)[:clusters]
 	clear(r.joined)
-	clear(r.pending)
+	clear(r.taken)
 }
 
 // drawMost bounds how many rows a lane reads at once. It reads twice as many each time: rows lie anywhere in memory, and many side by
@@ -129,7 +139,7 @@ func (r *runs) begin(clusters int) {
 const drawMost = 1 << 13
 
 // look finds the head of the lane.
-func (l *lane) look(p *planning, k inventory.Pool) {
+func (l *lane) look(p *plan, k inventory.Pool) {
 	if l.pos < len(l.drawn) || l.draw(p, k) {
 		l.order = l.drawn[l.pos].order
 	} else {
@@ -138,7 +148,7 @@ func (l *lane) look(p *planning, k inventory.Pool) {
 }
 
 // draw reads the rows of the next machines of the list.
-func (l *lane) draw(p *planning, k inventory.Pool) bool {
+func (l *lane) draw(p *plan, k inventory.Pool) bool {
 	inv := p.w.Inventory
 	l.drawn, l.pos = slices.Grow(l.drawn[:0], l.nextRefill), 0
 	chunks := inv.Class(l.class).Pools[k].Chunks()
@@ -161,7 +171,7 @@ func (l *lane) draw(p *planning, k inventory.Pool) bool {
 }
 
 // next returns the first free machine of the group, and its class.
-func (r *run) next(p *planning) (d drawn, class uint32, ok bool) {
+func (r *run) next(rs *runs) (d drawn, class uint32, ok bool) {
 	for {
 		var first *lane
 		order := uint32(atEnd)
@@ -175,52 +185,52 @@ func (r *run) next(p *planning) (d drawn, class uint32, ok bool) {
 		}
 		d = first.drawn[first.pos]
 		first.pos++
-		first.look(p, r.pool)
-		if !p.free.isTaken(d.idx) { // by others, meanwhile
+		first.look(rs.plan, r.pool)
+		if !rs.free.isTaken(d.idx) { // by others, meanwhile
 			return d, first.class, true
 		}
 	}
 }
 
 // answer records the answer of the last allocation: one machine of a group, without a tie.
-func (p *planning) answer(ask uint32) {
-	c, x := &p.cover, &p.cover.last
-	if x.mk == nil || x.gen != p.free.gen || !x.fresh {
+func (rs *runs) answer(ask uint32) {
+	c, x := rs.cover, &rs.cover.last
+	if x.mk == nil || x.gen != rs.free.gen || !x.fresh {
 		return
 	}
-	r, again := p.runs.by[ask]
+	r, again := rs.by[ask]
 	if !again {
-		if p.runs.by == nil {
-			p.runs.by = map[uint32]*run{}
+		if rs.by == nil {
+			rs.by = map[uint32]*run{}
 		}
-		p.runs.by[ask] = nil // one is no run
+		rs.by[ask] = nil // one is no run
 		return
 	}
 	if r == nil {
 		r = &run{}
-		p.runs.by[ask] = r
+		rs.by[ask] = r
 	}
-	p.runs.epoch++
-	p.runs.lastAsk = 0
+	rs.epoch++
+	rs.lastAsk = 0
 	gr, sh := x.mk.tier(x.group), x.mk.groups[x.mk.of[x.group]]
-	r.gen, r.epoch, r.pool, r.cost = x.gen, p.runs.epoch, x.pool, gr.cost
+	r.gen, r.epoch, r.pool, r.cost = x.gen, rs.epoch, x.pool, gr.cost
 	r.supply = append(r.supply[:0], x.mk.supply(x.mk.of[x.group])...)
 	n := int(gr.to - gr.from)
 	r.lanes = slices.Grow(r.lanes[:0], n)[:n]
 	for i, s := range sh.slots[gr.from:gr.to] {
 		cur := c.free.cursor[x.pool][s.class]
 		r.lanes[i] = lane{class: s.class, chunk: int(cur.chunk), at: int(cur.pos), nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
-		r.lanes[i].look(p, x.pool)
+		r.lanes[i].look(rs.plan, x.pool)
 	}
 }
 
 // joins reports whether a Need with a known answer depends on nothing else: its cluster has no unclaimed machine, no share to offer and
 // no machine to avoid. What the machine leaves over must also be of no use to a later Need of the cluster.
-func (p *planning) joins(cl *clusterState, at int32, r *run) bool {
-	if cl.unclaimedCount > 0 || len(cl.flight) > 0 || len(p.w.Inventory.Avoided(cl.d.ID)) > 0 {
+func (rs *runs) joins(cl *clusterState, at int32, r *run) bool {
+	if cl.unclaimedCount > 0 || len(cl.flight) > 0 || len(rs.w.Inventory.Avoided(cl.d.ID)) > 0 {
 		return false
 	}
-	if p.policy.Sharing && cl.d.Facts.SharingPerMille > 0 && len(cl.donors) > 0 {
+	if rs.policy.Sharing && cl.d.Facts.SharingPerMille > 0 && len(cl.donors) > 0 {
 		return false
 	}
 	if cl.d.Facts.SharingPerMille > 0 && cl.lastRecipient >= 0 {
@@ -232,94 +242,83 @@ func (p *planning) joins(cl *clusterState, at int32, r *run) bool {
 			return false
 		}
 	}
-	p.runs.joined[cl.at] = r.epoch
+	rs.joined[cl.at] = r.epoch
 	return true
 }
 
 // runOn takes the allocations from p.at on as long as they are a run, and reports whether it took any. It is the hook of runs.
-func (p *planning) runOn() bool {
-	from := p.at
-	for ; p.at < len(p.allocationOrder); p.at++ {
-		s := p.next(p.at)
+func (rs *runs) runOn() bool {
+	from := rs.queue.at
+	for ; rs.queue.at < len(rs.queue.entries); rs.queue.at++ {
+		s := rs.queue.next(rs.queue.at)
 		if !s.worthAllocating() {
-			p.noteUnmet(p.at, s, false)
+			rs.queue.noteUnmet(rs.queue.at, s, false)
 			continue
 		}
-		if p.passes(s) {
-			p.res.Counters.Allocations++
-			p.noteUnmet(p.at, s, true)
+		if rs.pending.passes(s) {
+			rs.res.Counters.Allocations++
+			rs.queue.noteUnmet(rs.queue.at, s, true)
 			continue
 		}
 		if s.ask == 0 {
 			break
 		}
-		if s.ask != p.runs.lastAsk {
-			p.runs.last, p.runs.lastAsk = p.runs.by[s.ask], s.ask
+		if s.ask != rs.lastAsk {
+			rs.last, rs.lastAsk = rs.by[s.ask], s.ask
 		}
-		r := p.runs.last
-		if r == nil || r.gen != p.free.gen {
+		r := rs.last
+		if r == nil || r.gen != rs.free.gen {
 			break
 		}
-		if p.runs.joined[s.allocation.cl] != r.epoch && !p.joins(p.states[s.allocation.cl], s.allocation.need, r) {
+		if rs.joined[s.allocation.cl] != r.epoch && !rs.joins(rs.clusters.states[s.allocation.cl], s.allocation.need, r) {
 			break
 		}
-		d, class, ok := r.next(p)
+		d, class, ok := r.next(rs)
 		if !ok {
 			r.gen = 0
 			break
 		}
-		p.res.Counters.Allocations++
-		p.free.take(d.idx, class, r.pool)
-		p.takenAlone(engine.Ref{Block: s.allocation.cl, Row: s.row}, &d, r)
-		list := &p.runs.pending[s.allocation.cl]
+		rs.res.Counters.Allocations++
+		rs.free.take(d.idx, class, r.pool)
+		rs.actions.takenAlone(engine.Ref{Block: s.allocation.cl, Row: s.row}, &d, r)
+		list := &rs.taken[s.allocation.cl]
 		if *list == nil {
-			p.pend(p.states[s.allocation.cl])
+			rs.pend(rs.clusters.states[s.allocation.cl])
 		}
 		*list = append(*list, pending{s.allocation.need, d.idx, d.order, d.stamp, takenKind(class<<1 | uint32(r.pool))})
 	}
-	return p.at > from
-}
-
-// takenAlone is taken for a Need that takes exactly one machine.
-func (p *planning) takenAlone(to engine.Ref, d *drawn, r *run) {
-	a := engine.Action{Machine: d.idx, Kind: engine.Bootstrap, Cause: engine.CauseIdle, Need: to, Cost: r.cost, Drain: -1}
-	if r.pool == inventory.SpeculativePool {
-		a.Kind, a.Cause = engine.Provision, engine.CauseSpeculative
-		p.bought = true
-	}
-	p.growActions(1)
-	p.acts, p.ids = append(p.acts, a), append(p.ids, d.order)
+	return rs.queue.at > from
 }
 
 // pend makes room for the machines that a cluster takes in runs.
-func (p *planning) pend(cl *clusterState) {
-	p.runs.took = append(p.runs.took, cl)
+func (rs *runs) pend(cl *clusterState) {
+	rs.took = append(rs.took, cl)
 	n := cl.open // each of them takes one at the most
-	if len(p.runs.room) < n {
-		p.free.expect(p.total.open)
-		p.runs.room = make([]pending, max(n, p.total.open))
+	if len(rs.room) < n {
+		rs.free.expect(rs.clusters.total.open)
+		rs.room = make([]pending, max(n, rs.clusters.total.open))
 	}
-	p.runs.pending[cl.at], p.runs.room = p.runs.room[:0:n], p.runs.room[n:]
-	p.markStale(cl)
+	rs.taken[cl.at], rs.room = rs.room[:0:n], rs.room[n:]
+	rs.clusters.markStale(cl)
 }
 
 // settleRuns writes the records of all runs.
-func (p *planning) settleRuns() {
-	p.each(p.runs.took, func(cl *clusterState, _ *scratch) {
-		p.settlePending(cl)
-		if cl.nobodyShort() {
-			cl.served = p.plans
+func (rs *runs) settle() {
+	rs.workers.each(rs.took, func(cl *clusterState, _ *scratch) {
+		rs.settlePending(cl)
+		if nobodyShort(cl) {
+			cl.served = rs.plans
 		}
 	})
-	clear(p.runs.took)
-	clear(p.runs.pending)
-	p.runs.took, p.runs.room = p.runs.took[:0], nil
+	clear(rs.took)
+	clear(rs.taken)
+	rs.took, rs.room = rs.took[:0], nil
 }
 
 // settlePending credits the machines taken in runs to their Needs.
-func (p *planning) settlePending(cl *clusterState) {
-	list := p.runs.pending[cl.at]
-	inv := p.w.Inventory
+func (rs *runs) settlePending(cl *clusterState) {
+	list := rs.taken[cl.at]
+	inv := rs.w.Inventory
 	cl.machines = slices.Grow(cl.machines, len(list))
 	for _, x := range list {
 		l := machineState{idx: x.idx, class: x.kind.class(), order: x.order, state: inventory.Idle, bits: lAcquired, claim: -1, next: -1, owner: -1,
@@ -336,11 +335,11 @@ func (p *planning) settlePending(cl *clusterState) {
 		cl.chain(w, int32(len(cl.machines)-1))
 		clear(cl.rest(w))
 	}
-	p.runs.pending[cl.at] = list[:0]
+	rs.taken[cl.at] = list[:0]
 }
 
 // nobodyShort reports whether all Needs are covered.
-func (cl *clusterState) nobodyShort() bool {
+func nobodyShort(cl *clusterState) bool {
 	for i := range cl.needs {
 		if cl.short(&cl.needs[i]) {
 			return false

@@ -33,20 +33,32 @@ type domainTaken struct {
 	lateN   int
 }
 
-func (p *planning) beginTopologies() {
-	old := p.tops
-	p.tops = nil
-	str := p.w.Space.Strings
-	for _, key := range p.w.Demand.TopologyKeys() {
+// topologies is the domains of each topology key: what the plan at work has taken, and what is remembered about them.
+type topologies struct {
+	*plan
+	free *freePool
+
+	list     []*topState
+	notified int   // how many of free.list they know of
+	here     place // what is being taken lies there
+	keys     []uint64
+}
+
+// begin lists the topologies that demand asks for. Nothing is taken of them yet.
+func (ts *topologies) begin() {
+	old := ts.list
+	ts.list = nil
+	str := ts.w.Space.Strings
+	for _, key := range ts.w.Demand.TopologyKeys() {
 		id, _ := str.Find(key)
-		top := p.w.Inventory.TopologyOf(id)
+		top := ts.w.Inventory.TopologyOf(id)
 		at := slices.IndexFunc(old, func(t *topState) bool { return t.top == top })
 		if at < 0 {
-			p.tops = append(p.tops, &topState{top: top, byClass: top.ByClass(), kinds: map[string]*gangKind{}, plan: p.plans})
+			ts.list = append(ts.list, &topState{top: top, byClass: top.ByClass(), kinds: map[string]*gangKind{}, plan: ts.plans})
 			continue
 		}
-		old[at].reset(p.plans)
-		p.tops = append(p.tops, old[at])
+		old[at].reset(ts.plans)
+		ts.list = append(ts.list, old[at])
 	}
 }
 
@@ -63,7 +75,7 @@ func (t *topState) reset(plan uint64) {
 }
 
 // rankDomains gives each domain its place by text, so that a tie is broken by comparing numbers.
-func (t *topState) rankDomains(p *planning) {
+func (t *topState) rankDomains(p *plan) {
 	if len(t.rank) == len(t.top.Domains) {
 		return
 	}
@@ -81,17 +93,17 @@ func (t *topState) rankDomains(p *planning) {
 	clear(t.kinds)
 }
 
-func (p *planning) topology(key symbol.ID) *topState {
-	t := p.topologyOf(key)
+func (ts *topologies) of(key symbol.ID) *topState {
+	t := ts.find(key)
 	if t != nil && (!t.byClass || len(t.counts) > 0) {
-		p.notify()
+		ts.notify()
 	}
 	return t
 }
 
 // topologyOf is topology for those who do not ask what was taken.
-func (p *planning) topologyOf(key symbol.ID) *topState {
-	for _, t := range p.tops {
+func (ts *topologies) find(key symbol.ID) *topState {
+	for _, t := range ts.list {
 		if t.top.Key == key {
 			return t
 		}
@@ -100,10 +112,10 @@ func (p *planning) topologyOf(key symbol.ID) *topState {
 }
 
 // left is how many machines of a cell the plan has left.
-func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
+func (ts *topologies) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 	c := t.top.Domains[d].Cells[k][cell]
 	if t.byClass {
-		return p.free.free[k][c.Class]
+		return ts.free.free[k][c.Class]
 	}
 	if d >= len(t.taken[k]) || t.taken[k][d].plan != t.plan {
 		return c.N
@@ -112,33 +124,33 @@ func (p *planning) left(t *topState, d int, k inventory.Pool, cell int) int32 {
 }
 
 // notify brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
-func (p *planning) notify() {
-	p.notifyOf(p.free.list[p.notified:], p.free.kinds[p.notified:])
-	p.notified = len(p.free.list)
+func (ts *topologies) notify() {
+	ts.notifyOf(ts.free.list[ts.notified:], ts.free.kinds[ts.notified:])
+	ts.notified = len(ts.free.list)
 }
 
 // tellTogether is how many machines are looked up at once.
 const tellTogether = 16
 
 // notifyOf tells the topologies of taken machines.
-func (p *planning) notifyOf(list []inventory.Index, kinds []takenKind) {
+func (ts *topologies) notifyOf(list []inventory.Index, kinds []takenKind) {
 	for from := 0; from < len(list); from += tellTogether {
 		batch := list[from:min(from+tellTogether, len(list))]
-		for _, t := range p.tops {
+		for _, t := range ts.list {
 			if t.byClass && len(t.counts) == 0 {
 				continue
 			}
 			var domains [tellTogether]int32
-			if p.here.top == t {
+			if ts.here.top == t {
 				for at := range batch {
-					domains[at] = p.here.d
+					domains[at] = ts.here.d
 				}
 			} else {
-				t.top.DomainsOf(p.w.Inventory, batch, domains[:len(batch)], &t.memo)
+				t.top.DomainsOf(ts.w.Inventory, batch, domains[:len(batch)], &t.memo)
 			}
 			for at, kind := range kinds[from : from+len(batch)] {
 				if d := domains[at]; d >= 0 {
-					p.countTaken(t, d, kind.class(), kind.pool(), 1)
+					ts.countTaken(t, d, kind.class(), kind.pool(), 1)
 				}
 			}
 		}
@@ -146,29 +158,29 @@ func (p *planning) notifyOf(list []inventory.Index, kinds []takenKind) {
 }
 
 // countGiven keeps the topologies right when a machine is given back.
-func (p *planning) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
-	for _, t := range p.tops {
+func (ts *topologies) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
+	for _, t := range ts.list {
 		if t.byClass && len(t.counts) == 0 {
 			continue
 		}
-		if v, has := p.w.Inventory.ValueIn(class, i, t.top.Key); has {
+		if v, has := ts.w.Inventory.ValueIn(class, i, t.top.Key); has {
 			if d, known := t.top.Domain(v); known {
-				p.countTaken(t, d, class, k, -1)
+				ts.countTaken(t, d, class, k, -1)
 			}
 		}
 	}
 }
 
 // countTaken keeps a topology right when a free machine of a domain is taken (by 1) or given back (by -1).
-func (p *planning) countTaken(t *topState, d int32, class uint32, k inventory.Pool, by int32) {
+func (ts *topologies) countTaken(t *topState, d int32, class uint32, k inventory.Pool, by int32) {
 	if n := len(t.touched); n == 0 || t.touched[n-1] != d {
 		t.touched = append(t.touched, d)
 	}
 	for _, c := range t.counts {
-		if c.plan != p.plans {
+		if c.plan != ts.plans {
 			c.forget(d) // it is counted again when it is looked at
 		} else if c.m.Has(class) {
-			c.move(d, k, p.cat.SupplyNumber[class], -by)
+			c.move(d, k, ts.cat.SupplyNumber[class], -by)
 		}
 	}
 	if !t.byClass {
@@ -271,21 +283,21 @@ func (c *domainCounts) note(d int32) {
 const logMax = 1 << 16
 
 // countsOf returns the counts of a matcher, up to date.
-func (p *planning) countsOf(t *topState, m *match.Matcher) *domainCounts {
+func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
 	at := slices.IndexFunc(t.counts, func(c *domainCounts) bool { return c.m == m })
 	if at < 0 {
 		if len(t.counts) == countsMax {
 			t.counts = t.counts[:0]
 			clear(t.kinds)
 		}
-		p.notify() // what is counted now must not be told later
+		ts.notify() // what is counted now must not be told later
 		t.counts = append(t.counts, &domainCounts{m: m})
 		at = len(t.counts) - 1
 	}
 	c := t.counts[at]
-	if c.plan != p.plans {
-		c.plan = p.plans
-		c.sync(p, t)
+	if c.plan != ts.plans {
+		c.plan = ts.plans
+		c.sync(ts, t)
 	}
 	return c
 }
@@ -293,9 +305,9 @@ func (p *planning) countsOf(t *topState, m *match.Matcher) *domainCounts {
 // countsMax bounds how many matchers of gangs are remembered per key; then all are counted again.
 const countsMax = 64
 
-func (c *domainCounts) sync(p *planning, t *topState) {
-	if v := p.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
-		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: p.cat.Supplies(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
+func (c *domainCounts) sync(ts *topologies, t *topState) {
+	if v := ts.w.Inventory.ClassVersion(); c.classes != v || c.sums == nil {
+		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: ts.cat.Supplies(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
 		maps.DeleteFunc(t.kinds, func(_ string, g *gangKind) bool { return g.s.c == c })
 	}
 	if len(c.log) > 4*len(t.top.Domains) {
@@ -307,7 +319,7 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 	}
 	for _, x := range changes {
 		if int(x.Domain) < len(c.known) && c.known[x.Domain] && c.m.Has(x.Class) {
-			c.move(x.Domain, x.Pool, p.cat.SupplyNumber[x.Class], int32(x.By))
+			c.move(x.Domain, x.Pool, ts.cat.SupplyNumber[x.Class], int32(x.By))
 		}
 	}
 	if n := len(t.top.Domains); len(c.known) < n {
@@ -330,8 +342,8 @@ func (c *domainCounts) sync(p *planning, t *topState) {
 				if !c.m.Has(cell.Class) {
 					continue
 				}
-				left := p.left(t, d, inventory.Pool(k), i)
-				row[p.cat.SupplyNumber[cell.Class]] += left
+				left := ts.left(t, d, inventory.Pool(k), i)
+				row[ts.cat.SupplyNumber[cell.Class]] += left
 				if left != cell.N { // taken before anybody looked at the domain: the next plan counts it again
 					t.touched = append(t.touched, int32(d))
 				}
@@ -345,4 +357,10 @@ func (c *domainCounts) forget(d int32) {
 	if int(d) < len(c.known) {
 		c.known[d] = false
 	}
+}
+
+// place is a domain.
+type place struct {
+	top *topState
+	d   int32
 }

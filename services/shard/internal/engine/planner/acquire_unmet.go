@@ -14,6 +14,10 @@ type unmet struct {
 
 // unmetNeeds is all short Needs, in allocation order.
 type unmetNeeds struct {
+	*plan
+	clusters *clusters
+	pending  *pendingList
+
 	known  bool // the list is complete: no Need lost anything
 	gained bool // some may be covered since
 	list   []unmet
@@ -31,14 +35,9 @@ func (u *unmetNeeds) end() {
 }
 
 // noteUnmet records that the Need of allocation i is short.
-func (p *planning) noteUnmet(i int, s *pendingNeed, preempts bool) {
-	at := int32(i)
-	if p.order != nil {
-		at = p.order[i].at
-	}
-	u := &p.unmet
+func (u *unmetNeeds) note(at int32, s *pendingNeed, preempts bool, most int) {
 	if len(u.list) == cap(u.list) && cap(u.list) >= radixMin {
-		u.list = append(make([]unmet, 0, max(2*len(u.list), len(p.allocationOrder)/2)), u.list...)
+		u.list = append(make([]unmet, 0, max(2*len(u.list), most/2)), u.list...)
 	}
 	u.list = append(u.list, unmet{at, engine.Ref{Block: s.allocation.cl, Row: s.row}, preempts})
 }
@@ -47,62 +46,37 @@ func (p *planning) noteUnmet(i int, s *pendingNeed, preempts bool) {
 func (w *needState) mayPreempt() bool { return w.bits&wSame == 0 || w.bits&wChosen != 0 }
 
 // isShort reports whether a recorded Need is still short.
-func (p *planning) isShort(u *unmet) bool {
-	if !p.unmet.gained {
+func (u *unmetNeeds) isShort(x *unmet) bool {
+	if !u.gained {
 		return true
 	}
-	t := p.unmet.asked[u.at].allocation
-	cl, w := p.state(t)
+	t := u.asked[x.at].allocation
+	cl, w := u.clusters.state(t)
 	return cl.short(w)
-}
-
-// callPreemptors queues the Needs that preemption considers.
-func (p *planning) callPreemptors() {
-	p.called = p.called[:0]
-	defer func() { p.allocationOrder, p.requeued = p.called, p.requeued[:0] }()
-	if u := &p.unmet; u.known {
-		for i := range u.list {
-			if x := &u.list[i]; x.preempts && p.isShort(x) && !p.beyondReach(&u.asked[x.at]) {
-				p.called = append(p.called, u.asked[x.at])
-			}
-		}
-		return
-	}
-	p.stillShort(func(cl *clusterState) bool { return cl.served == p.plans }, func(t allocation, s *pendingNeed) {
-		if s != nil && (!s.worthAllocating() || p.beyondReach(s)) {
-			return
-		}
-		if s == nil {
-			if cl, w := p.state(t); held(w) || cl.beyondHelp(w) {
-				return
-			}
-		}
-		p.called = append(p.called, pendingNeed{allocation: t, open: true})
-	})
 }
 
 // eachShort visits every short Need in allocation order, once all blocks are written. s is the cached entry of a Need whose cluster did not
 // change, and nil for the others.
-func (p *planning) eachShort(visit func(r engine.Ref, s *pendingNeed)) {
-	if !p.unmet.known {
-		p.stillShort(func(cl *clusterState) bool { return len(cl.block.Missing) == 0 }, func(t allocation, s *pendingNeed) {
+func (u *unmetNeeds) eachShort(visit func(r engine.Ref, s *pendingNeed)) {
+	if !u.known {
+		u.pending.stillShort(func(cl *clusterState) bool { return len(cl.block.Missing) == 0 }, func(t allocation, s *pendingNeed) {
 			if s != nil {
 				visit(engine.Ref{Block: t.cl, Row: s.row}, s)
 			} else {
-				visit(p.refOf(t), nil)
+				visit(u.clusters.refOf(t), nil)
 			}
 		})
 		return
 	}
-	for i := range p.unmet.list {
-		u := &p.unmet.list[i]
-		if !p.isShort(u) {
+	for i := range u.list {
+		x := &u.list[i]
+		if !u.isShort(x) {
 			continue
 		}
-		if p.marks[u.ref.Block]&staleMark != 0 {
-			visit(u.ref, nil)
+		if u.clusters.marks[x.ref.Block]&staleMark != 0 {
+			visit(x.ref, nil)
 		} else {
-			visit(u.ref, &p.unmet.asked[u.at])
+			visit(x.ref, &u.asked[x.at])
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package planner
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -17,16 +14,14 @@ import (
 type clusterState struct {
 	// What allocations look at lies together: in a cold plan each allocation is in another cluster than the one before, and the lines of
 	// memory that it has to fetch are most of its time.
-	d              *demand.Cluster
-	f              *match.Projection
+	d *demand.Cluster
+	vectors
 	cat            *candidateIndexes
-	dims           []resource.Dim
 	at             int32 // block of the result
-	lastRecipient  int32 // position in wants; -1 if nobody receives shares
+	lastRecipient  int32 // position in needs; -1 if nobody receives shares
 	unclaimedCount int   // bound and creditable machines that nobody claims
 	needs          []needState
 	machines       []machineState
-	vec            []int64  // all vectors of the cluster
 	donors         []donor  // Needs with machines that may have something to offer to others
 	offer          []int64  // the most that a machine of each of them has unused
 	offering       []int32  // those machines
@@ -38,20 +33,20 @@ type clusterState struct {
 	sets           setBits  //
 	gone           bool     // not in the demand any more
 	isDirty        bool     //
-	listed         bool     // in planning.ready
+	listed         bool     // in publisher.ready
 	spreads        bool     // of those that are short, some have a hard spread
 	looseOld       bool     // of looseAt: more may have been let go since
 	freed          bool     // credit let something go after others had looked for it
 	handsOver      bool     // an Idle machine was credited to a Need
 	anew           bool     // its machines were read for this credit
 	inOrder        bool     // bound is in the order of walks
-	reported       bool     // its nodes reported when loc was listed
+	reported       bool     // its nodes reported when machines was listed
 	columns        []column //
 
 	// What it was credited from.
 	demandVersion uint64
 	supplyVersion uint64
-	gathered      uint64 // supplyVersion of loc, bound, flight and byID
+	gathered      uint64 // supplyVersion of machines, bound, flight and byID
 	keys          uint64 // version of the keys of columns
 	classVersion  uint64
 	foldVersion   uint64
@@ -60,44 +55,44 @@ type clusterState struct {
 	checked       uint64 // the plan that last looked at its reasons
 	counted       counted
 
+	gains
 	served    uint64  // the last plan whose allocations left nobody short, if that was looked at
-	gains     []gain  // of Needs that section 15 did something for
 	rowNeed   []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds     []engine.Folded
 	gangRows  []gangRow
 	begun     []bool  // by row: a gang that has begun on machines too small to hold it alone
-	members   int     // of loc; behind them is what the plan acquired
+	members   int     // of machines; behind them is what the plan acquired
 	bound     []int32 // bound and creditable, in the order of walks if inOrder
 	byID      []int32 // flight, by id
 	excluded  []inventory.Index
 	protected []inventory.Index
 	overdue   int
 
-	empty     []int32 // of loc: what an exchange gave back
+	empty     []int32 // of machines: what an exchange gave back
 	looseAt   []int32 // those of bound that nobody claimed when it was listed
 	excess    int     // the unclaimed ones that are Configured and ours
 	shorts    int     // Needs that are short, after credit
-	newsAt    int     // where they are in planning.news
+	newsAt    int     // where they are in pendingList.news
 	victimsAt int     // where what is bound is in targets.seen
 	block     *engine.Block
-	judged    uint64 // version of the classes, plus 1, that want.none is about
+	judged    uint64 // version of the classes, plus 1, that needState.none is about
 
 	_ [8]byte // up to whole lines of memory: see places
 }
 
-// want is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.
+// needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.
 type needState struct {
 	row      int32 // of demand, or of a folded Need from FoldedRow on
-	at       int32 // position in wants
+	at       int32 // position in needs
 	priority int32
-	matcher  uint32        // in catalog.everyM
+	matcher  uint32        // in Catalog.ByID
 	vec      int32         // of aggregate, min unit and residual, one behind the other; and see amount
 	key      symbol.ID     // of Same or of the hard spread
 	domain   symbol.ID     // if wChosen
 	skew     int32         // of the hard spread
-	claims   int32         // first of its claims, chained by local.next
+	claims   int32         // first of its claims, chained by machineState.next
 	lastOne  int32         //
-	own      int32         // first of its Own machines, chained by local.ownNext, in walk order
+	own      int32         // first of its Own machines, chained by machineState.ownNext, in walk order
 	slot     int32         // in clusterState.donors, or -1
 	received int32         // first of its shares, chained by share.nextTo
 	gain     int32         // 1 plus its position in clusterState.gains, or 0
@@ -105,13 +100,6 @@ type needState struct {
 	hold     demand.Hold   //
 	bucket   demand.Bucket // of interruption
 	none     engine.Detail // if wJudged: why no class whatsoever could serve it, or NoDetail
-}
-
-// gain is what section 15 does for a Need.
-type gain struct {
-	promised []passed
-	victims  int32
-	freed    []int64
 }
 
 func (cl *clusterState) need(w *needState) *demand.Need {
@@ -131,28 +119,6 @@ func (cl *clusterState) membersOf(w *needState) []int32 {
 	return cl.folds[w.row-engine.FoldedRow].Members
 }
 
-func (cl *clusterState) gainOf(w *needState) *gain {
-	if w.gain == 0 {
-		cl.gains = append(cl.gains, gain{})
-		w.gain = int32(len(cl.gains))
-	}
-	return &cl.gains[w.gain-1]
-}
-
-func (cl *clusterState) promisedTo(w *needState) []passed {
-	if w.gain == 0 {
-		return nil
-	}
-	return cl.gains[w.gain-1].promised
-}
-
-func (cl *clusterState) victimsOf(w *needState) int32 {
-	if w.gain == 0 {
-		return 0
-	}
-	return cl.gains[w.gain-1].victims
-}
-
 type needBits uint16
 
 const (
@@ -163,22 +129,15 @@ const (
 	wChosen            // domain says where
 	wPossible          // its domain could cover it with what is free (10.6 key 2)
 	wLost              // something was taken over from it (15.4)
-	wLaid              // local.used of its claims is right
+	wLaid              // machineState.used of its claims is right
 	wFolded
-	wLate   // in planning.late
+	wLate   // in allocationQueue.requeued
 	wJudged // none is right for the classes of clusterState.judged
 	wWhole  // its aggregate is whole units (4.12)
 	wMany   // and more than one
 	wBought // took Speculative machines in this plan, and perhaps gave them back
 	wSpare  // has hard spread terms that its Same wins over (10.13)
 )
-
-// passed is a machine that section 15 promised to a Need.
-type passed struct {
-	idx   inventory.Index
-	class uint32
-	state inventory.State
-}
 
 // machineState is one machine in its cluster: a cache line.
 type machineState struct {
@@ -188,9 +147,9 @@ type machineState struct {
 	class   uint32
 	order   uint32
 	key     symbol.ID // of the stamp, if lKeyed
-	claim   int32     // position in wants, or -1
+	claim   int32     // position in needs, or -1
 	next    int32     // in the claimant's chain
-	owner   int32     // position in wants of the Need whose Own it is, or -1
+	owner   int32     // position in needs of the Need whose Own it is, or -1
 	ownNext int32
 	shares  int32 // first share on it, chained by share.nextOn
 	out     int32 // vector: what shares take, or -1
@@ -226,31 +185,6 @@ type column struct {
 	key    symbol.ID
 	values []int64
 }
-
-func (cl *clusterState) dimensions() int { return len(cl.dims) }
-
-func (cl *clusterState) alloc(n int) int32 {
-	at, more := len(cl.vec), n*cl.dimensions()
-	if at+more > cap(cl.vec) {
-		cl.vec = slices.Grow(cl.vec, more)
-	}
-	cl.vec = cl.vec[:at+more]
-	clear(cl.vec[at:])
-	return int32(at)
-}
-
-func (cl *clusterState) at_(off int32, n int) []int64 {
-	k := cl.dimensions()
-	from := int(off) + n*k
-	return cl.vec[from : from+k : from+k]
-}
-
-func (cl *clusterState) aggregate(w *needState) []int64 { return cl.at_(w.vec, 0) }
-func (cl *clusterState) unit(w *needState) []int64      { return cl.at_(w.vec, 1) }
-func (cl *clusterState) rest(w *needState) []int64      { return cl.at_(w.vec, 2) }
-func (cl *clusterState) short(w *needState) bool        { return !match.IsZero(cl.rest(w)) }
-
-func (cl *clusterState) supply(l *machineState) []int64 { return cl.f.Supply(l.class) }
 
 // usable is match and fit (ENG-6.3).
 func (cl *clusterState) usable(w *needState, l *machineState) bool { return cl.fits(w, l.class) }

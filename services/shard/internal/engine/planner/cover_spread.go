@@ -7,6 +7,11 @@ import (
 
 // spreading is the state of one hard spread (ENG-13.9): the machines that the Need has under each value, and its choices so far.
 type spreading struct {
+	*plan
+	free  *freePool
+	tops  *topologies
+	cover *coverer
+
 	values []symbol.ID
 	counts []int32
 
@@ -16,18 +21,17 @@ type spreading struct {
 }
 
 // known lists the values that count for the skew, and how many machines the Need has under each.
-func (p *planning) known(cl *clusterState, w *needState) {
-	s := &p.spread
+func (s *spreading) known(cl *clusterState, w *needState) {
 	s.values, s.counts = s.values[:0], s.counts[:0]
-	values := cl.values(p.w.Inventory, w.key)
+	values := cl.values(s.w.Inventory, w.key)
 	for at := range cl.machines {
 		if l := &cl.machines[at]; l.state.Bound() && values[at] >= 0 && cl.usable(w, l) {
 			s.position(symbol.ID(values[at]))
 		}
 	}
-	if t := p.topology(w.key); t != nil {
+	if t := s.tops.of(w.key); t != nil {
 		for d := range t.top.Domains {
-			if p.freeForSpread(cl, w, t, d) {
+			if s.freeForSpread(cl, w, t, d) {
 				s.position(t.top.Domains[d].Value)
 			}
 		}
@@ -45,7 +49,7 @@ func (p *planning) known(cl *clusterState, w *needState) {
 		}
 	}
 	for _, m := range cl.promisedTo(w) {
-		if v, has := p.w.Inventory.Value(m.idx, w.key); has {
+		if v, has := s.w.Inventory.Value(m.idx, w.key); has {
 			if i := s.find(v); i >= 0 {
 				s.counts[i]++
 			}
@@ -84,15 +88,15 @@ func (s *spreading) mayGo(i int, skew int32) bool {
 }
 
 // freeForSpread reports whether a domain has a free machine that w could take.
-func (p *planning) freeForSpread(cl *clusterState, w *needState, t *topState, d int) bool {
-	if p.byZone(cl, t) {
-		return p.freeInZone(cl, w, t, d)
+func (s *spreading) freeForSpread(cl *clusterState, w *needState, t *topState, d int) bool {
+	if s.byZone(cl, t) {
+		return s.freeInZone(cl, w, t, d)
 	}
 	for k := range inventory.Pool(2) {
-		p.cover.free = &p.free
-		p.cover.avoidFor(cl, k, p.inDomain(t, d))
+		s.cover.free = s.free
+		s.cover.avoidFor(cl, k, s.inDomain(t, d))
 		for i, cell := range t.top.Domains[d].Cells[k] {
-			if cl.fits(w, cell.Class) && p.left(t, d, k, i) > p.cover.avoided(cell.Class) {
+			if cl.fits(w, cell.Class) && s.tops.left(t, d, k, i) > s.cover.avoided(cell.Class) {
 				return true
 			}
 		}
@@ -100,9 +104,9 @@ func (p *planning) freeForSpread(cl *clusterState, w *needState, t *topState, d 
 	return false
 }
 
-func (p *planning) inDomain(t *topState, d int) func(i inventory.Index) bool {
+func (s *spreading) inDomain(t *topState, d int) func(i inventory.Index) bool {
 	return func(i inventory.Index) bool {
-		v, has := p.w.Inventory.Value(i, t.top.Key)
+		v, has := s.w.Inventory.Value(i, t.top.Key)
 		return has && v == t.top.Domains[d].Value
 	}
 }

@@ -66,21 +66,21 @@ type zoneEnd struct {
 }
 
 // byZone reports whether the free machines of a domain of t follow from classes alone. It is the hook of the candidate indexes by zone.
-func (p *planning) byZone(cl *clusterState, t *topState) bool {
-	return !p.off.noZones && t.byClass && len(p.w.Inventory.Avoided(cl.d.ID)) == 0
+func (s *spreading) byZone(cl *clusterState, t *topState) bool {
+	return !s.off.noZones && t.byClass && len(s.w.Inventory.Avoided(cl.d.ID)) == 0
 }
 
 // freeInZone reports whether a zone has a free machine that w could take.
-func (p *planning) freeInZone(cl *clusterState, w *needState, t *topState, d int) bool {
-	c := &p.cover
-	c.free, c.domain, c.mask, c.avoid, c.spare = &p.free, nil, nil, c.avoid[:0], c.spare[:0]
-	c.mk = p.cat.zonesOf(p.cat.indexOf(cl.matcher(w), cl.f, w.bucket), t.top)[d]
+func (s *spreading) freeInZone(cl *clusterState, w *needState, t *topState, d int) bool {
+	c := s.cover
+	c.free, c.domain, c.mask, c.avoid, c.spare = s.free, nil, nil, c.avoid[:0], c.spare[:0]
+	c.mk = s.cat.zonesOf(s.cat.indexOf(cl.matcher(w), cl.f, w.bucket), t.top)[d]
 	c.fitUsed()
 	c.mk.open(c.free.gen)
 	for k := range inventory.Pool(2) {
 		c.pool = k
-		for s := range c.mk.groups {
-			if match.Covers(c.mk.supply(int32(s)), cl.unit(w)) && c.front(int32(s)) >= 0 {
+		for g := range c.mk.groups {
+			if match.Covers(c.mk.supply(int32(g)), cl.unit(w)) && c.front(int32(g)) >= 0 {
 				return true
 			}
 		}
@@ -88,16 +88,16 @@ func (p *planning) freeInZone(cl *clusterState, w *needState, t *topState, d int
 	return false
 }
 
-// acquireSpread takes machines one by one. Each domain offers what the cover rule would take next; the best offer of the domains that
-// keep the skew is taken (ENG-13.9).
-func (p *planning) acquireSpread(cl *clusterState, w *needState, k inventory.Pool) {
-	t := p.topology(w.key)
+// pick appends the machines of a pool that w takes, one chosen after the other. Each domain offers what the cover rule would take next, and
+// the best offer of the domains that keep the skew is taken (ENG-13.9).
+func (s *spreading) pick(cl *clusterState, w *needState, k inventory.Pool, into []free) []free {
+	t := s.tops.of(w.key)
 	if t == nil {
-		return
+		return into
 	}
-	s, c := &p.spread, &p.cover
-	p.known(cl, w)
-	p.openZones(cl, w, t, k)
+	c := s.cover
+	s.known(cl, w)
+	s.openZones(cl, w, t, k)
 	s.picks, s.finish = s.picks[:0], s.finish[:0]
 	for len(s.open) > 0 && !match.IsZero(c.rest) {
 		best, end := s.choose(w.skew)
@@ -113,17 +113,17 @@ func (p *planning) acquireSpread(cl *clusterState, w *needState, k inventory.Poo
 		s.counts[z.value]++
 		match.Subtract(c.rest, z.amountOf(best.group))
 	}
-	p.applyZones(cl, w, k, match.IsZero(c.rest))
+	return s.cheapest(match.IsZero(c.rest), into)
 }
 
 // openZones asks each domain with a counted value. Its candidate index is that of its classes where these have one value of the key, and is
 // made from its machines otherwise.
-func (p *planning) openZones(cl *clusterState, w *needState, t *topState, k inventory.Pool) {
-	s, c := &p.spread, &p.cover
-	whole := p.cat.indexOf(cl.matcher(w), cl.f, w.bucket)
+func (s *spreading) openZones(cl *clusterState, w *needState, t *topState, k inventory.Pool) {
+	c := s.cover
+	whole := s.cat.indexOf(cl.matcher(w), cl.f, w.bucket)
 	var zones []*candidateIndex
-	if p.byZone(cl, t) {
-		zones = p.cat.zonesOf(whole, t.top)
+	if s.byZone(cl, t) {
+		zones = s.cat.zonesOf(whole, t.top)
 	}
 	c.mk = whole
 	c.prepare()
@@ -139,13 +139,13 @@ func (p *planning) openZones(cl *clusterState, w *needState, t *topState, k inve
 			s.open = s.open[:len(s.open)+1] // with the buffers that it had
 		}
 		z := &s.open[len(s.open)-1]
-		z.value, z.free, z.pool = int32(v), &p.free, k
+		z.value, z.free, z.pool = int32(v), s.free, k
 		z.unit, z.input, z.rest, z.active, z.shift, z.whole = c.unit, c.input, c.rest, c.active, c.shift, c.whole
 		if zones != nil {
 			z.mk, z.domain, z.avoid, z.spare = zones[d], nil, z.avoid[:0], z.spare[:0]
 		} else {
-			z.avoidFor(cl, k, p.inDomain(t, d))
-			p.candidatesIn(&z.own, cl, w, t, d, k)
+			z.avoidFor(cl, k, s.inDomain(t, d))
+			s.tops.candidatesIn(&z.own, cl, w, t, d, k)
 			z.mk, z.domain, z.byClass, z.left, z.domainAt = z.own.mk, &t.top.Domains[d], t.byClass, t, int32(d)
 		}
 		z.fitUsed()
@@ -186,9 +186,8 @@ func (s *spreading) better(a zonePick, x chosen, b zonePick, y chosen) bool {
 	return s.first(a) < s.first(b)
 }
 
-// applyZones takes the cheapest complete candidate, or everything if none is complete.
-func (p *planning) applyZones(cl *clusterState, w *needState, k inventory.Pool, covered bool) {
-	s := &p.spread
+// cheapest appends the machines of the cheapest complete candidate, or of all picks if none is complete.
+func (s *spreading) cheapest(covered bool, into []free) []free {
 	cost := func(x zonePick) uint64 { return uint64(s.open[x.zone].mk.tier(x.group).cost) }
 	at, last, bestCount := len(s.picks), zonePick{group: -1}, -1
 	var bestTotal sum128
@@ -219,7 +218,6 @@ func (p *planning) applyZones(cl *clusterState, w *needState, k inventory.Pool, 
 	if last.group >= 0 {
 		picks = append(picks, last)
 	}
-	p.taking = p.taking[:0]
 	for i, x := range picks {
 		if x.group < 0 {
 			continue
@@ -233,7 +231,7 @@ func (p *planning) applyZones(cl *clusterState, w *needState, k inventory.Pool, 
 				}
 			}
 		}
-		p.taking = s.open[x.zone].listed(p.taking, x.group, n)
+		into = s.open[x.zone].listed(into, x.group, n)
 	}
-	p.takeAll(cl, w, k)
+	return into
 }

@@ -8,14 +8,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// credit is section 9: what the cluster has already, before anything is acquired. It reads nothing but the cluster, so
+// crediting is section 9 for one cluster.
+type crediting struct {
+	*plan
+	cl *clusterState
+	x  *scratch
+}
+
+// run is section 9: what the cluster has already, before anything is acquired. It reads nothing but the cluster, so
 // clusters may be credited at the same time.
-func (cl *clusterState) credit(p *planning, x *scratch) {
+func (c *crediting) run() {
+	cl := c.cl
 	cl.freed = false
-	cl.gather(p, x)
-	cl.roundOwn(p, x)
-	cl.roundRest(p, x)
-	cl.roundSpill(p, x)
+	c.roundOwn()
+	c.roundRest()
+	c.roundSpill()
 	cl.open, cl.shorts, cl.handsOver = 0, 0, false
 	for _, at := range cl.flight {
 		if l := &cl.machines[at]; l.state == inventory.Idle && l.claim >= 0 {
@@ -33,14 +40,15 @@ func (cl *clusterState) credit(p *planning, x *scratch) {
 }
 
 // readiness is section 17: machines whose Nodes never joined are not credited, within bounds.
-func (cl *clusterState) readiness(p *planning) {
+func (m *members) readiness() {
+	cl := m.cl
 	cl.excluded, cl.protected = cl.excluded[:0:0], cl.protected[:0:0]
 	cl.overdue, cl.expires = 0, 0
 	f := cl.d.Facts
 	if !f.ReportsReadiness {
 		return
 	}
-	inv, now := p.w.Inventory, p.now
+	inv, now := m.w.Inventory, m.now
 	configured := 0
 	var overdue []int32
 	for _, at := range cl.bound {
@@ -53,7 +61,7 @@ func (cl *clusterState) readiness(p *planning) {
 		if r.Foreign() || r.Readiness().WasReady() {
 			continue
 		}
-		if due := max(r.Since, f.ReportingSince) + p.policy.JoinTimeout; now >= due {
+		if due := max(r.Since, f.ReportingSince) + m.policy.JoinTimeout; now >= due {
 			overdue = append(overdue, at)
 		} else if cl.expires == 0 || due < cl.expires {
 			cl.expires = due
@@ -63,8 +71,8 @@ func (cl *clusterState) readiness(p *planning) {
 		x, y := &cl.machines[a], &cl.machines[b]
 		return cmp.Or(cmp.Compare(inv.Row(x.idx).Since, inv.Row(y.idx).Since), cmp.Compare(x.order, y.order))
 	})
-	allowed := max(1, int(p.policy.JoinGuardPerMille)*configured/1000) - int(f.JoinDrained)
-	allowed = min(allowed, int(p.policy.JoinFailures-f.JoinFailures))
+	allowed := max(1, int(m.policy.JoinGuardPerMille)*configured/1000) - int(f.JoinDrained)
+	allowed = min(allowed, int(m.policy.JoinFailures-f.JoinFailures))
 	if len(overdue) >= 5 && 2*len(overdue) > configured {
 		allowed = 0
 	}
@@ -84,13 +92,14 @@ func (cl *clusterState) readiness(p *planning) {
 
 // roundOwn is ENG-9.3: every Need claims its Own bound machines in keep order. No machine is the Own of two; gangs choose a
 // domain (10.3).
-func (cl *clusterState) roundOwn(p *planning, x *scratch) {
+func (c *crediting) roundOwn() {
+	cl := c.cl
 	for i := range cl.needs {
 		w := &cl.needs[i]
 		switch {
 		case w.own < 0 || w.bits&wZero != 0:
 		case w.bits&wSame != 0:
-			cl.ownDomain(p, w, x)
+			c.ownDomain(w)
 		default:
 			for at := w.own; at >= 0 && cl.machines[at].state.Bound() && cl.short(w); at = cl.machines[at].ownNext {
 				if l := &cl.machines[at]; match.Touches(cl.supply(l), cl.rest(w)) && cl.usable(w, l) {
@@ -102,20 +111,21 @@ func (cl *clusterState) roundOwn(p *planning, x *scratch) {
 }
 
 // roundRest is ENG-9.4.
-func (cl *clusterState) roundRest(p *planning, x *scratch) {
+func (c *crediting) roundRest() {
+	cl := c.cl
 	for i := range cl.needs {
 		w := &cl.needs[i]
 		if !cl.short(w) || w.bits&wChosen != 0 {
 			continue
 		}
 		if w.bits&wSame != 0 {
-			cl.provisionalDomain(p, w, x)
+			c.provisionalDomain(w)
 			continue
 		}
 		if cl.unclaimedCount > 0 {
 			cl.claimUnclaimed(w, func(_ int32, l *machineState) bool { return l.bits&lOurs == 0 })
 		}
-		cl.share(p, w, x, func(l *machineState) bool { return l.state.Bound() })
+		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return l.state.Bound() })
 		cl.claimUnclaimed(w, nil)
 		for at := w.own; at >= 0 && cl.short(w); at = cl.machines[at].ownNext {
 			cl.claimInFlight(w, at)
@@ -159,7 +169,8 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 
 // roundSpill is ENG-9.6: what flies for a row that is gone still arrives in this cluster. A gang takes it inside its
 // domain, and chooses one by it if it has none.
-func (cl *clusterState) roundSpill(p *planning, x *scratch) {
+func (c *crediting) roundSpill() {
+	cl := c.cl
 	if len(cl.flight) == 0 {
 		return
 	}
@@ -169,10 +180,10 @@ func (cl *clusterState) roundSpill(p *planning, x *scratch) {
 			continue
 		}
 		if w.bits&wSame != 0 {
-			cl.spillGang(p, w, x)
+			c.spillGang(w)
 			continue
 		}
-		cl.share(p, w, x, func(l *machineState) bool { return !l.state.Bound() })
+		(&sharing{c.plan, cl, c.x}).run(w, func(l *machineState) bool { return !l.state.Bound() })
 		for _, at := range cl.byID {
 			if !cl.short(w) {
 				break

@@ -148,3 +148,17 @@ func (cl *clusterState) claimUnclaimed(w *needState, pass func(at int32, l *mach
 		}
 	}
 }
+
+// worth is what a machine contributes to w, whole, while the shares of others on it stay. The result may be buf.
+func (cl *clusterState) worth(w *needState, l *machineState, buf []int64) []int64 {
+	if l.out < 0 {
+		return cl.amount(w, l.class)
+	}
+	buf = append(buf[:0], cl.supply(l)...)
+	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+		if cl.shares[i].to != w.at {
+			match.Subtract(buf, cl.at_(cl.shares[i].vec, 0))
+		}
+	}
+	return cl.inUnits(w, buf)
+}

@@ -35,7 +35,7 @@ func (x *scratch) bucketOf(v symbol.ID, k int) *bucket {
 func (x *scratch) at(off int32, k int) []int64 { return x.sums[off : int(off)+k] }
 
 // collect adds a machine to its bucket.
-func (cl *clusterState) collect(w *needState, at int32, values []int64, x *scratch) {
+func (x *scratch) collect(cl *clusterState, w *needState, at int32, values []int64) {
 	l := &cl.machines[at]
 	if values[at] < 0 {
 		return
@@ -51,7 +51,7 @@ func (cl *clusterState) collect(w *needState, at int32, values []int64, x *scrat
 }
 
 // collectOwn adds the machines of the list to their buckets, those of one class and value that follow each other at once.
-func (cl *clusterState) collectOwn(w *needState, values []int64, x *scratch) {
+func (x *scratch) collectOwn(cl *clusterState, w *needState, values []int64) {
 	for list := x.list; len(list) > 0; {
 		l, v, n := &cl.machines[list[0]], values[list[0]], 1
 		for n < len(list) && cl.machines[list[n]].class == l.class && values[list[n]] == v {
@@ -70,11 +70,12 @@ func (cl *clusterState) collectOwn(w *needState, values []int64, x *scratch) {
 
 // ownDomain is ENG-10.3: a gang that its Own bound machines cover in one domain is settled there; otherwise all of them
 // are kept for it.
-func (cl *clusterState) ownDomain(p *planning, w *needState, x *scratch) {
+func (c *crediting) ownDomain(w *needState) {
+	cl, x := c.cl, c.x
 	if w.own < 0 {
 		return
 	}
-	values := cl.values(p.w.Inventory, w.key)
+	values := cl.values(c.w.Inventory, w.key)
 	x.buckets, x.sums, x.list = x.buckets[:0], x.sums[:0], x.list[:0]
 	class, fit := int64(-1), false // of the machine before: they are mostly alike
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
@@ -89,11 +90,11 @@ func (cl *clusterState) ownDomain(p *planning, w *needState, x *scratch) {
 			x.list = append(x.list, at)
 		}
 	}
-	cl.collectOwn(w, values, x)
+	x.collectOwn(cl, w, values)
 	best := -1
 	for i, b := range x.buckets {
 		if match.Covers(x.at(b.sum, cl.dimensions()), cl.aggregate(w)) &&
-			(best < 0 || p.text(b.value) < p.text(x.buckets[best].value)) {
+			(best < 0 || c.text(b.value) < c.text(x.buckets[best].value)) {
 			best = i
 		}
 	}
@@ -119,8 +120,9 @@ func (cl *clusterState) choose(w *needState, v symbol.ID) {
 }
 
 // provisionalDomain is ENG-10.4.
-func (cl *clusterState) provisionalDomain(p *planning, w *needState, x *scratch) {
-	values := cl.values(p.w.Inventory, w.key)
+func (c *crediting) provisionalDomain(w *needState) {
+	cl, x := c.cl, c.x
+	values := cl.values(c.w.Inventory, w.key)
 	x.buckets, x.sums = x.buckets[:0], x.sums[:0]
 	if list := cl.unclaimed(); w.claims >= 0 || len(list) > 0 {
 		if w.claims >= 0 {
@@ -128,16 +130,16 @@ func (cl *clusterState) provisionalDomain(p *planning, w *needState, x *scratch)
 		}
 		for _, at := range list {
 			if l := &cl.machines[at]; (l.claim < 0 || l.claim == w.at) && cl.usable(w, l) {
-				cl.collect(w, at, values, x)
+				x.collect(cl, w, at, values)
 			}
 		}
 	}
 	for at := w.own; at >= 0; at = cl.machines[at].ownNext {
 		if l := &cl.machines[at]; !l.state.Bound() && l.claim < 0 && cl.usable(w, l) {
-			cl.collect(w, at, values, x)
+			x.collect(cl, w, at, values)
 		}
 	}
-	best := cl.bestBucket(p, w, x)
+	best := c.bestBucket(w)
 	if best < 0 {
 		return
 	}
@@ -191,7 +193,8 @@ func (cl *clusterState) claimInDomain(w *needState, values []int64) {
 
 // bestBucket is the order of ENG-10.4: covering first, then more of what counts, then more of its own, then the smaller
 // value. A bucket that gives nothing the gang asks for is none.
-func (cl *clusterState) bestBucket(p *planning, w *needState, x *scratch) int {
+func (c *crediting) bestBucket(w *needState) int {
+	cl, x := c.cl, c.x
 	k, want := cl.dimensions(), cl.aggregate(w)
 	best, bestCovers := -1, false
 	var bestAll, bestOwn int64
@@ -215,7 +218,7 @@ func (cl *clusterState) bestBucket(p *planning, w *needState, x *scratch) int {
 				if own < bestOwn {
 					continue
 				}
-			case p.text(b.value) > p.text(x.buckets[best].value):
+			case c.text(b.value) > c.text(x.buckets[best].value):
 				continue
 			}
 		}
@@ -225,16 +228,17 @@ func (cl *clusterState) bestBucket(p *planning, w *needState, x *scratch) int {
 }
 
 // spillGang is round 3 for a gang (ENG-9.6).
-func (cl *clusterState) spillGang(p *planning, w *needState, x *scratch) {
-	values := cl.values(p.w.Inventory, w.key)
+func (c *crediting) spillGang(w *needState) {
+	cl, x := c.cl, c.x
+	values := cl.values(c.w.Inventory, w.key)
 	if w.bits&wChosen == 0 {
 		x.buckets, x.sums = x.buckets[:0], x.sums[:0]
 		for _, at := range cl.flight {
 			if l := &cl.machines[at]; l.claim < 0 && cl.usable(w, l) {
-				cl.collect(w, at, values, x)
+				x.collect(cl, w, at, values)
 			}
 		}
-		best := cl.bestBucket(p, w, x)
+		best := c.bestBucket(w)
 		if best < 0 {
 			return
 		}

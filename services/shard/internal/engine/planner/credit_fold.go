@@ -14,11 +14,17 @@ import (
 
 // folding remembers answers of section 8 that many gangs share.
 type folding struct {
+	*plan
 	version   uint64            // of stock and classes
 	forgotten uint64            // of the dimensions
 	mu        sync.Mutex        // of what follows, while clusters are credited
 	stock     map[string]uint32 // 1 plus a class in stock that could hold the gang, or 0
 	names     map[string]string // group by aggregate
+
+	last      uint64   // version in the plan before
+	lastStock uint64   // of the inventory, in the plan before
+	stocked   []uint32 // classes that came into stock since
+	followed  bool     // and these, and those that left it, are all that changed for section 8
 }
 
 // folder is what one worker remembers of section 8.
@@ -38,7 +44,7 @@ type homeClasses struct {
 }
 
 // of returns the classes for a cluster: its gangs are asked about one after the other.
-func (h *homeClasses) of(p *planning, cl *clusterState) []uint32 {
+func (h *homeClasses) of(p *plan, cl *clusterState) []uint32 {
 	if h.cl == cl {
 		return h.list
 	}
@@ -115,7 +121,7 @@ func (r gangRow) folds(cl *clusterState) bool { return cl.needs[cl.rowNeed[r.row
 
 // foldable is ENG-8.2: whether some machine could hold the whole gang. A gang whose min unit is more than its aggregate
 // asks for more than the aggregate says, and is left alone; so is one that has begun on smaller machines (begun).
-func (p *planning) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow) {
+func (f *folding) foldable(cl *clusterState, row int, x *scratch) (bool, gangRow) {
 	n := &cl.d.Needs[row]
 	g := gangRow{row: int32(row)}
 	if n.Aggregate.IsZero() || cl.begun[row] || !n.Aggregate.Covers(&n.MinUnit) {
@@ -123,16 +129,16 @@ func (p *planning) foldable(cl *clusterState, row int, x *scratch) (bool, gangRo
 	}
 	last := &x.fold.last
 	if !last.is(cl.f, n) {
-		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, holder: p.holderOf(cl, n, x), at: -1}
+		*last = lastFold{f: cl.f, form: n.Form, want: n.Aggregate, holder: f.holderOf(cl, n, x), at: -1}
 	}
 	if last.holder > 0 {
 		g.fate, g.witness = byStock, last.holder-1
 		return true, g
 	}
 	if last.asked != cl {
-		m, want := p.cat.Known(n.Form), cl.projected(&n.Aggregate, x)
+		m, want := f.cat.Known(n.Form), cl.projected(&n.Aggregate, x)
 		last.asked = cl
-		last.home = slices.ContainsFunc(x.fold.home.of(p, cl), func(c uint32) bool { return m.Has(c) && match.Covers(cl.f.Supply(c), want) })
+		last.home = slices.ContainsFunc(x.fold.home.of(f.plan, cl), func(c uint32) bool { return m.Has(c) && match.Covers(cl.f.Supply(c), want) })
 	}
 	if last.home {
 		return true, g
@@ -142,8 +148,8 @@ func (p *planning) foldable(cl *clusterState, row int, x *scratch) (bool, gangRo
 }
 
 // holderOf returns 1 plus a class in stock that could hold a gang, or 0.
-func (p *planning) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 {
-	f, m := &p.folding, p.cat.Known(n.Form)
+func (f *folding) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32 {
+	m := f.cat.Known(n.Form)
 	x.fold.key = n.Aggregate.AppendKey(append(append(x.fold.key[:0], m.Form.Match...), cl.f.ID...))
 	f.mu.Lock()
 	holder, known := f.stock[string(x.fold.key)]
@@ -153,7 +159,7 @@ func (p *planning) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32
 	}
 	want := cl.projected(&n.Aggregate, x)
 	for _, c := range m.Classes {
-		if s := p.w.Inventory.Class(c).Stock; s[0]+s[1] > 0 && match.Covers(cl.f.Supply(c), want) {
+		if s := f.w.Inventory.Class(c).Stock; s[0]+s[1] > 0 && match.Covers(cl.f.Supply(c), want) {
 			holder = c + 1
 			break
 		}
@@ -164,23 +170,17 @@ func (p *planning) holderOf(cl *clusterState, n *demand.Need, x *scratch) uint32
 	return holder
 }
 
-// projected is a vector of the demand in the frame of the cluster, until the next one.
-func (cl *clusterState) projected(v *resource.Vector, x *scratch) []int64 {
-	x.rest = slices.Grow(x.rest[:0], cl.dimensions())[:cl.dimensions()]
-	cl.f.Project(v, x.rest)
-	return x.rest
-}
-
 // findFolds finds the gangs that section 8 folds, and the Needs that stand for them.
-func (cl *clusterState) findFolds(p *planning, x *scratch) {
+func (nz *normalising) findFolds() {
+	cl, x := nz.cl, nz.x
 	if len(cl.gangRows) > 0 {
-		cl.listBegun(p, x)
+		nz.listBegun()
 	}
 	for i := range cl.gangRows {
 		g := &cl.gangRows[i]
 		folds := false
-		if folds, *g = p.foldable(cl, int(g.row), x); folds {
-			cl.fold(p, g.row, x)
+		if folds, *g = nz.folding.foldable(cl, int(g.row), x); folds {
+			nz.fold(g.row)
 			cl.rowNeed[g.row] = rowFolds
 		}
 	}
@@ -188,27 +188,30 @@ func (cl *clusterState) findFolds(p *planning, x *scratch) {
 
 // listBegun finds the gangs that have Own machines, bound or in flight, none of which could hold the gang alone. Folded,
 // such a gang would be bought again the moment a large machine shows up anywhere in the shard.
-func (cl *clusterState) listBegun(p *planning, x *scratch) {
+func (nz *normalising) listBegun() {
+	cl := nz.cl
 	cl.begun = slices.Grow(cl.begun[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
 	clear(cl.begun)
 	for at := range cl.machines[:cl.members] {
 		if l := &cl.machines[at]; l.owner >= 0 && cl.rowNeed[l.owner] == rowGang && !cl.begun[l.owner] {
-			cl.begin(p, int(l.owner), l.class, x)
+			nz.begin(int(l.owner), l.class)
 		}
 	}
 }
 
 // begin notes that the gang in a row has an Own machine of a class.
-func (cl *clusterState) begin(p *planning, row int, class uint32, x *scratch) {
+func (nz *normalising) begin(row int, class uint32) {
+	cl, x := nz.cl, nz.x
 	n, sup := &cl.d.Needs[row], cl.f.Supply(class)
-	if !p.cat.Known(n.Form).Has(class) {
+	if !nz.cat.Known(n.Form).Has(class) {
 		return
 	}
 	cl.begun[row] = match.Covers(sup, cl.projected(&n.MinUnit, x)) && !match.Covers(sup, cl.projected(&n.Aggregate, x))
 }
 
 // fold adds a foldable row to the Need that stands for all like it (ENG-8.3).
-func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
+func (nz *normalising) fold(row int32) {
+	cl, x := nz.cl, nz.x
 	n := &cl.d.Needs[row]
 	f := &x.fold
 	if len(cl.folds) == 0 {
@@ -220,14 +223,14 @@ func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
 	}
 	at := f.last.at
 	if at < 0 { // foldable was asked about this row last
-		k := foldKey{n.Form.Stripped, p.foldGroup(n, x)}
+		k := foldKey{n.Form.Stripped, nz.folding.foldGroup(n, x)}
 		ok := false
 		if at, ok = f.index[k]; !ok {
 			at = len(cl.folds)
 			f.index[k] = at
 			f.mixed = append(f.mixed, false)
 			cl.folds = append(cl.folds, engine.Folded{Need: demand.Need{Form: n.Form.Stripped, Group: k.group, MinUnit: n.Aggregate,
-				Size: demand.SizeOf(p.w.Space, &n.Aggregate), Arrival: n.Arrival}})
+				Size: demand.SizeOf(nz.w.Space, &n.Aggregate), Arrival: n.Arrival}})
 		}
 		f.last.at = at
 	}
@@ -243,14 +246,13 @@ func (cl *clusterState) fold(p *planning, row int32, x *scratch) {
 }
 
 // foldGroup is the group of the Need that stands for gangs of one aggregate.
-func (p *planning) foldGroup(n *demand.Need, x *scratch) string {
-	f := &p.folding
+func (f *folding) foldGroup(n *demand.Need, x *scratch) string {
 	x.fold.key = n.Aggregate.AppendKey(x.fold.key[:0])
 	f.mu.Lock()
 	group, ok := f.names[string(x.fold.key)]
 	f.mu.Unlock()
 	if !ok {
-		group = demand.FoldGroup(p.w.Space, &n.Aggregate)
+		group = demand.FoldGroup(f.w.Space, &n.Aggregate)
 		f.mu.Lock()
 		f.names[string(x.fold.key)] = group
 		f.mu.Unlock()
@@ -259,7 +261,8 @@ func (p *planning) foldGroup(n *demand.Need, x *scratch) string {
 }
 
 // sortFolds adds the folded Needs and puts all Needs back into allocation order.
-func (cl *clusterState) sortFolds(p *planning, x *scratch) {
+func (nz *normalising) sortFolds() {
+	cl, x := nz.cl, nz.x
 	plain := len(cl.needs) // these are in order
 	for i := range cl.folds {
 		d := &cl.folds[i]
@@ -272,9 +275,9 @@ func (cl *clusterState) sortFolds(p *planning, x *scratch) {
 			}
 		}
 		if x.fold.mixed[i] {
-			cl.sortMembers(d.Members)
+			nz.sortMembers(d.Members)
 		}
-		w := cl.add(p, &d.Need, p.cat.Known(d.Need.Form), engine.FoldedRow+int32(i), hold)
+		w := nz.add(&d.Need, nz.cat.Known(d.Need.Form), engine.FoldedRow+int32(i), hold)
 		w.bits |= wFolded
 	}
 	before := func(a, b *needState) int {
@@ -298,7 +301,8 @@ func (cl *clusterState) sortFolds(p *planning, x *scratch) {
 }
 
 // sortMembers puts the rows of a folded Need into their order (ENG-8.5).
-func (cl *clusterState) sortMembers(rows []int32) {
+func (nz *normalising) sortMembers(rows []int32) {
+	cl := nz.cl
 	slices.SortFunc(rows, func(a, b int32) int {
 		x, y := &cl.d.Needs[a], &cl.d.Needs[b]
 		return cmp.Or(demand.CompareArrival(x.Arrival, y.Arrival), strings.Compare(x.Group, y.Group),
@@ -308,15 +312,15 @@ func (cl *clusterState) sortMembers(rows []int32) {
 
 // foldsValid reports whether section 8 still gives the answers that the cluster was credited with. A cluster that was
 // asked in the last plan looks at what has changed since (ENG-21.3).
-func (cl *clusterState) foldsValid(p *planning) bool {
-	follows := p.stockFollowed && cl.foldVersion == p.lastFold
+func (f *folding) valid(cl *clusterState, x *scratch) bool {
+	follows := f.followed && cl.foldVersion == f.last
 	for i := range cl.gangRows {
 		g := &cl.gangRows[i]
-		if follows && !g.mayTurn(p, cl) {
+		if follows && !g.mayTurn(f, cl) {
 			continue
 		}
-		p.cat.MatcherOf(cl.d.Needs[g.row].Form)
-		folds, now := p.foldable(cl, int(g.row), &p.x)
+		f.cat.MatcherOf(cl.d.Needs[g.row].Form)
+		folds, now := f.foldable(cl, int(g.row), x)
 		if folds != g.folds(cl) {
 			return false
 		}
@@ -326,31 +330,31 @@ func (cl *clusterState) foldsValid(p *planning) bool {
 }
 
 // mayTurn reports whether what came into stock or left it since the last plan may change the answer.
-func (r gangRow) mayTurn(p *planning, cl *clusterState) bool {
+func (r gangRow) mayTurn(f *folding, cl *clusterState) bool {
 	switch r.fate {
 	case byStock:
-		s := p.w.Inventory.Class(r.witness).Stock
+		s := f.w.Inventory.Class(r.witness).Stock
 		return s[0]+s[1] == 0
 	case byNothing:
-		if len(p.stocked) == 0 {
+		if len(f.stocked) == 0 {
 			return false
 		}
 		w := &cl.needs[cl.rowNeed[r.row]]
-		return slices.ContainsFunc(p.stocked, func(c uint32) bool { return cl.matcher(w).Has(c) && match.Covers(cl.f.Supply(c), cl.aggregate(w)) })
+		return slices.ContainsFunc(f.stocked, func(c uint32) bool { return cl.matcher(w).Has(c) && match.Covers(cl.f.Supply(c), cl.aggregate(w)) })
 	}
 	return false
 }
 
 // followFree lists the classes that came into stock since the last plan.
-func (p *planning) followFree() {
-	inv := p.w.Inventory
-	changed, ok := inv.StockChanges(p.lastStock)
-	p.stocked = p.stocked[:0]
+func (f *folding) followFree() {
+	inv := f.w.Inventory
+	changed, ok := inv.StockChanges(f.lastStock)
+	f.stocked = f.stocked[:0]
 	for _, c := range changed {
-		if s := inv.Class(c).Stock; s[0]+s[1] > 0 && !slices.Contains(p.stocked, c) {
-			p.stocked = append(p.stocked, c)
+		if s := inv.Class(c).Stock; s[0]+s[1] > 0 && !slices.Contains(f.stocked, c) {
+			f.stocked = append(f.stocked, c)
 		}
 	}
-	p.lastStock = inv.StockVersion()
-	p.stockFollowed = ok && p.lastClasses == inv.ClassVersion()
+	f.lastStock = inv.StockVersion()
+	f.followed = ok && f.lastClasses == inv.ClassVersion()
 }

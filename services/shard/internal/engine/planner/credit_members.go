@@ -9,22 +9,30 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// readMembers makes the machines of the cluster those of the last credit, made unclaimed, or reads them again, and notes of
+// members finds the machines of one cluster, and which Need each is the Own of.
+type members struct {
+	*plan
+	cl *clusterState
+	x  *scratch
+}
+
+// read makes the machines of the cluster those of the last credit, made unclaimed, or reads them again, and notes of
 // each in owner the row of demand that it is the Own of.
-func (cl *clusterState) readMembers(p *planning, x *scratch) {
+func (m *members) read() {
+	cl := m.cl
 	reports := cl.d.Facts.ReportsReadiness
 	cl.anew = cl.gathered != cl.supplyVersion || cl.gathered == 0 || reports || cl.reported
 	if cl.anew {
-		list, _ := p.w.Inventory.Members(cl.d.ID)
-		cl.list(p, list, x)
+		list, _ := m.w.Inventory.Members(cl.d.ID)
+		m.list(list)
 	} else {
-		cl.renew(p)
+		m.renew()
 	}
-	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, p.w.Demand.KeysVersion()
+	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, m.w.Demand.KeysVersion()
 	for at := range cl.machines {
 		l := &cl.machines[at]
 		l.owner = -1
-		if key, keyed := cl.rowKey(p, l); keyed {
+		if key, keyed := m.rowKey(l); keyed {
 			if row, ok := cl.d.Row(key); ok {
 				l.owner = int32(row)
 			}
@@ -34,31 +42,32 @@ func (cl *clusterState) readMembers(p *planning, x *scratch) {
 
 // rowKey is the key of the row that a machine is stamped with, or promised to. A promise names its row by text: the row may be
 // new.
-func (cl *clusterState) rowKey(p *planning, l *machineState) (key symbol.ID, keyed bool) {
+func (m *members) rowKey(l *machineState) (key symbol.ID, keyed bool) {
 	if l.state.Bound() {
 		return l.key, l.bits&lKeyed != 0
 	}
-	pr, _ := p.w.Inventory.Promise(l.idx)
-	return p.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
+	pr, _ := m.w.Inventory.Promise(l.idx)
+	return m.w.Space.Keys.Find(pr.For.Fingerprint, pr.For.Group)
 }
 
 // gather finds out whose Own each machine is, and lists the machines for the walks of credit.
-func (cl *clusterState) gather(p *planning, x *scratch) {
+func (m *members) gather() {
+	cl := m.cl
 	if cl.anew {
-		cl.readiness(p)
-		cl.arrange()
+		m.readiness()
+		m.arrange()
 		if len(cl.gangRows) > 0 && len(cl.machines) > 0 {
-			cl.noteColumn(p, x)
+			m.noteColumn()
 		}
 	}
 	for at := range cl.machines {
 		if l := &cl.machines[at]; l.owner >= 0 {
 			l.owner = cl.rowNeed[l.owner]
 		} else if len(cl.folds) > 0 {
-			l.owner = cl.foldOf(p, l)
+			l.owner = m.foldOf(l)
 		}
 	}
-	cl.linkOwn(x)
+	m.linkOwn()
 	cl.unclaimedCount, cl.excess, cl.looseOld = len(cl.bound), 0, true
 	for _, at := range cl.bound {
 		if l := &cl.machines[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
@@ -68,9 +77,10 @@ func (cl *clusterState) gather(p *planning, x *scratch) {
 }
 
 // foldOf returns the folded Need that a machine is the Own of (ENG-5.7), or -1.
-func (cl *clusterState) foldOf(p *planning, l *machineState) int32 {
-	if key, keyed := cl.rowKey(p, l); keyed {
-		fp, group := p.w.Space.Keys.Text(key)
+func (m *members) foldOf(l *machineState) int32 {
+	cl := m.cl
+	if key, keyed := m.rowKey(l); keyed {
+		fp, group := m.w.Space.Keys.Text(key)
 		for i := range cl.folds {
 			if n := &cl.folds[i].Need; n.Group == group && n.Form.Fingerprint == fp {
 				return cl.rowNeed[cl.folds[i].Members[0]]
@@ -81,11 +91,12 @@ func (cl *clusterState) foldOf(p *planning, l *machineState) int32 {
 }
 
 // list reads the members from the inventory, and their labels if gangs may ask for them.
-func (cl *clusterState) list(p *planning, list []inventory.Index, x *scratch) {
+func (m *members) list(list []inventory.Index) {
+	cl, x := m.cl, m.x
 	cl.machines = slices.Grow(cl.machines[:0], len(list))
 	cl.bound, cl.flight, cl.byID, cl.columns = slices.Grow(cl.bound[:0], len(list)), cl.flight[:0], cl.byID[:0], cl.columns[:0]
 	x.labels = x.labels[:0]
-	inv := p.w.Inventory
+	inv := m.w.Inventory
 	for _, i := range list {
 		r := inv.Row(i)
 		if len(cl.gangRows) > 0 {
@@ -115,7 +126,8 @@ func (cl *clusterState) list(p *planning, list []inventory.Index, x *scratch) {
 }
 
 // arrange puts what is in flight into the orders of its walks. What is bound is put in order where somebody walks over it.
-func (cl *clusterState) arrange() {
+func (m *members) arrange() {
+	cl := m.cl
 	cl.inOrder = false
 	slices.SortFunc(cl.flight, func(a, b int32) int {
 		x, y := &cl.machines[a], &cl.machines[b]
@@ -127,14 +139,15 @@ func (cl *clusterState) arrange() {
 
 // renew makes the members of the last credit unclaimed again. They are the same machines in the same states, so their
 // order is the same, too.
-func (cl *clusterState) renew(p *planning) {
+func (m *members) renew() {
+	cl := m.cl
 	cl.machines = cl.machines[:cl.members]
 	for i := range cl.machines {
 		l := &cl.machines[i]
 		l.claim, l.next, l.ownNext, l.shares, l.out, l.used = -1, -1, -1, -1, -1, -1
 		l.bits &= lOurs | lForeign | lKeyed
 	}
-	if cl.keys != p.w.Demand.KeysVersion() {
+	if cl.keys != m.w.Demand.KeysVersion() {
 		cl.columns = cl.columns[:0]
 	}
 	for i := range cl.columns {
@@ -221,9 +234,10 @@ func (cl *clusterState) walkOrder(list []int32, keys []walkKey) []walkKey {
 
 // linkOwn chains the Own machines of each Need: bound ones in walk order, then those in flight. The machines of all Needs
 // together need not be in order for that, and those of one are few.
-func (cl *clusterState) linkOwn(x *scratch) {
+func (m *members) linkOwn() {
+	cl, x := m.cl, m.x
 	for _, at := range slices.Backward(cl.flight) {
-		cl.pushOwn(at)
+		m.pushOwn(at)
 	}
 	if len(cl.bound) == 0 {
 		return
@@ -250,7 +264,7 @@ func (cl *clusterState) linkOwn(x *scratch) {
 			x.walk = cl.walkOrder(own, x.walk)
 		}
 		for _, at := range slices.Backward(own) {
-			cl.pushOwn(at)
+			m.pushOwn(at)
 		}
 	}
 	if !cl.inOrder {
@@ -259,7 +273,8 @@ func (cl *clusterState) linkOwn(x *scratch) {
 }
 
 // pushOwn puts a machine in front of the Own machines of its Need.
-func (cl *clusterState) pushOwn(at int32) {
+func (m *members) pushOwn(at int32) {
+	cl := m.cl
 	if l := &cl.machines[at]; l.owner >= 0 {
 		w := &cl.needs[l.owner]
 		l.ownNext, w.own = w.own, at
@@ -276,9 +291,10 @@ func (c *column) add(v symbol.ID, has bool) {
 
 // noteColumn makes the column of the key that the first gang of the cluster asks for, from labels that are at hand. Gangs
 // mostly ask for one.
-func (cl *clusterState) noteColumn(p *planning, x *scratch) {
-	inv := p.w.Inventory
-	key, ok := p.w.Space.Strings.Find(cl.d.Needs[cl.gangRows[0].row].Form.Same.Key)
+func (m *members) noteColumn() {
+	cl, x := m.cl, m.x
+	inv := m.w.Inventory
+	key, ok := m.w.Space.Strings.Find(cl.d.Needs[cl.gangRows[0].row].Form.Same.Key)
 	if top := inv.TopologyOf(key); !ok || top == nil || top.ByClass() {
 		return
 	}

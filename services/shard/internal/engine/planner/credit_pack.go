@@ -39,9 +39,17 @@ type offer struct {
 	k  int64 // whole units
 }
 
+// sharing is section 11 for one cluster: Needs receive whole units on machines that others claim.
+type sharing struct {
+	*plan
+	cl *clusterState
+	x  *scratch
+}
+
 // packNeed puts the aggregate of a Need onto its credited machines in keep order, in whole units or in proportion (ENG-11.3). Shares already
 // given stay out of the way, so that a donor whose claims change never takes back what others count on (ENG-11.7).
-func (cl *clusterState) packNeed(g *needState, x *scratch) {
+func (sh *sharing) packNeed(g *needState) {
+	cl, x := sh.cl, sh.x
 	g.bits |= wLaid
 	x.list = x.list[:0]
 	for at := g.claims; at >= 0; at = cl.machines[at].next {
@@ -54,7 +62,7 @@ func (cl *clusterState) packNeed(g *needState, x *scratch) {
 		}
 		x.list = append(x.list, at)
 	}
-	cl.sortKeep(x.list)
+	sh.sortKeep(x.list)
 	x.rest = append(x.rest[:0], cl.aggregate(g)...)
 	var buf [8]int64
 	for _, at := range x.list {
@@ -76,7 +84,7 @@ func (cl *clusterState) packNeed(g *needState, x *scratch) {
 			}
 		}
 	}
-	cl.listOffers(g, x.list)
+	sh.listOffers(g, x.list)
 }
 
 // donor is a Need with machines that may have something to offer to others: these are in clusterState.offering.
@@ -84,7 +92,8 @@ type donor struct{ need, from, n, room int32 }
 
 // listOffers lists those machines of a Need whose unused part holds at least what every recipient asks for, and notes the
 // most that any of them has of each dimension: with most claimants that is one machine of many, the last.
-func (cl *clusterState) listOffers(w *needState, list []int32) {
+func (sh *sharing) listOffers(w *needState, list []int32) {
+	cl := sh.cl
 	g := &cl.donors[w.slot]
 	most := cl.offer[int(w.slot)*cl.dimensions():][:cl.dimensions()]
 	clear(most)
@@ -113,26 +122,28 @@ func (cl *clusterState) listOffers(w *needState, list []int32) {
 }
 
 // finishOffers lays out a Need whose allocation is over, for those behind it that receive shares: its machines are at hand now.
-func (cl *clusterState) finishOffers(w *needState, x *scratch) {
+func (sh *sharing) finishOffers(w *needState) {
+	cl := sh.cl
 	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
 		return
 	}
-	if cl.usedUp(w) {
+	if sh.usedUp(w) {
 		if w.slot >= 0 {
-			cl.dropDonor(w)
+			sh.dropDonor(w)
 		}
 		return
 	}
 	if w.slot < 0 {
 		cl.unpack(w)
 	}
-	if cl.packNeed(w, x); cl.donors[w.slot].n == 0 {
-		cl.dropDonor(w)
+	if sh.packNeed(w); cl.donors[w.slot].n == 0 {
+		sh.dropDonor(w)
 	}
 }
 
 // sortKeep puts machines into keep order. Mostly these are a few.
-func (cl *clusterState) sortKeep(list []int32) {
+func (sh *sharing) sortKeep(list []int32) {
+	cl := sh.cl
 	if len(list) > 16 {
 		slices.SortFunc(list, cl.pack)
 		return
@@ -149,7 +160,8 @@ func (cl *clusterState) sortKeep(list []int32) {
 
 // usedUp reports whether it is plain without a layout that a Need has nothing to offer: units all alike fill its machines as far
 // as these hold them, and what is left of each is less than what every recipient asks for.
-func (cl *clusterState) usedUp(g *needState) bool {
+func (sh *sharing) usedUp(g *needState) bool {
+	cl := sh.cl
 	if g.bits&wWhole == 0 {
 		return false
 	}
@@ -210,7 +222,8 @@ func (cl *clusterState) unpack(g *needState) {
 }
 
 // dropDonor takes a Need out of donors that has nothing to offer to anybody.
-func (cl *clusterState) dropDonor(g *needState) {
+func (sh *sharing) dropDonor(g *needState) {
+	cl := sh.cl
 	i, last, k := int(g.slot), len(cl.donors)-1, cl.dimensions()
 	cl.donors[i] = cl.donors[last]
 	copy(cl.offer[i*k:(i+1)*k], cl.offer[last*k:])
@@ -222,7 +235,8 @@ func (cl *clusterState) dropDonor(g *needState) {
 func (w *needState) mayReceive() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
 
 // measureUnits finds what every recipient asks for at the least: who has less than that to offer needs no second look.
-func (cl *clusterState) measureUnits() {
+func (nz *normalising) measureUnits() {
+	cl := nz.cl
 	cl.least, cl.lastRecipient = slices.Grow(cl.least[:0], cl.dimensions()), -1
 	for i := range cl.needs {
 		w := &cl.needs[i]
@@ -276,7 +290,8 @@ func proportion(room, rest, used []int64) {
 }
 
 // offered is how many whole units of w a machine of another Need, which is laid out, offers (ENG-11.4, 11.5).
-func (cl *clusterState) offered(w *needState, l *machineState) int64 {
+func (sh *sharing) offered(w *needState, l *machineState) int64 {
+	cl := sh.cl
 	unit, sup, used := cl.unit(w), cl.supply(l), cl.at_(l.used, 0)
 	per := uint64(cl.d.Facts.SharingPerMille)
 	k := int64(math.MaxInt64)
@@ -302,8 +317,9 @@ func (cl *clusterState) offered(w *needState, l *machineState) int64 {
 }
 
 // share gives w shares on the claimed machines that keep selects, as far as it is short (ENG-11.5, 11.6).
-func (cl *clusterState) share(p *planning, w *needState, x *scratch, keep func(l *machineState) bool) {
-	if len(cl.donors) == 0 || !p.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.mayReceive() || !match.Touches(cl.unit(w), cl.rest(w)) {
+func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
+	cl, x := sh.cl, sh.x
+	if len(cl.donors) == 0 || !sh.policy.Sharing || cl.d.Facts.SharingPerMille <= 0 || !w.mayReceive() || !match.Touches(cl.unit(w), cl.rest(w)) {
 		return
 	}
 	x.offers = x.offers[:0]
@@ -314,44 +330,45 @@ func (cl *clusterState) share(p *planning, w *needState, x *scratch, keep func(l
 		}
 		g := &cl.needs[cl.donors[i].need]
 		if g.bits&wLaid == 0 {
-			if cl.usedUp(g) {
-				cl.dropDonor(g)
+			if sh.usedUp(g) {
+				sh.dropDonor(g)
 				i--
 				continue
 			}
-			cl.packNeed(g, x)
+			sh.packNeed(g)
 			switch {
 			case cl.donors[i].n == 0:
-				cl.dropDonor(g)
+				sh.dropDonor(g)
 				i--
 				continue
 			case !match.Covers(cl.offer[i*k:(i+1)*k], unit):
 				continue
 			}
 		}
-		cl.offers(w, &cl.donors[i], x, keep)
+		sh.offers(w, &cl.donors[i], keep)
 	}
 	if len(x.offers) == 0 {
 		return
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
 	for _, o := range x.offers {
-		missing := cl.unitsMissing(w) - cl.headroomOf(w)
+		missing := sh.unitsMissing(w) - cl.headroomOf(w)
 		if missing <= 0 {
 			return
 		}
-		cl.give(w, o.at, min(o.k, missing))
+		sh.give(w, o.at, min(o.k, missing))
 	}
 }
 
 // offers lists what the machines of a donor that is laid out offer to w.
-func (cl *clusterState) offers(w *needState, g *donor, x *scratch, keep func(l *machineState) bool) {
+func (sh *sharing) offers(w *needState, g *donor, keep func(l *machineState) bool) {
+	cl, x := sh.cl, sh.x
 	for _, at := range cl.offering[g.from : g.from+g.n] {
 		l := &cl.machines[at]
 		if l.bits&(lKept|lGone) != 0 || !keep(l) || !cl.matcher(w).Has(l.class) {
 			continue
 		}
-		if k := cl.offered(w, l); k > 0 {
+		if k := sh.offered(w, l); k > 0 {
 			x.offers = append(x.offers, offer{at, k})
 		}
 	}
@@ -367,7 +384,8 @@ func (cl *clusterState) headroomOf(w *needState) int64 {
 }
 
 // unitsMissing is how many whole units the residual of w still needs.
-func (cl *clusterState) unitsMissing(w *needState) int64 {
+func (sh *sharing) unitsMissing(w *needState) int64 {
+	cl := sh.cl
 	n := int64(0)
 	rest := cl.rest(w)
 	for j, u := range cl.unit(w) {
@@ -379,7 +397,8 @@ func (cl *clusterState) unitsMissing(w *needState) int64 {
 }
 
 // give makes k units of w a share on a machine.
-func (cl *clusterState) give(w *needState, at int32, k int64) {
+func (sh *sharing) give(w *needState, at int32, k int64) {
+	cl := sh.cl
 	l := &cl.machines[at]
 	if l.out < 0 {
 		l.out = cl.alloc(1)

@@ -12,25 +12,25 @@ import (
 func (p *planning) prepare() {
 	p.findMatchers()
 	rows := 0
-	for _, cl := range p.dirty {
+	for _, cl := range p.clusters.dirty {
 		cl.newsAt = rows
 		rows += len(cl.d.Needs)
 	}
-	p.news = slices.Grow(p.news[:0], rows)[:rows]
+	p.pending.news = slices.Grow(p.pending.news[:0], rows)[:rows]
 }
 
 // findMatchers looks up the matchers of all rows, and of what gangs may fold to. Rows are many in a cold plan, and their
 // profiles few.
 func (p *planning) findMatchers() {
 	rows := 0
-	for _, cl := range p.dirty {
+	for _, cl := range p.clusters.dirty {
 		rows += len(cl.d.Needs)
 	}
 	if rows > p.w.Demand.FormLen() {
 		p.w.Demand.Forms(func(f *demand.Form) { p.cat.MatcherOf(f) })
 		return
 	}
-	for _, cl := range p.dirty {
+	for _, cl := range p.clusters.dirty {
 		for i := range cl.d.Needs {
 			f := cl.d.Needs[i].Form
 			p.cat.MatcherOf(f)
@@ -47,10 +47,19 @@ const (
 	rowGang  = -3
 )
 
+// normalising is section 8 for one cluster: it makes the Needs of the rows of demand.
+type normalising struct {
+	*plan
+	folding *folding
+	cl      *clusterState
+	x       *scratch
+}
+
 // clear forgets what the cluster was credited with.
-func (cl *clusterState) clear(p *planning) {
-	clear(cl.gains)
-	cl.cat, cl.gains, cl.judged = p.cat, cl.gains[:0], 0
+func (nz *normalising) clear() {
+	cl := nz.cl
+	clear(cl.gains.list)
+	cl.cat, cl.gains.list, cl.judged = nz.cat, cl.gains.list[:0], 0
 	cl.begun, cl.gangRows = cl.begun[:0], cl.gangRows[:0]
 	cl.dims = cl.dims[:0]
 	cl.rowNeed = slices.Grow(cl.rowNeed[:0], len(cl.d.Needs))[:len(cl.d.Needs)]
@@ -72,22 +81,23 @@ func (cl *clusterState) clear(p *planning) {
 	cl.vec, cl.shares, cl.donors = slices.Grow(cl.vec[:0], 3*k*len(cl.d.Needs)+(k+1)*many), cl.shares[:0], cl.donors[:0]
 	cl.offer, cl.offering, cl.empty = cl.offer[:0], cl.offering[:0], cl.empty[:0]
 	cl.needs, cl.folds = slices.Grow(cl.needs[:0], len(cl.d.Needs)), nil
-	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, p.policy, p.w.Inventory.ClassVersion()
-	_, cl.supplyVersion = p.w.Inventory.Members(cl.d.ID)
-	cl.foldVersion = p.foldVersion
+	cl.demandVersion, cl.policy, cl.classVersion = cl.d.Version, nz.policy, nz.w.Inventory.ClassVersion()
+	_, cl.supplyVersion = nz.w.Inventory.Members(cl.d.ID)
+	cl.foldVersion = nz.folding.version
 	cl.stale, cl.block = false, nil
 }
 
 // setUp makes the Needs. It reads of the catalog what prepare has looked up.
-func (cl *clusterState) setUp(p *planning, x *scratch) {
+func (nz *normalising) setUp() {
+	cl := nz.cl
 	for i := range cl.d.Needs {
 		if cl.rowNeed[i] != rowFolds {
 			n := &cl.d.Needs[i]
-			cl.add(p, n, p.cat.Known(n.Form), int32(i), cl.d.Holds[i])
+			nz.add(n, nz.cat.Known(n.Form), int32(i), cl.d.Holds[i])
 		}
 	}
 	if len(cl.folds) > 0 {
-		cl.sortFolds(p, x)
+		nz.sortFolds()
 	}
 	for i := range cl.needs {
 		w := &cl.needs[i]
@@ -100,14 +110,15 @@ func (cl *clusterState) setUp(p *planning, x *scratch) {
 			cl.rowNeed[m] = int32(i)
 		}
 	}
-	cl.measureUnits()
+	nz.measureUnits()
 }
 
-func (cl *clusterState) add(p *planning, n *demand.Need, m *match.Matcher, row int32, hold demand.Hold) *needState {
+func (nz *normalising) add(n *demand.Need, m *match.Matcher, row int32, hold demand.Hold) *needState {
+	cl := nz.cl
 	cl.needs = append(cl.needs, needState{row: row, hold: hold, priority: n.Form.Priority, matcher: m.ID, bucket: n.Form.Interruption, claims: -1,
 		lastOne: -1, own: -1, slot: -1, received: -1})
 	w := &cl.needs[len(cl.needs)-1]
-	str := p.w.Space.Strings
+	str := nz.w.Space.Strings
 	switch {
 	case n.Form.Same != nil:
 		w.bits |= wSame
@@ -120,12 +131,13 @@ func (cl *clusterState) add(p *planning, n *demand.Need, m *match.Matcher, row i
 		w.key, _ = str.Find(n.Form.Spread[0].Key)
 		w.skew = n.Form.Spread[0].MaxSkew
 	}
-	cl.measure(w, n)
+	nz.measure(w, n)
 	return w
 }
 
 // measure makes the vectors of a Need from its demand.
-func (cl *clusterState) measure(w *needState, n *demand.Need) {
+func (nz *normalising) measure(w *needState, n *demand.Need) {
+	cl := nz.cl
 	w.vec = cl.alloc(3)
 	cl.f.Project(&n.Aggregate, cl.aggregate(w))
 	cl.f.Project(&n.MinUnit, cl.unit(w))

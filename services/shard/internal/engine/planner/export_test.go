@@ -19,6 +19,9 @@ func (pl *Planner) Took() bool { return cap(pl.p.runs.took) > 0 }
 // KeepMatchKeys makes the next plan keep the label keys that the inventory matches by.
 func (pl *Planner) KeepMatchKeys(w *engine.World) {
 	v := w.Demand.KeysVersion()
+	if pl.p == nil {
+		pl.p = newPlanning()
+	}
 	pl.p.w, pl.p.cat = w, newCandidateIndexes()
 	pl.p.cat.Inventory, pl.p.cat.Keys = w.Inventory, &v
 }

@@ -22,11 +22,11 @@ func (p *planning) sweep() {
 		return
 	}
 	used := make([]bool, len(p.cat.ByID))
-	for _, cl := range p.states {
+	for _, cl := range p.clusters.states {
 		for i := range cl.needs {
 			used[cl.needs[i].matcher] = true
 		}
 	}
 	p.cat.sweep(used)
-	p.tops = nil
+	p.tops.list = nil
 }

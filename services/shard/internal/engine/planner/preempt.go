@@ -37,33 +37,59 @@ type victim struct {
 	class     uint32
 }
 
-// preemption is section 15.
-func (p *planning) preemption() {
-	p.drained, p.drainedAt, p.handed = p.drained[:0], nil, p.handed[:0]
-	p.victims.begin(true)
-	p.excess.begin(false)
-	p.inFlightListed = false
-	p.callPreemptors()
-	p.visitInOrder(func(cl *clusterState, w *needState, _ *pendingNeed) {
+// preemption is section 15: what Needs that are still short take from Needs of lower priority.
+type preemption struct {
+	*plan
+	clusters  *clusters
+	pending   *pendingList
+	unmet     *unmetNeeds
+	queue     *allocationQueue
+	actions   *actionList
+	spread    *spreading
+	acquirer  *acquirer
+	allocator *allocator
+
+	victims        targets
+	excess         targets
+	inFlight       []inFlight // in flight, as 15.4 prefers them
+	inFlightListed bool
+	called         []pendingNeed
+	request        request
+	drained        []drainPlan
+	handed         []handed
+	buf            []int64
+}
+
+// run lets every short Need that may preempt do so, in allocation order.
+func (pe *preemption) run() {
+	pe.drained, pe.handed = pe.drained[:0], pe.handed[:0]
+	pe.victims.begin(true)
+	pe.excess.begin(false)
+	pe.inFlightListed = false
+	pe.callPreemptors()
+	pe.queue.begin(pe.called, nil)
+	pe.queue.visit(func(cl *clusterState, w *needState, _ *pendingNeed) {
 		if w.bits&wLost != 0 {
-			p.claimUnclaimed(cl, w)
+			pe.allocator.claimUnclaimed(cl, w)
 			if !held(w) {
-				n := len(p.acts)
-				p.acquire(cl, w, inventory.IdlePool)
-				p.acquire(cl, w, inventory.SpeculativePool)
-				p.resumed = p.resumed || len(p.acts) > n
+				n := len(pe.actions.list)
+				pe.acquirer.acquire(cl, w, inventory.IdlePool)
+				pe.acquirer.acquire(cl, w, inventory.SpeculativePool)
+				pe.actions.resumed = pe.actions.resumed || len(pe.actions.list) > n
 			}
 		}
 		if !held(w) && cl.short(w) && w.mayPreempt() {
-			p.preemptFor(cl, w)
+			pe.preemptFor(cl, w)
 		}
 	}, func() bool { return false })
-	p.allocationOrder = nil
+	pe.queue.end()
 }
 
 // request is what a preemptor still lacks, on paper.
 type request struct {
-	p    *planning
+	*plan
+	spread *spreading
+
 	cl   *clusterState
 	w    *needState
 	rest []int64
@@ -76,12 +102,12 @@ func (h *request) takes(i inventory.Index, class uint32) bool {
 		return false
 	}
 	if h.w.bits&(wSame|wSpread) != 0 {
-		v, has := h.p.w.Inventory.Value(i, h.w.key)
+		v, has := h.plan.w.Inventory.Value(i, h.w.key)
 		if !has || h.w.bits&wSame != 0 && v != h.w.domain {
 			return false
 		}
 		if h.w.bits&wSpread != 0 {
-			s := &h.p.spread
+			s := h.spread
 			at := s.find(v)
 			if !s.mayGo(at, h.w.skew) {
 				return false
@@ -94,20 +120,20 @@ func (h *request) takes(i inventory.Index, class uint32) bool {
 }
 
 // preemptFor uses the three means of 15.2, the gentler first.
-func (p *planning) preemptFor(cl *clusterState, w *needState) {
-	h := &p.request
-	h.p, h.cl, h.w = p, cl, w
+func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
+	h := &pe.request
+	h.cl, h.w = cl, w
 	h.rest = append(h.rest[:0], cl.rest(w)...)
 	if w.bits&wSpread != 0 {
-		p.known(cl, w)
+		pe.spread.known(cl, w)
 	}
-	over := p.takeovers(h)
-	excess := p.excessFor(h)
-	before := append(p.buf[:0], h.rest...)
-	p.buf = before
-	victims := p.victimsFor(h)
+	over := pe.takeovers(h)
+	excess := pe.excessFor(h)
+	before := append(pe.buf[:0], h.rest...)
+	pe.buf = before
+	victims := pe.victimsFor(h)
 	if len(victims) > 0 && match.IsZero(h.rest) && w.bits&wSpread == 0 {
-		victims = p.spare(cl, w, before, victims)
+		victims = pe.spare(cl, w, before, victims)
 	}
 	if n := int32(len(excess) + len(victims)); n > 0 || w.gain > 0 {
 		cl.gainOf(w).victims = n
@@ -125,55 +151,55 @@ func (p *planning) preemptFor(cl *clusterState, w *needState) {
 				freed[j] = 0 // what the Need does not ask for is of no interest
 			}
 		}
-		p.markStale(cl)
+		pe.clusters.markStale(cl)
 	}
 	gang := w.bits&wSame != 0 && !match.Covers(cl.unit(w), cl.aggregate(w))
 	if gang && !match.IsZero(h.rest) {
 		return // 15.3: half a rack helps nobody
 	}
 	for _, at := range over {
-		p.takeOver(cl, w, &p.inFlight[at])
+		pe.takeOver(cl, w, &pe.inFlight[at])
 	}
 	for _, v := range excess {
-		src := p.states[v.cl]
+		src := pe.clusters.states[v.cl]
 		l := &src.machines[v.at]
 		stamped := int32(0)
-		if stamp := p.stampOf(l); stamp != 0 {
-			stamped = p.w.Inventory.StampRow(stamp).Priority
+		if stamp := pe.stampOf(l); stamp != 0 {
+			stamped = pe.w.Inventory.StampRow(stamp).Priority
 		}
 		d := drainPlan{kind: engine.Reclaim, cause: engine.CauseExcessPromised, gap: int64(w.priority) - int64(stamped)}
 		if w.priority > stamped {
 			d.kind, d.cause = engine.Preempt, engine.CauseExcessTaken
 		}
-		p.drainFor(cl, w, v, d)
+		pe.drainFor(cl, w, v, d)
 	}
 	for _, v := range victims {
 		d := drainPlan{kind: engine.Preempt, cause: engine.CauseInversion, gap: int64(w.priority) - v.effective}
-		d.terms = p.scoreTerms(p.states[v.cl].machines[v.at].idx, d.gap)
-		p.drainFor(cl, w, v, d)
+		d.terms = pe.scoreTerms(pe.clusters.states[v.cl].machines[v.at].idx, d.gap)
+		pe.drainFor(cl, w, v, d)
 	}
 }
 
 // promise counts a machine for w that is not its cluster's yet.
-func (p *planning) promise(cl *clusterState, w *needState, i inventory.Index, class uint32, s inventory.State) {
+func (pe *preemption) promise(cl *clusterState, w *needState, i inventory.Index, class uint32, s inventory.State) {
 	g := cl.gainOf(w)
 	g.promised = append(g.promised, passed{i, class, s})
 	match.Subtract(cl.rest(w), cl.amount(w, class))
-	p.unmet.gained = true
-	p.markStale(cl)
+	pe.unmet.gained = true
+	pe.clusters.markStale(cl)
 }
 
-func (p *planning) drainFor(cl *clusterState, w *needState, v victim, d drainPlan) {
-	src := p.states[v.cl]
+func (pe *preemption) drainFor(cl *clusterState, w *needState, v victim, d drainPlan) {
+	src := pe.clusters.states[v.cl]
 	l := &src.machines[v.at]
 	l.bits |= lGone
 	if d.kind == engine.Preempt {
 		l.bits |= lPreempt
 	}
-	p.markStale(src)
+	pe.clusters.markStale(src)
 	d.idx, d.cl, d.at, d.preemptor = l.idx, src, v.at, allocationOf(cl, w)
-	p.drained = append(p.drained, d)
-	p.promise(cl, w, l.idx, l.class, l.state)
+	pe.drained = append(pe.drained, d)
+	pe.promise(cl, w, l.idx, l.class, l.state)
 }
 
 // inFlight is a machine in flight that 15.4 may hand on.
@@ -187,32 +213,32 @@ type inFlight struct {
 }
 
 // listInFlight sorts what is in flight as 15.4 prefers it, whoever asks.
-func (p *planning) listInFlight() {
-	inv := p.w.Inventory
-	p.inFlightListed, p.inFlight = true, p.inFlight[:0]
+func (pe *preemption) listInFlight() {
+	inv := pe.w.Inventory
+	pe.inFlightListed, pe.inFlight = true, pe.inFlight[:0]
 	for _, chunk := range inv.Flying().Chunks() { // by id
 		for _, i := range chunk {
 			pr, _ := inv.Promise(i)
 			r := inv.Row(i)
-			p.inFlight = append(p.inFlight, inFlight{i: i, class: r.Class, prio: pr.For.Priority, rank: takeoverRank(r.Seen()),
+			pe.inFlight = append(pe.inFlight, inFlight{i: i, class: r.Class, prio: pr.For.Priority, rank: takeoverRank(r.Seen()),
 				price: inv.Class(r.Class).Price})
 		}
 	}
-	slices.SortStableFunc(p.inFlight, func(a, b inFlight) int {
+	slices.SortStableFunc(pe.inFlight, func(a, b inFlight) int {
 		return cmp.Or(cmp.Compare(a.prio, b.prio), cmp.Compare(a.rank, b.rank), cmp.Compare(a.price, b.price))
 	})
 }
 
 // takeovers lists what 15.4 hands on: positions in machines in flight.
-func (p *planning) takeovers(h *request) []int32 {
-	if !p.inFlightListed {
-		p.listInFlight()
+func (pe *preemption) takeovers(h *request) []int32 {
+	if !pe.inFlightListed {
+		pe.listInFlight()
 	}
-	inv := p.w.Inventory
+	inv := pe.w.Inventory
 	priority := h.w.priority
 	var out []int32
-	for at := range p.inFlight {
-		f := &p.inFlight[at]
+	for at := range pe.inFlight {
+		f := &pe.inFlight[at]
 		if f.prio >= priority || match.IsZero(h.rest) {
 			break
 		}
@@ -220,9 +246,9 @@ func (p *planning) takeovers(h *request) []int32 {
 			continue
 		}
 		pr, _ := inv.Promise(f.i)
-		if src, at := p.machineOf(f.i, pr.Cluster); src != nil {
+		if src, at := pe.clusters.machineOf(f.i, pr.Cluster); src != nil {
 			l := &src.machines[at]
-			if src == h.cl && l.claim == h.w.at || src.effective(p, l) >= int64(priority) {
+			if src == h.cl && l.claim == h.w.at || pe.effective(src, l) >= int64(priority) {
 				continue
 			}
 		}
@@ -244,19 +270,19 @@ func takeoverRank(s inventory.State) int32 {
 }
 
 // machineOf finds a machine in the state of a cluster.
-func (p *planning) machineOf(i inventory.Index, cluster string) (*clusterState, int32) {
-	c := p.w.Demand.Cluster(cluster)
+func (cs *clusters) machineOf(i inventory.Index, cluster string) (*clusterState, int32) {
+	c := cs.w.Demand.Cluster(cluster)
 	if c == nil {
 		return nil, -1
 	}
-	cl := p.byID[c.ID]
+	cl := cs.byID[c.ID]
 	// Members were gathered in the inventory's order, so the position of the machine there is its place here.
-	at := p.w.Inventory.MemberPosition(i)
+	at := cs.w.Inventory.MemberPosition(i)
 	return cl, at
 }
 
 // effective is the effective priority of 15.7; of a machine in flight, that of those who count on it.
-func (cl *clusterState) effective(p *planning, l *machineState) int64 {
+func (p *plan) effective(cl *clusterState, l *machineState) int64 {
 	e := int64(-1 << 40)
 	if l.state.Bound() {
 		if stamp := p.stampOf(l); stamp != 0 {
@@ -273,73 +299,73 @@ func (cl *clusterState) effective(p *planning, l *machineState) int64 {
 }
 
 // takeOver hands the promise of a machine on to w. Whoever counted on it is short again.
-func (p *planning) takeOver(cl *clusterState, w *needState, f *inFlight) {
-	inv := p.w.Inventory
+func (pe *preemption) takeOver(cl *clusterState, w *needState, f *inFlight) {
+	inv := pe.w.Inventory
 	i := f.i
 	f.handed = true
 	pr, _ := inv.Promise(i)
-	if src, at := p.machineOf(i, pr.Cluster); src != nil {
+	if src, at := pe.clusters.machineOf(i, pr.Cluster); src != nil {
 		l := &src.machines[at]
 		if l.claim >= 0 {
 			loser := &src.needs[l.claim]
 			src.release(at)
 			src.recount(loser)
-			p.lose(src, loser)
+			pe.lose(src, loser)
 		}
 		for l.shares >= 0 {
 			s := l.shares
 			loser := &src.needs[src.shares[s].to]
 			src.dropShare(s)
 			src.recount(loser)
-			p.lose(src, loser)
+			pe.lose(src, loser)
 		}
 		l.bits |= lGone
-		p.markStale(src)
+		pe.clusters.markStale(src)
 	}
-	p.handed = append(p.handed, handed{i, allocationOf(cl, w)})
-	p.promise(cl, w, i, inv.Row(i).Class, inv.Row(i).Seen())
+	pe.handed = append(pe.handed, handed{i, allocationOf(cl, w)})
+	pe.promise(cl, w, i, inv.Row(i).Class, inv.Row(i).Seen())
 }
 
 // lose gives a Need that lost a promise its place later in this order.
-func (p *planning) lose(cl *clusterState, w *needState) {
+func (pe *preemption) lose(cl *clusterState, w *needState) {
 	w.bits |= wLost
-	p.unmet.known = false
-	if !p.queued(cl, w) {
-		displaced, hold := p.displace, w.hold
+	pe.unmet.known = false
+	if !pe.queue.queued(cl, w) {
+		displaced, hold := pe.queue.displaced, w.hold
 		w.hold = demand.NotHeld // held ones look again too
-		p.requeue(cl, w)
-		w.hold, p.displace = hold, displaced
+		pe.queue.requeue(cl, w)
+		w.hold, pe.queue.displaced = hold, displaced
 	}
 }
 
 // excessFor lists what 15.5 gives: Configured machines of other heard clusters that nobody claims.
-func (p *planning) excessFor(h *request) []victim {
+func (pe *preemption) excessFor(h *request) []victim {
 	if match.IsZero(h.rest) {
 		return nil
 	}
-	if !p.excess.built {
-		p.excess.listExcess(p)
+	if !pe.excess.built {
+		pe.excess.listExcess()
 	}
-	return p.excess.choose(h, math.MaxInt64)
+	return pe.excess.choose(h, math.MaxInt64)
 }
 
 // victimsFor lists the victims of 15.6 that are needed, best first. Takeovers may have changed who counts on one since
 // they were listed; the order stays, as stamps do.
-func (p *planning) victimsFor(h *request) []victim {
+func (pe *preemption) victimsFor(h *request) []victim {
 	if match.IsZero(h.rest) || h.cl.need(h.w).Form.NeverPreempts {
 		return nil
 	}
-	if !p.victims.built {
-		p.victims.listVictims(p)
+	if !pe.victims.built {
+		pe.victims.listVictims()
 	}
-	return p.victims.choose(h, int64(h.w.priority))
+	return pe.victims.choose(h, int64(h.w.priority))
 }
 
 // stampOf is the number of a machine's stamp, or 0.
-func (p *planning) stampOf(l *machineState) uint32 { return p.w.Inventory.Row(l.idx).Stamp }
+func (p *plan) stampOf(l *machineState) uint32 { return p.w.Inventory.Row(l.idx).Stamp }
 
 // scoreTerms is ENG-15.9.
-func (p *planning) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
+func (p *plan) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
 	var s inventory.StampRow
 	if stamp := p.w.Inventory.Row(i).Stamp; stamp != 0 {
 		s = *p.w.Inventory.StampRow(stamp)
@@ -355,7 +381,7 @@ func (p *planning) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
 }
 
 // spare drops victims that are not needed, worst first (15.10).
-func (p *planning) spare(cl *clusterState, w *needState, residual []int64, victims []victim) []victim {
+func (pe *preemption) spare(cl *clusterState, w *needState, residual []int64, victims []victim) []victim {
 	sum := make([]sum128, len(residual))
 	for j, r := range residual {
 		for _, v := range victims {
@@ -386,4 +412,28 @@ func (p *planning) spare(cl *clusterState, w *needState, residual []int64, victi
 		}
 	}
 	return out
+}
+
+// callPreemptors queues the Needs that preemption considers.
+func (pe *preemption) callPreemptors() {
+	pe.called = pe.called[:0]
+	if u := pe.unmet; u.known {
+		for i := range u.list {
+			if x := &u.list[i]; x.preempts && pe.unmet.isShort(x) && !pe.beyondReach(&u.asked[x.at]) {
+				pe.called = append(pe.called, u.asked[x.at])
+			}
+		}
+		return
+	}
+	pe.pending.stillShort(func(cl *clusterState) bool { return cl.served == pe.plans }, func(t allocation, s *pendingNeed) {
+		if s != nil && (!s.worthAllocating() || pe.beyondReach(s)) {
+			return
+		}
+		if s == nil {
+			if cl, w := pe.clusters.state(t); held(w) || cl.beyondHelp(w) {
+				return
+			}
+		}
+		pe.called = append(pe.called, pendingNeed{allocation: t, open: true})
+	})
 }

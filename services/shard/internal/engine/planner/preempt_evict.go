@@ -22,7 +22,7 @@ type Evictee struct {
 // result of the present world.
 func Evictable(w *engine.World, p *engine.Policy, r *engine.Result, priority int32, interruption demand.Bucket) (out []Evictee) {
 	p = p.OrDefault()
-	pl := planning{w: w, policy: p}
+	pl := plan{w: w, policy: p}
 	inv := w.Inventory
 	for bi, b := range r.Blocks {
 		if c := w.Demand.Cluster(b.Cluster); c == nil || !c.Facts.Heard {

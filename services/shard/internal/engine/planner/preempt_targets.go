@@ -15,16 +15,21 @@ import (
 // them. The order does not depend on who asks: the preemptor's own priority adds the same to every score. While preemptors
 // have their allocations the machines only become fewer, so what was found used up is never looked at again.
 type targets struct {
-	built   bool
-	claimed bool // they serve somebody: victims. Otherwise they are excess
-	list    []target
-	spare   []target      // scratch
-	seen    []target      // scratch: what a cluster has, cluster after cluster
-	groups  []targetGroup // by effective priority, ascending
-	chains  []targetChain // by topology key
-	ofClass []int32       // scratch: 1 plus the group of a class that was made last
-	heads   []int32       // scratch: a heap of positions, one of each group that suits
-	number  int           // which memory of matchers it uses
+	*plan
+	workers  *workers
+	clusters *clusters
+	tops     *topologies
+
+	built    bool
+	claimed  bool // they serve somebody: victims. Otherwise they are excess
+	list     []target
+	spare    []target       // scratch
+	seen     []target       // scratch: what a cluster has, cluster after cluster
+	groups   []targetGroup  // by effective priority, ascending
+	chains   []targetChain  // by topology key
+	ofClass  []int32        // scratch: 1 plus the group of a class that was made last
+	heads    []int32        // scratch: a heap of positions, one of each group that suits
+	lowestBy []lowestTarget // by id of the matcher
 }
 
 // target is one machine.
@@ -55,18 +60,15 @@ type targetChain struct {
 }
 
 func (x *targets) begin(claimed bool) {
-	x.built, x.claimed, x.number = false, claimed, 0
-	if claimed {
-		x.number = 1
-	}
+	x.built, x.claimed = false, claimed
 	x.list, x.groups = x.list[:0], x.groups[:0]
 	clear(x.chains)
 	x.chains = x.chains[:0]
 }
 
 // add puts a machine in; arrange is called after the last one.
-func (x *targets) add(p *planning, t target, class uint32, effective int64) {
-	if n := p.w.Inventory.Classes(); len(x.ofClass) < n {
+func (x *targets) add(t target, class uint32, effective int64) {
+	if n := x.w.Inventory.Classes(); len(x.ofClass) < n {
 		x.ofClass = append(x.ofClass, make([]int32, n-len(x.ofClass))...)
 	}
 	g := x.ofClass[class] - 1
@@ -109,13 +111,13 @@ func (x *targets) arrange() {
 }
 
 // score computes the part of a machine's score that is its own.
-func (x *targets) score(p *planning, t *target) {
-	l := &p.states[t.cl].machines[t.at]
+func (x *targets) score(t *target) {
+	l := &x.clusters.states[t.cl].machines[t.at]
 	if !x.claimed {
 		t.base = -l.price
 		return
 	}
-	terms := p.scoreTerms(l.idx, -x.groups[t.group].effective)
+	terms := x.scoreTerms(l.idx, -x.groups[t.group].effective)
 	t.base = terms.Sum()
 }
 
@@ -124,16 +126,16 @@ func compareTargets(a, b *target) int {
 }
 
 // first returns the position of the best machine of a group that can still be had, or -1.
-func (x *targets) first(p *planning, g *targetGroup) int32 {
+func (x *targets) first(g *targetGroup) int32 {
 	if !g.sorted {
 		g.sorted = true
 		run := x.list[g.head:g.end]
 		for i := range run {
-			x.score(p, &run[i])
+			x.score(&run[i])
 		}
 		slices.SortFunc(run, func(a, b target) int { return compareTargets(&a, &b) })
 	}
-	for g.head < g.end && !x.there(p, &x.list[g.head]) {
+	for g.head < g.end && !x.there(&x.list[g.head]) {
 		g.head++
 	}
 	if g.head == g.end {
@@ -143,43 +145,39 @@ func (x *targets) first(p *planning, g *targetGroup) int32 {
 }
 
 // there reports whether a machine can still be had.
-func (x *targets) there(p *planning, t *target) bool {
-	l := &p.states[t.cl].machines[t.at]
+func (x *targets) there(t *target) bool {
+	l := &x.clusters.states[t.cl].machines[t.at]
 	return l.bits&lGone == 0 && l.claim >= 0 == x.claimed
 }
 
 // lowest is the lowest effective priority among the classes that match (ENG-15.15).
-func (x *targets) lowest(p *planning, m *match.Matcher) int64 {
-	for int(m.ID) >= len(p.lowest) {
-		p.lowest = append(p.lowest, lowestTargets{})
+func (x *targets) lowest(m *match.Matcher) int64 {
+	for int(m.ID) >= len(x.lowestBy) {
+		x.lowestBy = append(x.lowestBy, lowestTarget{})
 	}
-	y := &p.lowest[m.ID]
-	if y.plan != p.plans {
-		*y = lowestTargets{plan: p.plans}
-	}
-	if !y.known[x.number] {
-		y.known[x.number], y.lowest[x.number] = true, math.MaxInt64
+	y := &x.lowestBy[m.ID]
+	if y.plan != x.plans {
+		*y = lowestTarget{x.plans, math.MaxInt64}
 		for i := range x.groups {
 			if m.Has(x.groups[i].class) {
-				y.lowest[x.number] = x.groups[i].effective
+				y.priority = x.groups[i].effective
 				break
 			}
 		}
 	}
-	return y.lowest[x.number]
+	return y.priority
 }
 
-// lowestTargets is the lowest effective priority among the targets that a matcher matches: excess and victims.
-type lowestTargets struct {
-	plan   uint64
-	known  [2]bool
-	lowest [2]int64
+// lowestTarget is the lowest effective priority among the targets that a matcher matches, in one plan.
+type lowestTarget struct {
+	plan     uint64
+	priority int64
 }
 
 // choose puts machines with an effective priority below the given one against the request, best first, until it is fulfilled,
 // and lists those that it takes.
 func (x *targets) choose(h *request, below int64) []victim {
-	if match.IsZero(h.rest) || len(x.list) == 0 || x.lowest(h.p, h.cl.matcher(h.w)) >= below {
+	if match.IsZero(h.rest) || len(x.list) == 0 || x.lowest(h.cl.matcher(h.w)) >= below {
 		return nil
 	}
 	if h.w.bits&wSame != 0 {
@@ -192,7 +190,7 @@ func (x *targets) choose(h *request, below int64) []victim {
 			break
 		}
 		if h.cl.fits(h.w, g.class) {
-			if at := x.first(h.p, g); at >= 0 {
+			if at := x.first(g); at >= 0 {
 				x.push(at)
 			}
 		}
@@ -219,20 +217,20 @@ func (x *targets) choose(h *request, below int64) []victim {
 
 // take puts one machine against the request.
 func (x *targets) take(h *request, t *target) (victim, bool) {
-	g, cl := &x.groups[t.group], h.p.states[t.cl]
+	g, cl := &x.groups[t.group], x.clusters.states[t.cl]
 	l := &cl.machines[t.at]
-	if cl == h.cl || !x.there(h.p, t) || h.p.w.Inventory.WithheldFrom(l.idx, h.cl.d.Name) || !h.takes(l.idx, g.class) {
+	if cl == h.cl || !x.there(t) || x.w.Inventory.WithheldFrom(l.idx, h.cl.d.Name) || !h.takes(l.idx, g.class) {
 		return victim{}, false
 	}
 	return victim{effective: g.effective, cl: t.cl, at: t.at, class: g.class}, true
 }
 
 func (x *targets) chooseInDomain(h *request, below int64) []victim {
-	c, ok := x.chain(h.p, h.w.key)
+	c, ok := x.chain(h.w.key)
 	if !ok {
 		return nil
 	}
-	d, ok := h.p.topology(h.w.key).top.Domain(h.w.domain)
+	d, ok := x.tops.of(h.w.key).top.Domain(h.w.domain)
 	if !ok {
 		return nil
 	}
@@ -240,7 +238,7 @@ func (x *targets) chooseInDomain(h *request, below int64) []victim {
 	if !c.sorted[d] {
 		c.sorted[d] = true
 		for i := range list {
-			x.score(h.p, &list[i])
+			x.score(&list[i])
 		}
 		slices.SortFunc(list, func(a, b target) int { return compareTargets(&a, &b) })
 	}
@@ -261,13 +259,13 @@ func (x *targets) chooseInDomain(h *request, below int64) []victim {
 }
 
 // chain returns the machines by domain of a key.
-func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
+func (x *targets) chain(key symbol.ID) (*targetChain, bool) {
 	for i := range x.chains {
 		if x.chains[i].key == key {
 			return &x.chains[i], true
 		}
 	}
-	t := p.topology(key)
+	t := x.tops.of(key)
 	if t == nil {
 		return nil, false
 	}
@@ -277,7 +275,7 @@ func (x *targets) chain(p *planning, key symbol.ID) (*targetChain, bool) {
 	for i := range x.list {
 		y := &x.list[i]
 		domains[i] = -1
-		if v := p.states[y.cl].values(p.w.Inventory, key)[y.at]; v >= 0 {
+		if v := x.clusters.states[y.cl].values(x.w.Inventory, key)[y.at]; v >= 0 {
 			if d, known := t.top.Domain(symbol.ID(v)); known {
 				domains[i] = d
 				c.from[d+2]++
@@ -340,13 +338,13 @@ func (x *targets) replace(at int32) {
 }
 
 // listExcess lists the Configured machines of heard clusters that nobody claims, by price (15.5).
-func (x *targets) listExcess(p *planning) {
-	inv := p.w.Inventory
-	for _, cl := range p.withExcess() {
+func (x *targets) listExcess() {
+	inv := x.w.Inventory
+	for _, cl := range x.clusters.withExcess() {
 		for at := range cl.machines[:cl.members] {
 			l := &cl.machines[at]
 			if l.state == inventory.Configured && l.claim < 0 && l.bits&lGone == 0 && !inv.Row(l.idx).Foreign() {
-				x.add(p, target{cl: cl.at, at: int32(at), order: l.order}, l.class, math.MinInt64)
+				x.add(target{cl: cl.at, at: int32(at), order: l.order}, l.class, math.MinInt64)
 			}
 		}
 	}
@@ -355,24 +353,24 @@ func (x *targets) listExcess(p *planning) {
 
 // listVictims lists every claimed, owned Configured machine of heard clusters by score (15.6, 15.9). Each worker reads what is in
 // its clusters.
-func (x *targets) listVictims(p *planning) {
+func (x *targets) listVictims() {
 	n := 0
-	for _, cl := range p.states {
+	for _, cl := range x.clusters.states {
 		cl.victimsAt = n
 		if cl.d.Facts.Heard {
 			n += len(cl.bound)
 		}
 	}
 	x.seen = slices.Grow(x.seen[:0], n)[:n]
-	p.each(p.states, func(cl *clusterState, _ *scratch) {
+	x.workers.each(x.clusters.states, func(cl *clusterState, _ *scratch) {
 		if cl.d.Facts.Heard {
-			cl.listVictims(p, x.seen[cl.victimsAt:][:len(cl.bound)])
+			x.listVictimsOf(cl, x.seen[cl.victimsAt:][:len(cl.bound)])
 		}
 	})
 	x.list = slices.Grow(x.list, n)
 	for i := range x.seen {
 		if t := &x.seen[i]; t.group >= 0 {
-			x.add(p, target{cl: t.cl, at: t.at, order: t.order}, uint32(t.group), t.base)
+			x.add(target{cl: t.cl, at: t.at, order: t.order}, uint32(t.group), t.base)
 		}
 	}
 	x.arrange()
@@ -380,12 +378,12 @@ func (x *targets) listVictims(p *planning) {
 
 // listVictims writes to list what is bound to the cluster, with its class in place of its group and its effective priority in place
 // of its score; group is -1 if section 15 must not drain it.
-func (cl *clusterState) listVictims(p *planning, list []target) {
+func (x *targets) listVictimsOf(cl *clusterState, list []target) {
 	for n, at := range cl.bound {
 		l := &cl.machines[at]
 		list[n].group = -1
 		if l.state == inventory.Configured && l.claim >= 0 && l.bits&(lGone|lForeign) == 0 {
-			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: cl.effective(p, l)}
+			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: x.effective(cl, l)}
 		}
 	}
 }

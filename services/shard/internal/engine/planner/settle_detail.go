@@ -11,10 +11,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-func (p *planning) metDetail(cl *clusterState, w *needState, row int32) engine.Detail {
+func (vs *verdicts) metDetail(cl *clusterState, w *needState, row int32) engine.Detail {
 	if cl.d.Facts.ReportsReadiness {
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
-			if l := &cl.machines[at]; l.state == inventory.Configured && p.w.Inventory.Readiness(l.idx) == inventory.ReadyLost {
+			if l := &cl.machines[at]; l.state == inventory.Configured && vs.w.Inventory.Readiness(l.idx) == inventory.ReadyLost {
 				return engine.DetailNodeNotReady
 			}
 		}
@@ -28,7 +28,7 @@ func (p *planning) metDetail(cl *clusterState, w *needState, row int32) engine.D
 	return engine.NoDetail
 }
 
-func (p *planning) comingDetail(cl *clusterState, w *needState) engine.Detail {
+func (vs *verdicts) comingDetail(cl *clusterState, w *needState) engine.Detail {
 	if len(cl.excluded) > 0 && slices.ContainsFunc(cl.machines, func(l machineState) bool { return l.bits&lExcluded != 0 && l.owner == w.at }) {
 		return engine.DetailNodeNotJoined
 	}
@@ -60,9 +60,18 @@ func (p *planning) comingDetail(cl *clusterState, w *needState) engine.Detail {
 	return detail
 }
 
-// shortDetail is the first row of ENG-19.4 that applies. It reads nothing that belongs to others than the cluster and changes,
+// reasons says why Needs are short.
+type reasons struct {
+	*plan
+	free   *freePool
+	tops   *topologies
+	spread *spreading
+	cover  *coverer
+}
+
+// of is the first row of ENG-19.4 that applies. It reads nothing that belongs to others than the cluster and changes,
 // if nothing is withheld and w has no hard spread.
-func (p *planning) shortDetail(cl *clusterState, w *needState, hold demand.Hold, x *scratch) engine.Detail {
+func (re *reasons) of(cl *clusterState, w *needState, hold demand.Hold, x *scratch) engine.Detail {
 	switch hold {
 	case demand.HeldOffline:
 		return engine.DetailClusterOffline
@@ -74,10 +83,10 @@ func (p *planning) shortDetail(cl *clusterState, w *needState, hold demand.Hold,
 	if d := cl.hopeless(w); d != engine.NoDetail {
 		return d
 	}
-	if w.bits&wSame != 0 && !p.domainExists(cl, w, x) {
+	if w.bits&wSame != 0 && !re.domainExists(cl, w, x) {
 		return engine.DetailDomainTooSmall
 	}
-	if w.bits&wSpread != 0 && p.spreadBlocked(cl, w) {
+	if w.bits&wSpread != 0 && re.spreadBlocked(cl, w) {
 		return engine.DetailSpreadBlocked
 	}
 	if len(cl.excluded) > 0 {
@@ -90,7 +99,7 @@ func (p *planning) shortDetail(cl *clusterState, w *needState, hold demand.Hold,
 	if cl.victimsOf(w) > 0 {
 		return engine.DetailPreemptionShort
 	}
-	return p.withheldDetail(cl, w)
+	return re.withheldDetail(cl, w)
 }
 
 // hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for
@@ -154,31 +163,31 @@ type homes struct {
 }
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
-func (p *planning) domainExists(cl *clusterState, w *needState, x *scratch) bool {
-	at := slices.IndexFunc(p.tops, func(t *topState) bool { return t.top.Key == w.key })
+func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool {
+	at := slices.IndexFunc(re.tops.list, func(t *topState) bool { return t.top.Key == w.key })
 	if at < 0 {
 		return false
 	}
 	h := &x.homes
-	if h.plan != p.plans {
-		*h = homes{plan: p.plans}
+	if h.plan != re.plans {
+		*h = homes{plan: re.plans}
 	}
 	if h.cluster != cl {
 		h.cluster = cl
 		h.foreign = slices.ContainsFunc(cl.machines[:cl.members], func(l machineState) bool { return l.state.Bound() && l.bits&lForeign != 0 })
 	}
 	if h.foreign || cl.dimensions() > questionDims {
-		return p.findDomain(cl, w, p.tops[at], x)
+		return re.findDomain(cl, w, re.tops.list[at], x)
 	}
 	q := gangQuestion{w.matcher, cl.f, w.key, inQuestion(cl.unit(w)), inQuestion(cl.aggregate(w))}
 	if h.of != q {
-		h.of, h.exists = q, p.findDomain(cl, w, p.tops[at], x)
+		h.of, h.exists = q, re.findDomain(cl, w, re.tops.list[at], x)
 	}
 	return h.exists
 }
 
 // findDomain goes through the domains.
-func (p *planning) findDomain(cl *clusterState, w *needState, t *topState, x *scratch) bool {
+func (re *reasons) findDomain(cl *clusterState, w *needState, t *topState, x *scratch) bool {
 	agg, foreign := cl.aggregate(w), x.homes.foreign
 	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
 	sum := x.rest
@@ -194,29 +203,29 @@ func (p *planning) findDomain(cl *clusterState, w *needState, t *topState, x *sc
 			}
 		}
 		if foreign {
-			cl.addForeign(p, w, int64(dom.Value), sum)
+			re.addForeign(cl, w, int64(dom.Value), sum)
 		}
 		if match.Covers(sum, agg) {
 			return true
 		}
 	}
-	return foreign && cl.foreignAlone(p, w, t)
+	return foreign && re.foreignAlone(cl, w, t)
 }
 
 // addForeign adds machines of other shards that are bound to the cluster under one value of w's key.
-func (cl *clusterState) addForeign(p *planning, w *needState, value int64, sum []int64) {
-	values := cl.values(p.w.Inventory, w.key)
+func (re *reasons) addForeign(cl *clusterState, w *needState, value int64, sum []int64) {
+	values := cl.values(re.w.Inventory, w.key)
 	for at := range cl.machines[:cl.members] {
 		l := &cl.machines[at]
-		if l.state.Bound() && values[at] == value && p.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
+		if l.state.Bound() && values[at] == value && re.w.Inventory.Row(l.idx).Foreign() && cl.usable(w, l) {
 			match.Add(sum, cl.amount(w, l.class))
 		}
 	}
 }
 
 // foreignAlone is domainExists for values that only machines of other shards have.
-func (cl *clusterState) foreignAlone(p *planning, w *needState, t *topState) bool {
-	values := cl.values(p.w.Inventory, w.key)
+func (re *reasons) foreignAlone(cl *clusterState, w *needState, t *topState) bool {
+	values := cl.values(re.w.Inventory, w.key)
 	sum := make([]int64, cl.dimensions())
 	for at := range cl.machines[:cl.members] {
 		if values[at] < 0 {
@@ -226,7 +235,7 @@ func (cl *clusterState) foreignAlone(p *planning, w *needState, t *topState) boo
 			continue
 		}
 		clear(sum)
-		cl.addForeign(p, w, values[at], sum)
+		re.addForeign(cl, w, values[at], sum)
 		if match.Covers(sum, cl.aggregate(w)) {
 			return true
 		}
@@ -235,15 +244,15 @@ func (cl *clusterState) foreignAlone(p *planning, w *needState, t *topState) boo
 }
 
 // leftFree reports whether something is free that w could use and is not withheld from its cluster.
-func (p *planning) leftFree(cl *clusterState, w *needState) bool {
+func (re *reasons) leftFree(cl *clusterState, w *needState) bool {
 	for k := range inventory.Pool(2) {
-		if !p.anyFree(cl.matcher(w), k) {
+		if !re.free.any(cl.matcher(w), k) {
 			continue
 		}
-		p.cover.free = &p.free
-		p.cover.avoidFor(cl, k, nil)
-		for _, c := range cl.matcher(w).Classes[p.firstFree(cl.matcher(w), k):] {
-			if p.free.free[k][c] > p.cover.avoided(c) && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w)) {
+		re.cover.free = re.free
+		re.cover.avoidFor(cl, k, nil)
+		for _, c := range cl.matcher(w).Classes[re.free.first(cl.matcher(w), k):] {
+			if re.free.free[k][c] > re.cover.avoided(c) && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w)) {
 				return true
 			}
 		}
@@ -252,18 +261,18 @@ func (p *planning) leftFree(cl *clusterState, w *needState) bool {
 }
 
 // spreadBlocked reports whether something is free for w, but only where the skew forbids it.
-func (p *planning) spreadBlocked(cl *clusterState, w *needState) bool {
-	t := p.topology(w.key)
-	if t == nil || !p.leftFree(cl, w) {
+func (re *reasons) spreadBlocked(cl *clusterState, w *needState) bool {
+	t := re.tops.of(w.key)
+	if t == nil || !re.leftFree(cl, w) {
 		return false
 	}
-	p.known(cl, w)
+	re.spread.known(cl, w)
 	for d := range t.top.Domains {
 		for k := range inventory.Pool(2) {
-			p.cover.avoidFor(cl, k, p.inDomain(t, d))
+			re.cover.avoidFor(cl, k, re.spread.inDomain(t, d))
 			for i, cell := range t.top.Domains[d].Cells[k] {
-				if p.left(t, d, k, i) > p.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
-					p.spread.mayGo(p.spread.find(t.top.Domains[d].Value), w.skew) {
+				if re.tops.left(t, d, k, i) > re.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
+					re.spread.mayGo(re.spread.find(t.top.Domains[d].Value), w.skew) {
 					return false
 				}
 			}
@@ -273,16 +282,16 @@ func (p *planning) spreadBlocked(cl *clusterState, w *needState) bool {
 }
 
 // withheldDetail says what withholds most of what w could use, or that others hold it all.
-func (p *planning) withheldDetail(cl *clusterState, w *needState) engine.Detail {
-	inv := p.w.Inventory
-	if inv.Held().Len() == 0 || p.leftFree(cl, w) {
+func (re *reasons) withheldDetail(cl *clusterState, w *needState) engine.Detail {
+	inv := re.w.Inventory
+	if inv.Held().Len() == 0 || re.leftFree(cl, w) {
 		return engine.DetailHeldByOthers
 	}
 	var counts [engine.Details]int
 	for _, chunk := range inv.Held().Chunks() {
 		for _, i := range chunk {
 			r := inv.Row(i)
-			if p.free.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !match.Touches(cl.f.Supply(r.Class), cl.rest(w)) {
+			if re.free.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !match.Touches(cl.f.Supply(r.Class), cl.rest(w)) {
 				continue
 			}
 			for _, m := range inv.Withheld(i) {
@@ -310,4 +319,10 @@ func withheldDetailOf(r inventory.WithheldReason) engine.Detail {
 		return engine.DetailQuota
 	}
 	return engine.DetailWithheld
+}
+
+// beyondHelp reports whether no class matches and fits. Then neither an allocation nor preemption can help.
+func (cl *clusterState) beyondHelp(w *needState) bool {
+	d := cl.hopeless(w)
+	return d == engine.DetailNoMatch || d == engine.DetailTooSmall
 }

@@ -7,89 +7,110 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// publisher writes the blocks of the result, and keeps those of clusters that did not change.
+type publisher struct {
+	*plan
+	workers  *workers
+	clusters *clusters
+	pending  *pendingList
+	unmet    *unmetNeeds
+	queue    *allocationQueue
+	exchange *exchange
+	verdicts *verdicts
+	reasons  *reasons
+	x        *scratch
+
+	blocks     []*engine.Block // of the plan before
+	recipients int             // in them
+	ready      []*clusterState
+}
+
+// forget drops the blocks of the plan before.
+func (pub *publisher) forget() { pub.blocks, pub.recipients = nil, 0 }
+
 // publish writes the blocks. A cluster that nothing happened to keeps the one it had, unless the reason of a shortfall is
 // another now: that may lie elsewhere in the shard.
-func (p *planning) publish() {
-	r := p.res
-	r.Short = make([]engine.Ref, 0, max(len(p.pendingNeeds), len(p.unmet.list)))
-	for _, cl := range p.stale {
+func (pub *publisher) publish() {
+	r := pub.res
+	r.Short = make([]engine.Ref, 0, max(len(pub.pending.list), len(pub.unmet.list)))
+	for _, cl := range pub.clusters.stale {
 		cl.block = nil
 	}
-	p.judgeAll()
-	r.Blocks = slices.Grow([]*engine.Block(nil), len(p.states))[:len(p.states)]
-	if p.blocks == nil {
-		for i, cl := range p.states {
-			p.blockOf(cl)
+	pub.judgeAll()
+	r.Blocks = slices.Grow([]*engine.Block(nil), len(pub.clusters.states))[:len(pub.clusters.states)]
+	if pub.blocks == nil {
+		for i, cl := range pub.clusters.states {
+			pub.blockOf(cl)
 			r.Blocks[i] = cl.block
 		}
-		p.recipients = 0
+		pub.recipients = 0
 		for _, b := range r.Blocks {
-			p.recipients += b.Recipients()
+			pub.recipients += b.Recipients()
 		}
 	} else {
-		copy(r.Blocks, p.blocks)
+		copy(r.Blocks, pub.blocks)
 	}
 	renew := func(cl *clusterState) {
-		p.blockOf(cl)
+		pub.blockOf(cl)
 		if old := r.Blocks[cl.at]; old != cl.block {
-			p.recipients += cl.block.Recipients() - old.Recipients()
+			pub.recipients += cl.block.Recipients() - old.Recipients()
 			r.Blocks[cl.at] = cl.block
 		}
 	}
-	for _, cl := range p.dirty {
+	for _, cl := range pub.clusters.dirty {
 		renew(cl)
 	}
-	for _, cl := range p.stale {
+	for _, cl := range pub.clusters.stale {
 		renew(cl)
 	}
-	p.eachShort(func(ref engine.Ref, s *pendingNeed) {
-		if cl := p.states[ref.Block]; s != nil && (!s.fixed || s.moved) && !p.reasonStays(s) && cl.checked != p.plans {
-			cl.checked = p.plans
-			if !p.reasonsValid(cl) {
+	pub.unmet.eachShort(func(ref engine.Ref, s *pendingNeed) {
+		if cl := pub.clusters.states[ref.Block]; s != nil && (!s.fixed || s.moved) && !pub.pending.reasonStays(s) && cl.checked != pub.plans {
+			cl.checked = pub.plans
+			if !pub.reasonsValid(cl) {
 				cl.block = nil
 				renew(cl)
 			}
 		}
 		r.Short = append(r.Short, ref)
 	})
-	p.unmet.end()
-	p.blocks = r.Blocks
-	p.counters()
+	pub.unmet.end()
+	pub.blocks = r.Blocks
+	pub.counters()
 }
 
 // judgeAll makes the blocks that are to be made again. Reasons of shortfalls that hang on what is free are found one after the
 // other: pools remember what they were asked.
-func (p *planning) judgeAll() {
-	p.ready = p.ready[:0]
+func (pub *publisher) judgeAll() {
+	pub.ready = pub.ready[:0]
 	add := func(list []*clusterState) {
 		for _, cl := range list {
 			if cl.block == nil && !cl.listed {
 				cl.listed = true
-				p.ready = append(p.ready, cl)
+				pub.ready = append(pub.ready, cl)
 			}
 		}
 	}
-	if p.blocks == nil {
-		add(p.states)
+	if pub.blocks == nil {
+		add(pub.clusters.states)
 	} else {
-		add(p.dirty)
-		add(p.stale)
+		add(pub.clusters.dirty)
+		add(pub.clusters.stale)
 	}
-	aside := p.w.Inventory.Held().Len() == 0
-	p.each(p.ready, func(cl *clusterState, x *scratch) {
-		cl.block = p.judge(cl)
+	aside := pub.w.Inventory.Held().Len() == 0
+	pub.workers.each(pub.ready, func(cl *clusterState, x *scratch) {
+		cl.block = pub.verdicts.block(cl)
 		cl.listed = false
-		p.giveReasons(cl, x, func(w *needState) bool { return aside && w.bits&wSpread == 0 })
+		pub.giveReasons(cl, x, func(w *needState) bool { return aside && w.bits&wSpread == 0 })
 	})
-	for _, cl := range p.ready {
+	for _, cl := range pub.ready {
 		if !aside || cl.spreads {
-			p.giveReasons(cl, &p.x, func(w *needState) bool { return !aside || w.bits&wSpread != 0 })
+			pub.giveReasons(cl, pub.x, func(w *needState) bool { return !aside || w.bits&wSpread != 0 })
 		}
 	}
 }
 
 // giveReasons says of each short row of some Needs why it is short.
-func (p *planning) giveReasons(cl *clusterState, x *scratch, of func(w *needState) bool) {
+func (pub *publisher) giveReasons(cl *clusterState, x *scratch, of func(w *needState) bool) {
 	cl.spreads = false
 	for i := range cl.block.Missing {
 		row := cl.block.Missing[i].Row
@@ -98,7 +119,7 @@ func (p *planning) giveReasons(cl *clusterState, x *scratch, of func(w *needStat
 		if !of(w) {
 			continue
 		}
-		v.Detail = p.shortDetail(cl, w, v.Hold, x)
+		v.Detail = pub.reasons.of(cl, w, v.Hold, x)
 		v.Reason = v.Detail.Reason()
 		if w.bits&wSame != 0 && !v.Satisfiable {
 			v.Reason = engine.TopologyUnsatisfiable
@@ -107,19 +128,19 @@ func (p *planning) giveReasons(cl *clusterState, x *scratch, of func(w *needStat
 }
 
 // blockOf makes the block of a cluster if it has none.
-func (p *planning) blockOf(cl *clusterState) {
+func (pub *publisher) blockOf(cl *clusterState) {
 	if cl.block == nil {
-		cl.block = p.judge(cl)
-		p.giveReasons(cl, &p.x, func(*needState) bool { return true })
+		cl.block = pub.verdicts.block(cl)
+		pub.giveReasons(cl, pub.x, func(*needState) bool { return true })
 	}
 }
 
-func (p *planning) counters() {
-	c := &p.res.Counters
-	c.Shares, c.Displaced, c.ExchangeTries, c.ExchangeSaved = p.recipients, p.displace, p.tries, p.saved
-	for _, chunk := range p.w.Inventory.Flying().Chunks() {
+func (pub *publisher) counters() {
+	c := &pub.res.Counters
+	c.Shares, c.Displaced, c.ExchangeTries, c.ExchangeSaved = pub.recipients, pub.queue.displaced, pub.exchange.tries, pub.exchange.saved
+	for _, chunk := range pub.w.Inventory.Flying().Chunks() {
 		for _, i := range chunk {
-			if pr, _ := p.w.Inventory.Promise(i); pr.Cause == inventory.ForPreempt {
+			if pr, _ := pub.w.Inventory.Promise(i); pr.Cause == inventory.ForPreempt {
 				c.PromisesPreempt++
 			} else {
 				c.PromisesCreate++
@@ -129,20 +150,20 @@ func (p *planning) counters() {
 }
 
 // reasonsValid reports whether the short rows of a cluster are short for the reasons that its block says.
-func (p *planning) reasonsValid(cl *clusterState) bool {
+func (pub *publisher) reasonsValid(cl *clusterState) bool {
 	for i := range cl.needs {
 		w := &cl.needs[i]
 		if !cl.short(w) {
 			continue
 		}
 		if w.bits&wFolded == 0 {
-			if p.shortDetail(cl, w, w.hold, &p.x) != cl.block.Verdicts[w.row].Detail {
+			if pub.reasons.of(cl, w, w.hold, pub.x) != cl.block.Verdicts[w.row].Detail {
 				return false
 			}
 			continue
 		}
 		for _, row := range cl.membersOf(w) {
-			if v := &cl.block.Verdicts[row]; v.Status == engine.Short && p.shortDetail(cl, w, v.Hold, &p.x) != v.Detail {
+			if v := &cl.block.Verdicts[row]; v.Status == engine.Short && pub.reasons.of(cl, w, v.Hold, pub.x) != v.Detail {
 				return false
 			}
 		}

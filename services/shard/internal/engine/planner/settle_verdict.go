@@ -10,9 +10,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// judge writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1), but for the reasons of those
+// verdicts writes what is known of one cluster, but for the reasons of shortfalls.
+type verdicts struct{ *plan }
+
+// block writes the block of a cluster: claims, shares, and a verdict for every row (ENG-19.1), but for the reasons of those
 // that are short. It touches nothing but the cluster.
-func (p *planning) judge(cl *clusterState) *engine.Block {
+func (vs *verdicts) block(cl *clusterState) *engine.Block {
 	b := &engine.Block{Cluster: cl.d.Name, Needs: cl.d.Needs, Verdicts: make([]engine.Verdict, len(cl.d.Needs)), Excluded: cl.excluded, Protected: cl.protected,
 		Folded: cl.folds}
 	n, missing, domains := 0, 0, 0
@@ -55,9 +58,9 @@ func (p *planning) judge(cl *clusterState) *engine.Block {
 			}
 			b.Shares[from+at].Units += cl.shares[s].units
 		}
-		p.verdicts(b, cl, w)
+		vs.ofNeed(b, cl, w)
 		if w.inDomain() {
-			b.Domains = append(b.Domains, p.text(w.domain))
+			b.Domains = append(b.Domains, vs.text(w.domain))
 			b.Verdicts[w.row].Domain = int32(len(b.Domains))
 		}
 	}
@@ -104,25 +107,25 @@ func (l *machineState) kind() engine.ClaimKind {
 }
 
 // verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5).
-func (p *planning) verdicts(b *engine.Block, cl *clusterState, w *needState) {
+func (vs *verdicts) ofNeed(b *engine.Block, cl *clusterState, w *needState) {
 	if w.bits&wFolded == 0 {
-		p.verdict(&b.Verdicts[w.row], cl, w)
-		if p.close(b, cl, w, w.row) {
-			b.Missing = append(b.Missing, cl.lacks(w, w.row, cl.rest(w)))
+		vs.of(&b.Verdicts[w.row], cl, w)
+		if vs.close(b, cl, w, w.row) {
+			b.Missing = append(b.Missing, vs.lacks(cl, w, w.row, cl.rest(w)))
 		}
 		return
 	}
 	var v engine.Verdict
-	p.verdict(&v, cl, w)
+	vs.of(&v, cl, w)
 	var buf [8]int64
 	unit := cl.unit(w)
-	here, soon := wholeUnits(cl.aggregate(w), cl.restConfigured(w, buf[:0]), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
+	here, soon := wholeUnits(cl.aggregate(w), vs.restConfigured(cl, w, buf[:0]), unit), wholeUnits(cl.aggregate(w), cl.rest(w), unit)
 	n := int64(len(cl.membersOf(w)))
 	dims := int64(0)
 	for _, u := range unit {
 		dims += min(u, 1)
 	}
-	lacks := cl.lacks(w, w.row, unit) // but for the row, each that is short does
+	lacks := vs.lacks(cl, w, w.row, unit) // but for the row, each that is short does
 	for i, row := range cl.membersOf(w) {
 		m := engine.Verdict{Status: engine.Short, Fold: w.row, Satisfiable: true, Missing: -1, Hold: cl.d.Holds[row],
 			Cost: v.Cost/n + min(1, max(0, v.Cost%n-int64(i)))}
@@ -137,7 +140,7 @@ func (p *planning) verdicts(b *engine.Block, cl *clusterState, w *needState) {
 			m.Victims = v.Victims
 		}
 		b.Verdicts[row] = m
-		if p.close(b, cl, w, row) {
+		if vs.close(b, cl, w, row) {
 			lacks.Row = row
 			b.Missing = append(b.Missing, lacks)
 		}
@@ -159,12 +162,12 @@ func wholeUnits(all, rest, unit []int64) int64 {
 }
 
 // close adds detail to a verdict, and reports whether something is missing.
-func (p *planning) close(b *engine.Block, cl *clusterState, w *needState, row int32) bool {
+func (vs *verdicts) close(b *engine.Block, cl *clusterState, w *needState, row int32) bool {
 	switch v := &b.Verdicts[row]; v.Status {
 	case engine.Met:
-		v.Detail = p.metDetail(cl, w, row)
+		v.Detail = vs.metDetail(cl, w, row)
 	case engine.OnTheWay:
-		v.Detail = p.comingDetail(cl, w)
+		v.Detail = vs.comingDetail(cl, w)
 	default:
 		return true
 	}
@@ -172,7 +175,7 @@ func (p *planning) close(b *engine.Block, cl *clusterState, w *needState, row in
 }
 
 // lacks is what a row of a Need is short of.
-func (cl *clusterState) lacks(w *needState, row int32, rest []int64) engine.Missing {
+func (vs *verdicts) lacks(cl *clusterState, w *needState, row int32, rest []int64) engine.Missing {
 	m := engine.Missing{Row: row, Residual: cl.f.Vector(rest)}
 	if w.gain > 0 && cl.gainOf(w).freed != nil {
 		if freed := cl.f.Vector(cl.gainOf(w).freed); !freed.IsZero() {
@@ -183,7 +186,7 @@ func (cl *clusterState) lacks(w *needState, row int32, rest []int64) engine.Miss
 }
 
 // verdict writes what is to be said of a Need, but for the detail.
-func (p *planning) verdict(v *engine.Verdict, cl *clusterState, w *needState) {
+func (vs *verdicts) of(v *engine.Verdict, cl *clusterState, w *needState) {
 	v.Missing, v.Fold, v.Hold, v.Victims, v.CoveragePerMille = -1, -1, w.hold, cl.victimsOf(w), 1000
 	agg, rest := cl.aggregate(w), cl.rest(w)
 	var buf [8]int64
@@ -207,7 +210,7 @@ func (p *planning) verdict(v *engine.Verdict, cl *clusterState, w *needState) {
 			v.Bootstrap++
 		default:
 			v.Claimed++
-			if kind, _ := cl.actionFor(p.w.Inventory, w, l); kind == engine.Bootstrap {
+			if kind, _ := cl.actionFor(vs.w.Inventory, w, l); kind == engine.Bootstrap {
 				v.Bootstrap++
 			}
 		}
@@ -227,7 +230,7 @@ func (p *planning) verdict(v *engine.Verdict, cl *clusterState, w *needState) {
 	switch {
 	case !match.IsZero(rest):
 		v.Status = engine.Short
-	case configured && len(cl.promisedTo(w)) == 0 || some && match.IsZero(cl.restConfigured(w, buf[:0])) || match.IsZero(agg):
+	case configured && len(cl.promisedTo(w)) == 0 || some && match.IsZero(vs.restConfigured(cl, w, buf[:0])) || match.IsZero(agg):
 		v.Status = engine.Met
 	default:
 		v.Status = engine.OnTheWay
@@ -237,17 +240,17 @@ func (p *planning) verdict(v *engine.Verdict, cl *clusterState, w *needState) {
 		w.gain = 0
 		saved := append([]int64(nil), rest...)
 		cl.recount(w)
-		p.coverage(v, agg, rest)
+		vs.coverage(v, agg, rest)
 		w.gain = g
 		copy(rest, saved)
 	} else {
-		p.coverage(v, agg, rest)
+		vs.coverage(v, agg, rest)
 	}
 	v.Satisfiable = v.Status != engine.Short || w.bits&(wSame|wPossible) == wSame|wPossible
 }
 
 // coverage fills in how much of each dimension is there: the capped score, and the worst part in thousandths.
-func (p *planning) coverage(v *engine.Verdict, agg, rest []int64) {
+func (vs *verdicts) coverage(v *engine.Verdict, agg, rest []int64) {
 	for j, want := range agg {
 		if want == 0 {
 			continue
@@ -265,7 +268,7 @@ func (p *planning) coverage(v *engine.Verdict, agg, rest []int64) {
 }
 
 // restConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
-func (cl *clusterState) restConfigured(w *needState, into []int64) []int64 {
+func (vs *verdicts) restConfigured(cl *clusterState, w *needState, into []int64) []int64 {
 	rest := append(into, cl.aggregate(w)...)
 	var buf [8]int64
 	for at := w.claims; at >= 0; at = cl.machines[at].next {

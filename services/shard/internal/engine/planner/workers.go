@@ -6,9 +6,23 @@ import (
 	"sync/atomic"
 )
 
-// workers is how many goroutines a plan may use (ENG-14.1).
-func (p *planning) workers() int {
-	if n := p.policy.Workers; n > 0 {
+// workers is the goroutines of a plan.
+type workers struct {
+	*plan
+	own    scratch    // of the goroutine of the plan
+	others []*scratch // of the others
+}
+
+func (ws *workers) begin() {
+	ws.own.begin()
+	for _, x := range ws.others {
+		x.begin()
+	}
+}
+
+// count is how many goroutines a plan may use (ENG-14.1).
+func (ws *workers) count() int {
+	if n := ws.policy.Workers; n > 0 {
 		return n
 	}
 	return runtime.GOMAXPROCS(0)
@@ -17,14 +31,14 @@ func (p *planning) workers() int {
 // rowsPerCluster is how many rows the clusters have on average that parallel_min is about.
 const rowsPerCluster = 10
 
-// workersFor is how many goroutines work on a list. A cluster of ten rows takes about ten microseconds, and on a busy machine a
+// countFor is how many goroutines work on a list. A cluster of ten rows takes about ten microseconds, and on a busy machine a
 // goroutine on another core may have to wait for longer than a steady plan takes: so one comes for every ParallelMin of those.
-func (p *planning) workersFor(list []*clusterState) int {
-	most := p.workers()
+func (ws *workers) countFor(list []*clusterState) int {
+	most := ws.count()
 	if most == 1 || len(list) == 1 {
 		return 1
 	}
-	per, work := max(1, p.policy.ParallelMin), 0
+	per, work := max(1, ws.policy.ParallelMin), 0
 	for _, cl := range list {
 		if work += max(1, len(cl.d.Needs)/rowsPerCluster); work >= most*per {
 			break
@@ -36,14 +50,14 @@ func (p *planning) workersFor(list []*clusterState) int {
 // each does work that touches nothing but the cluster it is about, for every cluster of a list, on any number of
 // goroutines (ENG-14.1). All have ended when it returns (ENG-14.7). Which goroutine does which cluster shows nowhere: no
 // result depends on another cluster's.
-func (p *planning) each(list []*clusterState, work func(cl *clusterState, x *scratch)) {
-	n := p.workersFor(list)
-	for len(p.workerPool) < n-1 {
-		p.workerPool = append(p.workerPool, &scratch{})
+func (ws *workers) each(list []*clusterState, work func(cl *clusterState, x *scratch)) {
+	n := ws.countFor(list)
+	for len(ws.others) < n-1 {
+		ws.others = append(ws.others, &scratch{})
 	}
 	if n <= 1 {
 		for _, cl := range list {
-			work(cl, &p.x)
+			work(cl, &ws.own)
 		}
 		return
 	}
@@ -63,8 +77,8 @@ func (p *planning) each(list []*clusterState, work func(cl *clusterState, x *scr
 	}
 	var done sync.WaitGroup
 	for i := range n - 1 {
-		done.Go(func() { run(p.workerPool[i]) })
+		done.Go(func() { run(ws.others[i]) })
 	}
-	run(&p.x)
+	run(&ws.own)
 	done.Wait()
 }

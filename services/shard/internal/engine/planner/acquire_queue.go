@@ -1,0 +1,117 @@
+package planner
+
+import "sort"
+
+// allocationQueue is the order in which Needs get allocations.
+type allocationQueue struct {
+	clusters *clusters
+	unmet    *unmetNeeds
+
+	entries   []pendingNeed // in order,
+	order     []keyed       // or in this order
+	at        int           // how many of them have been visited
+	requeued  []allocation  // a heap: Needs that lost something and get another allocation (12.6)
+	displaced int           // how often that happened
+}
+
+// begin queues Needs: as they lie, or in the given order.
+func (q *allocationQueue) begin(entries []pendingNeed, order []keyed) {
+	q.entries, q.order, q.requeued = entries, order, q.requeued[:0]
+}
+
+// end empties the queue.
+func (q *allocationQueue) end() { q.entries, q.order = nil, nil }
+
+// next returns entry i.
+func (q *allocationQueue) next(i int) *pendingNeed {
+	if q.order != nil {
+		return &q.entries[q.order[i].at]
+	}
+	return &q.entries[i]
+}
+
+// noteUnmet records that the Need of entry i is short.
+func (q *allocationQueue) noteUnmet(i int, s *pendingNeed, preempts bool) {
+	at := int32(i)
+	if q.order != nil {
+		at = q.order[i].at
+	}
+	q.unmet.note(at, s, preempts, len(q.entries))
+}
+
+// visitInOrder visits the Needs of the order in allocation order, and those that requeue adds meanwhile, each in its place. runOn may take
+// several allocations of the order at once. visit gets the entry, or nil for an added Need.
+func (q *allocationQueue) visit(visit func(cl *clusterState, w *needState, s *pendingNeed), runOn func() bool) {
+	for q.at = 0; q.at < len(q.entries) || len(q.requeued) > 0; {
+		if len(q.requeued) == 0 && runOn() {
+			continue
+		}
+		if len(q.requeued) > 0 && (q.at == len(q.entries) || compareAllocations(q.requeued[0], q.next(q.at).allocation) < 0) {
+			cl, w := q.clusters.state(q.popRequeued())
+			w.bits &^= wLate
+			visit(cl, w, nil)
+			continue
+		}
+		s := q.next(q.at)
+		q.at++
+		if !s.worthAllocating() {
+			q.noteUnmet(q.at-1, s, false)
+			continue
+		}
+		cl, w := q.clusters.state(s.allocation)
+		visit(cl, w, s)
+	}
+}
+
+// queued reports whether a Need still has an allocation ahead.
+func (q *allocationQueue) queued(cl *clusterState, w *needState) bool {
+	if w.bits&wLate != 0 {
+		return true
+	}
+	t := allocationOf(cl, w)
+	i := q.at + sort.Search(len(q.entries)-q.at, func(i int) bool { return compareAllocations(q.next(q.at+i).allocation, t) >= 0 })
+	return i < len(q.entries) && q.next(i).allocation == t && q.next(i).worthAllocating()
+}
+
+// requeue gives a Need that lost something another allocation, unless one is still ahead (ENG-12.6).
+func (q *allocationQueue) requeue(cl *clusterState, w *needState) {
+	q.displaced++
+	q.clusters.markStale(cl)
+	if held(w) || q.queued(cl, w) {
+		return
+	}
+	w.bits |= wLate
+	h := append(q.requeued, allocationOf(cl, w))
+	for c := len(h) - 1; c > 0; {
+		up := (c - 1) / 2
+		if compareAllocations(h[up], h[c]) <= 0 {
+			break
+		}
+		h[up], h[c] = h[c], h[up]
+		c = up
+	}
+	q.requeued = h
+}
+
+func (q *allocationQueue) popRequeued() allocation {
+	h := q.requeued
+	t := h[0]
+	h[0] = h[len(h)-1]
+	h = h[:len(h)-1]
+	for up := 0; ; {
+		c := 2*up + 1
+		if c >= len(h) {
+			break
+		}
+		if c+1 < len(h) && compareAllocations(h[c+1], h[c]) < 0 {
+			c++
+		}
+		if compareAllocations(h[up], h[c]) <= 0 {
+			break
+		}
+		h[up], h[c] = h[c], h[up]
+		up = c
+	}
+	q.requeued = h
+	return t
+}

@@ -1,0 +1,61 @@
+package deptest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// methodsMax is how many methods one type of the engine may have: a type with more holds several ideas, and each of them is a type.
+const methodsMax = 40
+
+func TestNoTypeOfTheEngineHasTooManyMethods(t *testing.T) {
+	top := filepath.Join("..", "..", "services", "shard", "internal", "engine")
+	methods := map[string]int{}
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[filepath.Dir(path)+"."+receiver(fn.Recv.List[0].Type)]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The reference engine is read as one algorithm over one state, section by section; it has no fast path to hide an idea in.
+	delete(methods, filepath.Join(top, "reference")+".State")
+	if len(methods) < 50 {
+		t.Fatalf("%d types with methods below %s: that is not the engine", len(methods), top)
+	}
+	for name, n := range methods {
+		if n > methodsMax {
+			t.Errorf("%s has %d methods, more than %d: give its ideas types of their own", name, n, methodsMax)
+		}
+	}
+}
+
+func receiver(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return "?"
+}
