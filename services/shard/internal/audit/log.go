@@ -61,7 +61,8 @@ type Log struct {
 	lines   *os.File
 	asked   atomic.Bool // a checkpoint is on its way
 	broken  bool        // the last write failed; the next segment begins with a checkpoint
-	states  states      // made beside the writing
+	retry   retry
+	states  states // made beside the writing
 	reopen  atomic.Bool
 	damaged sync.Map // paths of segments that readers found damaged; at most all of them
 }
@@ -246,6 +247,9 @@ func (l *Log) stamp(wall int64) {
 
 func (l *Log) askCheckpoint() {
 	full := l.file == nil || l.lost.Load() > 0
+	if full && !l.mayBegin() {
+		return
+	}
 	if l.cfg.Checkpoint != nil && l.asked.CompareAndSwap(false, true) && !l.cfg.Checkpoint(full) {
 		l.asked.Store(false)
 	}
@@ -257,6 +261,7 @@ func (l *Log) begin(h head, wall int64) error {
 	if err != nil {
 		l.broken = true
 		l.lost.Add(1)
+		l.retry.failed()
 	}
 	return err
 }
@@ -322,6 +327,7 @@ func (l *Log) flush(sync bool) error {
 			l.giveUp()
 			return fmt.Errorf("decision log: %w", err)
 		}
+		l.retry.worked(l.opened)
 	}
 	if l.written >= l.cfg.SegmentBytes || time.Since(l.opened) >= l.cfg.SegmentAge || l.lost.Load() > 0 {
 		l.askCheckpoint()
@@ -345,6 +351,7 @@ func (l *Log) giveUp() {
 	l.events, l.records, l.first = nil, nil, 0
 	_ = l.file.Close()
 	l.file, l.broken = nil, true
+	l.retry.failed()
 	l.asked.Store(false)
 }
 

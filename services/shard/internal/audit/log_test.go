@@ -344,6 +344,36 @@ func TestFailingDiskLeavesAMarkedGap(t *testing.T) {
 	}
 }
 
+// SHARD-28.4: a disk that stays full asks the core for no checkpoint after the first attempt failed, however many events come.
+func TestFullDiskAsksForNoCheckpoints(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "decisions")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file where the directory should be
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	var pending atomic.Bool
+	h := newHistory(t, dir, func(c *Config) {
+		c.SyncEvery = time.Millisecond
+		c.Checkpoint = func(bool) bool { asked.Add(1); pending.Store(true); return true }
+	})
+	h.begin()
+	for range 300 {
+		h.step(core.Tick{})
+		if pending.Swap(false) {
+			h.step(core.CheckpointAsked{Full: true})
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := asked.Load(); n > 1 { // one may come before the first failure
+		t.Errorf("%d checkpoints were asked for while nothing could be written", n)
+	}
+	if n := h.errors.Load(); n < 2 || n > 50 {
+		t.Errorf("%d errors were counted in 3 s", n)
+	}
+	_ = h.stop()
+}
+
 // SHARD-28.4: a full queue loses entries, counts them, and blocks nobody.
 func TestFullQueueNeverBlocks(t *testing.T) {
 	var lost atomic.Int64
