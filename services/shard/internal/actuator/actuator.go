@@ -72,6 +72,7 @@ type Actuator struct {
 	cancel  context.CancelFunc
 	idle    sync.Map        // *ingest.Batch by provider, while no List needs it
 	claims  sync.Map        // *claim by provider
+	stores  sync.Map        // name of the provider that was claimed first, by the identity of its store
 	failing sync.Map        // providers whose last List failed, so that only a change is logged
 	calls   context.Context // of commands; ends when the grace of a stop is over
 	abandon context.CancelFunc

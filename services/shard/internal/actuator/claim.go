@@ -2,6 +2,8 @@ package actuator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -12,12 +14,17 @@ import (
 // claim is what became of ClaimEpoch at one provider.
 type claim struct {
 	mu   sync.Mutex
-	done bool // claimed, or the provider does not serve it
+	done bool  // claimed, or the provider does not serve it
+	same error // the provider was claimed under another name before
 }
+
+// errSame is the error of a provider that this shard buys from under two names.
+var errSame = errors.New("one provider under two names")
 
 // claimEpoch claims the epoch of this process at a provider, once, so that an older process of this shard is refused there on
 // every machine (SHARD-20.8, PROV-6.20). It is called in front of the first List and of every command. An error is one
-// that the command itself would meet: a newer process has claimed, or the provider does not answer.
+// that the command itself would meet: a newer process has claimed, or the provider does not answer. Or it is errSame: the
+// store behind the claim is that of another provider of this shard, whose machines it would list a second time (SHARD-3.12).
 func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 	p := a.clients[provider]
 	if p.Admin == nil {
@@ -28,9 +35,9 @@ func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
-		return nil
+		return c.same
 	}
-	_, err := p.Admin.ClaimEpoch(ctx, connect.NewRequest(&pb.ClaimEpochRequest{ShardId: a.cfg.ShardID, ShardEpoch: a.cfg.Epoch}))
+	answer, err := unwrap(p.Admin.ClaimEpoch(ctx, connect.NewRequest(&pb.ClaimEpochRequest{ShardId: a.cfg.ShardID, ShardEpoch: a.cfg.Epoch})))
 	if err != nil && connect.CodeOf(err) != connect.CodeUnimplemented {
 		return err
 	}
@@ -38,5 +45,10 @@ func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 		a.cfg.Log.Info("the provider keeps no claims of epochs; an older process of this shard is refused there machine by machine", "provider", provider)
 	}
 	c.done = true
-	return nil
+	if store := answer.GetStoreId(); store != "" {
+		if first, taken := a.stores.LoadOrStore(store, provider); taken {
+			c.same = fmt.Errorf("%w: %s and %s have the store %s; leave one of them in --provider-addr", errSame, first, provider, store)
+		}
+	}
+	return c.same
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type claiming struct {
 	answers []error
 	calls   []string
 	epoch   int64
+	store   string
 }
 
 func (p *claiming) ClaimEpoch(_ context.Context, r *connect.Request[pb.ClaimEpochRequest]) (*connect.Response[pb.ClaimEpochResponse], error) {
@@ -32,7 +34,7 @@ func (p *claiming) ClaimEpoch(_ context.Context, r *connect.Request[pb.ClaimEpoc
 		p.answers = p.answers[1:]
 		return nil, err
 	}
-	return connect.NewResponse(&pb.ClaimEpochResponse{}), nil
+	return connect.NewResponse(&pb.ClaimEpochResponse{StoreId: p.store}), nil
 }
 
 func (p *claiming) Create(_ context.Context, r *connect.Request[pb.CreateRequest]) (*connect.Response[pb.TransitionAck], error) {
@@ -65,5 +67,29 @@ func TestTheEpochIsClaimedBeforeTheFirstCommand(t *testing.T) {
 			t.Errorf("%s: calls %q with epoch %d, want %q", x.name, p.calls, p.epoch, x.want)
 		}
 		a.Stop(t.Context())
+	}
+}
+
+// SHARD-3.12: a provider under two names is listed under the first alone; the second says which two they are. Providers with stores
+// of their own, or of which nothing is known, are not mixed up.
+func TestOneProviderUnderTwoNames(t *testing.T) {
+	providers := []Provider{}
+	for _, x := range [][2]string{{"a", "s1"}, {"b", "s2"}, {"localhost", "s1"}, {"silent", ""}, {"silent-2", ""}} {
+		p := &claiming{store: x[1]}
+		providers = append(providers, Provider{Name: x[0], Client: p, Admin: p})
+	}
+	a := New(Config{ShardID: "shard-0", Epoch: 7, Providers: providers, Loop: loop.New(loop.Config{Core: core.New(nil)}), Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler)})
+	defer a.Stop(t.Context())
+	for range 2 {
+		for _, p := range providers {
+			err := a.claimEpoch(t.Context(), p.Name)
+			if same := p.Name == "localhost"; same != errors.Is(err, errSame) || same && !strings.Contains(err.Error(), "a and localhost") {
+				t.Errorf("%s: %v", p.Name, err)
+			}
+		}
+	}
+	a.list(core.ListMachines{Provider: "localhost", List: 1, Timeout: int64(time.Minute)}) // its Client has no List
+	if n := a.pages.Depth(); n != 1 {
+		t.Errorf("%d answers of the refused List", n)
 	}
 }

@@ -23,7 +23,14 @@ func (a *Actuator) list(e core.ListMachines) {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Duration(e.Timeout))
 	defer cancel()
 	start := time.Now()
-	if err := a.claimEpoch(ctx, e.Provider); err != nil { // the List goes on: reads are not fenced
+	err := a.claimEpoch(ctx, e.Provider)
+	if errors.Is(err, errSame) {
+		done := core.ListDone{List: e.List, Failed: true, Code: core.CodeInvalidArgument, Error: err.Error()}
+		a.deliver(e.Provider, done)
+		a.pages.Push(context.WithoutCancel(ctx), done)
+		return
+	}
+	if err != nil { // the List goes on: reads are not fenced
 		a.cfg.Log.Debug("the epoch is not claimed yet", "provider", e.Provider, "err", err)
 	}
 	done := core.ListDone{List: e.List, Complete: len(e.Cursor) == 0}
