@@ -83,9 +83,9 @@ bench-report: prerequisites ## Write docs/benchmarks.md and its pictures from th
 	cd e2e && go run ./bench/cmd/benchreport
 
 .PHONY: release
-release: prerequisites ## VERSION=v0.x.y: module proxy, binaries and notes in dist/. A dry run; TAG=1 makes the release commit and its tags.
+release: prerequisites ## VERSION=v0.x.y: modules, programs, images, charts, npm package and notes in dist/. A dry run; TAG=1 makes the release commit and its tags. PLATFORMS=linux/amd64 for some.
 	@test -n "$(VERSION)" || { echo "say VERSION=v0.x.y" >&2; exit 1; }
-	cd tools/release && GOWORK=off go run . -root $(CURDIR) -out $(CURDIR)/dist -version $(VERSION) $(if $(TAG),-tag)
+	cd tools/release && GOWORK=off go run . -root $(CURDIR) -out $(CURDIR)/dist -version $(VERSION) $(if $(TAG),-tag) $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 TIMES ?= 20
 .PHONY: laws

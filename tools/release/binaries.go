@@ -49,6 +49,11 @@ func (p *plan) writeBinaries(tree string) error {
 			if err := c.Run(); err != nil {
 				return fmt.Errorf("build %s for %s: %w", program, platform, err)
 			}
+			info, err := os.Stat(name)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s %.1f MB\n", filepath.Base(name), float64(info.Size())/1e6)
 		}
 	}
 	return nil

@@ -33,6 +33,19 @@ func (p *plan) cleanCheckout() error {
 	return nil
 }
 
+// newVersion fails when one of the tags of the release exists: a version never changes, and some of its tags would be new, some old.
+func (p *plan) newVersion() error {
+	tags := []string{"tag", "--list", p.version}
+	for _, m := range p.modules {
+		tags = append(tags, p.tagOf(m))
+	}
+	there, err := p.git(tags...)
+	if err == nil && there != "" {
+		return fmt.Errorf("%s is released, it has the tags %s: choose another version", p.version, strings.Join(strings.Fields(there), " "))
+	}
+	return err
+}
+
 // commitAndTag makes a commit beside HEAD whose published modules are those of tree, and tags it: once for the repository and
 // once for each module. It uses an index of its own, so the checkout does not change.
 func (p *plan) commitAndTag(tree string) error {

@@ -118,3 +118,31 @@ func TestWhichVersionsMayBreak(t *testing.T) {
 		}
 	}
 }
+
+// A tagged release is what is committed, has notes and every program, and a version that is new.
+func TestWhatATaggedReleaseRefuses(t *testing.T) {
+	p := taggedRepository(t)
+	tag := func(args ...string) error {
+		return run(append([]string{"-root", p.root, "-out", t.TempDir(), "-tag"}, args...))
+	}
+	if err := tag("-version", "v0.2.0"); !errors.Is(err, errDirty) {
+		t.Errorf("with uncommitted changes: %v", err)
+	}
+	p.write(t, "CHANGELOG.md", "# Changelog\n\n## Unreleased\n\n- new\n")
+	for _, args := range [][]string{{"add", "."}, {"commit", "-qm", "two"}, {"tag", "sdk/x/v0.3.0"}} {
+		if _, err := p.git(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tag("-version", "v0.2.0", "-platforms", "linux/amd64"); !errors.Is(err, errPartial) {
+		t.Errorf("with one platform: %v", err)
+	}
+	for version, want := range map[string]string{"v0.2.0": "rename Unreleased", "v0.9.0": "has the tags v0.9.0", "v0.3.0": "has the tags sdk/x/v0.3.0"} {
+		if err := tag("-version", version); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", version, err, want)
+		}
+	}
+	if tags, err := p.git("tag", "--list", "*v0.[23].0"); err != nil || tags != "sdk/x/v0.3.0" {
+		t.Errorf("a refused release left tags: %s, %v", tags, err)
+	}
+}

@@ -73,6 +73,9 @@ func (p *plan) make(tag, binaries bool) error {
 		if err := p.cleanCheckout(); err != nil {
 			return err
 		}
+		if err := p.newVersion(); err != nil {
+			return err
+		}
 	}
 	notes, err := p.notes()
 	if err != nil && tag {

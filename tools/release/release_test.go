@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,5 +83,36 @@ func TestAVersionMustBeSemantic(t *testing.T) {
 		if err := run([]string{"-version", version, "-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "semantic version") {
 			t.Errorf("%q gave %v", version, err)
 		}
+	}
+}
+
+// Equal sources give equal files: zips, charts, images of charts, the npm package. Programs are the same as far as `go build` is.
+func TestTwoRunsGiveEqualFiles(t *testing.T) {
+	release := func() map[string]string {
+		out := t.TempDir()
+		if err := run([]string{"-root", filepath.Join("..", ".."), "-version", "v0.0.1", "-out", out, "-binaries=false"}); err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{}
+		if err := fs.WalkDir(os.DirFS(out), ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(filepath.Join(out, path))
+			files[path] = string(data)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	first, second := release(), release()
+	if len(first) < 60 || !maps.Equal(first, second) {
+		for name, data := range first {
+			if second[name] != data {
+				t.Errorf("%s differs", name)
+			}
+		}
+		t.Errorf("%d and %d files", len(first), len(second))
 	}
 }
