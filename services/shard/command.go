@@ -42,6 +42,7 @@ func NewCommand() *cobra.Command {
 	fs.StringVar(&c.AdvertiseAddr, "advertise-addr", "", "address under which others reach this shard; empty means --listen")
 	fs.DurationVar(&c.CoordinatorHeartbeat, "coordinator-heartbeat-interval", 10*time.Second, "how often this shard reports")
 	fs.BoolVar(&c.ForgetCoordinator, "forget-coordinator", false, "follow the first coordinator that answers, whatever this shard followed before")
+	fs.DurationVar(&c.AloneAfter, "alone-after", 0, "without an answer of the coordinator for so long after a first start, own all machines of the provider; for fleets of one shard; 0 means wait for it")
 	fs.DurationVar(&c.CycleMinSpacing, "cycle-min-spacing", 100*time.Millisecond, "shortest pause between cycles")
 	fs.DurationVar(&c.CycleInterval, "cycle-interval", 10*time.Second, "longest pause between cycles, and the nominal cycle that ages count")
 	fs.DurationVar(&c.ReconcileInterval, "reconcile-interval", 10*time.Second, "how often a provider is listed")

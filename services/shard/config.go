@@ -34,6 +34,9 @@ type Config struct {
 	// DialCoordinator replaces the network, for a coordinator in the same process.
 	DialCoordinator   Dialer
 	ForgetCoordinator bool
+	// AloneAfter makes this shard the only one of its provider when no coordinator has answered for so long after the start and it has no
+	// view. 0: it waits.
+	AloneAfter time.Duration
 
 	CycleMinSpacing, CycleInterval                             time.Duration // 100 ms, 10 s
 	ReconcileInterval, FullReconcileInterval, InflightPoll     time.Duration // 10 s, 10 min, 50 ms
@@ -201,7 +204,7 @@ func (c *Config) check() error {
 		{"execute-timeout", c.ExecuteTimeout}, {"reclaim-cap-window", c.ReclaimCapWindow}, {"shutdown-grace", c.ShutdownGrace},
 		{"session-max-age", c.SessionAgeMax}, {"coordinator-heartbeat-interval", c.CoordinatorHeartbeat}, {"silent-after", c.SilentAfter},
 		{"creating-stuck-after", c.CreatingStuckAfter}, {"configuring-stuck-after", c.ConfiguringStuckAfter},
-		{"available-capacity-interval", c.HintInterval}} {
+		{"available-capacity-interval", c.HintInterval}, {"alone-after", c.AloneAfter}} {
 		if d.v < 0 {
 			fail("--%s %s is negative", d.flag, d.v)
 		}
@@ -287,7 +290,7 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
 		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
 		DrainForce:   c.DrainDeadlinePolicy == "force",
-		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "",
+		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "", AloneAfter: int64(c.AloneAfter),
 		ForgetCoordinator: c.ForgetCoordinator, Features: features,
 	}
 	for _, p := range c.Providers {

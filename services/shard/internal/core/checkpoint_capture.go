@@ -279,6 +279,7 @@ type savedCoordinator struct {
 	Relabels       []savedCount         `n:"8"`
 	Quotas         bool                 `n:"9"`
 	Home           []string             `n:"10"`
+	Alone          bool                 `n:"11"`
 }
 
 // capture copies the state. Everything that is mutable is copied.

@@ -313,7 +313,7 @@ func (l *needLedger) restore(s *savedLedger) {
 }
 
 func (s *coordinatorState) save() savedCoordinator {
-	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Text: s.text, Address: s.address,
+	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Alone: s.alone, Text: s.text, Address: s.address,
 		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas, Home: sortedKeys(s.home)}
 	for _, key := range sortedKeys(s.relabels) {
 		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
@@ -323,7 +323,7 @@ func (s *coordinatorState) save() savedCoordinator {
 
 func (s *coordinatorState) restore(x *savedCoordinator) {
 	s.decommissioned, s.disputed, s.plain, s.text = x.Decommissioned, x.Disputed, x.Plain, x.Text
-	s.address, s.repliedAt, s.waiting, s.quotas = x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
+	s.alone, s.address, s.repliedAt, s.waiting, s.quotas = x.Alone, x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
 	for _, name := range x.Home {
 		s.atHome(name)
 	}

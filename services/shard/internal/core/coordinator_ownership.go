@@ -80,12 +80,27 @@ func (v *View) covers(m *inventory.Machine) bool {
 
 // ownsNothingYet reports whether nobody has said so far what this shard owns (COORD-9.10).
 func (c *Core) ownsNothingYet() bool {
-	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.plain
+	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.plain && !c.coord.alone
+}
+
+// aloneNow makes this shard the only one of its provider, if nobody has said otherwise by now. A view ends it.
+func (c *Core) aloneNow() {
+	if !c.ownsNothingYet() || c.coord.repliedAt != 0 {
+		return
+	}
+	c.coord.alone = true
+	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("the coordinator has not answered for %d s: this shard owns all machines of its provider until a view comes (--alone-after)",
+		c.cfg.AloneAfter/Second)})
+	c.reownAll()
+	c.trigger(triggerAdmin)
 }
 
 // mineWithoutView is ownership before any view: nothing but what names this shard, until a coordinator that does not
 // partition has answered; then everything, or the assigned domains.
 func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
+	if !c.coord.plain && c.coord.alone {
+		return !boundState(m.State) || owner == "" || owner == c.cfg.ShardID
+	}
 	if !c.coord.plain {
 		return boundState(m.State) && owner == c.cfg.ShardID
 	}

@@ -14,6 +14,7 @@ type coordinatorState struct {
 	decommissioned bool
 	disputed       bool
 	plain          bool // a coordinator that does not partition has answered
+	alone          bool // nobody has answered for so long that this shard is the only one (COORD-9.10)
 	text           string
 	address        string
 	repliedAt      int64

@@ -231,6 +231,9 @@ func (c *Core) start(s Started) {
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.startPauses()
 	c.startOwnership()
+	if c.cfg.AloneAfter > 0 && c.ownsNothingYet() {
+		c.timers.add(c.now+c.cfg.AloneAfter, timerAlone, "")
+	}
 	for _, name := range s.Control.Retired {
 		c.clusters.ensure(name).retired = true
 		c.openGate(c.clusters.get(name), "retired")

@@ -51,7 +51,10 @@ type Config struct {
 	ClusterMachinesMax  int64 `n:"36"` // of one cluster; 0: no limit
 	ClusterSpendMax     int64 `n:"37"` // of one cluster, millionths of a dollar per hour; 0: no limit
 	PreemptRate         int64 `n:"38"` // Preempts per minute over the shard; 0: no limit
-	DrainForce          bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
+	// AloneAfter is an operator's word: without an answer of the coordinator for so long after the start, and without a view, this
+	// shard is the only one of its provider. 0: it waits.
+	AloneAfter int64 `n:"39"`
+	DrainForce bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 
 // Incremental says whether cursors are used (SHARD-13.2).

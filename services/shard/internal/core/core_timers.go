@@ -25,6 +25,7 @@ const (
 	timerAnnounced   // an announced host should be gone; subject: machine id
 	timerDrainEnd    // the deadline of a drain that waits for its operator; subject: operation id
 	timerHandover    // a Preempt waited long enough for a session; subject: operation id
+	timerAlone       // the coordinator has had its time to say what this shard owns
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
@@ -122,6 +123,8 @@ func (c *Core) runTimers() {
 			c.confirmGate(t.Subject)
 		case timerFence:
 			c.fenceTimer(t.Subject)
+		case timerAlone:
+			c.aloneNow()
 		case timerPoison:
 			c.dropPoison()
 		case timerInstruction:
