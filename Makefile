@@ -97,3 +97,8 @@ SEED  ?= 1
 .PHONY: sim
 sim: prerequisites ## Simulated fleets with faults: SEEDS=n of them from SEED=first on (docs/simulator.md).
 	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed$(if $(filter 2000,$(SEEDS)), -coverage)
+
+MINUTES ?= 60
+.PHONY: hostile
+hostile: prerequisites ## Callers that misuse every RPC of every server for MINUTES=n; a failure names its seed (e2e/hostile).
+	cd e2e && BIGFLEET_HOSTILE_SECONDS=$$(( $(MINUTES) * 60 )) go test -count=1 -v -run TestHostileCallers -timeout $$(( $(MINUTES) + 20 ))m ./hostile

@@ -12,7 +12,10 @@ import (
 var ErrNoMemoryFigure = errors.New("resident memory is known on Linux only")
 
 // ResidentBytes returns the resident set size of the program itself, without its children.
-func (p *Process) ResidentBytes() (int64, error) {
+func (p *Process) ResidentBytes() (int64, error) { return p.memory("VmRSS") }
+
+// memory reads one figure of /proc.
+func (p *Process) memory(figure string) (int64, error) {
 	if !p.Running() {
 		return 0, p.wrap(ErrNotRunning)
 	}
@@ -22,7 +25,7 @@ func (p *Process) ResidentBytes() (int64, error) {
 	}
 	for line := range strings.Lines(string(status)) {
 		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, figure+": %d kB", &kib); n == 1 {
 			return kib << 10, nil
 		}
 	}
@@ -54,3 +57,6 @@ func (p *Process) CPUTime() (time.Duration, error) {
 	}
 	return (user + system) * ticks, nil
 }
+
+// PeakResidentBytes returns the largest resident set size that the program itself had since it was started.
+func (p *Process) PeakResidentBytes() (int64, error) { return p.memory("VmHWM") }

@@ -6,20 +6,21 @@ import (
 
 // The constants of PROV-30. Unlimited is not a value: each bound has a metric that shows how near it is.
 const (
-	RequestBytesMax   = 32 << 20  // a blob and metadata at their own limits must reach the handler; rpc_requests_total{code}
-	ResponseBytesMax  = 256 << 20 // about 700,000 machines in one List; a larger one is paged
-	MetadataBytesMax  = 4 << 20   // keys plus values of one shard_metadata
-	BlobBytesMax      = 16 << 20  // one bootstrap_blob
-	MachineIDBytesMax = 4096      // a longer id is NOT_FOUND and gets no mark
-	ShardIDBytesMax   = 1024      // a longer one is INVALID_ARGUMENT
-	UnknownMarksMax   = 100_000   // about 20 MB; marks{machine="unknown"}
-	ClaimsMax         = 10_000    // shards whose claimed epoch is kept, never dropped: about 10 MB with the longest ids
-	TombstonesMax     = 1_000_000 // about 100 MB; tombstones
-	CommitBatchMax    = 1024      // changes in one transaction; store_commit_batch
-	TransitionsMax    = 10_000    // running at once, 8 KB of stack each; transitions_in_flight
-	QueueMax          = 100_000   // waiting; transition_queue
-	CallsMax          = 64        // substrate calls in parallel per call name; substrate_wait_seconds
-	historyMax        = 20        // transitions kept per machine for ExplainMachine
+	RequestBytesMax      = 32 << 20  // of Configure: a blob and metadata at their own limits must reach the handler; rpc_requests_total{code}
+	SmallRequestBytesMax = 4 << 20   // of all other calls; the same
+	ResponseBytesMax     = 256 << 20 // about 700,000 machines in one List; a larger one is paged
+	MetadataBytesMax     = 4 << 20   // keys plus values of one shard_metadata
+	BlobBytesMax         = 16 << 20  // one bootstrap_blob
+	MachineIDBytesMax    = 4096      // a longer id is NOT_FOUND and gets no mark
+	ShardIDBytesMax      = 1024      // a longer one is INVALID_ARGUMENT
+	UnknownMarksMax      = 100_000   // about 20 MB; marks{machine="unknown"}
+	ClaimsMax            = 10_000    // shards whose claimed epoch is kept, never dropped: about 10 MB with the longest ids
+	TombstonesMax        = 1_000_000 // about 100 MB; tombstones
+	CommitBatchMax       = 1024      // changes in one transaction; store_commit_batch
+	TransitionsMax       = 10_000    // running at once, 8 KB of stack each; transitions_in_flight
+	QueueMax             = 100_000   // waiting; transition_queue
+	CallsMax             = 64        // substrate calls in parallel per call name; substrate_wait_seconds
+	historyMax           = 20        // transitions kept per machine for ExplainMachine
 )
 
 // Times of PROV-30.

@@ -18,9 +18,10 @@ const (
 	growthEvery = 10 * time.Second
 )
 
-// collectSeldom sets GOGC by what is alive, for as long as the process lives, unless the environment says what to do.
+// collectSeldom sets GOGC by what is alive, for as long as the process lives, unless the environment sets it. Under GOMEMLIMIT, which
+// the charts set, the runtime collects earlier when memory is scarce.
 func collectSeldom() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOGC") != "" {
 		return
 	}
 	now := growthMin

@@ -314,7 +314,7 @@ func (p *Provider) begin(ctx context.Context, loops *sync.WaitGroup) error {
 func (p *Provider) newServer() *server.Server {
 	return server.New(server.Config{
 		Machines: machines{p}, Admin: admin{p}, Log: p.log, Tracer: p.set.tracer, TLS: p.tls,
-		AnyShard: p.set.anyShard, Reflection: p.set.reflection, RequestBytesMax: RequestBytesMax, ResponseBytesMax: ResponseBytesMax,
+		AnyShard: p.set.anyShard, Reflection: p.set.reflection, RequestBytesMax: RequestBytesMax, SmallRequestBytesMax: SmallRequestBytesMax, ResponseBytesMax: ResponseBytesMax,
 		Panicked: p.panicked, Ready: p.hold, Denied: func(reason string) { p.metrics.denied.WithLabelValues(reason).Inc() },
 		Calls: func(method, code string, took time.Duration) {
 			p.metrics.rpcs.WithLabelValues(method, code).Inc()

@@ -50,8 +50,8 @@ type Config struct {
 
 	AnyShard   bool // shard SANs are not checked (PROV-2.10)
 	Reflection bool
-	// RequestBytesMax and ResponseBytesMax bound one message.
-	RequestBytesMax, ResponseBytesMax int
+	// RequestBytesMax and ResponseBytesMax bound one message, SmallRequestBytesMax the requests of all RPCs but Configure.
+	RequestBytesMax, SmallRequestBytesMax, ResponseBytesMax int
 }
 
 // Machines carries out the calls of CapacityProvider.
@@ -69,13 +69,22 @@ type Server struct {
 	buffers buffers
 }
 
+// readMax is the limit of one request: only Configure carries boot data. What arrives compressed is held whole, whoever sends it.
+func (c Config) readMax(spec connect.Spec) []connect.HandlerOption {
+	most := c.SmallRequestBytesMax
+	if spec.Procedure == bigfleetv1alpha1connect.CapacityProviderConfigureProcedure {
+		most = c.RequestBytesMax
+	}
+	return []connect.HandlerOption{connect.WithReadMaxBytes(most)}
+}
+
 // New mounts everything that the RPC port serves (PROV-2.1 to 2.3).
 func New(c Config) *Server {
 	s := &Server{Config: c, health: grpchealth.NewStaticChecker(bigfleetv1alpha1connect.CapacityProviderName)}
 	s.SetServing(false)
 	mux := http.NewServeMux()
 	common := connect.WithHandlerOptions(
-		connect.WithReadMaxBytes(c.RequestBytesMax), connect.WithSendMaxBytes(c.ResponseBytesMax),
+		connect.WithConditionalHandlerOptions(c.readMax), connect.WithSendMaxBytes(c.ResponseBytesMax),
 		// A list of a fleet compresses slower than it travels inside a site; requests may still come compressed.
 		connect.WithCompressMinBytes(math.MaxInt),
 		connect.WithRecover(s.recovered), codecs(), connect.WithRequestGate(s.early),

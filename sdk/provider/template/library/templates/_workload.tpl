@@ -73,8 +73,17 @@ spec:
         {{- end }}
         {{- with include "bigfleet-provider.args" . }}{{ . | nindent 8 }}{{ end }}
         {{- with .Values.extraArgs }}{{ toYaml . | nindent 8 }}{{ end }}
+        env:
+        {{- $own := false }}
+        {{- range .Values.extraEnv }}{{ if eq .name "GOMEMLIMIT" }}{{ $own = true }}{{ end }}{{ end }}
+        {{- if not $own }}
+        # As many megabytes as the limit has mebibytes: 95 % of it. The program collects earlier when it comes near.
+        - name: MEMORY_LIMIT_MIB
+          valueFrom: {resourceFieldRef: {containerName: provider, resource: limits.memory, divisor: 1Mi}}
+        - {name: GOMEMLIMIT, value: "$(MEMORY_LIMIT_MIB)000000"}
+        {{- end }}
         {{- with .Values.extraEnv }}
-        env: {{- toYaml . | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
         {{- with .Values.envFrom }}
         envFrom: {{- toYaml . | nindent 8 }}

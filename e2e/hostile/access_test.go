@@ -1,0 +1,114 @@
+package hostile
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+)
+
+// The callers of the table.
+var (
+	admin       = identity.ID{Kind: identity.Admin}
+	readonly    = identity.ID{Kind: identity.ReadOnly}
+	shard       = identity.ID{Kind: identity.Shard, Name: "shard-9"}
+	cluster     = identity.ID{Kind: identity.Cluster, Name: "red"}
+	coordinator = identity.ID{Kind: identity.Coordinator, Name: "node-9"}
+)
+
+var callers = []identity.ID{admin, readonly, shard, cluster, coordinator}
+
+var (
+	admins     = []identity.ID{admin}
+	readers    = []identity.ID{admin, readonly}
+	everyRead  = []identity.ID{admin, readonly, cluster}
+	describers = []identity.ID{admin, readonly, shard}
+	shards     = []identity.ID{shard}
+	clusters   = []identity.ID{cluster}
+)
+
+// access says who may call what (WIRE-2.5). An identity that may is refused all the same when a field of the request names another.
+var access = map[string]map[string][]identity.ID{
+	"Coordinator": {
+		"ReportShard": shards, "JoinRaftCluster": {coordinator, admin}, "SnapshotSave": admins,
+		"AssignDomain": admins, "UnassignDomain": admins, "RemoveShard": admins,
+		"ListShards": readers, "ListDomainAssignments": readers, "ListShardReports": readers,
+	},
+	"CoordinatorAdmin": {
+		"GetCoordinatorStatus": {admin, readonly, coordinator}, "GetFleetStatus": readers, "WatchFleet": readers, "ListClusterBindings": readers,
+		"ListDomainMoves": readers, "ListProviders": readers, "ListQuotas": readers, "GetRebalance": readers, "ListMoves": readers,
+		"ListInstructions": readers, "ListAudit": readers,
+		"BindCluster": admins, "UnbindCluster": admins, "MoveDomain": admins, "FinishDomainMove": admins, "UpsertProvider": admins,
+		"RemoveProvider": admins, "SetQuota": admins, "DeleteQuota": admins, "SetRebalance": admins, "CancelMove": admins,
+		"RetryInstruction": admins, "DrainShard": admins, "ReadmitShard": admins, "ResetShardEpoch": admins, "RemoveRaftPeer": admins,
+		"ReadmitRaftPeer": admins, "TransferLeadership": admins,
+	},
+	"Shard": {"Session": clusters},
+	"ShardRead": {
+		"InspectNeeds": everyRead, "ListClusters": everyRead, "ListMachines": everyRead, "ListHints": everyRead, "GetMachine": everyRead,
+		"GetMachineHistory": everyRead, "Explain": everyRead, "WatchDecisions": everyRead,
+		"GetStatus": readers, "Plan": readers, "CompareCycles": readers, "GetCost": readers,
+	},
+	"ShardAdmin": {
+		"PauseActuation": admins, "ResumeActuation": admins, "SetDryRun": admins, "RetryMachine": admins, "ForgetMachine": admins,
+		"AcceptRollup": admins, "ReconcileNow": admins, "RetireCluster": admins, "UnretireCluster": admins, "AbandonReservation": admins,
+		"ClearBackoff": admins,
+	},
+	"CapacityProvider": {
+		"Create": shards, "Configure": shards, "Drain": shards, "Delete": shards, "Get": describers, "List": describers,
+	},
+	"ProviderAdmin": {
+		"GetProvider": describers, "ExplainMachine": readers, "RetireMachine": admins, "AcknowledgeLoss": admins, "SetMutations": admins,
+		"ClaimEpoch": shards,
+	},
+	"SubstrateControl": {
+		"SetBehaviour": admins, "ClearBehaviours": admins, "SetStock": admins, "SetPrice": admins, "LoseHosts": admins, "ReturnHosts": admins,
+		"Interrupt": admins, "GetState": admins, "GetJournal": admins, "Reset": admins,
+	},
+}
+
+// tableRow splits a procedure into the keys of access.
+func tableRow(procedure string) (service, method string) {
+	service, method, _ = strings.Cut(strings.TrimPrefix(procedure, "/bigfleet.v1alpha1."), "/")
+	return service, method
+}
+
+// WIRE-2.5, COORD-14.1 to 14.4, SHARD-22.5, PROV-2.6 to 2.9: every RPC of every server against every kind of certificate.
+func TestWhoMayCallWhat(t *testing.T) {
+	methods := rpcs(t)
+	for service, rows := range access {
+		for method := range rows {
+			if methods["/bigfleet.v1alpha1."+service+"/"+method] == nil {
+				t.Errorf("the table has %s/%s, which does not exist", service, method)
+			}
+		}
+	}
+	s := newStage(t)
+	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
+		service, name := tableRow(procedure)
+		allowed, known := access[service][name]
+		if !known {
+			t.Errorf("the table does not say who may call %s", procedure)
+			continue
+		}
+		for _, who := range callers {
+			c := s.caller(who)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			own := ownRequest(methods[procedure], who)
+			answer, err := c.call(ctx, s.addrs[served[string(methods[procedure].Parent().FullName())]], procedure, body(methods[procedure], own))
+			cancel()
+			if err != nil {
+				t.Errorf("%s as %s: %v", procedure, who, err)
+				continue
+			}
+			if denied := answer.code == "permission_denied"; denied == slices.Contains(allowed, who) {
+				t.Errorf("%s as %s: %s; denied %v, want %v", procedure, who, answer, denied, !denied)
+			}
+		}
+	}
+	s.unharmed()
+}
