@@ -551,7 +551,7 @@ type CapacityNeed struct {
 	TolerationsStated bool `protobuf:"varint,1002,opt,name=tolerations_stated,json=tolerationsStated,proto3" json:"tolerations_stated,omitempty"`
 	// The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
 	// row's identity (feature `per-host-limit`).
-	// Soft: negative (read as 0); set on a row that does not count in units (read as 1 machine for each min_unit).
+	// Soft: negative (read as 0); set on a row that does not count in units (read as 0).
 	MaxPerHost int32 `protobuf:"varint,1003,opt,name=max_per_host,json=maxPerHost,proto3" json:"max_per_host,omitempty"`
 	// The row's Pods have preemptionPolicy Never: nothing is preempted for it. Part of the row's identity.
 	NeverPreempts bool `protobuf:"varint,1004,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`

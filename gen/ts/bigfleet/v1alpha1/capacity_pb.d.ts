@@ -242,7 +242,7 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
   /**
    * The most Pods of the row that one machine may hold: required anti-affinity by host, host ports. 0: no limit. Part of the
    * row's identity (feature `per-host-limit`).
-   * Soft: negative (read as 0); set on a row that does not count in units (read as 1 machine for each min_unit).
+   * Soft: negative (read as 0); set on a row that does not count in units (read as 0).
    *
    * @generated from field: int32 max_per_host = 1003;
    */

@@ -64,6 +64,7 @@ type Profile struct {
 	Interruption      Bucket        `n:"6"`
 	Reclamation       Bucket        `n:"7"`
 	NeverPreempts     bool          `n:"8"` // nothing in use is preempted for it (ENG-15.6)
+	MaxPerHost        int32         `n:"9"` // units that one machine may hold; 0: as many as fit (ENG-4.12a)
 }
 
 // Canonical returns the one spelling of a profile (ENG-4.3). It reads soft violations as WIRE-14.1 says: values of
@@ -95,6 +96,7 @@ func (p Profile) Canonical() Profile {
 	})
 	c.Tolerations = canonicalTolerations(p)
 	c.Interruption, c.Reclamation = p.Interruption.Canonical(), p.Reclamation.Canonical()
+	c.MaxPerHost = max(0, p.MaxPerHost)
 	return c
 }
 
@@ -162,7 +164,8 @@ const FingerprintPrefix = "f1-"
 // The bytes hashed are a sequence of fields, each with its length as four bytes, most significant first, before it. A
 // number is a field of four bytes. In order: the number of requirements, and of each one its key, operator, number of
 // values and values; the number of spread terms, and of each one its key and skew; 1 or 0 for tolerations stated, the
-// number of tolerations, and of each one its key, operator, value and effect; priority; both buckets.
+// number of tolerations, and of each one its key, operator, value and effect; priority; both buckets; "never-preempts" if it never
+// preempts; "max-per-host" and the number if it has such a limit.
 func (p Profile) Fingerprint() string {
 	c := p.Canonical()
 	b := c.appendRequirements(make([]byte, 0, 256))
@@ -177,6 +180,9 @@ func (p Profile) Fingerprint() string {
 	b = appendNumber(b, int(c.Reclamation))
 	if c.NeverPreempts { // profiles without it keep the fingerprint that they always had
 		b = appendField(b, "never-preempts")
+	}
+	if c.MaxPerHost > 0 {
+		b = appendNumber(appendField(b, "max-per-host"), int(c.MaxPerHost))
 	}
 	return FingerprintPrefix + shortHash(b)
 }

@@ -71,6 +71,9 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	for _, t := range n.GetTolerations() {
 		p.Tolerations = append(p.Tolerations, demand.Toleration{Key: t.GetKey(), Op: t.GetOperator(), Value: t.GetValue(), Effect: t.GetEffect()})
 	}
+	if p.MaxPerHost = n.GetMaxPerHost(); p.MaxPerHost < 0 {
+		r.warn("max_per_host", "needs[%d]: a negative max_per_host is read as 0", i)
+	}
 	p.Priority = n.GetPriority()
 	p.Interruption = demand.Bucket(n.GetInterruptionPenaltyBucket())
 	p.Reclamation = demand.Bucket(n.GetReclamationPenaltyBucket())

@@ -36,3 +36,19 @@ func TestSoftSpreadsAreDropped(t *testing.T) {
 		t.Errorf("warnings %+v", softOnly.Warnings)
 	}
 }
+
+// ENG-4.12a, WIRE-14.1: the limit per host is part of the profile; a negative one is read as none, with a warning. A row without a limit
+// has the fingerprint that it always had.
+func TestLimitPerHost(t *testing.T) {
+	read := func(limit int32) core.RollupArrived {
+		return newGate(t).Rollup(&pb.ClusterCapacityNeeds{ClusterId: "red", Needs: []*pb.CapacityNeed{{
+			AggregateResources: map[string]string{"cpu": "4"}, MinUnit: map[string]string{"cpu": "1"}, MaxPerHost: limit}}}, "red", 0, time.Time{})
+	}
+	none, one, two, negative := read(0), read(1), read(2), read(-1)
+	if one.Rows[0].Profile.MaxPerHost != 1 || one.Rows[0].Fingerprint == two.Rows[0].Fingerprint || one.Rows[0].Fingerprint == none.Rows[0].Fingerprint {
+		t.Errorf("limits are %+v and %+v", one.Rows[0], two.Rows[0])
+	}
+	if negative.Rows[0].Fingerprint != none.Rows[0].Fingerprint || !slices.ContainsFunc(negative.Warnings, func(w core.Warning) bool { return w.Rule == "max_per_host" }) {
+		t.Errorf("a negative limit is %+v with %+v", negative.Rows[0], negative.Warnings)
+	}
+}

@@ -250,7 +250,11 @@ func (x *explainer) contribution(class uint32) []int64 {
 		return sup
 	}
 	x.cut = append(x.cut[:0], sup...)
-	match.WholeUnits(x.cut, sup, x.unit)
+	most := x.n.Form.MaxPerHost
+	if slices.Equal(x.agg, x.unit) {
+		most = 0 // a single unit
+	}
+	match.WholeUnits(x.cut, sup, x.unit, most)
 	return x.cut
 }
 

@@ -15,6 +15,9 @@ import (
 // sentence says the verdict with what ENG-19.4 wants named, and that there is room beyond what is asked for (ENG-11.16).
 func (x *explainer) sentence(e *NeedExplanation) string {
 	s := x.verdict(e)
+	if most := x.n.Form.MaxPerHost; most > 0 && match.UnitsOf(x.agg, x.unit) > 1 {
+		s += fmt.Sprintf(" At most %s of it may be on one machine.", pods(int64(most)))
+	}
 	if x.room > 0 {
 		s += fmt.Sprintf(" It gets room for %s more than requested, because the scheduler could not place them on its machines.", pods(x.room))
 	}

@@ -73,5 +73,8 @@ func unitsOn(class *inventory.Class, c *demand.Cluster, n *demand.Need) int64 {
 	if n.MinUnit.Len() == 0 {
 		return 1
 	}
+	if most := int64(n.Form.MaxPerHost); most > 0 {
+		fit = min(fit, most)
+	}
 	return fit
 }

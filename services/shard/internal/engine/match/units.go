@@ -49,9 +49,12 @@ func unitsIn(amount, unit []int64) int64 {
 	return n
 }
 
-// WholeUnits writes the whole units that fit into an amount. into may be the amount.
-func WholeUnits(into, amount, unit []int64) {
+// WholeUnits writes the whole units that fit into an amount, at most so many; 0 is no limit. into may be the amount.
+func WholeUnits(into, amount, unit []int64, most int32) {
 	n := unitsIn(amount, unit)
+	if most > 0 {
+		n = min(n, int64(most))
+	}
 	for j, u := range unit {
 		into[j] = u * n
 	}

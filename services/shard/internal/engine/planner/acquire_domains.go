@@ -39,6 +39,7 @@ func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *
 		for _, u := range unit {
 			c.key = binary.LittleEndian.AppendUint64(c.key, uint64(u))
 		}
+		c.key = binary.LittleEndian.AppendUint32(c.key, uint32(cl.perHost(w)))
 	}
 	base := len(c.key)
 	for n := 1; n < c.supplies; n++ {

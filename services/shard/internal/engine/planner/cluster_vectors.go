@@ -42,8 +42,8 @@ func (v *vectors) short(w *needState) bool        { return !match.IsZero(v.rest(
 func (v *vectors) supply(l *machineState) []int64 { return v.f.Supply(l.class) }
 
 // amount is what a machine of a class with nothing on it contributes to w. The answer holds until the next question about w.
-// The last one is remembered, as machines of a Need are mostly of one class: behind the vectors of w lie the amount and the
-// serial of the class.
+// The last one is remembered, as machines of a Need are mostly of one class: behind the vectors of w lie the amount, the
+// serial of the class and the limit per host.
 func (v *vectors) amount(w *needState, class uint32) []int64 {
 	sup := v.f.Supply(class)
 	if w.bits&wMany == 0 {
@@ -53,15 +53,23 @@ func (v *vectors) amount(w *needState, class uint32) []int64 {
 	own := v.vec[int(w.vec)+3*k:][: k+1 : k+1]
 	if s := int64(v.f.Serial[class]); own[k] != s {
 		own[k] = s
-		match.WholeUnits(own[:k], sup, v.unit(w))
+		match.WholeUnits(own[:k], sup, v.unit(w), v.perHost(w))
 	}
 	return own[:k]
+}
+
+// perHost is how many units of w one machine may hold; 0 is no limit (ENG-4.12a). A single unit needs none.
+func (v *vectors) perHost(w *needState) int32 {
+	if w.bits&wMany == 0 {
+		return 0
+	}
+	return int32(v.vec[int(w.vec)+4*v.dimensions()+1])
 }
 
 // inUnits is what room contributes to w; room is written over.
 func (v *vectors) inUnits(w *needState, room []int64) []int64 {
 	if w.bits&wWhole != 0 {
-		match.WholeUnits(room, room, v.unit(w))
+		match.WholeUnits(room, room, v.unit(w), v.perHost(w))
 	}
 	return room
 }

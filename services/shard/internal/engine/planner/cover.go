@@ -26,6 +26,7 @@ type coverer struct {
 	unit     []int64
 	input    []int64 // the residual at the start
 	whole    bool    // of a machine whole units count (4.12)
+	perHost  int32   // and at most so many; 0 is no limit
 
 	// The work.
 	rest   []int64
@@ -160,6 +161,7 @@ type asked struct {
 	gen         uint32
 	unit, input []int64
 	whole       bool
+	perHost     int32
 	fresh       bool // it was asked in the allocation at hand
 	group       int32
 }
@@ -169,12 +171,13 @@ func (x *asked) note(c *coverer, g int32, tied bool) {
 		return
 	}
 	x.mk, x.mask, x.pool, x.gen, x.whole, x.group = c.mk, c.mask, c.pool, c.free.gen, c.whole, g
+	x.perHost = c.perHost
 	x.fresh = true
 	x.unit, x.input = append(x.unit[:0], c.unit...), append(x.input[:0], c.input...)
 }
 
 func (x *asked) answers(c *coverer) bool {
-	if x.mk != c.mk || x.gen != c.free.gen || x.pool != c.pool || x.whole != c.whole || c.domain != nil || len(c.avoid) > 0 ||
+	if x.mk != c.mk || x.gen != c.free.gen || x.pool != c.pool || x.whole != c.whole || x.perHost != c.perHost || c.domain != nil || len(c.avoid) > 0 ||
 		len(x.mask) != len(c.mask) || len(x.mask) > 0 && &x.mask[0] != &c.mask[0] || !slices.Equal(x.input, c.input) || !slices.Equal(x.unit, c.unit) {
 		return false
 	}

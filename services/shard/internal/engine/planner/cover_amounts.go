@@ -35,7 +35,7 @@ func (c *coverer) amount(s int32) []int64 {
 	out := c.cuts.sup[int(s)*k : int(s)*k+k]
 	if c.cuts.at[s] != c.cuts.asked {
 		c.cuts.at[s] = c.cuts.asked
-		match.WholeUnits(out, sup, c.unit)
+		match.WholeUnits(out, sup, c.unit, c.perHost)
 	}
 	return out
 }

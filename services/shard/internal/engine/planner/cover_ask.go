@@ -12,7 +12,7 @@ func (c *coverer) ask(free *freePool, cl *clusterState, w *needState, k inventor
 	c.avoidFor(cl, k, nil)
 	c.unit = append(c.unit[:0], cl.unit(w)...)
 	c.input = append(c.input[:0], rest...)
-	c.whole = w.bits&wMany != 0 && !slices.Equal(c.unit, c.input)
+	c.whole, c.perHost = w.bits&wMany != 0 && !slices.Equal(c.unit, c.input), cl.perHost(w)
 }
 
 // everywhere lets the cover choose from all domains.

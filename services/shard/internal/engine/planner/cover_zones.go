@@ -141,6 +141,7 @@ func (s *spreading) openZones(cl *clusterState, w *needState, t *topState, k inv
 		z := &s.open[len(s.open)-1]
 		z.value, z.free, z.pool = int32(v), s.free, k
 		z.unit, z.input, z.rest, z.active, z.shift, z.whole = c.unit, c.input, c.rest, c.active, c.shift, c.whole
+		z.perHost = c.perHost
 		if zones != nil {
 			z.mk, z.domain, z.avoid, z.spare = zones[d], nil, z.avoid[:0], z.spare[:0]
 		} else {

@@ -313,6 +313,14 @@ func (sh *sharing) offered(w *needState, l *machineState) int64 {
 		}
 		k = min(k, free/u)
 	}
+	if most := int64(cl.perHost(w)); most > 0 {
+		for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+			if cl.shares[i].to == w.at {
+				most -= cl.shares[i].units
+			}
+		}
+		k = min(k, max(0, most))
+	}
 	return k
 }
 

@@ -153,7 +153,7 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 	case k > 1:
 		w.bits |= wWhole | wMany
 		cl.alloc(1)
-		cl.vec = append(cl.vec, 0)
+		cl.vec = append(cl.vec, 0, int64(n.Form.MaxPerHost))
 	case k == 1:
 		w.bits |= wWhole
 	}

@@ -210,6 +210,9 @@ func checkMachine(w *engine.World, r *engine.Result, v *views, i inventory.Index
 		for ref, k := range h.shares {
 			d := v.need(r, ref)
 			taken := d.Need.MinUnit.Times(k)
+			if may := d.Gives(taken); !may.Covers(&taken) {
+				return fmt.Errorf("ENG-4.12a: %s holds %d units of %s", id, k, d.Need.Group)
+			}
 			if ref.Block != h.claims[0].Block || !v.n.Match(d, m) || !rest.Covers(&taken) {
 				return fmt.Errorf("ENG-P1: shares on %s do not fit", id)
 			}

@@ -196,6 +196,9 @@ func drawProfile(t source, sh shape) demand.Profile {
 		}
 	}
 	p.NeverPreempts = chance(t, 15)
+	if chance(t, 20) {
+		p.MaxPerHost = oneOf[int32](t, 1, 1, 2, 3)
+	}
 	if sh.plain {
 		return p
 	}

@@ -151,6 +151,7 @@ type gangQuestion struct {
 	frame     *match.Projection
 	key       symbol.ID
 	unit, all [questionDims]int64
+	perHost   int32
 }
 
 // homes is the last answer about the domains of a key: gangs of a kind lie side by side.
@@ -179,7 +180,7 @@ func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool
 	if h.foreign || cl.dimensions() > questionDims {
 		return re.findDomain(cl, w, re.tops.list[at], x)
 	}
-	q := gangQuestion{w.matcher, cl.f, w.key, inQuestion(cl.unit(w)), inQuestion(cl.aggregate(w))}
+	q := gangQuestion{w.matcher, cl.f, w.key, inQuestion(cl.unit(w)), inQuestion(cl.aggregate(w)), cl.perHost(w)}
 	if h.of != q {
 		h.of, h.exists = q, re.findDomain(cl, w, re.tops.list[at], x)
 	}

@@ -202,6 +202,8 @@ func (s *script) need(alias string, words []string) {
 			if label != "" {
 				p.Tolerations = append(p.Tolerations, demand.Toleration{Key: label, Op: demand.TolerationExists})
 			}
+		case k == "per-host":
+			p.MaxPerHost = int32(number(v))
 		case k == "never-preempts":
 			p.NeverPreempts = true
 		case k == "group":

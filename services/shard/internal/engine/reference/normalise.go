@@ -69,7 +69,7 @@ func compareNeeds(a, b *Need) int {
 
 // Foldable reports whether a gang fits one machine that it can have, and has not begun on smaller ones (ENG-8.2).
 func (n *State) Foldable(c *Cluster, d *demand.Need) bool {
-	if d.Aggregate.IsZero() || !d.Aggregate.Covers(&d.MinUnit) {
+	if d.Aggregate.IsZero() || !d.Aggregate.Covers(&d.MinUnit) || d.Form.MaxPerHost > 0 && !d.Aggregate.Equal(&d.MinUnit) {
 		return false
 	}
 	probe := &Need{Cluster: c, Need: *d}

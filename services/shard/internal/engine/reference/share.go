@@ -15,12 +15,24 @@ func (d *Need) inUnits() bool {
 	return !whole.IsZero() && whole.Equal(&d.Aggregate)
 }
 
+// perHost is how many units of d one machine may hold, or 0 (ENG-4.12a).
+func (d *Need) perHost() int64 {
+	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) {
+		return 0
+	}
+	return int64(d.Form.MaxPerHost)
+}
+
 // Gives is what an amount contributes to d: whole units, or all of it.
 func (d *Need) Gives(room resource.Vector) resource.Vector {
 	if !d.inUnits() {
 		return room
 	}
-	return d.MinUnit.Times(units(room, d.MinUnit))
+	k := units(room, d.MinUnit)
+	if most := d.perHost(); most > 0 {
+		k = min(k, most)
+	}
+	return d.MinUnit.Times(k)
 }
 
 // Yields is what m contributes to d when nothing is on it.
@@ -100,6 +112,16 @@ func units(offered, u resource.Vector) int64 {
 	return max(k, 0)
 }
 
+// sharedOn is how many units of d are shares on m already.
+func sharedOn(d *Need, m *Machine) (k int64) {
+	for _, s := range m.shares {
+		if s.to == d {
+			k += s.units
+		}
+	}
+	return k
+}
+
 // share gives d shares on the machines that keep selects, as far as it is short (ENG-11.2, ENG-11.5, 11.6).
 func (n *State) share(d *Need, keep func(m *Machine) bool) {
 	if !n.Policy.Sharing || d.Same != nil || d.Spread != nil || d.MinUnit.IsZero() {
@@ -114,7 +136,11 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 		if m.claim == nil || m.claim == d || m.claim.Cluster != d.Cluster || m.kept || m.goesTo != nil || !keep(m) || !n.Match(d, m) {
 			continue
 		}
-		if k := units(n.offered(m), d.MinUnit); k > 0 {
+		k := units(n.offered(m), d.MinUnit)
+		if most := d.perHost(); most > 0 {
+			k = min(k, max(0, most-sharedOn(d, m)))
+		}
+		if k > 0 {
 			offers = append(offers, offer{m, k})
 		}
 	}
