@@ -180,10 +180,14 @@ func (r *Result) penalties(p *corev1.Pod, d Defaults) {
 	}
 }
 
-// spread keeps the hard constraints (OP-15.19).
+// spread keeps the hard constraints (OP-15.19). One over hosts is a limit per host (OP-15.27).
 func (r *Result) spread(p *corev1.Pod) {
 	for _, c := range p.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
+			continue
+		}
+		if overHosts(c) {
+			r.spreadOverHosts(p, c)
 			continue
 		}
 		r.Spec.TopologySpread = append(r.Spec.TopologySpread, v1alpha1.TopologySpread{
@@ -199,15 +203,25 @@ func (r *Result) spread(p *corev1.Pod) {
 	}
 }
 
+func overHosts(c corev1.TopologySpreadConstraint) bool {
+	return c.TopologyKey == corev1.LabelHostname && c.WhenUnsatisfiable == corev1.DoNotSchedule
+}
+
+// spreadOverHosts limits the Pods on one node to the skew. There may always be one more node that takes Pods and has none of these, a
+// full one for instance; then kube-scheduler puts no more on any other.
+func (r *Result) spreadOverHosts(p *corev1.Pod, c corev1.TopologySpreadConstraint) {
+	if !selects(p, c.LabelSelector) { // what it selects are other Pods
+		r.Ignored = append(r.Ignored, KindPerHost)
+		return
+	}
+	if skew := max(1, c.MaxSkew); r.Spec.MaxPerHost == 0 || skew < r.Spec.MaxPerHost {
+		r.Spec.MaxPerHost = skew
+	}
+}
+
 // perHost limits the Pods of this kind on one node (OP-15.27): host ports are free once a node, and required anti-affinity on the
-// hostname that selects the Pod itself keeps its peers apart. Other required anti-affinity has no effect. The limit is among the
-// approximations, because a shard without feature per-host-limit counts capacity and not nodes.
+// hostname that selects the Pod itself keeps its peers apart. Other required anti-affinity has no effect.
 func (r *Result) perHost(p *corev1.Pod) {
-	defer func() {
-		if r.Spec.MaxPerHost > 0 {
-			r.Ignored = append(r.Ignored, KindPerHost)
-		}
-	}()
 	if hostPorts(p) {
 		r.Spec.MaxPerHost = 1
 	}
@@ -237,12 +251,17 @@ func hostPorts(p *corev1.Pod) bool {
 
 // selectsItself reports whether a term selects Pods with the labels and the namespace of the Pod.
 func selectsItself(p *corev1.Pod, t corev1.PodAffinityTerm) bool {
-	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
-	if err != nil || !selector.Matches(labels.Set(p.Labels)) {
+	if !selects(p, t.LabelSelector) {
 		return false
 	}
 	return len(t.Namespaces) == 0 && t.NamespaceSelector == nil || slices.Contains(t.Namespaces, p.Namespace) ||
 		t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
+}
+
+// selects reports whether a selector selects Pods with the labels of the Pod.
+func selects(p *corev1.Pod, s *metav1.LabelSelector) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(p.Labels))
 }
 
 // coLocation is the first required Pod affinity term (OP-15.18).

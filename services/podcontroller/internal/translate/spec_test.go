@@ -275,14 +275,14 @@ func TestPerHost(t *testing.T) {
 		ignored int
 	}{
 		"nothing":           {`{containers: [{name: c, ports: [{containerPort: 80}]}]}`, 0, 0},
-		"a host port":       {`{containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}`, 1, 1},
-		"of a sidecar":      {`{containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always, ports: [{containerPort: 9, hostPort: 9}]}]}`, 1, 1},
-		"its own peers":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 1},
-		"its namespace":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [ns], labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 1},
+		"a host port":       {`{containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}`, 1, 0},
+		"of a sidecar":      {`{containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always, ports: [{containerPort: 9, hostPort: 9}]}]}`, 1, 0},
+		"its own peers":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 0},
+		"its namespace":     {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [ns], labelSelector: {matchLabels: {app: web}}}]}}}`, 1, 0},
 		"another namespace": {`{` + anti + `{topologyKey: kubernetes.io/hostname, namespaces: [other], labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
 		"other Pods":        {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}]}}}`, 0, 1},
 		"another domain":    {`{` + anti + `{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: web}}}]}}}`, 0, 1},
-		"both":              {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {}}, {topologyKey: rack, labelSelector: {}}]}}}`, 1, 2},
+		"both":              {`{` + anti + `{topologyKey: kubernetes.io/hostname, labelSelector: {}}, {topologyKey: rack, labelSelector: {}}]}}}`, 1, 1},
 	} {
 		r := Spec(pod(t, `{metadata: {namespace: ns, name: p, uid: u, labels: {app: web}}, spec: `+c.spec+`}`), nil, floor())
 		if r.Spec.MaxPerHost != c.perHost || len(r.Ignored) != c.ignored || r.Spec.PreemptionPolicy != nil {
@@ -292,5 +292,30 @@ func TestPerHost(t *testing.T) {
 	r := Spec(pod(t, `{spec: {preemptionPolicy: Never}}`), nil, floor())
 	if r.Spec.PreemptionPolicy == nil || *r.Spec.PreemptionPolicy != corev1.PreemptNever {
 		t.Errorf("preemption policy %v", r.Spec.PreemptionPolicy)
+	}
+}
+
+// OP-15.19, OP-15.27: a hard spread over hosts is a limit of its skew per host, the smallest of all limits counts, and spread over zones
+// stays beside it.
+func TestSpreadOverHosts(t *testing.T) {
+	const web = `labelSelector: {matchLabels: {app: web}}`
+	const host = `topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule`
+	for name, c := range map[string]struct {
+		spec               string
+		perHost            int32
+		terms, approximate int
+	}{
+		"hosts":            {`{topologySpreadConstraints: [{maxSkew: 2, ` + host + `, ` + web + `}]}`, 2, 0, 0},
+		"hosts and zones":  {`{topologySpreadConstraints: [{maxSkew: 1, ` + host + `, ` + web + `}, {maxSkew: 3, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, ` + web + `}]}`, 1, 1, 0},
+		"at least so many": {`{topologySpreadConstraints: [{maxSkew: 1, minDomains: 4, ` + host + `, ` + web + `}]}`, 1, 0, 0},
+		"hosts, softly":    {`{topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, ` + web + `}]}`, 0, 0, 0},
+		"of other Pods":    {`{topologySpreadConstraints: [{maxSkew: 1, ` + host + `, labelSelector: {matchLabels: {app: db}}}]}`, 0, 0, 1},
+		"two skews":        {`{topologySpreadConstraints: [{maxSkew: 3, ` + host + `, ` + web + `}, {maxSkew: 2, ` + host + `, labelSelector: {}}]}`, 2, 0, 0},
+		"and a host port":  {`{containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}], topologySpreadConstraints: [{maxSkew: 3, ` + host + `, ` + web + `}]}`, 1, 0, 0},
+	} {
+		r := Spec(pod(t, `{metadata: {namespace: ns, name: p, uid: u, labels: {app: web}}, spec: `+c.spec+`}`), nil, floor())
+		if r.Spec.MaxPerHost != c.perHost || len(r.Spec.TopologySpread) != c.terms || len(r.Ignored) != c.approximate {
+			t.Errorf("%s: %d per host, terms %v, ignored %v", name, r.Spec.MaxPerHost, r.Spec.TopologySpread, r.Ignored)
+		}
 	}
 }
