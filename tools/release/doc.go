@@ -17,6 +17,7 @@
 //   - oci/: an image layout with the charts, and with the images that they run, for linux on both architectures
 //   - charts/: the charts as archives
 //   - npm/: the package of gen/ts
+//   - buf/: the protos as a Buf module
 //   - notes.md: the section of the changelog
 //
 // The zips and sums are those that the go command computes from the tags. Start at main.go, then modules.go and rewrite.go.

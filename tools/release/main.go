@@ -94,7 +94,7 @@ func (p *plan) make(tag, binaries bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tree) }()
-	for _, part := range []string{"proxy", "bin", "oci", "npm", "charts"} {
+	for _, part := range []string{"proxy", "bin", "oci", "npm", "charts", "buf"} {
 		if err := os.RemoveAll(filepath.Join(p.out, part)); err != nil {
 			return err
 		}
@@ -113,6 +113,9 @@ func (p *plan) make(tag, binaries bool) error {
 		return err
 	}
 	if err := p.writeNPM(); err != nil {
+		return err
+	}
+	if err := p.writeBuf(); err != nil {
 		return err
 	}
 	if _, err := layout.Write(filepath.Join(p.out, "oci"), empty.Index); err != nil {

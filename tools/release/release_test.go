@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -114,5 +115,39 @@ func TestTwoRunsGiveEqualFiles(t *testing.T) {
 			}
 		}
 		t.Errorf("%d and %d files", len(first), len(second))
+	}
+}
+
+// The Buf module holds the API and nothing else, and builds beside what it requires.
+func TestTheBufModuleBuilds(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan{root: root, out: t.TempDir()}
+	if err := p.writeBuf(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(filepath.Join(root, "tools", "install.sh"), "api").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// A registry would give the module that it requires; here it stands beside, under the same name.
+	if err := os.CopyFS(filepath.Join(p.out, "rules"), os.DirFS(filepath.Join(root, "proto", "third_party", "protovalidate"))); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join(p.out, "buf", "buf.yaml"))
+	if err != nil || !strings.Contains(string(config), "name: buf.build/bigfleet-dev/bigfleet\n") {
+		t.Fatalf("%v: %s", err, config)
+	}
+	workspace := "version: v2\nmodules:\n  - path: buf\n    name: buf.build/bigfleet-dev/bigfleet\n  - path: rules\n    name: buf.build/bufbuild/protovalidate\n"
+	if err := os.WriteFile(filepath.Join(p.out, "buf.yaml"), []byte(workspace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := p.buf(p.out, "ls-files")
+	if err != nil || strings.Contains(said, "coordinatorlog") || strings.Count(said, "bigfleet/v1alpha1/") < 10 {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if _, err := p.buf(p.out, "build"); err != nil {
+		t.Fatal(err)
 	}
 }
