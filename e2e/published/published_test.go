@@ -61,11 +61,10 @@ func TestModulesAreImportedByVersion(t *testing.T) {
 // The command installs by version, knows its release, and writes a provider that certifies itself.
 func TestCommandIsInstalledByVersion(t *testing.T) {
 	r := theRelease(t)
-	bin := t.TempDir()
-	env := append(r.env(t), "GOBIN="+bin)
+	env := append(r.env(t), "GOBIN="+bin())
 	run(t, t.TempDir(), env, "go", "install", repository+"/services/bigfleet@"+r.version)
-	bigfleet := filepath.Join(bin, "bigfleet")
-	if got := run(t, bin, nil, bigfleet, "version", "--client"); !strings.Contains(got, r.version) {
+	bigfleet := filepath.Join(bin(), "bigfleet")
+	if got := run(t, bin(), nil, bigfleet, "version", "--client"); !strings.Contains(got, r.version) {
 		t.Fatalf("bigfleet version says %q, not %s", got, r.version)
 	}
 	work := t.TempDir()
