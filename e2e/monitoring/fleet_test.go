@@ -73,7 +73,7 @@ var fleetSituations = map[string][]situation{
 	"MachinesRejected":    counter("bigfleet_shard_machines_rejected_total", `reason="price"`, 20*time.Minute, "reason=price"),
 	"InventoryStale":      gauge("bigfleet_shard_inventory_age_seconds", `provider="a"`, "301", "299", time.Minute, "severity=page"),
 	"ShardBreakerOpen":    gauge("bigfleet_shard_provider_breaker", `provider="a"`, "2", "0", 11*time.Minute, "provider=a"),
-	"MachinesStuck":       gauge("bigfleet_shard_machines_stuck", `state="creating"`, "3", "0", 16*time.Minute, "state=creating"),
+	"MachinesStuck":       gauge("bigfleet_shard_machines_stuck", `state="Creating"`, "3", "0", 16*time.Minute, "state=Creating"),
 	"MachinesUnjoined":    gauge("bigfleet_shard_machines_unjoined", "", "3", "0", 16*time.Minute, "severity=ticket"),
 	"OwnershipViolation":  counter("bigfleet_shard_ownership_violations_total", "", 20*time.Minute, "severity=page"),
 	"PlanMismatch":        counter("bigfleet_shard_plan_mismatch_total", "", 20*time.Minute, "severity=ticket"),

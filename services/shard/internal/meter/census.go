@@ -2,6 +2,7 @@ package meter
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
@@ -26,16 +27,16 @@ func (t *Meter) Census(s *core.Census) {
 	now = make(map[core.CensusKey]bool, len(s.Spend))
 	for k, micro := range s.Spend {
 		now[k] = true
-		g.spend.WithLabelValues(k.Capacity.String(), k.State.String()).Set(float64(micro) / 1e6)
+		g.spend.WithLabelValues(public(k.Capacity.String()), public(k.State.String())).Set(float64(micro) / 1e6)
 	}
 	for k := range t.spent {
 		if !now[k] {
-			g.spend.DeleteLabelValues(k.Capacity.String(), k.State.String())
+			g.spend.DeleteLabelValues(public(k.Capacity.String()), public(k.State.String()))
 		}
 	}
 	t.spent = now
 	for _, state := range [...]inventory.State{inventory.Creating, inventory.Configuring, inventory.Draining, inventory.Deleting} {
-		g.stuck.WithLabelValues(state.String()).Set(float64(s.Stuck[state]))
+		g.stuck.WithLabelValues(public(state.String())).Set(float64(s.Stuck[state]))
 	}
 	g.failed.WithLabelValues("false").Set(float64(s.Failed[0]))
 	g.failed.WithLabelValues("true").Set(float64(s.Failed[1]))
@@ -48,7 +49,16 @@ func (t *Meter) Census(s *core.Census) {
 }
 
 func kindLabels(k core.CensusKey) []string {
-	return []string{k.State.String(), k.Capacity.String(), strconv.Itoa(int(k.Bucket))}
+	return []string{public(k.State.String()), public(k.Capacity.String()), strconv.Itoa(int(k.Bucket))}
+}
+
+// public is a state or a capacity type as a label: the words of the wire contract, written together, such as Configured and BareMetal
+// (SHARD-29.6). Dashboards of others look for them.
+func public(word string) (out string) {
+	for part := range strings.SplitSeq(word, "-") {
+		out += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return out
 }
 
 // demand sets what the plan says about demand and how machines are shared.

@@ -185,10 +185,12 @@ func (t *Meter) Sample(s core.Sample) {
 
 func labels(s core.Sample) []string {
 	switch s.Metric {
+	case core.MetricInterruptions:
+		return []string{s.Label1, public(s.Label2)}
 	case core.MetricProviderRPC:
 		provider, rpc, _ := strings.Cut(s.Label1, "\x00")
 		return []string{provider, rpc, s.Label2}
-	case core.MetricOutcomes, core.MetricRollupsRejected, core.MetricUnexpectedEdges, core.MetricListDuration, core.MetricInterruptions:
+	case core.MetricOutcomes, core.MetricRollupsRejected, core.MetricUnexpectedEdges, core.MetricListDuration:
 		return []string{s.Label1, s.Label2}
 	}
 	if s.Label1 == "" {

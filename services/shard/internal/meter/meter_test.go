@@ -1,12 +1,14 @@
 package meter_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/meter"
 )
 
@@ -55,5 +57,44 @@ func TestMachinesPerProvider(t *testing.T) {
 	m.Publish(&core.Publish{Status: core.Status{Providers: []core.ProviderStatus{{Name: "a", Machines: 25}}}})
 	if v := gather(t, reg)["bigfleet_shard_list_machines"]; v != 25 {
 		t.Errorf("list_machines: %v, want 25", v)
+	}
+}
+
+// SHARD-29.6: states and capacity types are the words that the dashboards of others look for.
+func TestPublicLabelValues(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := meter.New(telemetry.NewMetrics(reg, "bigfleet_shard_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	census := &core.Census{Machines: map[core.CensusKey]int{}, Spend: map[core.CensusKey]int64{}}
+	for capacity := inventory.BareMetal; capacity <= inventory.Spot; capacity++ {
+		census.Machines[core.CensusKey{State: inventory.Idle, Capacity: capacity}]++
+		census.Spend[core.CensusKey{State: inventory.Configured, Capacity: capacity}]++
+	}
+	m.Census(census)
+	m.Sample(core.Sample{Metric: core.MetricInterruptions, Label1: "p", Label2: inventory.OnDemand.String(), Value: 1})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, f := range families {
+		switch name := strings.TrimPrefix(f.GetName(), "bigfleet_shard_"); name {
+		case "inventory_machines", "spend_dollars_per_hour", "interruptions_total", "machines_stuck":
+			for _, x := range f.GetMetric() {
+				for _, l := range x.GetLabel() {
+					if l.GetName() == "state" || l.GetName() == "capacity_type" {
+						got[name+" "+l.GetValue()] = true
+					}
+				}
+			}
+		}
+	}
+	for _, want := range []string{"inventory_machines Idle", "inventory_machines BareMetal", "inventory_machines Reserved", "inventory_machines OnDemand", "inventory_machines Spot",
+		"spend_dollars_per_hour Configured", "spend_dollars_per_hour BareMetal", "machines_stuck Creating", "interruptions_total OnDemand"} {
+		if !got[want] {
+			t.Errorf("no %s; there are %v", want, got)
+		}
 	}
 }
