@@ -115,6 +115,8 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 		b.wants(0, []string{"is machine " + name, "In use by "}, "explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--coordinator", w.coordinator)
 		break
 	}
+	b.wants(0, []string{"deployment/default/web has 12 Pods: 12 run, 0 wait for a Node"}, "explain", "deployment", "web", "-n", "default", "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
+	b.wants(3, []string{"there is no job default/web in this cluster"}, "explain", "job/web", "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
 	b.wants(0, []string{"ok    cluster"}, "doctor", "--shard", w.shard, "--kubeconfig", blue.Kubeconfig(), "--as", "")
 	if out := b.wants(0, nil, "get", "machines", "--state", "configured", "--cluster", "red", "-o", "name", "--shard", w.shard); strings.Count(out, "\n") != len(own) {
 		t.Errorf("the shard has %q, the cluster %v", out, own)
@@ -143,6 +145,15 @@ func upOnRealClusters(t *testing.T, planes []*controlplane.ControlPlane) {
 		}
 		return left == 0, fmt.Sprint(left)
 	})
+	for name := range own { // who removed this Node, and why: its cluster does not know, the decision log does
+		until(t, "the machine of "+name+" has left its cluster", func() (bool, string) {
+			_, out, errs := b.run("explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
+			return strings.Contains(out, "Left cluster "), out + errs
+		})
+		b.wants(0, []string{"there is no such Node in this cluster now", "was machine " + name, "No need uses it any more"},
+			"explain", "node/"+name, "--kubeconfig", red.Kubeconfig(), "--shard", w.shard)
+		b.wants(0, []string{"No need uses it any more"}, "history", "node/"+name, "--since", "1d", "--shard", w.shard)
+	}
 	if err := w.Stop(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
 	}

@@ -8,10 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/cli"
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 )
 
 const root = "../../../.."
@@ -93,27 +89,5 @@ func TestRunbookProcedures(t *testing.T) {
 	}
 	if len(links) < 12 {
 		t.Errorf("%d links", len(links))
-	}
-}
-
-// OPS-14.2: each command line that a runbook or the upgrade guide names is one that the command understands.
-func TestRunbookCommands(t *testing.T) {
-	for _, page := range []string{"docs/runbook.md", "docs/runbook-provider.md", "docs/upgrade.md"} {
-		raw, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile("`bigfleet ([^`]+)`").FindAllStringSubmatch(string(raw), -1) {
-			words := strings.Fields(m[1])
-			verb, rest, err := cli.New(app.New(env.System())).Find(words)
-			switch {
-			case err != nil || !verb.Runnable():
-				t.Errorf("%s: `bigfleet %s` is no command: %v", page, m[1], err)
-			case verb.ParseFlags(rest) != nil:
-				t.Errorf("%s: `bigfleet %s`: %v", page, m[1], verb.ParseFlags(rest))
-			case verb.HasSubCommands() && len(verb.Flags().Args()) > 0:
-				t.Errorf("%s: `bigfleet %s`: there is no %v", page, m[1], verb.Flags().Args())
-			}
-		}
 	}
 }

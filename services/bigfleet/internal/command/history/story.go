@@ -18,7 +18,7 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 	ended := map[string]bool{}
 	for i, r := range records {
 		over := r.GetType() == pb.RecordType_RECORD_TYPE_ENDED && r.GetOutcome() == "success"
-		line, whole := "", false
+		line, whole, leaving := "", false, false
 		switch drains := r.GetKind() == pb.ActionKind_ACTION_KIND_RECLAIM || r.GetKind() == pb.ActionKind_ACTION_KIND_PREEMPT; {
 		case over && drains:
 			line, whole = "Left cluster "+r.GetClusterId(), true
@@ -27,7 +27,7 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 		case over && r.GetKind() == pb.ActionKind_ACTION_KIND_BOOTSTRAP:
 			line, whole = "Became a Node of cluster "+r.GetClusterId(), true
 		case r.GetType() == pb.RecordType_RECORD_TYPE_STARTED && drains && !ended[r.GetOperationId()]:
-			line = "Is leaving cluster " + r.GetClusterId()
+			leaving = true
 		}
 		if r.GetType() == pb.RecordType_RECORD_TYPE_ENDED {
 			ended[r.GetOperationId()] = true
@@ -36,6 +36,9 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 		switch r.GetType() {
 		case pb.RecordType_RECORD_TYPE_MACHINE_VANISHED, pb.RecordType_RECORD_TYPE_MACHINE_FAILED, pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE, pb.RecordType_RECORD_TYPE_INTERRUPTION:
 			line, why = happened[r.GetType()], Sentence(r)
+		}
+		if leaving {
+			said = append(said, output.Line("Is leaving cluster %s since %s (%s): %s", r.GetClusterId(), output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), why))
 		}
 		if whole && r.GetCause() == "phase1.handover" {
 			why = first(records[i:], why)
