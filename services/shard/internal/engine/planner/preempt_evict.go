@@ -61,7 +61,9 @@ func Evictable(w *engine.World, p *engine.Policy, r *engine.Result, priority int
 		}
 	}
 	slices.SortFunc(out, func(a, b Evictee) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(inv.Row(a.Machine).Order, inv.Row(b.Machine).Order))
+		x, y := inv.Row(a.Machine), inv.Row(b.Machine)
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.Occupancy().Rank(), y.Occupancy().Rank()), cmp.Compare(inv.Price(a.Machine), inv.Price(b.Machine)),
+			cmp.Compare(x.Order, y.Order))
 	})
 	return out
 }

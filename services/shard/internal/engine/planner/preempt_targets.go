@@ -38,11 +38,13 @@ type target struct {
 	cl, at int32 // position in states, and there
 	order  uint32
 	group  int32
+	rank   uint8 // of a victim: what its node holds
 }
 
 // targetGroup is machines of one class and effective priority: a run of list.
 type targetGroup struct {
 	effective int64
+	price     int64
 	class     uint32
 	number    int32 // scratch: before they were sorted
 	same      int32 // scratch: the group of the same class made before it
@@ -77,7 +79,7 @@ func (x *targets) add(t target, class uint32, effective int64) {
 	}
 	if g < 0 {
 		g = int32(len(x.groups))
-		x.groups = append(x.groups, targetGroup{effective: effective, class: class, number: g, same: x.ofClass[class] - 1})
+		x.groups = append(x.groups, targetGroup{effective: effective, price: x.w.Inventory.Class(class).Price, class: class, number: g, same: x.ofClass[class] - 1})
 		x.ofClass[class] = g + 1
 	}
 	x.groups[g].n++
@@ -121,8 +123,10 @@ func (x *targets) score(t *target) {
 	t.base = terms.Sum()
 }
 
-func compareTargets(a, b *target) int {
-	return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.order, b.order))
+// compare is the order of victims (ENG-15.9), and of excess, of which the score is the price.
+func (x *targets) compare(a, b *target) int {
+	return cmp.Or(cmp.Compare(b.base, a.base), cmp.Compare(a.rank, b.rank), cmp.Compare(x.groups[a.group].price, x.groups[b.group].price),
+		cmp.Compare(a.order, b.order))
 }
 
 // first returns the position of the best machine of a group that can still be had, or -1.
@@ -133,7 +137,7 @@ func (x *targets) first(g *targetGroup) int32 {
 		for i := range run {
 			x.score(&run[i])
 		}
-		slices.SortFunc(run, func(a, b target) int { return compareTargets(&a, &b) })
+		slices.SortFunc(run, func(a, b target) int { return x.compare(&a, &b) })
 	}
 	for g.head < g.end && !x.there(&x.list[g.head]) {
 		g.head++
@@ -240,7 +244,7 @@ func (x *targets) chooseInDomain(h *request, below int64) []victim {
 		for i := range list {
 			x.score(&list[i])
 		}
-		slices.SortFunc(list, func(a, b target) int { return compareTargets(&a, &b) })
+		slices.SortFunc(list, func(a, b target) int { return x.compare(&a, &b) })
 	}
 	var out []victim
 	for i := range list {
@@ -299,7 +303,7 @@ func (x *targets) push(at int32) {
 	h := append(x.heads, at)
 	for c := len(h) - 1; c > 0; {
 		up := (c - 1) / 2
-		if compareTargets(&x.list[h[up]], &x.list[h[c]]) <= 0 {
+		if x.compare(&x.list[h[up]], &x.list[h[c]]) <= 0 {
 			break
 		}
 		h[up], h[c] = h[c], h[up]
@@ -325,10 +329,10 @@ func (x *targets) replace(at int32) {
 		if c >= len(h) {
 			break
 		}
-		if c+1 < len(h) && compareTargets(&x.list[h[c+1]], &x.list[h[c]]) < 0 {
+		if c+1 < len(h) && x.compare(&x.list[h[c+1]], &x.list[h[c]]) < 0 {
 			c++
 		}
-		if compareTargets(&x.list[at], &x.list[h[c]]) <= 0 {
+		if x.compare(&x.list[at], &x.list[h[c]]) <= 0 {
 			break
 		}
 		h[up] = h[c]
@@ -370,7 +374,7 @@ func (x *targets) listVictims() {
 	x.list = slices.Grow(x.list, n)
 	for i := range x.seen {
 		if t := &x.seen[i]; t.group >= 0 {
-			x.add(target{cl: t.cl, at: t.at, order: t.order}, uint32(t.group), t.base)
+			x.add(target{cl: t.cl, at: t.at, order: t.order, rank: t.rank}, uint32(t.group), t.base)
 		}
 	}
 	x.arrange()
@@ -383,7 +387,7 @@ func (x *targets) listVictimsOf(cl *clusterState, list []target) {
 		l := &cl.machines[at]
 		list[n].group = -1
 		if l.state == inventory.Configured && l.claim >= 0 && l.bits&(lGone|lForeign) == 0 {
-			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: x.effective(cl, l)}
+			list[n] = target{cl: cl.at, at: at, order: l.order, group: int32(l.class), base: x.effective(cl, l), rank: l.rank}
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (n *State) candidates(d *Need) []*Machine {
 	slices.SortStableFunc(list, func(a, b *Machine) int {
 		_, x := n.victimScore(d, a)
 		_, y := n.victimScore(d, b)
-		return cmp.Compare(y.Sum(), x.Sum())
+		return cmp.Or(cmp.Compare(y.Sum(), x.Sum()), cmp.Compare(a.rank, b.rank), cmp.Compare(a.Price, b.Price))
 	})
 	return list
 }
