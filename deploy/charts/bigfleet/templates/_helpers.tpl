@@ -81,11 +81,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- join "," $all -}}
 {{- end -}}
 
-{{/* "one" Secret for all Pods, one "each", or empty for plaintext. */}}
+{{/* "one" Secret for all Pods, one "each", none with a key of the "csi" driver, or empty for plaintext. */}}
 {{- define "bigfleet.tlsKind" -}}
 {{- $tls := (index .root.Values .role).tls -}}
 {{- if and $tls.secretName $tls.perOrdinal -}}each
 {{- else if $tls.secretName -}}one
+{{- else if and $tls.issuerRef $tls.csi -}}csi
 {{- else if $tls.issuerRef -}}each
 {{- end -}}
 {{- end -}}
@@ -113,6 +114,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if eq (include "bigfleet.tlsKind" .) "one" }}
 - name: tls
   secret: {secretName: {{ $secret }}, defaultMode: 0440}
+{{- else if eq (include "bigfleet.tlsKind" .) "csi" }}
+{{- $name := include "bigfleet.roleName" . }}
+{{- $headless := include "bigfleet.headless" . }}
+{{- $names := list (printf "${POD_NAME}.%s.${POD_NAMESPACE}.svc" $headless) (printf "%s.${POD_NAMESPACE}.svc" $headless) }}
+{{- if eq .role "shard" }}{{ $names = append $names (printf "%s.${POD_NAMESPACE}.svc" $name) }}{{ end }}
+{{- include "bigfleet.csiVolume" (dict "root" .root "role" .role "uri" (printf "bigfleet://%s/${POD_NAME}" .role) "names" $names) }}
 {{- else if eq (include "bigfleet.tlsKind" .) "each" }}
 - name: tls
   projected:
@@ -130,6 +137,27 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
         {{- end }}
     {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* A key that is made on the node for this Pod alone, and renewed there. */}}
+{{- define "bigfleet.csiVolume" -}}
+{{- $issuer := (index .root.Values .role).tls.issuerRef }}
+- name: tls
+  csi:
+    driver: csi.cert-manager.io
+    readOnly: true
+    volumeAttributes:
+      csi.cert-manager.io/issuer-name: {{ required "tls.csi needs tls.issuerRef.name" $issuer.name }}
+      csi.cert-manager.io/issuer-kind: {{ default "Issuer" $issuer.kind }}
+      csi.cert-manager.io/issuer-group: {{ default "cert-manager.io" $issuer.group }}
+      csi.cert-manager.io/uri-sans: {{ .uri }}
+      {{- with .names }}
+      csi.cert-manager.io/dns-names: {{ join "," . | quote }}
+      {{- end }}
+      csi.cert-manager.io/key-usages: client auth,server auth
+      {{- with .root.Values.podSecurityContext.fsGroup }}
+      csi.cert-manager.io/fs-group: {{ . | quote }}
+      {{- end }}
 {{- end -}}
 
 {{/* What both StatefulSets say of their Pods, but the container. */}}

@@ -1,0 +1,39 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+)
+
+// OPS-8.4: with csi no Pod mounts the key of another, there is no Secret with one, and each asks for the name of its own Pod.
+func TestEachPodHasItsOwnKey(t *testing.T) {
+	text := render(t, Release{Chart: "bigfleet", Name: "eu", Namespace: "fleet", Values: noBoards +
+		"coordinator: {tls: {csi: true, issuerRef: {name: fleet, kind: ClusterIssuer}}}\n" +
+		"shard: {replicas: 2, provider: {addr: \"" + cloud + "\"}, tls: {csi: true, issuerRef: {name: fleet, kind: ClusterIssuer}}}\n"})
+	for role, set := range statefulSets(t, text) {
+		found := false
+		for _, v := range set.Spec.Template.Spec.Volumes {
+			if v.Secret != nil || v.Projected != nil {
+				t.Errorf("%s mounts Secrets as %s", role, v.Name)
+			}
+			if v.CSI == nil {
+				continue
+			}
+			found = true
+			for key, want := range map[string]string{"issuer-name": "fleet", "issuer-kind": "ClusterIssuer", "uri-sans": "bigfleet://" + role + "/${POD_NAME}", "fs-group": "65532"} {
+				if got := v.CSI.VolumeAttributes["csi.cert-manager.io/"+key]; got != want {
+					t.Errorf("%s asks for %s %q, want %q", role, key, got, want)
+				}
+			}
+			if names := v.CSI.VolumeAttributes["csi.cert-manager.io/dns-names"]; !strings.HasPrefix(names, "${POD_NAME}.") {
+				t.Errorf("%s asks for the names %q", role, names)
+			}
+		}
+		if !found {
+			t.Errorf("%s has no key", role)
+		}
+	}
+	if strings.Contains(string(text), "kind: Certificate\n") {
+		t.Error("the chart orders Certificates, whose keys are Secrets")
+	}
+}
