@@ -34,7 +34,7 @@ const (
 	contentsQuiet = time.Second     // contents are sent when they rest for this long,
 	contentsMax   = 5 * time.Second // or changed this long ago (OP-11.6)
 
-	labelsMax, labelKeyMax, labelValueMax = 128, 317, 253 // on the wire
+	labelsMax, labelKeyMax, labelValueMax = 32, 317, 253 // the shard keeps so many labels; the rest is of the wire
 	allocatableMax, quantityMax           = 64, 64
 )
 
@@ -60,6 +60,7 @@ type Reporter struct {
 	running bool                // before Run nothing is noted: a standby replica may wait for months
 	link    Sender              // nil: no session, or one whose shard does not want reports
 	holds   bool                // the shard wants contents
+	keys    []string            // of the labels that contents name, sorted
 	moved   map[string]movement // machines whose contents may differ
 	sent    map[string]*pb.NodeReport
 	dirty   map[string]time.Time // since when a machine may differ from what was sent
@@ -120,6 +121,17 @@ func (r *Reporter) TouchContents(node string) {
 	select {
 	case r.wake <- struct{}{}:
 	default:
+	}
+}
+
+// SetKeys says by which label keys the demand selects, sorted: reports name these labels of a Node and no others.
+func (r *Reporter) SetKeys(keys []string) {
+	r.mu.Lock()
+	same := slices.Equal(keys, r.keys)
+	r.keys = keys
+	r.mu.Unlock()
+	if !same {
+		r.Touch(r.machines.IDs())
 	}
 }
 
@@ -185,9 +197,9 @@ func (r *Reporter) held(id string, n *corev1.Node) *pb.NodeContents {
 		out.EmptySinceUnixNanos = since.UnixNano()
 	}
 	m, _ := r.machines.Machine(id)
-	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
-		v := n.Labels[k]
-		if expected, ok := m.Labels[k]; ok && expected == v || k == v1alpha1.LabelMachineID || len(k) > labelKeyMax || len(v) > labelValueMax || len(out.Labels) >= labelsMax {
+	for _, k := range r.keys {
+		v, has := n.Labels[k]
+		if expected, ok := m.Labels[k]; !has || ok && expected == v || k == v1alpha1.LabelMachineID || len(k) > labelKeyMax || len(v) > labelValueMax || len(out.Labels) >= labelsMax {
 			continue
 		}
 		if out.Labels == nil {

@@ -199,7 +199,9 @@ func TestContentsAreDebounced(t *testing.T) {
 		n.Labels["kubernetes.io/os"], n.Labels["rack"] = "linux", "r1"
 		n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3900m")}
 		machines.SetNode(n)
+		n.Labels["nobody-selects-by"] = "it"
 		machines.Set(machine.Machine{ID: "m1", Labels: map[string]string{"rack": "r1"}})
+		r.SetKeys([]string{"absent", "kubernetes.io/os", "rack"})
 		s := &sheet{}
 		run(t, r)
 		time.Sleep(3 * time.Second)
@@ -208,6 +210,13 @@ func TestContentsAreDebounced(t *testing.T) {
 		if c == nil || c.Pods != 0 || c.EmptySinceUnixNanos == 0 || len(c.Labels) != 1 || c.Labels["kubernetes.io/os"] != "linux" || c.Allocatable["cpu"] != "3900m" {
 			t.Fatalf("contents %v", c)
 		}
+		r.SetKeys([]string{"kubernetes.io/os", "nobody-selects-by"})
+		time.Sleep(time.Second)
+		if got := s.reports(); got[len(got)-1].GetContents().GetLabels()["nobody-selects-by"] != "it" {
+			t.Fatalf("a new key of the demand: %v", got[len(got)-1])
+		}
+		s = &sheet{}
+		r.Greeted(s, true)
 		pod := func(name string, mark ...string) *pods.Pod {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "node-a"}}
 			for _, m := range mark {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +40,7 @@ type Config struct {
 	OutOfService func() (machines []*pb.MachineOutOfService, left []types.UID)
 	OnOutcome    func(Outcome)           // hears what became of roll-ups; may be nil
 	OnProblem    func(key aggregate.Key) // hears of requests whose validity may have changed; may be nil
+	OnKeys       func(keys []string)     // hears by which label keys the rows of a roll-up select, sorted; may be nil
 	// Pod returns a Pod of the cluster, nil if it is not known; nil means that no demand is held.
 	Pod         func(uid types.UID) *pods.Pod
 	Hold        time.Duration            // of the demand of deleted Pods beyond their grace; 0 means 3 min
@@ -302,6 +305,9 @@ func (p *Publisher) send(now time.Time) {
 	out := p.suspend()
 	needs := p.build(now)
 	needs.OutOfService = out
+	if p.OnKeys != nil {
+		p.OnKeys(labelKeys(needs.Needs))
+	}
 	size := proto.Size(needs)
 	built := time.Now()
 	p.last, p.changed, p.urgent = now, time.Time{}, false
@@ -352,6 +358,20 @@ func (p *Publisher) suspend() (machines []*pb.MachineOutOfService) {
 	}
 	p.suspended = now
 	return machines
+}
+
+// labelKeys are the keys of node labels that rows select, or spread and gather by, sorted.
+func labelKeys(needs []*pb.CapacityNeed) []string {
+	keys := map[string]bool{}
+	for _, n := range needs {
+		for _, r := range n.Requirements {
+			keys[r.Key] = true
+		}
+		for _, s := range n.Spread {
+			keys[s.TopologyKey] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
 }
 
 func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {

@@ -152,6 +152,7 @@ type savedMachine struct {
 	Announced   bool                 `n:"18"`
 	Drain       *drainBackoff        `n:"19"`
 	Occupancy   inventory.Occupancy  `n:"20"`
+	NodeLabels  []inventory.Label    `n:"21"` // of its node alone
 }
 
 type savedBackoff struct {
@@ -376,7 +377,7 @@ func (p *provider) save() savedProvider {
 
 func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	inv := c.world.Inventory
-	m := savedMachine{Occupancy: inv.Occupancy(i), Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
+	m := savedMachine{Occupancy: inv.Occupancy(i), NodeLabels: inv.OfNode(i), Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
 		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Announced: inv.Announced(i), Mutation: c.cols.at(i).mutation,
 		Absent: int64(c.cols.at(i).absent.lists), AbsentAt: c.cols.at(i).absent.since}
 	id := m.Machine.ID

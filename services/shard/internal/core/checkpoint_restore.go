@@ -229,6 +229,7 @@ func (c *Core) restoreMachine(s *savedMachine) {
 	}
 	inv.SetReadiness(i, s.Readiness)
 	inv.SetOccupancy(i, s.Occupancy)
+	inv.SetNodeLabels(i, s.NodeLabels)
 	if cl := c.clusters.get(s.Machine.Cluster); cl != nil {
 		_, out := cl.out[s.Machine.ID]
 		inv.SetOutOfService(i, out)

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+
 // At is when an event happened: Mono in nanoseconds since the process started, never going back, and Wall in Unix
 // nanoseconds. Durations, deadlines and ages use Mono; Wall is only written out, so a clock jump changes no decision
 // (SHARD-4.3).
@@ -113,6 +115,8 @@ type NodeContents struct {
 	Protected  int64 `n:"2"` // those of them that must not be disturbed now
 	EmptySince int64 `n:"3"` // wall clock of the cluster; 0: not empty
 	CostCents  int64 `n:"4"` // of evicting them
+	// Labels are those that the node has and its machine's provider does not state, as far as the cluster selects by them.
+	Labels []inventory.Label `n:"5"`
 }
 
 // DrainReported is how a drain goes.

@@ -20,13 +20,16 @@ func occupancyOf(n *NodeContents) inventory.Occupancy {
 	return inventory.OccupancyOf((bits.Len64(uint64(max(n.CostCents, 1))) - 1) / 2)
 }
 
-// occupied shows the engine what a node holds, and lets waiting releases be looked at again when that has changed.
+// occupied shows the engine what a node holds and which labels only the node has, and lets waiting releases be looked at again when
+// that has changed (SHARD-18.8, 18.10).
 func (c *Core) occupied(i inventory.Index, cl *cluster) {
 	var held *NodeContents
-	if n := cl.nodes[c.world.Inventory.ID(i)]; n != nil {
-		held = n.contents
+	var labels []inventory.Label
+	if n := cl.nodes[c.world.Inventory.ID(i)]; n != nil && n.contents != nil {
+		held, labels = n.contents, n.contents.Labels
 	}
-	if c.world.Inventory.SetOccupancy(i, occupancyOf(held)) {
+	labelled := c.world.Inventory.SetNodeLabels(i, labels)
+	if c.world.Inventory.SetOccupancy(i, occupancyOf(held)) || labelled {
 		c.cycle.redispatch = true
 		c.trigger(triggerNode)
 	}

@@ -25,10 +25,7 @@ func (t *Table) Machine(i Index) Machine {
 	if !s.Allocatable.IsZero() {
 		m.Allocatable = s.Allocatable.Quantities(t.space.Dimensions)
 	}
-	for w := t.labelSets.get(t.labels[i]); len(w) > 0; w = w[2:] {
-		m.Labels = append(m.Labels, Label{str.Text(w[0]), str.Text(w[1])})
-	}
-	slices.SortFunc(m.Labels, compareLabelKeys)
+	m.Labels = t.listLabels(t.providerLabels(i))
 	m.HostProvider, m.HostRef = t.host(i)
 	return m
 }
@@ -142,7 +139,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	c.byID = t.byID.clone()
 	c.order.all, c.order.version = t.order.all.clone(), t.order.version
 	c.free, c.removed = slices.Clone(t.free), slices.Clone(t.removed)
-	c.promises, c.marks, c.errors = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors)
+	c.promises, c.marks, c.errors, c.nodeLabels = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors), maps.Clone(t.nodeLabels)
 	c.expiry = slices.Clone(t.expiry)
 	c.shapes, c.labelSets, c.projected, c.stamps = t.shapes.clone(), t.labelSets.clone(), t.projected.clone(), t.stamps.clone()
 	c.classes = slices.Clone(t.classes)

@@ -107,7 +107,7 @@ func (t *Table) releaseLabels(id uint32) {
 }
 
 func (t *Table) sameLabels(i Index, list []Label) bool {
-	w := t.labelSets.get(t.labels[i])
+	w := t.labelSets.get(t.providerLabels(i))
 	if len(w) != 2*len(list) {
 		return false
 	}

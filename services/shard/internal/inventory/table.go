@@ -35,10 +35,11 @@ type Table struct {
 	live    int
 
 	// What few machines have.
-	promises map[Index]Promise
-	marks    map[Index][]Withheld
-	errors   map[Index]failure
-	expiry   expiryHeap
+	promises   map[Index]Promise
+	marks      map[Index][]Withheld
+	nodeLabels map[Index]nodeLabels
+	errors     map[Index]failure
+	expiry     expiryHeap
 
 	// Interned parts.
 	shapes       shapes
@@ -144,11 +145,16 @@ func (t *Table) store(i Index, m *Machine) {
 	oldShape := t.classes[r.Class].Shape
 	if !t.sameShape(oldShape, m) || !t.sameLabels(i, m.Labels) {
 		shape, labels := t.internShape(m), t.internLabels(m.Labels)
-		oldClass, oldLabels := r.Class, t.labels[i]
-		r.Class, t.labels[i] = t.classFor(shape, labels), labels
+		oldClass, oldLabels, over := r.Class, t.labels[i], t.nodeLabels[i]
+		if t.labels[i] = labels; over.node != 0 {
+			t.nodeLabels[i] = nodeLabels{labels, over.node}
+			t.labels[i] = t.overlaid(labels, over.node)
+		}
+		r.Class = t.classFor(shape, t.labels[i])
 		t.releaseClass(oldClass)
 		t.releaseShape(oldShape)
 		t.releaseLabels(oldLabels)
+		t.releaseLabels(over.provider)
 	}
 	t.fields(i, m)
 }
@@ -157,7 +163,7 @@ func (t *Table) store(i Index, m *Machine) {
 func (t *Table) fields(i Index, m *Machine) {
 	r := t.rows.at(i)
 	r.flags = r.flags&^stateBits | flags(m.State)&stateBits
-	t.setCluster(r, m.Cluster)
+	t.setCluster(i, r, m.Cluster)
 	if !t.sameHost(i, m) {
 		t.setHost(i, m)
 	}
@@ -168,11 +174,14 @@ func (t *Table) fields(i Index, m *Machine) {
 	}
 }
 
-func (t *Table) setCluster(r *Row, cluster string) {
+func (t *Table) setCluster(i Index, r *Row, cluster string) {
 	old := r.Cluster
 	r.Cluster = t.space.Clusters.Intern(cluster)
 	if r.Cluster != old {
 		r.held = OccupancyUnknown // what the node held was in the cluster before
+		if _, has := t.nodeLabels[i]; has {
+			t.layLabels(i, 0)
+		}
 	}
 	t.dropCluster(old)
 }
@@ -206,7 +215,7 @@ func (t *Table) Move(i Index, s State, cluster string) bool {
 	}
 	t.leave(i)
 	r.flags = r.flags&^stateBits | flags(s)&stateBits
-	t.setCluster(r, cluster)
+	t.setCluster(i, r, cluster)
 	t.enter(i)
 	return true
 }
@@ -231,6 +240,11 @@ func (t *Table) Remove(i Index) {
 	t.releaseClass(r.Class)
 	t.releaseShape(shape)
 	t.releaseLabels(t.labels[i])
+	if over, has := t.nodeLabels[i]; has {
+		t.releaseLabels(over.provider)
+		t.releaseLabels(over.node)
+		delete(t.nodeLabels, i)
+	}
 	t.dropCluster(r.Cluster)
 	t.ids.drop(t.idRef[i])
 	t.dropHost(i)

@@ -29,6 +29,19 @@ type modelMachine struct {
 	stuck   bool
 	leaving bool
 	taken   bool // announced as taken back
+	node    []Label
+}
+
+// labels are those that profiles are matched with: the provider's, with the node's laid over them.
+func (x *modelMachine) labels() []Label {
+	m := x.m
+	m.normalise()
+	out := slices.DeleteFunc(slices.Clone(m.Labels), func(l Label) bool {
+		return slices.ContainsFunc(x.node, func(n Label) bool { return n.Key == l.Key })
+	})
+	out = append(out, x.node...)
+	slices.SortFunc(out, compareLabelKeys)
+	return out
 }
 
 // seen is the state that plans go by: what is stuck has failed, what certainly goes is going.
@@ -166,12 +179,15 @@ func step(t *rapid.T, tab *Table, mod *model) {
 		id += strings.Repeat("-long", 20*n)
 	}
 	x := mod.machines[id]
-	op := rapid.IntRange(0, 13).Draw(t, "op")
+	op := rapid.IntRange(0, 14).Draw(t, "op")
 	if x == nil || op == 0 {
 		m := drawMachine(t, id)
 		if x == nil {
 			x = &modelMachine{marks: map[[2]string]Withheld{}}
 			mod.machines[id] = x
+		}
+		if x.m.Cluster != m.Cluster {
+			x.node = nil
 		}
 		x.m = m
 		tab.Put(m)
@@ -233,6 +249,14 @@ func step(t *rapid.T, tab *Table, mod *model) {
 			}
 		}
 		tab.SetMatchKeys(keys)
+	case 14:
+		x.node = nil
+		for _, k := range []string{"arch", "disk", "rack"} {
+			if rapid.Bool().Draw(t, "of the node") {
+				x.node = append(x.node, Label{k, rapid.SampledFrom([]string{"r1", "ssd"}).Draw(t, "value")})
+			}
+		}
+		tab.SetNodeLabels(i, x.node)
 	case 13:
 		mod.now += int64(rapid.IntRange(0, 20).Draw(t, "later"))
 		tab.Advance(mod.now)
@@ -265,6 +289,20 @@ func compare(t *rapid.T, tab *Table, mod *model) {
 		if fmt.Sprint(m) != fmt.Sprint(want) {
 			t.Fatalf("machine\n%+v, want\n%+v", m, want)
 		}
+		if got, want := tab.NodeLabels(i), x.labels(); !slices.Equal(got, want) {
+			t.Fatalf("labels of %s are %v, want %v", id, got, want)
+		}
+		for _, key := range []string{"arch", "disk", "rack"} {
+			at := slices.IndexFunc(x.labels(), func(l Label) bool { return l.Key == key })
+			id, known := tab.space.Strings.Find(key)
+			v, has := symbol.ID(0), false
+			if known {
+				v, has = tab.Value(i, id)
+			}
+			if has != (at >= 0) || has && tab.space.Strings.Text(v) != x.labels()[at].Value {
+				t.Fatalf("%s of %v is %v, %v", key, x.labels(), v, has)
+			}
+		}
 		s, has := tab.Stamp(i)
 		if has != (x.stamp != nil) || has && s != *x.stamp {
 			t.Fatalf("stamp of %s: %v", id, s)
@@ -278,7 +316,7 @@ func compare(t *rapid.T, tab *Table, mod *model) {
 		}
 		if k, ok := x.pool(); ok {
 			pool[fmt.Sprint(k)] = append(pool[fmt.Sprint(k)], id)
-			for _, l := range want.Labels {
+			for _, l := range x.labels() {
 				if l.Key == "rack" {
 					racks = append(racks, fmt.Sprintf("%d %s %s", k, l.Value, id))
 				}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // receive routes what the operator sends until the stream ends. It never decodes a roll-up itself: a large one must not
@@ -221,5 +223,18 @@ func contents(c *pb.NodeContents) *core.NodeContents {
 		return nil
 	}
 	pods := max(0, int64(c.Pods))
-	return &core.NodeContents{Pods: pods, Protected: min(max(0, int64(c.PodsProtected)), pods), EmptySince: c.EmptySinceUnixNanos, CostCents: max(0, c.DisruptionCostCents)}
+	return &core.NodeContents{Pods: pods, Protected: min(max(0, int64(c.PodsProtected)), pods), EmptySince: c.EmptySinceUnixNanos,
+		CostCents: max(0, c.DisruptionCostCents), Labels: nodeLabels(c.Labels)}
+}
+
+// nodeLabelsMax is how many labels of a node are kept: a cluster selects by few that only its nodes have.
+const nodeLabelsMax = 32
+
+func nodeLabels(m map[string]string) (out []inventory.Label) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if len(out) < nodeLabelsMax {
+			out = append(out, inventory.Label{Key: k, Value: m[k]})
+		}
+	}
+	return out
 }

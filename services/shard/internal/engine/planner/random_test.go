@@ -47,7 +47,8 @@ type fleetMachine struct {
 	stuck   bool
 	leaving bool // its drain cannot be stopped any more
 	holds   inventory.Occupancy
-	taken   bool // its provider takes it back
+	labels  []inventory.Label // of its node alone
+	taken   bool              // its provider takes it back
 }
 
 // Fleets are drawn from a seed, which rapid draws, and not value by value: even spreads find more than small values do,
@@ -410,6 +411,9 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 func (x *fleetMachine) drawContents(t source) {
 	x.holds = oneOf(t, inventory.OccupancyUnknown, inventory.OccupancyEmpty, inventory.OccupancyEmpty, inventory.OccupancyOf(0),
 		inventory.OccupancyOf(9), inventory.OccupancyProtected)
+	if x.labels = nil; chance(t, 20) {
+		x.labels = []inventory.Label{{Key: oneOf(t, "disk", "rack"), Value: oneOf(t, "ssd", "hdd", "r1")}}
+	}
 }
 
 func (x *fleetMachine) apply(w *engine.World) {
@@ -428,5 +432,6 @@ func (x *fleetMachine) apply(w *engine.World) {
 	w.Inventory.SetStuck(i, x.stuck)
 	w.Inventory.SetLeaving(i, x.leaving)
 	w.Inventory.SetOccupancy(i, x.holds)
+	w.Inventory.SetNodeLabels(i, x.labels)
 	w.Inventory.SetAnnounced(i, x.taken)
 }

@@ -16,6 +16,7 @@ func (n *State) Load() {
 	for i := range inv.All() {
 		m := &Machine{Index: i, Machine: inv.Machine(i), Seen: inv.Seen(i), Marks: inv.Withheld(i), Foreign: inv.Foreign(i), rank: inv.Occupancy(i).Rank(),
 			since: inv.Since(i), ready: inv.Readiness(i)}
+		m.Labels = inv.NodeLabels(i)
 		list := m.Allocatable
 		if len(list) == 0 {
 			list = m.Resources
