@@ -67,6 +67,7 @@ func NewCommand() *cobra.Command {
 	fs.DurationVar(&c.ReclaimCapWindow, "reclaim-cap-window", 10*time.Second, "window of --reclaim-cap-fraction")
 	fs.DurationVar(&c.ReleaseDelay, "release-delay", 3*time.Minute, "for how long a machine has to be in excess before it is reclaimed; 0 means at once")
 	fs.DurationVar(&c.ReleaseDelayEmpty, "release-delay-empty", 30*time.Second, "the same for a machine whose node is reported to hold no Pod that has to leave")
+	fs.DurationVar(&c.DrainDeadline, "drain-deadline", 10*time.Minute, "for how long the operator of a cluster may evict for a voluntary drain")
 	fs.StringVar(&c.DrainDeadlinePolicy, "drain-deadline-policy", "give-up", "a voluntary drain that is blocked at its deadline: give-up (the machine stays) or force")
 	fs.DurationVar(&c.SessionHandoverWait, "session-handover-wait", 30*time.Second, "how long a preemption waits for the operator of a cluster without a session; 0 to 5m")
 	fs.BoolVar(&guard, "empty-rollup-guard", true, "hold a roll-up that asks for almost nothing until it was confirmed")

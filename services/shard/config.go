@@ -54,6 +54,7 @@ type Config struct {
 	ReclaimCapWindow                                           time.Duration // 10 s
 	ReleaseDelay, ReleaseDelayEmpty                            time.Duration // 3 min, 30 s; negative: none
 	SessionHandoverWait                                        time.Duration // 30 s; negative: none
+	DrainDeadline                                              time.Duration // of a voluntary drain; 10 min
 	DrainDeadlinePolicy                                        string        // give-up, force
 	NoRollupGuard                                              bool
 	SilentAfter, CreatingStuckAfter, ConfiguringStuckAfter     time.Duration // 10, 30, 20 min
@@ -193,6 +194,9 @@ func (c *Config) check() error {
 	if p := c.DrainDeadlinePolicy; p != "give-up" && p != "force" {
 		fail("--drain-deadline-policy %q must be give-up or force", p)
 	}
+	if d := c.DrainDeadline; d != 0 && (d < time.Second || d > 24*time.Hour) {
+		fail("--drain-deadline %s must be between 1 second and 24 hours", d)
+	}
 	if w := c.SessionHandoverWait; w > 5*time.Minute {
 		fail("--session-handover-wait %s is more than 5 minutes", w)
 	}
@@ -289,7 +293,7 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 1e-9), ReclaimCapOff: c.ReclaimCapFraction == 0,
 		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
 		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
-		DrainForce:   c.DrainDeadlinePolicy == "force",
+		DrainForce: c.DrainDeadlinePolicy == "force", DrainDeadline: int64(c.DrainDeadline),
 		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "", AloneAfter: int64(c.AloneAfter),
 		ForgetCoordinator: c.ForgetCoordinator, Features: features,
 	}

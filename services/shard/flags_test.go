@@ -24,10 +24,10 @@ func TestWrongFlagsAreNamedTogether(t *testing.T) {
 		{nil, []string{"--provider-addr is empty", "no built-in fake one"}},
 		{[]string{"--provider-addr", "nonsense", "--id", "a b", "--reclaim-cap-fraction", "3", "--incremental-reconcile", "maybe", "--silent-after", "-1s",
 			"--available-capacity-interval", "-1s", "--metrics-warmup-cycles", "-1", "--epoch-floor", "-7", "--shutdown-grace", "0",
-			"--cycle-min-spacing", "0", "--execute-concurrency", "0", "--release-delay", "-1s", "--drain-deadline-policy", "perhaps", "--session-handover-wait", "6m"},
+			"--cycle-min-spacing", "0", "--execute-concurrency", "0", "--release-delay", "-1s", "--drain-deadline-policy", "perhaps", "--session-handover-wait", "6m", "--drain-deadline", "25h"},
 			[]string{`--provider-addr "nonsense"`, `--id "a b"`, "--reclaim-cap-fraction 3", `--incremental-reconcile "maybe"`, "--silent-after -1s",
 				"--available-capacity-interval -1s", "--metrics-warmup-cycles -1", "--epoch-floor -7", "--shutdown-grace 0", "--cycle-min-spacing 0",
-				"--execute-concurrency 0", "--release-delay -1s", `--drain-deadline-policy "perhaps"`, "--session-handover-wait 6m"}},
+				"--execute-concurrency 0", "--release-delay -1s", `--drain-deadline-policy "perhaps"`, "--session-handover-wait 6m", "--drain-deadline 25h0m0s must be"}},
 		{[]string{"--reclaim-cap-fraction", "0.0004"}, []string{"--reclaim-cap-fraction 0.0004 is less than a thousandth"}}, // it became 0.05
 		{[]string{"--provider-addr", "a=h:1", "--provider-addr", "a=h:2"}, []string{`--provider-addr names "a" twice`}},
 	} {

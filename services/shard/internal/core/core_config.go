@@ -53,8 +53,9 @@ type Config struct {
 	PreemptRate         int64 `n:"38"` // Preempts per minute over the shard; 0: no limit
 	// AloneAfter is an operator's word: without an answer of the coordinator for so long after the start, and without a view, this
 	// shard is the only one of its provider. 0: it waits.
-	AloneAfter int64 `n:"39"`
-	DrainForce bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
+	AloneAfter    int64 `n:"39"`
+	DrainDeadline int64 `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
+	DrainForce    bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 
 // Incremental says whether cursors are used (SHARD-13.2).

@@ -80,6 +80,22 @@ func TestBlockedDrainIsGivenUp(t *testing.T) {
 	}
 }
 
+// SHARD-17.11: the deadline of a voluntary drain is configurable, and is the grace that the operator hears.
+func TestDrainDeadline(t *testing.T) {
+	w := surplus(t, func(c *Config) { c.DrainDeadline = 90 * Second }, func() int32 { return 0 })
+	if got := sentOf[SendReclaim](w); len(got) != 0 && got[0].GraceSecs != 90 {
+		t.Fatalf("sent %+v", got)
+	}
+	w.run(Minute)
+	if sent := sentOf[SendReclaim](w); len(sent) != 1 || sent[0].GraceSecs != 90 {
+		t.Fatalf("sent %+v, want one instruction with 90 s", sent)
+	}
+	w.run(3 * Minute) // and the minute of silence beyond it
+	if sent := sentOf[SendReclaim](w); len(sent) != 2 || !sent[1].Cancelled || len(w.called(RPCDrain)) != 0 {
+		t.Errorf("drained %v, sent %+v", w.called(RPCDrain), sent)
+	}
+}
+
 // SHARD-17.11: the policy `force` sends Drain at the deadline; a person who stops the drain is obeyed under it as well.
 func TestForcedDrain(t *testing.T) {
 	force := func(c *Config) { c.DrainForce = true }

@@ -295,6 +295,9 @@ func (c *Core) spell(d *decision) {
 	if e := d.evict; e != nil {
 		d.view.Grace, d.view.Score, d.view.Terms, d.view.PreemptorPriority = e.Grace, e.Score, e.Terms, e.priority
 	}
+	if t := c.cfg.DrainDeadline; t > 0 && d.action.Kind == KindReclaim && d.view.Grace == c.policy.ReclaimGrace {
+		d.view.Grace = t / Second
+	}
 	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
 		d.attribution = r.Stamp(d.action.Need)
 		n, _ := r.Need(d.action.Need)
