@@ -8,9 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/penalty"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/volumes"
 )
 
 type controller struct {
@@ -33,6 +36,7 @@ type controller struct {
 	events    *events.Writer
 	penalties *penalty.Defaults
 	keeper    *keeper.Keeper
+	volumes   *volumes.Store
 	leader    func(holds bool)
 	synced    []func() bool
 }
@@ -110,8 +114,9 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 	for _, n := range p.ExcludeNamespaces {
 		excluded[n] = true
 	}
+	p.volumes = volumes.New(func(pods []types.UID) { p.keeper.Enqueue(pods) })
 	p.keeper, err = keeper.New(keeper.Config{
-		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class}, ExcludeNamespaces: excluded,
+		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of}, ExcludeNamespaces: excluded,
 		Unmanaged: p.unmanaged, CountForeign: p.CountForeignNodes, Workers: p.Workers, Record: p.events.Record, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
 	})
 	if err != nil {
@@ -123,7 +128,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 
 func (p *controller) connect() (*apiaccess.Access, error) {
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), keeper.Register(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), storagev1.AddToScheme(s), keeper.Register(s)); err != nil {
 		return nil, err
 	}
 	owned, err := labels.NewRequirement(v1alpha1.LabelOwnedByPod, selection.Exists, nil)
@@ -138,13 +143,19 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 			{GVK: v1alpha1.GroupVersion().WithKind("UpcomingNode"), Resource: "upcomingnodes", Cluster: true},
 			{GVK: core.WithKind("Pod"), Resource: "pods"},
 			{GVK: core.WithKind("Node"), Resource: "nodes", Cluster: true},
+			{GVK: core.WithKind("PersistentVolumeClaim"), Resource: "persistentvolumeclaims"},
+			{GVK: core.WithKind("PersistentVolume"), Resource: "persistentvolumes", Cluster: true},
+			{GVK: storagev1.SchemeGroupVersion.WithKind("StorageClass"), Resource: "storageclasses", Cluster: true},
 			{GVK: core.WithKind("Event"), Resource: "events"},
 		},
 		Objects: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:            {Transform: translate.StripPod},
-			&corev1.Node{}:           {Transform: translate.StripNode},
-			&v1alpha1.UpcomingNode{}: {Transform: keeper.StripUpcoming},
-			&keeper.Object{}:         {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
+			&corev1.Pod{}:                   {Transform: translate.StripPod},
+			&corev1.Node{}:                  {Transform: translate.StripNode},
+			&v1alpha1.UpcomingNode{}:        {Transform: keeper.StripUpcoming},
+			&corev1.PersistentVolumeClaim{}: {Transform: volumes.Strip},
+			&corev1.PersistentVolume{}:      {Transform: volumes.Strip},
+			&storagev1.StorageClass{}:       {Transform: volumes.Strip},
+			&keeper.Object{}:                {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
 		},
 		OnWatchError: func(kind string, err error) {
 			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
@@ -157,7 +168,10 @@ func (p *controller) watch(ctx context.Context) error {
 		follow(ctx, p, &corev1.Node{}, p.keeper.SetNode, p.keeper.DeleteNode),
 		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.keeper.SetUpcoming, p.keeper.DeleteUpcoming),
 		follow(ctx, p, &keeper.Object{}, p.keeper.SetObject, p.keeper.DeleteObject),
-		follow(ctx, p, &corev1.Pod{}, p.keeper.SetPod, p.keeper.DeletePod),
+		follow(ctx, p, &corev1.PersistentVolumeClaim{}, p.volumes.SetClaim, p.volumes.DeleteClaim),
+		follow(ctx, p, &corev1.PersistentVolume{}, p.volumes.SetVolume, p.volumes.DeleteVolume),
+		follow(ctx, p, &storagev1.StorageClass{}, p.volumes.SetClass, p.volumes.DeleteClass),
+		follow(ctx, p, &corev1.Pod{}, func(pod *corev1.Pod) { p.volumes.SetPod(pod); p.keeper.SetPod(pod) }, func(pod *corev1.Pod) { p.volumes.DeletePod(pod); p.keeper.DeletePod(pod) }),
 	)
 }
 

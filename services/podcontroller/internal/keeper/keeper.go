@@ -243,6 +243,13 @@ func (k *Keeper) DeleteObject(o *Object) {
 	k.enqueue(uid)
 }
 
+// Enqueue reconciles Pods again, for example because their volumes changed.
+func (k *Keeper) Enqueue(uids []types.UID) {
+	for _, uid := range uids {
+		k.enqueue(uid)
+	}
+}
+
 func (k *Keeper) enqueue(uid types.UID) {
 	k.mu.RLock()
 	runs := k.running

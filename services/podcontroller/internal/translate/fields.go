@@ -53,7 +53,7 @@ func Fields() []Field {
 		{"schedulingGates", Exact, "a gated Pod asks for nothing", "TestWhy"},
 		{"resourceClaims", Refused, "devices by DRA claims cannot be bought yet", "TestFieldsBeyondRequests"},
 		{"schedulingGroup", Approximate, "the Pod asks alone; an event names it", "TestFieldsBeyondRequests"},
-		{"volumes", Approximate, "not read: a volume that exists in one zone may get its machine in another; use a node selector", "TestFieldsBeyondRequests"},
+		{"volumes", Approximate, "where a bound volume, or the class of one that waits for its Pod, can be is a requirement; a missing or unbound claim asks for nothing; attach limits are not counted", "TestVolumes"},
 		{"schedulerName", Exact, "every scheduler's Pods ask; after 30 s also those whose scheduler says nothing", "TestForeignNodes"},
 	}
 	for _, path := range []string{

@@ -97,7 +97,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 }
 
 // OP-15.20, OP-15.28: DRA claims are refused with a word while the Pod waits, and never for one that runs; a scheduling group and
-// what else has no effect is named; preferences and volumes change nothing.
+// what else has no effect is named; preferences change nothing.
 func TestFieldsBeyondRequests(t *testing.T) {
 	r := Spec(pod(t, `{spec: {resourceClaims: [{name: gpu, resourceClaimName: one}]}}`), nil, floor())
 	if r.Eligibility != Unsupported || len(r.Reduced) != 1 || !strings.Contains(r.Reduced[0], "spec.resourceClaims") {
@@ -116,10 +116,41 @@ func TestFieldsBeyondRequests(t *testing.T) {
 		"preferred node affinity":     `{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}}`,
 		"preferred Pod affinity":      `{affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
 		"preferred Pod anti-affinity": `{affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}]}}}`,
-		"a volume":                    `{volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}`,
 	} {
 		if r := Spec(pod(t, `{spec: `+spec+`}`), nil, floor()); !reflect.DeepEqual(r, plain) {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// OP-15.29: where the volumes of a Pod can be are requirements beside its own; a pending Pod that waits for a claim asks for nothing, with
+// a word, and one that runs keeps its request whatever became of the claim.
+func TestVolumes(t *testing.T) {
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
+	}
+	of := func(waits string, terms ...[]corev1.NodeSelectorTerm) Defaults {
+		d := floor()
+		d.Volumes = func(*corev1.Pod) ([][]corev1.NodeSelectorTerm, string) { return terms, waits }
+		return d
+	}
+	pending, bound := `{spec: {nodeSelector: {disk: ssd}}}`, `{spec: {nodeName: n, nodeSelector: {disk: ssd}}}`
+	zones := []corev1.NodeSelectorTerm{in("zone", "z1"), in("zone", "z2")}
+	for _, p := range []string{pending, bound} {
+		r := Spec(pod(t, p), node(), of("", zones, []corev1.NodeSelectorTerm{in("rack", "r1")}))
+		var got []string
+		for _, q := range r.Spec.Requirements {
+			got = append(got, q.Key+"="+strings.Join(q.Values, ","))
+		}
+		if r.Eligibility != Counted || strings.Join(got, " ") != "disk=ssd rack=r1 zone=z1,z2" {
+			t.Errorf("%s: %v, %v", p, r.Eligibility, got)
+		}
+	}
+	waits := of("PersistentVolumeClaim data does not exist")
+	if r := Spec(pod(t, pending), nil, waits); r.Eligibility != Unsupported || len(r.Reduced) != 1 || !strings.Contains(r.Reduced[0], "data does not exist") {
+		t.Errorf("a pending Pod without its claim: %+v", r)
+	}
+	if r := Spec(pod(t, bound), node(), waits); r.Eligibility != Counted || len(r.Reduced) != 0 {
+		t.Errorf("a running Pod without its claim: %+v", r)
 	}
 }

@@ -23,6 +23,9 @@ type Penalties struct {
 type Defaults struct {
 	// Floor is what a Pod without cpu and memory requests counts as (OP-15.15).
 	Floor corev1.ResourceList
+	// Volumes gives alternative terms for each volume of a Pod that cannot be on every node, and what a pending Pod waits for that no
+	// machine gives it; nil means that volumes are not read.
+	Volumes func(p *corev1.Pod) (terms [][]corev1.NodeSelectorTerm, waits string)
 	// Class gives the penalties of a PriorityClass; nil means none has any.
 	Class func(name string) Penalties
 }
@@ -47,6 +50,7 @@ const (
 	KindSchedulingGroup = "scheduling_group"
 	KindResourceClaims  = "resource_claims"
 	KindPerHost         = "per_host_limit"
+	KindVolumes         = "volumes"
 )
 
 // fieldOf names the fields of ignored constraints to the owner of a Pod.
@@ -85,7 +89,18 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	if p.Spec.SchedulingGroup != nil {
 		r.Ignored = append(r.Ignored, KindSchedulingGroup)
 	}
-	terms, reduced, ok := term(p, n)
+	terms, reduced, ok := term(nodeTerms(p), p, n)
+	if ok && d.Volumes != nil {
+		of, waits := d.Volumes(p)
+		if waits != "" && p.Spec.NodeName == "" {
+			r.Eligibility, r.Ignored, r.Reduced = Unsupported, append(r.Ignored, KindVolumes), []string{waits}
+			return r
+		}
+		for _, alternatives := range of {
+			more, lost, fits := term(alternatives, p, n)
+			terms, reduced, ok = append(slices.Clone(terms), more...), append(reduced, lost...), ok && fits
+		}
+	}
 	r.Reduced = reduced
 	if len(reduced) > 0 {
 		r.Ignored = append(r.Ignored, KindNodeTerms)

@@ -25,7 +25,7 @@ func StripPod(o any) (any, error) {
 			Overhead: p.Spec.Overhead, Resources: p.Spec.Resources, NodeSelector: p.Spec.NodeSelector, NodeName: p.Spec.NodeName,
 			Priority: p.Spec.Priority, PreemptionPolicy: p.Spec.PreemptionPolicy, PriorityClassName: p.Spec.PriorityClassName, Tolerations: p.Spec.Tolerations,
 			TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, SchedulingGates: p.Spec.SchedulingGates,
-			ResourceClaims: p.Spec.ResourceClaims, SchedulingGroup: p.Spec.SchedulingGroup,
+			ResourceClaims: p.Spec.ResourceClaims, SchedulingGroup: p.Spec.SchedulingGroup, Volumes: stripVolumes(p.Spec.Volumes),
 		},
 		Status: corev1.PodStatus{
 			Phase: p.Status.Phase, Resources: p.Status.Resources, AllocatedResources: p.Status.AllocatedResources,
@@ -63,6 +63,16 @@ func stripContainers(in []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, 0, len(in))
 	for _, c := range in {
 		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy, Ports: hostPortsOf(c)})
+	}
+	return out
+}
+
+// stripVolumes keeps the volumes that are claims.
+func stripVolumes(in []corev1.Volume) (out []corev1.Volume) {
+	for _, v := range in {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral}})
+		}
 	}
 	return out
 }

@@ -9,10 +9,9 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// term picks the expressions of the required node affinity that stand for it (OP-15.12, OP-15.13). reduced says in
-// words what was lost. ok is false for a pending Pod none of whose terms can be expressed.
-func term(p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, reduced []string, ok bool) {
-	terms := nodeTerms(p)
+// term picks the expressions of alternative terms, of the required node affinity or of a volume, that stand for them (OP-15.12,
+// OP-15.13). reduced says in words what was lost. ok is false for a pending Pod none of whose terms can be expressed.
+func term(terms []corev1.NodeSelectorTerm, p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, reduced []string, ok bool) {
 	if len(terms) == 0 {
 		return nil, nil, true
 	}
