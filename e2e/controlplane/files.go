@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// StatusByTest is the annotation, with value "custom", of Nodes whose status kwok leaves alone.
+const StatusByTest = "kwok.x-k8s.io/status"
+
 // path returns the path of a file in the directory of the control plane.
 func (cp *ControlPlane) path(parts ...string) string {
 	return filepath.Join(append([]string{cp.dir.path}, parts...)...)
@@ -45,6 +48,8 @@ func (cp *ControlPlane) writeFiles() error {
 		"options": map[string]any{
 			"podPlayStageParallelism": 16, "nodePlayStageParallelism": 64,
 			"nodeLeaseParallelism": 64, "podsOnNodeSyncParallelism": 4,
+			// A test plays the kubelet of a Node with this annotation itself: it stays what the test says.
+			"disregardStatusWithAnnotationSelector": StatusByTest + "=custom",
 		},
 	}
 	return cp.writeYAML("kwok.yaml", kwok)
