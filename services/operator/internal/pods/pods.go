@@ -73,7 +73,7 @@ func Of(p *corev1.Pod) *Pod {
 }
 
 // workload names what controls a Pod: with a ReplicaSet of a Deployment the Deployment, whose next ReplicaSet replaces the Pod
-// in a rollout.
+// in a rollout; with a StatefulSet this replica of it, because no other replaces the Pod.
 func workload(p *corev1.Pod) string {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind == "DaemonSet" || owner.Kind == "Node" {
@@ -82,6 +82,9 @@ func workload(p *corev1.Pod) string {
 	kind, name := owner.Kind, owner.Name
 	if hash := p.Labels["pod-template-hash"]; kind == "ReplicaSet" && hash != "" {
 		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
+	}
+	if kind == "StatefulSet" {
+		name += "/" + p.Name
 	}
 	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value()
 }

@@ -496,6 +496,7 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 				p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
 			}
 		}
+		named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
 		finished := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 		withdraw := func(name string) { b.Delete(aggregate.Key{Namespace: "a", Name: name}) }
 		ctx, cancel := context.WithCancel(t.Context())
@@ -527,7 +528,7 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 		set("web-0", "StatefulSet/web", "", deleted(30))
 		withdraw("web-0")
 		expect("while it terminates", "2")
-		set("web-0-again", "StatefulSet/web", "")
+		set("web-0-again", "StatefulSet/web", "", named("web-0"))
 		ask("web-0-again")
 		expect("replaced", "2")
 		for _, n := range l.sent {
@@ -557,10 +558,25 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 		withdraw("w-0")
 		set("w-0", "StatefulSet/w", "", deleted(30))
 		expect("deleted, and known late", "3")
-		set("w-0-again", "StatefulSet/w", "")
+		set("w-0-again", "StatefulSet/w", "", named("w-0"))
 		ask("w-0-again")
 		withdraw("w-0-again")
 		expect("and replaced", "2")
+		// A StatefulSet that is rolled in the second in which it was made: no replica stands for another.
+		for _, n := range []string{"db-0", "db-1"} {
+			set(n, "StatefulSet/db", "")
+			ask(n)
+		}
+		set("db-1", "StatefulSet/db", "", deleted(0))
+		withdraw("db-1")
+		expect("young replicas", "4")
+		set("db-1-again", "StatefulSet/db", "", named("db-1"))
+		ask("db-1-again")
+		expect("and rolled", "4")
+		for _, n := range []string{"db-0", "db-1-again"} {
+			withdraw(n)
+		}
+		time.Sleep(10 * time.Second)
 		// What is done, bare or withdrawn is not held; a failed Job is.
 		set("done", "Job/j", "")
 		ask("done")
