@@ -154,6 +154,9 @@ func (c *checker) stillJoining() bool {
 func (c *checker) atRest(p *process) {
 	w, s := c.w, &p.publish.Status
 	for _, l := range c.late {
+		if l.Cause == engine.CauseRelease {
+			continue // the end of a hold: what freed the machine, a hold earlier, is what must not happen here
+		}
 		if w.now-l.at < quiet && !c.ofJoining(l.Record, l.at) && !c.stillJoining() {
 			w.broken("no-rest", "SHARD-33.6", l.Machine, l.Cluster, "%s of %s (%s, %s) was started %s before the end of a tail in which nothing changes",
 				l.Kind, l.Machine, l.Cause, l.Cluster, clock(w.now-l.at))
