@@ -38,8 +38,8 @@ func Refusal(d lifecycle.Decision, q lifecycle.Request, r *lifecycle.Record, mar
 	case lifecycle.ShardIDTooLong:
 		message = fmt.Sprintf("shard_id has %d bytes, at most %d are allowed", len(q.ShardID), rules.ShardIDBytesMax)
 	case lifecycle.Stale:
-		message = fmt.Sprintf("token (%d, %d) is not newer than the mark (%d, %d): another process of this shard has taken over",
-			q.Token.Epoch, q.Token.Sequence, mark.Epoch, mark.Sequence)
+		message = fmt.Sprintf("token (%d, %d) is not newer than the mark (%d, %d): %s",
+			q.Token.Epoch, q.Token.Sequence, mark.Epoch, mark.Sequence, staleBecause(q.Token, *mark))
 		details = append(details, &bigfleetv1alpha1.FenceDetail{
 			ShardId: q.ShardID, MachineId: q.MachineID, OfferedEpoch: q.Token.Epoch, OfferedSequence: q.Token.Sequence,
 			MarkEpoch: mark.Epoch, MarkSequence: mark.Sequence,
@@ -63,6 +63,17 @@ func Refusal(d lifecycle.Decision, q lifecycle.Request, r *lifecycle.Record, mar
 		details = append(details, stateDetail(r, q.Kind))
 	}
 	return Error(refusalCodes[d.Reason], message, details...)
+}
+
+// staleBecause says what made a token stale. Only a higher epoch shows another process.
+func staleBecause(offered, mark lifecycle.Token) string {
+	switch {
+	case offered.Epoch < mark.Epoch:
+		return "another process of this shard has taken over"
+	case offered.Sequence == mark.Sequence:
+		return "an order with this token was here before; every order, also a repeated one, needs a higher sequence"
+	}
+	return "a later order of the same epoch was here before; this one came late, or two processes use one epoch"
 }
 
 // Outdated is the answer to a shard process whose epoch is below the claimed one (PROV-6.18). The detail names no machine
