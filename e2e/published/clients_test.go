@@ -50,6 +50,7 @@ func TestProviderInTypeScriptIsCertified(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "bash", "-c", needsNode).CombinedOutput(); err != nil {
 		t.Skipf("this machine lacks Node 20 and npm: %s", out)
 	}
+	t.Parallel()
 	commands, headings := page(t, "provider-guide-typescript.md")
 	all := ""
 	for _, h := range headings {

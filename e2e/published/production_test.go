@@ -30,6 +30,7 @@ func TestProductionGuide(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the images hold programs for linux")
 	}
+	t.Parallel() // it waits more than it works, as the suite does
 	r := theRelease(t)
 	dist, programs := t.TempDir(), t.TempDir()
 	for _, program := range []string{"services/bigfleet", "services/providers/sim/cmd/bigfleet-provider-sim"} {
