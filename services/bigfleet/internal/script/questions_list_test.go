@@ -142,6 +142,7 @@ func aboutMoney() []question {
 		{"What did the past cost?", "cost --record DIR --points 2", 0, []string{"SPENT  $N"}, "", nil},
 		{"What happens next?", "plan", 0, []string{"shard-0, snapshot of cycle N:", "  PRICE -> PRICE"}, "the spend there is", spends("")},
 		{"What if a cluster needs more?", "plan --add-demand red:cpu=4", 0, []string{"~ need/red/WORD: absent -> …"}, "the machines, none of which is bought for it", unchanged},
+		{"What if ten Pods of a size come?", "plan --add-demand blue:pods=10,cpu=2,memory=4Gi", 0, []string{"~ need/blue/WORD: absent -> …"}, "the machines, none of which is bought for it", unchanged},
 		{"What if a zone fails?", "plan --drain-zone demo-1a", 0, []string{"shard-0, snapshot of cycle N:"}, "the machines, none of which is drained for it", unchanged},
 		{"What if this machine breaks?", "plan --remove-machine MACHINE", 0, []string{"shard-0, snapshot of cycle N:"}, "the machines, all of which stay", unchanged},
 	}
@@ -171,6 +172,10 @@ func aboutTheFleet() []question {
 				t.Errorf("the cloud has %d machines", len(x.machines))
 			}
 		}},
+		{"How do I limit what a provider may give us?", "quota set demo 100 --reason 'a limit' --yes", 0, []string{"done"}, "", nil},
+		{"Which limits are set?", "get quotas", 0, []string{"PROVIDER  100  …"}, "", nil},
+		{"How do I take a limit away?", "quota delete demo --reason over --yes", 0, []string{"done"}, "", nil},
+		{"Who changed what in the coordinator?", "get audit", 0, []string{"N  TIME  CoordinatorAdmin/SetQuota  …  a limit"}, "", nil},
 		{"Is there a backup, and is it good?", "snapshot save backup && bigfleet snapshot verify backup", 0, []string{"backup: index N, N bytes, verified", "ok: index N, N bytes, …"}, "", nil},
 		{"Which versions run?", "version", 0, []string{"client  …", "shard shard-0  …"}, "", nil},
 	}

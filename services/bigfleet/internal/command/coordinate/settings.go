@@ -57,7 +57,11 @@ func newSetQuota(a *app.App) *cobra.Command {
 			if err != nil || n < 0 {
 				return nil, exit.Usagef("%q is not a number of machines", args[1])
 			}
-			q.Provider, q.Declared = args[0], int32(n)
+			name, err := registered(ctx, c, args[0])
+			if err != nil {
+				return nil, err
+			}
+			q.Provider, q.Declared = name, int32(n)
 			for shard, n := range slices {
 				q.Slices[shard] = int32(n)
 			}
@@ -76,7 +80,14 @@ func newDeleteQuota(a *app.App) *cobra.Command {
 		use: "delete PROVIDER", args: 1, reasonRequired: true, short: "Delete a quota", example: "  bigfleet quota delete sim --region eu-1 --reason 'no limit any more'",
 		says: func(args []string) string { return "Deletes the quota of provider " + args[0] + "." },
 		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
-			return call(ctx, c, c.Admin.DeleteQuota, &bigfleetv1alpha1.DeleteQuotaRequest{Provider: args[0], Region: region, ValidateOnly: c.app.DryRun})
+			name, err := registered(ctx, c, args[0])
+			if err != nil {
+				return nil, err
+			}
+			if err := hasQuota(ctx, c, name, region); err != nil {
+				return nil, err
+			}
+			return call(ctx, c, c.Admin.DeleteQuota, &bigfleetv1alpha1.DeleteQuotaRequest{Provider: name, Region: region, ValidateOnly: c.app.DryRun})
 		},
 	}
 	c := o.command(a)

@@ -107,6 +107,9 @@ func run(ctx context.Context, a *app.App, by []string) error {
 	if len(list.Items) == 0 && failed != nil {
 		return failed
 	}
+	if a.Format.ForPeople() && len(list.Rows) > 1 {
+		list.Rows, list.Names = append(list.Rows, total(groups, len(by)).row()), append(list.Names, "")
+	}
 	if a.Format.ForPeople() {
 		a.Notef("prices as stated by the providers")
 	}
@@ -161,6 +164,16 @@ func add(groups map[string]*sum, rows []*bigfleetv1alpha1.CostRow) {
 			}
 		}
 	}
+}
+
+// total adds groups up.
+func total(groups map[string]*sum, columns int) *sum {
+	all := &sum{group: make([]string, columns)}
+	all.group[0] = "TOTAL"
+	for _, s := range sorted(groups) { // in one order, so that the last digit is the same each time
+		all.machines, all.serving, all.idle, all.moving, all.all = all.machines+s.machines, all.serving+s.serving, all.idle+s.idle, all.moving+s.moving, all.all+s.all
+	}
+	return all
 }
 
 // sorted puts the dearest group first.

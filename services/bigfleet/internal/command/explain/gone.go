@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"connectrpc.com/connect"
+
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
@@ -20,6 +22,9 @@ func gone(ctx context.Context, a *app.App, s subject.Subject, notFound error) er
 		return err
 	}
 	records, err := history.Of(ctx, a, f, shards, s.Name)
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // a shard may serve no history
+		return notFound
+	}
 	if err != nil {
 		return errors.Join(err, notFound)
 	}

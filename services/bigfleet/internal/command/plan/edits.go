@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
@@ -24,7 +27,7 @@ type edits struct {
 }
 
 func (e *edits) bind(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&e.add, "add-demand", nil, "CLUSTER:cpu=4,memory=8Gi[,priority=N]; repeatable")
+	fs.StringArrayVar(&e.add, "add-demand", nil, "CLUSTER:cpu=4,memory=8Gi[,priority=N], in all; with pods=N, N Pods of that size each; repeatable")
 	fs.StringArrayVar(&e.scale, "scale", nil, "multiply a cluster's demand: CLUSTER=FACTOR; repeatable")
 	fs.StringArrayVar(&e.drop, "drop-cluster", nil, "plan as if this cluster were retired; repeatable")
 	fs.StringArrayVar(&e.remove, "remove-machine", nil, "plan as if this machine were gone; repeatable")
@@ -93,13 +96,15 @@ func poolOf(text string) *bigfleetv1alpha1.PriceEdit {
 	return &bigfleetv1alpha1.PriceEdit{InstanceType: instanceType, Zone: zone}
 }
 
-// demand reads CLUSTER:cpu=4,memory=8Gi,priority=100. Cluster ids may hold colons, so the last one counts.
+// demand reads CLUSTER:cpu=4,memory=8Gi,priority=100. Cluster ids may hold colons, so the last one counts. With pods=N the amounts are those
+// of one Pod: only then can the plan tell how many Pods fit on a machine.
 func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
 	i := strings.LastIndex(text, ":")
 	if i <= 0 {
 		return nil, exit.Usagef("--add-demand %s names no cluster: write CLUSTER:cpu=4,memory=8Gi[,priority=N]", text)
 	}
 	need := &bigfleetv1alpha1.CapacityNeed{AggregateResources: map[string]string{}, MinUnit: map[string]string{}}
+	pods := int64(0)
 	for _, part := range strings.Split(text[i+1:], ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || name == "" || value == "" {
@@ -113,10 +118,46 @@ func demand(text string) (*bigfleetv1alpha1.DemandEdit, error) {
 			need.Priority = int32(p)
 			continue
 		}
+		if name == "pods" {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 || n > podsMax {
+				return nil, exit.Usagef("--add-demand %s: pods=%s: want 1 to %d", text, value, podsMax)
+			}
+			pods = n
+			continue
+		}
 		if strings.HasPrefix(value, "-") {
 			return nil, exit.Usagef("--add-demand %s: %s is negative; --scale CLUSTER=0.5 halves the demand of a cluster", text, part)
 		}
 		need.AggregateResources[name] = value
 	}
+	if pods > 0 {
+		if err := ofPods(need, pods); err != nil {
+			return nil, exit.Usagef("--add-demand %s: %v", text, err)
+		}
+	}
 	return &bigfleetv1alpha1.DemandEdit{ClusterId: text[:i], Edit: &bigfleetv1alpha1.DemandEdit_Add{Add: need}}, nil
+}
+
+// podsMax bounds the Pods of one edit: the largest cluster has fewer.
+const podsMax = 1_000_000
+
+// ofPods makes the amounts of a need those of one Pod, of which there are so many.
+func ofPods(need *bigfleetv1alpha1.CapacityNeed, pods int64) error {
+	if len(need.GetAggregateResources()) == 0 {
+		return errors.New("pods=N needs the size of a Pod, for example pods=10,cpu=2,memory=4Gi")
+	}
+	for name, value := range need.GetAggregateResources() {
+		one, err := resource.ParseQuantity(value)
+		if err != nil {
+			return fmt.Errorf("%s=%s is no quantity", name, value)
+		}
+		need.MinUnit[name] = value
+		all := one.DeepCopy()
+		if !all.Mul(pods) {
+			return fmt.Errorf("%d times %s=%s is too much", pods, name, value)
+		}
+		need.AggregateResources[name] = all.String()
+	}
+	return nil
 }

@@ -96,6 +96,7 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	last := ""
+	var missing *exit.Error // what is waited for is not there at all
 	for {
 		done, how, err := c.holds(ctx, a, s)
 		if done && err == nil {
@@ -109,6 +110,12 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 		if err != nil && (!errors.As(err, &known) || known.Code != exit.Unreachable && (known.Code != exit.NotFound || c.name == "drained")) && ctx.Err() == nil {
 			return err // waiting does not put it right
 		}
+		if ctx.Err() == nil {
+			missing = nil
+			if known != nil && known.Code == exit.NotFound {
+				missing = known
+			}
+		}
 		if err != nil && ctx.Err() == nil {
 			how = err.Error()
 		}
@@ -120,6 +127,9 @@ func run(ctx context.Context, a *app.App, c condition, s *subject.Subject, withi
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
+			}
+			if missing != nil {
+				return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("not %s after %s: %s", c.name, within, missing.Message), Hint: missing.Hint}
 			}
 			return &exit.Error{Code: exit.Problems, Reason: "timeout", Message: fmt.Sprintf("not %s after %s: %s", c.name, within, last), Hint: "--timeout waits longer"}
 		case <-time.After(askEvery):
@@ -208,7 +218,10 @@ func satisfied(ctx context.Context, a *app.App, s *subject.Subject) (bool, strin
 		}
 	}
 	if s != nil && all == 0 {
-		return false, "no shard knows " + s.String() + " yet", failed
+		if failed == nil {
+			failed = &exit.Error{Code: exit.NotFound, Message: "no shard knows " + s.String() + " yet", Hint: "`bigfleet get " + string(s.Kind) + "s` lists them"}
+		}
+		return false, "", failed
 	}
 	return failed == nil && met == all, fmt.Sprintf("%d of %d needs are met", met, all), failed
 }
