@@ -40,6 +40,11 @@ func Rules() []Rule {
 			Why:   "the reference engine is there to be read and to judge the planner in tests: it is in no program",
 		},
 		{
+			From:  []string{"./services/shard/internal/engine/cover/..."},
+			Never: []string{"./services/shard/internal/engine/planner/...", "./services/shard/internal/engine/ledger/...", "./services/shard/internal/engine/explain/..."},
+			Why:   "the cover rule knows classes and vectors, and nothing of a plan: it is read and tested alone",
+		},
+		{
 			From: []string{"./services/shard/..."}, Never: []string{"./services/coordinator/..."}, Tests: true,
 			Why: "a shard decides and actuates with the coordinator dead, so it cannot need its code",
 		},

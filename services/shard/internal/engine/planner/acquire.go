@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -20,7 +22,7 @@ type allocator struct {
 	acquirer *acquirer
 	gangs    *gangAllocator
 	runs     *runs
-	cover    *coverer
+	cover    *cover.Search
 	x        *scratch
 	buf      []int64
 }
@@ -34,7 +36,8 @@ func (al *allocator) allocate() {
 		if len(al.runs.taken[cl.at]) > 0 {
 			al.runs.settlePending(cl)
 		}
-		al.runs.joined[cl.at], al.cover.last.fresh = 0, false
+		al.runs.joined[cl.at] = 0
+		al.cover.NewAllocation()
 		if cl.short(w) {
 			al.res.Counters.Allocations++
 			al.allocateNeed(cl, w)

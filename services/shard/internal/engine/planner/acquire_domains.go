@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -136,7 +138,7 @@ type gangKind struct {
 // and then by what is Idle, or else by what is there at all; the least over-commitment; more machines; the smaller value.
 type domainPlace struct {
 	first uint64
-	over  sum128
+	over  cover.Sum
 	last  uint64
 }
 
@@ -146,10 +148,10 @@ func (a *domainPlace) better(b *domainPlace) bool {
 	switch {
 	case a.first != b.first:
 		return a.first > b.first
-	case a.over.hi != b.over.hi:
-		return a.over.hi < b.over.hi
-	case a.over.lo != b.over.lo:
-		return a.over.lo < b.over.lo
+	case a.over.Hi != b.over.Hi:
+		return a.over.Hi < b.over.Hi
+	case a.over.Lo != b.over.Lo:
+		return a.over.Lo < b.over.Lo
 	}
 	return a.last > b.last
 }

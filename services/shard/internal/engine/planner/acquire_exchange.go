@@ -3,6 +3,8 @@ package planner
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -11,18 +13,18 @@ import (
 // exchange is the exchange of one plan.
 type exchange struct {
 	*plan
-	free     *freePool
+	free     *cover.FreePool
 	clusters *clusters
 	pending  *pendingList
 	tops     *topologies
 	actions  *actionList
 	acquirer *acquirer
-	cover    *coverer
+	cover    *cover.Search
 
 	tries      int
 	spent      bool
 	saved      int64
-	old, again []bought // of a try: what is given back, and what is bought instead
+	old, again []cover.Machine // of a try: what is given back, and what is bought instead
 	buf        []int64
 }
 
@@ -92,7 +94,7 @@ func (e *exchange) exchangers() (x exchangers) {
 	bought := make([]int32, inv.Shapes()) // Speculative machines by shape
 	for c := range inv.Classes() {
 		if cl := inv.Class(uint32(c)); cl.Serial != 0 {
-			bought[cl.Shape] += int32(cl.Pools[inventory.SpeculativePool].Len()) - e.free.free[inventory.SpeculativePool][c]
+			bought[cl.Shape] += int32(cl.Pools[inventory.SpeculativePool].Len()) - e.free.Left(inventory.SpeculativePool, uint32(c))
 		}
 	}
 	for c := range inv.Classes() {
@@ -168,7 +170,7 @@ func (e *exchange) try(order ...allocation) bool {
 	e.actions.resumed = true
 	e.actions.muted = true // given back and taken again, it is the same action
 	old := make([][]inventory.Index, len(order))
-	told := len(e.free.list)
+	told := len(e.free.Taken)
 	for i, t := range order {
 		cl, w := e.clusters.state(t)
 		old[i] = e.giveBackAll(cl, w)
@@ -182,25 +184,19 @@ func (e *exchange) try(order ...allocation) bool {
 	return true
 }
 
-// bought is a Speculative machine that a Need took, or would take.
-type bought struct {
-	idx   inventory.Index
-	class uint32
-}
-
 // weigh computes what the Needs would save by buying again in the given order. It changes only the free pools and restores them; clusters
 // are not touched. ok means that all would be covered for less and no short Need could use what is left over.
 func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
-	var was, is sum128
-	inv, told := e.w.Inventory, len(e.free.list)
+	var was, is cover.Sum
+	inv, told := e.w.Inventory, len(e.free.Taken)
 	e.old, e.again = e.old[:0], e.again[:0]
 	for _, t := range order {
 		cl, w := e.clusters.state(t)
 		for at := w.claims; at >= 0; at = cl.machines[at].next {
 			if l := &cl.machines[at]; l.isBought() {
-				was.add(uint64(match.EffectiveCost(inv.Class(l.class), w.bucket)), 1)
-				e.old = append(e.old, bought{l.idx, l.class})
-				e.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
+				was.Add(uint64(match.EffectiveCost(inv.Class(l.class), w.bucket)), 1)
+				e.old = append(e.old, cover.Machine{Index: l.idx, Class: l.class})
+				e.free.GiveBack(l.idx, l.class, inventory.SpeculativePool)
 			}
 		}
 	}
@@ -209,44 +205,43 @@ func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
 		cl, w := e.clusters.state(order[i])
 		ok = e.buyAgain(cl, w, &is)
 	}
-	ok = ok && is.compare(was) < 0 && !e.wanted(e.old)
+	ok = ok && is.Compare(was) < 0 && !e.wanted(e.old)
 	for _, m := range e.again {
-		e.free.giveBack(m.idx, m.class, inventory.SpeculativePool)
+		e.free.GiveBack(m.Index, m.Class, inventory.SpeculativePool)
 	}
 	for _, m := range e.old {
-		e.free.take(m.idx, m.class, inventory.SpeculativePool)
+		e.free.Take(m.Index, m.Class, inventory.SpeculativePool)
 	}
-	e.free.forget(told)
-	was.sub(is.lo, 1)
-	return int64(was.lo), ok
+	e.free.Forget(told)
+	was.Sub(is.Lo, 1)
+	return int64(was.Lo), ok
 }
 
 // buyAgain takes from the pools what w would buy without its earlier purchases, and adds up the cost. It reports whether w would be
 // covered.
-func (e *exchange) buyAgain(cl *clusterState, w *needState, total *sum128) bool {
+func (e *exchange) buyAgain(cl *clusterState, w *needState, total *cover.Sum) bool {
 	rest := cl.restOf(w, append(e.buf[:0], cl.aggregate(w)...), (*machineState).isBought)
 	e.buf = rest
 	if match.IsZero(rest) {
 		return true
 	}
 	const k = inventory.SpeculativePool
-	if !e.free.any(cl.matcher(w), k) {
+	if !e.free.Any(cl.matcher(w), k) {
 		return false
 	}
 	c := e.cover
-	c.ask(e.free, cl, w, k, rest)
-	if c.everywhere(cl, w); len(c.mk.groups) == 0 {
+	c.Ask(e.free, cl.d.ID, k, cl.unit(w), rest, w.bits&wMany != 0, cl.perHost(w))
+	if !c.Everywhere(e.cat.For(cl.matcher(w), cl.f, w.bucket)) {
 		return false
 	}
-	c.cover()
-	for _, pk := range c.list {
-		gr := c.mk.tier(pk.group)
-		total.add(uint64(gr.cost), uint64(pk.n))
-		e.acquirer.taking = c.listed(e.acquirer.taking[:0], pk.group, pk.n)
+	c.Run()
+	for _, pk := range c.Picks {
+		total.Add(c.CostOf(pk), uint64(pk.N))
+		e.acquirer.taking = c.Listed(e.acquirer.taking[:0], pk.Group, pk.N)
 		for _, x := range e.acquirer.taking {
-			e.again = append(e.again, bought(x))
-			e.free.take(x.idx, x.class, k)
-			match.Subtract(rest, cl.amount(w, x.class))
+			e.again = append(e.again, x)
+			e.free.Take(x.Index, x.Class, k)
+			match.Subtract(rest, cl.amount(w, x.Class))
 		}
 	}
 	return match.IsZero(rest)
@@ -284,18 +279,18 @@ func (e *exchange) boughtLast(cl *clusterState, w *needState) {
 // applyExchange updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
 // length told are new.
 func (e *exchange) apply(old [][]inventory.Index, told int) {
-	taken := slices.Clone(e.free.list[told:])
-	e.free.forget(told)
+	taken := slices.Clone(e.free.Taken[told:])
+	e.free.Forget(told)
 	e.tops.notify()
 	was := slices.Concat(old...)
 	for _, i := range was {
-		if !e.free.isTaken(i) {
+		if !e.free.IsTaken(i) {
 			e.tops.countGiven(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
 		}
 	}
 	for _, i := range taken {
 		if !slices.Contains(was, i) {
-			e.free.note(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
+			e.free.Note(i, e.w.Inventory.Row(i).Class, inventory.SpeculativePool)
 		}
 	}
 }
@@ -311,7 +306,7 @@ func (e *exchange) giveBackAll(cl *clusterState, w *needState) []inventory.Index
 			cl.release(at)
 			l.bits |= lGone
 			cl.empty = append(cl.empty, at)
-			e.free.giveBack(l.idx, l.class, inventory.SpeculativePool)
+			e.free.GiveBack(l.idx, l.class, inventory.SpeculativePool)
 		}
 		at = next
 	}
@@ -320,10 +315,10 @@ func (e *exchange) giveBackAll(cl *clusterState, w *needState) []inventory.Index
 }
 
 // wanted reports whether a short Need could use a machine that was returned and not taken again.
-func (e *exchange) wanted(list []bought) bool {
+func (e *exchange) wanted(list []cover.Machine) bool {
 	inv := e.w.Inventory
 	for _, m := range list {
-		if e.free.isTaken(m.idx) {
+		if e.free.IsTaken(m.Index) {
 			continue
 		}
 		for _, cl := range e.clusters.states {
@@ -332,11 +327,11 @@ func (e *exchange) wanted(list []bought) bool {
 			}
 			for at := range cl.needs {
 				w := &cl.needs[at]
-				if held(w) || !cl.short(w) || !cl.fits(w, m.class) || !match.Touches(cl.f.Supply(m.class), cl.rest(w)) || inv.WithheldFrom(m.idx, cl.d.Name) {
+				if held(w) || !cl.short(w) || !cl.fits(w, m.Class) || !match.Touches(cl.f.Supply(m.Class), cl.rest(w)) || inv.WithheldFrom(m.Index, cl.d.Name) {
 					continue
 				}
 				if w.bits&wSame != 0 {
-					if v, has := inv.Value(m.idx, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
+					if v, has := inv.Value(m.Index, w.key); w.bits&wChosen == 0 || !has || v != w.domain {
 						continue
 					}
 				}
@@ -379,8 +374,8 @@ func (al *allocator) claimUnclaimed(cl *clusterState, w *needState) {
 				return false
 			}
 			al.spread.known(cl, w)
-			i := al.spread.find(symbol.ID(values[at]))
-			return al.spread.mayGo(i, w.skew)
+			i := al.spread.Find(symbol.ID(values[at]))
+			return al.spread.MayGo(i, w.skew)
 		}
 		return true
 	}

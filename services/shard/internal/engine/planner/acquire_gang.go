@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -13,11 +15,11 @@ import (
 // gangAllocator chooses domains for gangs.
 type gangAllocator struct {
 	*plan
-	free     *freePool
+	free     *cover.FreePool
 	clusters *clusters
 	unmet    *unmetNeeds
 	tops     *topologies
-	cover    *coverer
+	cover    *cover.Search
 	x        *scratch
 
 	counts  []int32 // of the buckets
@@ -112,7 +114,7 @@ func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best Ranked
 		clear(ga.view)
 		n := ga.counts[at]
 		if t != nil {
-			if d, known := t.top.Domain(b.value); known {
+			if d, known := t.Top.Domain(b.value); known {
 				ga.skip = append(ga.skip, d)
 				n += ga.freeIn(cl, w, t, int(d), inventory.IdlePool, idle)
 				n += ga.freeIn(cl, w, t, int(d), inventory.SpeculativePool, spec)
@@ -130,25 +132,25 @@ func (ga *gangAllocator) bestDomain(cl *clusterState, w *needState) (best Ranked
 		switch {
 		case d < 0:
 		case !ok: // nothing to compare it with
-			return RankedDomain{value: t.top.Domains[d].Value, Satisfiable: satisfiable}, true
+			return RankedDomain{value: t.Top.Domains[d].Value, Satisfiable: satisfiable}, true
 		default:
 			free, all := g.s.of(d)
 			copy(idle, free)
 			for j := range spec {
 				spec[j] = all[j] - free[j]
 			}
-			better(RankDomain(g.agg, t.top.Domains[d].Value, nil, nil, idle, spec, g.s.count[d]))
+			better(RankDomain(g.agg, t.Top.Domains[d].Value, nil, nil, idle, spec, g.s.count[d]))
 		}
 		return best, ok
 	}
-	for d := range t.top.Domains {
+	for d := range t.Top.Domains {
 		if slices.Contains(ga.skip, int32(d)) {
 			continue
 		}
 		clear(ga.view)
 		n := ga.freeIn(cl, w, t, d, inventory.IdlePool, idle) + ga.freeIn(cl, w, t, d, inventory.SpeculativePool, spec)
 		if n > 0 {
-			better(RankDomain(cl.aggregate(w), t.top.Domains[d].Value, nil, nil, idle, spec, n))
+			better(RankDomain(cl.aggregate(w), t.Top.Domains[d].Value, nil, nil, idle, spec, n))
 		}
 	}
 	return best, ok
@@ -172,16 +174,15 @@ func RankDomain(want []int64, v symbol.ID, sum, own, idle, spec []int64, n int32
 // freeIn adds up what a domain has free for w in a pool, and counts the machines.
 func (ga *gangAllocator) freeIn(cl *clusterState, w *needState, t *topState, d int, k inventory.Pool, into []int64) int32 {
 	n := int32(0)
-	ga.cover.free = ga.free
-	ga.cover.avoidFor(cl, k, nil)
-	for i, cell := range t.top.Domains[d].Cells[k] {
+	ga.cover.AvoidFor(ga.free, cl.d.ID, k, nil)
+	for i, cell := range t.Top.Domains[d].Cells[k] {
 		if !cl.fits(w, cell.Class) || !match.Touches(cl.f.Supply(cell.Class), cl.aggregate(w)) {
 			continue
 		}
-		left := ga.tops.left(t, d, k, i)
-		for _, s := range ga.cover.spare {
+		left := t.Left(ga.free, d, k, i)
+		for _, s := range ga.cover.Spare {
 			if ga.w.Inventory.Row(s).Class == cell.Class {
-				if v, has := ga.w.Inventory.Value(s, t.top.Key); has && v == t.top.Domains[d].Value {
+				if v, has := ga.w.Inventory.Value(s, t.Top.Key); has && v == t.Top.Domains[d].Value {
 					left--
 				}
 			}

@@ -33,7 +33,7 @@ func (pl *pendingList) passes(s *pendingNeed) bool {
 		return false
 	}
 	m := pl.cat.ByID[s.matcher]
-	return !pl.free.any(m, 0) && !pl.free.any(m, 1)
+	return !pl.free.Any(m, 0) && !pl.free.Any(m, 1)
 }
 
 // beyondReach reports whether preemption has nothing for an unchanged Need: no machine in flight is promised to a lower priority, and

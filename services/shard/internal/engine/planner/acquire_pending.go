@@ -2,6 +2,7 @@ package planner
 
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -10,7 +11,7 @@ type pendingList struct {
 	*plan
 	clusters  *clusters
 	questions *questions
-	free      *freePool
+	free      *cover.FreePool
 
 	list   []pendingNeed // in order,
 	order  []keyed       // or in this order

@@ -1,8 +1,11 @@
 package planner
 
 import (
+	"math"
 	"slices"
 	"sync"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
@@ -81,7 +84,7 @@ type run struct {
 // lane is the machines of one class, read some at a time.
 type lane struct {
 	class      uint32
-	order      uint32 // of its head, or atEnd
+	order      uint32 // of its head, or drained
 	pos        int    // where that is in drawn
 	chunk, at  int    // what is read next in the list of the class
 	drawn      []drawn
@@ -101,19 +104,19 @@ type pending struct {
 	idx   inventory.Index
 	order uint32
 	stamp uint32
-	kind  takenKind
+	kind  cover.Kind
 }
 
 // runs is the answers of the plan at work, and what came of them.
 type runs struct {
 	*plan
 	workers  *workers
-	free     *freePool
+	free     *cover.FreePool
 	clusters *clusters
 	pending  *pendingList
 	queue    *allocationQueue
 	actions  *actionList
-	cover    *coverer
+	cover    *cover.Search
 
 	by      map[uint32]*run // by number of the question; nil after the first time
 	last    *run            // of the last allocation that was looked at,
@@ -134,6 +137,9 @@ func (r *runs) begin(clusters int) {
 	clear(r.taken)
 }
 
+// drained is the order of the head of a lane that has no more machines.
+const drained = math.MaxUint32
+
 // drawMost bounds how many rows a lane reads at once. It reads twice as many each time: rows lie anywhere in memory, and many side by
 // side take the time of few.
 const drawMost = 1 << 13
@@ -143,7 +149,7 @@ func (l *lane) look(p *plan, k inventory.Pool) {
 	if l.pos < len(l.drawn) || l.draw(p, k) {
 		l.order = l.drawn[l.pos].order
 	} else {
-		l.order = atEnd
+		l.order = drained
 	}
 }
 
@@ -174,7 +180,7 @@ func (l *lane) draw(p *plan, k inventory.Pool) bool {
 func (r *run) next(rs *runs) (d drawn, class uint32, ok bool) {
 	for {
 		var first *lane
-		order := uint32(atEnd)
+		order := uint32(drained)
 		for i := range r.lanes {
 			if l := &r.lanes[i]; l.order < order {
 				first, order = l, l.order
@@ -186,7 +192,7 @@ func (r *run) next(rs *runs) (d drawn, class uint32, ok bool) {
 		d = first.drawn[first.pos]
 		first.pos++
 		first.look(rs.plan, r.pool)
-		if !rs.free.isTaken(d.idx) { // by others, meanwhile
+		if !rs.free.IsTaken(d.idx) { // by others, meanwhile
 			return d, first.class, true
 		}
 	}
@@ -194,8 +200,8 @@ func (r *run) next(rs *runs) (d drawn, class uint32, ok bool) {
 
 // answer records the answer of the last allocation: one machine of a group, without a tie.
 func (rs *runs) answer(ask uint32) {
-	c, x := rs.cover, &rs.cover.last
-	if x.mk == nil || x.gen != rs.free.gen || !x.fresh {
+	x, ok := rs.cover.LastAnswer()
+	if !ok {
 		return
 	}
 	r, again := rs.by[ask]
@@ -212,15 +218,13 @@ func (rs *runs) answer(ask uint32) {
 	}
 	rs.epoch++
 	rs.lastAsk = 0
-	gr, sh := x.mk.tier(x.group), x.mk.groups[x.mk.of[x.group]]
-	r.gen, r.epoch, r.pool, r.cost = x.gen, rs.epoch, x.pool, gr.cost
-	r.supply = append(r.supply[:0], x.mk.supply(x.mk.of[x.group])...)
-	n := int(gr.to - gr.from)
-	r.lanes = slices.Grow(r.lanes[:0], n)[:n]
-	for i, s := range sh.slots[gr.from:gr.to] {
-		cur := c.free.cursor[x.pool][s.class]
-		r.lanes[i] = lane{class: s.class, chunk: int(cur.chunk), at: int(cur.pos), nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
-		r.lanes[i].look(rs.plan, x.pool)
+	r.gen, r.epoch, r.pool, r.cost = x.Gen, rs.epoch, x.Pool, x.Cost
+	r.supply = append(r.supply[:0], x.Supply...)
+	r.lanes = slices.Grow(r.lanes[:0], len(x.Classes))[:len(x.Classes)]
+	for i, s := range x.Classes {
+		chunk, pos := rs.free.Start(x.Pool, s.Class)
+		r.lanes[i] = lane{class: s.Class, chunk: chunk, at: pos, nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
+		r.lanes[i].look(rs.plan, x.Pool)
 	}
 }
 
@@ -267,7 +271,7 @@ func (rs *runs) runOn() bool {
 			rs.last, rs.lastAsk = rs.by[s.ask], s.ask
 		}
 		r := rs.last
-		if r == nil || r.gen != rs.free.gen {
+		if r == nil || r.gen != rs.free.Gen {
 			break
 		}
 		if rs.joined[s.allocation.cl] != r.epoch && !rs.joins(rs.clusters.states[s.allocation.cl], s.allocation.need, r) {
@@ -279,13 +283,13 @@ func (rs *runs) runOn() bool {
 			break
 		}
 		rs.res.Counters.Allocations++
-		rs.free.take(d.idx, class, r.pool)
+		rs.free.Take(d.idx, class, r.pool)
 		rs.actions.takenAlone(engine.Ref{Block: s.allocation.cl, Row: s.row}, &d, r)
 		list := &rs.taken[s.allocation.cl]
 		if *list == nil {
 			rs.pend(rs.clusters.states[s.allocation.cl])
 		}
-		*list = append(*list, pending{s.allocation.need, d.idx, d.order, d.stamp, takenKind(class<<1 | uint32(r.pool))})
+		*list = append(*list, pending{s.allocation.need, d.idx, d.order, d.stamp, cover.Kind(class<<1 | uint32(r.pool))})
 	}
 	return rs.queue.at > from
 }
@@ -295,7 +299,7 @@ func (rs *runs) pend(cl *clusterState) {
 	rs.took = append(rs.took, cl)
 	n := cl.open // each of them takes one at the most
 	if len(rs.room) < n {
-		rs.free.expect(rs.clusters.total.open)
+		rs.free.Expect(rs.clusters.total.open)
 		rs.room = make([]pending, max(n, rs.clusters.total.open))
 	}
 	rs.taken[cl.at], rs.room = rs.room[:0:n], rs.room[n:]
@@ -321,13 +325,13 @@ func (rs *runs) settlePending(cl *clusterState) {
 	inv := rs.w.Inventory
 	cl.machines = slices.Grow(cl.machines, len(list))
 	for _, x := range list {
-		l := machineState{idx: x.idx, class: x.kind.class(), order: x.order, state: inventory.Idle, bits: lAcquired, claim: -1, next: -1, owner: -1,
-			ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(x.kind.class()).Price}
+		l := machineState{idx: x.idx, class: x.kind.Class(), order: x.order, state: inventory.Idle, bits: lAcquired, claim: -1, next: -1, owner: -1,
+			ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(x.kind.Class()).Price}
 		if x.stamp != 0 {
 			l.recl = inv.StampRow(x.stamp).Reclamation
 		}
 		w := &cl.needs[x.want]
-		if x.kind.pool() == inventory.SpeculativePool {
+		if x.kind.Pool() == inventory.SpeculativePool {
 			l.state = inventory.Speculative
 			w.bits |= wBought
 		}

@@ -3,28 +3,30 @@ package planner
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // acquirer takes free machines for Needs.
 type acquirer struct {
 	*plan
-	free     *freePool
+	free     *cover.FreePool
 	clusters *clusters
 	tops     *topologies
 	actions  *actionList
 	spread   *spreading
-	cover    *coverer
+	cover    *cover.Search
 
-	taking []free // what is being taken
-	local  domainCandidates
+	taking []cover.Machine // what is being taken
+	local  cover.DomainIndex
 }
 
 // take moves a free machine into a cluster, claimed by w.
 func (aq *acquirer) take(cl *clusterState, w *needState, i inventory.Index, k inventory.Pool) {
 	inv := aq.w.Inventory
 	r := inv.Row(i)
-	aq.free.take(i, r.Class, k)
+	aq.free.Take(i, r.Class, k)
 	aq.actions.taken(cl, w, i, k, inv.Class(r.Class), r.Order)
 	if w.bits&wSame != 0 {
 		aq.tops.notify() // this one, too
@@ -39,7 +41,7 @@ func (aq *acquirer) take(cl *clusterState, w *needState, i inventory.Index, k in
 
 // takesPerAllocation is how many machines allocations have taken so far, on the average, and not 0.
 func (aq *acquirer) takesPerAllocation() int {
-	return 1 + (len(aq.free.list)-1)/max(aq.res.Counters.Allocations, 1)
+	return 1 + (len(aq.free.Taken)-1)/max(aq.res.Counters.Allocations, 1)
 }
 
 // keepFree makes a machine that w takes from a free pool one of the cluster. takes is how many each of its Needs will take.
@@ -68,7 +70,7 @@ func (aq *acquirer) keepFree(cl *clusterState, w *needState, i inventory.Index, 
 	cl.claimFree(w, int32(len(cl.machines)-1))
 }
 
-// vacated returns the place that a machine had in loc before an exchange gave it back, or -1: tries take the same few
+// vacated returns the place that a machine had in cl.machines before an exchange gave it back, or -1: tries take the same few
 // machines again and again.
 func (cl *clusterState) vacated(i inventory.Index) int32 {
 	for n, at := range cl.empty {
@@ -83,11 +85,12 @@ func (cl *clusterState) vacated(i inventory.Index) int32 {
 
 // acquire takes free machines of one pool by the cover rule (ENG-13).
 func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
-	if !cl.short(w) || !aq.free.any(cl.matcher(w), k) {
+	if !cl.short(w) || !aq.free.Any(cl.matcher(w), k) {
 		return
 	}
 	c := aq.cover
-	c.ask(aq.free, cl, w, k, cl.rest(w))
+	c.Ask(aq.free, cl.d.ID, k, cl.unit(w), cl.rest(w), w.bits&wMany != 0, cl.perHost(w))
+	some := false
 	switch {
 	case w.bits&wSpread != 0:
 		aq.taking = aq.spread.pick(cl, w, k, aq.taking[:0])
@@ -95,30 +98,30 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 		return
 	case w.bits&wSame != 0:
 		t := aq.tops.of(w.key)
-		d, ok := t.top.Domain(w.domain)
+		d, ok := t.Top.Domain(w.domain)
 		if !ok {
 			return
 		}
-		if len(c.spare) > 0 {
-			c.avoidFor(cl, k, func(i inventory.Index) bool {
+		if len(c.Spare) > 0 {
+			c.AvoidFor(aq.free, cl.d.ID, k, func(i inventory.Index) bool {
 				v, has := aq.w.Inventory.Value(i, w.key)
 				return has && v == w.domain
 			})
 		}
 		aq.tops.candidatesIn(&aq.local, cl, w, t, int(d), k)
-		c.mk, c.domain, c.byClass, c.left, c.domainAt = aq.local.mk, &t.top.Domains[d], t.byClass, t, d
+		some = c.In(&aq.local, &t.Domains, d)
 		aq.tops.here = place{t, d}
 		defer func() { aq.tops.here = place{} }()
 	default:
-		c.everywhere(cl, w)
+		some = c.Everywhere(aq.cat.For(cl.matcher(w), cl.f, w.bucket))
 	}
-	if len(c.mk.groups) == 0 {
+	if !some {
 		return
 	}
-	c.cover()
+	c.Run()
 	aq.taking = aq.taking[:0]
-	for _, pk := range c.list {
-		aq.taking = c.listed(aq.taking, pk.group, pk.n)
+	for _, pk := range c.Picks {
+		aq.taking = c.Listed(aq.taking, pk.Group, pk.N)
 	}
 	aq.takeAll(cl, w, k)
 }
@@ -126,6 +129,6 @@ func (aq *acquirer) acquire(cl *clusterState, w *needState, k inventory.Pool) {
 // takeAll takes the machines that were chosen for w.
 func (aq *acquirer) takeAll(cl *clusterState, w *needState, k inventory.Pool) {
 	for _, x := range aq.taking {
-		aq.take(cl, w, x.idx, k)
+		aq.take(cl, w, x.Index, k)
 	}
 }

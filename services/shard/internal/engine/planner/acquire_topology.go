@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -12,36 +14,24 @@ import (
 
 // topState is what the plan at work has taken per domain of a topology key, and what is remembered about the domains.
 type topState struct {
-	top     *inventory.Topology
-	byClass bool             // every class has one value: what is left of it is what is left in its domain
-	taken   [2][]domainTaken // by domain
-	touched []int32          // domains something was taken from, perhaps more than once
+	cover.Domains
+	touched []int32 // domains something was taken from, perhaps more than once
 	counts  []*domainCounts
 	rank    []int32              // by domain: the place of its value among all, by text
 	kinds   map[string]*gangKind // gangs that looked at the domains
 	key     []byte
-	plan    uint64
 	memo    inventory.DomainMemo // of the plan at work
-}
-
-// domainTaken is what a plan has taken of a pool of a domain, by position in Cells.
-type domainTaken struct {
-	plan    uint64 // the one it is about; nothing is taken in others
-	n       []int32
-	cursors []cursor   // nothing before it is free
-	late    [12]uint32 // classes of machines that are taken and not yet in n: many at once are found faster
-	lateN   int
 }
 
 // topologies is the domains of each topology key: what the plan at work has taken, and what is remembered about them.
 type topologies struct {
 	*plan
-	free *freePool
+	free *cover.FreePool
 
 	list     []*topState
 	notified int   // how many of free.list they know of
 	here     place // what is being taken lies there
-	keys     []uint64
+	slots    []cover.Slot
 }
 
 // begin lists the topologies that demand asks for. Nothing is taken of them yet.
@@ -52,9 +42,9 @@ func (ts *topologies) begin() {
 	for _, key := range ts.w.Demand.TopologyKeys() {
 		id, _ := str.Find(key)
 		top := ts.w.Inventory.TopologyOf(id)
-		at := slices.IndexFunc(old, func(t *topState) bool { return t.top == top })
+		at := slices.IndexFunc(old, func(t *topState) bool { return t.Top == top })
 		if at < 0 {
-			ts.list = append(ts.list, &topState{top: top, byClass: top.ByClass(), kinds: map[string]*gangKind{}, plan: ts.plans})
+			ts.list = append(ts.list, &topState{Domains: cover.Domains{Top: top, ByClass: top.ByClass(), Plan: ts.plans}, kinds: map[string]*gangKind{}})
 			continue
 		}
 		old[at].reset(ts.plans)
@@ -64,7 +54,7 @@ func (ts *topologies) begin() {
 
 // reset forgets what the plan before took.
 func (t *topState) reset(plan uint64) {
-	t.plan = plan
+	t.Plan = plan
 	t.memo.Forget()
 	for _, d := range t.touched {
 		for _, c := range t.counts {
@@ -76,15 +66,15 @@ func (t *topState) reset(plan uint64) {
 
 // rankDomains gives each domain its place by text, so that a tie is broken by comparing numbers.
 func (t *topState) rankDomains(p *plan) {
-	if len(t.rank) == len(t.top.Domains) {
+	if len(t.rank) == len(t.Top.Domains) {
 		return
 	}
-	order := make([]int32, len(t.top.Domains))
+	order := make([]int32, len(t.Top.Domains))
 	for d := range order {
 		order[d] = int32(d)
 	}
 	slices.SortFunc(order, func(a, b int32) int {
-		return strings.Compare(p.text(t.top.Domains[a].Value), p.text(t.top.Domains[b].Value))
+		return strings.Compare(p.text(t.Top.Domains[a].Value), p.text(t.Top.Domains[b].Value))
 	})
 	t.rank = make([]int32, len(order))
 	for place, d := range order {
@@ -95,7 +85,7 @@ func (t *topState) rankDomains(p *plan) {
 
 func (ts *topologies) of(key symbol.ID) *topState {
 	t := ts.find(key)
-	if t != nil && (!t.byClass || len(t.counts) > 0) {
+	if t != nil && (!t.ByClass || len(t.counts) > 0) {
 		ts.notify()
 	}
 	return t
@@ -104,40 +94,28 @@ func (ts *topologies) of(key symbol.ID) *topState {
 // topologyOf is topology for those who do not ask what was taken.
 func (ts *topologies) find(key symbol.ID) *topState {
 	for _, t := range ts.list {
-		if t.top.Key == key {
+		if t.Top.Key == key {
 			return t
 		}
 	}
 	return nil
 }
 
-// left is how many machines of a cell the plan has left.
-func (ts *topologies) left(t *topState, d int, k inventory.Pool, cell int) int32 {
-	c := t.top.Domains[d].Cells[k][cell]
-	if t.byClass {
-		return ts.free.free[k][c.Class]
-	}
-	if d >= len(t.taken[k]) || t.taken[k][d].plan != t.plan {
-		return c.N
-	}
-	return c.N - t.takenOf(int32(d), k).n[cell]
-}
-
 // notify brings the topologies up to date with what was taken. Needs that ask for no domain do not wait for it.
 func (ts *topologies) notify() {
-	ts.notifyOf(ts.free.list[ts.notified:], ts.free.kinds[ts.notified:])
-	ts.notified = len(ts.free.list)
+	ts.notifyOf(ts.free.Taken[ts.notified:], ts.free.Kinds[ts.notified:])
+	ts.notified = len(ts.free.Taken)
 }
 
 // tellTogether is how many machines are looked up at once.
 const tellTogether = 16
 
 // notifyOf tells the topologies of taken machines.
-func (ts *topologies) notifyOf(list []inventory.Index, kinds []takenKind) {
+func (ts *topologies) notifyOf(list []inventory.Index, kinds []cover.Kind) {
 	for from := 0; from < len(list); from += tellTogether {
 		batch := list[from:min(from+tellTogether, len(list))]
 		for _, t := range ts.list {
-			if t.byClass && len(t.counts) == 0 {
+			if t.ByClass && len(t.counts) == 0 {
 				continue
 			}
 			var domains [tellTogether]int32
@@ -146,11 +124,11 @@ func (ts *topologies) notifyOf(list []inventory.Index, kinds []takenKind) {
 					domains[at] = ts.here.d
 				}
 			} else {
-				t.top.DomainsOf(ts.w.Inventory, batch, domains[:len(batch)], &t.memo)
+				t.Top.DomainsOf(ts.w.Inventory, batch, domains[:len(batch)], &t.memo)
 			}
 			for at, kind := range kinds[from : from+len(batch)] {
 				if d := domains[at]; d >= 0 {
-					ts.countTaken(t, d, kind.class(), kind.pool(), 1)
+					ts.countTaken(t, d, kind.Class(), kind.Pool(), 1)
 				}
 			}
 		}
@@ -160,11 +138,11 @@ func (ts *topologies) notifyOf(list []inventory.Index, kinds []takenKind) {
 // countGiven keeps the topologies right when a machine is given back.
 func (ts *topologies) countGiven(i inventory.Index, class uint32, k inventory.Pool) {
 	for _, t := range ts.list {
-		if t.byClass && len(t.counts) == 0 {
+		if t.ByClass && len(t.counts) == 0 {
 			continue
 		}
-		if v, has := ts.w.Inventory.ValueIn(class, i, t.top.Key); has {
-			if d, known := t.top.Domain(v); known {
+		if v, has := ts.w.Inventory.ValueIn(class, i, t.Top.Key); has {
+			if d, known := t.Top.Domain(v); known {
 				ts.countTaken(t, d, class, k, -1)
 			}
 		}
@@ -183,70 +161,9 @@ func (ts *topologies) countTaken(t *topState, d int32, class uint32, k inventory
 			c.move(d, k, ts.cat.SupplyNumber[class], -by)
 		}
 	}
-	if !t.byClass {
-		t.take(class, d, k, by)
+	if !t.ByClass {
+		t.Take(class, d, k, by)
 	}
-}
-
-// takenOf returns what is taken of a pool of a domain in the plan at work.
-func (t *topState) takenOf(d int32, k inventory.Pool) *domainTaken {
-	if n := len(t.top.Domains); len(t.taken[k]) < n {
-		t.taken[k] = append(t.taken[k], make([]domainTaken, n-len(t.taken[k]))...)
-	}
-	x := &t.taken[k][d]
-	if x.plan != t.plan {
-		n := len(t.top.Domains[d].Cells[k])
-		x.plan = t.plan
-		x.n, x.cursors, x.lateN = slices.Grow(x.n[:0], n)[:n], slices.Grow(x.cursors[:0], n)[:n], 0
-		clear(x.n)
-		for i := range x.cursors {
-			x.cursors[i].chunk = -1
-		}
-	}
-	for _, class := range x.late[:x.lateN] {
-		x.n[t.cellOf(d, k, class)]++
-	}
-	x.lateN = 0
-	return x
-}
-
-// cellOf returns the position of a class in a pool of a domain.
-func (t *topState) cellOf(d int32, k inventory.Pool, class uint32) int {
-	cells := t.top.Domains[d].Cells[k]
-	lo, hi := 0, len(cells)
-	for lo < hi {
-		if mid := (lo + hi) / 2; cells[mid].Class < class {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
-
-func (t *topState) take(class uint32, d int32, k inventory.Pool, by int32) {
-	if by == 1 && int(d) < len(t.taken[k]) {
-		if x := &t.taken[k][d]; x.plan == t.plan && x.lateN < len(x.late) {
-			x.late[x.lateN] = class
-			x.lateN++
-			return
-		}
-	}
-	x, at := t.takenOf(d, k), t.cellOf(d, k, class)
-	x.n[at] += by
-	if by < 0 {
-		x.cursors[at].chunk = -1
-	}
-}
-
-// cursor returns the place of the first machine of a class in a domain that may be free.
-func (t *topState) cursor(d int32, k inventory.Pool, class uint32) *cursor {
-	c := &t.takenOf(d, k).cursors[t.cellOf(d, k, class)]
-	if c.chunk < 0 {
-		chunk, pos := t.top.Domains[d].RunStart(k, class)
-		c.chunk, c.pos = int32(chunk), int32(pos)
-	}
-	return c
 }
 
 // domainCounts is what each domain has free for one matcher, by supply. It is kept from plan to plan; what a plan takes
@@ -310,10 +227,10 @@ func (c *domainCounts) sync(ts *topologies, t *topState) {
 		*c = domainCounts{m: c.m, classes: v, plan: c.plan, supplies: ts.cat.Supplies(), epoch: c.epoch + 1, sums: map[string]*domainSums{}}
 		maps.DeleteFunc(t.kinds, func(_ string, g *gangKind) bool { return g.s.c == c })
 	}
-	if len(c.log) > 4*len(t.top.Domains) {
+	if len(c.log) > 4*len(t.Top.Domains) {
 		c.log, c.epoch = c.log[:0], c.epoch+1
 	}
-	changes, next, ok := t.top.Changes(c.since)
+	changes, next, ok := t.Top.Changes(c.since)
 	if c.since = next; !ok {
 		clear(c.known)
 	}
@@ -322,7 +239,7 @@ func (c *domainCounts) sync(ts *topologies, t *topState) {
 			c.move(x.Domain, x.Pool, ts.cat.SupplyNumber[x.Class], int32(x.By))
 		}
 	}
-	if n := len(t.top.Domains); len(c.known) < n {
+	if n := len(t.Top.Domains); len(c.known) < n {
 		more := n - len(c.known)
 		c.known = append(c.known, make([]bool, more)...)
 		for k := range c.n {
@@ -338,11 +255,11 @@ func (c *domainCounts) sync(ts *topologies, t *topState) {
 		for k := range c.n {
 			row := c.n[k][d*c.supplies : (d+1)*c.supplies]
 			clear(row)
-			for i, cell := range t.top.Domains[d].Cells[k] {
+			for i, cell := range t.Top.Domains[d].Cells[k] {
 				if !c.m.Has(cell.Class) {
 					continue
 				}
-				left := ts.left(t, d, inventory.Pool(k), i)
+				left := t.Left(ts.free, d, inventory.Pool(k), i)
 				row[ts.cat.SupplyNumber[cell.Class]] += left
 				if left != cell.N { // taken before anybody looked at the domain: the next plan counts it again
 					t.touched = append(t.touched, int32(d))

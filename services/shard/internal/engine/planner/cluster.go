@@ -3,6 +3,7 @@ package planner
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -16,7 +17,7 @@ type clusterState struct {
 	// memory that it has to fetch are most of its time.
 	d *demand.Cluster
 	vectors
-	cat            *candidateIndexes
+	cat            *cover.Indexes
 	at             int32 // block of the result
 	lastRecipient  int32 // position in needs; -1 if nobody receives shares
 	unclaimedCount int   // bound and creditable machines that nobody claims

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -271,8 +273,8 @@ func CappedScore(have, want []int64) int64 {
 }
 
 // uncappedScore is the score without its cap.
-func uncappedScore(have, want []int64) sum128 {
-	var sum sum128
+func uncappedScore(have, want []int64) cover.Sum {
+	var sum cover.Sum
 	for j, d := range want {
 		if d <= 0 {
 			continue
@@ -281,8 +283,8 @@ func uncappedScore(have, want []int64) sum128 {
 		qhi := hi / uint64(d)
 		qlo, _ := bits.Div64(hi%uint64(d), lo, uint64(d))
 		var carry uint64
-		sum.lo, carry = bits.Add64(sum.lo, qlo, 0)
-		sum.hi += qhi + carry
+		sum.Lo, carry = bits.Add64(sum.Lo, qlo, 0)
+		sum.Hi += qhi + carry
 	}
 	return sum
 }
@@ -296,7 +298,7 @@ type RankedDomain struct {
 	creditable  int64
 	withIdle    int64
 	total       int64
-	over        sum128 // uncapped score of total
+	over        cover.Sum // uncapped score of total
 	count       int32
 }
 
@@ -319,7 +321,7 @@ func CompareDomains(text *symbol.Table, a, b *RankedDomain) int {
 		return 1
 	case a.Satisfiable:
 		return cmp.Or(cmp.Compare(b.creditable, a.creditable), cmp.Compare(b.own, a.own), cmp.Compare(b.withIdle, a.withIdle),
-			a.over.compare(b.over), cmp.Compare(b.count, a.count), byValue())
+			a.over.Compare(b.over), cmp.Compare(b.count, a.count), byValue())
 	}
 	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(b.creditable, a.creditable), cmp.Compare(b.count, a.count), byValue())
 }

@@ -22,8 +22,8 @@
 // changed; cluster.go and its files hold the state of one.
 //
 //   - credit_*: which machines each need has already: normalisation, own machines, shares, domains (ENG-8 to 11, 17).
-//   - acquire_*: allocations, one need after the other: domains of gangs, free pools, exchange (ENG-7, 10, 12, 13.10).
-//   - cover_*: the cheapest machines for a residual, and the same under a spread (ENG-13).
+//   - acquire_*: allocations, one need after the other: domains of gangs, spreads, exchange (ENG-7, 10, 12, 13.10).
+//     Package cover finds the cheapest machines (ENG-13).
 //   - preempt_*: machines of needs with lower priority (ENG-15).
 //   - settle_*: actions, verdicts and the published result (ENG-16, 19).
 //

@@ -1,6 +1,9 @@
 package planner
 
-import "github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+)
 
 // What the tests in planner_test need to know of the inside.
 
@@ -22,12 +25,12 @@ func (pl *Planner) KeepMatchKeys(w *engine.World) {
 	if pl.p == nil {
 		pl.p = newPlanning()
 	}
-	pl.p.w, pl.p.cat = w, newCandidateIndexes()
+	pl.p.w, pl.p.cat = w, cover.NewIndexes()
 	pl.p.cat.Inventory, pl.p.cat.Keys = w.Inventory, &v
 }
 
 // Remembered is how many matchers, ids of matchers and markets a Planner keeps.
 func (pl *Planner) Remembered() (matchers, ids, markets int) {
 	c := pl.p.cat
-	return len(c.Matchers), len(c.ByID), len(c.indexes)
+	return len(c.Matchers), len(c.ByID), c.Size()
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 )
 
 // Plan decides from nothing but its input: no warm state is used or left behind (ENG-2.1).
@@ -67,14 +68,14 @@ func (p *planning) begin(in engine.Input) {
 	p.now = p.w.Inventory.Now()
 	p.res = &engine.Result{Now: p.now, Cycle: in.Cycle}
 	if p.cat == nil {
-		p.cat = newCandidateIndexes()
+		p.cat = cover.NewIndexes()
 	}
 	if v := p.w.Demand.KeysVersion(); p.keysVersion != v { // label keys may have other numbers now, and Needs remember them
 		p.keysVersion = v
-		p.cat = newCandidateIndexes()
+		p.cat = cover.NewIndexes()
 	}
 	p.sweep()
-	if p.cat.begin(p.w) { // matchers and frames are other ones now
+	if p.cat.Begin(p.w) { // matchers and frames are other ones now
 		p.clusters.forget()
 		p.pending.list = nil
 	}
@@ -85,7 +86,7 @@ func (p *planning) begin(in engine.Input) {
 	p.folding.begin(p.w)
 	p.workers.begin()
 	p.folding.followFree()
-	p.free.begin(p.w.Inventory)
+	p.free.Begin(p.w.Inventory)
 	p.tops.notified = 0
 	p.actions.list, p.actions.orders, p.actions.resumed = p.actions.list[:0], p.actions.orders[:0], false
 	p.tops.begin()

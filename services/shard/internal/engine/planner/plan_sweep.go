@@ -1,19 +1,7 @@
 package planner
 
-import (
-	"maps"
-)
-
 // Rows come and go with profiles that name ever new values. What is remembered of requirements that no row has any more is
 // swept away when there is as much of it as of the others (ENG-21.11).
-
-// sweep forgets the matchers that are not used, by id, and the candidate indexes that are for them.
-func (c *candidateIndexes) sweep(used []bool) {
-	c.Catalog.Sweep(used)
-	dead := func(k *candidateIndex) bool { return k.m != nil && c.ByID[k.m.ID] != k.m }
-	maps.DeleteFunc(c.zones, func(_ zoneKey, k *candidateIndex) bool { return dead(k) })
-	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *candidateIndex) bool { return dead(k) })
-}
 
 // sweep forgets the matchers that no Need at work uses, once they are half of all. Nobody but the Needs of clusters keeps
 // the id of a matcher from plan to plan; topologies, which keep counts for some, begin again.
@@ -27,6 +15,6 @@ func (p *planning) sweep() {
 			used[cl.needs[i].matcher] = true
 		}
 	}
-	p.cat.sweep(used)
+	p.cat.Sweep(used)
 	p.tops.list = nil
 }

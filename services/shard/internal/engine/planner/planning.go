@@ -2,6 +2,7 @@ package planner
 
 import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
@@ -11,7 +12,7 @@ type plan struct {
 	policy *engine.Policy
 	now    int64
 	res    *engine.Result
-	cat    *candidateIndexes
+	cat    *cover.Indexes
 	off    fastPaths
 
 	plans       uint64 // number of this plan
@@ -35,12 +36,12 @@ func (p *plan) text(s symbol.ID) string { return p.w.Space.Strings.Text(s) }
 // Credit of one cluster works on values of its own: normalising, members, crediting and sharing.
 type planning struct {
 	plan
-	cover coverer
+	cover cover.Search
 
 	workers    workers
 	folding    folding
 	questions  questions
-	free       freePool
+	free       cover.FreePool
 	clusters   clusters
 	pending    pendingList
 	unmet      unmetNeeds

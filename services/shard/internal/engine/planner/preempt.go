@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -108,11 +110,11 @@ func (h *request) takes(i inventory.Index, class uint32) bool {
 		}
 		if h.w.bits&wSpread != 0 {
 			s := h.spread
-			at := s.find(v)
-			if !s.mayGo(at, h.w.skew) {
+			at := s.Find(v)
+			if !s.MayGo(at, h.w.skew) {
 				return false
 			}
-			s.counts[s.position(v)]++
+			s.Counts[s.Position(v)]++
 		}
 	}
 	match.Subtract(h.rest, sup)
@@ -382,26 +384,26 @@ func (p *plan) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
 
 // spare drops victims that are not needed, worst first (15.10).
 func (pe *preemption) spare(cl *clusterState, w *needState, residual []int64, victims []victim) []victim {
-	sum := make([]sum128, len(residual))
+	sum := make([]cover.Sum, len(residual))
 	for j, r := range residual {
 		for _, v := range victims {
-			sum[j].add(uint64(cl.amount(w, v.class)[j]), 1)
+			sum[j].Add(uint64(cl.amount(w, v.class)[j]), 1)
 		}
 		if r > 0 {
-			sum[j].sub(uint64(r), 1)
+			sum[j].Sub(uint64(r), 1)
 		}
 	}
 	keep := make([]bool, len(victims))
 	for i, v := range slices.Backward(victims) {
 		sup := cl.amount(w, v.class)
 		for j, r := range residual {
-			if r > 0 && !sum[j].atLeast(uint64(sup[j])) {
+			if r > 0 && !sum[j].AtLeast(uint64(sup[j])) {
 				keep[i] = true
 			}
 		}
 		if !keep[i] {
 			for j := range residual {
-				sum[j].sub(uint64(sup[j]), 1)
+				sum[j].Sub(uint64(sup[j]), 1)
 			}
 		}
 	}

@@ -234,7 +234,7 @@ func (x *targets) chooseInDomain(h *request, below int64) []victim {
 	if !ok {
 		return nil
 	}
-	d, ok := x.tops.of(h.w.key).top.Domain(h.w.domain)
+	d, ok := x.tops.of(h.w.key).Top.Domain(h.w.domain)
 	if !ok {
 		return nil
 	}
@@ -273,14 +273,14 @@ func (x *targets) chain(key symbol.ID) (*targetChain, bool) {
 	if t == nil {
 		return nil, false
 	}
-	n := len(t.top.Domains)
+	n := len(t.Top.Domains)
 	c := targetChain{key: key, list: make([]target, len(x.list)), from: make([]int32, n+2), sorted: make([]bool, n)}
 	domains := make([]int32, len(x.list))
 	for i := range x.list {
 		y := &x.list[i]
 		domains[i] = -1
 		if v := x.clusters.states[y.cl].values(x.w.Inventory, key)[y.at]; v >= 0 {
-			if d, known := t.top.Domain(symbol.ID(v)); known {
+			if d, known := t.Top.Domain(symbol.ID(v)); known {
 				domains[i] = d
 				c.from[d+2]++
 			}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -13,7 +15,7 @@ import (
 // settling writes the actions.
 type settling struct {
 	*plan
-	free       *freePool
+	free       *cover.FreePool
 	clusters   *clusters
 	pending    *pendingList
 	actions    *actionList
@@ -47,7 +49,7 @@ func (st *settling) acquisitions() {
 	}
 	// Something was given back, taken out of allocation or is handed over: the claims say what it comes to.
 	st.pending.fresh = st.pending.fresh[:0]
-	st.res.Actions = slices.Grow(st.res.Actions, len(st.free.list))
+	st.res.Actions = slices.Grow(st.res.Actions, len(st.free.Taken))
 	inv := st.w.Inventory
 	acting = append(acting, st.clusters.stale...)
 	for _, cl := range acting {
@@ -244,7 +246,7 @@ func (st *settling) releases() {
 				if st.now-r.Since < hold {
 					break oldest
 				}
-				if !st.free.isTaken(i) {
+				if !st.free.IsTaken(i) {
 					st.res.Actions = append(st.res.Actions, engine.Action{Machine: i, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.Nobody,
 						Cost: inv.Class(r.Class).Price, Drain: -1})
 				}

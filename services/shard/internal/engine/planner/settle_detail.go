@@ -3,6 +3,8 @@ package planner
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/cover"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -63,10 +65,10 @@ func (vs *verdicts) comingDetail(cl *clusterState, w *needState) engine.Detail {
 // reasons says why Needs are short.
 type reasons struct {
 	*plan
-	free   *freePool
+	free   *cover.FreePool
 	tops   *topologies
 	spread *spreading
-	cover  *coverer
+	cover  *cover.Search
 }
 
 // of is the first row of ENG-19.4 that applies. It reads nothing that belongs to others than the cluster and changes,
@@ -165,7 +167,7 @@ type homes struct {
 
 // domainExists reports whether some domain could hold w if all its owned machines were free.
 func (re *reasons) domainExists(cl *clusterState, w *needState, x *scratch) bool {
-	at := slices.IndexFunc(re.tops.list, func(t *topState) bool { return t.top.Key == w.key })
+	at := slices.IndexFunc(re.tops.list, func(t *topState) bool { return t.Top.Key == w.key })
 	if at < 0 {
 		return false
 	}
@@ -192,8 +194,8 @@ func (re *reasons) findDomain(cl *clusterState, w *needState, t *topState, x *sc
 	agg, foreign := cl.aggregate(w), x.homes.foreign
 	x.rest = slices.Grow(x.rest[:0], len(agg))[:len(agg)]
 	sum := x.rest
-	for d := range t.top.Domains {
-		dom := &t.top.Domains[d]
+	for d := range t.Top.Domains {
+		dom := &t.Top.Domains[d]
 		clear(sum)
 		for _, cell := range dom.Owned {
 			if !cl.fits(w, cell.Class) {
@@ -232,7 +234,7 @@ func (re *reasons) foreignAlone(cl *clusterState, w *needState, t *topState) boo
 		if values[at] < 0 {
 			continue
 		}
-		if _, known := t.top.Domain(symbol.ID(values[at])); known {
+		if _, known := t.Top.Domain(symbol.ID(values[at])); known {
 			continue
 		}
 		clear(sum)
@@ -247,13 +249,12 @@ func (re *reasons) foreignAlone(cl *clusterState, w *needState, t *topState) boo
 // leftFree reports whether something is free that w could use and is not withheld from its cluster.
 func (re *reasons) leftFree(cl *clusterState, w *needState) bool {
 	for k := range inventory.Pool(2) {
-		if !re.free.any(cl.matcher(w), k) {
+		if !re.free.Any(cl.matcher(w), k) {
 			continue
 		}
-		re.cover.free = re.free
-		re.cover.avoidFor(cl, k, nil)
-		for _, c := range cl.matcher(w).Classes[re.free.first(cl.matcher(w), k):] {
-			if re.free.free[k][c] > re.cover.avoided(c) && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w)) {
+		re.cover.AvoidFor(re.free, cl.d.ID, k, nil)
+		for _, c := range cl.matcher(w).Classes[re.free.First(cl.matcher(w), k):] {
+			if re.free.Left(k, c) > re.cover.Avoided(c) && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w)) {
 				return true
 			}
 		}
@@ -268,12 +269,12 @@ func (re *reasons) spreadBlocked(cl *clusterState, w *needState) bool {
 		return false
 	}
 	re.spread.known(cl, w)
-	for d := range t.top.Domains {
+	for d := range t.Top.Domains {
 		for k := range inventory.Pool(2) {
-			re.cover.avoidFor(cl, k, re.spread.inDomain(t, d))
-			for i, cell := range t.top.Domains[d].Cells[k] {
-				if re.tops.left(t, d, k, i) > re.cover.avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
-					re.spread.mayGo(re.spread.find(t.top.Domains[d].Value), w.skew) {
+			re.cover.AvoidFor(re.free, cl.d.ID, k, re.spread.inDomain(t, d))
+			for i, cell := range t.Top.Domains[d].Cells[k] {
+				if t.Left(re.free, d, k, i) > re.cover.Avoided(cell.Class) && cl.fits(w, cell.Class) && match.Touches(cl.f.Supply(cell.Class), cl.rest(w)) &&
+					re.spread.MayGo(re.spread.Find(t.Top.Domains[d].Value), w.skew) {
 					return false
 				}
 			}
@@ -292,7 +293,7 @@ func (re *reasons) withheldDetail(cl *clusterState, w *needState) engine.Detail 
 	for _, chunk := range inv.Held().Chunks() {
 		for _, i := range chunk {
 			r := inv.Row(i)
-			if re.free.isTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !match.Touches(cl.f.Supply(r.Class), cl.rest(w)) {
+			if re.free.IsTaken(i) || !inv.WithheldFrom(i, cl.d.Name) || !cl.fits(w, r.Class) || !match.Touches(cl.f.Supply(r.Class), cl.rest(w)) {
 				continue
 			}
 			for _, m := range inv.Withheld(i) {

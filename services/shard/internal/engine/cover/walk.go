@@ -1,4 +1,4 @@
-package planner
+package cover
 
 import (
 	"math"
@@ -18,7 +18,7 @@ type walker struct {
 const atEnd = math.MaxUint32
 
 // walk starts at the first free machine of a class.
-func (c *coverer) walk(w *walker, class uint32) {
+func (c *Search) walk(w *walker, class uint32) {
 	w.class = class
 	cur := &c.free.cursor[c.pool][class]
 	if c.domain != nil && !c.byClass {
@@ -34,10 +34,10 @@ func (c *coverer) walk(w *walker, class uint32) {
 }
 
 // pass goes on to the next machine that the plan has not taken.
-func (c *coverer) pass(w *walker) {
+func (c *Search) pass(w *walker) {
 	for ; w.chunk < len(w.chunks); w.chunk, w.pos = w.chunk+1, 0 {
 		for list := w.chunks[w.chunk]; w.pos < len(list); w.pos++ {
-			if !c.free.isTaken(list[w.pos]) {
+			if !c.free.IsTaken(list[w.pos]) {
 				return
 			}
 		}
@@ -45,14 +45,14 @@ func (c *coverer) pass(w *walker) {
 }
 
 // find goes on to the next machine that may be taken, the present one included.
-func (c *coverer) find(w *walker) {
+func (c *Search) find(w *walker) {
 	for c.pass(w); w.chunk < len(w.chunks); c.pass(w) {
 		i := w.chunks[w.chunk][w.pos]
 		r := c.free.inv.Row(i)
 		if r.Class != w.class {
 			break
 		}
-		if len(c.spare) == 0 || !c.spared(i) {
+		if len(c.Spare) == 0 || !c.spared(i) {
 			w.at, w.order = i, r.Order
 			return
 		}
@@ -61,8 +61,8 @@ func (c *coverer) find(w *walker) {
 	w.order = atEnd
 }
 
-func (c *coverer) spared(i inventory.Index) bool {
-	for _, x := range c.spare {
+func (c *Search) spared(i inventory.Index) bool {
+	for _, x := range c.Spare {
 		if x == i {
 			return true
 		}
@@ -72,13 +72,13 @@ func (c *coverer) spared(i inventory.Index) bool {
 
 // machines visits the free machines of a group by id until yield says stop. How many this cover has taken tentatively
 // plays no part. yield must not take what it is given.
-func (c *coverer) machines(g int32, yield func(i inventory.Index, order uint32) bool) {
+func (c *Search) machines(g int32, yield func(i inventory.Index, order uint32) bool) {
 	sh, gr := c.mk.groups[c.mk.of[g]], c.mk.tier(g)
 	c.walks = c.walks[:0]
 	for i := gr.from; i < gr.to; i++ {
 		c.walks = append(c.walks, walker{})
 		w := &c.walks[len(c.walks)-1]
-		if c.walk(w, sh.slots[i].class); w.order == atEnd {
+		if c.walk(w, sh.slots[i].Class); w.order == atEnd {
 			c.walks = c.walks[:len(c.walks)-1]
 		}
 	}
@@ -102,10 +102,10 @@ func (c *coverer) machines(g int32, yield func(i inventory.Index, order uint32) 
 	}
 }
 
-// listed appends the first n free machines of a group to a list, by id.
-func (c *coverer) listed(into []free, g, n int32) []free {
+// Listed appends the first n free machines of a group to a list, by id.
+func (c *Search) Listed(into []Machine, g, n int32) []Machine {
 	c.machines(g, func(i inventory.Index, _ uint32) bool {
-		into = append(into, free{i, c.free.inv.Row(i).Class})
+		into = append(into, Machine{i, c.free.inv.Row(i).Class})
 		n--
 		return n > 0
 	})

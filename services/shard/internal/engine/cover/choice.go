@@ -1,4 +1,4 @@
-package planner
+package cover
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 )
 
 // opens reports whether a supply group of the candidate index is among those of the Need.
-func (c *coverer) opens(s int32) bool { return c.mask == nil || c.mask[s/64]&(1<<(s%64)) != 0 }
+func (c *Search) opens(s int32) bool { return c.mask == nil || c.mask[s/64]&(1<<(s%64)) != 0 }
 
 // chosen is a group with its cost and its share of the residual.
 type chosen struct {
@@ -20,7 +20,7 @@ type chosen struct {
 }
 
 // look is the choice of 13.3, and the finisher of 13.4: the cheapest single machine that covers all of the rest. A group is -1 if there is none.
-func (c *coverer) look() (best, end chosen) {
+func (c *Search) look() (best, end chosen) {
 	best, end = chosen{group: -1}, chosen{group: -1}
 	for _, s := range c.mk.byCost {
 		if end.group >= 0 && c.mk.costs[s] > end.cost {
@@ -51,7 +51,7 @@ func (c *coverer) look() (best, end chosen) {
 }
 
 // better is x or, if it is as good or better, best. Between equals the smaller id decides.
-func (c *coverer) better(x, best chosen, compare func(x, y chosen) int) chosen {
+func (c *Search) better(x, best chosen, compare func(x, y chosen) int) chosen {
 	if best.group < 0 {
 		return x
 	}
@@ -75,7 +75,7 @@ func compareChoice(x, y chosen) int {
 func compareCost(x, y chosen) int { return cmp.Compare(x.cost, y.cost) }
 
 // part is the share of a supply (13.2), and whether it covers all of the rest.
-func (c *coverer) part(sup []int64) (share uint64, covers bool) {
+func (c *Search) part(sup []int64) (share uint64, covers bool) {
 	covers = true
 	for a, j := range c.active {
 		x := sup[j]
@@ -90,7 +90,7 @@ func (c *coverer) part(sup []int64) (share uint64, covers bool) {
 }
 
 // cheapestWith is the cheapest group, of those that cost at most limit, with a supply that covers need, or -1.
-func (c *coverer) cheapestWith(limit int64) int32 {
+func (c *Search) cheapestWith(limit int64) int32 {
 	found, cost := int32(-1), limit
 	for _, s := range c.mk.byCost {
 		if c.mk.costs[s] > cost {
@@ -109,7 +109,7 @@ func (c *coverer) cheapestWith(limit int64) int32 {
 }
 
 // first is the order of the first machine of a group that this cover has not taken.
-func (c *coverer) first(g int32) uint32 {
+func (c *Search) first(g int32) uint32 {
 	n := c.used[g]
 	order := uint32(math.MaxUint32)
 	c.machines(g, func(_ inventory.Index, at uint32) bool {
@@ -124,7 +124,7 @@ func (c *coverer) first(g int32) uint32 {
 }
 
 // bulk is how many machines of a group one step takes.
-func (c *coverer) bulk(g int32, sup []int64) int32 {
+func (c *Search) bulk(g int32, sup []int64) int32 {
 	q := int64(math.MaxInt64)
 	for _, j := range c.active {
 		if r := c.rest[j]; r > 0 && sup[j] > 0 {

@@ -1,8 +1,9 @@
-package planner
+package cover
 
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -10,25 +11,25 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 )
 
-// candidate indexes is all candidate indexes, kept from plan to plan, and what they are made from.
-type candidateIndexes struct {
+// Indexes is all candidate indexes, kept from plan to plan, and what they are made from.
+type Indexes struct {
 	*match.Catalog
-	seen    uint64 // version of the classes, plus 1, that buckets and what follows are about
-	dropped uint64 // of the catalog
-	buckets [demand.Pinned + 1]supplyGroups
-	live    []uint32 // classes
-	shelves []uint32 // the supplies that they have, in the order of the first class
-	totals  []int32  // by supply: classes
-	indexes map[candidateKey]*candidateIndex
-	zones   map[zoneKey]*candidateIndex
-	stores  [][demand.Pinned + 1]*candidateIndex // of all machines, by frame and bucket
-	wholes  []wholeSupplies                      // by id of the matcher
-	part    []uint32
-	counts  []int32 // by supply
-	from    []int32
-	order   []uint32
-	grouped []uint32
-	text    []byte
+	seen     uint64 // version of the classes, plus 1, that buckets and what follows are about
+	dropped  uint64 // of the catalog
+	buckets  [demand.Pinned + 1]supplyGroups
+	live     []uint32 // classes
+	supplies []uint32 // the supplies that they have, in the order of the first class
+	totals   []int32  // by supply: classes
+	indexes  map[candidateKey]*Index
+	zones    map[zoneKey]*Index
+	stores   [][demand.Pinned + 1]*Index // of all machines, by frame and bucket
+	wholes   []wholeSupplies             // by id of the matcher
+	part     []uint32
+	counts   []int32 // by supply
+	from     []int32
+	order    []uint32
+	grouped  []uint32
+	text     []byte
 }
 
 // wholeSupplies says whether a matcher matches all classes or none of each supply, and of which: by supply groups; nil is all.
@@ -39,15 +40,16 @@ type wholeSupplies struct {
 	mask    []uint64
 }
 
-func newCandidateIndexes() *candidateIndexes {
-	return &candidateIndexes{Catalog: match.New(), indexes: map[candidateKey]*candidateIndex{}, zones: map[zoneKey]*candidateIndex{}}
+// NewIndexes returns an empty set with a catalog of its own.
+func NewIndexes() *Indexes {
+	return &Indexes{Catalog: match.New(), indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
 }
 
-// begin brings catalog and candidate indexes up to date with the tables. It reports whether everything was made again: what others remember of
+// Begin brings catalog and candidate indexes up to date with the tables. It reports whether everything was made again: what others remember of
 // the old things is then of no use.
-func (c *candidateIndexes) begin(w *engine.World) (anew bool) {
+func (c *Indexes) Begin(w *engine.World) (anew bool) {
 	if anew = c.Catalog.Begin(w); anew {
-		*c = candidateIndexes{Catalog: c.Catalog, indexes: map[candidateKey]*candidateIndex{}, zones: map[zoneKey]*candidateIndex{}}
+		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
 	}
 	if c.dropped != c.Catalog.Dropped || len(c.indexes) > 4*match.CatalogMax+8*w.Demand.FormLen() {
 		c.dropped = c.Catalog.Dropped
@@ -73,7 +75,7 @@ type supplyGroups struct {
 }
 
 // cutTiers cuts the slots of a supply group into groups.
-func (c *candidateIndexes) cutTiers(s *supplyGroup, b demand.Bucket) {
+func (c *Indexes) cutTiers(s *supplyGroup, b demand.Bucket) {
 	s.fill(func(class uint32) int64 { return match.EffectiveCost(c.Inventory.Class(class), b) })
 }
 
@@ -83,12 +85,12 @@ type candidateKey struct {
 	bucket demand.Bucket
 }
 
-// indexOf returns the candidate index of a Need, up to date.
-func (c *candidateIndexes) indexOf(m *match.Matcher, f *match.Projection, b demand.Bucket) *candidateIndex {
+// Of returns the candidate index of a Need, up to date.
+func (c *Indexes) Of(m *match.Matcher, f *match.Projection, b demand.Bucket) *Index {
 	key := candidateKey{m, f, b}
 	k := c.indexes[key]
 	if k == nil {
-		k = &candidateIndex{m: m, f: f, bucket: b}
+		k = &Index{m: m, f: f, bucket: b}
 		c.indexes[key] = k
 	}
 	if k.version != m.Version || k.base == nil {
@@ -98,10 +100,10 @@ func (c *candidateIndexes) indexOf(m *match.Matcher, f *match.Projection, b dema
 	return k
 }
 
-// indexFor returns a candidate index and which of its supply groups are for the Need, nil for all. Where a matcher takes all machines
+// For returns a candidate index and which of its supply groups are for the Need, nil for all. Where a matcher takes all machines
 // of a supply or none, what it matches is a part of the candidate index of all machines, so that Needs which differ in the types
 // that they name share supply groups and orders.
-func (c *candidateIndexes) indexFor(m *match.Matcher, f *match.Projection, b demand.Bucket) (*candidateIndex, []uint64) {
+func (c *Indexes) For(m *match.Matcher, f *match.Projection, b demand.Bucket) (*Index, []uint64) {
 	for int(m.ID) >= len(c.wholes) {
 		c.wholes = append(c.wholes, wholeSupplies{})
 	}
@@ -111,14 +113,14 @@ func (c *candidateIndexes) indexFor(m *match.Matcher, f *match.Projection, b dem
 		x.whole, x.mask = c.place(m)
 	}
 	if !x.whole {
-		return c.indexOf(m, f, b), nil
+		return c.Of(m, f, b), nil
 	}
 	for f.Number >= len(c.stores) {
-		c.stores = append(c.stores, [demand.Pinned + 1]*candidateIndex{})
+		c.stores = append(c.stores, [demand.Pinned + 1]*Index{})
 	}
 	k := c.stores[f.Number][b]
 	if k == nil {
-		k = &candidateIndex{f: f, bucket: b}
+		k = &Index{f: f, bucket: b}
 		c.stores[f.Number][b] = k
 	}
 	if k.version != c.Version || k.base == nil {
@@ -129,11 +131,11 @@ func (c *candidateIndexes) indexFor(m *match.Matcher, f *match.Projection, b dem
 }
 
 // place finds out which supplies a matcher takes as a whole.
-func (c *candidateIndexes) place(m *match.Matcher) (whole bool, mask []uint64) {
+func (c *Indexes) place(m *match.Matcher) (whole bool, mask []uint64) {
 	if len(m.Classes) == len(c.live) {
 		return true, nil
 	}
-	if len(c.shelves) > wholeMax {
+	if len(c.supplies) > wholeMax {
 		return false, nil
 	}
 	c.counts = slices.Grow(c.counts[:0], len(c.Examples))[:len(c.Examples)]
@@ -141,8 +143,8 @@ func (c *candidateIndexes) place(m *match.Matcher) (whole bool, mask []uint64) {
 	for _, id := range m.Classes {
 		c.counts[c.SupplyNumber[id]]++
 	}
-	mask = make([]uint64, (len(c.shelves)+63)/64)
-	for s, n := range c.shelves {
+	mask = make([]uint64, (len(c.supplies)+63)/64)
+	for s, n := range c.supplies {
 		switch c.counts[n] {
 		case 0:
 		case c.totals[n]:
@@ -157,9 +159,9 @@ func (c *candidateIndexes) place(m *match.Matcher) (whole bool, mask []uint64) {
 // wholeMax bounds how many supply groups a Need passes over that are not for it.
 const wholeMax = 512
 
-// listGroups lists the live classes and, in the order of stockUp, the supplies that they have.
-func (c *candidateIndexes) listGroups() {
-	c.live, c.shelves = c.live[:0], c.shelves[:0]
+// listGroups lists the live classes and, the supplies that they have.
+func (c *Indexes) listGroups() {
+	c.live, c.supplies = c.live[:0], c.supplies[:0]
 	c.totals = slices.Grow(c.totals[:0], len(c.Examples))[:len(c.Examples)]
 	clear(c.totals)
 	for id, n := range c.SupplyNumber {
@@ -168,14 +170,14 @@ func (c *candidateIndexes) listGroups() {
 		}
 		c.live = append(c.live, uint32(id))
 		if c.totals[n] == 0 {
-			c.shelves = append(c.shelves, n)
+			c.supplies = append(c.supplies, n)
 		}
 		c.totals[n]++
 	}
 }
 
 // fillIndex puts classes on the supply groups of a candidate index: on supply groups of its own where they are not all that have their supply.
-func (c *candidateIndexes) fillIndex(k *candidateIndex, classes []uint32) {
+func (c *Indexes) fillIndex(k *Index, classes []uint32) {
 	all := c.groupsOf(k.bucket)
 	c.counts = slices.Grow(c.counts[:0], len(all.groups))[:len(all.groups)]
 	clear(c.counts)
@@ -210,8 +212,8 @@ func (c *candidateIndexes) fillIndex(k *candidateIndex, classes []uint32) {
 	k.index()
 }
 
-// partOf is a supply group of some of the classes of another. Markets with the same ones share it.
-func (c *candidateIndexes) partOf(whole *supplyGroup, classes []uint32, all *supplyGroups) *supplyGroup {
+// partOf is a supply group of some of the classes of another. Indexes with the same ones share it.
+func (c *Indexes) partOf(whole *supplyGroup, classes []uint32, all *supplyGroups) *supplyGroup {
 	part := c.text[:0]
 	for _, id := range classes {
 		part = binary.LittleEndian.AppendUint32(part, id)
@@ -221,21 +223,21 @@ func (c *candidateIndexes) partOf(whole *supplyGroup, classes []uint32, all *sup
 	if s != nil {
 		return s
 	}
-	s = &supplyGroup{slots: make([]slot, 0, len(classes))}
+	s = &supplyGroup{slots: make([]Slot, 0, len(classes))}
 	if all.parts == nil {
 		all.parts = map[string]*supplyGroup{}
 	}
 	all.parts[string(part)] = s
 	for _, id := range classes {
-		s.slots = append(s.slots, slot{class: id})
+		s.slots = append(s.slots, Slot{Class: id})
 	}
-	slices.SortFunc(s.slots, func(a, b slot) int { return cmp.Compare(all.rank[a.class], all.rank[b.class]) })
+	slices.SortFunc(s.slots, func(a, b Slot) int { return cmp.Compare(all.rank[a.Class], all.rank[b.Class]) })
 	c.cutTiers(s, all.bucket)
 	return s
 }
 
 // groupsOf returns all classes on supply groups, for one bucket.
-func (c *candidateIndexes) groupsOf(b demand.Bucket) *supplyGroups {
+func (c *Indexes) groupsOf(b demand.Bucket) *supplyGroups {
 	all := &c.buckets[b]
 	if all.built {
 		return all
@@ -263,7 +265,7 @@ func (c *candidateIndexes) groupsOf(b demand.Bucket) *supplyGroups {
 			s = &supplyGroup{}
 			all.groups[e.supply] = s
 		}
-		s.slots = append(s.slots, slot{class: e.class})
+		s.slots = append(s.slots, Slot{Class: e.class})
 	}
 	for _, s := range all.groups {
 		if s != nil {
@@ -272,3 +274,14 @@ func (c *candidateIndexes) groupsOf(b demand.Bucket) *supplyGroups {
 	}
 	return all
 }
+
+// Sweep forgets the matchers that are not used, by id, and the candidate indexes that are for them.
+func (c *Indexes) Sweep(used []bool) {
+	c.Catalog.Sweep(used)
+	dead := func(k *Index) bool { return k.m != nil && c.ByID[k.m.ID] != k.m }
+	maps.DeleteFunc(c.zones, func(_ zoneKey, k *Index) bool { return dead(k) })
+	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *Index) bool { return dead(k) })
+}
+
+// Size is how many candidate indexes are kept.
+func (c *Indexes) Size() int { return len(c.indexes) }

@@ -1,4 +1,4 @@
-package planner
+package cover
 
 import (
 	"math/bits"
@@ -8,21 +8,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// coverer carries out the cover rule (ENG-13.1 to 13.7). It works with counts per group; which machines these are is
-// found when the answer is applied: always those with the smallest ids, so a count says it all.
-type coverer struct {
-	free *freePool
+// Search carries out the cover rule (ENG-13.1 to 13.7) for one question after the other. It counts machines per group; Listed says which machines
+// these are.
+type Search struct {
+	free *FreePool
 
 	// The question.
-	mk       *candidateIndex
+	mk       *Index
 	mask     []uint64 // the supply groups of mk that the Need matches, or nil for all
 	pool     inventory.Pool
 	domain   *inventory.Domain // of a candidate index of one domain, else nil
-	left     *topState         // what is taken of it
+	left     *Domains          // what is taken of it
 	domainAt int32
 	byClass  bool              // the lists of classes are those of the domain
-	avoid    []slot            // free machines that this cluster must not take, by class
-	spare    []inventory.Index // these machines
+	avoid    []Slot            // free machines that this cluster must not take, by class
+	Spare    []inventory.Index // these machines
 	unit     []int64
 	input    []int64 // the residual at the start
 	whole    bool    // of a machine whole units count (4.12)
@@ -36,18 +36,18 @@ type coverer struct {
 	used   []int32 // by group: tentatively taken
 	seq    []pick  // bulk steps in order
 	ends   []ending
-	list   []pick // the answer
+	Picks  []pick // the answer
 	best   []pick
-	sum    []sum128 // by active dimension: supply of list, less input
-	total  sum128
+	sum    []Sum // by active dimension: supply of list, less input
+	total  Sum
 	ids    []orderedPick
 	walks  []walker
-	cuts   wholeShelves
+	cuts   groupAmounts
 	last   asked
 }
 
 // pick is n machines of a group.
-type pick struct{ group, n int32 }
+type pick struct{ Group, N int32 }
 
 // ending is a finish of 13.4: what the first at bulk steps took, and one machine of a group.
 type ending struct {
@@ -56,18 +56,18 @@ type ending struct {
 }
 
 // available is how many machines of a group are free and not yet taken by this cover.
-func (c *coverer) available(sh *supplyGroup, gr *priceTier, g int32) int32 {
+func (c *Search) available(sh *supplyGroup, gr *priceTier, g int32) int32 {
 	n := -c.used[g]
 	for i := gr.from; i < gr.to; i++ {
 		s := &sh.slots[i]
 		if c.domain != nil {
-			n += s.n
+			n += s.N
 		} else {
-			n += c.free.free[c.pool][s.class]
+			n += c.free.free[c.pool][s.Class]
 		}
 		for _, a := range c.avoid {
-			if a.class == s.class {
-				n -= a.n
+			if a.Class == s.Class {
+				n -= a.N
 			}
 		}
 	}
@@ -75,10 +75,10 @@ func (c *coverer) available(sh *supplyGroup, gr *priceTier, g int32) int32 {
 }
 
 // front returns the cheapest group of a supply group with something left, or -1.
-func (c *coverer) front(s int32) int32 {
+func (c *Search) front(s int32) int32 {
 	sh, base := c.mk.groups[s], c.mk.base[s]
-	if sh.gen != c.free.gen {
-		sh.gen, sh.head = c.free.gen, [2]int32{}
+	if sh.gen != c.free.Gen {
+		sh.gen, sh.head = c.free.Gen, [2]int32{}
 	}
 	head := &sh.head[c.pool]
 	defer c.mk.raise(s, c.pool)
@@ -93,11 +93,11 @@ func (c *coverer) front(s int32) int32 {
 	return -1
 }
 
-// cover answers for the residual input. The answer is in list: groups and counts, in no order. It reports whether the
-// input is covered; if not, everything that contributes is in the answer (13.7).
-func (c *coverer) cover() bool {
+// Run answers the question. Picks is the answer: groups and counts, in no order. Run reports whether the residual is covered; if not,
+// everything that contributes is in the answer (ENG-13.7).
+func (c *Search) Run() bool {
 	if c.last.answers(c) {
-		c.list = append(c.list[:0], pick{c.last.group, 1})
+		c.Picks = append(c.Picks[:0], pick{c.last.group, 1})
 		c.last.fresh = true
 		return true
 	}
@@ -111,7 +111,7 @@ func (c *coverer) cover() bool {
 		if end.group == g && len(c.seq) == 0 {
 			// One machine is the best by share and the cheapest that covers all: every candidate is that machine, nothing of it
 			// can be dropped, and what could stand in for it would have to cover all at a lower price.
-			c.list = append(c.list, pick{g, 1})
+			c.Picks = append(c.Picks, pick{g, 1})
 			c.last.note(c, g, best.tied || end.tied)
 			return true
 		}
@@ -138,16 +138,16 @@ func (c *coverer) cover() bool {
 	}
 	covered := match.IsZero(c.rest)
 	if !covered {
-		c.list = c.merge(c.list[:0], len(c.seq), -1)
+		c.Picks = c.merge(c.Picks[:0], len(c.seq), -1)
 	} else {
 		c.settle()
 		c.swap()
 	}
 	for _, p := range c.seq {
-		c.used[p.group] = 0
+		c.used[p.Group] = 0
 	}
-	for _, p := range c.list {
-		c.used[p.group] = 0
+	for _, p := range c.Picks {
+		c.used[p.Group] = 0
 	}
 	return covered
 }
@@ -155,10 +155,10 @@ func (c *coverer) cover() bool {
 // asked is the last question that one machine of a group was the answer to. Free machines only become fewer, which makes
 // nothing else better: as long as the group has one, the answer to an equal question is the same.
 type asked struct {
-	mk          *candidateIndex
+	mk          *Index
 	mask        []uint64
 	pool        inventory.Pool
-	gen         uint32
+	gen         uint32 // of the free pools
 	unit, input []int64
 	whole       bool
 	perHost     int32
@@ -166,29 +166,28 @@ type asked struct {
 	group       int32
 }
 
-func (x *asked) note(c *coverer, g int32, tied bool) {
+func (x *asked) note(c *Search, g int32, tied bool) {
 	if tied || c.domain != nil || len(c.avoid) > 0 {
 		return
 	}
-	x.mk, x.mask, x.pool, x.gen, x.whole, x.group = c.mk, c.mask, c.pool, c.free.gen, c.whole, g
-	x.perHost = c.perHost
+	x.mk, x.mask, x.pool, x.gen, x.whole, x.perHost, x.group = c.mk, c.mask, c.pool, c.free.Gen, c.whole, c.perHost, g
 	x.fresh = true
 	x.unit, x.input = append(x.unit[:0], c.unit...), append(x.input[:0], c.input...)
 }
 
-func (x *asked) answers(c *coverer) bool {
-	if x.mk != c.mk || x.gen != c.free.gen || x.pool != c.pool || x.whole != c.whole || x.perHost != c.perHost || c.domain != nil || len(c.avoid) > 0 ||
+func (x *asked) answers(c *Search) bool {
+	if x.mk != c.mk || x.gen != c.free.Gen || x.pool != c.pool || x.whole != c.whole || x.perHost != c.perHost || c.domain != nil || len(c.avoid) > 0 ||
 		len(x.mask) != len(c.mask) || len(x.mask) > 0 && &x.mask[0] != &c.mask[0] || !slices.Equal(x.input, c.input) || !slices.Equal(x.unit, c.unit) {
 		return false
 	}
 	return c.available(c.mk.groups[c.mk.of[x.group]], c.mk.tier(x.group), x.group) > 0
 }
 
-func (c *coverer) prepare() {
+func (c *Search) prepare() {
 	c.fitUsed()
 	c.cuts.begin(c)
-	c.mk.open(c.free.gen)
-	c.seq, c.ends, c.list = c.seq[:0], c.ends[:0], c.list[:0]
+	c.mk.open(c.free.Gen)
+	c.seq, c.ends, c.Picks = c.seq[:0], c.ends[:0], c.Picks[:0]
 	c.rest = append(c.rest[:0], c.input...)
 	c.active, c.shift = c.active[:0], c.shift[:0]
 	top := 0
@@ -204,7 +203,7 @@ func (c *coverer) prepare() {
 }
 
 // fitUsed makes room to count what is taken of each group.
-func (c *coverer) fitUsed() {
+func (c *Search) fitUsed() {
 	if n := len(c.mk.of); n > len(c.used) {
 		c.used = append(c.used, make([]int32, n-len(c.used))...)
 	}

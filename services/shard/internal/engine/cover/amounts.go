@@ -1,15 +1,15 @@
-package planner
+package cover
 
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 
-// wholeShelves remembers what a machine of each supply group of a candidate index contributes, while a cover looks at them.
-type wholeShelves struct {
+// groupAmounts remembers what a machine of each supply group of a candidate index contributes, while a cover looks at them.
+type groupAmounts struct {
 	asked uint32
 	at    []uint32 // by supply group: asked, if known
 	sup   []int64
 }
 
-func (x *wholeShelves) begin(c *coverer) {
+func (x *groupAmounts) begin(c *Search) {
 	if !c.whole {
 		return
 	}
@@ -26,7 +26,7 @@ func (x *wholeShelves) begin(c *coverer) {
 }
 
 // amount is what a machine of a supply group contributes to the Need.
-func (c *coverer) amount(s int32) []int64 {
+func (c *Search) amount(s int32) []int64 {
 	sup := c.mk.supply(s)
 	if !c.whole {
 		return sup
@@ -40,4 +40,4 @@ func (c *coverer) amount(s int32) []int64 {
 	return out
 }
 
-func (c *coverer) amountOf(g int32) []int64 { return c.amount(c.mk.of[g]) }
+func (c *Search) amountOf(g int32) []int64 { return c.amount(c.mk.of[g]) }

@@ -1,4 +1,4 @@
-package planner
+package cover
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 
 // supplyGroup is classes with equal supply, in groups of equal effective cost for one interruption bucket, cheapest first. What
 // is not the cheapest of its supply group is never better than what is (ENG-13), so a choice looks at one group per supply group.
-// Markets that match the same classes of a supply share their supply group.
+// Indexes that match the same classes of a supply share their supply group.
 //
 // Groups are cut by full supply, not by class: how labels split classes must not change a choice (ENG-6.5).
 type supplyGroup struct {
 	class uint32 // one that has its supply
 	tiers []priceTier
-	slots []slot // of each group
-	gen   uint32 // of the stock that head is about
+	slots []Slot // of each group
+	gen   uint32 // of the free pools that head is about
 	head  [2]int32
 }
 
@@ -29,18 +29,18 @@ type priceTier struct {
 	from, to int32 // slots
 }
 
-// slot is one class of a group. n is used by candidate indexes of one domain only: how many are free there.
-type slot struct {
-	class uint32
-	n     int32
+// Slot is one class of a group. N is used by candidate indexes of one domain only: how many are free there.
+type Slot struct {
+	Class uint32
+	N     int32
 }
 
 // fill cuts slots, which are sorted by cost, into groups. cost is by slot.
 func (s *supplyGroup) fill(cost func(class uint32) int64) {
-	s.class = s.slots[0].class
+	s.class = s.slots[0].Class
 	s.tiers = s.tiers[:0]
 	for i, x := range s.slots {
-		k := cost(x.class)
+		k := cost(x.Class)
 		if n := len(s.tiers); n > 0 && s.tiers[n-1].cost == k {
 			s.tiers[n-1].to++
 			continue
@@ -49,40 +49,40 @@ func (s *supplyGroup) fill(cost func(class uint32) int64) {
 	}
 }
 
-// candidateIndex is what Needs with one matcher, one frame and one interruption bucket can choose from, sorted for the cover
+// Index is what Needs with one matcher, one projection and one interruption bucket can choose from, sorted for the cover
 // rule. Nothing in it depends on what is free, so it is kept from plan to plan.
-type candidateIndex struct {
+type Index struct {
 	m       *match.Matcher
 	f       *match.Projection
 	bucket  demand.Bucket
 	version uint64
 
-	zones []*candidateIndex   // its parts by domain of top,
+	zones []*Index            // its parts by domain of top,
 	top   *inventory.Topology //
 	cut   uint64              // as of this version
 
 	groups []*supplyGroup
 	base   []int32    // number of the first group of each supply group; groups are numbered through the candidate index
 	of     []int32    // supply group of each group
-	sup    []int64    // by supply group: supply in the frame
+	sup    []int64    // by supply group: supply in the projection
 	byCost []int32    // the supply groups, those with the cheapest group first
 	costs  []int64    // by supply group: of that group
 	least  [2][]int64 // by pool and supply group: no group of which something is left costs less
-	gen    uint32     // of the stock that least is about
+	gen    uint32     // of the free pools that least is about
 }
 
-func (k *candidateIndex) tier(g int32) *priceTier {
+func (k *Index) tier(g int32) *priceTier {
 	s := k.of[g]
 	return &k.groups[s].tiers[g-k.base[s]]
 }
 
-func (k *candidateIndex) supply(s int32) []int64 {
+func (k *Index) supply(s int32) []int64 {
 	n := int32(len(k.f.Dims))
 	return k.sup[s*n : s*n+n : s*n+n]
 }
 
 // index numbers the groups and sorts the supply groups, once these are in place.
-func (k *candidateIndex) index() {
+func (k *Index) index() {
 	groups := 0
 	for _, s := range k.groups {
 		groups += len(s.tiers)
@@ -102,8 +102,8 @@ func (k *candidateIndex) index() {
 	slices.SortFunc(k.byCost, func(a, b int32) int { return cmp.Compare(k.costs[a], k.costs[b]) })
 }
 
-// open makes least right for a stock of which nothing is known.
-func (k *candidateIndex) open(gen uint32) {
+// open makes least right for free pools of which nothing is known.
+func (k *Index) open(gen uint32) {
 	if k.gen == gen {
 		return
 	}
@@ -114,7 +114,7 @@ func (k *candidateIndex) open(gen uint32) {
 }
 
 // raise notes what is left of a supply group.
-func (k *candidateIndex) raise(s int32, p inventory.Pool) {
+func (k *Index) raise(s int32, p inventory.Pool) {
 	sh := k.groups[s]
 	if h := int(sh.head[p]); h < len(sh.tiers) {
 		k.least[p][s] = sh.tiers[h].cost

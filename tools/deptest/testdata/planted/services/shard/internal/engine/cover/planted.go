@@ -1,0 +1,3 @@
+package cover
+
+import _ "planted.example/fleet/services/shard/internal/engine/planner"
