@@ -3,11 +3,15 @@ package hostile
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 )
 
@@ -110,5 +114,41 @@ func TestWhoMayCallWhat(t *testing.T) {
 			}
 		}
 	}
+	s.refusalsFillNoLog(methods)
 	s.unharmed()
+}
+
+// refusalsFillNoLog makes the same refused calls again and again. Each cause is a line now and then, not one for each call.
+func (s *stage) refusalsFillNoLog(methods map[string]protoreflect.MethodDescriptor) {
+	s.t.Helper()
+	before := map[string]int64{}
+	for name, p := range s.procs {
+		before[name] = fileSize(s.t, p.LogFile())
+	}
+	c := s.caller(coordinator)
+	for range 200 {
+		for _, procedure := range []string{api.CoordinatorAdminBindClusterProcedure, api.ShardAdminPauseActuationProcedure, api.CapacityProviderCreateProcedure} {
+			m := methods[procedure]
+			ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+			got, err := c.call(ctx, s.addrs[served[string(m.Parent().FullName())]], procedure, body(m, ownRequest(m, c.id)))
+			cancel()
+			if err != nil || got.code != "permission_denied" {
+				s.t.Fatalf("%s: %s, %v", procedure, got, err)
+			}
+		}
+	}
+	for name, p := range s.procs {
+		if grown := fileSize(s.t, p.LogFile()) - before[name]; grown > 20_000 {
+			s.t.Errorf("200 refused calls made %d bytes in the log of %s", grown, name)
+		}
+	}
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }

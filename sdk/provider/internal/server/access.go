@@ -49,7 +49,7 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 		if ours {
 			if reason, message := s.denied(who, r.URL.Path, who.id.Name); reason != "" {
 				s.Denied(reason)
-				s.Log.Warn("denied", "procedure", r.URL.Path, "peer", who.id.String(), "reason", reason, "err", who.err)
+				s.refused.log(s.Log, r.URL.Path, who, reason)
 				_ = connect.NewErrorWriter().Write(w, r, Error(connect.CodePermissionDenied, message)) // the caller may be gone
 				return
 			}
@@ -91,7 +91,7 @@ func (s *Server) judge(who peer, procedure, shard string) error {
 		return nil
 	}
 	s.Denied(reason)
-	s.Log.Warn("denied", "procedure", procedure, "peer", who.id.String(), "reason", reason, "err", who.err)
+	s.refused.log(s.Log, procedure, who, reason)
 	return Error(connect.CodePermissionDenied, message)
 }
 

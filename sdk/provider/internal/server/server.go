@@ -67,6 +67,7 @@ type Server struct {
 	http    *http.Server
 	health  *grpchealth.StaticChecker
 	buffers buffers
+	refused refusedLog
 }
 
 // readMax is the limit of one request: only Configure carries boot data. What arrives compressed is held whole, whoever sends it.

@@ -17,7 +17,6 @@ import (
 // ReportShard takes a report and answers with what the shard has to do (COORD-7.1).
 func (s *Server) ReportShard(ctx context.Context, req *connect.Request[v1.ShardReport]) (*connect.Response[v1.ReportAck], error) {
 	if err := rpc.PeerFrom(ctx).RequireID(identity.ID{Kind: identity.Shard, Name: req.Msg.GetShardId()}); err != nil {
-		s.Refused(rpc.Refusal{Procedure: req.Spec().Procedure, Peer: rpc.PeerFrom(ctx), Err: err})
 		s.config.Metrics.Reports.WithLabelValues("identity").Inc()
 		return nil, err
 	}
@@ -74,7 +73,6 @@ func (s *Server) JoinRaftCluster(ctx context.Context, req *connect.Request[v1.Jo
 		err = peer.Require(identity.Admin)
 	}
 	if err != nil {
-		s.Refused(rpc.Refusal{Procedure: req.Spec().Procedure, Peer: peer, Err: err})
 		return nil, err
 	}
 	suffrage, err := s.node.Join(replica.WithActor(ctx, callerOf(ctx)), req.Msg)

@@ -167,14 +167,9 @@ func (s *Server) Services() []rpc.Service {
 	}
 }
 
-// Refused hears of calls that were refused for the caller's identity (COORD-16.10).
-func (s *Server) Refused(r rpc.Refusal) {
-	s.config.Log.Warn("a call was refused for its caller's identity", "method", r.Procedure, "actor", r.Peer.String(), "err", r.Err)
-}
-
-// RefusedEarly hears of calls that were refused before their body was read, which no interceptor sees.
+// RefusedEarly hears of calls that were refused before their body was read, which no interceptor sees (COORD-16.10). The server logs
+// them, at a bounded rate.
 func (s *Server) RefusedEarly(r rpc.Refusal) {
-	s.Refused(r)
 	if r.Procedure == api.CoordinatorReportShardProcedure {
 		s.config.Metrics.Reports.WithLabelValues("identity").Inc()
 		return
