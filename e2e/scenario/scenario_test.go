@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -70,6 +71,39 @@ func TestFromPendingToRunningAndBack(t *testing.T) {
 		}
 	}
 	sizes(t, s, red)
+	apart(t, s, red)
+}
+
+// apart: small Pods that must not share a host get a host each, though a few machines have room for all of them: by anti-affinity, and
+// by a spread over hosts. ENG-4.12a, OP-15.19, OP-15.27.
+func apart(t *testing.T, s *fixture.Fixture, c *fixture.Cluster) {
+	t.Helper()
+	p, err := s.Look(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := p.PodsRunning
+	for _, w := range []struct {
+		name  string
+		hosts int
+		edit  func(p *corev1.PodSpec, mine *metav1.LabelSelector)
+	}{
+		{"apart", 6, func(p *corev1.PodSpec, mine *metav1.LabelSelector) {
+			p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: mine}}}}
+		}},
+		{"level", 7, func(p *corev1.PodSpec, mine *metav1.LabelSelector) {
+			p.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
+				WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: mine}}
+		}},
+	} {
+		mine := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.name}}
+		deploy(t, c, fixture.Workload{Name: w.name, Replicas: int32(w.hosts), CPU: "100m", Memory: "64Mi", Edit: func(p *corev1.PodSpec) { w.edit(p, mine) }})
+		running += w.hosts
+		until(t, s, c, w.name+" Pods running on a host each", func(p fixture.Picture) bool {
+			return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady >= w.hosts
+		})
+	}
 }
 
 // sizes: Pods of several sizes on machines of 4 cpu all run, whatever the scheduler does with them: large ones bring machines of
@@ -90,6 +124,25 @@ func sizes(t *testing.T, s *fixture.Fixture, c *fixture.Cluster) {
 		until(t, s, c, w.Name+" Pods running beside the others", func(p fixture.Picture) bool {
 			return p.PodsRunning == running && p.PodsPending == 0 && p.NodesReady == w.nodes
 		})
+	}
+}
+
+// Small and large Pods at once, whose machines would be full with all of them: the scheduler puts small Pods where large ones were to
+// go. Those get room as soon as the last node is there, and all run. ENG-11.16, OP-11.5.
+func TestMixedSizesAllRun(t *testing.T) {
+	t.Parallel()
+	s := fixture.StartT(t, fixture.Config{Offerings: spot(12)})
+	red := s.Clusters[0]
+	clock, err := red.WatchPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy(t, red, fixture.Workload{Name: "small", Replicas: 16, CPU: "500m", Memory: "256Mi"})
+	deploy(t, red, fixture.Workload{Name: "large", Replicas: 4, CPU: "3", Memory: "1Gi"})
+	until(t, s, red, "all Pods of both sizes running", func(p fixture.Picture) bool { return p.PodsRunning == 20 && p.PodsPending == 0 })
+	t.Logf("Pod created to Pod Running: %s", clock.Stop())
+	if p, err := s.Look(t.Context(), red); err != nil || p.Machines["speculative"] < 3 { // 20 cpu need five; a large Pod without a place brings one
+		t.Errorf("%v, %v", p, err)
 	}
 }
 

@@ -3,8 +3,8 @@
 //
 // A Watcher counts, per row, the Pods that are Unschedulable for lack of resources alone, for a while or with every present
 // node seen, while the newest
-// status of the row is satisfied and every machine of the row is Ready. It leaves out Pods that wait for volumes, ports,
-// affinity or groups, by the scheduler's own message classes. Each report is the full set. The owners of the Pods get an
+// status of the row is satisfied and every machine of the row is Ready. It leaves out Pods that wait for volumes,
+// affinity, groups, or ports without a limit per host, by the scheduler's own message classes. Each report is the full set. The owners of the Pods get an
 // event, because nothing else explains why the Pods wait.
 //
 // A report is not demand: the shard buys nothing for its counts. Start at Watcher.Run and short.
@@ -99,7 +99,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 	nodes := w.Nodes()
 	for _, p := range w.Pods.Unschedulable() {
 		c := p.Unschedulable()
-		if c == nil || !short(c.Message) {
+		if c == nil {
 			continue
 		}
 		age := now.Sub(c.LastTransitionTime.Time)
@@ -114,7 +114,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 			since, ok := w.Ready(id)
 			ready[id] = readiness{since, ok}
 		}
-		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
+		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor || !short(c.Message, q.Spec) {
 			continue
 		}
 		r := rows[id]
@@ -167,8 +167,8 @@ func current(message string, nodes int) bool {
 var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
-// is a shortage, or excludes the node for this Pod altogether.
-func short(message string) bool {
+// is a shortage, or excludes the node for this Pod altogether. A Pod with a limit per host may lack a host.
+func short(message string, s *request.Spec) bool {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
 		return false
@@ -180,6 +180,8 @@ func short(message string) bool {
 		switch {
 		case strings.HasPrefix(class, "Insufficient "), class == "Too many pods":
 			lacking = true
+		case s.MaxPerHost > 0 && lacksHost(class, s):
+			lacking = true
 		case strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
 			strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
 			// not a node for this Pod
@@ -188,4 +190,11 @@ func short(message string) bool {
 		}
 	}
 	return lacking
+}
+
+// lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room. Of a spread it does
+// not say over what; a spread over zones may be meant.
+func lacksHost(class string, s *request.Spec) bool {
+	return strings.Contains(class, "pods anti-affinity rules") || strings.Contains(class, "pod anti-affinity rules") ||
+		strings.Contains(class, "didn't have free ports") || len(s.Spread) == 0 && strings.Contains(class, "didn't match pod topology spread constraints")
 }

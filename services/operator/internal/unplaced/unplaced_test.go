@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/incluster/events"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
@@ -35,7 +36,7 @@ func TestShort(t *testing.T) {
 		"running PreFilter plugin: rejected":                                                                                                false,
 		"":                                                                                                                                  false,
 	} {
-		if got := short(message); got != want {
+		if got := short(message, &request.Spec{}); got != want {
 			t.Errorf("%q: %v, want %v", message, got, want)
 		}
 	}
@@ -141,6 +142,35 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		if got := len(w.Report(now).Rows); got != c.want {
 			t.Errorf("%s: %d rows, want %d", name, got, c.want)
+		}
+	}
+}
+
+// OP-11.5: a Pod with a limit per host lacks a host where each node holds its peers or lacks room. Of a spread that is not known to be over
+// hosts, and of anything else, it does not.
+func TestPodsLackAHost(t *testing.T) {
+	const anti = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+	const existing = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
+	const ports = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
+	const spread = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints."
+	zones := []v1alpha1.TopologySpread{{TopologyKey: "topology.kubernetes.io/zone", MaxSkew: 1}}
+	for _, c := range []struct {
+		message string
+		spec    request.Spec
+		want    bool
+	}{
+		{anti, request.Spec{MaxPerHost: 1}, true},
+		{anti, request.Spec{}, false},
+		{existing, request.Spec{MaxPerHost: 1}, true},
+		{existing, request.Spec{}, false},
+		{ports, request.Spec{MaxPerHost: 1}, true},
+		{ports, request.Spec{}, false},
+		{spread, request.Spec{MaxPerHost: 2}, true},
+		{spread, request.Spec{MaxPerHost: 2, Spread: zones}, false},
+		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, false},
+	} {
+		if got := short(c.message, &c.spec); got != c.want {
+			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)
 		}
 	}
 }
