@@ -43,7 +43,7 @@ func (p *plan) writeBinaries(tree string) error {
 			name := filepath.Join(bin, fmt.Sprintf("%s_%s_%s_%s", filepath.Base(program), p.version, system, arch))
 			c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", name, ".")
 			c.Dir = filepath.Join(tree, filepath.FromSlash(program))
-			c.Env = append(os.Environ(), p.proxyEnv()...)
+			c.Env = append(os.Environ(), p.proxyEnv(tree)...)
 			c.Env = append(c.Env, "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOWORK=off")
 			c.Stderr = os.Stderr
 			if err := c.Run(); err != nil {
@@ -71,10 +71,14 @@ func (p *plan) takePrograms(bin string) error {
 	return nil
 }
 
-// proxyEnv makes the go command find the released modules in -out and all others where it found them before.
-func (p *plan) proxyEnv() []string {
-	return []string{"GOPROXY=file://" + filepath.ToSlash(filepath.Join(p.out, "proxy")) + "," + goEnv("GOPROXY"),
-		"GONOSUMDB=" + strings.TrimSuffix(prefix, "/") + "/*," + goEnv("GONOSUMDB"), "GOFLAGS=-mod=mod"}
+// proxyEnv makes the go command find the released modules in -out and all others where it found them before: in its cache, which
+// has the layout of a proxy, or behind it. What it fetches goes into a cache of this run. In the usual one, the modules of a dry run would
+// stand in the way of the release that has the same version.
+func (p *plan) proxyEnv(tree string) []string {
+	file := func(dir string) string { return "file://" + filepath.ToSlash(dir) }
+	return []string{"GOMODCACHE=" + filepath.Join(tree, ".modules"), "GOFLAGS=-mod=mod -modcacherw",
+		"GOPROXY=" + file(filepath.Join(p.out, "proxy")) + "," + file(filepath.Join(goEnv("GOMODCACHE"), "cache", "download")) + "," + goEnv("GOPROXY"),
+		"GONOSUMDB=" + strings.TrimSuffix(prefix, "/") + "/*," + goEnv("GONOSUMDB")}
 }
 
 func goEnv(name string) string {

@@ -151,3 +151,30 @@ func TestTheBufModuleBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A dry run leaves nothing behind that the release of the same version would meet.
+func TestARunDoesNotSeeTheModulesOfTheLast(t *testing.T) {
+	fetched := func(text string) string {
+		p, tree, dir := &plan{version: "v0.0.1", out: t.TempDir()}, t.TempDir(), t.TempDir()
+		for name, data := range map[string]string{"go.mod": "module " + prefix + "sdk/x\n\ngo 1.26.0\n", "x.go": text} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := p.writeProxy(&module{path: prefix + "sdk/x", dir: "sdk/x"}, dir); err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command("go", "mod", "download", "-json", prefix+"sdk/x@v0.0.1")
+		c.Dir, c.Env = t.TempDir(), append(append(os.Environ(), p.proxyEnv(tree)...), "GOWORK=off", "GOFLAGS=-modcacherw")
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		_, sum, _ := strings.Cut(string(out), `"Sum": "`)
+		sum, _, _ = strings.Cut(sum, `"`)
+		return sum
+	}
+	if first, second := fetched("package x\n"), fetched("package x // changed\n"); first == "" || first == second {
+		t.Errorf("a changed module of the same version has the sums %q and %q", first, second)
+	}
+}
