@@ -16,7 +16,7 @@ type Domains struct {
 
 // domainTaken is what a plan has taken of a pool of a domain, by position in Cells.
 type domainTaken struct {
-	plan    uint64 // the one it is about; nothing is taken in others
+	plan    uint64 // the plan that it is about; in any other, nothing is taken
 	n       []int32
 	cursors []cursor   // nothing before it is free
 	late    [12]uint32 // classes of machines that are taken and not yet in n: many at once are found faster

@@ -6,7 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// walker goes through the free machines of one class by id, those left out that the cluster at work must not take.
+// walker visits the free machines of one class by id, without those that the cluster must not take.
 type walker struct {
 	chunks     [][]inventory.Index
 	chunk, pos int
@@ -33,7 +33,7 @@ func (c *Search) walk(w *walker, class uint32) {
 	c.find(w)
 }
 
-// pass goes on to the next machine that the plan has not taken.
+// pass moves to the next machine that the plan has not taken.
 func (c *Search) pass(w *walker) {
 	for ; w.chunk < len(w.chunks); w.chunk, w.pos = w.chunk+1, 0 {
 		for list := w.chunks[w.chunk]; w.pos < len(list); w.pos++ {
@@ -44,7 +44,7 @@ func (c *Search) pass(w *walker) {
 	}
 }
 
-// find goes on to the next machine that may be taken, the present one included.
+// find moves to the next machine that may be taken, beginning with the present one.
 func (c *Search) find(w *walker) {
 	for c.pass(w); w.chunk < len(w.chunks); c.pass(w) {
 		i := w.chunks[w.chunk][w.pos]

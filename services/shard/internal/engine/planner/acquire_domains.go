@@ -36,7 +36,7 @@ const (
 func (ts *topologies) sumsFor(cl *clusterState, w *needState, c *domainCounts) *domainSums {
 	c.key = append(c.key[:0], cl.f.ID...)
 	agg, unit := cl.aggregate(w), cl.unit(w)
-	if w.bits&wMany != 0 { // what a machine contributes hangs on the unit, and all that hangs on is in the key
+	if w.bits&wMany != 0 { // what a machine contributes depends on the unit, so the unit is in the key
 		c.key = append(c.key, 0) // which is no supply
 		for _, u := range unit {
 			c.key = binary.LittleEndian.AppendUint64(c.key, uint64(u))

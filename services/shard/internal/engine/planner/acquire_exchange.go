@@ -65,7 +65,7 @@ func (e *exchange) run() {
 // There may be thousands and tries are few, so they are found one at a time.
 type exchangers struct {
 	gone  []uint32     // classes of exhausted shapes that had something free
-	list  []allocation // who may be one
+	list  []allocation // candidates that are not checked yet
 	read  int
 	found []allocation
 }

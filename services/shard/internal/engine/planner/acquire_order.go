@@ -77,7 +77,7 @@ func (s *allocationSorter) sort(list []allocation) {
 	s.shrink()
 }
 
-// sortPending sorts what stands by its allocations.
+// sortPending sorts pending Needs into allocation order.
 func (s *allocationSorter) sortPending(list []pendingNeed) {
 	if s.plain || len(list) < radixMin {
 		slices.SortFunc(list, func(a, b pendingNeed) int { return compareAllocations(a.allocation, b.allocation) })
@@ -91,7 +91,7 @@ func (s *allocationSorter) sortPending(list []pendingNeed) {
 	s.shrink()
 }
 
-// order says which of what stands comes where. It sorts a short list, and returns nil.
+// order returns the allocation order of pending Needs. A short list is sorted in place instead, and the answer is nil.
 func (s *allocationSorter) order(list []pendingNeed) []keyed {
 	if s.plain || len(list) < radixMin {
 		s.sortPending(list)

@@ -91,7 +91,7 @@ func (pl *pendingList) stillShort(covered func(cl *clusterState) bool, visit fun
 	}
 }
 
-// listShort notes who is short in a cluster, while it is at hand.
+// listShort records the short Needs of a cluster that was just credited.
 func (pl *pendingList) listShort(cl *clusterState, x *scratch) {
 	if cl.shorts == 0 {
 		return
@@ -153,8 +153,8 @@ func (pl *pendingList) merge() {
 	pl.old, pl.list = pl.list, out
 }
 
-// dropStale keeps of what stands, in order, what the next plan has a use for: clusters that took something are credited
-// again. In a cold plan that is nearly all, and what gets allocations is put in order by number alone.
+// dropStale sorts the list if it has not been sorted, and drops the Needs of stale clusters: the next plan credits those again. In a cold plan
+// nearly all are stale, so only the order is computed before the allocations.
 func (pl *pendingList) dropStale() {
 	if pl.order == nil {
 		return

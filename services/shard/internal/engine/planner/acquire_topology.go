@@ -91,7 +91,7 @@ func (ts *topologies) of(key symbol.ID) *topState {
 	return t
 }
 
-// topologyOf is topology for those who do not ask what was taken.
+// find returns the topology of a key. What was taken may not be counted in it yet.
 func (ts *topologies) find(key symbol.ID) *topState {
 	for _, t := range ts.list {
 		if t.Top.Key == key {
@@ -167,7 +167,7 @@ func (ts *topologies) countTaken(t *topState, d int32, class uint32, k inventory
 }
 
 // domainCounts is what each domain has free for one matcher, by supply. It is kept from plan to plan; what a plan takes
-// is taken off as it goes.
+// is subtracted as it is taken.
 type domainCounts struct {
 	m        *match.Matcher
 	classes  uint64 // version of the classes it is about
@@ -196,7 +196,7 @@ func (c *domainCounts) note(d int32) {
 	c.log = append(c.log, d)
 }
 
-// logMax bounds how much is noted for those who look seldom. They then look at every domain.
+// logMax bounds the log of changed domains. A reader that misses entries checks every domain.
 const logMax = 1 << 16
 
 // countsOf returns the counts of a matcher, up to date.
@@ -207,7 +207,7 @@ func (ts *topologies) countsOf(t *topState, m *match.Matcher) *domainCounts {
 			t.counts = t.counts[:0]
 			clear(t.kinds)
 		}
-		ts.notify() // what is counted now must not be told later
+		ts.notify() // the counts begun below include what was taken before
 		t.counts = append(t.counts, &domainCounts{m: m})
 		at = len(t.counts) - 1
 	}

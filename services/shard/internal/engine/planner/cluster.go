@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// clusterState is one cluster at work: its Needs, the machines that count for it, and who claims which. Credit fills it
+// clusterState is one cluster: its Needs, the machines that count for it, and which Need claims which machine. Credit fills it
 // from the cluster's own demand and machines alone (ENG-9), so it is kept until one of the two changes. What happens
 // after credit may change it further; it is then stale, and credited again in the next plan.
 type clusterState struct {
@@ -19,8 +19,8 @@ type clusterState struct {
 	vectors
 	cat            *cover.Indexes
 	at             int32 // block of the result
-	lastRecipient  int32 // position in needs; -1 if nobody receives shares
-	unclaimedCount int   // bound and creditable machines that nobody claims
+	lastRecipient  int32 // position in needs; -1 if no Need receives shares
+	unclaimedCount int   // bound and creditable machines without a claim
 	needs          []needState
 	machines       []machineState
 	donors         []donor  // Needs with machines that may have something to offer to others
@@ -39,7 +39,7 @@ type clusterState struct {
 	looseOld       bool     // of looseAt: more may have been let go since
 	freed          bool     // credit let something go after others had looked for it
 	handsOver      bool     // an Idle machine was credited to a Need
-	anew           bool     // its machines were read for this credit
+	anew           bool     // its machines were read again for this credit
 	inOrder        bool     // bound is in the order of walks
 	reported       bool     // its nodes reported when machines was listed
 	columns        []column //
@@ -57,7 +57,7 @@ type clusterState struct {
 	counted       counted
 
 	gains
-	served    uint64  // the last plan whose allocations left nobody short, if that was looked at
+	served    uint64  // the last plan in which a run left no Need short
 	rowNeed   []int32 // by row of demand: its Need, or the folded Need it is a member of
 	folds     []engine.Folded
 	gangRows  []gangRow
@@ -70,7 +70,7 @@ type clusterState struct {
 	overdue   int
 
 	empty     []int32 // of machines: what an exchange gave back
-	looseAt   []int32 // those of bound that nobody claimed when it was listed
+	looseAt   []int32 // those of bound that were unclaimed when it was listed
 	excess    int     // the unclaimed ones that are Configured and ours
 	shorts    int     // Needs that are short, after credit
 	newsAt    int     // where they are in pendingList.news
@@ -112,7 +112,7 @@ func (cl *clusterState) need(w *needState) *demand.Need {
 
 func (cl *clusterState) matcher(w *needState) *match.Matcher { return cl.cat.ByID[w.matcher] }
 
-// membersOf lists the rows that a folded Need stands for.
+// membersOf returns the rows of a folded Need.
 func (cl *clusterState) membersOf(w *needState) []int32 {
 	if w.row < engine.FoldedRow {
 		return nil

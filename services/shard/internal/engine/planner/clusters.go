@@ -54,14 +54,14 @@ func (cs *clusters) markStale(cl *clusterState) {
 	}
 }
 
-// withExcess lists the heard clusters that may have machines which nobody claims, in order.
+// withExcess lists the heard clusters that may have unclaimed machines, in order.
 func (cs *clusters) withExcess() []*clusterState {
 	return cs.withUnclaimed.of(func(cl *clusterState) bool {
 		return cl.d.Facts.Heard && (cl.excess > 0 || len(cl.excluded) > 0 || cl.stale)
 	})
 }
 
-// clusterSet is clusters that had some property when they were added; who no longer has it falls out when it is read.
+// clusterSet is clusters that had some property when they were added. Readers pass over those that lost it.
 type clusterSet struct{ list []*clusterState }
 
 type setBits uint8
@@ -254,14 +254,13 @@ func (cs *clusters) valid(cl *clusterState) bool {
 	return stand
 }
 
-// mayGive reports whether the cluster has machines that nobody in it needs, or may find use for in a last look.
+// mayGive reports whether the cluster may have machines that none of its Needs claims.
 func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.excluded) > 0 || cl.freed }
 
 // counted is what a cluster adds to the counters.
 type counted struct{ open, overdue, protected int }
 
-// places is the memory of clusters at work, many in one piece: a collection goes through all of them, and one that lies behind
-// the other is at hand when its allocation comes.
+// places is the memory of cluster states, many in one piece: the garbage collector scans them in order, and neighbours share cache lines.
 type places struct {
 	rest    []clusterState  // of the last piece
 	vacant  []*clusterState // where clusters were that are gone

@@ -167,8 +167,8 @@ func (cl *clusterState) claimUnclaimedInFlight(w *needState, pass func(at int32,
 	}
 }
 
-// roundSpill is ENG-9.6: what flies for a row that is gone still arrives in this cluster. A gang takes it inside its
-// domain, and chooses one by it if it has none.
+// roundSpill is ENG-9.6: a machine in flight for a row that is gone still arrives in this cluster, so other Needs may claim it. A gang claims
+// such machines inside its domain, and chooses its domain by them if it has none.
 func (c *crediting) roundSpill() {
 	cl := c.cl
 	if len(cl.flight) == 0 {

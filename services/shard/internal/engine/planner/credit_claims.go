@@ -35,8 +35,8 @@ func (cl *clusterState) chain(w *needState, at int32) {
 	w.lastOne = at
 }
 
-// claimFree is claim for a machine that w takes from a free pool in its allocation: nobody counts it yet, and what it has to offer
-// to others is found out when the allocation is over.
+// claimFree is claim for a machine that w takes from a free pool. No Need counts it yet, and its spare capacity is offered to others only after
+// the allocation.
 func (cl *clusterState) claimFree(w *needState, at int32) {
 	cl.chain(w, at)
 	if w.bits &^= wLaid; w.slot >= 0 {
@@ -67,7 +67,7 @@ func (cl *clusterState) release(at int32) {
 	cl.countUnclaimed(l, +1)
 }
 
-// countUnclaimed counts a machine that nobody claims any more, or that somebody claims now.
+// countUnclaimed updates the counts when a machine loses its claim (by 1) or gets one (by -1).
 func (cl *clusterState) countUnclaimed(l *machineState, by int) {
 	if !l.state.Bound() || l.bits&lExcluded != 0 {
 		return
@@ -79,13 +79,13 @@ func (cl *clusterState) countUnclaimed(l *machineState, by int) {
 	}
 }
 
-// unclaimed lists the bound machines that nobody claims, in the order of walks, and perhaps some that somebody has claimed since.
+// unclaimed lists the unclaimed bound machines in walk order. Some of them may have been claimed since the list was made.
 func (cl *clusterState) unclaimed() []int32 {
 	if cl.unclaimedCount == 0 {
 		return nil
 	}
 	if cl.looseOld || len(cl.looseAt) > 2*cl.unclaimedCount+8 {
-		if cl.unclaimedCount > looseFew && !cl.inOrder { // so that nobody sorts them again
+		if cl.unclaimedCount > looseFew && !cl.inOrder { // so that they are sorted once
 			cl.walkOrder(cl.bound, nil)
 			cl.inOrder = true
 		}

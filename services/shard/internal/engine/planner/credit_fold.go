@@ -102,7 +102,7 @@ func (f *folding) begin(w *engine.World) {
 	}
 }
 
-// gangRow is what the answer of section 8 to a gang hangs on.
+// gangRow is what decides whether section 8 folds a gang.
 type gangRow struct {
 	row     int32
 	fate    fate
@@ -209,7 +209,7 @@ func (nz *normalising) begin(row int, class uint32) {
 	cl.begun[row] = match.Covers(sup, cl.projected(&n.MinUnit, x)) && !match.Covers(sup, cl.projected(&n.Aggregate, x))
 }
 
-// fold adds a foldable row to the Need that stands for all like it (ENG-8.3).
+// fold adds a foldable row to the folded Need of all rows like it (ENG-8.3).
 func (nz *normalising) fold(row int32) {
 	cl, x := nz.cl, nz.x
 	n := &cl.d.Needs[row]
@@ -245,7 +245,7 @@ func (nz *normalising) fold(row int32) {
 	}
 }
 
-// foldGroup is the group of the Need that stands for gangs of one aggregate.
+// foldGroup returns the group of the folded Need of gangs with one aggregate.
 func (f *folding) foldGroup(n *demand.Need, x *scratch) string {
 	x.fold.key = n.Aggregate.AppendKey(x.fold.key[:0])
 	f.mu.Lock()

@@ -125,7 +125,7 @@ func (m *members) list(list []inventory.Index) {
 	cl.members = len(cl.machines)
 }
 
-// arrange puts what is in flight into the orders of its walks. What is bound is put in order where somebody walks over it.
+// arrange sorts the machines in flight for their walks. Bound machines are sorted when a walk needs it.
 func (m *members) arrange() {
 	cl := m.cl
 	cl.inOrder = false

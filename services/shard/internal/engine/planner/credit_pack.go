@@ -121,7 +121,8 @@ func (sh *sharing) listOffers(w *needState, list []int32) {
 	g.from, g.room = int32(start), g.n
 }
 
-// finishOffers lays out a Need whose allocation is over, for those behind it that receive shares: its machines are at hand now.
+// finishOffers packs a Need whose allocation is over, so that later Needs can receive shares of its machines. Doing it now finds the machines
+// in the cache.
 func (sh *sharing) finishOffers(w *needState) {
 	cl := sh.cl
 	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
@@ -234,7 +235,7 @@ func (sh *sharing) dropDonor(g *needState) {
 // mayReceive reports whether w is a Need that shares are for (ENG-11.2).
 func (w *needState) mayReceive() bool { return w.bits&(wSame|wSpread|wUnit) == wUnit }
 
-// measureUnits finds what every recipient asks for at the least: who has less than that to offer needs no second look.
+// measureUnits finds the least that any recipient of shares asks for. A donor with less to offer is skipped.
 func (nz *normalising) measureUnits() {
 	cl := nz.cl
 	cl.least, cl.lastRecipient = slices.Grow(cl.least[:0], cl.dimensions()), -1
@@ -289,7 +290,7 @@ func proportion(room, rest, used []int64) {
 	}
 }
 
-// offered is how many whole units of w a machine of another Need, which is laid out, offers (ENG-11.4, 11.5).
+// offered is how many whole units of w a machine of another, packed Need offers (ENG-11.4, 11.5).
 func (sh *sharing) offered(w *needState, l *machineState) int64 {
 	cl := sh.cl
 	unit, sup, used := cl.unit(w), cl.supply(l), cl.at_(l.used, 0)
@@ -368,7 +369,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	}
 }
 
-// offers lists what the machines of a donor that is laid out offer to w.
+// offers lists what the machines of a packed donor offer to w.
 func (sh *sharing) offers(w *needState, g *donor, keep func(l *machineState) bool) {
 	cl, x := sh.cl, sh.x
 	for _, at := range cl.offering[g.from : g.from+g.n] {

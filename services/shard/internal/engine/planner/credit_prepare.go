@@ -41,7 +41,7 @@ func (p *planning) findMatchers() {
 	}
 }
 
-// What stands in rowWant of gangs until Needs have places: the row is part of a folded Need, or may be.
+// Values of rowNeed before the Needs are made: the row is part of a folded Need, or is a gang that may be.
 const (
 	rowFolds = -2
 	rowGang  = -3

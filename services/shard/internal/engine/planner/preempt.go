@@ -157,7 +157,7 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 	}
 	gang := w.bits&wSame != 0 && !match.Covers(cl.unit(w), cl.aggregate(w))
 	if gang && !match.IsZero(h.rest) {
-		return // 15.3: half a rack helps nobody
+		return // 15.3: part of a gang is of no use
 	}
 	for _, at := range over {
 		pe.takeOver(cl, w, &pe.inFlight[at])
@@ -214,7 +214,7 @@ type inFlight struct {
 	handed bool
 }
 
-// listInFlight sorts what is in flight as 15.4 prefers it, whoever asks.
+// listInFlight sorts the machines in flight in the order of 15.4, which is the same for every preemptor.
 func (pe *preemption) listInFlight() {
 	inv := pe.w.Inventory
 	pe.inFlightListed, pe.inFlight = true, pe.inFlight[:0]
@@ -340,7 +340,7 @@ func (pe *preemption) lose(cl *clusterState, w *needState) {
 	}
 }
 
-// excessFor lists what 15.5 gives: Configured machines of other heard clusters that nobody claims.
+// excessFor chooses excess (15.5): unclaimed Configured machines of other heard clusters.
 func (pe *preemption) excessFor(h *request) []victim {
 	if match.IsZero(h.rest) {
 		return nil

@@ -21,7 +21,7 @@ type targets struct {
 	tops     *topologies
 
 	built    bool
-	claimed  bool // they serve somebody: victims. Otherwise they are excess
+	claimed  bool // victims, which a Need claims. Otherwise they are excess
 	list     []target
 	spare    []target       // scratch
 	seen     []target       // scratch: what a cluster has, cluster after cluster
@@ -341,7 +341,7 @@ func (x *targets) replace(at int32) {
 	h[up] = at
 }
 
-// listExcess lists the Configured machines of heard clusters that nobody claims, by price (15.5).
+// listExcess lists the unclaimed Configured machines of heard clusters, by price (15.5).
 func (x *targets) listExcess() {
 	inv := x.w.Inventory
 	for _, cl := range x.clusters.withExcess() {

@@ -21,7 +21,7 @@ type settling struct {
 	actions    *actionList
 	preemption *preemption
 
-	drainedAt map[inventory.Index]int32 // positions in preemption.drained, once somebody asks
+	drainedAt map[inventory.Index]int32 // positions in preemption.drained, made on first use
 }
 
 // run writes the actions in the order of ENG-2.10 and what goes with them.
@@ -141,7 +141,7 @@ func (st *settling) preempts() {
 	}
 }
 
-// reclaims lists what nobody claims in heard clusters, the first of every cluster, then the second, and so on (16.4).
+// reclaims lists the unclaimed machines of heard clusters: the first of every cluster, then the second, and so on (16.4).
 func (st *settling) reclaims() {
 	type queue struct {
 		cl   *clusterState
@@ -230,7 +230,7 @@ func (st *settling) couldUse(cl *clusterState, l *machineState, at int32) int {
 	return n
 }
 
-// releases lists Idle machines whose hold is over and that nobody took, dearest first (16.7 to 16.9).
+// releases lists the Idle machines whose hold is over and that no Need took, dearest first (16.7 to 16.9).
 func (st *settling) releases() {
 	inv := st.w.Inventory
 	from := len(st.res.Actions)
