@@ -85,7 +85,7 @@ func (r *NeedRow) Text() string {
 }
 
 // Own says whether the detail is the shard's own and not the engine's.
-func (r *NeedRow) Own() bool { return r.Detail() >= DetailBootstrapError }
+func (r *NeedRow) Own() bool { return !engine.Detail(r.Detail()).Planned() }
 
 // Remedy says what can be done about a row, or "".
 func (r *NeedRow) Remedy() string {
@@ -113,7 +113,7 @@ func Suggestion(detail int32) string {
 	switch {
 	case detail == DetailBootstrapError:
 		return engine.DetailBootstrapBackoff.Remedy()
-	case detail > DetailBootstrapError:
+	case !engine.Detail(detail).Planned():
 		return ""
 	}
 	return engine.Detail(detail).Remedy()

@@ -104,3 +104,26 @@ type View struct {
 	Score             int64
 	Terms             ScoreTerms
 }
+
+var causeCodes = [...]code{
+	{"", "", ""},
+	{"phase1.idle", "An Idle machine was free.", ""},
+	{"phase1.speculative", "A machine was available to buy, and none was Idle.", ""},
+	{"phase1.handover", "The machine was reserved for this need and is now Idle.", ""},
+	{"phase2.inversion", "A need of higher priority takes this machine from one of lower priority.", ""},
+	{"phase2.excess", "No need uses the machine, and a need of higher priority requires it.", ""},
+	{"phase3.excess", "No need uses the machine any more.", ""},
+	{"phase3.excess_promised", "No need uses the machine any more, and another need waits for it.", ""},
+	{"phase3.gang_moved", "The gang that used the machine has moved to another domain.", ""},
+	{"phase3.not_joined", "The machine's Node never joined its cluster.", ""},
+	{"phase3.release", "The machine has been Idle for longer than its hold time.", ""},
+	{"move.drained", "The machine moves to another shard, where a need of higher priority and penalty requires it.", ""},
+}
+
+var _ [0]struct{} = [len(causeCodes) - int(causes)]struct{}{}
+
+// String returns the name of the cause, for example "phase2.inversion".
+func (c Cause) String() string { return nameOf(causeCodes[:], int(c)) }
+
+// Sentence says the cause in words.
+func (c Cause) Sentence() string { return causeCodes[min(int(c), int(causes)-1)].say }

@@ -6,27 +6,25 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// KeepReason says why a machine is left as it is (ENG-19.6). The numbers are those of the wire; the shell adds its own
-// above them.
+// KeepReason says why a machine is left as it is (ENG-19.6). The numbers are those of the wire; the shell has reasons of its own, 15 to 23.
 type KeepReason uint8
 
 const (
-	NoKeepReason           KeepReason = 0 // there is an action
-	KeepClaimed            KeepReason = 1
-	KeepClaimedWithShares  KeepReason = 2
-	KeepNotHeard           KeepReason = 3
-	KeepReadinessGuard     KeepReason = 4
-	KeepNotOwned           KeepReason = 5
-	KeepSurplusMatures     KeepReason = 6
-	KeepPromised           KeepReason = 7
-	KeepPromisedUnused     KeepReason = 8
-	KeepLeaving            KeepReason = 9
-	KeepHold               KeepReason = 10
-	KeepFixed              KeepReason = 11
-	KeepWithheld           KeepReason = 12
-	KeepSlot               KeepReason = 13
-	KeepFailed             KeepReason = 14
-	KeepReasonShellReserve KeepReason = 15 // the shell's own begin here
+	NoKeepReason          KeepReason = 0 // there is an action
+	KeepClaimed           KeepReason = 1
+	KeepClaimedWithShares KeepReason = 2
+	KeepNotHeard          KeepReason = 3
+	KeepReadinessGuard    KeepReason = 4
+	KeepNotOwned          KeepReason = 5
+	KeepSurplusMatures    KeepReason = 6
+	KeepPromised          KeepReason = 7
+	KeepPromisedUnused    KeepReason = 8
+	KeepLeaving           KeepReason = 9
+	KeepHold              KeepReason = 10
+	KeepFixed             KeepReason = 11
+	KeepWithheld          KeepReason = 12
+	KeepSlot              KeepReason = 13
+	KeepFailed            KeepReason = 14
 )
 
 // Keep is the answer to "why is this machine still here".
@@ -149,3 +147,31 @@ func (r *Result) guarded(w *World, i inventory.Index) bool {
 	_, ok := slices.BinarySearch(b.Protected, i)
 	return ok
 }
+
+// keepCodes says each reason, and what would have to change.
+var keepCodes = [...]code{
+	NoKeepReason:          {"", "The current plan acts on it.", ""},
+	KeepClaimed:           {"CLAIMED", "In use by a need.", "Released when that need requires less."},
+	KeepClaimedWithShares: {"CLAIMED_WITH_SHARES", "In use by several needs.", "Released when all of them require less."},
+	KeepNotHeard:          {"NOT_HEARD", "Its cluster has not reported since the shard started.", "Evaluated when the cluster's first roll-up arrives. Bring its operator back, or retire the cluster if it is gone."},
+	KeepReadinessGuard:    {"READINESS_GUARD", "Its Node never joined. Too many other Nodes did not join either, so none is released.", "Check the bootstrap template."},
+	KeepNotOwned:          {"NOT_OWNED", "Another shard owns it.", "The owning shard decides about it."},
+	KeepSurplusMatures:    {"SURPLUS_MATURES", "No need uses it any more. It finishes starting first.", "No action is needed: it is released after it has started."},
+	KeepPromised:          {"PROMISED", "It is reserved for a need.", "Available to other needs when that need requires less."},
+	KeepPromisedUnused:    {"PROMISED_UNUSED", "It was reserved for a need that no longer requires it.", "No action is needed: once it is ready, any need may use it. It is deleted after its hold time."},
+	KeepLeaving:           {"LEAVING", "It is being released.", "No action is needed. During a drain, `bigfleet get drains` names what blocks it."},
+	KeepHold:              {"HOLD", "It is Idle and within its hold time.", "Deleted when the hold time ends."},
+	KeepFixed:             {"FIXED", "It is Idle. Machines of its capacity type are never released.", "Any need that fits may use it. To release it, remove it at its provider."},
+	KeepWithheld:          {"WITHHELD", "It is withheld.", "Offered again when the mark expires."},
+	KeepSlot:              {"SLOT", "It is available to buy and costs nothing.", "Bought when a need requires it."},
+	KeepFailed:            {"FAILED", "It has failed and waits for repair, retry or forget.", "When the cause is fixed, run `bigfleet machines retry ID`; or `bigfleet machines forget ID`."},
+}
+
+// String returns the name of the keep reason as the wire spells it, without its prefix.
+func (k KeepReason) String() string { return nameOf(keepCodes[:], int(k)) }
+
+// Sentence says the keep reason in words.
+func (k KeepReason) Sentence() string { return codeOf(keepCodes[:], int(k)).say }
+
+// Change says what would have to change for a machine that is kept to go, or "".
+func (k KeepReason) Change() string { return codeOf(keepCodes[:], int(k)).do }

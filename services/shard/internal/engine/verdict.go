@@ -20,60 +20,6 @@ func (s Status) String() string {
 	return "unknown"
 }
 
-// Detail is the finer reason of a verdict (ENG-19.4, ENG-19.5). The numbers are those of the wire's NeedDetail; the
-// shell adds its own above them.
-type Detail uint8
-
-const (
-	NoDetail               Detail = 0
-	DetailClusterOffline   Detail = 1
-	DetailBootstrapBackoff Detail = 2
-	DetailParked           Detail = 3
-	DetailDomainTooSmall   Detail = 4
-	DetailNoMatch          Detail = 5
-	DetailDimensionMissing Detail = 6
-	DetailTooSmall         Detail = 7
-	DetailSpreadBlocked    Detail = 8
-	DetailNodeNotJoined    Detail = 9
-	DetailPreemptionShort  Detail = 10
-	DetailStockOut         Detail = 11
-	DetailQuota            Detail = 12
-	DetailWithheld         Detail = 13
-	DetailHeldByOthers     Detail = 14
-	DetailStarting         Detail = 15
-	DetailCreating         Detail = 16
-	DetailWaitingForDrain  Detail = 17
-	DetailNodeNotReady     Detail = 18
-	DetailUnplaced         Detail = 19
-	DetailSpreadIgnored    Detail = 20
-
-	Details = 21 // length of an array indexed by Detail
-)
-
-// UnmetReason is the coarse reason of a SHORT row. The numbers are those of the wire.
-type UnmetReason uint8
-
-const (
-	NoUnmetReason         UnmetReason = 0
-	PriorityStarved       UnmetReason = 1
-	NoMatchingSupply      UnmetReason = 2
-	TopologyUnsatisfiable UnmetReason = 3
-	PreemptionExhausted   UnmetReason = 4
-)
-
-// Reason is the coarse reason of a short row with this detail, by the table of ENG-19.4.
-func (d Detail) Reason() UnmetReason {
-	switch d {
-	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
-		return NoMatchingSupply
-	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
-		return TopologyUnsatisfiable
-	case DetailPreemptionShort:
-		return PreemptionExhausted
-	}
-	return PriorityStarved
-}
-
 // Verdict is the answer to one row of demand (ENG-19.3). It holds no machine ids, and no pointer: a shard has one for each
 // row, and a collection need not look at them.
 type Verdict struct {
