@@ -205,6 +205,7 @@ type savedCluster struct {
 	ReadUntil      int64               `n:"40"`
 	HeldBack       []savedHeldBack     `n:"41"`
 	Out            []OutOfService      `n:"42"`
+	ForgetAt       int64               `n:"43"`
 }
 
 type savedHeldBack struct {
@@ -412,7 +413,7 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 		Fresh: cl.fresh, Disposition: cl.disposition, DispAt: cl.dispAt, DispReason: cl.dispReason, Held: cl.held, HeldRollup: cl.heldRollup,
 		GateOpen: cl.gateOpen, Gate: cl.gate, GateWaits: cl.gateWaits, Retired: cl.retired, Reclaim: cl.reclaim, Timeouts: cl.timeouts,
 		OneProbe: cl.oneProbe, Reporting: cl.reporting, ReportingSince: cl.reportingSince, Unplaced: cl.unplaced,
-		HintedAt: cl.hintedAt, ReadFrom: cl.readFrom, ReadUntil: cl.readUntil}
+		HintedAt: cl.hintedAt, ReadFrom: cl.readFrom, ReadUntil: cl.readUntil, ForgetAt: cl.forgetAt}
 	for _, id := range sortedKeys(cl.out) {
 		s.Out = append(s.Out, cl.out[id])
 	}

@@ -182,6 +182,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
 	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
 	cl.reporting, cl.reportingSince, cl.unplaced, cl.hintedAt = s.Reporting, s.ReportingSince, s.Unplaced, s.HintedAt
+	cl.forgetAt = s.ForgetAt
 	if cl.readFrom, cl.readUntil = s.ReadFrom, s.ReadUntil; cl.readFrom != 0 {
 		c.reading = append(c.reading, cl)
 	}

@@ -26,6 +26,7 @@ const (
 	timerDrainEnd    // the deadline of a drain that waits for its operator; subject: operation id
 	timerHandover    // a Preempt waited long enough for a session; subject: operation id
 	timerAlone       // the coordinator has had its time to say what this shard owns
+	timerForget      // a cluster has been away for long; subject: cluster
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
@@ -123,6 +124,8 @@ func (c *Core) runTimers() {
 			c.confirmGate(t.Subject)
 		case timerFence:
 			c.fenceTimer(t.Subject)
+		case timerForget:
+			c.forgetCluster(t)
 		case timerAlone:
 			c.aloneNow()
 		case timerPoison:

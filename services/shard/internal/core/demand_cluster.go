@@ -40,6 +40,7 @@ type cluster struct {
 	retired     bool
 	readFrom    int64 // new here: the first List that may have seen all its machines; 0: not waited for
 	readUntil   int64 // the longest it is waited for
+	forgetAt    int64 // when it is looked at whether it can be forgotten; 0: it has a session
 
 	// Machines bound to the cluster, by state.
 	counts [9]int
@@ -164,6 +165,42 @@ func (s *clusterSet) ensure(name string) *cluster {
 	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.name, n) })
 	s.ordered = slices.Insert(s.ordered, i, c)
 	return c
+}
+
+func (s *clusterSet) remove(cl *cluster) {
+	delete(s.byName, cl.name)
+	s.ordered = slices.DeleteFunc(s.ordered, func(c *cluster) bool { return c == cl })
+}
+
+// forgetAfter is for how long a cluster without session, machines and operations is remembered. What it asked for acquires nothing
+// without a session, and comes again with one. Why: whoever can open sessions could otherwise slow every cycle until a restart.
+const forgetAfter = Hour
+
+// left begins the time after which a cluster without a session is forgotten (SHARD-12.8).
+func (c *Core) left(cl *cluster) {
+	cl.forgetAt = c.now + forgetAfter
+	c.timers.add(cl.forgetAt, timerForget, cl.name)
+}
+
+// forgetCluster forgets a cluster of which nothing is here but its name and its demand.
+func (c *Core) forgetCluster(t timer) {
+	cl := c.clusters.get(t.Subject)
+	if cl == nil || cl.connected() || cl.forgetAt != t.At {
+		return
+	}
+	if cl.retired || cl.counts != [9]int{} || len(c.machinesOf(cl)) > 0 ||
+		slices.ContainsFunc(c.ops.ordered(), func(o *operation) bool { return o.Cluster == cl.name }) {
+		c.left(cl)
+		return
+	}
+	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: "forgotten: no session and no machine for an hour"})
+	delete(c.coord.home, cl.name)
+	c.ledger.sharing.Forget(cl.name)
+	c.reading = slices.DeleteFunc(c.reading, func(x *cluster) bool { return x == cl })
+	c.world.Demand.Remove(cl.name)
+	c.clusters.remove(cl)
+	c.pub.dirty = true
+	c.trigger(triggerSession)
 }
 
 // hold is why a Need of the cluster acquires nothing for now (SHARD-6.9). Parking has its own ledger.

@@ -41,7 +41,7 @@ func (c *Core) sessionOpened(e SessionOpened) {
 	cl.session, cl.features, cl.has = e.Session, e.Features, featuresOf(e.Features)
 	cl.version, cl.protocol = e.OperatorVersion, e.ProtocolVersion
 	if !renewed {
-		cl.sessionSince, cl.heard = c.now, false
+		cl.sessionSince, cl.heard, cl.forgetAt = c.now, false, 0
 		cl.timeouts, cl.oneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
 		clear(cl.blobs)
 		clear(cl.hints)
@@ -103,6 +103,7 @@ func (c *Core) sessionClosed(e SessionClosed) {
 func (c *Core) loseSession(cl *cluster, reason string) {
 	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: reason})
 	cl.session, cl.heard, cl.reporting = 0, false, false
+	c.left(cl)
 	c.ledger.sharing.SessionClosed(cl.name)
 	cl.holds, cl.facts = true, true
 	cl.changed()
