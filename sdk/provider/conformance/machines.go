@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,8 +177,8 @@ func (c *Case) tidy() (left string) {
 		}
 	})
 	var lost []string
-	for id, wasSlot := range c.taken {
-		if _, why := c.play(func(c *Case) { c.bringBack(id, wasSlot) }); why != "" {
+	for _, id := range slices.Sorted(maps.Keys(c.taken)) { // in one order, so that a seed replays the calls
+		if _, why := c.play(func(c *Case) { c.bringBack(id, c.taken[id]) }); why != "" {
 			lost = append(lost, id+": "+why)
 		}
 		c.faults = nil
