@@ -235,6 +235,7 @@ func TestRights(t *testing.T) {
 		"operator Role kube-public":     {"configmaps=cluster-info get"},
 		"operator Role kube-system":     {"secrets create,delete"},
 		"pod-controller ClusterRole": {
+			"persistentvolumeclaims list,watch", "persistentvolumes list,watch", "storageclasses.storage.k8s.io list,watch",
 			"pods list,watch", "nodes list,watch", "upcomingnodes.bigfleet.lucy.sh list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create",
 		},
 		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update"},
