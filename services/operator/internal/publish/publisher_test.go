@@ -14,14 +14,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/aggregate"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
-	"github.com/bigfleet-dev/bigfleet/services/operator/internal/pods"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
@@ -248,117 +246,6 @@ func TestTooLargeIsNotSent(t *testing.T) {
 	})
 }
 
-// OP-6.1: a shard without the extension has what was handed to it.
-func TestAcknowledgeWithoutExtension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(req("a", "1"))
-		b.Synced()
-		b.open()
-		time.Sleep(time.Minute)
-		if got := b.names(); len(got) != 0 {
-			t.Fatalf("acknowledged %v before the shard answered Hello", got)
-		}
-		b.Greeted()
-		b.Set(req("b", "1"))
-		time.Sleep(2 * time.Second)
-		b.Set(req("b", "1")) // seen again, still Pending: one patch for life
-		time.Sleep(30 * time.Second)
-		if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("acknowledged %v", got)
-		}
-	})
-}
-
-func answer(l *line, d pb.RollupDisposition) *pb.Acknowledgement {
-	return &pb.Acknowledgement{Echo: "rollup", Rollup: &pb.RollupResult{Disposition: d, TimestampUnixNanos: l.last().TimestampUnixNanos, Reason: "guard"}}
-}
-
-// OP-6.2, scenario 22: with the extension a request is acknowledged when a roll-up that holds it was accepted.
-func TestAcknowledgeWithExtension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(req("a", "1"))
-		b.Synced()
-		l := b.open(FeatureAck)
-		synctest.Wait()
-		b.Greeted()
-		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_REJECTED))
-		time.Sleep(time.Second)
-		b.Set(req("b", "1"))
-		time.Sleep(3 * time.Second)
-		if got := b.names(); len(got) != 0 {
-			t.Fatalf("acknowledged %v, although the shard refused", got)
-		}
-		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED))
-		if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("acknowledged %v", got)
-		}
-	})
-}
-
-// OP-6.2: a shard that named the extension and then says nothing at all for two heartbeats.
-func TestAcknowledgeWhenTheShardIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(req("a", "1"))
-		b.Synced()
-		b.open(FeatureAck)
-		b.Greeted()
-		time.Sleep(19 * time.Second)
-		if got := b.names(); len(got) != 0 {
-			t.Fatalf("acknowledged %v too early", got)
-		}
-		time.Sleep(5 * time.Second)
-		if got := b.names(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("acknowledged %v", got)
-		}
-	})
-}
-
-// A session that is lost before the answer: the request is in the next session's roll-ups, and its answer counts.
-func TestAcknowledgeAcrossSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(req("a", "1"))
-		b.Synced()
-		b.open(FeatureAck)
-		synctest.Wait()
-		b.Closed()
-		time.Sleep(time.Minute)
-		l := b.open(FeatureAck)
-		synctest.Wait()
-		b.Greeted()
-		b.Answered(answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_UNCHANGED))
-		if got := b.names(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("acknowledged %v", got)
-		}
-	})
-}
-
-// OP-5.6: what the shard says of a roll-up, with the extension, by echo alone, and unknown.
-func TestOutcomes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Synced()
-		l := b.open(FeatureAck)
-		synctest.Wait()
-		for _, a := range []*pb.Acknowledgement{
-			answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_HELD), answer(l, pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED), answer(l, 99),
-			{Echo: "rollup-rejected: same"}, {Echo: "rollup-held"}, {Echo: "rollup"}, {Echo: "something-new"}, {Echo: "node-state-resync-complete"},
-		} {
-			b.Answered(a)
-		}
-		var got []string
-		for _, o := range b.outcomes {
-			got = append(got, o.Result)
-		}
-		if want := []string{"held", "accepted", "unknown", "rejected", "held", "accepted"}; !slices.Equal(got, want) {
-			t.Errorf("outcomes %v, want %v", got, want)
-		}
-	})
-}
-
 // OP-5.20: the overhead goes with the demand, and a change of it is a change of demand.
 func TestOverhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -381,23 +268,6 @@ func TestOverhead(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if got := l.times(); len(got) != 2 || l.last().NodeOverhead["cpu"] != "200m" {
 			t.Errorf("sent at %v, the last with %v", got, l.last().NodeOverhead)
-		}
-	})
-}
-
-// Who hears what became of a roll-up may read the demand, or wait for somebody who does: nobody is told under the lock.
-func TestOutcomesAreToldWithoutTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		heard := 0
-		b.OnOutcome = func(Outcome) { b.Read(func(*aggregate.Aggregate) { heard++ }) }
-		b.Synced()
-		l := b.open()
-		b.Set(req("a", "1"))
-		time.Sleep(time.Second)
-		b.Answered(&pb.Acknowledgement{Echo: "rollup", Rollup: &pb.RollupResult{TimestampUnixNanos: l.last().TimestampUnixNanos, Disposition: pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED}})
-		if heard != 1 {
-			t.Errorf("told %d times", heard)
 		}
 	})
 }
@@ -454,151 +324,4 @@ func TestOutOfServiceIsOneFrame(t *testing.T) {
 			}
 		})
 	}
-}
-
-// OP-5.23: demand neither dips nor doubles while a controller replaces Pods, and what is not replaced goes in time.
-func TestDemandIsHeldForReplacements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		known := map[types.UID]*pods.Pod{}
-		var mu sync.Mutex
-		b := newBench(t, func(c *Config) {
-			c.Pod = func(uid types.UID) *pods.Pod { mu.Lock(); defer mu.Unlock(); return known[uid] }
-		})
-		set := func(name, owner, hash string, change ...func(*corev1.Pod)) {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()}}
-			if kind, of, ok := strings.Cut(owner, "/"); ok {
-				p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: of, Controller: new(true)}}
-			}
-			if hash != "" {
-				p.Labels = map[string]string{"pod-template-hash": hash}
-			}
-			if old := known[p.UID]; old != nil {
-				p.CreationTimestamp = old.CreationTimestamp
-			}
-			for _, f := range change {
-				f(p)
-			}
-			mu.Lock()
-			known[p.UID] = pods.Of(p)
-			mu.Unlock()
-		}
-		ask := func(name string) {
-			r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.Now(),
-				OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", Name: name, UID: types.UID(name), Controller: new(true)}}}}
-			if err := json.Unmarshal([]byte(`{"resources":{"cpu":"1"}}`), &r.Spec); err != nil {
-				t.Fatal(err)
-			}
-			b.Set(r)
-		}
-		deleted := func(grace int64) func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				p.DeletionGracePeriodSeconds = new(grace)
-				p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
-			}
-		}
-		named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
-		finished := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
-		withdraw := func(name string) { b.Delete(aggregate.Key{Namespace: "a", Name: name}) }
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = b.Run(ctx) }()
-		defer func() { cancel(); <-done }()
-		l := &line{start: time.Now()}
-		b.Synced()
-		b.Opened(l)
-		cpu := func() string {
-			time.Sleep(20 * time.Second)
-			if n := l.last().Needs; len(n) > 0 {
-				return n[0].AggregateResources["cpu"]
-			}
-			return "0"
-		}
-		expect := func(when, want string) {
-			t.Helper()
-			if got := cpu(); got != want {
-				t.Errorf("%s: %s cpu are asked for, want %s", when, got, want)
-			}
-		}
-		for _, n := range []string{"web-0", "web-1"} {
-			set(n, "StatefulSet/web", "")
-			ask(n)
-		}
-		time.Sleep(time.Minute)
-		expect("at rest", "2")
-		set("web-0", "StatefulSet/web", "", deleted(30))
-		withdraw("web-0")
-		expect("while it terminates", "2")
-		set("web-0-again", "StatefulSet/web", "", named("web-0"))
-		ask("web-0-again")
-		expect("replaced", "2")
-		for _, n := range l.sent {
-			if len(n.Needs) > 0 && n.Needs[0].AggregateResources["cpu"] > "2" {
-				t.Fatalf("demand doubled: %v", n)
-			}
-		}
-		// Scaled down: nobody comes.
-		set("web-1", "StatefulSet/web", "", deleted(30))
-		withdraw("web-1")
-		time.Sleep(3 * time.Minute)
-		expect("held for its grace and three minutes", "2")
-		time.Sleep(20 * time.Second)
-		expect("then no longer", "1")
-		// A rollout of a Deployment: the new ReplicaSet's Pod is there before the request of the old one goes.
-		set("d-1", "ReplicaSet/d-aaa", "aaa")
-		ask("d-1")
-		expect("a Deployment", "2")
-		set("d-1", "ReplicaSet/d-aaa", "aaa", deleted(0))
-		set("d-2", "ReplicaSet/d-bbb", "bbb")
-		ask("d-2")
-		withdraw("d-1")
-		expect("rolled out", "2")
-		// The watch of requests is ahead of that of Pods.
-		set("w-0", "StatefulSet/w", "")
-		ask("w-0")
-		withdraw("w-0")
-		set("w-0", "StatefulSet/w", "", deleted(30))
-		expect("deleted, and known late", "3")
-		set("w-0-again", "StatefulSet/w", "", named("w-0"))
-		ask("w-0-again")
-		withdraw("w-0-again")
-		expect("and replaced", "2")
-		// A StatefulSet that is rolled in the second in which it was made: no replica stands for another.
-		for _, n := range []string{"db-0", "db-1"} {
-			set(n, "StatefulSet/db", "")
-			ask(n)
-		}
-		set("db-1", "StatefulSet/db", "", deleted(0))
-		withdraw("db-1")
-		expect("young replicas", "4")
-		set("db-1-again", "StatefulSet/db", "", named("db-1"))
-		ask("db-1-again")
-		expect("and rolled", "4")
-		for _, n := range []string{"db-0", "db-1-again"} {
-			withdraw(n)
-		}
-		time.Sleep(10 * time.Second)
-		// What is done, bare or withdrawn is not held; a failed Job is.
-		set("done", "Job/j", "")
-		ask("done")
-		set("done", "Job/j", "", finished(corev1.PodSucceeded))
-		withdraw("done")
-		set("bare", "", "")
-		ask("bare")
-		set("bare", "", "", deleted(30))
-		withdraw("bare")
-		set("ignored", "StatefulSet/x", "")
-		ask("ignored")
-		withdraw("ignored")
-		expect("nothing is held", "2")
-		set("failed", "Job/k", "")
-		ask("failed")
-		set("failed", "Job/k", "", finished(corev1.PodFailed))
-		withdraw("failed")
-		expect("a Job tries again", "3")
-		time.Sleep(4 * time.Minute)
-		expect("or not", "2")
-		if n := len(b.holds.until) + len(b.holds.workloads); n != 0 {
-			t.Errorf("%d entries are left", n)
-		}
-	})
 }
