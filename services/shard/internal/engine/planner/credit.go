@@ -23,6 +23,7 @@ func (c *crediting) run() {
 	c.roundOwn()
 	c.roundRest()
 	c.roundSpill()
+	c.keepBusy()
 	cl.open, cl.shorts, cl.handsOver = 0, 0, false
 	for _, at := range cl.flight {
 		if l := &cl.machines[at]; l.state == inventory.Idle && l.claim >= 0 {

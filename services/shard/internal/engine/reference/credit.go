@@ -1,7 +1,10 @@
 package reference
 
 import (
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // credit counts the machines of a cluster for its needs, in three rounds: own machines, other bound machines and shares on
@@ -44,6 +47,49 @@ func (n *State) credit(c *Cluster) {
 		}
 		n.claimWhileShort(d, spill)
 	}
+	n.keepBusy(c)
+}
+
+// keepBusy lets unclaimed machines take the place of claimed ones whose nodes hold less (ENG-9.12).
+func (n *State) keepBusy(c *Cluster) {
+	ours := func(m *Machine) bool { return m.Seen == inventory.Configured && !m.Foreign }
+	claimed := n.bound(c, func(m *Machine) bool {
+		return ours(m) && m.claim != nil && !m.kept && m.claim.Same == nil && m.claim.Spread == nil
+	})
+	for _, e := range n.bound(c, func(m *Machine) bool { return ours(m) && m.claim == nil }) {
+		for i := len(claimed) - 1; i >= 0 && claimed[i].rank < e.rank; i-- {
+			m := claimed[i]
+			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) ||
+				slices.ContainsFunc(m.shares, func(s *Share) bool { return !n.Usable(s.to, e) }) {
+				continue
+			}
+			e.claim, m.claim = m.claim, nil
+			list := e.claim.claims
+			at := slices.Index(list, m)
+			e.claim.claims = append(slices.Delete(list, at, at+1), e)
+			e.shares, m.shares = m.shares, nil
+			for _, s := range e.shares {
+				s.on = e
+			}
+			claimed = slices.Delete(claimed, i, i+1)
+			break
+		}
+	}
+}
+
+// holdsMore reports whether e supplies no less than m of all that the cluster asks for.
+func (n *State) holdsMore(c *Cluster, e, m *Machine) bool {
+	x, y := n.Supply(e, c), n.Supply(m, c)
+	return !slices.ContainsFunc(c.normalised, func(d *Need) bool {
+		for _, v := range []*resource.Vector{&d.Aggregate, &d.MinUnit} {
+			for i := range v.Len() {
+				if v.Val(i) > 0 && x.Get(v.Dim(i)) < y.Get(v.Dim(i)) {
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
 
 // own reports whether m was bound or promised for d (ENG-5.7).

@@ -1,0 +1,81 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
+
+// keepBusy is ENG-9.12: unclaimed machines take the place of claimed ones whose nodes hold less.
+func (c *crediting) keepBusy() {
+	cl := c.cl
+	if cl.excess == 0 {
+		return
+	}
+	ours := func(at int32) bool {
+		l := &cl.machines[at]
+		return l.state == inventory.Configured && l.bits&lForeign == 0
+	}
+	busiest, emptiest := -1, 256 // of those without a claim, and of those with one
+	for _, at := range cl.bound {
+		if rank := int(cl.machines[at].rank); !ours(at) {
+			continue
+		} else if cl.machines[at].claim < 0 {
+			busiest = max(busiest, rank)
+		} else {
+			emptiest = min(emptiest, rank)
+		}
+	}
+	if busiest <= emptiest {
+		return
+	}
+	var claimed, unclaimed []int32
+	for _, at := range cl.bound {
+		switch l := &cl.machines[at]; {
+		case !ours(at):
+		case l.claim < 0:
+			unclaimed = append(unclaimed, at)
+		case l.bits&lKept == 0 && cl.needs[l.claim].bits&(wSame|wSpread) == 0:
+			claimed = append(claimed, at)
+		}
+	}
+	slices.SortFunc(unclaimed, cl.keep)
+	slices.SortFunc(claimed, cl.keep)
+	for _, e := range unclaimed {
+		for i := len(claimed) - 1; i >= 0 && cl.machines[claimed[i]].rank < cl.machines[e].rank; i-- {
+			if cl.mayStandFor(e, claimed[i]) {
+				cl.standFor(e, claimed[i])
+				claimed = slices.Delete(claimed, i, i+1)
+				break
+			}
+		}
+	}
+}
+
+// mayStandFor reports whether an unclaimed machine serves all that a claimed one serves, and costs no more.
+func (cl *clusterState) mayStandFor(e, m int32) bool {
+	x, y := &cl.machines[e], &cl.machines[m]
+	if x.price > y.price || !match.Covers(cl.supply(x), cl.supply(y)) || !cl.usable(&cl.needs[y.claim], x) {
+		return false
+	}
+	for i := y.shares; i >= 0; i = cl.shares[i].nextOn {
+		if !cl.usable(&cl.needs[cl.shares[i].to], x) {
+			return false
+		}
+	}
+	return true
+}
+
+// standFor gives the claim and the shares of machine m to machine e.
+func (cl *clusterState) standFor(e, m int32) {
+	x, y := &cl.machines[e], &cl.machines[m]
+	w := &cl.needs[y.claim]
+	cl.release(m)
+	x.shares, x.out, y.shares, y.out = y.shares, y.out, -1, -1
+	for i := x.shares; i >= 0; i = cl.shares[i].nextOn {
+		cl.shares[i].on = e
+	}
+	cl.hold(w, e)
+	cl.recount(w)
+}
