@@ -3,10 +3,18 @@
 package published
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 )
 
 // consumer uses every module that people import.
@@ -36,7 +44,7 @@ func main() {
 `
 
 func TestModulesAreImportedByVersion(t *testing.T) {
-	first, next := theRelease(t), makeRelease(t, t.TempDir(), "2")
+	first, next := theRelease(t), theNextRelease(t)
 	dir := t.TempDir()
 	write(t, dir, "main.go", consumer)
 	run(t, dir, first.env(t), "go", "mod", "init", "example.com/consumer")
@@ -58,7 +66,8 @@ func TestModulesAreImportedByVersion(t *testing.T) {
 	}
 }
 
-// The command installs by version, knows its release, and writes a provider that certifies itself.
+// The command installs by version, knows its release, and writes a provider that certifies itself. The same provider goes on with
+// the next release: what it changes in the provider's files is two commands, and the state is read.
 func TestCommandIsInstalledByVersion(t *testing.T) {
 	r := theRelease(t)
 	env := append(r.env(t), "GOBIN="+bin())
@@ -76,6 +85,57 @@ func TestCommandIsInstalledByVersion(t *testing.T) {
 	run(t, acme, env, "go", "mod", "tidy")
 	if got := run(t, acme, env, "go", "test", "-count=1", "-v", "./..."); !strings.Contains(got, "--- PASS: TestConformance") {
 		t.Fatalf("the new provider was not certified:\n%s", got)
+	}
+	machine := startAcme(t, acme, env, work, true)
+	next := theNextRelease(t)
+	run(t, acme, next.env(t), "go", "get", repository+"/sdk/provider@"+next.version)
+	run(t, acme, next.env(t), "go", "mod", "tidy")
+	run(t, acme, next.env(t), "go", "test", "-count=1", "-run", "TestChart", ".", "-rewrite")
+	if got := run(t, acme, next.env(t), "go", "test", "-count=1", "-v", "./..."); !strings.Contains(got, "--- PASS: TestConformance") {
+		t.Fatalf("the upgraded provider was not certified:\n%s", got)
+	}
+	if mod, library := read(t, acme, "go.mod"), read(t, acme, "chart/charts/bigfleet-provider-library/values.yaml"); strings.Contains(mod, r.version) || !strings.HasSuffix(library, changedInNext) {
+		t.Fatalf("the provider still uses the release before:\n%s\n%s", mod, library)
+	}
+	if after := startAcme(t, acme, next.env(t), work, false); after != machine {
+		t.Fatalf("machine before the upgrade: %s\nafter: %s", machine, after)
+	}
+}
+
+// startAcme builds and runs the provider on its state in work, buys a machine if told to, and returns what the provider says of the
+// machine that is bought.
+func startAcme(t *testing.T, acme string, env []string, work string, buy bool) string {
+	t.Helper()
+	binary := filepath.Join(work, "provider")
+	run(t, acme, env, "go", "build", "-o", binary, ".")
+	addr, ops := free(t), free(t)
+	p := proc.StartT(t, proc.Config{Name: "acme", Path: binary, Dir: acme, LogFile: filepath.Join(work, "log"), Args: []string{"--use-fake-backend", "--config", "config.yaml", "--data-dir", filepath.Join(work, "state"),
+		"--addr", addr, "--metrics-addr", ops}, Ready: proc.HTTP("http://"+ops+"/readyz", nil)})
+	client := bigfleetv1alpha1connect.NewCapacityProviderClient(http.DefaultClient, "http://"+addr)
+	list := func() []*bigfleetv1alpha1.Machine {
+		got, err := client.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Msg.GetMachines()
+	}
+	if buy {
+		if _, err := client.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: list()[0].GetId(), ShardId: "shard-0", ShardEpoch: 1, SequenceNumber: 1})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for _, m := range list() {
+			if m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE {
+				if err := p.Stop(); err != nil {
+					t.Fatal(err)
+				}
+				return m.GetId() + " on " + m.GetHost().GetRef()
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no machine is idle: %v", list())
+		}
 	}
 }
 

@@ -26,11 +26,26 @@ type release struct{ version, dir, clone string }
 
 var author = []string{"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com"}
 
-// shared is where TestMain keeps the release that most tests use, and what they install.
+// shared is where TestMain keeps the releases that several tests use, and what they install.
 var shared struct {
-	dir  string
-	once sync.Once
+	dir         string
+	first, next oneRelease
+}
+
+// oneRelease is made by the first test that needs it.
+type oneRelease struct {
+	sync.Mutex
 	release
+}
+
+func (o *oneRelease) get(t *testing.T, name string, change func(clone string)) release {
+	t.Helper()
+	o.Lock()
+	defer o.Unlock()
+	if o.version == "" {
+		o.release = makeRelease(t, filepath.Join(shared.dir, "release"+name), name, change)
+	}
+	return o.release
 }
 
 func TestMain(m *testing.M) {
@@ -47,18 +62,25 @@ func TestMain(m *testing.M) {
 
 func theRelease(t *testing.T) release {
 	t.Helper()
-	shared.once.Do(func() { shared.release = makeRelease(t, filepath.Join(shared.dir, "release"), "1") })
-	if shared.version == "" {
-		t.Fatal("the release could not be made: another test says why")
-	}
-	return shared.release
+	return shared.first.get(t, "1", func(string) {})
 }
+
+// theNextRelease differs from the first in what a generated provider takes from the SDK: the library of its chart.
+func theNextRelease(t *testing.T) release {
+	t.Helper()
+	return shared.next.get(t, "2", func(clone string) {
+		library := filepath.Join(clone, "sdk", "provider", "template", "library")
+		write(t, library, "values.yaml", read(t, library, "values.yaml")+changedInNext)
+	})
+}
+
+const changedInNext = "# A later release says more.\n"
 
 // bin is where `go install` puts what tests of this package share.
 func bin() string { return filepath.Join(shared.dir, "bin") }
 
-// makeRelease releases a clone that holds the checkout with its uncommitted changes.
-func makeRelease(t *testing.T, dir, suffix string) release {
+// makeRelease releases a clone that holds the checkout with its uncommitted changes and one more.
+func makeRelease(t *testing.T, dir, suffix string, change func(clone string)) release {
 	t.Helper()
 	root := checkout(t)
 	diff := run(t, root, nil, "git", "diff", "HEAD", "--binary")
@@ -72,6 +94,7 @@ func makeRelease(t *testing.T, dir, suffix string) release {
 		write(t, dir, "diff", diff)
 		run(t, r.clone, nil, "git", "apply", "--index", filepath.Join(dir, "diff"))
 	}
+	change(r.clone)
 	write(t, r.clone, "CHANGELOG.md", strings.Replace(read(t, r.clone, "CHANGELOG.md"), "## Unreleased", "## "+r.version, 1))
 	run(t, r.clone, author, "git", "commit", "--quiet", "-am", "changelog: "+r.version)
 	r.make(t, r.dir, "-binaries=false", "-tag")
