@@ -2604,7 +2604,7 @@ type RebalancePolicy struct {
 	MaxTier MoveTier `protobuf:"varint,2,opt,name=max_tier,json=maxTier,proto3,enum=bigfleet.v1alpha1.MoveTier" json:"max_tier,omitempty"`
 	// Age gates of tiers 1, 2 and 3, seconds.
 	AgeGatesSeconds []int64 `protobuf:"varint,3,rep,packed,name=age_gates_seconds,json=ageGatesSeconds,proto3" json:"age_gates_seconds,omitempty"`
-	// Pause between moves of one flow, both directions.
+	// Pause before a move back between the same shards, and after an aborted move for both directions.
 	FlowCooldownSeconds int64 `protobuf:"varint,4,opt,name=flow_cooldown_seconds,json=flowCooldownSeconds,proto3" json:"flow_cooldown_seconds,omitempty"`
 	// Pause between moves of one machine.
 	MachineCooldownSeconds int64 `protobuf:"varint,5,opt,name=machine_cooldown_seconds,json=machineCooldownSeconds,proto3" json:"machine_cooldown_seconds,omitempty"`

@@ -1290,7 +1290,7 @@ export declare type RebalancePolicy = Message<"bigfleet.v1alpha1.RebalancePolicy
   ageGatesSeconds: bigint[];
 
   /**
-   * Pause between moves of one flow, both directions.
+   * Pause before a move back between the same shards, and after an aborted move for both directions.
    *
    * @generated from field: int64 flow_cooldown_seconds = 4;
    */

@@ -17,6 +17,9 @@ const (
 	looksMax = 200_000
 	// reportsMin is in how many reports a shortfall must have been (COORD-12.3).
 	reportsMin = 2
+	// donationMin is what the donor cap never goes below in tiers 1 and 2, which disturb no workload (COORD-12.9). A percentage
+	// of a small shard is less than one machine.
+	donationMin = 10
 )
 
 // Shard is what a sweep knows of one shard.
@@ -32,11 +35,13 @@ type Shard struct {
 	Shortfalls   []Shortfall
 }
 
-// Flow is an earlier move: it keeps its two shards apart for a while, in both directions.
+// Flow is an earlier move. It delays moves between its two shards: back for the flow cooldown, on in the same direction only until the
+// recipient has reported what it still lacks.
 type Flow struct {
 	From, To, Fingerprint string
 	Kind                  Kind
 	Open                  bool
+	Aborted               bool  // nothing was handed over: asking again at once would fail again
 	AgeSeconds            int64 // since it ended
 	// Cooling is how many of the machines the recipient got may not move again yet.
 	Cooling int32
@@ -76,9 +81,9 @@ type slot struct {
 // sweep is one run.
 type sweep struct {
 	in      Input
-	cooling map[pair]bool
-	busy    map[slot]bool // (donor, bucket) with an open move
-	waiting map[pair]bool // (recipient, fingerprint) with an open move
+	cooling map[pair]int64 // by donor and recipient: seconds left; -1 while a move between them is open
+	busy    map[slot]bool  // (donor, bucket) with an open move
+	waiting map[pair]bool  // (recipient, fingerprint) with an open move
 	held    map[slot]int32
 	given   map[string]int32 // by donor, this sweep
 	memo    map[lookup][]candidate
@@ -102,7 +107,7 @@ type candidate struct {
 
 // Sweep returns the moves that should be made now, in the order of what they serve.
 func Sweep(in Input) []Proposal {
-	s := &sweep{in: in, cooling: map[pair]bool{}, busy: map[slot]bool{},
+	s := &sweep{in: in, cooling: map[pair]int64{}, busy: map[slot]bool{},
 		waiting: map[pair]bool{}, held: map[slot]int32{}, given: map[string]int32{}, memo: map[lookup][]candidate{}}
 	s.pools = newPools(in.Shards)
 	room := int64(in.Policy.GetMaxOpenMoves())
@@ -111,9 +116,7 @@ func Sweep(in Input) []Proposal {
 			room--
 			s.busy[slot{f.From, f.Kind.short()}], s.waiting[pair{f.To, f.Fingerprint}] = true, true
 		}
-		if f.Open || f.AgeSeconds < in.Policy.GetFlowCooldownSeconds() {
-			s.cooling[pair{f.From, f.To}], s.cooling[pair{f.To, f.From}] = true, true
-		}
+		s.cool(f)
 		s.held[slot{f.To, f.Kind.short()}] += f.Cooling
 	}
 	queue := s.eligible()
@@ -123,6 +126,25 @@ func Sweep(in Input) []Proposal {
 		s.serve(need)
 	}
 	return s.out
+}
+
+// cool notes for how long a move delays others between its two shards (COORD-12.9).
+func (s *sweep) cool(f Flow) {
+	on, back := pair{f.From, f.To}, pair{f.To, f.From}
+	if f.Open {
+		s.cooling[on], s.cooling[back] = -1, -1
+		return
+	}
+	cooldown := s.in.Policy.GetFlowCooldownSeconds()
+	again := cooldown
+	if !f.Aborted {
+		again = min(cooldown, slices.Min(s.in.Policy.GetAgeGatesSeconds()))
+	}
+	for between, seconds := range map[pair]int64{on: again, back: cooldown} {
+		if left := seconds - f.AgeSeconds; left > 0 && s.cooling[between] >= 0 {
+			s.cooling[between] = max(s.cooling[between], left)
+		}
+	}
 }
 
 // need is one shortfall and its shard.
@@ -219,17 +241,23 @@ func (s *sweep) choose(n need, tier v1.MoveTier, verdicts *[]*v1.DonorVerdict) (
 
 // amount is how many machines a candidate gives to a need, or why none.
 func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
-	switch {
+	switch left := s.cooling[pair{c.donor.ID, n.shard.ID}]; {
 	case c.donor.ID == n.shard.ID:
 		return 0, "it is the shard that is short"
-	case s.cooling[pair{c.donor.ID, n.shard.ID}]:
-		return 0, "a move between the two shards is under way, or was a short while ago"
+	case left < 0:
+		return 0, "a move between the two shards is in progress"
+	case left > 0:
+		return 0, fmt.Sprintf("a move between the two shards ended recently; the next one may start in %d s", left)
 	case s.busy[slot{c.donor.ID, c.bucket.Kind.short()}]:
-		return 0, "a move of such machines from it is under way"
+		return 0, "a move of such machines from it is in progress"
 	}
-	budget := max(1, int32(math.Floor(float64(c.donor.Machines)*s.in.Policy.GetDonorCap()))) - s.given[c.donor.ID]
+	least := 1.0
+	if tier != v1.MoveTier_MOVE_TIER_DRAIN {
+		least = donationMin
+	}
+	budget := int32(max(least, math.Floor(float64(c.donor.Machines)*s.in.Policy.GetDonorCap()))) - s.given[c.donor.ID]
 	if budget <= 0 {
-		return 0, "it gave as much as one sweep may take from it"
+		return 0, "it has given as much as one sweep may take from it"
 	}
 	want := machinesFor(n.shortfall.Deficit, c.bucket.Allocatable)
 	if want == 0 {
@@ -239,7 +267,7 @@ func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
 	if tier == v1.MoveTier_MOVE_TIER_QUOTA && s.in.Slice != nil {
 		if units, limited := s.in.Slice(n.shard.Provider, c.bucket.Kind.Region, c.donor.ID); limited && int64(units) < give {
 			if give = int64(units); give <= 0 {
-				return 0, "it has no quota units to give with its slots"
+				return 0, "it has no quota units left to give with its slots"
 			}
 		}
 	}
@@ -302,17 +330,24 @@ func (s *sweep) heldBy(donor *Shard, b *Bucket) int32 {
 // propose records a move and what it takes from the rest of the sweep.
 func (s *sweep) propose(n need, tier v1.MoveTier, c candidate, want int32, verdicts []*v1.DonorVerdict) {
 	left := reduce(n.shortfall.Deficit, c.bucket.Allocatable, int64(want))
-	cover := "covers all of it"
+	cover := "this covers all of it"
 	if len(left) > 0 {
-		cover = "covers a part of it"
+		cover = "this covers part of it"
 	}
 	verdicts = append(verdicts, &v1.DonorVerdict{ShardId: c.donor.ID, Taken: true,
 		Reason: fmt.Sprintf("%d of %d machines at %g dollars per hour", want, c.surplus, c.bucket.Price)})
 	s.out = append(s.out, Proposal{Tier: tier, From: c.donor.ID, To: n.shard.ID, Provider: n.shard.Provider, Bucket: *c.bucket, Shortfall: n.shortfall,
-		Wanted: want, Donors: verdicts, Reason: fmt.Sprintf("shard %s is short for %d s at priority %d; %d machines of type %s in zone %s from shard %s: %s",
-			n.shard.ID, n.shortfall.AgeSeconds, n.shortfall.Priority, want, c.bucket.Kind.InstanceType, c.bucket.Kind.Zone, c.donor.ID, cover)})
+		Wanted: want, Donors: verdicts, Reason: fmt.Sprintf("shard %s has been short for %d s at priority %d; %s of type %s in zone %s from shard %s: %s",
+			n.shard.ID, n.shortfall.AgeSeconds, n.shortfall.Priority, machines(want), c.bucket.Kind.InstanceType, c.bucket.Kind.Zone, c.donor.ID, cover)})
 	s.given[c.donor.ID] += want
 	s.in.Room -= int64(want)
 	s.busy[slot{c.donor.ID, c.bucket.Kind.short()}], s.waiting[pair{n.shard.ID, n.shortfall.Fingerprint}] = true, true
-	s.cooling[pair{c.donor.ID, n.shard.ID}], s.cooling[pair{n.shard.ID, c.donor.ID}] = true, true
+	s.cooling[pair{c.donor.ID, n.shard.ID}], s.cooling[pair{n.shard.ID, c.donor.ID}] = -1, -1
+}
+
+func machines(n int32) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
 }

@@ -139,10 +139,19 @@ func TestSweep(t *testing.T) {
 			f.shard("n3", nil, high)
 		}, "tier 1: 1 c5/a donor -> n3 for high\ntier 1: 1 c5/b donor -> n2 for old"},
 		"cap per donor": {func(f *fixture) {
-			f.shard("donor", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1), bucket("c5", "b", 100, 0, 1)}).Machines = 700
+			f.shard("donor", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1), bucket("c5", "b", 100, 0, 1)}).Machines = 1700
 			f.shard("n1", nil, short("x", "400", 99))
 			f.shard("n2", nil, short("x", "400", 98))
-		}, "tier 1: 7 c5/a donor -> n1 for x"},
+		}, "tier 1: 17 c5/a donor -> n1 for x"},
+		"a small shard gives what is missing, not one machine": {func(f *fixture) {
+			f.shard("donor", supply(0, 4)).Machines = 29
+			f.shard("needy", nil, short("x", "16", 61))
+		}, "tier 2: 4 c5/a donor -> needy for x"},
+		"of what runs, a small shard drains one at a time": {func(f *fixture) {
+			f.in.Policy.MaxTier = v1.MoveTier_MOVE_TIER_DRAIN
+			f.shard("donor", []*v1.SupplyBucket{{InstanceType: "c5", Zone: "a", Configured: 9, Allocatable: resources("4")}}).Machines = 29
+			f.shard("needy", nil, short("x", "16", 500))
+		}, "tier 3: 1 c5/a donor -> needy for x"},
 		"requirements and size": {func(f *fixture) {
 			f.shard("donor", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1), bucket("m5", "b", 100, 0, 3)})
 			s := short("x", "4", 99)
@@ -154,6 +163,21 @@ func TestSweep(t *testing.T) {
 		}, "tier 1: 1 m5/b donor -> needy for x"},
 		"cooldown in both directions": {func(f *fixture) {
 			f.in.Flows = []Flow{{From: "needy", To: "donor", AgeSeconds: 599}}
+			f.shard("donor", supply(100, 0))
+			f.shard("needy", nil, short("x", "4", 99))
+		}, ""},
+		"the same direction only until the recipient has reported": {func(f *fixture) {
+			f.in.Flows = []Flow{{From: "donor", To: "needy", Fingerprint: "x", AgeSeconds: 60}}
+			f.shard("donor", supply(100, 0))
+			f.shard("needy", nil, short("x", "4", 99))
+		}, "tier 1: 1 c5/a donor -> needy for x"},
+		"the same direction, before it can have reported": {func(f *fixture) {
+			f.in.Flows = []Flow{{From: "donor", To: "needy", Fingerprint: "x", AgeSeconds: 59}}
+			f.shard("donor", supply(100, 0))
+			f.shard("needy", nil, short("x", "4", 99))
+		}, ""},
+		"the same direction after a move that gave nothing": {func(f *fixture) {
+			f.in.Flows = []Flow{{From: "donor", To: "needy", Fingerprint: "x", AgeSeconds: 599, Aborted: true}}
 			f.shard("donor", supply(100, 0))
 			f.shard("needy", nil, short("x", "4", 99))
 		}, ""},
@@ -208,8 +232,8 @@ func TestProposalsExplainThemselves(t *testing.T) {
 	f.shard("b", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 2)})
 	f.shard("needy", nil, short("x", "4", 99))
 	got := Sweep(f.in)
-	if len(got) != 1 || len(got[0].Donors) != 2 || got[0].Donors[0].GetTaken() || !strings.Contains(got[0].Donors[0].GetReason(), "short while ago") ||
-		!got[0].Donors[1].GetTaken() || !strings.Contains(got[0].Reason, "needy is short for 99 s") {
+	if len(got) != 1 || len(got[0].Donors) != 2 || got[0].Donors[0].GetTaken() || !strings.Contains(got[0].Donors[0].GetReason(), "may start in 55 s") ||
+		!got[0].Donors[1].GetTaken() || !strings.Contains(got[0].Reason, "needy has been short for 99 s") {
 		t.Fatalf("%+v", got)
 	}
 }
@@ -250,7 +274,7 @@ func TestSweepKeepsItsLimits(t *testing.T) {
 				most = p.Bucket.Speculative
 			}
 			if from.Provider != to.Provider || from == to || to.Draining || p.Wanted < 1 || p.Wanted > most ||
-				int64(p.Wanted) > machinesFor(p.Shortfall.Deficit, p.Bucket.Allocatable) || given[p.From] > max(1, from.Machines/100) {
+				int64(p.Wanted) > machinesFor(p.Shortfall.Deficit, p.Bucket.Allocatable) || given[p.From] > max(10, from.Machines/100) {
 				t.Fatalf("%s", describe(got))
 			}
 		}

@@ -107,7 +107,7 @@ func (d *ShardRegistry) input(st *fleet.State, now time.Time) rebalance.Input {
 	}
 	for m := range st.Moves() {
 		age := int64(d.ages.of(m, now) / time.Second)
-		f := rebalance.Flow{From: m.GetFrom(), To: m.GetTo(), Fingerprint: m.GetFingerprint(), Open: fleet.Open(m), AgeSeconds: age,
+		f := rebalance.Flow{From: m.GetFrom(), To: m.GetTo(), Fingerprint: m.GetFingerprint(), Open: fleet.Open(m), Aborted: m.GetState() == v1.Move_STATE_ABORTED, AgeSeconds: age,
 			Kind: rebalance.Kind{InstanceType: m.GetSelector().GetInstanceType(), Zone: m.GetSelector().GetZone(), CapacityType: m.GetSelector().GetCapacityType()}}
 		if age < st.Policy().GetMachineCooldownSeconds() && (m.GetState() == v1.Move_STATE_DONE || m.GetState() == v1.Move_STATE_ADOPTED) {
 			f.Cooling = int32(len(m.GetMachineIds()))
