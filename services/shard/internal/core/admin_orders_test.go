@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -51,41 +50,5 @@ func TestOrderInsideACycle(t *testing.T) {
 	w.run(Minute)
 	if cycles == 0 || told == 0 {
 		t.Errorf("%d cycles started something, %d told something", cycles, told)
-	}
-}
-
-// SHARD-6.10: the full plan is made again after a hundred cycles, but at most every minute, and at the least every ten.
-func TestFullPlanIsComparedInItsTime(t *testing.T) {
-	for _, busy := range []bool{true, false} {
-		t.Run(fmt.Sprint("busy ", busy), func(t *testing.T) {
-			w := newWorld(t, nil, slotsOf(4)...)
-			var at []int64
-			w.watch = func([]Effect) {
-				if n := len(at); n == 0 || at[n-1] != w.c.cycle.fullAt {
-					at = append(at, w.c.cycle.fullAt)
-				}
-			}
-			w.connect("red")
-			w.run(Second)
-			for i := range 1500 {
-				w.rollup("red", needs(1, int64(4+4*(i%2))))
-				w.run(200 * Millisecond)
-				if !busy {
-					w.run(2 * Second)
-				}
-			}
-			least, most := Minute, 10*Minute+w.c.cfg.CycleInterval
-			for i := 2; i < len(at); i++ { // the first is before any cycle
-				if gap := at[i] - at[i-1]; gap < least || gap > most {
-					t.Errorf("%d s between two comparisons", gap/Second)
-				}
-			}
-			if len(at) < 4 {
-				t.Errorf("%d comparisons", len(at)-1)
-			}
-			if n := w.count(MetricPlanMismatch); n != 0 {
-				t.Errorf("%d plans differed", n)
-			}
-		})
 	}
 }
