@@ -178,7 +178,12 @@ func (s *shell) build() (err error) {
 	if err != nil {
 		return err
 	}
-	calls := actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log}
+	claimed := func() {
+		if s.reporter != nil {
+			s.reporter.Soon()
+		}
+	}
+	calls := actuator.Config{OnClaim: claimed, ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log}
 	if _, off := s.Telemetry.Tracer.(noop.TracerProvider); !off {
 		s.spans = spans.New(s.Telemetry.Tracer)
 		calls.Trace = s.spans.Call
@@ -403,5 +408,5 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 	}
 	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: s.providerAddress(),
 		Epoch: s.epoch, Interval: s.CoordinatorHeartbeat, Client: client, Gate: s.gate, Loop: s.loop, Core: s.core, View: s.view.Load,
-		Store: s.store, Log: s.log, OnDropped: s.meter.AcksDropped, OnStale: s.meter.AnswerStale}), nil
+		Store: s.store, Stores: s.actuator.Stores, Log: s.log, OnDropped: s.meter.AcksDropped, OnStale: s.meter.AnswerStale}), nil
 }
