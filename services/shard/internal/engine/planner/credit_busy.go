@@ -78,4 +78,5 @@ func (cl *clusterState) standFor(e, m int32) {
 	}
 	cl.hold(w, e)
 	cl.recount(w)
+	cl.freed = true // a Need that found nothing may use the one that is let go (ENG-12.9)
 }
