@@ -193,9 +193,7 @@ func (p *Provider) refined(now *lifecycle.Shape, seen *Attributes) (*lifecycle.S
 	if seen == nil {
 		return now, nil
 	}
-	whole := cloneAttributes(*estimated(seen, now.Attributes().DrainEstimate))
-	nodeDefaults(&whole)
-	seen = &whole
+	seen = estimated(seen, now.Attributes().DrainEstimate)
 	if equalAttributes(*seen, now.Attributes()) {
 		return now, nil
 	}

@@ -39,7 +39,7 @@ func NewCommand(edit ...func(*Config)) *cobra.Command {
 	fs.IntVar(&c.ExportKeep, "snapshot-export-keep", ExportKeepDefault, "copies kept")
 	fs.DurationVar(&c.RebalanceInterval, "rebalance-interval", RebalanceDefault, "pause between sweeps of the rebalancer; 0 switches it off")
 	fs.StringVar(&c.AuditLog, "audit-log", "", "file for audit records as JSON lines, on every replica; empty means none")
-	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "on plaintext, take orders from any peer and not from loopback alone")
+	fs.BoolVar(&c.InsecureAdmin, "insecure-admin", false, "without TLS, accept orders from any peer, not only from loopback")
 	fs.IntVar(&c.AdminRate, "admin-rate", 50, "admin calls a second that one caller may make; negative means no limit")
 	fs.DurationVar(&c.Heartbeat, "raft-heartbeat-timeout", 300*time.Millisecond, "silence of the leader after which a follower stands for election (the library's default is 1s)")
 	fs.DurationVar(&c.Election, "raft-election-timeout", 300*time.Millisecond, "how long an election may take (the library's default is 1s)")

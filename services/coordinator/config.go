@@ -52,7 +52,7 @@ type Config struct {
 	// RebalanceInterval is the pause between sweeps; 0 means 15 s, negative switches them off.
 	RebalanceInterval time.Duration
 	AuditLog          string // file for audit records as JSON lines; empty: none
-	InsecureAdmin     bool   // on plaintext, take orders from any peer and not from loopback alone
+	InsecureAdmin     bool   // without TLS, accept orders from any peer, not only from loopback
 	AdminRate         int    // admin calls a second of one caller; 0 means 50, negative means no limit
 
 	Heartbeat, Election, Lease time.Duration // 0 means 300, 300 and 200 ms

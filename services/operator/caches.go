@@ -74,7 +74,7 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 			&v1alpha1.AvailableCapacity{}:   {Transform: cache.TransformStripManagedFields()},
 		},
 		OnWatchError: func(kind string, err error) {
-			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
+			p.log.Warn("a watch of the API server is broken; the last known state stays in force", "kind", kind, "err", err)
 		},
 		OnRead: func(plural string, err error) {
 			switch {

@@ -32,7 +32,7 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
 	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods looked at in parallel")
 	fs.DurationVar(&c.CacheSyncTimeout, "cache-sync-timeout", cacheSyncDefault, "how long the first listing of all objects may take")
-	fs.Float32Var(&c.QPS, "qps", -1, "API requests a second; negative means no limit here (other controllers default to 20)")
+	fs.Float32Var(&c.QPS, "qps", -1, "API requests per second; negative means no limit here (other controllers default to 20)")
 	fs.IntVar(&c.Burst, "burst", 0, "API requests at once when --qps is positive; 0 means twice --qps")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		printed, err := config.Loader{Role: "podcontroller", Command: cmd, Shared: &shared, Check: func() error {

@@ -158,7 +158,7 @@ func (p *controller) connect() (*apiaccess.Access, error) {
 			&keeper.Object{}:                {Transform: keeper.Strip, Label: labels.NewSelector().Add(*owned)},
 		},
 		OnWatchError: func(kind string, err error) {
-			p.log.Warn("a watch of the API server is broken; what was known stays in force", "kind", kind, "err", err)
+			p.log.Warn("a watch of the API server is broken; the last known state stays in force", "kind", kind, "err", err)
 		},
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/get"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/guards"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/node"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/order"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/pause"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/plan"
@@ -136,6 +137,7 @@ func New(a *app.App) *cobra.Command {
 	root.AddCommand(flat(a)...)
 	helpOrNearest(root)
 	completes(a, root)
+	takesNames(root)
 	return root
 }
 
@@ -160,6 +162,9 @@ func groups(a *app.App) []*cobra.Command {
 		{"raft", "Manage the coordinator's Raft group", nil}, {"instructions", "Manage instructions to shards", nil},
 	} {
 		verbs := append(toShard[g.name], toCoordinator[g.name]...)
+		if g.name == "machines" {
+			verbs = append(verbs, node.Verbs(a)...)
+		}
 		for _, l := range lists {
 			if l.group == g.name {
 				list := get.NewList(a, l.group, l.use, l.kind)

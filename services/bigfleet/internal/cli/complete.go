@@ -17,6 +17,39 @@ var live = map[string]string{
 	"--machine": "machine", "--cluster": "cluster", "--shard": "shard",
 }
 
+// named are the kinds before names as -o name prints them, by the word of an argument or the flag.
+var named = map[string]string{
+	"MACHINE": "machine", "CLUSTER": "cluster", "SHARD": "shard", "PAUSE": "pause", "MOVE": "move", "NODE": "peer", "PROVIDER": "provider", "INSTRUCTION": "instruction",
+	"KEY=VALUE": "domain", "[KEY=VALUE": "domain", "SHARD]": "shard",
+}
+
+// takesNames lets every verb take names as -o name prints them: `bigfleet machines retry machine/m-0001`, `--cluster cluster/red`.
+func takesNames(c *cobra.Command) {
+	words := strings.Fields(c.Use)[1:]
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			for i := range min(len(args), len(words)) {
+				if kind := named[words[i]]; kind != "" {
+					args[i] = strings.TrimPrefix(args[i], kind+"/")
+				}
+			}
+			for _, kind := range []string{"cluster", "provider", "shard"} {
+				if f := c.Flags().Lookup(kind); f != nil && f.Changed && f.Value.Type() == "string" {
+					if bare, cut := strings.CutPrefix(f.Value.String(), kind+"/"); cut {
+						if err := f.Value.Set(bare); err != nil {
+							return err
+						}
+					}
+				}
+			}
+			return run(c, args)
+		}
+	}
+	for _, child := range c.Commands() {
+		takesNames(child)
+	}
+}
+
 // completes gives every verb the completion that its line of use tells, where it has none of its own.
 func completes(a *app.App, c *cobra.Command) {
 	words := strings.Fields(c.Use)[1:]

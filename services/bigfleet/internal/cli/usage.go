@@ -56,7 +56,7 @@ func shells(root *cobra.Command) {
 		for _, shell := range c.Commands() {
 			known = append(known, shell.Name())
 		}
-		return exit.Usagef("completion %s: there is none for it, only for %s", args[0], strings.Join(known, ", "))
+		return exit.Usagef("there is no completion for %s: use one of %s", args[0], strings.Join(known, ", "))
 	}
 }
 

@@ -33,7 +33,7 @@ type File struct {
 }
 
 // Mend says what to do about a file that cannot be read.
-const Mend = "Mend that file, or remove it and make its contexts again with `bigfleet config set`"
+const Mend = "Correct that file, or delete it and create the contexts again with `bigfleet config set`"
 
 // Path is where the file is for this environment.
 func Path(getenv func(string) string) (string, error) {

@@ -157,7 +157,7 @@ func brokenOff(what string, err error) *Error {
 		return nil
 	}
 	out.Message = what + ": the server closed the connection without an answer"
-	out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca of the CA that it trusts; if it is stopping, ask again"
+	out.Hint = "If it serves TLS, give --tls-cert, --tls-key and --tls-ca of the CA that it trusts; if it is stopping, retry"
 	return out
 }
 

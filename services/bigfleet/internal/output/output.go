@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -64,11 +65,15 @@ type List struct {
 	Rows    [][]string // one cell a column
 	Names   []string   // one a row, for -o name
 	Items   []proto.Message
-	Objects []any // in place of Items, where rows are put together here and are no message
+	Objects []any    // in place of Items, where rows are put together here and are no message
+	Shards  []string // one an item: the shard that said it; nil where no shard did
 }
 
 // Write prints a list.
 func (f Format) Write(w io.Writer, l List) error {
+	if things := len(l.Items) + len(l.Objects); things > 0 && (f == Name && l.Names == nil || f == CSV && l.Columns == nil) {
+		return errOneAnswer
+	}
 	switch f {
 	case Name:
 		for _, n := range l.Names {
@@ -83,66 +88,79 @@ func (f Format) Write(w io.Writer, l List) error {
 	case CSV:
 		return writeCSV(w, l)
 	case JSONL:
-		for _, m := range l.Items {
-			if err := f.Message(w, m); err != nil {
-				return err
-			}
+		items, err := l.data()
+		if err != nil {
+			return err
 		}
-		for _, o := range l.Objects {
-			if err := f.Value(w, o); err != nil {
+		for _, o := range items {
+			if err := json.NewEncoder(w).Encode(o); err != nil {
 				return err
 			}
 		}
 		return nil
 	case JSON, YAML:
-		items := make([]any, 0, len(l.Items)+len(l.Objects))
-		for _, m := range l.Items {
-			raw, err := encode(m)
-			if err != nil {
-				return err
-			}
-			items = append(items, raw)
+		items, err := l.data()
+		if err != nil {
+			return err
 		}
-		return f.raw(w, map[string]any{"items": append(items, l.Objects...)})
+		return f.raw(w, map[string]any{"items": items})
 	}
 	return writeTable(w, l, f == Wide)
 }
 
-// Next prints one message of a stream: with YAML each is a document of its own.
-func (f Format) Next(w io.Writer, m proto.Message) error {
-	if f == YAML {
-		if _, err := fmt.Fprintln(w, "---"); err != nil {
-			return err
+// data is what programs read of a list.
+func (l List) data() ([]any, error) {
+	out := make([]any, 0, len(l.Items)+len(l.Objects))
+	for i, m := range l.Items {
+		shard := ""
+		if i < len(l.Shards) {
+			shard = l.Shards[i]
 		}
+		o, err := object(m, shard)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
 	}
-	return f.Message(w, m)
+	return append(out, l.Objects...), nil
 }
 
-// Message prints one message as data. Table formats print JSON too: a verb with rows calls Write.
-func (f Format) Message(w io.Writer, m proto.Message) error {
+// Next prints one message of a stream: an object of its own, with YAML a document.
+func (f Format) Next(w io.Writer, m proto.Message, shard string) error {
 	if f == Name || f == CSV {
 		return errOneAnswer
 	}
-	raw, err := encode(m)
+	o, err := object(m, shard)
 	if err != nil {
 		return err
 	}
-	if f == JSONL {
-		_, err = fmt.Fprintf(w, "%s\n", raw)
-		return err
+	switch f {
+	case YAML:
+		if _, err := fmt.Fprintln(w, "---"); err != nil {
+			return err
+		}
+	case JSONL:
+		return json.NewEncoder(w).Encode(o)
 	}
-	return f.raw(w, raw)
+	return f.raw(w, o)
 }
 
-// Value prints one thing that is no message as data.
-func (f Format) Value(w io.Writer, v any) error {
+// Message prints an answer of one message as data, in the shape of every other answer. A verb with rows calls Write.
+func (f Format) Message(w io.Writer, m proto.Message) error {
+	return f.only(w, List{Items: []proto.Message{m}})
+}
+
+// Value prints an answer of one thing that is no message.
+func (f Format) Value(w io.Writer, v any) error { return f.only(w, List{Objects: []any{v}}) }
+
+func (f Format) only(w io.Writer, l List) error {
 	if f == Name || f == CSV {
 		return errOneAnswer
 	}
-	if f == JSONL {
-		return json.NewEncoder(w).Encode(v)
+	if f.ForPeople() {
+		f = JSON
 	}
-	return f.raw(w, v)
+	return f.Write(w, l)
 }
 
 func (f Format) raw(w io.Writer, v any) error {
@@ -160,19 +178,53 @@ func (f Format) raw(w io.Writer, v any) error {
 	return err
 }
 
-// encode is proto JSON with stable spacing: protojson varies its own on purpose.
-func encode(m proto.Message) (json.RawMessage, error) {
+// object is a message as programs read it: its proto JSON, each time in RFC 3339 beside its nanoseconds, and the shard that said it.
+func object(m proto.Message, shard string) (map[string]any, error) {
 	raw, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	var v any
+	var v map[string]any
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
 	decoder.UseNumber()
 	if err := decoder.Decode(&v); err != nil {
 		return nil, err
 	}
-	return json.Marshal(v)
+	addTimes(v)
+	if id, _ := v["shardId"].(string); id != "" {
+		shard = id
+	}
+	if _, taken := v["shard"]; !taken && shard != "" {
+		v["shard"] = shard
+	}
+	return v, nil
+}
+
+// timeSuffixes end the names of fields that hold Unix nanoseconds.
+var timeSuffixes = []string{"UnixNanos", "UnixNs"}
+
+// addTimes adds stateSince to stateSinceUnixNanos, and so on.
+func addTimes(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			addTimes(e)
+		}
+	case map[string]any:
+		for name, e := range v {
+			addTimes(e)
+			for _, suffix := range timeSuffixes {
+				short, of := strings.CutSuffix(name, suffix)
+				text, isText := e.(string)
+				if _, taken := v[short]; !of || taken || short == "" || !isText {
+					continue
+				}
+				if nanos, err := strconv.ParseInt(text, 10, 64); err == nil && nanos != 0 {
+					v[short] = Time(nanos)
+				}
+			}
+		}
+	}
 }
 
 // writeCSV prints every column, for spreadsheets.
@@ -230,12 +282,29 @@ func writeTable(w io.Writer, l List, wide bool) error {
 				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(row[i])+2))
 			}
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+		text := strings.TrimRight(line.String(), " ")
+		if s, ok := w.(Screen); ok && !wide {
+			text = Cut(text, s.Columns())
+		}
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Screen is a writer that knows how wide it is: a table on it is cut instead of wrapped, and -o wide shows all of it.
+type Screen interface{ Columns() int }
+
+// On makes a Screen of a writer.
+func On(w io.Writer, columns func() int) io.Writer { return screen{w, columns} }
+
+type screen struct {
+	io.Writer
+	columns func() int
+}
+
+func (s screen) Columns() int { return s.columns() }
 
 // Never stands for "has not happened".
 const Never = "—"

@@ -37,9 +37,9 @@ func (l *List) Sort(by string) error {
 		}
 		return c
 	})
-	rows, names, items := l.Rows, l.Names, l.Items
+	rows, names, items, shards := l.Rows, l.Names, l.Items, l.Shards
 	l.Rows = make([][]string, len(rows))
-	l.Names, l.Items = slices.Clone(names), slices.Clone(items)
+	l.Names, l.Items, l.Shards = slices.Clone(names), slices.Clone(items), slices.Clone(shards)
 	for to, from := range order {
 		l.Rows[to] = rows[from]
 		if len(names) == len(rows) {
@@ -47,6 +47,9 @@ func (l *List) Sort(by string) error {
 		}
 		if len(items) == len(rows) {
 			l.Items[to] = items[from]
+		}
+		if len(shards) == len(rows) {
+			l.Shards[to] = shards[from]
 		}
 	}
 	return nil

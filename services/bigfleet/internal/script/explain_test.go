@@ -79,7 +79,7 @@ type explanation struct {
 
 func (w *world) explainPod(t *testing.T, cluster, pod string) (e explanation) {
 	t.Helper()
-	cmd := exec.Command("bigfleet", "explain", "pod/default/"+pod, "-o", "json", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", cluster, "--shard", w.env["SHARD"])
+	cmd := exec.Command("bigfleet", "explain", "pod/default/"+pod, "-o", "jsonl", "--kubeconfig", w.env["WORLD_KUBECONFIG"], "--kube-context", cluster, "--shard", w.env["SHARD"])
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -191,11 +191,11 @@ func TestExplainMachinesAndNodes(t *testing.T) {
 		t.Errorf("the Node and the machine have different verdicts:\n%s\n%s", byNode, byMachine)
 	}
 	kept := 0
-	for name := range strings.Lines(w.command(t, "get", "machines", "-o", "name")) {
+	for name := range strings.Lines(w.command(t, "get", "machines", "--all", "-o", "name")) {
 		var m struct {
 			Machine struct{ KeepReason, KeepText string }
 		}
-		raw := w.command(t, "explain", strings.TrimSpace(name), "-o", "json")
+		raw := w.command(t, "explain", strings.TrimSpace(name), "-o", "jsonl")
 		if err := json.Unmarshal([]byte(raw), &m); err != nil {
 			t.Fatal(err)
 		}

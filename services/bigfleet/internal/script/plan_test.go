@@ -68,7 +68,7 @@ func (r record) key() string { return r.Kind + " " + r.MachineID + " " + r.Clust
 func (w *world) predicted(t *testing.T, edits ...string) []string {
 	t.Helper()
 	var plan struct{ Actions []record }
-	if err := json.Unmarshal([]byte(w.command(t, append([]string{"plan", "-o", "json"}, edits...)...)), &plan); err != nil {
+	if err := json.Unmarshal([]byte(w.command(t, append([]string{"plan", "-o", "jsonl"}, edits...)...)), &plan); err != nil {
 		t.Fatal(err)
 	}
 	var out []string

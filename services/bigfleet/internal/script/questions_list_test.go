@@ -44,7 +44,7 @@ func aboutDemand() []question {
 				}
 			}},
 		{"What do we wait for, and why?", "get needs --unmet", 0,
-			[]string{"red/HUGE  0  short  …  Machines match, but none is large enough for one of these Pods.  AGE", "red/BATCH  -10  short  …  Other needs hold the suitable machines.  AGE"},
+			[]string{"red/HUGE  0  short  …  Machines match, but none is large enough for one of these Pods.  AGE", "red/BATCH  -10  short  …  The suitable machines of this shard are in use.  AGE"},
 			"the needs of which Pods wait", func(t *testing.T, _ *truth, out string) {
 				if n := lines(out, " short "); n != 2 {
 					t.Errorf("%d needs are short", n)
@@ -65,7 +65,7 @@ func aboutDemand() []question {
 			}
 		}},
 		{"And of one that waits?", "wait --for satisfied cluster/red --timeout 1s", 4, []string{"N of 3 needs are met", "bigfleet: not satisfied after 1s: …"}, "", nil},
-		{"What capacity was the cluster told of?", "get hints --cluster red", 0, []string{"red  N  medium  …"}, "", nil},
+		{"What capacity was the cluster told of?", "get hints --cluster red", 0, []string{"red  N  WORD  …"}, "", nil},
 	}
 }
 
@@ -138,6 +138,9 @@ func aboutMoney() []question {
 				}
 			}
 			has(t, out, fmt.Sprintf("$%.2f/h", sum))
+		}},
+		{"What do we pay for and not use?", "cost --waste", 0, []string{"CLUSTER  MACHINES  ASKED  BOUGHT  USED  SERVING  UNUSED  IDLE  STUCK  WASTE", "red  N  cpu=…", "TOTAL  N  …"}, "the spend of the cloud's machines of the cluster", func(t *testing.T, x *truth, out string) {
+			has(t, out, fmt.Sprintf("$%.2f/h", x.spend("blue")))
 		}},
 		{"What did the past cost?", "cost --record DIR --points 2", 0, []string{"SPENT  $N"}, "", nil},
 		{"What happens next?", "plan", 0, []string{"shard-0, snapshot of cycle N:", "  PRICE -> PRICE"}, "the spend there is", spends("")},

@@ -117,6 +117,9 @@ func pattern(line string, names map[string]string) *regexp.Regexp {
 	out = regexp.MustCompile(` {2,}`).ReplaceAllString(out, " +")
 	out = regexp.MustCompile(`\b[A-Z]+\b`).ReplaceAllStringFunc(out, func(w string) string {
 		if name, ok := names[w]; ok {
+			if strings.HasPrefix(name, "r1-") { // tables show the beginning of a row's name, sentences all of it
+				return regexp.QuoteMeta(name) + `[0-9a-f]*`
+			}
 			return regexp.QuoteMeta(name)
 		}
 		if p, ok := tokens[w]; ok {

@@ -113,7 +113,19 @@ func Parse(text string, want ...Kind) (Subject, error) {
 	return Subject{}, exit.Usagef("%q is not a subject: write %s; `bigfleet get KIND` lists names", text, strings.Join(forms, ", "))
 }
 
-// NeedName is a need as tables print it and Parse reads it after "need/".
+// shortHex is how much of a row's hash a table shows. More than enough to name one row of a cluster, and every verb takes it.
+const shortHex = 10
+
+// ShortNeed is the name of a need as tables print it.
+func ShortNeed(n *bigfleetv1alpha1.NeedView) string {
+	name := NeedName(n)
+	if i := strings.LastIndex(name, "/r1-"); i >= 0 && len(name) > i+len("/r1-")+shortHex {
+		return name[:i+len("/r1-")+shortHex]
+	}
+	return name
+}
+
+// NeedName is a need as -o name prints it and Parse reads it after "need/".
 func NeedName(n *bigfleetv1alpha1.NeedView) string {
 	id := n.GetNeed().GetRowId()
 	if id == "" {

@@ -41,7 +41,7 @@ func Demos() []Demo {
 		{Name: "spot-storm", About: "the cloud interrupts the spot machines of a zone with a short notice", Watch: "bigfleet get machines --state configured",
 			Script: "deploy A web 32 type=m.8x\nwait A web 32\nstorm 2s\n+3s wait A web 32\nrest"},
 		{Name: "kill-coordinator", About: "the coordinator is down: shards continue to decide", Watch: "bigfleet status --shard SHARD",
-			Script: "deploy A before 4\nwait A before 4\nstop coordinator\nsay without a coordinator a new need is met all the same\ndeploy A without 8\nwait A without 8\nstart coordinator"},
+			Script: "deploy A before 4\nwait A before 4\nstop coordinator\nsay a new need is met without a coordinator\ndeploy A without 8\nwait A without 8\nstart coordinator"},
 		{Name: "kill-operator", Args: []string{"A"}, About: "an operator stops: its cluster keeps its Nodes and Pods", Watch: "bigfleet get clusters",
 			Script: "deploy A web 8\nwait A web 8\nstop operator A\n+2s wait A web 8\nsay nothing was drained; it comes back\nstart operator A\nscale A web 12\nwait A web 12"},
 		{Name: "reset", About: "delete all workloads, restore the stock, start everything", Watch: "bigfleet top", Script: "reset\nrest\nsay a shard may hold a roll-up that suddenly asks for nothing: bigfleet guards"},

@@ -79,7 +79,7 @@ func Scenarios() []Scenario {
 		}},
 		{Name: "restart", About: "the shard stops and starts again", Steps: []Step{
 			{0, "every cluster runs a web service", each(service("web", 8, "1", 0))},
-			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node goes", func(_ context.Context, w *World) error { return w.StopShard() }},
+			{10 * time.Second, "the shard is stopped: watch that no Pod and no Node is lost", func(_ context.Context, w *World) error { return w.StopShard() }},
 			{10 * time.Second, "the shard starts again: the operators come back one by one, and nothing is bought or drained", func(_ context.Context, w *World) error { return w.StartShard() }},
 		}},
 	}

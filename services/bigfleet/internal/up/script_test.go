@@ -54,7 +54,7 @@ func TestPictureFitsANarrowTerminal(t *testing.T) {
 	v := &view{paint: true, title: "BigFleet, simulated clusters on a simulated cloud", start: time.Now(), colour: true, size: func() (int, int) { return 60, 24 }, tries: []string{"status", "get needs", "top", "explain cluster/red"}}
 	v.keep("kubectl sees the clusters with:", "export KUBECONFIG=/tmp/a/path/that/is/longer/than/the/whole/terminal/is/wide/kubeconfig")
 	for range 30 {
-		v.log("the shard is stopped: watch that no Pod and no Node goes, however long this line is")
+		v.log("the shard is stopped: watch that no Pod and no Node is lost, however long this line is")
 	}
 	picture := v.picture(frame{Clusters: []clusterFrame{{ID: "red", Running: 30, Waits: 34, Nodes: 1}}, Gone: []string{"shard-0"}})
 	lines := 0

@@ -178,7 +178,7 @@ func (v *Fleet) Explains(cluster, row string, detail pb.NeedDetail) string {
 			Need struct{ Detail, DetailText string }
 		}
 		var code exit.Code
-		if code, out = v.Bigfleet("explain", subject, "-o", "json"); code == exit.OK && json.Unmarshal([]byte(out), &seen) == nil && seen.Need.Detail == detail.String() {
+		if code, out = v.Bigfleet("explain", subject, "-o", "jsonl"); code == exit.OK && json.Unmarshal([]byte(out), &seen) == nil && seen.Need.Detail == detail.String() {
 			if out = v.Does("explain", subject); strings.Contains(out, seen.Need.DetailText) { // else a cycle came between the two
 				return out
 			}
@@ -197,10 +197,10 @@ func (v *Fleet) Kept(reason pb.KeepReason, says string) string {
 	pause := 250 * time.Millisecond
 	for deadline := time.Now().Add(Patience / 4); time.Now().Before(deadline); time.Sleep(pause) {
 		last = ""
-		_, names := v.Bigfleet("get", "machines", "-o", "name")
+		_, names := v.Bigfleet("get", "machines", "--all", "-o", "name")
 		for _, name := range strings.Fields(names) {
 			var seen struct{ Machine struct{ KeepReason string } }
-			code, out := v.Bigfleet("explain", name, "-o", "json")
+			code, out := v.Bigfleet("explain", name, "-o", "jsonl")
 			if code != exit.OK || json.Unmarshal([]byte(out), &seen) != nil || seen.Machine.KeepReason != reason.String() {
 				last += out
 				continue

@@ -34,7 +34,7 @@ func Parse(flag, text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, exit.Usagef("--%s %q is no time: write %s", flag, text, Forms)
+	return time.Time{}, exit.Usagef("--%s %q is not a time: write %s", flag, text, Forms)
 }
 
 // Age reads a duration of more than 0, with days.

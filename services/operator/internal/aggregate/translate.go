@@ -209,7 +209,7 @@ func tolerations(in []corev1.Toleration) ([]*pb.Toleration, *Problem) {
 			return nil, fatal(ReasonToleration, field.of(".operator"), "%q is neither Equal nor Exists", t.Operator)
 		}
 		if next.Effect != "" && !slices.Contains([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, t.Effect) {
-			return nil, fatal(ReasonToleration, field.of(".effect"), "%q is no taint effect", t.Effect)
+			return nil, fatal(ReasonToleration, field.of(".effect"), "%q is not a taint effect", t.Effect)
 		}
 		if len(t.Key) > keyBytesMax || len(t.Value) > valueBytesMax {
 			return nil, fatal(ReasonToleration, field.of(""), "is too long: key %d of %d bytes, value %d of %d", len(t.Key), keyBytesMax, len(t.Value), valueBytesMax)

@@ -82,7 +82,7 @@ func New(reg prometheus.Registerer, r Reads) (*Instruments, error) {
 		DrainDuration:        m.HistogramVec("drain_duration_seconds", "Duration of drains by outcome: drained, deadline, stopped, node_gone.", "outcome"),
 		Evictions:            m.CounterVec("evictions_total", "Evictions by result: evicted, gone, blocked, error.", "result"),
 		IdentityConflicts:    m.Gauge("node_identity_conflicts", "Machines that more than one Node could be."),
-		NodesNeverJoined:     m.Gauge("nodes_never_joined", "Machines that the shard calls Configured and that have no Ready Node for the join timeout."),
+		NodesNeverJoined:     m.Gauge("nodes_never_joined", "Machines that are Configured and have had no Ready Node for the join timeout."),
 		NodesNotFound:        m.Counter("reclaim_nodes_not_found_total", "Entries of reclaim instructions that name no Node of this cluster."),
 		Leader:               m.Gauge("leader", "1 while this process holds the Lease."),
 		EventsDropped:        m.Counter("events_dropped_total", "Kubernetes events that were not written."),

@@ -176,7 +176,7 @@ func (c *Client) log(err error, wait time.Duration) {
 		c.Log.Error("the shard refuses the session", attrs...)
 		return
 	}
-	c.Log.Warn("no session with the shard; it is tried again until one opens", attrs...)
+	c.Log.Warn("no session with the shard; the operator retries until one opens", attrs...)
 }
 
 // refused says that asking again soon is useless: the answer depends on a configuration (OP-3.7, OP-4.6).

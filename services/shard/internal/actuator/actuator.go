@@ -51,9 +51,6 @@ type Config struct {
 	// be nil.
 	Trace func(context.Context, core.Command) (context.Context, func(error))
 
-	// OnClaim hears that a provider has answered to the claim of the epoch (Stores). It must not block. May be nil.
-	OnClaim func()
-
 	PageRows int // rows handed to the core at a time; 0 means 256, so that a step with new ones stays below 5 ms
 	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
 }
@@ -222,7 +219,7 @@ func (a *Actuator) deliver(provider string, done core.ListDone) {
 	switch {
 	case done.Failed:
 		if _, known := a.failing.Swap(provider, true); !known {
-			a.cfg.Log.Warn("the provider cannot be listed; what was known stays in force, and this is tried again",
+			a.cfg.Log.Warn("the provider cannot be listed; the last known inventory stays in force, and the shard retries",
 				"provider", provider, "code", done.Code.String(), "err", done.Error)
 		}
 	default:

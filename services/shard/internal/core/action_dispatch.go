@@ -1,7 +1,6 @@
 package core
 
 import (
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -224,9 +223,8 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 		return blockedForeign
 	}
 	name := inv.Cluster(d.index)
-	var need *demand.Need
 	if k == KindBootstrap || k == KindProvision {
-		need, name = c.cycle.result.Need(d.action.Need)
+		_, name = c.cycle.result.Need(d.action.Need)
 	}
 	m := inv.Machine(d.index)
 	p := c.provider(m.Provider)
@@ -236,12 +234,6 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	cl := c.clusters.get(name)
 	if h := c.mayReach(k, cl, pass); h != notBlocked {
 		return h
-	}
-	if k == KindBootstrap {
-		if until := cl.templateUntil(need.Form.Fingerprint); until > c.now {
-			pass.wake(until)
-			return blockedBackoff
-		}
 	}
 	if until := c.guards.backoffUntil(d.machine, firstRPC(k)); until > c.now {
 		pass.wake(until)

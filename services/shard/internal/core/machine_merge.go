@@ -117,7 +117,7 @@ func (c *Core) noteEdge(i inventory.Index, old, m inventory.Machine, explained b
 	if !explained {
 		c.emit(Sample{Metric: MetricUnexpectedEdges, Label1: old.State.String(), Label2: m.State.String(), Value: 1})
 		c.record(Record{Type: RecordUnexpectedEdge, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster,
-			From: old.State, To: m.State, Detail: "nobody here commanded this"})
+			From: old.State, To: m.State, Detail: "no command of this shard caused this"})
 		if old.State == inventory.Configured && c.clusters.get(old.Cluster) != nil {
 			c.ledger.lostMachine(c, old.Cluster)
 		}

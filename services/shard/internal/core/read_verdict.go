@@ -63,15 +63,15 @@ func (r *NeedRow) Text() string {
 	case DetailBootstrapError:
 		return "Boot data could not be rendered: " + strings.TrimSuffix(r.BlobText, ".") + "."
 	case DetailPaused:
-		return "Nothing that is planned for this need starts: " + r.BlockedBy + "."
+		return "The actions planned for this need do not start: " + r.BlockedBy + "."
 	case DetailProviderDown, DetailProviderBreaker:
 		return "Machines that fit are withheld: " + r.BlockedBy + "."
 	case DetailNewCluster:
-		return "The cluster is new to this shard, which looks at its provider once more before it buys anything for it."
+		return "The cluster is new to this shard, which reads its provider's inventory again before it buys anything for it."
 	case DetailLimit:
-		return "What is planned for this need waits for a ceiling: " + r.BlockedBy + "."
+		return "The actions planned for this need are held by a ceiling: " + r.BlockedBy + "."
 	case DetailRail:
-		return "What is planned for this need waits for a limit of the shard: " + r.BlockedBy + "."
+		return "The actions planned for this need are held by a limit of the shard: " + r.BlockedBy + "."
 	}
 	switch {
 	case d.Detail != engine.NoDetail:
@@ -91,14 +91,14 @@ func (r *NeedRow) Own() bool { return !engine.Detail(r.Detail()).Planned() }
 func (r *NeedRow) Remedy() string {
 	switch r.Detail() {
 	case DetailBootstrapError:
-		return "Put the bootstrap template of the cluster right; the need is tried again by itself."
+		return "Correct the bootstrap template of the cluster; the need is retried automatically."
 	case DetailPaused:
 		if r.Blocked == blockedDryRun {
 			return "End the dry run once you agree with the plan: `bigfleet dry-run off`."
 		}
-		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."
+		return "`bigfleet get pauses` says who paused it and why; `bigfleet resume` ends it."
 	case DetailProviderBreaker, DetailProviderDown:
-		return "Bring the provider back; it is tried again by itself. `bigfleet provider ping ADDRESS` shows whether it answers."
+		return "Restore the provider; the shard retries automatically. `bigfleet provider ping ADDRESS` shows whether it answers."
 	case DetailNewCluster:
 		return "No action is needed: this lasts one List of the provider, or two reconcile intervals if it does not answer."
 	case DetailRail, DetailLimit:
@@ -283,7 +283,7 @@ func (c *Core) notifyUnread(cl *cluster) {
 		}
 		cl.statuses[n.RowID] = &statusSent{at: c.now}
 		c.emit(SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
-			Text: "The provider has not answered since the shard started; nothing is decided before it does.", Since: c.toWall(c.now)})
+			Text: "The provider has not answered since the shard started; nothing is decided until it does.", Since: c.toWall(c.now)})
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	satisfied := !r.Unmet()
 	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
 	if !satisfied && c.ownsNothingYet() {
-		text, detail = "The coordinator has not said yet which machines are this shard's; nothing is bought before it does.", DetailNewCluster
+		text, detail = "The coordinator has not yet told this shard which machines it owns; nothing is bought until it does.", DetailNewCluster
 	}
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
 	sent := cl.statuses[r.RowID]

@@ -183,7 +183,7 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepNotHeard:
 		return r, "its cluster has not reported since this shard started, so nothing is released from it"
 	case engine.KeepReadinessGuard:
-		return r, "its Node has not joined, and too many others have not for this to be the machine's fault"
+		return r, "its Node has not joined, but too many others have not joined either, so the machine is not replaced"
 	case engine.KeepNotOwned:
 		return r, "another shard owns it"
 	case engine.KeepSurplusMatures:
@@ -224,7 +224,7 @@ func heldChange(r pb.KeepReason) string {
 	case pb.KeepReason_KEEP_REASON_PAUSED:
 		return "`bigfleet get pauses` shows who paused it and why. `bigfleet resume` ends the pause, and `bigfleet dry-run off` ends a dry run."
 	case pb.KeepReason_KEEP_REASON_RELEASE_DELAY:
-		return "Released when it was not needed for --release-delay without interruption."
+		return "Released after it has been unneeded for --release-delay without interruption."
 	case pb.KeepReason_KEEP_REASON_PROTECTED_PODS:
 		return "Released once these Pods have left, or when their budget allows a disruption and none is annotated do-not-disrupt."
 	case pb.KeepReason_KEEP_REASON_DRAIN_BACKOFF:
@@ -248,7 +248,7 @@ func planned(v *core.Publish, k *core.Kept) (pb.KeepReason, string) {
 	case "paused", "dry_run":
 		return pb.KeepReason_KEEP_REASON_PAUSED, what + ", but actions are paused or in dry run"
 	case "release_delay":
-		return pb.KeepReason_KEEP_REASON_RELEASE_DELAY, what + ", but not before " + clock(v, k.Until) + ": a machine has to be in excess for a while"
+		return pb.KeepReason_KEEP_REASON_RELEASE_DELAY, what + ", but not before " + clock(v, k.Until) + ": a machine has to be unneeded for a while first"
 	case "protected_pods":
 		return pb.KeepReason_KEEP_REASON_PROTECTED_PODS, what + ", but its node holds Pods that must not be disturbed"
 	case "drain_backoff":

@@ -81,14 +81,14 @@ func edited(p *engine.Policy, set map[string]string) (*engine.Policy, error) {
 		if unit, is := times[name]; is {
 			d, err := time.ParseDuration(set[name])
 			if err != nil || d < 0 {
-				return nil, fmt.Errorf("%s: %q is no time such as 90s", name, set[name])
+				return nil, fmt.Errorf("%s: %q is not a duration such as 90s", name, set[name])
 			}
 			f.SetInt(int64(d / unit))
 			continue
 		}
 		n, err := strconv.ParseInt(set[name], 10, f.Type().Bits())
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%s: %q is no amount", name, set[name])
+			return nil, fmt.Errorf("%s: %q is not an amount", name, set[name])
 		}
 		f.SetInt(n)
 	}

@@ -33,7 +33,6 @@ type Meter struct {
 	oversize   prometheus.Counter
 	identity   prometheus.Counter
 	acks       prometheus.Counter
-	compared   prometheus.Counter
 	stale      prometheus.Counter
 	slow       prometheus.Counter
 	stray      *prometheus.CounterVec
@@ -67,8 +66,7 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		restarts:   m.CounterVec("component_restarts_total", "Restarts of parts of the process.", "component"),
 		logErrors:  m.Counter("decision_log_errors_total", "Records that could not be written to the decision log."),
 		oversize:   m.Counter("frames_oversize_total", "Frames above the hard ceiling; each ended its stream."),
-		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate was of somebody else."),
-		compared:   m.Counter("plan_comparisons_total", "Plans that were compared with a full one."),
+		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate carries another identity."),
 		acks:       m.Counter("coordinator_acks_dropped_total", "Answers to instructions that were dropped while no coordinator took reports."),
 		stale:      m.Counter("coordinator_answers_stale_total", "Answers to reports that were dropped: a later leader is known."),
 		slow:       m.Counter("outbox_slow_closed_total", "Sessions ended as slow consumers."),
@@ -121,15 +119,15 @@ type row struct {
 }
 
 var counterRows = []row{
-	{core.MetricCycleTriggers, "cycle_triggers_total", "What made cycles run.", []string{"cause"}},
+	{core.MetricCycleTriggers, "cycle_triggers_total", "Cycles by what triggered them.", []string{"cause"}},
 	{core.MetricPlanMismatch, "plan_mismatch_total", "Plans in which the incremental path differed from the full one.", nil},
 	{core.MetricActions, "actions_total", "Operations started.", []string{"kind"}},
 	{core.MetricOutcomes, "action_execute_outcomes_total", "Operations ended, by outcome.", []string{"kind", "outcome"}},
 	{core.MetricDropped, "actions_dropped_total", "Decisions replaced by a newer plan before they started.", nil},
 	{core.MetricDeduped, "actions_deduped_total", "Decisions whose start state no longer held.", nil},
 	{core.MetricDeferred, "actions_deferred_total", "Decisions put off by --max-actions-per-cycle.", nil},
-	{core.MetricSuppressed, "actions_suppressed_total", "Decisions that a pause held back.", []string{"kind"}},
-	{core.MetricDryRun, "actions_dryrun_total", "Decisions that dry run held back.", []string{"kind"}},
+	{core.MetricSuppressed, "actions_suppressed_total", "Decisions held back by a pause.", []string{"kind"}},
+	{core.MetricDryRun, "actions_dryrun_total", "Decisions held back by dry run.", []string{"kind"}},
 	{core.MetricReclaimsCapped, "reclaims_capped_total", "Reclaims that had to wait for the budget.", nil},
 	{core.MetricReclaimsUnresolved, "reclaims_unresolved_total", "Reclaims whose nodes could not all be cordoned.", nil},
 	{core.MetricEvictionsSkipped, "evictions_skipped_total", "Drains without eviction because the cluster had no session.", nil},
@@ -138,16 +136,16 @@ var counterRows = []row{
 	{core.MetricRollupsRejected, "rollups_rejected_total", "Roll-ups refused.", []string{"cluster", "reason"}},
 	{core.MetricRollupWarnings, "rollup_warnings_total", "Soft violations in roll-ups.", []string{"rule"}},
 	{core.MetricSessions, "session_lifecycle_total", "Sessions installed, replaced and removed.", []string{"event"}},
-	{core.MetricStrayAnswers, "answers_stray_total", "Answers to nothing that is open.", []string{"kind"}},
+	{core.MetricStrayAnswers, "answers_stray_total", "Answers to requests that are no longer open.", []string{"kind"}},
 	{core.MetricMachinesRejected, "machines_rejected_total", "Machine records that the gate refused.", []string{"reason"}},
-	{core.MetricUnexpectedEdges, "unexpected_edges_total", "Transitions that nobody here commanded.", []string{"from", "to"}},
+	{core.MetricUnexpectedEdges, "unexpected_edges_total", "Transitions that this shard did not command.", []string{"from", "to"}},
 	{core.MetricBindingConflicts, "binding_conflicts_total", "Machines that the provider says belong to another cluster.", nil},
 	{core.MetricReconcileErrors, "reconcile_errors_total", "Lists that failed.", []string{"provider"}},
 	{core.MetricFenceReordered, "fence_reordered_total", "Fence refusals explained by a provider that mixes up tokens.", nil},
 	{core.MetricOwnershipRelabels, "ownership_relabels_total", "Machines given up because they changed owner while being created.", nil},
 	{core.MetricOwnershipViolations, "ownership_violations_total", "Machines on which two shards acted.", nil},
 	{core.MetricInstructions, "instructions_total", "Coordinator instructions answered.", []string{"outcome"}},
-	{core.MetricInterruptions, "interruptions_total", "Hosts that their provider took back, or announced to.", []string{"provider", "capacity_type"}},
+	{core.MetricInterruptions, "interruptions_total", "Hosts that their provider took back or announced to take back.", []string{"provider", "capacity_type"}},
 }
 
 var secondRows = []row{
@@ -229,9 +227,6 @@ func (t *Meter) LogError() { t.logErrors.Inc() }
 
 // IdentityRejected implements session.Observer.
 func (t *Meter) IdentityRejected() { t.identity.Inc() }
-
-// PlanCompared counts a plan that was compared with a full one.
-func (t *Meter) PlanCompared() { t.compared.Inc() }
 
 // AcksDropped counts answers to instructions that the coordinator client dropped.
 func (t *Meter) AcksDropped(n int) { t.acks.Add(float64(n)) }

@@ -161,7 +161,7 @@ func (h *Handler) admit(ctx context.Context, cluster string) error {
 	peer := rpc.PeerFrom(ctx)
 	if err := peer.RequireID(identity.ID{Kind: identity.Cluster, Name: cluster}); err != nil {
 		h.cfg.Observe.IdentityRejected()
-		h.cfg.Log.Error("session refused: the certificate is of somebody else", "cluster", cluster, "peer", peer.String())
+		h.cfg.Log.Error("session refused: the certificate carries another identity", "cluster", cluster, "peer", peer.String())
 		return err
 	}
 	if why := h.cfg.Refusing(); why != "" {

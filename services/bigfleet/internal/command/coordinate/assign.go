@@ -77,7 +77,7 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 		return nil, exit.Usagef("domains: %v", err)
 	}
 	var list struct {
-		Items []json.RawMessage `json:"items"`
+		Items []map[string]any `json:"items"`
 	}
 	if err := yaml.UnmarshalStrict(raw, &list); err != nil {
 		return nil, exit.Usagef("%s is not a list of domains: %v", file, err)
@@ -86,7 +86,13 @@ func readDomains(a *app.App, file string) ([]*bigfleetv1alpha1.DomainAssignment,
 	var out []*bigfleetv1alpha1.DomainAssignment
 	for i, item := range list.Items {
 		d := &bigfleetv1alpha1.DomainAssignment{}
-		if err := protojson.Unmarshal(item, d); err != nil {
+		delete(item, "since") // beside the wire's own fields in what `get` prints
+		delete(item, "shard")
+		raw, err := json.Marshal(item)
+		if err == nil {
+			err = protojson.Unmarshal(raw, d)
+		}
+		if err != nil {
 			return nil, exit.Usagef("%s, item %d: %v", file, i, err)
 		}
 		name := domainName(d)

@@ -14,7 +14,7 @@ import (
 func shardOrders() []order {
 	return []order{
 		{
-			use: "drain SHARD", args: 1, short: "Move a shard's clusters and domains to other shards", example: "  bigfleet shards drain shard-2 --reason 'hardware goes'",
+			use: "drain SHARD", args: 1, short: "Move a shard's clusters and domains to other shards", example: "  bigfleet shards drain shard-2 --reason 'hardware replacement'",
 			says: func(a []string) string {
 				return "Shard " + a[0] + " hands its clusters and domains over to other shards."
 			},

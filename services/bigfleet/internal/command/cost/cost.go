@@ -23,15 +23,23 @@ import (
 func New(a *app.App) *cobra.Command {
 	var by []string
 	var log record
+	var waste bool
 	c := &cobra.Command{
 		Use: "cost", Args: cobra.NoArgs,
 		Short: "Show costs in dollars per hour by cluster, type, zone and more",
-		Long: "Shows what the machines cost an hour: those that serve, those that are idle and held, those on their way. What costs without\n" +
-			"need is named on stderr. With --record it asks no server: it follows the costs over a shard's decision log.",
-		Example: "  bigfleet cost\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24",
+		Long: "Shows what the machines cost per hour: those that serve, those that are idle and kept for a while, and those in motion. Money that\n" +
+			"is spent without need is named on stderr. With --waste it shows, for each cluster, what was asked for, what was bought, and what is\n" +
+			"paid for and not used. With --record it contacts no server: it follows the costs over a shard's decision log.",
+		Example: "  bigfleet cost\n  bigfleet cost --waste\n  bigfleet cost --waste -o csv\n  bigfleet cost --by provider,type\n  bigfleet cost --record /var/lib/bigfleet-shard --by cluster --points 24",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := check(by); err != nil {
 				return err
+			}
+			if waste {
+				if log.Dir != "" || c.Flags().Changed("by") {
+					return exit.Usagef("--waste shows clusters as they are now: leave out --by and --record")
+				}
+				return a.Read(c.Context(), func(ctx context.Context) error { return wasted(ctx, a) })
 			}
 			if log.Dir != "" {
 				if a.Watch {
@@ -45,6 +53,7 @@ func New(a *app.App) *cobra.Command {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, by) })
 		},
 	}
+	c.Flags().BoolVar(&waste, "waste", false, "show what is paid for and not used, the largest first")
 	c.Flags().StringVar(&log.Dir, "record", "", "follow the costs over a recorded decision log in this directory instead of asking running shards")
 	c.Flags().IntVar(&log.Points, "points", pointsDefault, "with --record: approximate number of points in time, evenly spaced")
 	c.Flags().Int64Var(&log.Epoch, "epoch", 0, "with --record: epoch of the process that wrote the log; 0 means the newest")
@@ -91,11 +100,11 @@ func run(ctx context.Context, a *app.App, by []string) error {
 	var list output.List
 	list.Columns = columns(by)
 	groups := map[string]*sum{}
-	for _, got := range answers {
+	for i, got := range answers {
 		if got == nil {
 			continue
 		}
-		list.Items = append(list.Items, proto.Message(*got))
+		list.Items, list.Shards = append(list.Items, proto.Message(*got)), append(list.Shards, shards[i].Label())
 		if points := (*got).GetPoints(); len(points) > 0 {
 			add(groups, points[len(points)-1].GetRows())
 		}

@@ -19,7 +19,7 @@ const pinnedAbove = 1 << 23
 // odd says what costs without need (OPS-4.19): work that must not be interrupted on machines that may be taken back, and
 // machines that are paid for anyway idle beside others that are bought. A shard that does not answer was named before.
 func odd(ctx context.Context, a *app.App, f *fleet.Fleet, shards []fleet.Shard) {
-	answers, _ := fleet.Each(ctx, f, shards, "looking for what is odd", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.GetCostResponse, error) {
+	answers, _ := fleet.Each(ctx, f, shards, "checking for waste", func(ctx context.Context, s fleet.Shard) (*bigfleetv1alpha1.GetCostResponse, error) {
 		got, err := s.Read.GetCost(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCostRequest{GroupBy: []string{"capacity", "penalty"}}))
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package crds
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
 // New returns the group.
@@ -84,11 +84,11 @@ func show(a *app.App, changes []crds.Change) error {
 		Missing bool     `json:"missing,omitempty"`
 		Differs []string `json:"differs,omitempty"`
 	}
-	var items []item
+	var items []any
 	for _, c := range changes {
 		items = append(items, item{c.Name, c.Missing, c.Lines})
 	}
-	return json.NewEncoder(a.Out).Encode(map[string]any{"items": items})
+	return a.Format.Write(a.Out, output.List{Objects: items})
 }
 
 func apply(ctx context.Context, a *app.App) error {

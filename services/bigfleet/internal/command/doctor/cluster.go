@@ -194,7 +194,7 @@ func nodes(ctx context.Context, r *report, cfg *rest.Config) {
 		}
 		if !ready && time.Since(n.CreationTimestamp.Time) > 10*time.Minute {
 			bad++
-			r.warn("Node "+n.Name, "Check its kubelet and network plugin", "it is not Ready %s after it was made", time.Since(n.CreationTimestamp.Time).Round(time.Minute))
+			r.warn("Node "+n.Name, "Check its kubelet and network plugin", "it is not Ready %s after it was created", time.Since(n.CreationTimestamp.Time).Round(time.Minute))
 		}
 	}
 	if bad == 0 {

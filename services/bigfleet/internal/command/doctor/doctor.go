@@ -89,7 +89,7 @@ func New(a *app.App) *cobra.Command {
 	var f flags
 	c := a.Watchable(&cobra.Command{
 		Use: "doctor", Args: cobra.NoArgs,
-		Short:   "Find what is wrong and how to put it right",
+		Short:   "Find problems and show how to fix them",
 		Example: "  bigfleet doctor\n  bigfleet doctor --shard 127.0.0.1:7780\n  bigfleet doctor --cluster-only --kubeconfig red.kubeconfig",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, f) })
@@ -123,16 +123,12 @@ func run(ctx context.Context, a *app.App, f flags) error {
 }
 
 func show(a *app.App, r *report) error {
-	switch a.Format {
-	case output.JSONL:
+	if !a.Format.ForPeople() {
+		l := output.List{Columns: []output.Column{{Head: "LEVEL"}, {Head: "ABOUT"}, {Head: "MESSAGE"}, {Head: "FIX"}}}
 		for _, f := range r.findings {
-			if err := a.Format.Value(a.Out, f); err != nil {
-				return err
-			}
+			l.Objects, l.Rows = append(l.Objects, f), append(l.Rows, []string{fmt.Sprint(f.Level), f.About, f.Message, f.Fix})
 		}
-		return nil
-	case output.JSON, output.YAML, output.Name:
-		return a.Format.Value(a.Out, map[string]any{"findings": r.findings})
+		return a.Format.Write(a.Out, l)
 	}
 	for _, f := range r.findings {
 		if _, err := fmt.Fprintf(a.Out, "%-4s  %s: %s\n", f.Level, output.Text(f.About), output.Text(f.Message)); err != nil {

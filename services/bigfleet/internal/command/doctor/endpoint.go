@@ -55,7 +55,7 @@ func wantsTLS(ctx context.Context, conn net.Conn) bool {
 func handshake(ctx context.Context, a *app.App, r *report, about, address string, conn net.Conn, files identity.Files, want identity.Kind) bool {
 	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
-		r.fail(about, "Point --tls-cert and --tls-key at a pair that belongs together", "one's own certificate does not load: %v", err)
+		r.fail(about, "Point --tls-cert and --tls-key at a pair that belongs together", "your certificate cannot be loaded: %v", err)
 		return false
 	}
 	if !valid(a, r, "own certificate", pair.Leaf) {
@@ -67,7 +67,7 @@ func handshake(ctx context.Context, a *app.App, r *report, about, address string
 		InsecureSkipVerify: true, //nolint:gosec // judged below; nothing is sent over this connection
 	})
 	if err := client.HandshakeContext(ctx); err != nil {
-		r.fail(about, "Check that the server runs with TLS and trusts the CA of one's own certificate", "the TLS handshake with %s fails: %v", address, err)
+		r.fail(about, "Check that the server runs with TLS and trusts the CA of your certificate", "the TLS handshake with %s fails: %v", address, err)
 		return false
 	}
 	leaf := client.ConnectionState().PeerCertificates[0]
@@ -87,13 +87,13 @@ func handshake(ctx context.Context, a *app.App, r *report, about, address string
 func valid(a *app.App, r *report, about string, leaf *x509.Certificate) bool {
 	switch left := leaf.NotAfter.Sub(a.Now()); {
 	case left <= 0:
-		r.fail(about, "Renew it; running processes pick the new files up by themselves", "the certificate ended at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		r.fail(about, "Renew it; running processes load the new files automatically", "the certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 		return false
 	case a.Now().Before(leaf.NotBefore):
 		r.fail(about, "Check the clocks of the machine and of the CA", "the certificate is valid only from %s", leaf.NotBefore.UTC().Format(time.RFC3339))
 		return false
 	case left < expiryWarn:
-		r.warn(about, "Renew it; running processes pick the new files up by themselves", "the certificate ends in %.0f hours", left.Hours())
+		r.warn(about, "Renew it; running processes load the new files automatically", "the certificate expires in %.0f hours", left.Hours())
 	}
 	return true
 }

@@ -101,7 +101,7 @@ func coordinator(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, rep
 	}
 	switch {
 	case answered == 0:
-		r.fail("coordinator", "Shards go on without it; start it to rebalance and to list shards", "no replica answers")
+		r.fail("coordinator", "Shards continue without it; start it to rebalance and to list shards", "no replica answers")
 	case len(leaders) != 1 || leaders[""]:
 		r.fail("coordinator", "An election takes a second; if it lasts, bring back a majority of the replicas", "there is no leader that all replicas agree on")
 	default:
@@ -161,7 +161,7 @@ func shard(ctx context.Context, a *app.App, f *fleet.Fleet, r *report, s fleet.S
 	}
 	for _, p := range st.GetProviders() {
 		if p.GetBreaker() != "closed" && p.GetBreaker() != "" {
-			r.fail(about, "Check the provider's log; the shard retries automatically", "provider %s failed often: its breaker is %s", p.GetName(), p.GetBreaker())
+			r.fail(about, "Check the provider's log; the shard retries automatically", "provider %s has failed often; its circuit breaker is %s", p.GetName(), p.GetBreaker())
 		}
 		if p.GetInventoryAgeSeconds() > inventoryOK {
 			r.fail(about, "Check the provider; the shard reclaims nothing while the inventory is stale", "the inventory of provider %s is %.0f s old", p.GetName(), p.GetInventoryAgeSeconds())

@@ -51,7 +51,7 @@ func plane(ctx context.Context, f *fleet.Fleet, r *report, v skew.Versions) know
 		v.Add("shard "+e.GetShardId(), e.GetShardVersion())
 		age := time.Duration(e.GetReportAgeSeconds() * float64(time.Second))
 		if age > reportOld && !s.GetRebuilding() {
-			r.warn("shard "+e.GetShardId(), "If it runs, check the network from it to the coordinator; if it is permanently gone, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
+			r.warn("shard "+e.GetShardId(), "If it runs, check the network from it to the coordinator; if it is gone for good, `bigfleet shards remove "+e.GetShardId()+" --reason …`", "it last reported to the coordinator %s ago", output.Span(age))
 		}
 	}
 	return out
@@ -76,7 +76,7 @@ func versions(r *report, v skew.Versions) {
 	case got.Minors > 2:
 		r.fail("versions", skew.Fix, "%s: more than two minor versions apart is not supported", got.Message)
 	case got.Minors > 1:
-		r.warn("versions", skew.Fix, "%s: two minor versions apart, what is newer is not used", got.Message)
+		r.warn("versions", skew.Fix, "%s: two minor versions apart; newer features are not used", got.Message)
 	case got.Version != "":
 		r.ok("versions", "%d processes within one minor version: %s", len(v)-len(got.Unknown), got.Version)
 	}
@@ -93,9 +93,9 @@ func demand(r *report, c *bigfleetv1alpha1.ClusterView) {
 	about := "cluster " + c.GetClusterId()
 	switch c.GetLastDisposition() {
 	case bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_HELD:
-		r.warn(about, "If it really shrinks: `bigfleet rollups accept "+c.GetClusterId()+" --reason …`; else bring its requests back", "its roll-up is held, the last accepted one stays in force: %s", c.GetLastRollupReason())
+		r.warn(about, "If it really shrinks: `bigfleet rollups accept "+c.GetClusterId()+" --reason …`; otherwise restore its requests", "its roll-up is held; the last accepted one stays in force: %s", c.GetLastRollupReason())
 	case bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED:
-		r.fail(about, "Bring operator and shard to versions that go together; the reason names the field", "its roll-up is rejected, the last accepted one stays in force: %s", c.GetLastRollupReason())
+		r.fail(about, "Run compatible versions of the operator and the shard; the reason names the field", "its roll-up is rejected; the last accepted one stays in force: %s", c.GetLastRollupReason())
 	}
 	if n := c.GetNeeds(); n > rowsMany {
 		r.warn(about, "Fewer kinds of Pods (requests, selectors, priorities) make fewer rows", "its roll-up has %d rows; a shard takes 50000 by default", n)

@@ -14,13 +14,11 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
-	"sigs.k8s.io/yaml"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
-	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
@@ -149,14 +147,7 @@ func (w *walk) object(got *bigfleetv1alpha1.ExplainResponse) (map[string]any, er
 }
 
 func printed(a *app.App, out map[string]any) error {
-	raw, err := json.Marshal(out)
-	if err == nil && a.Format == output.YAML {
-		raw, err = yaml.JSONToYAML(raw)
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(a.Out, "%s\n", raw)
-	}
-	return err
+	return a.Format.Value(a.Out, out)
 }
 
 // ask asks the shards until one knows the subject.

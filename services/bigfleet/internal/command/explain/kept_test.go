@@ -79,7 +79,7 @@ func keptReasons() []kept {
 		}, []string{"and others.", "Needs that use its remaining capacity: 1.", "Released when all of them require less."}},
 		{pb.KeepReason_KEEP_REASON_RELEASE_DELAY, onDemand(2), func(c *shard.Config) { c.ReleaseDelay = time.Hour }, func(v *virtual.Fleet) {
 			wants(v, 2).Asks(virtual.Need("web", 1, 4, 0))
-		}, []string{"a machine has to be in excess for a while", "Released when it was not needed for --release-delay"}},
+		}, []string{"a machine has to be unneeded for a while first", "Released after it has been unneeded for --release-delay"}},
 		{pb.KeepReason_KEEP_REASON_PROTECTED_PODS, onDemand(2), nil, func(v *virtual.Fleet) {
 			red := wants(v, 2)
 			for _, name := range v.Configured("red", 2) {

@@ -41,19 +41,22 @@ func explainCluster(ctx context.Context, a *app.App, s subject.Subject) error {
 		}
 		return nil, nil
 	})
-	found := false
+	found, list := false, output.List{}
 	for i, c := range answers {
 		if c == nil || *c == nil {
 			continue
 		}
 		found = true
 		if !a.Format.ForPeople() {
-			if err := a.Format.Message(a.Out, *c); err != nil {
-				return err
-			}
+			list.Items, list.Shards = append(list.Items, *c), append(list.Shards, shards[i].Label())
 			continue
 		}
 		sayCluster(a, shards[i].Label(), *c, stops[i])
+	}
+	if len(list.Items) > 0 {
+		if err := a.Format.Write(a.Out, list); err != nil {
+			return err
+		}
 	}
 	if !found && failed == nil {
 		return &exit.Error{Code: exit.NotFound, Message: "no shard knows " + s.String(), Hint: "`bigfleet get clusters` lists them"}
@@ -121,7 +124,7 @@ func sayStops(line func(string, ...any), cluster string, s *bigfleetv1alpha1.Get
 		if t := p.GetExpiresAtUnixNanos(); t != 0 {
 			until = "until " + output.Time(t)
 		}
-		line("Paused: %s, %s, by %s: %s. `bigfleet resume %s` lifts it.", what, until, p.GetActor(), p.GetReason(), p.GetPauseId())
+		line("Paused: %s, %s, by %s: %s. `bigfleet resume %s` ends it.", what, until, p.GetActor(), p.GetReason(), p.GetPauseId())
 	}
 }
 

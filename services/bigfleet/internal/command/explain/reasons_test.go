@@ -38,7 +38,7 @@ func reasons() []reason {
 				return &pb.BootstrapBlobResponse{RequestId: r.GetRequestId(), Error: "template: no field Tokn", ErrorClass: pb.BootstrapBlobResponse_ERROR_CLASS_TEMPLATE}
 			}).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"Boot data could not be rendered: template: no field Tokn.", "Try: Put the bootstrap template of the cluster right"}},
+		}, []string{"Boot data could not be rendered: template: no field Tokn.", "Try: Correct the bootstrap template of the cluster"}},
 		{pb.NeedDetail_NEED_DETAIL_PARKED, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("lone", 1, 4, 100, virtual.In(virtual.ZoneKey, "a")), virtual.Need("other", 1, 4, 100, virtual.In(virtual.ZoneKey, "b")), virtual.Need("gang", 2, 4, 0, virtual.Same(virtual.ZoneKey)))
@@ -174,11 +174,11 @@ func reasons() []reason {
 			v.Does("pause", "--kind", "provision", "--cluster", "red", "--reason", "a trial", "--yes")
 			red.Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
-		}, []string{"paused by", ": a trial", "`bigfleet get pauses` says who paused it and why; `bigfleet resume` lifts it."}},
+		}, []string{"paused by", ": a trial", "`bigfleet get pauses` says who paused it and why; `bigfleet resume` ends it."}},
 		{pb.NeedDetail_NEED_DETAIL_RAIL, []provider.Offering{virtual.Slots("a", "a", 40)}, func(c *shard.Config) { c.ProvisionRate = 1 }, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 40, 4, 0))
 			return "red", "web"
-		}, []string{"waits for a limit of the shard: --provision-rate allows 1 Creates per minute", "Try: Wait, or raise the limit"}},
+		}, []string{"held by a limit of the shard: --provision-rate allows 1 Creates per minute", "Try: Wait, or raise the limit"}},
 	}
 }
 

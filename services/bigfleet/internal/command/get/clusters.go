@@ -56,7 +56,7 @@ func clustersOf(ctx context.Context, a *app.App, f filter, what string, keep fun
 func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	items, at, failed := clustersOf(ctx, a, f, "listing clusters", func(*bigfleetv1alpha1.ClusterView) bool { return true })
 	now, n := a.Now(), 0
-	return table("cluster/", columns("NAME", "SHARD", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
+	return by(table("cluster/", columns("NAME", "SHARD", "SESSION", "ROLL-UP", "RESULT", "NEEDS", "UNMET", "CONFIGURED", "SPEND", "+GATE", "+OPERATOR"), items,
 		func(c *bigfleetv1alpha1.ClusterView) []string {
 			n++
 			session, gate := "lost", "closed"
@@ -71,7 +71,7 @@ func clusters(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				fmt.Sprint(c.GetNeeds()), fmt.Sprint(c.GetUnsatisfiedNeeds()), fmt.Sprint(c.GetMachinesByState()["MACHINE_STATE_CONFIGURED"]),
 				output.Dollars(c.GetCostPerHour()), gate, output.Dash(c.GetOperatorVersion()),
 			}
-		}), failed
+		}), at), failed
 }
 
 // disposition is what became of the last roll-up.
@@ -86,11 +86,11 @@ func disposition(c *bigfleetv1alpha1.ClusterView) string {
 func sessions(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	items, at, failed := clustersOf(ctx, a, f, "listing sessions", (*bigfleetv1alpha1.ClusterView).GetConnected)
 	now, n := a.Now(), 0
-	return table("session/", columns("CLUSTER", "SHARD", "UP FOR", "OPERATOR", "ROLL-UP", "RESULT", "+FEATURES"), items, func(c *bigfleetv1alpha1.ClusterView) []string {
+	return by(table("session/", columns("CLUSTER", "SHARD", "UP FOR", "OPERATOR", "ROLL-UP", "RESULT", "+FEATURES"), items, func(c *bigfleetv1alpha1.ClusterView) []string {
 		n++
 		return []string{
 			c.GetClusterId(), at[n-1], output.Age(now, c.GetConnectedSinceUnixNanos()), output.Dash(c.GetOperatorVersion()), output.Age(now, c.GetLastRollupAtUnixNanos()),
 			disposition(c), output.Dash(strings.Join(c.GetFeatures(), ",")),
 		}
-	}), failed
+	}), at), failed
 }

@@ -25,6 +25,7 @@ type filter struct {
 	reasons                               []string
 	marks                                 []string // flags of machines
 	unmet                                 bool
+	all                                   bool   // machines that do not exist yet, too
 	name                                  string // the optional second argument
 	sort                                  string // a column's head
 	at                                    string // a time in the past
@@ -50,6 +51,9 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 			fs.StringSliceVar(&f.reasons, n, nil, "only needs unmet for these reasons, for example priority-starved")
 		}},
 		{"unmet", func(n string) { fs.BoolVar(&f.unmet, n, false, "only needs that are not satisfied") }},
+		{"all", func(n string) {
+			fs.BoolVar(&f.all, n, false, "also machines that do not exist yet and are available to buy")
+		}},
 		{"at", func(n string) {
 			fs.StringVar(&f.at, n, "", "the needs as they stood at this time, as far as the shards remember: "+when.Forms)
 		}},
@@ -81,7 +85,7 @@ func (k kind) fromShards() bool {
 
 func kinds() []kind {
 	return []kind{
-		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag"}, machines},
+		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag", "all"}, machines},
 		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at"}, needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
 		{[]string{"sessions", "session"}, "connected operators and their versions", []string{"cluster"}, sessions},
@@ -133,12 +137,16 @@ func New(a *app.App) *cobra.Command {
 		},
 		Example: "  bigfleet get needs --unmet\n  bigfleet get machines --cluster red --state configured -o wide",
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 2 {
-				f.name = args[1]
-			}
 			k, err := find(args[0], names)
+			if of, name, whole := strings.Cut(args[0], "/"); whole && len(args) == 1 { // as -o name prints it
+				k, err = find(of, names)
+				f.name = name
+			}
 			if err != nil {
 				return err
+			}
+			if len(args) == 2 {
+				f.name = strings.TrimPrefix(args[1], k.singular()+"/")
 			}
 			if err := k.fits(c.Flags()); err != nil {
 				return err
@@ -152,7 +160,7 @@ func New(a *app.App) *cobra.Command {
 
 // fits refuses a flag that selects nothing of the kind: without that, `get quotas --zone a` would show every quota.
 func (k kind) fits(fs *pflag.FlagSet) error {
-	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "reason", "unmet", "at"} {
+	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "all", "reason", "unmet", "at"} {
 		if fs.Changed(name) && !slices.Contains(k.takes, name) {
 			say := "takes no filter"
 			if len(k.takes) > 0 {
@@ -189,13 +197,16 @@ func One(ctx context.Context, a *app.App, kindName, name string) (string, output
 	if err != nil {
 		return "", output.List{}, err
 	}
-	f := filter{name: name}
+	f := filter{name: strings.TrimPrefix(name, k.singular()+"/")}
 	list, failed := k.list(ctx, a, f)
 	if failed == nil && len(list.Rows) == 0 {
 		failed = k.missing(name)
 	}
 	return k.names[min(1, len(k.names)-1)], list, failed
 }
+
+// singular is what one thing of the kind is called, and begins with where -o name prints it.
+func (k kind) singular() string { return k.names[min(1, len(k.names)-1)] }
 
 func (k kind) missing(name string) error {
 	return &exit.Error{Code: exit.NotFound, Message: "there is no " + k.names[min(1, len(k.names)-1)] + " " + name, Hint: "`bigfleet get " + k.names[0] + "` lists them"}
@@ -209,7 +220,7 @@ func NewList(a *app.App, group, use, kindName string) *cobra.Command {
 		Use: use + " [NAME]", Args: cobra.MaximumNArgs(1), Short: "The same as `bigfleet get " + kindName + "`", Example: "  bigfleet " + group + " " + use,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				f.name = args[0]
+				f.name = strings.TrimPrefix(args[0], k.singular()+"/")
 			}
 			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, f) })
 		},

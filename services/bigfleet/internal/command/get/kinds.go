@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -18,20 +19,25 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/when"
 )
 
-// gather asks every shard for its rows and joins them in shard order.
-func gather[T proto.Message](ctx context.Context, a *app.App, what string, ask func(context.Context, fleet.Shard) ([]T, error)) ([]T, error) {
+// gather asks every shard for its rows and joins them in shard order, with the shard of each.
+func gather[T proto.Message](ctx context.Context, a *app.App, what string, ask func(context.Context, fleet.Shard) ([]T, error)) (out []T, of []string, failed error) {
 	f, all, err := a.Shards(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	answers, failed := fleet.Each(ctx, f, all, what, ask)
-	var out []T
-	for _, rows := range answers {
+	for i, rows := range answers {
 		if rows != nil {
-			out = append(out, *rows...)
+			out, of = append(out, *rows...), append(of, slices.Repeat([]string{all[i].Label()}, len(*rows))...)
 		}
 	}
-	return out, failed
+	return out, of, failed
+}
+
+// by adds the shard of each row.
+func by(l output.List, shards []string) output.List {
+	l.Shards = shards
+	return l
 }
 
 // table turns messages into a list: row says the cells, the first of which is the name.
@@ -64,7 +70,8 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if err != nil {
 		return output.List{}, err
 	}
-	items, failed := gather(ctx, a, "listing machines", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.MachineView, error) {
+	var hidden atomic.Int64
+	items, _, failed := gather(ctx, a, "listing machines", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.MachineView, error) {
 		req := &bigfleetv1alpha1.ListMachinesRequest{
 			PageSize: 5000, States: states, ClusterId: f.cluster, Provider: f.provider, InstanceType: f.instanceType, Zone: f.zone, Flags: marks,
 		}
@@ -87,9 +94,14 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				return nil, err
 			}
 			for _, m := range got.Msg.GetMachines() {
-				if f.name == "" || m.GetMachine().GetId() == f.name {
-					out = append(out, m)
+				if f.name != "" && m.GetMachine().GetId() != f.name {
+					continue
 				}
+				if f.hides(m) {
+					hidden.Add(1)
+					continue
+				}
+				out = append(out, m)
 			}
 			if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
 				return out, nil
@@ -97,6 +109,9 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 	})
 	now, items := a.Now(), onceEach(items)
+	if n := hidden.Load(); n > 0 && a.Format.ForPeople() {
+		a.Notef("%s available to buy; --all shows them", are(n))
+	}
 	return table("machine/", columns("NAME", "STATE", "CLUSTER", "TYPE", "ZONE", "CAPACITY", "PRICE", "SINCE", "+INTERRUPTION", "+NODE", "+OPERATION", "+FLAGS", "+WITHHELD", "+SHARD"), items,
 		func(v *bigfleetv1alpha1.MachineView) []string {
 			m := v.GetMachine()
@@ -110,6 +125,19 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				interruption(m), output.Dash(v.GetNodeName()), output.Dash(v.GetOperationId()), output.Dash(flagsOf(v)), output.Dash(v.GetWithheldReason()), output.Dash(v.GetShardId()),
 			}
 		}), failed
+}
+
+// hides says whether a machine is left out: one that does not exist yet, unless it is asked for.
+func (f filter) hides(m *bigfleetv1alpha1.MachineView) bool {
+	return !f.all && f.name == "" && len(f.states)+len(f.marks) == 0 && m.GetMachine().GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE
+}
+
+// are words how many machines could be bought.
+func are(n int64) string {
+	if n == 1 {
+		return "1 more machine is"
+	}
+	return fmt.Sprintf("%d more machines are", n)
 }
 
 // onceEach leaves out what a shard says of machines that another one answers for: shards that share a provider know each other's.
@@ -157,7 +185,7 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}
 		at = now.UnixNano()
 	}
-	items, failed := gather(ctx, a, "reading needs", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
+	items, of, failed := gather(ctx, a, "reading needs", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.NeedView, error) {
 		cluster := f.cluster
 		if of, _, whole := strings.Cut(f.name, "/"); whole && cluster == "" {
 			cluster = of
@@ -178,20 +206,24 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		return out, stream.Err()
 	})
 	if i := slices.IndexFunc(items, func(n *bigfleetv1alpha1.NeedView) bool { return subject.NeedName(n) == f.name }); i >= 0 {
-		items = items[i : i+1] // the whole name; otherwise its first letters do, as everywhere
+		items, of = items[i:i+1], of[i:i+1] // the whole name; otherwise its first letters do, as everywhere
 	}
-	return table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
+	list := by(table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
 			return []string{
-				subject.NeedName(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), output.Vector(n.GetNeed().GetAggregateResources()),
+				subject.ShortNeed(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), output.Vector(n.GetNeed().GetAggregateResources()),
 				fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), output.Dash(output.Vector(n.GetResidualDeficit().GetResources())),
 				output.Dash(n.GetDetailText()), output.Age(now, n.GetUnmetSinceUnixNanos()), output.Dollars(n.GetCostUsdPerHour()), output.Dash(n.GetNeed().GetGroup()), output.Dash(n.GetSameDomain()),
 			}
-		}), failed
+		}), of)
+	for i, n := range items {
+		list.Names[i] = "need/" + subject.NeedName(n)
+	}
+	return list, failed
 }
 
 func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, failed := gather(ctx, a, "listing hints", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.CapacityHint, error) {
+	items, of, failed := gather(ctx, a, "listing hints", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.CapacityHint, error) {
 		req := &bigfleetv1alpha1.ListHintsRequest{ClusterId: f.cluster}
 		var out []*bigfleetv1alpha1.CapacityHint
 		for {
@@ -205,13 +237,13 @@ func hints(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			}
 		}
 	})
-	return table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST", "WHY", "+PROFILE"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
+	return by(table("hint/", columns("CLUSTER", "AVAILABLE", "CONFIDENCE", "SHAPE", "COST", "WHY", "+PROFILE"), items, func(h *bigfleetv1alpha1.CapacityHint) []string {
 		return []string{h.GetClusterId(), fmt.Sprint(h.GetAvailableCount()), strings.ToLower(h.GetConfidence()), output.Dash(output.Vector(h.GetResources().GetResources())), output.Dollars(h.GetCostPerHour()), output.Dash(h.GetReason()), h.GetProfileFingerprint()}
-	}), failed
+	}), of), failed
 }
 
 func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, failed := gather(ctx, a, "reading pauses", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.Pause, error) {
+	items, of, failed := gather(ctx, a, "reading pauses", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.Pause, error) {
 		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
 		if err != nil {
 			return nil, err
@@ -221,7 +253,7 @@ func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
 				f.provider != "" && p.GetProvider() != "" && p.GetProvider() != f.provider // one without a cluster holds for all of them
 		}), nil
 	})
-	return table("pause/", columns("NAME", "KINDS", "CLUSTER", "PROVIDER", "REASON", "BY", "SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
+	return by(table("pause/", columns("NAME", "KINDS", "CLUSTER", "PROVIDER", "REASON", "BY", "SINCE", "UNTIL"), items, func(p *bigfleetv1alpha1.Pause) []string {
 		kinds := make([]string, len(p.GetKinds()))
 		for i, k := range p.GetKinds() {
 			kinds[i] = output.Enum("ACTION_KIND_", k.String())
@@ -231,11 +263,11 @@ func pauses(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			all = "all"
 		}
 		return []string{p.GetPauseId(), all, output.Dash(p.GetClusterId()), output.Dash(p.GetProvider()), p.GetReason(), p.GetActor(), output.Time(p.GetCreatedAtUnixNanos()), output.Time(p.GetExpiresAtUnixNanos())}
-	}), failed
+	}), of), failed
 }
 
 func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
-	items, failed := gather(ctx, a, "reading drains", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.DrainView, error) {
+	items, of, failed := gather(ctx, a, "reading drains", func(ctx context.Context, s fleet.Shard) ([]*bigfleetv1alpha1.DrainView, error) {
 		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
 		if err != nil {
 			return nil, err
@@ -244,9 +276,9 @@ func drains(ctx context.Context, a *app.App, f filter) (output.List, error) {
 			return f.name != "" && d.GetMachineId() != f.name || f.cluster != "" && d.GetClusterId() != f.cluster
 		}), nil
 	})
-	return table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
+	return by(table("drain/", columns("MACHINE", "CLUSTER", "STATE", "PODS LEFT", "BLOCKED BY", "DEADLINE"), items, func(d *bigfleetv1alpha1.DrainView) []string {
 		return []string{d.GetMachineId(), d.GetClusterId(), output.Enum("DRAIN_STATE_", d.GetState().String()), fmt.Sprint(d.GetPodsLeft()), output.Dash(strings.Join(d.GetBlockingBudgets(), ", ")), output.Time(d.GetDeadlineUnixNanos())}
-	}), failed
+	}), of), failed
 }
 
 func shards(ctx context.Context, a *app.App, f filter) (output.List, error) {
@@ -279,7 +311,7 @@ func shards(ctx context.Context, a *app.App, f filter) (output.List, error) {
 func enums[E ~int32](flag, prefix string, values []string, all map[string]int32) ([]E, error) {
 	var out []E
 	for _, v := range values {
-		n, ok := all[prefix+strings.ToUpper(strings.ReplaceAll(v, "-", "_"))]
+		n, ok := all[prefix+strings.TrimPrefix(strings.ToUpper(strings.ReplaceAll(v, "-", "_")), prefix)] // as -o json prints it, too
 		if !ok || n == 0 {
 			var known []string
 			for name, n := range all {

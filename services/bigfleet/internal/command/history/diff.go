@@ -54,17 +54,21 @@ func compare(ctx context.Context, a *app.App, args, between []string) error {
 		}
 		return got.Msg, nil
 	})
+	var list output.List
 	for i, got := range answers {
 		if got == nil {
 			continue
 		}
-		if !a.Format.ForPeople() {
-			if err := a.Format.Message(a.Out, *got); err != nil {
-				return err
-			}
+		if a.Format.ForPeople() {
+			sayDiff(a, shards[i].Label(), *got)
 			continue
 		}
-		sayDiff(a, shards[i].Label(), *got)
+		list.Items, list.Shards = append(list.Items, *got), append(list.Shards, shards[i].Label())
+	}
+	if len(list.Items) > 0 {
+		if err := a.Format.Write(a.Out, list); err != nil {
+			return err
+		}
 	}
 	return failed
 }

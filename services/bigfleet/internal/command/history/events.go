@@ -89,7 +89,7 @@ func write(a *app.App, s fleet.Shard, r *bigfleetv1alpha1.WatchDecisionsResponse
 		return err
 	}
 	if !a.Format.ForPeople() {
-		return a.Format.Next(a.Out, r.GetRecord())
+		return a.Format.Next(a.Out, r.GetRecord(), s.Label())
 	}
 	cells := row(r.GetRecord())
 	_, err := fmt.Fprintln(a.Out, strings.Join(cells[:8], "  "))

@@ -121,7 +121,7 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, span Span) error {
 	switch {
 	case got.more:
 		oldest := got.records[len(got.records)-1].GetAtUnixNanos()
-		a.Notef("these are the newest %d records, and there are older ones: --limit shows more, and --to %s those before", len(got.records), output.Time(oldest))
+		a.Notef("the newest %d records are shown: --limit shows more, and --to %s shows older ones", len(got.records), output.Time(oldest))
 	case got.truncated:
 		a.Notef("older records are no longer in the log")
 	}

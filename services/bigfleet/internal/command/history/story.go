@@ -38,7 +38,7 @@ func Story(now time.Time, records []*pb.DecisionRecord) (said []string) {
 			line, why = happened[r.GetType()], Sentence(r)
 		}
 		if leaving {
-			said = append(said, output.Line("Is leaving cluster %s since %s (%s): %s", r.GetClusterId(), output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), why))
+			said = append(said, output.Line("Has been leaving cluster %s since %s (%s): %s", r.GetClusterId(), output.Time(r.GetAtUnixNanos()), output.Age(now, r.GetAtUnixNanos()), why))
 		}
 		if whole && r.GetCause() == "phase1.handover" {
 			why = first(records[i:], why)

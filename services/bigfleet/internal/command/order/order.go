@@ -51,16 +51,14 @@ func (o order) run(ctx context.Context, a *app.App, verb, argument string) error
 		}
 		return got, err
 	})
-	done := 0
+	done, list := 0, output.List{}
 	for i, got := range answers {
 		if got == nil || *got == nil {
 			continue
 		}
 		done++
+		list.Items, list.Shards = append(list.Items, *got), append(list.Shards, shards[i].Label())
 		if !a.Format.ForPeople() {
-			if err := a.Format.Message(a.Out, *got); err != nil {
-				return err
-			}
 			continue
 		}
 		said := o.tell(*got)
@@ -68,6 +66,11 @@ func (o order) run(ctx context.Context, a *app.App, verb, argument string) error
 			said = "dry run: the request is valid; nothing was changed"
 		}
 		_, _ = fmt.Fprintf(a.Out, "%s: %s\n", shards[i].Label(), said)
+	}
+	if done > 0 && !a.Format.ForPeople() {
+		if err := a.Format.Write(a.Out, list); err != nil {
+			return err
+		}
 	}
 	if done == 0 && failed == nil {
 		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("no shard knows the %s %s", o.argument, argument), Hint: o.lists}
@@ -90,7 +93,7 @@ func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 // Verbs returns the orders by the group they belong to, for the root to hang up.
 func Verbs(a *app.App) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		"machines": {retry().command(a), newForget(a)}, "rollups": {accept().command(a)}, "clusters": {newRetire(a), unretire().command(a)},
+		"machines": {retry().command(a), forget().command(a)}, "rollups": {accept().command(a)}, "clusters": {newRetire(a), unretire().command(a)},
 		"backoff": {newClear(a)}, "reservations": {abandon().command(a)},
 	}
 }
@@ -120,26 +123,15 @@ func retry() order {
 	}
 }
 
-// newForget needs the cluster of a machine that failed while it served, as a proof that the person knows what is lost.
-func newForget(a *app.App) *cobra.Command {
-	var failedIn string
-	o := order{
-		use: "forget MACHINE", short: "Ignore a machine until its state at the provider changes",
-		example: "  bigfleet machines forget m-0001 --reason 'broken disk'\n  bigfleet machines forget m-0002 --failed-in red --reason 'the provider cannot repair it'",
-		says:    "Ignores machine %s: BigFleet neither uses nor releases it until its provider reports another state. The provider charges for its host as long as that exists.", argument: "machine", lists: "`bigfleet get machines` lists them",
+func forget() order {
+	return order{
+		use: "forget MACHINE", short: "Ignore an unbound machine until its state at the provider changes", example: "  bigfleet machines forget m-0001 --reason 'broken disk'",
+		says: "Ignores machine %s: BigFleet neither uses nor releases it until its provider reports another state.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
-			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, FailedInCluster: failedIn, Reason: a.Reason, ValidateOnly: a.DryRun})))
+			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(m proto.Message) string {
-			if cost := m.(*bigfleetv1alpha1.ForgetMachineResponse).GetCostPerHour(); cost > 0 {
-				return fmt.Sprintf("forgotten; its provider may go on charging %s for its host", output.Dollars(cost))
-			}
-			return "forgotten"
-		},
+		tell: func(proto.Message) string { return "forgotten" },
 	}
-	c := o.command(a)
-	c.Flags().StringVar(&failedIn, "failed-in", "", "cluster in which the machine failed: forgets it although it is bound there; its Node, if one is left, stays")
-	return c
 }
 
 func accept() order {

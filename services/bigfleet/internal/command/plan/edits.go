@@ -150,7 +150,7 @@ func ofPods(need *bigfleetv1alpha1.CapacityNeed, pods int64) error {
 	for name, value := range need.GetAggregateResources() {
 		one, err := resource.ParseQuantity(value)
 		if err != nil {
-			return fmt.Errorf("%s=%s is no quantity", name, value)
+			return fmt.Errorf("%s=%s is not a quantity", name, value)
 		}
 		need.MinUnit[name] = value
 		all := one.DeepCopy()

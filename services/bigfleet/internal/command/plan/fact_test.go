@@ -31,7 +31,7 @@ func (r record) key() string {
 func predicted(v *virtual.Fleet, edits ...string) (actions []string) {
 	v.T.Helper()
 	var plan struct{ Actions []record }
-	if err := json.Unmarshal([]byte(v.Does(append([]string{"plan", "--settle", "-o", "json"}, edits...)...)), &plan); err != nil {
+	if err := json.Unmarshal([]byte(v.Does(append([]string{"plan", "--settle", "-o", "jsonl"}, edits...)...)), &plan); err != nil {
 		v.T.Fatal(err)
 	}
 	for _, a := range plan.Actions {

@@ -100,13 +100,18 @@ func run(ctx context.Context, a *app.App, f flags) error {
 // show prints plans, and fails for what --fail-on names.
 func show(a *app.App, answers []answer, failOn []string, failed error) error {
 	var bad []string
+	var list output.List
 	for _, p := range answers {
 		if a.Format.ForPeople() {
 			say(a.Out, p.of, p.PlanResponse)
-		} else if err := a.Format.Message(a.Out, p.PlanResponse); err != nil {
+		}
+		list.Items, list.Shards = append(list.Items, p.PlanResponse), append(list.Shards, p.of)
+		bad = append(bad, matches(p.PlanResponse, failOn)...)
+	}
+	if len(answers) > 0 && !a.Format.ForPeople() {
+		if err := a.Format.Write(a.Out, list); err != nil {
 			return err
 		}
-		bad = append(bad, matches(p.PlanResponse, failOn)...)
 	}
 	for _, w := range common(answers) {
 		a.Notef("warning: %s", w)

@@ -62,7 +62,7 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again
 		return plan.LogError(c.Dir, err)
 	}
 	if !a.Format.ForPeople() && !c.Records {
-		if err := encode(a.Out, &got); err != nil {
+		if err := encode(a, &got); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func run(cmd *cobra.Command, a *app.App, c shard.ReplayConfig, again *plan.Again
 }
 
 // encode writes how it went as an object, with the plan as messages are written everywhere.
-func encode(out io.Writer, got *shard.ReplayResult) error {
+func encode(a *app.App, got *shard.ReplayResult) error {
 	whole := struct {
 		*shard.ReplayResult
 		Plan json.RawMessage `json:",omitempty"`
@@ -96,5 +96,5 @@ func encode(out io.Writer, got *shard.ReplayResult) error {
 			return err
 		}
 	}
-	return json.NewEncoder(out).Encode(whole)
+	return a.Format.Value(a.Out, whole)
 }

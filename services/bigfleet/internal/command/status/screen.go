@@ -114,7 +114,7 @@ func shard(a *app.App, p part) {
 	line("cycle", "%d, %s ago, took %.1f ms", s.GetCycle(), output.Age(now, s.GetCycleAtUnixNanos()), float64(s.GetCycleDurationNanos())/1e6)
 	line("needs", "%d, %d unmet", s.GetNeeds(), s.GetUnsatisfiedNeeds())
 	if p.oldest != nil {
-		name := subject.NeedName(p.oldest)
+		name := subject.ShortNeed(p.oldest)
 		line("oldest", "%s waits for %s: bigfleet explain need/%s", name, output.Age(now, p.oldest.GetUnmetSinceUnixNanos()), name)
 	}
 	others := ""

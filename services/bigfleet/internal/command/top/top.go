@@ -54,17 +54,23 @@ func run(ctx context.Context, a *app.App, rows int) error {
 		return err
 	}
 	answers, failed := fleet.Each(ctx, f, shards, "reading the needs", func(ctx context.Context, s fleet.Shard) (picture, error) { return look(ctx, s, rows) })
+	var list output.List
 	for i, p := range answers {
 		if p == nil {
 			continue
 		}
 		if !a.Format.ForPeople() {
-			if err := data(a, *p); err != nil {
-				return err
+			for _, n := range p.needs {
+				list.Items, list.Shards, list.Names = append(list.Items, n), append(list.Shards, shards[i].Label()), append(list.Names, "need/"+subject.NeedName(n))
 			}
 			continue
 		}
 		if err := show(a, shards[i].Label(), *p); err != nil {
+			return err
+		}
+	}
+	if !a.Format.ForPeople() {
+		if err := a.Format.Write(a.Out, list); err != nil {
 			return err
 		}
 	}
@@ -93,15 +99,6 @@ func look(ctx context.Context, s fleet.Shard, rows int) (p picture, err error) {
 	return p, stream.Err()
 }
 
-func data(a *app.App, p picture) error {
-	l := output.List{}
-	for _, n := range p.needs {
-		l.Items = append(l.Items, n)
-		l.Names = append(l.Names, "need/"+subject.NeedName(n))
-	}
-	return a.Format.Write(a.Out, l)
-}
-
 func show(a *app.App, label string, p picture) error {
 	s := p.status
 	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
@@ -122,7 +119,7 @@ func show(a *app.App, label string, p picture) error {
 			covered = fmt.Sprintf("%.0f%%", float64(n.GetCoveragePerMille())/10)
 		}
 		l.Rows = append(l.Rows, []string{
-			subject.NeedName(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), covered, fmt.Sprint(n.GetClaimedMachineCount()),
+			subject.ShortNeed(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), covered, fmt.Sprint(n.GetClaimedMachineCount()),
 			fmt.Sprint(n.GetOnTheWayCount()), output.Dollars(n.GetCostUsdPerHour()), output.Age(a.Now(), n.GetUnmetSinceUnixNanos()), output.Dash(n.GetDetailText()),
 		})
 	}

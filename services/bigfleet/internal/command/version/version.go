@@ -4,6 +4,7 @@ package version
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -69,14 +70,12 @@ func run(ctx context.Context, a *app.App, client bool) error {
 			runs.Add(s.Name, s.Version)
 		}
 	}
-	if a.Format == output.JSONL {
+	if !a.Format.ForPeople() {
+		l := output.List{Columns: []output.Column{{Head: "SERVER"}, {Head: "VERSION"}}}
 		for _, s := range all {
-			if err := a.Format.Value(a.Out, s); err != nil {
-				return err
-			}
+			l.Objects, l.Rows, l.Names = append(l.Objects, s), append(l.Rows, []string{s.Name, s.Version}), append(l.Names, strings.ReplaceAll(s.Name, " ", "/"))
 		}
-	} else if !a.Format.ForPeople() {
-		if err := a.Format.Value(a.Out, map[string]any{"versions": all}); err != nil {
+		if err := a.Format.Write(a.Out, l); err != nil {
 			return err
 		}
 	} else {

@@ -86,7 +86,7 @@ var standingCodes = [...]code{
 	{"NOT_OWNED", "Another shard owns the machines.", ""},
 	{"NOT_HEARD", "Its cluster has not reported since the shard started, so nothing is preempted there.", "Bring its operator back."},
 	{"STARTING", "The machines are still starting.", ""},
-	{"ALL_OR_NOTHING", "All capacity that could be freed does not hold the whole gang.", "Make the gang smaller, or add machines."},
+	{"ALL_OR_NOTHING", "Even all the capacity that could be freed does not hold the whole gang.", "Make the gang smaller, or add machines."},
 	{"HELD", "The need is blocked and preempts nothing for now.", ""},
 	{"NOT_NEEDED", "Other machines were sufficient.", ""},
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,9 @@ func (x *explainer) verdict(e *NeedExplanation) string {
 		} else if lost := lostOf(e.Funnel, "free"); lost != "" {
 			s += " " + lost
 		}
+		if foreign(e.Funnel) {
+			s += " The coordinator moves machines to a shard that stays short: `bigfleet get moves` lists the moves, and `bigfleet rebalance status` shows the policy."
+		}
 	}
 	return s
 }
@@ -89,11 +93,22 @@ func lostOf(funnel []FunnelStep, step string) string {
 	for _, f := range funnel {
 		for _, l := range f.Lost {
 			if f.Name == step {
-				out = append(out, machineCount(l.Machines)+": "+cmp.Or(l.Text, l.Why.Sentence()))
+				say := cmp.Or(l.Text, l.Why.Sentence())
+				if l.Why == RejectForeign && l.Machines > 1 {
+					say = "Other shards own them."
+				}
+				out = append(out, machineCount(l.Machines)+": "+say)
 			}
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+// foreign reports whether machines that fit belong to other shards.
+func foreign(funnel []FunnelStep) bool {
+	return slices.ContainsFunc(funnel, func(f FunnelStep) bool {
+		return f.Name == "free" && slices.ContainsFunc(f.Lost, func(l Loss) bool { return l.Why == RejectForeign })
+	})
 }
 
 func join(s string, d engine.Detail) string {

@@ -1,0 +1,200 @@
+package cost
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+// waste is what one cluster is paid for and does not use. Machines without a cluster have a row of their own.
+type waste struct {
+	Cluster        string            `json:"cluster"` // "" for machines that serve no cluster
+	Machines       int               `json:"machines"`
+	Asked          map[string]string `json:"asked"`
+	Bought         map[string]string `json:"bought"`
+	UsedFraction   float64           `json:"usedFraction"` // asked of bought, in the resource of which most is asked
+	ServingPerHour float64           `json:"servingPerHour"`
+	UnusedPerHour  float64           `json:"unusedPerHour"` // of the serving
+	IdlePerHour    float64           `json:"idlePerHour"`
+	StuckPerHour   float64           `json:"stuckPerHour"`
+	WastePerHour   float64           `json:"wastePerHour"`
+
+	asked, bought map[string]int64 // thousandths
+}
+
+// stock is what one shard has, and what is asked of it.
+type stock struct {
+	machines []*bigfleetv1alpha1.MachineView
+	needs    []*bigfleetv1alpha1.NeedView
+}
+
+// wasted shows what is paid for and not used.
+func wasted(ctx context.Context, a *app.App) error {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	answers, failed := fleet.Each(ctx, f, shards, "reading machines and needs", take)
+	var all []stock
+	for _, got := range answers {
+		if got != nil {
+			all = append(all, *got)
+		}
+	}
+	if len(all) == 0 && failed != nil {
+		return failed
+	}
+	list := output.List{Columns: []output.Column{{Head: "CLUSTER"}, {Head: "MACHINES"}, {Head: "ASKED"}, {Head: "BOUGHT"}, {Head: "USED"}, {Head: "SERVING"}, {Head: "UNUSED"}, {Head: "IDLE"}, {Head: "STUCK"}, {Head: "WASTE"}}}
+	rows := weigh(all)
+	sum := waste{Cluster: "TOTAL"}
+	for _, w := range rows {
+		list.Objects, list.Rows, list.Names = append(list.Objects, w), append(list.Rows, w.row()), append(list.Names, named(w.Cluster))
+		sum.Machines += w.Machines
+		sum.ServingPerHour, sum.UnusedPerHour, sum.IdlePerHour = sum.ServingPerHour+w.ServingPerHour, sum.UnusedPerHour+w.UnusedPerHour, sum.IdlePerHour+w.IdlePerHour
+		sum.StuckPerHour, sum.WastePerHour = sum.StuckPerHour+w.StuckPerHour, sum.WastePerHour+w.WastePerHour
+	}
+	if len(rows) > 1 && a.Format.ForPeople() { // a spreadsheet adds up by itself
+		list.Rows, list.Names = append(list.Rows, sum.row()), append(list.Names, "")
+	}
+	if a.Format.ForPeople() {
+		a.Notef("prices as stated by the providers; UNUSED is at least this much: it counts by the resource of which most is asked")
+	}
+	if err := a.Format.Write(a.Out, list); err != nil {
+		return err
+	}
+	return failed
+}
+
+func named(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return "cluster/" + cluster
+}
+
+// take reads the machines that exist and the needs of one shard.
+func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
+	req := &bigfleetv1alpha1.ListMachinesRequest{PageSize: 5000}
+	for {
+		got, err := s.Read.ListMachines(ctx, connect.NewRequest(req))
+		if err != nil {
+			return out, err
+		}
+		for _, m := range got.Msg.GetMachines() {
+			if m.GetMachine().GetState() != bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
+				out.machines = append(out.machines, m)
+			}
+		}
+		if req.PageToken = got.Msg.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&bigfleetv1alpha1.InspectNeedsRequest{}))
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		if n := stream.Msg().GetNeed(); n != nil {
+			out.needs = append(out.needs, n)
+		}
+	}
+	return out, stream.Err()
+}
+
+// weigh adds up by cluster, the largest waste first.
+func weigh(all []stock) []*waste {
+	by := map[string]*waste{}
+	of := func(cluster string) *waste {
+		if by[cluster] == nil {
+			by[cluster] = &waste{Cluster: cluster, asked: map[string]int64{}, bought: map[string]int64{}}
+		}
+		return by[cluster]
+	}
+	for _, s := range all {
+		for _, n := range s.needs {
+			plus(of(n.GetClusterId()).asked, n.GetNeed().GetAggregateResources())
+		}
+		for _, v := range s.machines {
+			of(cmp.Or(v.GetMachine().GetCluster(), v.GetIntendedClusterId())).count(v)
+		}
+	}
+	out := make([]*waste, 0, len(by))
+	for _, w := range by {
+		w.judge()
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(x, y *waste) int {
+		return cmp.Or(cmp.Compare(y.WastePerHour, x.WastePerHour), cmp.Compare(y.ServingPerHour, x.ServingPerHour), strings.Compare(x.Cluster, y.Cluster))
+	})
+	return out
+}
+
+// count adds a machine. One that is stuck serves nobody, whatever its state says.
+func (w *waste) count(v *bigfleetv1alpha1.MachineView) {
+	m := v.GetMachine()
+	w.Machines++
+	stuck := func(f bigfleetv1alpha1.MachineFlag) bool {
+		return f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_STUCK || f == bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_UNJOINED
+	}
+	switch {
+	case slices.ContainsFunc(v.GetFlags(), stuck), m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED:
+		w.StuckPerHour += m.GetPricePerHour()
+	case m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE:
+		w.IdlePerHour += m.GetPricePerHour()
+	case m.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED:
+		w.ServingPerHour += m.GetPricePerHour()
+		plus(w.bought, m.GetResources().GetResources())
+	}
+}
+
+// judge says how much of what serves is used.
+func (w *waste) judge() {
+	for name, bought := range w.bought {
+		if bought > 0 {
+			w.UsedFraction = max(w.UsedFraction, min(1, float64(w.asked[name])/float64(bought)))
+		}
+	}
+	w.UnusedPerHour = w.ServingPerHour * (1 - w.UsedFraction)
+	w.WastePerHour = w.UnusedPerHour + w.IdlePerHour + w.StuckPerHour
+	w.Asked, w.Bought = words(w.asked), words(w.bought)
+}
+
+// plus adds resources to a sum. What is no quantity was refused where it entered.
+func plus(sum map[string]int64, resources map[string]string) {
+	for name, text := range resources {
+		if milli, err := quantity.Parse(text, quantity.Down); err == nil {
+			sum[name] += milli
+		}
+	}
+}
+
+func words(sum map[string]int64) map[string]string {
+	out := map[string]string{}
+	for name, milli := range sum {
+		if name != "pods" && milli > 0 {
+			out[name] = quantity.Human(name, milli)
+		}
+	}
+	return out
+}
+
+func (w *waste) row() []string {
+	used := output.Never
+	if len(w.bought) > 0 {
+		used = fmt.Sprintf("%.0f%%", math.Round(100*w.UsedFraction))
+	}
+	return []string{output.Dash(w.Cluster), fmt.Sprint(w.Machines), output.Dash(output.Vector(w.Asked)), output.Dash(output.Vector(w.Bought)), used, output.Dollars(w.ServingPerHour),
+		output.Dollars(w.UnusedPerHour), output.Dollars(w.IdlePerHour), output.Dollars(w.StuckPerHour), output.Dollars(w.WastePerHour)}
+}

@@ -1,0 +1,177 @@
+// Package node is `bigfleet machines cordon|uncordon|drain`: what a person does to the Nodes of one cluster, chosen by machine, zone, type
+// or label.
+//
+// It talks to the cluster's API server, as kubectl does, and to no shard: the operator reports cordoned Nodes, and the shard then
+// replaces what they held. Pods are evicted only within their disruption budgets.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+)
+
+const (
+	machineLabel = "bigfleet.lucy.sh/machine-id" // WIRE-11
+	reasonNote   = "bigfleet.lucy.sh/cordon-reason"
+	withinUsual  = 10 * time.Minute
+)
+
+// choice is what selects Nodes. All of it has to fit.
+type choice struct {
+	machines                     []string
+	zone, instanceType, selector string
+	within                       time.Duration
+}
+
+// Verbs returns the verbs for the group `machines`.
+func Verbs(a *app.App) []*cobra.Command {
+	return []*cobra.Command{
+		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
+			"BigFleet buys replacements for what the Pods need and releases the machines when they are empty. Exits with 4 if Pods are left after --within.",
+			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
+				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
+		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
+		verb(a, "uncordon", "Let new Pods on cordoned Nodes again", "", "  bigfleet machines uncordon --zone eu-1a --reason 'repaired' --kube-context red", uncordon),
+	}
+}
+
+// action is what a verb does to the chosen Nodes.
+type action func(context.Context, *app.App, typedcorev1.CoreV1Interface, []corev1.Node, choice) error
+
+func verb(a *app.App, name, short, more, example string, do action) *cobra.Command {
+	var by choice
+	c := &cobra.Command{
+		Use: name + " [MACHINE...]", Short: short, Example: example,
+		Long: strings.TrimSpace(short + ".\n\nWorks on the Nodes of one cluster, which --kube-context names, and only on those that BigFleet made. " + more),
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, m := range args {
+				by.machines = append(by.machines, strings.TrimPrefix(strings.TrimPrefix(m, "machine/"), "node/"))
+			}
+			return run(c.Context(), a, name, by, do)
+		},
+	}
+	c.ValidArgsFunction = a.Complete(map[string]string{"machine": ""})
+	c.Flags().StringVar(&by.zone, "zone", "", "Nodes in this zone")
+	c.Flags().StringVar(&by.instanceType, "type", "", "Nodes of this instance type")
+	c.Flags().StringVarP(&by.selector, "selector", "l", "", "Nodes with these labels, as kubectl takes them, for example topology.kubernetes.io/rack=r7")
+	if name == "drain" {
+		c.Flags().DurationVar(&by.within, "within", withinUsual, "stop waiting after this long; the Nodes stay cordoned")
+	}
+	return a.Mutates(c, true)
+}
+
+func run(ctx context.Context, a *app.App, name string, by choice, do action) error {
+	if len(by.machines) == 0 && by.zone == "" && by.instanceType == "" && by.selector == "" {
+		return exit.Usagef("nothing is selected: name machines, or use --zone, --type or -l")
+	}
+	cfg, err := a.Kube()
+	if err != nil {
+		return err
+	}
+	core, err := typedcorev1.NewForConfig(cfg)
+	if err != nil {
+		return exit.Usagef("kubeconfig: %v", err)
+	}
+	nodes, err := by.find(ctx, core)
+	if err != nil {
+		return err
+	}
+	if err := a.Confirm("%s %s of %s: %s.", strings.ToUpper(name[:1])+name[1:]+"s", output.Count(len(nodes), "Node"), clusterOf(a), strings.Join(names(nodes), ", ")); err != nil {
+		return err
+	}
+	return do(ctx, a, core, nodes, by)
+}
+
+func clusterOf(a *app.App) string {
+	if name := a.KubeContext(); name != "" {
+		return "context " + name
+	}
+	return "this cluster"
+}
+
+// find lists the Nodes of BigFleet that fit. A machine that was named and has no Node here is an error, before anything is changed.
+func (by choice) find(ctx context.Context, core typedcorev1.CoreV1Interface) ([]corev1.Node, error) {
+	selector, err := labels.Parse(by.selector)
+	if err != nil {
+		return nil, exit.Usagef("-l %s: %v", by.selector, err)
+	}
+	list, err := core.Nodes().List(ctx, metav1.ListOptions{LabelSelector: machineLabel})
+	if err != nil {
+		return nil, app.KubeError("listing Nodes", err)
+	}
+	missing := slices.Clone(by.machines)
+	out := slices.DeleteFunc(list.Items, func(n corev1.Node) bool {
+		is := func(m string) bool { return m == n.Name || m == n.Labels[machineLabel] }
+		if len(by.machines) > 0 && !slices.ContainsFunc(by.machines, is) {
+			return true
+		}
+		missing = slices.DeleteFunc(missing, is)
+		return by.zone != "" && n.Labels[corev1.LabelTopologyZone] != by.zone || by.instanceType != "" && n.Labels[corev1.LabelInstanceTypeStable] != by.instanceType ||
+			!selector.Matches(labels.Set(n.Labels))
+	})
+	if len(missing) > 0 {
+		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of this cluster is machine " + strings.Join(missing, ", "), Hint: "`bigfleet get machines NAME` shows the cluster; --kube-context selects it"}
+	}
+	if len(out) == 0 {
+		return nil, &exit.Error{Code: exit.NotFound, Message: "no Node of BigFleet in this cluster fits the selection", Hint: "`kubectl get nodes --show-labels -l " + machineLabel + "` lists them"}
+	}
+	return out, nil
+}
+
+func names(nodes []corev1.Node) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Name
+	}
+	return out
+}
+
+func cordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
+	return mark(ctx, a, core, nodes, true)
+}
+
+func uncordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
+	return mark(ctx, a, core, nodes, false)
+}
+
+// mark changes whether Nodes take new Pods, and notes why.
+func mark(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
+	var note, off any
+	if closed {
+		note, off = a.Reason, true
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{reasonNote: note}}, "spec": map[string]any{"unschedulable": off}})
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		said := "cordoned"
+		if !closed {
+			said = "uncordoned"
+		}
+		if a.DryRun {
+			said = "would be " + said
+		} else if _, err := core.Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return app.KubeError("changing Node "+n.Name, err)
+		}
+		if _, err := fmt.Fprintf(a.Out, "%s: %s\n", output.Text(n.Name), said); err != nil {
+			return err
+		}
+	}
+	return nil
+}
