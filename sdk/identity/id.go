@@ -17,6 +17,7 @@ const (
 	Cluster     Kind = "cluster"
 	Shard       Kind = "shard"
 	Coordinator Kind = "coordinator"
+	Host        Kind = "host" // the agent of one host of a provider
 	ReadOnly    Kind = "readonly"
 	Admin       Kind = "admin"
 )
@@ -91,7 +92,7 @@ func Parse(uri string) (ID, error) {
 		if !isClusterName(name) {
 			return ID{}, fmt.Errorf("%w: %q: the cluster id must be 1 to %d of A-Z a-z 0-9 . _ : / @ - and start with a letter or digit", ErrForm, uri, clusterNameMax)
 		}
-	case Shard, Coordinator:
+	case Shard, Coordinator, Host:
 		if !isName(name) {
 			return ID{}, fmt.Errorf("%w: %q: the name must be 1 to %d of A-Z a-z 0-9 . _ -", ErrForm, uri, otherNameMax)
 		}

@@ -35,6 +35,14 @@ type Deleter interface {
 	Delete(ctx context.Context, op DeleteOp) error
 }
 
+// Resetter makes hosts that cannot be given back usable again after a failure: a backend without Deleter that can prove that
+// nothing of a binding is left on a host. Without it a failed machine waits for a person (PROV-18.6).
+type Resetter interface {
+	// Reset returns once nothing of an earlier binding is on the host. Unless op.Force is set it refuses with an error while
+	// workloads may run there.
+	Reset(ctx context.Context, op ResetOp) error
+}
+
 // Readier is the backend's own readiness check, for WithReadiness(SubstrateReadiness()).
 type Readier interface {
 	// Ready returns nil once the machine's node is Ready in the cluster it is bound to, and waits until then.
@@ -187,6 +195,15 @@ type DeleteOp struct {
 	StoreID string
 }
 
+// ResetOp is one Reset.
+type ResetOp struct {
+	ID      string
+	Machine Machine // as it failed; Cluster is set if it was bound
+	StoreID string
+	// Force says that an operator has looked and wants it whatever runs there.
+	Force bool
+}
+
 // Quote is a price of an offering.
 type Quote struct {
 	Offering                string
@@ -203,6 +220,8 @@ type Notice struct {
 	InterruptionProbability float64
 	// Gone says that the substrate answered definitely that the host is no more. One Describe confirms it (PROV-17.4).
 	Gone bool
+	// Changed says that Describe would show something new: it is asked soon. MachineID may be empty.
+	Changed bool
 }
 
 // Class is what an error of a backend means (PROV-15.6).

@@ -360,7 +360,7 @@ func checked(ctx context.Context, w io.Writer, p *Provider, err error) error {
 	slots := p.offers.wanted.slots()
 	fmt.Fprintf(w, "provider %s: %d offerings, %d slots, readiness %s\n", p.name, len(p.offers.wanted.order), slots, p.set.readiness.mode)
 	var warnings []error
-	if slots == 0 {
+	if slots == 0 && !is[Resetter](p.backend) { // whose hosts exist already
 		warnings = append(warnings, errors.New("no offering has a slot"))
 	}
 	if p.set.readiness.mode == "none" {

@@ -59,7 +59,7 @@ func (p *Provider) capabilities() []string {
 		has  bool
 	}{
 		{"deleter", is[Deleter](p.backend)}, {"readier", is[Readier](p.backend)}, {"pricer", is[Pricer](p.backend)},
-		{"admitter", is[Admitter](p.backend)}, {"notifier", is[Notifier](p.backend)}, {"binder", is[Binder](p.backend)},
+		{"admitter", is[Admitter](p.backend)}, {"notifier", is[Notifier](p.backend)}, {"binder", is[Binder](p.backend)}, {"resetter", is[Resetter](p.backend)},
 	} {
 		if c.has {
 			out = append(out, c.name)
@@ -144,7 +144,7 @@ func (a admin) RetireMachine(ctx context.Context, req *connect.Request[bigfleetv
 	done := make(chan answer, 1)
 	p.workers.Go(func() { // goes on when the caller goes away
 		defer p.janitor.free(id)
-		replacement, err := p.retire(p.work, id, true)
+		replacement, err := p.retire(p.work, id, true, req.Msg.GetForce())
 		done <- answer{replacement, err}
 	})
 	select {

@@ -124,10 +124,10 @@ func (p *Provider) tidy(now time.Time) {
 		}
 		p.workers.Go(func() {
 			defer p.janitor.free(r.ID)
-			if teardown && r.Doing == Configure && !r.Lost && !p.nodeAbsent(r) {
+			if _, resets := p.backend.(Resetter); teardown && r.Doing == Configure && !r.Lost && !resets && !p.nodeAbsent(r) {
 				return
 			}
-			if _, err := p.retire(p.work, r.ID, teardown); err != nil && p.work.Err() == nil {
+			if _, err := p.retire(p.work, r.ID, teardown, false); err != nil && p.work.Err() == nil {
 				p.log.Warn("a failed machine could not be retired; it is tried again", "machine", r.ID, "err", err)
 			}
 		})
@@ -142,10 +142,12 @@ func (p *Provider) due(r *lifecycle.Record, now time.Time) (teardown, due bool) 
 	switch {
 	case r.Failure == bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_CAPACITY && r.Doing == Create && !r.Lost:
 		return false, p.janitor.stockouts.over(r.ID, r.Origin.Offering, r.ChangedAt, p.set.retention.Stockout, now)
-	case !p.rules.DeleteSupported:
+	case !p.rules.DeleteSupported && !is[Resetter](p.backend):
 		return false, false // PROV-18.6
 	case r.Lost:
 		return true, age >= p.set.retention.Lost
+	case r.Doing == Configure && is[Resetter](p.backend):
+		return true, age >= p.set.retention.Failed // it looks for workloads itself
 	case r.Doing == Create || r.Doing == Delete:
 		return true, age >= p.set.retention.Failed
 	case r.Doing == Configure && p.set.readiness.mode == "nodes":
@@ -173,14 +175,19 @@ func (p *Provider) nodeAbsent(r *lifecycle.Record) bool {
 var errNotFailed = errors.New("the machine is not Failed")
 
 // retire makes sure that nothing is left at the substrate, removes the record and offers the slot under a new id.
-func (p *Provider) retire(ctx context.Context, id string, teardown bool) (replacement string, err error) {
+// force says that an operator wants it.
+func (p *Provider) retire(ctx context.Context, id string, teardown, force bool) (replacement string, err error) {
 	row := p.inventory.Get(id)
 	if row == nil || row.Record.State != lifecycle.Failed {
 		return "", errNotFailed
 	}
 	defer func() { p.metrics.janitor.WithLabelValues("retire", outcome(err)).Inc() }()
 	d, deletes := p.backend.(Deleter)
-	if teardown && deletes {
+	if resetter, ok := p.backend.(Resetter); ok && teardown && !deletes {
+		if err := p.reset(ctx, resetter, machineOf(row.Record), force); err != nil {
+			return "", fmt.Errorf("reset the host: %w", err)
+		}
+	} else if teardown && deletes {
 		if err := p.teardown(ctx, d, machineOf(row.Record), "retire"); err != nil {
 			return "", fmt.Errorf("tear down what is left: %w", err)
 		}
@@ -254,6 +261,35 @@ func (p *Provider) teardown(ctx context.Context, d Deleter, m Machine, why strin
 	}
 	p.log.Info("tear down", "machine", m.ID, "host", m.HostRef, "operation", id, "why", why)
 	return d.Delete(ctx, DeleteOp{ID: id, Machine: m, StoreID: p.storeID()})
+}
+
+// reset makes the host of a failed machine usable again.
+func (p *Provider) reset(ctx context.Context, resetter Resetter, m Machine, force bool) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.panicked(v, "machine", m.ID)
+			err = errors.New("the backend broke down (panic)")
+		}
+	}()
+	ctx, cancel := context.WithTimeout(p.callers.in(ctx), p.set.timeouts.limit(Drain, 0))
+	defer cancel()
+	id, err := p.mint(Drain)
+	if err != nil {
+		return err
+	}
+	p.log.Info("reset a failed machine", "machine", m.ID, "host", m.HostRef, "operation", id, "force", force)
+	for {
+		err := resetter.Reset(ctx, ResetOp{ID: id, Machine: m, StoreID: p.storeID(), Force: force})
+		class, after := ClassOf(err)
+		if err == nil || class != ClassTransient {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(max(after, retryBase)):
+		}
+	}
 }
 
 // tearOrphans ends hosts that no live record has, after two rounds and OrphanAge, never while losses are held

@@ -310,6 +310,8 @@ func (p *Provider) notice(n Notice) {
 	}
 	if n.Gone {
 		p.losses.hint(n.MachineID)
+	}
+	if n.Gone || n.Changed {
 		p.ask()
 	}
 }

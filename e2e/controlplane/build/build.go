@@ -1,7 +1,7 @@
 // Package build compiles the programs of a Kubernetes control plane from their Go modules, once per machine.
 //
 // Ensure returns the paths of kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, etcd and kwok, and
-// builds what is missing. No image, no download other than Go modules, no prebuilt binary: the versions are pinned in
+// builds what is missing; EnsureKubelet does so for the kubelet. No image, no download other than Go modules, no prebuilt binary: the versions are pinned in
 // recipe.go, and every dependency by checksum in modules/*/go.mod.txt and go.sum.txt, which are written to a temporary
 // directory and built there. They do not end in .mod and .sum so that Go does not take them for modules of ours.
 //
@@ -62,6 +62,16 @@ func Ensure(ctx context.Context, c Config) (Binaries, error) {
 		Kwok:              filepath.Join(kwok, "kwok"),
 		KwokStages:        filepath.Join(kwok, stagesFile),
 	}, nil
+}
+
+// EnsureKubelet returns the path of a kubelet of the same version, and builds it if the cache lacks it.
+func EnsureKubelet(ctx context.Context, c Config) (string, error) {
+	b, err := newBuilder(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.ensure(ctx, kubeletRecipe())
+	return filepath.Join(dir, "kubelet"), err
 }
 
 // builder is one call of Ensure.

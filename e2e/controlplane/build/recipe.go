@@ -42,19 +42,8 @@ type program struct{ binary, importPath string }
 
 func (r recipe) String() string { return r.name + " " + r.version }
 
-// recipes lists everything Ensure builds.
+// recipes lists everything that Ensure builds.
 func recipes() []recipe {
-	const cmd = "k8s.io/kubernetes/cmd/"
-	var k8sVersion []string
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		major, minor := majorMinor(KubernetesVersion)
-		k8sVersion = append(k8sVersion,
-			"-X="+pkg+".gitVersion="+KubernetesVersion, // clients and kubectl compare versions: the default is v0.0.0
-			"-X="+pkg+".gitMajor="+major,
-			"-X="+pkg+".gitMinor="+minor,
-			"-X="+pkg+".gitTreeState=clean",
-		)
-	}
 	return []recipe{{
 		name: "etcd", module: "go.etcd.io/etcd/server/v3", version: EtcdVersion, files: moduleFiles("etcd"),
 		programs: []program{{"etcd", "go.etcd.io/etcd/server/v3"}},
@@ -77,8 +66,33 @@ func recipes() []recipe {
 			{"kube-scheduler", cmd + "kube-scheduler"},
 			{"kubectl", cmd + "kubectl"},
 		},
-		ldflags: k8sVersion,
+		ldflags: kubernetesVersionFlags(),
 	}}
+}
+
+// kubeletRecipe stands apart from recipes: only tests that start real nodes need a kubelet, and it takes minutes to build.
+func kubeletRecipe() recipe {
+	return recipe{
+		name: "kubelet", module: "k8s.io/kubernetes", version: KubernetesVersion, files: moduleFiles("kubelet"),
+		programs: []program{{"kubelet", cmd + "kubelet"}},
+		ldflags:  kubernetesVersionFlags(),
+	}
+}
+
+const cmd = "k8s.io/kubernetes/cmd/"
+
+func kubernetesVersionFlags() []string {
+	var k8sVersion []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		major, minor := majorMinor(KubernetesVersion)
+		k8sVersion = append(k8sVersion,
+			"-X="+pkg+".gitVersion="+KubernetesVersion, // clients and kubectl compare versions: the default is v0.0.0
+			"-X="+pkg+".gitMajor="+major,
+			"-X="+pkg+".gitMinor="+minor,
+			"-X="+pkg+".gitTreeState=clean",
+		)
+	}
+	return k8sVersion
 }
 
 func moduleFiles(name string) fs.FS {

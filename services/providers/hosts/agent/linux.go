@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Linux is a real machine. The zero value of a field means what its comment says.
+type Linux struct {
+	StateDir    string   // what Remember notes; required
+	Services    Services // required
+	Kubelet     []string // flags of the host's own, after those of the boot data
+	CNI         string   // directory whose files become /etc/cni/net.d of each node; empty: none
+	Images      string   // directory of image archives that each node begins with; empty: none
+	Ctr         string   // program that imports them; empty: ctr
+	CgroupRoot  string   // the kubelet's cgroupRoot; empty: /
+	PluginDir   string   // CNI plugins; what a cluster adds there is removed; empty: /opt/cni/bin
+	HealthzURL  string   // of the kubelet; empty: http://127.0.0.1:10248/healthz
+	RuntimeSock string   // of containerd; empty: /run/containerd/containerd.sock
+	Log         *slog.Logger
+}
+
+// logDir takes what kubelet and runtime say when no journald does. It goes with the cluster.
+const logDir = "/var/log/bigfleet-node"
+
+// tenant is every directory that a cluster writes into: a reset empties them. What is mounted there on the clean host stays
+// mounted.
+var tenant = []string{
+	kubernetesDir, kubeletState, "/var/lib/containerd", "/run/containerd", "/var/lib/cni", "/etc/cni/net.d", "/var/log/pods",
+	"/var/log/containers", "/var/lib/kube-proxy", "/run/flannel", "/var/lib/calico", "/run/calico", "/run/cilium", dropInDir, logDir,
+}
+
+// Write writes the boot data's files and the host's CNI configuration.
+func (l *Linux) Write(_ context.Context, files []File) error {
+	for _, f := range files {
+		if err := replaceFile(f.Path, f.Content, f.Mode); err != nil {
+			return err
+		}
+	}
+	if l.CNI == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(l.CNI)
+	if err != nil {
+		return fmt.Errorf("the host's CNI configuration: %w", err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(l.CNI, e.Name()))
+		if err != nil {
+			return err
+		}
+		if err := replaceFile(filepath.Join("/etc/cni/net.d", e.Name()), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replaceFile(name string, content []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	next := name + ".bigfleet-new"
+	if err := os.WriteFile(next, content, mode); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(next, mode), os.Rename(next, name)) // a file of an earlier try keeps its mode
+}
+
+// StartRuntime starts containerd, waits until it answers, and imports the images that the host has.
+func (l *Linux) StartRuntime(ctx context.Context) error {
+	if err := l.Services.Start(ctx, Runtime, nil); err != nil {
+		return err
+	}
+	ctr := l.Ctr
+	if ctr == "" {
+		ctr = "ctr"
+	}
+	socket := l.RuntimeSock
+	if socket == "" {
+		socket = "/run/containerd/containerd.sock"
+	}
+	if err := until(ctx, 100*time.Millisecond, func() error { return run(ctx, ctr, "--address", socket, "version") }); err != nil {
+		return fmt.Errorf("the container runtime does not answer: %w", err)
+	}
+	if l.Images == "" {
+		return nil
+	}
+	archives, err := filepath.Glob(filepath.Join(l.Images, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if err := run(ctx, ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", archive); err != nil {
+			return fmt.Errorf("import %s: %w", archive, err)
+		}
+	}
+	return nil
+}
+
+// StartKubelet starts the kubelet with the flags of the boot data and the host's own.
+func (l *Linux) StartKubelet(ctx context.Context, flags []string) error {
+	return l.Services.Start(ctx, Kubelet, slices.Concat(flags, l.Kubelet))
+}
+
+// Joined waits for the kubelet's certificate and for its health.
+func (l *Linux) Joined(ctx context.Context) error {
+	const certificate = kubeletState + "/pki/kubelet-client-current.pem"
+	url := l.HealthzURL
+	if url == "" {
+		url = "http://127.0.0.1:10248/healthz"
+	}
+	err := until(ctx, 100*time.Millisecond, func() error {
+		if _, err := os.Stat(certificate); err != nil {
+			return errors.New("the kubelet has no certificate of the cluster yet: does the cluster approve its request, and does the kubelet reach the API server?")
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return fmt.Errorf("the kubelet is not healthy: %w", err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("the kubelet is not healthy: %s", answer.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; its last words: %s", err, l.Services.LastWords(Kubelet))
+	}
+	return nil
+}
+
+// StopKubelet implements Host.
+func (l *Linux) StopKubelet(ctx context.Context) error { return l.Services.Stop(ctx, Kubelet) }
+
+// StopRuntime ends containerd and the shims that outlive it.
+func (l *Linux) StopRuntime(ctx context.Context) error {
+	if err := l.Services.Stop(ctx, Runtime); err != nil {
+		return err
+	}
+	return endProcesses(ctx, 0, shims)
+}
+
+// EndContainers ends every process of the kubelet's cgroups, then the cgroups.
+func (l *Linux) EndContainers(ctx context.Context, grace time.Duration) error {
+	if err := endProcesses(ctx, grace, l.podProcesses); err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(l.podCgroups()) { // children first
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			l.Log.Debug("a cgroup stays for now", "cgroup", dir, "err", err)
+		}
+	}
+	return nil
+}
+
+// Unmount takes away every mount below the tenant's directories and those of network namespaces, but what was there before.
+func (l *Linux) Unmount(context.Context) error {
+	left, err := l.tenantMounts()
+	if err != nil {
+		return err
+	}
+	for _, point := range slices.Backward(left) { // the last mounted first
+		if err := unmount(point); err != nil {
+			return fmt.Errorf("unmount %s: %w", point, err)
+		}
+	}
+	return nil
+}
+
+// Wipe empties the tenant's directories, and takes away plugins that the host did not have.
+func (l *Linux) Wipe(context.Context) error {
+	for _, dir := range tenant {
+		if err := l.empty(dir); err != nil {
+			return err
+		}
+	}
+	names, err := filepath.Glob("/run/netns/cni-*")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	added, _, err := l.plugins()
+	if err != nil {
+		return err
+	}
+	for _, name := range added {
+		if err := os.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty removes what is in a directory, and leaves the host's own mount points below it.
+func (l *Linux) empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	own := l.remembered().Mounts
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if slices.ContainsFunc(own, func(m string) bool { return m == name || strings.HasPrefix(m, name+"/") }) {
+			if err := l.empty(name); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Runs implements Host.
+func (l *Linux) Runs() (kubelet, runtime bool) {
+	return l.Services.Runs(Kubelet), l.Services.Runs(Runtime)
+}
+
+// until repeats do until it is nil, and returns its last error when the context ends.
+func until(ctx context.Context, pause time.Duration, do func() error) error {
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}

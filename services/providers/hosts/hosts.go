@@ -1,0 +1,120 @@
+// Package hosts is the provider of Linux machines that exist already: bare metal, virtual machines of any kind, GPU racks.
+//
+// An inventory file names the hosts. On each runs an agent (package agent), which dials this provider and carries out two tasks:
+// Configure makes the host a node with the boot data of the cluster's operator, Drain resets it and proves by looking that
+// nothing of the cluster is left. A host starts in IDLE once its agent says that it is clean; Create and Delete do not exist.
+//
+// It never runs a command of others on a host, never offers a host that is not proven clean, and never gives up a node because
+// an agent is silent. A reset that fails leaves the machine FAILED with the reason; the host is tried again or waits for a person.
+//
+// It is written on sdk/provider like anybody's. NewCommand is the program. Start at Config, then backend.go; desk.go is the
+// agents' port. Clauses are cited as PROV-n.m of docs/spec/provider.md.
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+)
+
+// Config is what the backend needs.
+type Config struct {
+	Name      string             // of the provider; required
+	Inventory string             // file; required
+	Clusters  nodeready.Clusters // how to reach clusters; required
+	AgentAddr string             // where agents dial; required
+	TLS       identity.Files     // of the agents' port; empty serves plaintext, to loopback alone
+	Silence   time.Duration      // after which an agent counts as silent; 0 means 2 min
+	// Secrets is the directory of the files that power controls name; empty: none can be used.
+	Secrets    string
+	Log        *slog.Logger          // required
+	Registerer prometheus.Registerer // nil: no metrics of its own
+}
+
+// settings is the provider's own part of the configuration file.
+type settings struct {
+	Inventory     string        `yaml:"inventory" doc:"File with the list of hosts; read again when it changes. Required."`
+	AgentAddr     string        `yaml:"agent_addr" doc:"Address that the hosts' agents dial."`
+	AgentTLS      agentTLS      `yaml:"agent_tls" doc:"mTLS of the agents' port; empty: the files of the RPC port."`
+	KubeconfigDir string        `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id: <id>, <id>.yaml or <id>.kubeconfig."`
+	Silence       time.Duration `yaml:"silence" doc:"After this long without a report an agent counts as silent, and its idle host is not offered."`
+	Secrets       string        `yaml:"secrets_dir" doc:"Directory of the password files that power controls of the inventory name."`
+}
+
+type agentTLS struct {
+	Cert string `yaml:"cert" doc:"Certificate, PEM."`
+	Key  string `yaml:"key" doc:"Private key, PEM."`
+	CA   string `yaml:"ca" doc:"CA bundle that vouches for agents, PEM."`
+}
+
+// Validate is called by sdk/provider.
+func (s *settings) Validate() error {
+	if s.Silence < time.Second {
+		return fmt.Errorf("silence: %v is too little; the least is 1s", s.Silence)
+	}
+	return nil
+}
+
+const silenceDefault = 2 * time.Minute
+
+// NewCommand is the program bigfleet-provider-hosts.
+func NewCommand() *cobra.Command { return program().Command() }
+
+// Main runs the program and exits.
+func Main() { provider.Main(program()) }
+
+func program() provider.Program[settings] {
+	return provider.Program[settings]{
+		Name: "hosts", Short: "Provider of Linux hosts that exist already, each with an agent",
+		Config:  settings{AgentAddr: ":9010", Silence: silenceDefault},
+		Build:   build,
+		Fake:    buildFake,
+		Default: func() []provider.Offering { return nil }, // hosts are described, not offered as slots
+		Flags: func(cmd *cobra.Command, s *settings) {
+			f := cmd.Flags()
+			f.StringVar(&s.Inventory, "inventory", "", "file with the list of hosts; read again when it changes")
+			f.StringVar(&s.AgentAddr, "agent-addr", s.AgentAddr, "address that the hosts' agents dial")
+			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
+			f.StringVar(&s.Secrets, "secrets-dir", "", "directory of the password files that power controls name")
+			f.DurationVar(&s.Silence, "silence", s.Silence, "after this long without a report an agent counts as silent")
+		},
+	}
+}
+
+func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+	c := s.Config
+	switch {
+	case c.Inventory == "":
+		return nil, nil, errors.New("--inventory (inventory) is missing: the file with the list of hosts")
+	case c.KubeconfigDir == "":
+		return nil, nil, errors.New("--kubeconfig-dir (kubeconfig_dir) is missing: nodes are watched and removed with the kubeconfigs in it")
+	case s.Common.ControlAddr != "" && s.Common.ControlAddr != "0": // PROV-24.4
+		return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
+	case len(s.Offerings) > 0:
+		return nil, nil, errors.New("offerings are slots of a cloud; hosts stand in the inventory")
+	}
+	b, err := newBackend(Config{
+		Name: s.Common.Provider, Inventory: c.Inventory, Clusters: nodeready.Kubeconfigs{Dir: c.KubeconfigDir}, AgentAddr: c.AgentAddr,
+		TLS: agentFiles(c.AgentTLS, s.Common.Files()), Silence: c.Silence, Secrets: c.Secrets, Log: s.Log, Registerer: s.Registerer,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, []provider.Option{provider.WithReadiness(provider.NodesReadiness(b.nodes))}, nil
+}
+
+func agentFiles(own agentTLS, common identity.Files) identity.Files {
+	if own == (agentTLS{}) {
+		return common
+	}
+	return identity.Files{Cert: own.Cert, Key: own.Key, CA: own.CA}
+}
