@@ -91,7 +91,7 @@ func (cp *ControlPlane) etcdArgs() []string {
 func (cp *ControlPlane) apiServerArgs() []string {
 	return []string{
 		"--etcd-servers=http://" + cp.ports.etcd.Addr(),
-		"--bind-address=127.0.0.1",
+		"--bind-address=" + cp.bindAddress(),
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + cp.ports.apiServer.String(),
 		"--cert-dir=" + cp.path("tmp"),
@@ -118,6 +118,13 @@ func (cp *ControlPlane) apiServerArgs() []string {
 		"--disable-admission-plugins=ServiceAccount",
 		"--enable-admission-plugins=NodeRestriction",
 	}
+}
+
+func (cp *ControlPlane) bindAddress() string {
+	if cp.cfg.Address != "" {
+		return "0.0.0.0"
+	}
+	return "127.0.0.1"
 }
 
 func (cp *ControlPlane) controllerManagerArgs() []string {

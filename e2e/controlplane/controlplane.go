@@ -10,7 +10,7 @@
 // The state lives in memory as far as users are concerned: storage is not synced and Stop throws it away.
 //
 // It owns the processes, ports and files it makes, and Stop leaves none of them. It never reads the user's own
-// kubeconfig and never listens beyond loopback. Binaries come from package build. Safe for concurrent use.
+// kubeconfig and never listens beyond loopback, unless Config.Address is set. Binaries come from package build. Safe for concurrent use.
 // Start at Start, then component.go for the exact command lines.
 package controlplane
 
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,6 +55,10 @@ type Config struct {
 
 	// Args are appended to the command line of a component, so that they win over ours.
 	Args map[Component][]string
+
+	// Address is an IP address of this machine on which kube-apiserver answers too, for kubelets that have a network of their
+	// own. Its certificate names it. "" means loopback alone.
+	Address string
 
 	// Omit lists components that are not started. Etcd and APIServer cannot be omitted.
 	Omit []Component
@@ -292,6 +297,11 @@ func (cp *ControlPlane) LogDir() string { return filepath.Join(cp.dir.path, "log
 
 // Endpoint returns the URL of kube-apiserver.
 func (cp *ControlPlane) Endpoint() string { return "https://" + cp.ports.apiServer.Addr() }
+
+// EndpointAt returns the URL of kube-apiserver on Config.Address.
+func (cp *ControlPlane) EndpointAt() string {
+	return "https://" + net.JoinHostPort(cp.cfg.Address, cp.ports.apiServer.String())
+}
 
 // CACertificate returns the PEM of the authority that signs kube-apiserver's certificate and those of its clients.
 func (cp *ControlPlane) CACertificate() []byte { return slices.Clone(cp.ca.certPEM) }

@@ -68,8 +68,12 @@ func (cp *ControlPlane) writePKI() (err error) {
 	if cp.ca, err = newAuthority("bigfleet-e2e-" + cp.cfg.Name); err != nil {
 		return err
 	}
-	serving, err := cp.ca.serving("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc.cluster.local", "127.0.0.1", "::1", serviceIP)
+	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"127.0.0.1", "::1", serviceIP}
+	if cp.cfg.Address != "" {
+		names = append(names, cp.cfg.Address)
+	}
+	serving, err := cp.ca.serving(names...)
 	if err != nil {
 		return err
 	}
