@@ -28,8 +28,9 @@ var served = map[string]string{
 	api.CapacityProviderName: "provider", api.ProviderAdminName: "provider", api.SubstrateControlName: "control",
 }
 
-// elsewhere are services that no program of the fleet serves: the console serves its one on loopback to the person who started it.
-var elsewhere = map[string]bool{api.ConsoleName: true}
+// elsewhere are services that no program of this fleet serves: the console serves its one on loopback to the person who started it, and
+// the provider of hosts tests its agents' port itself.
+var elsewhere = map[string]bool{api.ConsoleName: true, api.HostAgentName: true}
 
 // rpcs are all RPCs of the contract by procedure.
 func rpcs(t *testing.T) map[string]protoreflect.MethodDescriptor {

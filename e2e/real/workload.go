@@ -21,7 +21,7 @@ import (
 )
 
 // Hello creates a Deployment of Pods that answer HTTP, each too large for two on one host.
-func (c *Cluster) Hello(ctx context.Context, name string, replicas int32) error {
+func (c *Cluster) Hello(ctx context.Context, name string, replicas int32, priorityClass string) error {
 	labels := map[string]string{"app": name}
 	grace := int64(1)
 	_, err := c.Client().AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
@@ -31,7 +31,7 @@ func (c *Cluster) Hello(ctx context.Context, name string, replicas int32) error 
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: &grace,
+					TerminationGracePeriodSeconds: &grace, PriorityClassName: priorityClass,
 					Containers: []corev1.Container{{
 						Name: "main", Image: HelloImage, Env: []corev1.EnvVar{{Name: "CLUSTER", Value: c.ID}},
 						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("64Mi")}},

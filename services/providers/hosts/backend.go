@@ -22,7 +22,7 @@ type backend struct {
 	log       *slog.Logger
 	inventory *inventory
 	desk      *desk
-	nodes     *nodeready.Source
+	nodes     *nodeready.Source // nil without real clusters
 	fleet     provider.Fleet
 	news      chan struct{}
 	agents    net.Addr // where agents dial
@@ -34,8 +34,8 @@ type backend struct {
 }
 
 func newBackend(c Config) (*backend, error) {
-	if c.Name == "" || c.Inventory == "" || c.Clusters == nil || c.AgentAddr == "" || c.Log == nil {
-		return nil, errors.New("hosts: Name, Inventory, Clusters, AgentAddr and Log are required")
+	if c.Name == "" || c.Inventory == "" || c.AgentAddr == "" || c.Log == nil {
+		return nil, errors.New("hosts: Name, Inventory, AgentAddr and Log are required")
 	}
 	if c.Silence == 0 {
 		c.Silence = silenceDefault
@@ -47,16 +47,16 @@ func newBackend(c Config) (*backend, error) {
 		return nil, err
 	}
 	b.desk = newDesk(b.inventory, b.log, b.tell)
-	var err error
-	if b.nodes, err = nodeready.NewSource(nodeready.Config{Clusters: c.Clusters, Log: b.log}); err != nil {
-		return nil, err
-	}
-	b.life, b.end = context.WithCancel(context.Background())
 	server, addr, ended, err := b.desk.serve(c.AgentAddr, c.TLS)
 	if err != nil {
-		b.nodes.Close()
 		return nil, err
 	}
+	if c.Clusters != nil {
+		if b.nodes, err = nodeready.NewSource(nodeready.Config{Clusters: c.Clusters, Log: b.log}); err != nil {
+			return nil, errors.Join(err, server.Close())
+		}
+	}
+	b.life, b.end = context.WithCancel(context.Background())
 	b.server, b.agents = server, addr
 	b.all.Go(func() {
 		if err := <-ended; err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -73,7 +73,9 @@ func (b *backend) Close() error {
 	b.end()
 	err := b.server.Close()
 	b.all.Wait()
-	b.nodes.Close()
+	if b.nodes != nil {
+		b.nodes.Close()
+	}
 	return err
 }
 

@@ -2,11 +2,163 @@ package hosts
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
+	"github.com/bigfleet-dev/bigfleet/services/providers/hosts/agent"
 )
 
-func buildFake(context.Context, provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
-	return nil, nil, errors.New("not yet")
+// pretendedHosts is how many hosts --use-fake-backend has.
+const pretendedHosts = 60
+
+// fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
+// front of it stands the pretend cloud of the SDK, so that every fault can be injected. No cluster is asked.
+type fake struct {
+	substrate.Undeletable
+	served *substrate.Served
+	b      *backend
+	stop   context.CancelFunc
+	agents *sync.WaitGroup
 }
+
+func buildFake(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+	dir := filepath.Join(s.Common.DataDir, "pretended")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	var list strings.Builder
+	list.WriteString("defaults: {type: rack.64x, zone: pretended-1a, price_per_hour: 1, resources: {cpu: \"64\", memory: 256Gi, pods: \"110\"}}\nhosts:\n")
+	for i := range pretendedHosts {
+		fmt.Fprintf(&list, "- {name: pretended-%d, rack: r%d}\n", i, i/10)
+	}
+	inventory := filepath.Join(dir, "inventory.yaml")
+	if err := os.WriteFile(inventory, []byte(list.String()), 0o600); err != nil {
+		return nil, nil, err
+	}
+	b, err := newBackend(Config{
+		Name: s.Common.Provider, Inventory: inventory, AgentAddr: "127.0.0.1:0", Silence: s.Config.Silence, Log: s.Log, Registerer: s.Registerer,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &fake{b: b, agents: &sync.WaitGroup{}, stop: func() {}}
+	if err := f.start(s, dir); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, []provider.Option{provider.WithReadiness(provider.SubstrateReadiness())}, nil
+}
+
+func (f *fake) start(s provider.Setup[settings], dir string) error {
+	cloud, err := substrate.New(substrate.Config{Name: s.Common.Provider})
+	if err != nil {
+		return err
+	}
+	for _, h := range f.b.inventory.all() {
+		cloud.Owned(h.attributes(), h.ProviderID)
+	}
+	if f.served, err = cloud.Serve(s.Common.ControlAddr, s.Common.Files()); err != nil {
+		return err
+	}
+	f.Undeletable = f.served.WithoutDelete()
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	for _, h := range f.b.inventory.all() {
+		home := filepath.Join(dir, h.Name)
+		if err := os.MkdirAll(home, 0o700); err != nil {
+			return err
+		}
+		a, err := agent.New(agent.Config{
+			Name: h.Name, URL: "http://" + f.b.agents.String(), StateDir: home, Host: agent.NewPretended(home), Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return err
+		}
+		f.agents.Go(func() {
+			if err := a.Run(ctx); err != nil {
+				s.Log.Error("the agent of a pretended host ended", "host", h.Name, "err", err)
+			}
+		})
+	}
+	return nil
+}
+
+// Close ends agents, ports and the pretend cloud.
+func (f *fake) Close() error {
+	f.stop()
+	f.agents.Wait()
+	err := f.b.Close()
+	if f.served != nil {
+		err = errors.Join(err, f.served.Close())
+	}
+	return err
+}
+
+// Attach gives both the books.
+func (f *fake) Attach(fleet provider.Fleet) {
+	f.Undeletable.Attach(fleet)
+	f.b.Attach(fleet)
+}
+
+// Describe shows the hosts that the pretend cloud has and the real backend would show.
+func (f *fake) Describe(ctx context.Context, found func(provider.Host) error) error {
+	usable := map[string]bool{}
+	if err := f.b.Describe(ctx, func(h provider.Host) error { usable[h.Ref] = true; return nil }); err != nil {
+		return err
+	}
+	return f.Undeletable.Describe(ctx, func(h provider.Host) error {
+		if !usable[h.Ref] {
+			return nil
+		}
+		return found(h)
+	})
+}
+
+// Notify passes on the news of both.
+func (f *fake) Notify(ctx context.Context, send func(provider.Notice)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
+	go func() { ended <- f.b.Notify(ctx, send) }()
+	go func() { ended <- f.Undeletable.Notify(ctx, send) }()
+	err := <-ended
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// Configure lets the pretend cloud fail first. What it is given as boot data becomes a file of real boot data.
+func (f *fake) Configure(ctx context.Context, op provider.ConfigureOp) error {
+	if err := f.Undeletable.Configure(ctx, op); err != nil {
+		return err
+	}
+	op.Blob = fmt.Appendf(nil, fakeBootData, base64.StdEncoding.EncodeToString(op.Blob))
+	return f.b.Configure(ctx, op)
+}
+
+const fakeBootData = `#cloud-config
+write_files:
+- {path: /etc/kubernetes/given, encoding: b64, content: "%s"}
+- path: /etc/systemd/system/kubelet.service.d/90-bigfleet.conf
+  content: |
+    [Service]
+    ExecStart=
+    ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf
+`
+
+// Drain lets the pretend cloud fail first.
+func (f *fake) Drain(ctx context.Context, op provider.DrainOp) error {
+	if err := f.Undeletable.Drain(ctx, op); err != nil {
+		return err
+	}
+	return f.b.Drain(ctx, op)
+}
+
+// Reset implements provider.Resetter.
+func (f *fake) Reset(ctx context.Context, op provider.ResetOp) error { return f.b.Reset(ctx, op) }

@@ -30,7 +30,7 @@ import (
 type Config struct {
 	Name      string             // of the provider; required
 	Inventory string             // file; required
-	Clusters  nodeready.Clusters // how to reach clusters; required
+	Clusters  nodeready.Clusters // how to reach clusters; nil: there is none, and no Node is looked at
 	AgentAddr string             // where agents dial; required
 	TLS       identity.Files     // of the agents' port; empty serves plaintext, to loopback alone
 	Silence   time.Duration      // after which an agent counts as silent; 0 means 2 min

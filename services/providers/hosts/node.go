@@ -37,6 +37,9 @@ func (b *backend) nodesOf(ctx context.Context, cluster string, m provider.Machin
 // removeNodes deletes the Nodes of a host that is reset, and waits until the watch no longer shows them: the next binding must
 // not find them.
 func (b *backend) removeNodes(ctx context.Context, cluster string, m provider.Machine) error {
+	if b.nodes == nil { // no real cluster
+		return nil
+	}
 	nodes, err := b.nodesOf(ctx, cluster, m)
 	if err != nil {
 		return err
@@ -65,6 +68,9 @@ func (b *backend) removeNodes(ctx context.Context, cluster string, m provider.Ma
 
 // unused says that no workload can be on a machine that failed: it has no Node, or none of its Nodes holds a Pod of a user.
 func (b *backend) unused(ctx context.Context, m provider.Machine) error {
+	if b.nodes == nil {
+		return nil
+	}
 	nodes, err := b.nodesOf(ctx, m.Cluster, m)
 	if err != nil {
 		return err

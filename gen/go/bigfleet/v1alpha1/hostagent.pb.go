@@ -462,9 +462,9 @@ var File_bigfleet_v1alpha1_hostagent_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_hostagent_proto_rawDesc = "" +
 	"\n" +
-	"!bigfleet/v1alpha1/hostagent.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\xc4\x04\n" +
-	"\x11ReportHostRequest\x12?\n" +
-	"\x04host\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18?2 ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$R\x04host\x12-\n" +
+	"!bigfleet/v1alpha1/hostagent.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\xb9\x04\n" +
+	"\x11ReportHostRequest\x124\n" +
+	"\x04host\x18\x01 \x01(\tB \xbaH\x1dr\x1b\x18?2\x17^[A-Za-z0-9._-]{1,128}$R\x04host\x12-\n" +
 	"\ragent_version\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fagentVersion\x12 \n" +
 	"\aboot_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12>\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x1c.bigfleet.v1alpha1.HostPhaseB\n" +

@@ -396,6 +396,18 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// OP-7.15: type and zone of the machine become labels of the Node; a label that the machine has itself wins.
+func TestTypeAndZoneBecomeLabels(t *testing.T) {
+	r := &Renderer{}
+	d := r.data(t.Context(), &pb.BootstrapRequest{Machine: &pb.BootstrapMachine{InstanceType: "metal.64x", Zone: "z1", Labels: map[string]string{"topology.kubernetes.io/zone": "own"}}})
+	if d.Labels["node.kubernetes.io/instance-type"] != "metal.64x" || d.Labels["topology.kubernetes.io/zone"] != "own" {
+		t.Errorf("labels %v", d.Labels)
+	}
+	if d := r.data(t.Context(), &pb.BootstrapRequest{Machine: &pb.BootstrapMachine{Zone: "z1"}}); d.Labels["topology.kubernetes.io/zone"] != "z1" || len(d.Labels) != 1 {
+		t.Errorf("labels %v", d.Labels)
+	}
+}
+
 // A kubelet may set only some of the reserved labels; the others would make its registration fail.
 func TestNodeLabels(t *testing.T) {
 	d := &Data{Labels: map[string]string{"b": "1", "a.example.com/x": "2", "node.kubernetes.io/instance-type": "t", "topology.kubernetes.io/zone": "z",

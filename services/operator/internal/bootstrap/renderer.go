@@ -13,6 +13,8 @@ import (
 	"text/template"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/instruments"
@@ -208,6 +210,14 @@ func (r *Renderer) data(ctx context.Context, in *pb.BootstrapRequest) *Data {
 		ClusterID: r.ClusterID, MachineID: m.GetMachineId(), Provider: m.GetProvider(), ProviderID: m.GetProviderId(), Labels: maps.Clone(m.GetLabels()),
 		APIServer: r.APIServer, CABundle: string(r.CABundle), KubeletVersion: r.KubeletVersion, TTLSeconds: int64(r.TTL / time.Second),
 		ctx: ctx, tokens: r.Tokens, ttl: r.TTL,
+	}
+	for key, value := range map[string]string{corev1.LabelInstanceTypeStable: m.GetInstanceType(), corev1.LabelTopologyZone: m.GetZone()} {
+		if value != "" && d.Labels[key] == "" { // where no cloud controller adds them, Pods would look for them in vain
+			if d.Labels == nil {
+				d.Labels = map[string]string{}
+			}
+			d.Labels[key] = value
+		}
 	}
 	for _, t := range m.GetTaints() {
 		d.Taints = append(d.Taints, Taint{t.Key, t.Value, t.Effect})
