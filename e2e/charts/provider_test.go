@@ -20,6 +20,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/template"
+	"github.com/bigfleet-dev/bigfleet/services/providers/hosts"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
 	"github.com/bigfleet-dev/bigfleet/services/providers/sim"
 )
@@ -56,6 +57,15 @@ func providers() map[string]Release {
 		"sim":      {Chart: "bigfleet-provider-sim", Name: "sim", Namespace: "bigfleet-system"},
 		"sim-everything": {Chart: "bigfleet-provider-sim", Name: "bigfleet-provider-sim-east", Namespace: "bigfleet-system",
 			Values: everyProviderValue + "config: {preset: lively, seed: 7, seed_count: 200, time_scale: 60}\n", APIs: []string{"monitoring.coreos.com/v1"}},
+		"hosts": {Chart: "bigfleet-provider-hosts", Name: "hosts", Namespace: "bigfleet-system", Values: `
+kubeconfigs: {secretName: clusters}
+tls: {secretName: provider-tls}
+power: {secretName: bmc}
+agents: {service: {type: NodePort, port: 9443}, from: [{ipBlock: {cidr: 10.0.0.0/8}}]}
+inventory:
+  defaults: {type: rack.64x, zone: dc1-a, resources: {cpu: "64", memory: 256Gi}}
+  hosts: [{name: node-001, rack: r1}]
+`},
 		"kwok": {Chart: "bigfleet-provider-kwok", Name: "kwok", Namespace: "bigfleet-system", Values: "kubeconfigs: {secretName: clusters}\n"},
 		"kwok-bare": {Chart: "bigfleet-provider-kwok", Name: "kwok", Namespace: "bf", Values: `
 config: {default: {kubeconfig: /k/all}, delays: {create: 40s}}
@@ -83,6 +93,7 @@ func TestProviderSchemas(t *testing.T) {
 	}
 	for chart, command := range map[string]func() *cobra.Command{
 		"bigfleet-provider": nil, "bigfleet-provider-sim": sim.NewCommand, "bigfleet-provider-kwok": kwok.NewCommand,
+		"bigfleet-provider-hosts": hosts.NewCommand,
 	} {
 		var printed bytes.Buffer
 		if command != nil {
@@ -120,6 +131,10 @@ func TestBadProviderValues(t *testing.T) {
 		{"bigfleet-provider-kwok", "", "kubeconfigs.secretName is required"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {kubeconfigs: x}", "kubeconfigs"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {delays: {create: soon}}", "create"},
+		{"bigfleet-provider-hosts", "tls: {secretName: x}", "kubeconfigs.secretName is required"},
+		{"bigfleet-provider-hosts", kubeconfigs, "tls.secretName or tls.issuerRef is required"},
+		{"bigfleet-provider-hosts", kubeconfigs + "tls: {secretName: x}\ninventory: {host: []}", "host"},
+		{"bigfleet-provider-hosts", kubeconfigs + "tls: {secretName: x}\nagents: {service: {port: 0}}", "port"},
 		{"bigfleet-provider-sim", "config: {presets: calm}", "presets"},
 		{"bigfleet-provider-sim", "config: {addr: ':1'}", "addr"}, // the chart's, by a flag that would win in silence
 		{"bigfleet-provider-sim", "replicas: 2", "replicas"},      // one process holds the state
@@ -191,7 +206,7 @@ func onlyShards(t *testing.T, render []byte) bool {
 // OPS-7.1: the programs take the rendered arguments and the rendered file.
 func TestProviderArguments(t *testing.T) {
 	for name, command := range map[string]func() *cobra.Command{
-		"sim": sim.NewCommand, "sim-everything": sim.NewCommand, "kwok": kwok.NewCommand, "kwok-bare": kwok.NewCommand,
+		"sim": sim.NewCommand, "sim-everything": sim.NewCommand, "kwok": kwok.NewCommand, "kwok-bare": kwok.NewCommand, "hosts": hosts.NewCommand,
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := render(t, providers()[name])

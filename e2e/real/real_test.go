@@ -153,6 +153,12 @@ func TestReal(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(f.Logs(60))
+			for _, c := range f.Clusters {
+				for _, kind := range []string{"pods", "pdb", "nodes", "events"} {
+					out, _ := exec.Command(c.Kubectl(), "--kubeconfig", c.Kubeconfig(), "get", kind, "-A", "-o", "wide").CombinedOutput()
+					t.Logf("%s of %s:\n%s", kind, c.ID, out)
+				}
+			}
 		}
 		if err := f.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
@@ -258,7 +264,7 @@ func killedPrograms(w *world) {
 			w.Fatal(err)
 		}
 	}
-	w.answering(red, "web", 2) // with all of it dead
+	w.answering(red, "web", 2)                                                                            // with all of it dead
 	for _, start := range []func(context.Context) error{w.Provider.Start, w.Shard.Start, h.Agent.Start} { // a shard waits for its provider
 		if err := start(w.ctx); err != nil {
 			w.Fatal(err)

@@ -315,3 +315,63 @@ func TestAFixedPoolGetsItsHostBack(t *testing.T) {
 		t.Errorf("%v, the host was %s", m, lost.GetHost().GetRef())
 	}
 }
+
+// resettableCloud is a fixed pool whose hosts the janitor may reset.
+type resettableCloud struct {
+	fixedCloud
+	reset func(provider.ResetOp) error
+}
+
+func (c resettableCloud) Reset(_ context.Context, op provider.ResetOp) error { return c.reset(op) }
+
+// PROV-18.6: the janitor lets a fixed pool reset the host of a failed Configure, again with the same id while that is transient, and offers it under
+// a new id. A failed Drain waits for RetireMachine, which passes force on.
+func TestAFixedPoolResetsFailedHosts(t *testing.T) {
+	c := newCloud()
+	var mu sync.Mutex
+	var asked []provider.ResetOp
+	r := startCloud(t, resettableCloud{fixedCloud{c}, func(op provider.ResetOp) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked = append(asked, op); len(asked) == 1 {
+			return provider.Transient(errors.New("not yet"))
+		}
+		return nil
+	}}, append(fastRounds(), provider.WithRetention(provider.Retention{Failed: 10 * time.Millisecond, Lost: time.Hour, Stockout: time.Hour, Orphan: time.Hour}))...)
+	r.mustCreate(t, id(0))
+	broken := func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.hook = func(context.Context, provider.Kind, provider.Machine) error { return err }
+	}
+	broken(errors.New("no kubelet"))
+	failed := r.must(t, provider.Configure, id(0), stFailed)
+	next := id(0) + "-g2"
+	m := r.settles(t, next, stIdle)
+	if m.GetHost().GetRef() != failed.GetHost().GetRef() || m.GetCluster() != "" {
+		t.Errorf("%v, the host was %s", m, failed.GetHost().GetRef())
+	}
+	mu.Lock()
+	if len(asked) != 2 || asked[0].ID != asked[1].ID || asked[0].ID == "" || asked[0].Force || asked[0].Machine.Cluster == "" {
+		t.Errorf("asked %+v", asked)
+	}
+	mu.Unlock()
+	broken(nil)
+	r.must(t, provider.Configure, next, stConfigured)
+	broken(errors.New("the switch is off"))
+	r.must(t, provider.Drain, next, stFailed)
+	time.Sleep(100 * time.Millisecond) // ten times the retention
+	mu.Lock()
+	if len(asked) != 2 {
+		t.Errorf("a failed Drain was reset by itself: %+v", asked)
+	}
+	mu.Unlock()
+	if _, err := r.admin.RetireMachine(t.Context(), connect.NewRequest(&bigfleetv1alpha1.RetireMachineRequest{Id: next, Reason: "looked", Force: true})); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 3 || !asked[2].Force {
+		t.Errorf("asked %+v", asked)
+	}
+}

@@ -26,6 +26,7 @@ type backend struct {
 	fleet     provider.Fleet
 	news      chan struct{}
 	agents    net.Addr // where agents dial
+	started   time.Time
 
 	server *http.Server
 	life   context.Context
@@ -42,6 +43,7 @@ func newBackend(c Config) (*backend, error) {
 	}
 	b := &backend{
 		config: c, log: c.Log.With("provider", c.Name), inventory: &inventory{file: c.Inventory, provider: c.Name}, news: make(chan struct{}, 1),
+		started: time.Now(),
 	}
 	if _, err := b.inventory.load(); err != nil {
 		return nil, err
@@ -165,6 +167,8 @@ func (b *backend) describe(h *Entry, m provider.Machine, known bool) (provider.H
 	switch {
 	case known && m.State != lifecycle.Idle:
 		return host, true // the transition, the binding or the janitor judges it
+	case known && r == nil && time.Since(b.started) < b.config.Silence:
+		return host, true // the agents of a provider that was started again have not all called yet
 	case !fresh:
 		return host, false
 	case known:

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
@@ -86,6 +87,24 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 				s.Log.Error("the agent of a pretended host ended", "host", h.Name, "err", err)
 			}
 		})
+	}
+	return f.awaitAgents(ctx)
+}
+
+// agentsTime is how long pretended hosts may take to call; the inventory is whole then from the first look.
+const agentsTime = 30 * time.Second
+
+func (f *fake) awaitAgents(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, agentsTime)
+	defer cancel()
+	for _, h := range f.b.inventory.all() {
+		for r, _ := f.b.desk.last(h.Name); r == nil; r, _ = f.b.desk.last(h.Name) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("the agent of pretended host %s does not call", h.Name)
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
 	}
 	return nil
 }

@@ -115,6 +115,19 @@ func TestWhichHostsAreOffered(t *testing.T) {
 	}
 }
 
+// PROV-32.7: after a restart of the provider an idle machine is not lost before its agent had time to call.
+func TestAgentsMayCallLater(t *testing.T) {
+	b := start(t, Config{Silence: time.Hour}, twoHosts)
+	b.Attach(books{"m": {ID: "m", State: lifecycle.Idle, HostRef: "hosts://hosts/a"}})
+	if got := described(t, b); !slices.Equal(got, []string{"hosts://hosts/a"}) {
+		t.Errorf("just after the start: %v", got)
+	}
+	b.started = time.Now().Add(-2 * time.Hour)
+	if got := described(t, b); got != nil {
+		t.Errorf("long after it: %v", got)
+	}
+}
+
 // PROV-32.4: an idle machine whose host says that it is not clean is not shown, so that nothing binds it.
 func TestIdleMachineThatIsNotClean(t *testing.T) {
 	b := start(t, Config{}, twoHosts)
