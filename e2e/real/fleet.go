@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -178,11 +179,8 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	return err
 }
 
-// Size of a host, as the inventory says it.
-const (
-	HostCPU    = "1500m"
-	HostMemory = "1Gi"
-)
+// hostMillis is what Pods may use of a host, in thousandths of a core: one Pod of Hello, and not two.
+const hostMillis = 1500
 
 func (f *Fleet) startProvider(ctx context.Context, programs map[string]string, kubelet, images string) error {
 	certs, kubeconfigs := filepath.Join(f.config.Dir, "certs"), filepath.Join(f.config.Dir, "kubeconfigs")
@@ -209,7 +207,7 @@ func (f *Fleet) startProvider(ctx context.Context, programs map[string]string, k
 		return err
 	}
 	inventory := "defaults: {type: rack.small, zone: lab-1a, price_per_hour: 0.1, resources: {cpu: \"2\", memory: 2Gi, pods: \"110\"}, allocatable: {cpu: " +
-		HostCPU + ", memory: " + HostMemory + ", pods: \"110\"}}\nhosts:\n"
+		strconv.Itoa(hostMillis) + "m, memory: 1Gi, pods: \"110\"}}\nhosts:\n"
 	for _, h := range f.Hosts {
 		inventory += fmt.Sprintf("- {name: %s, rack: r%d}\n", h.Name, (h.n+1)/2)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -177,7 +178,7 @@ func shell(ctx context.Context, command string) error {
 func (h *Host) startAgent(ctx context.Context, agent, kubelet, images, provider string, tls [3]string) error {
 	etc := filepath.Join(h.dir, "etc")
 	files := map[string]string{
-		filepath.Join(etc, "kubelet.d", "10-host.conf"): fmt.Sprintf(kubeletConfig, h.cgroupRoot()),
+		filepath.Join(etc, "kubelet.d", "10-host.conf"): fmt.Sprintf(kubeletConfig, h.cgroupRoot(), max(0, 1000*runtime.NumCPU()-hostMillis)),
 		filepath.Join(etc, "cni", "10-bridge.conflist"): fmt.Sprintf(cniConfig, h.n),
 		filepath.Join(etc, "containerd.toml"):           fmt.Sprintf(containerdConfig, pauseImage, pluginDir),
 		filepath.Join(etc, "hostagent.yaml"): fmt.Sprintf(agentConfig, h.Name, provider, tls[0], tls[1], tls[2], kubelet,
@@ -218,6 +219,7 @@ cgroupDriver: cgroupfs
 failCgroupV1: false
 cgroupRoot: %s
 enforceNodeAllocatable: []
+systemReserved: {cpu: %dm} # what is left is what the inventory says
 resolvConf: ""
 evictionHard: {memory.available: 10Mi, nodefs.available: "1%%", imagefs.available: "1%%", nodefs.inodesFree: "1%%"}
 `

@@ -347,6 +347,11 @@ func TestAFixedPoolResetsFailedHosts(t *testing.T) {
 	broken(errors.New("no kubelet"))
 	failed := r.must(t, provider.Configure, id(0), stFailed)
 	next := id(0) + "-g2"
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		if _, err := r.Get(t.Context(), connect.NewRequest(&bigfleetv1alpha1.MachineRef{Id: next})); err == nil {
+			break
+		}
+	}
 	m := r.settles(t, next, stIdle)
 	if m.GetHost().GetRef() != failed.GetHost().GetRef() || m.GetCluster() != "" {
 		t.Errorf("%v, the host was %s", m, failed.GetHost().GetRef())
