@@ -312,3 +312,25 @@ func volumeElsewhere(t *testing.T, s *story) {
 		t.Errorf("the Pod runs on %s in %s; bought %v", node, n.Labels[corev1.LabelTopologyZone], s.nodes)
 	}
 }
+
+// OP-11.5, ENG-11.16: two zones have a full node each. Two Pods with a hard spread over zones get a machine that holds both, of which one may
+// run there; the other one's zone gets a machine as soon as the scheduler has said so.
+func overZones(t *testing.T, s *story) {
+	for _, z := range []string{"test-1a", "test-1b"} {
+		tpl := s.template("full", "4")
+		tpl.Spec.NodeSelector[corev1.LabelTopologyZone] = z
+		s.create("full-"+z, tpl)
+	}
+	if on := s.run("full-test-1a", "full-test-1b"); on[0] == on[1] {
+		t.Fatalf("both run on %s", on[0])
+	}
+	tpl := s.template("spread", "1")
+	tpl.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: tpl.Labels},
+	}}
+	s.create("spread-0", tpl)
+	s.create("spread-1", tpl)
+	if on := s.run("spread-0", "spread-1"); on[0] == on[1] {
+		t.Errorf("both run on %s", on[0])
+	}
+}

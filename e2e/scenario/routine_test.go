@@ -27,7 +27,7 @@ func TestRoutine(t *testing.T) {
 	t.Parallel()
 	stories := map[string]func(*testing.T, *story){
 		"rollout": rollout, "jobs": jobsEnd, "cordon": cordon, "budget": budgetBlocks, "lost": nodeLost,
-		"labels": labelOfTheNode, "volume": volumeElsewhere,
+		"labels": labelOfTheNode, "volume": volumeElsewhere, "zones": overZones,
 	}
 	var offerings strings.Builder
 	offerings.WriteString("offerings:\n")
@@ -35,6 +35,7 @@ func TestRoutine(t *testing.T) {
 		fmt.Fprintf(&offerings, "- {name: %s, instance_type: %s, zone: test-1a, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", name, typeOf(name))
 	}
 	fmt.Fprintf(&offerings, "- {name: dear, instance_type: %s, zone: test-1b, capacity_type: on_demand, count: 1, price_per_hour: 0.9, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", typeOf("volume"))
+	fmt.Fprintf(&offerings, "- {name: second, instance_type: %s, zone: test-1b, capacity_type: on_demand, count: 4, price_per_hour: 0.2, resources: {cpu: \"4\", memory: 16Gi, pods: \"110\"}}\n", typeOf("zones"))
 	s := fixture.StartT(t, fixture.Config{
 		Offerings:    offerings.String(),
 		ShardArgs:    []string{"--drain-deadline", "15s"},

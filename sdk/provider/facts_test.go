@@ -95,6 +95,14 @@ func TestWhatABackendMayRefine(t *testing.T) {
 			return a
 		}, true},
 		"one more label": {func(a provider.Attributes) provider.Attributes { a.Labels["disk"] = "fast"; return a }, true},
+		"its own labels": {func(a provider.Attributes) provider.Attributes {
+			a.Labels = map[string]string{"rack": "r1", "disk": "fast"}
+			return a
+		}, true},
+		"another architecture": {func(a provider.Attributes) provider.Attributes {
+			a.Labels = map[string]string{"rack": "r1", "disk": "fast", "kubernetes.io/arch": "arm64"}
+			return a
+		}, false},
 		"another zone":   {func(a provider.Attributes) provider.Attributes { a.Zone = "there-b"; return a }, false},
 		"no rack":        {func(a provider.Attributes) provider.Attributes { a.Labels = nil; return a }, false},
 		"negative price": {func(a provider.Attributes) provider.Attributes { a.PricePerHour = -1; return a }, false},
@@ -103,6 +111,9 @@ func TestWhatABackendMayRefine(t *testing.T) {
 			r := startCloud(t, refining{newCloud(), test.says})
 			slot := r.list(t, nil).GetMachines()[0]
 			m := r.must(t, provider.Create, slot.GetId(), stIdle)
+			if l := m.GetLabels(); l["kubernetes.io/os"] != "linux" || l["kubernetes.io/arch"] != "amd64" { // PROV-15.11
+				t.Errorf("the labels are %v", l)
+			}
 			if m.GetZone() != "here-a" || m.GetLabels()["rack"] != "r1" || m.GetPricePerHour() != 0.1 {
 				t.Errorf("the host is %v", m)
 			}
@@ -110,7 +121,7 @@ func TestWhatABackendMayRefine(t *testing.T) {
 				t.Errorf("refined %v, want %v: %v", refined, test.taken, m)
 			}
 			for _, other := range r.list(t, nil).GetMachines() {
-				if other.GetId() != slot.GetId() && len(other.GetLabels()) != 1 {
+				if other.GetId() != slot.GetId() && len(other.GetLabels()) != 3 {
 					t.Errorf("another machine changed too: %v", other)
 				}
 			}

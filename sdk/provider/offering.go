@@ -112,6 +112,8 @@ func newCatalogue(provider string, offerings []Offering, b Backend) (*catalogue,
 		if o.DrainEstimate == 0 && estimator != nil {
 			o.DrainEstimate = estimator.DrainEstimate(o)
 		}
+		o.Attributes = cloneAttributes(o.Attributes)
+		nodeDefaults(&o.Attributes)
 		shape, err := lifecycle.NewShape(cloneAttributes(o.Attributes))
 		if err != nil {
 			all = append(all, fmt.Errorf("offering %q: %w", key, err))
@@ -133,6 +135,18 @@ func newCatalogue(provider string, offerings []Offering, b Backend) (*catalogue,
 		c.order = append(c.order, one)
 	}
 	return c, errors.Join(all...)
+}
+
+// nodeDefaults adds labels that every Node has and that Pods often select by (PROV-15.11). A machine without them matches no such Pod.
+func nodeDefaults(a *Attributes) {
+	for key, value := range map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"} {
+		if _, stated := a.Labels[key]; !stated {
+			if a.Labels == nil {
+				a.Labels = map[string]string{}
+			}
+			a.Labels[key] = value
+		}
+	}
 }
 
 func (c *catalogue) slots() int {

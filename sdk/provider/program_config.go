@@ -67,7 +67,7 @@ type OfferingSection struct {
 	InterruptionProbability float64           `yaml:"interruption_probability" doc:"Chance per hour, 0 to 1; above 0 for spot."`
 	Resources               map[string]string `yaml:"resources" doc:"Request shape: resource name to quantity."`
 	Allocatable             map[string]string `yaml:"allocatable" doc:"What a kubelet will report; empty means the same as resources."`
-	Labels                  map[string]string `yaml:"labels" doc:"Labels that the node joins with."`
+	Labels                  map[string]string `yaml:"labels" doc:"Labels that the node joins with. kubernetes.io/os is linux and kubernetes.io/arch is amd64 unless stated."`
 	Taints                  []TaintSection    `yaml:"taints" doc:"Taints that the node registers with."`
 	DrainEstimate           time.Duration     `yaml:"drain_estimate" doc:"How long a drain usually takes, from its acceptance to idle; 0 for what the provider knows."`
 }

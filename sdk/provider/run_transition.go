@@ -193,7 +193,9 @@ func (p *Provider) refined(now *lifecycle.Shape, seen *Attributes) (*lifecycle.S
 	if seen == nil {
 		return now, nil
 	}
-	seen = estimated(seen, now.Attributes().DrainEstimate)
+	whole := cloneAttributes(*estimated(seen, now.Attributes().DrainEstimate))
+	nodeDefaults(&whole)
+	seen = &whole
 	if equalAttributes(*seen, now.Attributes()) {
 		return now, nil
 	}

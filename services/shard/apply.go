@@ -53,6 +53,11 @@ func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 			s.log.Error("superseded: another process has this shard's identity; nothing is actuated from here on", "err", f.Evidence)
 		case core.CheckpointTaken:
 			s.audit.Checkpoint(at, s.core.Steps(), f.State, s.core.Digest())
+		case *core.ComparePlan:
+			select {
+			case s.comparisons <- f:
+			default: // the one before has not begun; the next is asked for in its time
+			}
 		case core.AdminAnswer:
 			s.orders.Answer(f)
 		}

@@ -75,20 +75,22 @@ type shell struct {
 	metrics   *telemetry.Metrics
 	lifecycle *loop.Source
 	counts    *loop.Source
+	beside    *loop.Source // of comparisons
 	phases    phaseClock
 	spans     *spans.Spans // nil without --otlp-endpoint
 
-	view      atomic.Pointer[core.Publish]
-	shown     chan struct{} // something was published that the gauges have not seen
-	cycleTook atomic.Int64
-	suspects  suspects          // large roll-ups that no plan has survived yet; loop's goroutine only
-	planned   map[string]string // the last large roll-up of each cluster that was marked
-	ends      map[string]int64  // processes that ended with content marked
-	cycled    bool              // the step that is being applied ran a cycle; loop's goroutine only
-	lastCycle int64
-	recording bool // events go to the decision log
-	saidReady bool // loop's goroutine only
-	refusing  atomic.Pointer[string]
+	view        atomic.Pointer[core.Publish]
+	shown       chan struct{} // something was published that the gauges have not seen
+	comparisons chan *core.ComparePlan
+	cycleTook   atomic.Int64
+	suspects    suspects          // large roll-ups that no plan has survived yet; loop's goroutine only
+	planned     map[string]string // the last large roll-up of each cluster that was marked
+	ends        map[string]int64  // processes that ended with content marked
+	cycled      bool              // the step that is being applied ran a cycle; loop's goroutine only
+	lastCycle   int64
+	recording   bool // events go to the decision log
+	saidReady   bool // loop's goroutine only
+	refusing    atomic.Pointer[string]
 }
 
 // Run is one shard. It returns nil when ctx ended, an error with exit code 2 for a wrong configuration, and another
@@ -156,8 +158,9 @@ func (s *shell) build() (err error) {
 	s.core = core.New(nil)
 	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe,
 		Before: s.suspect})
-	s.shown = make(chan struct{}, 1)
+	s.shown, s.comparisons = make(chan struct{}, 1), make(chan *core.ComparePlan, 1)
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
+	s.beside = s.loop.Source("comparisons", 1, false)
 	s.core.WatchPhases(s.phases.enter)
 	s.blobs = session.NewBlobs()
 	ceilings, err := ceilings(s.ClusterPriorityMax, s.ClusterPenaltyMax)
@@ -175,7 +178,12 @@ func (s *shell) build() (err error) {
 	if err != nil {
 		return err
 	}
-	calls := actuator.Config{ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log}
+	claimed := func() {
+		if s.reporter != nil {
+			s.reporter.Soon()
+		}
+	}
+	calls := actuator.Config{OnClaim: claimed, ShardID: s.ID, Epoch: s.epoch, Providers: providers, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log}
 	if _, off := s.Telemetry.Tracer.(noop.TracerProvider); !off {
 		s.spans = spans.New(s.Telemetry.Tracer)
 		calls.Trace = s.spans.Call
@@ -249,6 +257,7 @@ func (s *shell) group() *process.Group {
 	}
 	g.Add(process.Component{Name: "gauges", Kind: process.Restarts, Run: s.gauge})
 	g.Add(process.Component{Name: "views", Kind: process.Restarts, Run: s.show})
+	g.Add(process.Component{Name: "comparisons", Kind: process.Restarts, Run: s.compare})
 	g.Add(process.Component{Name: "rpc", Run: s.serve})
 	g.Add(process.Component{Name: "actuator", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }, Drain: s.drain})
 	return g
@@ -399,5 +408,5 @@ func (s *shell) newReporter() (*report.Reporter, error) {
 	}
 	return report.New(report.Config{ShardID: s.ID, Version: s.version, Address: s.AdvertiseAddr, ProviderAddress: s.providerAddress(),
 		Epoch: s.epoch, Interval: s.CoordinatorHeartbeat, Client: client, Gate: s.gate, Loop: s.loop, Core: s.core, View: s.view.Load,
-		Store: s.store, Log: s.log, OnDropped: s.meter.AcksDropped, OnStale: s.meter.AnswerStale}), nil
+		Store: s.store, Stores: s.actuator.Stores, Log: s.log, OnDropped: s.meter.AcksDropped, OnStale: s.meter.AnswerStale}), nil
 }

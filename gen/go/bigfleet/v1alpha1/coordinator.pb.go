@@ -918,9 +918,13 @@ type ShardSummary struct {
 	// US dollars per hour of all machines that cost money (B).
 	CostPerHour float64 `protobuf:"fixed64,1001,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	// Actuation is paused, at least in part (B).
-	Paused        bool `protobuf:"varint,1002,opt,name=paused,proto3" json:"paused,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Paused bool `protobuf:"varint,1002,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. One store under two
+	// addresses is one provider.
+	// Soft: more than 64 (none counts).
+	ProviderStores []string `protobuf:"bytes,1003,rep,name=provider_stores,json=providerStores,proto3" json:"provider_stores,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ShardSummary) Reset() {
@@ -1007,6 +1011,13 @@ func (x *ShardSummary) GetPaused() bool {
 		return x.Paused
 	}
 	return false
+}
+
+func (x *ShardSummary) GetProviderStores() []string {
+	if x != nil {
+		return x.ProviderStores
+	}
+	return nil
 }
 
 // One unmet need, merged over rows of equal profile.
@@ -4128,7 +4139,7 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\vReservation\x12\x17\n" +
 	"\amove_id\x18\x01 \x01(\tR\x06moveId\x12\x1f\n" +
 	"\vmachine_ids\x18\x02 \x03(\tR\n" +
-	"machineIds\"\x86\x06\n" +
+	"machineIds\"\xc1\x06\n" +
 	"\fShardSummary\x12%\n" +
 	"\x0etotal_machines\x18\x01 \x01(\x05R\rtotalMachines\x12#\n" +
 	"\rfree_machines\x18\x02 \x01(\x05R\ffreeMachines\x12s\n" +
@@ -4137,7 +4148,8 @@ const file_bigfleet_v1alpha1_coordinator_proto_rawDesc = "" +
 	"\x10provider_address\x18\a \x01(\tR\x0fproviderAddress\x12^\n" +
 	"\x10per_state_counts\x18\xe8\a \x03(\v23.bigfleet.v1alpha1.ShardSummary.PerStateCountsEntryR\x0eperStateCounts\x12#\n" +
 	"\rcost_per_hour\x18\xe9\a \x01(\x01R\vcostPerHour\x12\x17\n" +
-	"\x06paused\x18\xea\a \x01(\bR\x06paused\x1aH\n" +
+	"\x06paused\x18\xea\a \x01(\bR\x06paused\x129\n" +
+	"\x0fprovider_stores\x18\xeb\a \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eproviderStores\x1aH\n" +
 	"\x1aPerInstanceTypeCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a@\n" +

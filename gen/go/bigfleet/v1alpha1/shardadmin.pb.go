@@ -499,9 +499,12 @@ type ForgetMachineRequest struct {
 	// Why.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Only check.
-	ValidateOnly  bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Cluster in which the machine failed: forgets a machine that is FAILED and bound to it, although its provider still knows it.
+	// Names the cluster as a confirmation. Empty: a bound machine is forgotten only when its provider does not know it any more.
+	FailedInCluster string `protobuf:"bytes,4,opt,name=failed_in_cluster,json=failedInCluster,proto3" json:"failed_in_cluster,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ForgetMachineRequest) Reset() {
@@ -555,9 +558,18 @@ func (x *ForgetMachineRequest) GetValidateOnly() bool {
 	return false
 }
 
-// Empty.
+func (x *ForgetMachineRequest) GetFailedInCluster() string {
+	if x != nil {
+		return x.FailedInCluster
+	}
+	return ""
+}
+
+// What forgetting means for the bill.
 type ForgetMachineResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// US dollars per hour that the machine cost. Its provider goes on charging while its host exists; BigFleet counts it no more.
+	CostPerHour   float64 `protobuf:"fixed64,1,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -590,6 +602,13 @@ func (x *ForgetMachineResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ForgetMachineResponse.ProtoReflect.Descriptor instead.
 func (*ForgetMachineResponse) Descriptor() ([]byte, []int) {
 	return file_bigfleet_v1alpha1_shardadmin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ForgetMachineResponse) GetCostPerHour() float64 {
+	if x != nil {
+		return x.CostPerHour
+	}
+	return 0
 }
 
 // Accepts a held roll-up.
@@ -1399,13 +1418,15 @@ const file_bigfleet_v1alpha1_shardadmin_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06reason\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\"P\n" +
 	"\x14RetryMachineResponse\x128\n" +
-	"\amachine\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.MachineViewR\amachine\"\x84\x01\n" +
+	"\amachine\x18\x01 \x01(\v2\x1e.bigfleet.v1alpha1.MachineViewR\amachine\"\xba\x01\n" +
 	"\x14ForgetMachineRequest\x12&\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tmachineId\x12\x1f\n" +
 	"\x06reason\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06reason\x12#\n" +
-	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\"\x17\n" +
-	"\x15ForgetMachineResponse\"\x83\x01\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x124\n" +
+	"\x11failed_in_cluster\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x0ffailedInCluster\";\n" +
+	"\x15ForgetMachineResponse\x12\"\n" +
+	"\rcost_per_hour\x18\x01 \x01(\x01R\vcostPerHour\"\x83\x01\n" +
 	"\x13AcceptRollupRequest\x12&\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tclusterId\x12\x1f\n" +

@@ -513,6 +513,15 @@ export declare type ShardSummary = Message<"bigfleet.v1alpha1.ShardSummary"> & {
    * @generated from field: bool paused = 1002;
    */
   paused: boolean;
+
+  /**
+   * Identities of the stores behind provider_address, sorted; all of them, or none while one is not known. One store under two
+   * addresses is one provider.
+   * Soft: more than 64 (none counts).
+   *
+   * @generated from field: repeated string provider_stores = 1003;
+   */
+  providerStores: string[];
 };
 
 /**

@@ -277,6 +277,14 @@ export declare type ForgetMachineRequest = Message<"bigfleet.v1alpha1.ForgetMach
    * @generated from field: bool validate_only = 3;
    */
   validateOnly: boolean;
+
+  /**
+   * Cluster in which the machine failed: forgets a machine that is FAILED and bound to it, although its provider still knows it.
+   * Names the cluster as a confirmation. Empty: a bound machine is forgotten only when its provider does not know it any more.
+   *
+   * @generated from field: string failed_in_cluster = 4;
+   */
+  failedInCluster: string;
 };
 
 /**
@@ -286,11 +294,17 @@ export declare type ForgetMachineRequest = Message<"bigfleet.v1alpha1.ForgetMach
 export declare const ForgetMachineRequestSchema: GenMessage<ForgetMachineRequest>;
 
 /**
- * Empty.
+ * What forgetting means for the bill.
  *
  * @generated from message bigfleet.v1alpha1.ForgetMachineResponse
  */
 export declare type ForgetMachineResponse = Message<"bigfleet.v1alpha1.ForgetMachineResponse"> & {
+  /**
+   * US dollars per hour that the machine cost. Its provider goes on charging while its host exists; BigFleet counts it no more.
+   *
+   * @generated from field: double cost_per_hour = 1;
+   */
+  costPerHour: number;
 };
 
 /**

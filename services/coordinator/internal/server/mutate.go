@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/attribute"
@@ -65,12 +66,15 @@ func (s *Server) refusing(ctx context.Context, r *fleet.Refusal) error {
 
 // audit is the record of a call.
 func (s *Server) audit(req connect.AnyRequest) *pb.Operation {
-	reason := req.Header().Get(reasonHeader)
-	if len(reason) > reasonMax {
-		reason = reason[:reasonMax]
-	}
+	reason := reasonOf(req.Header().Get(reasonHeader))
 	return &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{
 		Method: req.Spec().Procedure, RequestJson: jsonOf(req.Any()), Reason: reason}}}
+}
+
+// reasonOf is a reason as an entry can hold it: at most reasonMax bytes of UTF-8. An entry with anything else cannot be encoded, and
+// the call would fail however often it is tried.
+func reasonOf(header string) string {
+	return strings.ToValidUTF8(header[:min(len(header), reasonMax)], "")
 }
 
 // jsonOf is a request as compact JSON. The generated encoder varies its white space on purpose.

@@ -28,6 +28,7 @@ const (
 	shortfallsMax = 100
 	bucketsMax    = 256
 	violationsMax = 64
+	storesMax     = 64
 	termJumpMax   = 1_000_000_000
 	addressEvery  = time.Minute
 

@@ -47,6 +47,7 @@ type ShardRegistry struct {
 	levelSince time.Time
 	unseen     map[string]time.Time
 	assigned   []time.Time // automatic assignments of the last minute
+	quota      auditQuota
 }
 
 // New returns the ShardRegistry of a leadership, which ends with ctx.

@@ -40,6 +40,9 @@ func (d *ShardRegistry) Report(ctx context.Context, r *v1.ShardReport) (*v1.Repo
 		return nil, err
 	}
 	s := d.shard(r.GetShardId()) // the one from before the registration may have been forgotten meanwhile
+	if err := d.joinStores(ctx, s, r); err != nil {
+		return nil, err
+	}
 	ops := d.take(d.config.Group.State(), s, r)
 	ops = append(ops, d.newBindings(d.config.Group.State(), s)...)
 	if len(ops) > 0 {
@@ -213,8 +216,8 @@ func (d *ShardRegistry) violations(s *shard, ids []string) []*pb.Operation {
 	var ops []*pb.Operation
 	for _, id := range ids[:min(len(ids), violationsMax)] {
 		d.config.Log.Error("another process acted on a machine that a move gave to a shard", "shard", s.id, "machine", id)
-		ops = append(ops, &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{Method: "ownership-violation", RequestJson: "{}",
-			Reason: sprintf("the provider refused shard %s to configure machine %s, which a move gave to it", s.id, id)}}})
+		ops = append(ops, d.audited(s.id, "ownership-violation",
+			sprintf("the provider refused shard %s to configure machine %s, which a move gave to it", s.id, id))...)
 	}
 	return ops
 }

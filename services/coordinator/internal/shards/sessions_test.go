@@ -163,6 +163,27 @@ func TestViolationsAreAudited(t *testing.T) {
 	})
 }
 
+// COORD-16.10: a shard that reports violations without end does not push the calls of people out of the audit ring.
+func TestReportsLeaveTheAuditToPeople(t *testing.T) {
+	within(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.stop()
+		machines := slices.Repeat([]string{"m-17"}, violationsMax)
+		for cycle := range int64(20) {
+			if _, err := f.registry.Report(t.Context(), &v1.ShardReport{ShardId: "a", Cycle: cycle + 1, OwnershipViolations: machines}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for range f.group.State().AuditNewestFirst(0) {
+			n++
+		}
+		if n > auditsOfShard {
+			t.Errorf("20 reports of one shard left %d audit records, at most %d", n, auditsOfShard)
+		}
+	})
+}
+
 // COORD-9.8: values that nobody owns go to the shard with the fewest machines, ten a minute.
 func TestAutoAssign(t *testing.T) {
 	within(t, func(t *testing.T) {

@@ -145,8 +145,7 @@ func (d *ShardRegistry) noteConflicts(conflicts map[string]string) []*pb.Operati
 	for _, id := range sortedKeys(conflicts) {
 		if d.conflicts[id] != conflicts[id] {
 			d.config.Log.Error("a cluster has live sessions at two shards", "cluster", id, "shard", conflicts[id])
-			ops = append(ops, &pb.Operation{Kind: &pb.Operation_AppendAudit{AppendAudit: &pb.AppendAudit{
-				Method: "binding-conflict", RequestJson: "{}", Reason: sprintf("cluster %s has a second live session at shard %s", id, conflicts[id])}}})
+			ops = append(ops, d.audited(conflicts[id], "binding-conflict", sprintf("cluster %s has a second live session at shard %s", id, conflicts[id]))...)
 		}
 	}
 	d.conflicts = conflicts

@@ -1,11 +1,10 @@
 // Package unplaced reports Pods that the scheduler cannot place although their row is satisfied. The capacity is enough in
 // total and fragmented in fact, which the shard cannot see (OP-11.5).
 //
-// A Watcher counts, per row, the Pods that are Unschedulable for lack of resources alone, for a while or with every present
-// node seen, while the newest
-// status of the row is satisfied and every machine of the row is Ready. It leaves out Pods that wait for volumes,
-// affinity, groups, or ports without a limit per host, by the scheduler's own message classes. Each report is the full set. The owners of the Pods get an
-// event, because nothing else explains why the Pods wait.
+// A Watcher counts, per row, the Pods that are Unschedulable because one more machine is missing, for a while or with every
+// present node seen, while the newest status of the row is satisfied and every machine of the row is Ready. It leaves out Pods
+// that wait for unbound volumes, affinity, groups, or ports without a limit per host, by the scheduler's own message classes.
+// Each report is the full set. The owners of the Pods get an event, because nothing else explains why the Pods wait.
 //
 // A report is not demand: the shard buys nothing for its counts. Start at Watcher.Run and short.
 package unplaced
@@ -167,7 +166,9 @@ func current(message string, nodes int) bool {
 var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
-// is a shortage, or excludes the node for this Pod altogether. A Pod with a limit per host may lack a host.
+// is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
+// hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
+// per host may lack a host.
 func short(message string, s *request.Spec) bool {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
@@ -180,9 +181,13 @@ func short(message string, s *request.Spec) bool {
 		switch {
 		case strings.HasPrefix(class, "Insufficient "), class == "Too many pods":
 			lacking = true
-		case s.MaxPerHost > 0 && lacksHost(class, s):
+		case s.MaxPerHost > 0 && lacksHost(class), strings.Contains(class, "exceed max volume count"):
 			lacking = true
-		case strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
+		case len(s.Spread) > 0 && strings.HasSuffix(class, "didn't match pod topology spread constraints"):
+			lacking = true // a domain with few of its peers has no room
+		case strings.Contains(class, "volume node affinity conflict"), strings.Contains(class, "didn't match PersistentVolume's node affinity"),
+			strings.Contains(class, "had no available volume zone"), strings.Contains(class, "spread constraints (missing required label)"),
+			strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
 			strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
 			// not a node for this Pod
 		default:
@@ -192,9 +197,8 @@ func short(message string, s *request.Spec) bool {
 	return lacking
 }
 
-// lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room. Of a spread it does
-// not say over what; a spread over zones may be meant.
-func lacksHost(class string, s *request.Spec) bool {
+// lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room.
+func lacksHost(class string) bool {
 	return strings.Contains(class, "pods anti-affinity rules") || strings.Contains(class, "pod anti-affinity rules") ||
-		strings.Contains(class, "didn't have free ports") || len(s.Spread) == 0 && strings.Contains(class, "didn't match pod topology spread constraints")
+		strings.Contains(class, "didn't have free ports") || strings.HasSuffix(class, "didn't match pod topology spread constraints")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// OP-11.5: only a shortage of resources counts, by the scheduler's own message classes.
+// OP-11.5: only a shortage that one more machine ends counts, by the scheduler's own message classes.
 func TestShort(t *testing.T) {
 	for message, want := range map[string]bool{
 		"0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.": true,
@@ -28,7 +28,8 @@ func TestShort(t *testing.T) {
 		"0/4 nodes are available: 1 Insufficient cpu, 3 node(s) were unschedulable.":                                                        true,
 		"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.":                                                     false,
 		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules.":                                      false,
-		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had volume node affinity conflict.":                                         false,
+		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had volume node affinity conflict.":                                         true,
+		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) did not have enough free storage.":                                          false,
 		"0/3 nodes are available: 3 node(s) didn't have free ports for the requested pod ports.":                                            false,
 		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.":                                                        false,
 		"0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.":                                                  false,
@@ -146,9 +147,9 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-// OP-11.5: a Pod with a limit per host lacks a host where each node holds its peers or lacks room. Of a spread that is not known to be over
-// hosts, and of anything else, it does not.
-func TestPodsLackAHost(t *testing.T) {
+// OP-11.5: a Pod with a limit per host lacks a host where each node holds its peers or lacks room; one with a hard spread lacks room in
+// another domain; one with volumes lacks a node that can attach them. Nodes where it can never run do not count.
+func TestPodsLackAMachine(t *testing.T) {
 	const anti = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
 	const existing = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
 	const ports = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
@@ -166,8 +167,13 @@ func TestPodsLackAHost(t *testing.T) {
 		{ports, request.Spec{MaxPerHost: 1}, true},
 		{ports, request.Spec{}, false},
 		{spread, request.Spec{MaxPerHost: 2}, true},
-		{spread, request.Spec{MaxPerHost: 2, Spread: zones}, false},
-		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, false},
+		{spread, request.Spec{Spread: zones}, true},
+		{spread, request.Spec{}, false},
+		{"0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints (missing required label).", request.Spec{Spread: zones}, false},
+		{"0/3 nodes are available: 1 node(s) exceed max volume count, 2 node(s) didn't match PersistentVolume's node affinity.", request.Spec{}, true},
+		{"0/2 nodes are available: 2 node(s) had volume node affinity conflict.", request.Spec{}, false},
+		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, true},
+		{"0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.", request.Spec{}, false},
 	} {
 		if got := short(c.message, &c.spec); got != c.want {
 			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)

@@ -62,6 +62,7 @@ type Keeper struct {
 	created      map[types.UID]*Object                          // written by us, not in the cache yet
 	notified     map[types.UID]uint64                           // hash of what was last counted and notified for a Pod
 	resync       map[types.UID]bool                             // reconciled because of the periodic resync
+	turns        map[types.UID]turn                             // of Pods whose alternatives are tried one after the other
 
 	lastTurn    atomic.Int64   // when Run last held the lock, in nanoseconds; 0: not running
 	reconciling []atomic.Int64 // when each worker began its reconcile; 0: idle
@@ -75,13 +76,15 @@ func New(c Config) (*Keeper, error) {
 	if c.Workers <= 0 {
 		c.Workers = workersMin
 	}
-	return &Keeper{
+	k := &Keeper{
 		Config: c, pods: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]struct{}{}, nodes: map[string]*corev1.Node{},
 		claimed: map[string]string{}, claims: map[string]int{}, foreignNodes: map[string]struct{}{},
 		objects: map[types.UID]map[types.NamespacedName]*Object{}, created: map[types.UID]*Object{}, notified: map[types.UID]uint64{},
-		resync: map[types.UID]bool{}, reconciling: make([]atomic.Int64, c.Workers),
+		resync: map[types.UID]bool{}, turns: map[types.UID]turn{}, reconciling: make([]atomic.Int64, c.Workers),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax)),
-	}, nil
+	}
+	k.Defaults.Turn = k.turn
+	return k, nil
 }
 
 // SetPod takes the present form of a Pod.
@@ -113,6 +116,7 @@ func (k *Keeper) DeletePod(p *corev1.Pod) {
 	}
 	delete(k.pods, p.UID)
 	delete(k.notified, p.UID)
+	delete(k.turns, p.UID)
 	k.mu.Unlock()
 	k.enqueue(p.UID)
 }

@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +23,26 @@ type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              json.RawMessage `json:"spec,omitempty"`
+	Status            ObjectStatus    `json:"status,omitzero"`
 }
+
+// ObjectStatus is what is read of a status: whether the request has capacity.
+type ObjectStatus struct {
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+}
+
+// refused reports whether the shard said of the present form of the request that there is no capacity for it.
+func (o *Object) refused() bool {
+	if o.Status.ObservedGeneration != o.Generation {
+		return false
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFulfilled)
+	return c != nil && c.Status == metav1.ConditionFalse && slices.Contains(inVain, c.Reason)
+}
+
+// inVain are reasons of the condition Fulfilled for which another term of the node affinity may do (OP-14.1).
+var inVain = []string{"NoMatchingSupply", "PriorityStarved", "TopologyUnsatisfiable", "SpreadUnsatisfiable", "PreemptionExhausted", "QuotaExceeded", "StockOut", "Withheld", "Parked"}
 
 // ObjectList is a list of Objects.
 type ObjectList struct {
@@ -30,7 +51,7 @@ type ObjectList struct {
 	Items           []Object `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object. The text of a spec is never changed and is shared.
+// DeepCopyObject implements runtime.Object. Spec and conditions are never changed and are shared.
 func (o *Object) DeepCopyObject() runtime.Object {
 	out := *o
 	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
@@ -64,16 +85,25 @@ func Strip(o any) (any, error) {
 		return o, nil
 	}
 	r.ManagedFields, r.Finalizers = nil, nil
+	if !r.refused() {
+		r.Status = ObjectStatus{}
+	}
 	return r, nil
+}
+
+// spec is nil if it cannot be read.
+func (o *Object) spec() *v1alpha1.CapacityRequestSpec {
+	var out v1alpha1.CapacityRequestSpec
+	if json.Unmarshal(o.Spec, &out) != nil {
+		return nil
+	}
+	return &out
 }
 
 // matches reports whether the object has the desired spec and marks.
 func (o *Object) matches(want *v1alpha1.CapacityRequest) bool {
-	var have v1alpha1.CapacityRequestSpec
-	if json.Unmarshal(o.Spec, &have) != nil {
-		return false
-	}
-	return equality.Semantic.DeepEqual(have, want.Spec) &&
+	have := o.spec()
+	return have != nil && equality.Semantic.DeepEqual(*have, want.Spec) &&
 		o.Annotations[v1alpha1.AnnotationReduced] == want.Annotations[v1alpha1.AnnotationReduced] &&
 		o.Labels[v1alpha1.LabelOwnedByPod] == want.Labels[v1alpha1.LabelOwnedByPod]
 }

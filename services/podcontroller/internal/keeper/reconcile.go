@@ -110,13 +110,17 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (outcome string, 
 		return OutcomeWaiting, nil
 	}
 	r := translate.Spec(v.pod, v.node.Object, k.Defaults)
-	k.notify(v.pod, r)
 	if r.Eligibility == translate.Unsupported {
+		k.notify(v.pod, r)
 		return k.withdraw(ctx, uid, v, OutcomeUnsupported)
 	}
+	have := keep(v.objects, Name(v.pod.Name, v.pod.UID))
+	if have != nil && (k.resumeTurn(v, have, r.Turns) || k.takeTurn(uid, have, r.Turns)) {
+		r = translate.Spec(v.pod, v.node.Object, k.Defaults)
+	}
+	k.notify(v.pod, r)
 	want := wanted(v.pod, r.Reduced)
 	want.Spec = r.Spec
-	have := keep(v.objects, want.Name)
 	for _, o := range v.objects {
 		if o != have { // never two for one Pod
 			if err := k.delete(ctx, uid, o); err != nil {

@@ -26,6 +26,8 @@ type Defaults struct {
 	// Volumes gives alternative terms for each volume of a Pod that cannot be on every node, and what a pending Pod waits for that no
 	// machine gives it; nil means that volumes are not read.
 	Volumes func(p *corev1.Pod) (terms [][]corev1.NodeSelectorTerm, waits string)
+	// Turn says how many alternatives of a pending Pod's node affinity have been tried in vain; nil means none.
+	Turn func(p *corev1.Pod) int
 	// Class gives the penalties of a PriorityClass; nil means none has any.
 	Class func(name string) Penalties
 }
@@ -37,6 +39,7 @@ type Result struct {
 	Reduced     []string    // what could not be expressed, in words
 	Ignored     []string    // kinds of constraints that have no effect on capacity, for the metric
 	Faults      []string    // annotations that cannot be read
+	Turns       int         // alternatives that are tried one after the other; 0 if one stands for all
 }
 
 // Kinds of ignored constraints (OP-15.20).
@@ -89,7 +92,11 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	if p.Spec.SchedulingGroup != nil {
 		r.Ignored = append(r.Ignored, KindSchedulingGroup)
 	}
-	terms, reduced, ok := term(nodeTerms(p), p, n)
+	turn := 0
+	if r.Turns = turns(p); r.Turns > 0 && d.Turn != nil {
+		turn = d.Turn(p)
+	}
+	terms, reduced, ok := term(nodeTerms(p), turn, p, n)
 	if ok && d.Volumes != nil {
 		of, waits := d.Volumes(p)
 		if waits != "" && p.Spec.NodeName == "" {
@@ -97,7 +104,7 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 			return r
 		}
 		for _, alternatives := range of {
-			more, lost, fits := term(alternatives, p, n)
+			more, lost, fits := term(alternatives, 0, p, n)
 			terms, reduced, ok = append(slices.Clone(terms), more...), append(reduced, lost...), ok && fits
 		}
 	}

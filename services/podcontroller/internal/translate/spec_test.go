@@ -92,6 +92,23 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
+// OP-15.12: alternatives that do not merge are stated one after the other, those that cannot be expressed never, and of a Pod that runs the one
+// that its node satisfies whatever was tried.
+func TestAlternativesTakeTurns(t *testing.T) {
+	const terms = affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}`
+	for turn, want := range []string{"w In a", "z In b", "w In a"} {
+		d := floor()
+		d.Turn = func(*corev1.Pod) int { return turn }
+		r := Spec(pod(t, `spec: {`+terms+`}`), nil, d)
+		if words(r.Spec.Requirements) != want || r.Turns != 2 || len(r.Reduced) != 1 {
+			t.Errorf("turn %d of %d: %q, %q", turn, r.Turns, words(r.Spec.Requirements), r.Reduced)
+		}
+		if r := Spec(pod(t, `spec: {nodeName: n, `+terms+`}`), node("z=b"), d); words(r.Spec.Requirements) != "z In b" || r.Turns != 0 {
+			t.Errorf("bound, turn %d of %d: %q", turn, r.Turns, words(r.Spec.Requirements))
+		}
+	}
+}
+
 // OP-15.9, OP-15.10, scenarios 48, 49; OP-15.7, OP-15.8.
 func TestWhy(t *testing.T) {
 	daemon := `metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: x, controller: true}]}`

@@ -10,8 +10,9 @@ import (
 )
 
 // term picks the expressions of alternative terms, of the required node affinity or of a volume, that stand for them (OP-15.12,
-// OP-15.13). reduced says in words what was lost. ok is false for a pending Pod none of whose terms can be expressed.
-func term(terms []corev1.NodeSelectorTerm, p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, reduced []string, ok bool) {
+// OP-15.13): of those of a pending Pod that do not merge the one whose turn it is. reduced says in words what was lost. ok is false
+// for a pending Pod none of whose terms can be expressed.
+func term(terms []corev1.NodeSelectorTerm, turn int, p *corev1.Pod, n *corev1.Node) (out []corev1.NodeSelectorRequirement, reduced []string, ok bool) {
 	if len(terms) == 0 {
 		return nil, nil, true
 	}
@@ -26,7 +27,11 @@ func term(terms []corev1.NodeSelectorTerm, p *corev1.Pod, n *corev1.Node) (out [
 		if merged, exact := merge(usable); exact {
 			return merged, lost(len(terms)-len(usable), "cannot be expressed and %s left out"), true
 		}
-		return usable[0].MatchExpressions, []string{fmt.Sprintf("the first of %d alternative node affinity terms is used", len(terms))}, true
+		i := turn % len(usable)
+		at := slices.IndexFunc(terms, func(t corev1.NodeSelectorTerm) bool {
+			return slices.EqualFunc(t.MatchExpressions, usable[i].MatchExpressions, equal)
+		})
+		return usable[i].MatchExpressions, []string{fmt.Sprintf("of %d alternative node affinity terms, number %d is used; while it gets no capacity, the next one is tried", len(terms), at+1)}, true
 	}
 	i, ok := satisfied(terms, n)
 	if len(terms) > 1 {
@@ -44,6 +49,22 @@ func term(terms []corev1.NodeSelectorTerm, p *corev1.Pod, n *corev1.Node) (out [
 		reduced = append(reduced, fmt.Sprintf("%s %s cannot be expressed and is left out", e.Key, e.Operator))
 	}
 	return out, reduced, true
+}
+
+// turns is how many alternatives of a pending Pod's node affinity can only be tried one after the other: 0 if one stands for all.
+func turns(p *corev1.Pod) int {
+	terms := nodeTerms(p)
+	if p.Spec.NodeName != "" || len(terms) < 2 {
+		return 0
+	}
+	usable := slices.DeleteFunc(terms, func(t corev1.NodeSelectorTerm) bool { return !expressible(t) })
+	if len(usable) < 2 {
+		return 0
+	}
+	if _, exact := merge(usable); exact {
+		return 0
+	}
+	return len(usable)
 }
 
 func lost(terms int, format string) []string {

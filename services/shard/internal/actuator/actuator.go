@@ -51,6 +51,9 @@ type Config struct {
 	// be nil.
 	Trace func(context.Context, core.Command) (context.Context, func(error))
 
+	// OnClaim hears that a provider has answered to the claim of the epoch (Stores). It must not block. May be nil.
+	OnClaim func()
+
 	PageRows int // rows handed to the core at a time; 0 means 256, so that a step with new ones stays below 5 ms
 	WireRows int // rows asked for at a time from providers that can be paged; 0 means 20000
 }

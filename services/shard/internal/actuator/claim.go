@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -13,9 +14,39 @@ import (
 
 // claim is what became of ClaimEpoch at one provider.
 type claim struct {
-	mu   sync.Mutex
-	done bool  // claimed, or the provider does not serve it
-	same error // the provider was claimed under another name before
+	mu    sync.Mutex
+	done  bool  // claimed, or the provider does not serve it
+	same  error // the provider was claimed under another name before
+	store string
+}
+
+// Stores names the stores behind the providers, sorted, once all of them have answered; before that known is false. It is empty if
+// some provider does not name its store.
+func (a *Actuator) Stores() (list []string, known bool) {
+	for name, p := range a.clients {
+		if p.Admin == nil {
+			return nil, true
+		}
+		one, claimed := a.claims.Load(name)
+		if !claimed {
+			return nil, false
+		}
+		c := one.(*claim)
+		if !c.mu.TryLock() { // it is being asked
+			return nil, false
+		}
+		done, store := c.done, c.store
+		c.mu.Unlock()
+		if !done {
+			return nil, false
+		}
+		list = append(list, store)
+	}
+	slices.Sort(list)
+	if len(list) > 0 && list[0] == "" {
+		return nil, true
+	}
+	return slices.Compact(list), true
 }
 
 // errSame is the error of a provider that this shard buys from under two names.
@@ -45,6 +76,10 @@ func (a *Actuator) claimEpoch(ctx context.Context, provider string) error {
 		a.cfg.Log.Info("the provider keeps no claims of epochs; an older process of this shard is refused there machine by machine", "provider", provider)
 	}
 	c.done = true
+	c.store = answer.GetStoreId()
+	if a.cfg.OnClaim != nil {
+		defer a.cfg.OnClaim()
+	}
 	if store := answer.GetStoreId(); store != "" {
 		if first, taken := a.stores.LoadOrStore(store, provider); taken {
 			c.same = fmt.Errorf("%w: %s and %s have the store %s; leave one of them in --provider-addr", errSame, first, provider, store)

@@ -80,6 +80,9 @@ func TestOneProviderUnderTwoNames(t *testing.T) {
 	}
 	a := New(Config{ShardID: "shard-0", Epoch: 7, Providers: providers, Loop: loop.New(loop.Config{Core: core.New(nil)}), Blobs: noBlobs{}, Log: slog.New(slog.DiscardHandler)})
 	defer a.Stop(t.Context())
+	if list, known := a.Stores(); known {
+		t.Errorf("stores %v are known before any provider was asked", list)
+	}
 	for range 2 {
 		for _, p := range providers {
 			err := a.claimEpoch(t.Context(), p.Name)
@@ -87,6 +90,9 @@ func TestOneProviderUnderTwoNames(t *testing.T) {
 				t.Errorf("%s: %v", p.Name, err)
 			}
 		}
+	}
+	if list, known := a.Stores(); !known || list != nil {
+		t.Errorf("stores %v, known %v, with providers that name none", list, known)
 	}
 	a.list(core.ListMachines{Provider: "localhost", List: 1, Timeout: int64(time.Minute)}) // its Client has no List
 	if n := a.pages.Depth(); n != 1 {

@@ -76,6 +76,8 @@ func decode(f *Frame) (core.Event, error) {
 		return core.Stopping{}, nil
 	case core.KindCheckpointAsked:
 		return core.CheckpointAsked{}, nil
+	case core.KindPlanDiffered:
+		return read[core.PlanDiffered](f.Body)
 	}
 	return nil, fmt.Errorf("step %d is an event of a newer kind (%d)", f.Step, f.Kind)
 }

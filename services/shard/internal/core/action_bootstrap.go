@@ -99,6 +99,17 @@ func (c *Core) blobSuspected(o *operation) {
 	}
 }
 
+// templateWorked ends the row of failures of a template that configured a machine (SHARD-16.9).
+func (c *Core) templateWorked(o *operation) {
+	cl := c.clusters.get(o.Cluster)
+	if cl == nil || cl.blobs[o.Need.Fingerprint] == nil {
+		return
+	}
+	delete(cl.blobs, o.Need.Fingerprint)
+	cl.holds = true
+	cl.changed()
+}
+
 // pullTimedOut ends a pull that the operator did not answer. Until one is answered, the cluster gets one pull at a time
 // (SHARD-15.4), after a pause.
 func (c *Core) pullTimedOut(request string) {

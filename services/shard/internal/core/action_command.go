@@ -208,6 +208,8 @@ func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
 			c.drained(o)
 		case r == RPCCreate:
 			c.pools.created(c, m)
+		case r == RPCConfigure:
+			c.templateWorked(o)
 		}
 		c.end(o, OutcomeSuccess, o.forced(c.now))
 	case m.State == r.middle() && (r != RPCConfigure || m.Cluster == o.Cluster):

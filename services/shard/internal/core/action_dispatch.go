@@ -1,6 +1,7 @@
 package core
 
 import (
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -223,8 +224,9 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 		return blockedForeign
 	}
 	name := inv.Cluster(d.index)
+	var need *demand.Need
 	if k == KindBootstrap || k == KindProvision {
-		_, name = c.cycle.result.Need(d.action.Need)
+		need, name = c.cycle.result.Need(d.action.Need)
 	}
 	m := inv.Machine(d.index)
 	p := c.provider(m.Provider)
@@ -234,6 +236,12 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	cl := c.clusters.get(name)
 	if h := c.mayReach(k, cl, pass); h != notBlocked {
 		return h
+	}
+	if k == KindBootstrap {
+		if until := cl.templateUntil(need.Form.Fingerprint); until > c.now {
+			pass.wake(until)
+			return blockedBackoff
+		}
 	}
 	if until := c.guards.backoffUntil(d.machine, firstRPC(k)); until > c.now {
 		pass.wake(until)

@@ -58,6 +58,8 @@ type (
 	AcceptedRollup struct{ Before, After, Surplus int }
 	// Reconciled answers AdminReconcile.
 	Reconciled struct{ Machines, Rejected, Held int }
+	// ForgottenCost answers AdminForget: what the machine cost an hour, in millionths of a dollar.
+	ForgottenCost struct{ PriceMicro int64 }
 	// Retired answers AdminRetire.
 	Retired struct {
 		Bound int
@@ -252,22 +254,54 @@ func (c *Core) adminForget(e AdminAsked) {
 		return
 	}
 	m := c.world.Inventory.Machine(i)
-	if m.Cluster != "" && boundState(m.State) || m.Cluster != "" && m.State == inventory.Failed {
+	if m.Cluster != "" && (boundState(m.State) || m.State == inventory.Failed) {
 		c.waitForGet(e, m.Provider)
 		return
+	}
+	c.forgetNow(e, i)
+}
+
+// forgetNow carries the order out and answers with what the machine cost an hour.
+func (c *Core) forgetNow(e AdminAsked, i inventory.Index) {
+	m := c.world.Inventory.Machine(i)
+	cost := ForgottenCost{}
+	if m.Exists() {
+		cost.PriceMicro = m.Price
 	}
 	if !e.Check {
 		c.forget(i)
 	}
-	c.answer(e, CodeOK, "", nil)
+	c.answer(e, CodeOK, "", cost)
 }
 
+// forgetAfterGet judges the order to forget a bound machine by what its provider says now. A provider may allow nothing from FAILED, so a
+// machine that failed in its cluster is forgotten for a person who names that cluster.
 func (c *Core) forgetAfterGet(e AdminAsked, d GetDone) {
-	if !d.NotFound {
-		c.answer(e, CodeAborted, "the machine is bound to a cluster and the provider does not say that it is gone", nil)
+	i, known := c.world.Inventory.Find(e.Machine)
+	switch {
+	case d.NotFound:
+		c.answer(e, CodeOK, "the provider does not know the machine; it is gone from the inventory", nil)
+		return
+	case d.Code != CodeOK:
+		c.answer(e, CodeUnavailable, "the machine is bound to a cluster, and its provider did not say whether it still exists: "+d.Code.String(), nil)
+		return
+	case !known:
+		c.answer(e, CodeNotFound, "no such machine", nil)
 		return
 	}
-	c.answer(e, CodeOK, "the provider does not know the machine; it is gone from the inventory", nil)
+	m := c.world.Inventory.Machine(i)
+	switch {
+	case m.State != inventory.Failed || m.Cluster == "":
+		c.answer(e, CodeAborted, "the machine is "+m.State.String()+" for cluster "+m.Cluster+" by its provider's word", nil)
+	case c.ops.byMachine[e.Machine] != nil:
+		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
+	case e.Cluster == "":
+		c.answer(e, CodeAborted, "the machine failed while it was bound to cluster "+m.Cluster+", and its provider still knows it; name the cluster to forget it all the same", nil)
+	case e.Cluster != m.Cluster:
+		c.answer(e, CodeAborted, "the machine failed in cluster "+m.Cluster+", not in "+e.Cluster, nil)
+	default:
+		c.forgetNow(e, i)
+	}
 }
 
 func (c *Core) forget(i inventory.Index) {

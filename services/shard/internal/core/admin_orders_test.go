@@ -1,7 +1,7 @@
 package core
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -54,38 +54,64 @@ func TestOrderInsideACycle(t *testing.T) {
 	}
 }
 
-// SHARD-6.10: the full plan is made again after a hundred cycles, but at most every minute, and at the least every ten.
-func TestFullPlanIsComparedInItsTime(t *testing.T) {
-	for _, busy := range []bool{true, false} {
-		t.Run(fmt.Sprint("busy ", busy), func(t *testing.T) {
-			w := newWorld(t, nil, slotsOf(4)...)
-			var at []int64
-			w.watch = func([]Effect) {
-				if n := len(at); n == 0 || at[n-1] != w.c.cycle.fullAt {
-					at = append(at, w.c.cycle.fullAt)
+// SHARD-24.1: a machine that failed in its cluster, at a provider that keeps it so, is forgotten for a person who names the cluster:
+// the cluster hears that it is released, and its need is served by another machine.
+func TestFailedAndBoundMachineIsForgotten(t *testing.T) {
+	w := newWorld(t, nil, append(hostsOf(1, "red"), slotsOf(1)...)...)
+	w.connect("red")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Minute)
+	var id string
+	for _, m := range w.provider {
+		if m.Cluster == "red" {
+			id, m.State, m.LastError = m.ID, inventory.Failed, "the disk is broken"
+		}
+	}
+	w.run(2 * Minute)
+	var answers []AdminAnswer
+	var released []string
+	w.watch = func(effects []Effect) {
+		for _, x := range effects {
+			switch x := x.(type) {
+			case AdminAnswer:
+				answers = append(answers, x)
+			case SendNodeState:
+				if x.Released && x.Machine.ID == id {
+					released = append(released, x.Cluster)
 				}
 			}
-			w.connect("red")
-			w.run(Second)
-			for i := range 1500 {
-				w.rollup("red", needs(1, int64(4+4*(i%2))))
-				w.run(200 * Millisecond)
-				if !busy {
-					w.run(2 * Second)
-				}
-			}
-			least, most := Minute, 10*Minute+w.c.cfg.CycleInterval
-			for i := 2; i < len(at); i++ { // the first is before any cycle
-				if gap := at[i] - at[i-1]; gap < least || gap > most {
-					t.Errorf("%d s between two comparisons", gap/Second)
-				}
-			}
-			if len(at) < 4 {
-				t.Errorf("%d comparisons", len(at)-1)
-			}
-			if n := w.count(MetricPlanMismatch); n != 0 {
-				t.Errorf("%d plans differed", n)
-			}
-		})
+		}
+	}
+	ask := int64(0)
+	order := func(cluster string, check bool) AdminAnswer {
+		t.Helper()
+		ask++
+		w.step(AdminAsked{Ask: ask, Command: AdminForget, Machine: id, Cluster: cluster, Check: check})
+		w.run(5 * Second)
+		if len(answers) != int(ask) {
+			t.Fatalf("%d answers to %d orders", len(answers), ask)
+		}
+		return answers[ask-1]
+	}
+	if a := order("", false); a.Code != CodeAborted || !strings.Contains(a.Text, "cluster red") {
+		t.Errorf("without the cluster: %s %q", a.Code, a.Text)
+	}
+	if a := order("blue", false); a.Code != CodeAborted || !strings.Contains(a.Text, "not in blue") {
+		t.Errorf("with another cluster: %s %q", a.Code, a.Text)
+	}
+	if a := order("red", true); a.Code != CodeOK || len(released) > 0 {
+		t.Errorf("only checked: %s %q, released to %v", a.Code, a.Text, released)
+	}
+	a := order("red", false)
+	if cost, _ := a.Answer.(ForgottenCost); a.Code != CodeOK || cost.PriceMicro <= 0 {
+		t.Errorf("with the cluster: %s %q, cost %+v", a.Code, a.Text, a.Answer)
+	}
+	w.run(5 * Minute) // Lists go on showing it
+	if _, known := w.c.world.Inventory.Find(id); known || len(released) != 1 {
+		t.Errorf("known: %v, released to %v", known, released)
+	}
+	if n := w.bound("p"); n != 1 {
+		t.Errorf("%d machines serve", n)
 	}
 }

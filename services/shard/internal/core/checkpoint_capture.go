@@ -58,13 +58,13 @@ type savedCycle struct {
 	Planned  []savedPlan `n:"6"`
 	HoldEnds []holdEnd   `n:"7"`
 	Rollups  []int64     `n:"8"`
-	FullAt   int64       `n:"9"`
-	Started  int64       `n:"10"`
-	Deferred bool        `n:"11"`
-	Ran      bool        `n:"12"` // a plan exists
-	Dispatch bool        `n:"13"`
-	Took     int64       `n:"14"`
-	Open     bool        `n:"15"`
+	// 9 was when a plan was last compared; the shell keeps that.
+	Started  int64 `n:"10"`
+	Deferred bool  `n:"11"`
+	Ran      bool  `n:"12"` // a plan exists
+	Dispatch bool  `n:"13"`
+	Took     int64 `n:"14"`
+	Open     bool  `n:"15"`
 }
 
 type savedPlan struct {
@@ -334,7 +334,7 @@ func (c *Core) capture() *Snapshot {
 func (c *Core) saveCycle() savedCycle {
 	y := &c.cycle
 	s := savedCycle{N: y.n, At: y.at, Wall: y.wall, LastEnd: y.lastEnd, Took: y.took, Open: y.open, HoldEnds: slices.Clone(y.holdEnds), Rollups: slices.Clone(y.rollups),
-		FullAt: y.fullAt, Started: y.started, Deferred: y.deferred, Ran: y.result != nil, Dispatch: y.redispatch}
+		Started: y.started, Deferred: y.deferred, Ran: y.result != nil, Dispatch: y.redispatch}
 	for t, set := range y.pending {
 		if set {
 			s.Pending = append(s.Pending, uint8(t))

@@ -12,7 +12,7 @@ func TestEverythingWrittenHasAForm(t *testing.T) {
 	for _, v := range []any{
 		Started{}, SessionOpened{}, SessionClosed{}, RollupArrived{}, BootstrapAnswered{}, ReclaimAcked{}, NodeReported{}, DrainReported{},
 		UnplacedReported{}, ListPage{}, ListDone{}, GetDone{}, CommandDone{}, CoordinatorReplied{}, AdminAsked{}, Tick{}, Stopping{},
-		CheckpointAsked{},
+		CheckpointAsked{}, PlanDiffered{},
 		Command{}, GetMachine{}, ListMachines{}, PullBootstrap{}, DropBlob{}, SendReclaim{}, SendNodeState{}, SendHint{}, SendNeedStatus{},
 		SendAck{}, CloseSession{}, AckInstruction{}, Notice{}, Persist{}, Record{}, Superseded{}, WakeAt{}, Snapshot{}, JournalEntry{}, Control{},
 	} {

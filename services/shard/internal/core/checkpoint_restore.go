@@ -128,7 +128,7 @@ func (c *Core) restoreOrders(s *Snapshot) {
 
 func (c *Core) restoreCycle(s *savedCycle) {
 	y := &c.cycle
-	y.n, y.at, y.wall, y.lastEnd, y.fullAt = s.N, s.At, s.Wall, s.LastEnd, s.FullAt
+	y.n, y.at, y.wall, y.lastEnd = s.N, s.At, s.Wall, s.LastEnd
 	y.took, y.open = s.Took, s.Open
 	y.started, y.deferred, y.ranBefore, y.redispatch = s.Started, s.Deferred, s.Ran, s.Dispatch
 	y.holdEnds, y.rollups = slices.Clone(s.HoldEnds), slices.Clone(s.Rollups)

@@ -60,7 +60,8 @@ type Core struct {
 	answers []AdminAnswer // of this step
 	probe   func(Phase)   // is told of the phases of a cycle; nil: nobody measures
 
-	captures bool // at the next checkpoint
+	captures    bool                    // at the next checkpoint
+	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
 }
 
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.
@@ -143,6 +144,8 @@ func (c *Core) handle(e Event) {
 		c.stop()
 	case CheckpointAsked:
 		c.checkpoint(e)
+	case PlanDiffered:
+		c.planDiffered(e)
 	case Tick, Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))

@@ -136,9 +136,6 @@ const (
 	hintClustersPerStep = 200
 	hintNeedsPerStep    = 500 // a need is compared with each class that holds something: about 10 us with 1,000 of them
 	needStatusEvery     = 5 * Second
-	fullPlanEvery       = 100
-	fullPlanMin         = Minute // a busy shard runs a hundred cycles in a second, and a full plan takes as long as fifty of them
-	fullPlanMax         = 10 * Minute
 	instructionsDone    = 4096
 	shortfallsMax       = 100
 	errorTextMax        = 512

@@ -8,7 +8,7 @@ func (c *Core) roll() {
 	h := c.rolling.i64(c.now)
 	for _, e := range c.eff {
 		switch e.(type) {
-		case *Publish, Sample, AdminAnswer, CheckpointTaken, WakeAt:
+		case *Publish, Sample, AdminAnswer, CheckpointTaken, *ComparePlan, WakeAt:
 			continue
 		default:
 			h = h.byte(byte(e.effect())).bytes(codec.Marshal(e))

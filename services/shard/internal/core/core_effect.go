@@ -34,12 +34,13 @@ const (
 	EffectAdminAnswer
 	EffectCheckpointTaken
 	EffectNotice
+	EffectComparePlan
 )
 
 func (k EffectKind) String() string {
 	return [...]string{"", "command", "get_machine", "list_machines", "pull_bootstrap", "drop_blob", "send_reclaim",
 		"send_node_state", "send_hint", "send_need_status", "send_ack", "close_session", "ack_instruction", "persist",
-		"record", "sample", "publish", "superseded", "wake_at", "admin_answer", "checkpoint_taken", "notice"}[k]
+		"record", "sample", "publish", "superseded", "wake_at", "admin_answer", "checkpoint_taken", "notice", "compare_plan"}[k]
 }
 
 // KindOfEffect names the kind of an effect.

@@ -97,6 +97,9 @@ func (c *Core) brokenMachine(i inventory.Index) string {
 	if s, ok := inv.Stamp(i); ok && m.State == inventory.Idle {
 		return fmt.Sprintf("idle with the stamp of %s", s.Fingerprint)
 	}
+	if p, ok := inv.Promise(i); ok && m.State == inventory.Configured && (o == nil || !o.Committed) {
+		return "promised to " + p.Cluster + " although no drain of it is certain"
+	}
 	if o != nil && o.Index != i {
 		return "its operation is on another index"
 	}

@@ -50,15 +50,15 @@ func typeNames[T any](list []T) (out []string) {
 func TestEventsAndEffectsAreThoseOfTheTables(t *testing.T) {
 	events := typeNames([]Event{Started{}, SessionOpened{}, SessionClosed{}, RollupArrived{}, BootstrapAnswered{}, ReclaimAcked{}, NodeReported{},
 		DrainReported{}, UnplacedReported{}, ListPage{}, ListDone{}, GetDone{}, CommandDone{}, CoordinatorReplied{}, AdminAsked{}, Tick{}, Stopping{},
-		CheckpointAsked{}})
-	if got := firstColumn(clause(t, "SHARD-5.1")); !slices.Equal(got, events) || len(events) != int(KindCheckpointAsked) {
-		t.Errorf("the table has %v\nthe core takes %v of %d kinds", got, events, KindCheckpointAsked)
+		CheckpointAsked{}, PlanDiffered{}})
+	if got := firstColumn(clause(t, "SHARD-5.1")); !slices.Equal(got, events) || len(events) != int(KindPlanDiffered) {
+		t.Errorf("the table has %v\nthe core takes %v of %d kinds", got, events, KindPlanDiffered)
 	}
 	effects := typeNames([]Effect{Command{}, GetMachine{}, ListMachines{}, PullBootstrap{}, DropBlob{}, SendReclaim{}, SendNodeState{}, SendHint{}, SendNeedStatus{},
 		SendAck{}, CloseSession{}, AckInstruction{}, Notice{}, Persist{}, Record{}, Sample{}, &Publish{}, Superseded{}, WakeAt{}, AdminAnswer{},
-		CheckpointTaken{}})
-	if got := firstColumn(clause(t, "SHARD-5.2")); !slices.Equal(got, effects) || len(effects) != int(EffectNotice) {
-		t.Errorf("the table has %v\nthe core gives %v of %d kinds", got, effects, EffectNotice)
+		CheckpointTaken{}, &ComparePlan{}})
+	if got := firstColumn(clause(t, "SHARD-5.2")); !slices.Equal(got, effects) || len(effects) != int(EffectComparePlan) {
+		t.Errorf("the table has %v\nthe core gives %v of %d kinds", got, effects, EffectComparePlan)
 	}
 }
 

@@ -210,16 +210,25 @@ func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
 		return demand.HeldOffline
 	case c.unread(cl):
 		return demand.HeldNewCluster
-	case cl.timeouts.Until > c.now && cl.timeouts.Fails > 0:
-		return demand.HeldBootstrapBackoff
-	}
-	if b := cl.blobs[n.Form.Fingerprint]; b != nil && b.Until > c.now {
+	case cl.templateUntil(n.Form.Fingerprint) > c.now:
 		return demand.HeldBootstrapBackoff
 	}
 	if c.ledger.parking.Parked(cl.name, n.RowKey(), c.policy) {
 		return demand.HeldParked
 	}
 	return demand.NotHeld
+}
+
+// templateUntil is the time before which no boot data is requested for a row, because its template failed or its operator did
+// not answer (SHARD-16.9).
+func (cl *cluster) templateUntil(fingerprint string) (until int64) {
+	if cl.timeouts.Fails > 0 {
+		until = cl.timeouts.Until
+	}
+	if b := cl.blobs[fingerprint]; b != nil {
+		until = max(until, b.Until)
+	}
+	return until
 }
 
 // bringHoldsUpToDate tells the engine of holds and facts that may have changed (SHARD-6.7).

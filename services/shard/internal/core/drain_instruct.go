@@ -244,6 +244,8 @@ func (c *Core) drainUnannounced(o *operation) {
 		}
 		o.Phase = phaseInstructing
 		c.timers.add(c.now+c.cfg.SessionHandoverWait, timerHandover, o.ID)
+		c.timers.add(c.now+reclaimRepeat, timerRepeat, o.ID) // a session that comes in time gets the instruction, and may not answer either
+		c.timers.add(c.now+c.cfg.SessionHandoverWait+preemptAckWait, timerAckWait, o.ID)
 		return
 	}
 	c.drainWithoutSession(o)

@@ -173,6 +173,29 @@ func TestPreemptWaitsForAHandover(t *testing.T) {
 	}
 }
 
+// SHARD-17.4, 17.5: an operator that comes back within the handover and answers nothing holds a preemption up for its wait only, and
+// hears the instruction again meanwhile.
+func TestPreemptAfterAHandoverDoesNotWaitForEver(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.SessionHandoverWait = 30 * Second }, hostsOf(1, "red")...)
+	w.connect("red")
+	w.connect("blue")
+	w.run(Second)
+	w.rollup("red", needs(0, 4))
+	w.run(Second)
+	w.disconnect("red")
+	w.rollup("blue", needs(200_000, 4))
+	w.run(5 * Second)
+	w.ack = func(SendReclaim) bool { return false }
+	w.connect("red", "need-status") // knows neither reports of drains nor cancellations
+	w.run(Minute)
+	if n := len(w.called(RPCDrain)); n != 1 {
+		t.Errorf("%d Drains a minute after the operator came back", n)
+	}
+	if n := len(sentOf[SendReclaim](w)); n < 2 {
+		t.Errorf("the instruction was sent %d times", n)
+	}
+}
+
 // SHARD-17.6: a process that ends between instruction and Drain leaves a note; the next one takes the instruction back, so that no
 // node stays cordoned for nothing.
 func TestInstructionOfTheProcessBeforeIsTakenBack(t *testing.T) {

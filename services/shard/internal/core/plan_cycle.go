@@ -5,7 +5,6 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -48,7 +47,6 @@ type cycleState struct {
 	redispatch bool // something that may let a decision go has changed
 	holdEnds   []holdEnd
 	rollups    []int64 // when roll-ups were received that no cycle has used yet
-	fullAt     int64   // when a plan was last computed from nothing
 	ranBefore  bool    // restored: the core of the snapshot had a plan
 }
 
@@ -153,7 +151,7 @@ func (c *Core) runCycle() {
 		r = c.planner.Plan(in)
 	}
 	c.phase(PhaseNone)
-	r = c.compareFull(in, r)
+	c.compareBeside(r)
 	if why := c.audit.Broken(c.world, c.policy, r); why != "" { // before anything of it is done (ENG-2.12)
 		panic("core: broken plan: " + why)
 	}
@@ -187,49 +185,6 @@ func (c *Core) lapse(list []inventory.Lapse) {
 			c.announce(l.Index)
 		}
 	}
-}
-
-// compareFull computes the plan from nothing now and then and uses that one if the two differ (SHARD-6.10).
-func (c *Core) compareFull(in engine.Input, r *engine.Result) *engine.Result {
-	if age := c.now - c.cycle.fullAt; age < fullPlanMax && (age < fullPlanMin || c.cycle.n%fullPlanEvery != 0) {
-		return r
-	}
-	c.cycle.fullAt = c.now
-	full := planner.Plan(in)
-	if d := differ(r, full); d != "" {
-		c.sample(MetricPlanMismatch, "", 1)
-		c.record(Record{Type: RecordProcess, Outcome: "plan_mismatch", Detail: clipText("the incremental plan differs from the full one, which is used: " + d)})
-		c.planner.Forget()
-		return full
-	}
-	return r
-}
-
-// differ says where two results of one input part, or "".
-func differ(a, b *engine.Result) string {
-	switch {
-	case !slices.Equal(a.Actions, b.Actions):
-		return "actions"
-	case !slices.Equal(a.Drains, b.Drains):
-		return "drains"
-	case !slices.Equal(a.Short, b.Short):
-		return "short needs"
-	case len(a.Blocks) != len(b.Blocks):
-		return "clusters"
-	case !slices.Equal(a.Promised, b.Promised):
-		return "promises"
-	}
-	for i, x := range a.Blocks {
-		y := b.Blocks[i]
-		if x == y {
-			continue
-		}
-		if x.Cluster != y.Cluster || !slices.Equal(x.Verdicts, y.Verdicts) || !slices.Equal(x.Domains, y.Domains) || !slices.Equal(x.Claims, y.Claims) ||
-			!slices.Equal(x.Shares, y.Shares) {
-			return "cluster " + y.Cluster
-		}
-	}
-	return ""
 }
 
 // keepPromises stores the promises that changed hands (ENG-15.4).

@@ -113,6 +113,37 @@ func TestSupplyBehindAStaleInventoryIsWithheld(t *testing.T) {
 	}
 }
 
+// SHARD-23.8: a rate and a ceiling of its cluster hold a need back as a pause does, and the reason names the limit.
+func TestLimitsHoldBack(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		edit   func(*Config)
+		detail int32
+		says   string
+	}{
+		{"rate", func(c *Config) { c.ProvisionRate = 1 }, DetailRail, "--provision-rate allows 1 Creates per minute"},
+		{"ceiling", func(c *Config) { c.ClusterMachinesMax = 1 }, DetailLimit, "1"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, x.edit, slotsOf(7)...)
+			w.connect("red")
+			w.run(Second)
+			w.rollup("red", needs(0, 28))
+			w.run(50 * Second)
+			row := w.view.Needs[0].Rows[0]
+			if !row.Unmet() || row.Detail() != x.detail || !strings.Contains(row.Text(), x.says) {
+				t.Errorf("the row says %d, %q; unmet: %v", row.Detail(), row.Text(), row.Unmet())
+			}
+			if s := &w.view.Status; s.Short != 1 || s.HeldBack != 1 || s.OldestAge < 30*Second {
+				t.Errorf("%d unmet, %d held back, the oldest for %d s", s.Short, s.HeldBack, s.OldestAge/Second)
+			}
+			if got := w.lastStatus("red", "row0"); got.Satisfied || got.Detail != x.detail {
+				t.Errorf("the operator heard %+v", got)
+			}
+		})
+	}
+}
+
 // SHARD-23.8: a pause and a dry run hold needs back: they are unmet from the moment on in which their machines would have been
 // bought, in verdicts, counts, ages and what operators hear, and the reason names who paused.
 func TestHeldBackIsUnmet(t *testing.T) {

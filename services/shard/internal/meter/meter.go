@@ -33,6 +33,7 @@ type Meter struct {
 	oversize   prometheus.Counter
 	identity   prometheus.Counter
 	acks       prometheus.Counter
+	compared   prometheus.Counter
 	stale      prometheus.Counter
 	slow       prometheus.Counter
 	stray      *prometheus.CounterVec
@@ -67,6 +68,7 @@ func New(m *telemetry.Metrics) (*Meter, error) {
 		logErrors:  m.Counter("decision_log_errors_total", "Records that could not be written to the decision log."),
 		oversize:   m.Counter("frames_oversize_total", "Frames above the hard ceiling; each ended its stream."),
 		identity:   m.Counter("session_identity_rejected_total", "Sessions refused because the certificate carries another identity."),
+		compared:   m.Counter("plan_comparisons_total", "Plans that were compared with a full one."),
 		acks:       m.Counter("coordinator_acks_dropped_total", "Answers to instructions that were dropped while no coordinator took reports."),
 		stale:      m.Counter("coordinator_answers_stale_total", "Answers to reports that were dropped: a later leader is known."),
 		slow:       m.Counter("outbox_slow_closed_total", "Sessions ended as slow consumers."),
@@ -227,6 +229,9 @@ func (t *Meter) LogError() { t.logErrors.Inc() }
 
 // IdentityRejected implements session.Observer.
 func (t *Meter) IdentityRejected() { t.identity.Inc() }
+
+// PlanCompared counts a plan that was compared with a full one.
+func (t *Meter) PlanCompared() { t.compared.Inc() }
 
 // AcksDropped counts answers to instructions that the coordinator client dropped.
 func (t *Meter) AcksDropped(n int) { t.acks.Add(float64(n)) }

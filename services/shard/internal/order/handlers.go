@@ -10,6 +10,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inspect"
@@ -110,11 +111,13 @@ func (s *Server) ForgetMachine(ctx context.Context, r *connect.Request[pb.Forget
 	if m, err := s.cfg.Reads.GetMachine(ctx, connect.NewRequest(&pb.GetMachineRequest{MachineId: r.Msg.MachineId})); err == nil {
 		note.State = uint8(m.Msg.Machine.Machine.State)
 	}
-	e := core.AdminAsked{Command: core.AdminForget, Reason: r.Msg.Reason, Machine: r.Msg.MachineId}
-	if _, err := s.do(ctx, e, r.Msg.ValidateOnly, &durable{core.BucketForgotten, note.Machine, codec.Marshal(note)}); err != nil {
+	e := core.AdminAsked{Command: core.AdminForget, Reason: r.Msg.Reason, Machine: r.Msg.MachineId, Cluster: r.Msg.FailedInCluster}
+	a, err := s.do(ctx, e, r.Msg.ValidateOnly, &durable{core.BucketForgotten, note.Machine, codec.Marshal(note)})
+	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.ForgetMachineResponse{}), nil
+	cost, _ := a.Answer.(core.ForgottenCost)
+	return connect.NewResponse(&pb.ForgetMachineResponse{CostPerHour: convert.Dollars(cost.PriceMicro)}), nil
 }
 
 // AcceptRollup accepts the roll-up that is being held and opens the gate.

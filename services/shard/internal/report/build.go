@@ -40,6 +40,9 @@ func (r *Reporter) build(ctx context.Context) *pb.ShardReport {
 	}
 	out.Summary.ProviderAddress, out.Summary.PerStateCounts = r.cfg.ProviderAddress, convert.States(st.States)
 	out.Summary.CostPerHour, out.Summary.Paused = convert.Dollars(st.Cost), st.Paused
+	if r.cfg.Stores != nil {
+		out.Summary.ProviderStores, _ = r.cfg.Stores()
+	}
 	if w := st.Coord.View; w != nil {
 		out.ViewVersion = &pb.ViewVersion{Term: w.Term, Index: w.Index}
 		out.ReturnedExceptions = r.returned(w)

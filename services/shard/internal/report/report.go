@@ -64,9 +64,11 @@ type Config struct {
 	Core                      *core.Core // touched through visits only
 	View                      func() *core.Publish
 	Store                     Store
-	Log                       *slog.Logger
-	OnDropped                 func(acks int) // hears of acks that were dropped at the bound
-	OnStale                   func()         // hears of an answer below the highest term seen
+	// Stores names the stores behind the providers, once all have answered; nil: nobody knows them.
+	Stores    func() (list []string, known bool)
+	Log       *slog.Logger
+	OnDropped func(acks int) // hears of acks that were dropped at the bound
+	OnStale   func()         // hears of an answer below the highest term seen
 }
 
 // Reporter reports until it is stopped.
@@ -139,8 +141,37 @@ func (r *Reporter) State() (answered time.Time, lastError string) {
 	return r.reported, r.lastError
 }
 
-// Run reports at once and then at the interval, with jitter, until ctx ends.
+// Soon makes the next report come soon: the providers have said which stores they have. It never blocks.
+func (r *Reporter) Soon() {
+	select {
+	case r.acked <- struct{}{}:
+	default:
+	}
+}
+
+// storesWait is how long the first report waits for the stores of the providers. Without them, one provider under two addresses
+// belongs to two shards for a moment (COORD-9.4).
+const storesWait = 2 * time.Second
+
+func (r *Reporter) awaitStores(ctx context.Context) {
+	if r.cfg.Stores == nil {
+		return
+	}
+	for end := time.Now().Add(storesWait); time.Now().Before(end); {
+		if _, known := r.cfg.Stores(); known {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Run reports once the providers have answered, or soon, and then at the interval, with jitter, until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
+	r.awaitStores(ctx)
 	for r.wait(ctx, r.once(ctx)) {
 	}
 	return nil

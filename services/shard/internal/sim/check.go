@@ -58,6 +58,10 @@ type checker struct {
 	gets     map[int64]int64   // when each Get was asked
 	chosen   map[string]int64  // when the last operation of a machine began
 	guarded  []guarded         // machines that the facts of this step must not move
+
+	budgets   budgets
+	undrained []string         // machines whose drains ended in this step
+	arrived   map[string]int64 // the last roll-up that was judged, by cluster
 }
 
 type listing struct {
@@ -111,6 +115,7 @@ func (c *checker) reset() {
 	c.starts, c.fresh, c.lists, c.gets = nil, nil, map[int64]listing{}, map[int64]int64{}
 	c.chosen, c.guarded, c.unjoined = map[string]int64{}, nil, map[[2]string]int64{}
 	c.late, c.joins = nil, nil
+	c.budgets, c.undrained, c.arrived = newBudgets(), nil, map[string]int64{}
 	c.term, c.orders, c.accepted, c.view = 0, nil, map[string]bool{}, nil
 	c.cycleAt, c.unseen, c.session = 0, map[string]int{}, map[string]int64{}
 }
@@ -143,6 +148,7 @@ func (c *checker) before(p *process, e core.Event) {
 	c.hasRoll, c.vanished, c.pub, c.guarded = false, 0, nil, c.guarded[:0]
 	c.followOrders(p, e)
 	c.follow(p, e)
+	c.budgets.follow(e)
 	switch e := e.(type) {
 	case core.RollupArrived:
 		c.pending, c.hasRoll = e, true
@@ -215,6 +221,7 @@ func (c *checker) effect(p *process, e core.Event, x core.Effect) {
 		}
 	case core.SendAck:
 		if x.Rollup != nil && c.hasRoll && x.Cluster == c.pending.Cluster {
+			c.newest(x)
 			c.disposed(p, x)
 		}
 	case *core.Publish:
@@ -349,6 +356,7 @@ func (c *checker) record(p *process, r core.Record) {
 	case core.RecordMachineVanished:
 		delete(c.intent, r.Machine)
 		delete(c.chosen, r.Machine)
+		c.budgets.forget(r.Machine)
 		maps.DeleteFunc(c.unjoined, func(k [2]string, _ int64) bool { return k[0] == r.Machine }) // met again, it is new
 		if m := w.machine(r.Machine); m != nil && c.unseen[r.Machine] < 3 {
 			c.vanished++
@@ -372,6 +380,7 @@ func (c *checker) started(p *process, r core.Record) {
 	if p.paused || p.dryRun || p.removed {
 		w.broken("start-while-paused", "SHARD-33.5.9", r.Machine, r.Cluster, "%s of %s starts while everything is paused or dry", r.Kind, r.Machine)
 	}
+	c.paused(r)
 	c.ops[r.Op], c.ofM[r.Machine], c.began[r.Op] = r, r.Op, w.now
 	if r.From != inventory.Configured { // a drain has changed nothing yet: the machine may turn out to be something else
 		c.chosen[r.Machine] = w.now
@@ -408,6 +417,7 @@ func (c *checker) ended(r core.Record) {
 	if r.Cause == engine.CauseNotJoined && r.Outcome == core.OutcomeSuccess.String() {
 		c.unjoined[[2]string{r.Machine, r.Cluster}] = c.w.now
 	}
+	c.failed(r)
 	delete(c.ops, r.Op)
 	delete(c.began, r.Op)
 	delete(c.misled, r.Op)

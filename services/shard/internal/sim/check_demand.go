@@ -156,6 +156,7 @@ func (c *checker) after(p *process, e core.Event) {
 	}
 	c.notWiped(e)
 	c.guardHeld(p)
+	c.promisesEnd(p)
 	c.checkState(p)
 	if len(c.fresh) == 0 && p.publish == nil && c.pub == nil {
 		return

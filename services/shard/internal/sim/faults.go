@@ -115,11 +115,20 @@ const (
 	MachineMove // machines go from one shard to another
 	QuotaShift  // a shard may hold more elastic machines, or fewer
 
+	// Drawn at each opportunity.
+	RollupLate  // decoding takes long, and newer roll-ups overtake it
+	RollupTwice // comes a second time, later
+
+	// At times again.
+	OperatorUpgrade // an operator of another version takes over, at once
+
 	faults // number of kinds
 )
 
 // timed tells the kinds that happen at times.
-func (f Fault) timed() bool { return f >= Outage && f <= Decommissioned || f >= MachineMove }
+func (f Fault) timed() bool {
+	return f >= Outage && f <= Decommissioned || f >= MachineMove && f <= QuotaShift || f == OperatorUpgrade
+}
 
 var faultNames = [...]string{
 	"not-sent", "lost-request", "late-request", "lost-reply", "duplicate-request", "throttled", "unavailable", "error-after",
@@ -137,6 +146,8 @@ var faultNames = [...]string{
 	"coordinator-away", "new-leader", "domain-move", "decommissioned",
 	"blob-slow", "coordinated", "coordinator-slow", "stale-leader", "instruction-twice", "instruction-unknown", "instruction-old",
 	"machine-move", "quota-shift",
+	"rollup-late", "rollup-twice",
+	"operator-upgrade",
 }
 
 var _ [0]struct{} = [len(faultNames) - int(faults)]struct{}{}

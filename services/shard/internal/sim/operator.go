@@ -123,8 +123,24 @@ func (cn *conn) toShard(e core.Event) {
 		if b, ok := e.(core.BootstrapAnswered); ok && b.Error == "" {
 			cn.p.blobs[b.Request] = blob{works: b.Digest != brokenBlob}
 		}
-		cn.p.step(withSession(e, cn.session))
+		if !isRollup {
+			cn.p.step(withSession(e, cn.session))
+			return
+		}
+		cn.decoded(e, RollupLate)
+		if cn.w.roll(RollupTwice) {
+			cn.w.after(cn.w.net.between(millisecond, 20*second), func() { cn.decoded(e, RollupLate) })
+		}
 	})
+}
+
+// decoded brings a roll-up to the core, at once or late.
+func (cn *conn) decoded(e core.Event, late Fault) {
+	if !cn.w.roll(late) {
+		cn.p.step(e)
+		return
+	}
+	cn.w.after(cn.w.net.between(millisecond, 20*second), func() { cn.p.step(e) })
 }
 
 func withSession(e core.Event, session int64) core.Event {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // process is one run of the shard's program: the core, and what the shell keeps beside it.
@@ -45,6 +46,7 @@ type process struct {
 
 	inflight map[string]core.Command // by operation
 	publish  *core.Publish
+	compare  core.CompareCadence
 	tape     []taped
 }
 
@@ -286,6 +288,9 @@ func (p *process) apply(x core.Effect) {
 		}
 	case *core.Publish:
 		p.publish = x
+		if p.compare.Due(p.at().Mono, x.Status.Cycle) {
+			p.core.CompareNext(inventory.NewFreezeBuffer(0))
+		}
 	case core.Superseded:
 		p.halted = true
 	case core.AdminAnswer:
@@ -295,6 +300,10 @@ func (p *process) apply(x core.Effect) {
 	case core.Notice:
 		if len(x.GivenBack) > 0 {
 			p.unstored = append(p.unstored, word{given: x.GivenBack, store: x.Store})
+		}
+	case *core.ComparePlan:
+		if where := x.Difference(); where != "" {
+			w.after(w.net.between(millisecond, second), func() { p.step(core.PlanDiffered{Cycle: x.Cycle, Where: where}) })
 		}
 	case core.Record, core.Sample, core.WakeAt:
 	}

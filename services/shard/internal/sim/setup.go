@@ -56,7 +56,7 @@ var fromProvider = []Fault{NotSent, LostRequest, LateRequest, LostReply, Duplica
 	SpotInterruption, PriceMove, SlotGone, SlotNew, ProviderCut, DemandMove}
 
 var fromOperators = []Fault{BlobSilence, BlobError, BlobShortTTL, BlobBroken, NodeNeverJoins, NodeSlow, AckLost, AckTwice, AckFailures, RollupRejected,
-	FrameSlow, EvictionBlocked, DeafOperator, SlowReader, ClusterCut, DrainCrash, BlobSlow, NodeLost, SessionDrop, OperatorCrash, TwoOperators, RollupWiped, RollupStorm, DemandMove}
+	FrameSlow, EvictionBlocked, DeafOperator, SlowReader, ClusterCut, DrainCrash, BlobSlow, NodeLost, SessionDrop, OperatorCrash, TwoOperators, RollupWiped, RollupStorm, RollupLate, RollupTwice, OperatorUpgrade, DemandMove}
 
 var fromProcess = []Fault{LostReply, HintsLost, DataDirLost, ProcessCrash, ProcessFreeze, ProcessTwice, CleanStop, WallJump, AdminPause, AdminDryRun,
 	AdminRetry, AdminForget, AdminReconcile, AdminAccept, AdminClear, AdminRetire, SessionDrop, DemandMove}
@@ -96,6 +96,9 @@ var profiles = []profile{
 	{name: "plain", text: "operators that know no extension and are slow to acknowledge", clusters: [2]int{1, 3}, machines: [2]int{8, 30},
 		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{AckLost, EvictionBlocked, FrameSlow, RollupStorm, DemandMove},
 		processes: [2]int{1, 1}, load: [2]float64{0.4, 0.9}, plain: true, often: map[Fault]float64{AckLost: .8, RollupStorm: 20, DemandMove: 60}},
+	{name: "versions", text: "operators that are up- and downgraded in the middle of drains", clusters: [2]int{2, 4}, machines: [2]int{8, 20},
+		faulty: [2]int64{20 * minute, 40 * minute}, tail: 45 * minute, odds: 1, only: []Fault{OperatorUpgrade, AckLost, EvictionBlocked, DemandMove},
+		processes: [2]int{1, 1}, load: [2]float64{.9, 1.4}, often: map[Fault]float64{OperatorUpgrade: 300, AckLost: .8, DemandMove: 120}},
 	{name: "day", text: "one day of 1,000 machines and 20 clusters", clusters: [2]int{20, 20}, machines: [2]int{1000, 1000},
 		faulty: [2]int64{24*hour - 45*minute, 24*hour - 45*minute}, tail: 45 * minute, odds: 0.35, processes: [2]int{1, 1}, load: [2]float64{0.6, 0.8}, scale: true},
 }
@@ -159,7 +162,7 @@ var base = [faults]float64{
 	SlowReader: 6, ClusterCut: 3, ProviderCut: 2, DrainCrash: 6,
 	CoordinatorAway: 3, NewLeader: 3, DomainMove: 12, Decommissioned: 1,
 	BlobSlow: .05, Coordinated: 1, CoordinatorSlow: .1, StaleLeader: .1, InstructionTwice: .2, InstructionUnknown: .05, InstructionOld: .1,
-	MachineMove: 20, QuotaShift: 4,
+	MachineMove: 20, QuotaShift: 4, RollupLate: .1, RollupTwice: .1, OperatorUpgrade: 1,
 }
 
 // draw makes the setup of a seed. Everything is drawn whatever the options cut away, so that a cut changes nothing else.
@@ -181,9 +184,12 @@ func draw(o Options) (*setup, error) {
 	s.nShard, s.window, s.outbox = 1, 1<<20, session.OutboxLimits{EssentialFrames: 1024, Bytes: 32 << 20}
 	s.drawConfig(r)
 	later, moves := newRandom(o.Seed, "setup/later"), newRandom(o.Seed, "setup/moves") // so that kinds that came later leave the older ones alone
+	rollups := newRandom(o.Seed, "setup/rollups")
 	for f := range faults {
 		r := r
 		switch {
+		case f >= RollupLate:
+			r = rollups
 		case f >= MachineMove:
 			r = moves
 		case f > DemandMove:

@@ -17,7 +17,7 @@ func (w *world) strike(f Fault) {
 	switch {
 	case f >= Outage && f <= SlotNew:
 		w.strikeProvider(f, r, w.providers[r.intn(len(w.providers))])
-	case f >= NodeLost && f <= RollupStorm:
+	case f >= NodeLost && f <= RollupStorm || f == OperatorUpgrade:
 		w.strikeCluster(f, r, w.clusters[r.intn(len(w.clusters))])
 	case f >= ProcessCrash && f <= WallJump:
 		w.strikeProcess(f, r)
@@ -176,6 +176,13 @@ func (w *world) strikeCluster(f Fault, r *random, c *cluster) {
 		w.struck(f, "", c.name, "%s for %s", o.name, clock(d))
 		o.crash()
 		w.after(d, o.wake)
+	case OperatorUpgrade:
+		if o.features = nil; r.chance(.5) {
+			o.features = allFeatures
+		}
+		w.struck(f, "", c.name, "%s knows %v from now on", o.name, o.features)
+		o.crash()
+		o.wake()
 	case TwoOperators:
 		if len(c.ops) > 1 {
 			return

@@ -9,8 +9,8 @@ import (
 
 // Tally counts how often each case occurred. A simulator that stops reaching a case goes green (SHARD-33.10).
 type Tally struct {
-	Events    [int(core.KindUnplacedReported) + 1]int
-	Effects   [int(core.EffectNotice) + 1]int
+	Events    [int(core.KindPlanDiffered) + 1]int
+	Effects   [int(core.EffectComparePlan) + 1]int
 	Records   [int(core.RecordInterruption) + 1]int
 	Started   [int(core.KindDelete) + 1]int
 	Outcomes  [int(core.OutcomeCancelled) + 1]int
@@ -73,6 +73,8 @@ var unreached = map[string]string{
 	"outcome no_session":      "the session is checked before an operation starts; kept for the closed set of labels",
 	"outcome fenced":          "needs a fence refusal of a Configure whose blob expires before the confirming attempt: TestConfirmingAttemptNeedsAFreshBlob",
 	"effect checkpoint_taken": "the decision log asks for it, and the simulator keeps none: TestLogReplaysFromEverySegment",
+	"event checkpoint_asked":  "the same",
+	"event plan_differed":     "only a defect of the engine brings it about, and it fails the run: TestPlanThatDiffersIsMadeFromNothing",
 	"effect close_session":    "needs a session that is still at the older of two processes when that one is refused, which is rare: TestSupersededByAHigherEpoch",
 	"fault fence-no-detail":   "needs a fence refusal first, which is rare: two processes or coarse marks",
 }

@@ -93,7 +93,7 @@ func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 // Verbs returns the orders by the group they belong to, for the root to hang up.
 func Verbs(a *app.App) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		"machines": {retry().command(a), forget().command(a)}, "rollups": {accept().command(a)}, "clusters": {newRetire(a), unretire().command(a)},
+		"machines": {retry().command(a), newForget(a)}, "rollups": {accept().command(a)}, "clusters": {newRetire(a), unretire().command(a)},
 		"backoff": {newClear(a)}, "reservations": {abandon().command(a)},
 	}
 }
@@ -123,15 +123,26 @@ func retry() order {
 	}
 }
 
-func forget() order {
-	return order{
-		use: "forget MACHINE", short: "Ignore an unbound machine until its state at the provider changes", example: "  bigfleet machines forget m-0001 --reason 'broken disk'",
-		says: "Ignores machine %s: BigFleet neither uses nor releases it until its provider reports another state.", argument: "machine", lists: "`bigfleet get machines` lists them",
+// newForget needs the cluster of a machine that failed while it served, as a proof that the person knows what is lost.
+func newForget(a *app.App) *cobra.Command {
+	var failedIn string
+	o := order{
+		use: "forget MACHINE", short: "Ignore a machine until its state at the provider changes",
+		example: "  bigfleet machines forget m-0001 --reason 'broken disk'\n  bigfleet machines forget m-0002 --failed-in red --reason 'the provider cannot repair it'",
+		says:    "Ignores machine %s: BigFleet neither uses nor releases it until its provider reports another state. The provider charges for its host as long as that exists.", argument: "machine", lists: "`bigfleet get machines` lists them",
 		send: func(ctx context.Context, a *app.App, s fleet.Shard, id string) (proto.Message, error) {
-			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, Reason: a.Reason, ValidateOnly: a.DryRun})))
+			return answer(s.Admin.ForgetMachine(ctx, connect.NewRequest(&bigfleetv1alpha1.ForgetMachineRequest{MachineId: id, FailedInCluster: failedIn, Reason: a.Reason, ValidateOnly: a.DryRun})))
 		},
-		tell: func(proto.Message) string { return "forgotten" },
+		tell: func(m proto.Message) string {
+			if cost := m.(*bigfleetv1alpha1.ForgetMachineResponse).GetCostPerHour(); cost > 0 {
+				return fmt.Sprintf("forgotten; its provider may go on charging %s for its host", output.Dollars(cost))
+			}
+			return "forgotten"
+		},
 	}
+	c := o.command(a)
+	c.Flags().StringVar(&failedIn, "failed-in", "", "cluster in which the machine failed: forgets it although it is bound there; its Node, if one is left, stays")
+	return c
 }
 
 func accept() order {
