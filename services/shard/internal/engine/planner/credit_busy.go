@@ -60,7 +60,7 @@ func (cl *clusterState) mayStandFor(e, m int32) bool {
 		return false
 	}
 	for i := y.shares; i >= 0; i = cl.shares[i].nextOn {
-		if !cl.usable(&cl.needs[cl.shares[i].to], x) {
+		if to := cl.shares[i].to; to < y.claim || !cl.usable(&cl.needs[to], x) { // one before the claimant would claim x in the next plan
 			return false
 		}
 	}

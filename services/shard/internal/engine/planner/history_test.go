@@ -86,6 +86,16 @@ func (f *fleet) squeeze(t source, sh shape, w *engine.World) {
 	}
 }
 
+// shrink removes machines of a fleet that has more than most: squeeze brings more than go, and the reference engine takes quadratic time.
+func (f *fleet) shrink(t source, w *engine.World, most int) {
+	for len(f.machines) > most {
+		i := t.IntN(len(f.machines))
+		at, _ := w.Inventory.Find(f.machines[i].m.ID)
+		w.Inventory.Remove(at)
+		f.machines = slices.Delete(f.machines, i, i+1)
+	}
+}
+
 // ENG-21.1, ENG-21.12, ENG-P11, ENG-2.4: after each step of a random history the Planner gives the bytes of the full plan and of the
 // literal one, whatever it remembers (pools and orders, ENG-21.8; domains, ENG-21.9; verdicts, ENG-21.4; what expires, ENG-21.5) and
 // whenever it is made to forget.
@@ -129,6 +139,7 @@ func (f *fleet) goOn(r *rand.Rand, sh shape, w *engine.World, inc *planner.Plann
 	}
 	if chance(r, 3) {
 		f.squeeze(r, sh, w)
+		f.shrink(r, w, 100)
 	}
 	w.Inventory.Advance(f.now)
 	if chance(r, 5) {

@@ -8,10 +8,13 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// acquisition gives short needs machines, one need after the other (ENG-12).
+type acquisition struct{ covering }
+
 // allocate gives each short need one allocation, in order (ENG-12.2, 12.8). Its steps are those of ENG-12.3: what its own cluster
 // has, shares, what is in flight, Idle machines, Speculative ones, and machines of lower priority in the cluster. A held need
 // has none (ENG-18.1); partial success is kept (ENG-12.4).
-func (n *State) allocate() {
+func (n acquisition) allocate() {
 	for _, d := range n.needs {
 		if d.hold != demand.NotHeld || !n.isShort(d) {
 			continue
@@ -32,7 +35,7 @@ func (n *State) allocate() {
 }
 
 // acquire takes free machines of one pool: the cheapest cover of the candidates of ENG-13.1.
-func (n *State) acquire(d *Need, pool inventory.State) {
+func (n acquisition) acquire(d *Need, pool inventory.State) {
 	rest := n.residual(d)
 	if rest.IsZero() {
 		return
@@ -56,7 +59,7 @@ func (n *State) acquire(d *Need, pool inventory.State) {
 }
 
 // reattribute takes machines of the own cluster from needs of lower priority (ENG-12.5).
-func (n *State) reattribute(d *Need) {
+func (n acquisition) reattribute(d *Need) {
 	lower := func(m *Machine) bool {
 		return m.claim != nil && m.claim != d && m.claim.Form.Priority < d.Form.Priority && n.Usable(d, m) && inside(d, m)
 	}
@@ -96,14 +99,14 @@ func (n *State) reattribute(d *Need) {
 }
 
 // claimFreed lets each short need claim what others gave up after its allocation (ENG-12.9).
-func (n *State) claimFreed() {
+func (n acquisition) claimFreed() {
 	for _, d := range n.needs {
 		n.claimUnclaimed(d)
 	}
 }
 
 // claimUnclaimed claims bound and in-flight machines of the cluster that no need claims.
-func (n *State) claimUnclaimed(d *Need) {
+func (n acquisition) claimUnclaimed(d *Need) {
 	if !n.isShort(d) || d.Same != nil && !d.chosen {
 		return
 	}
@@ -122,7 +125,7 @@ func (n *State) claimUnclaimed(d *Need) {
 }
 
 // unclaimedInFlight lists what is in flight for d's cluster and no need claims: d's Own first, then the others by id.
-func (n *State) unclaimedInFlight(d *Need) []*Machine {
+func (n acquisition) unclaimedInFlight(d *Need) []*Machine {
 	free := func(m *Machine) bool { return m.claim == nil && m.goesTo == nil && n.Usable(d, m) }
 	own := n.inFlight(d.Cluster, func(m *Machine) bool { return free(m) && n.own(d, m) })
 	others := n.inFlight(d.Cluster, func(m *Machine) bool { return free(m) && !n.own(d, m) })

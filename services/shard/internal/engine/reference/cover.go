@@ -10,6 +10,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+// covering finds the cheapest machines for a residual (ENG-13.1 to 13.9).
+type covering struct{ *State }
+
 // supplyGroup is the machines of a pool that are alike for one Need: equal effective cost and equal supply. Grouping by
 // more than that would make the answer depend on how classes are split.
 type supplyGroup struct {
@@ -19,7 +22,7 @@ type supplyGroup struct {
 	free   []*Machine // by id
 }
 
-func (n *State) group(d *Need, list []*Machine) []*supplyGroup {
+func (n covering) group(d *Need, list []*Machine) []*supplyGroup {
 	var out []*supplyGroup
 next:
 	for _, m := range list {
@@ -105,7 +108,7 @@ func bulk(g *supplyGroup, rest resource.Vector) int {
 
 // cover is what d takes from a pool for the residual: greedy steps by cost per share, a single machine that finishes at each
 // step as a candidate, then drops and swaps (ENG-13.3 to 13.7).
-func (n *State) cover(d *Need, residual resource.Vector, pool []*Machine) []*Machine {
+func (n covering) cover(d *Need, residual resource.Vector, pool []*Machine) []*Machine {
 	groups := n.group(d, pool)
 	rest := residual
 	var taken []*Machine
@@ -138,7 +141,7 @@ func (n *State) cover(d *Need, residual resource.Vector, pool []*Machine) []*Mac
 }
 
 // total is the effective cost of a list.
-func (n *State) total(d *Need, list []*Machine) *big.Int {
+func (n covering) total(d *Need, list []*Machine) *big.Int {
 	sum := new(big.Int)
 	for _, m := range list {
 		sum.Add(sum, big.NewInt(n.Cost(d, m)))
@@ -147,7 +150,7 @@ func (n *State) total(d *Need, list []*Machine) *big.Int {
 }
 
 // cheaper: lower total cost, then fewer machines; the earlier one stays at a tie.
-func (n *State) cheaper(d *Need, a, b []*Machine) bool {
+func (n covering) cheaper(d *Need, a, b []*Machine) bool {
 	c := n.total(d, a).Cmp(n.total(d, b))
 	return c < 0 || c == 0 && len(a) < len(b)
 }
@@ -161,14 +164,14 @@ func (n *State) covers(d *Need, residual resource.Vector, list []*Machine) bool 
 }
 
 // dearest sorts by effective cost, dearest first, then larger id first.
-func (n *State) dearest(d *Need, list []*Machine) []*Machine {
+func (n covering) dearest(d *Need, list []*Machine) []*Machine {
 	out := slices.Clone(list)
 	slices.SortFunc(out, func(a, b *Machine) int { return cmp.Or(cmp.Compare(n.Cost(d, b), n.Cost(d, a)), byID(b, a)) })
 	return out
 }
 
 // withoutUnneeded drops machines without which the rest still covers, dearest first (ENG-13.5).
-func (n *State) withoutUnneeded(d *Need, residual resource.Vector, list []*Machine) []*Machine {
+func (n covering) withoutUnneeded(d *Need, residual resource.Vector, list []*Machine) []*Machine {
 	for _, m := range n.dearest(d, list) {
 		if fewer := slices.DeleteFunc(slices.Clone(list), func(x *Machine) bool { return x == m }); n.covers(d, residual, fewer) {
 			list = fewer
@@ -178,7 +181,7 @@ func (n *State) withoutUnneeded(d *Need, residual resource.Vector, list []*Machi
 }
 
 // swapped replaces machines by cheaper ones as long as the residual stays covered (ENG-13.6).
-func (n *State) swapped(d *Need, residual resource.Vector, list, pool []*Machine) []*Machine {
+func (n covering) swapped(d *Need, residual resource.Vector, list, pool []*Machine) []*Machine {
 again:
 	for range 8 {
 		for _, out := range n.dearest(d, list) {

@@ -7,9 +7,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+// crediting counts what each cluster has for its needs (ENG-9).
+type crediting struct{ *State }
+
 // credit counts the machines of a cluster for its needs, in three rounds: own machines, other bound machines and shares on
 // them, machines in flight (ENG-9.3, 9.4, 9.6; ENG-9.5 gives the reasons). Held needs take part (ENG-18.1).
-func (n *State) credit(c *Cluster) {
+func (n crediting) credit(c *Cluster) {
 	unclaimed := func(m *Machine) bool { return m.claim == nil }
 	for _, d := range c.normalised { // round 1
 		if d.Same != nil {
@@ -51,7 +54,7 @@ func (n *State) credit(c *Cluster) {
 }
 
 // keepBusy lets unclaimed machines take the place of claimed ones whose nodes hold less (ENG-9.12).
-func (n *State) keepBusy(c *Cluster) {
+func (n crediting) keepBusy(c *Cluster) {
 	ours := func(m *Machine) bool { return m.Seen == inventory.Configured && !m.Foreign }
 	claimed := n.bound(c, func(m *Machine) bool {
 		return ours(m) && m.claim != nil && !m.kept && m.claim.Same == nil && m.claim.Spread == nil
@@ -60,7 +63,7 @@ func (n *State) keepBusy(c *Cluster) {
 		for i := len(claimed) - 1; i >= 0 && claimed[i].rank < e.rank; i-- {
 			m := claimed[i]
 			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) ||
-				slices.ContainsFunc(m.shares, func(s *Share) bool { return !n.Usable(s.to, e) }) {
+				slices.ContainsFunc(m.shares, func(s *Share) bool { return compareNeeds(s.to, m.claim) < 0 || !n.Usable(s.to, e) }) {
 				continue
 			}
 			e.claim, m.claim = m.claim, nil
@@ -78,7 +81,7 @@ func (n *State) keepBusy(c *Cluster) {
 }
 
 // holdsMore reports whether e supplies no less than m of all that the cluster asks for.
-func (n *State) holdsMore(c *Cluster, e, m *Machine) bool {
+func (n crediting) holdsMore(c *Cluster, e, m *Machine) bool {
 	x, y := n.Supply(e, c), n.Supply(m, c)
 	return !slices.ContainsFunc(c.normalised, func(d *Need) bool {
 		for _, v := range []*resource.Vector{&d.Aggregate, &d.MinUnit} {

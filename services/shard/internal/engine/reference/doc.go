@@ -21,5 +21,8 @@
 //   - settle.go: the actions: acquisitions, drains and releases (ENG-2.10, 16).
 //   - publish.go and verdict.go: blocks, and a verdict with its reason for every row (ENG-19).
 //
+// Each step is a type: normalising, crediting, covering, acquisition, exchanging, preempting, verdicts and settling. All of them see State, which
+// answers what every step asks: does a machine match, what does it count for, who claims it.
+//
 // To change a rule, change its clause, this package, the planner and a dialogue.
 package reference

@@ -40,9 +40,17 @@ func hardware(m *inventory.Machine) string {
 	return b.String()
 }
 
+// exchanging is ENG-13.10, after all allocations.
+type exchanging struct {
+	acquisition
+	tries       int   // covers made
+	triesUsedUp bool  // Policy.ExchangeTries is reached
+	saved       int64 // millionths of a dollar per hour
+}
+
 // exchange retries purchases from exhausted kinds of hardware in a different order. It keeps a new order only if the total cost
 // falls and no other need loses coverage (ENG-13.10).
-func (n *State) exchange() {
+func (n *exchanging) exchange() {
 	left := map[string]int{}
 	for _, m := range n.Machines {
 		if n.pooled(m) && m.Seen == inventory.Speculative {
@@ -80,12 +88,12 @@ func (n *State) exchange() {
 }
 
 // wasFree reports whether d could have taken m before the turns.
-func (n *State) wasFree(d *Need, m *Machine) bool {
+func (n *exchanging) wasFree(d *Need, m *Machine) bool {
 	return !m.Foreign && m.Promise == nil && !WithheldFor(m, d.Cluster.Name) && n.Usable(d, m)
 }
 
 // bought lists the Speculative machines that d took, if none of them carries a share.
-func (n *State) bought(d *Need) []*Machine {
+func (n *exchanging) bought(d *Need) []*Machine {
 	var out []*Machine
 	for _, m := range d.claims {
 		if m.acquired && m.Seen == inventory.Speculative {
@@ -99,7 +107,7 @@ func (n *State) bought(d *Need) []*Machine {
 }
 
 // tryExchange lets the listed Needs give back what they bought and buy again in the listed order.
-func (n *State) tryExchange(order ...*Need) bool {
+func (n *exchanging) tryExchange(order ...*Need) bool {
 	old := make([][]*Machine, len(order))
 	was := new(big.Int)
 	for i, d := range order {
@@ -147,7 +155,7 @@ func (n *State) tryExchange(order ...*Need) bool {
 }
 
 // neededByShort reports whether a short Need could use one of the machines that were given back and not taken again.
-func (n *State) neededByShort(lists [][]*Machine) bool {
+func (n *exchanging) neededByShort(lists [][]*Machine) bool {
 	for _, list := range lists {
 		for _, m := range list {
 			for _, d := range n.needs {

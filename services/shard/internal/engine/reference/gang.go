@@ -12,7 +12,7 @@ import (
 
 // ownDomain keeps a gang where its own machines already cover it. A gang that none covers keeps them all without credit
 // (ENG-10.3).
-func (n *State) ownDomain(d *Need) {
+func (n crediting) ownDomain(d *Need) {
 	if d.Aggregate.IsZero() {
 		return
 	}
@@ -35,7 +35,7 @@ func (n *State) ownDomain(d *Need) {
 
 // creditDomain gives a gang the domain in which the machines of its cluster serve it best. Own machines elsewhere are kept
 // while it is short (ENG-10.4).
-func (n *State) creditDomain(d *Need) {
+func (n crediting) creditDomain(d *Need) {
 	may := n.bound(d.Cluster, func(m *Machine) bool { return (m.claim == nil || m.claim == d) && n.Usable(d, m) })
 	may = append(may, n.inFlight(d.Cluster, func(m *Machine) bool { return m.claim == nil && n.own(d, m) && n.Usable(d, m) })...)
 	d.domain, d.chosen = n.bestBucket(d, may)
@@ -56,7 +56,7 @@ func (n *State) creditDomain(d *Need) {
 }
 
 // bestBucket returns the value under which the listed machines serve d best (10.4).
-func (n *State) bestBucket(d *Need, list []*Machine) (string, bool) {
+func (n crediting) bestBucket(d *Need, list []*Machine) (string, bool) {
 	best, found := "", false
 	var bestAll, bestOwn *big.Int
 	bestCovers := false
@@ -178,7 +178,7 @@ func (a *domainOf) better(b *domainOf) bool {
 }
 
 // domains computes 10.6 for every value of the key.
-func (n *State) domains(d *Need) []*domainOf {
+func (n acquisition) domains(d *Need) []*domainOf {
 	var out []*domainOf
 	at := func(v string) *domainOf {
 		for _, o := range out {
@@ -223,7 +223,7 @@ func (n *State) domains(d *Need) []*domainOf {
 
 // creditable reports whether m counts for a gang without being acquired: what it holds or kept, unclaimed bound machines, and
 // its own in flight that no other need was credited with.
-func (n *State) creditable(d *Need, m *Machine) bool {
+func (n acquisition) creditable(d *Need, m *Machine) bool {
 	switch {
 	case m.claim == d:
 		return !m.acquired
@@ -237,7 +237,7 @@ func (n *State) creditable(d *Need, m *Machine) bool {
 
 // chooseDomain begins the allocation of a gang: it chooses the domain and claims what counts there (ENG-10.6, 10.7). Without any
 // domain nothing is acquired (ENG-10.12).
-func (n *State) chooseDomain(d *Need) bool {
+func (n acquisition) chooseDomain(d *Need) bool {
 	list := n.domains(d)
 	if len(list) == 0 {
 		d.chosen, d.domain = false, ""
@@ -272,7 +272,7 @@ func (n *State) chooseDomain(d *Need) bool {
 }
 
 // letGo passes a machine that its gang gave up to the first need with a share on it (ENG-11.8).
-func (n *State) letGo(m *Machine) {
+func (n acquisition) letGo(m *Machine) {
 	var first *Need
 	for _, s := range m.shares {
 		if first == nil || compareNeeds(s.to, first) < 0 {

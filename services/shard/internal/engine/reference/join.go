@@ -9,7 +9,7 @@ import (
 
 // excludeNotJoined excludes Configured machines whose node never became Ready in time, oldest first. Guards limit how many at
 // once, because many at once say that something else is wrong (ENG-17.1 to 17.6).
-func (n *State) excludeNotJoined() {
+func (n normalising) excludeNotJoined() {
 	for _, c := range n.Clusters {
 		f := c.Facts
 		if !f.ReportsReadiness {

@@ -11,9 +11,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+// normalising makes needs of rows, and says which machines count (ENG-8, ENG-17).
+type normalising struct{ *State }
+
 // normalise makes needs of rows. Gangs that fit one machine each, with equal profile and aggregate, become one folded need of
 // single machines (ENG-8.3, ENG-8.4).
-func (n *State) normalise() {
+func (n normalising) normalise() {
 	for _, c := range n.Clusters {
 		type group struct{ fingerprint, aggregate string }
 		groups := map[group]*Need{}

@@ -7,7 +7,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// State is one plan at work.
+// State is one plan at work, and what every step asks of it. Each step is a type of its own.
 type State struct {
 	World       *engine.World
 	Policy      *engine.Policy
@@ -17,9 +17,6 @@ type State struct {
 	Result      *engine.Result
 	needs       []*Need        // of all clusters, in allocation order
 	slotsBefore map[string]int // free Speculative machines of each kind of hardware, before the allocations
-	tries       int            // covers that exchange has made
-	triesUsedUp bool           // Policy.ExchangeTries is reached
-	saved       int64          // by exchange, millionths of a dollar per hour
 	displaced   int            // claims and shares that reattribution took (ENG-12.5)
 }
 
@@ -100,10 +97,10 @@ func Plan(in engine.Input) *engine.Result {
 	n := &State{World: in.World, Policy: in.Policy.OrDefault(), Now: in.World.Inventory.Now(), slotsBefore: map[string]int{}}
 	n.Result = &engine.Result{Now: n.Now, Cycle: in.Cycle}
 	n.Load()
-	n.normalise()
-	n.excludeNotJoined()
+	normalising{n}.normalise()
+	normalising{n}.excludeNotJoined()
 	for _, c := range n.Clusters {
-		n.credit(c)
+		crediting{n}.credit(c)
 	}
 	for _, m := range n.Machines {
 		if n.pooled(m) && m.Seen == inventory.Speculative {
@@ -115,10 +112,11 @@ func Plan(in engine.Input) *engine.Result {
 			n.Result.Counters.OpenNeeds++
 		}
 	}
-	n.allocate()
-	n.exchange()
-	n.claimFreed()
-	n.preemption()
-	n.settle()
+	turns := acquisition{covering{n}}
+	turns.allocate()
+	(&exchanging{acquisition: turns}).exchange()
+	turns.claimFreed()
+	preempting{turns}.preemption()
+	settling{verdicts{turns}}.settle()
 	return n.Result
 }

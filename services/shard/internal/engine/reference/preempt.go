@@ -10,9 +10,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+// preempting takes promises, excess and victims for what is still short (ENG-15).
+type preempting struct{ acquisition }
+
 // preemption looks, for each need that is still short, at promises of lower priority, at excess, and at victims, in this order
 // (ENG-15.1 to 15.3). A gang takes all or nothing. What is short afterwards is unresolved (ENG-15.14).
-func (n *State) preemption() {
+func (n preempting) preemption() {
 	order := 0
 	for _, d := range n.needs {
 		if d.lost {
@@ -104,7 +107,7 @@ func pick(list []*Machine, want func(m *Machine) bool) []*Machine {
 }
 
 // takeover lists what ENG-15.4 may hand on to d.
-func (n *State) takeover(d *Need) []*Machine {
+func (n preempting) takeover(d *Need) []*Machine {
 	rank := map[inventory.State]int{inventory.Idle: 0, inventory.Draining: 1, inventory.Creating: 2}
 	return n.selectMachines(func(m *Machine) bool {
 		_, flying := rank[m.Seen]
@@ -117,7 +120,7 @@ func (n *State) takeover(d *Need) []*Machine {
 }
 
 // effective is the effective priority of ENG-15.7; of a machine in flight, that of those it was credited to.
-func (n *State) effective(m *Machine) int64 {
+func (n preempting) effective(m *Machine) int64 {
 	p := int64(-1 << 40)
 	if m.Seen.Bound() && m.stamp != nil {
 		p = int64(m.stamp.Priority)
@@ -132,7 +135,7 @@ func (n *State) effective(m *Machine) int64 {
 }
 
 // takeOver hands the promise of m on to d. Whoever was credited with it is short again.
-func (n *State) takeOver(d *Need, m *Machine) {
+func (n preempting) takeOver(d *Need, m *Machine) {
 	if m.claim != nil {
 		m.claim.lost = true
 		n.drop(m.claim, m)
@@ -147,7 +150,7 @@ func (n *State) takeOver(d *Need, m *Machine) {
 }
 
 // excess lists what ENG-15.5 may give to d.
-func (n *State) excess(d *Need) []*Machine {
+func (n preempting) excess(d *Need) []*Machine {
 	return n.selectMachines(func(m *Machine) bool {
 		return n.isExcess(m) && m.goesTo == nil && m.Cluster != d.Cluster.Name && !WithheldFor(m, d.Cluster.Name) && n.Usable(d, m)
 	}, func(a, b *Machine) int { return cmp.Or(cmp.Compare(a.Price, b.Price), byID(a, b)) })
@@ -165,7 +168,7 @@ func (n *State) heard(cluster string) bool {
 }
 
 // candidates lists the victims of ENG-15.6 for d, best first.
-func (n *State) candidates(d *Need) []*Machine {
+func (n preempting) candidates(d *Need) []*Machine {
 	list := n.selectMachines(func(m *Machine) bool {
 		return !d.Form.NeverPreempts && m.Seen == inventory.Configured && !m.Foreign && m.claim != nil && m.goesTo == nil && m.Cluster != d.Cluster.Name &&
 			n.heard(m.Cluster) && n.effective(m) < int64(d.Form.Priority) && !WithheldFor(m, d.Cluster.Name) && n.Usable(d, m)
@@ -179,7 +182,7 @@ func (n *State) candidates(d *Need) []*Machine {
 }
 
 // victimScore rates a victim: the priority gap, the time of a drain, and the penalties of its stamp (ENG-15.9).
-func (n *State) victimScore(d *Need, m *Machine) (gap int64, t engine.ScoreTerms) {
+func (n preempting) victimScore(d *Need, m *Machine) (gap int64, t engine.ScoreTerms) {
 	gap = int64(d.Form.Priority) - n.effective(m)
 	cents := func(p demand.Penalty) int64 { return max(1, int64(p)*50) }
 	var stamp inventory.Stamp
@@ -196,7 +199,7 @@ func (n *State) victimScore(d *Need, m *Machine) (gap int64, t engine.ScoreTerms
 }
 
 // withoutUnneededVictims drops victims that are not needed, worst first (ENG-15.10).
-func (n *State) withoutUnneededVictims(d *Need, residual resource.Vector, victims []*Machine) []*Machine {
+func (n preempting) withoutUnneededVictims(d *Need, residual resource.Vector, victims []*Machine) []*Machine {
 	for _, m := range slices.Backward(slices.Clone(victims)) {
 		if fewer := slices.DeleteFunc(slices.Clone(victims), func(x *Machine) bool { return x == m }); n.covers(d, residual, fewer) {
 			victims = fewer

@@ -10,7 +10,7 @@ import (
 )
 
 // publish writes costs, counters, blocks, promises that changed hands, and the short needs in order.
-func (n *State) publish() {
+func (n settling) publish() {
 	out := n.Result
 	for _, m := range n.Machines {
 		if m.Exists() && !m.Foreign {
@@ -51,7 +51,7 @@ func (n *State) publish() {
 }
 
 // block writes the claims, shares and verdicts of a cluster.
-func (n *State) block(c *Cluster) *engine.Block {
+func (n settling) block(c *Cluster) *engine.Block {
 	b := &engine.Block{Cluster: c.Name, Needs: c.Needs, Verdicts: make([]engine.Verdict, len(c.Needs))}
 	for _, f := range c.folded {
 		b.Folded = append(b.Folded, engine.Folded{Need: f.Need, Members: f.members})
@@ -99,7 +99,7 @@ func (n *State) block(c *Cluster) *engine.Block {
 	slices.Sort(b.Excluded)
 	slices.Sort(b.Protected)
 	for _, d := range c.normalised {
-		n.verdicts(b, d)
+		n.judge(b, d)
 	}
 	slices.SortFunc(b.Missing, func(x, y engine.Missing) int { return cmp.Compare(x.Row, y.Row) })
 	for i := range b.Missing {

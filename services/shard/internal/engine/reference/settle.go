@@ -18,8 +18,11 @@ func ref(d *Need) engine.Ref {
 	return engine.Ref{Block: d.Cluster.block, Row: d.row}
 }
 
+// settling writes actions and the published result (ENG-16, ENG-2.6).
+type settling struct{ verdicts }
+
 // settle writes the result (ENG-2.6): actions in the order of ENG-2.10 with what ENG-2.11 asks for, blocks, verdicts.
-func (n *State) settle() {
+func (n settling) settle() {
 	n.acquisitions()
 	n.drains()
 	n.release()
@@ -27,7 +30,7 @@ func (n *State) settle() {
 }
 
 // acquisitions writes Bootstrap and Provision of each need, in allocation order.
-func (n *State) acquisitions() {
+func (n settling) acquisitions() {
 	for _, d := range n.needs {
 		var list []engine.Action
 		for _, m := range d.claims {
@@ -53,7 +56,7 @@ func (n *State) acquisitions() {
 }
 
 // harmed is the row that a drained machine was stamped for, if it is still in the demand.
-func (n *State) harmed(m *Machine) engine.Ref {
+func (n settling) harmed(m *Machine) engine.Ref {
 	if m.claim != nil {
 		return ref(m.claim)
 	}
@@ -77,7 +80,7 @@ func (n *State) harmed(m *Machine) engine.Ref {
 
 // drains writes Preempts in the order of their choice, then Reclaims of excess in rounds over the clusters (ENG-16.1, 16.4).
 // What is Configuring or in flight is left to mature (ENG-16.3).
-func (n *State) drains() {
+func (n settling) drains() {
 	var preempts []*Machine
 	byCluster := map[string][]*Machine{}
 	for _, m := range n.Machines {
@@ -139,7 +142,7 @@ func (m *Machine) promises() []*plannedDrain {
 }
 
 // reclaimCause is the cause of a Reclaim (ENG-19.9).
-func (n *State) reclaimCause(c *Cluster, m *Machine) engine.Cause {
+func (n settling) reclaimCause(c *Cluster, m *Machine) engine.Cause {
 	switch {
 	case m.excluded:
 		return engine.CauseNotJoined
@@ -155,7 +158,7 @@ func (n *State) reclaimCause(c *Cluster, m *Machine) engine.Cause {
 }
 
 // drain writes one Preempt or Reclaim.
-func (n *State) drain(m *Machine, k engine.Kind, c engine.Cause, d engine.Drain) {
+func (n settling) drain(m *Machine, k engine.Kind, c engine.Cause, d engine.Drain) {
 	n.Result.Actions = append(n.Result.Actions, engine.Action{Machine: m.Index, Kind: k, Cause: c, Need: n.harmed(m), Cost: m.Price,
 		Drain: int32(len(n.Result.Drains))})
 	n.Result.Drains = append(n.Result.Drains, d)
@@ -163,7 +166,7 @@ func (n *State) drain(m *Machine, k engine.Kind, c engine.Cause, d engine.Drain)
 
 // release deletes Idle machines whose hold has passed, dearest first (ENG-16.7 to 16.9). What is withheld for a move or
 // forgotten stays (ENG-16.8).
-func (n *State) release() {
+func (n settling) release() {
 	list := n.selectMachines(func(m *Machine) bool {
 		hold, ok := n.Policy.Hold.Of(m.CapacityType)
 		blocked := slices.ContainsFunc(m.Marks, func(w inventory.Withheld) bool { return w.Reason.BlocksRelease() })

@@ -40,7 +40,7 @@ func (n *State) eligible(d *Need, m *Machine) bool {
 }
 
 // coverSpread is cover with one machine at a time, each where the skew allows one more (ENG-13.9).
-func (n *State) coverSpread(d *Need, residual resource.Vector, pool []*Machine) []*Machine {
+func (n covering) coverSpread(d *Need, residual resource.Vector, pool []*Machine) []*Machine {
 	counts := n.known(d)
 	rest := residual
 	var taken []*Machine

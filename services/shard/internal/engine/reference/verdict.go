@@ -9,8 +9,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// verdicts writes the verdict of a Need, or of each member of a folded one (ENG-8.5, ENG-19.1).
-func (n *State) verdicts(b *engine.Block, d *Need) {
+// verdicts says of each row how it stands and why (ENG-19).
+type verdicts struct{ acquisition }
+
+// judge writes the verdict of a Need, or of each member of a folded one (ENG-8.5, ENG-19.1).
+func (n verdicts) judge(b *engine.Block, d *Need) {
 	v := n.verdict(d)
 	rest := n.residual(d)
 	if len(d.members) == 0 {
@@ -44,7 +47,7 @@ func (n *State) verdicts(b *engine.Block, d *Need) {
 }
 
 // close adds detail, reason and residual to a verdict and stores it.
-func (n *State) close(b *engine.Block, d *Need, row int32, v engine.Verdict, rest resource.Vector) {
+func (n verdicts) close(b *engine.Block, d *Need, row int32, v engine.Verdict, rest resource.Vector) {
 	switch v.Status {
 	case engine.Met:
 		v.Detail = n.metDetail(d, row)
@@ -66,7 +69,7 @@ func (n *State) close(b *engine.Block, d *Need, row int32, v engine.Verdict, res
 }
 
 // verdict is status and counts of a need (ENG-19.2, ENG-19.3). Parking reads Satisfiable and Coverage (ENG-18.2).
-func (n *State) verdict(d *Need) engine.Verdict {
+func (n verdicts) verdict(d *Need) engine.Verdict {
 	v := engine.Verdict{Missing: -1, Fold: -1, Hold: d.hold, Victims: int32(d.victims), CoveragePerMille: 1000}
 	here, rest := n.withoutConfigured(d), n.residual(d)
 	switch {
@@ -116,7 +119,7 @@ func (n *State) verdict(d *Need) engine.Verdict {
 }
 
 // withoutConfigured is the residual if only Configured machines, and shares on them, count (ENG-19.2).
-func (n *State) withoutConfigured(d *Need) resource.Vector {
+func (n verdicts) withoutConfigured(d *Need) resource.Vector {
 	rest := d.Aggregate
 	for _, m := range d.claims {
 		if !m.kept && m.Seen == inventory.Configured {
@@ -135,7 +138,7 @@ func (n *State) withoutConfigured(d *Need) resource.Vector {
 func count(have, unit resource.Vector) int64 { return units(have, unit) }
 
 // metDetail is the detail of a need that is met (ENG-19.5). A node that was Ready once and is lost stays credited (ENG-17.9).
-func (n *State) metDetail(d *Need, row int32) engine.Detail {
+func (n verdicts) metDetail(d *Need, row int32) engine.Detail {
 	for _, m := range d.claims {
 		if m.Seen == inventory.Configured && m.ready == inventory.ReadyLost && d.Cluster.Facts.ReportsReadiness {
 			return engine.DetailNodeNotReady
@@ -151,7 +154,7 @@ func (n *State) metDetail(d *Need, row int32) engine.Detail {
 }
 
 // comingDetail says what a covered need waits for (ENG-19.5).
-func (n *State) comingDetail(d *Need) engine.Detail {
+func (n verdicts) comingDetail(d *Need) engine.Detail {
 	for _, m := range n.Machines {
 		if m.excluded && n.own(d, m) {
 			return engine.DetailNodeNotJoined
@@ -181,7 +184,7 @@ func (n *State) comingDetail(d *Need) engine.Detail {
 }
 
 // shortDetail is the first row of ENG-19.4 that applies.
-func (n *State) shortDetail(d *Need, hold demand.Hold) engine.Detail {
+func (n verdicts) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 	switch hold {
 	case demand.HeldOffline:
 		return engine.DetailClusterOffline
@@ -253,7 +256,7 @@ func (n *State) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 }
 
 // domainExists says whether some domain could hold d if all its owned machines were free.
-func (n *State) domainExists(d *Need, fit []*Machine) bool {
+func (n verdicts) domainExists(d *Need, fit []*Machine) bool {
 	for _, v := range values(fit, d.Same.Key) {
 		var sum resource.Vector
 		for _, m := range fit {
@@ -270,7 +273,7 @@ func (n *State) domainExists(d *Need, fit []*Machine) bool {
 }
 
 // withheldDetail says which mark withholds most of what is left, or that others hold it.
-func (n *State) withheldDetail(d *Need, left []*Machine) engine.Detail {
+func (n verdicts) withheldDetail(d *Need, left []*Machine) engine.Detail {
 	counts := map[engine.Detail]int{}
 	for _, m := range left {
 		if !WithheldFor(m, d.Cluster.Name) {
