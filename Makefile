@@ -102,3 +102,15 @@ MINUTES ?= 60
 .PHONY: hostile
 hostile: prerequisites ## Callers that misuse every RPC of every server for MINUTES=n; a failure names its seed (e2e/hostile).
 	cd e2e && BIGFLEET_HOSTILE_SECONDS=$$(( $(MINUTES) * 60 )) go test -count=1 -v -run TestHostileCallers -timeout $$(( $(MINUTES) + 20 ))m ./hostile
+
+.PHONY: oracle
+oracle: prerequisites ## The real kube-scheduler judges what BigFleet buys: SEEDS=n random worlds, 10 unless said, from SEED=first on, a minute each (e2e/oracle).
+	cd e2e && go run ./cmd/controlplane build && BIGFLEET_ORACLE_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),10) BIGFLEET_ORACLE_SEED=$(SEED) go test -count=1 -v -run TestOracle -timeout 24h ./oracle
+
+.PHONY: peer
+peer: prerequisites ## B14, BigFleet beside Karpenter on one control plane, written to docs/benchmarks/B14.md: ROUNDS=n turns of each side, about six minutes a turn.
+	cd e2e && go run ./cmd/controlplane build && go run ./peer -rounds $(or $(ROUNDS),3) -out $(CURDIR)/docs/benchmarks/B14.md
+
+.PHONY: week
+week: prerequisites ## A week of a cluster, SEEDS=n of them, 1 unless said, from SEED=first on: nobody is harmed by routine (e2e/week). Ten minutes each.
+	cd e2e && go run ./cmd/controlplane build && BIGFLEET_WEEK_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),1) BIGFLEET_WEEK_SEED=$(SEED) go test -count=1 -v -run TestWeek -timeout 24h ./week
