@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -23,12 +22,15 @@ func (l *Linux) RestoreNetwork(ctx context.Context) error {
 		}
 	}
 	before := l.remembered()
-	for _, tool := range slices.Sorted(maps.Keys(before.Firewall)) {
+	for _, tool := range firewalls() {
 		now, err := exec.CommandContext(ctx, tool+"-save").Output()
 		if err != nil {
 			return fmt.Errorf("%s-save: %w", tool, err)
 		}
-		rules := before.Firewall[tool] + emptied(string(now), before.Firewall[tool])
+		rules, known := before.Firewall[tool]
+		if rules += emptied(string(now), rules); !known {
+			rules = withoutTenant(string(now))
+		}
 		restore := exec.CommandContext(ctx, tool+"-restore")
 		restore.Stdin = strings.NewReader(rules)
 		if out, err := restore.CombinedOutput(); err != nil {
@@ -62,6 +64,22 @@ func emptied(now, before string) string {
 	return out.String()
 }
 
+// tenantChains begin the names of chains that kube-proxy, kubelets and network plugins make.
+var tenantChains = []string{"KUBE-", "CNI-", "cali-", "CILIUM_", "FLANNEL-"}
+
+// withoutTenant takes every chain of a cluster out of saved rules, and every rule that names one.
+func withoutTenant(now string) string {
+	var out strings.Builder
+	for line := range strings.Lines(now) {
+		if !slices.ContainsFunc(strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ':' || r == '\n' }), func(word string) bool {
+			return slices.ContainsFunc(tenantChains, func(p string) bool { return strings.HasPrefix(word, p) })
+		}) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
 // addedLinks are virtual links that the clean host did not have. Without a memory nothing is known, and nothing is removed.
 func (l *Linux) addedLinks() (out []string) {
 	before := l.remembered()
@@ -90,7 +108,7 @@ func tenantRules(ctx context.Context) (left []string, err error) {
 			if !strings.HasPrefix(line, ":") {
 				continue
 			}
-			if slices.ContainsFunc([]string{"KUBE-", "CNI-", "cali-", "CILIUM_", "FLANNEL-"}, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			if slices.ContainsFunc(tenantChains, func(p string) bool { return strings.HasPrefix(name, p) }) {
 				left = append(left, tool+" chain "+name)
 			}
 		}
