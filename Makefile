@@ -28,7 +28,7 @@ demo: prerequisites ## A Deployment asks for more than its cluster has: watch ma
 	@go build -C e2e -o $(BIN)/demo ./cmd/demo && exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: prerequisites generate-check lint modules-check unit e2e ## Everything that tests this repository.
+test: prerequisites generate-check lint console-check modules-check unit e2e ## Everything that tests this repository.
 
 .PHONY: unit
 unit: prerequisites ## Tests of every module but e2e.
@@ -51,6 +51,15 @@ generate: prerequisites ## Rewrite gen/ and deploy/crds from proto/ and sdk/kube
 .PHONY: generate-check
 generate-check: prerequisites ## Fail when gen/ is not what proto/ generates. (deploy/crds is checked by a test of sdk/kube.)
 	tools/proto.sh generate-check
+
+.PHONY: console
+console: ## Build the web UI into services/console/web/dist, which is committed. Needs Node and npm.
+	cd services/console/web && npm ci --no-audit --no-fund && npm run -s check && npm run -s build
+
+.PHONY: console-check
+console-check: ## Fail when the committed web UI is not what its source builds. Says so and skips without Node.
+	@command -v npm >/dev/null || { echo "console-check: npm is missing, the built web UI is not compared with its source"; exit 0; }; \
+	$(MAKE) --no-print-directory console && { [ -z "$$(git status --porcelain services/console/web/dist)" ] || { git status --short services/console/web/dist; echo "services/console/web/dist is not what its source builds: run 'make console' and commit" >&2; exit 1; }; }
 
 .PHONY: lint
 lint: prerequisites ## Buf lint, format and breaking checks, gofmt, golangci-lint.

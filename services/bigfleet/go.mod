@@ -6,6 +6,7 @@ require (
 	connectrpc.com/connect v1.21.1
 	github.com/bigfleet-dev/bigfleet/gen/go v0.0.0
 	github.com/bigfleet-dev/bigfleet/sdk/identity v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/console v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/coordinator v0.0.0-00010101000000-000000000000
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
 	github.com/google/go-cmp v0.7.0
@@ -134,6 +135,8 @@ replace (
 	github.com/bigfleet-dev/bigfleet/sdk/otlp => ../../sdk/otlp
 	github.com/bigfleet-dev/bigfleet/services/kit => ../kit
 )
+
+replace github.com/bigfleet-dev/bigfleet/services/console => ../console
 
 replace github.com/bigfleet-dev/bigfleet/services/coordinator => ../coordinator
 

@@ -47,6 +47,8 @@ type ServerConfig struct {
 	OnRefused func(Refusal)
 	// HTTP are further handlers on the port, by ServeMux pattern: a web UI beside its RPCs.
 	HTTP map[string]http.Handler
+	// Front, if set, sees every request before anything else of the port does: a web UI judges the page that sent it.
+	Front func(next http.Handler) http.Handler
 }
 
 // Service is one row of a Server.
@@ -118,12 +120,16 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	handler := s.scope(mux)
+	if c.Front != nil {
+		handler = c.Front(handler)
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.Identity == nil)
 	s.http = &http.Server{
-		Handler: s.scope(mux), Protocols: protocols, HTTP2: c.Keepalive.http2(c.StreamsMax), ConnContext: connContext, ConnState: s.peers.state,
+		Handler: handler, Protocols: protocols, HTTP2: c.Keepalive.http2(c.StreamsMax), ConnContext: connContext, ConnState: s.peers.state,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
 		ErrorLog: slog.NewLogLogger(&quietHandler{Handler: c.Log.Handler(), sampler: &sampler{}}, slog.LevelWarn),
 	}

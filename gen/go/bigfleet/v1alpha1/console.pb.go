@@ -275,7 +275,13 @@ type WatchOverviewResponse struct {
 	// US dollars per hour.
 	CostPerHour float64 `protobuf:"fixed64,9,opt,name=cost_per_hour,json=costPerHour,proto3" json:"cost_per_hour,omitempty"`
 	// Warnings for people.
-	Warnings      []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// One sentence: whether anything is wrong.
+	Headline string `protobuf:"bytes,1000,opt,name=headline,proto3" json:"headline,omitempty"`
+	// Needs that are not satisfied, longest first, at most 50.
+	Waiting []*FleetNeed `protobuf:"bytes,1001,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// Newest records about actions and orders, newest first, at most 50. `detail` is the whole sentence.
+	Recent        []*DecisionRecord `protobuf:"bytes,1002,rep,name=recent,proto3" json:"recent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,6 +382,27 @@ func (x *WatchOverviewResponse) GetCostPerHour() float64 {
 func (x *WatchOverviewResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *WatchOverviewResponse) GetHeadline() string {
+	if x != nil {
+		return x.Headline
+	}
+	return ""
+}
+
+func (x *WatchOverviewResponse) GetWaiting() []*FleetNeed {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *WatchOverviewResponse) GetRecent() []*DecisionRecord {
+	if x != nil {
+		return x.Recent
 	}
 	return nil
 }
@@ -792,6 +819,435 @@ func (x *WatchMovesResponse) GetDomainMoves() []*DomainMove {
 	return nil
 }
 
+// What to look for.
+type SearchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A part of a name; case does not matter.
+	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// At most this many; 0: 20.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchRequest) Reset() {
+	*x = SearchRequest{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchRequest) ProtoMessage() {}
+
+func (x *SearchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
+func (*SearchRequest) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SearchRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *SearchRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// What was found, best first.
+type SearchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The things.
+	Hits []*SearchHit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
+	// There are more.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Sources that could not be searched, in words.
+	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResponse) Reset() {
+	*x = SearchResponse{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResponse) ProtoMessage() {}
+
+func (x *SearchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
+func (*SearchResponse) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SearchResponse) GetHits() []*SearchHit {
+	if x != nil {
+		return x.Hits
+	}
+	return nil
+}
+
+func (x *SearchResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *SearchResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// One thing that was found.
+type SearchHit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `cluster`, `need`, `machine`, `node`, `provider`, `shard`, `pod`, `deployment`, `statefulset` or `job`.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Its name: of a need `<cluster>/<row>`, of a Pod or workload `<namespace>/<name>`.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Shard; empty: none or unknown.
+	ShardId string `protobuf:"bytes,3,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// Cluster; empty: none or unknown.
+	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Machine of a node; row of a Pod's or workload's need.
+	Target string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// What it is, in words.
+	About         string `protobuf:"bytes,6,opt,name=about,proto3" json:"about,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchHit) Reset() {
+	*x = SearchHit{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchHit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchHit) ProtoMessage() {}
+
+func (x *SearchHit) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
+func (*SearchHit) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SearchHit) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *SearchHit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SearchHit) GetShardId() string {
+	if x != nil {
+		return x.ShardId
+	}
+	return ""
+}
+
+func (x *SearchHit) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *SearchHit) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *SearchHit) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+// Selects a Pod.
+type GetPodPathRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cluster.
+	ClusterId string `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Namespace.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Pod.
+	Pod           string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPodPathRequest) Reset() {
+	*x = GetPodPathRequest{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPodPathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPodPathRequest) ProtoMessage() {}
+
+func (x *GetPodPathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPodPathRequest.ProtoReflect.Descriptor instead.
+func (*GetPodPathRequest) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetPodPathRequest) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *GetPodPathRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetPodPathRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+// One Pod's path.
+type GetPodPathResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hops, in their order. One without a time has not happened, or nobody recorded it; its sentence says which.
+	Hops []*PathHop `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
+	// Row of its need; empty: none.
+	RowId string `protobuf:"bytes,2,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
+	// Machine; empty: none yet.
+	MachineId string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Node; empty: none yet.
+	NodeName string `protobuf:"bytes,4,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	// Shard.
+	ShardId string `protobuf:"bytes,5,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// One sentence: where it is now.
+	Sentence      string `protobuf:"bytes,6,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPodPathResponse) Reset() {
+	*x = GetPodPathResponse{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPodPathResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPodPathResponse) ProtoMessage() {}
+
+func (x *GetPodPathResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPodPathResponse.ProtoReflect.Descriptor instead.
+func (*GetPodPathResponse) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetPodPathResponse) GetHops() []*PathHop {
+	if x != nil {
+		return x.Hops
+	}
+	return nil
+}
+
+func (x *GetPodPathResponse) GetRowId() string {
+	if x != nil {
+		return x.RowId
+	}
+	return ""
+}
+
+func (x *GetPodPathResponse) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *GetPodPathResponse) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *GetPodPathResponse) GetShardId() string {
+	if x != nil {
+		return x.ShardId
+	}
+	return ""
+}
+
+func (x *GetPodPathResponse) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
+// One hop of a Pod's path.
+type PathHop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `created`, `requested`, `rolled up`, `planned`, `bought`, `configured`, `joined` or `ready`.
+	Hop string `protobuf:"bytes,1,opt,name=hop,proto3" json:"hop,omitempty"`
+	// When; 0: not yet, or not recorded.
+	AtUnixNanos int64 `protobuf:"varint,2,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// What happened, or what is waited for, in words.
+	Sentence      string `protobuf:"bytes,3,opt,name=sentence,proto3" json:"sentence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathHop) Reset() {
+	*x = PathHop{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathHop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathHop) ProtoMessage() {}
+
+func (x *PathHop) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathHop.ProtoReflect.Descriptor instead.
+func (*PathHop) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PathHop) GetHop() string {
+	if x != nil {
+		return x.Hop
+	}
+	return ""
+}
+
+func (x *PathHop) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *PathHop) GetSentence() string {
+	if x != nil {
+		return x.Sentence
+	}
+	return ""
+}
+
 var File_bigfleet_v1alpha1_console_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
@@ -811,7 +1267,7 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x0ewrites_allowed\x18\x02 \x01(\bR\rwritesAllowed\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\"1\n" +
 	"\x14WatchOverviewRequest\x12\x19\n" +
-	"\bshard_id\x18\x01 \x01(\tR\ashardId\"\xe1\x06\n" +
+	"\bshard_id\x18\x01 \x01(\tR\ashardId\"\xf3\a\n" +
 	"\x15WatchOverviewResponse\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x129\n" +
 	"\asources\x18\x02 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\x124\n" +
@@ -823,7 +1279,10 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x12actions_per_minute\x18\b \x03(\v2>.bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntryR\x10actionsPerMinute\x12\"\n" +
 	"\rcost_per_hour\x18\t \x01(\x01R\vcostPerHour\x12\x1a\n" +
 	"\bwarnings\x18\n" +
-	" \x03(\tR\bwarnings\x1aF\n" +
+	" \x03(\tR\bwarnings\x12\x1b\n" +
+	"\bheadline\x18\xe8\a \x01(\tR\bheadline\x127\n" +
+	"\awaiting\x18\xe9\a \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\awaiting\x12:\n" +
+	"\x06recent\x18\xea\a \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\x06recent\x1aF\n" +
 	"\x18UnsatisfiedByReasonEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aB\n" +
@@ -859,7 +1318,43 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x11WatchMovesRequest\"\x85\x01\n" +
 	"\x12WatchMovesResponse\x12-\n" +
 	"\x05moves\x18\x01 \x03(\v2\x17.bigfleet.v1alpha1.MoveR\x05moves\x12@\n" +
-	"\fdomain_moves\x18\x02 \x03(\v2\x1d.bigfleet.v1alpha1.DomainMoveR\vdomainMoves2\x80\x04\n" +
+	"\fdomain_moves\x18\x02 \x03(\v2\x1d.bigfleet.v1alpha1.DomainMoveR\vdomainMoves\"R\n" +
+	"\rSearchRequest\x12 \n" +
+	"\x05query\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x05query\x12\x1f\n" +
+	"\x05limit\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\x05limit\"p\n" +
+	"\x0eSearchResponse\x120\n" +
+	"\x04hits\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.SearchHitR\x04hits\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"\x9b\x01\n" +
+	"\tSearchHit\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
+	"\bshard_id\x18\x03 \x01(\tR\ashardId\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x14\n" +
+	"\x05about\x18\x06 \x01(\tR\x05about\"\x86\x01\n" +
+	"\x11GetPodPathRequest\x12)\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\tclusterId\x12(\n" +
+	"\tnamespace\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\tnamespace\x12\x1c\n" +
+	"\x03pod\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x03pod\"\xce\x01\n" +
+	"\x12GetPodPathResponse\x12.\n" +
+	"\x04hops\x18\x01 \x03(\v2\x1a.bigfleet.v1alpha1.PathHopR\x04hops\x12\x15\n" +
+	"\x06row_id\x18\x02 \x01(\tR\x05rowId\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x1b\n" +
+	"\tnode_name\x18\x04 \x01(\tR\bnodeName\x12\x19\n" +
+	"\bshard_id\x18\x05 \x01(\tR\ashardId\x12\x1a\n" +
+	"\bsentence\x18\x06 \x01(\tR\bsentence\"[\n" +
+	"\aPathHop\x12\x10\n" +
+	"\x03hop\x18\x01 \x01(\tR\x03hop\x12\"\n" +
+	"\rat_unix_nanos\x18\x02 \x01(\x03R\vatUnixNanos\x12\x1a\n" +
+	"\bsentence\x18\x03 \x01(\tR\bsentence2\xb4\x05\n" +
 	"\aConsole\x12^\n" +
 	"\n" +
 	"GetSources\x12$.bigfleet.v1alpha1.GetSourcesRequest\x1a%.bigfleet.v1alpha1.GetSourcesResponse\"\x03\x90\x02\x01\x12i\n" +
@@ -868,7 +1363,10 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"WatchNeeds\x12$.bigfleet.v1alpha1.WatchNeedsRequest\x1a%.bigfleet.v1alpha1.WatchNeedsResponse\"\x03\x90\x02\x010\x01\x12f\n" +
 	"\fWatchMachine\x12&.bigfleet.v1alpha1.WatchMachineRequest\x1a'.bigfleet.v1alpha1.WatchMachineResponse\"\x03\x90\x02\x010\x01\x12`\n" +
 	"\n" +
-	"WatchMoves\x12$.bigfleet.v1alpha1.WatchMovesRequest\x1a%.bigfleet.v1alpha1.WatchMovesResponse\"\x03\x90\x02\x010\x01B\xd6\x01\n" +
+	"WatchMoves\x12$.bigfleet.v1alpha1.WatchMovesRequest\x1a%.bigfleet.v1alpha1.WatchMovesResponse\"\x03\x90\x02\x010\x01\x12R\n" +
+	"\x06Search\x12 .bigfleet.v1alpha1.SearchRequest\x1a!.bigfleet.v1alpha1.SearchResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\n" +
+	"GetPodPath\x12$.bigfleet.v1alpha1.GetPodPathRequest\x1a%.bigfleet.v1alpha1.GetPodPathResponse\"\x03\x90\x02\x01B\xd6\x01\n" +
 	"\x15com.bigfleet.v1alpha1B\fConsoleProtoP\x01ZJgithub.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1;bigfleetv1alpha1\xa2\x02\x03BXX\xaa\x02\x11Bigfleet.V1alpha1\xca\x02\x11Bigfleet\\V1alpha1\xe2\x02\x1dBigfleet\\V1alpha1\\GPBMetadata\xea\x02\x12Bigfleet::V1alpha1b\x06proto3"
 
 var (
@@ -883,7 +1381,7 @@ func file_bigfleet_v1alpha1_console_proto_rawDescGZIP() []byte {
 	return file_bigfleet_v1alpha1_console_proto_rawDescData
 }
 
-var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*SourceStatus)(nil),          // 0: bigfleet.v1alpha1.SourceStatus
 	(*GetSourcesRequest)(nil),     // 1: bigfleet.v1alpha1.GetSourcesRequest
@@ -897,49 +1395,63 @@ var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*WatchMachineResponse)(nil),  // 9: bigfleet.v1alpha1.WatchMachineResponse
 	(*WatchMovesRequest)(nil),     // 10: bigfleet.v1alpha1.WatchMovesRequest
 	(*WatchMovesResponse)(nil),    // 11: bigfleet.v1alpha1.WatchMovesResponse
-	nil,                           // 12: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	nil,                           // 13: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	nil,                           // 14: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
-	(*FleetStatus)(nil),           // 15: bigfleet.v1alpha1.FleetStatus
-	(*GetStatusResponse)(nil),     // 16: bigfleet.v1alpha1.GetStatusResponse
-	(UnmetReason)(0),              // 17: bigfleet.v1alpha1.UnmetReason
-	(*NeedView)(nil),              // 18: bigfleet.v1alpha1.NeedView
-	(*GetMachineResponse)(nil),    // 19: bigfleet.v1alpha1.GetMachineResponse
-	(*DecisionRecord)(nil),        // 20: bigfleet.v1alpha1.DecisionRecord
-	(*Move)(nil),                  // 21: bigfleet.v1alpha1.Move
-	(*DomainMove)(nil),            // 22: bigfleet.v1alpha1.DomainMove
+	(*SearchRequest)(nil),         // 12: bigfleet.v1alpha1.SearchRequest
+	(*SearchResponse)(nil),        // 13: bigfleet.v1alpha1.SearchResponse
+	(*SearchHit)(nil),             // 14: bigfleet.v1alpha1.SearchHit
+	(*GetPodPathRequest)(nil),     // 15: bigfleet.v1alpha1.GetPodPathRequest
+	(*GetPodPathResponse)(nil),    // 16: bigfleet.v1alpha1.GetPodPathResponse
+	(*PathHop)(nil),               // 17: bigfleet.v1alpha1.PathHop
+	nil,                           // 18: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	nil,                           // 19: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	nil,                           // 20: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	(*FleetStatus)(nil),           // 21: bigfleet.v1alpha1.FleetStatus
+	(*GetStatusResponse)(nil),     // 22: bigfleet.v1alpha1.GetStatusResponse
+	(*DecisionRecord)(nil),        // 23: bigfleet.v1alpha1.DecisionRecord
+	(UnmetReason)(0),              // 24: bigfleet.v1alpha1.UnmetReason
+	(*NeedView)(nil),              // 25: bigfleet.v1alpha1.NeedView
+	(*GetMachineResponse)(nil),    // 26: bigfleet.v1alpha1.GetMachineResponse
+	(*Move)(nil),                  // 27: bigfleet.v1alpha1.Move
+	(*DomainMove)(nil),            // 28: bigfleet.v1alpha1.DomainMove
 }
 var file_bigfleet_v1alpha1_console_proto_depIdxs = []int32{
 	0,  // 0: bigfleet.v1alpha1.GetSourcesResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
 	0,  // 1: bigfleet.v1alpha1.WatchOverviewResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
-	15, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
-	16, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
-	12, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	13, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	14, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
-	17, // 7: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
-	7,  // 8: bigfleet.v1alpha1.WatchNeedsResponse.upserts:type_name -> bigfleet.v1alpha1.FleetNeed
-	0,  // 9: bigfleet.v1alpha1.WatchNeedsResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
-	18, // 10: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
-	19, // 11: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
-	20, // 12: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	21, // 13: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
-	22, // 14: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
-	1,  // 15: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
-	3,  // 16: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
-	5,  // 17: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
-	8,  // 18: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
-	10, // 19: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
-	2,  // 20: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
-	4,  // 21: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
-	6,  // 22: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
-	9,  // 23: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
-	11, // 24: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	21, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
+	22, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
+	18, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	19, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	20, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	7,  // 7: bigfleet.v1alpha1.WatchOverviewResponse.waiting:type_name -> bigfleet.v1alpha1.FleetNeed
+	23, // 8: bigfleet.v1alpha1.WatchOverviewResponse.recent:type_name -> bigfleet.v1alpha1.DecisionRecord
+	24, // 9: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
+	7,  // 10: bigfleet.v1alpha1.WatchNeedsResponse.upserts:type_name -> bigfleet.v1alpha1.FleetNeed
+	0,  // 11: bigfleet.v1alpha1.WatchNeedsResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
+	25, // 12: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
+	26, // 13: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
+	23, // 14: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	27, // 15: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
+	28, // 16: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
+	14, // 17: bigfleet.v1alpha1.SearchResponse.hits:type_name -> bigfleet.v1alpha1.SearchHit
+	17, // 18: bigfleet.v1alpha1.GetPodPathResponse.hops:type_name -> bigfleet.v1alpha1.PathHop
+	1,  // 19: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
+	3,  // 20: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
+	5,  // 21: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
+	8,  // 22: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
+	10, // 23: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
+	12, // 24: bigfleet.v1alpha1.Console.Search:input_type -> bigfleet.v1alpha1.SearchRequest
+	15, // 25: bigfleet.v1alpha1.Console.GetPodPath:input_type -> bigfleet.v1alpha1.GetPodPathRequest
+	2,  // 26: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
+	4,  // 27: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
+	6,  // 28: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
+	9,  // 29: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
+	11, // 30: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
+	13, // 31: bigfleet.v1alpha1.Console.Search:output_type -> bigfleet.v1alpha1.SearchResponse
+	16, // 32: bigfleet.v1alpha1.Console.GetPodPath:output_type -> bigfleet.v1alpha1.GetPodPathResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_console_proto_init() }
@@ -956,7 +1468,7 @@ func file_bigfleet_v1alpha1_console_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_console_proto_rawDesc), len(file_bigfleet_v1alpha1_console_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

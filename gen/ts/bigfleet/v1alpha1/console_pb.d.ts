@@ -206,6 +206,27 @@ export declare type WatchOverviewResponse = Message<"bigfleet.v1alpha1.WatchOver
    * @generated from field: repeated string warnings = 10;
    */
   warnings: string[];
+
+  /**
+   * One sentence: whether anything is wrong.
+   *
+   * @generated from field: string headline = 1000;
+   */
+  headline: string;
+
+  /**
+   * Needs that are not satisfied, longest first, at most 50.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.FleetNeed waiting = 1001;
+   */
+  waiting: FleetNeed[];
+
+  /**
+   * Newest records about actions and orders, newest first, at most 50. `detail` is the whole sentence.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.DecisionRecord recent = 1002;
+   */
+  recent: DecisionRecord[];
 };
 
 /**
@@ -426,6 +447,245 @@ export declare type WatchMovesResponse = Message<"bigfleet.v1alpha1.WatchMovesRe
 export declare const WatchMovesResponseSchema: GenMessage<WatchMovesResponse>;
 
 /**
+ * What to look for.
+ *
+ * @generated from message bigfleet.v1alpha1.SearchRequest
+ */
+export declare type SearchRequest = Message<"bigfleet.v1alpha1.SearchRequest"> & {
+  /**
+   * A part of a name; case does not matter.
+   *
+   * @generated from field: string query = 1;
+   */
+  query: string;
+
+  /**
+   * At most this many; 0: 20.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.SearchRequest.
+ * Use `create(SearchRequestSchema)` to create a new message.
+ */
+export declare const SearchRequestSchema: GenMessage<SearchRequest>;
+
+/**
+ * What was found, best first.
+ *
+ * @generated from message bigfleet.v1alpha1.SearchResponse
+ */
+export declare type SearchResponse = Message<"bigfleet.v1alpha1.SearchResponse"> & {
+  /**
+   * The things.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.SearchHit hits = 1;
+   */
+  hits: SearchHit[];
+
+  /**
+   * There are more.
+   *
+   * @generated from field: bool more = 2;
+   */
+  more: boolean;
+
+  /**
+   * Sources that could not be searched, in words.
+   *
+   * @generated from field: repeated string missing = 3;
+   */
+  missing: string[];
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.SearchResponse.
+ * Use `create(SearchResponseSchema)` to create a new message.
+ */
+export declare const SearchResponseSchema: GenMessage<SearchResponse>;
+
+/**
+ * One thing that was found.
+ *
+ * @generated from message bigfleet.v1alpha1.SearchHit
+ */
+export declare type SearchHit = Message<"bigfleet.v1alpha1.SearchHit"> & {
+  /**
+   * `cluster`, `need`, `machine`, `node`, `provider`, `shard`, `pod`, `deployment`, `statefulset` or `job`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Its name: of a need `<cluster>/<row>`, of a Pod or workload `<namespace>/<name>`.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Shard; empty: none or unknown.
+   *
+   * @generated from field: string shard_id = 3;
+   */
+  shardId: string;
+
+  /**
+   * Cluster; empty: none or unknown.
+   *
+   * @generated from field: string cluster_id = 4;
+   */
+  clusterId: string;
+
+  /**
+   * Machine of a node; row of a Pod's or workload's need.
+   *
+   * @generated from field: string target = 5;
+   */
+  target: string;
+
+  /**
+   * What it is, in words.
+   *
+   * @generated from field: string about = 6;
+   */
+  about: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.SearchHit.
+ * Use `create(SearchHitSchema)` to create a new message.
+ */
+export declare const SearchHitSchema: GenMessage<SearchHit>;
+
+/**
+ * Selects a Pod.
+ *
+ * @generated from message bigfleet.v1alpha1.GetPodPathRequest
+ */
+export declare type GetPodPathRequest = Message<"bigfleet.v1alpha1.GetPodPathRequest"> & {
+  /**
+   * Cluster.
+   *
+   * @generated from field: string cluster_id = 1;
+   */
+  clusterId: string;
+
+  /**
+   * Namespace.
+   *
+   * @generated from field: string namespace = 2;
+   */
+  namespace: string;
+
+  /**
+   * Pod.
+   *
+   * @generated from field: string pod = 3;
+   */
+  pod: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.GetPodPathRequest.
+ * Use `create(GetPodPathRequestSchema)` to create a new message.
+ */
+export declare const GetPodPathRequestSchema: GenMessage<GetPodPathRequest>;
+
+/**
+ * One Pod's path.
+ *
+ * @generated from message bigfleet.v1alpha1.GetPodPathResponse
+ */
+export declare type GetPodPathResponse = Message<"bigfleet.v1alpha1.GetPodPathResponse"> & {
+  /**
+   * The hops, in their order. One without a time has not happened, or nobody recorded it; its sentence says which.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.PathHop hops = 1;
+   */
+  hops: PathHop[];
+
+  /**
+   * Row of its need; empty: none.
+   *
+   * @generated from field: string row_id = 2;
+   */
+  rowId: string;
+
+  /**
+   * Machine; empty: none yet.
+   *
+   * @generated from field: string machine_id = 3;
+   */
+  machineId: string;
+
+  /**
+   * Node; empty: none yet.
+   *
+   * @generated from field: string node_name = 4;
+   */
+  nodeName: string;
+
+  /**
+   * Shard.
+   *
+   * @generated from field: string shard_id = 5;
+   */
+  shardId: string;
+
+  /**
+   * One sentence: where it is now.
+   *
+   * @generated from field: string sentence = 6;
+   */
+  sentence: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.GetPodPathResponse.
+ * Use `create(GetPodPathResponseSchema)` to create a new message.
+ */
+export declare const GetPodPathResponseSchema: GenMessage<GetPodPathResponse>;
+
+/**
+ * One hop of a Pod's path.
+ *
+ * @generated from message bigfleet.v1alpha1.PathHop
+ */
+export declare type PathHop = Message<"bigfleet.v1alpha1.PathHop"> & {
+  /**
+   * `created`, `requested`, `rolled up`, `planned`, `bought`, `configured`, `joined` or `ready`.
+   *
+   * @generated from field: string hop = 1;
+   */
+  hop: string;
+
+  /**
+   * When; 0: not yet, or not recorded.
+   *
+   * @generated from field: int64 at_unix_nanos = 2;
+   */
+  atUnixNanos: bigint;
+
+  /**
+   * What happened, or what is waited for, in words.
+   *
+   * @generated from field: string sentence = 3;
+   */
+  sentence: string;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.PathHop.
+ * Use `create(PathHopSchema)` to create a new message.
+ */
+export declare const PathHopSchema: GenMessage<PathHop>;
+
+/**
  * Fan-in over coordinator and shards, served by the console. Holds no state of its own.
  *
  * @generated from service bigfleet.v1alpha1.Console
@@ -480,6 +740,26 @@ export declare const Console: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchMovesRequestSchema;
     output: typeof WatchMovesResponseSchema;
+  },
+  /**
+   * Finds clusters, needs, machines, nodes, providers, shards, Pods and workloads by a part of their name.
+   *
+   * @generated from rpc bigfleet.v1alpha1.Console.Search
+   */
+  search: {
+    methodKind: "unary";
+    input: typeof SearchRequestSchema;
+    output: typeof SearchResponseSchema;
+  },
+  /**
+   * Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+   *
+   * @generated from rpc bigfleet.v1alpha1.Console.GetPodPath
+   */
+  getPodPath: {
+    methodKind: "unary";
+    input: typeof GetPodPathRequestSchema;
+    output: typeof GetPodPathResponseSchema;
   },
 }>;
 

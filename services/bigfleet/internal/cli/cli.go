@@ -41,6 +41,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	"github.com/bigfleet-dev/bigfleet/services/console"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	ofRole "github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
@@ -218,6 +219,7 @@ func roles(a *app.App, root, ofProviders *cobra.Command) {
 		named(root, coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(root, operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(root, podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster", "unschedulable-pod-controller"),
+		named(root, console.NewCommand(func(c *console.Config) { c.Sentence = history.Sentence }), "console", "Run the web UI"),
 		named(ofProviders, providerRole(kwok.NewCommand()), "kwok", "Run the kwok provider"),
 		named(ofProviders, providerRole(sim.NewCommand()), "sim", "Run the simulated cloud"),
 	}

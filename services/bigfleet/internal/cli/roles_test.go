@@ -21,7 +21,7 @@ func TestEveryRole(t *testing.T) {
 	}
 	for _, r := range []struct{ role, flag, needed string }{
 		{"shard", "provider-addr", "--provider-addr 127.0.0.1:9000"}, {"coordinator", "raft-bind", ""}, {"operator", "cluster-id", "--cluster-id red --shard-addr 127.0.0.1:7780"},
-		{"podcontroller", "unmanaged-node-selector", ""}, {"unschedulable-pod-controller", "unmanaged-node-selector", ""}, {"provider kwok", "seed-count", ""}, {"provider sim", "seed-count", ""},
+		{"podcontroller", "unmanaged-node-selector", ""}, {"console", "behind-proxy", ""}, {"unschedulable-pod-controller", "unmanaged-node-selector", ""}, {"provider kwok", "seed-count", ""}, {"provider sim", "seed-count", ""},
 	} {
 		if out, code := line(r.role + " --help"); code != exit.OK || !strings.Contains(out, "--"+r.flag) {
 			t.Errorf("%s --help: code %d, no flag %s:\n%s", r.role, code, r.flag, out)
@@ -54,7 +54,7 @@ func TestEveryRole(t *testing.T) {
 		}
 	}
 	out, _ := line("roles")
-	for _, role := range []string{"shard", "coordinator", "operator", "podcontroller", "provider kwok", "provider sim"} {
+	for _, role := range []string{"shard", "coordinator", "operator", "podcontroller", "console", "provider kwok", "provider sim"} {
 		if !strings.Contains(out, "bigfleet "+role+" ") {
 			t.Errorf("`bigfleet roles` does not name %s:\n%s", role, out)
 		}

@@ -65,6 +65,9 @@ func (w *World) play(ctx context.Context, s Scenario) error {
 	if len(w.cfg.Targets) == 0 {
 		w.view.keep("kubectl and `bigfleet explain pod/…` see the clusters with:", "export KUBECONFIG="+w.cfg.Kubeconfig)
 	}
+	if w.consoleAddr != "" {
+		w.view.keep("web UI:", "http://"+w.consoleAddr)
+	}
 	w.view.log("metrics of every role, for Prometheus' file_sd_configs: %s", w.scrapeFile)
 	if at := w.stage.Addr().String(); at != DefaultDemoListen && at != w.cfg.DemoListen {
 		w.view.keep("stories:", "bigfleet demo critical --at "+at)

@@ -37,7 +37,7 @@ func (c *Config) checkPorts() error {
 	var errs []error
 	for _, a := range []struct{ flag, addr string }{
 		{"--shard-listen", c.ShardListen}, {"--provider-listen", c.ProviderListen}, {"--control-listen", c.ControlListen}, {"--coordinator-listen", c.CoordinatorListen},
-		{"--raft-bind", c.RaftBind}, {"--demo-listen", c.DemoListen}, {"--shard-metrics-addr", c.ShardMetrics}, {"--coordinator-metrics-addr", c.CoordinatorMetrics},
+		{"--raft-bind", c.RaftBind}, {"--demo-listen", c.DemoListen}, {"--console", c.ConsoleListen}, {"--shard-metrics-addr", c.ShardMetrics}, {"--coordinator-metrics-addr", c.CoordinatorMetrics},
 	} {
 		if a.addr == "" || a.addr == telemetry.Off {
 			continue

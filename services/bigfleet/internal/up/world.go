@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/simcluster"
@@ -48,6 +49,7 @@ type Config struct {
 	CoordinatorListen, RaftBind                string // "" means the well-known ports on loopback
 	ShardMetrics, CoordinatorMetrics           string // of metrics and health; "" means the well-known ports, or free ones; telemetry.Off none
 	DemoListen                                 string // where `bigfleet demo` asks for stories; "" means the well-known port, or a free one
+	ConsoleListen                              string // of the web UI; "" means the well-known port, or a free one; telemetry.Off none
 	ShardID, CoordinatorID                     string // "" means shard-0 and coordinator-0
 	NoCoordinator                              bool
 	DataDir                                    string // "" means a temporary directory that goes with the process
@@ -60,7 +62,9 @@ type Config struct {
 	Size   func() (columns, lines int) // of the terminal; nil means large enough
 	With   string                      // what each of Tries needs beside it, in words
 	Tries  []string                    // commands for another terminal, shown under the picture
-	Once   bool                        // end when the scenario has ended and nothing moves any more
+	// Sentence tells a record in words, for the console; nil means the record's own detail.
+	Sentence func(*pb.DecisionRecord) string
+	Once     bool // end when the scenario has ended and nothing moves any more
 }
 
 // Provider is a provider that runs elsewhere.
@@ -104,6 +108,7 @@ type World struct {
 	ports         []*port
 	scrapes       []scrape
 	scrapeFile    string
+	consoleAddr   string // "" without one
 }
 
 var clusterNames = []string{"red", "blue", "green"}
@@ -278,6 +283,9 @@ func (w *World) addParts(g *process.Group) error {
 		if err := w.addAgents(g, c, i); err != nil {
 			return err
 		}
+	}
+	if err := w.addConsole(g); err != nil {
+		return err
 	}
 	if err := w.addStage(); err != nil {
 		return err

@@ -44,6 +44,10 @@ const (
 	ConsoleWatchMachineProcedure = "/bigfleet.v1alpha1.Console/WatchMachine"
 	// ConsoleWatchMovesProcedure is the fully-qualified name of the Console's WatchMoves RPC.
 	ConsoleWatchMovesProcedure = "/bigfleet.v1alpha1.Console/WatchMoves"
+	// ConsoleSearchProcedure is the fully-qualified name of the Console's Search RPC.
+	ConsoleSearchProcedure = "/bigfleet.v1alpha1.Console/Search"
+	// ConsoleGetPodPathProcedure is the fully-qualified name of the Console's GetPodPath RPC.
+	ConsoleGetPodPathProcedure = "/bigfleet.v1alpha1.Console/GetPodPath"
 )
 
 // ConsoleClient is a client for the bigfleet.v1alpha1.Console service.
@@ -58,6 +62,10 @@ type ConsoleClient interface {
 	WatchMachine(context.Context, *connect.Request[v1alpha1.WatchMachineRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchMachineResponse], error)
 	// Streams moves: a snapshot, then changes.
 	WatchMoves(context.Context, *connect.Request[v1alpha1.WatchMovesRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchMovesResponse], error)
+	// Finds clusters, needs, machines, nodes, providers, shards, Pods and workloads by a part of their name.
+	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
+	// Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
 }
 
 // NewConsoleClient constructs a client for the bigfleet.v1alpha1.Console service. By default, it
@@ -106,6 +114,20 @@ func NewConsoleClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		search: connect.NewClient[v1alpha1.SearchRequest, v1alpha1.SearchResponse](
+			httpClient,
+			baseURL+ConsoleSearchProcedure,
+			connect.WithSchema(consoleMethods.ByName("Search")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getPodPath: connect.NewClient[v1alpha1.GetPodPathRequest, v1alpha1.GetPodPathResponse](
+			httpClient,
+			baseURL+ConsoleGetPodPathProcedure,
+			connect.WithSchema(consoleMethods.ByName("GetPodPath")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -116,6 +138,8 @@ type consoleClient struct {
 	watchNeeds    *connect.Client[v1alpha1.WatchNeedsRequest, v1alpha1.WatchNeedsResponse]
 	watchMachine  *connect.Client[v1alpha1.WatchMachineRequest, v1alpha1.WatchMachineResponse]
 	watchMoves    *connect.Client[v1alpha1.WatchMovesRequest, v1alpha1.WatchMovesResponse]
+	search        *connect.Client[v1alpha1.SearchRequest, v1alpha1.SearchResponse]
+	getPodPath    *connect.Client[v1alpha1.GetPodPathRequest, v1alpha1.GetPodPathResponse]
 }
 
 // GetSources calls bigfleet.v1alpha1.Console.GetSources.
@@ -143,6 +167,16 @@ func (c *consoleClient) WatchMoves(ctx context.Context, req *connect.Request[v1a
 	return c.watchMoves.CallServerStream(ctx, req)
 }
 
+// Search calls bigfleet.v1alpha1.Console.Search.
+func (c *consoleClient) Search(ctx context.Context, req *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error) {
+	return c.search.CallUnary(ctx, req)
+}
+
+// GetPodPath calls bigfleet.v1alpha1.Console.GetPodPath.
+func (c *consoleClient) GetPodPath(ctx context.Context, req *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error) {
+	return c.getPodPath.CallUnary(ctx, req)
+}
+
 // ConsoleHandler is an implementation of the bigfleet.v1alpha1.Console service.
 type ConsoleHandler interface {
 	// Names the sources and how fresh each is.
@@ -155,6 +189,10 @@ type ConsoleHandler interface {
 	WatchMachine(context.Context, *connect.Request[v1alpha1.WatchMachineRequest], *connect.ServerStream[v1alpha1.WatchMachineResponse]) error
 	// Streams moves: a snapshot, then changes.
 	WatchMoves(context.Context, *connect.Request[v1alpha1.WatchMovesRequest], *connect.ServerStream[v1alpha1.WatchMovesResponse]) error
+	// Finds clusters, needs, machines, nodes, providers, shards, Pods and workloads by a part of their name.
+	Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error)
+	// Tells what happened to one Pod, from its creation until it was ready, hop by hop.
+	GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error)
 }
 
 // NewConsoleHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -199,6 +237,20 @@ func NewConsoleHandler(svc ConsoleHandler, opts ...connect.HandlerOption) (strin
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	consoleSearchHandler := connect.NewUnaryHandler(
+		ConsoleSearchProcedure,
+		svc.Search,
+		connect.WithSchema(consoleMethods.ByName("Search")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	consoleGetPodPathHandler := connect.NewUnaryHandler(
+		ConsoleGetPodPathProcedure,
+		svc.GetPodPath,
+		connect.WithSchema(consoleMethods.ByName("GetPodPath")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bigfleet.v1alpha1.Console/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ConsoleGetSourcesProcedure:
@@ -211,6 +263,10 @@ func NewConsoleHandler(svc ConsoleHandler, opts ...connect.HandlerOption) (strin
 			consoleWatchMachineHandler.ServeHTTP(w, r)
 		case ConsoleWatchMovesProcedure:
 			consoleWatchMovesHandler.ServeHTTP(w, r)
+		case ConsoleSearchProcedure:
+			consoleSearchHandler.ServeHTTP(w, r)
+		case ConsoleGetPodPathProcedure:
+			consoleGetPodPathHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -238,4 +294,12 @@ func (UnimplementedConsoleHandler) WatchMachine(context.Context, *connect.Reques
 
 func (UnimplementedConsoleHandler) WatchMoves(context.Context, *connect.Request[v1alpha1.WatchMovesRequest], *connect.ServerStream[v1alpha1.WatchMovesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.Console.WatchMoves is not implemented"))
+}
+
+func (UnimplementedConsoleHandler) Search(context.Context, *connect.Request[v1alpha1.SearchRequest]) (*connect.Response[v1alpha1.SearchResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.Console.Search is not implemented"))
+}
+
+func (UnimplementedConsoleHandler) GetPodPath(context.Context, *connect.Request[v1alpha1.GetPodPathRequest]) (*connect.Response[v1alpha1.GetPodPathResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bigfleet.v1alpha1.Console.GetPodPath is not implemented"))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/crds"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	world "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/up"
@@ -82,6 +83,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
 	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, the API that changes the simulated cloud")
 	f.StringVar(&c.DemoListen, "demo-listen", "", "address of the demo port, which `bigfleet demo` dials (default "+world.DefaultDemoListen+", or a free port)")
+	f.StringVar(&c.ConsoleListen, "console", "", "address of the web UI, 0 for off (default 127.0.0.1:7700, or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
 	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "kubeconfig of a real cluster to use instead of simulated ones; repeatable") // shadows the global one, which takes a single file
 	f.StringSliceVar(&fl.context, "contexts", nil, "contexts in the kubeconfigs; default: the current one of each")
@@ -138,6 +140,7 @@ func run(ctx context.Context, a *app.App, c world.Config, fl flags) (err error) 
 		defer func() { _ = f.Close() }()
 		c.Log = f
 	}
+	c.Sentence = history.Sentence
 	c.Tries = banner(a, c)
 	if more := at(c); more != "" {
 		c.With = ", each with" + more

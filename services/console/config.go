@@ -1,0 +1,90 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/services/console/clusters"
+	"github.com/bigfleet-dev/bigfleet/services/kit/config"
+	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+)
+
+// Defaults of Config.
+const (
+	ListenDefault      = "127.0.0.1:7700"
+	CoordinatorDefault = "127.0.0.1:7790"
+	ViewersDefault     = 200
+	viewersMax         = 10_000
+)
+
+// Config is what a console needs. The zero value of a field that is not required means the documented default.
+type Config struct {
+	Telemetry *telemetry.Telemetry // required
+	// Ops are the ports for metrics and health. A lost one is bound again; it never stops the work.
+	Ops []*telemetry.OpsPort
+
+	Listen      string       // ListenDefault
+	Listener    net.Listener // in the place of Listen
+	ListenCert  string       // certificate for browsers, PEM; both or none
+	ListenKey   string
+	BehindProxy bool     // a proxy in front authenticates people and ends TLS
+	Hosts       []string // names under which browsers may reach it; empty means any, on loopback only this host's
+
+	Coordinators []string // addresses of replicas; empty means none, then Shards are required
+	Shards       []string // id=host:port of shards that no coordinator lists
+	TLS          identity.Files
+	Viewers      int // streams of browsers at a time; ViewersDefault
+
+	// Sentence tells a record in words. nil means the record's own detail.
+	Sentence func(*pb.DecisionRecord) string
+	// Clusters reads objects of clusters, for the paths of Pods. nil means none is read.
+	Clusters clusters.Reader
+
+	shards map[string]string
+}
+
+func (c *Config) check() error {
+	c.Listen = cmp.Or(c.Listen, ListenDefault)
+	c.Viewers = cmp.Or(c.Viewers, ViewersDefault)
+	var errs []error
+	if c.Viewers < 1 || c.Viewers > viewersMax {
+		errs = append(errs, fmt.Errorf("--viewers %d: want 1 to %d", c.Viewers, viewersMax))
+	}
+	errs = append(errs, config.CheckListen("listen", c.Listen))
+	if (c.ListenCert == "") != (c.ListenKey == "") {
+		errs = append(errs, errors.New("--listen-cert and --listen-key: give both or none"))
+	}
+	if c.Listener == nil && !loopbackAddr(c.Listen) && c.ListenCert == "" && !c.BehindProxy {
+		errs = append(errs, fmt.Errorf("--listen %s is not this host's loopback: give --listen-cert and --listen-key, or --behind-proxy when a proxy in front ends TLS and knows who asks", c.Listen))
+	}
+	for _, a := range c.Coordinators {
+		errs = append(errs, config.CheckDial("coordinator", a))
+	}
+	c.shards = map[string]string{}
+	for _, s := range c.Shards {
+		id, addr, ok := strings.Cut(s, "=")
+		if !ok || id == "" || config.CheckDial("shard", addr) != nil {
+			errs = append(errs, fmt.Errorf("--shard %q: want id=host:port", s))
+			continue
+		}
+		c.shards[id] = addr
+	}
+	if len(c.Coordinators) == 0 && len(c.Shards) == 0 {
+		errs = append(errs, errors.New("there is nothing to show: give --coordinator, or --shard for each shard"))
+	}
+	return errors.Join(errs...)
+}
+
+func loopbackAddr(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,144 @@
+package serve
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+const (
+	hitsDefault    = 20
+	clustersPage   = 5000
+	searchTimeout  = 5 * time.Second
+	clusterTimeout = 2 * time.Second
+)
+
+// finder collects hits, those whose name begins with the part first.
+type finder struct {
+	part  string
+	limit int
+	first []*pb.SearchHit
+	rest  []*pb.SearchHit
+	more  bool
+}
+
+func (f *finder) full() bool { return len(f.first) >= f.limit }
+
+func (f *finder) add(h *pb.SearchHit) {
+	name := strings.ToLower(h.GetName())
+	switch {
+	case strings.HasPrefix(name, f.part) && len(f.first) < f.limit:
+		f.first = append(f.first, h)
+	case len(f.rest) < f.limit:
+		f.rest = append(f.rest, h)
+	default:
+		f.more = true
+	}
+}
+
+// Search finds things by a part of their name.
+func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequest]) (*connect.Response[pb.SearchResponse], error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	f := &finder{part: strings.ToLower(strings.TrimSpace(req.Msg.GetQuery())), limit: int(req.Msg.GetLimit())}
+	if f.limit == 0 {
+		f.limit = hitsDefault
+	}
+	defer c.Sources.Watch()()
+	out := &pb.SearchResponse{}
+	for _, shard := range c.Sources.Shards() {
+		st := shard.Snapshot()
+		if strings.Contains(strings.ToLower(shard.ID), f.part) {
+			f.add(&pb.SearchHit{Kind: "shard", Name: shard.ID, ShardId: shard.ID})
+		}
+		for _, p := range st.Status.GetProviders() {
+			if strings.Contains(strings.ToLower(p.GetName()), f.part) {
+				f.add(&pb.SearchHit{Kind: "provider", Name: p.GetName(), ShardId: shard.ID, About: "provider of " + shard.ID})
+			}
+		}
+		clusters, err := shard.Read.ListClusters(ctx, connect.NewRequest(&pb.ListClustersRequest{PageSize: clustersPage}))
+		if err != nil {
+			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
+			continue
+		}
+		for _, x := range clusters.Msg.GetClusters() {
+			if strings.Contains(strings.ToLower(x.GetClusterId()), f.part) {
+				f.add(&pb.SearchHit{Kind: "cluster", Name: x.GetClusterId(), ShardId: shard.ID, ClusterId: x.GetClusterId(), About: "cluster of " + shard.ID})
+			}
+		}
+		for _, row := range needsOf(st) {
+			n := row.GetNeed()
+			name := n.GetClusterId() + "/" + n.GetNeed().GetRowId()
+			if strings.Contains(strings.ToLower(name), f.part) {
+				f.add(&pb.SearchHit{Kind: "need", Name: name, ShardId: shard.ID, ClusterId: n.GetClusterId(), Target: n.GetNeed().GetRowId(), About: n.GetDetailText()})
+			}
+		}
+		names, err := shard.Names(ctx)
+		if err != nil {
+			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
+			continue
+		}
+		for _, e := range names {
+			if f.full() {
+				break
+			}
+			if !e.Holds(f.part) {
+				continue
+			}
+			hit := &pb.SearchHit{Kind: "machine", Name: e.ID, ShardId: shard.ID, ClusterId: e.Cluster, Target: e.ID, About: e.About}
+			if e.Node != "" && strings.Contains(strings.ToLower(e.Node), f.part) && !strings.Contains(strings.ToLower(e.ID), f.part) {
+				hit.Kind, hit.Name, hit.About = "node", e.Node, "node of "+e.ID
+			}
+			f.add(hit)
+		}
+	}
+	c.findObjects(ctx, f, out)
+	c.findGone(ctx, f)
+	hits := append(f.first, f.rest...)
+	out.Hits, out.More = hits[:min(len(hits), f.limit)], f.more || len(hits) > f.limit
+	return connect.NewResponse(out), nil
+}
+
+// findObjects looks into the clusters for Pods and workloads.
+func (c *Console) findObjects(ctx context.Context, f *finder, out *pb.SearchResponse) {
+	if c.Clusters == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	found, err := c.Clusters.Find(ctx, f.part, f.limit)
+	if err != nil {
+		out.Missing = append(out.Missing, "clusters: "+err.Error())
+	}
+	for _, o := range found {
+		f.add(&pb.SearchHit{Kind: o.Kind, Name: o.Namespace + "/" + o.Name, ClusterId: o.Cluster, Target: o.Row, About: o.Kind + " in " + o.Cluster})
+	}
+}
+
+// findGone asks for a machine or node of exactly this name that is no more: its records may still be there.
+func (c *Console) findGone(ctx context.Context, f *finder) {
+	if len(f.first)+len(f.rest) > 0 {
+		return
+	}
+	for _, shard := range c.Sources.Shards() {
+		for _, q := range []*pb.GetMachineHistoryRequest{
+			{Subject: &pb.GetMachineHistoryRequest_MachineId{MachineId: f.part}, PageSize: 1},
+			{Subject: &pb.GetMachineHistoryRequest_NodeName{NodeName: f.part}, PageSize: 1},
+		} {
+			got, err := shard.Read.GetMachineHistory(ctx, connect.NewRequest(q))
+			if err != nil || len(got.Msg.GetRecords()) == 0 {
+				continue
+			}
+			r := got.Msg.GetRecords()[0]
+			hit := &pb.SearchHit{Kind: "machine", Name: r.GetMachineId(), Target: r.GetMachineId(), ShardId: shard.ID, ClusterId: r.GetClusterId(), About: "gone; its records are there"}
+			if !slices.ContainsFunc(f.first, func(h *pb.SearchHit) bool { return h.GetName() == hit.GetName() }) {
+				f.add(hit)
+			}
+		}
+	}
+}

@@ -1,0 +1,25 @@
+// The RPCs of the console, and how a call names its shard.
+import { type CallOptions, Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { Console } from "@bigfleet/api/v1alpha1/console";
+import { Coordinator } from "@bigfleet/api/v1alpha1/coordinator";
+import { CoordinatorAdmin } from "@bigfleet/api/v1alpha1/coordinatoradmin";
+import { ShardRead } from "@bigfleet/api/v1alpha1/shardread";
+
+const transport = createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true });
+
+export const live = createClient(Console, transport);
+export const shard = createClient(ShardRead, transport);
+export const core = createClient(Coordinator, transport);
+export const admin = createClient(CoordinatorAdmin, transport);
+
+export const at = (id: string, signal?: AbortSignal): CallOptions => ({ headers: { "bigfleet-target": id }, ...(signal ? { signal } : {}) });
+
+/** What went wrong, as the server said it. */
+export function said(e: unknown): string {
+  if (e instanceof ConnectError) {
+    if (e.code === Code.Unknown && /fetch|network/i.test(e.rawMessage)) return "The console does not answer.";
+    return e.rawMessage;
+  }
+  return e instanceof Error ? e.message : String(e);
+}

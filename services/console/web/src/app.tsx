@@ -1,0 +1,121 @@
+// The shell: search, places, the moment, the drawer, and how fresh everything is.
+import type { WatchOverviewResponse } from "@bigfleet/api/v1alpha1/console";
+import { useEffect, useState } from "preact/hooks";
+import { Link, Route, Switch, useLocation } from "wouter-preact";
+import { live } from "./api";
+import { Drawer } from "./drawers/drawer";
+import { Fleet } from "./fleet";
+import { span } from "./format";
+import { Help } from "./help";
+import { type Flow, useFlow, useNow } from "./live";
+import { Demand } from "./places/demand";
+import { FleetPlace } from "./places/fleet";
+import { History } from "./places/history";
+import { Money } from "./places/money";
+import { Now } from "./places/now";
+import { System } from "./places/system";
+import { Search } from "./search";
+import { link, useQuery } from "./url";
+
+const places: [string, string, string][] = [["/", "Now", "n"], ["/demand", "Demand", "d"], ["/fleet", "Fleet", "f"], ["/money", "Money", "m"], ["/history", "History", "h"], ["/system", "System", "s"]];
+
+export function App() {
+  const flow = useFlow<WatchOverviewResponse, WatchOverviewResponse | undefined>(() => undefined, (signal) => live.watchOverview({}, { signal }), (_, m) => m, []) as Flow<WatchOverviewResponse>;
+  const [help, setHelp] = useState(false);
+  useKeys(() => setHelp((h) => !h));
+  const [path] = useLocation();
+  const here = places.find(([p]) => (p === "/" ? path === "/" : path.startsWith(p)));
+  useEffect(() => {
+    document.title = `${here?.[1] ?? "Not found"} · BigFleet`;
+  }, [path]);
+  return (
+    <Fleet.Provider value={flow}>
+      <a class="skip" href="#main">Skip to the page</a>
+      <div class="shell">
+        <header class="top">
+          <Link href={link("/")} class="brand">BigFleet</Link>
+          <Search />
+          <div class="end"><Freshness flow={flow} /><Theme /><button type="button" class="quiet" title="Keys" onClick={() => setHelp(true)}>?</button></div>
+        </header>
+        <nav class="nav" aria-label="Places">
+          {places.map(([p, name, k]) => <Link key={p} href={link(p)} class={name === "System" ? "apart" : ""} aria-current={here?.[0] === p ? "page" : undefined}>{name}<kbd>g {k}</kbd></Link>)}
+        </nav>
+        <main class="main" id="main" tabIndex={-1}>
+          <Moment />
+          <Switch>
+            <Route path="/"><Now /></Route>
+            <Route path="/demand"><Demand /></Route>
+            <Route path="/fleet/:tab?">{(p) => <FleetPlace tab={p.tab ?? "map"} />}</Route>
+            <Route path="/money/:tab?">{(p) => <Money tab={p.tab ?? "cost"} />}</Route>
+            <Route path="/history/:tab?">{(p) => <History tab={p.tab ?? "records"} />}</Route>
+            <Route path="/system/:tab?">{(p) => <System tab={p.tab ?? "shards"} />}</Route>
+            <Route><div class="page"><h1>There is no such page.</h1><p><Link href="/">Now</Link> says whether anything is wrong; <kbd>/</kbd> searches.</p></div></Route>
+          </Switch>
+        </main>
+        <Drawer />
+      </div>
+      {help && <Help close={() => setHelp(false)} />}
+    </Fleet.Provider>
+  );
+}
+
+/** How fresh the sources are: live, old with its age, or lost and being mended. */
+function Freshness({ flow }: { flow: Flow<WatchOverviewResponse> }) {
+  const now = useNow();
+  if (flow.lost) return <span class="mark short" role="status"><span aria-hidden="true">▲</span>Lost, connecting again{flow.at ? ` · ${span(now - flow.at)} old` : ""}</span>;
+  if (!flow.value) return <span class="mark dim" role="status">Connecting…</span>;
+  const old = flow.value.sources.filter((s) => s.configured && (s.error || now - Number(s.lastDataAtUnixNanos / 1_000_000n) > 5000));
+  if (now - flow.at > 8000) return <span class="mark held" role="status"><span aria-hidden="true">◇</span>{span(now - flow.at)} old</span>;
+  if (old.length === 0) return <span class="mark met" role="status"><span aria-hidden="true">●</span>live</span>;
+  const words = old.map((s) => `${s.source.replace("shard/", "")} ${s.lastDataAtUnixNanos ? `${span(now - Number(s.lastDataAtUnixNanos / 1_000_000n))} old` : "not heard yet"}`);
+  return <Link href={link("/system/sources")} class="mark held" role="status"><span aria-hidden="true">◇</span>{words.length > 2 ? `${words.slice(0, 2).join(", ")} and ${words.length - 2} more` : words.join(", ")}</Link>;
+}
+
+function Theme() {
+  const [dark, set] = useState(document.documentElement.dataset.theme === "dark");
+  return <button type="button" class="quiet" onClick={() => {
+    const next = dark ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    localStorage.setItem("theme", next);
+    set(!dark);
+    window.dispatchEvent(new Event("theme"));
+  }}>{dark ? "light" : "dark"}</button>;
+}
+
+function Moment() {
+  const [q, change] = useQuery();
+  if (!q.at) return null;
+  const t = new Date(q.at);
+  const step = (s: number) => change({ at: new Date(t.getTime() + s * 1000).toISOString() });
+  if (Number.isNaN(t.getTime())) return <div class="moment" role="status">The address has no readable moment.<button type="button" onClick={() => change({ at: undefined })}>Back to now</button></div>;
+  return <div class="moment" role="status"><span>Every page shows <b>{t.toLocaleString()}</b></span><button type="button" onClick={() => step(-60)}>1 min earlier</button><button type="button" onClick={() => step(60)}>1 min later</button><button type="button" onClick={() => change({ at: undefined })}>Back to now</button></div>;
+}
+
+/** g and a letter go to a place, ? helps, Escape closes the drawer. Search and lists have their own. */
+function useKeys(help: () => void) {
+  const [, go] = useLocation();
+  const [q, change] = useQuery();
+  useEffect(() => {
+    let g = 0;
+    const press = (e: KeyboardEvent) => {
+      if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey) return;
+      if (e.key === "Escape" && q.open && !(e.target as HTMLElement).closest?.(".search")) {
+        change({ open: undefined });
+        return;
+      }
+      if ((e.target as HTMLElement).closest?.("input,select,textarea")) return;
+      if (e.key === "?") help();
+      else if (e.key === "g") g = Date.now();
+      else if (Date.now() - g < 1500) {
+        const to = places.find(([, , k]) => k === e.key);
+        g = 0;
+        if (to) {
+          e.preventDefault();
+          go(link(to[0]));
+        }
+      }
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  });
+}

@@ -1,0 +1,58 @@
+// A list of any length: only the rows in view are in the page.
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
+import type { ComponentChildren } from "preact";
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+
+const height = 28;
+
+export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cut }: {
+  count: number; head: ComponentChildren; row: (i: number) => ComponentChildren; label: string; kind: string;
+  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; keyOf: (i: number) => string; cut?: number | undefined;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const [, draw] = useReducer((n: number) => n + 1, 0);
+  const [on, setOn] = useState(-1);
+  const virtual = useRef<Virtualizer<HTMLDivElement, Element>>();
+  const options = {
+    count, getScrollElement: () => box.current, estimateSize: () => height, overscan: 12, paddingStart: height,
+    scrollToFn: elementScroll, observeElementRect, observeElementOffset, onChange: () => draw(0),
+  };
+  virtual.current ??= new Virtualizer(options);
+  virtual.current.setOptions(options);
+  useEffect(() => virtual.current?._didMount(), []);
+  useEffect(() => virtual.current?._willUpdate());
+  const items = virtual.current.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
+  useEffect(() => onRange?.(first, last), [first, last, count]);
+  useEffect(() => {
+    const keys = (e: KeyboardEvent) => {
+      if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey || (e.target instanceof HTMLElement && e.target.closest("input,select,textarea,.drawer,.pop"))) return;
+      if (e.key === "j" || e.key === "k") {
+        setOn((i) => {
+          const next = Math.min(count - 1, Math.max(0, i + (e.key === "j" ? 1 : -1)));
+          virtual.current?.scrollToIndex(next);
+          return next;
+        });
+      } else if (e.key === "Enter" && on >= 0 && on < count && !(e.target instanceof HTMLElement && e.target.closest("a,button"))) {
+        e.preventDefault();
+        onOpen(on);
+      }
+    };
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  });
+  return (
+    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} tabIndex={0}>
+      <div class="h" role="row">{head}</div>
+      <div role="rowgroup" style={{ height: `${virtual.current.getTotalSize() - height}px` }}>
+        {items.map((it) => (
+          <div key={keyOf(it.index)} class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`} role="row" aria-rowindex={it.index + 2} style={{ transform: `translateY(${it.start}px)`, top: "0" }}
+            onClick={(e) => { setOn(it.index); if (!(e.target as HTMLElement).closest("a")) onOpen(it.index); }}>{row(it.index)}</div>
+        ))}
+      </div>
+    </div>
+  );
+}
+export const Cell = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => <span role="cell" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>{children}</span>;
+export const Head = ({ children, num, wide }: { children: ComponentChildren; num?: boolean; wide?: boolean }) => <span role="columnheader" class={`${num ? "num" : ""} ${wide ? "wide" : ""}`}>{children}</span>;

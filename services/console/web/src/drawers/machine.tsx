@@ -1,0 +1,49 @@
+// One machine's life: what it is, why it is kept, and everything that happened to it, with money on it.
+import type { WatchMachineResponse } from "@bigfleet/api/v1alpha1/console";
+import type { DecisionRecord } from "@bigfleet/api/v1alpha1/decision";
+import type { GetMachineResponse } from "@bigfleet/api/v1alpha1/shardread";
+import { Link } from "wouter-preact";
+import { live } from "../api";
+import { Ask, Empty, Facts, Mark, Name, Section, Sentence, Timeline, Waiting } from "../design/parts";
+import { amounts, capacityName, clock, dollars, since, stateName, toneOf } from "../format";
+import { useFlow, useNow } from "../live";
+import { event } from "../records";
+import { open, opened } from "../url";
+import { Sheet } from "./drawer";
+
+type State = { machine: GetMachineResponse | undefined; records: DecisionRecord[] };
+
+export function MachineDrawer({ shardId, id }: { shardId: string; id: string }) {
+  const now = useNow(1000);
+  const flow = useFlow<WatchMachineResponse, State>(() => ({ machine: undefined, records: [] }), (signal) => live.watchMachine({ machineId: id, shardId }, { signal }),
+    (s, m) => ({ machine: m.machine ?? s.machine, records: m.records.length ? [...s.records, ...m.records] : s.records }), [id, shardId]);
+  const v = flow.value?.machine?.machine;
+  const m = v?.machine;
+  const kept = flow.value?.machine;
+  return (
+    <Sheet title={id} kind="machine" end={<Ask rpc="ShardRead/GetMachineHistory" body={{ machineId: id }} target={v?.shardId || shardId} cli={`bigfleet history machine/${id}`} />}>
+      {flow.lost && <p class={`note ${flow.value ? "warn" : "bad"}`} role="status">{flow.value ? "Not live: connecting again. " : ""}{flow.lost}</p>}
+      {!flow.value && !flow.lost && <Waiting />}
+      {flow.value && !v && <p class="note info">The machine is gone. This is what was recorded of it.</p>}
+      {v && m && (
+        <>
+          <p><Mark word={stateName(m.state)} tone={toneOf(m.state)} /> <span class="dim">for {since(v.stateSinceUnixNanos, now)}</span>{" "}{kept?.keepText && <Sentence>{kept.keepText}</Sentence>}</p>
+          {m.lastError && <p class="note bad"><Sentence>{m.lastError}</Sentence></p>}
+          {kept?.drain && <p class="note warn">Draining: {kept.drain.podsLeft} Pods left until {clock(kept.drain.deadlineUnixNanos)}{kept.drain.blockingBudgets.length > 0 && <>. Budgets that refuse: {kept.drain.blockingBudgets.join(", ")}</>}.</p>}
+          <Facts of={[
+            ["Type", `${m.instanceType} · ${capacityName(m.capacityType)}`], ["Where", `${m.zone} · provider ${v.provider}`], ["Cluster", m.cluster && <Link href={opened(open.cluster(v.shardId, m.cluster))}><Name>{m.cluster}</Name></Link>],
+            ["Need", kept?.rowId && (m.cluster || v.intendedClusterId) && <Link href={opened(open.need(v.shardId, m.cluster || v.intendedClusterId, kept.rowId, "", ""))}><Name>{kept.rowId}</Name></Link>],
+            ["Node", v.nodeName && `${v.nodeName}${v.nodeReady ? ", ready" : ", not ready"}`], ["Price", `${dollars(m.pricePerHour)}/h`], ["Interruption", m.interruptionProbability ? `${(100 * m.interruptionProbability).toFixed(1)} % an hour as the provider says` : ""],
+            ["Seen", kept?.seenInterruptions && `${kept.seenInterruptions.interruptions} interruptions in ${kept.seenInterruptions.machineHours.toFixed(1)} machine-hours of its pool`],
+            ["Offers", amounts(m.allocatable?.resources ?? m.resources?.resources)], ["Labels", Object.entries(m.labels).slice(0, 40).map(([k, x]) => <div key={k}><bdi class="mono">{`${k}=${x}`.slice(0, 300)}</bdi></div>)],
+          ]} />
+        </>
+      )}
+      {flow.value && (
+        <Section title="What happened to it, and why" end={<span class="dim">newest first</span>}>
+          {flow.value.records.length === 0 ? <Empty>Nothing is recorded yet.</Empty> : <Timeline events={[...flow.value.records].reverse().map(event)} />}
+        </Section>
+      )}
+    </Sheet>
+  );
+}

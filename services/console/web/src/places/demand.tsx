@@ -1,0 +1,106 @@
+// Demand: who wants what, and who gets it? Needs in order of precedence, with the line below which they are short.
+import type { FleetNeed, WatchNeedsResponse } from "@bigfleet/api/v1alpha1/console";
+import { useMemo } from "preact/hooks";
+import { useLocation } from "wouter-preact";
+import { at, live, shard } from "../api";
+import { Ask, Bar, Choice, Empty, Mark, Name, Sentence, Shown, Text, Waiting } from "../design/parts";
+import { Cell, Head, Rows } from "../design/rows";
+import { each, Missing, useFleet, useShards } from "../fleet";
+import { amounts, count, needName, shortRow, since, standing, value } from "../format";
+import { useAnswer, useFlow, useNow } from "../live";
+import { momentOf, open, opened, useQuery } from "../url";
+
+type Book = { rows: Map<string, FleetNeed>; complete: boolean; version: number };
+
+export function Demand() {
+  const [q, change] = useQuery();
+  const moment = momentOf(q);
+  const shards = useShards();
+  return (
+    <div class="page" style={{ height: "100%" }}>
+      <div class="head"><h1>Demand</h1><span class="dim">in order of precedence: who stands higher is served first</span><span class="end"><Ask rpc="ShardRead/InspectNeeds" target={q.shard || shards[0]} body={{ clusterId: q.cluster ?? "" }} cli={`bigfleet get needs${q.cluster ? ` --cluster ${q.cluster}` : ""}${q.show === "waiting" ? " --unmet" : ""}`} /></span></div>
+      <div class="filters">
+        <Choice label="Show" value={q.show ?? ""} options={[["", "all"], ["waiting", "what waits"], ["met", "met"], ["on the way", "on the way"], ["held back", "held back"], ["short", "short"]]} onChange={(v) => change({ show: v })} />
+        <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} />
+        <Choice label="Shard" value={q.shard ?? ""} options={[["", "all"], ...shards.map((s): [string, string] => [s, s])]} onChange={(v) => change({ shard: v })} />
+        <Text label="Priority from" value={q.priority ?? ""} width={80} onChange={(v) => change({ priority: v })} />
+        <Text label="Reason has" value={q.reason ?? ""} onChange={(v) => change({ reason: v })} />
+        <label><input type="checkbox" checked={q.gang === "1"} onChange={(e) => change({ gang: e.currentTarget.checked ? "1" : undefined })} />gangs only</label>
+      </div>
+      {moment ? <Past moment={moment} /> : <Live />}
+    </div>
+  );
+}
+
+function Live() {
+  const [q] = useQuery();
+  const flow = useFlow<WatchNeedsResponse, Book>(() => ({ rows: new Map(), complete: false, version: 0 }), (signal) => live.watchNeeds({ clusterId: q.cluster ?? "", shardId: q.shard ?? "" }, { signal }), (b, m) => {
+    for (const r of m.upserts) b.rows.set(r.key, r);
+    for (const k of m.removedKeys) b.rows.delete(k);
+    return { rows: b.rows, complete: b.complete || m.snapshotComplete, version: m.upserts.length || m.removedKeys.length ? b.version + 1 : b.version };
+  }, [q.cluster, q.shard]);
+  const rows = useMemo(() => [...(flow.value?.rows.values() ?? [])], [flow.value?.version, flow.value?.rows]);
+  if (!flow.value) return flow.lost ? <p class="note bad" role="alert">{flow.lost}</p> : <Waiting what="Reading the needs…" />;
+  return <>{flow.lost && <p class="note warn" role="status">Not live, connecting again. {flow.lost}</p>}<Ladder rows={rows} complete={flow.value.complete} /></>;
+}
+
+function Past({ moment }: { moment: bigint }) {
+  const ids = useShards();
+  const [q] = useQuery();
+  const answer = useAnswer(ids.length ? (s) => each(ids, async (id) => {
+    const rows: FleetNeed[] = [];
+    for await (const f of shard.inspectNeeds({ atUnixNanos: moment, clusterId: q.cluster ?? "", limit: 50000 }, at(id, s))) if (f.frame.case === "need") rows.push({ key: `${id} ${rows.length}`, shardId: id, need: f.frame.value } as FleetNeed);
+    return rows;
+  }) : undefined, [ids.join(), moment, q.cluster]);
+  if (ids.length === 0) return <Waiting />;
+  return <Shown of={answer}>{(a) => <><Missing of={a.missing} /><Ladder rows={a.got.flatMap(([, r]) => r)} complete /></>}</Shown>;
+}
+
+function Ladder({ rows, complete }: { rows: FleetNeed[]; complete: boolean }) {
+  const [q] = useQuery();
+  const [, go] = useLocation();
+  const now = useNow();
+  const fleet = useFleet();
+  const shown = useMemo(() => {
+    const least = q.priority ? Number(q.priority) : Number.NEGATIVE_INFINITY;
+    const part = (q.reason ?? "").toLowerCase();
+    return rows.filter((r) => {
+      const n = r.need;
+      if (!n || (q.shard && r.shardId !== q.shard)) return false;
+      const word = standing(n).word;
+      return (!q.show || (q.show === "waiting" ? !n.satisfied : word === q.show)) && (Number.isNaN(least) || (n.need?.priority ?? 0) >= least) && (!part || n.detailText.toLowerCase().includes(part)) && (q.gang !== "1" || !!n.need?.requirements.some((x) => x.operator === 5));
+    }).sort((a, b) => (b.need?.need?.priority ?? 0) - (a.need?.need?.priority ?? 0) || Number((a.need?.arrivalUnixNanos ?? 0n) - (b.need?.arrivalUnixNanos ?? 0n)) || (a.key < b.key ? -1 : 1));
+  }, [rows, q.show, q.priority, q.reason, q.shard, q.gang]);
+  const cut = shown.findIndex((r) => r.need && standing(r.need).word === "short");
+  const biggest = useMemo(() => Math.max(1, ...shown.map((r) => size(r))), [shown]);
+  const href = (i: number) => {
+    const r = shown[i];
+    const n = r?.need;
+    return r && n ? opened(open.need(r.shardId, n.clusterId, n.need?.rowId ?? "", n.profileFingerprint, n.need?.group ?? "")) : "";
+  };
+  const tally = new Map<string, number>();
+  for (const r of shown) if (r.need) tally.set(standing(r.need).word, (tally.get(standing(r.need).word) ?? 0) + 1);
+  const tones = { met: "met", "on the way": "way", "held back": "held", short: "short" } as const;
+  if (complete && rows.length === 0) return <Empty>{Number(fleet.value?.needs ?? 0n) > 0 ? "Nothing matches." : "Nothing asks for capacity. A cluster's operator reports its needs here within seconds of the first Pod."}</Empty>;
+  return (
+    <>
+      {!complete && <p class="dim" role="status">{count(rows.length)} read so far…</p>}
+      <Bar legend label="Needs" parts={(Object.keys(tones) as (keyof typeof tones)[]).map((k) => ({ label: k, size: tally.get(k) ?? 0, tone: tones[k] }))} />
+      {cut >= 0 && !q.show && <p><span class="short">The cut</span> <span class="dim">is at row {count(cut + 1)}: the first need that is short. Needs of other shape below it may still be met.</span></p>}
+      {shown.length === 0 ? <Empty>No need matches these filters.</Empty> : (
+        <Rows kind="ladder" label="Needs in order of precedence" count={shown.length} cut={cut > 0 ? cut : undefined} keyOf={(i) => shown[i]?.key ?? String(i)} onOpen={(i) => go(href(i))}
+          head={<><Head num>Priority</Head><Head>State</Head><Head>Need</Head><Head wide>Asks for</Head><Head wide>Covered</Head><Head>Why</Head><Head num wide>Waits</Head></>}
+          row={(i) => {
+            const r = shown[i];
+            const n = r?.need;
+            if (!n) return null;
+            const s = standing(n);
+            return <><Cell num>{count(n.need?.priority ?? 0)}</Cell><Cell><Mark shape={s.shape} word={s.word} tone={s.tone} /></Cell><Cell><a href={href(i)} onClick={(e) => { e.preventDefault(); go(href(i)); }}><Name>{`${n.clusterId}/${shortRow(n)}`}</Name></a></Cell><Cell wide><span title={amounts(n.need?.aggregateResources)}>{amounts(n.need?.aggregateResources)}</span></Cell>
+              <Cell wide><span style={{ display: "block", width: `${Math.max(12, 100 * Math.sqrt(size(r) / biggest))}%` }}><Bar thin label={needName(n)} total={1000} parts={n.satisfied ? [{ label: s.word, size: 1000, tone: s.tone }] : [{ label: "covered", size: n.coveragePerMille, tone: "met", text: `${n.coveragePerMille / 10} %` }, { label: s.word, size: 1000 - n.coveragePerMille, tone: s.tone }]} /></span></Cell>
+              <Cell><span title={n.detailText.slice(0, 1000)}><Sentence>{n.detailText}</Sentence></span></Cell><Cell num wide>{n.satisfied ? "" : since(n.unmetSinceUnixNanos, now)}</Cell></>;
+          }} />
+      )}
+    </>
+  );
+}
+const size = (r: FleetNeed | undefined) => value(r?.need?.need?.aggregateResources.cpu) || 1;

@@ -1,0 +1,154 @@
+// Now: is anything wrong?
+import { type DecisionRecord, RecordType } from "@bigfleet/api/v1alpha1/decision";
+import type { NeedView } from "@bigfleet/api/v1alpha1/shardread";
+import { Link, useLocation } from "wouter-preact";
+import { at, shard } from "../api";
+import { Ask, Bar, Copy, Empty, Figure, Mark, Name, Section, Sentence, Shown, Waiting } from "../design/parts";
+import { useEffect, useState } from "preact/hooks";
+import { each, Missing, useFleet, useShards } from "../fleet";
+import { count, dollars, needName, plainName, since, standing, stateTone } from "../format";
+import { useAnswer, useNow } from "../live";
+import { Line } from "../records";
+import { link, momentOf, open, opened, useQuery } from "../url";
+
+export function Now() {
+  const [q] = useQuery();
+  return momentOf(q) ? <Then moment={momentOf(q)} /> : <Live />;
+}
+
+const needLink = (shardId: string, n: NeedView) => opened(open.need(shardId, n.clusterId, n.need?.rowId ?? "", n.profileFingerprint, n.need?.group ?? ""));
+
+function Live() {
+  const flow = useFleet();
+  const now = useNow();
+  const v = flow.value;
+  if (!v) return <div class="page"><h1>Now</h1>{flow.lost ? <p class="note bad" role="alert">{flow.lost}</p> : <Waiting what="Connecting to the fleet…" />}</div>;
+  const waiting = v.waiting;
+  const unmet = v.shards.reduce((n, s) => n + s.unsatisfiedNeeds, 0);
+  const holds = holdsBack(v.shards);
+  const fresh = v.shards.length > 0 && v.needs === 0n && Object.entries(v.machinesByState).every(([k, n]) => n === 0n || k === "MACHINE_STATE_SPECULATIVE");
+  const rates = Object.entries(v.actionsPerMinute);
+  return (
+    <div class={`page ${flow.lost ? "stale" : ""}`}>
+      <div class="head"><h1>{v.headline}</h1><span class="end"><Ask rpc="ShardRead/GetStatus" target={v.shards[0]?.shardId} cli="bigfleet status" /></span></div>
+      {v.fleet?.rebuilding && <p class="note info">The coordinator is rebuilding what it knows after a change of its leader. Shards go on meanwhile.</p>}
+      <div class="figures">
+        <Figure label="Needs met" href={link("/demand")} tone={unmet ? undefined : "met"}>{count(Number(v.needs) - unmet)} of {count(v.needs)}</Figure>
+        <Figure label="Waiting" href={link("/demand", { show: "waiting" })} tone={unmet ? "short" : undefined}>{count(unmet)}</Figure>
+        <Figure label="Machines in use" href={link("/fleet/machines", { state: "5" })}>{count(v.machinesByState.MACHINE_STATE_CONFIGURED ?? 0n)}</Figure>
+        <Figure label="Spend" href={link("/money")}>{dollars(v.costPerHour)}<span class="dim"> /h</span></Figure>
+        <Figure label="Actions in a minute" href={link("/history")}>{count(rates.reduce((n, [, x]) => n + x, 0))}</Figure>
+        <Figure label="Clusters connected" href={link("/fleet/clusters")}>{count(v.shards.reduce((n, s) => n + s.sessions, 0))}</Figure>
+      </div>
+      <Bar legend label="Machines" parts={Object.entries(v.machinesByState).filter(([k]) => k !== "MACHINE_STATE_SPECULATIVE").map(([k, n]) => ({ label: plainName(k), size: Number(n), tone: stateTone[plainName(k)] ?? "dim", href: link("/fleet/machines", { state: String(stateNumber[k] ?? "") }) }))} />
+      {fresh && <First />}
+      <div class="columns">
+        <div class="section" style={{ gap: "24px" }}>
+          <Section title={unmet ? `Waits, longest first` : "Nothing waits"} end={unmet > waiting.length && waiting.length > 0 ? <Link href={link("/demand", { show: "waiting" })}>all {count(unmet)}</Link> : undefined}>
+            {unmet === 0 && v.needs > 0n && <Empty>Every need has what it asks for.</Empty>}
+            {unmet > 0 && waiting.length === 0 && <Waiting what="Reading the needs that wait…" />}
+            <Selectable rows={waiting.slice(0, 20)} href={(w) => (w.need ? needLink(w.shardId, w.need) : "")}>{(w) => {
+              const n = w.need;
+              if (!n) return null;
+              const s = standing(n);
+              return <><Mark shape={s.shape} word={s.word} tone={s.tone} /><span><Link href={needLink(w.shardId, n)}><Name>{needName(n)}</Name></Link><br /><Sentence>{n.detailText}</Sentence></span><span class="dim num">{since(n.unmetSinceUnixNanos, now)}</span></>;
+            }}</Selectable>
+          </Section>
+          {v.warnings.length > 0 && <details><summary>{count(v.warnings.length)} {v.warnings.length === 1 ? "warning" : "warnings"} for those who run BigFleet</summary><ul class="list">{v.warnings.map((w) => <li key={w}><Sentence>{w}</Sentence></li>)}</ul></details>}
+          <Section title={holds.length ? "What holds it back" : "Nothing holds it back"}>
+            <ul class="list">{holds.map((h) => <li key={h.key}><span><Link href={h.href}><Mark shape={h.bad ? "▲" : "◇"} word={h.word} tone={h.bad ? "short" : "held"} /></Link> <Sentence>{h.text}</Sentence></span></li>)}</ul>
+          </Section>
+        </div>
+        <Section title="What the fleet does" end={<Link href={link("/history")}>history</Link>}>
+          {rates.length > 0 && <p class="dim">In the last minute: {rates.map(([k, n]) => `${count(n)} ${plainName(k)}`).join(", ")}</p>}
+          {v.recent.length === 0 && <Empty>Nothing has been done yet.</Empty>}
+          <Calm rows={v.recent} />
+        </Section>
+      </div>
+    </div>
+  );
+}
+const stateNumber: Record<string, number> = { MACHINE_STATE_SPECULATIVE: 1, MACHINE_STATE_CREATING: 2, MACHINE_STATE_IDLE: 3, MACHINE_STATE_CONFIGURING: 4, MACHINE_STATE_CONFIGURED: 5, MACHINE_STATE_DRAINING: 6, MACHINE_STATE_DELETING: 7, MACHINE_STATE_FAILED: 8 };
+
+/** Rows keep their place while the pointer is on them; new ones gather behind a count. */
+function Calm({ rows }: { rows: DecisionRecord[] }) {
+  const [held, hold] = useState<DecisionRecord[]>();
+  const shown = held ?? rows;
+  const newest = (r: DecisionRecord | undefined) => r?.atUnixNanos ?? 0n;
+  const more = held ? rows.filter((r) => newest(r) > newest(held[0])).length : 0;
+  return <>{more > 0 && <button type="button" onClick={() => hold(rows)}>{more} new</button>}<ul class="list acts" onMouseEnter={() => hold(rows)} onMouseLeave={() => hold(undefined)}>{merged(shown).slice(0, 25).map((r) => <Line key={`${r.shardId} ${r.sequence}`} r={r} />)}</ul></>;
+}
+/** An action that has ended is one line, not two. */
+function merged(rows: DecisionRecord[]): DecisionRecord[] {
+  const ended = new Set(rows.filter((r) => r.type === RecordType.ENDED).map((r) => r.operationId));
+  return rows.filter((r) => r.type !== RecordType.STARTED || !r.operationId || !ended.has(r.operationId));
+}
+
+/** j and k walk through a list of links, enter opens. */
+export function Selectable<T>({ rows, href, children, kind = "wait" }: { rows: T[]; href: (row: T) => string; children: (row: T) => preact.ComponentChildren; kind?: string }) {
+  const [on, set] = useState(-1);
+  const [, go] = useLocation();
+  useEffect(() => {
+    const keys = (e: KeyboardEvent) => {
+      if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey || (e.target as HTMLElement).closest?.("input,select,textarea,a,button,.drawer")) return;
+      if (e.key === "j" || e.key === "k") set((i) => Math.max(0, Math.min(rows.length - 1, i + (e.key === "j" ? 1 : -1))));
+      else if (e.key === "Enter" && rows[on]) {
+        e.preventDefault();
+        go(href(rows[on] as T));
+      }
+    };
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  });
+  return <ul class={`list ${kind}`}>{rows.map((r, i) => <li key={href(r)} data-on={i === on || undefined} class={i === on ? "on" : ""} style={i === on ? { background: "var(--paper-2)", boxShadow: "inset 3px 0 var(--link)" } : {}}>{children(r)}</li>)}</ul>;
+}
+
+type Hold = { key: string; word: string; text: string; href: string; bad: boolean };
+function holdsBack(shards: import("@bigfleet/api/v1alpha1/shardread").GetStatusResponse[]): Hold[] {
+  const out: Hold[] = [];
+  for (const s of shards) {
+    const href = opened(open.shard(s.shardId));
+    const add = (key: string, word: string, text: string, bad = false) => out.push({ key: `${s.shardId} ${key}`, word, text, href, bad });
+    for (const r of s.notReadyReasons) add(r, "not ready", `${s.shardId}: ${r}`, true);
+    if (s.dryRun) add("dry", "dry run", `${s.shardId} decides and does nothing`);
+    for (const p of s.pauses) add(p.pauseId, "paused", `${s.shardId}${p.clusterId ? `, cluster ${p.clusterId}` : ""} by ${p.actor || "somebody"}: ${p.reason}`);
+    for (const p of s.providers) {
+      if (p.breaker !== "closed" && p.breaker) add(`b ${p.name}`, "provider", `${p.name} (${s.shardId}), breaker ${p.breaker}: ${p.lastError}`, p.breaker === "open");
+      if (p.removalsHeld) add(`r ${p.name}`, "removals held", `${p.removalsHeld} machines of ${p.name} vanished at once and are kept`);
+      if (p.stockedOutPools.length) add(`o ${p.name}`, "out of stock", `${p.stockedOutPools.slice(0, 4).map((x) => `${x.instanceType} in ${x.zone}`).join(", ")}${p.stockedOutPools.length > 4 ? ` and ${p.stockedOutPools.length - 4} more` : ""} (${p.name})`);
+    }
+    for (const d of s.drains) if (d.blockingBudgets.length) add(`d ${d.machineId}`, "drain blocked", `${d.machineId}: ${d.blockingBudgets.join(", ")} refuses`);
+    if (s.silentClusters) add("silent", "silent", `${s.silentClusters} clusters with machines have not reported for long`, true);
+  }
+  return out;
+}
+
+function First() {
+  return <div class="note info"><p>The fleet is empty: no cluster asks for capacity yet.</p><p>1. Install the operator and the pod controller in a cluster. 2. Create a Pod that does not fit. 3. Watch it here, or try a story now:</p><Copy text="bigfleet demo critical" /></div>;
+}
+
+/** The same picture of another moment: needs as they stood, and what was done in the minutes before. */
+function Then({ moment }: { moment: bigint }) {
+  const ids = useShards();
+  const needs = useAnswer(ids.length ? (s) => each(ids, async (id) => {
+    const rows: NeedView[] = [];
+    for await (const f of shard.inspectNeeds({ atUnixNanos: moment, unsatisfiedOnly: true, limit: 200 }, at(id, s))) if (f.frame.case === "need") rows.push(f.frame.value);
+    return rows;
+  }) : undefined, [ids.join(), moment]);
+  const acts = useAnswer(ids.length ? (s) => each(ids, (id) => shard.getMachineHistory({ untilUnixNanos: moment, pageSize: 40 }, at(id, s))) : undefined, [ids.join(), moment]);
+  return (
+    <div class="page">
+      <div class="head"><h1>Then</h1></div>
+      <div class="columns">
+        <Section title="What waited">{ids.length === 0 ? <Waiting /> : <Shown of={needs}>{(a) => {
+          const rows = a.got.flatMap(([id, r]) => r.map((n) => ({ id, n })));
+          return <><Missing of={a.missing} />{rows.length === 0 && <Empty>Nothing waited.</Empty>}<Selectable rows={rows} href={(w) => needLink(w.id, w.n)}>{({ id, n }) => { const s = standing(n); return <><Mark shape={s.shape} word={s.word} tone={s.tone} /><span><Link href={needLink(id, n)}><Name>{needName(n)}</Name></Link><br /><Sentence>{n.detailText}</Sentence></span><span class="dim num">{since(n.unmetSinceUnixNanos, Number(moment / 1_000_000n))}</span></>; }}</Selectable></>;
+        }}</Shown>}</Section>
+        <Section title="What had just happened">{ids.length === 0 ? <Waiting /> : <Shown of={acts}>{(a) => {
+          const rows = a.got.flatMap(([, r]) => r.records).sort((x, y) => Number(y.atUnixNanos - x.atUnixNanos)).slice(0, 40);
+          return <><Missing of={a.missing} />{rows.length === 0 && <Empty>Nothing is recorded of that time.</Empty>}<ul class="list acts">{rows.map((r) => <Line key={`${r.shardId} ${r.sequence}`} r={r} />)}</ul></>;
+        }}</Shown>}</Section>
+      </div>
+    </div>
+  );
+}
