@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -93,5 +95,56 @@ func admission(t *testing.T, cp *controlplane.ControlPlane) {
 	}
 	if err := c.Delete(t.Context(), old); err != nil {
 		t.Errorf("deleting an old request: %v", err)
+	}
+}
+
+// OP-16.3: with the operator's identity bootstrap tokens are made and deleted in kube-system, and no other Secret.
+func tokens(t *testing.T, cp *controlplane.ControlPlane) {
+	admin, err := client.New(cp.RESTConfig(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := cp.UserConfig("system:serviceaccount:bigfleet-system:bigfleet-operator", "system:serviceaccounts", "system:authenticated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := client.New(user, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := func(name string, kind corev1.SecretType) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}, Type: kind, StringData: map[string]string{
+			"token-id": "abcdef", "token-secret": "0123456789abcdef"}}
+	}
+	const token = "bootstrap-token-abcdef"
+	other := secret("other", corev1.SecretTypeOpaque)
+	if err := admin.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	try := secret("made", corev1.SecretTypeOpaque)
+	for deadline := time.Now().Add(2 * time.Minute); operator.Create(t.Context(), try.DeepCopy(), client.DryRunAll) == nil; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the policy refuses nothing")
+		}
+	}
+	for what, err := range map[string]error{
+		"a Secret of another name":   operator.Create(t.Context(), try),
+		"a Secret of another type":   operator.Create(t.Context(), secret(token, corev1.SecretTypeOpaque)),
+		"deleting another's Secret":  operator.Delete(t.Context(), other),
+		"a token in another's place": operator.Create(t.Context(), secret("made", corev1.SecretTypeBootstrapToken)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "makes and deletes bootstrap tokens alone") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	made := secret(token, corev1.SecretTypeBootstrapToken)
+	if err := operator.Create(t.Context(), made); err != nil {
+		t.Error(err)
+	}
+	if err := operator.Delete(t.Context(), made); err != nil {
+		t.Error(err)
+	}
+	if err := admin.Delete(t.Context(), other); err != nil {
+		t.Error(err)
 	}
 }

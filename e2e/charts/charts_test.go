@@ -390,6 +390,7 @@ func TestApplyAndStart(t *testing.T) {
 	}
 	startProviders(t, cp)
 	t.Run("admission", func(t *testing.T) { admission(t, cp) })
+	t.Run("tokens", func(t *testing.T) { tokens(t, cp) })
 }
 
 // OP-17.5: the committed definitions and deep copies are what controller-gen makes of the types.

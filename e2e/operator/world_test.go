@@ -158,7 +158,7 @@ func charted() []charts.Release {
 func rightsOf(render []byte) []byte {
 	var keep []string
 	for doc := range strings.SplitSeq(string(render), "\n---\n") {
-		for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema"} {
+		for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 			if strings.Contains("\n"+doc, "\nkind: "+kind+"\n") {
 				keep = append(keep, doc)
 			}

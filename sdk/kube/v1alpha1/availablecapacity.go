@@ -31,6 +31,11 @@ const (
 // +kubebuilder:printcolumn:name="Availability",type=string,JSONPath=`.spec.availability`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.spec.availableCount`
 // +kubebuilder:printcolumn:name="Cost",type=string,JSONPath=`.spec.cost`
+// +kubebuilder:printcolumn:name="USD/Hour",type=string,JSONPath=`.spec.pricePerHour`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.spec.resources.cpu`
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.resources.memory`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.requirements[?(@.key=="node.kubernetes.io/instance-type")].values`
+// +kubebuilder:printcolumn:name="Zone",type=string,JSONPath=`.spec.requirements[?(@.key=="topology.kubernetes.io/zone")].values`
 // +kubebuilder:printcolumn:name="Updated",type=date,priority=1,JSONPath=`.status.updatedAt`
 type AvailableCapacity struct {
 	metav1.TypeMeta `json:",inline"`
@@ -58,6 +63,9 @@ type AvailableCapacitySpec struct {
 	Availability Availability `json:"availability"`
 	// Cost is the expected price of one machine in dollars per hour; "0" means unknown.
 	Cost resource.Quantity `json:"cost"`
+	// PricePerHour is the same in decimal dollars, for people: 0.096 is written as 96m in cost. Empty is unknown.
+	// +optional
+	PricePerHour string `json:"pricePerHour,omitempty"`
 }
 
 // AvailableCapacityStatus is when the hint was last given.

@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -97,14 +98,27 @@ func TestDefinitionNames(t *testing.T) {
 	}
 }
 
+// OP-17.2: prices are decimal dollars for people, and nothing where none is known.
+func TestDollars(t *testing.T) {
+	for amount, want := range map[float64]string{0.096: "0.096", 40: "40", 1.23456: "1.2346", 0: "", -1: "", math.Inf(1): ""} {
+		if got := v1alpha1.Dollars(amount); got != want {
+			t.Errorf("%v: %q, want %q", amount, got, want)
+		}
+	}
+}
+
 // WIRE-10.1, OP-17.1, OP-17.2: printer columns, ours with priority 1.
 func TestPrinterColumns(t *testing.T) {
 	want := map[string]string{
 		"CapacityRequest": "Phase string .status.phase 0; Priority integer .spec.priority 0; Age date .metadata.creationTimestamp 0; " +
 			`Reason string .status.conditions[?(@.type=="Fulfilled")].reason 1`,
-		"AvailableCapacity": "Availability string .spec.availability 0; Available integer .spec.availableCount 0; Cost string .spec.cost 0; Updated date .status.updatedAt 1",
+		"AvailableCapacity": "Availability string .spec.availability 0; Available integer .spec.availableCount 0; Cost string .spec.cost 0; " +
+			"USD/Hour string .spec.pricePerHour 0; CPU string .spec.resources.cpu 0; Memory string .spec.resources.memory 0; " +
+			`Type string .spec.requirements[?(@.key=="node.kubernetes.io/instance-type")].values 0; Zone string .spec.requirements[?(@.key=="topology.kubernetes.io/zone")].values 0; ` +
+			"Updated date .status.updatedAt 1",
 		"UpcomingNode": "Phase string .status.phase 0; Node string .status.nodeRef.name 0; " +
 			`Type string .spec.labels.node\.kubernetes\.io/instance-type 0; Zone string .spec.labels.topology\.kubernetes\.io/zone 0; ` +
+			"Capacity string .spec.capacityType 0; USD/Hour string .spec.pricePerHour 0; " +
 			"Age date .metadata.creationTimestamp 0; Machine string .spec.machineID 1; Error string .status.lastError 1",
 	}
 	for kind, crd := range definitions(t) {

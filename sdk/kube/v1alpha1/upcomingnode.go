@@ -37,6 +37,8 @@ const (
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.labels.node\.kubernetes\.io/instance-type`
 // +kubebuilder:printcolumn:name="Zone",type=string,JSONPath=`.spec.labels.topology\.kubernetes\.io/zone`
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.spec.capacityType`
+// +kubebuilder:printcolumn:name="USD/Hour",type=string,JSONPath=`.spec.pricePerHour`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Machine",type=string,priority=1,JSONPath=`.spec.machineID`
 // +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.lastError`
@@ -67,6 +69,12 @@ type UpcomingNodeSpec struct {
 	// MachineID is the shard's id of the machine.
 	// +optional
 	MachineID string `json:"machineID,omitempty"`
+	// CapacityType is how the machine is bought: OnDemand, Spot, Reserved or BareMetal. Empty is unknown.
+	// +optional
+	CapacityType string `json:"capacityType,omitempty"`
+	// PricePerHour is what the machine costs, in dollars, for example 0.096. Empty is unknown, or a machine that nobody bills.
+	// +optional
+	PricePerHour string `json:"pricePerHour,omitempty"`
 }
 
 // UpcomingNodeStatus is where the machine is.

@@ -1,5 +1,18 @@
 package v1alpha1
 
+import (
+	"math"
+	"strconv"
+)
+
+// Dollars writes an amount for people, to a hundredth of a cent; empty for one that is unknown or no amount.
+func Dollars(amount float64) string {
+	if math.IsNaN(amount) || amount <= 0 || amount > 1e9 {
+		return ""
+	}
+	return strconv.FormatFloat(math.Round(amount*1e4)/1e4, 'f', -1, 64)
+}
+
 // Keys that workload owners set.
 const (
 	// AnnotationInterruptionPenalty on a Pod: dollars lost when the Pod is interrupted, as a quantity.

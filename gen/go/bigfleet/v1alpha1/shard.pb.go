@@ -1525,7 +1525,11 @@ type NodeStateUpdate struct {
 	// CapacityNeed.row_id it serves.
 	RowId string `protobuf:"bytes,1004,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
 	// Why it is kept.
-	KeepReason    KeepReason `protobuf:"varint,1005,opt,name=keep_reason,json=keepReason,proto3,enum=bigfleet.v1alpha1.KeepReason" json:"keep_reason,omitempty"`
+	KeepReason KeepReason `protobuf:"varint,1005,opt,name=keep_reason,json=keepReason,proto3,enum=bigfleet.v1alpha1.KeepReason" json:"keep_reason,omitempty"`
+	// How the machine is bought.
+	CapacityType CapacityType `protobuf:"varint,1006,opt,name=capacity_type,json=capacityType,proto3,enum=bigfleet.v1alpha1.CapacityType" json:"capacity_type,omitempty"`
+	// Dollars per hour. 0 is unknown, or capacity that nobody bills.
+	PricePerHour  float64 `protobuf:"fixed64,1007,opt,name=price_per_hour,json=pricePerHour,proto3" json:"price_per_hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1670,6 +1674,20 @@ func (x *NodeStateUpdate) GetKeepReason() KeepReason {
 		return x.KeepReason
 	}
 	return KeepReason_KEEP_REASON_UNSPECIFIED
+}
+
+func (x *NodeStateUpdate) GetCapacityType() CapacityType {
+	if x != nil {
+		return x.CapacityType
+	}
+	return CapacityType_CAPACITY_TYPE_UNSPECIFIED
+}
+
+func (x *NodeStateUpdate) GetPricePerHour() float64 {
+	if x != nil {
+		return x.PricePerHour
+	}
+	return 0
 }
 
 // Hint of what could be had for one demanded shape. Coalescing. Never a reservation.
@@ -2444,7 +2462,7 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x10REASON_NOT_FOUND\x10\x01\x12\x14\n" +
 	"\x10REASON_AMBIGUOUS\x10\x02\x12\x14\n" +
 	"\x10REASON_API_ERROR\x10\x03\x12\x17\n" +
-	"\x13REASON_STILL_TRYING\x10\x04\"\x87\x06\n" +
+	"\x13REASON_STILL_TRYING\x10\x04\"\x87\a\n" +
 	"\x0fNodeStateUpdate\x12%\n" +
 	"\x0esupersedes_key\x18\x01 \x01(\tR\rsupersedesKey\x12\x1d\n" +
 	"\n" +
@@ -2467,7 +2485,9 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x10since_unix_nanos\x18\xeb\a \x01(\x03R\x0esinceUnixNanos\x12\x16\n" +
 	"\x06row_id\x18\xec\a \x01(\tR\x05rowId\x12?\n" +
 	"\vkeep_reason\x18\xed\a \x01(\x0e2\x1d.bigfleet.v1alpha1.KeepReasonR\n" +
-	"keepReason\x1a9\n" +
+	"keepReason\x12E\n" +
+	"\rcapacity_type\x18\xee\a \x01(\x0e2\x1f.bigfleet.v1alpha1.CapacityTypeR\fcapacityType\x127\n" +
+	"\x0eprice_per_hour\x18\xef\a \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\fpricePerHour\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\a\x10\bR\x1aestimated_ready_unix_nanos\"\xee\x04\n" +
@@ -2642,24 +2662,25 @@ var file_bigfleet_v1alpha1_shard_proto_depIdxs = []int32{
 	31, // 28: bigfleet.v1alpha1.NodeStateUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
 	32, // 29: bigfleet.v1alpha1.NodeStateUpdate.taints:type_name -> bigfleet.v1alpha1.Taint
 	34, // 30: bigfleet.v1alpha1.NodeStateUpdate.keep_reason:type_name -> bigfleet.v1alpha1.KeepReason
-	29, // 31: bigfleet.v1alpha1.AvailableCapacityUpdate.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	31, // 32: bigfleet.v1alpha1.AvailableCapacityUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
-	3,  // 33: bigfleet.v1alpha1.AvailableCapacityUpdate.confidence:type_name -> bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence
-	19, // 34: bigfleet.v1alpha1.NodeReport.contents:type_name -> bigfleet.v1alpha1.NodeContents
-	25, // 35: bigfleet.v1alpha1.NodeContents.labels:type_name -> bigfleet.v1alpha1.NodeContents.LabelsEntry
-	26, // 36: bigfleet.v1alpha1.NodeContents.allocatable:type_name -> bigfleet.v1alpha1.NodeContents.AllocatableEntry
-	35, // 37: bigfleet.v1alpha1.DrainReport.state:type_name -> bigfleet.v1alpha1.DrainState
-	36, // 38: bigfleet.v1alpha1.UnplacedPods.rows:type_name -> bigfleet.v1alpha1.UnplacedRow
-	37, // 39: bigfleet.v1alpha1.NeedStatus.reason:type_name -> bigfleet.v1alpha1.UnmetReason
-	38, // 40: bigfleet.v1alpha1.NeedStatus.detail:type_name -> bigfleet.v1alpha1.NeedDetail
-	31, // 41: bigfleet.v1alpha1.NeedStatus.residual:type_name -> bigfleet.v1alpha1.Resources
-	4,  // 42: bigfleet.v1alpha1.Shard.Session:input_type -> bigfleet.v1alpha1.OperatorMessage
-	5,  // 43: bigfleet.v1alpha1.Shard.Session:output_type -> bigfleet.v1alpha1.ShardMessage
-	43, // [43:44] is the sub-list for method output_type
-	42, // [42:43] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	30, // 31: bigfleet.v1alpha1.NodeStateUpdate.capacity_type:type_name -> bigfleet.v1alpha1.CapacityType
+	29, // 32: bigfleet.v1alpha1.AvailableCapacityUpdate.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	31, // 33: bigfleet.v1alpha1.AvailableCapacityUpdate.resources:type_name -> bigfleet.v1alpha1.Resources
+	3,  // 34: bigfleet.v1alpha1.AvailableCapacityUpdate.confidence:type_name -> bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence
+	19, // 35: bigfleet.v1alpha1.NodeReport.contents:type_name -> bigfleet.v1alpha1.NodeContents
+	25, // 36: bigfleet.v1alpha1.NodeContents.labels:type_name -> bigfleet.v1alpha1.NodeContents.LabelsEntry
+	26, // 37: bigfleet.v1alpha1.NodeContents.allocatable:type_name -> bigfleet.v1alpha1.NodeContents.AllocatableEntry
+	35, // 38: bigfleet.v1alpha1.DrainReport.state:type_name -> bigfleet.v1alpha1.DrainState
+	36, // 39: bigfleet.v1alpha1.UnplacedPods.rows:type_name -> bigfleet.v1alpha1.UnplacedRow
+	37, // 40: bigfleet.v1alpha1.NeedStatus.reason:type_name -> bigfleet.v1alpha1.UnmetReason
+	38, // 41: bigfleet.v1alpha1.NeedStatus.detail:type_name -> bigfleet.v1alpha1.NeedDetail
+	31, // 42: bigfleet.v1alpha1.NeedStatus.residual:type_name -> bigfleet.v1alpha1.Resources
+	4,  // 43: bigfleet.v1alpha1.Shard.Session:input_type -> bigfleet.v1alpha1.OperatorMessage
+	5,  // 44: bigfleet.v1alpha1.Shard.Session:output_type -> bigfleet.v1alpha1.ShardMessage
+	44, // [44:45] is the sub-list for method output_type
+	43, // [43:44] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_shard_proto_init() }

@@ -950,6 +950,20 @@ export declare type NodeStateUpdate = Message<"bigfleet.v1alpha1.NodeStateUpdate
    * @generated from field: bigfleet.v1alpha1.KeepReason keep_reason = 1005;
    */
   keepReason: KeepReason;
+
+  /**
+   * How the machine is bought.
+   *
+   * @generated from field: bigfleet.v1alpha1.CapacityType capacity_type = 1006;
+   */
+  capacityType: CapacityType;
+
+  /**
+   * Dollars per hour. 0 is unknown, or capacity that nobody bills.
+   *
+   * @generated from field: double price_per_hour = 1007;
+   */
+  pricePerHour: number;
 };
 
 /**

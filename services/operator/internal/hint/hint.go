@@ -143,6 +143,7 @@ var operators = map[pb.NodeSelectorRequirement_Operator]corev1.NodeSelectorOpera
 func (w *Writer) spec(m *pb.AvailableCapacityUpdate) v1alpha1.AvailableCapacitySpec {
 	out := v1alpha1.AvailableCapacitySpec{
 		Resources: corev1.ResourceList{}, AvailableCount: max(0, m.AvailableCount), Availability: v1alpha1.AvailabilityNone, Cost: cost(m.CostPerHour),
+		PricePerHour: v1alpha1.Dollars(m.CostPerHour),
 	}
 	if a, ok := confidence[m.Confidence]; ok {
 		out.Availability = a

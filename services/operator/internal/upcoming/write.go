@@ -189,6 +189,12 @@ func (w *Writer) spec(o *v1alpha1.UpcomingNode, id string, m *pb.NodeStateUpdate
 	for _, t := range m.Taints {
 		o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
+	o.Spec.CapacityType, o.Spec.PricePerHour = capacityTypes[m.CapacityType], v1alpha1.Dollars(m.PricePerHour)
+}
+
+var capacityTypes = map[pb.CapacityType]string{
+	pb.CapacityType_CAPACITY_TYPE_BARE_METAL: "BareMetal", pb.CapacityType_CAPACITY_TYPE_RESERVED: "Reserved",
+	pb.CapacityType_CAPACITY_TYPE_ON_DEMAND: "OnDemand", pb.CapacityType_CAPACITY_TYPE_SPOT: "Spot",
 }
 
 func (w *Writer) resources(r *pb.Resources) corev1.ResourceList {

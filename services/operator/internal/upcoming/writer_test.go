@@ -198,3 +198,22 @@ func TestASlowServerIsSparedAWrite(t *testing.T) {
 		}
 	})
 }
+
+// OP-12.3, OP-17.2: an UpcomingNode says how its machine is bought and what it costs, where the shard says so.
+func TestAnUpcomingNodeSaysItsPrice(t *testing.T) {
+	b := newBench(t, 0)
+	for _, c := range []struct {
+		frame       *pb.NodeStateUpdate
+		kind, price string
+	}{
+		{&pb.NodeStateUpdate{CapacityType: pb.CapacityType_CAPACITY_TYPE_SPOT, PricePerHour: 0.096}, "Spot", "0.096"},
+		{&pb.NodeStateUpdate{CapacityType: pb.CapacityType_CAPACITY_TYPE_BARE_METAL}, "BareMetal", ""},
+		{&pb.NodeStateUpdate{}, "", ""},
+	} {
+		o := v1alpha1.UpcomingNode{}
+		b.spec(&o, "m1", c.frame)
+		if o.Spec.CapacityType != c.kind || o.Spec.PricePerHour != c.price {
+			t.Errorf("%v: %q, %q", c.frame, o.Spec.CapacityType, o.Spec.PricePerHour)
+		}
+	}
+}

@@ -66,7 +66,8 @@ func nodeFrame(e core.SendNodeState) Frame {
 		m := &e.Machine
 		u := &pb.NodeStateUpdate{SupersedesKey: key, MachineId: m.ID, ClusterId: e.Cluster, State: pb.MachineState(m.State),
 			NodeName: e.Node, ProviderId: m.HostRef, Labels: convert.NodeLabels(m), Resources: convert.Supply(m), Taints: convert.Taints(m.Taints),
-			Released: e.Released, ProfileFingerprint: e.For.Fingerprint, Group: e.For.Group, SinceUnixNanos: e.Since, RowId: e.RowID}
+			Released: e.Released, ProfileFingerprint: e.For.Fingerprint, Group: e.For.Group, SinceUnixNanos: e.Since, RowId: e.RowID,
+			CapacityType: pb.CapacityType(m.CapacityType), PricePerHour: convert.Dollars(m.Price)}
 		if m.State == inventory.Failed {
 			u.LastError = m.LastError
 		}
