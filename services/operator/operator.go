@@ -260,7 +260,7 @@ func (p *parts) buildDemand() (err error) {
 	}
 	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OutOfService: p.outOfService.List, Pod: p.pods.Get, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
 		OnProblem: func(key aggregate.Key) { p.needStatus.Changed(key) }, OnKeys: p.reports.SetKeys,
 		Debounce: p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})

@@ -7,6 +7,7 @@ package pods
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unique"
@@ -29,6 +30,7 @@ type Pod struct {
 	Scheduled *corev1.PodCondition // of a Pod without a node: what the scheduler says; nil: nothing yet
 	LabelSet  LabelSet             // for the selectors of disruption budgets
 	Workload  string               // that controls it and will replace it; empty: nobody
+	Domains   bool                 // required anti-affinity keeps it from whole domains, not from hosts alone
 }
 
 // GetObjectKind implements runtime.Object.
@@ -49,7 +51,7 @@ func Of(p *corev1.Pod) *Pod {
 			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
 		},
 		Node: unique.Make(p.Spec.NodeName).Value(), Phase: phase(p.Status.Phase), Grace: p.Spec.TerminationGracePeriodSeconds,
-		LabelSet: NewLabelSet(p.Labels), Workload: workload(p),
+		LabelSet: NewLabelSet(p.Labels), Workload: workload(p), Domains: keepsFromDomains(p),
 	}
 	for _, k := range []string{corev1.MirrorPodAnnotationKey, v1alpha1.AnnotationDoNotDisrupt} {
 		if v, ok := p.Annotations[k]; ok {
@@ -89,6 +91,12 @@ func workload(p *corev1.Pod) string {
 	return unique.Make(p.Namespace + "/" + kind + "/" + name).Value()
 }
 
+func keepsFromDomains(p *corev1.Pod) bool {
+	a := p.Spec.Affinity
+	return a != nil && a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		func(t corev1.PodAffinityTerm) bool { return t.TopologyKey != corev1.LabelHostname })
+}
+
 // phase is the text of a phase that all Pods share.
 func phase(p corev1.PodPhase) corev1.PodPhase { return corev1.PodPhase(unique.Make(string(p)).Value()) }
 
@@ -110,7 +118,11 @@ type Store struct {
 	byUID  map[types.UID]*Pod
 	byNode map[string]map[types.UID]*Pod
 	stuck  map[types.UID]*Pod // the scheduler cannot place them
+	orders map[types.UID]order
 }
+
+// order is when a Pod was first seen, and first seen to end, in the order of all changes of Pods. 0 is unknown.
+type order struct{ born, ended uint64 }
 
 // New returns an empty Store. onNode is called with nodes whose Pods changed, onBound with Pods that waited and got a node,
 // onChange with the old and the new form of each Pod that changed, nil where there is none. They must not block; all may be nil.
@@ -125,7 +137,7 @@ func New(onNode func(node string), onBound func(p *Pod), onChange func(old, now 
 		onChange = func(_, _ *Pod) {}
 	}
 	return &Store{onNode: onNode, onBound: onBound, onChange: onChange, byUID: map[types.UID]*Pod{}, byNode: map[string]map[types.UID]*Pod{},
-		stuck: map[types.UID]*Pod{}}
+		stuck: map[types.UID]*Pod{}, orders: map[types.UID]order{}}
 }
 
 // Set takes the present form of a Pod.
@@ -133,6 +145,7 @@ func (s *Store) Set(p *Pod) {
 	s.mu.Lock()
 	old := s.byUID[p.UID]
 	s.byUID[p.UID] = p
+	s.note(p)
 	if p.Node == "" && p.DeletionTimestamp == nil && p.Unschedulable() != nil {
 		s.stuck[p.UID] = p
 	} else {
@@ -154,6 +167,31 @@ func (s *Store) Set(p *Pod) {
 	}
 }
 
+// note keeps the resource versions in which a Pod was new and began to end: those of one kind of object are numbers in the order of
+// changes. Of a Pod that a list brought the first may be a later one.
+func (s *Store) note(p *Pod) {
+	at, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
+	if err != nil {
+		return
+	}
+	o, known := s.orders[p.UID]
+	if !known {
+		o.born = at
+	}
+	if o.ended == 0 && (p.DeletionTimestamp != nil || p.Phase == corev1.PodFailed) {
+		o.ended = at
+	}
+	s.orders[p.UID] = o
+}
+
+// Order says when a Pod was new and when it began to end, as numbers that grow with each change of a Pod; 0 where that is not known.
+func (s *Store) Order(uid types.UID) (born, ended uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o := s.orders[uid]
+	return o.born, o.ended
+}
+
 // Unschedulable returns the Pods that the scheduler says it cannot place, in no order.
 func (s *Store) Unschedulable() []*Pod {
 	s.mu.RLock()
@@ -169,6 +207,7 @@ func (s *Store) Delete(p *Pod) {
 		p = known
 	}
 	delete(s.byUID, p.UID)
+	delete(s.orders, p.UID)
 	delete(s.stuck, p.UID)
 	delete(s.byNode[p.Node], p.UID)
 	if len(s.byNode[p.Node]) == 0 {

@@ -37,12 +37,23 @@ type workload struct {
 type newcomer struct {
 	uid     types.UID
 	created time.Time
+	born    uint64 // in the order of changes of Pods; 0 is unknown
 }
 
 type heldPod struct {
 	uid     types.UID
 	key     aggregate.Key
 	deleted time.Time
+	ended   uint64 // as newcomer.born
+}
+
+// replaces reports whether a Pod was created after the other one was deleted: by the order of changes where it is known, else by timestamps,
+// which know seconds alone.
+func (n newcomer) replaces(d heldPod) bool {
+	if n.born > 0 && d.ended > 0 && n.born < d.ended {
+		return false
+	}
+	return !n.created.Before(d.deleted.Add(-clockGranular))
 }
 
 // podRequest is what is known of the Pod of a request.
@@ -56,38 +67,38 @@ func newHolds() holds {
 }
 
 // arrived lets a new Pod of a workload replace a deleted one. It returns the key of the demand that is held no longer.
-func (h *holds) arrived(name string, uid types.UID, created, now time.Time) (released aggregate.Key, ok bool) {
-	if name == "" || now.Sub(created) > newcomerKept {
+func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggregate.Key, ok bool) {
+	if name == "" || now.Sub(n.created) > newcomerKept {
 		return aggregate.Key{}, false
 	}
 	w := h.workload(name)
 	for i, d := range w.held {
-		if !created.Before(d.deleted.Add(-clockGranular)) {
+		if n.replaces(d) {
 			w.held = slices.Delete(w.held, i, i+1)
 			delete(h.until, d.key)
 			return d.key, true
 		}
 	}
-	w.newcomers = append(w.newcomers, newcomer{uid, created})
+	w.newcomers = append(w.newcomers, n)
 	return aggregate.Key{}, false
 }
 
 // left says whether the demand of a deleted Pod is to be held under a key: no replacement has come before.
-func (h *holds) left(name string, uid types.UID, key aggregate.Key, deleted, until, now time.Time) bool {
+func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
 	if len(h.until) >= heldMax {
 		return false
 	}
 	w := h.workload(name)
-	w.newcomers = slices.DeleteFunc(w.newcomers, func(n newcomer) bool { return n.uid == uid || now.Sub(n.created) > newcomerKept })
+	w.newcomers = slices.DeleteFunc(w.newcomers, func(n newcomer) bool { return n.uid == d.uid || now.Sub(n.created) > newcomerKept })
 	for i, n := range w.newcomers {
-		if !n.created.Before(deleted.Add(-clockGranular)) {
+		if n.replaces(d) {
 			w.newcomers = slices.Delete(w.newcomers, i, i+1)
 			h.trim(name)
 			return false
 		}
 	}
-	w.held = append(w.held, heldPod{uid, key, deleted})
-	h.until[key] = until
+	w.held = append(w.held, d)
+	h.until[d.key] = until
 	return true
 }
 
@@ -152,7 +163,8 @@ func (p *Publisher) podArrived(r *request.Request, key aggregate.Key, uid types.
 		created, name = pod.CreationTimestamp.Time, pod.Workload
 	}
 	p.byPod[uid] = podRequest{key, name}
-	if released, ok := p.holds.arrived(name, uid, created, now); ok {
+	born, _ := p.order(uid)
+	if released, ok := p.holds.arrived(name, newcomer{uid, created, born}, now); ok {
 		return p.demand.Delete(released)
 	}
 	return false
@@ -179,7 +191,8 @@ func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) {
 	held := &request.Request{Spec: r.Spec, Held: true}
 	held.Namespace, held.Name = r.Namespace, r.Name+heldSuffix
 	held.Acknowledge()
-	if p.holds.left(name, uid, aggregate.KeyOf(held), deleted, until, now) {
+	_, ended := p.order(uid)
+	if p.holds.left(name, heldPod{uid, aggregate.KeyOf(held), deleted, ended}, until, now) {
 		p.demand.Set(held)
 	}
 }
@@ -198,6 +211,13 @@ func (p *Publisher) pod(uid types.UID) *pods.Pod {
 		return nil
 	}
 	return p.Pod(uid)
+}
+
+func (p *Publisher) order(uid types.UID) (born, ended uint64) {
+	if p.Order == nil {
+		return 0, 0
+	}
+	return p.Order(uid)
 }
 
 // expireHolds drops the demand of Pods that were not replaced in time.

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +24,11 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := map[types.UID]*pods.Pod{}
 		var mu sync.Mutex
+		store := pods.New(nil, nil, nil)
+		changes := 0
 		b := newBench(t, func(c *Config) {
 			c.Pod = func(uid types.UID) *pods.Pod { mu.Lock(); defer mu.Unlock(); return known[uid] }
+			c.Order = store.Order
 		})
 		set := func(name, owner, hash string, change ...func(*corev1.Pod)) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()}}
@@ -40,9 +44,12 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 			for _, f := range change {
 				f(p)
 			}
+			changes++
+			p.ResourceVersion = strconv.Itoa(changes)
 			mu.Lock()
 			known[p.UID] = pods.Of(p)
 			mu.Unlock()
+			store.Set(pods.Of(p))
 		}
 		ask := func(name string) {
 			r := &request.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.Now(),
@@ -136,6 +143,25 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 		ask("db-1-again")
 		expect("and rolled", "4")
 		for _, n := range []string{"db-0", "db-1-again"} {
+			withdraw(n)
+		}
+		time.Sleep(10 * time.Second)
+		// A Deployment whose Pods are drained in the second in which they were made: none of them stands for another.
+		for _, n := range []string{"y-1", "y-2", "y-3"} {
+			set(n, "ReplicaSet/y-aaa", "aaa")
+			ask(n)
+		}
+		set("y-1", "ReplicaSet/y-aaa", "aaa", deleted(0))
+		set("y-2", "ReplicaSet/y-aaa", "aaa", deleted(0))
+		withdraw("y-1")
+		withdraw("y-2")
+		expect("young Pods of a Deployment", "5")
+		for _, n := range []string{"y-4", "y-5"} {
+			set(n, "ReplicaSet/y-aaa", "aaa")
+			ask(n)
+		}
+		expect("and replaced", "5")
+		for _, n := range []string{"y-3", "y-4", "y-5"} {
 			withdraw(n)
 		}
 		time.Sleep(10 * time.Second)

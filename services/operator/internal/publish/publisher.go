@@ -43,11 +43,12 @@ type Config struct {
 	OnKeys       func(keys []string)     // hears by which label keys the rows of a roll-up select, sorted; may be nil
 	// Pod returns a Pod of the cluster, nil if it is not known; nil means that no demand is held.
 	Pod         func(uid types.UID) *pods.Pod
-	Hold        time.Duration            // of the demand of deleted Pods beyond their grace; 0 means 3 min
-	Debounce    time.Duration            // 0 means 250 ms
-	Heartbeat   time.Duration            // 0 means 10 s
-	Instruments *instruments.Instruments // required
-	Log         *slog.Logger             // required
+	Order       func(uid types.UID) (born, ended uint64) // of changes of Pods; nil: not known
+	Hold        time.Duration                            // of the demand of deleted Pods beyond their grace; 0 means 3 min
+	Debounce    time.Duration                            // 0 means 250 ms
+	Heartbeat   time.Duration                            // 0 means 10 s
+	Instruments *instruments.Instruments                 // required
+	Log         *slog.Logger                             // required
 }
 
 // Outcome is what became of a roll-up.

@@ -113,7 +113,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 			since, ok := w.Ready(id)
 			ready[id] = readiness{since, ok}
 		}
-		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor || !short(c.Message, q.Spec) {
+		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor || !short(c.Message, q.Spec, p.Domains) {
 			continue
 		}
 		r := rows[id]
@@ -169,7 +169,7 @@ var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
 // per host may lack a host.
-func short(message string, s *request.Spec) bool {
+func short(message string, s *request.Spec, domains bool) bool {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
 		return false
@@ -181,7 +181,7 @@ func short(message string, s *request.Spec) bool {
 		switch {
 		case strings.HasPrefix(class, "Insufficient "), class == "Too many pods":
 			lacking = true
-		case s.MaxPerHost > 0 && lacksHost(class), strings.Contains(class, "exceed max volume count"):
+		case s.MaxPerHost > 0 && lacksHost(class, domains), strings.Contains(class, "exceed max volume count"):
 			lacking = true
 		case len(s.Spread) > 0 && strings.HasSuffix(class, "didn't match pod topology spread constraints"):
 			lacking = true // a domain with few of its peers has no room
@@ -197,8 +197,9 @@ func short(message string, s *request.Spec) bool {
 	return lacking
 }
 
-// lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room.
-func lacksHost(class string) bool {
-	return strings.Contains(class, "pods anti-affinity rules") || strings.Contains(class, "pod anti-affinity rules") ||
+// lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room. Of a Pod that keeps
+// away from whole domains as well, the class may mean those, where one more host has none.
+func lacksHost(class string, domains bool) bool {
+	return !domains && (strings.Contains(class, "pods anti-affinity rules") || strings.Contains(class, "pod anti-affinity rules")) ||
 		strings.Contains(class, "didn't have free ports") || strings.HasSuffix(class, "didn't match pod topology spread constraints")
 }

@@ -37,7 +37,7 @@ func TestShort(t *testing.T) {
 		"running PreFilter plugin: rejected":                                                                                                false,
 		"":                                                                                                                                  false,
 	} {
-		if got := short(message, &request.Spec{}); got != want {
+		if got := short(message, &request.Spec{}, false); got != want {
 			t.Errorf("%q: %v, want %v", message, got, want)
 		}
 	}
@@ -175,8 +175,12 @@ func TestPodsLackAMachine(t *testing.T) {
 		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, true},
 		{"0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.", request.Spec{}, false},
 	} {
-		if got := short(c.message, &c.spec); got != c.want {
+		if got := short(c.message, &c.spec, false); got != c.want {
 			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)
 		}
+	}
+	// A Pod with a host port that keeps away from its peers' zone, too: no host in these zones has room.
+	if short(anti, &request.Spec{MaxPerHost: 1}, true) || !short(ports, &request.Spec{MaxPerHost: 1}, true) {
+		t.Error("a Pod that keeps away from zones lacks hosts by its ports alone")
 	}
 }
