@@ -23,7 +23,7 @@ const (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,path=capacityrequests,singular=capacityrequest,shortName={cr,crs},categories=fleet
+// +kubebuilder:resource:scope=Namespaced,path=capacityrequests,singular=capacityrequest,shortName={cr,crs,capreq},categories=fleet
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`

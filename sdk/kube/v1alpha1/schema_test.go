@@ -59,7 +59,7 @@ func TestDefinitionNames(t *testing.T) {
 		short                   []string
 		selectable              string
 	}{
-		"CapacityRequest":   {"Namespaced", "capacityrequests", "capacityrequest", []string{"cr", "crs"}, ".status.phase"},
+		"CapacityRequest":   {"Namespaced", "capacityrequests", "capacityrequest", []string{"cr", "crs", "capreq"}, ".status.phase"},
 		"AvailableCapacity": {"Cluster", "availablecapacities", "availablecapacity", []string{"avc"}, ""},
 		"UpcomingNode":      {"Cluster", "upcomingnodes", "upcomingnode", []string{"upn"}, ""},
 	} {
