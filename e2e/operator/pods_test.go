@@ -345,6 +345,9 @@ func testReplacedPodsCountOnce(t *testing.T, w *world) {
 	w.must(w.deploy("web", pods, "100m"))
 	w.until("all run on the old node", func() bool { return len(w.podsOn("node-old")) == pods })
 	w.machine(s, "new")
+	w.until("no Pod is so young that it could be a replacement itself", func() bool {
+		return !slices.ContainsFunc(w.podsOn("node-old"), func(p corev1.Pod) bool { return time.Since(p.CreationTimestamp.Time) < 3*time.Second })
+	})
 	s.send(t, reclaim("0000000000000047", 120, "old"))
 	w.until("all run on the new node", func() bool { return len(w.podsOn("node-new")) == pods && w.phase("old") == v1alpha1.NodeDrained })
 	alive, most, made := c.counts()
