@@ -14,6 +14,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/operator v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/providers/clusterapi v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/hosts v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/sim v0.0.0
@@ -141,6 +142,7 @@ replace (
 	github.com/bigfleet-dev/bigfleet/services/kit => ../services/kit
 	github.com/bigfleet-dev/bigfleet/services/operator => ../services/operator
 	github.com/bigfleet-dev/bigfleet/services/podcontroller => ../services/podcontroller
+	github.com/bigfleet-dev/bigfleet/services/providers/clusterapi => ../services/providers/clusterapi
 	github.com/bigfleet-dev/bigfleet/services/providers/hosts => ../services/providers/hosts
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../services/providers/kwok
 	github.com/bigfleet-dev/bigfleet/services/providers/sim => ../services/providers/sim

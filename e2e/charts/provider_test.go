@@ -20,6 +20,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/template"
+	"github.com/bigfleet-dev/bigfleet/services/providers/clusterapi"
 	"github.com/bigfleet-dev/bigfleet/services/providers/hosts"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
 	"github.com/bigfleet-dev/bigfleet/services/providers/sim"
@@ -66,6 +67,14 @@ inventory:
   defaults: {type: rack.64x, zone: dc1-a, resources: {cpu: "64", memory: 256Gi}}
   hosts: [{name: node-001, rack: r1}]
 `},
+		"clusterapi": {Chart: "bigfleet-provider-clusterapi", Name: "clusterapi", Namespace: "bigfleet-system", Values: `
+rbac: {namespaces: [default]}
+config:
+  namespace: default
+  templates: {large: {api_version: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, name: large}}
+  offerings:
+  - {name: large, instance_type: large, zone: zone-a, capacity_type: on_demand, count: 20, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi}}
+`},
 		"kwok": {Chart: "bigfleet-provider-kwok", Name: "kwok", Namespace: "bigfleet-system", Values: "kubeconfigs: {secretName: clusters}\n"},
 		"kwok-bare": {Chart: "bigfleet-provider-kwok", Name: "kwok", Namespace: "bf", Values: `
 config: {default: {kubeconfig: /k/all}, delays: {create: 40s}}
@@ -93,6 +102,7 @@ func TestProviderSchemas(t *testing.T) {
 	}
 	for chart, command := range map[string]func() *cobra.Command{
 		"bigfleet-provider": nil, "bigfleet-provider-sim": sim.NewCommand, "bigfleet-provider-kwok": kwok.NewCommand,
+		"bigfleet-provider-clusterapi": clusterapi.NewCommand,
 		"bigfleet-provider-hosts": hosts.NewCommand,
 	} {
 		var printed bytes.Buffer
@@ -129,6 +139,9 @@ func TestBadProviderValues(t *testing.T) {
 	for _, c := range []struct{ chart, values, want string }{
 		{"bigfleet-provider", "", "image.repository is required"},
 		{"bigfleet-provider-kwok", "", "kubeconfigs.secretName is required"},
+		{"bigfleet-provider-clusterapi", "", "rbac.namespaces is empty"},
+		{"bigfleet-provider-clusterapi", "serviceAccount: {automountToken: false}", "serviceAccount.automountToken must be true"},
+		{"bigfleet-provider-clusterapi", "rbac: {namespaces: [a]}\nconfig: {templates: {x: {version: v1}}}", "version"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {kubeconfigs: x}", "kubeconfigs"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {delays: {create: soon}}", "create"},
 		{"bigfleet-provider-hosts", "tls: {secretName: x}", "kubeconfigs.secretName is required"},
@@ -168,7 +181,7 @@ func TestProviderDefaults(t *testing.T) {
 			t.Errorf("%s: security context %+v, %+v", name, p.SecurityContext, c.SecurityContext)
 		case c.ReadinessProbe == nil || c.LivenessProbe == nil || c.StartupProbe == nil || s.Spec.Template.Annotations["checksum/config"] == "":
 			t.Errorf("%s: probes or checksum are missing", name)
-		case name != "sim-everything" && *p.AutomountServiceAccountToken:
+		case name != "sim-everything" && *p.AutomountServiceAccountToken != (name == "clusterapi"):
 			t.Errorf("%s: a token nobody needs", name)
 		case (name == "sim" || name == "kwok") && !onlyShards(t, render(t, providers()[name])):
 			t.Errorf("%s: others than shards reach it", name)

@@ -50,6 +50,7 @@ type settings struct {
 	callsMax      map[string]CallLimit
 	transitions   int
 	queue         int
+	blobBytes     int
 	unknownMarks  int
 	tombstones    int
 	tombstoneTTL  time.Duration
@@ -61,7 +62,7 @@ func defaults() settings {
 		log: slog.Default(), registerer: prometheus.NewRegistry(), tracer: noop.NewTracerProvider(), random: rand.Reader,
 		reconcile: 2 * time.Minute, describe: DescribeTimeout, prices: 5 * time.Minute, priceAgeMax: 24 * time.Hour,
 		lossRounds: 3, shutdownGrace: ShutdownGrace,
-		transitions: TransitionsMax, queue: QueueMax, unknownMarks: UnknownMarksMax,
+		transitions: TransitionsMax, queue: QueueMax, blobBytes: BlobBytesMax, unknownMarks: UnknownMarksMax,
 		tombstones: TombstonesMax, tombstoneTTL: TombstoneTTL,
 	}
 }
@@ -163,6 +164,10 @@ func WithTransitionLimits(running, waiting int) Option {
 	return func(s *settings) { s.transitions, s.queue = running, waiting }
 }
 
+// WithBlobBytes sets how much boot data the substrate can take, 1 to BlobBytesMax bytes. A Configure with more is refused
+// before anything changes (PROV-8.7). Default BlobBytesMax.
+func WithBlobBytes(most int) Option { return func(s *settings) { s.blobBytes = most } }
+
 // WithTombstones sets how many removals are remembered and for how long. Default 1,000,000 and 24 h.
 func WithTombstones(most int, ttl time.Duration) Option {
 	return func(s *settings) { s.tombstones, s.tombstoneTTL = most, ttl }
@@ -213,6 +218,9 @@ func (s *settings) checkBounds() error {
 		if x.low {
 			all = append(all, fmt.Errorf("%s: %v is too little; the least is %s", x.key, x.value, x.bound))
 		}
+	}
+	if s.blobBytes < 1 || s.blobBytes > BlobBytesMax {
+		all = append(all, fmt.Errorf("WithBlobBytes: %d is not 1 to %d", s.blobBytes, BlobBytesMax))
 	}
 	return errors.Join(all...)
 }

@@ -96,7 +96,7 @@ func New(name string, b Backend, options ...Option) (*Provider, error) {
 	}
 	_, deleter := b.(Deleter)
 	p.rules = lifecycle.Rules{
-		DeleteSupported: deleter, ShardIDBytesMax: ShardIDBytesMax, MetadataBytesMax: MetadataBytesMax, BlobBytesMax: BlobBytesMax,
+		DeleteSupported: deleter, ShardIDBytesMax: ShardIDBytesMax, MetadataBytesMax: MetadataBytesMax, BlobBytesMax: p.set.blobBytes,
 	}
 	p.queue = newQueue(p.set.transitions, p.set.queue)
 	p.callers = newCallers(p.set.callsMax, p.log, p.metrics, p.tracer)

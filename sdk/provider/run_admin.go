@@ -25,7 +25,7 @@ func (a admin) GetProvider(context.Context, *connect.Request[bigfleetv1alpha1.Ge
 	out := &bigfleetv1alpha1.GetProviderResponse{
 		Name: p.name, Version: p.set.version, Capabilities: p.capabilities(), ReadinessMode: p.set.readiness.mode,
 		StoreId: p.storeID(), Mutations: bigfleetv1alpha1.MutationMode_MUTATION_MODE_RUNNING,
-		MaxBootstrapBlobBytes: BlobBytesMax, MaxMetadataBytes: MetadataBytesMax, MaxConcurrentMutations: int32(p.set.transitions),
+		MaxBootstrapBlobBytes: int64(p.set.blobBytes), MaxMetadataBytes: MetadataBytesMax, MaxConcurrentMutations: int32(p.set.transitions),
 		Machines: int32(p.inventory.Machines()), StartedAtUnixNanos: p.started.UnixNano(),
 	}
 	if p.paused.Load() {

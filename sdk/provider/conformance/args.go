@@ -10,6 +10,12 @@ import (
 	"connectrpc.com/connect"
 )
 
+// Boot data that every provider takes, and the least that one may state where its substrate takes less (PROV-8.7).
+const (
+	blobBytes      = 1 << 20
+	leastBlobBytes = 16 << 10
+)
+
 func argsBehaviours() []behaviour {
 	return []behaviour{
 		{
@@ -132,10 +138,11 @@ func argsBehaviours() []behaviour {
 		},
 		{
 			name: "args/blob-of-1-mib", profile: Core, hosts: 1, clauses: []string{"PROV-8.7"},
-			says: "take boot data of 1 MiB",
+			says: "take boot data of 1 MiB, or of the size that GetProvider states, which is at least 16 KiB",
 			do: func(c *Case) {
+				c.check(c.suite.blobBytes >= leastBlobBytes, "GetProvider states %d bytes of boot data; %d is the least", c.suite.blobBytes, leastBlobBytes)
 				id := c.host()
-				_, err := c.send(request{kind: lifecycle.Configure, machine: id, fence: c.fresh(), cluster: c.Clusters[0], blob: make([]byte, 1<<20)})
+				_, err := c.send(request{kind: lifecycle.Configure, machine: id, fence: c.fresh(), cluster: c.Clusters[0], blob: make([]byte, c.suite.blobBytes)})
 				if err != nil {
 					c.failf("Configure: %v", err)
 				}

@@ -65,6 +65,7 @@ type suite struct {
 	used       map[string]bool // machines that a call of the run was accepted for
 	hosted     map[string]bool // machines that had a host before the run
 	limit      time.Duration
+	blobBytes  int // of boot data that the provider takes
 	inventory  inventory
 
 	judgedSeed maphash.Seed
@@ -176,9 +177,12 @@ func (s *suite) survey(ctx context.Context, r *Report) error {
 		s.inventory.spot = s.inventory.spot || m.GetCapacityType() == bigfleetv1alpha1.CapacityType_CAPACITY_TYPE_SPOT
 	}
 	r.Machines = s.inventory.machines
-	s.limit = s.target.Limit
+	s.limit, s.blobBytes = s.target.Limit, blobBytes
 	if who, err := s.dialer.admin(s.target.TLS).GetProvider(ctx, connect.NewRequest(&bigfleetv1alpha1.GetProviderRequest{})); err == nil {
 		r.Provider, r.Version = who.Msg.GetName(), who.Msg.GetVersion()
+		if most := who.Msg.GetMaxBootstrapBlobBytes(); most > 0 {
+			s.blobBytes = int(min(most, blobBytes))
+		}
 		for _, t := range who.Msg.GetTimings() {
 			if s.target.Limit == 0 {
 				s.limit = max(s.limit, time.Duration(t.GetTimeoutSeconds())*time.Second)

@@ -165,7 +165,7 @@ func (b *backend) claim(ctx context.Context, client typedcorev1.CoreV1Interface,
 	case apierrors.IsNotFound(err):
 		return provider.Transient(fmt.Errorf("node %s just went away", op.Machine.ID))
 	case err != nil:
-		return classify(err)
+		return nodeready.Classify(err)
 	case there.Annotations[annotationOperation] == op.ID && there.DeletionTimestamp == nil:
 		return nil
 	case there.Labels[labelProvider] != b.name || there.Annotations[annotationStore] != b.fleet.StoreID():
@@ -238,28 +238,7 @@ func (b *backend) write(ctx context.Context, cluster, call string, do func(conte
 		return context.Cause(ctx)
 	}
 	defer func() { <-places }()
-	return provider.Call(ctx, call, func(ctx context.Context) error { return classify(do(ctx)) })
-}
-
-// classify says what an error of an apiserver means (PROV-15.6).
-func classify(err error) error {
-	if err == nil {
-		return nil
-	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		return provider.RetryAfter(time.Duration(seconds)*time.Second, err)
-	}
-	var status apierrors.APIStatus
-	switch {
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return provider.Credentials(err)
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
-		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsConflict(err):
-		return provider.Transient(err)
-	case !errors.As(err, &status): // no answer at all: the apiserver is away
-		return provider.Transient(err)
-	}
-	return err
+	return provider.Call(ctx, call, func(ctx context.Context) error { return nodeready.Classify(do(ctx)) })
 }
 
 // pause waits for a delay, drawn around its value by the jitter.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,7 @@ func (b *backend) pods(ctx context.Context, client typedcorev1.CoreV1Interface, 
 		list, err = client.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector("spec.nodeName", op.Machine.ID).String(),
 		})
-		return classify(err)
+		return nodeready.Classify(err)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("list the pods of node %s: %w", op.Machine.ID, err)
