@@ -38,8 +38,7 @@ offerings:
 - {name: spot, instance_type: large, zone: zone-b, capacity_type: spot, count: 60, price_per_hour: 0.03, interruption_probability: 0.02, resources: {cpu: "4", memory: 16Gi}}
 `
 
-// PROV-29.4: the provider passes core, cloud and spot. durable and fault need a management cluster that outlives the
-// provider; e2e/capi has one.
+// PROV-29.4: the provider passes core, cloud and spot. durable and fault need a management cluster that outlives the provider.
 func TestConformance(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

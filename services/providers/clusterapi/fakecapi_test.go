@@ -20,7 +20,7 @@ import (
 )
 
 // fakeCAPI is a management cluster in memory: it plays Cluster API's controllers for Machines, and an infrastructure that
-// launches at once. e2e/capi runs the real controllers.
+// launches at once.
 type fakeCAPI struct {
 	client *fake.FakeDynamicClient
 	mapper meta.RESTMapper
