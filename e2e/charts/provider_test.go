@@ -103,7 +103,7 @@ func TestProviderSchemas(t *testing.T) {
 	for chart, command := range map[string]func() *cobra.Command{
 		"bigfleet-provider": nil, "bigfleet-provider-sim": sim.NewCommand, "bigfleet-provider-kwok": kwok.NewCommand,
 		"bigfleet-provider-clusterapi": clusterapi.NewCommand,
-		"bigfleet-provider-hosts": hosts.NewCommand,
+		"bigfleet-provider-hosts":      hosts.NewCommand,
 	} {
 		var printed bytes.Buffer
 		if command != nil {
