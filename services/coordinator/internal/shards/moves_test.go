@@ -83,7 +83,7 @@ func TestKillSwitch(t *testing.T) {
 		f.intervals(2)
 		f.shards[1].Shortfalls = []*v1.Shortfall{shortfall("x", "12", 61)}
 		f.intervals(6)
-		if f.group.State().OpenMoveCount() != 0 || len(f.registry.Proposed()) == 0 || !strings.Contains(f.registry.Proposed()[0].GetReason(), "needy is short") {
+		if f.group.State().OpenMoveCount() != 0 || len(f.registry.Proposed()) == 0 || !strings.Contains(f.registry.Proposed()[0].GetReason(), "needy has been short") {
 			t.Fatalf("dry run: %d moves, %d proposals", f.group.State().OpenMoveCount(), len(f.registry.Proposed()))
 		}
 		f.admin(policyOp(func(p *v1.RebalancePolicy) {}))

@@ -98,7 +98,9 @@ func machines(ctx context.Context, a *app.App, f filter) (output.List, error) {
 					continue
 				}
 				if f.hides(m) {
-					hidden.Add(1)
+					if !isForeign(m) { // the shard that it belongs to counts it
+						hidden.Add(1)
+					}
 					continue
 				}
 				out = append(out, m)
@@ -140,21 +142,23 @@ func are(n int64) string {
 	return fmt.Sprintf("%d more machines are", n)
 }
 
+// isForeign says whether a machine belongs to another shard than the one that lists it.
+func isForeign(v *bigfleetv1alpha1.MachineView) bool {
+	return slices.Contains(v.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN)
+}
+
 // onceEach leaves out what a shard says of machines that another one answers for: shards that share a provider know each other's.
 func onceEach(items []*bigfleetv1alpha1.MachineView) []*bigfleetv1alpha1.MachineView {
-	foreign := func(v *bigfleetv1alpha1.MachineView) bool {
-		return slices.Contains(v.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN)
-	}
-	if !slices.ContainsFunc(items, foreign) {
+	if !slices.ContainsFunc(items, isForeign) {
 		return items
 	}
 	answered := map[string]bool{}
 	for _, v := range items {
-		if !foreign(v) {
+		if !isForeign(v) {
 			answered[v.GetMachine().GetId()] = true
 		}
 	}
-	return slices.DeleteFunc(items, func(v *bigfleetv1alpha1.MachineView) bool { return foreign(v) && answered[v.GetMachine().GetId()] })
+	return slices.DeleteFunc(items, func(v *bigfleetv1alpha1.MachineView) bool { return isForeign(v) && answered[v.GetMachine().GetId()] })
 }
 
 // interruption is how often an hour the provider takes such a machine back, as it says.

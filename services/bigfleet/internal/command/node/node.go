@@ -42,7 +42,7 @@ type choice struct {
 func Verbs(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		verb(a, "drain", "Cordon Nodes and evict their Pods within their disruption budgets",
-			"BigFleet buys replacements for what the Pods need and releases the machines when they are empty. Exits with 4 if Pods are left after --within.",
+			"\nBigFleet buys replacements for what the Pods need and releases the machines when they are empty.\nExits with 4 if Pods are left after --within.",
 			"  bigfleet machines drain m-0001 --reason 'disk errors' --kube-context red\n  bigfleet machines drain --zone eu-1a --reason 'power work' --dry-run --kube-context red\n"+
 				"  bigfleet machines drain -l topology.kubernetes.io/rack=r7 --reason 'switch replacement' --kube-context red", drain),
 		verb(a, "cordon", "Keep new Pods off Nodes; running Pods stay", "", "  bigfleet machines cordon --zone eu-1a --reason 'network trouble' --kube-context red", cordon),
@@ -57,7 +57,7 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 	var by choice
 	c := &cobra.Command{
 		Use: name + " [MACHINE...]", Short: short, Example: example,
-		Long: strings.TrimSpace(short + ".\n\nWorks on the Nodes of one cluster, which --kube-context names, and only on those that BigFleet made. " + more),
+		Long: strings.TrimSpace(short + ".\n\nWorks on the Nodes of one cluster, which --kube-context names, and only on those that BigFleet made." + more),
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, m := range args {
 				by.machines = append(by.machines, strings.TrimPrefix(strings.TrimPrefix(m, "machine/"), "node/"))
@@ -72,7 +72,10 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 	if name == "drain" {
 		c.Flags().DurationVar(&by.within, "within", withinUsual, "stop waiting after this long; the Nodes stay cordoned")
 	}
-	return a.Mutates(c, true)
+	c = a.Mutates(c, true)
+	c.Flags().Lookup("reason").Usage = "reason for the change; kept as an annotation of the Node"
+	c.Flags().Lookup("dry-run").Usage = "show the Nodes without changing anything"
+	return c
 }
 
 func run(ctx context.Context, a *app.App, name string, by choice, do action) error {
