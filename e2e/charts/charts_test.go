@@ -135,7 +135,7 @@ func TestBadValues(t *testing.T) {
 		small + "bootstrap: {renderer: stub, template: x}":                      "would be ignored",
 		small + "bootstrap: {caBundle: hello}":                                  "no PEM certificate",
 		small + "bootstrap: {tokenPool: 1025}":                                  "tokenPool",
-		small + "tls: {required: true}":                                         "no certificate",
+		"clusterID: a_b\nshardAddress: a:1":                                     "set tls.secretName",
 		small + "tls: {secretName: a, issuerRef: {name: b}}":                    "both set",
 		small + "tls: {issuerRef: {kind: Issuer}}":                              "issuerRef.name is required",
 		small + "extraArgs: [--cluster-id=blue]":                                "set by a value of the chart",
@@ -373,7 +373,7 @@ func TestApplyAndStart(t *testing.T) {
 				}
 				args[i] = a
 			}
-			args = append(args, "--kubeconfig", kubeconfig)
+			args = append(withCertificate(t, args, "cluster/red"), "--kubeconfig", kubeconfig)
 			if name == "operator" { // there is no cluster-info here
 				args = append(args, "--apiserver-url", cp.Endpoint())
 			}

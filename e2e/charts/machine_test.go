@@ -2,6 +2,7 @@ package charts
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,9 +11,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 )
 
 // machine runs Pods of a rendered chart as processes: each name and port of the cluster is a port of this machine.
@@ -21,6 +25,59 @@ type machine struct {
 	binary string
 	mu     sync.Mutex
 	ports  map[string]*loopback.Port
+	// secrets are directories with tls.crt, tls.key and ca.crt, by name of the Secret.
+	secrets map[string]string
+}
+
+// issue makes what the rendered Job asks the command for. e2e/published runs the Job itself.
+func (m *machine) issue(render []byte) {
+	m.t.Helper()
+	ca, err := devca.New("fleet")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.secrets = map[string]string{}
+	for _, a := range rendered[batchv1.Job](m.t, render, "Job").Spec.Template.Spec.Containers[0].Args {
+		asked, ok := strings.CutPrefix(a, "--secret=")
+		if !ok {
+			continue
+		}
+		name, what, _ := strings.Cut(asked, "=")
+		names := strings.Split(what, ",")
+		r := devca.Request{Hosts: append(names[1:], "127.0.0.1")}
+		if names[0] != "server" {
+			r.URIs = []string{"bigfleet://" + names[0]}
+		}
+		cert, key, err := ca.Issue(r)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		dir := m.t.TempDir()
+		for file, data := range map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca.PEM()} {
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+		m.secrets[name] = dir
+	}
+}
+
+// mounted maps the path at which a Pod reads its certificate to the files of the Secret that it mounts there.
+func (m *machine) mounted(spec corev1.PodSpec, pod string) *strings.Replacer {
+	var pairs []string
+	for _, v := range spec.Volumes {
+		switch {
+		case v.Projected != nil:
+			for _, source := range v.Projected.Sources {
+				if own, _, _ := strings.Cut(source.Secret.Items[0].Path, "/"); own == pod {
+					pairs = append(pairs, "/etc/bigfleet/tls/"+pod, m.secrets[source.Secret.Name])
+				}
+			}
+		case v.Secret != nil && v.Name == "tls":
+			pairs = append(pairs, "/etc/bigfleet/tls", m.secrets[v.Secret.SecretName])
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 var clusterAddress = regexp.MustCompile(`[a-z0-9-]+(\.[a-z0-9-]+)*\.svc:[0-9]+`)
@@ -48,11 +105,12 @@ func (m *machine) start(s *appsv1.StatefulSet, ordinal int) error {
 	pod := s.Name + "-" + string(rune('0'+ordinal))
 	host := pod + "." + s.Spec.ServiceName + "." + s.Namespace + ".svc"
 	dir := m.t.TempDir()
+	files := m.mounted(s.Spec.Template.Spec, pod)
 	var metrics string
 	var args []string
 	for _, a := range c.Args {
 		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", s.Namespace).Replace(a)
-		a = clusterAddress.ReplaceAllStringFunc(a, m.at)
+		a = clusterAddress.ReplaceAllStringFunc(files.Replace(a), m.at)
 		flag, value, _ := strings.Cut(a, "=")
 		switch {
 		case strings.HasPrefix(value, ":"): // a port of the Pod

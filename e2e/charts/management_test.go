@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	cloud       = "sim.bigfleet-system.svc:9000"
+	cloud       = "bigfleet-provider-sim.bigfleet-system.svc:9000"
 	oneProvider = "shard: {provider: {addr: \"" + cloud + "\"}}\n"
 )
 
@@ -145,8 +145,8 @@ func TestManagementObjects(t *testing.T) {
 	}
 }
 
-// COORD-17.3, OPS-7.1: the rendered arguments, with names of this machine in place of the cluster's, make three coordinators a
-// group and a shard that reports to it. Those of every value are flags of the programs.
+// COORD-17.3, OPS-7.1, OPS-8.6: the rendered arguments, with names of this machine in place of the cluster's, make three coordinators a
+// group, and a shard that reports to it and dials a provider, all of them with TLS. Those of every value are flags of the programs.
 func TestManagementStarts(t *testing.T) {
 	binary := proc.BuildT(t, "services/bigfleet")
 	for name, r := range management() {
@@ -169,8 +169,10 @@ func TestManagementStarts(t *testing.T) {
 			}
 		}
 	}
-	sets := statefulSets(t, render(t, management()["management"]))
+	text := render(t, management()["management"])
+	sets := statefulSets(t, text)
 	m := &machine{t: t, ports: map[string]*loopback.Port{}, binary: binary}
+	m.issue(text)
 	starts := make(chan error, 4)
 	for i := range 3 {
 		go func() { starts <- m.start(sets["coordinator"], i) }()
@@ -180,9 +182,15 @@ func TestManagementStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir := t.TempDir()
+	dir, provider := t.TempDir(), statefulSet(t, render(t, Release{Chart: "bigfleet-provider-sim", Name: "bigfleet-provider-sim", Namespace: "bigfleet-system"})).Spec.Template.Spec
+	args := []string{"--addr", m.at(cloud), "--data-dir", dir, "--sim-control-addr", "off", "--metrics-addr", m.at("sim-metrics.svc:1")}
+	for _, a := range provider.Containers[0].Args {
+		if strings.Contains(a, "tls") {
+			args = append(args, m.mounted(provider, "").Replace(a))
+		}
+	}
 	p, err := proc.Start(t.Context(), proc.Config{Name: "sim", Path: proc.BuildT(t, "services/providers/sim/cmd/bigfleet-provider-sim"), LogFile: filepath.Join(dir, "log"),
-		Args: []string{"--addr", m.at(cloud), "--data-dir", dir, "--sim-control-addr", "off", "--metrics-addr", m.at("sim-metrics.svc:1")}, Ready: proc.TCP(m.at(cloud))})
+		Args: args, Ready: proc.TCP(m.at(cloud))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +199,13 @@ func TestManagementStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	where := m.at("bigfleet-coordinator-0.bigfleet-coordinator.bigfleet-system.svc:7790")
+	if out, err := exec.CommandContext(t.Context(), binary, "get", "shards", "--coordinator", where).CombinedOutput(); err == nil {
+		t.Errorf("a coordinator of the chart's defaults answers without TLS:\n%s", out)
+	}
+	admin := m.secrets["bigfleet-admin"]
 	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		out, err := exec.CommandContext(t.Context(), binary, "get", "shards", "--coordinator", where).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), binary, "get", "shards", "--coordinator", where,
+			"--tls-cert", admin+"/tls.crt", "--tls-key", admin+"/tls.key", "--tls-ca", admin+"/ca.crt").CombinedOutput()
 		if err == nil && strings.Contains(string(out), "bigfleet-shard-0") {
 			break
 		}
@@ -311,12 +324,18 @@ func (m *machine) backup() {
 	m.t.Helper()
 	r := management()["management"]
 	r.Values += "backup: {enabled: true, volume: {emptyDir: {}}}\n"
-	job := rendered[batchv1.CronJob](m.t, render(m.t, r), "CronJob").Spec.JobTemplate.Spec.Template.Spec
+	var job corev1.PodSpec
+	for doc := range strings.SplitSeq(string(render(m.t, r)), "\n---\n") {
+		var c batchv1.CronJob
+		if strings.Contains(doc, "\n  name: bigfleet-backup\n") && yaml.UnmarshalStrict([]byte(doc), &c) == nil {
+			job = c.Spec.JobTemplate.Spec.Template.Spec
+		}
+	}
 	dir := m.t.TempDir()
 	file := filepath.Join(dir, "bigfleet-backup-1.tar")
 	var args []string
 	for _, a := range job.Containers[0].Args {
-		a = strings.NewReplacer("/backup/", dir+"/", "$(JOB_NAME)", "bigfleet-backup-1").Replace(a)
+		a = m.mounted(job, "").Replace(strings.NewReplacer("/backup/", dir+"/", "$(JOB_NAME)", "bigfleet-backup-1").Replace(a))
 		if all, ok := strings.CutPrefix(a, "--coordinator="); ok {
 			var here []string
 			for name := range strings.SplitSeq(all, ",") {

@@ -19,6 +19,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/template"
 	"github.com/bigfleet-dev/bigfleet/services/providers/clusterapi"
 	"github.com/bigfleet-dev/bigfleet/services/providers/hosts"
@@ -156,7 +158,6 @@ func TestBadProviderValues(t *testing.T) {
 		{"bigfleet-provider-sim", "networkPolicy: {from: []}", "from"},
 		{"bigfleet-provider-sim", "logLevel: loud", "logLevel"},
 		{"bigfleet-provider-sim", "extraArgs: [x]", "extraArgs"},
-		{"bigfleet-provider-sim", "tls: {required: true}", "tls.required"},
 		{"bigfleet-provider-sim", "serviceAccount: {create: false}", "serviceAccount.name is required"},
 	} {
 		_, err := Render(t.Context(), Release{Chart: c.chart, Name: "x", Namespace: "x", Values: c.values})
@@ -263,9 +264,36 @@ func moved(t testing.TB, out []byte, dir string, ports map[string]string) (args 
 		if port := ports[name]; port != "" {
 			a = name + "=" + port
 		}
-		args = append(args, strings.NewReplacer("/etc/bigfleet", filepath.Join(dir, "etc"), "/var/lib/bigfleet", dir).Replace(a))
+		args = append(args, a)
+	}
+	args = withCertificate(t, args, "shard/shard-0")
+	for i, a := range args {
+		args[i] = strings.NewReplacer("/etc/bigfleet", filepath.Join(dir, "etc"), "/var/lib/bigfleet", dir).Replace(a)
 	}
 	return args
+}
+
+// withCertificate puts the files of a certificate where the arguments say that the Pod has its own.
+func withCertificate(t testing.TB, args []string, id string) []string {
+	t.Helper()
+	ca, err := devca.New("fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := identity.Parse("bigfleet://" + id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := ca.Write(t.TempDir(), "tls", devca.For(who))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := strings.NewReplacer("/etc/bigfleet/tls/tls.crt", files.Cert, "/etc/bigfleet/tls/tls.key", files.Key, "/etc/bigfleet/tls/ca.crt", files.CA)
+	out := slices.Clone(args)
+	for i := range out {
+		out[i] = to.Replace(out[i])
+	}
+	return out
 }
 
 // startProviders runs the real programs with the rendered arguments until they are ready. The kubeconfigs of kwok are those

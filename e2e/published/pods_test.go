@@ -23,17 +23,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bigfleet-dev/bigfleet/e2e/charts"
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 )
 
-// certManager are the kinds that docs/production.md needs of cert-manager.
+// certManager are the kinds of cert-manager that a section of docs/production.md writes.
 const certManager = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: certificates.cert-manager.io}
@@ -53,12 +51,12 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// pods plays kubelets and cert-manager for one control plane. Each name and port of the cluster is a port of this machine.
+// pods plays kubelets for one control plane. Each name and port of the cluster is a port of this machine.
 type pods struct {
-	t         *testing.T
-	cp        *controlplane.ControlPlane
-	registry  string
-	authority *devca.CA
+	t        *testing.T
+	cp       *controlplane.ControlPlane
+	registry string
+	ran      map[string]bool // Jobs
 
 	mu    sync.Mutex
 	ports map[string]*loopback.Port
@@ -110,31 +108,36 @@ func (p *pods) shell() func(script string) string {
 	}
 }
 
-// issue answers every Certificate that has no Secret yet. This machine's address is added to the names that it asks for.
-func (p *pods) issue() {
+// runJobs runs every Job that has not run yet, with the rights of its service account. This machine's address is added to the names of each
+// certificate that is asked for.
+func (p *pods) runJobs() {
 	p.t.Helper()
-	var asked struct {
-		Items []struct {
-			Spec struct {
-				SecretName     string
-				URIs, DNSNames []string
-				IsCA           bool
-			}
-		}
+	jobs, err := p.cp.Client().BatchV1().Jobs(namespace).List(p.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	decode(p.t, run(p.t, p.t.TempDir(), nil, p.cp.Kubectl(), "--kubeconfig", p.cp.Kubeconfig(), "-n", namespace, "get", "certificates", "-o", "json"), &asked)
-	for _, c := range asked.Items {
-		if c.Spec.IsCA {
-			continue // the authority of the test
+	for _, job := range jobs.Items {
+		if p.ran[job.Name] {
+			continue
 		}
-		cert, key, err := p.authority.Issue(devca.Request{URIs: c.Spec.URIs, Hosts: append(c.Spec.DNSNames, "127.0.0.1")})
+		p.ran[job.Name] = true
+		spec := job.Spec.Template.Spec
+		kubeconfig, err := p.cp.UserKubeconfig("system:serviceaccount:"+namespace+":"+spec.ServiceAccountName, "system:serviceaccounts", "system:authenticated")
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.Spec.SecretName}, Data: map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": p.authority.PEM()}}
-		if _, err := p.cp.Client().CoreV1().Secrets(namespace).Create(p.t.Context(), secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		entry, err := p.entry(spec.Containers[0].Image)
+		if err != nil {
 			p.t.Fatal(err)
 		}
+		args := entry[1:]
+		for _, a := range spec.Containers[0].Args {
+			if strings.HasPrefix(a, "--secret=") {
+				a += ",127.0.0.1"
+			}
+			args = append(args, a)
+		}
+		p.t.Logf("%s", run(p.t, p.t.TempDir(), []string{"KUBECONFIG=" + kubeconfig}, entry[0], args...))
 	}
 }
 

@@ -18,14 +18,13 @@ import (
 	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	"github.com/bigfleet-dev/bigfleet/e2e/loopback"
 	"github.com/bigfleet-dev/bigfleet/e2e/proc"
-	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 )
 
 const namespace = "bigfleet-system"
 
 // OPS-1.4, OPS-7.1, OPS-8.4: every command of docs/production.md, on a real control plane, with charts and images from a registry that
-// holds the release. Kubelets and cert-manager are played by the test: it runs the Pods' programs from the very contents of
-// their images, with the arguments and Secrets of the objects that helm made, and issues what the Certificates ask for.
+// holds the release. Kubelets are played by the test: it runs the programs of Pods and Jobs from the very contents of their images, with the
+// arguments, rights and Secrets of the objects that helm made. TLS is what the charts do by default.
 func TestProductionGuide(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the images hold programs for linux")
@@ -37,13 +36,9 @@ func TestProductionGuide(t *testing.T) {
 		run(t, programs, nil, "cp", proc.BuildT(t, program), filepath.Join(programs, filepath.Base(program)))
 	}
 	r.make(t, dist, "-programs", programs)
-	p := &pods{t: t, registry: push(t, filepath.Join(dist, "oci")), ports: map[string]*loopback.Port{}, roots: map[string]string{}}
+	p := &pods{t: t, registry: push(t, filepath.Join(dist, "oci")), ports: map[string]*loopback.Port{}, ran: map[string]bool{}, roots: map[string]string{}}
 	p.cp = controlplane.StartT(t, controlplane.Config{Omit: []controlplane.Component{controlplane.Scheduler, controlplane.Kwok}})
 	if err := p.cp.ApplyYAML(t.Context(), []byte(certManager)); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if p.authority, err = devca.New("fleet"); err != nil {
 		t.Fatal(err)
 	}
 	shell := p.shell()
@@ -57,13 +52,14 @@ func TestProductionGuide(t *testing.T) {
 		if script != "" {
 			said[h] = shell("export BIGFLEET_VERSION=" + r.version + "\n" + script)
 		}
-		p.issue()
+		p.runJobs()
 		if h == "3. Install" {
 			p.startAll()
 		}
 	}
 	for h, want := range map[string][]string{
-		"3. Install":           {"statefulset.apps/bigfleet-shard", "networkpolicy.networking.k8s.io/bigfleet-coordinator", "certificate.cert-manager.io/bigfleet-shard-tls-1"},
+		"3. Install":           {"statefulset.apps/bigfleet-shard", "networkpolicy.networking.k8s.io/bigfleet-coordinator", "job.batch/bigfleet-authority-"},
+		"With cert-manager":    {"certificate.cert-manager.io/bigfleet-shard-tls-1 created", "certificate.cert-manager.io/bigfleet-operator-tls created"},
 		"4. See that it works": {"bigfleet-coordinator-2", "bigfleet-shard-0", "bigfleet-shard-1", "eu-1b", "verified"},
 		"6. Let it act":        {"REVISION: 2"},
 	} {

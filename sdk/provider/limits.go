@@ -20,6 +20,7 @@ const (
 	TransitionsMax       = 10_000    // running at once, 8 KB of stack each; transitions_in_flight
 	QueueMax             = 100_000   // waiting; transition_queue
 	CallsMax             = 64        // substrate calls in parallel per call name; substrate_wait_seconds
+	seedCountMax         = 9_999_999 // slots of one offering, and of a seeded catalogue
 	historyMax           = 20        // transitions kept per machine for ExplainMachine
 )
 
@@ -31,6 +32,7 @@ const (
 	GraceMax        = time.Hour
 	DescribeTimeout = 2 * time.Minute
 	ShutdownGrace   = 25 * time.Second
+	reconcileMax    = 24 * time.Hour // a host that nobody knows costs money until the next round
 	retryBase       = 250 * time.Millisecond
 	retryMax        = 15 * time.Second
 	startHold       = 5 * time.Second // how long a call waits for the first round of a start

@@ -176,6 +176,12 @@ func (c Common) Options() ([]Option, error) {
 	if c.SeedCount < 0 {
 		all = append(all, fmt.Errorf("seed_count: %d is no number of slots", c.SeedCount))
 	}
+	if c.SeedCount > seedCountMax {
+		all = append(all, fmt.Errorf("seed_count: %d is too many; the most is %d", c.SeedCount, seedCountMax))
+	}
+	if c.ReconcileInterval > reconcileMax {
+		all = append(all, fmt.Errorf("reconcile_interval: %s is too much; the most is %s", c.ReconcileInterval, reconcileMax))
+	}
 	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
 		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
 	}

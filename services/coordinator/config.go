@@ -176,9 +176,9 @@ func (c *Config) checkTimes() error {
 	heartbeat, election, lease := or(c.Heartbeat, 300*time.Millisecond), or(c.Election, 300*time.Millisecond), or(c.Lease, 200*time.Millisecond)
 	switch {
 	case lease < 5*time.Millisecond || heartbeat < 5*time.Millisecond:
-		errs = append(errs, errors.New("the Raft timings must be at least 5 ms"))
+		errs = append(errs, errors.New("the Raft timings --raft-heartbeat-timeout and --raft-leader-lease must be at least 5 ms"))
 	case lease > heartbeat || heartbeat > election:
-		errs = append(errs, fmt.Errorf("the Raft timings must grow: lease %s, heartbeat %s, election %s; raise all three together", lease, heartbeat, election))
+		errs = append(errs, fmt.Errorf("the Raft timings must grow: --raft-leader-lease %s, --raft-heartbeat-timeout %s, --raft-election-timeout %s; raise all three together", lease, heartbeat, election))
 	}
 	return errors.Join(errs...)
 }

@@ -66,7 +66,7 @@ func NewCommand() *cobra.Command {
 	fs.Float64Var(&c.ReclaimCapFraction, "reclaim-cap-fraction", 0.05, "fraction of the Configured machines that may be reclaimed per window; 0 means no limit")
 	fs.DurationVar(&c.ReclaimCapWindow, "reclaim-cap-window", 10*time.Second, "window of --reclaim-cap-fraction")
 	fs.DurationVar(&c.ReleaseDelay, "release-delay", 3*time.Minute, "time that a machine has to be unneeded before it is reclaimed; 0 means at once")
-	fs.DurationVar(&c.ReleaseDelayEmpty, "release-delay-empty", 30*time.Second, "the same for a machine whose node holds no Pod that would have to be evicted")
+	fs.DurationVar(&c.ReleaseDelayEmpty, "release-delay-empty", 30*time.Second, "the same for a machine whose node holds no Pod that would have to be evicted; 0 means at once")
 	fs.DurationVar(&c.DrainDeadline, "drain-deadline", 10*time.Minute, "time that an operator has to evict the Pods of a voluntary drain")
 	fs.StringVar(&c.DrainDeadlinePolicy, "drain-deadline-policy", "give-up", "a voluntary drain that is blocked at its deadline: give-up (the machine stays) or force")
 	fs.DurationVar(&c.SessionHandoverWait, "session-handover-wait", 30*time.Second, "how long a preemption waits for the operator of a cluster without a session; 0 to 5m")

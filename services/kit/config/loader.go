@@ -48,6 +48,7 @@ func (l Loader) Load() (printed bool, err error) {
 			errs = append(errs, fmt.Errorf("--config: %w", err))
 		}
 	}
+	settings(fs, func(f *pflag.Flag) { errs = append(errs, meant(f)) })
 	errs = append(errs, l.Shared.Check())
 	// Without the file it is unknown which settings are missing: only its absence is worth saying.
 	if l.Check != nil && known {

@@ -130,8 +130,13 @@ func (s settings) unreadable() (all []error) {
 }
 
 func (d Delays) validate() error {
-	if d.Create < 0 || d.Configure < 0 || d.Drain < 0 || d.Delete < 0 || d.Jitter < 0 || d.Jitter > 1 {
-		return errors.New("delays must be at least 0, jitter 0 to 1")
+	for name, delay := range map[string]time.Duration{"create": d.Create, "configure": d.Configure, "drain": d.Drain, "delete": d.Delete} {
+		if delay < 0 || delay > 24*time.Hour {
+			return fmt.Errorf("delays.%[1]s (--%[1]s-delay) %[2]s: want 0 to 24h", name, delay)
+		}
+	}
+	if !(d.Jitter >= 0 && d.Jitter <= 1) {
+		return fmt.Errorf("delays.jitter %v: want 0 to 1", d.Jitter)
 	}
 	return nil
 }

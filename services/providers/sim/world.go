@@ -142,7 +142,7 @@ func (m Market) over(base Market) Market {
 
 func (w World) check() error {
 	var all []error
-	if w.TimeScale < 1 || w.TimeScale > 10_000 {
+	if !(w.TimeScale >= 1 && w.TimeScale <= 10_000) { // no number is neither
 		all = append(all, fmt.Errorf("sim: time_scale %v must be 1 to 10000", w.TimeScale))
 	}
 	for call, l := range w.Latency {

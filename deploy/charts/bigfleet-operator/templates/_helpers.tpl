@@ -52,9 +52,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the schema cannot say: values that do not go together. Each would start an operator that ends at once, or does something else. */}}
 {{- define "operator.check" -}}
 {{- $b := .Values.bootstrap -}}
-{{- if and .Values.tls.required (not .Values.tls.secretName) (not .Values.tls.issuerRef) -}}
-{{- fail "tls.required is set, but there is no certificate: set tls.secretName or tls.issuerRef" -}}
-{{- end -}}
 {{- if and .Values.tls.secretName .Values.tls.issuerRef -}}
 {{- fail "tls.secretName and tls.issuerRef are both set: the first brings a certificate, the second has one made; set one" -}}
 {{- end -}}
@@ -110,6 +107,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.tls.secretName -}}
 {{- else if .Values.tls.issuerRef -}}
 {{- printf "%s-tls" (include "operator.fullname" .) -}}
+{{- else if .Values.tls.required -}}
+{{- if not (regexMatch "^([a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?)?$" .Values.clusterID) -}}
+{{- fail (printf "clusterID %s cannot be part of the name of a Secret: set tls.secretName" .Values.clusterID) -}}
+{{- end -}}
+{{- printf "bigfleet-cluster-%s" .Values.clusterID -}}
 {{- end -}}
 {{- end -}}
 

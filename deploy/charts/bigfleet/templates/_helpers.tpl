@@ -87,8 +87,23 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if and $tls.secretName $tls.perOrdinal -}}each
 {{- else if $tls.secretName -}}one
 {{- else if and $tls.issuerRef $tls.csi -}}csi
-{{- else if $tls.issuerRef -}}each
+{{- else if or $tls.issuerRef .root.Values.requireTLS -}}each
 {{- end -}}
+{{- end -}}
+
+{{/* The role's certificates come from the chart's own authority. */}}
+{{- define "bigfleet.ownTLS" -}}
+{{- $r := index .root.Values .role -}}
+{{- if and $r.enabled .root.Values.requireTLS (not $r.tls.secretName) (not $r.tls.issuerRef) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Hosts and ports of all providers, without the names that may stand before them. */}}
+{{- define "bigfleet.providerAddresses" -}}
+{{- $s := .Values.shard -}}
+{{- $addresses := list $s.provider.addr -}}
+{{- range $s.providers -}}{{- $addresses = append $addresses .address -}}{{- end -}}
+{{- range $s.perShard -}}{{- range (index . "provider-addr") -}}{{- $addresses = append $addresses (last (splitList "=" .)) -}}{{- end -}}{{- end -}}
+{{- join "," (uniq (compact $addresses)) -}}
 {{- end -}}
 
 {{- define "bigfleet.tlsSecret" -}}
@@ -247,4 +262,39 @@ env:
     storageClassName: {{ . }}
     {{- end }}
     resources: {requests: {storage: {{ $s.size }}}}
+{{- end -}}
+
+{{/* The Pod that makes or renews certificates: {root, name, ca, secrets}. */}}
+{{- define "bigfleet.authorityPod" -}}
+{{- $v := .root.Values -}}
+metadata:
+  labels: {{- include "bigfleet.labels" (dict "root" .root "role" "authority") | nindent 4 }}
+spec:
+  restartPolicy: OnFailure
+  serviceAccountName: {{ .name }}
+  automountServiceAccountToken: true
+  securityContext: {{- toYaml $v.podSecurityContext | nindent 4 }}
+  {{- with $v.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with $v.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $v.tolerations }}
+  tolerations: {{- toYaml . | nindent 2 }}
+  {{- end }}
+  containers:
+  - name: authority
+    image: {{ include "bigfleet.image" .root | quote }}
+    imagePullPolicy: {{ $v.image.pullPolicy }}
+    securityContext: {{- toYaml $v.securityContext | nindent 6 }}
+    resources: {{- toYaml $v.authority.resources | nindent 6 }}
+    args:
+    - certs
+    - secrets
+    - --namespace={{ .root.Release.Namespace }}
+    - --authority={{ .ca }}
+    {{- range .secrets }}
+    - --secret={{ . }}
+    {{- end }}
 {{- end -}}

@@ -47,10 +47,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "bigfleet-provider.tlsSecret" -}}
 {{- if .Values.tls.secretName -}}
 {{- .Values.tls.secretName -}}
-{{- else if .Values.tls.issuerRef -}}
+{{- else if or .Values.tls.issuerRef .Values.tls.required -}}
 {{- printf "%s-tls" (include "bigfleet-provider.fullname" .) -}}
-{{- else if .Values.tls.required -}}
-{{- fail "tls.required is set: give tls.secretName or tls.issuerRef" -}}
 {{- end -}}
 {{- end -}}
 

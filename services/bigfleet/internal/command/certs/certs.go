@@ -1,4 +1,5 @@
-// Package certs is `bigfleet certs dev`: a throw-away CA and one certificate per identity, for trials.
+// Package certs is `bigfleet certs`. `dev` makes a throw-away CA and one certificate per identity, for trials; `secrets` is the authority
+// of a fleet without another one: the management plane's chart runs it.
 package certs
 
 import (
@@ -24,8 +25,8 @@ func New(a *app.App) *cobra.Command {
 		RunE:    func(_ *cobra.Command, args []string) error { return write(a, args[0], ids) },
 	}
 	dev.Flags().StringArrayVar(&ids, "id", []string{"admin", "readonly", "shard/shard-0", "coordinator/coordinator-0", "cluster/red"}, "identity, without the bigfleet:// prefix; repeatable")
-	group := &cobra.Command{Use: "certs", Short: "Certificates for trials", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	group.AddCommand(dev)
+	group := &cobra.Command{Use: "certs", Short: "Certificates: as files for trials, as Secrets for a fleet", RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	group.AddCommand(dev, newSecrets(a))
 	return group
 }
 
