@@ -196,6 +196,9 @@ func (p *pods) start(s *appsv1.StatefulSet, ordinal int) error {
 		}
 		args = append(args, a)
 	}
+	if strings.Contains(c.Image, "provider-sim") {
+		args = append(args, "--sim-control-addr=off") // its port is fixed, and another may run on this machine
+	}
 	entry, err := p.entry(c.Image)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"math"
 	"os"
 	"runtime/debug"
 	heap "runtime/metrics"
@@ -21,6 +22,7 @@ const (
 // collectSeldom sets GOGC by what is alive, for as long as the process lives, unless the environment sets it. Under GOMEMLIMIT, which
 // the charts set, the runtime collects earlier when memory is scarce.
 func collectSeldom() {
+	keepRoom()
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -34,6 +36,14 @@ func collectSeldom() {
 			debug.SetGCPercent(want)
 			now = want
 		}
+	}
+}
+
+// keepRoom lowers the limit of GOMEMLIMIT by a tenth. The charts set it to nearly all that the container may have; the program's own pages and
+// what arrives while the collector runs come on top.
+func keepRoom() {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit - limit/10)
 	}
 }
 

@@ -383,3 +383,27 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// OPS-2.3: a number that somebody sets and that the setting cannot mean is refused by its name, from wherever it comes. The default of a
+// setting, and a zero that its help explains, are not.
+func TestNumbersThatNoSettingMeans(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		env  map[string]string
+		want string // "" is accepted
+	}{
+		{args: []string{"--workers", "0"}, want: "--workers 0: want more than 0"},
+		{args: []string{"--workers=-3"}, want: "--workers -3: want no negative value"},
+		{env: map[string]string{"BIGFLEET_OPERATOR_WORKERS": "0"}, want: "--workers 0: want more than 0"},
+		{args: []string{"--rollup-interval", "3ns"}, want: "--rollup-interval 3ns: want 1ms to ten years"},
+		{args: []string{"--rollup-interval", "999999h"}, want: "want 1ms to ten years"},
+		{args: []string{"--reclaim-cap-fraction", "NaN"}, want: "--reclaim-cap-fraction NaN: want a number"},
+		{args: []string{"--workers", "1", "--rollup-interval", "1ms"}},
+	} {
+		r := &role{args: append(c.args, "--shard-addr", "x:1"), env: c.env}
+		err := r.execute(t)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v %v: %v, want %q", c.args, c.env, err, c.want)
+		}
+	}
+}
