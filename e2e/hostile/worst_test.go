@@ -1,0 +1,150 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+)
+
+// session is the operator's side of one session, as far as roll-ups and their acknowledgements go.
+type session struct {
+	cluster string
+	stream  *connect.BidiStreamForClient[pb.OperatorMessage, pb.ShardMessage]
+	acks    chan *pb.RollupResult
+}
+
+func (s *stage) session(cluster string) *session {
+	s.t.Helper()
+	c := s.caller(identity.ID{Kind: identity.Cluster, Name: cluster})
+	x := &session{cluster: cluster, acks: make(chan *pb.RollupResult, 1000)}
+	ctx, cancel := context.WithCancel(context.Background())
+	x.stream = api.NewShardClient(c.http, "https://"+s.addrs["shard"]).Session(ctx)
+	ended := make(chan struct{})
+	s.t.Cleanup(func() { cancel(); <-ended })
+	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1"}}}); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(ended)
+		for {
+			m, err := x.stream.Receive()
+			if err != nil {
+				return
+			}
+			if ack := m.GetAck().GetRollup(); ack != nil {
+				select {
+				case x.acks <- ack:
+				default:
+				}
+			}
+		}
+	}()
+	return x
+}
+
+// rollup sends demand and returns its acknowledgement and how long that took.
+func (x *session) rollup(ctx context.Context, needs []*pb.CapacityNeed) (*pb.RollupResult, time.Duration, error) {
+	began := time.Now()
+	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: x.cluster, TimestampUnixNanos: began.UnixNano(), Needs: needs}}}); err != nil {
+		return nil, 0, err
+	}
+	for {
+		select {
+		case ack := <-x.acks:
+			if ack.GetTimestampUnixNanos() == began.UnixNano() {
+				return ack, time.Since(began), nil
+			}
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func accepts(r *pb.RollupResult) bool {
+	return r.GetDisposition() == pb.RollupDisposition_ROLLUP_DISPOSITION_ACCEPTED || r.GetDisposition() == pb.RollupDisposition_ROLLUP_DISPOSITION_UNCHANGED
+}
+
+// largest is demand at every limit at once: as many rows as one roll-up may have, as many distinct resource names as that many rows may
+// have, no two rows alike, and as many bytes as one roll-up may have.
+func largest(round int) []*pb.CapacityNeed {
+	const rows, names, bytesMax = 50_000, 40, 16 << 20
+	padding := (bytesMax - 64<<10) / rows
+	out := make([]*pb.CapacityNeed, rows)
+	for i := range out {
+		q := map[string]string{"cpu": "1", fmt.Sprintf("example.com/r%d", i%(names-1)): "1"}
+		out[i] = &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(round, "-", i), Priority: int32(i),
+			Requirements: []*pb.NodeSelectorRequirement{{Key: "example.com/k", Operator: pb.NodeSelectorRequirement_OPERATOR_IN, Values: []string{fmt.Sprint(i)}}}}
+		if room := padding - proto.Size(out[i]) - 4; room > 10 {
+			out[i].Requirements[0].Values = append(out[i].Requirements[0].Values, strings.Repeat("v", min(room-4, 60)))
+		}
+	}
+	return out
+}
+
+// p99 makes the honest cluster state a changed demand every 50 ms for a while.
+func (x *session) p99(t *testing.T, length time.Duration) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for n, end := 0, time.Now().Add(length); time.Now().Before(end); n++ {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ack, d, err := x.rollup(ctx, []*pb.CapacityNeed{{AggregateResources: map[string]string{"cpu": fmt.Sprint(1 + n%7)}, MinUnit: map[string]string{"cpu": "1"}, RowId: "row"}})
+		cancel()
+		if err != nil || !accepts(ack) {
+			t.Fatalf("an honest roll-up: %v, %v", ack, err)
+		}
+		took = append(took, d)
+		time.Sleep(50 * time.Millisecond)
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// SHARD-32: a cluster states the most that all limits together allow, again and again. The shard stays below its chart's memory limit, and
+// another cluster's acknowledgement waits for one such roll-up at most, never for a queue of them.
+func TestWorstTenant(t *testing.T) {
+	s := newStage(t)
+	honest := s.session("red")
+	alone := honest.p99(t, 5*time.Second)
+	worst := s.session("worst")
+	ctx, cancel := context.WithCancel(t.Context())
+	accepted, slowest, ended := 0, time.Duration(0), make(chan error, 1)
+	go func() {
+		for round := 0; ; round++ {
+			ack, took, err := worst.rollup(ctx, largest(round))
+			if ctx.Err() != nil {
+				ended <- nil
+				return
+			}
+			if err != nil || !accepts(ack) {
+				ended <- fmt.Errorf("the largest roll-up: %v, %w", ack, err)
+				return
+			}
+			accepted++
+			slowest = max(slowest, took)
+			t.Logf("the largest roll-up is acknowledged in %s", took.Round(time.Millisecond))
+		}
+	}()
+	beside := honest.p99(t, 20*time.Second)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	t.Logf("99 of 100 acknowledgements within %s alone, within %s beside %d of the largest roll-ups", alone, beside, accepted)
+	if most := max(100*time.Millisecond, 2*slowest); beside > most {
+		t.Errorf("99 of 100 acknowledgements of another cluster within %s; want %s, where the largest roll-up takes %s", beside, most, slowest)
+	}
+	if accepted == 0 {
+		t.Error("no roll-up of the worst cluster was accepted")
+	}
+	s.unharmed()
+}
