@@ -11,6 +11,7 @@ const (
 	ResponseBytesMax     = 256 << 20 // about 700,000 machines in one List; a larger one is paged
 	MetadataBytesMax     = 4 << 20   // keys plus values of one shard_metadata
 	BlobBytesMax         = 16 << 20  // one bootstrap_blob
+	blobsBytesMax        = 256 << 20 // of all transitions that run or wait: a quarter of the charts' memory
 	MachineIDBytesMax    = 4096      // a longer id is NOT_FOUND and gets no mark
 	ShardIDBytesMax      = 1024      // a longer one is INVALID_ARGUMENT
 	UnknownMarksMax      = 100_000   // about 20 MB; marks{machine="unknown"}

@@ -35,6 +35,7 @@ type Provider struct {
 
 	inventory *inventory.Inventory
 	queue     *queue
+	blobs     blobs
 	callers   *callers
 	claims    claims
 	histories histories

@@ -79,11 +79,19 @@ func (p *Provider) mutate(ctx context.Context, q lifecycle.Request, blob []byte)
 			refused = server.Error(connect.CodeInternal, "cannot draw an operation id: "+err.Error())
 			break
 		}
+		if !p.blobs.take(len(blob)) {
+			refused = server.Error(connect.CodeResourceExhausted,
+				fmt.Sprintf("the boot data of transitions that run or wait fills %d MiB; nothing was started, try later", blobsBytesMax>>20), retryHint(5*time.Second))
+			break
+		}
 		change.Record = lifecycle.Accept(record, q, id, time.Now())
 		w = p.workOf(change.Record)
 		w.blob, w.link = blob, trace.SpanContextFromContext(ctx)
 	}
 	if err := p.keep(change); err != nil {
+		if w != nil {
+			p.blobs.give(len(w.blob))
+		}
 		return nil, server.Error(connect.CodeUnavailable, "nothing was started: "+err.Error(), retryHint(time.Second))
 	}
 	if refused != nil {

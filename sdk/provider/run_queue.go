@@ -16,6 +16,28 @@ type queue struct {
 	waitings int
 }
 
+// blobs counts the boot data that accepted transitions hold, because how many may wait and how large each may be have no bound together.
+type blobs struct {
+	mu   sync.Mutex
+	held int
+}
+
+func (b *blobs) take(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > 0 && b.held+n > blobsBytesMax {
+		return false
+	}
+	b.held += n
+	return true
+}
+
+func (b *blobs) give(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= n
+}
+
 func newQueue(max, waitMax int) *queue { return &queue{max: max, waitMax: waitMax} }
 
 // full says whether a further transition of that kind would have to wait behind too many. It is asked before acceptance; between the

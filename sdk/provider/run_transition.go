@@ -44,6 +44,7 @@ func (p *Provider) workOf(r *lifecycle.Record) *work {
 func (p *Provider) start(w *work) {
 	w.patience = time.AfterFunc(2*w.limit, func() {
 		if p.queue.remove(w) {
+			p.blobs.give(len(w.blob))
 			p.fail(w, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_TIMEOUT,
 				fmt.Sprintf("waited %s for a free place and was not begun; nothing was done at the substrate", 2*w.limit), "timeout")
 		}
@@ -57,6 +58,7 @@ func (p *Provider) launch(w *work) {
 	w.patience.Stop()
 	p.workers.Go(func() {
 		p.run(w)
+		p.blobs.give(len(w.blob))
 		for _, next := range p.queue.done(w.kind) {
 			p.launch(next)
 		}
