@@ -142,7 +142,7 @@ func TestBadProviderValues(t *testing.T) {
 		{"bigfleet-provider", "", "image.repository is required"},
 		{"bigfleet-provider-kwok", "", "kubeconfigs.secretName is required"},
 		{"bigfleet-provider-clusterapi", "", "rbac.namespaces is empty"},
-		{"bigfleet-provider-clusterapi", "serviceAccount: {automountToken: false}", "serviceAccount.automountToken must be true"},
+		{"bigfleet-provider-clusterapi", "rbac: {namespaces: [a]}\nserviceAccount: {automountToken: false}", "serviceAccount.automountToken must be true"},
 		{"bigfleet-provider-clusterapi", "rbac: {namespaces: [a]}\nconfig: {templates: {x: {version: v1}}}", "version"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {kubeconfigs: x}", "kubeconfigs"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {delays: {create: soon}}", "create"},
