@@ -3215,6 +3215,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_LIMIT = 27;
    */
   LIMIT = 27,
+
+  /**
+   * A provider could not configure the last machine for it; the text has the provider's words.
+   *
+   * @generated from enum value: NEED_DETAIL_CONFIGURE_FAILED = 28;
+   */
+  CONFIGURE_FAILED = 28,
 }
 
 /**

@@ -23,6 +23,7 @@ const (
 	WaitingForDrain       = "WaitingForDrain"
 	Parked                = "Parked"
 	BootstrapFailed       = "BootstrapFailed"
+	ConfigureFailed       = "ConfigureFailed"
 	Held                  = "Held"
 	Rejected              = "Rejected"
 	ShardUnreachable      = "ShardUnreachable"
@@ -45,6 +46,7 @@ var defaultMessage = map[string]string{
 	WaitingForDrain:       "A machine is being drained for this workload.",
 	Parked:                "No topology domain has been able to hold the group for a long time. BigFleet retries at intervals.",
 	BootstrapFailed:       "The bootstrap data for a machine could not be rendered.",
+	ConfigureFailed:       "The provider could not configure the last machine for this demand. BigFleet retries at intervals.",
 	Held:                  "The demand of this cluster changed so much that the shard waits for confirmation.",
 	Rejected:              "The shard refused the demand of this cluster.",
 	ShardUnreachable:      "The operator has no session with its shard.",
@@ -65,6 +67,7 @@ var byDetail = map[pb.NeedDetail]string{
 	pb.NeedDetail_NEED_DETAIL_NEW_CLUSTER:      Provisioning,
 	pb.NeedDetail_NEED_DETAIL_PROVIDER_BREAKER: ProviderUnavailable, pb.NeedDetail_NEED_DETAIL_PAUSED: Paused, pb.NeedDetail_NEED_DETAIL_RAIL: Paused,
 	pb.NeedDetail_NEED_DETAIL_PROVIDER_DOWN: ProviderUnavailable, pb.NeedDetail_NEED_DETAIL_LIMIT: QuotaExceeded,
+	pb.NeedDetail_NEED_DETAIL_CONFIGURE_FAILED: ConfigureFailed,
 }
 
 var byReason = map[pb.UnmetReason]string{
@@ -75,13 +78,14 @@ var byReason = map[pb.UnmetReason]string{
 // needStatus is the status of a row as users read it.
 type needStatus struct {
 	reason, message, suggestion string
+	coming                      int32 // machines on their way
 }
 
 func (v needStatus) satisfied() bool { return v.reason == Satisfied }
 
 // translate maps the shard's status to a condition. The detail takes precedence over the reason.
 func translate(s *pb.NeedStatus) needStatus {
-	v := needStatus{reason: NoMatchingSupply, message: s.Text, suggestion: s.Suggestion}
+	v := needStatus{reason: NoMatchingSupply, message: s.Text, suggestion: s.Suggestion, coming: int32(s.MachinesOnTheWay)}
 	switch {
 	case s.Satisfied:
 		v.reason = Satisfied

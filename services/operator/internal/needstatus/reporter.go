@@ -103,12 +103,13 @@ func (t *StatusReporter) Status(s *pb.NeedStatus) {
 	r.next = v
 }
 
-// Satisfied reports whether the newest status of a row is satisfied.
+// Satisfied reports whether the newest status of a row is satisfied, and by machines that are there: one that was planned and is not
+// bought yet has no room for anybody.
 func (t *StatusReporter) Satisfied(rowID string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[rowID]
-	return r != nil && r.next.satisfied()
+	return r != nil && r.next.satisfied() && r.next.coming == 0
 }
 
 // Rollup records the result of a roll-up.

@@ -11,6 +11,7 @@ type stage struct {
 	leaving bool   // it was Draining since it was last given to this cluster
 	gone    bool   // the object is to be deleted; phase Drained is shown first if it was leaving
 	failure string // why, while Failed
+	broken  bool   // Failed by the provider's word, and not by the deadline of a drain
 }
 
 // fold applies one node state (OP-12.1, OP-12.2). known says that the state has a number of the contract.
@@ -30,11 +31,11 @@ func fold(s stage, m *pb.NodeStateUpdate) (next stage, known bool) {
 		next.phase, next.leaving = v1alpha1.NodeReady, false
 	case pb.MachineState_MACHINE_STATE_DRAINING, pb.MachineState_MACHINE_STATE_DELETING:
 		next.phase, next.leaving = v1alpha1.NodeDraining, true
-		if s.phase == v1alpha1.NodeDrained || s.phase == v1alpha1.NodeFailed && s.leaving {
+		if s.phase == v1alpha1.NodeDrained || s.phase == v1alpha1.NodeFailed && s.leaving && !s.broken {
 			next.phase, next.failure = s.phase, s.failure // the drain ended; the machine is still leaving
 		}
 	case pb.MachineState_MACHINE_STATE_FAILED:
-		next.phase, next.failure = v1alpha1.NodeFailed, m.LastError
+		next.phase, next.failure, next.broken = v1alpha1.NodeFailed, m.LastError, true
 	default:
 		next.phase, known = v1alpha1.NodeProvisioning, false
 	}
@@ -59,6 +60,10 @@ const (
 
 // drained applies the state of a drain to a stage (OP-8.4, OP-8.11, OP-8.12, OP-8.15).
 func drained(s stage, d DrainState, why string) stage {
+	if s.broken { // a machine that failed stays Failed, whatever becomes of its Pods
+		s.leaving = d != DrainNone
+		return s
+	}
 	switch d {
 	case DrainRunning:
 		s.phase, s.leaving, s.failure = v1alpha1.NodeDraining, true, ""

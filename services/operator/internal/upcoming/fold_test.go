@@ -31,6 +31,11 @@ func TestFold(t *testing.T) {
 		"failed+":                               "Failed",
 		"failed idle":                           "Failed Launched",
 		"new":                                   "Provisioning",
+		"configured draining failed drained":    "Ready Draining Failed Failed",
+		"configured draining failed running":    "Ready Draining Failed Failed",
+		"configured draining failed deadline":   "Ready Draining Failed Failed",
+		"configured draining failed draining":   "Ready Draining Failed Draining",
+		"configured failed stopped configured":  "Ready Failed Failed Ready",
 		"configured running stopped configured": "Ready Draining Ready Ready",
 	} {
 		s := stage{}

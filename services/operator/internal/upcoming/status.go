@@ -25,6 +25,7 @@ const (
 	ReasonDraining     = "Draining"         // Draining=True
 	ReasonDrained      = "Drained"          // Draining=True: no Pod is left that has to go
 	ReasonDrainFailed  = "DeadlineExceeded" // Draining=True: the grace ended first
+	ReasonDrainBroken  = "MachineFailed"    // Draining=True: the machine failed before the drain ended
 	ReasonServing      = "NotDraining"      // Draining=False
 	ReasonInService    = "TakesPods"        // InService=True
 	ReasonCordoned     = "Cordoned"         // InService=False: by somebody other than BigFleet
@@ -76,7 +77,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 
 func provisioned(s stage, m *pb.NodeStateUpdate) metav1.Condition {
 	switch {
-	case s.phase == v1alpha1.NodeFailed && !s.leaving:
+	case s.phase == v1alpha1.NodeFailed && (s.broken || !s.leaving):
 		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonHostFailed, "The machine failed: see status.lastError.")
 	case s.phase == v1alpha1.NodeProvisioning:
 		return condition(v1alpha1.ConditionProvisioned, metav1.ConditionFalse, ReasonCreating, "The provider is creating the machine.")
@@ -123,6 +124,8 @@ func draining(s stage) metav1.Condition {
 		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDraining, "The machine is leaving; its Pods are being evicted.")
 	case s.phase == v1alpha1.NodeDrained:
 		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrained, "All Pods that had to leave are gone.")
+	case s.broken && s.leaving:
+		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrainBroken, "The machine failed while it was leaving: see status.lastError.")
 	case s.phase == v1alpha1.NodeFailed && s.leaving:
 		return condition(v1alpha1.ConditionDraining, metav1.ConditionTrue, ReasonDrainFailed, "The deadline passed before all Pods were gone.")
 	}

@@ -93,9 +93,11 @@ func (c *Core) blobBackoff(cl *cluster, fingerprint string, r ramp) {
 
 // blobSuspected counts a refused or failed Configure against the need's template: one tenant's blob must not burn shared
 // machines (SHARD-14.10).
-func (c *Core) blobSuspected(o *operation) {
+func (c *Core) blobSuspected(o *operation, why string) {
 	if cl := c.clusters.get(o.Cluster); cl != nil {
 		c.blobBackoff(cl, o.Need.Fingerprint, rampBlob)
+		cl.failed[o.Need.Fingerprint] = clipText(why)
+		c.ledger.rowsChanged(cl.name)
 	}
 }
 
@@ -106,6 +108,8 @@ func (c *Core) templateWorked(o *operation) {
 		return
 	}
 	delete(cl.blobs, o.Need.Fingerprint)
+	delete(cl.failed, o.Need.Fingerprint)
+	c.ledger.rowsChanged(cl.name)
 	cl.holds = true
 	cl.changed()
 }

@@ -103,7 +103,7 @@ func (c *Core) refused(o *operation, e CommandDone) {
 	c.backoffFail(o, rampRefused)
 	switch o.rpc() {
 	case RPCConfigure:
-		c.blobSuspected(o)
+		c.blobSuspected(o, e.Detail)
 	case RPCCreate:
 		c.poolFailed(o)
 	}
@@ -249,7 +249,7 @@ func (c *Core) failedOnTheWay(o *operation, m inventory.Machine) {
 	switch o.rpc() {
 	case RPCConfigure:
 		if m.Failure == 0 || m.Failure == failureBootstrap || m.Failure == failureNotReady {
-			c.blobSuspected(o)
+			c.blobSuspected(o, m.LastError)
 		}
 	case RPCCreate:
 		if m.Failure == 0 || m.Failure == failureCapacity || m.Failure == failureQuota {

@@ -68,6 +68,7 @@ func (c *Core) clearCluster(cl *cluster, e AdminAsked) (n int) {
 		n++
 		if !e.Check {
 			delete(cl.blobs, fp)
+			delete(cl.failed, fp)
 		}
 	}
 	if e.Row.Fingerprint == "" && cl.timeouts.Fails > 0 {

@@ -206,6 +206,7 @@ type savedCluster struct {
 	HeldBack       []savedHeldBack     `n:"41"`
 	Out            []OutOfService      `n:"42"`
 	ForgetAt       int64               `n:"43"`
+	Failed         []KeyVal            `n:"44"`
 }
 
 type savedHeldBack struct {
@@ -425,6 +426,9 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 	})
 	for _, fp := range sortedKeys(cl.blobs) {
 		s.Blobs = append(s.Blobs, savedBackoff{Subject: fp, Backoff: *cl.blobs[fp]})
+	}
+	for _, fp := range sortedKeys(cl.failed) {
+		s.Failed = append(s.Failed, KeyVal{fp, cl.failed[fp]})
 	}
 	for _, fp := range sortedKeys(cl.blobText) {
 		s.BlobText = append(s.BlobText, KeyVal{fp, cl.blobText[fp]})

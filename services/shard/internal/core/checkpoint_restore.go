@@ -190,6 +190,9 @@ func (c *Core) restoreCluster(s *savedCluster) {
 		copied := b.Backoff
 		cl.blobs[b.Subject] = &copied
 	}
+	for _, t := range s.Failed {
+		cl.failed[t.Key] = t.Value
+	}
 	for _, t := range s.BlobText {
 		cl.blobText[t.Key] = t.Value
 	}

@@ -51,6 +51,7 @@ type cluster struct {
 	oneProbe bool                // a pull timed out and none was answered since (SHARD-15.4)
 	blobs    map[string]*backoff // by fingerprint
 	blobText map[string]string   // last error of the operator, by fingerprint
+	failed   map[string]string   // why a provider could not configure the last machine, by fingerprint
 
 	// Node readiness.
 	nodes          map[string]*node // by machine id
@@ -159,7 +160,7 @@ func (s *clusterSet) ensure(name string) *cluster {
 	if c := s.byName[name]; c != nil {
 		return c
 	}
-	c := &cluster{name: name, blobs: map[string]*backoff{}, blobText: map[string]string{}, nodes: map[string]*node{},
+	c := &cluster{name: name, blobs: map[string]*backoff{}, blobText: map[string]string{}, failed: map[string]string{}, nodes: map[string]*node{},
 		hints: map[string]*hintSent{}, statuses: map[string]*statusSent{}, holds: true, facts: true}
 	s.byName[name] = c
 	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.name, n) })

@@ -44,6 +44,7 @@ func (c *Core) sessionOpened(e SessionOpened) {
 		cl.sessionSince, cl.heard, cl.forgetAt = c.now, false, 0
 		cl.timeouts, cl.oneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
 		clear(cl.blobs)
+		clear(cl.failed)
 		clear(cl.hints)
 		cl.hintedAt, cl.hintBasis = 0, hintBasis{}
 		clear(cl.statuses)

@@ -147,6 +147,7 @@ func (c *Core) renewBlock(b *engine.Block, old *NeedBlock, turns []int32, blocke
 type rowMark struct {
 	since    int64
 	blobText string
+	failed   string
 	blocked  blockedReason
 	by       string // what holds it back, by name
 }
@@ -156,7 +157,7 @@ func (c *Core) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
 	n.HeldBack, n.HeldSince = 0, 0
 	c.marks(b, blocked, func(i int, m rowMark) bool {
 		r := &n.Rows[i]
-		r.Since, r.BlobText, r.Blocked, r.BlockedBy = m.since, m.blobText, m.blocked, m.by
+		r.Since, r.BlobText, r.ConfigureFailed, r.Blocked, r.BlockedBy = m.since, m.blobText, m.failed, m.blocked, m.by
 		if r.HeldBack() {
 			if n.HeldBack++; n.HeldSince == 0 || m.since < n.HeldSince {
 				n.HeldSince = m.since
@@ -176,7 +177,7 @@ func (c *Core) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
 // marked reports whether rows say what mark would write.
 func (c *Core) marked(rows []NeedRow, b *engine.Block, blocked blockedRows) bool {
 	return c.marks(b, blocked, func(i int, m rowMark) bool {
-		return m == rowMark{rows[i].Since, rows[i].BlobText, rows[i].Blocked, rows[i].BlockedBy}
+		return m == rowMark{rows[i].Since, rows[i].BlobText, rows[i].ConfigureFailed, rows[i].Blocked, rows[i].BlockedBy}
 	})
 }
 
@@ -194,6 +195,9 @@ func (c *Core) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMa
 		}
 		if cl != nil && len(cl.blobText) > 0 {
 			m.blobText = cl.blobText[b.Needs[i].Form.Fingerprint]
+		}
+		if cl != nil && len(cl.failed) > 0 {
+			m.failed = cl.failed[b.Needs[i].Form.Fingerprint]
 		}
 		m.blocked, m.by = c.blockedReasonOf(b, i, blocked)
 		if cl != nil {

@@ -182,8 +182,10 @@ type NeedRow struct {
 	Since     int64 // since when it is short; 0: it is not
 	Parked    int64 // nominal cycles stalled, if parked
 	BlobText  string
-	Blocked   blockedReason // what keeps the planned actions from starting, or its supply from being used
-	BlockedBy string        // the same, by name, for people
+	// ConfigureFailed is why a provider could not configure the last machine for the row; empty: it could.
+	ConfigureFailed string
+	Blocked         blockedReason // what keeps the planned actions from starting, or its supply from being used
+	BlockedBy       string        // the same, by name, for people
 }
 
 // Summary is the supply that reports carry.

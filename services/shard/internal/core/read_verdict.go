@@ -19,6 +19,7 @@ const (
 	DetailNewCluster      int32 = 25
 	DetailProviderDown    int32 = 26
 	DetailLimit           int32 = 27
+	DetailConfigureFailed int32 = 28
 )
 
 // HeldBack reports whether the plan covers the row and something keeps it from being carried out: a pause, a dry run, a
@@ -40,6 +41,8 @@ func (r *NeedRow) Detail() int32 {
 		return DetailNewCluster
 	case r.BlobText != "" && (r.Verdict.Detail == engine.DetailBootstrapBackoff || r.Verdict.Status == engine.OnTheWay):
 		return DetailBootstrapError
+	case r.ConfigureFailed != "" && r.Verdict.Detail == engine.DetailBootstrapBackoff:
+		return DetailConfigureFailed
 	}
 	switch r.Blocked {
 	case notBlocked:
@@ -62,6 +65,8 @@ func (r *NeedRow) Text() string {
 	switch r.Detail() {
 	case DetailBootstrapError:
 		return "Boot data could not be rendered: " + strings.TrimSuffix(r.BlobText, ".") + "."
+	case DetailConfigureFailed:
+		return "The last machine for this need could not be configured: " + strings.TrimSuffix(r.ConfigureFailed, ".") + "."
 	case DetailPaused:
 		return "The actions planned for this need do not start: " + r.BlockedBy + "."
 	case DetailProviderDown, DetailProviderBreaker:
@@ -92,6 +97,8 @@ func (r *NeedRow) Remedy() string {
 	switch r.Detail() {
 	case DetailBootstrapError:
 		return "Correct the bootstrap template of the cluster; the need is retried automatically."
+	case DetailConfigureFailed:
+		return "The words are the provider's. Look at the provider first, then at the bootstrap template; the need is retried automatically."
 	case DetailPaused:
 		if r.Blocked == blockedDryRun {
 			return "End the dry run once you agree with the plan: `bigfleet dry-run off`."

@@ -47,7 +47,7 @@ var detailCodes = [...]code{
 	DetailStockOut:         {"STOCK_OUT", "The suitable machines are out of stock at the provider.", "Allow other types, zones or capacity types."},
 	DetailQuota:            {"QUOTA", "The quota for the suitable machines is used up.", "Raise the quota, or allow other types."},
 	DetailWithheld:         {"WITHHELD", "The suitable machines are withheld.", "`bigfleet history machine/ID` shows why a machine is withheld."},
-	DetailHeldByOthers:     {"HELD_BY_OTHERS", "The suitable machines of this shard are in use.", "Add machines, or raise the priority."},
+	DetailHeldByOthers:     {"HELD_BY_OTHERS", "No suitable machine is free.", "Add machines, or raise the priority."},
 	DetailStarting:         {"STARTING", "Machines are being configured.", "No action is needed: their Nodes will join."},
 	DetailCreating:         {"CREATING", "Machines are being created.", "No action is needed: they are configured as soon as they exist."},
 	DetailWaitingForDrain:  {"WAITING_FOR_DRAIN", "The need waits for machines that are being drained.", "No action is needed unless a drain is stuck: `bigfleet get drains` names what blocks it."},

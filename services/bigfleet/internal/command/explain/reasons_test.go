@@ -39,6 +39,11 @@ func reasons() []reason {
 			}).Asks(virtual.Need("web", 1, 4, 0))
 			return "red", "web"
 		}, []string{"Boot data could not be rendered: template: no field Tokn.", "Try: Correct the bootstrap template of the cluster"}},
+		{pb.NeedDetail_NEED_DETAIL_CONFIGURE_FAILED, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
+			v.Behaves(&pb.Behaviour{Call: "Configure", Fault: pb.FaultKind_FAULT_KIND_ERROR, ErrorClass: "bootstrap"})
+			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
+			return "red", "web"
+		}, []string{"The last machine for this need could not be configured: ", "Look at the provider first"}},
 		{pb.NeedDetail_NEED_DETAIL_PARKED, []provider.Offering{virtual.Slots("a", "a", 2), virtual.Slots("b", "b", 2)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("lone", 1, 4, 100, virtual.In(virtual.ZoneKey, "a")), virtual.Need("other", 1, 4, 100, virtual.In(virtual.ZoneKey, "b")), virtual.Need("gang", 2, 4, 0, virtual.Same(virtual.ZoneKey)))
@@ -112,6 +117,11 @@ func reasons() []reason {
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
 		}, []string{"Most are used by train of cluster red (priority 1000)", "2 machines  need/red/train  priority 1000", "Try: Add 1 machine like cloud-a-0."}},
+		{pb.NeedDetail_NEED_DETAIL_HELD_BY_OTHERS, []provider.Offering{virtual.Slots("a", "a", 2)}, coordinated, func(v *virtual.Fleet) (string, string) {
+			v.Views("v1", 1, &pb.ShardView{PartitionKeys: []string{virtual.ZoneKey}, OwnedDomains: []*pb.DomainRef{{TopologyKey: virtual.ZoneKey, TopologyValue: "b"}}})
+			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
+			return "blue", "web"
+		}, []string{"No suitable machine is free. 2 machines: Another shard owns it.", "Try: "}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
