@@ -325,7 +325,7 @@ func (p *parts) tls() (*identity.Source, error) {
 
 func (p *parts) buildSession(source *identity.Source) error {
 	client, err := rpc.NewClient(rpc.ClientConfig{
-		Addr: p.ShardAddr, Limits: rpc.Limits{ReadMaxBytes: session.FrameBytesMax, SendMaxBytes: session.FrameBytesMax}, Log: p.log,
+		Addr: p.ShardAddr, Limits: rpc.Limits{ReadMaxBytes: session.FrameBytesMax, SendMaxBytes: session.SentBytesMax}, Log: p.log,
 		Identity: source, Server: identity.Accept(identity.Shard), Dial: p.Dial,
 		Keepalive: rpc.Keepalive{Interval: session.KeepaliveInterval, Timeout: session.KeepaliveTimeout},
 		Tracer:    p.Telemetry.Tracer, Meter: p.Telemetry.Meter,

@@ -223,6 +223,9 @@ func (c *Config) check() error {
 			fail("--%s %d is negative", n.flag, n.v)
 		}
 	}
+	if n := c.RollupBytesMax; n < 0 || n > RollupBytesTop {
+		fail("--max-rollup-bytes %d is not from 0 to %d", n, int64(RollupBytesTop))
+	}
 	if c.EpochFloor < 0 {
 		fail("--epoch-floor %d is negative", c.EpochFloor)
 	}

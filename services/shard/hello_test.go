@@ -17,7 +17,7 @@ func TestWhatAnOperatorHears(t *testing.T) {
 		if a.GetEcho() != "hello" {
 			t.Errorf("the first frame is %v", m)
 		}
-		if a.GetShardEpoch() == 0 || a.GetShardId() != "shard-0" || a.GetCoordinatorTerm() != 0 || len(a.GetFeatures()) == 0 {
+		if a.GetShardEpoch() == 0 || a.GetShardId() != "shard-0" || a.GetCoordinatorTerm() != 0 || len(a.GetFeatures()) == 0 || a.GetMaxRollupBytes() != 16<<20 {
 			t.Errorf("the hello ack is %v", a)
 		}
 		return true, true

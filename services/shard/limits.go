@@ -5,9 +5,11 @@ import "time"
 // Limits of the process (SHARD-32, WIRE-4.4). Unlimited is not a value. Limits that are flags stand in Config; those of
 // the core stand beside it, in internal/core/core_config.go.
 const (
-	// FrameBytesMax bounds one frame of a session: four times the largest roll-up that is accepted.
+	// FrameBytesMax bounds one frame of a session, or --max-rollup-bytes and 16 MiB do if that is more.
 	// bigfleet_shard_frames_oversize_total counts streams that ended for it.
 	FrameBytesMax = 64 << 20
+	// RollupBytesTop is the most that --max-rollup-bytes may be.
+	RollupBytesTop = 256 << 20
 	// ProviderBytesMax bounds an answer of a provider: 500,000 machines are about 200 MiB, and larger ones are paged.
 	ProviderBytesMax = 256 << 20
 	// BlobBytesMax bounds bootstrap data. Cloud providers take far less; larger counts as an error of the operator.

@@ -172,7 +172,7 @@ func (s *shell) build() (err error) {
 		ShardID:  s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,
 		SessionsMax: s.SessionsMax, SessionAgeMax: s.SessionAgeMax, SlowAfter: SlowConsumerAfter, FastFrames: FastFramesMax,
 		Outbox:       session.OutboxLimits{EssentialFrames: OutboxEssentialFrames, Bytes: OutboxBytes},
-		BlobBytesMax: BlobBytesMax, Features: session.Features(), Refusing: s.refuses,
+		BlobBytesMax: BlobBytesMax, RollupBytesMax: s.RollupBytesMax, Features: session.Features(), Refusing: s.refuses,
 	})
 	providers, err := s.dial()
 	if err != nil {
@@ -306,7 +306,7 @@ func (s *shell) serve(ctx context.Context) error {
 }
 
 func (s *shell) sessionService() rpc.Service {
-	frame := int(max(FrameBytesMax, 4*s.RollupBytesMax))
+	frame := int(max(FrameBytesMax, s.RollupBytesMax+16<<20))
 	return rpc.Service{
 		Name: bigfleetv1alpha1connect.ShardName, Limits: rpc.Limits{ReadMaxBytes: frame, SendMaxBytes: frame},
 		Access: map[string]rpc.Access{bigfleetv1alpha1connect.ShardSessionProcedure: rpc.HandlerDecides(identity.Cluster)},

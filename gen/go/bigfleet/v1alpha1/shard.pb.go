@@ -710,6 +710,9 @@ type Acknowledgement struct {
 	ShardVersion string `protobuf:"bytes,1003,opt,name=shard_version,json=shardVersion,proto3" json:"shard_version,omitempty"`
 	// Machines replayed. With echo `node-state-resync-complete` only.
 	ResyncMachines int32 `protobuf:"varint,1004,opt,name=resync_machines,json=resyncMachines,proto3" json:"resync_machines,omitempty"`
+	// Largest roll-up that the shard accepts, in bytes. On the Hello ack only; 0: 16 MiB.
+	// Soft: negative.
+	MaxRollupBytes int64 `protobuf:"varint,1005,opt,name=max_rollup_bytes,json=maxRollupBytes,proto3" json:"max_rollup_bytes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -796,6 +799,13 @@ func (x *Acknowledgement) GetShardVersion() string {
 func (x *Acknowledgement) GetResyncMachines() int32 {
 	if x != nil {
 		return x.ResyncMachines
+	}
+	return 0
+}
+
+func (x *Acknowledgement) GetMaxRollupBytes() int64 {
+	if x != nil {
+		return x.MaxRollupBytes
 	}
 	return 0
 }
@@ -2366,7 +2376,7 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\bfeatures\x18\xe8\a \x03(\tR\bfeatures\x12*\n" +
 	"\x10operator_version\x18\xe9\a \x01(\tR\x0foperatorVersion\x12 \n" +
 	"\vinstance_id\x18\xea\a \x01(\tR\n" +
-	"instanceIdJ\x04\b\x02\x10\x03R\fcapabilities\"\xb4\x02\n" +
+	"instanceIdJ\x04\b\x02\x10\x03R\fcapabilities\"\xdf\x02\n" +
 	"\x0fAcknowledgement\x12\x12\n" +
 	"\x04echo\x18\x01 \x01(\tR\x04echo\x12)\n" +
 	"\x10coordinator_term\x18\x02 \x01(\x03R\x0fcoordinatorTerm\x12\x1f\n" +
@@ -2376,7 +2386,8 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\bfeatures\x18\xe9\a \x03(\tR\bfeatures\x12\x1a\n" +
 	"\bshard_id\x18\xea\a \x01(\tR\ashardId\x12$\n" +
 	"\rshard_version\x18\xeb\a \x01(\tR\fshardVersion\x12(\n" +
-	"\x0fresync_machines\x18\xec\a \x01(\x05R\x0eresyncMachines\"\xd4\x02\n" +
+	"\x0fresync_machines\x18\xec\a \x01(\x05R\x0eresyncMachines\x12)\n" +
+	"\x10max_rollup_bytes\x18\xed\a \x01(\x03R\x0emaxRollupBytes\"\xd4\x02\n" +
 	"\fRollupResult\x12F\n" +
 	"\vdisposition\x18\x01 \x01(\x0e2$.bigfleet.v1alpha1.RollupDispositionR\vdisposition\x120\n" +
 	"\x14timestamp_unix_nanos\x18\x02 \x01(\x03R\x12timestampUnixNanos\x12\x16\n" +

@@ -278,6 +278,14 @@ export declare type Acknowledgement = Message<"bigfleet.v1alpha1.Acknowledgement
    * @generated from field: int32 resync_machines = 1004;
    */
   resyncMachines: number;
+
+  /**
+   * Largest roll-up that the shard accepts, in bytes. On the Hello ack only; 0: 16 MiB.
+   * Soft: negative.
+   *
+   * @generated from field: int64 max_rollup_bytes = 1005;
+   */
+  maxRollupBytes: bigint;
 };
 
 /**

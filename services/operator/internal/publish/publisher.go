@@ -29,6 +29,8 @@ const FeatureAck = "rollup-ack"
 type Link interface {
 	Rollup(needs *pb.ClusterCapacityNeeds)
 	Has(feature string) bool
+	// RollupBytesMax is the largest roll-up that the shard accepts; 0: it has not said.
+	RollupBytesMax() int64
 }
 
 // Config is what a Publisher needs.
@@ -83,6 +85,7 @@ type Publisher struct {
 	greeted   bool                   // the shard answered Hello, so its features are known
 	urgent    bool                   // send at once: a session opened
 	last      time.Time              // last roll-up
+	rests     time.Time              // before which nothing follows a large roll-up
 	paid      time.Time              // until when roll-ups used up one spacing each
 	stamp     int64                  // its timestamp
 	built     time.Time              // last rebuild
@@ -283,10 +286,16 @@ func (p *Publisher) due() time.Time {
 		return time.Time{}
 	}
 	due := p.last.Add(p.Heartbeat)
+	if due.Before(p.rests) {
+		due = p.rests
+	}
 	if !p.changed.IsZero() {
 		at := p.changed.Add(p.Debounce)
 		if earliest := p.paid.Add(-saved * spacing); at.Before(earliest) {
 			at = earliest
+		}
+		if at.Before(p.rests) {
+			at = p.rests
 		}
 		if at.Before(due) {
 			due = at
@@ -319,8 +328,9 @@ func (p *Publisher) send(now time.Time) {
 	p.Instruments.RollupBytes.Set(float64(size))
 	p.Instruments.RollupRows.Set(float64(len(needs.Needs)))
 	p.gauge()
-	if size > hardBytes {
-		p.tooLarge(now, size, len(needs.Needs))
+	p.rests = now.Add(restAfter(size))
+	if limit := p.limit(); size > limit {
+		p.tooLarge(now, size, limit, len(needs.Needs))
 		return
 	}
 	p.oversized = false
@@ -394,10 +404,24 @@ func (p *Publisher) rebuild() {
 	p.demand = fresh
 }
 
-func (p *Publisher) tooLarge(now time.Time, size, rows int) {
+// limit is the size of the largest roll-up that is sent.
+func (p *Publisher) limit() int {
+	if stated := p.link.RollupBytesMax(); stated > 0 {
+		return int(min(stated, hardBytesMost))
+	}
+	return hardBytes
+}
+
+// restAfter is how much longer the next roll-up waits behind one of this size: large ones slow down, so that a cluster with very many
+// shapes costs its shard a bounded part of a processor.
+func restAfter(size int) time.Duration {
+	return time.Duration(max(0, size-BytesSoft)) * time.Second / bytesPerSecond
+}
+
+func (p *Publisher) tooLarge(now time.Time, size, limit, rows int) {
 	p.Instruments.Rollups.WithLabelValues("too_large").Inc()
 	if !p.oversized {
-		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "bytes", size, "limit", hardBytes, "rows", rows)
+		p.Log.Error("the roll-up is too large to send; the shard keeps the last demand", "bytes", size, "limit", limit, "rows", rows)
 	}
 	p.oversized = true
 	p.outcome = &Outcome{At: now, Result: "too_large", Rows: rows, Bytes: size, Reason: "too_large",

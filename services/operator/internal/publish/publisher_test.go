@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type line struct {
 	mu       sync.Mutex
 	features []string
+	largest  int64
 	sent     []*pb.ClusterCapacityNeeds
 	at       []time.Duration
 	start    time.Time
@@ -39,6 +40,8 @@ func (l *line) Rollup(n *pb.ClusterCapacityNeeds) {
 	defer l.mu.Unlock()
 	l.sent, l.at = append(l.sent, n), append(l.at, time.Since(l.start))
 }
+
+func (l *line) RollupBytesMax() int64 { return l.largest }
 
 func (l *line) Has(f string) bool { return slices.Contains(l.features, f) }
 
@@ -215,12 +218,22 @@ func TestTimestampsGrow(t *testing.T) {
 	})
 }
 
-// OP-5.5, scenario 19: above the hard limit nothing is sent and the shard keeps what it has.
+// OP-5.5, scenario 19: above the hard limit, which the shard states, nothing is sent and the shard keeps what it has. Below it large
+// roll-ups are sent, and slow down.
 func TestTooLargeIsNotSent(t *testing.T) {
+	t.Run("a shard that states no limit", func(t *testing.T) { largeDemand(t, 0, false) })
+	t.Run("a shard that takes less", func(t *testing.T) { largeDemand(t, 8<<20, false) })
+	t.Run("a shard that takes more", func(t *testing.T) { largeDemand(t, 64<<20, true) })
+}
+
+func largeDemand(t *testing.T, stated int64, goes bool) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.Synced()
 		l := b.open()
+		l.mu.Lock()
+		l.largest = stated
+		l.mu.Unlock()
 		synctest.Wait()
 		values := make([]string, 4000)
 		for i := range values {
@@ -235,8 +248,23 @@ func TestTooLargeIsNotSent(t *testing.T) {
 			b.Set(r)
 		}
 		time.Sleep(2 * time.Second)
-		if n := len(l.last().Needs); n != 0 {
-			t.Errorf("a roll-up with %d rows was sent", n)
+		if n := len(l.last().Needs); (n != 0) != goes {
+			t.Errorf("the last roll-up has %d rows", n)
+		}
+		if goes {
+			before := len(l.times())
+			b.Set(req("one more", "1"))
+			time.Sleep(time.Second)
+			b.Set(req("and one", "1"))
+			time.Sleep(time.Second)
+			if n := len(l.times()) - before; n > 1 {
+				t.Errorf("%d more roll-ups of 20 MiB within two seconds", n)
+			}
+			time.Sleep(10 * time.Second)
+			if n := len(l.last().Needs); n != 21 {
+				t.Errorf("%d rows in the end", n)
+			}
+			return
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()

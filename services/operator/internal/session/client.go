@@ -284,7 +284,7 @@ func (c *Client) receive(s *stream, link *Link, acked chan struct{}) error {
 			return err
 		}
 		if a := m.GetAck(); a != nil && Echo(a) == EchoHello {
-			link.setFeatures(a.Features)
+			link.answered(a)
 			if first {
 				first = false
 				close(acked)

@@ -6,6 +6,8 @@ const (
 	// FrameBytesMax is the size of one frame, each way (WIRE-4.4). Four times the largest roll-up: a library default of a
 	// few MiB would turn one large roll-up into a silent loop of reconnect and resend (OP-4.15).
 	FrameBytesMax = 64 << 20
+	// SentBytesMax is the size of one frame to a shard that accepts the largest roll-ups (OP-5.5).
+	SentBytesMax = 272 << 20
 	// ResponsesMax are responses that wait to be sent; bigfleet_operator_outbox_dropped_total (OP-4.8). A response behind
 	// 256 others comes too late for the shard.
 	ResponsesMax = 256

@@ -15,6 +15,7 @@ type Link struct {
 	wake     chan struct{}
 	closed   bool
 	features map[string]bool // nil until the shard answered Hello
+	largest  int64           // roll-up that the shard accepts, by its answer
 
 	rollup      *pb.OperatorMessage
 	rollupSince time.Time
@@ -34,9 +35,19 @@ func (l *Link) Has(feature string) bool {
 	return l.features[feature]
 }
 
-func (l *Link) setFeatures(names []string) {
+// RollupBytesMax is the largest roll-up that the shard accepts by its answer to Hello; 0: it has not said.
+func (l *Link) RollupBytesMax() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.largest
+}
+
+// answered keeps what the shard said of itself in its answer to Hello.
+func (l *Link) answered(a *pb.Acknowledgement) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := a.Features
+	l.largest = max(0, a.MaxRollupBytes)
 	l.features = map[string]bool{}
 	for _, n := range names {
 		l.features[strings.TrimSuffix(n, featureVersion)] = true

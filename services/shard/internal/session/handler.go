@@ -41,7 +41,9 @@ type Config struct {
 	FastFrames    int           // answers and reports waiting for the core, per session
 	RollupWorkers int
 	BlobBytesMax  int
-	Features      []string
+	// RollupBytesMax is the largest roll-up that the gate accepts; operators hear it.
+	RollupBytesMax int64
+	Features       []string
 	// Refusing returns why new sessions are refused (stopping, superseded), or "".
 	Refusing func() string
 }

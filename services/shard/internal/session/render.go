@@ -23,6 +23,7 @@ func (h *Handler) ackFrame(e core.SendAck) Frame {
 		ack := &pb.Acknowledgement{Echo: e.Echo, CoordinatorTerm: e.Term, ShardEpoch: e.Epoch, Rollup: convert.Rollup(e.Rollup)}
 		if e.Hello {
 			ack.Features, ack.ShardId, ack.ShardVersion = h.cfg.Features, h.cfg.ShardID, h.cfg.Version
+			ack.MaxRollupBytes = h.cfg.RollupBytesMax
 		}
 		if e.Echo == core.EchoResync {
 			ack.ResyncMachines = int32(e.Resync)
