@@ -121,7 +121,7 @@ func reasons() []reason {
 			v.Views("v1", 1, &pb.ShardView{PartitionKeys: []string{virtual.ZoneKey}, OwnedDomains: []*pb.DomainRef{{TopologyKey: virtual.ZoneKey, TopologyValue: "b"}}})
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
-		}, []string{"No suitable machine is free. 2 machines: Another shard owns it.", "Try: "}},
+		}, []string{"No suitable machine is free. 2 machines: Other shards own them.", "Try: "}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))
