@@ -34,3 +34,15 @@ func (pl *Planner) Remembered() (matchers, ids, markets int) {
 	c := pl.p.cat
 	return len(c.Matchers), len(c.ByID), c.Size()
 }
+
+// CouldUse is what the last plan would count if a machine of a cluster were reclaimed.
+func (pl *Planner) CouldUse(w *engine.World, cluster, machine string) int {
+	i, _ := w.Inventory.Find(machine)
+	cl := pl.p.clusters.byID[w.Demand.Cluster(cluster).ID]
+	for at := range cl.machines {
+		if l := &cl.machines[at]; l.idx == i {
+			return pl.p.settling.couldUse(cl, l, int32(at))
+		}
+	}
+	return -1
+}
