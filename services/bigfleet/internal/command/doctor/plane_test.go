@@ -58,12 +58,12 @@ func TestThePlane(t *testing.T) {
 		{name: "another shard's address", message: "answers shard shard-7", fix: "address of its own", spoil: func(w *world) { w.status.ShardId = "shard-7" }},
 		{name: "a newer process", message: "the coordinator has heard epoch 9 of it, and this process has epoch 8", fix: "never restart both", spoil: func(w *world) { w.fleet.Shards[0].Epoch = 9 }},
 		{name: "three minor versions", message: "shard shard-0 runs v1.5, operator of red runs v1.2", fix: "one minor version at a time", spoil: func(w *world) { w.status.Version = "v1.5.0" }},
-		{name: "two minor versions", message: "what is newer is not used", fix: "one minor version at a time", warns: true, spoil: func(w *world) { w.status.Version, w.build = "v1.4.0", "v1.3.0" }},
+		{name: "two minor versions", message: "newer features are not used", fix: "one minor version at a time", warns: true, spoil: func(w *world) { w.status.Version, w.build = "v1.4.0", "v1.3.0" }},
 		{name: "instructions given up", message: "2 instructions to shards were abandoned", fix: "get instructions", warns: true, spoil: func(w *world) { w.fleet.StuckInstructions = 2 }},
 		{name: "a held roll-up", message: "its roll-up is held", fix: "rollups accept red", warns: true, spoil: func(w *world) {
 			w.clusters[0].LastDisposition = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_HELD
 		}},
-		{name: "a rejected roll-up", message: "its roll-up is rejected", fix: "go together", spoil: func(w *world) {
+		{name: "a rejected roll-up", message: "its roll-up is rejected", fix: "compatible versions", spoil: func(w *world) {
 			w.clusters[0].LastDisposition = bigfleetv1alpha1.RollupDisposition_ROLLUP_DISPOSITION_REJECTED
 		}},
 		{name: "a large roll-up", message: "has 30000 rows", fix: "fewer rows", warns: true, spoil: func(w *world) { w.clusters[0].Needs = 30_000 }},

@@ -167,13 +167,13 @@ func reasons() []reason {
 			v.StopProvider()
 			v.Operator("red", nil).Asks(virtual.Need("web", 12, 4, 0))
 			return "red", "web"
-		}, []string{"does not answer commands since", "Try: Bring the provider back", "bigfleet provider ping"}},
+		}, []string{"does not answer commands since", "Try: Restore the provider", "bigfleet provider ping"}},
 		{pb.NeedDetail_NEED_DETAIL_PROVIDER_DOWN, []provider.Offering{virtual.Slots("a", "a", 12)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.StopProvider()
 			time.Sleep(6 * time.Minute)
 			v.Operator("red", nil).Asks(virtual.Need("web", 12, 4, 0))
 			return "red", "web"
-		}, []string{"has not listed its machines since", "Try: Bring the provider back", "bigfleet provider ping"}},
+		}, []string{"has not listed its machines since", "Try: Restore the provider", "bigfleet provider ping"}},
 		{pb.NeedDetail_NEED_DETAIL_LIMIT, []provider.Offering{virtual.Slots("a", "a", 9)}, func(c *shard.Config) { c.ClusterMachinesMax = 2 }, func(v *virtual.Fleet) (string, string) {
 			v.Operator("red", nil).Asks(virtual.Need("web", 5, 4, 0))
 			return "red", "web"
