@@ -92,7 +92,7 @@ func readAuthority(data map[string][]byte, now time.Time) (*authority, error) {
 		return nil, errors.New("tls.crt and tls.key are not the certificate and the ECDSA key of one authority")
 	}
 	if cert.NotAfter.Sub(now) < leafLifetime {
-		return nil, fmt.Errorf("the authority ends at %s, before a certificate that it would sign now", cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("the authority ends at %s, before a certificate that it would sign now: change it as docs/runbook.md says", cert.NotAfter.Format(time.RFC3339))
 	}
 	return &authority{cert, key}, nil
 }
