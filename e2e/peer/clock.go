@@ -50,10 +50,11 @@ func watchPods(ctx context.Context, c *fixture.Cluster) (*clock, error) {
 func (k *clock) see(p *corev1.Pod, listed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.created[p.UID]; !known && !listed {
+	_, runs := k.running[p.UID]
+	if _, known := k.created[p.UID]; !known && !runs && !listed {
 		k.created[p.UID] = time.Now()
 	}
-	if _, known := k.running[p.UID]; !known && p.Status.Phase == corev1.PodRunning {
+	if !runs && p.Status.Phase == corev1.PodRunning {
 		k.running[p.UID] = time.Now()
 	}
 }

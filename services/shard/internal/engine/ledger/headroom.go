@@ -43,11 +43,12 @@ type rowHeadroom struct {
 	spare int64 // since when a machine of the row stands empty and no Pod of the cluster waits; 0: none does
 }
 
-// due reports whether a row may get headroom now. The first time it gets it at once. If that did not help, it waits stuck_after,
-// and twice as long each further time (ENG-11.16).
-func (x *headroom) due(k demand.RowKey, asked, now int64, p *engine.Policy) bool {
-	r, had := x.rows[k]
-	return !had || r.times == 0 || asked > r.asked || now-r.grown >= doubled(p.StuckAfter, int(r.times)-1)
+// due reports whether a row may get headroom now. The first time it gets it at once, and again when fewer of its Pods are reported than
+// when headroom last grew: that helped, and others took a part of it. Else it waits stuck_after, and twice as long each further time
+// (ENG-11.16).
+func (e *sharingEntry) due(k demand.RowKey, asked, now int64, p *engine.Policy) bool {
+	r, had := e.headroom.rows[k]
+	return !had || r.times == 0 || asked > r.asked || e.reported[k] < e.headroom.stuck[k] || now-r.grown >= doubled(p.StuckAfter, int(r.times)-1)
 }
 
 // of is the headroom of a row that asks for so many units.
@@ -104,7 +105,7 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			continue
 		}
 		asked := unitsOf(n)
-		if !x.due(k, asked, now, p) {
+		if !e.due(k, asked, now, p) {
 			continue
 		}
 		more := min(e.reported[k], asked)
