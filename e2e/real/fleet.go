@@ -83,11 +83,8 @@ func Start(ctx context.Context, c Config) (f *Fleet, err error) {
 	if err := writeImages(ctx, images); err != nil {
 		return f, err
 	}
-	_ = shell(ctx, "ip link delete "+bridgeName) // of a run that was killed
-	for _, command := range []string{"ip link add " + bridgeName + " type bridge", "ip addr add " + bridgeAddress + "/24 dev " + bridgeName, "ip link set " + bridgeName + " up"} {
-		if err := shell(ctx, command); err != nil {
-			return f, err
-		}
+	if err := makeBridge(ctx); err != nil {
+		return f, err
 	}
 	say("starting %d control planes", len(c.Clusters))
 	if err := f.startClusters(ctx); err != nil {
@@ -220,7 +217,7 @@ func (f *Fleet) startProvider(ctx context.Context, programs map[string]string, k
 	if f.ProviderAddr, err = f.port(); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("inventory: %s\nagent_addr: %q\nagent_tls: {cert: %s, key: %s, ca: %s}\nkubeconfig_dir: %s\nretention: {failed: 2s, lost: 2s, stockout: 2s}\nreconcile_interval: 2s\n",
+	config := fmt.Sprintf("inventory: %s\nagent_addr: %q\nagent_tls: {cert: %s, key: %s, ca: %s}\nkubeconfig_dir: %s\nretention: {failed: 2s, lost: 2s, stockout: 2s}\nreconcile_interval: 2s\nrecovery: resume\n",
 		filepath.Join(f.config.Dir, "inventory.yaml"), agents, own.Cert, own.Key, own.CA, kubeconfigs)
 	for name, text := range map[string]string{"inventory.yaml": inventory, "provider.yaml": config} {
 		if err := os.WriteFile(filepath.Join(f.config.Dir, name), []byte(text), 0o600); err != nil {
@@ -337,7 +334,7 @@ func (f *Fleet) Stop() error {
 	for _, p := range f.ports {
 		p.Release()
 	}
-	_ = shell(context.Background(), "ip link delete "+bridgeName) // may be missing
+	removeBridge()
 	for name, value := range f.kernel {
 		errs = append(errs, os.WriteFile(name, []byte(value), 0o644))
 	}

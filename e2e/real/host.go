@@ -76,6 +76,19 @@ func startHost(ctx context.Context, program, dir string, n int) (*Host, error) {
 	return h, nil
 }
 
+// makeBridge makes the network of the hosts, in the place of one that a killed run left.
+func makeBridge(ctx context.Context) error {
+	removeBridge()
+	for _, command := range []string{"ip link add " + bridgeName + " type bridge", "ip addr add " + bridgeAddress + "/24 dev " + bridgeName, "ip link set " + bridgeName + " up"} {
+		if err := shell(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeBridge() { _ = shell(context.Background(), "ip link delete "+bridgeName) } // may be missing
+
 // inside is the command line of a program in the host's namespaces.
 func (h *Host) inside(command ...string) []string {
 	return append([]string{"-t", strconv.Itoa(h.pid), "-m", "-u", "-i", "-n", "-p", "--"}, command...)

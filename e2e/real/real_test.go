@@ -12,7 +12,10 @@ import (
 
 	"connectrpc.com/connect"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
@@ -105,6 +108,31 @@ func (w *world) host(name string) *Host {
 	return nil
 }
 
+// clean looks at a host itself: no process, mount, link or file of a cluster is there.
+func (w *world) clean(h *Host) {
+	w.Helper()
+	// The agent's own look is not asked: this one is the test's.
+	const look = `
+for d in /etc/kubernetes /var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni/net.d /var/log/pods /var/log/containers /var/log/bigfleet-node /etc/systemd/system/kubelet.service.d; do
+  [ -d $d ] && find $d -mindepth 1
+done
+ps -e -o args= | grep -E 'kubelet|containerd|/hello' | grep -v -e hostagent -e grep -e 'sh -c'
+grep -E 'kubelet/|containerd/|netns' /proc/self/mountinfo
+ip -o link | cut -d: -f2 | grep -v -E ' (lo|eth0@|tunl0|sit0|ip6tnl0|gre0|gretap0|erspan0)'
+iptables-save 2>/dev/null | grep -E 'KUBE-|CNI-'
+find / -xdev -name 'kubelet-client*' -o -xdev -name 'bootstrap-kubelet.conf' 2>/dev/null | grep -v ^/tmp
+true`
+	out, err := h.Run(w.ctx, "sh", "-c", look)
+	if err != nil || strings.TrimSpace(out) != "" {
+		w.Errorf("%s is not clean: %v\n%s", h.Name, err, out)
+	}
+	for _, dir := range h.cgroups() {
+		if _, err := os.Stat(dir + "/kubepods"); err == nil {
+			w.Errorf("%s: the cgroup %s/kubepods is left", h.Name, dir)
+		}
+	}
+}
+
 // PROV-32, WIRE-2.5: containers run on nodes that BigFleet made of hosts, and nothing of a cluster stays on a host that left it.
 func TestReal(t *testing.T) {
 	if err := Missing(); err != nil {
@@ -145,6 +173,7 @@ func TestReal(t *testing.T) {
 		do   func(*world)
 	}{
 		{"containers answer", containersAnswer}, {"what a node is", whatANodeIs}, {"killed programs", killedPrograms},
+		{"a budget blocks", aBudgetBlocks}, {"a host moves", aHostMoves}, {"killed on the way", killedOnTheWay},
 	} {
 		began := time.Now()
 		if !t.Run(part.name, func(t *testing.T) {
@@ -261,6 +290,127 @@ func killedPrograms(w *world) {
 		w.Errorf("nodes before %v, after %v", was, now)
 	}
 	w.idle(2)
+}
+
+// aBudgetBlocks: blue needs a host of red more, and red's disruption budget forbids the eviction: red keeps its host and is told why.
+func aBudgetBlocks(w *world) {
+	red, blue := w.Cluster("red"), w.Cluster("blue")
+	two := intstr.FromInt32(2)
+	_, err := red.Client().PolicyV1().PodDisruptionBudgets("default").Create(w.ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "guard"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := blue.Client().SchedulingV1().PriorityClasses().Create(w.ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 1000,
+	}, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	if err := blue.Hello(w.ctx, "app", 3, urgent); err != nil {
+		w.Fatal(err)
+	}
+	w.answering(blue, "app", 2)
+	w.until("red is told that the budget blocks the drain", func() (bool, string) {
+		events, err := red.Client().CoreV1().Events("").List(w.ctx, metav1.ListOptions{FieldSelector: "reason=DrainBlocked"})
+		if err != nil || len(events.Items) == 0 {
+			return false, fmt.Sprint("no event ", err)
+		}
+		return strings.Contains(events.Items[0].Message, "default/guard"), events.Items[0].Message
+	})
+	w.answering(red, "web", 2)
+	w.idle(0)
+}
+
+const urgent = "urgent"
+
+// aHostMoves: the budget lets go, and the host serves blue with nothing of red on it.
+func aHostMoves(w *world) {
+	red, blue := w.Cluster("red"), w.Cluster("blue")
+	before := w.nodes(red)
+	if err := red.Client().PolicyV1().PodDisruptionBudgets("default").Delete(w.ctx, "guard", metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.answering(blue, "app", 3)
+	w.answering(red, "web", 1)
+	var moved []string
+	for name := range w.nodes(blue) {
+		if before[name] != nil {
+			moved = append(moved, name)
+		}
+	}
+	if len(moved) != 1 {
+		w.Fatalf("moved from red to blue: %v", moved)
+	}
+	if n := w.nodes(red)[moved[0]]; n != nil {
+		w.Errorf("red still has node %s", n.Name)
+	}
+	h := w.host(moved[0])
+	_, port, _ := strings.Cut(strings.TrimPrefix(red.EndpointAt(), "https://"), ":")
+	out, _ := h.Run(w.ctx, "sh", "-c", "grep -rl -e ':"+port+"' /etc/kubernetes /var/lib/kubelet /var/log/pods /var/log/bigfleet-node 2>/dev/null; "+
+		"for e in /proc/[0-9]*/environ; do tr '\\0' '\\n' < $e 2>/dev/null | grep -x CLUSTER=red; done")
+	if strings.TrimSpace(out) != "" {
+		w.Errorf("%s serves blue and holds of red: %s", h.Name, out)
+	}
+	for c, name := range map[*Cluster]string{red: "web", blue: "app"} {
+		if err := c.Scale(w.ctx, name, 0); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.idle(4)
+	for _, h := range w.Hosts {
+		w.clean(h)
+	}
+	if n := len(w.nodes(red)) + len(w.nodes(blue)); n > 0 {
+		w.Errorf("%d nodes are left", n)
+	}
+}
+
+// killedOnTheWay: the agent dies while it configures, and agent and provider while they reset. The host serves in the end, once, and is
+// clean in the end.
+func killedOnTheWay(w *world) {
+	red := w.Cluster("red")
+	restart := func(name string, p interface {
+		Kill()
+		Start(context.Context) error
+	}) {
+		p.Kill()
+		if err := p.Start(w.ctx); err != nil {
+			w.Fatalf("%s: %v", name, err)
+		}
+	}
+	in := func(state pb.MachineState) (h *Host) {
+		w.until("a machine is "+state.String(), func() (bool, string) {
+			for _, m := range w.machines() {
+				if m.GetState() == state {
+					_, name, _ := strings.Cut(strings.TrimPrefix(m.GetHost().GetRef(), "hosts://"), "/")
+					h = w.host(name)
+				}
+			}
+			return h != nil, ""
+		})
+		return h
+	}
+	if err := red.Scale(w.ctx, "web", 1); err != nil {
+		w.Fatal(err)
+	}
+	h := in(pb.MachineState_MACHINE_STATE_CONFIGURING)
+	restart("agent", h.Agent)
+	w.answering(red, "web", 1)
+	if n := len(w.nodes(red)); n != 1 {
+		w.Errorf("%d nodes", n)
+	}
+	if err := red.Scale(w.ctx, "web", 0); err != nil {
+		w.Fatal(err)
+	}
+	h = in(pb.MachineState_MACHINE_STATE_DRAINING)
+	restart("agent", h.Agent)
+	restart("provider", w.Provider)
+	w.idle(4)
+	for _, h := range w.Hosts {
+		w.clean(h)
+	}
 }
 
 // left checks that the test leaves nothing on this machine.
