@@ -4,7 +4,7 @@ import type { NeedView } from "@bigfleet/api/v1alpha1/shardread";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { Ask, Bar, Copy, Empty, Figure, Mark, Name, Section, Sentence, Shown, Waiting } from "../design/parts";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { each, Missing, useFleet, useShards } from "../fleet";
 import { count, dollars, needName, plainName, since, standing, stateTone } from "../format";
 import { useAnswer, useNow } from "../live";
@@ -86,21 +86,25 @@ function merged(rows: DecisionRecord[]): DecisionRecord[] {
 
 /** j and k walk through a list of links, enter opens. */
 export function Selectable<T>({ rows, href, children, kind = "wait" }: { rows: T[]; href: (row: T) => string; children: (row: T) => preact.ComponentChildren; kind?: string }) {
-  const [on, set] = useState(-1);
+  const [on, show] = useState(-1);
+  const place = useRef(-1); // a second key may come before the page is drawn again
   const [, go] = useLocation();
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey || (e.target as HTMLElement).closest?.("input,select,textarea,a,button,.drawer")) return;
-      if (e.key === "j" || e.key === "k") set((i) => Math.max(0, Math.min(rows.length - 1, i + (e.key === "j" ? 1 : -1))));
-      else if (e.key === "Enter" && rows[on]) {
+      const row = rows[place.current];
+      if (e.key === "j" || e.key === "k") {
+        place.current = Math.max(0, Math.min(rows.length - 1, place.current + (e.key === "j" ? 1 : -1)));
+        show(place.current);
+      } else if (e.key === "Enter" && row) {
         e.preventDefault();
-        go(href(rows[on] as T));
+        go(href(row));
       }
     };
     document.addEventListener("keydown", keys);
     return () => document.removeEventListener("keydown", keys);
   });
-  return <ul class={`list ${kind}`}>{rows.map((r, i) => <li key={href(r)} data-on={i === on || undefined} class={i === on ? "on" : ""} style={i === on ? { background: "var(--paper-2)", boxShadow: "inset 3px 0 var(--link)" } : {}}>{children(r)}</li>)}</ul>;
+  return <ul class={`list ${kind}`}>{rows.map((r, i) => <li key={href(r)} class={i === on ? "on" : ""} style={i === on ? { background: "var(--paper-2)", boxShadow: "inset 3px 0 var(--link)" } : {}}>{children(r)}</li>)}</ul>;
 }
 
 type Hold = { key: string; word: string; text: string; href: string; bad: boolean };
