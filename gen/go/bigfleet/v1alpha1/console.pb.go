@@ -277,11 +277,11 @@ type WatchOverviewResponse struct {
 	// Warnings for people.
 	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// One sentence: whether anything is wrong.
-	Headline string `protobuf:"bytes,1000,opt,name=headline,proto3" json:"headline,omitempty"`
+	Headline string `protobuf:"bytes,11,opt,name=headline,proto3" json:"headline,omitempty"`
 	// Needs that are not satisfied, longest first, at most 50.
-	Waiting []*FleetNeed `protobuf:"bytes,1001,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting []*FleetNeed `protobuf:"bytes,12,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	// Newest records about actions and orders, newest first, at most 50. `detail` is the whole sentence.
-	Recent        []*DecisionRecord `protobuf:"bytes,1002,rep,name=recent,proto3" json:"recent,omitempty"`
+	Recent        []*DecisionRecord `protobuf:"bytes,13,rep,name=recent,proto3" json:"recent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1267,7 +1267,7 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x0ewrites_allowed\x18\x02 \x01(\bR\rwritesAllowed\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\"1\n" +
 	"\x14WatchOverviewRequest\x12\x19\n" +
-	"\bshard_id\x18\x01 \x01(\tR\ashardId\"\xf3\a\n" +
+	"\bshard_id\x18\x01 \x01(\tR\ashardId\"\xf0\a\n" +
 	"\x15WatchOverviewResponse\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x129\n" +
 	"\asources\x18\x02 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\x124\n" +
@@ -1279,10 +1279,10 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x12actions_per_minute\x18\b \x03(\v2>.bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntryR\x10actionsPerMinute\x12\"\n" +
 	"\rcost_per_hour\x18\t \x01(\x01R\vcostPerHour\x12\x1a\n" +
 	"\bwarnings\x18\n" +
-	" \x03(\tR\bwarnings\x12\x1b\n" +
-	"\bheadline\x18\xe8\a \x01(\tR\bheadline\x127\n" +
-	"\awaiting\x18\xe9\a \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\awaiting\x12:\n" +
-	"\x06recent\x18\xea\a \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\x06recent\x1aF\n" +
+	" \x03(\tR\bwarnings\x12\x1a\n" +
+	"\bheadline\x18\v \x01(\tR\bheadline\x126\n" +
+	"\awaiting\x18\f \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\awaiting\x129\n" +
+	"\x06recent\x18\r \x03(\v2!.bigfleet.v1alpha1.DecisionRecordR\x06recent\x1aF\n" +
 	"\x18UnsatisfiedByReasonEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aB\n" +

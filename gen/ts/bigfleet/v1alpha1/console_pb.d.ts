@@ -210,21 +210,21 @@ export declare type WatchOverviewResponse = Message<"bigfleet.v1alpha1.WatchOver
   /**
    * One sentence: whether anything is wrong.
    *
-   * @generated from field: string headline = 1000;
+   * @generated from field: string headline = 11;
    */
   headline: string;
 
   /**
    * Needs that are not satisfied, longest first, at most 50.
    *
-   * @generated from field: repeated bigfleet.v1alpha1.FleetNeed waiting = 1001;
+   * @generated from field: repeated bigfleet.v1alpha1.FleetNeed waiting = 12;
    */
   waiting: FleetNeed[];
 
   /**
    * Newest records about actions and orders, newest first, at most 50. `detail` is the whole sentence.
    *
-   * @generated from field: repeated bigfleet.v1alpha1.DecisionRecord recent = 1002;
+   * @generated from field: repeated bigfleet.v1alpha1.DecisionRecord recent = 13;
    */
   recent: DecisionRecord[];
 };
