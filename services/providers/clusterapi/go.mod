@@ -6,7 +6,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/sdk/nodeready v0.0.0
 	github.com/bigfleet-dev/bigfleet/sdk/provider v0.0.0
 	github.com/spf13/cobra v1.10.2
-	k8s.io/api v0.36.3
+	go.uber.org/goleak v1.3.0
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
 )
@@ -83,6 +83,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/api v0.36.3 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
