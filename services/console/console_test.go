@@ -250,10 +250,21 @@ func TestNamesAndSentences(t *testing.T) {
 	base, _, _ := serveConsole(t, shard, func(c *Config) {
 		c.Sentence = func(r *pb.DecisionRecord) string { return "told: " + r.GetCause() }
 	})
-	stream, err := consoleClient(base).WatchMachine(t.Context(), connect.NewRequest(&pb.WatchMachineRequest{MachineId: "gone"}))
-	if err != nil || !stream.Receive() {
-		t.Fatal(err, stream.Err())
-	}
+	var stream *connect.ServerStreamForClient[pb.WatchMachineResponse]
+	eventually(t, "the shard is known", func() bool {
+		var err error
+		if stream, err = consoleClient(base).WatchMachine(t.Context(), connect.NewRequest(&pb.WatchMachineRequest{MachineId: "gone"})); err != nil {
+			t.Fatal(err)
+		}
+		if stream.Receive() {
+			return true
+		}
+		if code := connect.CodeOf(stream.Err()); code != connect.CodeUnavailable {
+			t.Fatalf("before a shard is known: %v", stream.Err())
+		}
+		_ = stream.Close()
+		return false
+	})
 	if m := stream.Msg(); m.GetMachine() != nil || len(m.GetRecords()) != 1 || m.GetRecords()[0].GetDetail() != "told: phase3.release" {
 		t.Errorf("a machine that is gone: %v", m)
 	}

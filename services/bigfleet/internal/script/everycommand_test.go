@@ -54,7 +54,7 @@ func written(t *testing.T) map[string]string {
 }
 
 // goesOn are verbs that do not end by themselves, or that do for minutes what tests of their own run.
-var goesOn = regexp.MustCompile(`^(up|all-in-one|demo|events|top|shard|coordinator|operator|podcontroller|provider (conformance|init|sim|kwok)|snapshot restore)\b`)
+var goesOn = regexp.MustCompile(`^(up|all-in-one|demo|events|top|shard|coordinator|operator|podcontroller|console|provider (conformance|init|sim|kwok)|snapshot restore)\b`)
 
 // placeholders stand for names; the first that fits is taken, so what says more comes first.
 var placeholders = []struct{ form, is string }{

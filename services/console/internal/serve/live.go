@@ -141,7 +141,11 @@ func (c *Console) findMachine(ctx context.Context, shardID, id string) (*sources
 	var last error
 	var gone *sources.Shard
 	var past *pb.WatchMachineResponse
-	for _, x := range c.Sources.Shards() {
+	shards := c.Sources.Shards()
+	if len(shards) == 0 {
+		return nil, nil, connect.NewError(connect.CodeUnavailable, errors.New("no shard is known yet; the coordinator or --shard names them"))
+	}
+	for _, x := range shards {
 		if shardID != "" && x.ID != shardID {
 			continue
 		}
