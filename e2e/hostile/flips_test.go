@@ -114,8 +114,12 @@ func (s *stage) makeState() {
 	coordinator := api.NewCoordinatorAdminClient(who.http, "https://"+s.addrs["coordinator"])
 	bind := &pb.BindClusterRequest{ClusterId: "red", ShardId: "shard-0"}
 	_, err := coordinator.BindCluster(ctx, connect.NewRequest(bind))
-	for end := time.Now().Add(time.Minute); connect.CodeOf(err) == connect.CodeNotFound && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		_, err = coordinator.BindCluster(ctx, connect.NewRequest(bind)) // the shard has not reported yet
+	// The replica has not elected itself, or the shard has not reported yet.
+	early := func() bool {
+		return slices.Contains([]connect.Code{connect.CodeFailedPrecondition, connect.CodeNotFound}, connect.CodeOf(err))
+	}
+	for end := time.Now().Add(time.Minute); err != nil && early() && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		_, err = coordinator.BindCluster(ctx, connect.NewRequest(bind))
 	}
 	_, paused := api.NewShardAdminClient(who.http, "https://"+s.addrs["shard"]).PauseActuation(ctx, connect.NewRequest(&pb.PauseActuationRequest{Reason: "kept", TtlSeconds: 3600}))
 	provider := api.NewCapacityProviderClient(shard0.http, "https://"+s.addrs["provider"])
