@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
@@ -42,15 +43,59 @@ func (c *crediting) keepBusy() {
 	}
 	slices.SortFunc(unclaimed, cl.keep)
 	slices.SortFunc(claimed, cl.keep)
-	for _, e := range unclaimed {
+	for len(unclaimed) > 0 {
+		e := unclaimed[0]
+		unclaimed = unclaimed[1:]
 		for i := len(claimed) - 1; i >= 0 && cl.machines[claimed[i]].rank < cl.machines[e].rank; i-- {
-			if cl.mayStandFor(e, claimed[i]) {
-				cl.standFor(e, claimed[i])
-				claimed = slices.Delete(claimed, i, i+1)
-				break
+			if !cl.mayStandFor(e, claimed[i]) {
+				continue
 			}
+			cl.standFor(e, claimed[i])
+			claimed = slices.Delete(claimed, i, i+1)
+			for _, at := range cl.spare(&cl.needs[cl.machines[e].claim]) {
+				claimed = slices.DeleteFunc(claimed, func(x int32) bool { return x == at })
+				if ours(at) {
+					i, _ := slices.BinarySearchFunc(unclaimed, at, cl.keep)
+					unclaimed = slices.Insert(unclaimed, i, at)
+				}
+			}
+			break
 		}
 	}
+}
+
+// spare releases what a Need no longer needs of its machines, as the one that it got supplies more than the one before. The last that
+// a walk would take goes first; what others have a share of stays.
+func (cl *clusterState) spare(w *needState) (gone []int32) {
+	var list []int32
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		if l := &cl.machines[at]; l.bits&lKept == 0 && l.shares < 0 {
+			list = append(list, at)
+		}
+	}
+	slices.SortFunc(list, cl.lastFirst)
+	for _, at := range list {
+		rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
+		if !match.IsZero(rest) {
+			break
+		}
+		cl.release(at)
+		cl.recount(w)
+		gone = append(gone, at)
+	}
+	return gone
+}
+
+// lastFirst puts those in flight, by id, before the bound ones, and these in the opposite of the order in which walks take them.
+func (cl *clusterState) lastFirst(a, b int32) int {
+	x, y := &cl.machines[a], &cl.machines[b]
+	switch {
+	case x.state.Bound() && y.state.Bound():
+		return cmp.Or(cmp.Compare(x.state, y.state), cl.keep(b, a))
+	case x.state.Bound() || y.state.Bound():
+		return sign(y.state.Bound())
+	}
+	return cmp.Compare(y.order, x.order)
 }
 
 // mayStandFor reports whether an unclaimed machine serves all that a claimed one serves, and costs no more.

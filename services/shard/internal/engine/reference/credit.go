@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
@@ -59,7 +60,10 @@ func (n crediting) keepBusy(c *Cluster) {
 	claimed := n.bound(c, func(m *Machine) bool {
 		return ours(m) && m.claim != nil && !m.kept && m.claim.Same == nil && m.claim.Spread == nil
 	})
-	for _, e := range n.bound(c, func(m *Machine) bool { return ours(m) && m.claim == nil }) {
+	rest := n.bound(c, func(m *Machine) bool { return ours(m) && m.claim == nil })
+	for len(rest) > 0 {
+		e := rest[0]
+		rest = rest[1:]
 		for i := len(claimed) - 1; i >= 0 && claimed[i].rank < e.rank; i-- {
 			m := claimed[i]
 			if e.Price > m.Price || !n.holdsMore(c, e, m) || !n.Usable(m.claim, e) ||
@@ -75,9 +79,47 @@ func (n crediting) keepBusy(c *Cluster) {
 				s.on = e
 			}
 			claimed = slices.Delete(claimed, i, i+1)
+			for _, x := range n.spare(e.claim) {
+				claimed = slices.DeleteFunc(claimed, func(y *Machine) bool { return x == y })
+				if ours(x) {
+					rest = append(rest, x)
+				}
+			}
+			slices.SortFunc(rest, keepOrder)
 			break
 		}
 	}
+}
+
+// spare ends the claims that a need no longer needs, as the machine that it got supplies more than the one before. The last that
+// a walk would take goes first; what others have a share of stays.
+func (n crediting) spare(d *Need) (gone []*Machine) {
+	list := slices.DeleteFunc(slices.Clone(d.claims), func(m *Machine) bool { return m.kept || len(m.shares) > 0 })
+	slices.SortFunc(list, lastFirst)
+	for _, m := range list {
+		m.kept = true // a kept machine does not count
+		short := n.isShort(d)
+		m.kept = false
+		if short {
+			break
+		}
+		n.drop(d, m)
+		gone = append(gone, m)
+	}
+	return gone
+}
+
+// lastFirst puts those in flight, by id, before the bound ones, and these in the opposite of the order in which walks take them.
+func lastFirst(a, b *Machine) int {
+	switch x, y := a.Seen.Bound(), b.Seen.Bound(); {
+	case x && y:
+		return cmp.Or(cmp.Compare(a.Seen, b.Seen), keepOrder(b, a))
+	case x:
+		return 1
+	case y:
+		return -1
+	}
+	return byID(b, a)
 }
 
 // holdsMore reports whether e supplies no less than m of all that the cluster asks for.
