@@ -121,7 +121,7 @@ func (s *domainSums) of(d int32) (idle, total []int64) {
 	return s.idle[int(d)*k : int(d+1)*k], s.total[int(d)*k : int(d+1)*k]
 }
 
-// gangKind is gangs with equal matcher, frame, aggregate and min unit: most of a crowd of gangs are alike. The second one
+// gangKind is gangs with equal matcher, frame, aggregate, min unit and most per host: most of a crowd of gangs are alike. The second one
 // of a kind puts the domains into a tournament; one that has chosen changes one domain for the next, so that a choice
 // costs the domains that changed since the last one.
 type gangKind struct {
@@ -164,6 +164,7 @@ func (ts *topologies) kindOf(cl *clusterState, w *needState, t *topState) (g *ga
 	for _, x := range cl.vec[w.vec : int(w.vec)+2*cl.dimensions()] { // aggregate and min unit
 		t.key = binary.LittleEndian.AppendUint64(t.key, uint64(x))
 	}
+	t.key = binary.LittleEndian.AppendUint32(t.key, uint32(cl.perHost(w)))
 	g = t.kinds[string(t.key)]
 	if known = g != nil && g.s.c == c && g.s.f == cl.f; !known {
 		if len(t.kinds) > kindsMax {
