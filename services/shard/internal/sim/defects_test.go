@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +9,7 @@ import (
 	"testing"
 )
 
-// defect is one planted bug: a patch of the core that only the build of this test sees.
+// defect is one planted bug: a patch of the core that only the build of this test sees (plant).
 type defect struct {
 	profile string
 	rules   []string // any of them catches it
@@ -45,64 +44,30 @@ func parseDefect(t *testing.T, text string) defect {
 	return d
 }
 
-// build compiles the command with the defect planted, through an overlay: no file of the module changes.
-func (d defect) build(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	patched, replace := map[string]string{}, map[string]string{}
-	for i, e := range d.edits {
-		path, err := filepath.Abs(filepath.Join("..", e.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := patched[path]; !ok {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			patched[path] = string(b)
-		}
-		if !strings.Contains(patched[path], e.from) {
-			t.Fatalf("edit %d: %s has no %q any more; write the defect anew", i+1, e.file, e.from)
-		}
-		patched[path] = strings.Replace(patched[path], e.from, e.to, 1)
-		replace[path] = filepath.Join(dir, filepath.Base(e.file))
-		if err := os.WriteFile(replace[path], []byte(patched[path]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(overlay, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Join(dir, "sim")
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", bin, "./cmd/sim").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return bin
-}
-
 // A simulator that catches nothing proves nothing: every planted bug is caught by some seed, under a rule that fits it.
 func TestPlantedBugsAreCaught(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
-		t.Skip("builds the core once per bug")
+		t.Skip("builds the core with all bugs")
 	}
 	files, err := filepath.Glob("testdata/defects/*.txt")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d defects, %v; at least ten are needed", len(files), err)
 	}
+	defects := map[string]defect{}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := parseDefect(t, string(text))
-			cmd := exec.Command(d.build(t), "-seeds", "100", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defects[strings.TrimSuffix(filepath.Base(file), ".txt")] = parseDefect(t, string(text))
+	}
+	bin := plant(t, defects)
+	for name, d := range defects {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(bin, "-seeds", "100", "-profile", d.profile, "-shrink", "0", "-twice", "0", "-lines", "0", "-workers", "1")
+			cmd.Env = append(os.Environ(), plantedEnv+"="+name)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs
 			_ = cmd.Run()
@@ -122,6 +87,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 
 // SHARD-33.8: a failure is made smaller, and the command that is printed repeats it.
 func TestFailureIsShrunkAndReproduced(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the core with a planted bug")
 	}
@@ -130,9 +96,10 @@ func TestFailureIsShrunkAndReproduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := parseDefect(t, string(text))
-	bin := d.build(t)
+	bin := plant(t, map[string]defect{"believed": d})
 	run := func(args ...string) (broken, faults, command string) {
 		cmd := exec.Command(bin, args...)
+		cmd.Env = append(os.Environ(), plantedEnv+"=believed")
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		_ = cmd.Run()

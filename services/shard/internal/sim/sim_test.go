@@ -24,6 +24,7 @@ func mustRun(t testing.TB, o Options) Result {
 func TestSeeds(t *testing.T) {
 	for _, profile := range []string{"mixed", "calm", "provider", "operator", "process", "fleet", "moves"} {
 		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
 			n := uint64(12)
 			if testing.Short() {
 				n = 4
@@ -40,6 +41,7 @@ func TestSeeds(t *testing.T) {
 
 // SHARD-33.9: seeds that broke a rule once. Each names what it was.
 func TestRegressions(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		profile string
 		seed    uint64
@@ -79,6 +81,7 @@ func laterKinds() (s FaultSet) {
 
 // SHARD-33.9: the same, of seeds that need a coordinator, a second shard or a real outbox.
 func TestRegressionsOfFleets(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		profile string
 		seed    uint64
@@ -100,6 +103,7 @@ func TestRegressionsOfFleets(t *testing.T) {
 // SHARD-33.4, 6.3, 6.5: at rest a shard plans once per interval, whatever triggered cycles before. The runs have a tail of 45
 // minutes, 270 intervals, and some demand before it.
 func TestRestIsQuiet(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		r := mustRun(t, Options{Seed: seed + 1, Profile: "calm"})
 		intervals := r.Virtual / (10 * second)
@@ -111,6 +115,7 @@ func TestRestIsQuiet(t *testing.T) {
 
 // SHARD-33.1, 33.7: one seed, one history.
 func TestSameSeedSameDigest(t *testing.T) {
+	t.Parallel()
 	for seed := uint64(100); seed < 106; seed++ {
 		a, b := mustRun(t, Options{Seed: seed}), mustRun(t, Options{Seed: seed})
 		if a.Digest != b.Digest || a.Steps != b.Steps {
@@ -124,6 +129,7 @@ func TestSameSeedSameDigest(t *testing.T) {
 
 // SHARD-4.9, 28.2: the recorded events of each process, replayed through a fresh core, give the same effects and states.
 func TestReplayGivesTheSame(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for seed := uint64(200); seed < 206; seed++ {
 		r := mustRun(t, Options{Seed: seed, Replay: true})
@@ -139,6 +145,7 @@ func TestReplayGivesTheSame(t *testing.T) {
 
 // SHARD-33.5.14, 4.3: no decision follows the wall clock. Restarts read wall clocks from the journal, so they are off.
 func TestWallClockDecidesNothing(t *testing.T) {
+	t.Parallel()
 	off, err := ParseFaults("process-crash,process-twice,clean-stop,data-dir-lost,hints-lost,admin-pause")
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +168,7 @@ func TestWallClockDecidesNothing(t *testing.T) {
 
 // Switching a kind of fault off leaves all other draws as they were, which is what makes failures shrinkable.
 func TestWithoutChangesNothingElse(t *testing.T) {
+	t.Parallel()
 	all := mustRun(t, Options{Seed: 7})
 	var never Fault
 	for f := range faults {
@@ -177,6 +185,7 @@ func TestWithoutChangesNothingElse(t *testing.T) {
 // The last line on stdout is the only one, and says how many passed. SHARD-33.10, SHARD-28.7: a case that should occur and never did, a type of
 // record among them, fails the set.
 func TestSummaryLine(t *testing.T) {
+	t.Parallel()
 	var out, errs bytes.Buffer
 	if code := Main([]string{"-seeds", "2", "-profile", "calm"}, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
@@ -215,6 +224,7 @@ func BenchmarkMixedSeed(b *testing.B) {
 // Scenario 33, SHARD-20.5: many machines at full concurrency over a network that delays, doubles and reorders calls, at
 // providers that keep one mark per machine: no token is ever refused by a fence.
 func TestReorderingRaisesNoSuspicion(t *testing.T) {
+	t.Parallel()
 	off, err := ParseFaults("coarse-marks,fence-no-detail,restart-forgets")
 	if err != nil {
 		t.Fatal(err)
