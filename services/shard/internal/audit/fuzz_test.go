@@ -18,7 +18,7 @@ func snapshotOf(t testing.TB) (*core.Snapshot, int64) {
 	h.core.Capture()
 	for _, x := range h.core.Step(core.At{Mono: h.at.Mono + core.Second, Wall: h.at.Wall}, core.CheckpointAsked{}) {
 		if taken, ok := x.(core.CheckpointTaken); ok && taken.State != nil {
-			return taken.State, h.core.Steps()
+			return taken.State.Snapshot(), h.core.Steps()
 		}
 	}
 	t.Fatal("the core gave no state")

@@ -73,7 +73,7 @@ type entry struct {
 	event  []byte
 	record *core.Record
 	mark   bool // a segment begins here
-	state  *core.Snapshot
+	state  *core.Capture
 	step   int64
 	digest uint64
 	done   chan struct{} // closed when everything before it is on the disk
@@ -117,7 +117,7 @@ func (l *Log) Record(r *core.Record) {
 
 // Checkpoint queues the beginning of a segment: the step that has just been taken, the digest of the core behind it, and
 // its state if that was asked for.
-func (l *Log) Checkpoint(at core.At, step int64, s *core.Snapshot, digest uint64) {
+func (l *Log) Checkpoint(at core.At, step int64, s *core.Capture, digest uint64) {
 	l.put(entry{wall: at.Wall, mark: true, step: step, state: s, digest: digest})
 }
 
@@ -214,7 +214,11 @@ func (l *Log) take(e entry) error {
 			}
 			return nil
 		}
-		return l.begin(head{State: e.state, Step: e.step, Digest: e.digest}, e.wall)
+		h := head{Step: e.step, Digest: e.digest}
+		if e.state != nil {
+			h.State = e.state.Snapshot()
+		}
+		return l.begin(h, e.wall)
 	}
 	if l.file == nil && (l.broken || l.number > 0) {
 		l.askCheckpoint() // what comes before it cannot be replayed, and is left out as a gap

@@ -105,7 +105,7 @@ func writeState(ctx context.Context, dir string, epoch, number int64) error {
 	r := Replay{Dir: dir, Epoch: epoch, From: from, until: number, captureAt: h.Step, OnEffects: func(step int64, _ core.At, _ core.Event, effects []core.Effect) {
 		for _, e := range effects {
 			if t, ok := e.(core.CheckpointTaken); ok && step == h.Step {
-				state = t.State
+				state = t.State.Snapshot()
 			}
 		}
 	}}

@@ -62,7 +62,7 @@ func TestReplayGivesTheSameDigests(t *testing.T) {
 	for _, l := range w.log {
 		for _, x := range again.Step(l.at, l.e) {
 			if taken, ok := x.(CheckpointTaken); ok {
-				snap = taken.State
+				snap = taken.State.Snapshot()
 			}
 		}
 	}

@@ -1,304 +1,113 @@
 package core
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// Snapshot is everything a core has to know to go on, in a canonical order: the checkpoint at the head of a segment of
-// the decision log. What follows from it (the last plan, views, caches) is not in it; a core that gives or takes a
-// snapshot plans again in the same step, so both stand alike afterwards.
-type Snapshot struct {
-	Config     Config  `n:"1"`
-	Epoch      int64   `n:"2"`
-	At         At      `n:"3"`
-	Stopping   bool    `n:"4"`
-	Superseded string  `n:"5"`
-	Control    Control `n:"6"`
-
-	Ops       int64  `n:"10"` // counters
-	Gets      int64  `n:"11"`
-	Lists     int64  `n:"12"`
-	Mutations int64  `n:"13"`
-	Records   int64  `n:"14"`
-	Rolling   uint64 `n:"15"`
-	Steps     int64  `n:"16"`
-
-	Cycle     savedCycle       `n:"20"`
-	Providers []savedProvider  `n:"21"`
-	Clusters  []savedCluster   `n:"22"`
-	Machines  []savedMachine   `n:"23"`
-	Open      []*operation     `n:"24"`
-	GetsOpen  []savedGet       `n:"25"`
-	Timers    []timer          `n:"26"`
-	TimerSeq  int64            `n:"27"`
-	Pools     []*pool          `n:"28"`
-	Guards    savedGuards      `n:"29"`
-	Ledger    savedLedger      `n:"30"`
-	Journal   []JournalEntry   `n:"31"`
-	Poison    []Poison         `n:"32"`
-	Waiting   []AdminAsked     `n:"33"` // orders that wait for a Get
-	Packed    []savedCount     `n:"34"` // of older versions: ask*1000 + Lists still to come
-	Listing   []savedListing   `n:"37"` // orders that wait for Lists
-	Coord     savedCoordinator `n:"35"`
-	Armed     int64            `n:"36"`
+// Capture is the state of a core at one moment. What grows with the fleet is in it as the core keeps it, or as a copy that
+// took little time, and Snapshot spells it out.
+type Capture struct {
+	small    *Snapshot      // everything but machines, clusters and needs; nothing mutable is shared
+	frozen   *engine.Frozen // of world, until Snapshot
+	world    *engine.World
+	clusters []*cluster
+	machines machineNotes
+	unmet    map[string][]shortRow
 }
 
-type savedCycle struct {
-	N        int64       `n:"1"`
-	At       int64       `n:"2"`
-	Wall     int64       `n:"3"`
-	LastEnd  int64       `n:"4"`
-	Pending  []uint8     `n:"5"`
-	Planned  []savedPlan `n:"6"`
-	HoldEnds []holdEnd   `n:"7"`
-	Rollups  []int64     `n:"8"`
-	// 9 was when a plan was last compared; the shell keeps that.
-	Started  int64 `n:"10"`
-	Deferred bool  `n:"11"`
-	Ran      bool  `n:"12"` // a plan exists
-	Dispatch bool  `n:"13"`
-	Took     int64 `n:"14"`
-	Open     bool  `n:"15"`
+// machineNotes is what the core knows of machines beside the inventory.
+type machineNotes struct {
+	cols        columns
+	subscribers []subscriber
+	owners      map[string]string
+	capped      map[string]bool
+	acquired    map[string]*acquisition
+	drains      map[string]*drainBackoff
+	backoffs    map[string]*[rpcs]backoff
 }
 
-type savedPlan struct {
-	Machine string `n:"1"`
-	Kind    Kind   `n:"2"`
-	At      int64  `n:"3"`
-	Held    bool   `n:"4"`
-	InPlan  bool   `n:"5"`
+// freeze copies the state in the time that copying columns takes: the core may take the next step at once.
+func (c *Core) freeze() *Capture {
+	x := c.live()
+	x.world, x.frozen = nil, c.world.Freeze(inventory.NewFreezeBuffer(c.world.Inventory.Len()))
+	x.clusters = make([]*cluster, len(c.clusters.ordered))
+	for i, cl := range c.clusters.ordered {
+		x.clusters[i] = cl.clone()
+	}
+	m := &x.machines
+	m.cols, m.subscribers = c.cols.clone(), slices.Clone(m.subscribers)
+	m.owners, m.capped = maps.Clone(m.owners), maps.Clone(m.capped)
+	m.acquired, m.drains, m.backoffs = cloneValues(m.acquired), cloneValues(m.drains), cloneValues(m.backoffs)
+	for name, rows := range x.unmet { // order does not matter
+		x.unmet[name] = slices.Clone(rows)
+	}
+	return x
 }
 
-type savedProvider struct {
-	Name      string      `n:"1"`
-	Listed    bool        `n:"2"`
-	ListedAt  int64       `n:"3"`
-	FullAt    int64       `n:"4"`
-	Cursor    []byte      `n:"5"`
-	Paged     bool        `n:"6"`
-	Advanced  bool        `n:"7"`
-	LastTook  int64       `n:"8"`
-	List      *savedList  `n:"9"`
-	NextList  int64       `n:"10"`
-	NextFull  int64       `n:"11"`
-	Fails     int64       `n:"12"`
-	LastError string      `n:"13"`
-	ErrorAt   int64       `n:"14"`
-	Owed      []string    `n:"15"`
-	Asked     []savedWant `n:"16"`
-	Gets      int64       `n:"17"`
-	Held      int64       `n:"18"`
-	NeedFull  bool        `n:"19"`
-	Waiters   []int64     `n:"20"`
-	Inflight  int64       `n:"21"`
-	Allowed   int64       `n:"22"`
-	Unknowns  int64       `n:"23"`
-	Accepted  int64       `n:"24"`
-	Breaker   breaker     `n:"25"`
-	Fence     fence       `n:"26"`
-	SlowUntil int64       `n:"27"`
-	Youngest  int64       `n:"28"`
-	PollAt    int64       `n:"29"`
-	Rejects   []KeyVal    `n:"30"`
-	Wanted    []savedWant `n:"31"`
-	Read      int64       `n:"32"`
-	Outage    outage      `n:"33"`
-	OutageAt  int64       `n:"34"`
+// live is the state as the core keeps it, to be spelled out before the next step.
+func (c *Core) live() *Capture {
+	x := &Capture{small: c.captureSmall(), world: c.world, clusters: c.clusters.ordered, unmet: map[string][]shortRow{},
+		machines: machineNotes{c.cols, c.pub.subscribers, c.coord.owners, c.guards.capped, c.pub.acquired, c.guards.drains, c.guards.backoffs}}
+	for name, rows := range c.ledger.unmet { // order does not matter
+		x.unmet[name] = rows.list
+	}
+	return x
 }
 
-type savedList struct {
-	ID      int64 `n:"1"`
-	Full    bool  `n:"2"`
-	Asked   int64 `n:"3"`
-	Started int64 `n:"4"`
+// clone copies what later steps change in place.
+func (cl *cluster) clone() *cluster {
+	x := *cl
+	x.nodes, x.hints, x.statuses = maps.Clone(cl.nodes), maps.Clone(cl.hints), maps.Clone(cl.statuses)
+	x.blobs, x.blobText, x.failed = cloneValues(cl.blobs), maps.Clone(cl.blobText), maps.Clone(cl.failed)
+	x.out, x.heldBack = maps.Clone(cl.out), maps.Clone(cl.heldBack)
+	return &x
 }
 
-type savedWant struct {
-	Machine string     `n:"1"`
-	Why     getPurpose `n:"2"`
+func cloneValues[K comparable, V any](m map[K]*V) map[K]*V {
+	out := make(map[K]*V, len(m))
+	for k, v := range m { // order does not matter
+		copied := *v
+		out[k] = &copied
+	}
+	return out
 }
 
-type savedGet struct {
-	ID       int64      `n:"1"`
-	Provider string     `n:"2"`
-	Machine  string     `n:"3"`
-	Purpose  getPurpose `n:"4"`
-	Asked    int64      `n:"5"`
+// Snapshot spells the state out, in a canonical order. It is called once, on any goroutine.
+func (x *Capture) Snapshot() *Snapshot {
+	if x.frozen != nil {
+		x.world = x.frozen.Thaw()
+	}
+	s := x.small
+	for _, cl := range x.clusters {
+		s.Clusters = append(s.Clusters, x.saveCluster(cl))
+	}
+	for i := range x.world.Inventory.All() {
+		s.Machines = append(s.Machines, x.saveMachine(i))
+	}
+	for _, name := range sortedKeys(x.unmet) {
+		for _, row := range x.unmet[name] {
+			s.Ledger.Unmet = append(s.Ledger.Unmet, savedUnmet{name, row.key, row.since})
+		}
+	}
+	slices.SortFunc(s.Ledger.Unmet, func(a, b savedUnmet) int {
+		return strings.Compare(a.Cluster+"\x00"+a.Row.Fingerprint+"\x00"+a.Row.Group, b.Cluster+"\x00"+b.Row.Fingerprint+"\x00"+b.Row.Group)
+	})
+	return s
 }
 
-type savedMachine struct {
-	Machine     inventory.Machine    `n:"1"`
-	Attribution *inventory.Stamp     `n:"2"`
-	Promise     *inventory.Promise   `n:"3"`
-	Withheld    []inventory.Withheld `n:"4"`
-	Since       int64                `n:"5"`
-	Readiness   inventory.Readiness  `n:"6"`
-	Foreign     bool                 `n:"7"`
-	Stuck       bool                 `n:"8"`
-	Mutation    int64                `n:"9"` // stamp column
-	Absent      int64                `n:"11"`
-	AbsentAt    int64                `n:"12"`
-	Subscriber  string               `n:"13"`
-	Acquired    *acquisition         `n:"14"`
-	Backoffs    []savedBackoff       `n:"15"`
-	Capped      bool                 `n:"16"`
-	Owner       string               `n:"17"`
-	Announced   bool                 `n:"18"`
-	Drain       *drainBackoff        `n:"19"`
-	Occupancy   inventory.Occupancy  `n:"20"`
-	NodeLabels  []inventory.Label    `n:"21"` // of its node alone
-}
-
-type savedBackoff struct {
-	Subject string  `n:"1"`
-	RPC     RPC     `n:"2"`
-	Backoff backoff `n:"3"`
-	Text    string  `n:"4"`
-}
-
-type savedCluster struct {
-	Name           string              `n:"1"`
-	Session        int64               `n:"2"`
-	SessionSince   int64               `n:"3"`
-	Features       []string            `n:"4"`
-	Version        string              `n:"5"`
-	Protocol       string              `n:"6"`
-	Heard          bool                `n:"7"`
-	Known          bool                `n:"8"`
-	Hash           string              `n:"9"`
-	Rows           int64               `n:"10"`
-	Totals         []resource.Quantity `n:"11"`
-	Arrival        int64               `n:"12"`
-	Fresh          int64               `n:"13"`
-	Disposition    Disposition         `n:"14"`
-	DispAt         int64               `n:"15"`
-	DispReason     string              `n:"16"`
-	Held           confirmation        `n:"17"`
-	HeldRollup     *RollupArrived      `n:"18"`
-	GateOpen       bool                `n:"19"`
-	Gate           confirmation        `n:"20"`
-	GateWaits      bool                `n:"21"`
-	Retired        bool                `n:"22"`
-	Reclaim        tokenBucket         `n:"23"`
-	Timeouts       backoff             `n:"24"`
-	OneProbe       bool                `n:"25"`
-	Blobs          []savedBackoff      `n:"26"`
-	BlobText       []KeyVal            `n:"27"`
-	Nodes          []savedNode         `n:"28"`
-	Reporting      bool                `n:"29"`
-	ReportingSince int64               `n:"30"`
-	Unplaced       []UnplacedRow       `n:"31"`
-	Hints          []savedHint         `n:"32"`
-	Statuses       []savedStatus       `n:"33"`
-	Demand         []demand.Saved      `n:"34"`
-	Overhead       []resource.Quantity `n:"35"`
-	Facts          demand.Facts        `n:"36"`
-	InTable        bool                `n:"37"` // the demand table knows the cluster
-	HintedAt       int64               `n:"38"`
-	ReadFrom       int64               `n:"39"`
-	ReadUntil      int64               `n:"40"`
-	HeldBack       []savedHeldBack     `n:"41"`
-	Out            []OutOfService      `n:"42"`
-	ForgetAt       int64               `n:"43"`
-	Failed         []KeyVal            `n:"44"`
-}
-
-type savedHeldBack struct {
-	Row demand.RowKey `n:"1"`
-	At  int64         `n:"2"`
-}
-
-type savedNode struct {
-	Machine  string        `n:"1"`
-	Name     string        `n:"2"`
-	Ready    bool          `n:"3"`
-	At       int64         `n:"4"`
-	Contents *NodeContents `n:"5"`
-}
-
-type savedHint struct {
-	Fingerprint string     `n:"1"`
-	Count       int64      `n:"2"`
-	Confidence  Confidence `n:"3"`
-	Price       int64      `n:"4"`
-	At          int64      `n:"5"`
-
-	Requirements []demand.Requirement `n:"6"`
-}
-
-type savedStatus struct {
-	Row  string `n:"1"`
-	Hash uint64 `n:"2"`
-	At   int64  `n:"3"`
-}
-
-type savedGuards struct {
-	Reclaim  tokenBucket `n:"1"`
-	Creates  tokenBucket `n:"2"`
-	Preempts tokenBucket `n:"3"`
-}
-
-type savedLedger struct {
-	Parking []ledger.ParkingEntry `n:"1"`
-	Sharing []ledger.SharingEntry `n:"2"`
-	Join    []ledger.JoinEntry    `n:"3"`
-	Unmet   []savedUnmet          `n:"4"`
-	Lost    []savedCount          `n:"5"`
-	Short   []savedCount          `n:"6"` // since when each fingerprint is short
-	Oldest  string                `n:"7"`
-}
-
-type savedUnmet struct {
-	Cluster string        `n:"1"`
-	Row     demand.RowKey `n:"2"`
-	At      int64         `n:"3"`
-}
-
-type savedCount struct {
-	Name string `n:"1"`
-	N    int64  `n:"2"`
-}
-
-// savedListing is an order that waits for so many more full Lists.
-type savedListing struct {
-	Ask   int64 `n:"1"`
-	Lists int64 `n:"2"`
-}
-
-type savedCoordinator struct {
-	Decommissioned bool                 `n:"1"`
-	Disputed       bool                 `n:"2"`
-	Plain          bool                 `n:"3"`
-	Text           string               `n:"4"`
-	Address        string               `n:"5"`
-	RepliedAt      int64                `n:"6"`
-	Waiting        []pendingInstruction `n:"7"`
-	Relabels       []savedCount         `n:"8"`
-	Quotas         bool                 `n:"9"`
-	Home           []string             `n:"10"`
-	Alone          bool                 `n:"11"`
-}
-
-// capture copies the state. Everything that is mutable is copied.
-func (c *Core) capture() *Snapshot {
+// captureSmall copies what does not grow with machines, clusters and needs.
+func (c *Core) captureSmall() *Snapshot {
 	s := &Snapshot{Config: c.cfg, Epoch: c.epoch, At: At{Mono: c.now, Wall: c.wall}, Stopping: c.stopping, Superseded: c.superseded,
 		Control: c.ctl, Ops: c.opCount, Gets: c.gets, Lists: c.lists, Mutations: c.mutations, Records: c.records, Rolling: uint64(c.rolling), Steps: c.steps,
 		TimerSeq: c.timers.seq, Armed: c.armed}
 	s.Cycle = c.saveCycle()
 	for _, p := range c.providers {
 		s.Providers = append(s.Providers, p.save())
-	}
-	for _, cl := range c.clusters.ordered {
-		s.Clusters = append(s.Clusters, c.saveCluster(cl))
-	}
-	for i := range c.world.Inventory.All() {
-		s.Machines = append(s.Machines, c.saveMachine(i))
 	}
 	for _, o := range c.ops.ordered() {
 		copied := *o
@@ -377,11 +186,12 @@ func (p *provider) save() savedProvider {
 	return s
 }
 
-func (c *Core) saveMachine(i inventory.Index) savedMachine {
-	inv := c.world.Inventory
+func (x *Capture) saveMachine(i inventory.Index) savedMachine {
+	inv, n := x.world.Inventory, &x.machines
+	col := n.cols.at(i)
 	m := savedMachine{Occupancy: inv.Occupancy(i), NodeLabels: inv.OfNode(i), Machine: inv.Machine(i), Withheld: inv.Withheld(i), Since: inv.Since(i), Readiness: inv.Readiness(i),
-		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Announced: inv.Announced(i), Mutation: c.cols.at(i).mutation,
-		Absent: int64(c.cols.at(i).absent.lists), AbsentAt: c.cols.at(i).absent.since}
+		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Announced: inv.Announced(i), Mutation: col.mutation,
+		Absent: int64(col.absent.lists), AbsentAt: col.absent.since}
 	id := m.Machine.ID
 	if s, ok := inv.Stamp(i); ok {
 		m.Attribution = &s
@@ -389,26 +199,26 @@ func (c *Core) saveMachine(i inventory.Index) savedMachine {
 	if p, ok := inv.Promise(i); ok {
 		m.Promise = &p
 	}
-	m.Subscriber, m.Capped, m.Owner = c.subscribed(i), c.guards.capped[id], c.coord.owners[id]
-	if a := c.pub.acquired[id]; a != nil {
+	m.Subscriber, m.Capped, m.Owner = n.subscribers[col.subscriber].cluster, n.capped[id], n.owners[id]
+	if a := n.acquired[id]; a != nil {
 		copied := *a
 		m.Acquired = &copied
 	}
-	if b := c.guards.drains[id]; b != nil {
+	if b := n.drains[id]; b != nil {
 		copied := *b
 		m.Drain = &copied
 	}
-	if b := c.guards.backoffs[id]; b != nil {
-		for rpc, x := range b {
-			if x != (backoff{}) {
-				m.Backoffs = append(m.Backoffs, savedBackoff{RPC: RPC(rpc), Backoff: x})
+	if b := n.backoffs[id]; b != nil {
+		for rpc, v := range b {
+			if v != (backoff{}) {
+				m.Backoffs = append(m.Backoffs, savedBackoff{RPC: RPC(rpc), Backoff: v})
 			}
 		}
 	}
 	return m
 }
 
-func (c *Core) saveCluster(cl *cluster) savedCluster {
+func (x *Capture) saveCluster(cl *cluster) savedCluster {
 	s := savedCluster{Name: cl.name, Session: cl.session, SessionSince: cl.sessionSince, Features: cl.features, Version: cl.version,
 		Protocol: cl.protocol, Heard: cl.heard, Known: cl.known, Hash: cl.hash, Rows: int64(cl.rows), Totals: cl.totals, Arrival: cl.arrival,
 		Fresh: cl.fresh, Disposition: cl.disposition, DispAt: cl.dispAt, DispReason: cl.dispReason, Held: cl.held, HeldRollup: cl.heldRollup,
@@ -444,23 +254,15 @@ func (c *Core) saveCluster(cl *cluster) savedCluster {
 	for _, row := range sortedKeys(cl.statuses) {
 		s.Statuses = append(s.Statuses, savedStatus{row, cl.statuses[row].hash, cl.statuses[row].at})
 	}
-	if d := c.world.Demand.Cluster(cl.name); d != nil {
+	if d := x.world.Demand.Cluster(cl.name); d != nil {
 		s.InTable, s.Facts = true, d.Facts
-		s.Demand, s.Overhead = c.world.Demand.Save(cl.name)
+		s.Demand, s.Overhead = x.world.Demand.Save(cl.name)
 	}
 	return s
 }
 
 func (l *needLedger) save() savedLedger {
 	s := savedLedger{Parking: l.parking.Entries(), Sharing: l.sharing.Entries(), Join: l.join.Entries(), Oldest: l.oldest}
-	for _, name := range sortedKeys(l.unmet) {
-		for _, x := range l.unmet[name].list {
-			s.Unmet = append(s.Unmet, savedUnmet{name, x.key, x.since})
-		}
-	}
-	slices.SortFunc(s.Unmet, func(a, b savedUnmet) int {
-		return strings.Compare(a.Cluster+"\x00"+a.Row.Fingerprint+"\x00"+a.Row.Group, b.Cluster+"\x00"+b.Row.Fingerprint+"\x00"+b.Row.Group)
-	})
 	for _, name := range sortedKeys(l.lost) {
 		s.Lost = append(s.Lost, savedCount{name, l.lost[name]})
 	}

@@ -24,7 +24,7 @@ func TestEverythingWrittenHasAForm(t *testing.T) {
 func TestListingOrderSurvivesManyProviders(t *testing.T) {
 	c := New(nil)
 	c.admin.done = map[int64]int{7: 1_200, 9: 1}
-	b := codec.Marshal(c.capture())
+	b := codec.Marshal(c.live().Snapshot())
 	var s Snapshot
 	if err := codec.Unmarshal(b, &s); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 
 // CheckpointAsked makes the core plan again, so that it and one made of a snapshot of this moment stand alike from here
 // on. It is not in the table of SHARD-5.1: it changes no decision, and the decision log needs it in its history
-// (SHARD-28.3). A core that serves a fleet does not copy its state for it, which would hold up the loop: the log makes the
-// snapshot by replaying what it holds, beside the loop. Only behind a gap in the log nothing but the core has it.
+// (SHARD-28.3). The log makes the snapshot by replaying what it holds, beside the loop. Only behind a gap in the log it
+// asks the core for the state.
 type CheckpointAsked struct {
 	Full bool `n:"1"` // hand out a Snapshot
 }
@@ -22,7 +22,7 @@ func (CheckpointAsked) event() EventKind { return KindCheckpointAsked }
 
 // CheckpointTaken tells the decision log that a segment may begin here.
 type CheckpointTaken struct {
-	State *Snapshot // nil: not asked for
+	State *Capture // nil: not asked for
 }
 
 // Capture makes the core hand out a Snapshot at the next checkpoint, whether or not it is asked for one. It is for
@@ -37,7 +37,7 @@ func (c *Core) checkpoint(e CheckpointAsked) {
 	c.finishSweeps()
 	taken := CheckpointTaken{}
 	if e.Full || c.captures {
-		taken.State, c.captures = c.capture(), false
+		taken.State, c.captures = c.freeze(), false
 	}
 	c.emit(taken)
 	c.replan()

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
@@ -203,6 +204,14 @@ func (l *columns) grow(n int) {
 	for len(*l)*columnBlock < n {
 		*l = append(*l, make([]column, columnBlock))
 	}
+}
+
+func (l columns) clone() columns {
+	out := make(columns, len(l))
+	for k, block := range l {
+		out[k] = slices.Clone(block)
+	}
+	return out
 }
 
 func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%columnBlock] }

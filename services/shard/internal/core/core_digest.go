@@ -26,7 +26,7 @@ func (c *Core) Digest() uint64 {
 }
 
 // StateDigest is a hash of the canonical state, for tests, simulation and checkpoints.
-func (c *Core) StateDigest() uint64 { return newHash().bytes(codec.Marshal(c.capture())).sum() }
+func (c *Core) StateDigest() uint64 { return newHash().bytes(codec.Marshal(c.live().Snapshot())).sum() }
 
 // Steps is how many events the core has applied.
 func (c *Core) Steps() int64 { return c.steps }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
@@ -117,8 +119,18 @@ func (w *world) replay() {
 		return
 	}
 	c := New(nil)
-	for _, l := range w.log {
+	var captures []*Capture
+	var want [][]byte
+	for i, l := range w.log {
 		c.Step(l.at, l.e)
+		if i%(len(w.log)/4+1) == 0 {
+			captures, want = append(captures, c.freeze()), append(want, codec.Marshal(c.live().Snapshot()))
+		}
+	}
+	for i, x := range captures { // SHARD-28.3: the loop goes on before a checkpoint is written, which says how things were
+		if got := codec.Marshal(x.Snapshot()); !bytes.Equal(got, want[i]) {
+			w.t.Errorf("checkpoint %d changed while the core went on: %d bytes, it had %d", i, len(got), len(want[i]))
+		}
 	}
 	if c.Digest() != w.c.Digest() || c.StateDigest() != w.c.StateDigest() {
 		w.t.Errorf("the reduced record replays to %x/%x, the history was %x/%x", c.Digest(), c.StateDigest(), w.c.Digest(), w.c.StateDigest())

@@ -31,7 +31,7 @@ func TestLabelsOfTheNodeAloneServeNeeds(t *testing.T) {
 			t.Fatalf("the machine whose node has the label is drained: %+v", x)
 		}
 	}
-	back, _ := Restore(nil, w.c.capture())
+	back, _ := Restore(nil, w.c.live().Snapshot())
 	i, _ := back.world.Inventory.Find("red-000")
 	if got := back.world.Inventory.OfNode(i); len(got) != 1 || got[0].Value != "true" {
 		t.Errorf("after a restore the node has labels %v", got)

@@ -39,7 +39,9 @@ func (c *Core) occupied(i inventory.Index, cl *cluster) {
 func (c *Core) forgetContents(cl *cluster) {
 	for _, id := range sortedKeys(cl.nodes) {
 		if n := cl.nodes[id]; n.contents != nil {
-			n.contents = nil
+			forgotten := *n
+			forgotten.contents = nil
+			cl.nodes[id] = &forgotten
 			if i, ok := c.world.Inventory.Find(id); ok {
 				c.occupied(i, cl)
 			}

@@ -66,7 +66,7 @@ func TestOccupancyClasses(t *testing.T) {
 	if w.c.world.Inventory.Version() != version {
 		t.Error("a cost of the same class changes the inventory")
 	}
-	back, _ := Restore(nil, w.c.capture())
+	back, _ := Restore(nil, w.c.live().Snapshot())
 	at, _ := back.world.Inventory.Find("red-000")
 	if got, want := back.world.Inventory.Occupancy(at), w.c.world.Inventory.Occupancy(i); got != want {
 		t.Errorf("a checkpoint keeps %d of %d", got, want)
