@@ -87,9 +87,7 @@ func (a *App) Check() error {
 	if a.Format, err = output.Parse(a.flags.format); err != nil {
 		return err
 	}
-	if a.Terminal && a.Format == output.Table {
-		a.Out = output.On(a.Out, a.Width)
-	}
+	a.Out = a.on(a.Out)
 	if a.flags.timeout <= 0 {
 		return exit.Usagef("--timeout %v: want more than 0", a.flags.timeout)
 	}

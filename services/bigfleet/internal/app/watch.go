@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ const watchEvery = time.Second
 
 // Watchable adds --watch to a verb.
 func (a *App) Watchable(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "refresh every second and highlight changes")
+	c.Flags().BoolVarP(&a.Watch, "watch", "w", false, "repeat every second until Ctrl-C")
 	return c
 }
 
@@ -29,17 +30,9 @@ func (a *App) Read(ctx context.Context, show func(context.Context) error) error 
 	if !a.Watch {
 		return show(ctx)
 	}
-	out, notes := a.Out, a.Err
-	defer func() { a.Out, a.Err = out, notes }()
 	var before picture
 	for {
-		var data, messages bytes.Buffer
-		a.Out, a.Err = output.Safe(&data), output.Safe(&messages)
-		if err := show(ctx); err != nil && ctx.Err() == nil {
-			a.Notef("%v", err)
-		}
-		a.Out, a.Err = out, notes
-		now := picture{data: data.String(), notes: messages.String()}
+		now := a.picture(ctx, show)
 		if err := a.repaint(now, before); err != nil {
 			return err
 		}
@@ -54,6 +47,26 @@ func (a *App) Read(ctx context.Context, show func(context.Context) error) error 
 
 // picture is one round of --watch: what went to stdout, and what to stderr.
 type picture struct{ data, notes string }
+
+// picture gathers what a verb shows instead of printing it.
+func (a *App) picture(ctx context.Context, show func(context.Context) error) picture {
+	out, notes := a.Out, a.Err
+	defer func() { a.Out, a.Err = out, notes }()
+	var data, messages bytes.Buffer
+	a.Out, a.Err = a.on(output.Safe(&data)), output.Safe(&messages)
+	if err := show(ctx); err != nil && ctx.Err() == nil {
+		a.Notef("%v", err)
+	}
+	return picture{data: data.String(), notes: messages.String()}
+}
+
+// on fits what people read to their terminal.
+func (a *App) on(w io.Writer) io.Writer {
+	if a.Terminal && a.Format == output.Table {
+		return output.On(w, a.Width)
+	}
+	return w
+}
 
 // repaint shows one round of --watch.
 func (a *App) repaint(now, before picture) error {
@@ -76,17 +89,9 @@ func (a *App) repaint(now, before picture) error {
 }
 
 // fit cuts a picture to the terminal: a line that wraps, or a last line below the screen, would scroll the picture away.
-// Sentences go on in the next line instead; what has columns, two spaces apart, would be hard to read then.
 func (a *App) fit(text string) string {
 	width, height := a.Size()
-	var lines []string
-	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		if strings.Contains(line, "  ") {
-			lines = append(lines, line)
-		} else {
-			lines = append(lines, output.Wrap(line, width, "  ")...)
-		}
-	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if room := height - 2; room > 0 && len(lines) > room { // one line for a note, one for the cursor
 		left := len(lines) - room + 1
 		lines = append(lines[:room-1], fmt.Sprintf("… %d more lines; without --watch all are printed", left))

@@ -49,15 +49,3 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 		}
 	}
 }
-
-// A sentence goes on in the next line: what explain says is read to its end on a narrow terminal too.
-func TestWatchWrapsSentences(t *testing.T) {
-	var out bytes.Buffer
-	a := &App{Env: env.Env{Out: &out, Err: &bytes.Buffer{}, Terminal: true, Screen: func() (int, int) { return 24, 10 }}, Format: output.Table}
-	if err := a.repaint(picture{data: "Its release gate is open: nothing is lost.\nNAME  AND  MANY  COLUMNS  MORE\n"}, picture{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := "\x1b[H\x1b[2JIts release gate is\n  open: nothing is lost.\nNAME  AND  MANY  COLUMN…\n"; out.String() != want {
-		t.Errorf("%q", out.String())
-	}
-}

@@ -28,6 +28,8 @@ type Env struct {
 	Terminal bool // Out is a terminal: colours, repainting
 	Asks     bool // In is a terminal: questions may be asked
 
+	Typing func() (restore func(), err error) // makes each key arrive at In at once and unseen; nil where nobody types
+
 	Program string                      // the name the program was called by, without its folder; "" means bigfleet
 	Screen  func() (columns, lines int) // how large the terminal is now; nil or 0 means nobody knows
 
@@ -39,6 +41,11 @@ func System() Env {
 	return Env{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), Asks: term.IsTerminal(int(os.Stdin.Fd())),
+		Typing: func() (func(), error) {
+			in := int(os.Stdin.Fd())
+			was, err := term.MakeRaw(in)
+			return func() { _ = term.Restore(in, was) }, err
+		},
 		Program: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"),
 		Screen: func() (int, int) {
 			columns, lines, err := term.GetSize(int(os.Stdout.Fd()))

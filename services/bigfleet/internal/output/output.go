@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -53,16 +52,16 @@ func Parse(s string) (Format, error) {
 // ForPeople says whether rows and sentences are wanted instead of messages.
 func (f Format) ForPeople() bool { return f == Table || f == Wide }
 
-// Column is one column of a table. Wide columns show with -o wide only.
+// Column is one column of a table. Wide columns show with -o wide only; spare ones give way on a narrow screen.
 type Column struct {
-	Head string
-	Wide bool
+	Head        string
+	Wide, Spare bool
 }
 
 // List is an answer of many things.
 type List struct {
 	Columns []Column
-	Rows    [][]string // one cell a column
+	Rows    [][]string // one cell a column; a row of one cell is a line across the table
 	Names   []string   // one a row, for -o name
 	Items   []proto.Message
 	Objects []any    // in place of Items, where rows are put together here and are no message
@@ -248,64 +247,6 @@ func writeCSV(w io.Writer, l List) error {
 	return out.Error()
 }
 
-// writeTable aligns columns two spaces apart. The last cell of a row is not padded.
-func writeTable(w io.Writer, l List, wide bool) error {
-	var show []int
-	for i, c := range l.Columns {
-		if wide || !c.Wide {
-			show = append(show, i)
-		}
-	}
-	width := make([]int, len(l.Columns))
-	head := make([]string, len(l.Columns))
-	for i, c := range l.Columns {
-		head[i] = c.Head
-	}
-	all := [][]string{head}
-	for _, cells := range l.Rows {
-		row := make([]string, len(cells))
-		for i, cell := range cells {
-			row[i] = Text(cell)
-		}
-		all = append(all, row)
-	}
-	for _, row := range all {
-		for _, i := range show {
-			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range all {
-		var line strings.Builder
-		for n, i := range show {
-			line.WriteString(row[i])
-			if n < len(show)-1 {
-				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(row[i])+2))
-			}
-		}
-		text := strings.TrimRight(line.String(), " ")
-		if s, ok := w.(Screen); ok && !wide {
-			text = Cut(text, s.Columns())
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Screen is a writer that knows how wide it is: a table on it is cut instead of wrapped, and -o wide shows all of it.
-type Screen interface{ Columns() int }
-
-// On makes a Screen of a writer.
-func On(w io.Writer, columns func() int) io.Writer { return screen{w, columns} }
-
-type screen struct {
-	io.Writer
-	columns func() int
-}
-
-func (s screen) Columns() int { return s.columns() }
-
 // Never stands for "has not happened".
 const Never = "—"
 
@@ -386,51 +327,6 @@ func Vector(m map[string]string) string {
 		}
 	}
 	return strings.Join(append(first, rest...), " ")
-}
-
-// Wrap breaks a line between words. A word that is too long stays whole: the terminal breaks it, and copies it whole.
-func Wrap(line string, columns int, indent string) (out []string) {
-	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
-		return []string{line}
-	}
-	now, start := "", true
-	for _, word := range strings.SplitAfter(line, " ") {
-		if !start && utf8.RuneCountInString(strings.TrimRight(now+word, " ")) > columns {
-			out, now = append(out, strings.TrimRight(now, " ")), indent
-		}
-		now += word
-		start = start && strings.TrimSpace(now) == ""
-	}
-	return append(out, now)
-}
-
-// Cut shortens a line to a number of columns and leaves escape sequences whole: they take no column.
-func Cut(line string, columns int) string {
-	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
-		return line
-	}
-	var b strings.Builder
-	shown, escape, coloured := 0, false, false
-	for _, r := range line {
-		switch {
-		case r == '\x1b':
-			escape, coloured = true, true
-		case escape:
-			escape = r != 'm'
-			b.WriteRune(r)
-			continue
-		case shown == columns-1:
-			b.WriteRune('…')
-			if coloured {
-				b.WriteString("\x1b[0m")
-			}
-			return b.String()
-		default:
-			shown++
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // errOneAnswer says that there is nothing to name.

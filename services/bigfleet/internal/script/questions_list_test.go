@@ -44,7 +44,7 @@ func aboutDemand() []question {
 				}
 			}},
 		{"What do we wait for, and why?", "get needs --unmet", 0,
-			[]string{"red/HUGE  0  short  …  Machines match, but none is large enough for one of these Pods.  AGE", "red/BATCH  -10  short  …  No suitable machine is free.  AGE"},
+			[]string{"red/HUGE  0  short  AGE  …  Machines match, but none is large enough for one of these Pods.", "red/BATCH  -10  short  AGE  …  No suitable machine is free."},
 			"the needs of which Pods wait", func(t *testing.T, _ *truth, out string) {
 				if n := lines(out, " short "); n != 2 {
 					t.Errorf("%d needs are short", n)

@@ -84,14 +84,22 @@ func TestTerminalView(t *testing.T) {
 	}
 
 	top := newTerminal(t, "bigfleet top --shard "+shard)
-	screen = top.shows(`^shard-0  cycle \d+, `, `^red/r1-[0-9a-f]+ +0 +met +100% `)
+	screen = top.shows(`^shard-0  cycle \d+, `, `^red/r1-[0-9a-f]+ +0 +met +100% `, `^q quit `)
 	if strings.Count(screen, "shard-0  cycle") != 1 {
 		t.Errorf("top does not repaint in place:\n%s", screen)
 	}
-	if out, err := top.tmux("send-keys", "C-c").CombinedOutput(); err != nil {
-		t.Fatalf("tmux: %v: %s", err, out)
+	// Keys work at once: a filter that fits nothing, none again, another order, and the end. The terminal echoes again after it.
+	for _, step := range []struct {
+		keys  []string
+		shows string
+	}{
+		{[]string{"/", "zzz", "Enter"}, `/ filter \(zzz\)`}, {[]string{"Escape"}, `^red/r1-[0-9a-f]+ `}, {[]string{"s", "s"}, `s sort \(priority\)`}, {[]string{"q"}, `ended 0$`}, {[]string{"echoed"}, `echoed$`},
+	} {
+		if out, err := top.tmux(append([]string{"send-keys"}, step.keys...)...).CombinedOutput(); err != nil {
+			t.Fatalf("tmux: %v: %s", err, out)
+		}
+		top.shows(step.shows)
 	}
-	top.shows(`ended 0$`)
 
 	if out, err := up.tmux("send-keys", "C-c").CombinedOutput(); err != nil {
 		t.Fatalf("tmux: %v: %s", err, out)

@@ -253,3 +253,31 @@ func (v *Fleet) Stock(s *pb.MachineSelector, n int32) {
 		v.T.Fatal(err)
 	}
 }
+
+// Screen runs one command line on a terminal of this size and returns what is sent to it. Each of the keys is pressed a while after
+// the one before.
+func (v *Fleet) Screen(columns, lines int, environment map[string]string, keys []string, args ...string) string {
+	v.T.Helper()
+	var out bytes.Buffer
+	code := cli.Main(context.Background(), env.Env{
+		In: &typist{keys}, Out: &out, Err: &out, Getenv: func(key string) string { return environment[key] }, Now: time.Now, Dial: v.shard.DialContext,
+		Terminal: true, Asks: len(keys) > 0, Screen: func() (int, int) { return columns, lines }, Typing: func() (func(), error) { return func() {}, nil },
+	}, append(args, "--shard", "shard:1"))
+	if code != exit.OK {
+		v.T.Fatalf("bigfleet %v ends with %d:\n%s", args, code, &out)
+	}
+	return out.String()
+}
+
+// typist presses keys slowly enough that each one meets a picture.
+type typist struct{ keys []string }
+
+func (t *typist) Read(p []byte) (int, error) {
+	if len(t.keys) == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(3 * time.Second)
+	n := copy(p, t.keys[0])
+	t.keys = t.keys[1:]
+	return n, nil
+}

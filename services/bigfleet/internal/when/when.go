@@ -20,14 +20,12 @@ func Parse(flag, text string, now time.Time) (time.Time, error) {
 	if age, ok := Age(text); ok {
 		return now.Add(-age), nil
 	}
-	for _, layout := range []string{"15:04", "15:04:05"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
-			if t.After(now) {
-				t = t.AddDate(0, 0, -1)
-			}
-			return t, nil
+	if t, ok := ofDay(text); ok {
+		t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+		if t.After(now) {
+			t = t.AddDate(0, 0, -1)
 		}
+		return t, nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -35,6 +33,26 @@ func Parse(flag, text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, exit.Usagef("--%s %q is not a time: write %s", flag, text, Forms)
+}
+
+// ParseEnd reads the end of a span that begins at from, which may be zero. A time of day is the first one after the beginning, also
+// when it is still to come: from 14:00 to 15:00, asked at 14:30, is the half hour until now.
+func ParseEnd(flag, text string, from, now time.Time) (time.Time, error) {
+	t, err := Parse(flag, text, now)
+	if _, bare := ofDay(text); err == nil && bare && t.Before(from) {
+		t = t.AddDate(0, 0, 1)
+	}
+	return t, err
+}
+
+// ofDay reads a time without a date.
+func ofDay(text string) (time.Time, bool) {
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // Age reads a duration of more than 0, with days.

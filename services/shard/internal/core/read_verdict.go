@@ -86,7 +86,7 @@ func (r *NeedRow) Text() string {
 	case d.Status == engine.OnTheWay:
 		return fmt.Sprintf("%d machines are on their way.", r.Coming())
 	}
-	return "Covered."
+	return "Met."
 }
 
 // Own says whether the detail is the shard's own and not the engine's.

@@ -145,7 +145,7 @@ func warnings(st *core.Status, v *core.Publish) (out []string) {
 		add("the roll-ups of %d clusters are held by the guard: they request almost nothing", st.Held)
 	}
 	if st.Silent > 0 {
-		add("%d clusters with machines have not reported for long", st.Silent)
+		add("clusters that have machines and have not reported for long: %d", st.Silent)
 	}
 	if n := st.States[inventory.Failed]; n > 0 {
 		add("%d machines are Failed", n)

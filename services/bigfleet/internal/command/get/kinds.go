@@ -52,11 +52,13 @@ func table[T proto.Message](prefix string, columns []output.Column, items []T, r
 	return l
 }
 
+// columns reads heads: + for what shows with -o wide only, - for what gives way on a narrow screen.
 func columns(heads ...string) []output.Column {
 	out := make([]output.Column, len(heads))
 	for i, h := range heads {
 		name, wide := strings.CutPrefix(h, "+")
-		out[i] = output.Column{Head: name, Wide: wide}
+		name, spare := strings.CutPrefix(name, "-")
+		out[i] = output.Column{Head: name, Wide: wide, Spare: spare}
 	}
 	return out
 }
@@ -212,12 +214,12 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if i := slices.IndexFunc(items, func(n *bigfleetv1alpha1.NeedView) bool { return subject.NeedName(n) == f.name }); i >= 0 {
 		items, of = items[i:i+1], of[i:i+1] // the whole name; otherwise its first letters do, as everywhere
 	}
-	list := by(table("need/", columns("NAME", "PRIORITY", "STATUS", "WANTS", "MACHINES", "ON THE WAY", "SHORT OF", "WHY", "UNMET FOR", "+COST", "+GROUP", "+DOMAIN"), items,
+	list := by(table("need/", columns("NAME", "PRIORITY", "STATUS", "UNMET FOR", "-WANTS", "-MACHINES", "-ON THE WAY", "-SHORT OF", "+COST", "+GROUP", "+DOMAIN", "WHY"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
 			return []string{
-				subject.ShortNeed(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), output.Vector(n.GetNeed().GetAggregateResources()),
-				fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), output.Dash(output.Vector(n.GetResidualDeficit().GetResources())),
-				output.Dash(n.GetDetailText()), output.Age(now, n.GetUnmetSinceUnixNanos()), output.Dollars(n.GetCostUsdPerHour()), output.Dash(n.GetNeed().GetGroup()), output.Dash(n.GetSameDomain()),
+				subject.ShortNeed(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), output.Age(now, n.GetUnmetSinceUnixNanos()),
+				output.Vector(n.GetNeed().GetAggregateResources()), fmt.Sprint(n.GetClaimedMachineCount()), fmt.Sprint(n.GetOnTheWayCount()), output.Dash(output.Vector(n.GetResidualDeficit().GetResources())),
+				output.Dollars(n.GetCostUsdPerHour()), output.Dash(n.GetNeed().GetGroup()), output.Dash(n.GetSameDomain()), output.Dash(n.GetDetailText()),
 			}
 		}), of)
 	for i, n := range items {

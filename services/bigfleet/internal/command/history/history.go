@@ -51,7 +51,7 @@ func New(a *app.App) *cobra.Command {
 					continue
 				}
 				var err error
-				if *x.at, err = when.Parse(x.flag, x.text, a.Now()); err != nil {
+				if *x.at, err = when.ParseEnd(x.flag, x.text, span.From, a.Now()); err != nil {
 					return err
 				}
 			}

@@ -2,12 +2,7 @@
 package top
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -28,11 +23,21 @@ func New(a *app.App) *cobra.Command {
 	var once bool
 	c := &cobra.Command{
 		Use: "top", Args: cobra.NoArgs, Short: "Show needs by precedence, actions and spend, live",
+		Long: "Shows needs in the order in which they get machines, what is in flight, and what it costs. On a terminal it repaints each second, and keys\n" +
+			"change it: q quits, s and S sort by the next or the previous column, r reverses, / filters, u shows unmet needs only, the arrows scroll,\n" +
+			"Esc resets. Elsewhere it prints one screen.",
 		Example: "  bigfleet top\n  bigfleet top --once\n  bigfleet top --once -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			// On a terminal it is live; elsewhere, and for programs, one picture, unless --watch asks for more.
-			a.Watch = a.Watch || a.Terminal && a.Format.ForPeople()
-			a.Watch = a.Watch && !once
+			people := a.Terminal && a.Format.ForPeople()
+			if people && a.Asks && a.Typing != nil && !once {
+				a.Watch = true // no notes on a screen of its own
+				if !c.Flags().Changed("rows") {
+					rows = liveRows
+				}
+				return live(c.Context(), a, rows)
+			}
+			a.Watch = (a.Watch || people) && !once
 			return a.Read(c.Context(), func(ctx context.Context) error { return run(ctx, a, rows) })
 		},
 	}
@@ -49,23 +54,19 @@ type picture struct {
 }
 
 func run(ctx context.Context, a *app.App, rows int) error {
-	f, shards, err := a.Shards(ctx)
-	if err != nil {
-		return err
-	}
-	answers, failed := fleet.Each(ctx, f, shards, "reading the needs", func(ctx context.Context, s fleet.Shard) (picture, error) { return look(ctx, s, rows) })
+	seen := gather(ctx, a, rows)
 	var list output.List
-	for i, p := range answers {
+	for i, p := range seen.pictures {
 		if p == nil {
 			continue
 		}
 		if !a.Format.ForPeople() {
 			for _, n := range p.needs {
-				list.Items, list.Shards, list.Names = append(list.Items, n), append(list.Shards, shards[i].Label()), append(list.Names, "need/"+subject.NeedName(n))
+				list.Items, list.Shards, list.Names = append(list.Items, n), append(list.Shards, seen.labels[i]), append(list.Names, "need/"+subject.NeedName(n))
 			}
 			continue
 		}
-		if err := show(a, shards[i].Label(), *p); err != nil {
+		if err := (view{}).show(a.Out, a.Now(), seen.labels[i], *p); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,20 @@ func run(ctx context.Context, a *app.App, rows int) error {
 			return err
 		}
 	}
-	return failed
+	return seen.failed
+}
+
+// gather asks every shard.
+func gather(ctx context.Context, a *app.App, rows int) (seen sight) {
+	f, shards, err := a.Shards(ctx)
+	if err != nil {
+		return sight{failed: err}
+	}
+	for _, s := range shards {
+		seen.labels = append(seen.labels, s.Label())
+	}
+	seen.pictures, seen.failed = fleet.Each(ctx, f, shards, "reading the needs", func(ctx context.Context, s fleet.Shard) (picture, error) { return look(ctx, s, rows) })
+	return seen
 }
 
 func look(ctx context.Context, s fleet.Shard, rows int) (p picture, err error) {
@@ -97,73 +111,4 @@ func look(ctx context.Context, s fleet.Shard, rows int) (p picture, err error) {
 		}
 	}
 	return p, stream.Err()
-}
-
-func show(a *app.App, label string, p picture) error {
-	s := p.status
-	line := func(format string, args ...any) { _, _ = fmt.Fprintln(a.Out, output.Line(format, args...)) }
-	line("%s  cycle %d, %s ago, %.1f ms   %s   %d machines   %d clusters   reclaim budget %.1f", cmp.Or(s.GetShardId(), label), s.GetCycle(), output.Age(a.Now(), s.GetCycleAtUnixNanos()),
-		float64(s.GetCycleDurationNanos())/1e6, output.Dollars(s.GetCostPerHour()), total(s.GetMachinesByState()), s.GetSessions(), s.GetReclaimTokens())
-	line("in flight: %s   waiting: %s   needs: %d, %d unmet%s", words(s.GetInFlight()), words(s.GetWaiting()), p.header.GetTotalNeeds(), p.header.GetUnsatisfiedNeeds(), reasons(p.needs))
-	if p.header.GetCycle() == 0 {
-		line("no evaluation yet: demand is unknown, not zero")
-	}
-	l := output.List{Columns: []output.Column{{Head: "NEED"}, {Head: "PRIORITY"}, {Head: "STATUS"}, {Head: "COVERED"}, {Head: "MACHINES"}, {Head: "ON THE WAY"}, {Head: "COST"}, {Head: "WAITS"}, {Head: "WHY"}}}
-	cut := -1
-	for i, n := range p.needs {
-		if cut < 0 && n.GetStatus() == bigfleetv1alpha1.NeedState_NEED_STATE_SHORT {
-			cut = i
-		}
-		covered := "100%"
-		if !n.GetSatisfied() {
-			covered = fmt.Sprintf("%.0f%%", float64(n.GetCoveragePerMille())/10)
-		}
-		l.Rows = append(l.Rows, []string{
-			subject.ShortNeed(n), fmt.Sprint(n.GetNeed().GetPriority()), output.Enum("NEED_STATE_", n.GetStatus().String()), covered, fmt.Sprint(n.GetClaimedMachineCount()),
-			fmt.Sprint(n.GetOnTheWayCount()), output.Dollars(n.GetCostUsdPerHour()), output.Age(a.Now(), n.GetUnmetSinceUnixNanos()), output.Dash(n.GetDetailText()),
-		})
-	}
-	if cut >= 0 {
-		mark := make([]string, len(l.Columns))
-		mark[0] = "---- needs below this line are short ----"
-		l.Rows = slices.Insert(l.Rows, cut, mark)
-	}
-	if len(l.Rows) == 0 {
-		return nil
-	}
-	return output.Table.Write(a.Out, l)
-}
-
-func total(m map[string]int32) (n int32) {
-	for _, v := range m {
-		n += v
-	}
-	return n
-}
-
-func words(m map[string]int32) string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if m[k] != 0 {
-			out = append(out, fmt.Sprintf("%d %s", m[k], output.Enum("ACTION_KIND_", k)))
-		}
-	}
-	if len(out) == 0 {
-		return "nothing"
-	}
-	return strings.Join(out, ", ")
-}
-
-// reasons counts the shown needs that are not satisfied by their reason.
-func reasons(needs []*bigfleetv1alpha1.NeedView) string {
-	count := map[string]int32{}
-	for _, n := range needs {
-		if !n.GetSatisfied() {
-			count[output.Enum("UNMET_REASON_", n.GetUnmetReason().String())]++
-		}
-	}
-	if len(count) == 0 {
-		return ""
-	}
-	return " (" + words(count) + ")"
 }
