@@ -33,7 +33,7 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	s := &stage{T: t, Fixture: fixture.StartT(t, fixture.Config{
 		Offerings: "offerings:\n- {name: none, instance_type: none, zone: none, capacity_type: on_demand, count: 1, price_per_hour: 1, resources: {cpu: \"1\"}}\n",
-		ShardArgs: []string{"--release-delay", "8s", "--release-delay-empty", "5s", "--reclaim-cap-fraction", "0"},
+		ShardArgs: []string{"--release-delay", "8s", "--release-delay-empty", "5s", "--release-unused-after", "10s", "--reclaim-cap-fraction", "0"},
 	})}
 	s.red = s.Clusters[0]
 	s.must(s.red.AddControlPlaneNode(t.Context()))

@@ -75,7 +75,7 @@ func play(t *testing.T, seed uint64, happenings int) {
 - {name: small, instance_type: week.4x, zones: [z-a, z-b], capacity_type: on_demand, count: 20, price_per_hour: 0.2, resources: {cpu: "4", memory: 16Gi, pods: "110"}}
 - {name: large, instance_type: week.8x, zones: [z-a, z-b], capacity_type: on_demand, count: 10, price_per_hour: 0.41, resources: {cpu: "8", memory: 32Gi, pods: "110"}}
 `,
-		ShardArgs:    []string{"--release-delay", "3s", "--release-delay-empty", "2s", "--reclaim-cap-fraction", "0", "--cycle-interval", "2s"},
+		ShardArgs:    []string{"--release-delay", "3s", "--release-delay-empty", "2s", "--release-unused-after", "5s", "--reclaim-cap-fraction", "0", "--cycle-interval", "2s"},
 		OperatorArgs: []string{"--demand-hold", "3s", "--node-not-ready-after", "3s"},
 	})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(happenings)*patience/3, errors.New("patience ended"))

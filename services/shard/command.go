@@ -66,6 +66,7 @@ func NewCommand() *cobra.Command {
 	fs.Float64Var(&c.ReclaimCapFraction, "reclaim-cap-fraction", 0.05, "fraction of the Configured machines that may be reclaimed per window; 0 means no limit")
 	fs.DurationVar(&c.ReclaimCapWindow, "reclaim-cap-window", 10*time.Second, "window of --reclaim-cap-fraction")
 	fs.DurationVar(&c.ReleaseDelay, "release-delay", 3*time.Minute, "time that a machine has to be unneeded before it is reclaimed; 0 means at once")
+	fs.DurationVar(&c.ReleaseUnusedAfter, "release-unused-after", 5*time.Minute, "time after which a machine counts as unneeded whose node stays empty although the requests add up to it, because their Pods run on other machines; 0 means never")
 	fs.DurationVar(&c.ReleaseDelayEmpty, "release-delay-empty", 30*time.Second, "the same for a machine whose node holds no Pod that would have to be evicted; 0 means at once")
 	fs.DurationVar(&c.DrainDeadline, "drain-deadline", 10*time.Minute, "time that an operator has to evict the Pods of a voluntary drain")
 	fs.StringVar(&c.DrainDeadlinePolicy, "drain-deadline-policy", "give-up", "a voluntary drain that is blocked at its deadline: give-up (the machine stays) or force")
@@ -102,7 +103,7 @@ func NewCommand() *cobra.Command {
 			return err
 		}
 		c.TLS, c.ReclaimCapSet, c.NoRollupGuard, c.NoPeerIdentity = shared.TLS, true, !guard, !verify
-		for _, d := range []*time.Duration{&c.ReleaseDelay, &c.ReleaseDelayEmpty, &c.SessionHandoverWait} {
+		for _, d := range []*time.Duration{&c.ReleaseDelay, &c.ReleaseDelayEmpty, &c.SessionHandoverWait, &c.ReleaseUnusedAfter} {
 			if *d == 0 {
 				*d = -1
 			}

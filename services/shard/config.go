@@ -54,6 +54,7 @@ type Config struct {
 	ReclaimCapWindow                                           time.Duration // 10 s
 	ReleaseDelay, ReleaseDelayEmpty                            time.Duration // 3 min, 30 s; negative: none
 	SessionHandoverWait                                        time.Duration // 30 s; negative: none
+	ReleaseUnusedAfter                                         time.Duration // 5 min; negative: never
 	DrainDeadline                                              time.Duration // of a voluntary drain; 10 min
 	DrainDeadlinePolicy                                        string        // give-up, force
 	NoRollupGuard                                              bool
@@ -251,7 +252,7 @@ func (c *Config) checkNotZero() error {
 			errs = append(errs, fmt.Errorf("--%s 0 means nothing here: leave it out for the default, or give more than 0", flag))
 		}
 	}
-	for flag, d := range map[string]time.Duration{"release-delay": c.ReleaseDelay, "release-delay-empty": c.ReleaseDelayEmpty, "session-handover-wait": c.SessionHandoverWait} {
+	for flag, d := range map[string]time.Duration{"release-delay": c.ReleaseDelay, "release-delay-empty": c.ReleaseDelayEmpty, "session-handover-wait": c.SessionHandoverWait, "release-unused-after": c.ReleaseUnusedAfter} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("--%s %s is negative", flag, d))
 		}
@@ -296,6 +297,7 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 1e-9), ReclaimCapOff: c.ReclaimCapFraction == 0,
 		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
 		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
+		EmptyAfter: int64(c.ReleaseUnusedAfter),
 		DrainForce: c.DrainDeadlinePolicy == "force", DrainDeadline: int64(c.DrainDeadline),
 		HintInterval: int64(c.HintInterval), MaxSessions: int64(c.SessionsMax), Coordinated: c.CoordinatorAddr != "", AloneAfter: int64(c.AloneAfter),
 		ForgetCoordinator: c.ForgetCoordinator, Features: features,

@@ -2156,7 +2156,11 @@ func (x *DrainReport) GetDeadlineUnixNanos() int64 {
 type UnplacedPods struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One entry per affected row.
-	Rows          []*UnplacedRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	Rows []*UnplacedRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	// CapacityNeed.row_id of rows that request more than Pods on nodes: Pods without a node yet, or requests ahead of their Pods.
+	UnboundRowIds []string `protobuf:"bytes,2,rep,name=unbound_row_ids,json=unboundRowIds,proto3" json:"unbound_row_ids,omitempty"`
+	// The sender states unbound_row_ids; false: an older sender, or more rows than fit.
+	UnboundStated bool `protobuf:"varint,3,opt,name=unbound_stated,json=unboundStated,proto3" json:"unbound_stated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2196,6 +2200,20 @@ func (x *UnplacedPods) GetRows() []*UnplacedRow {
 		return x.Rows
 	}
 	return nil
+}
+
+func (x *UnplacedPods) GetUnboundRowIds() []string {
+	if x != nil {
+		return x.UnboundRowIds
+	}
+	return nil
+}
+
+func (x *UnplacedPods) GetUnboundStated() bool {
+	if x != nil {
+		return x.UnboundStated
+	}
+	return false
 }
 
 // Verdict on one row of the demand (B). Coalescing.
@@ -2560,10 +2578,12 @@ const file_bigfleet_v1alpha1_shard_proto_rawDesc = "" +
 	"\x10blocking_budgets\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x14R\x0fblockingBudgets\x12/\n" +
 	"\x0eprotected_pods\x18\n" +
 	" \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x14R\rprotectedPods\x12.\n" +
-	"\x13deadline_unix_nanos\x18\v \x01(\x03R\x11deadlineUnixNanos\"N\n" +
+	"\x13deadline_unix_nanos\x18\v \x01(\x03R\x11deadlineUnixNanos\"\xb2\x01\n" +
 	"\fUnplacedPods\x12>\n" +
 	"\x04rows\x18\x01 \x03(\v2\x1e.bigfleet.v1alpha1.UnplacedRowB\n" +
-	"\xbaH\a\x92\x01\x04\x10І\x03R\x04rows\"\xe5\x03\n" +
+	"\xbaH\a\x92\x01\x04\x10І\x03R\x04rows\x12;\n" +
+	"\x0funbound_row_ids\x18\x02 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10І\x03\"\ar\x05\x10\x01\x18\x80\x02R\runboundRowIds\x12%\n" +
+	"\x0eunbound_stated\x18\x03 \x01(\bR\runboundStated\"\xe5\x03\n" +
 	"\n" +
 	"NeedStatus\x12%\n" +
 	"\x0esupersedes_key\x18\x01 \x01(\tR\rsupersedesKey\x12\x15\n" +

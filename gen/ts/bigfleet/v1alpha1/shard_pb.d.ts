@@ -1329,6 +1329,20 @@ export declare type UnplacedPods = Message<"bigfleet.v1alpha1.UnplacedPods"> & {
    * @generated from field: repeated bigfleet.v1alpha1.UnplacedRow rows = 1;
    */
   rows: UnplacedRow[];
+
+  /**
+   * CapacityNeed.row_id of rows that request more than Pods on nodes: Pods without a node yet, or requests ahead of their Pods.
+   *
+   * @generated from field: repeated string unbound_row_ids = 2;
+   */
+  unboundRowIds: string[];
+
+  /**
+   * The sender states unbound_row_ids; false: an older sender, or more rows than fit.
+   *
+   * @generated from field: bool unbound_stated = 3;
+   */
+  unboundStated: boolean;
 };
 
 /**

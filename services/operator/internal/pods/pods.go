@@ -118,6 +118,7 @@ type Store struct {
 	byUID  map[types.UID]*Pod
 	byNode map[string]map[types.UID]*Pod
 	stuck  map[types.UID]*Pod // the scheduler cannot place them
+	free   map[types.UID]*Pod // without a node yet
 	orders map[types.UID]order
 }
 
@@ -137,7 +138,7 @@ func New(onNode func(node string), onBound func(p *Pod), onChange func(old, now 
 		onChange = func(_, _ *Pod) {}
 	}
 	return &Store{onNode: onNode, onBound: onBound, onChange: onChange, byUID: map[types.UID]*Pod{}, byNode: map[string]map[types.UID]*Pod{},
-		stuck: map[types.UID]*Pod{}, orders: map[types.UID]order{}}
+		stuck: map[types.UID]*Pod{}, free: map[types.UID]*Pod{}, orders: map[types.UID]order{}}
 }
 
 // Set takes the present form of a Pod.
@@ -150,6 +151,11 @@ func (s *Store) Set(p *Pod) {
 		s.stuck[p.UID] = p
 	} else {
 		delete(s.stuck, p.UID)
+	}
+	if p.Node == "" && p.DeletionTimestamp == nil && p.Phase != corev1.PodFailed && p.Phase != corev1.PodSucceeded {
+		s.free[p.UID] = p
+	} else {
+		delete(s.free, p.UID)
 	}
 	if node := p.Node; node != "" {
 		if s.byNode[node] == nil {
@@ -199,6 +205,13 @@ func (s *Store) Unschedulable() []*Pod {
 	return slices.Collect(maps.Values(s.stuck))
 }
 
+// Unbound returns the Pods that have no node yet, in no order.
+func (s *Store) Unbound() []*Pod {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.free))
+}
+
 // Delete takes the end of a Pod.
 func (s *Store) Delete(p *Pod) {
 	s.mu.Lock()
@@ -209,6 +222,7 @@ func (s *Store) Delete(p *Pod) {
 	delete(s.byUID, p.UID)
 	delete(s.orders, p.UID)
 	delete(s.stuck, p.UID)
+	delete(s.free, p.UID)
 	delete(s.byNode[p.Node], p.UID)
 	if len(s.byNode[p.Node]) == 0 {
 		delete(s.byNode, p.Node)

@@ -76,6 +76,7 @@ type Publisher struct {
 	mu        sync.Mutex
 	demand    *aggregate.Aggregate
 	byPod     map[types.UID]podRequest // requests by the Pod that controls them
+	ahead     map[aggregate.Key]bool   // requests that no Pod controls
 	holds     holds
 	suspended map[aggregate.Key]bool // requests of Pods on nodes out of service
 	change    uint64                 // changes of demand so far, from 1
@@ -115,7 +116,7 @@ func New(c Config) (*Publisher, error) {
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, holds: newHolds(), suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(), suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.
@@ -131,6 +132,8 @@ func (p *Publisher) Set(r *request.Request) {
 	changed := false
 	if _, uid, ok := r.Pod(); ok {
 		changed = p.podArrived(r, key, uid)
+	} else {
+		p.ahead[key] = true
 	}
 	p.touch(p.demand.Set(r) || changed)
 	p.mu.Unlock()
@@ -141,6 +144,7 @@ func (p *Publisher) Set(r *request.Request) {
 func (p *Publisher) Delete(key aggregate.Key) {
 	p.mu.Lock()
 	p.tracker.forget(key)
+	delete(p.ahead, key)
 	if r := p.demand.Request(key); r != nil {
 		if _, uid, ok := r.Pod(); ok && p.byPod[uid].key == key {
 			p.hold(r, key, uid)
@@ -467,6 +471,17 @@ func (p *Publisher) OfPod(pod *pods.Pod) (q *request.Request, row string) {
 		return nil, ""
 	}
 	return p.demand.Request(r.key), p.demand.Row(r.key)
+}
+
+// RowsAhead calls f with the row of each request that no Pod controls, such as one of a queue that starts its Pods later.
+func (p *Publisher) RowsAhead(f func(row string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.ahead {
+		if row := p.demand.Row(key); row != "" {
+			f(row)
+		}
+	}
 }
 
 // Read calls f with the demand as it is now. f must not keep it.

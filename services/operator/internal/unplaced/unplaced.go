@@ -43,6 +43,7 @@ const (
 type Config struct {
 	Pods      *pods.Store
 	Request   func(p *pods.Pod) (q *request.Request, row string) // the request of a Pod and its row; nil: it has none
+	Ahead     func(f func(row string))                           // the rows of requests that no Pod controls
 	Satisfied func(row string) bool                              // the newest status of a row
 	Ready     func(row string) (since time.Time, ok bool)        // every machine behind the row is Ready; zero: it has none
 	Nodes     func() int                                         // of the cluster, now
@@ -147,7 +148,23 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 		}
 		out.Rows = append(out.Rows, r)
 	}
+	out.UnboundRowIds, out.UnboundStated = w.unbound()
 	return out, waiting
+}
+
+// unbound lists the rows that request more than Pods on nodes: their machines may be empty because what they are for has not come.
+func (w Watcher) unbound() (ids []string, all bool) {
+	rows := map[string]bool{}
+	for _, p := range w.Pods.Unbound() {
+		if q, id := w.Request(p); q != nil && id != "" {
+			rows[id] = true
+		}
+	}
+	w.Ahead(func(row string) { rows[row] = true })
+	if len(rows) > rowsMax {
+		return nil, false
+	}
+	return slices.Sorted(maps.Keys(rows)), true
 }
 
 type readiness struct {

@@ -3,6 +3,7 @@ package unplaced
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,7 +68,7 @@ func TestReport(t *testing.T) {
 	placed.Node = "n1"
 	store.Set(placed)
 	w := Watcher{Config{
-		Pods: store, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
+		Pods: store, Ahead: func(f func(row string)) { f("queue") }, Satisfied: func(row string) bool { return row != "unmet" }, Ready: func(row string) (time.Time, bool) { return time.Time{}, row != "joining" }, Nodes: func() int { return 9 },
 		Request: func(p *pods.Pod) (*request.Request, string) {
 			switch p.Name {
 			case "foreign":
@@ -82,6 +83,10 @@ func TestReport(t *testing.T) {
 	if len(got.Rows) != 1 || got.Rows[0].RowId != "web" || got.Rows[0].Pods != 3 || got.Rows[0].Resources["cpu"] != "4500m" ||
 		got.Rows[0].OldestSinceUnixNanos != metav1.NewTime(old).UnixNano() {
 		t.Errorf("report %v", got)
+	}
+	// ENG-11.18: rows that ask for Pods without a node, and for requests ahead of their Pods.
+	if want := []string{"joining", "queue", "unmet", "web"}; !got.UnboundStated || !slices.Equal(got.UnboundRowIds, want) {
+		t.Errorf("unbound %v, want %v", got.UnboundRowIds, want)
 	}
 	for i := range 3 {
 		store.Delete(&pods.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("fragmented-%d", i))}})
@@ -100,7 +105,7 @@ func TestOwnersAreTold(t *testing.T) {
 		told := map[string]time.Duration{}
 		start := time.Now()
 		w := Watcher{Config{
-			Pods: store, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
+			Pods: store, Ahead: none, Satisfied: func(string) bool { return true }, Ready: func(string) (time.Time, bool) { return time.Time{}, true }, Nodes: func() int { return 1 }, Heartbeat: time.Minute,
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" },
 			Send:    func(*pb.UnplacedPods) {},
 			Record: func(n events.Event) {
@@ -138,7 +143,7 @@ func TestCoveredRowsAreReportedAtOnce(t *testing.T) {
 	} {
 		store := pods.New(nil, nil, nil)
 		store.Set(stuck("p", now.Add(-c.age), c.message))
-		w := Watcher{Config{Pods: store, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
+		w := Watcher{Config{Pods: store, Ahead: none, Satisfied: func(string) bool { return true }, Nodes: func() int { return 3 },
 			Ready:   func(string) (time.Time, bool) { return now.Add(-c.ready), true },
 			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
 		if got := len(w.Report(now).Rows); got != c.want {
@@ -184,3 +189,5 @@ func TestPodsLackAMachine(t *testing.T) {
 		t.Error("a Pod that keeps away from zones lacks hosts by its ports alone")
 	}
 }
+
+func none(func(row string)) {}

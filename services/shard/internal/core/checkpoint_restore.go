@@ -61,7 +61,8 @@ func (c *Core) replan() {
 func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c := New(policy)
 	c.started = true
-	c.cfg, c.epoch, c.now, c.wall = s.Config, s.Epoch, s.At.Mono, s.At.Wall
+	c.configure(s.Config)
+	c.epoch, c.now, c.wall = s.Epoch, s.At.Mono, s.At.Wall
 	c.stopping, c.superseded, c.ctl = s.Stopping, s.Superseded, s.Control
 	c.opCount, c.gets, c.lists, c.mutations, c.records = s.Ops, s.Gets, s.Lists, s.Mutations, s.Records
 	c.rolling, c.steps, c.armed = hash64(s.Rolling), s.Steps, s.Armed

@@ -224,7 +224,8 @@ func (c *Core) touched(i inventory.Index) {
 
 func (c *Core) start(s Started) {
 	c.started = true
-	c.cfg, c.epoch, c.ctl = s.Config.WithDefaults(), s.Epoch, s.Control
+	c.configure(s.Config.WithDefaults())
+	c.epoch, c.ctl = s.Epoch, s.Control
 	c.coord.decommissioned, c.coord.text = s.Control.Removed != "", s.Control.Removed
 	if c.cfg.ForgetCoordinator {
 		c.ctl.Coordinator = Lineage{}

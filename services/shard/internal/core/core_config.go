@@ -55,6 +55,7 @@ type Config struct {
 	// shard is the only one of its provider. 0: it waits.
 	AloneAfter    int64 `n:"39"`
 	DrainDeadline int64 `n:"40"` // of a voluntary drain; 0: the policy's reclaim_grace
+	EmptyAfter    int64 `n:"41"` // until a claimed machine whose node is empty is given back (ENG-11.18); below 0: never
 	DrainForce    bool  `n:"35"` // Drain at the deadline of a voluntary drain, whatever is left on the node
 }
 
@@ -94,7 +95,18 @@ func (c Config) WithDefaults() Config {
 	def(&c.ReleaseDelay, 3*Minute)
 	def(&c.ReleaseDelayEmpty, 30*Second)
 	def(&c.SessionHandoverWait, 30*Second)
+	def(&c.EmptyAfter, 5*Minute)
 	return c
+}
+
+// configure takes the configuration, and what the engine's policy has of it.
+func (c *Core) configure(cfg Config) {
+	c.cfg = cfg
+	if cfg.EmptyAfter != 0 { // of an older record
+		policy := *c.policy
+		policy.EmptyAfter = cfg.EmptyAfter
+		c.policy = &policy
+	}
 }
 
 // Constants of SHARD-32.

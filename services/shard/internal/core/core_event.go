@@ -137,6 +137,9 @@ type UnplacedReported struct {
 	Cluster string        `n:"1"`
 	Session int64         `n:"2"`
 	Rows    []UnplacedRow `n:"3"` // sorted by row id
+
+	StatesUnbound bool     `n:"4"`
+	Unbound       []string `n:"5"` // ids of rows that ask for more than Pods on nodes, sorted (ENG-11.18)
 }
 
 // UnplacedRow is one row of UnplacedReported.

@@ -204,7 +204,23 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 		}
 	}
 	c.ledger.sharing.Report(cl.name, pods, c.now)
+	if e.StatesUnbound {
+		c.ledger.sharing.ReportUnbound(cl.name, c.rowsOf(cl.name, e.Unbound))
+	}
 	if news { // it is repeated with each heartbeat, and a heartbeat that says nothing new causes no cycle (SHARD-6.5)
 		c.trigger(triggerNode)
 	}
+}
+
+// rowsOf finds the keys of a cluster's rows by their ids, which are sorted.
+func (c *Core) rowsOf(cluster string, ids []string) map[demand.RowKey]bool {
+	rows := map[demand.RowKey]bool{}
+	if d := c.world.Demand.Cluster(cluster); d != nil && len(ids) > 0 {
+		for i := range d.Needs {
+			if _, listed := slices.BinarySearch(ids, d.Needs[i].RowID); listed {
+				rows[d.Needs[i].RowKey()] = true
+			}
+		}
+	}
+	return rows
 }

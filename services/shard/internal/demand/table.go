@@ -15,7 +15,7 @@ type Cluster struct {
 	Needs    []Need  // in turn order; replaced as a whole, never changed in place
 	Holds    []Hold  // of each Need; replaced as a whole
 	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
-	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16); replaced as a whole
+	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16), or less, if negative (ENG-11.18); replaced as a whole
 	Overhead resource.Vector
 	Facts    Facts
 	Version  uint64 // grows with every change of what the engine reads
@@ -280,7 +280,8 @@ func (t *Table) SetUnplaced(cluster string, f func(n *Need) bool) bool {
 }
 
 // SetHeadroom sets how many min units the Needs of a cluster shall have beyond what they ask for, because the scheduler could not
-// place Pods on what covers them (ENG-11.16); f is asked for each one.
+// place Pods on what covers them (ENG-11.16), or below that, because their Pods run on machines of other Needs (ENG-11.18: negative);
+// f is asked for each one.
 func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
 	c := t.clusters[cluster]
 	if c == nil {
@@ -288,7 +289,7 @@ func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
 	}
 	var headroom []int64
 	for i := range c.Needs {
-		if units := f(&c.Needs[i]); units > 0 {
+		if units := f(&c.Needs[i]); units != 0 {
 			if headroom == nil {
 				headroom = make([]int64, len(c.Needs))
 			}
@@ -303,7 +304,7 @@ func (t *Table) SetHeadroom(cluster string, f func(n *Need) int64) bool {
 	return true
 }
 
-// HeadroomOf is the headroom of the Need at a position.
+// HeadroomOf is the headroom of the Need at a position; negative if so many of its units are served by machines of other Needs.
 func (c *Cluster) HeadroomOf(i int) int64 {
 	if i < 0 || i >= len(c.Headroom) {
 		return 0

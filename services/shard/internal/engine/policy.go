@@ -21,7 +21,7 @@ type Policy struct {
 
 	Sharing                              bool  // ENG-11.1
 	StuckAfter, SharingStep, SharingCalm int64 // nanoseconds (ENG-11.11 to 11.13)
-	RoomIdle                             int64 // nanoseconds (ENG-11.17)
+	EmptyAfter                           int64 // nanoseconds (ENG-11.17, 11.18); below 0: never
 
 	JoinTimeout          int64 // nanoseconds (ENG-17.3)
 	JoinGuardPerMille    int64 // of the Configured machines (ENG-17.4)
@@ -63,7 +63,7 @@ func DefaultPolicy() *Policy {
 		Hold:          Holds{OnDemand: 600 * Second, Spot: 60 * Second},
 		ParkAfter:     8, ParkReprobe: 32,
 		Sharing:    true,
-		StuckAfter: 120 * Second, SharingStep: 600 * Second, SharingCalm: 3600 * Second, RoomIdle: 300 * Second,
+		StuckAfter: 120 * Second, SharingStep: 600 * Second, SharingCalm: 3600 * Second, EmptyAfter: 300 * Second,
 		JoinTimeout: 900 * Second, JoinGuardPerMille: 50, JoinFailures: 3, JoinRetryHold: 3600 * Second,
 		ExchangeTries: 256,
 		ParallelMin:   128,

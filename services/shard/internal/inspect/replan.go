@@ -47,7 +47,7 @@ func (r Replan) Run(q *pb.PlanRequest) (*pb.PlanResponse, error) {
 
 // times are the constants that are times, and their units.
 var times = map[string]time.Duration{"ReclaimGrace": time.Second, "DrainMargin": time.Second, "DrainEstimate": time.Second,
-	"StuckAfter": 1, "SharingStep": 1, "SharingCalm": 1, "RoomIdle": 1, "JoinTimeout": 1, "JoinRetryHold": 1}
+	"StuckAfter": 1, "SharingStep": 1, "SharingCalm": 1, "EmptyAfter": 1, "JoinTimeout": 1, "JoinRetryHold": 1}
 
 // edited is a policy with some constants set otherwise; nil if none is.
 func edited(p *engine.Policy, set map[string]string) (*engine.Policy, error) {

@@ -276,6 +276,9 @@ const (
 	OccupancyProtected Occupancy = 40 // what must not be disturbed
 )
 
+// InUse reports whether the node is known to hold something.
+func (o Occupancy) InUse() bool { return o > OccupancyEmpty }
+
 // OccupancyOf is the class of a cost of less than 4^(k+1) cents.
 func OccupancyOf(k int) Occupancy { return occupancyFirst + Occupancy(max(0, min(k, 31))) }
 

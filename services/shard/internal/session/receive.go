@@ -117,6 +117,9 @@ func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
 		e.Rows = append(e.Rows, core.UnplacedRow{RowID: r.RowId, Pods: int64(r.Pods), Since: r.OldestSinceUnixNanos})
 	}
 	slices.SortFunc(e.Rows, func(a, b core.UnplacedRow) int { return strings.Compare(a.RowID, b.RowID) })
+	if e.StatesUnbound = m.UnboundStated; e.StatesUnbound {
+		e.Unbound = slices.Sorted(slices.Values(m.UnboundRowIds))
+	}
 	return e
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -40,7 +39,6 @@ type rowHeadroom struct {
 	grown int64 // when it last grew
 	asked int64 // the most that the row asked for when it grew
 	times int32 // growths since one helped or the row asked for more than ever
-	spare int64 // since when a machine of the row stands empty and no Pod of the cluster waits; 0: none does
 }
 
 // due reports whether a row may get headroom now. The first time it gets it at once, and again when fewer of its Pods are reported than
@@ -58,7 +56,7 @@ func (x rowHeadroom) of(asked int64) rowHeadroom {
 }
 
 // observeHeadroom gives headroom to rows whose Pods found no place. It takes headroom back when the demand shrinks and nothing has
-// been stuck for long, and where the machine that it brought stands empty.
+// been stuck for long.
 func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (changed bool) {
 	x := &e.headroom
 	asked := int64(0)
@@ -78,7 +76,6 @@ func (e *sharingEntry) observeHeadroom(w *engine.World, b *engine.Block, now int
 			x.fruitless = 0
 		}
 		changed = x.forget(b.Needs)
-		changed = e.giveBack(w, b, now, p) || changed
 	}
 	if e.grow(w, b, now, p) {
 		x.grown = slices.DeleteFunc(x.grown, func(t int64) bool { return now-t >= day })
@@ -124,54 +121,12 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 				r.times = 0
 			}
 			r.pods, r.total = r.pods+more, unitsCounted(w, b, int32(i))+more
-			r.grown, r.asked, r.times, r.spare = now, max(r.asked, asked), r.times+1, 0
+			r.grown, r.asked, r.times = now, max(r.asked, asked), r.times+1
 			x.rows[k], grew = r.of(asked), true
 		}
 	}
 	x.fruitless += again
 	return grew
-}
-
-// giveBack takes headroom from rows of which a machine stands empty: nothing uses it, and every Pod has a place without it
-// (ENG-11.17).
-func (e *sharingEntry) giveBack(w *engine.World, b *engine.Block, now int64, p *engine.Policy) (changed bool) {
-	for i := range b.Needs {
-		k := b.Needs[i].RowKey()
-		r, had := e.headroom.rows[k]
-		if !had || r.units == 0 {
-			continue
-		}
-		units, asked := int64(0), unitsOf(&b.Needs[i])
-		if len(e.reported) == 0 && now-e.reportedAt <= reportLife {
-			units = unitsEmpty(w, b, int32(i))
-		}
-		left := min(r.units, unitsCounted(w, b, int32(i))-units-asked)
-		switch {
-		case units == 0 || left < 0 || left == r.units:
-			r.spare = 0
-		case r.spare == 0:
-			r.spare = now
-		case now-r.spare >= p.RoomIdle:
-			r.pods, r.total, r.spare, changed = left, asked+left, 0, true
-		}
-		e.headroom.rows[k] = r.of(asked)
-	}
-	return changed
-}
-
-// unitsEmpty is how many units of a need one of its machines holds whose Node is Ready and runs no Pod: of several the smallest.
-func unitsEmpty(w *engine.World, b *engine.Block, row int32) (units int64) {
-	c := w.Demand.Cluster(b.Cluster)
-	for _, cl := range b.Claims {
-		r := w.Inventory.Row(cl.Machine)
-		if cl.Row != row || c == nil || r.Seen() != inventory.Configured || r.Readiness() != inventory.ReadyOnce || r.Occupancy() != inventory.OccupancyEmpty {
-			continue
-		}
-		if n := unitsOn(w.Inventory.Class(r.Class), c, &b.Needs[row]); n > 0 && (units == 0 || n < units) {
-			units = n
-		}
-	}
-	return units
 }
 
 // unitsCounted is how many units of a need its claims and shares hold.
@@ -194,11 +149,14 @@ func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
 // called before a plan, so that a row that asks for more uses its headroom before anything is bought (ENG-11.17).
 func (s *Sharing) Recount(w *engine.World) (changed []string) {
 	for c, e := range s.clusters {
-		if d := w.Demand.Cluster(c); d != nil && len(e.headroom.rows) > 0 && d.Version != e.headroom.counted {
-			e.headroom.counted = d.Version
-			if e.headroom.forget(d.Needs) {
-				changed = append(changed, c)
-			}
+		d := w.Demand.Cluster(c)
+		if d == nil || len(e.headroom.rows)+len(e.elsewhere.rows) == 0 || d.Version == e.headroom.counted {
+			continue
+		}
+		e.headroom.counted = d.Version
+		room, served := e.headroom.forget(d.Needs), e.elsewhere.forget(d.Needs)
+		if room || served {
+			changed = append(changed, c)
 		}
 	}
 	slices.Sort(changed)
@@ -237,10 +195,11 @@ func unitsOf(n *demand.Need) (units int64) {
 	return units
 }
 
-// Headroom is how many units a row gets beyond what it asks for. The core passes it to demand.Table.SetHeadroom.
+// Headroom is how many units a row gets beyond what it asks for, or if negative how many are served elsewhere. The core passes it to
+// demand.Table.SetHeadroom.
 func (s *Sharing) Headroom(cluster string, row demand.RowKey) int64 {
 	if e := s.clusters[cluster]; e != nil {
-		return e.headroom.rows[row].units
+		return e.headroom.rows[row].units - e.elsewhere.rows[row].units
 	}
 	return 0
 }
@@ -265,13 +224,12 @@ type HeadroomEntry struct {
 	Grown int64         `n:"5"`
 	Asked int64         `n:"6"`
 	Times int32         `n:"7"`
-	Spare int64         `n:"8"`
 }
 
 func (x rowHeadroom) entry(k demand.RowKey) HeadroomEntry {
-	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times, Spare: x.spare}
+	return HeadroomEntry{Row: k, Units: x.units, Pods: x.pods, Total: x.total, Grown: x.grown, Asked: x.asked, Times: x.times}
 }
 
 func (x HeadroomEntry) headroom() rowHeadroom {
-	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times, spare: x.Spare}
+	return rowHeadroom{units: x.Units, pods: x.Pods, total: x.Total, grown: x.Grown, asked: x.Asked, times: x.Times}
 }

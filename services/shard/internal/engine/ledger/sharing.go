@@ -42,6 +42,7 @@ type sharingEntry struct {
 	since      map[demand.RowKey]int64 // since when a reported row has been MET with Ready machines
 	waits      map[demand.RowKey]int64 // reported rows that waited for machines: when that ended; waiting: not yet
 	headroom   headroom
+	elsewhere  elsewhere
 }
 
 func (s *Sharing) entry(cluster string) *sharingEntry {
@@ -60,6 +61,7 @@ func (s *Sharing) entry(cluster string) *sharingEntry {
 func (s *Sharing) Session(cluster string, declared bool) {
 	e := s.entry(cluster)
 	e.declared, e.live = declared, true
+	e.elsewhere.stated, e.elsewhere.unbound = false, nil
 }
 
 // SessionClosed records that no session lives. Until the next one the level stands.
@@ -96,7 +98,7 @@ func (s *Sharing) Observe(w *engine.World, r *engine.Result, p *engine.Policy) (
 		if stuck {
 			e.lastStuck = r.Now
 		}
-		if (len(e.since) > 0 || len(e.headroom.rows) > 0) && e.observeHeadroom(w, b, r.Now, p) {
+		if e.observeElsewhere(w, b, r.Now, p) || (len(e.since) > 0 || len(e.headroom.rows) > 0) && e.observeHeadroom(w, b, r.Now, p) {
 			headroom = append(headroom, c)
 		}
 		e.downs = slices.DeleteFunc(e.downs, func(t int64) bool { return r.Now-t >= day })
@@ -260,6 +262,10 @@ type SharingEntry struct {
 	HeadroomFruitless int32            `n:"17"`
 	HeadroomMost      int64            `n:"18"`
 	Waits             []SharingStuckAt `n:"19"`
+	Elsewhere         []ElsewhereEntry `n:"20"`
+	Vacant            []VacantEntry    `n:"21"`
+	StatesUnbound     bool             `n:"22"`
+	Unbound           []demand.RowKey  `n:"23"`
 }
 
 // SharingStuckAt says since when a reported row has been met, or until when it waited for machines.
@@ -288,6 +294,7 @@ func (s *Sharing) Entries() []SharingEntry {
 		x.HeadroomGrown, x.HeadroomAsked = slices.Clone(e.headroom.grown), e.headroom.asked
 		x.HeadroomHelped, x.HeadroomFruitless, x.HeadroomMost = e.headroom.helped, e.headroom.fruitless, e.headroom.most
 		x.Since, x.Waits = times(e.since), times(e.waits)
+		e.elsewhere.save(&x)
 		out = append(out, x)
 	}
 	return out
@@ -335,6 +342,7 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 			}
 			e.waits[a.Row] = a.At
 		}
+		e.elsewhere.restore(&x)
 		s.clusters[x.Cluster] = e
 	}
 }

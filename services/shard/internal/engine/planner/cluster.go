@@ -42,6 +42,7 @@ type clusterState struct {
 	anew           bool     // its machines were read again for this credit
 	inOrder        bool     // bound is in the order of walks
 	reported       bool     // its nodes reported when machines was listed
+	anyEmpty       bool     // some of machines has an empty node
 	columns        []column //
 
 	// What it was credited from.
@@ -171,6 +172,7 @@ const (
 	lPreempt                          // drained as a Preempt
 	lForeign                          // owned by another shard
 	lKeyed                            // key says for which row it is stamped
+	lInUse                            // its node is known to hold something
 )
 
 // share is whole units of one Need on a machine that another claims.

@@ -24,6 +24,8 @@ func (c *crediting) run() {
 	c.roundRest()
 	c.roundSpill()
 	c.keepBusy()
+	c.dropEmpty()
+	c.keepInUse()
 	cl.open, cl.shorts, cl.handsOver = 0, 0, false
 	for _, at := range cl.flight {
 		if l := &cl.machines[at]; l.state == inventory.Idle && l.claim >= 0 {

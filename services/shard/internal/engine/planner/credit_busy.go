@@ -125,3 +125,62 @@ func (cl *clusterState) standFor(e, m int32) {
 	cl.recount(w)
 	cl.freed = true // a Need that found nothing may use the one that is let go (ENG-12.9)
 }
+
+// dropEmpty is ENG-9.13: claims end of machines whose nodes are empty and without which the Need is covered, too.
+func (c *crediting) dropEmpty() {
+	cl := c.cl
+	if !cl.anyEmpty {
+		return
+	}
+	var list []int32
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		if w.bits&(wSame|wSpread) != 0 || cl.short(w) {
+			continue
+		}
+		list = list[:0]
+		for at := w.claims; at >= 0; at = cl.machines[at].next {
+			if l := &cl.machines[at]; l.state == inventory.Configured && l.rank == emptyRank && l.bits&(lForeign|lKept) == 0 && l.shares < 0 {
+				list = append(list, at)
+			}
+		}
+		slices.SortFunc(list, cl.lastFirst)
+		for _, at := range list {
+			rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
+			if match.IsZero(rest) {
+				cl.release(at)
+				cl.recount(w)
+				cl.freed = true // a Need that found nothing may use it (ENG-12.9)
+			}
+		}
+	}
+}
+
+var emptyRank = uint8(inventory.OccupancyEmpty.Rank())
+
+// keepInUse is the part of ENG-11.18 about machines: a Need of which Pods run elsewhere claims unclaimed machines in use.
+func (c *crediting) keepInUse() {
+	cl := c.cl
+	if cl.d.Headroom == nil || cl.unclaimedCount == 0 {
+		return
+	}
+	var buf [8]int64
+	for i := range cl.needs {
+		w := &cl.needs[i]
+		units := -cl.headroomOf(w)
+		if units <= 0 {
+			continue
+		}
+		for _, at := range cl.unclaimed() {
+			l := &cl.machines[at]
+			if l.state != inventory.Configured || l.claim >= 0 || l.bits&(lInUse|lExcluded) != lInUse || !cl.usable(w, l) {
+				continue
+			}
+			all := make([]int64, cl.dimensions()) // that it asks for, with what is served elsewhere
+			cl.f.Project(&cl.need(w).Aggregate, all)
+			if rest := cl.restOf(w, all, nil); match.Touches(cl.worth(w, l, buf[:0]), rest) {
+				cl.claim(w, at)
+			}
+		}
+	}
+}

@@ -95,7 +95,7 @@ func (m *members) list(list []inventory.Index) {
 	cl, x := m.cl, m.x
 	cl.machines = slices.Grow(cl.machines[:0], len(list))
 	cl.bound, cl.flight, cl.byID, cl.columns = slices.Grow(cl.bound[:0], len(list)), cl.flight[:0], cl.byID[:0], cl.columns[:0]
-	x.labels = x.labels[:0]
+	x.labels, cl.anyEmpty = x.labels[:0], false
 	inv := m.w.Inventory
 	for _, i := range list {
 		r := inv.Row(i)
@@ -106,6 +106,12 @@ func (m *members) list(list []inventory.Index) {
 			shares: -1, out: -1, used: -1, price: inv.Class(r.Class).Price, rank: uint8(r.Occupancy().Rank())}
 		if r.Foreign() {
 			l.bits |= lForeign
+		}
+		switch o := r.Occupancy(); {
+		case o.InUse():
+			l.bits |= lInUse
+		case o == inventory.OccupancyEmpty:
+			cl.anyEmpty = true
 		}
 		if r.Stamp != 0 {
 			s := inv.StampRow(r.Stamp)
@@ -145,7 +151,7 @@ func (m *members) renew() {
 	for i := range cl.machines {
 		l := &cl.machines[i]
 		l.claim, l.next, l.ownNext, l.shares, l.out, l.used = -1, -1, -1, -1, -1, -1
-		l.bits &= lOurs | lForeign | lKeyed
+		l.bits &= lOurs | lForeign | lKeyed | lInUse
 	}
 	if cl.keys != m.w.Demand.KeysVersion() {
 		cl.columns = cl.columns[:0]

@@ -361,7 +361,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 	}
 	slices.SortFunc(x.offers, func(a, b offer) int { return cmp.Or(cmp.Compare(b.k, a.k), cl.pack(a.at, b.at)) })
 	for _, o := range x.offers {
-		missing := sh.unitsMissing(w) - cl.headroomOf(w)
+		missing := sh.unitsMissing(w) - max(0, cl.headroomOf(w))
 		if missing <= 0 {
 			return
 		}

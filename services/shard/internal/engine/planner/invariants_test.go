@@ -176,7 +176,9 @@ func newViews(w *engine.World) *views {
 func (v *views) need(r *engine.Result, ref engine.Ref) *reference.Need {
 	n, _ := r.Need(ref)
 	d := &reference.Need{Cluster: v.n.Clusters[ref.Block], Need: *n, Same: n.Form.Same}
-	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(d.Cluster.HeadroomOf(int(ref.Row)))) // ENG-11.16
+	room := d.Cluster.HeadroomOf(int(ref.Row))
+	d.Need.Aggregate = d.Need.Aggregate.Add(d.Need.MinUnit.Times(max(0, room)))  // ENG-11.16
+	d.Need.Aggregate = d.Need.Aggregate.Sub(d.Need.MinUnit.Times(max(0, -room))) // ENG-11.18
 	if len(n.Form.Spread) > 0 && d.Same == nil {
 		d.Spread = &n.Form.Spread[0]
 	}
@@ -197,7 +199,11 @@ func checkMachine(w *engine.World, r *engine.Result, v *views, i inventory.Index
 	for _, ref := range append(slices.Clone(h.claims), h.promised...) {
 		d := v.need(r, ref)
 		s := v.n.Supply(m, d.Cluster)
-		if !v.n.Usable(d, m) || !s.Touches(&d.Need.Aggregate) {
+		asked := d.Need.Aggregate
+		if n, _ := r.Need(ref); d.Cluster.HeadroomOf(int(ref.Row)) < 0 {
+			asked = n.Aggregate
+		}
+		if !v.n.Usable(d, m) || !s.Touches(&asked) {
 			return fmt.Errorf("ENG-P2: %s is claimed by %s, which cannot use it", id, d.Need.Group)
 		}
 		if d.Same != nil && reference.Value(m, d.Same.Key) != r.Domain(ref) && !keptClaim(r, ref, i) {
@@ -359,10 +365,14 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 		}
 	}
 	rest := d.Need.Aggregate.Sub(sum)
+	all := d.Need.Aggregate // with what runs elsewhere: machines in use stay for it (ENG-11.18)
+	if n, _ := r.Need(ref); d.Cluster.HeadroomOf(int(ref.Row)) < 0 {
+		all = n.Aggregate
+	}
 	// Where shares come and go, what a machine counts for may grow after the walk.
 	if d.Cluster.Facts.SharingPerMille == 0 && rest.IsZero() && len(gives) > 0 && !slices.ContainsFunc(gives, func(x resource.Vector) bool {
 		without := sum.Sub(x)
-		return !without.Covers(&d.Need.Aggregate)
+		return !without.Covers(&all)
 	}) {
 		return fmt.Errorf("ENG-P3: %s has %d machines and would be covered without any of them", d.Need.Group, len(gives))
 	}

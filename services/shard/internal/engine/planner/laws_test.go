@@ -213,7 +213,7 @@ func TestEverySharingLevel(t *testing.T) {
 
 // ENG-P22, second half, ENG-11.9, ENG-11.13: a fleet at rest drains nothing when the level goes down, and nothing when it
 // goes up again. A machine without a stamp, and a cluster where a Need holds what is stamped for another, are the exceptions that the
-// clause names.
+// clause names. So is a machine that a cheaper purchase of its row makes excess (ENG-16.5).
 func TestChangingTheLevelDrainsNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { changeLevels(rt, rapid.Uint64().Draw(rt, "seed")) })
 }
@@ -223,6 +223,13 @@ func TestChangingTheLevelDrainsNothing(t *testing.T) {
 func TestRaisingTheLevelGivesBackWhatWasReattributed(t *testing.T) {
 	if n := changeLevels(t, 0xcbf6897e); n != 1 {
 		t.Errorf("%d machines drained in clusters that hold what is stamped for others, not 1", n)
+	}
+}
+
+// ENG-16.5: a row that loses its share at level 500 buys a machine that is cheaper than one of its own and holds more, so that one is excess.
+func TestAPurchaseForALostShareMayOutbidAMachine(t *testing.T) {
+	if n := changeLevels(t, 0x26c0f55b); n != 0 {
+		t.Errorf("%d machines drained beside it", n)
 	}
 }
 
@@ -238,6 +245,7 @@ func changeLevels(t rapid.TB, seed uint64) (excepted int) {
 			l.w.Demand.SetFacts(y.name, demand.Facts{Heard: true, SharingPerMille: level})
 		}
 		clear(l.drained)
+		clear(l.prices)
 		l.settle(t, 400, 20)
 		for cluster, n := range l.drained {
 			if !borrows[cluster] {

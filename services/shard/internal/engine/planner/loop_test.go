@@ -26,12 +26,13 @@ type loop struct {
 	*stage
 	rng      *rand.Rand
 	clusters []*yard
-	pending  bool           // rows are made of pending Pods only, which ENG-4.11 forbids
-	unstamp  int            // per cent of bound machines whose stamp gets lost
-	scatter  bool           // Pods of one priority are bound in any order, each to the emptiest node
-	every    int            // engines and invariants are compared in each so many cycles
-	bought   int            // Bootstraps of free Idle machines and Provisions
-	drained  map[string]int // by cluster: Reclaims of machines that carry a stamp
+	pending  bool             // rows are made of pending Pods only, which ENG-4.11 forbids
+	unstamp  int              // per cent of bound machines whose stamp gets lost
+	scatter  bool             // Pods of one priority are bound in any order, each to the emptiest node
+	every    int              // engines and invariants are compared in each so many cycles
+	bought   int              // Bootstraps of free Idle machines and Provisions
+	drained  map[string]int   // by cluster: Reclaims of machines that carry a stamp, but for those that a cheaper purchase made excess (ENG-16.5)
+	prices   map[string]int64 // by cluster and row: the cheapest machine acquired since drained was cleared
 	broken   []inventory.Index
 	actions  []engine.Action // of the last cycle
 }
@@ -82,7 +83,7 @@ func (a amounts3) quantities(times int) []resource.Quantity {
 }
 
 func newLoop(seed uint64) *loop {
-	l := &loop{stage: newStage(), rng: rand.New(rand.NewPCG(seed, 26)), every: 1, drained: map[string]int{}}
+	l := &loop{stage: newStage(), rng: rand.New(rand.NewPCG(seed, 26)), every: 1, drained: map[string]int{}, prices: map[string]int64{}}
 	many := *l.policy
 	many.Workers, many.ParallelMin = 16, 1
 	l.engines = append(l.engines, func(in engine.Input) *engine.Result { in.Policy = &many; return planner.Plan(in) })
@@ -146,9 +147,17 @@ func (l *loop) cycle(t rapid.TB) {
 	for _, a := range l.last.Actions {
 		if a.Cause == engine.CauseIdle || a.Cause == engine.CauseSpeculative {
 			l.bought++
+			n, cluster := l.last.Need(a.Need)
+			key, price := cluster+n.Form.Fingerprint+n.Group, l.w.Inventory.Price(a.Machine)
+			if old, has := l.prices[key]; !has || price < old {
+				l.prices[key] = price
+			}
 		}
-		if _, ok := l.w.Inventory.Stamp(a.Machine); ok && a.Kind == engine.Reclaim {
-			l.drained[l.w.Inventory.Cluster(a.Machine)]++
+		if s, ok := l.w.Inventory.Stamp(a.Machine); ok && a.Kind == engine.Reclaim {
+			cluster := l.w.Inventory.Cluster(a.Machine)
+			if cheapest, bought := l.prices[cluster+s.Fingerprint+s.Group]; !bought || cheapest >= l.w.Inventory.Price(a.Machine) {
+				l.drained[cluster]++
+			}
 		}
 	}
 	l.execute(l.last)

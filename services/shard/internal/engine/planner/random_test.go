@@ -34,6 +34,7 @@ type fleetRow struct {
 	arrival  int64
 	hold     demand.Hold
 	unplaced bool
+	room     int64 // negative: served elsewhere
 }
 
 type fleetMachine struct {
@@ -247,7 +248,11 @@ func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
 			r.MinUnit, r.Aggregate = append(r.MinUnit, milli("mem", mem)), append(r.Aggregate, milli("mem", k*mem))
 		}
 	}
-	return fleetRow{row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
+	room := int64(0)
+	if chance(t, 15) {
+		room = oneOf[int64](t, -1, -1, -2, -3, -10, 1, 2)
+	}
+	return fleetRow{room: room, row: r, arrival: oneOf[int64](t, 0, 1, 2, 2, 3), unplaced: chance(t, 5),
 		hold: oneOf(t, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld, demand.NotHeld,
 			demand.NotHeld, demand.HeldParked, oneOf(t, demand.HeldOffline, demand.HeldBootstrapBackoff))}
 }
@@ -396,15 +401,21 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 		}
 		w.Demand.Replace(c.name, rows, c.overhead, at)
 	}
-	held, marked := map[demand.RowKey]demand.Hold{}, map[demand.RowKey]bool{}
+	held, marked, room := map[demand.RowKey]demand.Hold{}, map[demand.RowKey]bool{}, map[demand.RowKey]int64{}
 	for i := range c.rows {
 		k := demand.RowKey{Fingerprint: c.rows[i].row.Profile.Fingerprint(), Group: c.rows[i].row.Group}
 		if _, ok := held[k]; !ok {
-			held[k], marked[k] = c.rows[i].hold, c.rows[i].unplaced
+			held[k], marked[k], room[k] = c.rows[i].hold, c.rows[i].unplaced, c.rows[i].room
 		}
 	}
 	w.Demand.SetHolds(c.name, func(n *demand.Need) demand.Hold { return held[n.RowKey()] })
 	w.Demand.SetUnplaced(c.name, func(n *demand.Need) bool { return marked[n.RowKey()] })
+	w.Demand.SetHeadroom(c.name, func(n *demand.Need) int64 {
+		if n.Form.Same != nil || n.MinUnit.IsZero() {
+			return 0
+		}
+		return room[n.RowKey()]
+	})
 }
 
 // drawContents draws what the node of a machine holds.

@@ -13,7 +13,7 @@ import (
 func TestRandomFleetsReachEveryRule(t *testing.T) {
 	seen := map[string]int{}
 	for _, theme := range themes {
-		for seed := range uint64(280) {
+		for seed := range uint64(420) {
 			f := drawFleet(rand.New(rand.NewPCG(seed, 1)), shapes[theme])
 			w := f.build(straight)
 			r := planner.Plan(engine.Input{World: w, Policy: f.policy})
@@ -32,7 +32,7 @@ func TestRandomFleetsReachEveryRule(t *testing.T) {
 	}
 	for _, what := range want {
 		if seen[what] < 3 {
-			t.Errorf("%q is there %d times in %d random fleets", what, seen[what], 280*len(themes))
+			t.Errorf("%q is there %d times in %d random fleets", what, seen[what], 420*len(themes))
 		}
 	}
 }

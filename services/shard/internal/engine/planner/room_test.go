@@ -33,6 +33,7 @@ func (r *room) report(pods map[string]int64) {
 		}
 	}
 	r.sharing.Report("red", rows, r.now*engine.Second)
+	r.sharing.ReportUnbound("red", nil)
 }
 
 // plan makes one plan at a second and returns the units of room that a row has after it.
@@ -184,4 +185,127 @@ func TestRoomThatStandsEmptyIsGivenBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// plans makes plans for some seconds, ten seconds apart, each with a report of rows whose Pods wait and of rows that are not all bound,
+// and returns the actions of the last one by machine.
+func (r *room) plans(seconds int64, waits map[string]int64, unbound ...string) map[string]engine.Kind {
+	var last *engine.Result
+	for end := r.now + seconds; r.now < end; {
+		r.now += 10
+		r.report(waits)
+		rows := map[demand.RowKey]bool{}
+		for _, n := range r.w.Demand.Cluster("red").Needs {
+			for _, u := range unbound {
+				if n.RowID == "red/"+u {
+					rows[n.RowKey()] = true
+				}
+			}
+		}
+		r.sharing.ReportUnbound("red", rows)
+		for range 4 { // a change is planned at once
+			r.w.Inventory.Advance(r.now * engine.Second)
+			for _, c := range r.sharing.Recount(r.w) {
+				r.set(c)
+			}
+			last = planner.Plan(engine.Input{World: r.w})
+			if _, changed := r.sharing.Observe(r.w, last, r.policy); len(changed) > 0 {
+				r.set("red")
+			}
+			var again ledger.Sharing // a ledger that is saved and restored goes on where it was
+			again.Restore(r.sharing.Entries())
+			r.sharing = again
+		}
+	}
+	out := map[string]engine.Kind{}
+	for _, a := range last.Actions {
+		out[r.w.Inventory.ID(a.Machine)] = a.Kind
+	}
+	return out
+}
+
+func (r *room) set(cluster string) {
+	r.w.Demand.SetHeadroom(cluster, func(n *demand.Need) int64 { return r.sharing.Headroom(cluster, n.RowKey()) })
+}
+
+const servedElsewhere = `
+	cluster red reports sharing=1000
+	need red/web cpu=4 unit=cpu:2
+	need red/api cpu=4 unit=cpu:4
+	machine m1 configured=red for=web cpu=4 price=1 node=ready holds=nothing
+	machine m2 configured=red for=api cpu=8 price=2 node=ready holds=12
+	machine m3 speculative cpu=4 price=1
+	machine m4 speculative cpu=4 price=1`
+
+// ENG-11.18: a machine that the sum of its row asks for, and that stays empty because its Pods run elsewhere, is given back after
+// EmptyAfter; not while Pods of the cluster wait, its row asks for Pods that do not run yet, or nothing says whether it does.
+func TestMachinesThatStayEmptyAreGivenBack(t *testing.T) {
+	for _, c := range []struct {
+		name, more string
+		waits      map[string]int64
+		unbound    []string
+		want       string
+	}{
+		{name: "its Pods run elsewhere", want: "map[m1:RECLAIM]"},
+		{name: "a Pod of the cluster waits", more: "need red/big cpu=4 unit=cpu:4\nmachine m5 configured=red for=big cpu=4 node=ready holds=1\nmachine m3 failed\nmachine m4 failed",
+			waits: map[string]int64{"big": 1}, want: "map[]"},
+		{name: "its row has Pods without a node", unbound: []string{"web"}, want: "map[]"},
+		{name: "another row has", unbound: []string{"api"}, want: "map[m1:RECLAIM]"},
+		{name: "its node holds something", more: "machine m1 holds=1", want: "map[]"},
+		{name: "its node is lost", more: "machine m1 node=lost", want: "map[]"},
+		{name: "another shard owns it", more: "machine m1 foreign", want: "map[]"},
+		{name: "another row shares it, and waits for its Pods", more: "need red/late cpu=8 unit=cpu:1\nmachine m1 cpu=8", unbound: []string{"late"}, want: "map[]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRoom(servedElsewhere + "\n" + c.more)
+			r.now = 1000
+			if got := r.plans(290, c.waits, c.unbound...); len(got) > 0 && got["m1"] == engine.Reclaim {
+				t.Fatalf("before its time: %v", got)
+			}
+			if got := fmt.Sprint(r.plans(30, c.waits, c.unbound...)); !strings.EqualFold(got, c.want) {
+				t.Fatalf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// ENG-11.18, 11.19: what was given back is not bought again at constant demand. More demand is bought, less keeps what is in use, and a Pod
+// that waits after all gets its machine again.
+func TestWhatIsServedElsewhereIsNotBoughtAgain(t *testing.T) {
+	begin := func(t *testing.T) *room {
+		r := newRoom(servedElsewhere)
+		r.now = 1000
+		if got := r.plans(320, nil); got["m1"] != engine.Reclaim {
+			t.Fatalf("not given back: %v", got)
+		}
+		r.lines("machine m1 speculative")
+		if got := r.plans(20000, nil); len(got) > 0 {
+			t.Fatalf("constant demand, and %v", got)
+		}
+		return r
+	}
+	t.Run("more is asked for", func(t *testing.T) {
+		r := begin(t)
+		r.lines("need red/web cpu=8 unit=cpu:2")
+		if got := r.plans(10, nil, "web"); len(got) != 1 || got["m1"] != engine.Provision {
+			t.Fatalf("two Pods more, and %v", got)
+		}
+	})
+	t.Run("a Pod of it waits", func(t *testing.T) {
+		r := begin(t)
+		if got := r.plans(10, map[string]int64{"web": 1}, "web"); len(got) != 1 || got["m1"] != engine.Provision {
+			t.Fatalf("one Pod waits, and %v", got)
+		}
+	})
+	t.Run("what its Pods run on is not needed by its own row", func(t *testing.T) {
+		r := begin(t)
+		r.lines("need red/api cpu=0 unit=cpu:4")
+		if got := r.plans(10, nil); len(got) > 0 {
+			t.Fatalf("the machine in use: %v", got)
+		}
+		r.lines("machine m2 holds=nothing\nneed red/web cpu=0 unit=cpu:2")
+		if got := r.plans(10, nil); got["m2"] != engine.Reclaim {
+			t.Fatalf("nothing is asked for, and %v", got)
+		}
+	})
 }

@@ -57,6 +57,7 @@ func (f *fleet) enlarge() {
 		for i := range f.clusters[c].rows {
 			row := &f.clusters[c].rows[i].row
 			row.Aggregate, row.MinUnit = grow(row.Aggregate), grow(row.MinUnit)
+			f.clusters[c].rows[i].room = min(0, f.clusters[c].rows[i].room) // amounts near the limit of int64 get no room
 		}
 	}
 	for i := range f.machines {

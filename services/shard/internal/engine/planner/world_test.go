@@ -31,6 +31,7 @@ type scriptRow struct {
 	row     demand.Row
 	arrival int64
 	hold    demand.Hold
+	room    int64 // negative: served elsewhere
 }
 
 func newScript() *script {
@@ -208,6 +209,8 @@ func (s *script) need(alias string, words []string) {
 			p.NeverPreempts = true
 		case k == "group":
 			r.row.Group = v
+		case k == "room":
+			r.room = number(v)
 		case k == "arrival":
 			r.arrival = number(v)
 		case k == "hold":
@@ -255,6 +258,11 @@ func (s *script) replace(cluster string) {
 		}
 		s.w.Demand.Replace(cluster, rows, s.over[cluster], mine[i].arrival)
 	}
+	room := map[demand.RowKey]int64{}
+	for _, r := range mine {
+		room[demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}] = r.room
+	}
+	s.w.Demand.SetHeadroom(cluster, func(n *demand.Need) int64 { return room[n.RowKey()] })
 	for _, r := range mine {
 		s.w.Demand.SetHold(cluster, demand.RowKey{Fingerprint: r.row.Fingerprint, Group: r.row.Group}, r.hold)
 	}

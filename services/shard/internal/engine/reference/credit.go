@@ -52,6 +52,43 @@ func (n crediting) credit(c *Cluster) {
 		n.claimWhileShort(d, spill)
 	}
 	n.keepBusy(c)
+	for _, d := range c.normalised {
+		n.dropEmpty(d)
+		n.keepInUse(d)
+	}
+}
+
+// dropEmpty ends claims of machines whose nodes are empty and without which the need is covered, too: its walk came to machines in use
+// later, as they are not its own (ENG-9.13).
+func (n crediting) dropEmpty(d *Need) {
+	if d.Same != nil || d.Spread != nil || n.isShort(d) {
+		return
+	}
+	empty := slices.DeleteFunc(slices.Clone(d.claims), func(m *Machine) bool {
+		return m.Seen != inventory.Configured || m.Foreign || m.rank != inventory.OccupancyEmpty.Rank() || len(m.shares) > 0
+	})
+	slices.SortFunc(empty, lastFirst)
+	for _, m := range empty {
+		if m.kept = true; !n.isShort(d) { // a kept machine does not count
+			n.drop(d, m)
+		}
+		m.kept = false
+	}
+}
+
+// keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there (ENG-11.18).
+func (n crediting) keepInUse(d *Need) {
+	if d.elsewhere.IsZero() {
+		return
+	}
+	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
+		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
+	}) {
+		all := d.Aggregate.Add(d.elsewhere)
+		if rest := all.Sub(n.credited(d)); n.contributes(d, m, rest) {
+			n.claim(d, m)
+		}
+	}
 }
 
 // keepBusy lets unclaimed machines take the place of claimed ones whose nodes hold less (ENG-9.12).

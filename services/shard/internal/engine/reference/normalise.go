@@ -22,7 +22,12 @@ func (n normalising) normalise() {
 		groups := map[group]*Need{}
 		for i := range c.Needs {
 			d := &Need{Cluster: c, row: int32(i), Need: c.Needs[i], hold: c.Holds[i]}
-			d.Aggregate = d.Aggregate.Add(d.MinUnit.Times(c.HeadroomOf(i))) // ENG-11.16
+			if room := c.HeadroomOf(i); room >= 0 {
+				d.Aggregate = d.Aggregate.Add(d.MinUnit.Times(room)) // ENG-11.16
+			} else {
+				d.elsewhere = d.MinUnit.Times(-room).Min(d.Aggregate) // ENG-11.18
+				d.Aggregate = d.Aggregate.Sub(d.elsewhere)
+			}
 			if d.Form.Same == nil || !n.Foldable(c, &d.Need) {
 				c.normalised = append(c.normalised, d)
 				continue

@@ -39,6 +39,7 @@ type Machine struct {
 	shares    []*Share
 	excluded  bool          // Configured, but not credited (ENG-17.3)
 	rank      int           // of what its node holds (ENG-7.3)
+	inUse     bool          // its node is known to hold something
 	protected bool          // overdue, but credited because of a guard (ENG-17.4)
 	preempt   *plannedDrain // chosen by preemption
 	goesTo    *Need         // promised by preemption
@@ -74,12 +75,13 @@ type Cluster struct {
 // Need is one normalised need, and what it has.
 type Need struct {
 	demand.Need
-	Cluster *Cluster
-	row     int32
-	hold    demand.Hold
-	members []int32 // rows of a folded need
-	Same    *demand.Requirement
-	Spread  *demand.Spread
+	Cluster   *Cluster
+	row       int32
+	hold      demand.Hold
+	members   []int32 // rows of a folded need
+	Same      *demand.Requirement
+	Spread    *demand.Spread
+	elsewhere resource.Vector // what Pods of it use on machines of other needs, not in Aggregate (ENG-11.18)
 
 	claims      []*Machine
 	received    []*Share

@@ -153,7 +153,7 @@ func (n *State) share(d *Need, keep func(m *Machine) bool) {
 			need = max(need, r/u+min(r%u, 1))
 		}
 		if d.row < engine.FoldedRow {
-			need -= d.Cluster.HeadroomOf(int(d.row)) // ENG-11.16
+			need -= max(0, d.Cluster.HeadroomOf(int(d.row))) // ENG-11.16
 		}
 		if need <= 0 {
 			return

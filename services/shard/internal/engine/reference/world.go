@@ -14,7 +14,7 @@ import (
 func (n *State) Load() {
 	inv := n.World.Inventory
 	for i := range inv.All() {
-		m := &Machine{Index: i, Machine: inv.Machine(i), Seen: inv.Seen(i), Marks: inv.Withheld(i), Foreign: inv.Foreign(i), rank: inv.Occupancy(i).Rank(),
+		m := &Machine{Index: i, Machine: inv.Machine(i), Seen: inv.Seen(i), Marks: inv.Withheld(i), Foreign: inv.Foreign(i), rank: inv.Occupancy(i).Rank(), inUse: inv.Occupancy(i).InUse(),
 			since: inv.Since(i), ready: inv.Readiness(i)}
 		m.Labels = inv.NodeLabels(i)
 		list := m.Allocatable
