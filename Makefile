@@ -61,6 +61,10 @@ console-check: ## Fail when the committed web UI is not what its source builds. 
 	@command -v npm >/dev/null || { echo "console-check: npm is missing, the built web UI is not compared with its source"; exit 0; }; \
 	$(MAKE) --no-print-directory console && { [ -z "$$(git status --porcelain services/console/web/dist)" ] || { git status --short services/console/web/dist; echo "services/console/web/dist is not what its source builds: run 'make console' and commit" >&2; exit 1; }; }
 
+.PHONY: console-test
+console-test: prerequisites ## The web UI in Chromium on real fleets: every page, the three questions, faults while it is open; TIMES=n. PICTURES=DIR keeps screenshots.
+	cd e2e && PICTURES="$(PICTURES)" go test -count=$(or $(TIMES),1) -timeout 1h -v ./console
+
 .PHONY: lint
 lint: prerequisites ## Buf lint, format and breaking checks, gofmt, golangci-lint.
 	tools/proto.sh check
@@ -96,10 +100,9 @@ release: prerequisites ## VERSION=v0.x.y: modules, programs, images, charts, npm
 	@test -n "$(VERSION)" || { echo "say VERSION=v0.x.y" >&2; exit 1; }
 	cd tools/release && GOWORK=off go run . -root $(CURDIR) -out $(CURDIR)/dist -version $(VERSION) $(if $(TAG),-tag) $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
-TIMES ?= 20
 .PHONY: laws
 laws: prerequisites ## The laws of the engine on TIMES=n times as many random fleets, with fresh seeds; 20 is a night (docs/engine.md).
-	cd services/shard && BIGFLEET_ENGINE_LONG=$(TIMES) go test -count=1 -timeout 24h ./internal/engine/...
+	cd services/shard && BIGFLEET_ENGINE_LONG=$(or $(TIMES),20) go test -count=1 -timeout 24h ./internal/engine/...
 
 SEEDS ?= 2000
 SEED  ?= 1

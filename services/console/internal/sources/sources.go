@@ -24,6 +24,7 @@ const (
 	lookEvery   = time.Second     // at the coordinator and at each shard's status
 	lookTimeout = 3 * time.Second // of one look
 	shardsMax   = 1000            // followed at a time
+	rebuildMax  = time.Minute     // after a change of the leader, in which its rebuilding is worth a word
 )
 
 // Config of a Set.
@@ -55,6 +56,8 @@ type Fleet struct {
 	Status      *pb.FleetStatus
 	Moves       []*pb.Move
 	DomainMoves []*pb.DomainMove
+	term        int64     // of the leader that answered last
+	changed     time.Time // when another one began to answer; zero: never since the console runs
 }
 
 // New checks the configuration. It dials nothing.
@@ -134,7 +137,21 @@ func (s *Set) lookAtFleet(ctx context.Context, follow func(id, addr string)) {
 		if err != nil {
 			return err
 		}
+		leader, err := t.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&pb.GetCoordinatorStatusRequest{}))
+		if err != nil {
+			return err
+		}
 		next.Status, next.Moves, next.DomainMoves = status.Msg.GetStatus(), moves.Msg.GetMoves(), domains.Msg.GetMoves()
+		if term := leader.Msg.GetRaftTerm(); next.term != term {
+			if next.term != 0 {
+				next.changed = time.Now()
+			}
+			next.term = term
+		}
+		// A coordinator that has just started for the first time has lost nothing.
+		if next.Status != nil && time.Since(next.changed) > rebuildMax {
+			next.Status.Rebuilding = false
+		}
 		return nil
 	})
 	if next.Err == nil {

@@ -1,6 +1,6 @@
 // The shell: search, places, the moment, the drawer, and how fresh everything is.
 import type { WatchOverviewResponse } from "@bigfleet/api/v1alpha1/console";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Link, Route, Switch, useLocation } from "wouter-preact";
 import { live } from "./api";
 import { Drawer } from "./drawers/drawer";
@@ -66,14 +66,15 @@ function Freshness({ flow }: { flow: Flow<WatchOverviewResponse> }) {
   if (!flow.value) return <span class="mark dim" role="status">Connecting…</span>;
   const old = flow.value.sources.filter((s) => s.configured && (s.error || now - Number(s.lastDataAtUnixNanos / 1_000_000n) > 5000));
   if (now - flow.at > 8000) return <span class="mark held" role="status"><span aria-hidden="true">◇</span>{span(now - flow.at)} old</span>;
-  if (old.length === 0) return <span class="mark met" role="status"><span aria-hidden="true">●</span>live</span>;
   const words = old.map((s) => `${s.source.replace("shard/", "")} ${s.lastDataAtUnixNanos ? `${span(now - Number(s.lastDataAtUnixNanos / 1_000_000n))} old` : "not heard yet"}`);
-  return <Link href={link("/system/sources")} class="mark held" role="status"><span aria-hidden="true">◇</span>{words.length > 2 ? `${words.slice(0, 2).join(", ")} and ${words.length - 2} more` : words.join(", ")}</Link>;
+  if (flow.value.fleet?.rebuilding) words.unshift("coordinator rebuilding");
+  if (words.length === 0) return <span class="mark met" role="status"><span aria-hidden="true">●</span>live</span>;
+  return <span role="status"><Link href={link("/system/sources")} class="mark held"><span aria-hidden="true">◇</span>{words.length > 2 ? `${words.slice(0, 2).join(", ")} and ${words.length - 2} more` : words.join(", ")}</Link></span>;
 }
 
 function Theme() {
   const [dark, set] = useState(document.documentElement.dataset.theme === "dark");
-  return <button type="button" class="quiet" onClick={() => {
+  return <button type="button" class="quiet" data-theme-switch onClick={() => {
     const next = dark ? "light" : "dark";
     document.documentElement.dataset.theme = next;
     localStorage.setItem("theme", next);
@@ -95,8 +96,8 @@ function Moment() {
 function useKeys(help: () => void) {
   const [, go] = useLocation();
   const [q, change] = useQuery();
+  const begun = useRef(0); // when g was pressed: the page may be drawn again before the letter comes
   useEffect(() => {
-    let g = 0;
     const press = (e: KeyboardEvent) => {
       if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey) return;
       if (e.key === "Escape" && q.open && !(e.target as HTMLElement).closest?.(".search")) {
@@ -105,10 +106,10 @@ function useKeys(help: () => void) {
       }
       if ((e.target as HTMLElement).closest?.("input,select,textarea")) return;
       if (e.key === "?") help();
-      else if (e.key === "g") g = Date.now();
-      else if (Date.now() - g < 1500) {
+      else if (e.key === "g") begun.current = e.timeStamp;
+      else if (begun.current && e.timeStamp - begun.current < 1500) {
         const to = places.find(([, , k]) => k === e.key);
-        g = 0;
+        begun.current = 0;
         if (to) {
           e.preventDefault();
           go(link(to[0]));

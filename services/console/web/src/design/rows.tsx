@@ -12,6 +12,11 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
   const box = useRef<HTMLDivElement>(null);
   const [, draw] = useReducer((n: number) => n + 1, 0);
   const [on, setOn] = useState(-1);
+  const place = useRef(-1); // a second key may come before the page is drawn again
+  const put = (i: number) => {
+    place.current = i;
+    setOn(i);
+  };
   const virtual = useRef<Virtualizer<HTMLDivElement, Element>>();
   const options = {
     count, getScrollElement: () => box.current, estimateSize: () => height, overscan: 12, paddingStart: height,
@@ -29,14 +34,11 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
     const keys = (e: KeyboardEvent) => {
       if (e.defaultPrevented || e.metaKey || e.ctrlKey || e.altKey || (e.target instanceof HTMLElement && e.target.closest("input,select,textarea,.drawer,.pop"))) return;
       if (e.key === "j" || e.key === "k") {
-        setOn((i) => {
-          const next = Math.min(count - 1, Math.max(0, i + (e.key === "j" ? 1 : -1)));
-          virtual.current?.scrollToIndex(next);
-          return next;
-        });
-      } else if (e.key === "Enter" && on >= 0 && on < count && !(e.target instanceof HTMLElement && e.target.closest("a,button"))) {
+        put(Math.min(count - 1, Math.max(0, place.current + (e.key === "j" ? 1 : -1))));
+        virtual.current?.scrollToIndex(place.current);
+      } else if (e.key === "Enter" && place.current >= 0 && place.current < count && !(e.target instanceof HTMLElement && e.target.closest("a,button"))) {
         e.preventDefault();
-        onOpen(on);
+        onOpen(place.current);
       }
     };
     document.addEventListener("keydown", keys);
@@ -48,7 +50,7 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
       <div role="rowgroup" style={{ height: `${virtual.current.getTotalSize() - height}px` }}>
         {items.map((it) => (
           <div key={keyOf(it.index)} class={`r ${on === it.index ? "on" : ""} ${cut === it.index ? "cut" : ""}`} role="row" aria-rowindex={it.index + 2} style={{ transform: `translateY(${it.start}px)`, top: "0" }}
-            onClick={(e) => { setOn(it.index); if (!(e.target as HTMLElement).closest("a")) onOpen(it.index); }}>{row(it.index)}</div>
+            onClick={(e) => { put(it.index); if (!(e.target as HTMLElement).closest("a")) onOpen(it.index); }}>{row(it.index)}</div>
         ))}
       </div>
     </div>

@@ -82,6 +82,7 @@ function Ladder({ rows, complete }: { rows: FleetNeed[]; complete: boolean }) {
   for (const r of shown) if (r.need) tally.set(standing(r.need).word, (tally.get(standing(r.need).word) ?? 0) + 1);
   const tones = { met: "met", "on the way": "way", "held back": "held", short: "short" } as const;
   if (complete && rows.length === 0) return <Empty>{Number(fleet.value?.needs ?? 0n) > 0 ? "Nothing matches." : "Nothing asks for capacity. A cluster's operator reports its needs here within seconds of the first Pod."}</Empty>;
+  if (!complete && rows.length === 0) return <Waiting what="Reading the needs…" />;
   return (
     <>
       {!complete && <p class="dim" role="status">{count(rows.length)} read so far…</p>}

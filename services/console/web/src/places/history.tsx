@@ -85,7 +85,10 @@ function Compare() {
   const [q, change] = useQuery();
   const ids = useShards();
   const now = Date.now();
-  const first = q.from ? Date.parse(q.from) : now - 300_000;
+  const fleet = useFleet();
+  // five minutes, or since the newest shard runs: it remembers nothing older
+  const begun = Math.max(0, ...(fleet.value?.shards ?? []).map((s) => Number(s.startedAtUnixNanos / 1_000_000n)));
+  const first = q.from ? Date.parse(q.from) : Math.min(now, Math.max(now - 300_000, begun + 5000));
   const second = q.to ? Date.parse(q.to) : 0;
   const ok = !Number.isNaN(first) && !Number.isNaN(second);
   const answer = useAnswer(ids.length && ok ? (s) => each(ids, (id) => shard.compareCycles({ firstAtUnixNanos: BigInt(Math.round(first)) * 1_000_000n, secondAtUnixNanos: BigInt(Math.round(second)) * 1_000_000n, clusterId: q.cluster ?? "" }, at(id, s))) : undefined, [ids.join(), q.from, q.to, q.cluster]);
