@@ -23,7 +23,7 @@ type session struct {
 	acks    chan *pb.RollupResult
 }
 
-func (s *stage) session(cluster string) *session {
+func (s *stage) session(cluster string, features ...string) *session {
 	s.t.Helper()
 	c := s.caller(identity.ID{Kind: identity.Cluster, Name: cluster})
 	x := &session{cluster: cluster, acks: make(chan *pb.RollupResult, 1000)}
@@ -31,7 +31,7 @@ func (s *stage) session(cluster string) *session {
 	x.stream = api.NewShardClient(c.http, "https://"+s.addrs["shard"]).Session(ctx)
 	ended := make(chan struct{})
 	s.t.Cleanup(func() { cancel(); <-ended })
-	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1"}}}); err != nil {
+	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}}); err != nil {
 		s.t.Fatal(err)
 	}
 	go func() {
@@ -91,8 +91,9 @@ func largest(round int) []*pb.CapacityNeed {
 	return out
 }
 
-// p99 makes the honest cluster state a changed demand every 50 ms for a while.
-func (x *session) p99(t *testing.T, length time.Duration) time.Duration {
+// steady makes the honest cluster state a changed demand every 50 ms for a while, and returns how long the acknowledgements took,
+// ascending.
+func (x *session) steady(t *testing.T, length time.Duration) []time.Duration {
 	t.Helper()
 	var took []time.Duration
 	for n, end := 0, time.Now().Add(length); time.Now().Before(end); n++ {
@@ -106,18 +107,23 @@ func (x *session) p99(t *testing.T, length time.Duration) time.Duration {
 		time.Sleep(50 * time.Millisecond)
 	}
 	slices.Sort(took)
-	return took[len(took)*99/100]
+	return took
 }
 
-// SHARD-32: a cluster states the most that all limits together allow, again and again. The shard stays below its chart's memory limit, and
-// another cluster's acknowledgement waits for what few of them take, never for a queue that grows.
+// percent is the duration that so many of a hundred stay below.
+func percent(took []time.Duration, n int) time.Duration { return took[len(took)*n/100] }
+
+// SHARD-8.9, SHARD-32: a cluster that is told its verdicts states the most that all limits together allow, again and again. The shard stays
+// below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how
+// long all of it takes is measured in the same run.
 func TestWorstTenant(t *testing.T) {
 	s := newStage(t)
 	honest := s.session("red")
-	alone := honest.p99(t, 5*time.Second)
-	worst := s.session("worst")
+	alone := honest.steady(t, 3*time.Second)
+	worst := s.session("worst", "need-status", "unplaced-pods", "node-report")
 	ctx, cancel := context.WithCancel(t.Context())
-	accepted, slowest, ended := 0, time.Duration(0), make(chan error, 1)
+	var whole []time.Duration
+	ended := make(chan error, 1)
 	go func() {
 		for round := 0; ; round++ {
 			ack, took, err := worst.rollup(ctx, largest(round))
@@ -129,22 +135,23 @@ func TestWorstTenant(t *testing.T) {
 				ended <- fmt.Errorf("the largest roll-up: %v, %w", ack, err)
 				return
 			}
-			accepted++
-			slowest = max(slowest, took)
+			whole = append(whole, took)
 			t.Logf("the largest roll-up is acknowledged in %s", took.Round(time.Millisecond))
 		}
 	}()
-	beside := honest.p99(t, 20*time.Second)
+	beside := honest.steady(t, 20*time.Second)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	t.Logf("99 of 100 acknowledgements within %s alone, within %s beside %d of the largest roll-ups", alone, beside, accepted)
-	if most := max(100*time.Millisecond, 3*slowest); beside > most {
-		t.Errorf("99 of 100 acknowledgements of another cluster within %s; want %s, where the largest roll-up takes %s", beside, most, slowest)
+	if len(whole) == 0 {
+		t.Fatal("no roll-up of the worst cluster was accepted")
 	}
-	if accepted == 0 {
-		t.Error("no roll-up of the worst cluster was accepted")
+	slices.Sort(whole)
+	t.Logf("acknowledgements alone: half within %s, 99 %% within %s; beside %d of the largest roll-ups: half within %s, 90 %% within %s, 99 %% within %s",
+		percent(alone, 50), percent(alone, 99), len(whole), percent(beside, 50), percent(beside, 90), percent(beside, 99))
+	if most := max(100*time.Millisecond, percent(whole, 50)/3); percent(beside, 99) > most {
+		t.Errorf("99 of 100 acknowledgements of another cluster within %s; want %s: half of the largest roll-ups take %s", percent(beside, 99), most, percent(whole, 50))
 	}
 	s.unharmed()
 }

@@ -15,6 +15,9 @@ import (
 // loop's goroutine.
 func (s *shell) apply(at core.At, e core.Event, effects []core.Effect) {
 	s.keep(at, e)
+	if r, is := e.(core.RollupArrived); is {
+		s.suspects.seen(r.Hash)
+	}
 	if s.spans != nil {
 		s.spans.Step(at, e, effects)
 	}
@@ -111,7 +114,7 @@ func (s *shell) observe(e core.Event, d time.Duration) {
 		return
 	}
 	s.cycled = false
-	s.cleared()
+	s.suspects.cleared(s.core.TakesIn)
 	s.cycleTook.Store(int64(d))
 	if s.lastCycle > int64(s.MetricsWarmupCycles) {
 		s.meter.Cycle(d)

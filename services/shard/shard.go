@@ -83,10 +83,8 @@ type shell struct {
 	shown       chan struct{} // something was published that the gauges have not seen
 	comparisons chan *core.ComparePlan
 	cycleTook   atomic.Int64
-	suspects    suspects          // large roll-ups that no plan has survived yet; loop's goroutine only
-	planned     map[string]string // the last large roll-up of each cluster that was marked
-	ends        map[string]int64  // processes that ended with content marked
-	cycled      bool              // the step that is being applied ran a cycle; loop's goroutine only
+	suspects    *suspects // large roll-ups that no plan has survived yet
+	cycled      bool      // the step that is being applied ran a cycle; loop's goroutine only
 	lastCycle   int64
 	recording   bool // events go to the decision log
 	saidReady   bool // loop's goroutine only
@@ -156,8 +154,7 @@ func (s *shell) build() (err error) {
 		return err
 	}
 	s.core = core.New(nil)
-	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe,
-		Before: s.suspect})
+	s.loop = loop.New(loop.Config{Core: s.core, Apply: s.apply, Arm: s.core.NextWake, OnPanic: s.panicked, Observe: s.observe})
 	s.shown, s.comparisons = make(chan struct{}, 1), make(chan *core.ComparePlan, 1)
 	s.lifecycle, s.counts = s.loop.Source("lifecycle", 8, false), s.loop.Source("gauges", 1, false)
 	s.beside = s.loop.Source("comparisons", 1, false)
@@ -167,7 +164,11 @@ func (s *shell) build() (err error) {
 	if err != nil {
 		return err
 	}
+	if s.suspects, err = newSuspects(s.store, s.log); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(s.DataDir, store.FileName), err)
+	}
 	s.sessions = session.NewHandler(session.Config{
+		Mark:     s.suspects.mark,
 		Ceilings: ceilings,
 		ShardID:  s.ID, Version: s.version, Gate: s.gate, Loop: s.loop, Blobs: s.blobs, Log: s.log, Observe: s.meter,
 		SessionsMax: s.SessionsMax, SessionAgeMax: s.SessionAgeMax, SlowAfter: SlowConsumerAfter, FastFrames: FastFramesMax,
@@ -222,11 +223,6 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 
 // begin gives the core its first event.
 func (s *shell) begin() error {
-	var err error
-	if s.ends, err = suspected(s.store); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(s.DataDir, store.FileName), err)
-	}
-	s.suspects, s.planned = suspects{}, map[string]string{}
 	control, journal, poisoned := loadControl(s.store, s.loop.Now(), func(bucket, key string, err error) {
 		s.log.Error("a value of shard.db is left out: it is of another build", "bucket", bucket, "key", key, "err", err)
 	})

@@ -1,8 +1,10 @@
 package shard
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
@@ -28,30 +30,73 @@ type suspectNote struct {
 	Processes int64 `n:"1"` // that have planned it and not ended the plan; never 0, which would be no bytes and so no mark
 }
 
-// suspects is the marks of this process; loop's goroutine only.
-type suspects map[string]bool
+// suspects are the marks of this process. The workers of roll-ups set them, because that waits for the disk; the loop takes
+// them away.
+type suspects struct {
+	store *store.Store
+	log   *slog.Logger
 
-// suspect is called before the core sees an event.
-func (s *shell) suspect(e core.Event) {
-	r, ok := e.(core.RollupArrived)
-	if !ok || r.Hash == "" || r.Reject != nil || s.suspects[r.Hash] || r.RowCount < suspectRows && r.Bytes < suspectBytes || s.planned[r.Cluster] == r.Hash {
-		return
-	}
-	if err := s.store.Put(bucketSuspect, r.Hash, codec.Marshal(suspectNote{Processes: s.ends[r.Hash] + 1})); err != nil {
-		s.log.Warn("a large roll-up could not be marked before it is planned", "cluster", r.Cluster, "err", err)
-		return
-	}
-	s.suspects[r.Hash] = true
-	s.planned[r.Cluster] = r.Hash
+	mu       sync.Mutex
+	standing map[string]mark   // by content hash
+	last     map[string]string // the last content of each cluster that was marked
+	ends     map[string]int64  // processes that ended with the content marked
 }
 
-// cleared is called when a plan has ended: what it took in did no harm.
-func (s *shell) cleared() {
-	for hash := range s.suspects {
-		s.store.Hint(bucketSuspect, hash, nil)
-		delete(s.ends, hash)
+// mark is what is known of marked content.
+type mark struct {
+	seen bool // by the core
+	at   time.Time
+}
+
+// unseenMax is for how long a mark stands whose roll-up never reached the core: its session ended on the way.
+const unseenMax = time.Minute
+
+func newSuspects(db *store.Store, log *slog.Logger) (*suspects, error) {
+	ends, err := suspected(db)
+	return &suspects{store: db, log: log, standing: map[string]mark{}, last: map[string]string{}, ends: ends}, err
+}
+
+// mark is called with each roll-up before the core gets it.
+func (s *suspects) mark(r *core.RollupArrived) {
+	if r.Hash == "" || r.Reject != nil || r.RowCount < suspectRows && r.Bytes < suspectBytes {
+		return
 	}
-	clear(s.suspects)
+	s.mu.Lock()
+	_, stands := s.standing[r.Hash]
+	known, ends := stands || s.last[r.Cluster] == r.Hash, s.ends[r.Hash]
+	if !known {
+		s.standing[r.Hash], s.last[r.Cluster] = mark{at: time.Now()}, r.Hash
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	if err := s.store.Put(bucketSuspect, r.Hash, codec.Marshal(suspectNote{Processes: ends + 1})); err != nil {
+		s.log.Warn("a large roll-up could not be marked before it is planned", "cluster", r.Cluster, "err", err)
+	}
+}
+
+// seen notes that the core has been given a roll-up.
+func (s *suspects) seen(hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m, stands := s.standing[hash]; stands {
+		m.seen = true
+		s.standing[hash] = m
+	}
+}
+
+// cleared is called when a plan has ended: what it took in did no harm. waits tells what the plan did not have yet.
+func (s *suspects) cleared(waits func(hash string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, m := range s.standing {
+		if m.seen && !waits(hash) || !m.seen && time.Since(m.at) > unseenMax {
+			s.store.Hint(bucketSuspect, hash, nil)
+			delete(s.ends, hash)
+			delete(s.standing, hash)
+		}
+	}
 }
 
 // suspected counts the end of the process before against what was marked then, and bans what was marked too often. It

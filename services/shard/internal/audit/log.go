@@ -48,6 +48,8 @@ type Log struct {
 	queue chan entry
 	lost  atomic.Int64
 
+	queued atomic.Int64 // bytes of roll-ups that wait
+
 	recent *ring
 
 	file    *os.File
@@ -71,6 +73,7 @@ type Log struct {
 type entry struct {
 	wall   int64
 	event  []byte
+	rollup *rollup // instead of event
 	record *core.Record
 	mark   bool // a segment begins here
 	state  *core.Capture
@@ -78,6 +81,17 @@ type entry struct {
 	digest uint64
 	done   chan struct{} // closed when everything before it is on the disk
 }
+
+// rollup is a roll-up to write. The one who writes encodes it: a large one would hold up the loop.
+type rollup struct {
+	step   int64
+	at     core.At
+	event  core.RollupArrived
+	digest uint64
+}
+
+// queueBytes bounds the roll-ups that wait, by their size on the wire: with a disk that stalls they must not fill the memory.
+const queueBytes = 256 << 20
 
 // New returns a log that has not touched the disk.
 func New(c Config) *Log {
@@ -100,11 +114,24 @@ func New(c Config) *Log {
 	return &Log{cfg: c, queue: make(chan entry, c.Queue), recent: newRing(c.Recent)}
 }
 
-// Event queues an event in its reduced form. It is called by the loop and never blocks.
+// Event queues an event in its reduced form, which does not change from here on. It is called by the loop and never blocks.
 func (l *Log) Event(step int64, at core.At, e core.Event, digest uint64) {
-	if l.cfg.Dir != "" {
-		l.put(entry{wall: at.Wall, event: encode(step, at, e, digest)})
+	if l.cfg.Dir == "" {
+		return
 	}
+	if r, is := e.(core.RollupArrived); is {
+		l.put(entry{wall: at.Wall, rollup: &rollup{step, at, r, digest}})
+		return
+	}
+	l.put(entry{wall: at.Wall, event: encode(step, at, e, digest)})
+}
+
+// weight is how much of queueBytes an entry takes.
+func (e *entry) weight() int64 {
+	if e.rollup == nil || e.rollup.event.Rows == nil {
+		return 0
+	}
+	return e.rollup.event.Bytes
 }
 
 // Record queues a record. It is called by the loop and never blocks.
@@ -122,15 +149,25 @@ func (l *Log) Checkpoint(at core.At, step int64, s *core.Capture, digest uint64)
 }
 
 func (l *Log) put(e entry) {
-	select {
-	case l.queue <- e:
-	default:
-		if e.mark {
-			l.asked.Store(false)
+	w := e.weight()
+	room := l.queued.Add(w) <= queueBytes || w == 0
+	if room {
+		select {
+		case l.queue <- e:
+			return
+		default:
 		}
-		l.lost.Add(1)
-		l.cfg.OnError()
 	}
+	l.queued.Add(-w)
+	l.lose(e)
+}
+
+func (l *Log) lose(e entry) {
+	if e.mark {
+		l.asked.Store(false)
+	}
+	l.lost.Add(1)
+	l.cfg.OnError()
 }
 
 // Sync returns when everything queued before it is on the disk, or after the given time.
@@ -193,6 +230,7 @@ func (l *Log) finish() error {
 
 // take collects one entry, in a segment that is open.
 func (l *Log) take(e entry) error {
+	l.queued.Add(-e.weight())
 	if e.done != nil {
 		defer close(e.done)
 		return l.flush(true)
@@ -231,6 +269,9 @@ func (l *Log) take(e entry) error {
 		}
 	}
 	l.stamp(e.wall)
+	if r := e.rollup; r != nil {
+		e.event = encode(r.step, r.at, r.event, r.digest)
+	}
 	if e.event != nil {
 		l.events = append(l.events, e.event)
 	} else if raw := canonical(convert.Record(e.record, l.cfg.Shard)); len(raw) > 0 {

@@ -346,7 +346,8 @@ func (c *Core) adminAccept(e AdminAsked) {
 		if h := cl.heldRollup; h != nil {
 			accepted := *h
 			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
-			c.acceptRollup(cl, accepted, totalsOf(h.Rows))
+			c.unstage(cl)
+			c.acceptRollup(cl, accepted, totalsOf(h.Rows), c.world.Demand.StageAll(h.Rows))
 		}
 		c.openGate(cl, "accepted by "+e.Actor)
 	}
@@ -435,6 +436,7 @@ func (c *Core) adminRetire(e AdminAsked) {
 		cl.retired, cl.known, cl.hash, cl.rows, cl.totals = true, false, "", 0, nil
 		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.name)
 		slices.Sort(c.ctl.Retired)
+		c.unstage(cl)
 		c.world.Demand.Replace(cl.name, nil, nil, c.now)
 		cl.holds, cl.facts = true, true
 		c.openGate(cl, "retired by "+e.Actor)

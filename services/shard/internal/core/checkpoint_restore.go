@@ -35,6 +35,10 @@ func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
 // publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
 func (c *Core) checkpoint(e CheckpointAsked) {
 	c.finishSweeps()
+	c.finishStaging()
+	c.finishStatuses()
+	c.cycle.next = false
+	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
 	if e.Full || c.captures {
 		taken.State, c.captures = c.freeze(), false
@@ -46,7 +50,7 @@ func (c *Core) checkpoint(e CheckpointAsked) {
 // replan plans in this step, from holds and facts that are computed again.
 func (c *Core) replan() {
 	for _, cl := range c.clusters.ordered {
-		cl.shown = nil
+		cl.shown, cl.stated = nil, nil
 		cl.holds, cl.facts = true, true
 	}
 	c.pub.dirty = true
@@ -103,7 +107,7 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c.restoreOrders(s)
 	c.coord.restore(&s.Coord)
 	c.restoreCycle(&s.Cycle)
-	c.eff = c.eff[:0]
+	c.eff, c.rolled = c.eff[:0], 0
 	c.replan()
 	c.runTimers()
 	c.afterEvent()
@@ -301,7 +305,7 @@ func (l *needLedger) restore(s *savedLedger) {
 	l.parking.Restore(s.Parking)
 	l.sharing.Restore(s.Sharing)
 	l.join.Restore(s.Join)
-	l.oldest = s.Oldest
+	l.oldest, l.restored = s.Oldest, true
 	for _, u := range s.Unmet {
 		rows := l.unmet[u.Cluster]
 		if rows == nil {

@@ -288,6 +288,7 @@ func (c *Core) releaseCluster(x Instruction) {
 		}
 	}
 	delete(c.coord.home, cl.name)
+	c.unstage(cl)
 	c.world.Demand.Remove(cl.name)
 	cl.known, cl.hash, cl.rows, cl.totals, cl.gateOpen, cl.facts = false, "", 0, nil, false, true
 	cl.changed()

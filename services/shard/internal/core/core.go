@@ -38,6 +38,7 @@ type Core struct {
 	opCount   int64
 	records   int64  // numbers decision records
 	rolling   hash64 // of every effect so far (SHARD-4.9)
+	rolled    int    // effects of this step that are in it
 	steps     int64
 
 	cycle   cycleState
@@ -51,6 +52,7 @@ type Core struct {
 	pub     publisher
 	risks   risks
 	reading []*cluster              // new here, and waiting for the providers to be read
+	staging []*cluster              // with a roll-up that is being taken in, in turn
 	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
 	poison  map[string]int64        // content hash to Mono at which it ends
 
@@ -85,7 +87,7 @@ func New(policy *engine.Policy) *Core {
 // Step applies one event and returns effects in the order they must start. It never blocks and never fails: what is
 // wrong with an event becomes a record or a count. The slice is valid until the next Step.
 func (c *Core) Step(at At, e Event) []Effect {
-	c.eff = c.eff[:0]
+	c.eff, c.rolled = c.eff[:0], 0
 	c.reduced = reducer{}
 	if at.Mono > c.now { // a clock that went back is the shell's defect; history goes on where it was
 		c.now = at.Mono
@@ -100,6 +102,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 		return c.eff
 	}
 	c.cycle.ended(at.Ended)
+	c.cycle.next = false
 	c.handle(e)
 	c.runTimers()
 	c.afterEvent()

@@ -5,8 +5,14 @@ import "github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 // roll adds the effects of a step to the rolling hash. What readers see, samples and alarms follow from the rest.
 func (c *Core) roll() {
 	c.steps++
-	h := c.rolling.i64(c.now)
-	for _, e := range c.eff {
+	c.rolling = c.rolling.i64(c.now)
+	c.rollEffects()
+}
+
+// rollEffects adds those effects of a step that were not added yet.
+func (c *Core) rollEffects() {
+	h := c.rolling
+	for _, e := range c.eff[c.rolled:] {
 		switch e.(type) {
 		case *Publish, Sample, AdminAnswer, CheckpointTaken, *ComparePlan, WakeAt:
 			continue
@@ -14,7 +20,7 @@ func (c *Core) roll() {
 			h = h.byte(byte(e.effect())).bytes(codec.Marshal(e))
 		}
 	}
-	c.rolling = h
+	c.rolling, c.rolled = h, len(c.eff)
 }
 
 // Digest is a 64-bit hash of everything the core has decided since it started, and of the counters of its state. It is

@@ -27,6 +27,7 @@ const (
 	timerHandover    // a Preempt waited long enough for a session; subject: operation id
 	timerAlone       // the coordinator has had its time to say what this shard owns
 	timerForget      // a cluster has been away for long; subject: cluster
+	timerStage       // large roll-ups are taken in part by part
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
@@ -124,6 +125,8 @@ func (c *Core) runTimers() {
 			c.confirmGate(t.Subject)
 		case timerFence:
 			c.fenceTimer(t.Subject)
+		case timerStage:
+			c.stagePart()
 		case timerForget:
 			c.forgetCluster(t)
 		case timerAlone:

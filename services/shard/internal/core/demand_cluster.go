@@ -34,13 +34,17 @@ type cluster struct {
 	dispReason  string
 	held        confirmation // by the roll-up guard
 	heldRollup  *RollupArrived
-	gateOpen    bool
-	gate        confirmation // of a first roll-up that asks for almost nothing (SHARD-12.3)
-	gateWaits   bool         // the first roll-up came before the first complete List; judged when that is in
-	retired     bool
-	readFrom    int64 // new here: the first List that may have seen all its machines; 0: not waited for
-	readUntil   int64 // the longest it is waited for
-	forgetAt    int64 // when it is looked at whether it can be forgotten; 0: it has a session
+
+	staged       *stagedRollup  // being taken in
+	queuedRollup *RollupArrived // the newest that came meanwhile
+
+	gateOpen  bool
+	gate      confirmation // of a first roll-up that asks for almost nothing (SHARD-12.3)
+	gateWaits bool         // the first roll-up came before the first complete List; judged when that is in
+	retired   bool
+	readFrom  int64 // new here: the first List that may have seen all its machines; 0: not waited for
+	readUntil int64 // the longest it is waited for
+	forgetAt  int64 // when it is looked at whether it can be forgotten; 0: it has a session
 
 	// Machines bound to the cluster, by state.
 	counts [9]int
@@ -63,7 +67,10 @@ type cluster struct {
 	stated      *NeedBlock // block whose verdicts were last sent
 	hintedAt    int64      // when hints were last computed; 0: never in this session
 	hintBasis   hintBasis  // of the last hints; a cache, not state
-	statusWaits bool       // some verdict of it had to wait
+	statusWaits bool       // some verdict of it had to wait, or was not looked at yet
+	statusNext  int        // row to look at next
+	statusLeft  int        // rows of stated that were not looked at
+	statusFrom  int64      // when the first verdict that had to wait may be sent; 0: none
 	statuses    map[string]*statusSent
 	out         map[string]OutOfService // machines whose nodes take no Pods, by id
 	heldBack    map[demand.RowKey]int64 // since when rows are held back
@@ -198,6 +205,7 @@ func (c *Core) forgetCluster(t timer) {
 	delete(c.coord.home, cl.name)
 	c.ledger.sharing.Forget(cl.name)
 	c.reading = slices.DeleteFunc(c.reading, func(x *cluster) bool { return x == cl })
+	c.unstage(cl)
 	c.world.Demand.Remove(cl.name)
 	c.clusters.remove(cl)
 	c.pub.dirty = true

@@ -24,6 +24,7 @@ type needLedger struct {
 	order      []*shortfall // as reported
 	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
 	summed     []*shortSum  // that shortfalls and reasons are the sums of
+	restored   bool         // shortfalls are those of a snapshot, and no plan has summed them
 	oldest     string       // the three oldest, as last logged
 	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
 }
@@ -33,12 +34,14 @@ type shortfall struct {
 	Fingerprint string
 	First       int64
 	Priority    int32
-	Residual    []resource.Quantity
-	MinUnit     []resource.Quantity
+	Residual    []resource.Quantity // of the first ones of a report
+	MinUnit     []resource.Quantity // the same
 	Reqs        []demand.Requirement
 	Reason      engine.UnmetReason
 	Group       string
 	Bucket      demand.Bucket
+
+	sum *formSum // while they are put in order
 }
 
 func (l *needLedger) init() {

@@ -21,6 +21,15 @@ func (c *Core) rollupArrived(e RollupArrived) {
 		return
 	}
 	cl.arrival = e.Arrival
+	if cl.staged != nil { // the newest waits for the one that is being taken in
+		cl.queuedRollup = &e
+		return
+	}
+	c.processRollup(cl, e)
+}
+
+// processRollup finds the disposition of a roll-up.
+func (c *Core) processRollup(cl *cluster, e RollupArrived) {
 	if e.Reject == nil {
 		if until, bad := c.poison[e.Hash]; bad && until > c.now {
 			e.Reject = &Rejection{Reason: "poison", NeedIndex: -1,
@@ -93,7 +102,11 @@ func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
 			return
 		}
 	}
-	c.acceptRollup(cl, e, totals)
+	if c.world.Demand.IsLarge(cl.name, len(e.Rows)) {
+		c.stage(cl, e, totals)
+		return
+	}
+	c.acceptRollup(cl, e, totals, c.world.Demand.StageAll(e.Rows))
 }
 
 func (c *Core) holdRollup(cl *cluster, e RollupArrived, why string) {
@@ -116,11 +129,11 @@ func (c *Core) clearHeld(cl *cluster) {
 	cl.held, cl.heldRollup = confirmation{}, nil
 }
 
-// acceptRollup makes a roll-up the cluster's demand.
-func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity) {
+// acceptRollup makes a roll-up whose rows are staged the cluster's demand.
+func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
 	c.clearHeld(cl)
 	first := !cl.known
-	did := c.world.Demand.Replace(cl.name, e.Rows, e.Overhead, c.now)
+	did := c.world.Demand.Commit(cl.name, rows, e.Overhead, c.now)
 	if did.Merged > 0 {
 		c.sample(MetricRollupWarnings, "equal_rows", int64(did.Merged))
 	}

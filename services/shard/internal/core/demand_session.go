@@ -104,6 +104,7 @@ func (c *Core) sessionClosed(e SessionClosed) {
 func (c *Core) loseSession(cl *cluster, reason string) {
 	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: reason})
 	cl.session, cl.heard, cl.reporting = 0, false, false
+	c.unstage(cl)
 	c.left(cl)
 	c.ledger.sharing.SessionClosed(cl.name)
 	cl.holds, cl.facts = true, true

@@ -142,7 +142,12 @@ const shortSumBlocks = 64
 // sumOf sums the short rows of blocks.
 func sumOf(blocks []*engine.Block) *shortSum {
 	out := &shortSum{blocks: slices.Clone(blocks)}
-	at := map[*demand.Form]int{}
+	rows := 0
+	for _, b := range blocks {
+		rows += len(b.Missing)
+	}
+	out.forms = make([]formSum, 0, rows)
+	at := make(map[*demand.Form]int, rows)
 	for _, b := range blocks {
 		for i := range b.Missing {
 			m := &b.Missing[i]
@@ -166,11 +171,15 @@ func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
 // sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
 // turn, which would jump through the memory of all blocks, and looks only at groups of blocks of which one is another now.
 func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
-	if !l.sumGroups(r) {
+	if !l.sumGroups(r) && !l.restored {
 		return
 	}
-	var forms []formSum
-	at := map[*demand.Form]int{}
+	l.restored = false
+	rows := 0
+	for _, s := range l.summed {
+		rows += len(s.forms)
+	}
+	forms, at := make([]formSum, 0, rows), make(map[*demand.Form]int, rows)
 	l.reasons = [8]int{}
 	for _, s := range l.summed {
 		for k, n := range s.reasons {
@@ -180,21 +189,26 @@ func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
 			forms = addForm(forms, at, &s.forms[i])
 		}
 	}
-	short := make(map[string]*shortfall, len(forms))
-	order := make([]*shortfall, 0, len(forms))
-	dims := c.world.Space.Dimensions
+	short, all, order := make(map[string]*shortfall, len(forms)), make([]shortfall, len(forms)), make([]*shortfall, len(forms))
 	for i := range forms {
-		s := &forms[i]
-		f := &shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
-			Bucket: s.form.Interruption, Residual: s.residual.Quantities(dims), MinUnit: s.unit.Quantities(dims)}
+		s, f := &forms[i], &all[i]
+		*f = shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
+			Bucket: s.form.Interruption, sum: s}
 		if old := l.shortfalls[f.Fingerprint]; old != nil {
 			f.First = old.First
 		}
-		short[f.Fingerprint], order = f, append(order, f)
+		short[f.Fingerprint], order[i] = f, f
 	}
 	slices.SortFunc(order, func(a, b *shortfall) int { // of a report (SHARD-26.1)
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
 	})
+	dims := c.world.Space.Dimensions
+	for i, f := range order {
+		if i < shortfallsMax { // a report names no more
+			f.Residual, f.MinUnit = f.sum.residual.Quantities(dims), f.sum.unit.Quantities(dims)
+		}
+		f.sum = nil
+	}
 	l.shortfalls, l.order = short, order
 }
 
@@ -225,17 +239,27 @@ func (l *needLedger) sumGroups(r *engine.Result) (changed bool) {
 
 // logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).
 func (l *needLedger) logOldest(c *Core) {
-	list := slices.Clone(l.order)
-	slices.SortStableFunc(list, func(a, b *shortfall) int { return cmp.Compare(a.First, b.First) })
+	var oldest []*shortfall
+	for _, s := range l.order {
+		if len(oldest) == 3 && s.First >= oldest[2].First {
+			continue
+		}
+		at := len(oldest)
+		for at > 0 && s.First < oldest[at-1].First {
+			at--
+		}
+		oldest = slices.Insert(oldest, at, s)
+		oldest = oldest[:min(3, len(oldest))]
+	}
 	var names []string
-	for _, s := range list[:min(3, len(list))] {
+	for _, s := range oldest {
 		names = append(names, s.Fingerprint)
 	}
 	slices.Sort(names)
 	if text := strings.Join(names, ", "); text != l.oldest {
 		l.oldest = text
 		if text != "" {
-			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(list))})
+			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(l.order))})
 		}
 	}
 }

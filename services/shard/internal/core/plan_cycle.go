@@ -36,6 +36,7 @@ type cycleState struct {
 	open    bool  // the step in which a cycle ran has not been seen to end
 	pending [triggers]bool
 	wanted  bool
+	next    bool // a large roll-up was taken in by this step: its plan is the next one's
 
 	result   *engine.Result // of the last cycle
 	waiting  [kinds][]decision
@@ -106,6 +107,10 @@ func (c *Core) maybeCycle() {
 		c.trigger(triggerExpiry)
 	}
 	if !s.wanted || c.frozen() || !c.allListed() {
+		return
+	}
+	if s.next {
+		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
 	if next := s.lastEnd + max(c.cfg.CycleMinSpacing, s.took); c.now < next {

@@ -247,7 +247,7 @@ func (cl *cluster) heldSince(b *engine.Block, i int, m rowMark, now int64) int64
 }
 
 // statusDue tells each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
-// (SHARD-25.5). It runs when blocks were rebuilt, and again when a row had to wait.
+// (SHARD-25.5). It runs when blocks were rebuilt, and again when a row had to wait or was left over.
 func (c *Core) statusDue() {
 	next := int64(0)
 	for _, b := range c.pub.list {
@@ -255,23 +255,54 @@ func (c *Core) statusDue() {
 		if cl == nil || !cl.connected() || !cl.has.needStatus || cl.stated == b && !cl.statusWaits {
 			continue
 		}
-		cl.stated, cl.statusWaits = b, false
-		for i := range b.Rows {
-			r := &b.Rows[i]
-			if r.RowID == "" {
-				continue
-			}
-			if at := c.stateNeed(cl, r); at > 0 {
-				cl.statusWaits = true
-				if next == 0 || at < next {
-					next = at
-				}
-			}
+		if at := c.stateNeeds(cl, b, statusPart); at > 0 && (next == 0 || at < next) {
+			next = at
 		}
-		c.forgetStatuses(cl, b)
 	}
 	if c.pub.statusAt = next; next > 0 {
 		c.timers.add(next, timerHints, "")
+	}
+}
+
+// statusPart is how many rows of one cluster are looked at in one step: each takes microseconds, and others wait for all of them.
+const statusPart = 1024
+
+// stateNeeds looks at the next rows of a block, and returns when to go on, or 0. A block that replaces one before all rows were
+// looked at goes on at the same place, so that the last rows have their turn.
+func (c *Core) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
+	if cl.stated != b || cl.statusLeft == 0 {
+		cl.stated, cl.statusWaits, cl.statusLeft = b, false, len(b.Rows)
+	}
+	for ; cl.statusLeft > 0 && most > 0; most-- {
+		if cl.statusNext >= len(b.Rows) {
+			cl.statusNext = 0
+		}
+		r := &b.Rows[cl.statusNext]
+		cl.statusNext, cl.statusLeft = cl.statusNext+1, cl.statusLeft-1
+		if r.RowID == "" {
+			continue
+		}
+		if at := c.stateNeed(cl, r); at > 0 && (cl.statusFrom == 0 || at < cl.statusFrom) {
+			cl.statusFrom = at
+		}
+	}
+	if cl.statusLeft > 0 {
+		cl.statusWaits = true
+		return c.now + 1
+	}
+	c.forgetStatuses(cl, b)
+	next, cl.statusFrom = cl.statusFrom, 0
+	cl.statusWaits = next > 0
+	return next
+}
+
+// finishStatuses looks at what is left at once, so that a checkpoint need not say how far it got.
+func (c *Core) finishStatuses() {
+	for _, cl := range c.clusters.ordered {
+		if cl.statusLeft > 0 && cl.connected() && cl.stated != nil {
+			c.stateNeeds(cl, cl.stated, cl.statusLeft)
+		}
+		cl.statusNext, cl.statusLeft, cl.statusFrom = 0, 0, 0
 	}
 }
 
@@ -329,7 +360,7 @@ func (c *Core) forgetStatuses(cl *cluster, b *NeedBlock) {
 	for i := range b.Rows {
 		live[b.Rows[i].RowID] = true
 	}
-	for _, id := range sortedKeys(cl.statuses) {
+	for id := range cl.statuses { // order does not matter
 		if !live[id] {
 			delete(cl.statuses, id)
 		}

@@ -1,8 +1,6 @@
 package demand
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -44,7 +42,7 @@ func (t *Table) Restore(cluster string, rows []Saved, overhead []resource.Quanti
 	for i := range c.Needs {
 		c.Needs[i].Arrival = saved[c.Needs[i].RowKey()].Arrival
 	}
-	slices.SortFunc(c.Needs, func(a, b Need) int { return compareNeeds(&a, &b) })
+	sortNeeds(c.Needs)
 	for i := range c.Needs {
 		c.byKey.set(c.Needs[i].Key, i)
 	}

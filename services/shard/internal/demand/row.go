@@ -2,7 +2,6 @@ package demand
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -90,12 +89,6 @@ func SizeOf(space *symbol.Space, unit *resource.Vector) (s Size) {
 // CompareSize orders sizes, larger first.
 func CompareSize(a, b Size) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory))
-}
-
-// compareNeeds is the turn order inside one cluster (ENG-7.2).
-func compareNeeds(a, b *Need) int {
-	return cmp.Or(CompareRank(&a.Form.Profile, &b.Form.Profile), CompareArrival(a.Arrival, b.Arrival),
-		CompareSize(a.Size, b.Size), strings.Compare(a.Form.Fingerprint, b.Form.Fingerprint), strings.Compare(a.Group, b.Group))
 }
 
 // Hold says why a Need acquires nothing for now (ENG-18.1).

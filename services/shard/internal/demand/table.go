@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -39,6 +40,9 @@ type Table struct {
 	logBase  uint64      // number of the first one in log
 	rows     int
 	scratch  []byte
+
+	part      int      // rows that are taken in or given back at once; PartRows
+	discarded [][]Need // left the demand; what they use is still counted
 }
 
 // changeLogMax is how many changes are remembered for readers that follow them; who is further behind starts over.
@@ -46,7 +50,7 @@ const changeLogMax = 1 << 14
 
 // NewTable returns an empty table in the given space.
 func NewTable(space *symbol.Space) *Table {
-	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, rules: map[string]*rules{}, keys: newKeyUse()}
+	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, rules: map[string]*rules{}, keys: newKeyUse(), part: PartRows}
 }
 
 // Replacement says what Replace did.
@@ -61,12 +65,21 @@ type Replacement struct {
 // arrives at the given time (ENG-4.8). Rows with equal row keys are added up: the aggregate is the sum, the min unit the
 // larger amount of each dimension. The rows may be changed by Seal, and are not kept.
 func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity, at int64) Replacement {
+	did := t.Commit(cluster, t.StageAll(rows), overhead, at)
+	for t.Sweep(math.MaxInt) {
+	}
+	return did
+}
+
+// Commit ends a replacement of which every row is interned. What the demand before it used is given back by Sweep if that is much.
+func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity, at int64) Replacement {
 	c := t.ensure(cluster)
-	var did Replacement
-	needs, byKey := t.intern(rows, &did)
+	did := Replacement{Merged: s.merged}
+	needs, byKey := s.needs, s.seen
 	old := c.byKey
 	for i := range needs {
 		n := &needs[i]
+		n.Size = SizeOf(t.space, &n.MinUnit)
 		n.Arrival = at
 		if j, ok := old.find(n.Key); ok {
 			n.Arrival = c.Needs[j].Arrival
@@ -75,7 +88,7 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 		}
 	}
 	did.Removed = len(c.Needs) - (len(needs) - did.Added)
-	slices.SortFunc(needs, func(a, b Need) int { return compareNeeds(&a, &b) })
+	sortNeeds(needs)
 	over := resource.Intern(t.space.Dimensions, overhead)
 	did.Changed = !over.Equal(&c.Overhead) || !equalNeeds(needs, c.Needs)
 
@@ -86,10 +99,12 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 		}
 		byKey.set(needs[i].Key, i)
 	}
-	t.release(c) // after the new rows were counted, so that what stays is never forgotten in between
+	before := c.Needs
+	c.Overhead.Release(t.space.Dimensions)
 	t.rows += len(needs) - len(c.Needs)
 	c.Unplaced, c.Headroom = carry(c, needs, c.Unplaced), carry(c, needs, c.Headroom)
 	c.Needs, c.Holds, c.byKey, c.Overhead = needs, holds, byKey, over
+	t.discard(before) // after the new rows were counted, so that what stays is never forgotten in between
 	if did.Changed {
 		t.touch(c)
 	}
@@ -108,55 +123,6 @@ func carry[T any](c *Cluster, needs []Need, of []T) []T {
 		}
 	}
 	return out
-}
-
-// intern turns rows into Needs without arrival, one per row key, and counts everything they use.
-func (t *Table) intern(rows []Row, did *Replacement) ([]Need, keyIndex) {
-	needs := make([]Need, 0, len(rows))
-	seen := newKeyIndex(len(rows))
-	for i := range rows {
-		r := &rows[i]
-		if r.Fingerprint == "" {
-			r.Seal()
-		}
-		key := t.space.Keys.Intern(r.Fingerprint, r.Group)
-		agg := resource.Intern(t.space.Dimensions, r.Aggregate)
-		unit := resource.Intern(t.space.Dimensions, r.MinUnit)
-		if j, ok := seen.find(key); ok {
-			n := &needs[j]
-			t.space.Keys.Release(key)
-			sum, larger := n.Aggregate.Add(agg), n.MinUnit.Max(unit)
-			sum.Retain(t.space.Dimensions)
-			larger.Retain(t.space.Dimensions)
-			for _, v := range []*resource.Vector{&n.Aggregate, &n.MinUnit, &agg, &unit} {
-				v.Release(t.space.Dimensions)
-			}
-			n.Aggregate, n.MinUnit = sum, larger
-			did.Merged++
-			continue
-		}
-		seen.set(key, len(needs))
-		form := t.form(r.Profile, r.Fingerprint)
-		t.keys.add(form, 1)
-		needs = append(needs, Need{Form: form, Key: key, Group: r.Group, RowID: r.RowID, Aggregate: agg, MinUnit: unit})
-	}
-	for i := range needs {
-		needs[i].Size = SizeOf(t.space, &needs[i].MinUnit)
-	}
-	return needs, seen
-}
-
-// release gives back everything that the present Needs of c use.
-func (t *Table) release(c *Cluster) {
-	for i := range c.Needs {
-		n := &c.Needs[i]
-		n.Aggregate.Release(t.space.Dimensions)
-		n.MinUnit.Release(t.space.Dimensions)
-		t.space.Keys.Release(n.Key)
-		t.keys.add(n.Form, -1)
-		t.dropForm(n.Form)
-	}
-	c.Overhead.Release(t.space.Dimensions)
 }
 
 func equalNeeds(a, b []Need) bool {
@@ -210,7 +176,8 @@ func (t *Table) Remove(cluster string) bool {
 	if c == nil {
 		return false
 	}
-	t.release(c)
+	c.Overhead.Release(t.space.Dimensions)
+	t.discard(c.Needs)
 	t.rows -= len(c.Needs)
 	delete(t.clusters, cluster)
 	t.ordered = slices.DeleteFunc(t.ordered, func(x *Cluster) bool { return x == c })
@@ -359,7 +326,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
 		forms: make(map[string]*Form, len(t.forms)), rules: make(map[string]*rules, len(t.rules)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
-		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows}
+		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows, part: t.part}
 	copies := make(map[*Form]*Form, len(t.forms))
 	for fp, f := range t.forms {
 		g := *f

@@ -31,8 +31,6 @@ type Config struct {
 	// Apply carries out the effects of one step. It runs on the loop's goroutine and must not block. The slice is valid
 	// until it returns. Required.
 	Apply func(core.At, core.Event, []core.Effect)
-	// Before is called with each event before its Step. May be nil.
-	Before func(core.Event)
 	// Arm returns the moment (Mono) at which the core next wants a Tick; called after each step. Required.
 	Arm func() (mono int64, ok bool)
 	// OnPanic is called with the event whose Step panicked, before the panic goes on. May be nil.
@@ -313,9 +311,6 @@ func (l *Loop) step(e core.Event) {
 				panic(p)
 			}
 		}()
-	}
-	if l.cfg.Before != nil {
-		l.cfg.Before(e)
 	}
 	effects := l.cfg.Core.Step(at, e)
 	l.cfg.Apply(at, e, effects)

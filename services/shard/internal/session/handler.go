@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,17 +30,18 @@ type Config struct {
 	Gate    *ingest.Gate // required
 	// Ceilings are what clusters may state. The zero value lets nobody state anything.
 	Ceilings Ceilings
-	Loop     *loop.Loop   // required
-	Blobs    *Blobs       // required
-	Log      *slog.Logger // required
-	Observe  Observer     // required
+	// Mark is told of each roll-up that passed the gate before the core is. It may wait for the disk. May be nil.
+	Mark    func(*core.RollupArrived)
+	Loop    *loop.Loop   // required
+	Blobs   *Blobs       // required
+	Log     *slog.Logger // required
+	Observe Observer     // required
 
 	SessionsMax   int
 	SessionAgeMax time.Duration
 	Outbox        OutboxLimits
 	SlowAfter     time.Duration // one write that takes longer ends the session
 	FastFrames    int           // answers and reports waiting for the core, per session
-	RollupWorkers int
 	BlobBytesMax  int
 	// RollupBytesMax is the largest roll-up that the gate accepts; operators hear it.
 	RollupBytesMax int64
@@ -57,10 +59,14 @@ type Observer interface {
 	OutboxEnded(OutboxStats)
 }
 
+// largeRollup is the size from which a roll-up waits for the workers of large ones: it takes them milliseconds and not microseconds.
+const largeRollup = 64 << 10
+
 // Handler serves Shard.Session.
 type Handler struct {
 	cfg     Config
-	workers chan struct{}
+	workers chan struct{} // for roll-ups of at most largeRollup bytes
+	large   chan struct{} // for the others
 	arrival atomic.Int64
 	control *loop.Source // opened and closed events, in order
 	wg      sync.WaitGroup
@@ -81,16 +87,23 @@ type live struct {
 	fast    *loop.Source
 	rollups *loop.Source
 
-	mu       sync.Mutex
-	pending  []byte // the one-place slot (SHARD-8.2), nil when empty
-	arrived  int64
-	received int64 // Mono, of the roll-up that waits
-	working  bool
+	mu      sync.Mutex
+	pending *rawRollup // the one-place slot (SHARD-8.2), nil when empty
+	working bool
 }
+
+// rawRollup is a roll-up as it came.
+type rawRollup struct {
+	bytes    []byte
+	arrived  int64 // number over all sessions
+	received int64 // Mono
+}
+
+func (r *rawRollup) large() bool { return len(r.bytes) > largeRollup }
 
 // NewHandler returns a handler without sessions.
 func NewHandler(c Config) *Handler {
-	return &Handler{cfg: c, workers: make(chan struct{}, max(2, c.RollupWorkers)), sessions: map[string]*live{},
+	return &Handler{cfg: c, workers: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))), large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), sessions: map[string]*live{},
 		control: c.Loop.Source("sessions", 1024, false)}
 }
 

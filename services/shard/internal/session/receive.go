@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -160,7 +161,7 @@ func (h *Handler) reclaimAck(ctx context.Context, l *live, r *pb.ReclaimAck) {
 // makes it worthless (SHARD-8.2).
 func (h *Handler) rollup(ctx context.Context, l *live, raw []byte) {
 	l.mu.Lock()
-	l.pending, l.arrived, l.received = append([]byte{}, raw...), h.arrival.Add(1), h.cfg.Loop.Now().Mono
+	l.pending = &rawRollup{bytes.Clone(raw), h.arrival.Add(1), h.cfg.Loop.Now().Mono}
 	start := !l.working
 	l.working = true
 	l.mu.Unlock()
@@ -169,49 +170,72 @@ func (h *Handler) rollup(ctx context.Context, l *live, raw []byte) {
 	}
 }
 
-// work gates the session's roll-ups, one at a time, within the shared pool (SHARD-8.3).
+// work gates the session's roll-ups, one at a time (SHARD-8.3).
 func (h *Handler) work(ctx context.Context, l *live) {
 	for {
-		select {
-		case h.workers <- struct{}{}:
-		case <-ctx.Done():
-			l.drop()
-			return
-		}
-		raw, arrived, received := l.take()
+		raw := l.take()
 		if raw == nil {
-			<-h.workers
 			return
 		}
-		m := &pb.ClusterCapacityNeeds{}
-		if err := proto.Unmarshal(raw, m); err != nil {
-			<-h.workers
-			l.cancel(errFrame(err))
+		e, err := h.gate(ctx, l, raw)
+		if err != nil {
+			l.cancel(err)
 			l.drop()
 			return
 		}
-		lowered := h.cfg.Ceilings.apply(m, l.cluster)
-		e := h.cfg.Gate.Rollup(m, l.cluster, len(raw), time.Now())
-		e.Warnings = append(lowered, e.Warnings...)
-		<-h.workers
-		e.Session, e.Arrival, e.Received = l.number, arrived, received
 		if e.Reject != nil {
 			h.cfg.Log.Error("roll-up rejected", "cluster", l.cluster, "reason", e.Reject.Reason, "need", e.Reject.NeedIndex,
 				"field", e.Reject.FieldPath, "err", e.Reject.Message)
+		}
+		if h.cfg.Mark != nil {
+			h.cfg.Mark(&e)
 		}
 		l.rollups.Push(ctx, e)
 	}
 }
 
+// gate turns the bytes of a roll-up into core form, within the shared pool. Large ones have a pool of their own, so that they do
+// not hold up the small ones of all other clusters.
+func (h *Handler) gate(ctx context.Context, l *live, raw *rawRollup) (core.RollupArrived, error) {
+	workers := h.workers
+	if raw.large() {
+		workers = h.large
+	}
+	select {
+	case workers <- struct{}{}:
+	case <-ctx.Done():
+		return core.RollupArrived{}, context.Cause(ctx)
+	}
+	defer func() { <-workers }()
+	raw = l.newest(raw)
+	m := &pb.ClusterCapacityNeeds{}
+	if err := proto.Unmarshal(raw.bytes, m); err != nil {
+		return core.RollupArrived{}, errFrame(err)
+	}
+	lowered := h.cfg.Ceilings.apply(m, l.cluster)
+	e := h.cfg.Gate.Rollup(m, l.cluster, len(raw.bytes), time.Now())
+	e.Warnings = append(lowered, e.Warnings...)
+	e.Session, e.Arrival, e.Received = l.number, raw.arrived, raw.received
+	return e, nil
+}
+
 // take empties the slot, or ends the work when it is empty.
-func (l *live) take() (raw []byte, arrived, received int64) {
+func (l *live) take() *rawRollup {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	raw, l.pending = l.pending, nil
-	if raw == nil {
-		l.working = false
+	raw := l.pending
+	l.pending, l.working = nil, raw != nil
+	return raw
+}
+
+// newest takes what came in while a roll-up waited for a worker, if the same workers may have it.
+func (l *live) newest(raw *rawRollup) *rawRollup {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending != nil && l.pending.large() == raw.large() {
+		raw, l.pending = l.pending, nil
 	}
-	return raw, l.arrived, l.received
+	return raw
 }
 
 func (l *live) drop() {

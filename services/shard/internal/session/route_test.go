@@ -47,7 +47,7 @@ func newShell(t testing.TB, gate *ingest.Gate) *shell {
 		}
 	}})
 	x.h = NewHandler(Config{ShardID: "s", Gate: gate, Loop: run, Blobs: NewBlobs(), Log: slog.New(slog.DiscardHandler), Observe: quiet{}, SessionsMax: 10,
-		FastFrames: 64, RollupWorkers: 2, BlobBytesMax: 1 << 20, Refusing: func() string { return "" }})
+		FastFrames: 64, BlobBytesMax: 1 << 20, Refusing: func() string { return "" }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { _ = run.Run(ctx); close(ended) }()

@@ -1,0 +1,82 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// A large roll-up is taken in part by part, one for each event or Tick, and clusters with one take turns (SHARD-8.9). Why: at
+// all limits of a roll-up it would hold up the acknowledgements of every other cluster.
+
+// stagedRollup is an accepted roll-up that is being taken in.
+type stagedRollup struct {
+	event  RollupArrived
+	totals []resource.Quantity
+	rows   *demand.Staging
+}
+
+// stage begins to take in a roll-up.
+func (c *Core) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
+	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows)}
+	c.staging = append(c.staging, cl)
+	c.timers.add(c.now+1, timerStage, "")
+}
+
+// unstage gives up what is on its way of a cluster whose session ended: its operator sends all of it again. What is left of
+// demand that went is given back in parts, too.
+func (c *Core) unstage(cl *cluster) {
+	if s := cl.staged; s != nil {
+		c.world.Demand.Drop(s.rows)
+		c.staging = slices.DeleteFunc(c.staging, func(x *cluster) bool { return x == cl })
+		c.timers.add(c.now+1, timerStage, "")
+	}
+	cl.staged, cl.queuedRollup = nil, nil
+}
+
+// stagePart does one part of what is left to do: it gives back what demand used that is gone, then it takes in rows.
+func (c *Core) stagePart() {
+	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
+		cl := c.staging[0]
+		c.staging = c.staging[1:]
+		if c.world.Demand.StageMore(cl.staged.rows, demand.PartRows) {
+			c.staging = append(c.staging, cl)
+		} else {
+			c.staged(cl)
+		}
+	}
+	if len(c.staging) > 0 || c.world.Demand.Sweep(0) {
+		c.timers.add(c.now+1, timerStage, "")
+	}
+}
+
+// staged makes a roll-up that is taken in the demand of its cluster, and looks at the one that came meanwhile. The plan follows with
+// the next event.
+func (c *Core) staged(cl *cluster) {
+	s, queued := cl.staged, cl.queuedRollup
+	cl.staged, cl.queuedRollup = nil, nil
+	c.acceptRollup(cl, s.event, s.totals, s.rows)
+	cl.changed()
+	if queued != nil {
+		c.processRollup(cl, *queued)
+	}
+	c.notifyUnread(cl)
+	c.cycle.next = true
+}
+
+// TakesIn reports whether a roll-up with this content is being taken in: no plan has it yet.
+func (c *Core) TakesIn(hash string) bool {
+	return slices.ContainsFunc(c.staging, func(cl *cluster) bool {
+		return cl.staged.event.Hash == hash || cl.queuedRollup != nil && cl.queuedRollup.Hash == hash
+	})
+}
+
+// finishStaging takes in what is left at once, so that a checkpoint need not say how far it got.
+func (c *Core) finishStaging() {
+	for len(c.staging) > 0 {
+		c.stagePart()
+	}
+	for c.world.Demand.Sweep(demand.PartRows) {
+	}
+}

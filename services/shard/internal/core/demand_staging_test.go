@@ -1,0 +1,163 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+)
+
+// manyNeeds are rows of which no two are alike.
+func manyNeeds(n int, mark string) []demand.Row {
+	amount := []resource.Quantity{{Name: "cpu", Milli: 1000}}
+	one := demand.Row{Aggregate: amount, MinUnit: amount}
+	one.Seal()
+	rows := make([]demand.Row, n)
+	for i := range rows {
+		rows[i] = one
+		rows[i].Group = fmt.Sprint(mark, i)
+		rows[i].RowID = rows[i].Group
+	}
+	return rows
+}
+
+// offer sends a roll-up and returns at once.
+func (w *world) offer(cluster, hash string, rows []demand.Row) {
+	w.arrival++
+	w.step(RollupArrived{Cluster: cluster, Session: w.sessions[cluster], Arrival: w.arrival, Rows: rows, Hash: hash, RowCount: int64(len(rows)), Received: w.mono})
+}
+
+// answered counts the dispositions that a cluster was sent.
+func (w *world) answered(cluster string) (n int) {
+	for _, e := range w.sent {
+		if a, is := e.(SendAck); is && a.Cluster == cluster && a.Rollup != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// SHARD-8.9: a large roll-up is taken in in parts. What others send meanwhile is answered at once, two large ones take turns, and
+// of those that a cluster sends meanwhile only the newest counts.
+func TestLargeRollupsAreTakenInInParts(t *testing.T) {
+	w := newWorld(t, nil, slotsOf(2)...)
+	for _, name := range []string{"large", "other", "red"} {
+		w.connect(name)
+	}
+	w.run(Minute)
+	const parts = 4
+	w.offer("large", "1", manyNeeds(parts*demand.PartRows, "a"))
+	w.offer("other", "1", manyNeeds(parts*demand.PartRows, "o"))
+	w.offer("large", "2", manyNeeds(3, "b"))
+	w.offer("large", "3", manyNeeds(parts*demand.PartRows, "c"))
+	w.offer("red", "1", needs(0, 1))
+	if w.answered("red") != 1 || w.answered("large") != 0 || w.answered("other") != 0 {
+		t.Fatalf("answered: red %d, large %d, other %d times; red goes first", w.answered("red"), w.answered("large"), w.answered("other"))
+	}
+	if rows := w.c.world.Demand.Rows(); rows != 1 {
+		t.Fatalf("%d rows are demand before all of a roll-up is taken in", rows)
+	}
+	ticks := 0
+	for ; w.answered("other") == 0; ticks++ {
+		w.mono, w.wall = w.mono+1, w.wall+1
+		w.step(Tick{})
+	}
+	if ticks < parts || ticks > 3*parts {
+		t.Errorf("a roll-up of %d parts beside another took %d steps", parts, ticks)
+	}
+	w.run(Second)
+	if w.answered("large") != 2 {
+		t.Errorf("%d roll-ups of one cluster are answered, of 3: the second was superseded", w.answered("large"))
+	}
+	if _, has := w.c.world.Demand.Position("large", demand.RowKey{Fingerprint: manyNeeds(1, "")[0].Fingerprint, Group: "c7"}); !has {
+		t.Error("the newest roll-up is not the demand")
+	}
+}
+
+// SHARD-8.9, 8.4: what is on its way of a session that ends is given up, and nothing of it stays; the next session sends all again.
+func TestLargeRollupOfAnEndedSessionIsGivenUp(t *testing.T) {
+	w := newWorld(t, nil)
+	w.connect("large")
+	w.run(Minute)
+	before := w.c.world.Space.Keys.Live()
+	w.offer("large", "1", manyNeeds(5*demand.PartRows, "a"))
+	w.offer("large", "2", manyNeeds(3, "b"))
+	w.run(2) // two parts
+	w.step(SessionClosed{Cluster: "large", Session: w.sessions["large"]})
+	w.run(Second)
+	if w.answered("large") != 0 || w.c.world.Demand.Rows() != 0 || w.c.world.Space.Keys.Live() != before {
+		t.Errorf("%d answers, %d rows, %d row keys of %d", w.answered("large"), w.c.world.Demand.Rows(), w.c.world.Space.Keys.Live(), before)
+	}
+	w.connect("large")
+	w.offer("large", "1", manyNeeds(5*demand.PartRows, "a"))
+	w.run(Second)
+	if w.answered("large") != 1 || w.c.world.Demand.Rows() != 5*demand.PartRows {
+		t.Errorf("%d answers, %d rows", w.answered("large"), w.c.world.Demand.Rows())
+	}
+}
+
+// SHARD-8.9, 28.2: whatever comes while roll-ups are taken in, the last one that was answered is the demand, a checkpoint stands like the
+// core that made it, and the reduced record replays (the world checks that at its end).
+func TestLargeRollupsAmongOtherEvents(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3))
+		w := newWorld(t, nil, slotsOf(2)...)
+		w.c.cfg.RollupGuardOff = true
+		w.log[0].e = Started{Config: w.c.cfg, Epoch: 7}
+		names := []string{"a", "b"}
+		for _, name := range names {
+			w.connect(name)
+		}
+		w.run(Minute)
+		var snapshot *Snapshot
+		from := 0
+		sizes := []int{1, demand.PartRows, demand.PartRows + 1, 2*demand.PartRows + 7}
+		for k := range rapid.IntRange(1, 10).Draw(rt, "steps") {
+			name := names[r.IntN(2)]
+			switch r.IntN(6) {
+			case 0:
+				w.step(SessionClosed{Cluster: name, Session: w.sessions[name]})
+				w.connect(name)
+			case 1:
+				w.watch = func(effects []Effect) {
+					for _, e := range effects {
+						if x, is := e.(CheckpointTaken); is {
+							snapshot = x.State
+						}
+					}
+				}
+				w.step(CheckpointAsked{Full: true})
+				w.watch, from = nil, len(w.log)
+			case 2:
+				w.run(int64(r.IntN(4)))
+			default:
+				n := sizes[r.IntN(len(sizes))]
+				w.offer(name, fmt.Sprint(k, "/", n), manyNeeds(n, fmt.Sprint(r.IntN(2))))
+			}
+		}
+		w.run(Second)
+		for _, name := range names {
+			cl := w.c.clusters.get(name)
+			if n := len(w.c.world.Demand.Cluster(name).Needs); cl.staged != nil || cl.queuedRollup != nil || n != cl.rows {
+				rt.Fatalf("%s: %d rows, %d in the demand, staged %v", name, cl.rows, n, cl.staged != nil)
+			}
+		}
+		if snapshot != nil {
+			twin, _ := Restore(nil, snapshot)
+			for _, l := range w.log[from:] {
+				twin.Step(l.at, l.e)
+			}
+			if twin.StateDigest() != w.c.StateDigest() {
+				rt.Fatalf("a core made of the checkpoint stands at %x, the core that made it at %x", twin.StateDigest(), w.c.StateDigest())
+			}
+		}
+		w.replay()
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
