@@ -110,10 +110,18 @@ SEED  ?= 1
 sim: prerequisites ## Simulated fleets with faults: SEEDS=n of them from SEED=first on (docs/simulator.md).
 	@cd services/shard && go run ./internal/sim/cmd/sim -seeds $(SEEDS) -first $(SEED) -profile mixed$(if $(filter 2000,$(SEEDS)), -coverage)
 
-MINUTES ?= 60
+.PHONY: worst
+worst: prerequisites ## B15: acknowledgements of one cluster beside another at all limits of a roll-up (docs/benchmarks/B15.md).
+	cd e2e && go test -count=1 -v -run TestWorstTenant ./hostile
+
+MINUTES ?= 10
 .PHONY: hostile
-hostile: prerequisites ## Callers that misuse every RPC of every server for MINUTES=n; a failure names its seed (e2e/hostile).
+hostile: prerequisites ## Callers that misuse every RPC of every server for ten minutes or MINUTES=n; a failure names its seed (e2e/hostile).
 	cd e2e && BIGFLEET_HOSTILE_SECONDS=$$(( $(MINUTES) * 60 )) go test -count=1 -v -run TestHostileCallers -timeout $$(( $(MINUTES) + 20 ))m ./hostile
+
+.PHONY: hostile-hour
+hostile-hour: ## make hostile for an hour.
+	$(MAKE) hostile MINUTES=60
 
 .PHONY: oracle
 oracle: prerequisites ## The real kube-scheduler judges what BigFleet buys: SEEDS=n random worlds, 10 unless said, from SEED=first on, a minute each (e2e/oracle).

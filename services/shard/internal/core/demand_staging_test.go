@@ -126,7 +126,7 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 				w.watch = func(effects []Effect) {
 					for _, e := range effects {
 						if x, is := e.(CheckpointTaken); is {
-							snapshot = x.State
+							snapshot = x.State.Snapshot()
 						}
 					}
 				}
