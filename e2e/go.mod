@@ -14,6 +14,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/services/kit v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/operator v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/podcontroller v0.0.0
+	github.com/bigfleet-dev/bigfleet/services/providers/aws v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/clusterapi v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/hosts v0.0.0
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok v0.0.0
@@ -62,6 +63,25 @@ require (
 
 require (
 	cloud.google.com/go/auth v0.18.2 // indirect
+	github.com/aws/aws-sdk-go-v2 v1.48.0 // indirect
+	github.com/aws/aws-sdk-go-v2/config v1.33.18 // indirect
+	github.com/aws/aws-sdk-go-v2/credentials v1.21.0 // indirect
+	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.9 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.12 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.12 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.12 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ec2 v1.345.0 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding v1.13.25 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/presigned-url v1.14.12 // indirect
+	github.com/aws/aws-sdk-go-v2/service/pricing v1.51.6 // indirect
+	github.com/aws/aws-sdk-go-v2/service/savingsplans v1.33.2 // indirect
+	github.com/aws/aws-sdk-go-v2/service/signin v1.13.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sqs v1.53.0 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ssm v1.82.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sso v1.39.5 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.5 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sts v1.52.0 // indirect
+	github.com/aws/smithy-go v1.28.9 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/otlp v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/sdk/wal v0.0.0 // indirect
 	github.com/bigfleet-dev/bigfleet/services/incluster v0.0.0 // indirect
@@ -142,6 +162,7 @@ replace (
 	github.com/bigfleet-dev/bigfleet/services/kit => ../services/kit
 	github.com/bigfleet-dev/bigfleet/services/operator => ../services/operator
 	github.com/bigfleet-dev/bigfleet/services/podcontroller => ../services/podcontroller
+	github.com/bigfleet-dev/bigfleet/services/providers/aws => ../services/providers/aws
 	github.com/bigfleet-dev/bigfleet/services/providers/clusterapi => ../services/providers/clusterapi
 	github.com/bigfleet-dev/bigfleet/services/providers/hosts => ../services/providers/hosts
 	github.com/bigfleet-dev/bigfleet/services/providers/kwok => ../services/providers/kwok

@@ -22,6 +22,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/template"
+	"github.com/bigfleet-dev/bigfleet/services/providers/aws"
 	"github.com/bigfleet-dev/bigfleet/services/providers/clusterapi"
 	"github.com/bigfleet-dev/bigfleet/services/providers/hosts"
 	"github.com/bigfleet-dev/bigfleet/services/providers/kwok"
@@ -69,6 +70,16 @@ inventory:
   defaults: {type: rack.64x, zone: dc1-a, resources: {cpu: "64", memory: 256Gi}}
   hosts: [{name: node-001, rack: r1}]
 `},
+		"aws": {Chart: "bigfleet-provider-aws", Name: "aws", Namespace: "bigfleet-system", Values: `
+kubeconfigs: {secretName: clusters}
+serviceAccount: {annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::123456789012:role/bigfleet-provider"}}
+config:
+  region: us-east-1
+  launch_template: {name: nodes}
+  idle: stopped
+  offerings:
+  - {name: m5, instance_type: m5.large, zone: us-east-1a, capacity_type: on_demand, count: 20, price_per_hour: 0.096, resources: {cpu: "2", memory: 8Gi}}
+`},
 		"clusterapi": {Chart: "bigfleet-provider-clusterapi", Name: "clusterapi", Namespace: "bigfleet-system", Values: `
 rbac: {namespaces: [default]}
 config:
@@ -106,6 +117,7 @@ func TestProviderSchemas(t *testing.T) {
 		"bigfleet-provider": nil, "bigfleet-provider-sim": sim.NewCommand, "bigfleet-provider-kwok": kwok.NewCommand,
 		"bigfleet-provider-clusterapi": clusterapi.NewCommand,
 		"bigfleet-provider-hosts":      hosts.NewCommand,
+		"bigfleet-provider-aws":        aws.NewCommand,
 	} {
 		var printed bytes.Buffer
 		if command != nil {
@@ -146,6 +158,9 @@ func TestBadProviderValues(t *testing.T) {
 		{"bigfleet-provider-clusterapi", "rbac: {namespaces: [a]}\nconfig: {templates: {x: {version: v1}}}", "version"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {kubeconfigs: x}", "kubeconfigs"},
 		{"bigfleet-provider-kwok", kubeconfigs + "config: {delays: {create: soon}}", "create"},
+		{"bigfleet-provider-aws", "config: {launch_template: {name: x}}", "kubeconfigs.secretName is required"},
+		{"bigfleet-provider-aws", kubeconfigs, "config.launch_template is required"},
+		{"bigfleet-provider-aws", kubeconfigs + "config: {launch_template: {name: x}, idle_state: x}", "idle_state"},
 		{"bigfleet-provider-hosts", "tls: {secretName: x}", "kubeconfigs.secretName is required"},
 		{"bigfleet-provider-hosts", kubeconfigs, "tls.secretName or tls.issuerRef is required"},
 		{"bigfleet-provider-hosts", kubeconfigs + "tls: {secretName: x}\ninventory: {host: []}", "host"},
@@ -220,7 +235,7 @@ func onlyShards(t *testing.T, render []byte) bool {
 // OPS-7.1: the programs take the rendered arguments and the rendered file.
 func TestProviderArguments(t *testing.T) {
 	for name, command := range map[string]func() *cobra.Command{
-		"sim": sim.NewCommand, "sim-everything": sim.NewCommand, "kwok": kwok.NewCommand, "kwok-bare": kwok.NewCommand, "hosts": hosts.NewCommand,
+		"sim": sim.NewCommand, "sim-everything": sim.NewCommand, "kwok": kwok.NewCommand, "kwok-bare": kwok.NewCommand, "hosts": hosts.NewCommand, "aws": aws.NewCommand,
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := render(t, providers()[name])

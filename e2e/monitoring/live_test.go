@@ -24,7 +24,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 )
 
-// live is a simulated cloud as a program, which serves the metrics of every provider.
+// live is a provider as a program, most often the simulated cloud, which serves the metrics of every provider.
 type live struct {
 	bigfleetv1alpha1connect.CapacityProviderClient
 	control bigfleetv1alpha1connect.SubstrateControlClient
@@ -33,6 +33,11 @@ type live struct {
 }
 
 func startSim(t *testing.T, args ...string) *live {
+	t.Helper()
+	return startProvider(t, "sim", args...)
+}
+
+func startProvider(t *testing.T, name string, args ...string) *live {
 	t.Helper()
 	ports, err := loopback.ReserveN(3)
 	if err != nil {
@@ -49,7 +54,7 @@ func startSim(t *testing.T, args ...string) *live {
 	}
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	proc.StartT(t, proc.Config{
-		Name: "sim", Path: proc.BuildT(t, "services/providers/sim/cmd/bigfleet-provider-sim"), LogFile: filepath.Join(dir, "log"),
+		Name: name, Path: proc.BuildT(t, "services/providers/"+name+"/cmd/bigfleet-provider-"+name), LogFile: filepath.Join(dir, "log"),
 		Args:  append([]string{"--addr", ports[0].Addr(), "--metrics-addr", ports[1].Addr(), "--control-addr", ports[2].Addr(), "--data-dir", dir}, args...),
 		Ready: proc.HTTP(l.metrics+"/readyz", nil),
 	})
@@ -224,6 +229,13 @@ func TestProviderDashboardHasData(t *testing.T) {
 	rules, err := monitoring.Rules(deployed(t, "deploy", "monitoring", "provider-alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Some alerts are of one provider.
+	for name, args := range map[string][]string{"hosts": {"--agent-addr", "127.0.0.1:0"}, "aws": {"--seed-count", "10"}} {
+		own := startProvider(t, name, append(args, "--use-fake-backend")...)
+		if err := series.Scrape(bytes.NewReader(own.scrape(t)), monitoring.Start.Add(2*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, r := range rules {
 		exposed(t, r.Alert, r.Expr, series)

@@ -109,6 +109,22 @@ var situations = map[string][]situation{
 		{series: []string{`bigfleet_provider_panics_total{provider="a"} 0x10 1x60`}, at: 20 * time.Minute},
 		{series: []string{`bigfleet_provider_panics_total{provider="a"} 1x120`}, at: 100 * time.Minute, quiet: true},
 	},
+	"ProviderHostsSilent": {
+		{series: []string{`bigfleet_provider_hosts_silent{provider="a"} 2x30`}, at: 16 * time.Minute},
+		{series: []string{`bigfleet_provider_hosts_silent{provider="a"} 2x5 0x30`}, at: 16 * time.Minute, quiet: true}, // they were rebooted
+	},
+	"ProviderHostsNotClean": {
+		{series: []string{`bigfleet_provider_hosts{provider="a",phase="quarantined"} 1x40`}, at: 31 * time.Minute},
+		{series: []string{`bigfleet_provider_hosts{provider="a",phase="clean"} 9x40`, `bigfleet_provider_hosts{provider="a",phase="quarantined"} 0x40`}, at: 31 * time.Minute, quiet: true},
+	},
+	"ProviderAWSQueueUnread": {
+		{series: []string{`bigfleet_provider_aws_queue_errors_total{provider="a"} 0+3x40`}, at: 30 * time.Minute, labels: "severity=page"},
+		{series: []string{`bigfleet_provider_aws_queue_errors_total{provider="a"} 0 1x40`}, at: 30 * time.Minute, quiet: true}, // one answer was lost
+	},
+	"ProviderAWSPoolsEmpty": {
+		{series: []string{`bigfleet_provider_aws_empty_pools{provider="a"} 1x70`}, at: 61 * time.Minute},
+		{series: []string{`bigfleet_provider_aws_empty_pools{provider="a"} 1x20 0x50`}, at: 61 * time.Minute, quiet: true},
+	},
 	"ProviderCertificateExpiry": {
 		{series: []string{`bigfleet_certificate_expiry_seconds{provider="a",use="leaf"} 604700-60x5`}, at: 5 * time.Minute, labels: "use=leaf"},
 		{series: []string{`bigfleet_certificate_expiry_seconds{use="leaf"} 604700-60x5`}, at: 5 * time.Minute, quiet: true}, // another role's

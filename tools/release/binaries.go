@@ -16,6 +16,7 @@ var programs = []string{
 	"services/coordinator/cmd/bigfleet-coordinator",
 	"services/operator/cmd/bigfleet-operator",
 	"services/podcontroller/cmd/bigfleet-podcontroller",
+	"services/providers/aws/cmd/bigfleet-provider-aws",
 	"services/providers/clusterapi/cmd/bigfleet-provider-clusterapi",
 	"services/providers/hosts/cmd/bigfleet-hostagent",
 	"services/providers/hosts/cmd/bigfleet-provider-hosts",

@@ -23,7 +23,7 @@ import (
 const imageRepository = "ghcr.io/bigfleet-dev/"
 
 // images are the programs that the charts run. The image of `bigfleet` has every role; the others hold one program.
-var images = []string{"bigfleet", "bigfleet-operator", "bigfleet-podcontroller", "bigfleet-provider-clusterapi", "bigfleet-provider-hosts", "bigfleet-provider-kwok", "bigfleet-provider-sim"}
+var images = []string{"bigfleet", "bigfleet-operator", "bigfleet-podcontroller", "bigfleet-provider-aws", "bigfleet-provider-clusterapi", "bigfleet-provider-hosts", "bigfleet-provider-kwok", "bigfleet-provider-sim"}
 
 // nonRoot is the user and the group of every image. The charts' security context has the same number.
 const nonRoot = 65532

@@ -190,6 +190,9 @@ func matches(s *bigfleetv1alpha1.MachineSelector, m provider.Machine) bool {
 	return true
 }
 
+// lateTime is how long an effect may take that comes after its caller has left.
+const lateTime = 10 * time.Second
+
 // staleError asks for an old picture.
 type staleError struct{}
 
@@ -197,15 +200,19 @@ func (*staleError) Error() string { return "an old picture" }
 
 // call makes one pretend substrate call. effect runs under the lock and says whether it changed something.
 func (c *Cloud) call(ctx context.Context, name string, m provider.Machine, operation string, effect func() (bool, error)) error {
+	return c.inject(ctx, name, m, operation, func(context.Context) (bool, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return effect()
+	})
+}
+
+// inject makes one call whose effect needs no lock, with the faults that are in force for it.
+func (c *Cloud) inject(ctx context.Context, name string, m provider.Machine, operation string, effect func(context.Context) (bool, error)) error {
 	return provider.Call(ctx, name, func(ctx context.Context) error {
 		c.mu.Lock()
 		d := c.judge(name, m)
 		c.mu.Unlock()
-		apply := func() (bool, error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return effect()
-		}
 		changed, err := false, error(nil)
 		pause := func() error {
 			if d.latency <= 0 {
@@ -228,10 +235,12 @@ func (c *Cloud) call(ctx context.Context, name string, m provider.Machine, opera
 			err = context.Cause(ctx)
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_LATE_SUCCESS:
 			<-ctx.Done()
-			changed, err = apply()
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateTime)
+			defer cancel()
+			changed, err = effect(late)
 		case bigfleetv1alpha1.FaultKind_FAULT_KIND_PARTIAL:
 			if err = pause(); err == nil {
-				if changed, err = apply(); err == nil {
+				if changed, err = effect(ctx); err == nil {
 					err = classes[d.class](fmt.Errorf("%s had its effect and was reported as failed by the pretend cloud (%s)", name, d.class))
 				}
 			}
@@ -243,7 +252,7 @@ func (c *Cloud) call(ctx context.Context, name string, m provider.Machine, opera
 			err = &staleError{}
 		default:
 			if err = pause(); err == nil {
-				changed, err = apply()
+				changed, err = effect(ctx)
 			}
 		}
 		c.note(name, m.ID, operation, changed, err)

@@ -1,0 +1,51 @@
+package aws
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
+
+	"go.uber.org/goleak"
+)
+
+// asProvider, in the environment, makes the test binary the program, so that it can be killed.
+const asProvider = "BIGFLEET_AWS_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProvider) != "" {
+		Main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const offered = `
+use_fake_backend: true
+reconcile_interval: 300ms
+shutdown_grace: 100ms
+timeouts: {create: 4s, configure: 4s, delete: 4s, drain_extra: 4s}
+retention: {failed: 1h, lost: 1h, stockout: 1h}
+offerings:
+- {name: m5-a, instance_type: m5.large, zone: us-east-1a, capacity_type: on_demand, count: 60, price_per_hour: 0.096, resources: {cpu: "2", memory: 8Gi}}
+- {name: m5-b-spot, instance_type: m5.large, zone: us-east-1b, capacity_type: spot, count: 60, price_per_hour: 0.04, interruption_probability: 0.001, resources: {cpu: "2", memory: 8Gi}}
+`
+
+// PROV-28.16, PROV-29.4: over the model of AWS the provider passes core, cloud and spot, durable and fault.
+func TestConformance(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: true, Env: []string{asProvider + "=1"}}
+	file := filepath.Join(p.Dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(offered), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Args = []string{"--config", file}
+	p.StartT(t)
+	target := p.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable, conformance.Fault)
+	target.Hooks.LoseStore = nil // instances outlive the store, so the next start rightly waits for --adopt-store (PROV-17.7)
+	conformance.Run(t, target, conformance.Options{})
+}
