@@ -15,6 +15,7 @@ require (
 	github.com/bigfleet-dev/bigfleet/sdk/provider v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
+	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6
 )
 
