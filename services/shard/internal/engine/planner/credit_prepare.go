@@ -150,7 +150,7 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 		w.bits |= wZero
 	}
 	switch k := match.UnitsOf(cl.aggregate(w), cl.unit(w)); {
-	case k > 1:
+	case k > 1, k == 1 && cl.headroomOf(w) < 0: // it asks for more, with what is served elsewhere (ENG-11.18)
 		w.bits |= wWhole | wMany
 		cl.alloc(1)
 		cl.vec = append(cl.vec, 0, int64(n.Form.MaxPerHost))

@@ -17,7 +17,7 @@ func (d *Need) inUnits() bool {
 
 // perHost is how many units of d one machine may hold, or 0 (ENG-4.12a).
 func (d *Need) perHost() int64 {
-	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) {
+	if !d.inUnits() || d.Aggregate.Equal(&d.MinUnit) && d.elsewhere.IsZero() {
 		return 0
 	}
 	return int64(d.Form.MaxPerHost)
