@@ -2,8 +2,8 @@
 // records of shard.db.
 //
 // The form is that of Protocol Buffers: each field of a struct has a number in its tag, for example `n:"3"`, zero values
-// are left out, unknown numbers are skipped. So a newer process reads what an older one wrote, and any protobuf tool can
-// look into a file. Equal values give equal bytes, on every machine: there are no maps and no floating point numbers
+// are left out, unknown numbers are skipped. The fields of an embedded struct stand where it stands. So a newer process
+// reads what an older one wrote, and any protobuf tool can look into a file. Equal values give equal bytes, on every machine: there are no maps and no floating point numbers
 // here, a sum type is a struct with one pointer per case, and slices are written in their order.
 //
 // The package depends on reflection and protowire only and knows no type of the core. A type that cannot be encoded is
@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -54,7 +55,7 @@ func check(t reflect.Type, seen map[reflect.Type]bool) {
 	}
 	seen[t] = true
 	for _, f := range fieldsOf(t) {
-		check(t.Field(f.index).Type, seen)
+		check(t.FieldByIndex(f.index).Type, seen)
 	}
 }
 
@@ -68,7 +69,7 @@ func Unmarshal(b []byte, into any) error {
 
 type field struct {
 	num   protowire.Number
-	index int
+	index []int
 }
 
 // plans caches the tagged fields of each struct type; the result for a type never changes.
@@ -79,30 +80,41 @@ func fieldsOf(t reflect.Type) []field {
 		return p.([]field)
 	}
 	var out []field
-	seen := map[int]bool{}
+	seen := map[protowire.Number]bool{}
+	add := func(f reflect.StructField, n protowire.Number, index []int) {
+		if n < 1 || seen[n] {
+			panic(fmt.Sprintf("codec: field %s.%s has a bad number %d", t, f.Name, n))
+		}
+		seen[n] = true
+		out = append(out, field{n, index})
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, ok := f.Tag.Lookup("n")
-		if !ok {
-			panic(fmt.Sprintf("codec: field %s.%s has no number", t, f.Name))
+		switch {
+		case tag == "-":
+		case ok && f.IsExported():
+			n, err := strconv.Atoi(tag)
+			if err != nil {
+				panic(fmt.Sprintf("codec: field %s.%s has a bad number %q", t, f.Name, tag))
+			}
+			add(f, protowire.Number(n), []int{i})
+		case !ok && f.Anonymous && f.Type.Kind() == reflect.Struct:
+			for _, g := range fieldsOf(f.Type) { // as if they stood here
+				add(f, g.num, append([]int{i}, g.index...))
+			}
+		default:
+			panic(fmt.Sprintf("codec: field %s.%s has no number, or is not exported", t, f.Name))
 		}
-		if tag == "-" {
-			continue
-		}
-		n, err := strconv.Atoi(tag)
-		if err != nil || n < 1 || seen[n] || !f.IsExported() {
-			panic(fmt.Sprintf("codec: field %s.%s has a bad number %q", t, f.Name, tag))
-		}
-		seen[n] = true
-		out = append(out, field{protowire.Number(n), i})
 	}
+	slices.SortFunc(out, func(a, b field) int { return int(a.num - b.num) })
 	p, _ := plans.LoadOrStore(t, out)
 	return p.([]field)
 }
 
 func appendStruct(b []byte, v reflect.Value) []byte {
 	for _, f := range fieldsOf(v.Type()) {
-		b = appendField(b, f.num, v.Field(f.index), false)
+		b = appendField(b, f.num, v.FieldByIndex(f.index), false)
 	}
 	return b
 }
@@ -223,7 +235,7 @@ func readStruct(b []byte, v reflect.Value, depth int) error {
 			if f.num != num {
 				continue
 			}
-			target := v.Field(f.index)
+			target := v.FieldByIndex(f.index)
 			if target.Kind() == reflect.Array {
 				i := arrayAt[num]
 				if i >= target.Len() {

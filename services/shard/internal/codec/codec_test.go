@@ -19,7 +19,14 @@ type leaf struct {
 	Value int64  `n:"2"`
 }
 
+type Embedded struct {
+	First int64  `n:"15"`
+	Last  string `n:"20"`
+}
+
 type tree struct {
+	Embedded
+
 	Flag    bool     `n:"1"`
 	Small   int8     `n:"2"`
 	Big     int64    `n:"3"`
@@ -45,7 +52,7 @@ func drawTree(t *rapid.T) tree {
 	v := tree{
 		Flag: rapid.Bool().Draw(t, "flag"), Small: rapid.Int8().Draw(t, "small"), Big: rapid.Int64().Draw(t, "big"),
 		Count: rapid.Uint32().Draw(t, "count"), Text: strings.Repeat(text.Draw(t, "text"), rapid.IntRange(0, 60).Draw(t, "n")),
-		Leaf: l.Draw(t, "leaf"), Pair: [2]int64{rapid.Int64().Draw(t, "a"), 0},
+		Embedded: Embedded{rapid.Int64().Draw(t, "first"), text.Draw(t, "last")}, Leaf: l.Draw(t, "leaf"), Pair: [2]int64{rapid.Int64().Draw(t, "a"), 0},
 	}
 	if b := rapid.SliceOf(rapid.Byte()).Draw(t, "raw"); len(b) > 0 {
 		v.Raw = b

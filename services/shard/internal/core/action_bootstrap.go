@@ -18,7 +18,7 @@ func (c *Core) pull(o *operation) {
 	o.Request = wireID(o.ID, "bootstrap", o.Pulls)
 	c.ops.byRequest[o.Request] = o
 	c.timers.add(c.now+c.cfg.BootstrapTimeout, timerPull, o.Request)
-	c.emit(PullBootstrap{Request: o.Request, Cluster: cl.name, Session: cl.session,
+	c.emit(PullBootstrap{Request: o.Request, Cluster: cl.Name, Session: cl.Session,
 		Requirements: translate(o.Reqs, o.Domain, o.Machine), Machine: c.world.Inventory.Machine(o.Index)})
 }
 
@@ -53,7 +53,7 @@ func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
 		return
 	}
 	c.sample(MetricRequestBootstrap, "", c.now-o.PullAt)
-	cl.oneProbe, cl.timeouts = false, backoff{}
+	cl.OneProbe, cl.Timeouts = false, backoff{}
 	if e.Error != "" {
 		c.blobRefused(o, cl, e)
 		return
@@ -61,7 +61,7 @@ func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
 	delete(cl.blobText, o.Need.Fingerprint)
 	o.BlobAt, o.BlobTTL = c.now, e.TTL
 	o.Phase = phaseReady
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 }
 
 // blobRefused ends the operation before the provider was touched: nothing is Failed, the machine returns to Idle, and
@@ -74,7 +74,7 @@ func (c *Core) blobRefused(o *operation, cl *cluster, e BootstrapAnswered) {
 	}
 	c.blobBackoff(cl, fp, r)
 	cl.blobText[fp] = clipText(e.Error)
-	c.ledger.rowsChanged(cl.name)
+	c.ledger.rowsChanged(cl.Name)
 	c.rollBack(o, OutcomeBlobError, clipText(e.Error))
 }
 
@@ -84,7 +84,7 @@ func (c *Core) blobBackoff(cl *cluster, fingerprint string, r ramp) {
 		b = &backoff{}
 		cl.blobs[fingerprint] = b
 	}
-	b.fail(r, c.now, cl.name+"\x00"+fingerprint)
+	b.fail(r, c.now, cl.Name+"\x00"+fingerprint)
 	cl.holds = true
 	cl.changed()
 	c.timers.add(b.Until, timerDispatch, "")
@@ -97,7 +97,7 @@ func (c *Core) blobSuspected(o *operation, why string) {
 	if cl := c.clusters.get(o.Cluster); cl != nil {
 		c.blobBackoff(cl, o.Need.Fingerprint, rampBlob)
 		cl.failed[o.Need.Fingerprint] = clipText(why)
-		c.ledger.rowsChanged(cl.name)
+		c.ledger.rowsChanged(cl.Name)
 	}
 }
 
@@ -109,7 +109,7 @@ func (c *Core) templateWorked(o *operation) {
 	}
 	delete(cl.blobs, o.Need.Fingerprint)
 	delete(cl.failed, o.Need.Fingerprint)
-	c.ledger.rowsChanged(cl.name)
+	c.ledger.rowsChanged(cl.Name)
 	cl.holds = true
 	cl.changed()
 }
@@ -122,18 +122,18 @@ func (c *Core) pullTimedOut(request string) {
 		return
 	}
 	if cl := c.clusters.get(o.Cluster); cl != nil {
-		cl.oneProbe = true
-		cl.timeouts.fail(rampClusterTimeout, c.now, cl.name)
+		cl.OneProbe = true
+		cl.Timeouts.fail(rampClusterTimeout, c.now, cl.Name)
 		cl.holds = true
-		c.timers.add(cl.timeouts.Until, timerDispatch, "")
-		c.holdsEnd(cl, cl.timeouts.Until)
+		c.timers.add(cl.Timeouts.Until, timerDispatch, "")
+		c.holdsEnd(cl, cl.Timeouts.Until)
 	}
 	c.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("no bootstrap answer within %d s", c.cfg.BootstrapTimeout/Second))
 }
 
 // holdsEnd makes the cycle compute the cluster's holds again when one may have ended.
 func (c *Core) holdsEnd(cl *cluster, at int64) {
-	c.cycle.holdEnds = append(c.cycle.holdEnds, holdEnd{at, cl.name})
+	c.cycle.HoldEnds = append(c.cycle.HoldEnds, holdEnd{at, cl.Name})
 }
 
 type holdEnd struct {

@@ -105,8 +105,8 @@ func TestExpiredBlobIsNeverSent(t *testing.T) {
 	w.tampered = true
 	w.blob = func(PullBootstrap) *BootstrapAnswered {
 		p := w.c.provider("p")
-		p.inflight++ // somebody else's command takes the only slot just then
-		w.after(5*Second, func() { p.inflight--; w.c.cycle.redispatch = true; w.step(Tick{}) })
+		p.Inflight++ // somebody else's command takes the only slot just then
+		w.after(5*Second, func() { p.Inflight--; w.c.cycle.Redispatch = true; w.step(Tick{}) })
 		return &BootstrapAnswered{Digest: "d", TTL: Second}
 	}
 	w.connect("red")

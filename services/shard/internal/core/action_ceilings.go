@@ -16,7 +16,7 @@ func (c *Core) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedRea
 	inv := c.world.Inventory
 	n, cost := int64(cl.bound())+planned, inv.Price(i)*(planned+1)
 	for _, o := range c.ops.list {
-		if !o.Deleted && (o.Kind == KindProvision && o.Cluster == cl.name || o.Kind == KindPreempt && o.PreemptorCluster == cl.name) {
+		if !o.Deleted && (o.Kind == KindProvision && o.Cluster == cl.Name || o.Kind == KindPreempt && o.PreemptorCluster == cl.Name) {
 			n++
 			cost += o.Price
 		}
@@ -28,7 +28,7 @@ func (c *Core) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedRea
 		return notBlocked
 	}
 	for _, k := range c.machinesOf(cl) {
-		if inv.Cluster(k) == cl.name && boundState(inv.State(k)) {
+		if inv.Cluster(k) == cl.Name && boundState(inv.State(k)) {
 			cost += inv.Price(k)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func (c *Core) send(o *operation) {
 	o.Attempt++
 	o.Phase, o.Sent = phaseSending, c.now
-	c.provider(o.Provider).breaker.sent()
+	c.provider(o.Provider).Breaker.sent()
 	if o.Attempt == 1 || o.Kind == KindBootstrap {
 		c.journalOp(o)
 	}
@@ -39,15 +39,15 @@ func (c *Core) commandDone(e CommandDone) {
 	class := Classify(e.Code, e.Sent, e.Ack != nil && e.AckRejected == "")
 	c.observeRPC(o, e)
 	c.suspectIntruder(o, e.Code)
-	p.breaker.done(c, p, hurtsBreaker(e.Code, class))
+	p.Breaker.done(c, p, hurtsBreaker(e.Code, class))
 	p.throttle(class, e.Code)
 	c.releaseSlot(o)
 	if class == FenceSuspect {
 		c.fenceSuspected(o, e)
 		return
 	}
-	p.fence.ended(c, p, o, class, e.Code)
-	if p.fence.unresolved(o) {
+	p.Fence.ended(c, p, o, class, e.Code)
+	if p.Fence.unresolved(o) {
 		o.Phase = phaseFenced // the confirming attempt had no answer; it is made again
 		return
 	}
@@ -184,7 +184,7 @@ func (c *Core) retry(o *operation) {
 		return
 	}
 	o.Phase = phaseReady
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 }
 
 // advance moves an operation by an adopted fact.
@@ -286,7 +286,7 @@ func (c *Core) vanish(i inventory.Index, why string) {
 		}
 	}
 	if cl := c.clusters.get(m.Cluster); cl != nil && boundState(m.State) {
-		c.ledger.lostMachine(c, cl.name)
+		c.ledger.lostMachine(c, cl.Name)
 	}
 	c.removeMachine(i)
 	c.giveBack(func(e Exception) bool { return e.Machine == m.ID })

@@ -70,12 +70,12 @@ func (c *Core) takeSlot(o *operation) bool {
 	if o.Slot {
 		return true
 	}
-	if !c.classes.free(o.Kind) || p.inflight >= p.limit(c.now) {
+	if !c.classes.free(o.Kind) || p.Inflight >= p.limit(c.now) {
 		return false
 	}
 	o.Slot = true
 	c.classes.used[o.Kind]++
-	p.inflight++
+	p.Inflight++
 	return true
 }
 
@@ -85,8 +85,8 @@ func (c *Core) releaseSlot(o *operation) {
 	}
 	o.Slot = false
 	c.classes.used[o.Kind]--
-	c.provider(o.Provider).inflight--
-	c.cycle.redispatch = true
+	c.provider(o.Provider).Inflight--
+	c.cycle.Redispatch = true
 }
 
 // clustersBusy counts pulls and Configures by cluster (SHARD-15.4).
@@ -101,7 +101,7 @@ func (c *Core) clustersBusy() map[string]int64 {
 }
 
 func (c *Core) clusterLimit(cl *cluster) int64 {
-	if cl.oneProbe {
+	if cl.OneProbe {
 		return 1
 	}
 	return c.cfg.ExecutePerCluster
@@ -111,10 +111,10 @@ func (c *Core) clusterLimit(cl *cluster) int64 {
 // is blocked does not block those behind it (SHARD-15.6).
 func (c *Core) dispatch() {
 	s := &c.cycle
-	if !s.redispatch || !c.started {
+	if !s.Redispatch || !c.started {
 		return
 	}
-	s.redispatch = false
+	s.Redispatch = false
 	c.sendReady()
 	if s.result == nil || c.frozen() {
 		return
@@ -264,21 +264,21 @@ func (c *Core) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
 			if pass.busy == nil {
 				pass.busy = c.clustersBusy()
 			}
-			if pass.busy[cl.name] >= c.clusterLimit(cl) {
+			if pass.busy[cl.Name] >= c.clusterLimit(cl) {
 				return blockedCluster
 			}
 		}
 	case KindReclaim:
-		if cl == nil || !cl.gateOpen {
+		if cl == nil || !cl.GateOpen {
 			return blockedGate
 		}
-		if cl.retired {
+		if cl.Retired {
 			return notBlocked // its machines are drained by the provider alone (SHARD-12.6)
 		}
 		if !cl.connected() {
 			return blockedSession
 		}
-		if !cl.heard {
+		if !cl.Heard {
 			return blockedReport
 		}
 	}
@@ -288,7 +288,7 @@ func (c *Core) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
 // passesGuards checks the volume guards; the ones that count come last, so that they count only what else could start.
 func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatchPass) blockedReason {
 	k := d.action.Kind
-	if (k == KindReclaim || k == KindDelete) && c.now-p.listedAt > staleInventory {
+	if (k == KindReclaim || k == KindDelete) && c.now-p.ListedAt > staleInventory {
 		return blockedStale
 	}
 	if k == KindBootstrap || k == KindProvision {
@@ -316,9 +316,9 @@ func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatc
 			return blockedBudget
 		}
 	}
-	if n := c.cfg.MaxActionsPerCycle; n > 0 && c.cycle.started >= n {
-		if !c.cycle.deferred {
-			c.cycle.deferred = true
+	if n := c.cfg.MaxActionsPerCycle; n > 0 && c.cycle.Started >= n {
+		if !c.cycle.Deferred {
+			c.cycle.Deferred = true
 			c.trigger(triggerExpiry)
 		}
 		if d.blocked != blockedMax {
@@ -331,7 +331,7 @@ func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatc
 
 // startDecision starts a decision that may start.
 func (c *Core) startDecision(d *decision) {
-	c.cycle.started++
+	c.cycle.Started++
 	o := c.open(d)
 	inv := c.world.Inventory
 	cl := c.clusters.get(o.Cluster)
@@ -357,7 +357,7 @@ func (c *Core) startDecision(d *decision) {
 		o.Phase = phaseReady
 	case KindReclaim:
 		c.guards.spend(cl)
-		if cl.retired && !cl.connected() {
+		if cl.Retired && !cl.connected() {
 			o.Phase, o.Alone = phaseReady, true
 			c.commit(o)
 		} else {

@@ -36,7 +36,7 @@ func (c *Core) mayRelease(d *decision, cl *cluster, pass *dispatchPass) blockedR
 	}
 	held := c.contentsOf(d.machine, cl)
 	switch {
-	case cl.retired:
+	case cl.Retired:
 		return notBlocked
 	case held != nil && held.Protected > 0:
 		return blockedProtected // a report that it is not so any more causes a cycle
@@ -78,9 +78,9 @@ func (r *guards) pauseText(c *Core, cluster string) string {
 	switch {
 	case c.cfg.Paused:
 		return "the shard was started with --actuation-paused"
-	case c.coord.decommissioned:
+	case c.coord.Decommissioned:
 		return "the coordinator removed this shard from the fleet"
-	case c.coord.disputed:
+	case c.coord.Disputed:
 		return "the coordinator has seen a higher epoch of this shard: another process runs under its id"
 	}
 	text := ""
@@ -137,25 +137,25 @@ func (r *guards) budget(c *Core, cl *cluster) (readyAt int64, ok bool) {
 		return 0, true
 	}
 	r.refill(c, cl)
-	if cl.reclaim.has() && r.reclaim.has() {
+	if cl.Reclaim.has() && r.reclaim.has() {
 		return 0, true
 	}
 	w := c.cfg.ReclaimCapWindow
-	return max(cl.reclaim.readyAt(w), r.reclaim.readyAt(w), c.now+1), false
+	return max(cl.Reclaim.readyAt(w), r.reclaim.readyAt(w), c.now+1), false
 }
 
 func (r *guards) refill(c *Core, cl *cluster) {
 	w := c.cfg.ReclaimCapWindow
 	r.reclaim.refill(c.now, reclaimCapacity(c.world.Inventory.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), w)
 	if cl != nil {
-		cl.reclaim.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), w)
+		cl.Reclaim.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), w)
 	}
 }
 
 // spend takes one token from both buckets. A cancelled reclaim gives none back.
 func (r *guards) spend(cl *cluster) {
 	r.reclaim.take()
-	cl.reclaim.take()
+	cl.Reclaim.take()
 }
 
 // noteCapped counts decisions that had to wait for the budget, each once.
@@ -306,7 +306,7 @@ func (c *Core) liftPause(id string) (Pause, bool) {
 	}
 	p := c.ctl.Pauses[i]
 	c.ctl.Pauses = slices.Delete(slices.Clone(c.ctl.Pauses), i, i+1)
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 	c.trigger(triggerAdmin)
 	return p, true
 }

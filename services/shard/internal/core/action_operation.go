@@ -263,7 +263,7 @@ func (c *Core) end(o *operation, out Outcome, detail string) {
 		if i, ok := c.world.Inventory.Find(o.Machine); ok {
 			c.reown(i)
 		}
-		if len(c.coord.waiting) > 0 {
+		if len(c.coord.Waiting) > 0 {
 			c.timers.add(c.now, timerInstruction, "")
 		}
 	}

@@ -18,7 +18,7 @@ func (c *Core) adminClear(e AdminAsked) {
 			c.clearPool(e.Pool)
 		}
 	case e.Provider != "":
-		i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.name == e.Provider })
+		i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.Name == e.Provider })
 		if i < 0 {
 			c.answer(e, CodeNotFound, "no such provider", nil)
 			return
@@ -33,19 +33,19 @@ func (c *Core) adminClear(e AdminAsked) {
 		n = c.clearCluster(cl, e)
 	}
 	if !e.Check {
-		c.cycle.redispatch = true
+		c.cycle.Redispatch = true
 		c.trigger(triggerAdmin)
 	}
 	c.answer(e, CodeOK, "", n)
 }
 
 func (c *Core) clearProvider(p *provider, check bool) (n int) {
-	if p.breaker.Open {
+	if p.Breaker.Open {
 		n++
 	}
 	for _, id := range sortedKeys(c.guards.backoffs) {
 		i, ok := c.world.Inventory.Find(id)
-		if !ok || c.world.Inventory.Machine(i).Provider != p.name {
+		if !ok || c.world.Inventory.Machine(i).Provider != p.Name {
 			continue
 		}
 		n++
@@ -55,7 +55,7 @@ func (c *Core) clearProvider(p *provider, check bool) (n int) {
 		}
 	}
 	if !check {
-		p.breaker = breaker{}
+		p.Breaker = breaker{}
 	}
 	return n
 }
@@ -71,10 +71,10 @@ func (c *Core) clearCluster(cl *cluster, e AdminAsked) (n int) {
 			delete(cl.failed, fp)
 		}
 	}
-	if e.Row.Fingerprint == "" && cl.timeouts.Fails > 0 {
+	if e.Row.Fingerprint == "" && cl.Timeouts.Fails > 0 {
 		n++
 		if !e.Check {
-			cl.timeouts, cl.oneProbe = backoff{}, false
+			cl.Timeouts, cl.OneProbe = backoff{}, false
 		}
 	}
 	cl.holds = true

@@ -130,7 +130,7 @@ func (c *Core) adminAsked(e AdminAsked) {
 	case AdminDryRun:
 		if !e.Check && c.ctl.DryRun != e.DryRun {
 			c.ctl.DryRun = e.DryRun
-			c.cycle.redispatch = true
+			c.cycle.Redispatch = true
 			c.trigger(triggerAdmin)
 		}
 		c.answer(e, CodeOK, "", nil)
@@ -210,8 +210,8 @@ func (c *Core) waitForGet(e AdminAsked, name string) {
 	}
 	c.admin.gets[e.Machine] = append(c.admin.gets[e.Machine], e)
 	for _, p := range c.providers {
-		if name == "" || p.name == name {
-			c.want(p.name, e.Machine, getForAdmin)
+		if name == "" || p.Name == name {
+			c.want(p.Name, e.Machine, getForAdmin)
 		}
 	}
 }
@@ -333,17 +333,17 @@ func (c *Core) forgotten(f Fact) bool {
 
 func (c *Core) adminAccept(e AdminAsked) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.heldRollup == nil && (cl.gateOpen || cl.gate.Count == 0) {
+	if cl == nil || cl.HeldRollup == nil && (cl.GateOpen || cl.Gate.Count == 0) {
 		c.answer(e, CodeNotFound, "no roll-up of this cluster is held", nil)
 		return
 	}
-	before := cl.rows
+	before := cl.Rows
 	after := before
-	if cl.heldRollup != nil {
-		after = len(cl.heldRollup.Rows)
+	if cl.HeldRollup != nil {
+		after = len(cl.HeldRollup.Rows)
 	}
 	if !e.Check {
-		if h := cl.heldRollup; h != nil {
+		if h := cl.HeldRollup; h != nil {
 			accepted := *h
 			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
 			c.unstage(cl)
@@ -357,15 +357,15 @@ func (c *Core) adminAccept(e AdminAsked) {
 func (c *Core) adminReconcile(e AdminAsked) {
 	n := 0
 	for _, p := range c.providers {
-		if e.Provider != "" && p.name != e.Provider {
+		if e.Provider != "" && p.Name != e.Provider {
 			continue
 		}
 		n++
 		if e.Check {
 			continue
 		}
-		p.nextList = c.now
-		p.waiters = append(p.waiters, e.Ask)
+		p.NextList = c.now
+		p.Waiters = append(p.Waiters, e.Ask)
 		c.requestList(p, true)
 	}
 	switch {
@@ -384,8 +384,8 @@ func (c *Core) adminReconcile(e AdminAsked) {
 
 // answerReconcile completes orders that waited for a full List.
 func (c *Core) answerReconcile(p *provider, l *list) {
-	waiting := p.waiters
-	p.waiters = nil
+	waiting := p.Waiters
+	p.Waiters = nil
 	for _, ask := range waiting {
 		if c.admin.done[ask]--; c.admin.done[ask] > 0 {
 			continue
@@ -393,19 +393,19 @@ func (c *Core) answerReconcile(p *provider, l *list) {
 		delete(c.admin.done, ask)
 		held := 0
 		for _, q := range c.providers {
-			held += q.held
+			held += q.Held
 		}
 		c.answers = append(c.answers, AdminAnswer{Ask: ask, Answer: Reconciled{Machines: c.world.Inventory.Len(), Held: held}})
 	}
 }
 
 func (c *Core) answerReconcileFailed(p *provider) {
-	waiting := p.waiters
-	p.waiters = nil
+	waiting := p.Waiters
+	p.Waiters = nil
 	for _, ask := range waiting {
 		if _, open := c.admin.done[ask]; open {
 			delete(c.admin.done, ask)
-			c.answers = append(c.answers, AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.lastError})
+			c.answers = append(c.answers, AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.LastError})
 		}
 	}
 }
@@ -419,8 +419,8 @@ func (c *Core) adminRetire(e AdminAsked) {
 	}
 	bound := cl.bound()
 	switch {
-	case cl.retired:
-		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.fresh})
+	case cl.Retired:
+		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
 		return
 	case cl.connected():
 		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first", nil)
@@ -433,21 +433,21 @@ func (c *Core) adminRetire(e AdminAsked) {
 		return
 	}
 	if !e.Check {
-		cl.retired, cl.known, cl.hash, cl.rows, cl.totals = true, false, "", 0, nil
-		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.name)
+		cl.Retired, cl.Known, cl.Hash, cl.Rows, cl.Totals = true, false, "", 0, nil
+		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.Name)
 		slices.Sort(c.ctl.Retired)
 		c.unstage(cl)
-		c.world.Demand.Replace(cl.name, nil, nil, c.now)
+		c.world.Demand.Replace(cl.Name, nil, nil, c.now)
 		cl.holds, cl.facts = true, true
 		c.openGate(cl, "retired by "+e.Actor)
 		c.trigger(triggerAdmin)
 	}
-	c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.fresh})
+	c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
 }
 
 func (c *Core) adminUnretire(e AdminAsked) {
 	cl := c.clusters.get(e.Cluster)
-	if cl == nil || !cl.retired {
+	if cl == nil || !cl.Retired {
 		c.answer(e, CodeOK, "the cluster is not retired", nil)
 		return
 	}
@@ -459,13 +459,13 @@ func (c *Core) adminUnretire(e AdminAsked) {
 
 // unretire takes the declaration back: nothing more is drained until the cluster's demand is known.
 func (c *Core) unretire(cl *cluster, why string) {
-	cl.retired, cl.gateOpen, cl.gate, cl.facts = false, false, confirmation{}, true
+	cl.Retired, cl.GateOpen, cl.Gate, cl.facts = false, false, confirmation{}, true
 	cl.changed()
-	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.name })
-	c.emit(Persist{Bucket: BucketRetired, Key: cl.name})
-	c.record(Record{Type: RecordAdmin, Cluster: cl.name, Detail: why})
+	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.Name })
+	c.emit(Persist{Bucket: BucketRetired, Key: cl.Name})
+	c.record(Record{Type: RecordAdmin, Cluster: cl.Name, Detail: why})
 	for _, o := range c.ops.ordered() {
-		if o.Cluster == cl.name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
+		if o.Cluster == cl.Name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
 			c.world.Inventory.State(o.Index) == inventory.Configured {
 			c.rollBack(o, OutcomeCancelled, why)
 		}

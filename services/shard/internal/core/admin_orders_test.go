@@ -14,10 +14,10 @@ func TestOrderInsideACycle(t *testing.T) {
 	var cycles, told int
 	last := int64(0)
 	w.watch = func(effects []Effect) {
-		if w.c.cycle.n == last {
+		if w.c.cycle.N == last {
 			return
 		}
-		last = w.c.cycle.n
+		last = w.c.cycle.N
 		started, words, shown := -1, -1, -1
 		for i, x := range effects {
 			switch x := x.(type) {

@@ -141,10 +141,14 @@ func (c *Core) captureSmall() *Snapshot {
 	return s
 }
 
+func (k keptCycle) clone() keptCycle {
+	k.HoldEnds, k.Rollups = slices.Clone(k.HoldEnds), slices.Clone(k.Rollups)
+	return k
+}
+
 func (c *Core) saveCycle() savedCycle {
 	y := &c.cycle
-	s := savedCycle{N: y.n, At: y.at, Wall: y.wall, LastEnd: y.lastEnd, Took: y.took, Open: y.open, HoldEnds: slices.Clone(y.holdEnds), Rollups: slices.Clone(y.rollups),
-		Started: y.started, Deferred: y.deferred, Ran: y.result != nil, Dispatch: y.redispatch}
+	s := savedCycle{keptCycle: y.keptCycle.clone(), Ran: y.result != nil}
 	for t, set := range y.pending {
 		if set {
 			s.Pending = append(s.Pending, uint8(t))
@@ -162,15 +166,13 @@ func (c *Core) saveCycle() savedCycle {
 	return s
 }
 
+func (k keptProvider) clone() keptProvider {
+	k.Waiters, k.Breaker.Window, k.Fence.Refused = slices.Clone(k.Waiters), slices.Clone(k.Breaker.Window), slices.Clone(k.Fence.Refused)
+	return k
+}
+
 func (p *provider) save() savedProvider {
-	s := savedProvider{Name: p.name, Listed: p.listed, ListedAt: p.listedAt, FullAt: p.fullAt, Cursor: p.cursor, Paged: p.paged,
-		Advanced: p.advanced, LastTook: p.lastTook, NextList: p.nextList, NextFull: p.nextFull, Fails: int64(p.fails), LastError: p.lastError,
-		ErrorAt: p.errorAt, Owed: sortedKeys(p.owed), Gets: int64(p.gets), Held: int64(p.held), NeedFull: p.needFull,
-		Waiters: slices.Clone(p.waiters), Inflight: p.inflight, Allowed: p.allowed, Unknowns: int64(p.unknowns), Accepted: int64(p.accepted),
-		Breaker: p.breaker, Fence: p.fence, SlowUntil: p.slowUntil, Youngest: p.youngest, PollAt: p.pollAt, Read: p.read,
-		Outage: p.outage, OutageAt: p.outageSince}
-	s.Breaker.Window = slices.Clone(p.breaker.Window)
-	s.Fence.Refused = slices.Clone(p.fence.Refused)
+	s := savedProvider{keptProvider: p.keptProvider.clone(), Owed: sortedKeys(p.owed)}
 	if l := p.list; l != nil {
 		s.List = &savedList{l.id, l.full, l.asked, l.started}
 	}
@@ -219,12 +221,7 @@ func (x *Capture) saveMachine(i inventory.Index) savedMachine {
 }
 
 func (x *Capture) saveCluster(cl *cluster) savedCluster {
-	s := savedCluster{Name: cl.name, Session: cl.session, SessionSince: cl.sessionSince, Features: cl.features, Version: cl.version,
-		Protocol: cl.protocol, Heard: cl.heard, Known: cl.known, Hash: cl.hash, Rows: int64(cl.rows), Totals: cl.totals, Arrival: cl.arrival,
-		Fresh: cl.fresh, Disposition: cl.disposition, DispAt: cl.dispAt, DispReason: cl.dispReason, Held: cl.held, HeldRollup: cl.heldRollup,
-		GateOpen: cl.gateOpen, Gate: cl.gate, GateWaits: cl.gateWaits, Retired: cl.retired, Reclaim: cl.reclaim, Timeouts: cl.timeouts,
-		OneProbe: cl.oneProbe, Reporting: cl.reporting, ReportingSince: cl.reportingSince, Unplaced: cl.unplaced,
-		HintedAt: cl.hintedAt, ReadFrom: cl.readFrom, ReadUntil: cl.readUntil, ForgetAt: cl.forgetAt}
+	s := savedCluster{keptCluster: cl.keptCluster}
 	for _, id := range sortedKeys(cl.out) {
 		s.Out = append(s.Out, cl.out[id])
 	}
@@ -254,9 +251,9 @@ func (x *Capture) saveCluster(cl *cluster) savedCluster {
 	for _, row := range sortedKeys(cl.statuses) {
 		s.Statuses = append(s.Statuses, savedStatus{row, cl.statuses[row].hash, cl.statuses[row].at})
 	}
-	if d := x.world.Demand.Cluster(cl.name); d != nil {
+	if d := x.world.Demand.Cluster(cl.Name); d != nil {
 		s.InTable, s.Facts = true, d.Facts
-		s.Demand, s.Overhead = x.world.Demand.Save(cl.name)
+		s.Demand, s.Overhead = x.world.Demand.Save(cl.Name)
 	}
 	return s
 }

@@ -77,22 +77,22 @@ func (c *Core) reissueJournaled(cl *cluster) {
 	for _, id := range sortedKeys(c.journal) {
 		e := c.journal[id]
 		i, ok := c.world.Inventory.Find(id)
-		if ok && e.Cluster == cl.name && c.instructedBefore(&e, i) {
+		if ok && e.Cluster == cl.Name && c.instructedBefore(&e, i) {
 			if cl.has.reclaimCancel {
-				c.emit(SendReclaim{Instruction: e.Instruction, Cluster: cl.name, Session: cl.session, Machine: id, Cause: CauseVoluntary, Cancelled: true,
+				c.emit(SendReclaim{Instruction: e.Instruction, Cluster: cl.Name, Session: cl.Session, Machine: id, Cause: CauseVoluntary, Cancelled: true,
 					Reason: "the shard was started again and decides again"})
 			}
 			c.journalEnds(id)
 			continue
 		}
-		if !ok || e.Cluster != cl.name || e.Instruction == "" || c.world.Inventory.State(i) != inventory.Draining {
+		if !ok || e.Cluster != cl.Name || e.Instruction == "" || c.world.Inventory.State(i) != inventory.Draining {
 			continue
 		}
 		cause := CauseVoluntary
 		if e.Kind == KindPreempt {
 			cause = CausePreempt
 		}
-		c.emit(SendReclaim{Instruction: e.Instruction, Cluster: cl.name, Session: cl.session, Machine: id,
+		c.emit(SendReclaim{Instruction: e.Instruction, Cluster: cl.Name, Session: cl.Session, Machine: id,
 			GraceSecs: max(0, (e.DrainEnds-c.wall)/Second), PreemptorPriority: e.PreemptorPriority, Cause: cause})
 	}
 }

@@ -34,7 +34,7 @@ func (r *reducer) keepRejected(x RejectedID) {
 func (c *Core) Reduced(e Event) Event {
 	switch e := e.(type) {
 	case RollupArrived:
-		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.disposition == DispositionUnchanged && cl.arrival == e.Arrival {
+		if cl := c.clusters.get(e.Cluster); e.Reject == nil && cl != nil && cl.staged == nil && cl.Disposition == DispositionUnchanged && cl.Arrival == e.Arrival {
 			e.Rows, e.Overhead = nil, nil
 		}
 		return e

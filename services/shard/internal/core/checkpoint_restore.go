@@ -133,10 +133,7 @@ func (c *Core) restoreOrders(s *Snapshot) {
 
 func (c *Core) restoreCycle(s *savedCycle) {
 	y := &c.cycle
-	y.n, y.at, y.wall, y.lastEnd = s.N, s.At, s.Wall, s.LastEnd
-	y.took, y.open = s.Took, s.Open
-	y.started, y.deferred, y.ranBefore, y.redispatch = s.Started, s.Deferred, s.Ran, s.Dispatch
-	y.holdEnds, y.rollups = slices.Clone(s.HoldEnds), slices.Clone(s.Rollups)
+	y.keptCycle, y.ranBefore = s.keptCycle.clone(), s.Ran
 	y.planned, y.held = map[planKey]int64{}, map[planKey]bool{}
 	for _, p := range s.Planned {
 		key := planKey{p.Machine, p.Kind}
@@ -153,13 +150,7 @@ func (c *Core) restoreCycle(s *savedCycle) {
 
 func (s *savedProvider) restore(limit int64) *provider {
 	p := newProvider(s.Name, limit)
-	p.listed, p.listedAt, p.fullAt, p.cursor, p.paged, p.advanced = s.Listed, s.ListedAt, s.FullAt, s.Cursor, s.Paged, s.Advanced
-	p.lastTook, p.nextList, p.nextFull, p.fails = s.LastTook, s.NextList, s.NextFull, int(s.Fails)
-	p.lastError, p.errorAt, p.gets, p.held, p.needFull = s.LastError, s.ErrorAt, int(s.Gets), int(s.Held), s.NeedFull
-	p.waiters, p.inflight, p.allowed = slices.Clone(s.Waiters), s.Inflight, s.Allowed
-	p.unknowns, p.accepted, p.breaker, p.fence = int(s.Unknowns), int(s.Accepted), s.Breaker, s.Fence
-	p.slowUntil, p.youngest, p.pollAt, p.read = s.SlowUntil, s.Youngest, s.PollAt, s.Read
-	p.outage, p.outageSince = s.Outage, s.OutageAt
+	p.keptProvider = s.keptProvider.clone()
 	for _, id := range s.Owed {
 		p.owed[id] = true
 	}
@@ -180,15 +171,8 @@ func (s *savedProvider) restore(limit int64) *provider {
 
 func (c *Core) restoreCluster(s *savedCluster) {
 	cl := c.clusters.ensure(s.Name)
-	cl.session, cl.sessionSince, cl.features, cl.has = s.Session, s.SessionSince, s.Features, featuresOf(s.Features)
-	cl.version, cl.protocol, cl.heard, cl.known, cl.hash = s.Version, s.Protocol, s.Heard, s.Known, s.Hash
-	cl.rows, cl.totals, cl.arrival, cl.fresh = int(s.Rows), s.Totals, s.Arrival, s.Fresh
-	cl.disposition, cl.dispAt, cl.dispReason = s.Disposition, s.DispAt, s.DispReason
-	cl.held, cl.heldRollup, cl.gateOpen, cl.gate, cl.gateWaits = s.Held, s.HeldRollup, s.GateOpen, s.Gate, s.GateWaits
-	cl.retired, cl.reclaim, cl.timeouts, cl.oneProbe = s.Retired, s.Reclaim, s.Timeouts, s.OneProbe
-	cl.reporting, cl.reportingSince, cl.unplaced, cl.hintedAt = s.Reporting, s.ReportingSince, s.Unplaced, s.HintedAt
-	cl.forgetAt = s.ForgetAt
-	if cl.readFrom, cl.readUntil = s.ReadFrom, s.ReadUntil; cl.readFrom != 0 {
+	cl.keptCluster, cl.has = s.keptCluster, featuresOf(s.Features)
+	if cl.ReadFrom != 0 {
 		c.reading = append(c.reading, cl)
 	}
 	for _, b := range s.Blobs {
@@ -322,9 +306,13 @@ func (l *needLedger) restore(s *savedLedger) {
 	}
 }
 
+func (k keptCoordinator) clone() keptCoordinator {
+	k.Waiting = slices.Clone(k.Waiting)
+	return k
+}
+
 func (s *coordinatorState) save() savedCoordinator {
-	x := savedCoordinator{Decommissioned: s.decommissioned, Disputed: s.disputed, Plain: s.plain, Alone: s.alone, Text: s.text, Address: s.address,
-		RepliedAt: s.repliedAt, Waiting: slices.Clone(s.waiting), Quotas: s.quotas, Home: sortedKeys(s.home)}
+	x := savedCoordinator{keptCoordinator: s.keptCoordinator.clone(), Home: sortedKeys(s.home)}
 	for _, key := range sortedKeys(s.relabels) {
 		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
 	}
@@ -332,8 +320,7 @@ func (s *coordinatorState) save() savedCoordinator {
 }
 
 func (s *coordinatorState) restore(x *savedCoordinator) {
-	s.decommissioned, s.disputed, s.plain, s.text = x.Decommissioned, x.Disputed, x.Plain, x.Text
-	s.alone, s.address, s.repliedAt, s.waiting, s.quotas = x.Alone, x.Address, x.RepliedAt, slices.Clone(x.Waiting), x.Quotas
+	s.keptCoordinator = x.keptCoordinator.clone()
 	for _, name := range x.Home {
 		s.atHome(name)
 	}

@@ -47,21 +47,11 @@ type Snapshot struct {
 }
 
 type savedCycle struct {
-	N        int64       `n:"1"`
-	At       int64       `n:"2"`
-	Wall     int64       `n:"3"`
-	LastEnd  int64       `n:"4"`
-	Pending  []uint8     `n:"5"`
-	Planned  []savedPlan `n:"6"`
-	HoldEnds []holdEnd   `n:"7"`
-	Rollups  []int64     `n:"8"`
-	// 9 was when a plan was last compared; the shell keeps that.
-	Started  int64 `n:"10"`
-	Deferred bool  `n:"11"`
-	Ran      bool  `n:"12"` // a plan exists
-	Dispatch bool  `n:"13"`
-	Took     int64 `n:"14"`
-	Open     bool  `n:"15"`
+	keptCycle
+
+	Pending []uint8     `n:"5"`
+	Planned []savedPlan `n:"6"`
+	Ran     bool        `n:"12"` // a plan exists
 }
 
 type savedPlan struct {
@@ -73,40 +63,13 @@ type savedPlan struct {
 }
 
 type savedProvider struct {
-	Name      string      `n:"1"`
-	Listed    bool        `n:"2"`
-	ListedAt  int64       `n:"3"`
-	FullAt    int64       `n:"4"`
-	Cursor    []byte      `n:"5"`
-	Paged     bool        `n:"6"`
-	Advanced  bool        `n:"7"`
-	LastTook  int64       `n:"8"`
-	List      *savedList  `n:"9"`
-	NextList  int64       `n:"10"`
-	NextFull  int64       `n:"11"`
-	Fails     int64       `n:"12"`
-	LastError string      `n:"13"`
-	ErrorAt   int64       `n:"14"`
-	Owed      []string    `n:"15"`
-	Asked     []savedWant `n:"16"`
-	Gets      int64       `n:"17"`
-	Held      int64       `n:"18"`
-	NeedFull  bool        `n:"19"`
-	Waiters   []int64     `n:"20"`
-	Inflight  int64       `n:"21"`
-	Allowed   int64       `n:"22"`
-	Unknowns  int64       `n:"23"`
-	Accepted  int64       `n:"24"`
-	Breaker   breaker     `n:"25"`
-	Fence     fence       `n:"26"`
-	SlowUntil int64       `n:"27"`
-	Youngest  int64       `n:"28"`
-	PollAt    int64       `n:"29"`
-	Rejects   []KeyVal    `n:"30"`
-	Wanted    []savedWant `n:"31"`
-	Read      int64       `n:"32"`
-	Outage    outage      `n:"33"`
-	OutageAt  int64       `n:"34"`
+	keptProvider
+
+	List    *savedList  `n:"9"`
+	Owed    []string    `n:"15"`
+	Asked   []savedWant `n:"16"`
+	Rejects []KeyVal    `n:"30"`
+	Wanted  []savedWant `n:"31"`
 }
 
 type savedList struct {
@@ -160,50 +123,20 @@ type savedBackoff struct {
 }
 
 type savedCluster struct {
-	Name           string              `n:"1"`
-	Session        int64               `n:"2"`
-	SessionSince   int64               `n:"3"`
-	Features       []string            `n:"4"`
-	Version        string              `n:"5"`
-	Protocol       string              `n:"6"`
-	Heard          bool                `n:"7"`
-	Known          bool                `n:"8"`
-	Hash           string              `n:"9"`
-	Rows           int64               `n:"10"`
-	Totals         []resource.Quantity `n:"11"`
-	Arrival        int64               `n:"12"`
-	Fresh          int64               `n:"13"`
-	Disposition    Disposition         `n:"14"`
-	DispAt         int64               `n:"15"`
-	DispReason     string              `n:"16"`
-	Held           confirmation        `n:"17"`
-	HeldRollup     *RollupArrived      `n:"18"`
-	GateOpen       bool                `n:"19"`
-	Gate           confirmation        `n:"20"`
-	GateWaits      bool                `n:"21"`
-	Retired        bool                `n:"22"`
-	Reclaim        tokenBucket         `n:"23"`
-	Timeouts       backoff             `n:"24"`
-	OneProbe       bool                `n:"25"`
-	Blobs          []savedBackoff      `n:"26"`
-	BlobText       []KeyVal            `n:"27"`
-	Nodes          []savedNode         `n:"28"`
-	Reporting      bool                `n:"29"`
-	ReportingSince int64               `n:"30"`
-	Unplaced       []UnplacedRow       `n:"31"`
-	Hints          []savedHint         `n:"32"`
-	Statuses       []savedStatus       `n:"33"`
-	Demand         []demand.Saved      `n:"34"`
-	Overhead       []resource.Quantity `n:"35"`
-	Facts          demand.Facts        `n:"36"`
-	InTable        bool                `n:"37"` // the demand table knows the cluster
-	HintedAt       int64               `n:"38"`
-	ReadFrom       int64               `n:"39"`
-	ReadUntil      int64               `n:"40"`
-	HeldBack       []savedHeldBack     `n:"41"`
-	Out            []OutOfService      `n:"42"`
-	ForgetAt       int64               `n:"43"`
-	Failed         []KeyVal            `n:"44"`
+	keptCluster
+
+	Blobs    []savedBackoff      `n:"26"`
+	BlobText []KeyVal            `n:"27"`
+	Nodes    []savedNode         `n:"28"`
+	Hints    []savedHint         `n:"32"`
+	Statuses []savedStatus       `n:"33"`
+	Demand   []demand.Saved      `n:"34"`
+	Overhead []resource.Quantity `n:"35"`
+	Facts    demand.Facts        `n:"36"`
+	InTable  bool                `n:"37"` // the demand table knows the cluster
+	HeldBack []savedHeldBack     `n:"41"`
+	Out      []OutOfService      `n:"42"`
+	Failed   []KeyVal            `n:"44"`
 }
 
 type savedHeldBack struct {
@@ -269,15 +202,8 @@ type savedListing struct {
 }
 
 type savedCoordinator struct {
-	Decommissioned bool                 `n:"1"`
-	Disputed       bool                 `n:"2"`
-	Plain          bool                 `n:"3"`
-	Text           string               `n:"4"`
-	Address        string               `n:"5"`
-	RepliedAt      int64                `n:"6"`
-	Waiting        []pendingInstruction `n:"7"`
-	Relabels       []savedCount         `n:"8"`
-	Quotas         bool                 `n:"9"`
-	Home           []string             `n:"10"`
-	Alone          bool                 `n:"11"`
+	keptCoordinator
+
+	Relabels []savedCount `n:"8"`
+	Home     []string     `n:"10"`
 }

@@ -97,11 +97,11 @@ func (c *Core) transfer(x Instruction) {
 		c.reply(x, InstructionInvalid, "unsupported: no move id", nil)
 	case t.To == c.cfg.ShardID:
 		w := pendingInstruction{Instruction: x, Deadline: c.now + transferPatience, Pending: slices.Clone(t.Machines)}
-		c.coord.waiting = append(c.coord.waiting, w)
+		c.coord.Waiting = append(c.coord.Waiting, w)
 		c.timers.add(w.Deadline, timerInstruction, x.ID)
 		for _, id := range t.Machines {
 			for _, p := range c.providers {
-				c.want(p.name, id, getForMove)
+				c.want(p.Name, id, getForMove)
 			}
 		}
 		if len(t.Machines) == 0 {
@@ -116,8 +116,8 @@ func (c *Core) transfer(x Instruction) {
 
 // moveAnswered counts a Get that a transfer waited for.
 func (c *Core) moveAnswered(machine string, f *Fact) {
-	for n := range c.coord.waiting {
-		w := &c.coord.waiting[n]
+	for n := range c.coord.Waiting {
+		w := &c.coord.Waiting[n]
 		t := w.Instruction.Transfer
 		if t == nil || !slices.Contains(w.Pending, machine) {
 			continue
@@ -186,7 +186,7 @@ func (c *Core) cancelMove(x Instruction) {
 			}
 		}
 	}
-	c.coord.waiting = slices.DeleteFunc(c.coord.waiting, func(w pendingInstruction) bool {
+	c.coord.Waiting = slices.DeleteFunc(c.coord.Waiting, func(w pendingInstruction) bool {
 		if r := w.Instruction.Reserve; r != nil && r.Move == x.CancelMove {
 			c.unreserve(append(slices.Clone(w.Pending), w.Taken...))
 			return true

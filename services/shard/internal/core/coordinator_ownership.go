@@ -80,15 +80,15 @@ func (v *View) covers(m *inventory.Machine) bool {
 
 // ownsNothingYet reports whether nobody has said so far what this shard owns (COORD-9.10).
 func (c *Core) ownsNothingYet() bool {
-	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.plain && !c.coord.alone
+	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.Plain && !c.coord.Alone
 }
 
 // aloneNow makes this shard the only one of its provider, if nobody has said otherwise by now. A view ends it.
 func (c *Core) aloneNow() {
-	if !c.ownsNothingYet() || c.coord.repliedAt != 0 {
+	if !c.ownsNothingYet() || c.coord.RepliedAt != 0 {
 		return
 	}
-	c.coord.alone = true
+	c.coord.Alone = true
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("the coordinator has not answered for %d s: this shard owns all machines of its provider until a view comes (--alone-after)",
 		c.cfg.AloneAfter/Second)})
 	c.reownAll()
@@ -98,10 +98,10 @@ func (c *Core) aloneNow() {
 // mineWithoutView is ownership before any view: nothing but what names this shard, until a coordinator that does not
 // partition has answered; then everything, or the assigned domains.
 func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
-	if !c.coord.plain && c.coord.alone {
+	if !c.coord.Plain && c.coord.Alone {
 		return !boundState(m.State) || owner == "" || owner == c.cfg.ShardID
 	}
-	if !c.coord.plain {
+	if !c.coord.Plain {
 		return boundState(m.State) && owner == c.cfg.ShardID
 	}
 	if len(c.ctl.Domains) == 0 {
@@ -238,13 +238,13 @@ func (c *Core) applyQuotas() {
 	v := c.ctl.View
 	c.coord.used = nil
 	if v == nil || len(v.Quotas) == 0 {
-		if c.coord.quotas {
-			c.coord.quotas = false
+		if c.coord.Quotas {
+			c.coord.Quotas = false
 			c.liftQuotas()
 		}
 		return
 	}
-	c.coord.quotas, c.coord.used = true, map[string]int64{}
+	c.coord.Quotas, c.coord.used = true, map[string]int64{}
 	inv := c.world.Inventory
 	for i := range inv.All() {
 		if m := inv.Machine(i); m.State != inventory.Speculative && m.CapacityType.Elastic() && !inv.Foreign(i) {

@@ -11,20 +11,26 @@ import (
 
 // coordinatorState is what the core knows of the coordinator beyond Control.
 type coordinatorState struct {
-	decommissioned bool
-	disputed       bool
-	plain          bool // a coordinator that does not partition has answered
-	alone          bool // nobody has answered for so long that this shard is the only one (COORD-9.10)
-	text           string
-	address        string
-	repliedAt      int64
-	foreign        int
-	owners         map[string]string // shard named by the metadata of a bound machine
-	relabels       map[string]int64  // type/zone whose Creates pause, until
-	quotas         bool
-	used           map[string]int64     // elastic machines held, by region
-	waiting        []pendingInstruction // instructions that cannot be answered yet
-	home           map[string]bool      // clusters that were served here without a break, so all their machines are known
+	keptCoordinator
+
+	foreign  int
+	owners   map[string]string // shard named by the metadata of a bound machine
+	relabels map[string]int64  // type/zone whose Creates pause, until
+	used     map[string]int64  // elastic machines held, by region
+	home     map[string]bool   // clusters that were served here without a break, so all their machines are known
+}
+
+// keptCoordinator is what a checkpoint keeps of the coordinator as it is.
+type keptCoordinator struct {
+	Decommissioned bool                 `n:"1"`
+	Disputed       bool                 `n:"2"`
+	Plain          bool                 `n:"3"`  // a coordinator that does not partition has answered
+	Alone          bool                 `n:"11"` // nobody has answered for so long that this shard is the only one (COORD-9.10)
+	Text           string               `n:"4"`
+	Address        string               `n:"5"`
+	RepliedAt      int64                `n:"6"`
+	Quotas         bool                 `n:"9"`
+	Waiting        []pendingInstruction `n:"7"` // instructions that cannot be answered yet
 }
 
 // KeyRemoved is where the bucket "control" keeps that this shard was removed from the fleet.
@@ -32,9 +38,9 @@ const KeyRemoved = "removed"
 
 // frozen reports that the coordinator said that this process must start nothing: the shard was removed, or another process with a
 // higher epoch runs under its id.
-func (s *coordinatorState) frozen() bool { return s.decommissioned || s.disputed }
+func (s *coordinatorState) frozen() bool { return s.Decommissioned || s.Disputed }
 
-// waitingOrder is an instruction whose answer waits for operations or Gets.
+// pendingInstruction is one whose answer waits for operations or Gets.
 type pendingInstruction struct {
 	Instruction Instruction `n:"1"`
 	Deadline    int64       `n:"2"`
@@ -57,8 +63,8 @@ type CoordinatorStatus struct {
 }
 
 func (c *Core) coordStatus() CoordinatorStatus {
-	return CoordinatorStatus{Lineage: c.ctl.Coordinator, View: c.ctl.View, RepliedAt: c.coord.repliedAt, Decommissioned: c.coord.decommissioned,
-		Disputed: c.coord.disputed, Text: c.coord.text, Address: c.coord.address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
+	return CoordinatorStatus{Lineage: c.ctl.Coordinator, View: c.ctl.View, RepliedAt: c.coord.RepliedAt, Decommissioned: c.coord.Decommissioned,
+		Disputed: c.coord.Disputed, Text: c.coord.Text, Address: c.coord.Address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
 }
 
 // How long a view may wait for operations on machines that it takes away (COORD-9.9f), and a transfer for its Gets.
@@ -70,15 +76,15 @@ const (
 // coordinatorReplied takes the answer to a report. A coordinator that is gone changes nothing (SHARD-2.2).
 func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 	if e.Failed {
-		if e.Decommissioned && !c.coord.decommissioned || e.EpochDisputed && !c.coord.disputed { // silence takes neither back (SHARD-21.7)
-			c.coord.decommissioned, c.coord.disputed = c.coord.decommissioned || e.Decommissioned, c.coord.disputed || e.EpochDisputed
-			c.coord.text = e.Text
+		if e.Decommissioned && !c.coord.Decommissioned || e.EpochDisputed && !c.coord.Disputed { // silence takes neither back (SHARD-21.7)
+			c.coord.Decommissioned, c.coord.Disputed = c.coord.Decommissioned || e.Decommissioned, c.coord.Disputed || e.EpochDisputed
+			c.coord.Text = e.Text
 			if e.Decommissioned {
 				c.ctl.Removed = e.Text
 				c.emit(Persist{Bucket: BucketControl, Key: KeyRemoved, Value: []byte(e.Text)})
 			}
 			c.record(Record{Type: RecordInstruction, Detail: e.Text})
-			c.cycle.redispatch = true
+			c.cycle.Redispatch = true
 		}
 		return
 	}
@@ -90,17 +96,17 @@ func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 			c.ctl.Removed = ""
 			c.emit(Persist{Bucket: BucketControl, Key: KeyRemoved})
 		}
-		c.coord.decommissioned, c.coord.disputed, c.coord.text = false, false, ""
-		c.cycle.redispatch = true
+		c.coord.Decommissioned, c.coord.Disputed, c.coord.Text = false, false, ""
+		c.cycle.Redispatch = true
 		c.trigger(triggerAdmin)
 	}
 	c.ctl.Coordinator.Term = max(c.ctl.Coordinator.Term, e.Term)
 	if e.UUID != "" {
 		c.ctl.Coordinator.UUID = e.UUID
 	}
-	c.coord.repliedAt, c.coord.address = c.now, e.Address
-	if plain := e.UUID == "" && c.ctl.Coordinator.UUID == ""; plain != c.coord.plain {
-		c.coord.plain = plain
+	c.coord.RepliedAt, c.coord.Address = c.now, e.Address
+	if plain := e.UUID == "" && c.ctl.Coordinator.UUID == ""; plain != c.coord.Plain {
+		c.coord.Plain = plain
 		c.reownAll()
 	}
 	for _, x := range e.Instructions {
@@ -146,7 +152,7 @@ func (c *Core) instruction(x Instruction) {
 }
 
 func (c *Core) isWaiting(id string) bool {
-	return slices.ContainsFunc(c.coord.waiting, func(w pendingInstruction) bool { return w.Instruction.ID == id })
+	return slices.ContainsFunc(c.coord.Waiting, func(w pendingInstruction) bool { return w.Instruction.ID == id })
 }
 
 // reply answers an instruction. What must survive a restart is in the effect, and the shell stores it before the answer
@@ -224,14 +230,14 @@ func (c *Core) setView(x Instruction) {
 }
 
 func (c *Core) wait(w pendingInstruction) {
-	c.coord.waiting = append(c.coord.waiting, w)
+	c.coord.Waiting = append(c.coord.Waiting, w)
 	c.timers.add(w.Deadline, timerInstruction, w.Instruction.ID)
 }
 
 // retryInstructions looks again at the answers that wait: after an operation ended, a Get came, or a deadline passed.
 func (c *Core) retryInstructions() {
-	waiting := c.coord.waiting
-	c.coord.waiting = nil
+	waiting := c.coord.Waiting
+	c.coord.Waiting = nil
 	for _, w := range waiting {
 		if w.Instruction.SetView != nil {
 			w.Pending = c.losing()
@@ -251,7 +257,7 @@ func (c *Core) retryInstructions() {
 		case w.Instruction.Reserve != nil && (len(w.Pending) == 0 || late):
 			c.evicted(w)
 		default:
-			c.coord.waiting = append(c.coord.waiting, w)
+			c.coord.Waiting = append(c.coord.Waiting, w)
 		}
 	}
 }
@@ -282,15 +288,15 @@ func (c *Core) releaseCluster(x Instruction) {
 		return
 	}
 	for _, o := range c.ops.ordered() {
-		if o.Cluster == cl.name {
+		if o.Cluster == cl.Name {
 			c.reply(x, InstructionFailed, "operations are open on the cluster's machines", []string{o.Machine})
 			return
 		}
 	}
-	delete(c.coord.home, cl.name)
+	delete(c.coord.home, cl.Name)
 	c.unstage(cl)
-	c.world.Demand.Remove(cl.name)
-	cl.known, cl.hash, cl.rows, cl.totals, cl.gateOpen, cl.facts = false, "", 0, nil, false, true
+	c.world.Demand.Remove(cl.Name)
+	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.GateOpen, cl.facts = false, "", 0, nil, false, true
 	cl.changed()
 	c.trigger(triggerAdmin)
 	c.reply(x, InstructionAccepted, "", nil)

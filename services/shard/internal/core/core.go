@@ -229,7 +229,7 @@ func (c *Core) start(s Started) {
 	c.started = true
 	c.configure(s.Config.WithDefaults())
 	c.epoch, c.ctl = s.Epoch, s.Control
-	c.coord.decommissioned, c.coord.text = s.Control.Removed != "", s.Control.Removed
+	c.coord.Decommissioned, c.coord.Text = s.Control.Removed != "", s.Control.Removed
 	if c.cfg.ForgetCoordinator {
 		c.ctl.Coordinator = Lineage{}
 	}
@@ -243,7 +243,7 @@ func (c *Core) start(s Started) {
 		c.poison[p.Hash] = p.Until
 	}
 	c.classes.init(c.cfg.ExecuteConcurrency)
-	c.cycle.lastEnd = c.now - c.cfg.CycleMinSpacing
+	c.cycle.LastEnd = c.now - c.cfg.CycleMinSpacing
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.startPauses()
 	c.startOwnership()
@@ -251,7 +251,7 @@ func (c *Core) start(s Started) {
 		c.timers.add(c.now+c.cfg.AloneAfter, timerAlone, "")
 	}
 	for _, name := range s.Control.Retired {
-		c.clusters.ensure(name).retired = true
+		c.clusters.ensure(name).Retired = true
 		c.openGate(c.clusters.get(name), "retired")
 	}
 	c.record(Record{Type: RecordProcess, Detail: fmt.Sprintf("started, epoch %d, version %s", c.epoch, c.cfg.Version)})

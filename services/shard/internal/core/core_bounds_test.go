@@ -217,7 +217,7 @@ func TestRemovalsOfDeltas(t *testing.T) {
 			w.advance(w.mono + Second)
 			w.step(Tick{})
 		}
-		if len(p.cursor) > 0 && p.list.full {
+		if len(p.Cursor) > 0 && p.list.full {
 			t.Fatal("a full List although there is a cursor")
 		}
 		id := p.list.id
@@ -236,8 +236,8 @@ func TestRemovalsOfDeltas(t *testing.T) {
 	known(38, "after a complete scan without another")
 	list(ListDone{Complete: true}, rest("m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11", "m12", "m13"))
 	known(38, "after a complete scan without eleven")
-	if w.c.providers[0].held != 11 {
-		t.Errorf("%d removals are held", w.c.providers[0].held)
+	if w.c.providers[0].Held != 11 {
+		t.Errorf("%d removals are held", w.c.providers[0].Held)
 	}
 }
 

@@ -20,8 +20,8 @@ func (c *Core) cheap() string {
 		}
 	}
 	for _, p := range c.providers {
-		if p.inflight < 0 || p.gets < 0 || p.gets > getConcurrency || p.machines < 0 {
-			return fmt.Sprintf("provider %s has %d commands, %d Gets, %d machines", p.name, p.inflight, p.gets, p.machines)
+		if p.Inflight < 0 || p.Gets < 0 || p.Gets > getConcurrency || p.machines < 0 {
+			return fmt.Sprintf("provider %s has %d commands, %d Gets, %d machines", p.Name, p.Inflight, p.Gets, p.machines)
 		}
 	}
 	if len(c.ops.byID) != len(c.ops.byMachine) {
@@ -55,16 +55,16 @@ func (c *Core) Broken() string {
 		}
 	}
 	for _, cl := range c.clusters.ordered {
-		if counts[cl.name] != cl.counts {
-			return fmt.Sprintf("cluster %s counts %v, the inventory %v", cl.name, cl.counts, counts[cl.name])
+		if counts[cl.Name] != cl.counts {
+			return fmt.Sprintf("cluster %s counts %v, the inventory %v", cl.Name, cl.counts, counts[cl.Name])
 		}
 	}
 	for _, p := range c.providers {
-		if machines[p.name] != p.machines {
-			return fmt.Sprintf("provider %s counts %d machines, the inventory %d", p.name, p.machines, machines[p.name])
+		if machines[p.Name] != p.machines {
+			return fmt.Sprintf("provider %s counts %d machines, the inventory %d", p.Name, p.machines, machines[p.Name])
 		}
-		if p.list != nil && shown[p.name] != p.list.shown {
-			return fmt.Sprintf("the List of %s counts %d machines shown, the inventory %d", p.name, p.list.shown, shown[p.name])
+		if p.list != nil && shown[p.Name] != p.list.shown {
+			return fmt.Sprintf("the List of %s counts %d machines shown, the inventory %d", p.Name, p.list.shown, shown[p.Name])
 		}
 	}
 	slots := [kinds]int64{}

@@ -209,7 +209,7 @@ func TestDecisionForAMachineThatMovedOn(t *testing.T) {
 	i, _ := w.c.world.Inventory.Find(moved)
 	w.c.move(i, inventory.Idle, "") // as a fact would, just before a dispatch
 	w.c.world.Inventory.SetStamp(i, nil)
-	w.c.cycle.redispatch = true
+	w.c.cycle.Redispatch = true
 	before := w.count(MetricDeduped)
 	w.c.cycle.wanted = false
 	w.step(Tick{})

@@ -98,7 +98,7 @@ func (c *Core) record(r Record) {
 	}
 	r.Sequence, r.Wall, r.Epoch = c.records, c.wall, c.epoch
 	if r.Cycle == 0 {
-		r.Cycle = c.cycle.n
+		r.Cycle = c.cycle.N
 	}
 	c.emit(r)
 }

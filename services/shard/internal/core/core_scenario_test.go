@@ -61,8 +61,8 @@ func TestStormIsServedInTenCyclesASecond(t *testing.T) {
 	if lag := used[metricKey(MetricCycleLag)]; lag > clusters*200*Millisecond {
 		t.Errorf("the changes waited for %d ms in all", lag/Millisecond)
 	}
-	if len(w.c.cycle.rollups) != 0 {
-		t.Errorf("%d changes are not used 200 ms later", len(w.c.cycle.rollups))
+	if len(w.c.cycle.Rollups) != 0 {
+		t.Errorf("%d changes are not used 200 ms later", len(w.c.cycle.Rollups))
 	}
 }
 
@@ -98,8 +98,8 @@ func TestSlowCyclesLeaveHalfOfTheLoopToEvents(t *testing.T) {
 	if n := w.c.Cycle() - quiet; n < 3 { // the one that was due, and --cycle-interval goes on after a slow one (SHARD-6.3)
 		t.Errorf("%d cycles in 25 s of rest", n)
 	}
-	if len(w.c.cycle.rollups) != 0 {
-		t.Errorf("%d changes are not used", len(w.c.cycle.rollups))
+	if len(w.c.cycle.Rollups) != 0 {
+		t.Errorf("%d changes are not used", len(w.c.cycle.Rollups))
 	}
 }
 

@@ -100,7 +100,7 @@ func (c *Core) runTimers() {
 		}
 		switch t.Kind {
 		case timerCycle: // each cycle arms one, so all but the last are of cycles that others have followed
-			if c.now-c.cycle.at >= c.cfg.CycleInterval {
+			if c.now-c.cycle.At >= c.cfg.CycleInterval {
 				c.trigger(triggerInterval)
 			}
 		case timerPull:

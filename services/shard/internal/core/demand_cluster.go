@@ -11,72 +11,75 @@ import (
 
 // cluster is what the core knows of one cluster beside its rows, which are in the demand table.
 type cluster struct {
-	name string
+	keptCluster
+
+	has          featureSet
+	staged       *stagedRollup       // being taken in
+	queuedRollup *RollupArrived      // the newest that came meanwhile
+	counts       [9]int              // of machines bound to it, by state
+	blobs        map[string]*backoff // by fingerprint
+	blobText     map[string]string   // last error of the operator, by fingerprint
+	failed       map[string]string   // why a provider could not configure the last machine, by fingerprint
+	nodes        map[string]*node    // by machine id
+	hints        map[string]*hintSent
+	stated       *NeedBlock // block whose verdicts were last sent
+	hintBasis    hintBasis  // of the last hints; a cache, not state
+	statusWaits  bool       // some verdict of it had to wait, or was not looked at yet
+	statusNext   int        // row to look at next
+	statusLeft   int        // rows of stated that were not looked at
+	statusFrom   int64      // when the first verdict that had to wait may be sent; 0: none
+	statuses     map[string]*statusSent
+	out          map[string]OutOfService // machines whose nodes take no Pods, by id
+	heldBack     map[demand.RowKey]int64 // since when rows are held back
+	shown        *clusterView            // last published; nil: changed since
+	holds        bool                    // holds have to be computed again
+	facts        bool                    // facts have to be told to the engine again
+}
+
+// keptCluster is what a checkpoint keeps of a cluster as it is. Maps and what can be computed again are in cluster.
+type keptCluster struct {
+	Name string `n:"1"`
 
 	// Session.
-	session      int64 // number of the installed session; 0: none
-	sessionSince int64
-	features     []string
-	has          featureSet
-	version      string
-	protocol     string
-	heard        bool // this session has delivered an accepted or unchanged roll-up (SHARD-12.4)
+	Session      int64    `n:"2"` // number of the installed session; 0: none
+	SessionSince int64    `n:"3"`
+	Features     []string `n:"4"`
+	Version      string   `n:"5"`
+	Protocol     string   `n:"6"`
+	Heard        bool     `n:"7"` // this session has delivered an accepted or unchanged roll-up (SHARD-12.4)
 
 	// Demand.
-	known       bool // a roll-up was accepted in this process
-	hash        string
-	rows        int
-	totals      []resource.Quantity // per resource, by name
-	arrival     int64               // of the last roll-up that was processed
-	fresh       int64               // when a roll-up was last accepted or unchanged; 0: never
-	disposition Disposition
-	dispAt      int64
-	dispReason  string
-	held        confirmation // by the roll-up guard
-	heldRollup  *RollupArrived
+	Known       bool                `n:"8"` // a roll-up was accepted in this process
+	Hash        string              `n:"9"`
+	Rows        int                 `n:"10"`
+	Totals      []resource.Quantity `n:"11"` // per resource, by name
+	Arrival     int64               `n:"12"` // of the last roll-up that was processed
+	Fresh       int64               `n:"13"` // when a roll-up was last accepted or unchanged; 0: never
+	Disposition Disposition         `n:"14"`
+	DispAt      int64               `n:"15"`
+	DispReason  string              `n:"16"`
+	Held        confirmation        `n:"17"` // by the roll-up guard
+	HeldRollup  *RollupArrived      `n:"18"`
 
-	staged       *stagedRollup  // being taken in
-	queuedRollup *RollupArrived // the newest that came meanwhile
-
-	gateOpen  bool
-	gate      confirmation // of a first roll-up that asks for almost nothing (SHARD-12.3)
-	gateWaits bool         // the first roll-up came before the first complete List; judged when that is in
-	retired   bool
-	readFrom  int64 // new here: the first List that may have seen all its machines; 0: not waited for
-	readUntil int64 // the longest it is waited for
-	forgetAt  int64 // when it is looked at whether it can be forgotten; 0: it has a session
-
-	// Machines bound to the cluster, by state.
-	counts [9]int
+	GateOpen  bool         `n:"19"`
+	Gate      confirmation `n:"20"` // of a first roll-up that asks for almost nothing (SHARD-12.3)
+	GateWaits bool         `n:"21"` // the first roll-up came before the first complete List; judged when that is in
+	Retired   bool         `n:"22"`
+	ReadFrom  int64        `n:"39"` // new here: the first List that may have seen all its machines; 0: not waited for
+	ReadUntil int64        `n:"40"` // the longest it is waited for
+	ForgetAt  int64        `n:"43"` // when it is looked at whether it can be forgotten; 0: it has a session
 
 	// Acquisition.
-	reclaim  tokenBucket
-	timeouts backoff             // of the whole cluster, after pulls that timed out
-	oneProbe bool                // a pull timed out and none was answered since (SHARD-15.4)
-	blobs    map[string]*backoff // by fingerprint
-	blobText map[string]string   // last error of the operator, by fingerprint
-	failed   map[string]string   // why a provider could not configure the last machine, by fingerprint
+	Reclaim  tokenBucket `n:"23"`
+	Timeouts backoff     `n:"24"` // of the whole cluster, after pulls that timed out
+	OneProbe bool        `n:"25"` // a pull timed out and none was answered since (SHARD-15.4)
 
 	// Node readiness.
-	nodes          map[string]*node // by machine id
-	reporting      bool             // a full set of this session is complete
-	reportingSince int64
-	unplaced       []UnplacedRow
+	Reporting      bool          `n:"29"` // a full set of this session is complete
+	ReportingSince int64         `n:"30"`
+	Unplaced       []UnplacedRow `n:"31"`
 
-	hints       map[string]*hintSent
-	stated      *NeedBlock // block whose verdicts were last sent
-	hintedAt    int64      // when hints were last computed; 0: never in this session
-	hintBasis   hintBasis  // of the last hints; a cache, not state
-	statusWaits bool       // some verdict of it had to wait, or was not looked at yet
-	statusNext  int        // row to look at next
-	statusLeft  int        // rows of stated that were not looked at
-	statusFrom  int64      // when the first verdict that had to wait may be sent; 0: none
-	statuses    map[string]*statusSent
-	out         map[string]OutOfService // machines whose nodes take no Pods, by id
-	heldBack    map[demand.RowKey]int64 // since when rows are held back
-	shown       *clusterView            // last published; nil: changed since
-	holds       bool                    // holds have to be computed again
-	facts       bool                    // facts have to be told to the engine again
+	HintedAt int64 `n:"38"` // when hints were last computed; 0: never in this session
 }
 
 // node is what a cluster reports of one machine's node.
@@ -136,11 +139,11 @@ func (c *confirmation) add(now int64) (confirmed bool) {
 	return c.Count >= guardReports && c.Last-c.First >= guardElapsed
 }
 
-func (c *cluster) connected() bool { return c.session != 0 }
+func (c *cluster) connected() bool { return c.Session != 0 }
 
 // current reports whether a session is the installed one. No session is nobody's.
 func (c *cluster) current(session int64) bool {
-	return c != nil && session != 0 && c.session == session
+	return c != nil && session != 0 && c.Session == session
 }
 
 // bound counts Configuring, Configured and Draining machines.
@@ -167,16 +170,16 @@ func (s *clusterSet) ensure(name string) *cluster {
 	if c := s.byName[name]; c != nil {
 		return c
 	}
-	c := &cluster{name: name, blobs: map[string]*backoff{}, blobText: map[string]string{}, failed: map[string]string{}, nodes: map[string]*node{},
+	c := &cluster{keptCluster: keptCluster{Name: name}, blobs: map[string]*backoff{}, blobText: map[string]string{}, failed: map[string]string{}, nodes: map[string]*node{},
 		hints: map[string]*hintSent{}, statuses: map[string]*statusSent{}, holds: true, facts: true}
 	s.byName[name] = c
-	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.name, n) })
+	i, _ := slices.BinarySearchFunc(s.ordered, name, func(c *cluster, n string) int { return strings.Compare(c.Name, n) })
 	s.ordered = slices.Insert(s.ordered, i, c)
 	return c
 }
 
 func (s *clusterSet) remove(cl *cluster) {
-	delete(s.byName, cl.name)
+	delete(s.byName, cl.Name)
 	s.ordered = slices.DeleteFunc(s.ordered, func(c *cluster) bool { return c == cl })
 }
 
@@ -186,27 +189,27 @@ const forgetAfter = Hour
 
 // left begins the time after which a cluster without a session is forgotten (SHARD-12.8).
 func (c *Core) left(cl *cluster) {
-	cl.forgetAt = c.now + forgetAfter
-	c.timers.add(cl.forgetAt, timerForget, cl.name)
+	cl.ForgetAt = c.now + forgetAfter
+	c.timers.add(cl.ForgetAt, timerForget, cl.Name)
 }
 
 // forgetCluster forgets a cluster of which nothing is here but its name and its demand.
 func (c *Core) forgetCluster(t timer) {
 	cl := c.clusters.get(t.Subject)
-	if cl == nil || cl.connected() || cl.forgetAt != t.At {
+	if cl == nil || cl.connected() || cl.ForgetAt != t.At {
 		return
 	}
-	if cl.retired || cl.counts != [9]int{} || len(c.machinesOf(cl)) > 0 ||
-		slices.ContainsFunc(c.ops.ordered(), func(o *operation) bool { return o.Cluster == cl.name }) {
+	if cl.Retired || cl.counts != [9]int{} || len(c.machinesOf(cl)) > 0 ||
+		slices.ContainsFunc(c.ops.ordered(), func(o *operation) bool { return o.Cluster == cl.Name }) {
 		c.left(cl)
 		return
 	}
-	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: "forgotten: no session and no machine for an hour"})
-	delete(c.coord.home, cl.name)
-	c.ledger.sharing.Forget(cl.name)
+	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: "forgotten: no session and no machine for an hour"})
+	delete(c.coord.home, cl.Name)
+	c.ledger.sharing.Forget(cl.Name)
 	c.reading = slices.DeleteFunc(c.reading, func(x *cluster) bool { return x == cl })
 	c.unstage(cl)
-	c.world.Demand.Remove(cl.name)
+	c.world.Demand.Remove(cl.Name)
 	c.clusters.remove(cl)
 	c.pub.dirty = true
 	c.trigger(triggerSession)
@@ -222,7 +225,7 @@ func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
 	case cl.templateUntil(n.Form.Fingerprint) > c.now:
 		return demand.HeldBootstrapBackoff
 	}
-	if c.ledger.parking.Parked(cl.name, n.RowKey(), c.policy) {
+	if c.ledger.parking.Parked(cl.Name, n.RowKey(), c.policy) {
 		return demand.HeldParked
 	}
 	return demand.NotHeld
@@ -231,8 +234,8 @@ func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
 // templateUntil is the time before which no boot data is requested for a row, because its template failed or its operator did
 // not answer (SHARD-16.9).
 func (cl *cluster) templateUntil(fingerprint string) (until int64) {
-	if cl.timeouts.Fails > 0 {
-		until = cl.timeouts.Until
+	if cl.Timeouts.Fails > 0 {
+		until = cl.Timeouts.Until
 	}
 	if b := cl.blobs[fingerprint]; b != nil {
 		until = max(until, b.Until)
@@ -245,20 +248,20 @@ func (c *Core) bringHoldsUpToDate() {
 	for _, cl := range c.clusters.ordered {
 		if cl.holds {
 			cl.holds = false
-			c.world.Demand.SetHolds(cl.name, func(n *demand.Need) demand.Hold { return c.hold(cl, n) })
+			c.world.Demand.SetHolds(cl.Name, func(n *demand.Need) demand.Hold { return c.hold(cl, n) })
 		}
 		if cl.facts {
 			cl.facts = false
-			c.world.Demand.SetFacts(cl.name, c.factsOf(cl))
+			c.world.Demand.SetFacts(cl.Name, c.factsOf(cl))
 		}
 	}
 }
 
 func (c *Core) factsOf(cl *cluster) demand.Facts {
-	drained, failures := c.ledger.join.Counters(cl.name, c.now, c.policy)
-	if at := c.ledger.join.NextChange(cl.name, c.policy); at > 0 {
+	drained, failures := c.ledger.join.Counters(cl.Name, c.now, c.policy)
+	if at := c.ledger.join.NextChange(cl.Name, c.policy); at > 0 {
 		c.holdsEnd(cl, at)
 	}
-	return demand.Facts{Heard: cl.gateOpen, SharingPerMille: c.ledger.sharing.PerMille(cl.name), ReportsReadiness: cl.reporting,
-		ReportingSince: cl.reportingSince, JoinDrained: drained, JoinFailures: failures}
+	return demand.Facts{Heard: cl.GateOpen, SharingPerMille: c.ledger.sharing.PerMille(cl.Name), ReportsReadiness: cl.Reporting,
+		ReportingSince: cl.ReportingSince, JoinDrained: drained, JoinFailures: failures}
 }

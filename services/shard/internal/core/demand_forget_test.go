@@ -20,7 +20,7 @@ func TestClustersThatLeftAreForgotten(t *testing.T) {
 	w.rollup("kept", needs(1, 4))
 	w.run(Minute)
 	for _, cl := range append([]*cluster(nil), w.c.clusters.ordered...) {
-		w.step(SessionClosed{Cluster: cl.name, Session: cl.session, Reason: "gone"})
+		w.step(SessionClosed{Cluster: cl.Name, Session: cl.Session, Reason: "gone"})
 	}
 	w.run(50 * Minute)
 	if n := len(w.c.clusters.ordered); n != 201 {
@@ -30,7 +30,7 @@ func TestClustersThatLeftAreForgotten(t *testing.T) {
 	w.run(20 * Minute)
 	var left []string
 	for _, cl := range w.c.clusters.ordered {
-		left = append(left, cl.name)
+		left = append(left, cl.Name)
 	}
 	if fmt.Sprint(left) != "[invented-000 kept]" {
 		t.Errorf("%d clusters are left: %.200v", len(left), left)

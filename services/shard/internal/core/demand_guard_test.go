@@ -85,7 +85,7 @@ func TestSuspiciousRollupIsHeld(t *testing.T) {
 		if got := w.rollup("red", rowsOf(c.rows)); got != c.want {
 			t.Fatalf("report %d of %d rows was %v, want %v", i, c.rows, got, c.want)
 		}
-		if got := int64(w.c.clusters.get("red").held.Count); got != c.held {
+		if got := int64(w.c.clusters.get("red").Held.Count); got != c.held {
 			t.Errorf("after report %d the count is %d, want %d", i, got, c.held)
 		}
 	}

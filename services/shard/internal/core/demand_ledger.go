@@ -120,8 +120,8 @@ func (l *needLedger) markUnplaced(c *Core) {
 func (l *needLedger) leftShortAt(c *Core, name string, n *demand.Need) int64 {
 	at := n.Arrival
 	cl := c.clusters.get(name)
-	if cl != nil && cl.disposition == DispositionAccepted && cl.dispAt > at {
-		at = cl.dispAt
+	if cl != nil && cl.Disposition == DispositionAccepted && cl.DispAt > at {
+		at = cl.DispAt
 	}
 	if lost := l.lost[name]; lost > at {
 		at = lost

@@ -14,17 +14,17 @@ import (
 // view names it proves nothing: a person may have bound it here before it came.
 func (c *Core) newcomer(cl *cluster) {
 	switch v := c.ctl.View; {
-	case !c.cfg.Coordinated || c.coord.home[cl.name]:
+	case !c.cfg.Coordinated || c.coord.home[cl.Name]:
 		return
 	case v != nil && v.OnlyShard:
-		c.coord.atHome(cl.name)
+		c.coord.atHome(cl.Name)
 		return
 	}
-	if cl.readFrom == 0 {
+	if cl.ReadFrom == 0 {
 		c.reading = append(c.reading, cl)
 	}
-	cl.readFrom, cl.readUntil, cl.holds = c.lists+1, c.now+newcomerIntervals*c.cfg.ReconcileInterval, true
-	c.holdsEnd(cl, cl.readUntil)
+	cl.ReadFrom, cl.ReadUntil, cl.holds = c.lists+1, c.now+newcomerIntervals*c.cfg.ReconcileInterval, true
+	c.holdsEnd(cl, cl.ReadUntil)
 }
 
 func (s *coordinatorState) atHome(cluster string) {
@@ -45,27 +45,27 @@ func (c *Core) keepHome(v *View) {
 
 // unread reports whether some provider has still to be read before the cluster may acquire.
 func (c *Core) unread(cl *cluster) bool {
-	return cl.readFrom != 0 && slices.ContainsFunc(c.providers, func(p *provider) bool { return c.unreadAt(cl, p) })
+	return cl.ReadFrom != 0 && slices.ContainsFunc(c.providers, func(p *provider) bool { return c.unreadAt(cl, p) })
 }
 
 // unreadAt is the same of one provider. One that does not answer must not keep a cluster waiting for ever.
 func (c *Core) unreadAt(cl *cluster, p *provider) bool {
 	v := c.ctl.View
-	return v != nil && !v.OnlyShard && p.read < cl.readFrom && c.now < cl.readUntil
+	return v != nil && !v.OnlyShard && p.Read < cl.ReadFrom && c.now < cl.ReadUntil
 }
 
 // mustRead reports whether a List of a provider is wanted now, for clusters that wait for one. A provider whose Lists take
 // long is read no more often for this than for machines on their way (SHARD-13.3).
 func (c *Core) mustRead(p *provider) bool {
-	if !p.listed || !slices.ContainsFunc(c.reading, func(cl *cluster) bool { return c.unreadAt(cl, p) }) {
+	if !p.Listed || !slices.ContainsFunc(c.reading, func(cl *cluster) bool { return c.unreadAt(cl, p) }) {
 		return false
 	}
-	at := p.nextList
-	if p.fails == 0 {
-		at = min(at, p.listedAt+max(c.cfg.CycleMinSpacing, 4*p.lastTook))
+	at := p.NextList
+	if p.Fails == 0 {
+		at = min(at, p.ListedAt+max(c.cfg.CycleMinSpacing, 4*p.LastTook))
 	}
 	if c.now < at {
-		c.timers.add(at, timerList, p.name)
+		c.timers.add(at, timerList, p.Name)
 		return false
 	}
 	return true
@@ -74,12 +74,12 @@ func (c *Core) mustRead(p *provider) bool {
 // releaseNewcomers ends the holds that have nothing left to wait for.
 func (c *Core) releaseNewcomers() {
 	c.reading = slices.DeleteFunc(c.reading, func(cl *cluster) bool {
-		if c.unread(cl) || c.ctl.View == nil && c.now < cl.readUntil {
+		if c.unread(cl) || c.ctl.View == nil && c.now < cl.ReadUntil {
 			return false
 		}
-		cl.readFrom, cl.readUntil, cl.holds = 0, 0, true
+		cl.ReadFrom, cl.ReadUntil, cl.holds = 0, 0, true
 		cl.changed()
-		c.coord.atHome(cl.name)
+		c.coord.atHome(cl.Name)
 		c.trigger(triggerMachine)
 		return true
 	})

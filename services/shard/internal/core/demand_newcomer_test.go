@@ -40,7 +40,7 @@ func TestNewClusterWaitsForAList(t *testing.T) {
 	if got := w.called(RPCCreate); len(got) != 1 {
 		t.Errorf("%v are created beside the one machine that was there", got)
 	}
-	if p := w.c.providers[0]; p.listedAt < asked {
+	if p := w.c.providers[0]; p.ListedAt < asked {
 		t.Error("the provider was not read again")
 	}
 }

@@ -17,10 +17,10 @@ import (
 // sender's timestamp orders nothing (SHARD-8.4). Exactly one disposition is sent (SHARD-8.6).
 func (c *Core) rollupArrived(e RollupArrived) {
 	cl := c.clusters.get(e.Cluster)
-	if !cl.current(e.Session) || e.Arrival <= cl.arrival {
+	if !cl.current(e.Session) || e.Arrival <= cl.Arrival {
 		return
 	}
-	cl.arrival = e.Arrival
+	cl.Arrival = e.Arrival
 	if cl.staged != nil { // the newest waits for the one that is being taken in
 		cl.queuedRollup = &e
 		return
@@ -45,7 +45,7 @@ func (c *Core) processRollup(cl *cluster, e RollupArrived) {
 	switch {
 	case e.Reject != nil:
 		c.rejectRollup(cl, e)
-	case cl.known && e.Hash == cl.hash:
+	case cl.Known && e.Hash == cl.Hash:
 		c.rollupUnchanged(cl, e)
 	default:
 		c.judgeRollup(cl, e)
@@ -58,12 +58,12 @@ func (c *Core) processRollup(cl *cluster, e RollupArrived) {
 // (SHARD-8.7).
 func (c *Core) rejectRollup(cl *cluster, e RollupArrived) {
 	r := e.Reject
-	cl.disposition, cl.dispAt, cl.dispReason = DispositionRejected, c.now, r.Reason
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, r.Reason
 	c.sample(MetricRollups, DispositionRejected.String(), 1)
-	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.name, Label2: r.Reason, Value: 1})
-	c.record(Record{Type: RecordRollupRejected, Cluster: cl.name, Outcome: r.Reason,
+	c.emit(Sample{Metric: MetricRollupsRejected, Label1: cl.Name, Label2: r.Reason, Value: 1})
+	c.record(Record{Type: RecordRollupRejected, Cluster: cl.Name, Outcome: r.Reason,
 		Detail: fmt.Sprintf("%s (need %d, field %s)", r.Message, r.NeedIndex, r.FieldPath)})
-	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoRejected + ":" + r.Reason, Rollup: &Rollup{
+	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoRejected + ":" + r.Reason, Rollup: &Rollup{
 		Disposition: DispositionRejected, Timestamp: e.Timestamp, Reason: r.Reason, Message: r.Message, NeedIndex: r.NeedIndex,
 		FieldPath: r.FieldPath, Warnings: e.Warnings}})
 }
@@ -71,22 +71,22 @@ func (c *Core) rejectRollup(cl *cluster, e RollupArrived) {
 func (c *Core) rollupUnchanged(cl *cluster, e RollupArrived) {
 	c.clearHeld(cl)
 	c.heardFrom(cl)
-	cl.disposition, cl.dispAt, cl.dispReason = DispositionUnchanged, c.now, ""
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionUnchanged, c.now, ""
 	c.sample(MetricRollups, DispositionUnchanged.String(), 1)
 	c.ackRollup(cl, e, DispositionUnchanged)
 	c.tryGate(cl)
 }
 
 func (c *Core) ackRollup(cl *cluster, e RollupArrived, d Disposition) {
-	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoRollup,
+	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoRollup,
 		Rollup: &Rollup{Disposition: d, Timestamp: e.Timestamp, NeedIndex: -1, Warnings: e.Warnings}})
 }
 
 // heardFrom notes that this session has delivered demand.
 func (c *Core) heardFrom(cl *cluster) {
-	cl.fresh = c.now
-	if !cl.heard {
-		cl.heard = true
+	cl.Fresh = c.now
+	if !cl.Heard {
+		cl.Heard = true
 		c.newcomer(cl)
 		c.trigger(triggerSession)
 	}
@@ -97,12 +97,12 @@ func (c *Core) heardFrom(cl *cluster) {
 func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
 	totals := totalsOf(e.Rows)
 	if why := cmp.Or(c.hides(cl, e.OutOfService), c.suspicious(cl, &e, totals)); why != "" && !c.cfg.RollupGuardOff {
-		if !cl.held.add(c.now) {
+		if !cl.Held.add(c.now) {
 			c.holdRollup(cl, e, why)
 			return
 		}
 	}
-	if c.world.Demand.IsLarge(cl.name, len(e.Rows)) {
+	if c.world.Demand.IsLarge(cl.Name, len(e.Rows)) {
 		c.stage(cl, e, totals)
 		return
 	}
@@ -110,48 +110,48 @@ func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
 }
 
 func (c *Core) holdRollup(cl *cluster, e RollupArrived, why string) {
-	cl.heldRollup = &e
-	cl.disposition, cl.dispAt, cl.dispReason = DispositionHeld, c.now, "guard"
+	cl.HeldRollup = &e
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionHeld, c.now, "guard"
 	c.sample(MetricRollups, DispositionHeld.String(), 1)
-	c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.name, Value: int64(cl.held.Count)})
-	c.record(Record{Type: RecordRollupHeld, Cluster: cl.name, Outcome: "guard",
-		Detail: fmt.Sprintf("%s; confirmation %d of %d", why, cl.held.Count, guardReports)})
-	c.emit(SendAck{Cluster: cl.name, Session: cl.session,
-		Echo: echoHeld + ":" + strconv.Itoa(cl.held.Count) + "/" + strconv.Itoa(guardReports),
+	c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.Name, Value: int64(cl.Held.Count)})
+	c.record(Record{Type: RecordRollupHeld, Cluster: cl.Name, Outcome: "guard",
+		Detail: fmt.Sprintf("%s; confirmation %d of %d", why, cl.Held.Count, guardReports)})
+	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session,
+		Echo: echoHeld + ":" + strconv.Itoa(cl.Held.Count) + "/" + strconv.Itoa(guardReports),
 		Rollup: &Rollup{Disposition: DispositionHeld, Timestamp: e.Timestamp, Reason: "guard", Message: why, NeedIndex: -1,
-			HeldCount: int64(cl.held.Count), HeldNeeded: guardReports, Warnings: e.Warnings}})
+			HeldCount: int64(cl.Held.Count), HeldNeeded: guardReports, Warnings: e.Warnings}})
 }
 
 func (c *Core) clearHeld(cl *cluster) {
-	if cl.held.Count > 0 {
-		c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.name, Value: 0})
+	if cl.Held.Count > 0 {
+		c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.Name, Value: 0})
 	}
-	cl.held, cl.heldRollup = confirmation{}, nil
+	cl.Held, cl.HeldRollup = confirmation{}, nil
 }
 
 // acceptRollup makes a roll-up whose rows are staged the cluster's demand.
 func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
 	c.clearHeld(cl)
-	first := !cl.known
-	did := c.world.Demand.Commit(cl.name, rows, e.Overhead, c.now)
+	first := !cl.Known
+	did := c.world.Demand.Commit(cl.Name, rows, e.Overhead, c.now)
 	if did.Merged > 0 {
 		c.sample(MetricRollupWarnings, "equal_rows", int64(did.Merged))
 	}
 	c.setOutOfService(cl, e.OutOfService)
-	cl.known, cl.hash, cl.rows, cl.totals = true, e.Hash, len(e.Rows), totals
-	cl.disposition, cl.dispAt, cl.dispReason = DispositionAccepted, c.now, ""
+	cl.Known, cl.Hash, cl.Rows, cl.Totals = true, e.Hash, len(e.Rows), totals
+	cl.Disposition, cl.DispAt, cl.DispReason = DispositionAccepted, c.now, ""
 	cl.holds = true
 	c.heardFrom(cl)
 	c.sample(MetricRollups, DispositionAccepted.String(), 1)
 	if did.Changed || first {
-		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.name,
+		c.record(Record{Type: RecordRollupAccepted, Cluster: cl.Name,
 			Detail: fmt.Sprintf("%d rows, %d new, %d gone", len(e.Rows), did.Added, did.Removed)})
 	}
 	if did.Changed {
 		if e.Received == 0 || e.Received > c.now {
 			e.Received = c.now
 		}
-		c.cycle.rollups = append(c.cycle.rollups, e.Received)
+		c.cycle.Rollups = append(c.cycle.Rollups, e.Received)
 		c.trigger(triggerRollup)
 	}
 	c.ackRollup(cl, e, DispositionAccepted)
@@ -161,20 +161,20 @@ func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quan
 // suspicious says why a roll-up looks like an accident, or "" (SHARD-11.3). Empty lists, wiped stores and zeroed
 // quantities are legal messages that mean "drain everything".
 func (c *Core) suspicious(cl *cluster, e *RollupArrived, totals []resource.Quantity) string {
-	if !cl.known {
+	if !cl.Known {
 		return ""
 	}
 	rows := len(e.Rows)
 	if len(e.OutOfService) > 0 { // what is left out with its machines has not gone
-		rows, totals = cl.rows, c.withOutOfService(e, totals)
+		rows, totals = cl.Rows, c.withOutOfService(e, totals)
 	}
-	if cl.rows >= guardRows && rows*10 < cl.rows {
-		return fmt.Sprintf("%d rows after %d", rows, cl.rows)
+	if cl.Rows >= guardRows && rows*10 < cl.Rows {
+		return fmt.Sprintf("%d rows after %d", rows, cl.Rows)
 	}
-	if cl.bound() < guardRows || len(cl.totals) == 0 {
+	if cl.bound() < guardRows || len(cl.Totals) == 0 {
 		return ""
 	}
-	for _, was := range cl.totals {
+	for _, was := range cl.Totals {
 		if was.Milli > 0 && !belowTenth(amountOf(totals, was.Name), was.Milli) {
 			return ""
 		}
@@ -208,15 +208,15 @@ func (c *Core) withOutOfService(e *RollupArrived, totals []resource.Quantity) []
 // tryGate opens the cluster's reclaim gate, unless its first demand is next to nothing beside what is bound to it: then
 // the same confirmation as of a suspicious roll-up is needed (SHARD-12.2, 12.3).
 func (c *Core) tryGate(cl *cluster) {
-	if cl.gateOpen || !cl.known {
+	if cl.GateOpen || !cl.Known {
 		return
 	}
 	if !c.allListed() {
-		cl.gateWaits = true
+		cl.GateWaits = true
 		return
 	}
-	cl.gateWaits = false
-	if c.demandsLittle(cl) && !cl.gate.add(c.now) {
+	cl.GateWaits = false
+	if c.demandsLittle(cl) && !cl.Gate.add(c.now) {
 		return
 	}
 	c.openGate(cl, "first roll-up of this process")
@@ -227,7 +227,7 @@ func (c *Core) demandsLittle(cl *cluster) bool {
 		return false
 	}
 	for _, have := range c.boundSupply(cl) {
-		if have.Milli > 0 && !belowTenth(amountOf(cl.totals, have.Name), have.Milli) {
+		if have.Milli > 0 && !belowTenth(amountOf(cl.Totals, have.Name), have.Milli) {
 			return false
 		}
 	}
@@ -239,7 +239,7 @@ func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
 	sum := map[string]int64{}
 	for _, i := range c.machinesOf(cl) {
 		m := c.world.Inventory.Machine(i)
-		if m.Cluster != cl.name || !boundState(m.State) {
+		if m.Cluster != cl.Name || !boundState(m.State) {
 			continue
 		}
 		offer := m.Allocatable
@@ -254,18 +254,18 @@ func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
 }
 
 func (c *Core) openGate(cl *cluster, why string) {
-	if cl.gateOpen {
+	if cl.GateOpen {
 		return
 	}
-	cl.gateOpen, cl.gate, cl.facts = true, confirmation{}, true
+	cl.GateOpen, cl.Gate, cl.facts = true, confirmation{}, true
 	cl.changed()
-	c.record(Record{Type: RecordGateOpened, Cluster: cl.name, Detail: why})
+	c.record(Record{Type: RecordGateOpened, Cluster: cl.Name, Detail: why})
 	c.trigger(triggerRollup)
 }
 
 // confirmGate is not timed: reports confirm. It exists for gates that waited for the first Lists.
 func (c *Core) confirmGate(name string) {
-	if cl := c.clusters.get(name); cl != nil && cl.gateWaits {
+	if cl := c.clusters.get(name); cl != nil && cl.GateWaits {
 		c.tryGate(cl)
 	}
 }

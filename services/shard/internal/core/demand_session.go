@@ -20,7 +20,7 @@ const (
 
 // sessionOpened installs a session, replacing an older one, or renews the installed one (SHARD-7.3, 7.5).
 func (c *Core) sessionOpened(e SessionOpened) {
-	if old := c.clusters.get(e.Cluster); old != nil && e.Session < old.session {
+	if old := c.clusters.get(e.Cluster); old != nil && e.Session < old.Session {
 		return // a stream that was replaced before its Hello got here
 	}
 	if c.superseded != "" {
@@ -28,39 +28,39 @@ func (c *Core) sessionOpened(e SessionOpened) {
 		return
 	}
 	cl := c.clusters.ensure(e.Cluster)
-	renewed := cl.session == e.Session
+	renewed := cl.Session == e.Session
 	if !renewed {
 		if cl.connected() {
 			c.sample(MetricSessions, "replaced", 1)
 			c.loseSession(cl, "replaced")
 		}
 		c.sample(MetricSessions, "installed", 1)
-		c.record(Record{Type: RecordSessionOpened, Cluster: cl.name, Detail: fmt.Sprintf("operator %s, protocol %s, features %v",
+		c.record(Record{Type: RecordSessionOpened, Cluster: cl.Name, Detail: fmt.Sprintf("operator %s, protocol %s, features %v",
 			e.OperatorVersion, e.ProtocolVersion, e.Features)})
 	}
-	cl.session, cl.features, cl.has = e.Session, e.Features, featuresOf(e.Features)
-	cl.version, cl.protocol = e.OperatorVersion, e.ProtocolVersion
+	cl.Session, cl.Features, cl.has = e.Session, e.Features, featuresOf(e.Features)
+	cl.Version, cl.Protocol = e.OperatorVersion, e.ProtocolVersion
 	if !renewed {
-		cl.sessionSince, cl.heard, cl.forgetAt = c.now, false, 0
-		cl.timeouts, cl.oneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
+		cl.SessionSince, cl.Heard, cl.ForgetAt = c.now, false, 0
+		cl.Timeouts, cl.OneProbe = backoff{}, false // a new session deserves a new try (SHARD-16.9)
 		clear(cl.blobs)
 		clear(cl.failed)
 		clear(cl.hints)
-		cl.hintedAt, cl.hintBasis = 0, hintBasis{}
+		cl.HintedAt, cl.hintBasis = 0, hintBasis{}
 		clear(cl.statuses)
 		c.trigger(triggerSession)
 	}
-	c.ledger.sharing.Session(cl.name, cl.has.unplaced)
-	cl.reporting = false // the full set of node reports comes again after each Hello ack
+	c.ledger.sharing.Session(cl.Name, cl.has.unplaced)
+	cl.Reporting = false // the full set of node reports comes again after each Hello ack
 	if !cl.has.nodeContents {
 		c.forgetContents(cl)
 	}
 	cl.holds, cl.facts = true, true
 	cl.changed()
-	if cl.retired {
+	if cl.Retired {
 		c.unretire(cl, "the cluster's operator came back")
 	}
-	c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: echoHello, Hello: true, Term: c.ctl.Coordinator.Term, Epoch: c.epoch})
+	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoHello, Hello: true, Term: c.ctl.Coordinator.Term, Epoch: c.epoch})
 	c.resync(cl)
 	c.reissueInstructions(cl)
 }
@@ -70,13 +70,13 @@ func (c *Core) sessionOpened(e SessionOpened) {
 func (c *Core) resync(cl *cluster) {
 	n := int64(0)
 	for _, i := range c.machinesOf(cl) {
-		if to, told := c.shownTo(i); told && to == cl.name {
+		if to, told := c.shownTo(i); told && to == cl.Name {
 			c.sendNodeState(i, cl, false)
 			n++
 		}
 	}
 	if c.allListed() {
-		c.emit(SendAck{Cluster: cl.name, Session: cl.session, Echo: EchoResync, Resync: n})
+		c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: EchoResync, Resync: n})
 	}
 }
 
@@ -102,15 +102,15 @@ func (c *Core) sessionClosed(e SessionClosed) {
 
 // loseSession ends what needed the session. Demand stays: silence is never "no demand" (SHARD-2.4).
 func (c *Core) loseSession(cl *cluster, reason string) {
-	c.record(Record{Type: RecordSessionClosed, Cluster: cl.name, Detail: reason})
-	cl.session, cl.heard, cl.reporting = 0, false, false
+	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: reason})
+	cl.Session, cl.Heard, cl.Reporting = 0, false, false
 	c.unstage(cl)
 	c.left(cl)
-	c.ledger.sharing.SessionClosed(cl.name)
+	c.ledger.sharing.SessionClosed(cl.Name)
 	cl.holds, cl.facts = true, true
 	cl.changed()
 	for _, o := range c.ops.ordered() {
-		if o.Cluster != cl.name {
+		if o.Cluster != cl.Name {
 			continue
 		}
 		switch {
@@ -128,15 +128,15 @@ func (c *Core) nodeReported(e NodeReported) {
 	if !cl.current(e.Session) {
 		return
 	}
-	if e.LastOfFullSet && !cl.reporting {
-		cl.reporting, cl.reportingSince, cl.facts = true, c.now, true
+	if e.LastOfFullSet && !cl.Reporting {
+		cl.Reporting, cl.ReportingSince, cl.facts = true, c.now, true
 		c.trigger(triggerNode)
 	}
 	if e.Machine == "" {
 		return
 	}
 	i, known := c.world.Inventory.Find(e.Machine)
-	if !known || c.world.Inventory.Cluster(i) != cl.name {
+	if !known || c.world.Inventory.Cluster(i) != cl.Name {
 		return // a cluster may speak of its own machines only
 	}
 	was := cl.nodes[e.Machine]
@@ -163,7 +163,7 @@ func (c *Core) nodeReported(e NodeReported) {
 		c.outageMoved(i)
 		c.trigger(triggerNode)
 		if next == inventory.ReadyOnce {
-			c.ledger.join.Ready(cl.name)
+			c.ledger.join.Ready(cl.Name)
 			cl.facts = true
 			c.observeReady(i)
 		}
@@ -179,7 +179,7 @@ func (c *Core) nodeReported(e NodeReported) {
 func (c *Core) nodeGone(i inventory.Index) {
 	inv := c.world.Inventory
 	if p := c.provider(inv.Provider(i)); inv.State(i) == inventory.Configured && len(p.asked) < nodeGoneGetsMax {
-		c.want(p.name, inv.ID(i), getForPoll)
+		c.want(p.Name, inv.ID(i), getForPoll)
 	}
 }
 
@@ -189,24 +189,24 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 	if !cl.current(e.Session) {
 		return
 	}
-	news := !slices.Equal(cl.unplaced, e.Rows)
-	cl.unplaced = e.Rows
+	news := !slices.Equal(cl.Unplaced, e.Rows)
+	cl.Unplaced = e.Rows
 	cl.changed()
 	byID := make(map[string]int64, len(e.Rows))
 	for _, r := range e.Rows {
 		byID[r.RowID] = max(r.Pods, 1)
 	}
 	pods := make(map[demand.RowKey]int64, len(e.Rows))
-	if d := c.world.Demand.Cluster(cl.name); d != nil && len(byID) > 0 {
+	if d := c.world.Demand.Cluster(cl.Name); d != nil && len(byID) > 0 {
 		for i := range d.Needs {
 			if n := &d.Needs[i]; n.RowID != "" && byID[n.RowID] > 0 {
 				pods[n.RowKey()] = byID[n.RowID]
 			}
 		}
 	}
-	c.ledger.sharing.Report(cl.name, pods, c.now)
+	c.ledger.sharing.Report(cl.Name, pods, c.now)
 	if e.StatesUnbound {
-		c.ledger.sharing.ReportUnbound(cl.name, c.rowsOf(cl.name, e.Unbound))
+		c.ledger.sharing.ReportUnbound(cl.Name, c.rowsOf(cl.Name, e.Unbound))
 	}
 	if news { // it is repeated with each heartbeat, and a heartbeat that says nothing new causes no cycle (SHARD-6.5)
 		c.trigger(triggerNode)

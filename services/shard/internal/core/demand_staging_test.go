@@ -142,8 +142,8 @@ func TestLargeRollupsAmongOtherEvents(t *testing.T) {
 		w.run(Second)
 		for _, name := range names {
 			cl := w.c.clusters.get(name)
-			if n := len(w.c.world.Demand.Cluster(name).Needs); cl.staged != nil || cl.queuedRollup != nil || n != cl.rows {
-				rt.Fatalf("%s: %d rows, %d in the demand, staged %v", name, cl.rows, n, cl.staged != nil)
+			if n := len(w.c.world.Demand.Cluster(name).Needs); cl.staged != nil || cl.queuedRollup != nil || n != cl.Rows {
+				rt.Fatalf("%s: %d rows, %d in the demand, staged %v", name, cl.Rows, n, cl.staged != nil)
 			}
 		}
 		if snapshot != nil {

@@ -52,7 +52,7 @@ func (c *Core) wantedBy(r *ReserveInstruction, m *inventory.Machine) bool {
 
 // planEvictions adds the drains of moves to the decisions of a new plan.
 func (c *Core) planEvictions(planned map[planKey]int64, wanted map[string]bool) {
-	for _, w := range c.coord.waiting {
+	for _, w := range c.coord.Waiting {
 		r := w.Instruction.Reserve
 		if r == nil || len(w.Pending) == 0 {
 			continue
@@ -70,7 +70,7 @@ func (c *Core) planEvictions(planned map[planKey]int64, wanted map[string]bool) 
 			planned[key], wanted[id] = at, true
 			a := engine.Action{Kind: KindReclaim, Machine: v.Machine, Need: engine.Nobody, Drain: -1, Cause: engine.CauseMoved}
 			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: v.Machine, machine: id,
-				cycle: c.cycle.n, planned: at, evict: &eviction{v, r.Priority}})
+				cycle: c.cycle.N, planned: at, evict: &eviction{v, r.Priority}})
 		}
 	}
 }
@@ -83,7 +83,7 @@ type eviction struct {
 
 // evicting reports whether a machine's drain belongs to a move that still waits for it.
 func (c *Core) evicting(id string) bool {
-	return slices.ContainsFunc(c.coord.waiting, func(w pendingInstruction) bool {
+	return slices.ContainsFunc(c.coord.Waiting, func(w pendingInstruction) bool {
 		return w.Instruction.Reserve != nil && slices.Contains(w.Pending, id)
 	})
 }

@@ -64,7 +64,7 @@ func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled
 	if o.Kind == KindPreempt {
 		cause = CausePreempt
 	}
-	s := SendReclaim{Instruction: o.Instruction, Cluster: cl.name, Session: cl.session, Machine: o.Machine, GraceSecs: grace,
+	s := SendReclaim{Instruction: o.Instruction, Cluster: cl.Name, Session: cl.Session, Machine: o.Machine, GraceSecs: grace,
 		PreemptorPriority: o.PreemptorPriority, Cause: cause, Cancelled: cancelled, Reason: reason}
 	if n := cl.nodes[o.Machine]; n != nil {
 		s.Node = n.name
@@ -92,7 +92,7 @@ func (c *Core) repeatInstruction(id string) {
 // machines that drain with what is left of their grace (SHARD-17.4, 17.6).
 func (c *Core) reissueInstructions(cl *cluster) {
 	for _, o := range c.ops.ordered() {
-		if o.Cluster != cl.name || !o.drains() || o.Instruction == "" {
+		if o.Cluster != cl.Name || !o.drains() || o.Instruction == "" {
 			continue
 		}
 		switch {
@@ -207,7 +207,7 @@ func (c *Core) giveUpDrain(o *operation, why string) {
 	c.timers.add(b.Backoff.Until, timerDispatch, "")
 	c.cancelInstruction(o, why)
 	c.endCancelled(o, why)
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 }
 
 // ackWaitOver drains for a Preempt whose ack did not come in time (SHARD-17.5).
@@ -231,7 +231,7 @@ func (c *Core) drainNow(o *operation, note string) {
 	}
 	o.Phase = phaseReady
 	c.commit(o)
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 }
 
 // drainUnannounced drains for a Preempt whose cluster has no session, so that nobody can evict (SHARD-17.5). First it waits

@@ -42,7 +42,7 @@ func (c *Core) setOutOfService(cl *cluster, list []OutOfService) {
 	cl.out = nil
 	for _, o := range list {
 		i, known := inv.Find(o.Machine)
-		if !known || inv.Cluster(i) != cl.name || inv.Foreign(i) || !boundState(inv.State(i)) {
+		if !known || inv.Cluster(i) != cl.Name || inv.Foreign(i) || !boundState(inv.State(i)) {
 			continue // a cluster may speak of its own machines only
 		}
 		if cl.out == nil {
@@ -70,7 +70,7 @@ func (c *Core) planOutOfService(planned map[planKey]int64, wanted map[string]boo
 		for _, id := range sortedKeys(cl.out) {
 			i, known := inv.Find(id)
 			key := planKey{id, KindReclaim}
-			if _, already := planned[key]; already || !known || cl.out[id].Pods > 0 || !cl.gateOpen || inv.State(i) != inventory.Configured || inv.Cluster(i) != cl.name {
+			if _, already := planned[key]; already || !known || cl.out[id].Pods > 0 || !cl.GateOpen || inv.State(i) != inventory.Configured || inv.Cluster(i) != cl.Name {
 				continue
 			}
 			at, old := c.cycle.planned[key]
@@ -79,7 +79,7 @@ func (c *Core) planOutOfService(planned map[planKey]int64, wanted map[string]boo
 			}
 			planned[key], wanted[id] = at, true
 			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.Nobody, Drain: -1, Cause: engine.CauseExcess}
-			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.n, planned: at,
+			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.N, planned: at,
 				evict: &eviction{Evictee: planner.Evictee{Machine: i, Grace: c.policy.ReclaimGrace}}})
 		}
 	}

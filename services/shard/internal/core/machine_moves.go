@@ -220,11 +220,11 @@ func (c *Core) unsubscribe(i inventory.Index) {
 func (c *Core) machinesOf(cl *cluster) []inventory.Index {
 	inv := c.world.Inventory
 	var out []inventory.Index
-	if id, known := c.world.Space.Clusters.Find(cl.name); known {
+	if id, known := c.world.Space.Clusters.Find(cl.Name); known {
 		members, _ := inv.Members(id)
 		out = append(out, members...)
 	}
-	if n, known := c.pub.byCluster[cl.name]; known {
+	if n, known := c.pub.byCluster[cl.Name]; known {
 		out = append(out, c.pub.subscribers[n].machines...)
 	}
 	slices.SortFunc(out, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
@@ -259,7 +259,7 @@ func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
 	c.world.Inventory.SetOutOfService(i, false)
 	if cl.connected() {
 		m.Cluster = name
-		c.emit(SendNodeState{Cluster: name, Session: cl.session, Machine: m, Released: true, Since: c.toWall(c.now)})
+		c.emit(SendNodeState{Cluster: name, Session: cl.Session, Machine: m, Released: true, Since: c.toWall(c.now)})
 	}
 }
 
@@ -273,21 +273,21 @@ func (c *Core) announceRollback(o *operation) {
 func (c *Core) sendNodeState(i inventory.Index, cl *cluster, released bool) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
-	s := SendNodeState{Cluster: cl.name, Session: cl.session, Machine: m, Released: released, Since: c.toWall(inv.Since(i))}
-	s.Machine.Cluster = cl.name
+	s := SendNodeState{Cluster: cl.Name, Session: cl.Session, Machine: m, Released: released, Since: c.toWall(inv.Since(i))}
+	s.Machine.Cluster = cl.Name
 	if n := cl.nodes[m.ID]; n != nil {
 		s.Node = n.name
 	}
 	stamp, ok := inv.Stamp(i)
-	if p, promised := inv.Promise(i); promised && p.Cluster == cl.name {
+	if p, promised := inv.Promise(i); promised && p.Cluster == cl.Name {
 		stamp, ok = p.For, true
 	}
 	if ok {
 		s.For = demand.RowKey{Fingerprint: stamp.Fingerprint, Group: stamp.Group}
-		if at, found := c.world.Demand.Position(cl.name, s.For); found {
-			s.RowID = c.world.Demand.Cluster(cl.name).Needs[at].RowID
+		if at, found := c.world.Demand.Position(cl.Name, s.For); found {
+			s.RowID = c.world.Demand.Cluster(cl.Name).Needs[at].RowID
 		}
 	}
-	c.subscribe(i, cl.name)
+	c.subscribe(i, cl.Name)
 	c.emit(s)
 }

@@ -56,8 +56,8 @@ func TestManyNodesThatAreGoneAreAListsBusiness(t *testing.T) {
 	w.run(Second)
 	clear(w.provider)
 	report(false)
-	if p := w.c.providers[0]; p.gets+len(p.asked) > getConcurrency+nodeGoneGetsMax {
-		t.Errorf("%d Gets run and %d wait", p.gets, len(p.asked))
+	if p := w.c.providers[0]; p.Gets+len(p.asked) > getConcurrency+nodeGoneGetsMax {
+		t.Errorf("%d Gets run and %d wait", p.Gets, len(p.asked))
 	}
 	w.run(Second)
 	if left := w.c.world.Inventory.Len(); left == 0 || left == nodes {

@@ -30,7 +30,7 @@ func (c *Core) occupied(i inventory.Index, cl *cluster) {
 	}
 	labelled := c.world.Inventory.SetNodeLabels(i, labels)
 	if c.world.Inventory.SetOccupancy(i, occupancyOf(held)) || labelled {
-		c.cycle.redispatch = true
+		c.cycle.Redispatch = true
 		c.trigger(triggerNode)
 	}
 }

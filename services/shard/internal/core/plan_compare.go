@@ -55,7 +55,7 @@ func (c *Core) compareBeside(r *engine.Result) {
 	if c.compareRoom == nil {
 		return
 	}
-	c.emit(&ComparePlan{Cycle: c.cycle.n, world: c.world.Freeze(c.compareRoom), policy: *c.policy.OrDefault(), result: r})
+	c.emit(&ComparePlan{Cycle: c.cycle.N, world: c.world.Freeze(c.compareRoom), policy: *c.policy.OrDefault(), result: r})
 	c.compareRoom = nil
 }
 

@@ -100,14 +100,14 @@ func TestPlanThatDiffersIsMadeFromNothing(t *testing.T) {
 		t.Fatalf("a plan without one of its actions differs in %q", where)
 	}
 	w.run(10 * Minute)
-	before := w.c.cycle.n
+	before := w.c.cycle.N
 	if n := w.c.cycle.result.Counters.CreditMiss; n != 0 {
 		t.Fatalf("%d clusters were credited in a plan that remembers", n)
 	}
 	w.step(PlanDiffered{Cycle: asked.Cycle, Where: where})
 	w.run(Second)
-	if w.c.cycle.n == before || w.count(MetricPlanMismatch) != 1 {
-		t.Errorf("%d cycles, %d mismatches counted", w.c.cycle.n-before, w.count(MetricPlanMismatch))
+	if w.c.cycle.N == before || w.count(MetricPlanMismatch) != 1 {
+		t.Errorf("%d cycles, %d mismatches counted", w.c.cycle.N-before, w.count(MetricPlanMismatch))
 	}
 	if n := w.c.cycle.result.Counters.CreditMiss; n != 1 {
 		t.Errorf("%d clusters were credited in the plan after the difference, want all: 1", n)
@@ -146,7 +146,7 @@ func TestComparisonDoesNotLengthenAStep(t *testing.T) {
 		w.c.CompareNext(inventory.NewFreezeBuffer(machines))
 		compared = min(compared, cycle())
 		began := time.Now()
-		planner.Plan(engine.Input{World: w.c.world, Cycle: w.c.cycle.n, Policy: w.c.policy})
+		planner.Plan(engine.Input{World: w.c.world, Cycle: w.c.cycle.N, Policy: w.c.policy})
 		full = min(full, time.Since(began))
 	}
 	if added := compared - plain; added > full/5 {

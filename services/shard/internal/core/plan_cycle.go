@@ -28,27 +28,33 @@ func (t trigger) String() string {
 
 // cycleState is the cadence of decisions and what the last plan left to start.
 type cycleState struct {
-	n       int64 // cycles of this process
-	at      int64 // Mono of the last one
-	wall    int64
-	lastEnd int64
-	took    int64 // the last one and the step it ran in
-	open    bool  // the step in which a cycle ran has not been seen to end
-	pending [triggers]bool
-	wanted  bool
-	next    bool // a large roll-up was taken in by this step: its plan is the next one's
+	keptCycle
 
-	result   *engine.Result // of the last cycle
-	waiting  [kinds][]decision
-	planned  map[planKey]int64 // when a decision that is still planned first appeared
-	held     map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
-	started  int64             // starts in this cycle, for --max-actions-per-cycle
-	deferred bool              // some start had to wait for the next cycle
+	pending   [triggers]bool
+	wanted    bool
+	next      bool           // a large roll-up was taken in by this step: its plan is the next one's
+	result    *engine.Result // of the last cycle
+	waiting   [kinds][]decision
+	planned   map[planKey]int64 // when a decision that is still planned first appeared
+	held      map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
+	ranBefore bool              // restored: the core of the snapshot had a plan
+}
 
-	redispatch bool // something that may let a decision go has changed
-	holdEnds   []holdEnd
-	rollups    []int64 // when roll-ups were received that no cycle has used yet
-	ranBefore  bool    // restored: the core of the snapshot had a plan
+// keptCycle is what a checkpoint keeps of the cadence as it is.
+type keptCycle struct {
+	N       int64 `n:"1"` // cycles of this process
+	At      int64 `n:"2"` // Mono of the last one
+	Wall    int64 `n:"3"`
+	LastEnd int64 `n:"4"`
+	Took    int64 `n:"14"` // the last one and the step it ran in
+	Open    bool  `n:"15"` // the step in which a cycle ran has not been seen to end
+
+	Started  int64 `n:"10"` // starts in this cycle, for --max-actions-per-cycle
+	Deferred bool  `n:"11"` // some start had to wait for the next cycle
+
+	Redispatch bool      `n:"13"` // something that may let a decision go has changed
+	HoldEnds   []holdEnd `n:"7"`
+	Rollups    []int64   `n:"8"` // when roll-ups were received that no cycle has used yet
 }
 
 type planKey struct {
@@ -83,7 +89,7 @@ func (c *Core) trigger(t trigger) {
 // planning on half an inventory buys again what already exists (SHARD-6.6).
 func (c *Core) allListed() bool {
 	for _, p := range c.providers {
-		if !p.listed {
+		if !p.Listed {
 			return false
 		}
 	}
@@ -94,16 +100,16 @@ func (c *Core) allListed() bool {
 // storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
 func (c *Core) maybeCycle() {
 	s := &c.cycle
-	for len(s.holdEnds) > 0 { // few; order does not matter, each only marks its cluster
-		i := slices.IndexFunc(s.holdEnds, func(h holdEnd) bool { return h.At <= c.now })
+	for len(s.HoldEnds) > 0 { // few; order does not matter, each only marks its cluster
+		i := slices.IndexFunc(s.HoldEnds, func(h holdEnd) bool { return h.At <= c.now })
 		if i < 0 {
 			break
 		}
-		if cl := c.clusters.get(s.holdEnds[i].Cluster); cl != nil {
+		if cl := c.clusters.get(s.HoldEnds[i].Cluster); cl != nil {
 			cl.holds, cl.facts = true, true
 			cl.changed()
 		}
-		s.holdEnds = slices.Delete(s.holdEnds, i, i+1)
+		s.HoldEnds = slices.Delete(s.HoldEnds, i, i+1)
 		c.trigger(triggerExpiry)
 	}
 	if !s.wanted || c.frozen() || !c.allListed() {
@@ -113,7 +119,7 @@ func (c *Core) maybeCycle() {
 		c.timers.add(c.now+1, timerSpacing, "")
 		return
 	}
-	if next := s.lastEnd + max(c.cfg.CycleMinSpacing, s.took); c.now < next {
+	if next := s.LastEnd + max(c.cfg.CycleMinSpacing, s.Took); c.now < next {
 		c.timers.add(next, timerSpacing, "")
 		return
 	}
@@ -123,10 +129,10 @@ func (c *Core) maybeCycle() {
 // ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
 // that take longer than the spacing would follow each other without a gap, with one event of anybody between two.
 func (s *cycleState) ended(at int64) {
-	if s.open && at > s.lastEnd {
-		s.took, s.lastEnd = at-s.lastEnd, at
+	if s.Open && at > s.LastEnd {
+		s.Took, s.LastEnd = at-s.LastEnd, at
 	}
-	s.open = false
+	s.Open = false
 }
 
 // runCycle is one cycle, in the order of SHARD-6.7.
@@ -138,15 +144,15 @@ func (c *Core) runCycle() {
 		}
 	}
 	s.pending, s.wanted = [triggers]bool{}, false
-	s.n++
-	s.at, s.wall, s.started, s.deferred = c.now, c.wall, 0, false
+	s.N++
+	s.At, s.Wall, s.Started, s.Deferred = c.now, c.wall, 0, false
 
 	c.phase(PhaseSnapread)
 	c.lapse(c.world.Inventory.Advance(c.now))
 	c.ledger.advance(c)
 	c.applyQuotas()
 	c.bringHoldsUpToDate()
-	in := engine.Input{World: c.world, Cycle: s.n, Policy: c.policy}
+	in := engine.Input{World: c.world, Cycle: s.N, Policy: c.policy}
 	r := c.planner.Plan(in)
 	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 {
 		for _, name := range names {
@@ -165,12 +171,12 @@ func (c *Core) runCycle() {
 	s.result = r
 	c.ledger.plan(c, r)
 	c.replaceDecisions(r)
-	for _, at := range s.rollups {
+	for _, at := range s.Rollups {
 		c.sample(MetricCycleLag, "", c.now-at)
 	}
-	s.rollups = s.rollups[:0]
-	s.lastEnd, s.took, s.open = c.now, 0, true
-	s.redispatch = true
+	s.Rollups = s.Rollups[:0]
+	s.LastEnd, s.Took, s.Open = c.now, 0, true
+	s.Redispatch = true
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.phase(PhaseExecute)
 	c.dispatch()
@@ -230,7 +236,7 @@ func (c *Core) replaceDecisions(r *engine.Result) {
 		if a.Kind == KindPreempt || a.Kind == KindReclaim {
 			wanted[id] = true
 		}
-		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.n, planned: at})
+		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.N, planned: at})
 	}
 	c.planEvictions(planned, wanted)
 	c.planOutOfService(planned, wanted)
@@ -243,7 +249,7 @@ func (c *Core) replaceDecisions(r *engine.Result) {
 
 // decisionOf makes a decision of an action of the last plan, spelled out.
 func (c *Core) decisionOf(a engine.Action) *decision {
-	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.cycle.n, planned: c.now}
+	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.cycle.N, planned: c.now}
 	c.spell(d)
 	return d
 }

@@ -129,8 +129,8 @@ func TestConfirmingAttemptNeedsAFreshBlob(t *testing.T) {
 	w.tampered = true
 	w.reply = func(Command) (Code, bool) {
 		p := w.c.provider("p")
-		p.inflight++ // another command keeps the confirming attempt waiting
-		w.after(5*Second, func() { p.inflight--; w.step(Tick{}) })
+		p.Inflight++ // another command keeps the confirming attempt waiting
+		w.after(5*Second, func() { p.Inflight--; w.step(Tick{}) })
 		return CodeFailedPrecondition, false
 	}
 	w.blob = func(PullBootstrap) *BootstrapAnswered { return &BootstrapAnswered{Digest: "d", TTL: Second} }

@@ -19,33 +19,33 @@ type fence struct {
 // fenceSuspected takes a refusal by the fence.
 func (c *Core) fenceSuspected(o *operation, e CommandDone) {
 	p := c.provider(o.Provider)
-	f := &p.fence
+	f := &p.Fence
 	o.Phase = phaseFenced
 	if e.HasFence && e.FenceEpoch > c.epoch {
-		c.supersede(fmt.Sprintf("provider %s holds a mark of epoch %d for %s, ours is %d", p.name, e.FenceEpoch, o.Machine, c.epoch))
+		c.supersede(fmt.Sprintf("provider %s holds a mark of epoch %d for %s, ours is %d", p.Name, e.FenceEpoch, o.Machine, c.epoch))
 		return
 	}
 	if f.Suspect && f.Confirm == o.ID {
-		c.supersede(fmt.Sprintf("provider %s refused %s of %s twice, with tokens %d/%d and older", p.name, o.rpc(), o.Machine, c.epoch, e.Token))
+		c.supersede(fmt.Sprintf("provider %s refused %s of %s twice, with tokens %d/%d and older", p.Name, o.rpc(), o.Machine, c.epoch, e.Token))
 		return
 	}
 	f.Refused = append(f.Refused, o.ID)
 	if !f.Suspect {
 		f.Suspect, f.Since = true, c.now
-		c.record(Record{Type: RecordFence, Provider: p.name, Machine: o.Machine, Op: o.ID, Sequence: e.Token,
+		c.record(Record{Type: RecordFence, Provider: p.Name, Machine: o.Machine, Op: o.ID, Sequence: e.Token,
 			Detail: "refused by the fence; waiting for the commands in flight before one confirming attempt"})
-		c.timers.add(c.now+c.cfg.ExecuteTimeout, timerFence, p.name)
+		c.timers.add(c.now+c.cfg.ExecuteTimeout, timerFence, p.Name)
 	}
 	c.confirmFence(p)
 }
 
 // confirmFence sends the one confirming attempt when nothing else is in flight, or after the time of one command.
 func (c *Core) confirmFence(p *provider) {
-	f := &p.fence
+	f := &p.Fence
 	if !f.Suspect || f.Confirm != "" || c.superseded != "" || c.stopping {
 		return
 	}
-	if p.inflight > 0 && c.now < f.Since+c.cfg.ExecuteTimeout || c.now < f.NextTry {
+	if p.Inflight > 0 && c.now < f.Since+c.cfg.ExecuteTimeout || c.now < f.NextTry {
 		return
 	}
 	for len(f.Refused) > 0 {
@@ -58,19 +58,19 @@ func (c *Core) confirmFence(p *provider) {
 			continue
 		}
 		if !c.classes.free(o.Kind) { // other providers fill it; the limit holds here too
-			c.timers.add(c.now+fenceClassRetry, timerFence, p.name)
+			c.timers.add(c.now+fenceClassRetry, timerFence, p.Name)
 			return
 		}
 		f.Confirm = o.ID
 		f.Tries++
 		o.Slot = true
 		c.classes.used[o.Kind]++
-		p.inflight++
+		p.Inflight++
 		c.send(o)
 		return
 	}
 	*f = fence{}
-	c.cycle.redispatch = true
+	c.cycle.Redispatch = true
 }
 
 // ended looks at the end of any command that was not refused by the fence.
@@ -89,21 +89,21 @@ func (f *fence) ended(c *Core, p *provider, o *operation, class Class, code Code
 	case Accepted, Refused, Gone: // the token passed: the order of tokens was mixed up, not ours
 		others := slices.DeleteFunc(f.Refused, func(id string) bool { return id == o.ID })
 		*f = fence{}
-		p.slowUntil = c.now + fenceSlowPeriod
-		c.timers.add(p.slowUntil, timerDispatch, "")
+		p.SlowUntil = c.now + fenceSlowPeriod
+		c.timers.add(p.SlowUntil, timerDispatch, "")
 		c.sample(MetricFenceReordered, "", 1)
-		c.record(Record{Type: RecordFence, Provider: p.name, Machine: o.Machine, Op: o.ID,
+		c.record(Record{Type: RecordFence, Provider: p.Name, Machine: o.Machine, Op: o.ID,
 			Detail: "the confirming attempt passed: the provider keeps coarser marks than one per machine; one call at a time for 10 min"})
 		for _, id := range others {
 			if other := c.ops.byID[id]; other != nil {
 				c.rollBack(other, OutcomeNotTouched, "refused by the fence of a provider that mixes up the order of tokens")
 			}
 		}
-		c.cycle.redispatch = true
+		c.cycle.Redispatch = true
 	default: // no answer: ask again with backoff
 		f.Confirm = ""
 		f.NextTry = c.now + rampAsk.after(f.Tries)
-		c.timers.add(f.NextTry, timerFence, p.name)
+		c.timers.add(f.NextTry, timerFence, p.Name)
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Core) supersede(evidence string) {
 	c.emit(Superseded{Evidence: evidence})
 	for _, cl := range c.clusters.ordered {
 		if cl.connected() {
-			c.emit(CloseSession{Cluster: cl.name, Session: cl.session, Code: CodeUnavailable, Reason: "superseded"})
+			c.emit(CloseSession{Cluster: cl.Name, Session: cl.Session, Code: CodeUnavailable, Reason: "superseded"})
 		}
 	}
 }

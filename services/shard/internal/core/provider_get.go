@@ -40,7 +40,7 @@ func (c *Core) want(providerName, machine string, why getPurpose) {
 
 // sendGets sends queued Gets within the limit of the provider (SHARD-13.1).
 func (c *Core) sendGets(p *provider) {
-	for p.gets < getConcurrency && len(p.asked) > 0 {
+	for p.Gets < getConcurrency && len(p.asked) > 0 {
 		id := p.asked[0].machine
 		p.asked = p.asked[1:]
 		why, ok := p.wanted[id]
@@ -48,9 +48,9 @@ func (c *Core) sendGets(p *provider) {
 			continue
 		}
 		c.gets++
-		c.getsByID[c.gets] = &get{provider: p.name, machine: id, purpose: why, asked: c.mutations}
-		p.gets++
-		c.emit(GetMachine{Get: c.gets, Provider: p.name, Machine: id, Timeout: getTimeout})
+		c.getsByID[c.gets] = &get{provider: p.Name, machine: id, purpose: why, asked: c.mutations}
+		p.Gets++
+		c.emit(GetMachine{Get: c.gets, Provider: p.Name, Machine: id, Timeout: getTimeout})
 	}
 }
 
@@ -62,7 +62,7 @@ func (c *Core) getDone(e GetDone) {
 	}
 	delete(c.getsByID, e.Get)
 	p := c.provider(g.provider)
-	p.gets--
+	p.Gets--
 	why := max(p.wanted[g.machine], g.purpose)
 	delete(p.wanted, g.machine)
 	if e.Rejected != "" {
@@ -70,19 +70,19 @@ func (c *Core) getDone(e GetDone) {
 		e.Row = nil
 	}
 	if e.Row != nil {
-		e.Row.Machine.Provider = p.name
+		e.Row.Machine.Provider = p.Name
 	}
 	if why == getForMove && (e.Row != nil || e.NotFound || e.Code != CodeOK) {
 		defer c.moveAnswered(g.machine, e.Row)
 	}
 	if e.Code != CodeOK && !e.NotFound {
-		p.lastError, p.errorAt = "Get: "+e.Code.String()+": "+clipText(e.Error), c.now
+		p.LastError, p.ErrorAt = "Get: "+e.Code.String()+": "+clipText(e.Error), c.now
 	}
 	if o := c.ops.byMachine[g.machine]; o != nil && o.Phase == phaseAsking {
 		if c.gets > 0 && g.asked >= c.cols.mutationOf(o.Index) {
 			c.answered(o, e)
 		} else {
-			c.want(p.name, g.machine, getForOperation)
+			c.want(p.Name, g.machine, getForOperation)
 		}
 		c.answerGetWaiters(g.machine, e)
 		return
@@ -128,6 +128,6 @@ func (c *Core) requestOwed(o *operation) {
 	p := c.provider(o.Provider)
 	if p.owed[o.Machine] {
 		delete(p.owed, o.Machine)
-		c.want(p.name, o.Machine, getForOwed)
+		c.want(p.Name, o.Machine, getForOwed)
 	}
 }

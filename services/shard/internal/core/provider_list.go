@@ -22,16 +22,16 @@ type list struct {
 // requestList sends a List. At most one per provider runs (SHARD-13.1).
 func (c *Core) requestList(p *provider, full bool) {
 	if p.list != nil {
-		p.needFull = p.needFull || full
+		p.NeedFull = p.NeedFull || full
 		return
 	}
 	c.lists++
-	full = full || p.needFull || len(p.cursor) == 0
-	p.needFull = false
+	full = full || p.NeedFull || len(p.Cursor) == 0
+	p.NeedFull = false
 	p.list = &list{id: c.lists, full: full, asked: c.mutations, started: c.now}
-	e := ListMachines{List: c.lists, Provider: p.name, Paged: p.paged, Timeout: listTimeout}
+	e := ListMachines{List: c.lists, Provider: p.Name, Paged: p.Paged, Timeout: listTimeout}
 	if !full {
-		e.Cursor = p.cursor
+		e.Cursor = p.Cursor
 	}
 	c.emit(e)
 }
@@ -41,20 +41,20 @@ func (c *Core) driveReconcile() {
 	for _, p := range c.providers {
 		if p.list == nil {
 			switch {
-			case p.needFull && c.now >= p.nextList:
+			case p.NeedFull && c.now >= p.NextList:
 				c.requestList(p, true)
 			case c.mustRead(p):
 				c.requestList(p, !c.incremental(p))
-			case p.listed && c.now >= p.nextFull && (p.fails == 0 || c.now >= p.nextList): // a dead provider is not asked without a pause
+			case p.Listed && c.now >= p.NextFull && (p.Fails == 0 || c.now >= p.NextList): // a dead provider is not asked without a pause
 				c.requestList(p, true)
-			case c.now >= p.nextList && (p.listed || p.fails > 0):
-				c.requestList(p, !c.incremental(p) || !p.listed)
+			case c.now >= p.NextList && (p.Listed || p.Fails > 0):
+				c.requestList(p, !c.incremental(p) || !p.Listed)
 			}
 		}
 		c.pollInflight(p)
 		c.sendGets(p)
 		if p.list == nil {
-			c.timers.add(max(p.nextList, c.now+Millisecond), timerList, p.name)
+			c.timers.add(max(p.NextList, c.now+Millisecond), timerList, p.Name)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (c *Core) incremental(p *provider) bool {
 	case IncrementalOn:
 		return true
 	}
-	return p.paged || p.advanced
+	return p.Paged || p.Advanced
 }
 
 // pollInflight looks faster at machines whose command was accepted: after the poll interval, then at an eighth of the
@@ -75,38 +75,38 @@ func (c *Core) incremental(p *provider) bool {
 func (c *Core) pollInflight(p *provider) {
 	var waiting []*operation
 	for _, o := range c.ops.list {
-		if !o.Deleted && o.Provider == p.name && o.Phase == phaseWaiting {
+		if !o.Deleted && o.Provider == p.Name && o.Phase == phaseWaiting {
 			waiting = append(waiting, o)
 		}
 	}
-	if len(waiting) == 0 || !p.listed {
+	if len(waiting) == 0 || !p.Listed {
 		return
 	}
-	if p.pollAt == 0 {
-		p.pollAt = p.youngest + c.cfg.InflightPollInterval
+	if p.PollAt == 0 {
+		p.PollAt = p.Youngest + c.cfg.InflightPollInterval
 	}
-	if c.now < p.pollAt {
-		c.timers.add(p.pollAt, timerList, p.name)
+	if c.now < p.PollAt {
+		c.timers.add(p.PollAt, timerList, p.Name)
 		return
 	}
-	pause := min(max(c.cfg.InflightPollInterval, (c.now-p.youngest)/8), c.cfg.ReconcileInterval)
+	pause := min(max(c.cfg.InflightPollInterval, (c.now-p.Youngest)/8), c.cfg.ReconcileInterval)
 	switch {
-	case c.incremental(p) && len(p.cursor) > 0:
+	case c.incremental(p) && len(p.Cursor) > 0:
 		if p.list == nil {
 			c.requestList(p, false)
 		}
 	case len(waiting) <= inflightGetsMax:
 		for _, o := range waiting {
-			c.want(p.name, o.Machine, getForPoll)
+			c.want(p.Name, o.Machine, getForPoll)
 		}
 	default:
-		pause = max(pause, Second, 4*p.lastTook)
+		pause = max(pause, Second, 4*p.LastTook)
 		if p.list == nil {
 			c.requestList(p, true)
 		}
 	}
-	p.pollAt = c.now + pause
-	c.timers.add(p.pollAt, timerList, p.name)
+	p.PollAt = c.now + pause
+	c.timers.add(p.PollAt, timerList, p.Name)
 }
 
 // listOf finds the provider whose List has an id.
@@ -128,10 +128,10 @@ func (c *Core) listPage(e ListPage) {
 	inv := c.world.Inventory
 	c.reduced.page = &ListPage{List: e.List, Rejected: e.Rejected[:len(e.Rejected):len(e.Rejected)]}
 	for k := range e.Rows {
-		e.Rows[k].Machine.Provider = p.name
+		e.Rows[k].Machine.Provider = p.Name
 		f := e.Rows[k]
 		i, known := inv.Find(f.Machine.ID)
-		if known && inv.Provider(i) != p.name {
+		if known && inv.Provider(i) != p.Name {
 			x := RejectedID{ID: f.Machine.ID, Reason: "identity", Text: "another provider lists this id"}
 			c.rejectMachine(x, p)
 			c.reduced.keepRejected(x)
@@ -162,7 +162,7 @@ func (c *Core) listPage(e ListPage) {
 	}
 	for _, r := range e.Rejected {
 		c.rejectMachine(r, p)
-		if i, known := inv.Find(r.ID); known && inv.Provider(i) == p.name {
+		if i, known := inv.Find(r.ID); known && inv.Provider(i) == p.Name {
 			c.sawInList(p, i) // a rejected record still counts as seen
 		}
 	}
@@ -191,7 +191,7 @@ func (c *Core) rejectMachine(r RejectedID, p *provider) {
 	if len(p.rejects) < rejectsMax {
 		p.rejects[r.ID] = r.Reason
 	}
-	c.record(Record{Type: RecordMachineRejected, Machine: r.ID, Provider: p.name, Outcome: r.Reason, Detail: clipText(r.Text)})
+	c.record(Record{Type: RecordMachineRejected, Machine: r.ID, Provider: p.Name, Outcome: r.Reason, Detail: clipText(r.Text)})
 }
 
 // listDone ends a List: the cursor is stored only now, when everything before it was merged (SHARD-13.8).
@@ -212,33 +212,33 @@ func (c *Core) listDone(e ListDone) {
 		c.listFailed(p, e)
 		return
 	}
-	p.fails, p.lastError = 0, ""
-	p.lastTook, p.read = e.Duration, l.id
-	if len(p.cursor) > 0 && string(p.cursor) != string(e.Revision) {
-		p.advanced = true
+	p.Fails, p.LastError = 0, ""
+	p.LastTook, p.Read = e.Duration, l.id
+	if len(p.Cursor) > 0 && string(p.Cursor) != string(e.Revision) {
+		p.Advanced = true
 	}
-	p.cursor, p.paged = e.Revision, p.paged || e.Paged
-	p.listedAt = c.now
-	p.nextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.name, int(c.lists))
-	c.emit(Sample{Metric: MetricListDuration, Label1: p.name, Label2: listMode(l.full), Value: e.Duration})
+	p.Cursor, p.Paged = e.Revision, p.Paged || e.Paged
+	p.ListedAt = c.now
+	p.NextList = c.now + jitter(c.cfg.ReconcileInterval, 10, p.Name, int(c.lists))
+	c.emit(Sample{Metric: MetricListDuration, Label1: p.Name, Label2: listMode(l.full), Value: e.Duration})
 	whole := l.full || e.Complete
 	for _, id := range e.Removed {
 		c.removalReported(p, id)
 	}
 	if whole {
-		p.nextFull = c.now + c.cfg.FullReconcileInterval
-		p.fullAt = c.now
+		p.NextFull = c.now + c.cfg.FullReconcileInterval
+		p.FullAt = c.now
 		c.removeAbsent(p, l, e)
 	}
-	if whole && !p.listed {
-		p.listed = true
+	if whole && !p.Listed {
+		p.Listed = true
 		c.firstListed()
 	}
 	if c.incremental(p) { // a full List sets aside too, and the deltas after it do not repeat what it showed
 		for _, id := range sortedKeys(p.owed) {
 			if !c.commandInFlight(id) { // an operation that waits for this very fact would wait for the next full List
 				delete(p.owed, id)
-				c.want(p.name, id, getForOwed)
+				c.want(p.Name, id, getForOwed)
 			}
 		}
 	} else {
@@ -259,15 +259,15 @@ func listMode(full bool) string {
 
 // listFailed tries again with backoff. Decisions go on and no machine fails because of it (SHARD-13.17).
 func (c *Core) listFailed(p *provider, e ListDone) {
-	p.fails++
-	p.lastError, p.errorAt = fmt.Sprintf("List: %s: %s", e.Code, clipText(e.Error)), c.now
-	if len(p.cursor) > 0 {
-		p.cursor = nil // a cursor error and a broken List both mean: look at everything
+	p.Fails++
+	p.LastError, p.ErrorAt = fmt.Sprintf("List: %s: %s", e.Code, clipText(e.Error)), c.now
+	if len(p.Cursor) > 0 {
+		p.Cursor = nil // a cursor error and a broken List both mean: look at everything
 	}
 	r := rampList
 	r.most = max(c.cfg.ReconcileInterval, Second)
-	p.nextList = c.now + r.after(p.fails)
-	c.sample(MetricReconcileErrors, p.name, 1)
+	p.NextList = c.now + r.after(p.Fails)
+	c.sample(MetricReconcileErrors, p.Name, 1)
 	c.answerReconcileFailed(p)
 	c.releaseNewcomers()
 }
@@ -279,7 +279,7 @@ func (c *Core) firstListed() {
 	}
 	c.dropJournal()
 	for _, cl := range c.clusters.ordered {
-		if cl.gateWaits {
+		if cl.GateWaits {
 			c.tryGate(cl)
 		}
 	}
@@ -311,10 +311,10 @@ func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
 		}
 		c.removeIfUnbound(p, i)
 	}
-	if held != p.held {
-		c.record(Record{Type: RecordRemovalsHeld, Provider: p.name, Detail: fmt.Sprintf("%d of %d machines are missing from a full List; removals held: %d",
+	if held != p.Held {
+		c.record(Record{Type: RecordRemovalsHeld, Provider: p.Name, Detail: fmt.Sprintf("%d of %d machines are missing from a full List; removals held: %d",
 			len(missing), known, held)})
-		p.held = held
+		p.Held = held
 	}
 }
 
@@ -334,7 +334,7 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 	}
 	for k := range inv.Bound() { // in the order of memory: a List of half a million rows ends in one step
 		i := inventory.Index(k)
-		if !inv.Live(i) || inv.Provider(i) != p.name {
+		if !inv.Live(i) || inv.Provider(i) != p.Name {
 			continue
 		}
 		known++
@@ -361,7 +361,7 @@ func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
 		return
 	}
 	if s := inv.State(i); boundState(s) || c.ops.byMachine[inv.ID(i)] != nil {
-		c.want(p.name, inv.ID(i), getForAbsent)
+		c.want(p.Name, inv.ID(i), getForAbsent)
 		return
 	}
 	c.vanish(i, "missing from a full List")
@@ -370,7 +370,7 @@ func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
 // removalReported takes a tombstone of an incremental List.
 func (c *Core) removalReported(p *provider, id string) {
 	i, ok := c.world.Inventory.Find(id)
-	if !ok || c.world.Inventory.Provider(i) != p.name || c.commandInFlight(id) {
+	if !ok || c.world.Inventory.Provider(i) != p.Name || c.commandInFlight(id) {
 		return
 	}
 	c.removeIfUnbound(p, i)

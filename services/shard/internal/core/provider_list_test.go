@@ -22,13 +22,13 @@ func TestRemovals(t *testing.T) {
 	if n := w.c.world.Inventory.Len(); n != 33 {
 		t.Fatalf("%d machines after an empty List", n)
 	}
-	if w.c.providers[0].held == 0 || len(w.recorded(RecordRemovalsHeld)) == 0 {
+	if w.c.providers[0].Held == 0 || len(w.recorded(RecordRemovalsHeld)) == 0 {
 		t.Error("the guard said nothing")
 	}
 	empty = false
 	w.run(15 * Second)
-	if w.c.providers[0].held != 0 {
-		t.Errorf("%d removals are still held", w.c.providers[0].held)
+	if w.c.providers[0].Held != 0 {
+		t.Errorf("%d removals are still held", w.c.providers[0].Held)
 	}
 	delete(w.provider, "m01")
 	w.run(15 * Second)
@@ -228,8 +228,8 @@ func TestNoCycleBeforeEveryProviderListed(t *testing.T) {
 	w.listErr = true
 	w.rollup("red", needs(0, 4))
 	w.run(Minute)
-	if w.c.cycle.n != 0 || len(w.calls) != 0 {
-		t.Errorf("%d cycles, %d calls", w.c.cycle.n, len(w.calls))
+	if w.c.cycle.N != 0 || len(w.calls) != 0 {
+		t.Errorf("%d cycles, %d calls", w.c.cycle.N, len(w.calls))
 	}
 	for _, a := range sentOf[SendAck](w) {
 		if a.Echo == EchoResync {

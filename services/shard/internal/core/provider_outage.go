@@ -27,11 +27,11 @@ const outageSweep = 8192
 // again once a List has ended well since the breaker opened; while the one call that is let through is under way, the rest
 // is withheld.
 func (c *Core) outageOf(p *provider) outage {
-	b := &p.breaker
+	b := &p.Breaker
 	switch {
-	case b.Open && (b.Probing || c.now < b.Until || p.listedAt <= b.Tripped):
+	case b.Open && (b.Probing || c.now < b.Until || p.ListedAt <= b.Tripped):
 		return outageBreaker
-	case p.listed && c.now-p.listedAt > staleInventory:
+	case p.Listed && c.now-p.ListedAt > staleInventory:
 		return outageStale
 	}
 	return outageNone
@@ -40,30 +40,30 @@ func (c *Core) outageOf(p *provider) outage {
 // watchOutages follows each provider into an outage and out of it, and continues the marking of its machines.
 func (c *Core) watchOutages() {
 	for _, p := range c.providers {
-		if o := c.outageOf(p); o != p.outage {
+		if o := c.outageOf(p); o != p.Outage {
 			c.outageChanged(p, o)
 		}
-		if b := &p.breaker; p.outage == outageBreaker && !b.Probing && c.now >= b.Until && p.fails == 0 && p.nextList > c.now {
-			p.nextList = c.now // a List that ends well is what brings the supply back
+		if b := &p.Breaker; p.Outage == outageBreaker && !b.Probing && c.now >= b.Until && p.Fails == 0 && p.NextList > c.now {
+			p.NextList = c.now // a List that ends well is what brings the supply back
 		}
 		if p.sweeping && c.sweepOutage(p, outageSweep) {
-			c.timers.add(c.now+Millisecond, timerList, p.name)
+			c.timers.add(c.now+Millisecond, timerList, p.Name)
 		}
 	}
 }
 
 func (c *Core) outageChanged(p *provider, o outage) {
-	if (o == outageNone) != (p.outage == outageNone) {
+	if (o == outageNone) != (p.Outage == outageNone) {
 		p.sweeping, p.swept = true, ""
 		detail := "supply is offered again"
 		if o != outageNone {
-			p.outageSince = c.now
+			p.OutageAt = c.now
 			detail = fmt.Sprintf("supply is withheld: the provider %s", o)
 		}
-		c.record(Record{Type: RecordBackoffChanged, Provider: p.name, Detail: detail})
+		c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: detail})
 	}
-	if p.outage = o; o == outageNone {
-		p.outageSince = 0
+	if p.Outage = o; o == outageNone {
+		p.OutageAt = 0
 	}
 	c.pub.blocksChanged = true
 	c.trigger(triggerExpiry)
@@ -103,7 +103,7 @@ func (c *Core) finishSweeps() {
 // on its way does not move, so it stops counting as supply; when it arrives it is ordinary supply.
 func (c *Core) markOutage(i inventory.Index) {
 	inv := c.world.Inventory
-	out := c.provider(inv.Provider(i)).outage != outageNone
+	out := c.provider(inv.Provider(i)).Outage != outageNone
 	free, moving := false, false
 	switch inv.State(i) {
 	case inventory.Speculative, inventory.Idle, inventory.Configured:
@@ -123,7 +123,7 @@ func (c *Core) markOutage(i inventory.Index) {
 
 // outageMoved keeps the marks of a machine right after a change of its state.
 func (c *Core) outageMoved(i inventory.Index) {
-	if c.provider(c.world.Inventory.Provider(i)).outage != outageNone || c.world.Inventory.Stalled(i) {
+	if c.provider(c.world.Inventory.Provider(i)).Outage != outageNone || c.world.Inventory.Stalled(i) {
 		c.markOutage(i)
 	}
 }
@@ -132,20 +132,20 @@ func (c *Core) outageMoved(i inventory.Index) {
 func (c *Core) outages() string {
 	text := ""
 	for _, p := range c.providers {
-		if p.outage == outageNone {
+		if p.Outage == outageNone {
 			continue
 		}
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("provider %s %s since %s", p.name, p.outage, clockText(c.toWall(p.outageSince)))
+		text += fmt.Sprintf("provider %s %s since %s", p.Name, p.Outage, clockText(c.toWall(p.OutageAt)))
 	}
 	return text
 }
 
 // anyOutage reports whether the supply of some provider is withheld.
 func (c *Core) anyOutage() bool {
-	return slices.ContainsFunc(c.providers, func(p *provider) bool { return p.outage != outageNone })
+	return slices.ContainsFunc(c.providers, func(p *provider) bool { return p.Outage != outageNone })
 }
 
 // clockText writes the time of day of a wall clock, in UTC.
@@ -156,7 +156,7 @@ func clockText(wall int64) string {
 
 // outageReason is how verdicts name the outages that there are: an open circuit breaker, or an inventory that is too old.
 func (c *Core) outageReason() blockedReason {
-	if slices.ContainsFunc(c.providers, func(p *provider) bool { return p.outage == outageBreaker }) {
+	if slices.ContainsFunc(c.providers, func(p *provider) bool { return p.Outage == outageBreaker }) {
 		return blockedBreaker
 	}
 	return blockedOutage

@@ -48,7 +48,7 @@ func TestSupplyOfADeadProviderIsWithheld(t *testing.T) {
 	w := twoProviders(t, 40)
 	w.dead["p"] = true
 	w.rollup("red", needs(0, 80))
-	for w.c.providers[0].breaker.Trips == 0 {
+	for w.c.providers[0].Breaker.Trips == 0 {
 		w.run(10 * Millisecond)
 		if w.mono > Minute {
 			t.Fatal("the breaker does not open")

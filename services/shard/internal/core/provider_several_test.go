@@ -11,7 +11,7 @@ import (
 func TestAnIdBelongsToOneProvider(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Providers = []string{"p", "q"} }, slotsOf(1)...)
 	w.queue = nil // the Lists are answered here
-	if p, q := w.c.listOf(1), w.c.listOf(2); p == nil || q == nil || p.name != "p" || q.name != "q" {
+	if p, q := w.c.listOf(1), w.c.listOf(2); p == nil || q == nil || p.Name != "p" || q.Name != "q" {
 		t.Fatalf("the first Lists are of %v and %v", p, q)
 	}
 	same, other := slot("m01"), slot("q01")

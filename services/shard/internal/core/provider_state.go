@@ -7,68 +7,74 @@ import (
 
 // provider is what the core knows of one provider.
 type provider struct {
-	name string
+	keptProvider
+
+	list     *list           // running
+	owed     map[string]bool // machines set aside, to be asked for
+	asked    []want          // Gets wanted, in order
+	wanted   map[string]getPurpose
+	max      int64
+	machines int
+	sweeping bool              // some machines are not marked yet
+	swept    string            // id of the last machine that was
+	rejects  map[string]string // reason by id of records refused at the last look
+}
+
+// keptProvider is what a checkpoint keeps of a provider as it is.
+type keptProvider struct {
+	Name string `n:"1"`
 
 	// Inventory.
-	listed    bool  // one complete full List was merged in this process
-	listedAt  int64 // when the last List ended well
-	fullAt    int64
-	cursor    []byte
-	paged     bool // answers carry complete or more
-	advanced  bool // its revision has been seen to change
-	lastTook  int64
-	read      int64 // the newest List that was merged to the end
-	list      *list // running
-	nextList  int64
-	nextFull  int64
-	fails     int // Lists in a row that failed
-	lastError string
-	errorAt   int64
-	owed      map[string]bool // machines set aside, to be asked for
-	asked     []want          // Gets wanted, in order
-	wanted    map[string]getPurpose
-	gets      int // Gets under way
-	held      int // removals held by the guard
-	needFull  bool
-	waiters   []int64 // admin asks that wait for the next full List
+	Listed    bool    `n:"2"` // one complete full List was merged in this process
+	ListedAt  int64   `n:"3"` // when the last List ended well
+	FullAt    int64   `n:"4"`
+	Cursor    []byte  `n:"5"`
+	Paged     bool    `n:"6"` // answers carry complete or more
+	Advanced  bool    `n:"7"` // its revision has been seen to change
+	LastTook  int64   `n:"8"`
+	Read      int64   `n:"32"` // the newest List that was merged to the end
+	NextList  int64   `n:"10"`
+	NextFull  int64   `n:"11"`
+	Fails     int     `n:"12"` // Lists in a row that failed
+	LastError string  `n:"13"`
+	ErrorAt   int64   `n:"14"`
+	Gets      int     `n:"17"` // Gets under way
+	Held      int     `n:"18"` // removals held by the guard
+	NeedFull  bool    `n:"19"`
+	Waiters   []int64 `n:"20"` // admin asks that wait for the next full List
 
 	// Commands.
-	inflight  int64
-	max       int64
-	allowed   int64
-	unknowns  int // unknown outcomes in a row
-	accepted  int // accepted since the last raise
-	breaker   breaker
-	fence     fence
-	slowUntil int64 // concurrency 1 until then, after a reordering provider was found
-	youngest  int64 // when a command was last accepted
-	pollAt    int64 // next look at machines on their way
-	machines  int
+	Inflight  int64   `n:"21"`
+	Allowed   int64   `n:"22"`
+	Unknowns  int     `n:"23"` // unknown outcomes in a row
+	Accepted  int     `n:"24"` // accepted since the last raise
+	Breaker   breaker `n:"25"`
+	Fence     fence   `n:"26"`
+	SlowUntil int64   `n:"27"` // concurrency 1 until then, after a reordering provider was found
+	Youngest  int64   `n:"28"` // when a command was last accepted
+	PollAt    int64   `n:"29"` // next look at machines on their way
 
 	// Outage (SHARD-14.15).
-	outage      outage
-	outageSince int64
-	sweeping    bool              // some machines are not marked yet
-	swept       string            // id of the last machine that was
-	rejects     map[string]string // reason by id of records refused at the last look
+	Outage   outage `n:"33"`
+	OutageAt int64  `n:"34"`
 }
 
 func newProvider(name string, limit int64) *provider {
-	return &provider{name: name, max: limit, allowed: limit, owed: map[string]bool{}, wanted: map[string]getPurpose{},
+	return &provider{keptProvider: keptProvider{Name: name, Allowed: limit}, max: limit, owed: map[string]bool{}, wanted: map[string]getPurpose{},
 		rejects: map[string]string{}}
 }
 
 func (c *Core) provider(name string) *provider {
-	i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.name == name })
+	i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.Name == name })
 	return c.providers[max(i, 0)]
 }
 
 // limit is how many commands may be in flight now (SHARD-15.5).
 func (p *provider) limit(now int64) int64 {
-	if now < p.slowUntil {
+	if now < p.SlowUntil {
 		return 1
 	}
-	return p.allowed
+	return p.Allowed
 }
 
 // throttle halves the concurrency on resource_exhausted or three unknown outcomes in a row, and raises it by one per ten
@@ -78,40 +84,40 @@ func (p *provider) throttle(class Class, code Code) {
 	case code == CodeResourceExhausted:
 		p.halve()
 	case class == Unknown:
-		if p.unknowns++; p.unknowns >= unknownThrottle {
+		if p.Unknowns++; p.Unknowns >= unknownThrottle {
 			p.halve()
 		}
 	case class == Accepted:
-		p.unknowns = 0
-		if p.accepted++; p.accepted >= acceptedPerRaise && p.allowed < p.max {
-			p.allowed++
-			p.accepted = 0
+		p.Unknowns = 0
+		if p.Accepted++; p.Accepted >= acceptedPerRaise && p.Allowed < p.max {
+			p.Allowed++
+			p.Accepted = 0
 		}
 	default:
-		p.unknowns = 0
+		p.Unknowns = 0
 	}
 }
 
 func (p *provider) halve() {
-	p.allowed = max(1, p.allowed/2)
-	p.unknowns, p.accepted = 0, 0
+	p.Allowed = max(1, p.Allowed/2)
+	p.Unknowns, p.Accepted = 0, 0
 }
 
 // noteAccepted arranges a fast look at the machines on their way (SHARD-13.3).
 func (p *provider) noteAccepted(now int64) {
-	p.youngest = now
-	p.pollAt = 0
+	p.Youngest = now
+	p.PollAt = 0
 }
 
 // mayCall tells what keeps a command from being sent to the provider now.
 func (p *provider) mayCall(c *Core, pass *dispatchPass) blockedReason {
-	if p.fence.Suspect {
+	if p.Fence.Suspect {
 		return blockedFence
 	}
-	if h := p.breaker.stops(c.now, pass); h != notBlocked {
+	if h := p.Breaker.stops(c.now, pass); h != notBlocked {
 		return h
 	}
-	if p.inflight >= p.limit(c.now) {
+	if p.Inflight >= p.limit(c.now) {
 		return blockedProvider
 	}
 	return notBlocked
@@ -164,8 +170,8 @@ func (b *breaker) done(c *Core, p *provider, hurt bool) {
 	b.Probing = false
 	if !hurt {
 		if b.Open {
-			c.record(Record{Type: RecordBackoffChanged, Provider: p.name, Detail: "breaker closed"})
-			c.cycle.redispatch = true
+			c.record(Record{Type: RecordBackoffChanged, Provider: p.Name, Detail: "breaker closed"})
+			c.cycle.Redispatch = true
 		}
 		*b = breaker{}
 		return
@@ -176,10 +182,10 @@ func (b *breaker) done(c *Core, p *provider, hurt bool) {
 	if b.Open || b.Fails >= breakerFailures {
 		b.Trips++
 		b.Open, b.Tripped = true, c.now
-		b.Until = c.now + jitter(rampBreaker.after(b.Trips), 20, p.name, b.Trips)
+		b.Until = c.now + jitter(rampBreaker.after(b.Trips), 20, p.Name, b.Trips)
 		b.Window = nil
 		c.timers.add(b.Until, timerDispatch, "")
-		c.record(Record{Type: RecordBackoffChanged, Provider: p.name,
+		c.record(Record{Type: RecordBackoffChanged, Provider: p.Name,
 			Detail: fmt.Sprintf("breaker open for %d s", (b.Until-c.now)/Second)})
 	}
 }

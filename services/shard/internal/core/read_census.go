@@ -94,7 +94,7 @@ func (c *Core) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
 // (SHARD-18.7).
 func (c *Core) unjoined(i inventory.Index) bool {
 	cl := c.clusters.get(c.world.Inventory.Cluster(i))
-	return cl != nil && cl.reporting && c.now-c.world.Inventory.Since(i) >= unjoinedAfter
+	return cl != nil && cl.Reporting && c.now-c.world.Inventory.Since(i) >= unjoinedAfter
 }
 
 // InventoryVersion grows with every change of the inventory.

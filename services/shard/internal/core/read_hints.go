@@ -25,8 +25,8 @@ func (c *Core) hintsDue() {
 		if !cl.connected() {
 			continue
 		}
-		at := cl.hintedAt + c.cfg.HintInterval
-		if cl.hintedAt != 0 && c.now < at {
+		at := cl.HintedAt + c.cfg.HintInterval
+		if cl.HintedAt != 0 && c.now < at {
 			continue // the next cycle after that looks again
 		}
 		if done == hintClustersPerStep || needs >= hintNeedsPerStep {
@@ -34,8 +34,8 @@ func (c *Core) hintsDue() {
 			break
 		}
 		done++
-		cl.hintedAt = c.now
-		d := c.world.Demand.Cluster(cl.name)
+		cl.HintedAt = c.now
+		d := c.world.Demand.Cluster(cl.Name)
 		if d != nil {
 			needs += len(d.Needs)
 		}
@@ -77,7 +77,7 @@ func (c *Core) hintCluster(cl *cluster, d *demand.Cluster) {
 	}
 	for _, fp := range sortedKeys(cl.hints) {
 		if !wanted[fp] { // said once, then forgotten
-			c.emit(SendHint{Cluster: cl.name, Session: cl.session, Fingerprint: fp, Requirements: cl.hints[fp].reqs, Confidence: ConfidenceNone,
+			c.emit(SendHint{Cluster: cl.Name, Session: cl.Session, Fingerprint: fp, Requirements: cl.hints[fp].reqs, Confidence: ConfidenceNone,
 				Reason: "nobody asks for this shape any more"})
 			delete(cl.hints, fp)
 		}
@@ -90,7 +90,7 @@ func (c *Core) sendHint(cl *cluster, h SendHint) {
 		return
 	}
 	cl.hints[h.Fingerprint] = &now
-	h.Cluster, h.Session = cl.name, cl.session
+	h.Cluster, h.Session = cl.Name, cl.Session
 	c.emit(h)
 }
 

@@ -92,7 +92,7 @@ func (c *Core) viewMachine(i inventory.Index) MachineView {
 		if n := cl.nodes[id]; n != nil {
 			v.Node, v.Ready = n.name, n.ready
 		}
-		if v.Machine.State == inventory.Configured && cl.reporting && !v.Ready && c.now-v.Since >= unjoinedAfter {
+		if v.Machine.State == inventory.Configured && cl.Reporting && !v.Ready && c.now-v.Since >= unjoinedAfter {
 			v.Flags = append(v.Flags, FlagUnjoined)
 		}
 	}
@@ -193,7 +193,7 @@ func (c *Core) operationRecord(o *operation) Record {
 
 // Now is the Mono of the last step, and Cycle the last cycle.
 func (c *Core) Now() int64   { return c.now }
-func (c *Core) Cycle() int64 { return c.cycle.n }
+func (c *Core) Cycle() int64 { return c.cycle.N }
 
 // Hold returns until when an Idle machine is kept although nobody claims it, or 0.
 func (c *Core) HoldUntil(id string) int64 {
@@ -217,12 +217,12 @@ type HintView struct {
 // Hints lists what connected clusters were last told, by cluster and fingerprint; of one cluster, or of all.
 func (c *Core) Hints(only string) (out []HintView) {
 	for _, cl := range c.clusters.ordered {
-		if only != "" && cl.name != only {
+		if only != "" && cl.Name != only {
 			continue
 		}
 		for _, fp := range sortedKeys(cl.hints) {
 			h := cl.hints[fp]
-			out = append(out, HintView{cl.name, fp, h.count, h.price, h.confidence})
+			out = append(out, HintView{cl.Name, fp, h.count, h.price, h.confidence})
 		}
 	}
 	return out

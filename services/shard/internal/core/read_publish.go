@@ -211,15 +211,15 @@ func (c *Core) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMa
 }
 
 func (c *Core) viewCluster(cl *cluster) *ClusterView {
-	silent, block := c.silent(cl), c.pub.needs[cl.name]
+	silent, block := c.silent(cl), c.pub.needs[cl.Name]
 	if s := cl.shown; s != nil && s.Silent == silent && s.of == block && len(s.Backoffs) == 0 && s.Tokens == c.tokensOf(cl) {
 		return s
 	}
-	v := &ClusterView{Name: cl.name, Connected: cl.connected(), Features: cl.features, Version: cl.version, Disposition: cl.disposition,
-		DispositionAt: cl.dispAt, Reason: cl.dispReason, Held: cl.held.Count, GateOpen: cl.gateOpen, States: cl.counts,
-		Tokens: c.tokensOf(cl), Silent: silent, Retired: cl.retired, Fresh: cl.fresh, Unplaced: cl.unplaced, of: block}
+	v := &ClusterView{Name: cl.Name, Connected: cl.connected(), Features: cl.Features, Version: cl.Version, Disposition: cl.Disposition,
+		DispositionAt: cl.DispAt, Reason: cl.DispReason, Held: cl.Held.Count, GateOpen: cl.GateOpen, States: cl.counts,
+		Tokens: c.tokensOf(cl), Silent: silent, Retired: cl.Retired, Fresh: cl.Fresh, Unplaced: cl.Unplaced, of: block}
 	if v.Connected {
-		v.Since = cl.sessionSince
+		v.Since = cl.SessionSince
 	}
 	if b := block; b != nil {
 		for i := range b.Rows {
@@ -231,11 +231,11 @@ func (c *Core) viewCluster(cl *cluster) *ClusterView {
 				v.Short++
 			}
 		}
-	} else if d := c.world.Demand.Cluster(cl.name); d != nil {
+	} else if d := c.world.Demand.Cluster(cl.Name); d != nil {
 		v.Needs = len(d.Needs)
 	}
-	if cl.timeouts.Until > c.now {
-		v.Backoffs = append(v.Backoffs, BackoffView{Until: cl.timeouts.Until, Text: "bootstrap answers time out"})
+	if cl.Timeouts.Until > c.now {
+		v.Backoffs = append(v.Backoffs, BackoffView{Until: cl.Timeouts.Until, Text: "bootstrap answers time out"})
 	}
 	for _, fp := range sortedKeys(cl.blobs) {
 		if b := cl.blobs[fp]; b.Until > c.now {
@@ -248,7 +248,7 @@ func (c *Core) viewCluster(cl *cluster) *ClusterView {
 
 // tokensOf is the level of a cluster's reclaim bucket now, in thousandths, without changing it.
 func (c *Core) tokensOf(cl *cluster) int64 {
-	b := cl.reclaim
+	b := cl.Reclaim
 	b.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
 	return b.Milli
 }
@@ -256,13 +256,13 @@ func (c *Core) tokensOf(cl *cluster) int64 {
 // serves reports whether a cluster has anything to do with this shard. Of another shard's clusters the core may know machines
 // that it read from a provider which both share.
 func (c *Core) serves(cl *cluster) bool {
-	return cl.connected() || cl.arrival != 0 || cl.retired || cl.rows > 0 || cl.counts != [9]int{}
+	return cl.connected() || cl.Arrival != 0 || cl.Retired || cl.Rows > 0 || cl.counts != [9]int{}
 }
 
 // silent reports whether a cluster with machines has not reported for long. The shard must not act on it by itself
 // (SHARD-12.5).
 func (c *Core) silent(cl *cluster) bool {
-	return cl.bound() > 0 && c.now-cl.fresh >= c.cfg.SilentAfter
+	return cl.bound() > 0 && c.now-cl.Fresh >= c.cfg.SilentAfter
 }
 
 func (s *Status) count(c *Core, cl *cluster) {
@@ -272,10 +272,10 @@ func (s *Status) count(c *Core, cl *cluster) {
 	if c.silent(cl) {
 		s.Silent++
 	}
-	if !cl.gateOpen && cl.bound() > 0 {
+	if !cl.GateOpen && cl.bound() > 0 {
 		s.GatesShut++
 	}
-	if cl.held.Count > 0 {
+	if cl.Held.Count > 0 {
 		s.Held++
 	}
 }
@@ -284,7 +284,7 @@ func (c *Core) status() Status {
 	inv := c.world.Inventory
 	s := Status{Config: c.cfg, Epoch: c.epoch, Machines: inv.Len(), Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun,
-		Pauses: c.ctl.Pauses, Cycle: c.cycle.n, CycleAt: c.cycle.at, Foreign: c.coord.foreign,
+		Pauses: c.ctl.Pauses, Cycle: c.cycle.N, CycleAt: c.cycle.At, Foreign: c.coord.foreign,
 		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coordStatus()}
 	for st := range s.States {
 		s.States[st] = inv.Count(inventory.State(st))
@@ -296,8 +296,8 @@ func (c *Core) status() Status {
 		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.classes.used[k])
 	}
 	for _, p := range c.providers {
-		s.Providers = append(s.Providers, ProviderStatus{Name: p.name, Listed: p.listed, Machines: p.machines, ListedAt: p.listedAt, Incremental: c.incremental(p),
-			Breaker: p.breaker.state(c.now), Limit: p.limit(c.now), InFlight: p.inflight, Held: p.held, LastError: p.lastError, ErrorAt: p.errorAt})
+		s.Providers = append(s.Providers, ProviderStatus{Name: p.Name, Listed: p.Listed, Machines: p.machines, ListedAt: p.ListedAt, Incremental: c.incremental(p),
+			Breaker: p.Breaker.state(c.now), Limit: p.limit(c.now), InFlight: p.Inflight, Held: p.Held, LastError: p.LastError, ErrorAt: p.ErrorAt})
 	}
 	for _, p := range c.pools.order {
 		s.Pools = append(s.Pools, PoolStatus{Key: p.Key, Provider: p.Provider, Type: p.Type, Zone: p.Zone, Class: p.Class,

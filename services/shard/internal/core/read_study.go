@@ -27,10 +27,10 @@ type Frozen struct {
 
 // Freeze takes the world in the time that copying the columns of its machines takes (SHARD-23.5).
 func (c *Core) Freeze(r *inventory.FreezeBuffer) *Frozen {
-	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.n, At: c.now,
+	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.N, At: c.now,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun}}
 	for _, cl := range c.clusters.ordered {
-		d := c.world.Demand.Cluster(cl.name)
+		d := c.world.Demand.Cluster(cl.Name)
 		if !cl.holds || d == nil {
 			continue
 		}
@@ -38,7 +38,7 @@ func (c *Core) Freeze(r *inventory.FreezeBuffer) *Frozen {
 		for i := range d.Needs {
 			list[i] = c.hold(cl, &d.Needs[i])
 		}
-		f.holds[cl.name] = list
+		f.holds[cl.Name] = list
 	}
 	return f
 }
@@ -106,7 +106,7 @@ func (c *Core) Planned(n int) (out []Record, total int) {
 	for _, a := range r.Actions[:min(n, len(r.Actions))] {
 		v := r.View(c.world, a)
 		x := RecordOf(&v, c.world.Inventory.Provider(inventory.Index(a.Machine)))
-		x.Cycle, x.Epoch, x.Wall = c.cycle.n, c.epoch, c.cycle.wall
+		x.Cycle, x.Epoch, x.Wall = c.cycle.N, c.epoch, c.cycle.Wall
 		out = append(out, x)
 	}
 	return out, len(r.Actions)

@@ -30,9 +30,9 @@ func TestWhatIfIsWhatThenHappens(t *testing.T) {
 			for range 25 {
 				edit, do := randomChange(w, r)
 				a := explain.WhatIf(w.c.Freeze(inventory.NewFreezeBuffer(0)).Thaw().Input(), []explain.Edit{edit}, nil, false)
-				before := w.c.cycle.n
+				before := w.c.cycle.N
 				do()
-				for w.c.cycle.n == before { // the spacing of cycles may put it off; nothing else happens meanwhile
+				for w.c.cycle.N == before { // the spacing of cycles may put it off; nothing else happens meanwhile
 					w.mono += 10 * Millisecond
 					w.wall += 10 * Millisecond
 					w.step(Tick{})

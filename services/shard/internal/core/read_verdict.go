@@ -309,8 +309,8 @@ func (c *Core) finishStatuses() {
 // notifyUnread tells a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
 // before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
 func (c *Core) notifyUnread(cl *cluster) {
-	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.listed && p.fails > 0 })
-	demanded := c.world.Demand.Cluster(cl.name)
+	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })
+	demanded := c.world.Demand.Cluster(cl.Name)
 	if !dead || demanded == nil || !cl.has.needStatus {
 		return
 	}
@@ -320,7 +320,7 @@ func (c *Core) notifyUnread(cl *cluster) {
 			continue
 		}
 		cl.statuses[n.RowID] = &statusSent{at: c.now}
-		c.emit(SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
+		c.emit(SendNeedStatus{Cluster: cl.Name, Session: cl.Session, RowID: n.RowID, Key: n.RowKey(), Detail: DetailProviderBreaker,
 			Text: "The provider has not answered since the shard started; nothing is decided until it does.", Since: c.toWall(c.now)})
 	}
 }
@@ -342,7 +342,7 @@ func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 		return sent.at + needStatusEvery
 	}
 	cl.statuses[r.RowID] = &statusSent{hash: h, at: c.now}
-	s := SendNeedStatus{Cluster: cl.name, Session: cl.session, RowID: r.RowID, Key: r.key(), Satisfied: satisfied,
+	s := SendNeedStatus{Cluster: cl.Name, Session: cl.Session, RowID: r.RowID, Key: r.key(), Satisfied: satisfied,
 		Reason: int32(r.Verdict.Reason), Detail: detail, Text: text, Residual: r.Residual, OnTheWay: int64(r.Coming())}
 	if !satisfied {
 		s.Since = c.toWall(r.Since)
