@@ -160,7 +160,9 @@ func TestHostileNames(t *testing.T) {
 	web(t)
 	server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: []rpc.Service{{
 		Name: api.ShardReadName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(api.ShardReadName, rpc.Allow()),
-		New: func(o ...connect.HandlerOption) (string, http.Handler) { return api.NewShardReadHandler(evilShard{}, o...) },
+		New: func(o ...connect.HandlerOption) (string, http.Handler) {
+			return api.NewShardReadHandler(evilShard{}, o...)
+		},
 	}}})
 	if err != nil {
 		t.Fatal(err)

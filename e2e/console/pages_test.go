@@ -1,7 +1,9 @@
 package console
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -30,5 +32,52 @@ func TestPagesAndStories(t *testing.T) {
 		got, err := f.read.GetStatus(t.Context(), connect.NewRequest(&v1.GetStatusRequest{}))
 		return true, err == nil && got.Msg.GetUnsatisfiedNeeds() > 0
 	})
-	browse(t, "pages.mjs", []string{"MACHINE=" + taken, "VICTIM=" + victim}, base)
+	browse(t, "pages.mjs", []string{"MACHINE=" + taken, "VICTIM=" + victim, "POD=" + f.pod("giant"), "READY=" + path(t, f)}, base)
+}
+
+// pod waits until a Pod can be found.
+func (f *fleet) pod(part string) string {
+	f.t.Helper()
+	return eventually(f.t, "a Pod "+part, func() (string, bool) {
+		got, err := f.console.Search(f.t.Context(), connect.NewRequest(&v1.SearchRequest{Query: part}))
+		if err != nil {
+			return "", false
+		}
+		for _, h := range got.Msg.GetHits() {
+			if h.GetKind() == "pod" {
+				return h.GetName(), true
+			}
+		}
+		return "", false
+	})
+}
+
+// OPS-6.9: the path of a Pod that is ready is complete: every hop has its time, in the order of the hops.
+func path(t *testing.T, f *fleet) string {
+	t.Helper()
+	name := f.pod("urgent")
+	namespace, pod, _ := strings.Cut(name, "/")
+	got := eventually(t, "the Pod is ready", func() (*v1.GetPodPathResponse, bool) {
+		got, err := f.console.GetPodPath(t.Context(), connect.NewRequest(&v1.GetPodPathRequest{ClusterId: "green", Namespace: namespace, Pod: pod}))
+		if err != nil || got.Msg.GetNodeName() == "" || got.Msg.GetHops()[len(got.Msg.GetHops())-1].GetAtUnixNanos() == 0 {
+			return nil, false
+		}
+		return got.Msg, true
+	})
+	const second = int64(time.Second) // clusters tell whole ones
+	before := int64(0)
+	for _, h := range got.GetHops() {
+		at := h.GetAtUnixNanos()
+		if h.GetHop() == "bought" { // it was another cluster's: nothing was bought
+			continue
+		}
+		if at == 0 || at/second < before/second-1 {
+			t.Errorf("hop %q at %d, after %d: %s", h.GetHop(), at, before, h.GetSentence())
+		}
+		before = at
+	}
+	if got.GetMachineId() == "" || got.GetRowId() == "" || got.GetShardId() == "" || !strings.Contains(got.GetSentence(), "ready on node") {
+		t.Errorf("the path of a ready Pod: %v", got)
+	}
+	return name
 }

@@ -104,14 +104,15 @@ func addresses(t *testing.T, n int) []string {
 
 // fleet asks a console what its one shard says.
 type fleet struct {
-	t    *testing.T
-	read api.ShardReadClient
+	t       *testing.T
+	read    api.ShardReadClient
+	console api.ConsoleClient
 }
 
 func newFleet(t *testing.T, base string) *fleet {
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	return &fleet{t, api.NewShardReadClient(client, base)}
+	return &fleet{t, api.NewShardReadClient(client, base), api.NewConsoleClient(client, base)}
 }
 
 // machine waits for the first machine with a record that is wanted.

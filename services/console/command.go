@@ -9,8 +9,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/role"
 )
 
-// NewCommand returns the program bigfleet-console. edit changes the configuration behind the flags, for programs that wrap it.
-func NewCommand(edit ...func(*Config)) *cobra.Command {
+// NewCommand returns the program bigfleet-console. edit changes the configuration behind the flags, for programs that wrap it; they may add
+// flags of their own.
+func NewCommand(edit ...func(*Config) error) *cobra.Command {
 	var shared config.Shared
 	var c Config
 	cmd := &cobra.Command{
@@ -40,7 +41,9 @@ func NewCommand(edit ...func(*Config)) *cobra.Command {
 		return role.Run(cmd.Context(), role.Config{Component: "console", Shared: shared}, func(ctx context.Context, o role.Opened) error {
 			c.Telemetry, c.Ops = o.Telemetry, o.Ports
 			for _, change := range edit {
-				change(&c)
+				if err := change(&c); err != nil {
+					return config.Fail(err)
+				}
 			}
 			return Run(ctx, c)
 		})

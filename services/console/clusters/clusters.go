@@ -9,21 +9,24 @@ import (
 
 // Reader reads objects of managed clusters. Safe for concurrent use.
 type Reader interface {
-	// Find looks for Pods and workloads by a part of their name, in lower case.
+	// Find looks for Pods and workloads by a part of their namespace and name, in lower case. What was found is returned beside an
+	// error too.
 	Find(ctx context.Context, part string, limit int) ([]Object, error)
 	// Pod reads one. Its error is a connect error.
 	Pod(ctx context.Context, cluster, namespace, name string) (Pod, error)
 }
 
-// Object is one that was found. Kind is `pod`, `deployment`, `statefulset` or `job`; Row that of its need, where it is known.
-type Object struct{ Kind, Cluster, Namespace, Name, Row string }
+// Object is one that was found. Kind is `pod`, `deployment`, `statefulset` or `job`.
+type Object struct{ Kind, Cluster, Namespace, Name string }
 
-// Pod is what is known of one. A zero time has not happened.
+// Pod is what is known of one. A zero time has not happened. Clusters tell times in whole seconds.
 type Pod struct {
-	Created   time.Time
-	Requested time.Time // its CapacityRequest was written
-	Joined    time.Time // its node
-	Ready     time.Time
-	Row, Node string
-	Waits     string // what its CapacityRequest says about itself
+	Created      time.Time
+	Requested    time.Time // its CapacityRequest was written
+	Acknowledged time.Time // the shard has it
+	Joined       time.Time // its node
+	Ready        time.Time
+	Rows         []string // under which it may be counted; the first that the shard knows is its need
+	Node         string
+	Waits        string // what its scheduler or its CapacityRequest says
 }

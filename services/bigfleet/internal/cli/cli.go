@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
@@ -40,7 +41,9 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/wait"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
+	world "github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/up"
 	"github.com/bigfleet-dev/bigfleet/services/console"
 	"github.com/bigfleet-dev/bigfleet/services/coordinator"
 	ofRole "github.com/bigfleet-dev/bigfleet/services/kit/config"
@@ -219,7 +222,7 @@ func roles(a *app.App, root, ofProviders *cobra.Command) {
 		named(root, coordinator.NewCommand(), "coordinator", "Run a replica of the coordinator"),
 		named(root, operator.NewCommand(), "operator", "Run the operator of a cluster"),
 		named(root, podcontroller.NewCommand(), "podcontroller", "Run the pod controller of a cluster", "unschedulable-pod-controller"),
-		named(root, console.NewCommand(func(c *console.Config) { c.Sentence = history.Sentence }), "console", "Run the web UI"),
+		named(root, consoleRole(), "console", "Run the web UI"),
 		named(ofProviders, providerRole(kwok.NewCommand()), "kwok", "Run the kwok provider"),
 		named(ofProviders, providerRole(sim.NewCommand()), "sim", "Run the simulated cloud"),
 	}
@@ -235,6 +238,33 @@ func roles(a *app.App, root, ofProviders *cobra.Command) {
 			return a.Format.Write(a.Out, l)
 		},
 	})
+}
+
+// consoleRole is the console with the sentences of this command and with the clusters that kubeconfigs lead to.
+func consoleRole() *cobra.Command {
+	var files, contexts []string
+	c := console.NewCommand(func(c *console.Config) error {
+		c.Sentence = history.Sentence
+		if len(files) == 0 {
+			if len(contexts) > 0 {
+				return errors.New("--contexts: name the file with --kubeconfig")
+			}
+			return nil
+		}
+		targets, err := world.Targets(files, contexts)
+		if err != nil {
+			return err
+		}
+		configs, order := map[string]*rest.Config{}, []string{}
+		for _, t := range targets {
+			configs[t.ID], order = t.REST, append(order, t.ID)
+		}
+		c.Clusters, err = inclusters.New(configs, order)
+		return err
+	})
+	c.Flags().StringSliceVar(&files, "kubeconfig", nil, "kubeconfig of a managed cluster, for the search and the paths of Pods; the context's name is the cluster id. Repeatable")
+	c.Flags().StringSliceVar(&contexts, "contexts", nil, "contexts in the kubeconfigs; default: the current one of each")
+	return c
 }
 
 // ownFlagsOnly refuses to a role the flags of the verbs, which it would ignore: `--kube-context` would be taken for the

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
 	"github.com/bigfleet-dev/bigfleet/services/console"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
@@ -31,7 +34,15 @@ func (w *World) addConsole(g *process.Group) error {
 			shards = append(shards, s.id+"="+s.listen)
 		}
 	}
-	c := console.Config{Listen: p.addr, Shards: shards, Sentence: w.cfg.Sentence}
+	configs, order := map[string]*rest.Config{}, []string{}
+	for _, x := range w.Clusters {
+		configs[x.ID()], order = x.rest, append(order, x.ID())
+	}
+	pods, err := inclusters.New(configs, order)
+	if err != nil {
+		return err
+	}
+	c := console.Config{Listen: p.addr, Shards: shards, Sentence: w.cfg.Sentence, Clusters: pods}
 	if at := w.coordinatorAddr(); at != "" {
 		c.Coordinators = []string{at}
 	}

@@ -18,7 +18,16 @@ const shownMax = 50 // waiting needs and records on the overview
 
 // GetSources names the sources and how fresh each is.
 func (c *Console) GetSources(context.Context, *connect.Request[pb.GetSourcesRequest]) (*connect.Response[pb.GetSourcesResponse], error) {
-	return connect.NewResponse(&pb.GetSourcesResponse{Sources: c.Sources.Statuses()}), nil
+	return connect.NewResponse(&pb.GetSourcesResponse{Sources: c.statuses()}), nil
+}
+
+// statuses are all sources, with clusters where none is read: what that costs should be known (OPS-6.4).
+func (c *Console) statuses() []*pb.SourceStatus {
+	out := c.Sources.Statuses()
+	if c.Clusters == nil {
+		out = append(out, &pb.SourceStatus{Source: "clusters", Flag: "--kubeconfig"})
+	}
+	return out
 }
 
 // WatchOverview streams the overview, whole, once a second.
@@ -65,7 +74,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (c *Console) overview(only string) *pb.WatchOverviewResponse {
 	fleet := c.Sources.Fleet()
 	out := &pb.WatchOverviewResponse{
-		AtUnixNanos: time.Now().UnixNano(), Sources: c.Sources.Statuses(), Fleet: fleet.Status,
+		AtUnixNanos: time.Now().UnixNano(), Sources: c.statuses(), Fleet: fleet.Status,
 		UnsatisfiedByReason: map[string]int64{}, MachinesByState: map[string]int64{}, ActionsPerMinute: map[string]float64{},
 	}
 	unmet, stale := int64(0), []string{}

@@ -27,7 +27,7 @@ func (c *Console) GetPodPath(ctx context.Context, req *connect.Request[pb.GetPod
 	if err != nil {
 		return nil, err
 	}
-	p := &way{pod: pod, out: &pb.GetPodPathResponse{RowId: pod.Row, NodeName: pod.Node}}
+	p := &way{pod: pod, out: &pb.GetPodPathResponse{NodeName: pod.Node}}
 	for _, shard := range c.Sources.Shards() {
 		if p.read(ctx, shard, req.Msg.GetClusterId()) {
 			break
@@ -42,6 +42,28 @@ type way struct {
 	out                         *pb.GetPodPathResponse
 	rolled                      *pb.DecisionRecord
 	planned, bought, configured *pb.DecisionRecord
+}
+
+// need finds the Pod's row: the first of its rows that the shard knows. While the Pod waits, the need's sentence says why.
+func (p *way) need(ctx context.Context, shard *sources.Shard, cluster string) {
+	for _, row := range p.pod.Rows {
+		stream, err := shard.Read.InspectNeeds(ctx, connect.NewRequest(&pb.InspectNeedsRequest{ClusterId: cluster, RowId: row}))
+		if err != nil {
+			return
+		}
+		for stream.Receive() {
+			if n := stream.Msg().GetNeed(); n != nil {
+				p.out.RowId = row
+				if p.pod.Node == "" && !n.GetSatisfied() {
+					p.pod.Waits = n.GetDetailText()
+				}
+			}
+		}
+		_ = stream.Close()
+		if p.out.RowId != "" {
+			return
+		}
+	}
 }
 
 // read finds the records of the Pod's cluster and node in one shard.
@@ -63,34 +85,51 @@ func (p *way) read(ctx context.Context, shard *sources.Shard, cluster string) bo
 		return false
 	}
 	p.out.ShardId = shard.ID
+	p.need(ctx, shard, cluster)
 	for _, r := range mine { // newest first: the first one after the request stays
 		if r.GetType() == pb.RecordType_RECORD_TYPE_ROLLUP_ACCEPTED && r.GetAtUnixNanos() >= p.pod.Requested.UnixNano() {
 			p.rolled = r
 		}
 	}
-	var steps []*pb.DecisionRecord
-	if p.pod.Node != "" {
-		steps = history(&pb.GetMachineHistoryRequest{Subject: &pb.GetMachineHistoryRequest_NodeName{NodeName: p.pod.Node}})
-	} else {
+	if p.pod.Node == "" {
+		var row []*pb.DecisionRecord
 		for _, r := range mine {
-			if r.GetRowId() == p.pod.Row && p.pod.Row != "" {
-				steps = append(steps, r)
+			if r.GetRowId() == p.out.RowId && p.out.RowId != "" {
+				row = append(row, r)
+			}
+		}
+		p.steps(shard, row)
+		return true
+	}
+	for _, r := range history(&pb.GetMachineHistoryRequest{Subject: &pb.GetMachineHistoryRequest_NodeName{NodeName: p.pod.Node}}) {
+		p.out.MachineId = r.GetMachineId()
+		break
+	}
+	if p.out.MachineId != "" { // records from before it joined name no node
+		p.steps(shard, history(&pb.GetMachineHistoryRequest{Subject: &pb.GetMachineHistoryRequest_MachineId{MachineId: p.out.MachineId}}))
+	}
+	return true
+}
+
+// steps reads the newest way of a machine into a cluster from its records, newest first.
+func (p *way) steps(shard *sources.Shard, records []*pb.DecisionRecord) {
+	for _, r := range records {
+		ended := r.GetType() == pb.RecordType_RECORD_TYPE_ENDED && r.GetOutcome() == "success"
+		switch kind := r.GetKind(); {
+		case ended && r.GetToState() == pb.MachineState_MACHINE_STATE_CONFIGURED:
+			if p.configured != nil {
+				return // how it came to the cluster before
+			}
+			p.configured = shard.Told(r)
+		case ended && kind == pb.ActionKind_ACTION_KIND_PROVISION && r.GetToState() == pb.MachineState_MACHINE_STATE_IDLE:
+			p.bought = shard.Told(r)
+		case r.GetType() == pb.RecordType_RECORD_TYPE_STARTED && (kind == pb.ActionKind_ACTION_KIND_PROVISION || kind == pb.ActionKind_ACTION_KIND_BOOTSTRAP || kind == pb.ActionKind_ACTION_KIND_PREEMPT):
+			p.planned = shard.Told(r)
+			if p.pod.Node == "" {
+				p.out.MachineId = r.GetMachineId()
 			}
 		}
 	}
-	for _, r := range steps {
-		told := shard.Told(r)
-		p.out.MachineId = r.GetMachineId()
-		switch started, ended := r.GetType() == pb.RecordType_RECORD_TYPE_STARTED, r.GetType() == pb.RecordType_RECORD_TYPE_ENDED && r.GetOutcome() == "success"; {
-		case started && (r.GetKind() == pb.ActionKind_ACTION_KIND_PROVISION || r.GetKind() == pb.ActionKind_ACTION_KIND_BOOTSTRAP):
-			p.planned = told
-		case ended && r.GetKind() == pb.ActionKind_ACTION_KIND_PROVISION && r.GetToState() == pb.MachineState_MACHINE_STATE_IDLE:
-			p.bought = told
-		case ended && r.GetToState() == pb.MachineState_MACHINE_STATE_CONFIGURED:
-			p.configured = told
-		}
-	}
-	return true
 }
 
 func (p *way) tell() *pb.GetPodPathResponse {
@@ -116,9 +155,13 @@ func (p *way) tell() *pb.GetPodPathResponse {
 	}
 	hop("created", at(p.pod.Created), "The Pod was created in its cluster.", "")
 	hop("requested", at(p.pod.Requested), "The pod controller wrote its CapacityRequest.", "It has no CapacityRequest: it fits on nodes that are not BigFleet's, or the pod controller does not run.")
-	hop("rolled up", p.rolled.GetAtUnixNanos(), "The operator reported the demand to shard "+p.out.ShardId+".", "No change of the demand is recorded since; demand that was known already needs no new report.")
+	rolled := p.rolled.GetAtUnixNanos()
+	if rolled == 0 {
+		rolled = at(p.pod.Acknowledged)
+	}
+	hop("rolled up", rolled, "The operator reported the demand to shard "+p.out.ShardId+".", "No shard has received it yet: the operator does not run, has no session, or holds its roll-up.")
 	hop("planned", p.planned.GetAtUnixNanos(), said(p.planned), "No machine is planned for it yet. "+p.pod.Waits)
-	hop("bought", p.bought.GetAtUnixNanos(), said(p.bought), "No purchase is recorded: an idle machine was used, or none is on its way.")
+	hop("bought", p.bought.GetAtUnixNanos(), said(p.bought), "No purchase is recorded: a machine that was there is used, or none is on its way.")
 	hop("configured", p.configured.GetAtUnixNanos(), said(p.configured), "No machine is configured for it yet.")
 	hop("joined", at(p.pod.Joined), fmt.Sprintf("Node %s joined the cluster.", p.pod.Node), "It has no node yet.")
 	hop("ready", at(p.pod.Ready), "The Pod is ready.", "The Pod is not ready.")

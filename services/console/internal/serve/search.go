@@ -116,7 +116,7 @@ func (c *Console) findObjects(ctx context.Context, f *finder, out *pb.SearchResp
 		out.Missing = append(out.Missing, "clusters: "+err.Error())
 	}
 	for _, o := range found {
-		f.add(&pb.SearchHit{Kind: o.Kind, Name: o.Namespace + "/" + o.Name, ClusterId: o.Cluster, Target: o.Row, About: o.Kind + " in " + o.Cluster})
+		f.add(&pb.SearchHit{Kind: o.Kind, Name: o.Namespace + "/" + o.Name, ClusterId: o.Cluster, About: "in " + o.Cluster})
 	}
 }
 

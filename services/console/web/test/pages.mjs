@@ -1,9 +1,10 @@
 // Every page in both themes, and the three questions by keyboard alone, on a running fleet: node pages.mjs ADDRESS.
-// MACHINE is one that was taken back by its cloud, VICTIM one that a more urgent need took, POD namespace/name of one that waits.
+// MACHINE is one that was taken back by its cloud, VICTIM one that a more urgent need took, POD and READY namespace/name of a Pod that
+// waits and of one that is ready, both in cluster green.
 import { must, start } from "./browser.mjs";
 
 const base = process.argv[2];
-const { MACHINE, VICTIM, POD } = process.env;
+const { MACHINE, VICTIM, POD, READY } = process.env;
 const b = await start(base);
 
 const pages = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "/fleet/capacity", "/fleet/drains", "/money", "/money/waste", "/money/whatif", "/history", "/history/compare",
@@ -17,7 +18,7 @@ for (const path of pages) {
 }
 const enc = encodeURIComponent;
 for (const [kind, open] of Object.entries({
-  machine: `machine//${enc(MACHINE)}`, cluster: "cluster/shard-0/red", shard: "shard/shard-0", ...(POD ? { pod: `pod/green/${POD}` } : {}),
+  machine: `machine//${enc(MACHINE)}`, cluster: "cluster/shard-0/red", shard: "shard/shard-0", pod: `pod/green/${READY}`,
 })) {
   await b.visit(page, `/?open=${enc(open)}`);
   await page.waitForSelector(".drawer h1");
@@ -28,31 +29,43 @@ console.log(`pages: ${Date.now() - began} ms`);
 await page.context().close();
 
 /** What a person without a mouse has: keys, and what is on the page. */
+const search = async (page, name) => {
+  await page.keyboard.press("/");
+  await page.keyboard.type(name);
+  await page.waitForFunction((n) => document.querySelector(".hits li[aria-selected=true] .name")?.textContent === n, name);
+  await page.keyboard.press("Enter");
+};
 await b.story("why is my Pod waiting", async (page) => {
-  await b.visit(page, "/");
-  await page.waitForSelector(".list.wait li");
-  const rows = await page.locator(".list.wait li").allTextContents();
-  const down = rows.findIndex((r) => r.includes("green")) + 1;
-  must(down > 0, `Now does not list the need of green that waits: ${rows.join(" / ")}`);
-  for (let i = 0; i < down; i++) await page.keyboard.press("j");
+  await b.visit(page, "/money");
+  await search(page, POD);
+  await page.waitForSelector(".drawer .timeline li.todo");
+  const path = await page.locator(".drawer").textContent();
+  for (const part of ["created", "requested", "rolled up", "No machine is planned for it yet"]) must(path.includes(part), `the Pod's path says no "${part}": ${path.slice(0, 600)}`);
+  await b.judge(page, "why is my Pod waiting: its path");
+  await page.locator(".drawer a", { hasText: "its need, and why" }).focus();
   await page.keyboard.press("Enter");
   await page.waitForSelector(".drawer .funnel");
-  await b.judge(page, "why is my Pod waiting: the need");
   const said = await page.locator(".drawer").textContent();
   for (const part of ["What would help", "From all machines to those it gets"]) must(said.includes(part), `the need says no "${part}": ${said.slice(0, 400)}`);
   const shown = page.url();
   await page.keyboard.press("Escape");
   await page.waitForSelector(".drawer", { state: "detached" });
-  must(new URL(page.url()).pathname === "/", "escape leaves the page");
+  must(new URL(page.url()).pathname === "/money", "escape leaves the page");
   await page.goto(shown); // who opens the link sees what the sender saw
   await page.waitForSelector(".drawer .funnel");
 });
+await b.story("what waits, from Now", async (page) => {
+  await b.visit(page, "/");
+  await page.waitForSelector(".list.wait li");
+  await page.keyboard.press("j");
+  const first = await page.locator(".list.wait li.on .name").textContent();
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".drawer .funnel");
+  must((await page.locator(".drawer h1").textContent()).includes(first.split("/")[0]), `the drawer is not of ${first}`);
+});
 const life = (title, machine, sentence) => b.story(title, async (page) => {
   await b.visit(page, "/demand");
-  await page.keyboard.press("/");
-  await page.keyboard.type(machine);
-  await page.waitForFunction((m) => document.querySelector(".hits li[aria-selected=true] .name")?.textContent === m, machine);
-  await page.keyboard.press("Enter");
+  await search(page, machine);
   await page.waitForSelector(".drawer .timeline li .sentence");
   const said = await page.locator(".drawer .timeline").textContent();
   must(sentence.test(said), `the life of ${machine} does not say why it left: ${said.slice(0, 600)}`);
