@@ -69,9 +69,10 @@ func (w Watcher) Run(ctx context.Context) error {
 		}
 		now := time.Now()
 		report, waiting := w.unplaced(now)
-		for _, p := range waiting[:min(len(waiting), eventsMax)] {
-			w.Record(events.Event{Regarding: events.Subject{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-				Warning: true, Reason: ReasonFragmented, Message: fragmentedMessage})
+		for _, x := range waiting[:min(len(waiting), eventsMax)] {
+			x.event.Regarding = events.Subject{APIVersion: "v1", Kind: "Pod", Namespace: x.pod.Namespace, Name: x.pod.Name, UID: x.pod.UID}
+			x.event.Warning = true
+			w.Record(x.event)
 		}
 		if !proto.Equal(report, last) || now.Sub(sent) >= w.Heartbeat {
 			w.Send(report)
@@ -86,13 +87,46 @@ const ReasonFragmented = "CapacityFragmented"
 const fragmentedMessage = "The machines for Pods like this one have enough capacity in total, but no single node has enough left, because other Pods use it. " +
 	"BigFleet adds capacity for it when every machine on the way is Ready, unless it must share a topology domain with other Pods."
 
+// ReasonNotHelped is the reason of the event on Pods that wait for what no machine solves (OP-14.3).
+const ReasonNotHelped = "CapacityDoesNotHelp"
+
+// told is an event for a Pod that waits.
+type told struct {
+	pod   *pods.Pod
+	event events.Event
+}
+
+// notHelped says which field of a Pod keeps it waiting, by a class of the scheduler's summary.
+func notHelped(class string) events.Event {
+	field := "another reason"
+	for _, f := range fields {
+		if strings.Contains(class, f.word) {
+			field = f.field
+			break
+		}
+	}
+	return events.Event{Reason: ReasonNotHelped, Message: "The machines for Pods like this one have enough capacity, and more machines do not help it. " +
+		"kube-scheduler keeps it waiting for " + field + ": " + class + "."}
+}
+
+// fields are words of the scheduler's classes, and the fields of a Pod behind them.
+var fields = []struct{ word, field string }{
+	{"anti-affinity", "spec.affinity.podAntiAffinity, its own or that of Pods that run"},
+	{"pod affinity", "spec.affinity.podAffinity: no Pod that it asks for runs in a domain with room"},
+	{"topology spread", "spec.topologySpreadConstraints"},
+	{"free ports", "hostPort in spec.containers.ports"},
+	{"olume", "spec.volumes"},
+	{"node affinity/selector", "spec.nodeSelector or spec.affinity.nodeAffinity"},
+	{"untolerated taint", "spec.tolerations"},
+}
+
 // Report is the full set now.
 func (w Watcher) Report(now time.Time) *pb.UnplacedPods {
 	report, _ := w.unplaced(now)
 	return report
 }
 
-func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.Pod) {
+func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []told) {
 	rows := map[string]*pb.UnplacedRow{}
 	sums := map[string]map[string]*big.Int{}
 	ready := map[string]readiness{} // computed once a row: each answer scans every machine
@@ -114,7 +148,14 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 			since, ok := w.Ready(id)
 			ready[id] = readiness{since, ok}
 		}
-		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor || !short(c.Message, q.Spec, p.Domains) {
+		if !ready[id].ok || age < unschedulableFor && now.Sub(ready[id].since) < coveredFor {
+			continue
+		}
+		lacking, other := short(c.Message, q.Spec, p.Domains)
+		if !lacking {
+			if other != "" {
+				waiting = append(waiting, told{p, notHelped(other)})
+			}
 			continue
 		}
 		r := rows[id]
@@ -127,7 +168,7 @@ func (w Watcher) unplaced(now time.Time) (out *pb.UnplacedPods, waiting []*pods.
 		}
 		r.Pods++
 		if age >= unschedulableFor {
-			waiting = append(waiting, p)
+			waiting = append(waiting, told{p, events.Event{Reason: ReasonFragmented, Message: fragmentedMessage}})
 		}
 		if since := c.LastTransitionTime.UnixNano(); r.OldestSinceUnixNanos == 0 || since < r.OldestSinceUnixNanos {
 			r.OldestSinceUnixNanos = since
@@ -185,14 +226,13 @@ var classes = regexp.MustCompile(`(\d+) ([^,.]+)`)
 // short reports whether a Pod lacks resources on some node and fails for no other reason anywhere: each class of the summary
 // is a shortage, or excludes the node for this Pod altogether. A node that has attached all the volumes that it can, and a domain of a
 // hard spread that must not have more of these Pods, are shortages: one more machine, in another domain, has room. A Pod with a limit
-// per host may lack a host.
-func short(message string, s *request.Spec, domains bool) bool {
+// per host may lack a host. Otherwise other is a class that no machine solves, if there is one.
+func short(message string, s *request.Spec, domains bool) (lacking bool, other string) {
 	_, summary, ok := strings.Cut(message, " nodes are available: ")
 	if !ok {
-		return false
+		return false, ""
 	}
 	summary, _, _ = strings.Cut(summary, " preemption: ")
-	lacking := false
 	for _, m := range classes.FindAllStringSubmatch(summary, -1) {
 		class := strings.TrimSpace(m[2])
 		switch {
@@ -206,12 +246,12 @@ func short(message string, s *request.Spec, domains bool) bool {
 			strings.Contains(class, "had no available volume zone"), strings.Contains(class, "spread constraints (missing required label)"),
 			strings.Contains(class, "didn't match Pod's node affinity/selector"), strings.Contains(class, "untolerated taint"),
 			strings.Contains(class, "were unschedulable"), strings.Contains(class, "didn't match the requested node name"):
-			// not a node for this Pod
+			other = class // not a node for this Pod
 		default:
-			return false
+			return false, class
 		}
 	}
-	return lacking
+	return lacking, other
 }
 
 // lacksHost reports whether a class says that a node holds as many of these Pods as it may: one more host has room. Of a Pod that keeps

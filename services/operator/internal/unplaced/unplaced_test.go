@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestShort(t *testing.T) {
 		"running PreFilter plugin: rejected":                                                                                                false,
 		"":                                                                                                                                  false,
 	} {
-		if got := short(message, &request.Spec{}, false); got != want {
+		if got, _ := short(message, &request.Spec{}, false); got != want {
 			t.Errorf("%q: %v, want %v", message, got, want)
 		}
 	}
@@ -180,14 +181,54 @@ func TestPodsLackAMachine(t *testing.T) {
 		{"0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match pod anti-affinity rules.", request.Spec{MaxPerHost: 1}, true},
 		{"0/2 nodes are available: 2 pod has unbound immediate PersistentVolumeClaims.", request.Spec{}, false},
 	} {
-		if got := short(c.message, &c.spec, false); got != c.want {
+		if got, _ := short(c.message, &c.spec, false); got != c.want {
 			t.Errorf("%q with %+v: %v, want %v", c.message, c.spec, got, c.want)
 		}
 	}
 	// A Pod with a host port that keeps away from its peers' zone, too: no host in these zones has room.
-	if short(anti, &request.Spec{MaxPerHost: 1}, true) || !short(ports, &request.Spec{MaxPerHost: 1}, true) {
+	byZone, _ := short(anti, &request.Spec{MaxPerHost: 1}, true)
+	byPort, _ := short(ports, &request.Spec{MaxPerHost: 1}, true)
+	if byZone || !byPort {
 		t.Error("a Pod that keeps away from zones lacks hosts by its ports alone")
 	}
 }
 
 func none(func(row string)) {}
+
+// OP-14.3: a Pod of a covered row that no machine helps is told which of its fields keeps it waiting, as soon as the scheduler has seen every
+// node. One that lacks room, and one whose row is short, are told otherwise.
+func TestPodsThatNoMachineHelpsAreTold(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	for message, want := range map[string]string{
+		"0/3 nodes are available: 3 node(s) didn't match pod affinity rules.":                                                       "spec.affinity.podAffinity",
+		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod anti-affinity rules.":                              "spec.affinity.podAntiAffinity",
+		"0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules.":                                      "spec.affinity.podAntiAffinity",
+		"0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.":                                          "spec.topologySpreadConstraints",
+		"0/3 nodes are available: 3 node(s) didn't have free ports for the requested pod ports.":                                    "hostPort",
+		"0/3 nodes are available: 3 node(s) had volume node affinity conflict. preemption: 0/3 nodes are available: 3 not helpful.": "spec.volumes",
+		"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.":                                             "spec.nodeSelector",
+		"0/3 nodes are available: 3 Insufficient cpu.":                                                                              "",
+		"0/2 nodes are available: 2 node(s) didn't match pod affinity rules.":                                                       "", // it has not seen every node
+		"no nodes available to schedule pods":                                                                                       "",
+	} {
+		store := pods.New(nil, nil, nil)
+		store.Set(stuck("p", now.Add(-2*time.Second), message))
+		covered := true
+		w := Watcher{Config{Pods: store, Ahead: none, Satisfied: func(string) bool { return covered }, Nodes: func() int { return 3 },
+			Ready:   func(string) (time.Time, bool) { return now.Add(-2 * time.Second), true },
+			Request: func(*pods.Pod) (*request.Request, string) { return &request.Request{Spec: &request.Spec{}}, "web" }}}
+		got := ""
+		if _, told := w.unplaced(now); len(told) > 0 {
+			if got = told[0].event.Message; told[0].event.Reason != ReasonNotHelped {
+				t.Errorf("%q: %v", message, told[0].event)
+			}
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: told %q, want %q", message, got, want)
+		}
+		covered = false
+		if _, told := w.unplaced(now); len(told) > 0 {
+			t.Errorf("%q: told %v, and the row is short", message, told)
+		}
+	}
+}

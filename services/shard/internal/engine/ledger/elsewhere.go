@@ -171,20 +171,36 @@ func (e *sharingEntry) serveElsewhere(w *engine.World, b *engine.Block, gone map
 	return changed
 }
 
-// unitsHeld is how many units of a need its claims and shares hold, but for those on the machines that are left out.
-func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventory.Index]bool) int64 {
-	rest := engine.Block{Cluster: b.Cluster, Needs: b.Needs}
+// unitsHeld is how many units of a need its claims and shares hold, but for those on the machines that are left out. Shares of others
+// stay on a claimed machine.
+func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventory.Index]bool) (units int64) {
+	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
 	for _, c := range b.Claims {
-		if c.Row == row && !without[c.Machine] {
-			rest.Claims = append(rest.Claims, c)
+		if c.Row != row || without[c.Machine] || cl == nil {
+			continue
 		}
+		class := inventory.Class{Supply: w.Inventory.Class(w.Inventory.Row(c.Machine).Class).Supply}
+		for _, s := range b.Shares {
+			if s.Machine == c.Machine && s.Row != row {
+				class.Supply = class.Supply.Sub(unitOf(b, s.Row).Times(s.Units))
+			}
+		}
+		units = resource.AddSat(units, unitsOn(&class, cl, n))
 	}
 	for _, s := range b.Shares {
 		if s.Row == row && !without[s.Machine] {
-			rest.Shares = append(rest.Shares, s)
+			units = resource.AddSat(units, s.Units)
 		}
 	}
-	return unitsCounted(w, &rest, row)
+	return units
+}
+
+// unitOf is the min unit of a row, or of a folded need.
+func unitOf(b *engine.Block, row int32) *resource.Vector {
+	if row >= engine.FoldedRow {
+		return &b.Folded[row-engine.FoldedRow].Need.MinUnit
+	}
+	return &b.Needs[row].MinUnit
 }
 
 // forget drops rows that are gone, and counts the others again for what they ask for now.
