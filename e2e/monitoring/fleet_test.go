@@ -82,6 +82,15 @@ var fleetSituations = map[string][]situation{
 	"IdentityRejected":    counter("bigfleet_shard_session_identity_rejected_total", "", 20*time.Minute, "severity=page"),
 	"ClusterSilent":       gauge("bigfleet_shard_clusters_silent", "", "1", "0", 31*time.Minute, "severity=ticket"),
 	"DecisionLogFails":    counter("bigfleet_shard_decision_log_errors_total", "", 20*time.Minute, "severity=ticket"),
+	"ClusterSpendHigh": {
+		{series: []string{shardSeries("cluster_spend_dollars_per_hour", `cluster="red"`, "20x90 90x60"), shardSeries("cluster_spend_dollars_per_hour", `cluster="blue"`, "20x150")}, at: 125 * time.Minute, labels: "cluster=red"},
+		{series: []string{shardSeries("cluster_spend_dollars_per_hour", `cluster="red"`, "20x90 35x60"), shardSeries("cluster_spend_dollars_per_hour", `cluster="blue"`, "1x90 9x60")}, at: 125 * time.Minute, quiet: true}, // less than twice, and small change
+	},
+	"IdleSpendHigh": {
+		{series: []string{shardSeries("cluster_spend_dollars_per_hour", `cluster=""`, "30x200"), shardSeries("cluster_spend_dollars_per_hour", `cluster="red"`, "70x200")}, at: 121 * time.Minute, labels: "severity=ticket"},
+		{series: []string{shardSeries("cluster_spend_dollars_per_hour", `cluster=""`, "30x60 10x140"), shardSeries("cluster_spend_dollars_per_hour", `cluster="red"`, "70x200")}, at: 121 * time.Minute, quiet: true},
+		{series: []string{shardSeries("cluster_spend_dollars_per_hour", `cluster=""`, "9x200")}, at: 121 * time.Minute, quiet: true}, // a small fleet
+	},
 	"MachinesFailedRising": {
 		{series: []string{shardSeries("machines_failed", `bound="false"`, "0+1x120")}, at: 70 * time.Minute, labels: "severity=ticket"},
 		{series: []string{shardSeries("machines_failed", `bound="false"`, "50x120")}, at: 70 * time.Minute, quiet: true},

@@ -208,7 +208,7 @@ func liveMetrics(t *testing.T) map[string]bool {
 	wait("rollup_warnings_total")
 	o.Rollup(Need("10", 5))
 	Eventually(t, "three machines are configured", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_CONFIGURED) == 3 })
-	wait("inventory_machines", "spend_dollars_per_hour", "demand_machines", "engine_sharing_level", "cycle_phase_duration_seconds", "event_queue_depth",
+	wait("inventory_machines", "spend_dollars_per_hour", "cluster_spend_dollars_per_hour", "demand_machines", "engine_sharing_level", "cycle_phase_duration_seconds", "event_queue_depth",
 		"engine_actions_per_net_change", "decision_log_errors_total")
 	o.Rollup(Need("6", 5))
 	Eventually(t, "a machine is given back", func() bool { return p.Count(pb.MachineState_MACHINE_STATE_IDLE) == 1 })

@@ -22,7 +22,8 @@ func Page(w io.Writer, root *cobra.Command) error {
 	p.line("<!-- Generated from the command by `go generate ./internal/reference` in services/bigfleet; a test compares it. -->\n")
 	p.line("# Reference of the `bigfleet` command\n")
 	p.line("New here? [The tutorial](command-tutorial.md) takes ten minutes. Every read takes `-o table|wide|json|yaml|jsonl|name|csv`, most take")
-	p.line("`--watch`. Data goes to stdout, everything else to stderr.\n")
+	p.line("`--watch`. Data goes to stdout, everything else to stderr. [answers.schema.json](answers.schema.json) is the JSON Schema of what each verb")
+	p.line("prints with `-o json`.\n")
 	p.line("## Exit codes\n\n| Code | Meaning |\n|---|---|")
 	for _, c := range exit.Codes() {
 		p.line("| %d | %s |", c.Code, c.Meaning)

@@ -233,6 +233,7 @@ func TestQuestions(t *testing.T) {
 			}
 		})
 	}
+	t.Run("every answer as data", func(t *testing.T) { everyAnswerFits(t, w, dir, names) })
 	t.Run("every command of the pages", func(t *testing.T) { everyCommandRuns(t, names, run) })
 }
 

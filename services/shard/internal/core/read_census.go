@@ -10,6 +10,7 @@ import (
 type Census struct {
 	Machines map[CensusKey]int    // owned by this shard
 	Spend    map[CensusKey]int64  // of those that cost something, micro-dollars per hour; Bucket is 0
+	Clusters map[string]int64     // the same by the cluster that a machine is in or made for; "" for none
 	Stuck    [9]int               // by state
 	Failed   [2]int               // unbound, bound
 	Withheld [withheldReasons]int // by inventory.WithheldReason
@@ -38,7 +39,7 @@ func WithheldReasons() []string {
 // position is 0.
 func (c *Core) Count(s *Census, from, n int) (next int) {
 	if s.Machines == nil {
-		s.Machines, s.Spend = map[CensusKey]int{}, map[CensusKey]int64{}
+		s.Machines, s.Spend, s.Clusters = map[CensusKey]int{}, map[CensusKey]int64{}, map[string]int64{}
 	}
 	inv := c.world.Inventory
 	end := min(from+n, inv.Bound())
@@ -61,6 +62,11 @@ func (c *Core) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
 	key := CensusKey{State: state, Capacity: inv.CapacityType(i)}
 	if inv.Exists(i) {
 		s.Spend[key] += inv.Price(i)
+		cluster := inv.Cluster(i)
+		if p, ok := inv.Promise(i); ok && cluster == "" {
+			cluster = p.Cluster
+		}
+		s.Clusters[cluster] += inv.Price(i)
 	}
 	switch {
 	case r.Promised() && state != inventory.Draining:

@@ -35,6 +35,15 @@ func (t *Meter) Census(s *core.Census) {
 		}
 	}
 	t.spent = now
+	for cluster, micro := range s.Clusters {
+		g.clusterSpend.WithLabelValues(cluster).Set(float64(micro) / 1e6)
+	}
+	for cluster := range t.paying {
+		if _, still := s.Clusters[cluster]; !still {
+			g.clusterSpend.DeleteLabelValues(cluster)
+		}
+	}
+	t.paying = s.Clusters
 	for _, state := range [...]inventory.State{inventory.Creating, inventory.Configuring, inventory.Draining, inventory.Deleting} {
 		g.stuck.WithLabelValues(public(state.String())).Set(float64(s.Stuck[state]))
 	}

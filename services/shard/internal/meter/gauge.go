@@ -13,7 +13,7 @@ import (
 
 // gauges are set from what the core publishes.
 type gauges struct {
-	inventory, spend                      *prometheus.GaugeVec
+	inventory, spend, clusterSpend        *prometheus.GaugeVec
 	age, machines, held, breaker, limit   *prometheus.GaugeVec
 	stuck, failed, withheld               *prometheus.GaugeVec
 	foreign, unjoined                     prometheus.Gauge
@@ -36,6 +36,7 @@ type gauges struct {
 func (g *gauges) register(m *telemetry.Metrics) {
 	g.inventory = m.GaugeVec("inventory_machines", "Machines owned by this shard.", "state", "capacity_type", "interruption_penalty_bucket")
 	g.spend = m.GaugeVec("spend_dollars_per_hour", "Sum of the provider prices of machines that exist.", "capacity_type", "state")
+	g.clusterSpend = m.GaugeVec("cluster_spend_dollars_per_hour", "Sum of the provider prices of machines in a cluster or made for it; an empty cluster label means machines that serve none.", "cluster")
 	g.age = m.GaugeVec("inventory_age_seconds", "Age of the last successful List.", "provider")
 	g.machines = m.GaugeVec("list_machines", "Machines known of a provider.", "provider")
 	g.held = m.GaugeVec("removals_held", "Removals held by the guard.", "provider")

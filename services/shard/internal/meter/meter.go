@@ -54,6 +54,7 @@ type Meter struct {
 	spent    map[core.CensusKey]bool
 	churn    churn
 	asked    [demandBuckets]bool // buckets that have series
+	paying   map[string]int64    // clusters that have a series of their spend
 	merging  time.Duration       // of the List that is being merged
 }
 

@@ -98,3 +98,39 @@ func TestPublicLabelValues(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-29.3: spend has a series for each cluster that has machines, and none is left of one that has none any more.
+func TestSpendByCluster(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := meter.New(telemetry.NewMetrics(reg, "bigfleet_shard_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spend := func() map[string]float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			if f.GetName() == "bigfleet_shard_cluster_spend_dollars_per_hour" {
+				for _, x := range f.GetMetric() {
+					got[x.GetLabel()[0].GetValue()] = x.GetGauge().GetValue()
+				}
+			}
+		}
+		return got
+	}
+	for _, clusters := range []map[string]int64{{"red": 2_500_000, "": 100_000}, {"blue": 1_000_000}, {}} {
+		m.Census(&core.Census{Clusters: clusters})
+		got := spend()
+		if len(got) != len(clusters) {
+			t.Errorf("%v has the series %v", clusters, got)
+		}
+		for cluster, micro := range clusters {
+			if got[cluster] != float64(micro)/1e6 {
+				t.Errorf("%q spends %v, want %v", cluster, got[cluster], float64(micro)/1e6)
+			}
+		}
+	}
+}

@@ -2,14 +2,12 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/contexts"
@@ -119,16 +117,6 @@ func view(a *app.App) error {
 	if err != nil {
 		return err
 	}
-	switch a.Format {
-	case output.JSON, output.JSONL:
-		return json.NewEncoder(a.Out).Encode(f)
-	case output.YAML:
-		raw, err := yaml.Marshal(f)
-		if err == nil {
-			_, err = a.Out.Write(raw)
-		}
-		return err
-	}
 	l := output.List{Columns: []output.Column{{Head: "CURRENT"}, {Head: "NAME"}, {Head: "COORDINATOR"}, {Head: "SHARD"}, {Head: "CERTIFICATE"}, {Head: "KUBECONFIG", Wide: true}, {Head: "KUBE-CONTEXT", Wide: true}, {Head: "FLEET", Wide: true}}}
 	for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
 		c, mark := f.Contexts[name], ""
@@ -136,10 +124,18 @@ func view(a *app.App) error {
 			mark = "*"
 		}
 		l.Names = append(l.Names, "context/"+name)
+		l.Objects = append(l.Objects, item{Name: name, Current: name == f.Current, Context: c})
 		l.Rows = append(l.Rows, []string{mark, name, output.Dash(strings.Join(c.Coordinator, ",")), output.Dash(c.Shard), output.Dash(c.TLSCert), output.Dash(c.Kubeconfig), output.Dash(c.KubeContext), output.Dash(c.ClusterUUID)})
 	}
 	if len(l.Rows) == 0 {
 		a.Notef("no contexts in %s; `bigfleet config set NAME --coordinator host:port` creates one", path)
 	}
 	return a.Format.Write(a.Out, l)
+}
+
+// item is a context as programs read it.
+type item struct {
+	Name    string `json:"name"`
+	Current bool   `json:"current"`
+	contexts.Context
 }

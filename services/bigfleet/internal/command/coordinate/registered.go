@@ -52,7 +52,7 @@ func registered(ctx context.Context, c caller, name string) (string, error) {
 }
 
 // hasQuota refuses the name of a provider without a quota, which a deletion would pass over in silence.
-func hasQuota(ctx context.Context, c caller, provider, region string) error {
+func hasQuota(ctx context.Context, c caller, said, provider, region string) error {
 	got, err := c.Admin.ListQuotas(ctx, connect.NewRequest(&bigfleetv1alpha1.ListQuotasRequest{}))
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func hasQuota(ctx context.Context, c caller, provider, region string) error {
 			return nil
 		}
 	}
-	what := "provider " + provider
+	what := "provider " + said
 	if region != "" {
 		what += " in region " + region
 	}

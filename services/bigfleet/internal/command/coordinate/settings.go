@@ -84,7 +84,7 @@ func newDeleteQuota(a *app.App) *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			if err := hasQuota(ctx, c, name, region); err != nil {
+			if err := hasQuota(ctx, c, args[0], name, region); err != nil {
 				return nil, err
 			}
 			return call(ctx, c, c.Admin.DeleteQuota, &bigfleetv1alpha1.DeleteQuotaRequest{Provider: name, Region: region, ValidateOnly: c.app.DryRun})

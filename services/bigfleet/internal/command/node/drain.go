@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,13 +26,15 @@ func drain(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, no
 	if a.DryRun {
 		return foretell(ctx, a, core, nodes)
 	}
-	if err := mark(ctx, a, core, nodes, true); err != nil {
+	t := &telling{a: a}
+	if err := mark(ctx, t, core, nodes, true); err != nil {
 		return err
 	}
 	said := map[string]string{}
 	for end := a.Now().Add(by.within); ; {
 		left := 0
-		for _, n := range nodes {
+		for i := range nodes {
+			n := &nodes[i]
 			state, pods, err := empty(ctx, core, n.Name)
 			if err != nil {
 				return err
@@ -39,17 +42,17 @@ func drain(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, no
 			left += pods
 			if said[n.Name] != state { // progress: only what changed
 				said[n.Name] = state
-				if _, err := fmt.Fprintf(a.Out, "%s: %s\n", output.Text(n.Name), output.Text(state)); err != nil {
+				if err := t.node(n, state, pods); err != nil {
 					return err
 				}
 			}
 		}
 		if left == 0 {
-			return nil
+			return t.end()
 		}
 		if a.Now().After(end) {
-			return &exit.Error{Code: exit.Problems, Reason: "pods_left", Message: fmt.Sprintf("%s left after %s; the Nodes stay cordoned", output.Count(left, "Pod"), by.within),
-				Hint: "`kubectl get poddisruptionbudgets --all-namespaces` shows what allows no disruption; `bigfleet machines uncordon` undoes the cordon"}
+			return cmp.Or(t.end(), error(&exit.Error{Code: exit.Problems, Reason: "pods_left", Message: fmt.Sprintf("%s left after %s; the Nodes stay cordoned", output.Count(left, "Pod"), by.within),
+				Hint: "`kubectl get poddisruptionbudgets --all-namespaces` shows what allows no disruption; `bigfleet machines uncordon` undoes the cordon"}))
 		}
 		select {
 		case <-ctx.Done():
@@ -128,7 +131,7 @@ func foretell(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface,
 		}
 		l.Rows = append(l.Rows, []string{n.Name, output.Dash(n.Labels[corev1.LabelTopologyZone]), output.Dash(n.Labels[corev1.LabelInstanceTypeStable]), fmt.Sprint(len(pods))})
 		l.Names = append(l.Names, "node/"+n.Name)
-		l.Objects = append(l.Objects, map[string]any{"node": n.Name, "machine": n.Labels[machineLabel], "zone": n.Labels[corev1.LabelTopologyZone], "pods": len(pods)})
+		l.Objects = append(l.Objects, item{n.Name, n.Labels[machineLabel], n.Labels[corev1.LabelTopologyZone], "would be drained", len(pods)})
 	}
 	if a.Format.ForPeople() {
 		a.Notef("dry run: nothing is changed")

@@ -145,36 +145,80 @@ func names(nodes []corev1.Node) []string {
 }
 
 func cordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
-	return mark(ctx, a, core, nodes, true)
+	return marked(ctx, a, core, nodes, true)
 }
 
 func uncordon(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, _ choice) error {
-	return mark(ctx, a, core, nodes, false)
+	return marked(ctx, a, core, nodes, false)
+}
+
+func marked(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
+	t := &telling{a: a}
+	if err := mark(ctx, t, core, nodes, closed); err != nil {
+		return err
+	}
+	return t.end()
 }
 
 // mark changes whether Nodes take new Pods, and notes why.
-func mark(ctx context.Context, a *app.App, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
+func mark(ctx context.Context, t *telling, core typedcorev1.CoreV1Interface, nodes []corev1.Node, closed bool) error {
 	var note, off any
 	if closed {
-		note, off = a.Reason, true
+		note, off = t.a.Reason, true
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{reasonNote: note}}, "spec": map[string]any{"unschedulable": off}})
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
+	for i := range nodes {
 		said := "cordoned"
 		if !closed {
 			said = "uncordoned"
 		}
-		if a.DryRun {
+		if t.a.DryRun {
 			said = "would be " + said
-		} else if _, err := core.Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return app.KubeError("changing Node "+n.Name, err)
+		} else if _, err := core.Nodes().Patch(ctx, nodes[i].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return app.KubeError("changing Node "+nodes[i].Name, err)
 		}
-		if _, err := fmt.Fprintf(a.Out, "%s: %s\n", output.Text(n.Name), said); err != nil {
+		if err := t.node(&nodes[i], said, 0); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// telling says what happens to each Node: people read it as it comes, programs the last of each Node as one document.
+type telling struct {
+	a    *app.App
+	last []item
+}
+
+// item is a Node as programs read it.
+type item struct {
+	Node    string `json:"node"`
+	Machine string `json:"machine"`
+	Zone    string `json:"zone"`
+	State   string `json:"state"`
+	Pods    int    `json:"pods"` // that are still to be evicted
+}
+
+func (t *telling) node(n *corev1.Node, state string, pods int) error {
+	if t.a.Format.ForPeople() {
+		_, err := fmt.Fprintf(t.a.Out, "%s: %s\n", output.Text(n.Name), output.Text(state))
+		return err
+	}
+	t.last = append(slices.DeleteFunc(t.last, func(i item) bool { return i.Node == n.Name }), item{n.Name, n.Labels[machineLabel], n.Labels[corev1.LabelTopologyZone], state, pods})
+	return nil
+}
+
+func (t *telling) end() error {
+	if t.a.Format.ForPeople() {
+		return nil
+	}
+	l := output.List{Columns: []output.Column{{Head: "NODE"}, {Head: "MACHINE"}, {Head: "ZONE"}, {Head: "STATE"}, {Head: "PODS"}}}
+	for _, i := range t.last {
+		l.Objects, l.Names = append(l.Objects, i), append(l.Names, "node/"+i.Node)
+		l.Rows = append(l.Rows, []string{i.Node, i.Machine, i.Zone, i.State, fmt.Sprint(i.Pods)})
+	}
+	return t.a.Format.Write(t.a.Out, l)
 }
