@@ -1,12 +1,10 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // AdminCommand is one order of ShardAdmin (SHARD-24).
@@ -234,126 +232,6 @@ func (c *Core) answerGetWaiters(machine string, d GetDone) {
 	}
 }
 
-// adminForget drops an unbound machine from the inventory; a bound one only when Get says that it does not exist.
-func (c *Core) adminForget(e AdminAsked) {
-	i, known := c.world.Inventory.Find(e.Machine)
-	if !known {
-		if slices.ContainsFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine }) {
-			c.answer(e, CodeOK, "", nil)
-			return
-		}
-		c.answer(e, CodeNotFound, "no such machine", nil)
-		return
-	}
-	if c.world.Inventory.Foreign(i) {
-		c.answer(e, CodeNotFound, anothersMachine, nil)
-		return
-	}
-	if c.ops.byMachine[e.Machine] != nil {
-		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
-		return
-	}
-	m := c.world.Inventory.Machine(i)
-	if m.Cluster != "" && (boundState(m.State) || m.State == inventory.Failed) {
-		c.waitForGet(e, m.Provider)
-		return
-	}
-	c.forgetNow(e, i)
-}
-
-// forgetNow carries the order out and answers with what the machine cost an hour.
-func (c *Core) forgetNow(e AdminAsked, i inventory.Index) {
-	m := c.world.Inventory.Machine(i)
-	cost := ForgottenCost{}
-	if m.Exists() {
-		cost.PriceMicro = m.Price
-	}
-	if !e.Check {
-		c.forget(i)
-	}
-	c.answer(e, CodeOK, "", cost)
-}
-
-// forgetAfterGet judges the order to forget a bound machine by what its provider says now. A provider may allow nothing from FAILED, so a
-// machine that failed in its cluster is forgotten for a person who names that cluster.
-func (c *Core) forgetAfterGet(e AdminAsked, d GetDone) {
-	i, known := c.world.Inventory.Find(e.Machine)
-	switch {
-	case d.NotFound:
-		c.answer(e, CodeOK, "the provider does not know the machine; it is gone from the inventory", nil)
-		return
-	case d.Code != CodeOK:
-		c.answer(e, CodeUnavailable, "the machine is bound to a cluster, and its provider did not say whether it still exists: "+d.Code.String(), nil)
-		return
-	case !known:
-		c.answer(e, CodeNotFound, "no such machine", nil)
-		return
-	}
-	m := c.world.Inventory.Machine(i)
-	switch {
-	case m.State != inventory.Failed || m.Cluster == "":
-		c.answer(e, CodeAborted, "the machine is "+m.State.String()+" for cluster "+m.Cluster+" by its provider's word", nil)
-	case c.ops.byMachine[e.Machine] != nil:
-		c.answer(e, CodeAborted, "an operation is open on the machine; wait for its end or pause first", nil)
-	case e.Cluster == "":
-		c.answer(e, CodeAborted, "the machine failed while it was bound to cluster "+m.Cluster+", and its provider still knows it; name the cluster to forget it all the same", nil)
-	case e.Cluster != m.Cluster:
-		c.answer(e, CodeAborted, "the machine failed in cluster "+m.Cluster+", not in "+e.Cluster, nil)
-	default:
-		c.forgetNow(e, i)
-	}
-}
-
-func (c *Core) forget(i inventory.Index) {
-	id := c.world.Inventory.ID(i)
-	list := slices.DeleteFunc(slices.Clone(c.ctl.Forgotten), func(f Forgotten) bool { return f.Machine == id })
-	list = append(list, Forgotten{Machine: id, State: uint8(c.world.Inventory.State(i))})
-	slices.SortFunc(list, func(a, b Forgotten) int { return strings.Compare(a.Machine, b.Machine) })
-	c.ctl.Forgotten = list
-	if to, shown := c.shownTo(i); shown {
-		c.release(i, to, c.world.Inventory.Machine(i))
-	}
-	c.removeMachine(i)
-}
-
-// forgotten reports whether an order says to leave a machine alone that is not in the inventory. The order ends when the
-// provider shows another state.
-func (c *Core) forgotten(f Fact) bool {
-	at := slices.IndexFunc(c.ctl.Forgotten, func(x Forgotten) bool { return x.Machine == f.Machine.ID })
-	if at < 0 {
-		return false
-	}
-	if c.ctl.Forgotten[at].State == uint8(f.Machine.State) {
-		return true
-	}
-	c.ctl.Forgotten = slices.Delete(slices.Clone(c.ctl.Forgotten), at, at+1)
-	c.emit(Persist{Bucket: BucketForgotten, Key: f.Machine.ID})
-	return false
-}
-
-func (c *Core) adminAccept(e AdminAsked) {
-	cl := c.clusters.get(e.Cluster)
-	if cl == nil || cl.HeldRollup == nil && (cl.GateOpen || cl.Gate.Count == 0) {
-		c.answer(e, CodeNotFound, "no roll-up of this cluster is held", nil)
-		return
-	}
-	before := cl.Rows
-	after := before
-	if cl.HeldRollup != nil {
-		after = len(cl.HeldRollup.Rows)
-	}
-	if !e.Check {
-		if h := cl.HeldRollup; h != nil {
-			accepted := *h
-			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
-			c.unstage(cl)
-			c.acceptRollup(cl, accepted, totalsOf(h.Rows), c.world.Demand.StageAll(h.Rows))
-		}
-		c.openGate(cl, "accepted by "+e.Actor)
-	}
-	c.answer(e, CodeOK, "", AcceptedRollup{Before: before, After: after, Surplus: max(0, cl.bound()-after)})
-}
-
 func (c *Core) adminReconcile(e AdminAsked) {
 	n := 0
 	for _, p := range c.providers {
@@ -410,69 +288,7 @@ func (c *Core) answerReconcileFailed(p *provider) {
 	}
 }
 
-// adminRetire declares a silent cluster dead (SHARD-12.6). It is never automatic.
-func (c *Core) adminRetire(e AdminAsked) {
-	cl := c.clusters.get(e.Cluster)
-	if cl == nil {
-		c.answer(e, CodeNotFound, "no such cluster", nil)
-		return
-	}
-	bound := cl.bound()
-	switch {
-	case cl.Retired:
-		c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
-		return
-	case cl.connected():
-		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first", nil)
-		return
-	case !c.silent(cl) && bound > 0:
-		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has reported within the last %d s", c.cfg.SilentAfter/Second), nil)
-		return
-	case abs(int64(bound)-e.Bound)*10 > int64(bound):
-		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has %d bound machines, not %d", bound, e.Bound), nil)
-		return
-	}
-	if !e.Check {
-		cl.Retired, cl.Known, cl.Hash, cl.Rows, cl.Totals = true, false, "", 0, nil
-		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.Name)
-		slices.Sort(c.ctl.Retired)
-		c.unstage(cl)
-		c.world.Demand.Replace(cl.Name, nil, nil, c.now)
-		cl.holds, cl.facts = true, true
-		c.openGate(cl, "retired by "+e.Actor)
-		c.trigger(triggerAdmin)
-	}
-	c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
-}
-
-func (c *Core) adminUnretire(e AdminAsked) {
-	cl := c.clusters.get(e.Cluster)
-	if cl == nil || !cl.Retired {
-		c.answer(e, CodeOK, "the cluster is not retired", nil)
-		return
-	}
-	if !e.Check {
-		c.unretire(cl, "unretired by "+e.Actor)
-	}
-	c.answer(e, CodeOK, "", nil)
-}
-
-// unretire takes the declaration back: nothing more is drained until the cluster's demand is known.
-func (c *Core) unretire(cl *cluster, why string) {
-	cl.Retired, cl.GateOpen, cl.Gate, cl.facts = false, false, confirmation{}, true
-	cl.changed()
-	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.Name })
-	c.emit(Persist{Bucket: BucketRetired, Key: cl.Name})
-	c.record(Record{Type: RecordAdmin, Cluster: cl.Name, Detail: why})
-	for _, o := range c.ops.ordered() {
-		if o.Cluster == cl.Name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
-			c.world.Inventory.State(o.Index) == inventory.Configured {
-			c.rollBack(o, OutcomeCancelled, why)
-		}
-	}
-	c.trigger(triggerAdmin)
-}
-
+// adminAbandon drops the reservation of a move that the coordinator will not end.
 func (c *Core) adminAbandon(e AdminAsked) {
 	at := slices.IndexFunc(c.ctl.Reservations, func(r Reservation) bool { return r.Move == e.Move })
 	if at < 0 {
