@@ -65,9 +65,8 @@ func (d *Drainer) targets(in *pb.ReclaimInstruction) []target {
 		if len(in.MachineIds) == len(in.Nodes) && in.MachineIds[i] != "" {
 			t.machine = in.MachineIds[i]
 			if t.node, how = d.Machines.Find(t.machine); how == machine.None && entry != t.machine {
-				// The shard names a node that we do not connect with the machine. Its name counts, unless the node is another's.
-				var id string
-				if id, t.node, how = d.Machines.Resolve(entry); how != machine.None && id != entry && id != t.machine {
+				// The shard names a node that nothing here connects with the machine: it is another machine's, or none.
+				if _, t.node, how = d.Machines.Resolve(entry); how != machine.None && how != machine.Foreign {
 					how = machine.Ambiguous
 				}
 			}
@@ -75,6 +74,9 @@ func (d *Drainer) targets(in *pb.ReclaimInstruction) []target {
 			t.machine, t.node, how = d.Machines.Resolve(entry)
 		}
 		switch how {
+		case machine.Foreign:
+			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_NOT_FOUND,
+				Message: fmt.Sprintf("Node %s is no machine of BigFleet: it has neither the label nor the provider id of one. It was left alone.", entry)}
 		case machine.None:
 			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_NOT_FOUND,
 				Message: fmt.Sprintf("No Node of this cluster belongs to machine %s or is named %s.", t.machine, entry)}

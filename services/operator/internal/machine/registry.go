@@ -21,6 +21,7 @@ const (
 	ByName                  // rule 3: the name that the shard gave
 	ByID                    // rule 4: a Node is named like the machine
 	Ambiguous               // more than one Node could be meant: nobody acts
+	Foreign                 // the Node of that name is no machine of ours: nobody acts
 )
 
 // Machine is what the shard says of a machine.
@@ -184,7 +185,7 @@ func (r *Registry) named(n *corev1.Node) (ids []string) {
 	return ids
 }
 
-// Find returns the Node of a machine. Machines that the shard never spoke of are found by label and name alone.
+// Find returns the Node of a machine. Machines that the shard never spoke of are found by label alone.
 func (r *Registry) Find(id string) (*corev1.Node, Match) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -218,18 +219,18 @@ func (r *Registry) find(id string) (*corev1.Node, Match) {
 	if found != "" {
 		return r.nodes[found], how
 	}
+	if !known {
+		return nil, None // a name that no update gave is no evidence (OP-10.7)
+	}
 	for _, by := range []struct {
 		name string
 		how  Match
 	}{{m.NodeName, ByName}, {id, ByID}} {
 		n := r.nodes[by.name]
-		if n == nil {
+		if n == nil || controlPlane(n) {
 			continue
 		}
 		if n.Labels[v1alpha1.LabelMachineID] != "" || r.contradicts(n, id) {
-			if !known {
-				continue // no machine has this id, and the Node is a known one's
-			}
 			return nil, Ambiguous
 		}
 		return n, by.how
@@ -248,7 +249,8 @@ func (r *Registry) contradicts(n *corev1.Node, id string) bool {
 }
 
 // Resolve finds the Node that an entry of a reclaim instruction means: a machine id first, then a node name (OP-10.4).
-// It returns the machine id, if the Node belongs to a known machine.
+// It returns the machine id, if the Node belongs to a known machine. A Node that nothing but the entry connects with a machine is
+// Foreign (OP-10.7).
 func (r *Registry) Resolve(entry string) (id string, n *corev1.Node, how Match) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -267,7 +269,20 @@ func (r *Registry) Resolve(entry string) (id string, n *corev1.Node, how Match) 
 			return id, n, how
 		}
 	}
-	return entry, n, ByName
+	if n.Labels[v1alpha1.LabelMachineID] == "" {
+		return entry, n, Foreign
+	}
+	return entry, n, ByLabel
+}
+
+// controlPlane reports whether a Node runs the control plane. A name alone never makes it a machine: the shard gives the names.
+func controlPlane(n *corev1.Node) bool {
+	for _, role := range [...]string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+		if _, has := n.Labels[role]; has {
+			return true
+		}
+	}
+	return false
 }
 
 // Machine returns what the shard says of a machine.

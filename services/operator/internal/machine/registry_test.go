@@ -30,13 +30,16 @@ func TestFind(t *testing.T) {
 		want     string // of machine m1
 		how      Match
 	}{
-		"nothing":                            {[]Machine{{ID: "m1"}}, nil, "", None},
-		"by label":                           {[]Machine{{ID: "m1"}}, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
-		"by label, never heard of":           {nil, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
-		"by provider id":                     {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "", "p1")}, "n", ByProvider},
-		"by the shard's name":                {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{node("n", "", "")}, "n", ByName},
-		"by id":                              {[]Machine{{ID: "m1"}}, []*corev1.Node{node("m1", "", "")}, "m1", ByID},
-		"label before provider id, one node": {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "m1", "p1")}, "n", ByLabel},
+		"nothing":                  {[]Machine{{ID: "m1"}}, nil, "", None},
+		"by label":                 {[]Machine{{ID: "m1"}}, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
+		"by label, never heard of": {nil, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
+		"by provider id":           {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "", "p1")}, "n", ByProvider},
+		"by the shard's name":      {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{node("n", "", "")}, "n", ByName},
+		"by id":                    {[]Machine{{ID: "m1"}}, []*corev1.Node{node("m1", "", "")}, "m1", ByID},
+		"by id, never heard of":    {nil, []*corev1.Node{node("m1", "", "")}, "", None},
+		"a control plane by the shard's name": {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n",
+			Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}}, "", None},
+		"label before provider id, one node":                      {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "m1", "p1")}, "n", ByLabel},
 		"provider ids of other formats do not contradict":         {[]Machine{{ID: "m1", ProviderID: "i-1"}}, []*corev1.Node{node("n", "m1", "aws:///a/i-1")}, "n", ByLabel},
 		"two nodes with the label":                                {[]Machine{{ID: "m1"}}, []*corev1.Node{node("a", "m1", ""), node("b", "m1", "")}, "", Ambiguous},
 		"label and provider id on two nodes":                      {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("a", "m1", ""), node("b", "", "p1")}, "", Ambiguous},
@@ -65,14 +68,20 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// OP-10.4: an entry of a reclaim instruction is a machine id first, then a node name.
+// OP-10.4: an entry of a reclaim instruction is a machine id first, then a node name. OP-10.7: a Node that only the entry connects with a
+// machine is no machine of ours.
 func TestResolve(t *testing.T) {
 	r := New(func([]string) {})
 	r.Set(Machine{ID: "m1", ProviderID: "p1"})
 	r.SetNode(node("n1", "m1", "p1"))
 	r.SetNode(node("stranger", "", ""))
-	for entry, want := range map[string]string{"m1": "m1 n1", "n1": "m1 n1", "stranger": "stranger stranger", "nobody": "nobody -"} {
-		id, n, _ := r.Resolve(entry)
+	r.SetNode(node("labelled", "m9", ""))
+	how := map[string]Match{"stranger": Foreign, "nobody": None, "m1": ByLabel, "n1": ByLabel, "labelled": ByLabel}
+	for entry, want := range map[string]string{"m1": "m1 n1", "n1": "m1 n1", "stranger": "stranger stranger", "labelled": "labelled labelled", "nobody": "nobody -"} {
+		id, n, by := r.Resolve(entry)
+		if by != how[entry] {
+			t.Errorf("%s is found by %d, want %d", entry, by, how[entry])
+		}
 		name := "-"
 		if n != nil {
 			name = n.Name

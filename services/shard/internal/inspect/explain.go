@@ -203,6 +203,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	if err != nil {
 		return nil, err
 	}
+	own := scope(ctx)
 	type found struct {
 		*explain.MachineExplanation
 		cycle int64
@@ -212,7 +213,7 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 		if !ok {
 			return nil
 		}
-		return &found{explain.ExplainMachine(w.World, w.Policy, planner.Plan(w.Input()), i), w.Cycle}
+		return &found{explain.ExplainMachine(w.World, w.Policy, planner.Plan(w.Input()), i, own), w.Cycle}
 	})
 	if err != nil {
 		return nil, err
@@ -231,7 +232,6 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 	if e.Next != nil && scope(ctx) == "" {
 		out.Candidates = append(out.Candidates, candidate(e.Next))
 	}
-	own := scope(ctx)
 	if n := e.Need; n != nil && (own == "" || n.Cluster == own) {
 		out.Winners = append(out.Winners, &pb.Holder{Priority: n.Priority, Machines: 1,
 			Need: &pb.NeedRef{ClusterId: n.Cluster, RowId: n.RowID, ProfileFingerprint: n.Key.Fingerprint, Group: n.Key.Group}})
@@ -245,5 +245,5 @@ func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResp
 // records finds the newest records that match; each of them holds the word.
 func (s *Server) records(ctx context.Context, word string, match func(*pb.DecisionRecord) bool) ([]*pb.DecisionRecord, error) {
 	list, _, err := s.cfg.Records.History(ctx, audit.Query{Match: match, Word: word, Limit: explainRecords})
-	return list, err
+	return veiled(scope(ctx), list), err
 }

@@ -139,8 +139,12 @@ func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineRespo
 	}); err != nil {
 		return nil, err
 	}
-	if own := scope(ctx); !found || own != "" && m.Machine.Cluster != own && m.Intended != own {
+	own := scope(ctx)
+	if !found || own != "" && m.Machine.Cluster != own && m.Intended != own {
 		return nil, notFound("this shard knows no machine " + id)
+	}
+	if own != "" && why.Need.Cluster != own {
+		why.Need.Cluster, why.Need.RowID = "", ""
 	}
 	out := &pb.GetMachineResponse{Machine: s.machine(v, &m), HoldUntilUnixNanos: v.Wall(hold), RowId: why.Need.RowID, SeenInterruptions: seen}
 	out.KeepReason, out.KeepText = keep(v, &m, &why)
@@ -148,7 +152,7 @@ func (s *Server) getMachine(ctx context.Context, id string) (*pb.GetMachineRespo
 		out.Drain = drain(v, why.Drain)
 	}
 	if why.Op != nil {
-		out.Operation = convert.Record(why.Op, s.cfg.ShardID)
+		out.Operation = veil(own, convert.Record(why.Op, s.cfg.ShardID))
 	}
 	return out, nil
 }
@@ -173,13 +177,16 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 		}
 		return pb.KeepReason_KEEP_REASON_OUT_OF_SERVICE, fmt.Sprintf("its node takes no Pods (%s) and holds none; it is reclaimed after the release delay", o)
 	}
-	need := fmt.Sprintf("%s of cluster %s (priority %d)", k.Need.Fingerprint, k.Need.Cluster, k.Need.Priority)
+	need := fmt.Sprintf("need %s of cluster %s (priority %d)", k.Need.Fingerprint, k.Need.Cluster, k.Need.Priority)
+	if k.Need.Cluster == "" {
+		need = fmt.Sprintf("a need of another cluster (priority %d)", k.Need.Priority)
+	}
 	r := pb.KeepReason(k.Keep.Reason)
 	switch k.Keep.Reason {
 	case engine.KeepClaimed:
-		return r, "it serves need " + need
+		return r, "it serves " + need
 	case engine.KeepClaimedWithShares:
-		return r, fmt.Sprintf("it serves need %s, and %d other needs use its remaining capacity", need, k.Keep.Recipients)
+		return r, fmt.Sprintf("it serves %s, and %d other needs use its remaining capacity", need, k.Keep.Recipients)
 	case engine.KeepNotHeard:
 		return r, "its cluster has not reported since this shard started, so nothing is released from it"
 	case engine.KeepReadinessGuard:
@@ -189,7 +196,7 @@ func keep(v *core.Publish, m *core.MachineView, k *core.Kept) (pb.KeepReason, st
 	case engine.KeepSurplusMatures:
 		return r, "no need uses it, but it is still starting, and it is released after that"
 	case engine.KeepPromised:
-		return r, "it is reserved for need " + need
+		return r, "it is reserved for " + need
 	case engine.KeepPromisedUnused:
 		return r, "it was bought for a need that no longer requires it"
 	case engine.KeepLeaving:

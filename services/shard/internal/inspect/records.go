@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/audit"
@@ -36,6 +37,7 @@ func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.Ge
 	if err != nil {
 		return nil, err
 	}
+	list = veiled(scope(ctx), list)
 	out := &pb.GetMachineHistoryResponse{Records: list, Truncated: truncated}
 	if len(list) > size {
 		out.Records = list[:size]
@@ -44,6 +46,25 @@ func (s *Server) GetMachineHistory(ctx context.Context, r *connect.Request[pb.Ge
 		out.Truncated = false
 	}
 	return connect.NewResponse(out), nil
+}
+
+// veil is a record as one cluster may read it: without the names of another that took its machine (SHARD-23.6). own is "" for readers of
+// the whole fleet. Records are shared, so a changed one is a copy.
+func veil(own string, x *pb.DecisionRecord) *pb.DecisionRecord {
+	if own == "" || x.PreemptorClusterId == "" || x.PreemptorClusterId == own {
+		return x
+	}
+	x = proto.CloneOf(x)
+	x.PreemptorClusterId, x.PreemptorFingerprint, x.PreemptorRowId = "", "", ""
+	return x
+}
+
+func veiled(own string, list []*pb.DecisionRecord) []*pb.DecisionRecord {
+	out := make([]*pb.DecisionRecord, len(list))
+	for i, x := range list {
+		out[i] = veil(own, x)
+	}
+	return out
 }
 
 func olderThan(match func(*pb.DecisionRecord) bool, key []string) func(*pb.DecisionRecord) bool {
@@ -102,7 +123,7 @@ func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.Watch
 		return err
 	}
 	defer end()
-	look := time.NewTicker(lookEvery)
+	own, look := scope(ctx), time.NewTicker(lookEvery)
 	defer look.Stop()
 	next, sent := q.FromSequence, time.Now()
 	send := func(x *pb.WatchDecisionsResponse) error {
@@ -122,7 +143,7 @@ func (s *Server) WatchDecisions(ctx context.Context, r *connect.Request[pb.Watch
 			if !watched(q, only, x) {
 				continue
 			}
-			if err := send(&pb.WatchDecisionsResponse{Record: x, NextSequence: x.Sequence + 1}); err != nil {
+			if err := send(&pb.WatchDecisionsResponse{Record: veil(own, x), NextSequence: x.Sequence + 1}); err != nil {
 				return err
 			}
 		}

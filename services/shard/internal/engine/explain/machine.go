@@ -19,8 +19,9 @@ type MachineExplanation struct {
 	Change   string // what would have to change, or ""
 }
 
-// ExplainMachine explains a machine from a result of the present world. It reads only.
-func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inventory.Index) *MachineExplanation {
+// ExplainMachine explains a machine from a result of the present world. It reads only. reader is the one cluster that may be named in
+// sentences, "" for all: a tenant hears nothing of others (SHARD-23.6).
+func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inventory.Index, reader string) *MachineExplanation {
 	e := &MachineExplanation{Machine: w.Inventory.ID(i), Keep: r.Keep(w, p, i)}
 	k := &e.Keep
 	if !k.Need.None() {
@@ -35,6 +36,9 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 			e.Sentence, e.Change = "It is withheld: "+say+".", do
 		case e.Need != nil && (k.Reason == engine.KeepClaimed || k.Reason == engine.KeepClaimedWithShares || k.Reason == engine.KeepPromised):
 			name := fmt.Sprintf("%s of cluster %s, priority %d", rowName(*e.Need), e.Need.Cluster, e.Need.Priority)
+			if reader != "" && e.Need.Cluster != reader {
+				name = "a need of another cluster"
+			}
 			e.Sentence = strings.Replace(strings.Replace(e.Sentence, "several needs", name+", and others", 1), "a need", name, 1)
 		}
 		if k.Recipients > 0 {
@@ -49,14 +53,18 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 	case engine.Bootstrap, engine.Provision:
 		if next, ok := NextBest(w, r, *k.Action); ok {
 			e.Next = &next
-			e.Sentence += fmt.Sprintf(" Its effective cost for this need is %s per hour; the next best, %s, costs %s.", money(v.Cost), next.Machine, money(next.Cost))
+			best := "the next best, " + next.Machine + ","
+			if reader != "" {
+				best = "the next best"
+			}
+			e.Sentence += fmt.Sprintf(" Its effective cost for this need is %s per hour; %s costs %s.", money(v.Cost), best, money(next.Cost))
 		}
 		e.Change = "Not used if that need requires less, or if something cheaper is free."
 	case engine.Preempt:
-		e.Sentence += forWhom(&v)
+		e.Sentence += forWhom(&v, reader)
 		e.Change = "Kept if the need of higher priority is met otherwise, or if the Pods here have at least its priority."
 	case engine.Reclaim, engine.Delete:
-		e.Sentence += forWhom(&v)
+		e.Sentence += forWhom(&v, reader)
 		e.Change = "Kept if a need of its cluster requires more."
 		if k.Action.Kind == engine.Delete {
 			e.Change = "Kept if a need requires it."
@@ -66,9 +74,12 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 }
 
 // forWhom names the need that a drained machine is reserved for.
-func forWhom(v *engine.View) string {
-	if v.PreemptorCluster == "" {
+func forWhom(v *engine.View, reader string) string {
+	switch {
+	case v.PreemptorCluster == "":
 		return ""
+	case reader != "" && v.PreemptorCluster != reader:
+		return " It is reserved for a need of another cluster."
 	}
 	return fmt.Sprintf(" It is reserved for %s of cluster %s.", rowName(NeedName{Key: v.Preemptor, RowID: v.PreemptorRowID}), v.PreemptorCluster)
 }

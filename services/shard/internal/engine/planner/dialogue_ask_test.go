@@ -67,7 +67,7 @@ func (s *stage) explain(t *testing.T, alias string) []string {
 
 // why prints what ExplainMachine answers.
 func (s *stage) why(id string) []string {
-	e := explain.ExplainMachine(s.w, s.policy, s.last, s.index(id))
+	e := explain.ExplainMachine(s.w, s.policy, s.last, s.index(id), "")
 	out := []string{id + ": " + e.Sentence}
 	if e.Change != "" {
 		out = append(out, "  "+e.Change)

@@ -212,9 +212,14 @@ func TestEveryMachineIsExplained(t *testing.T) {
 		w := f.build(straight)
 		r := planner.Plan(engine.Input{World: w, Policy: f.policy})
 		for i := range w.Inventory.All() {
-			e := explain.ExplainMachine(w, f.policy, r, i)
+			e := explain.ExplainMachine(w, f.policy, r, i, "")
 			if e.Sentence == "" || (e.View == nil) != (e.Keep.Action == nil) {
 				return fmt.Errorf("%+v", e)
+			}
+			// SHARD-23.6: to a tenant no sentence names another one, nor another one's machine.
+			own := explain.ExplainMachine(w, f.policy, r, i, "somebody")
+			if strings.Contains(own.Sentence, "of cluster ") || e.Next != nil && strings.Contains(own.Sentence, "the next best, ") {
+				return fmt.Errorf("a stranger reads %q", own.Sentence)
 			}
 			if e.View == nil {
 				continue

@@ -28,7 +28,7 @@ func both(t rapid.TB, w *engine.World) *engine.Result {
 		}
 	}
 	for i := range w.Inventory.All() {
-		explain.ExplainMachine(w, nil, r, i)
+		explain.ExplainMachine(w, nil, r, i, "")
 	}
 	return r
 }
