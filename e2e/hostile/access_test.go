@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	api "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 )
 
 // The callers of the table.
@@ -114,8 +116,37 @@ func TestWhoMayCallWhat(t *testing.T) {
 			}
 		}
 	}
+	s.strangersAreNotHeard(methods)
 	s.refusalsFillNoLog(methods)
 	s.unharmed()
+}
+
+// strangersAreNotHeard calls every RPC without a certificate, and as an admin of another authority: no server answers.
+func (s *stage) strangersAreNotHeard(methods map[string]protoreflect.MethodDescriptor) {
+	s.t.Helper()
+	other, err := devca.New("another authority")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	files, err := other.Write(s.t.TempDir(), "admin", devca.For(admin))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	foreign, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, c := range map[string]*caller{"nobody": s.stranger(), "an admin of another authority": s.stranger(foreign)} {
+		for _, procedure := range slices.Sorted(maps.Keys(methods)) {
+			m := methods[procedure]
+			ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+			answer, err := c.call(ctx, s.addrs[served[string(m.Parent().FullName())]], procedure, body(m, ownRequest(m, admin)))
+			cancel()
+			if err == nil {
+				s.t.Errorf("%s as %s: %s; want no answer at all", procedure, name, answer)
+			}
+		}
+	}
 }
 
 // refusalsFillNoLog makes the same refused calls again and again. Each cause is a line now and then, not one for each call.

@@ -3,6 +3,7 @@ package hostile
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -39,6 +40,21 @@ func (s *stage) caller(id identity.ID) *caller {
 	transport := &http.Transport{TLSClientConfig: source.ClientConfig("localhost", nil), Protocols: protocols, DisableCompression: true}
 	s.t.Cleanup(transport.CloseIdleConnections)
 	return &caller{id: id, http: &http.Client{Transport: transport}}
+}
+
+// stranger returns a caller without a certificate, or with one of an authority that the servers do not know.
+func (s *stage) stranger(certificates ...tls.Certificate) *caller {
+	s.t.Helper()
+	c := s.caller(identity.ID{Kind: identity.Admin})
+	config := c.http.Transport.(*http.Transport).TLSClientConfig
+	config.Certificates = nil
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if len(certificates) == 0 {
+			return &tls.Certificate{}, nil
+		}
+		return &certificates[0], nil
+	}
+	return c
 }
 
 // request is one request as it goes over the wire.
