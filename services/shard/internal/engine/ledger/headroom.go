@@ -6,6 +6,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
@@ -47,6 +48,20 @@ type rowHeadroom struct {
 func (e *sharingEntry) due(k demand.RowKey, asked, now int64, p *engine.Policy) bool {
 	r, had := e.headroom.rows[k]
 	return !had || r.times == 0 || asked > r.asked || e.reported[k] < e.headroom.stuck[k] || now-r.grown >= doubled(p.StuckAfter, int(r.times)-1)
+}
+
+// inUse reports whether every node of the machines that a row claims is known to run something: others took what headroom brought.
+func inUse(w *engine.World, b *engine.Block, row int32) (is bool) {
+	for _, c := range b.Claims {
+		if c.Row != row {
+			continue
+		}
+		r := w.Inventory.Row(c.Machine)
+		if is = r.Seen() == inventory.Configured && r.Occupancy().InUse(); !is {
+			return false
+		}
+	}
+	return is
 }
 
 // of is the headroom of a row that asks for so many units.
@@ -102,7 +117,7 @@ func (e *sharingEntry) grow(w *engine.World, b *engine.Block, now int64, p *engi
 			continue
 		}
 		asked := unitsOf(n)
-		if !e.due(k, asked, now, p) {
+		if !e.due(k, asked, now, p) && !inUse(w, b, int32(i)) {
 			continue
 		}
 		more := min(e.reported[k], asked)
