@@ -23,7 +23,7 @@ func (x *explainer) sentence(e *NeedExplanation) string {
 		s += fmt.Sprintf(" It gets room for %s more than requested, because the scheduler could not place them on its machines.", pods(x.room))
 	}
 	if x.room < 0 {
-		s += fmt.Sprintf(" %s of it run on machines of other needs: the machines that were there for them stayed empty.", pods(-x.room))
+		s += fmt.Sprintf(" No machine is kept for %s of it: nothing waits, and the machines that were there stayed empty.", pods(-x.room))
 	}
 	return s
 }
