@@ -245,15 +245,16 @@ func (l *loader[C]) build(ctx context.Context, log *slog.Logger, registry promet
 
 // offerings come from the file, else from the seed count, else from the program (PROV-20.5).
 func (l *loader[C]) offerings() ([]Offering, error) {
+	seeds := min(l.common.SeedCount, seedCountMax) // more is refused by name, and must not be tried before that
 	switch {
 	case l.common.OfferingsFile != "":
 		return ReadOfferings(l.common.OfferingsFile)
 	case len(l.common.Offerings) > 0:
 		return offeringsOf(l.common.Offerings)
-	case l.common.SeedCount > 0 && l.program.Catalogue != nil:
-		return l.program.Catalogue(l.common.SeedCount), nil
-	case l.common.SeedCount > 0:
-		return GeneralCatalogue(l.common.SeedCount), nil
+	case seeds > 0 && l.program.Catalogue != nil:
+		return l.program.Catalogue(seeds), nil
+	case seeds > 0:
+		return GeneralCatalogue(seeds), nil
 	case l.program.Default != nil:
 		return l.program.Default(), nil
 	}

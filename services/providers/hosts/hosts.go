@@ -61,10 +61,16 @@ func (s *settings) Validate() error {
 	if s.Silence < time.Second {
 		return fmt.Errorf("silence: %v is too little; the least is 1s", s.Silence)
 	}
+	if s.Silence > silenceMax {
+		return fmt.Errorf("silence: %v is too much; the most is %v: until then a dead host is offered", s.Silence, silenceMax)
+	}
 	return nil
 }
 
-const silenceDefault = 2 * time.Minute
+const (
+	silenceDefault = 2 * time.Minute
+	silenceMax     = 24 * time.Hour
+)
 
 // NewCommand is the program bigfleet-provider-hosts.
 func NewCommand() *cobra.Command { return program().Command() }
