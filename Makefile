@@ -75,6 +75,10 @@ lint: prerequisites ## Buf lint, format and breaking checks, gofmt, golangci-lin
 modules-check: prerequisites ## Every module builds alone, without go.work.
 	@for m in $(modules); do (cd $$m && GOWORK=off go build ./... && GOWORK=off go vet ./...) || { echo "$$m does not build alone: run 'GOWORK=off go build ./...' there" >&2; exit 1; }; done
 
+.PHONY: capi
+capi: prerequisites ## The provider for Cluster API on its real controllers: a burst of MACHINES=20; CERTIFY=1 runs the suite, too. Compiles for minutes once.
+	cd e2e/capi && GOWORK=off go test -count 1 -timeout 60m . -args -machines $(or $(MACHINES),20) $(if $(CERTIFY),-conformance)
+
 .PHONY: bench
 bench: prerequisites ## Benchmarks B1 to B12 and PROV-25, recorded in docs/benchmarks/results: clean tree, quiet machine, half an hour. ONLY=B1,B8 for some.
 	cd e2e && go run ./bench/cmd/benchrun $(if $(ONLY),-only $(ONLY))
