@@ -267,14 +267,23 @@ func (a *App) Close() {
 	}
 }
 
+// withoutReason are the verbs that add or set something: they take --reason, and every other verb that changes something requires it.
+// This is the whole rule (OPS-4.8).
+var withoutReason = []string{"apply", "assign", "bind", "move", "readmit", "set", "transfer-leader", "undrain"}
+
+// NeedsReason says whether a verb that changes something requires --reason.
+func NeedsReason(verb string) bool { return !slices.Contains(withoutReason, verb) }
+
 // Mutates adds the flags of OPS-4.8 to a verb that changes something.
-func (a *App) Mutates(c *cobra.Command, reasonRequired bool) *cobra.Command {
+func (a *App) Mutates(c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVarP(&a.Yes, "yes", "y", false, "skip the confirmation")
-	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
 	c.Flags().BoolVar(&a.DryRun, "dry-run", false, "validate on the server without changing anything")
-	if reasonRequired {
-		_ = c.MarkFlagRequired("reason") // fails only for an unknown flag
+	if !NeedsReason(c.Name()) {
+		c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
+		return c
 	}
+	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change, required; recorded in the audit log")
+	_ = c.MarkFlagRequired("reason") // fails only for an unknown flag
 	return c
 }
 

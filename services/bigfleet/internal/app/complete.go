@@ -21,7 +21,7 @@ const completeWithin = 400 * time.Millisecond
 // namesMax bounds how many names of one kind are offered.
 const namesMax = 200
 
-// Complete offers live names of the given kinds (machine, need, cluster, session, shard, pause, domain, move), each behind a prefix.
+// Complete offers live names of the given kinds (machine, need, cluster, session, shard, pause, provider, zone, type, domain, move, peer, instruction, registration), each behind a prefix.
 func (a *App) Complete(prefixes map[string]string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		const quiet = cobra.ShellCompDirectiveNoFileComp
@@ -67,7 +67,7 @@ func (a *App) CompleteSubjects(forms ...string) cobra.CompletionFunc {
 
 // names are live ones of one kind that begin with what was typed; none of what does not answer in time.
 func (a *App) names(ctx context.Context, kind, typed string) (out []string) {
-	if kind == "domain" || kind == "move" {
+	if slices.Contains([]string{"domain", "move", "peer", "instruction", "registration"}, kind) {
 		f, err := a.Fleet()
 		if err != nil {
 			return nil
@@ -89,11 +89,14 @@ func (a *App) names(ctx context.Context, kind, typed string) (out []string) {
 	}
 	all.Wait()
 	out = slices.Concat(parts...)
+	slices.Sort(out)
+	out = slices.Compact(out) // shards share providers, zones and types
 	return out[:min(len(out), namesMax)]
 }
 
 func ofCoordinator(ctx context.Context, c fleet.Coordinator, kind string) (out []string, err error) {
-	if kind == "move" {
+	switch kind {
+	case "move":
 		got, err := c.Admin.ListMoves(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMovesRequest{}))
 		if err != nil {
 			return nil, err
@@ -101,14 +104,38 @@ func ofCoordinator(ctx context.Context, c fleet.Coordinator, kind string) (out [
 		for _, m := range got.Msg.GetMoves() {
 			out = append(out, m.GetMoveId())
 		}
-		return out, nil
-	}
-	got, err := c.Core.ListDomainAssignments(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainAssignmentsRequest{PageSize: namesMax}))
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range got.Msg.GetAssignments() {
-		out = append(out, d.GetTopologyKey()+"="+d.GetTopologyValue())
+	case "peer":
+		got, err := c.Admin.GetCoordinatorStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetCoordinatorStatusRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range got.Msg.GetPeers() {
+			out = append(out, p.GetNodeId())
+		}
+	case "instruction":
+		got, err := c.Admin.ListInstructions(ctx, connect.NewRequest(&bigfleetv1alpha1.ListInstructionsRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range got.Msg.GetInstructions() {
+			out = append(out, i.GetInstruction().GetInstructionId())
+		}
+	case "registration":
+		got, err := c.Admin.ListProviders(ctx, connect.NewRequest(&bigfleetv1alpha1.ListProvidersRequest{}))
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range got.Msg.GetProviders() {
+			out = append(out, p.GetName())
+		}
+	default:
+		got, err := c.Core.ListDomainAssignments(ctx, connect.NewRequest(&bigfleetv1alpha1.ListDomainAssignmentsRequest{PageSize: namesMax}))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range got.Msg.GetAssignments() {
+			out = append(out, d.GetTopologyKey()+"="+d.GetTopologyValue())
+		}
 	}
 	return out, nil
 }
@@ -136,6 +163,28 @@ func ofShard(ctx context.Context, kind, typed string, s fleet.Shard) (out []stri
 				return out
 			}
 			req.PageSize = 5000
+		}
+	case "zone", "type":
+		got, err := s.Read.ListMachines(ctx, connect.NewRequest(&bigfleetv1alpha1.ListMachinesRequest{PageSize: 5000})) // the rest of a large fleet would take too long
+		if err != nil {
+			return nil
+		}
+		for _, m := range got.Msg.GetMachines() {
+			if kind == "zone" {
+				out = append(out, m.GetMachine().GetZone())
+			} else {
+				out = append(out, m.GetMachine().GetInstanceType())
+			}
+		}
+		slices.Sort(out)
+		out = slices.Compact(out)
+	case "provider":
+		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))
+		if err != nil {
+			return nil
+		}
+		for _, p := range got.Msg.GetProviders() {
+			out = append(out, p.GetName())
 		}
 	case "pause":
 		got, err := s.Read.GetStatus(ctx, connect.NewRequest(&bigfleetv1alpha1.GetStatusRequest{}))

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,10 +13,34 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
-// live are the words by which verbs call an argument or a flag that has a live name, and the kind of that name (OPS-4.11).
+// live are the words by which verbs call an argument that has a live name, and the kind of that name (OPS-4.11).
 var live = map[string]string{
-	"MACHINE": "machine", "CLUSTER": "cluster", "SHARD": "shard", "PAUSE": "pause", "KEY=VALUE": "domain", "[KEY=VALUE": "domain", "SHARD]": "shard", "MOVE": "move",
-	"--machine": "machine", "--cluster": "cluster", "--shard": "shard",
+	"MACHINE": "machine", "[MACHINE...]": "machine", "CLUSTER": "cluster", "SHARD": "shard", "SHARD]": "shard", "PAUSE": "pause", "KEY=VALUE": "domain", "[KEY=VALUE": "domain", "MOVE": "move",
+	"NODE": "peer", "PROVIDER": "registration", "INSTRUCTION": "instruction",
+}
+
+// liveFlags are the flags that take a live name, and its kind.
+var liveFlags = map[string]string{
+	"machine": "machine", "remove-machine": "machine", "cluster": "cluster", "drop-cluster": "cluster", "failed-in": "cluster", "shard": "shard", "default-owner": "shard",
+	"provider": "provider", "zone": "zone", "drain-zone": "zone", "type": "type",
+}
+
+// choices are the flags with a closed set of values. Enums come as tables show them.
+var choices = map[string][]string{
+	"output": output.Formats(), "state": values("MACHINE_STATE_", pb.MachineState_name), "flag": values("MACHINE_FLAG_", pb.MachineFlag_name),
+	"kind": {"bootstrap", "provision", "preempt", "reclaim", "delete"}, "fail-on": {"preempt", "reclaim", "delete", "provision", "bootstrap", "unmet"},
+	"by": {"cluster", "priority", "provider", "type", "capacity", "zone", "penalty"}, "mode": {"on", "dry-run", "off"}, "unowned": {"default-owner", "auto-assign"},
+	"max-tier": {"1", "2", "3"}, "reason": values("UNMET_REASON_", pb.UnmetReason_name), // of `get needs`; a reason for a change is anybody's own words
+}
+
+// values are the short forms of an enum, without its zero.
+func values(prefix string, names map[int32]string) (out []string) {
+	for _, n := range slices.Sorted(maps.Keys(names)) {
+		if n != 0 {
+			out = append(out, output.Enum(prefix, names[n]))
+		}
+	}
+	return out
 }
 
 // named are the kinds before names as -o name prints them, by the word of an argument or the flag.
@@ -57,7 +83,7 @@ func completes(a *app.App, c *cobra.Command) {
 		c.ValidArgsFunction = arguments(a, words)
 	}
 	for flag, complete := range flagNames(a) {
-		if f := c.LocalFlags().Lookup(flag); f != nil && f.Value.Type() != "bool" && !c.Hidden {
+		if f := c.LocalFlags().Lookup(flag); f != nil && f.Value.Type() != "bool" && !c.Hidden && !(flag == "reason" && c.Flags().Lookup("yes") != nil) {
 			_ = c.RegisterFlagCompletionFunc(flag, complete) // fails only where a verb has its own
 		}
 	}
@@ -75,7 +101,9 @@ func arguments(a *app.App, words []string) cobra.CompletionFunc {
 		switch word := words[len(args)]; {
 		case live[word] != "":
 			return a.Complete(map[string]string{live[word]: ""})(c, nil, typed)
-		case word == "FILE" || word == "DIR":
+		case word == "CONTEXT":
+			return contextNames(a), cobra.ShellCompDirectiveNoFileComp
+		case word == "FILE" || word == "DIR" || word == "[DIR]":
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -84,24 +112,32 @@ func arguments(a *app.App, words []string) cobra.CompletionFunc {
 
 // flagNames complete the flags that mean the same with every verb.
 func flagNames(a *app.App) map[string]cobra.CompletionFunc {
-	of := func(kind string) cobra.CompletionFunc {
-		return func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return a.Complete(map[string]string{kind: ""})(c, nil, typed)
-		}
-	}
-	var states []string
-	for n := range int32(len(pb.MachineState_name)) {
-		if n > 0 {
-			states = append(states, output.Enum("MACHINE_STATE_", pb.MachineState(n).String()))
-		}
-	}
-	return map[string]cobra.CompletionFunc{
-		"machine": of(live["--machine"]), "cluster": of(live["--cluster"]), "shard": of(live["--shard"]),
-		"output": cobra.FixedCompletions(output.Formats(), cobra.ShellCompDirectiveNoFileComp),
-		"state":  cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp),
+	out := map[string]cobra.CompletionFunc{
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return contextNames(a), cobra.ShellCompDirectiveNoFileComp
 		},
+	}
+	for flag, kind := range liveFlags {
+		out[flag] = func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return a.Complete(map[string]string{kind: ""})(c, nil, typed)
+		}
+	}
+	for flag, all := range choices {
+		out[flag] = listed(all)
+	}
+	return out
+}
+
+// listed offers values of a set, also behind those that were typed already: `idle,conf`.
+func listed(all []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) (out []string, _ cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		for _, v := range all {
+			if strings.HasPrefix(before+v, typed) {
+				out = append(out, before+v)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

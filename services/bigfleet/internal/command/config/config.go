@@ -26,13 +26,13 @@ func New(a *app.App) *cobra.Command {
 		return slices.Sorted(maps.Keys(f.Contexts)), cobra.ShellCompDirectiveNoFileComp
 	}
 	use := &cobra.Command{
-		Use: "use NAME", Args: cobra.ExactArgs(1), Short: "Make a context the current one", Example: "  bigfleet config use prod", ValidArgsFunction: names,
+		Use: "use CONTEXT", Args: cobra.ExactArgs(1), Short: "Make a context the current one", Example: "  bigfleet config use prod", ValidArgsFunction: names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return edit(a, func(f *contexts.File) error { f.Current = args[0]; return known(*f, args[0]) })
 		},
 	}
 	remove := &cobra.Command{
-		Use: "delete NAME", Args: cobra.ExactArgs(1), Short: "Delete a context", Example: "  bigfleet config delete trial", ValidArgsFunction: names,
+		Use: "delete CONTEXT", Args: cobra.ExactArgs(1), Short: "Delete a context", Example: "  bigfleet config delete trial", ValidArgsFunction: names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return edit(a, func(f *contexts.File) error {
 				err := known(*f, args[0])

@@ -23,7 +23,6 @@ const reasonHeader = "bigfleet-reason"
 type order struct {
 	use, short, example string
 	args                int
-	reasonRequired      bool
 	says                func(args []string) string
 	goes                func(ctx context.Context, c caller, args []string) ([]string, error) // what else it does, as it stands; may be nil
 	send                func(ctx context.Context, c caller, args []string) (proto.Message, error)
@@ -56,7 +55,7 @@ func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
 		Use: o.use, Args: cobra.ExactArgs(o.args), Short: o.short, Example: o.example,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args) },
-	}, o.reasonRequired)
+	})
 }
 
 func (o order) run(ctx context.Context, a *app.App, verb string, args []string) error {

@@ -41,7 +41,7 @@ func shardOrders() []order {
 			},
 		},
 		{
-			use: "reset-epoch SHARD EPOCH", args: 2, reasonRequired: true, short: "Accept this and higher epochs of a shard although a higher epoch was seen before",
+			use: "reset-epoch SHARD EPOCH", args: 2, short: "Accept this and higher epochs of a shard although a higher epoch was seen before",
 			example: "  bigfleet shards reset-epoch shard-2 1 --reason 'its disk was lost'",
 			says: func(a []string) string {
 				return "Accepts epoch " + a[1] + " of shard " + a[0] + ". If another process with this id still runs, both will act on the same machines."
@@ -60,7 +60,7 @@ func shardOrders() []order {
 func clusterOrders() []order {
 	return []order{
 		{
-			use: "unbind CLUSTER", args: 1, short: "Remove the binding of a cluster", example: "  bigfleet clusters unbind red",
+			use: "unbind CLUSTER", args: 1, short: "Remove the binding of a cluster", example: "  bigfleet clusters unbind red --reason 'it moved'",
 			says: func(a []string) string { return "Removes the binding of cluster " + a[0] + " belongs to." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				return call(ctx, c, c.Admin.UnbindCluster, &bigfleetv1alpha1.UnbindClusterRequest{ClusterId: a[0], ValidateOnly: c.app.DryRun})
@@ -72,7 +72,7 @@ func clusterOrders() []order {
 func domainOrders() []order {
 	return []order{
 		{
-			use: "unassign KEY=VALUE", args: 1, short: "Take a domain from its shard", example: "  bigfleet domains unassign topology.kubernetes.io/zone=eu-1a",
+			use: "unassign KEY=VALUE", args: 1, short: "Take a domain from its shard", example: "  bigfleet domains unassign topology.kubernetes.io/zone=eu-1a --reason 'zone closed'",
 			says: func(a []string) string { return "Takes domain " + a[0] + " from its shard." },
 			send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 				key, value, err := domainOf(a[0])
@@ -96,7 +96,7 @@ func domainOrders() []order {
 			},
 		},
 		{
-			use: "finish KEY=VALUE", args: 1, reasonRequired: true, short: "Complete a handover whose old owner is permanently down; the reason must be 'the shard is down'",
+			use: "finish KEY=VALUE", args: 1, short: "Complete a handover whose old owner is permanently down; the reason must be 'the shard is down'",
 			example: "  bigfleet domains finish topology.kubernetes.io/zone=eu-1a --reason 'the shard is down'",
 			says: func(a []string) string {
 				return "Assigns domain " + a[0] + " to its next owner although the old owner did not release it. If the old owner still runs, both will act on the same machines."
@@ -143,7 +143,7 @@ func raftOrders() []order {
 
 func removeProvider() order {
 	return order{
-		use: "remove PROVIDER", args: 1, reasonRequired: true, short: "Remove a provider that no shard reports", example: "  bigfleet providers remove old-cloud --reason 'contract ended'",
+		use: "remove PROVIDER", args: 1, short: "Remove a provider that no shard reports", example: "  bigfleet providers remove old-cloud --reason 'contract ended'",
 		says: func(a []string) string { return "Removes provider " + a[0] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Admin.RemoveProvider, &bigfleetv1alpha1.RemoveProviderRequest{Name: a[0], ValidateOnly: c.app.DryRun})
@@ -153,7 +153,7 @@ func removeProvider() order {
 
 func cancelMove() order {
 	return order{
-		use: "cancel MOVE", args: 1, short: "Cancel or withdraw a move", example: "  bigfleet rebalance cancel mv-17",
+		use: "cancel MOVE", args: 1, short: "Cancel or withdraw a move", example: "  bigfleet rebalance cancel mv-17 --reason 'not needed'",
 		says: func(a []string) string { return "Cancels move " + a[0] + "." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Admin.CancelMove, &bigfleetv1alpha1.CancelMoveRequest{MoveId: a[0], ValidateOnly: c.app.DryRun})
@@ -163,7 +163,7 @@ func cancelMove() order {
 
 func retryInstruction() order {
 	return order{
-		use: "retry SHARD INSTRUCTION", args: 2, short: "Send a stuck instruction again", example: "  bigfleet instructions retry shard-0 i-12",
+		use: "retry SHARD INSTRUCTION", args: 2, short: "Send a stuck instruction again", example: "  bigfleet instructions retry shard-0 i-12 --reason 'it was stuck'",
 		says: func(a []string) string { return "Sends instruction " + a[1] + " to shard " + a[0] + " again." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Admin.RetryInstruction, &bigfleetv1alpha1.RetryInstructionRequest{ShardId: a[0], InstructionId: a[1], ValidateOnly: c.app.DryRun})

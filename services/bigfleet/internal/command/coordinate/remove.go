@@ -20,7 +20,7 @@ const namesMax = 5
 func newRemoveShard(a *app.App) *cobra.Command {
 	var force bool
 	o := order{
-		use: "remove SHARD", args: 1, reasonRequired: true, short: "Remove a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
+		use: "remove SHARD", args: 1, short: "Remove a shard with its assignments and bindings", example: "  bigfleet shards remove shard-2 --reason 'gone for good'",
 		says: func(a []string) string { return "Removes shard " + a[0] + "." },
 		goes: whatGoes,
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
@@ -82,7 +82,7 @@ func some(names []string, what string) string {
 func newRemovePeer(a *app.App) *cobra.Command {
 	var force bool
 	o := order{
-		use: "remove-peer NODE", args: 1, reasonRequired: true, short: "Remove a Raft peer", example: "  bigfleet raft remove-peer coordinator-2 --reason 'disk lost'",
+		use: "remove-peer NODE", args: 1, short: "Remove a Raft peer", example: "  bigfleet raft remove-peer coordinator-2 --reason 'disk lost'",
 		says: func(a []string) string { return "Removes peer " + a[0] + " from the Raft group." },
 		send: func(ctx context.Context, c caller, a []string) (proto.Message, error) {
 			return call(ctx, c, c.Admin.RemoveRaftPeer, &bigfleetv1alpha1.RemoveRaftPeerRequest{NodeId: a[0], Force: force, ValidateOnly: c.app.DryRun})

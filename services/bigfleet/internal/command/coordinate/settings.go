@@ -77,7 +77,7 @@ func newSetQuota(a *app.App) *cobra.Command {
 func newDeleteQuota(a *app.App) *cobra.Command {
 	var region string
 	o := order{
-		use: "delete PROVIDER", args: 1, reasonRequired: true, short: "Delete a quota", example: "  bigfleet quota delete sim --region eu-1 --reason 'no limit any more'",
+		use: "delete PROVIDER", args: 1, short: "Delete a quota", example: "  bigfleet quota delete sim --region eu-1 --reason 'no limit any more'",
 		says: func(args []string) string { return "Deletes the quota of provider " + args[0] + "." },
 		send: func(ctx context.Context, c caller, args []string) (proto.Message, error) {
 			name, err := registered(ctx, c, args[0])

@@ -22,7 +22,7 @@ func New(a *app.App) *cobra.Command {
 	apply := a.Mutates(&cobra.Command{
 		Use: "apply", Args: cobra.NoArgs, Short: "Install or update the CRDs in a cluster, after showing the changes", Example: "  bigfleet crds apply --kube-context red --yes",
 		RunE: func(c *cobra.Command, _ []string) error { return apply(c.Context(), a) },
-	}, false)
+	})
 	group.AddCommand(printed(a), apply, &cobra.Command{
 		Use: "diff", Args: cobra.NoArgs, Short: "Compare the CRDs in a cluster with this version; exit code 4 when they differ", Example: "  bigfleet crds diff --kube-context red",
 		RunE: func(c *cobra.Command, _ []string) error { return diff(c.Context(), a) },

@@ -225,6 +225,7 @@ func NewList(a *app.App, group, use, kindName string) *cobra.Command {
 			return a.Read(c.Context(), func(ctx context.Context) error { return show(ctx, a, k, f) })
 		},
 	})
+	c.ValidArgsFunction = a.Complete(map[string]string{k.singular(): ""})
 	f.bind(c.Flags(), func(flag string) bool { return slices.Contains(k.takes, flag) })
 	return c
 }

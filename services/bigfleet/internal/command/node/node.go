@@ -65,14 +65,16 @@ func verb(a *app.App, name, short, more, example string, do action) *cobra.Comma
 			return run(c.Context(), a, name, by, do)
 		},
 	}
-	c.ValidArgsFunction = a.Complete(map[string]string{"machine": ""})
+	c.ValidArgsFunction = func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return a.Complete(map[string]string{"machine": ""})(c, nil, typed) // another one, too
+	}
 	c.Flags().StringVar(&by.zone, "zone", "", "Nodes in this zone")
 	c.Flags().StringVar(&by.instanceType, "type", "", "Nodes of this instance type")
 	c.Flags().StringVarP(&by.selector, "selector", "l", "", "Nodes with these labels, as kubectl takes them, for example topology.kubernetes.io/rack=r7")
 	if name == "drain" {
 		c.Flags().DurationVar(&by.within, "within", withinUsual, "stop waiting after this long; the Nodes stay cordoned")
 	}
-	c = a.Mutates(c, true)
+	c = a.Mutates(c)
 	c.Flags().Lookup("reason").Usage = "reason for the change; kept as an annotation of the Node"
 	c.Flags().Lookup("dry-run").Usage = "show the Nodes without changing anything"
 	return c

@@ -37,5 +37,5 @@ func NewDryRun(a *app.App) *cobra.Command {
 			},
 		}.run(c.Context(), a, app.Verb(c), args[0])
 	}
-	return a.Mutates(c, true)
+	return a.Mutates(c)
 }

@@ -33,7 +33,7 @@ func (o order) command(a *app.App) *cobra.Command {
 	return a.Mutates(&cobra.Command{
 		Use: o.use, Args: cobra.ExactArgs(1), Short: o.short, Example: o.example,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), a, app.Verb(c), args[0]) },
-	}, true)
+	})
 }
 
 func (o order) run(ctx context.Context, a *app.App, verb, argument string) error {
@@ -251,7 +251,7 @@ func NewReconcile(a *app.App) *cobra.Command {
 		}
 		return o.run(c.Context(), a, app.Verb(c), what)
 	}
-	return a.Mutates(c, true)
+	return a.Mutates(c)
 }
 
 func newClear(a *app.App) *cobra.Command {
@@ -287,5 +287,5 @@ func newClear(a *app.App) *cobra.Command {
 			},
 		}.run(c.Context(), a, app.Verb(c), what)
 	}
-	return a.Mutates(c, true)
+	return a.Mutates(c)
 }

@@ -53,7 +53,7 @@ func New(a *app.App) *cobra.Command {
 	c.Flags().StringVar(&cluster, "cluster", "", "only actions for this cluster")
 	c.Flags().StringVar(&provider, "provider", "", "only actions at this provider")
 	c.Flags().DurationVar(&expires, "for", 0, "expires after this duration; default: never")
-	return a.Mutates(c, true)
+	return a.Mutates(c)
 }
 
 func run(ctx context.Context, a *app.App, req *bigfleetv1alpha1.PauseActuationRequest) error {
@@ -129,7 +129,7 @@ func NewResume(a *app.App) *cobra.Command {
 			}
 			return resume(c.Context(), a, args)
 		},
-	}, true)
+	})
 	c.Flags().BoolVar(&all, "all", false, "end every pause of every shard, except those that a start-up flag made")
 	return c
 }

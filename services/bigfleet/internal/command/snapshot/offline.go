@@ -126,7 +126,7 @@ func newRestore(a *app.App) *cobra.Command {
 			"Do not use it for a single lost replica: start that one with an empty directory, and it joins again.",
 		Example: "  bigfleet snapshot restore backup.tar --data-dir /var/lib/bigfleet --node-id coordinator-0 --raft-advertise coordinator-0.bigfleet:7791 --reason 'the site is gone'",
 		RunE:    func(_ *cobra.Command, args []string) error { return restore(a, args[0], r) },
-	}, true)
+	})
 	f := c.Flags()
 	f.StringVar(&r.DataDir, "data-dir", "", "data directory of the replica")
 	f.StringVar(&r.NodeID, "node-id", "", "its id")

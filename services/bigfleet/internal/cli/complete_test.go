@@ -1,0 +1,64 @@
+package cli_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/cli"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/env"
+)
+
+// OPS-4.11: every argument and every flag has a completion, or is one of these, whose values nobody can list. A new one has to be put
+// somewhere.
+func TestEveryValueCompletes(t *testing.T) {
+	numbers := []string{"int", "int32", "int64", "uint64", "float64", "duration", "durationSlice", "stringToInt"}
+	words := []string{ // free text, times and addresses
+		"reason", "add-demand", "scale", "price", "stock-out", "policy", "since", "from", "to", "at", "diff", "sort", "selector", "pool", "region", "partition-key", "address", "namespace",
+		"as", "node-id", "raft-advertise", "table", "id", "secret", "authority", "contexts", "console", "module", "sdk-version", "profile", "only", "blob", "start", "stop", "kill", "lose-store", "ready",
+		"control-addr", "control-listen", "coordinator-listen", "coordinator-id", "coordinator-metrics-addr", "demo-listen", "provider-listen", "raft-bind", "shard-id", "shard-listen",
+		"shard-metrics-addr",
+	}
+	files := []string{ // a shell's own completion
+		"file", "from-file", "record", "data-dir", "dir", "checkout", "certs", "report", "log-file", "script", "kubeconfig", "write-kubeconfig", "tls-ca", "tls-cert", "tls-key",
+	}
+	arguments := []string{"ADDR", "NAME", "[DIR]", "DIR", "FILE", "MACHINES", "EPOCH"} // what has no name yet, numbers and files
+	own := []string{"KIND", "[NAME]", "NAME]", "SUBJECT", "[SUBJECT]", "SUBJECT]", "CONDITION", "on|off", "(--all", "|", "SHARD)"} // verbs with completions of their own, which completion.txtar tries
+	unused := map[string]bool{}
+	for _, list := range [][]string{words, files} {
+		for _, w := range list {
+			unused[w] = true
+		}
+	}
+	root := cli.New(app.New(env.System()))
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+		if c.Hidden || !c.Runnable() || c.HasSubCommands() || c.Name() == "help" {
+			return
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			_, completed := c.GetFlagCompletionFunc(f.Name)
+			free := slices.Contains(words, f.Name) || slices.Contains(files, f.Name)
+			delete(unused, f.Name)
+			if f.Name != "help" && f.Value.Type() != "bool" && !completed && !free && !slices.Contains(numbers, f.Value.Type()) {
+				t.Errorf("`bigfleet %s --%s` completes nothing", strings.TrimPrefix(c.CommandPath(), "bigfleet "), f.Name)
+			}
+		})
+		for _, word := range strings.Fields(c.Use)[1:] {
+			if !strings.HasPrefix(word, "-") && len(c.ValidArgs) == 0 && !cli.LiveWord(word) && !slices.Contains(arguments, word) && !slices.Contains(own, word) {
+				t.Errorf("`%s` completes no %s", c.CommandPath(), word)
+			}
+		}
+	}
+	walk(root)
+	for name := range unused {
+		t.Errorf("no verb has a flag --%s", name)
+	}
+}
