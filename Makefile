@@ -135,6 +135,10 @@ oracle: prerequisites ## The real kube-scheduler judges what BigFleet buys: SEED
 peer: prerequisites ## B14, BigFleet beside Karpenter on one control plane, written to docs/benchmarks/B14.md: ROUNDS=n turns of each side, about six minutes a turn.
 	cd e2e && go run ./cmd/controlplane build && go run ./peer -rounds $(or $(ROUNDS),3) -out $(CURDIR)/docs/benchmarks/B14.md
 
+.PHONY: questions
+questions: prerequisites ## The questions of docs/questions.md on real control planes, two minutes (a part of e2e).
+	cd e2e && go run ./cmd/controlplane build && go test -count=1 -run TestRealClusters/questions ./command
+
 .PHONY: week
 week: prerequisites ## A week of a cluster, SEEDS=n of them, 1 unless said, from SEED=first on: nobody is harmed by routine (e2e/week). Ten minutes each.
 	cd e2e && go run ./cmd/controlplane build && BIGFLEET_WEEK_SEEDS=$(if $(filter command,$(firstword $(origin SEEDS))),$(SEEDS),1) BIGFLEET_WEEK_SEED=$(SEED) go test -count=1 -v -run TestWeek -timeout 24h ./week

@@ -73,7 +73,7 @@ func (b bigfleet) wants(code int, texts []string, args ...string) string {
 // world is a `bigfleet up` on free ports.
 type world struct {
 	*proc.Process
-	shard, coordinator string
+	shard, provider, coordinator string
 }
 
 // up prepares `bigfleet up`; the caller starts it.
@@ -103,7 +103,7 @@ func (b bigfleet) up(args ...string) world {
 			b.t.Logf("the end of `bigfleet up`:\n%s", p.Tail(60))
 		}
 	})
-	return world{p, addresses[0], addresses[3]}
+	return world{p, addresses[0], addresses[1], addresses[3]}
 }
 
 func (w world) start(t *testing.T) {

@@ -28,6 +28,7 @@ func TestRealClusters(t *testing.T) {
 	red, blue := planes[0], planes[1]
 	t.Run("definitions", func(t *testing.T) { definitions(t, red) })
 	t.Run("up", func(t *testing.T) { upOnRealClusters(t, planes) })
+	t.Run("questions", func(t *testing.T) { questions(t, planes) })
 	t.Run("provider", func(t *testing.T) { upWithProvider(t, blue) })
 }
 
