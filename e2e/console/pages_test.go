@@ -1,6 +1,10 @@
 package console
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +21,10 @@ import (
 func TestPagesAndStories(t *testing.T) {
 	web(t)
 	at := addresses(t, 7)
-	base := "http://" + at[0]
+	base, kubeconfig := "http://"+at[0], filepath.Join(t.TempDir(), "kubeconfig")
 	proc.StartT(t, proc.Config{Name: "up", Path: proc.BuildT(t, program), Args: []string{"up", "--scenario", "testdata/story.txt", "--speed", "4", "--console", at[0],
 		"--shard-listen", at[1], "--coordinator-listen", at[2], "--raft-bind", at[3], "--provider-listen", at[4], "--control-listen", at[5], "--demo-listen", at[6],
-		"--shard-metrics-addr", "0", "--coordinator-metrics-addr", "0"}, Ready: proc.HTTP(base, nil)})
+		"--write-kubeconfig", kubeconfig, "--shard-metrics-addr", "0", "--coordinator-metrics-addr", "0"}, Ready: proc.HTTP(base, nil)})
 	f := newFleet(t, base)
 	taken := f.machine("the cloud takes a machine back", func(r *v1.DecisionRecord) bool {
 		return r.GetType() == v1.RecordType_RECORD_TYPE_INTERRUPTION
@@ -32,7 +36,51 @@ func TestPagesAndStories(t *testing.T) {
 		got, err := f.read.GetStatus(t.Context(), connect.NewRequest(&v1.GetStatusRequest{}))
 		return true, err == nil && got.Msg.GetUnsatisfiedNeeds() > 0
 	})
-	browse(t, "pages.mjs", []string{"MACHINE=" + taken, "VICTIM=" + victim, "POD=" + f.pod("giant"), "READY=" + path(t, f)}, base)
+	commands := filepath.Join(t.TempDir(), "commands.jsonl")
+	browse(t, "pages.mjs", []string{"COMMANDS=" + commands, "MACHINE=" + taken, "VICTIM=" + victim, "POD=" + f.pod("giant"), "READY=" + path(t, f)}, base)
+	runQueries(t, commands, at[2], kubeconfig)
+}
+
+// OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is no error, and each command of ours succeeds.
+func runQueries(t *testing.T, file, coordinator, kubeconfig string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(proc.BuildT(t, program), filepath.Join(bin, "bigfleet")); err != nil {
+		t.Fatal(err)
+	}
+	done, ours := map[string]bool{}, 0
+	for line := range strings.Lines(string(raw)) {
+		var q struct{ Page, Command string }
+		if err := json.Unmarshal([]byte(line), &q); err != nil {
+			t.Fatal(err)
+		}
+		if done[q.Command] {
+			continue
+		}
+		done[q.Command] = true
+		text := q.Command
+		if strings.HasPrefix(text, "bigfleet ") {
+			ours++
+			text += " --coordinator " + coordinator
+		} else {
+			text = strings.Replace(text, "curl -s", "curl -sS --fail-with-body", 1)
+		}
+		if strings.Contains(text, "--kube-context") {
+			text += " --kubeconfig " + kubeconfig
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", text)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %s: %v\n%s", q.Page, text, err, out)
+		}
+	}
+	if ours < 15 || len(done) < 30 {
+		t.Errorf("only %d commands stand behind queries, %d of them ours", len(done), ours)
+	}
 }
 
 // pod waits until a Pod can be found.

@@ -33,8 +33,8 @@ export function Bar({ parts, total, legend, thin, label }: { parts: Part[]; tota
   );
 }
 
-/** The same question for other tools: curl, the command line. */
-export function Ask({ rpc, body = {}, cli, target }: { rpc: string; body?: object; cli?: string | undefined; target?: string | undefined }) {
+/** The same question for other tools: curl, where the RPC is no stream, and the command line. */
+export function Ask({ rpc, body = {}, cli, target }: { rpc?: string; body?: object; cli?: string | undefined; target?: string | undefined }) {
   const [on, set] = useState(false);
   const box = useRef<HTMLSpanElement>(null);
   useEffect(() => {
@@ -57,7 +57,7 @@ export function Ask({ rpc, body = {}, cli, target }: { rpc: string; body?: objec
   return (
     <span class="ask" ref={box}>
       <button type="button" class="quiet" aria-expanded={on} title="The same as curl and on the command line" onClick={() => set(!on)}>query</button>
-      {on && <div class="pop"><h3>curl</h3><Copy text={curl} />{cli && <><h3>Command line</h3><Copy text={cli} /></>}</div>}
+      {on && <div class="pop">{rpc && <><h3>curl</h3><Copy text={curl} /></>}{cli && <><h3>Command line</h3><Copy text={cli} /></>}</div>}
     </span>
   );
 }

@@ -18,7 +18,7 @@ export function Demand() {
   const shards = useShards();
   return (
     <div class="page" style={{ height: "100%" }}>
-      <div class="head"><h1>Demand</h1><span class="dim">in order of precedence: who stands higher is served first</span><span class="end"><Ask rpc="ShardRead/InspectNeeds" target={q.shard || shards[0]} body={{ clusterId: q.cluster ?? "" }} cli={`bigfleet get needs${q.cluster ? ` --cluster ${q.cluster}` : ""}${q.show === "waiting" ? " --unmet" : ""}`} /></span></div>
+      <div class="head"><h1>Demand</h1><span class="dim">in order of precedence: who stands higher is served first</span><span class="end"><Ask cli={`bigfleet get needs${q.cluster ? ` --cluster ${q.cluster}` : ""}${q.show === "waiting" ? " --unmet" : ""}`} /></span></div>
       <div class="filters">
         <Choice label="Show" value={q.show ?? ""} options={[["", "all"], ["waiting", "what waits"], ["met", "met"], ["on the way", "on the way"], ["held back", "held back"], ["short", "short"]]} onChange={(v) => change({ show: v })} />
         <Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} />

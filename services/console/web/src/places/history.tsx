@@ -100,7 +100,7 @@ function Compare() {
   if (ids.length === 0) return <Waiting />;
   return (
     <>
-      <div class="filters"><label>From<input type="datetime-local" step="1" value={field(first)} onChange={pick("from")} /></label><label>to<input type="datetime-local" step="1" value={field(second || now)} onChange={pick("to")} /></label>{q.to && <button type="button" onClick={() => change({ to: undefined })}>now</button>}<Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Ask rpc="ShardRead/CompareCycles" target={ids[0]} body={{ firstAtUnixNanos: `${Math.round(first)}000000` }} cli={`bigfleet history diff --from ${iso(first)}`} /></div>
+      <div class="filters"><label>From<input type="datetime-local" step="1" value={field(first)} onChange={pick("from")} /></label><label>to<input type="datetime-local" step="1" value={field(second || now)} onChange={pick("to")} /></label>{q.to && <button type="button" onClick={() => change({ to: undefined })}>now</button>}<Text label="Cluster" value={q.cluster ?? ""} onChange={(v) => change({ cluster: v })} /><Ask rpc="ShardRead/CompareCycles" target={ids[0]} body={{ firstAtUnixNanos: `${Math.round(first)}000000` }} cli={`bigfleet history --diff ${iso(first)},${iso(second || now)}`} /></div>
       <Shown of={answer}>{(a) => {
         const changes = a.got.flatMap(([id, r]) => r.needs.map((c) => ({ id, c })));
         return (

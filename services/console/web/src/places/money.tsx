@@ -108,7 +108,7 @@ function Waste() {
   return (
     <Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
       const rows = a.got.flatMap(([, x]) => x.machines.filter(owned).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
-      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet get machines --state idle" /></p>
+      return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" /></p>
         <Table label="Machines that are not in use" rows={rows.slice(0, 300)} id={(r) => r.id} columns={[{ head: "Machine", cell: (r) => <Link href={opened(open.machine(r.id, r.shard))}><Name>{r.id}</Name></Link> }, { head: "State", cell: (r) => <Mark word={stateName(r.state)} tone={toneOf(r.state)} /> }, { head: "For", num: true, cell: (r) => since(BigInt(r.since) * 1_000_000n, now) }, { head: "Type", cell: (r) => `${r.type}, ${capacityName(r.capacity)}` }, { head: "Zone", cell: (r) => r.zone }, { head: "Last cluster", cell: (r) => <Name>{r.cluster}</Name> }, { head: "$/h", num: true, cell: (r) => dollars(r.price) }]} /></>;
     }}</Shown>
   );
