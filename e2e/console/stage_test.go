@@ -82,6 +82,7 @@ func browse(t *testing.T, script string, env []string, args ...string) {
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
 	t.Logf("%s", out.Bytes())
+	shrink(t)
 	if err != nil {
 		t.Errorf("%s: %v", script, err)
 	}

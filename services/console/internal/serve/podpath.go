@@ -161,7 +161,11 @@ func (p *way) tell() *pb.GetPodPathResponse {
 	}
 	hop("rolled up", rolled, "The operator reported the demand to shard "+p.out.ShardId+".", "No shard has received it yet: the operator does not run, has no session, or holds its roll-up.")
 	hop("planned", p.planned.GetAtUnixNanos(), said(p.planned), "No machine is planned for it yet. "+p.pod.Waits)
-	hop("bought", p.bought.GetAtUnixNanos(), said(p.bought), "No purchase is recorded: a machine that was there is used, or none is on its way.")
+	unbought := "No purchase is recorded: a machine that was there is used, or none is on its way."
+	if p.configured != nil {
+		unbought = "Nothing was bought: a machine that was there is used."
+	}
+	hop("bought", p.bought.GetAtUnixNanos(), said(p.bought), unbought)
 	hop("configured", p.configured.GetAtUnixNanos(), said(p.configured), "No machine is configured for it yet.")
 	hop("joined", at(p.pod.Joined), fmt.Sprintf("Node %s joined the cluster.", p.pod.Node), "It has no node yet.")
 	hop("ready", at(p.pod.Ready), "The Pod is ready.", "The Pod is not ready.")
