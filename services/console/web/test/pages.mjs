@@ -1,8 +1,8 @@
 // Every page in both themes, and the three questions by keyboard alone, on a running fleet: node pages.mjs ADDRESS.
 // MACHINE is one that was taken back by its cloud, VICTIM one that a more urgent need took, POD and READY namespace/name of a Pod that
 // waits and of one that is ready, both in cluster green.
-import { appendFileSync } from "node:fs";
 import { must, start } from "./browser.mjs";
+import { queries } from "./queries.mjs";
 
 const base = process.argv[2];
 const { MACHINE, VICTIM, POD, READY } = process.env;
@@ -13,20 +13,10 @@ const pages = ["/", "/demand", "/fleet", "/fleet/machines", "/fleet/clusters", "
 const name = (path) => path.replace(/\W+/g, "-").replace(/^-|-$/g, "") || "now";
 const began = Date.now();
 const page = await b.open();
-/** Opens each "query" of the page and keeps the commands behind it: COMMANDS is where whoever started this finds and runs them. */
-async function queries(what, within = "main") {
-  const buttons = page.locator(`${within} .ask > button`);
-  const n = await buttons.count();
-  for (let i = 0; i < n; i++) {
-    await buttons.nth(i).click();
-    for (const text of await page.locator(".ask .pop pre").allTextContents()) appendFileSync(process.env.COMMANDS, `${JSON.stringify({ page: what, command: text })}\n`);
-    await page.keyboard.press("Escape");
-  }
-}
 for (const path of pages) {
   await b.visit(page, path);
   await b.both(page, path, name(path));
-  await queries(path);
+  await queries(page, path);
 }
 const enc = encodeURIComponent;
 for (const [kind, open] of Object.entries({
@@ -36,7 +26,7 @@ for (const [kind, open] of Object.entries({
   await page.waitForSelector(".drawer h1");
   await b.settled(page, kind);
   await b.both(page, `drawer of a ${kind}`, kind);
-  await queries(kind, ".drawer");
+  await queries(page, kind, ".drawer");
 }
 console.log(`pages: ${Date.now() - began} ms`);
 await page.context().close();
