@@ -24,8 +24,12 @@ prerequisites:
 	@go version | awk '{split(substr($$3,3),v,"."); if (v[1]<1 || (v[1]==1 && v[2]<26)) {print "Go $(GO_MIN) or newer is needed, this is " $$3 > "/dev/stderr"; exit 1}}'
 
 .PHONY: demo
-demo: prerequisites ## A Deployment asks for more than its cluster has: watch machines come and go. KEEP=1 leaves it running.
+demo: prerequisites ## A Deployment asks for more than its cluster has: watch machines come and go. KEEP=1 leaves it running; REAL=1 shows real containers on real kubelets (Linux, root).
+ifdef REAL
+	cd e2e && go run ./cmd/controlplane build && go test -count 1 -timeout 15m -v -run '^TestReal$$' ./real
+else
 	@go build -C e2e -o $(BIN)/demo ./cmd/demo && exec $(BIN)/demo $(if $(KEEP),--keep)
+endif
 
 .PHONY: test
 test: prerequisites generate-check lint console-check modules-check unit e2e ## Everything that tests this repository.
