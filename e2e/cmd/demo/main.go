@@ -1,4 +1,4 @@
-// Command demo is `make demo`: BigFleet's main job on a real control plane on this machine.
+// Command demo is `make demo`: BigFleet's main job on a real control plane on this machine. (`make demo REAL=1` is a test of e2e/real.)
 //
 // It starts everything, lets a Deployment ask for more than its cluster has, tells what happens as it happens, scales to zero,
 // and waits until the machines are given back. It exits 0 only when all of that took place. With --keep it leaves everything
