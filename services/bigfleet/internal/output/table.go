@@ -9,6 +9,9 @@ import (
 
 // writeTable aligns columns two spaces apart. The last cell of a row is not padded.
 func writeTable(w io.Writer, l List, wide bool) error {
+	if len(l.Columns) == 0 { // data only
+		return nil
+	}
 	head := make([]string, len(l.Columns))
 	var show []int
 	for i, c := range l.Columns {
