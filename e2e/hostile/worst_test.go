@@ -150,8 +150,16 @@ func TestWorstTenant(t *testing.T) {
 	slices.Sort(whole)
 	t.Logf("acknowledgements alone: half within %s, 99 %% within %s; beside %d of the largest roll-ups: half within %s, 90 %% within %s, 99 %% within %s",
 		percent(alone, 50), percent(alone, 99), len(whole), percent(beside, 50), percent(beside, 90), percent(beside, 99))
-	if most := max(100*time.Millisecond, percent(whole, 50)/2); percent(beside, 99) > most {
-		t.Errorf("99 of 100 acknowledgements of another cluster within %s; want %s: half of the largest roll-ups take %s", percent(beside, 99), most, percent(whole, 50))
+	// A single late one may be the machine's; a shard that serves one roll-up at a time spends most of the time in late ones.
+	most, late := max(100*time.Millisecond, percent(whole, 50)/2), time.Duration(0)
+	for _, d := range beside {
+		if d > most/2 {
+			late += d
+		}
+	}
+	if percent(beside, 99) > most && late > 5*time.Second {
+		t.Errorf("99 of 100 acknowledgements of another cluster within %s, and %s of 20 s spent in waits above %s; half of the largest roll-ups take %s",
+			percent(beside, 99), late, most/2, percent(whole, 50))
 	}
 	s.unharmed()
 }
