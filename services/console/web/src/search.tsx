@@ -42,6 +42,7 @@ export function Search() {
   }, []);
   useEffect(() => setOn(0), [query]);
   const hits = answer.value?.hits ?? [];
+  const listed = focus && !!query; // the list is in the page
   const choose = (h: SearchHit | undefined) => {
     if (!h) return;
     const to = target(h);
@@ -52,14 +53,14 @@ export function Search() {
   };
   return (
     <div class="search">
-      <input ref={box} type="search" placeholder="Search a machine, node, cluster, need, Pod, provider…  ( / )" aria-label="Search" role="combobox" aria-expanded={focus && !!query} aria-controls="hits" aria-activedescendant={hits[on] ? `hit-${on}` : undefined} value={text}
+      <input ref={box} type="search" placeholder="Search a machine, node, cluster, need, Pod, provider…  ( / )" aria-label="Search" role="combobox" aria-expanded={listed} aria-controls={listed ? "hits" : undefined} aria-activedescendant={listed && hits[on] ? `hit-${on}` : undefined} value={text}
         onFocus={() => setFocus(true)} onBlur={() => setTimeout(() => setFocus(false), 150)} onInput={(e) => setText(e.currentTarget.value.slice(0, 256))}
         onKeyDown={(e) => {
           if (e.key === "ArrowDown" || e.key === "ArrowUp") { e.preventDefault(); setOn((i) => Math.max(0, Math.min(hits.length - 1, i + (e.key === "ArrowDown" ? 1 : -1)))); }
           else if (e.key === "Enter" && query === text.trim()) choose(hits[on]);
           else if (e.key === "Escape") { setText(""); box.current?.blur(); }
         }} />
-      {focus && query && (
+      {listed && (
         <ul class="hits" id="hits" role="listbox" aria-label="Found">
           {hits.map((h, i) => <li key={`${h.kind} ${h.name} ${h.shardId}`} id={`hit-${i}`} role="option" aria-selected={i === on} onMouseDown={() => choose(h)}><span class="dim">{h.kind}</span><Name>{h.name}</Name>{h.about && <span class="about" dir="auto">{h.about.slice(0, 300)}</span>}</li>)}
           {!answer.loading && hits.length === 0 && <li role="option" aria-selected="false"><span /><span class="dim">{answer.error || "Nothing has this in its name."}</span></li>}
