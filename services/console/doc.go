@@ -8,4 +8,6 @@
 // It must never call an RPC that changes something, and never show a guess in the place of a source that is silent.
 //
 // Start at Config, then Run.
+//
+// web/test has the browser tests; e2e/console runs them on real fleets.
 package console
