@@ -282,7 +282,7 @@ func (a *App) Mutates(c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
 		return c
 	}
-	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change, required; recorded in the audit log")
+	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
 	_ = c.MarkFlagRequired("reason") // fails only for an unknown flag
 	return c
 }
