@@ -76,7 +76,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 	}
 	e.Overhead = r.quantities(-1, "node_overhead", m.NodeOverhead)
 	e.Warnings = r.warnings
-	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows)); e.Reject != nil {
+	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(e.Rows)); e.Reject != nil {
 		e.Rows, e.Overhead = nil, nil
 		return e
 	}
@@ -242,6 +242,34 @@ func tooWide(rows []demand.Row) *core.Rejection {
 	}
 	if n := len(rows) * len(names); n > rowNamesMax {
 		return reject("too_large", fmt.Sprintf("%d rows times %d resource names; at most %d are accepted", len(rows), len(names), rowNamesMax), -1, "needs")
+	}
+	return nil
+}
+
+// The shard classes its machines by the label keys that rows name, and keeps an index of all machines for each topology key.
+const (
+	labelKeysMax    = 1024
+	topologyKeysMax = 64
+)
+
+// tooManyKeys refuses what would make the shard look at all of its machines too often: rows that each name a key of their own.
+func tooManyKeys(rows []demand.Row) *core.Rejection {
+	labels, topology := map[string]bool{}, map[string]bool{}
+	for i := range rows {
+		for _, q := range rows[i].Profile.Requirements {
+			if labels[q.Key] = true; q.Op == demand.Same {
+				topology[q.Key] = true
+			}
+		}
+		for _, sp := range rows[i].Profile.Spread {
+			labels[sp.Key], topology[sp.Key] = true, true
+		}
+		switch {
+		case len(topology) > topologyKeysMax:
+			return reject("too_large", fmt.Sprintf("more than %d topology keys in one roll-up", topologyKeysMax), int64(i), "needs")
+		case len(labels) > labelKeysMax:
+			return reject("too_large", fmt.Sprintf("more than %d label keys in one roll-up", labelKeysMax), int64(i), "needs")
+		}
 	}
 	return nil
 }

@@ -31,3 +31,34 @@ func TestDistinctResourcesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// SHARD-10.9: rows that each name a label key or a topology key of their own are bounded: machines are classed by the keys, and each
+// topology key has an index of all machines.
+func TestDistinctKeysAreBounded(t *testing.T) {
+	g, err := New(Limits{RollupBytes: 64 << 20, RollupNeeds: 50_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		op         pb.NodeSelectorRequirement_Operator
+		rows, keys int
+		ok         bool
+	}{
+		{pb.NodeSelectorRequirement_OPERATOR_EXISTS, 50_000, 1_024, true},
+		{pb.NodeSelectorRequirement_OPERATOR_EXISTS, 50_000, 1_025, false},
+		{pb.NodeSelectorRequirement_OPERATOR_SAME, 50_000, 64, true},
+		{pb.NodeSelectorRequirement_OPERATOR_SAME, 50_000, 65, false},
+		{pb.NodeSelectorRequirement_OPERATOR_SAME, 50_000, 50_000, false},
+	} {
+		m := &pb.ClusterCapacityNeeds{ClusterId: "red"}
+		for i := range x.rows {
+			q := map[string]string{"cpu": "1"}
+			m.Needs = append(m.Needs, &pb.CapacityNeed{AggregateResources: q, MinUnit: q, RowId: fmt.Sprint("row", i), Group: fmt.Sprint(i),
+				Requirements: []*pb.NodeSelectorRequirement{{Key: fmt.Sprint("example.com/k", i%x.keys), Operator: x.op}}})
+		}
+		e := g.Rollup(m, "red", proto.Size(m), time.Unix(0, 0))
+		if (e.Reject == nil) != x.ok || e.Reject != nil && e.Reject.Reason != "too_large" {
+			t.Errorf("%d rows with %d keys, %v: %+v", x.rows, x.keys, x.op, e.Reject)
+		}
+	}
+}

@@ -40,7 +40,11 @@ func (t *Table) SetMatchKeys(k MatchKeys) {
 	const spare = 16
 	known := func(old []symbol.ID, keys []string) bool {
 		for _, key := range keys {
-			if id, ok := t.space.Strings.Find(key); !ok || !slices.Contains(old, id) {
+			id, ok := t.space.Strings.Find(key)
+			if !ok {
+				return false
+			}
+			if _, in := slices.BinarySearch(old, id); !in {
 				return false
 			}
 		}
