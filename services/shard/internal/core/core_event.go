@@ -1,6 +1,10 @@
 package core
 
-import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+import (
+	"slices"
+
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+)
 
 // At is when an event happened: Mono in nanoseconds since the process started, never going back, and Wall in Unix
 // nanoseconds. Durations, deadlines and ages use Mono; Wall is only written out, so a clock jump changes no decision
@@ -90,6 +94,18 @@ type ReclaimAcked struct {
 	NodesStarted int64         `n:"4"`
 	Failures     []NodeFailure `n:"5"`
 }
+
+// failed reports whether a node failed for one of the reasons.
+func (e *ReclaimAcked) failed(reasons ...string) bool {
+	return slices.ContainsFunc(e.Failures, func(f NodeFailure) bool { return slices.Contains(reasons, f.Reason) })
+}
+
+// Reasons of a NodeFailure for which its node may be there and run Pods, by their names on the wire.
+const (
+	nodeAmbiguous   = "REASON_AMBIGUOUS"
+	nodeAPIError    = "REASON_API_ERROR"
+	nodeStillTrying = "REASON_STILL_TRYING"
+)
 
 // NodeFailure is one node of an instruction that does not drain.
 type NodeFailure struct {

@@ -47,6 +47,7 @@ type world struct {
 	blob    func(PullBootstrap) *BootstrapAnswered // nil result: silence
 	ack     func(SendReclaim) bool
 	drain   func(SendReclaim) int32 // what the operator reports after the ack; nil: done
+	failure string                  // why the ack names no node
 	listErr bool
 	dead    map[string]bool // providers that answer nothing
 	listing func([]Fact) []Fact
@@ -172,7 +173,11 @@ func (w *world) take(x Effect) {
 		w.sent = append(w.sent, x)
 		if !x.Cancelled && (w.ack == nil || w.ack(x)) {
 			w.after(Millisecond, func() {
-				w.step(ReclaimAcked{Instruction: x.Instruction, Cluster: x.Cluster, Session: w.sessions[x.Cluster], NodesStarted: 1})
+				ack := ReclaimAcked{Instruction: x.Instruction, Cluster: x.Cluster, Session: w.sessions[x.Cluster], NodesStarted: 1}
+				if w.failure != "" {
+					ack.NodesStarted, ack.Failures = 0, []NodeFailure{{Node: x.Node, Reason: w.failure, Message: "the operator says why"}}
+				}
+				w.step(ack)
 				if w.drain == nil {
 					w.step(DrainReported{Cluster: x.Cluster, Session: w.sessions[x.Cluster], Instruction: x.Instruction, State: drainDone})
 				} else if state := w.drain(x); state != 0 {

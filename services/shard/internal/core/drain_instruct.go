@@ -125,16 +125,21 @@ func (c *Core) reclaimAcked(e ReclaimAcked) {
 	}
 	first := !o.Acked
 	o.Acked = true
-	if first && (e.NodesStarted <= 0 || len(e.Failures) > 0) { // loud, but the Drain goes on (SHARD-17.7)
+	text, why := "no node was cordoned", "no node was cordoned"
+	for _, f := range e.Failures {
+		text = fmt.Sprintf("%s: %s %s", f.Node, f.Reason, clipText(f.Message))
+		why = "no node was cordoned: " + clipText(f.Message)
+	}
+	if first && (e.NodesStarted <= 0 || len(e.Failures) > 0) {
 		c.sample(MetricReclaimsUnresolved, "", 1)
-		text := "no node was cordoned"
-		for _, f := range e.Failures {
-			text = fmt.Sprintf("%s: %s %s", f.Node, f.Reason, clipText(f.Message))
-		}
 		c.recordOp(RecordStarted, o, "unresolved", text)
 	}
+	voluntary := o.Kind == KindReclaim && e.NodesStarted <= 0
 	switch {
 	case o.Phase != phaseInstructing:
+	case voluntary && e.failed(nodeAmbiguous, nodeAPIError), voluntary && e.failed(nodeStillTrying) && o.Deadline == 0:
+		c.giveUpDrain(o, why) // there may be a node with Pods, and it takes more (SHARD-17.7)
+	case voluntary && e.failed(nodeStillTrying): // its operator reports in the end
 	case o.Deadline == 0 || e.NodesStarted <= 0 || o.Cause == engine.CauseNotJoined || o.Drain.State == drainDone: // nothing is left to evict
 		c.drainNow(o, "")
 	case o.Kind == KindPreempt:

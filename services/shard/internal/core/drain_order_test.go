@@ -80,6 +80,44 @@ func TestBlockedDrainIsGivenUp(t *testing.T) {
 	}
 }
 
+// SHARD-17.7: a voluntary drain whose node may run Pods and is not cordoned is given up; one without a node drains, and one whose operator
+// still tries waits for its last word.
+func TestDrainOfANodeThatWasNotCordoned(t *testing.T) {
+	for reason, want := range map[string]struct{ drains, instructions int }{
+		"REASON_AMBIGUOUS":    {0, 2},
+		"REASON_API_ERROR":    {0, 2},
+		"REASON_STILL_TRYING": {0, 1},
+		"REASON_NOT_FOUND":    {1, 1},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			state := int32(0)
+			w := newWorld(t, nil, hostsOf(2, "red")...)
+			w.failure, w.drain = reason, func(SendReclaim) int32 { return state }
+			w.connect("red")
+			w.run(Second)
+			w.rollup("red", needs(0, 8))
+			w.run(Second)
+			w.rollup("red", needs(0, 4))
+			w.run(5 * Minute)
+			sent := sentOf[SendReclaim](w)
+			if got := w.called(RPCDrain); len(got) != want.drains || len(sent) != want.instructions {
+				t.Fatalf("drained %v, sent %+v", got, sent)
+			}
+			if len(sent) == 2 {
+				ended := w.recorded(RecordEnded)
+				if last := ended[len(ended)-1]; !sent[1].Cancelled || !strings.Contains(last.Detail, "no node was cordoned: the operator says why") {
+					t.Errorf("ended %q: %q", last.Outcome, last.Detail)
+				}
+			}
+			w.report(drainDone)
+			w.run(Second)
+			if got := w.called(RPCDrain); reason == "REASON_STILL_TRYING" && len(got) != 1 {
+				t.Errorf("drained %v after the operator said that the node is empty", got)
+			}
+		})
+	}
+}
+
 // SHARD-17.11: the deadline of a voluntary drain is configurable, and is the grace that the operator hears.
 func TestDrainDeadline(t *testing.T) {
 	w := surplus(t, func(c *Config) { c.DrainDeadline = 90 * Second }, func() int32 { return 0 })
