@@ -2,6 +2,8 @@ package history
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +24,9 @@ func Sentence(r *pb.DecisionRecord) string {
 		said = "Not done: the shard is in dry run. " + Why(r)
 	case pb.RecordType_RECORD_TYPE_ENDED:
 		said = ended(r)
+	case pb.RecordType_RECORD_TYPE_UNEXPECTED_EDGE:
+		return fmt.Sprintf("It went from %s to %s, and no command of this shard caused that.",
+			output.Enum("MACHINE_STATE_", r.GetFromState().String()), output.Enum("MACHINE_STATE_", r.GetToState().String()))
 	}
 	if d := r.GetDetail(); d != "" && said != "" {
 		said += " " + strings.TrimSuffix(d, ".") + "."
@@ -158,11 +163,14 @@ func score(r *pb.DecisionRecord) string {
 	var terms []string
 	for _, name := range []string{"priority", "drain", "interruption", "reclamation"} {
 		if v := r.GetScoreTerms()[name]; v != 0 {
-			terms = append(terms, fmt.Sprintf("%s %.3g", name, v))
+			terms = append(terms, name+" "+points(v))
 		}
 	}
-	return fmt.Sprintf(" It was chosen by its victim score of %.3g (%s).", r.GetVictimScore(), strings.Join(terms, " + ")) + grace(r)
+	return fmt.Sprintf(" It was chosen by its victim score of %s (%s).", points(r.GetVictimScore()), strings.Join(terms, " + ")) + grace(r)
 }
+
+// points writes a score with at most two decimals.
+func points(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
 func grace(r *pb.DecisionRecord) string {
 	if s := r.GetGracePeriodSeconds(); s > 0 {
