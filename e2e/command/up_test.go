@@ -28,8 +28,8 @@ func TestRealClusters(t *testing.T) {
 	red, blue := planes[0], planes[1]
 	t.Run("definitions", func(t *testing.T) { definitions(t, red) })
 	t.Run("up", func(t *testing.T) { upOnRealClusters(t, planes) })
-	t.Run("questions", func(t *testing.T) { questions(t, planes) })
 	t.Run("provider", func(t *testing.T) { upWithProvider(t, blue) })
+	t.Run("questions", func(t *testing.T) { questions(t, planes) }) // leaves its Nodes
 }
 
 // OPS-4.2 `crds print|diff|apply`: what is missing or differs is shown and makes exit code 4; apply puts it right and asks first.
@@ -236,4 +236,5 @@ func upWithProvider(t *testing.T, blue *controlplane.ControlPlane) {
 		}
 	}
 	b.wants(0, []string{"theirs at " + port.Addr()}, "status", "--shard", w.shard)
+	scale(t, blue, "more", 0)
 }
