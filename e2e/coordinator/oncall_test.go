@@ -97,8 +97,8 @@ func TestOnCall(t *testing.T) {
 	o.does(0, "domains", "move", domain, "shard-0002", yes)
 	o.shows(o.does(0, "domains", "list"), "MOVING TO", "shard-0002")
 	o.shows(o.does(0, "instructions", "list"), "view/shard-0001/")
-	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetSetView() != nil }), yes)
-	o.shows(o.does(-1, "instructions", "retry", "shard-0001", "view/shard-0009/1-1/1", yes), "no pending instruction")
+	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetSetView() != nil }), yes, "--reason", "it is stuck")
+	o.shows(o.does(-1, "instructions", "retry", "shard-0001", "view/shard-0009/1-1/1", yes, "--reason", "it is stuck"), "no pending instruction")
 	o.shows(o.does(2, "domains", "finish", domain, yes, "--reason", "it takes too long"), "--reason 'the shard is down'") // COORD-9.6: these are not the words
 	o.does(0, "domains", "finish", domain, yes, "--reason", "the shard is down")
 	o.does(0, "quota", "set", "sim:9000", "100", "--slice", "shard-0000=60", "--slice", "shard-0001=40", yes)
@@ -207,9 +207,9 @@ func (o *operator) cancels(follow *coordclient.Client, cycle int64) int64 {
 	move := newest().GetMoveId()
 	o.shows(o.does(0, "rebalance", "moves"), move, "planned")
 	o.does(0, "rebalance", "set", "--mode", "dry-run", "--max-tier", "1", "--yes") // no other one; dry-run cancels nothing
-	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetReserveMachines() != nil }), "--yes")
-	o.shows(o.does(0, "rebalance", "cancel", move, "--yes", "--dry-run"), "nothing was changed")
-	o.does(0, "rebalance", "cancel", move, "--yes")
+	o.does(0, "instructions", "retry", "shard-0001", o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetReserveMachines() != nil }), "--yes", "--reason", "it is stuck")
+	o.shows(o.does(0, "rebalance", "cancel", move, "--yes", "--dry-run", "--reason", "not now"), "nothing was changed")
+	o.does(0, "rebalance", "cancel", move, "--yes", "--reason", "not now")
 	o.shows(o.does(0, "rebalance", "moves"), move, "cancelling")
 	withdrawn := o.pending("shard-0001", func(i *v1.CoordinatorInstruction) bool { return i.GetCancelMove() != nil })
 	acks = []*v1.InstructAck{{InstructionId: withdrawn, Outcome: v1.InstructAck_OUTCOME_ACCEPTED}}
@@ -217,7 +217,7 @@ func (o *operator) cancels(follow *coordclient.Client, cycle int64) int64 {
 		uneven()
 		return newest().GetState() == v1.Move_STATE_ABORTED
 	})
-	o.shows(o.does(-1, "rebalance", "cancel", "no-such-move", "--yes"), "there is no move")
+	o.shows(o.does(-1, "rebalance", "cancel", "no-such-move", "--yes", "--reason", "not now"), "there is no move")
 	return cycle
 }
 
