@@ -92,7 +92,7 @@ func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
 			return out, err
 		}
 		for _, m := range got.Msg.GetMachines() {
-			if m.GetMachine().GetState() != bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
+			if exists(m.GetMachine()) && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
 				out.machines = append(out.machines, m)
 			}
 		}
@@ -111,6 +111,17 @@ func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
 		}
 	}
 	return out, stream.Err()
+}
+
+// exists reports whether a machine has a host, and so costs its price (ENG-5.1).
+func exists(m *bigfleetv1alpha1.Machine) bool {
+	switch m.GetState() {
+	case bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE, bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING, bigfleetv1alpha1.MachineState_MACHINE_STATE_UNSPECIFIED:
+		return false
+	case bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED:
+		return m.GetHost().GetRef() != "" && m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_HOST_LOST
+	}
+	return true
 }
 
 // weigh adds up by cluster, the largest waste first.

@@ -39,3 +39,24 @@ func TestWaste(t *testing.T) {
 		t.Errorf("row %q", row)
 	}
 }
+
+// ENG-5.1, OPS-4.19: a machine without a host costs nothing: a Create on its way, and a failed one that has none or lost it.
+func TestWhatCosts(t *testing.T) {
+	host := &pb.HostRef{Ref: "h"}
+	for _, x := range []struct {
+		m    *pb.Machine
+		want bool
+	}{
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_SPECULATIVE}, false},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_CREATING}, false},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_IDLE, Host: host}, true},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_DELETING, Host: host}, true},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED, Host: host}, true},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED}, false},
+		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED, Host: host, Failure: pb.MachineFailure_MACHINE_FAILURE_HOST_LOST}, false},
+	} {
+		if got := exists(x.m); got != x.want {
+			t.Errorf("%v costs: %v", x.m, got)
+		}
+	}
+}
