@@ -1,6 +1,6 @@
 // Money: where does it go?
-import type { GetCostResponse } from "@bigfleet/api/v1alpha1/shardread";
-import { MachineState } from "@bigfleet/api/v1alpha1/provider";
+import type { GetCostResponse, MachineView } from "@bigfleet/api/v1alpha1/shardread";
+import { MachineFailure, MachineState } from "@bigfleet/api/v1alpha1/provider";
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
 import { Chart, type Series } from "../design/chart";
@@ -100,6 +100,9 @@ function Over({ answers, by, onPick }: { answers: [string, GetCostResponse][]; b
   return <><Chart stacked label="Cost over time" times={times} series={series} format={(n) => `${dollars(n)}/h`} onPick={(from) => onPick(from)} /><p class="dim">Drag over the chart to see every page as it was at that moment.</p></>;
 }
 
+/** paid says whether a machine of the shard has a host, and so costs its price (ENG-5.1). */
+const paid = (m: MachineView) => owned(m) && (m.machine?.state !== MachineState.FAILED || (!!m.machine.host?.ref && m.machine.failure !== MachineFailure.HOST_LOST));
+
 function Waste() {
   const ids = useShards();
   const now = useNow(5000);
@@ -107,7 +110,7 @@ function Waste() {
   if (ids.length === 0) return <Waiting />;
   return (
     <Shown of={answer} empty={(a) => a.got.every(([, x]) => !x.machines.some(owned)) && a.missing.length === 0 && <Empty>Every machine that costs money is in use or on its way.</Empty>}>{(a) => {
-      const rows = a.got.flatMap(([, x]) => x.machines.filter(owned).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
+      const rows = a.got.flatMap(([, x]) => x.machines.filter(paid).map(asMachine)).sort((x, y) => y.price - x.price || x.since - y.since);
       return <><Missing of={a.missing} /><p>{count(rows.length)} machines cost {dollars(rows.reduce((n, r) => n + r.price, 0))} an hour and serve nobody. Each opens to why it is kept. <Ask rpc="ShardRead/ListMachines" target={ids[0]} body={{ states: ["MACHINE_STATE_IDLE", "MACHINE_STATE_FAILED"] }} cli="bigfleet cost --waste" /></p>
         <Table label="Machines that are not in use" rows={rows.slice(0, 300)} id={(r) => r.id} columns={[{ head: "Machine", cell: (r) => <Link href={opened(open.machine(r.id, r.shard))}><Name>{r.id}</Name></Link> }, { head: "State", cell: (r) => <Mark word={stateName(r.state)} tone={toneOf(r.state)} /> }, { head: "For", num: true, cell: (r) => since(BigInt(r.since) * 1_000_000n, now) }, { head: "Type", cell: (r) => `${r.type}, ${capacityName(r.capacity)}` }, { head: "Zone", cell: (r) => r.zone }, { head: "Last cluster", cell: (r) => <Name>{r.cluster}</Name> }, { head: "$/h", num: true, cell: (r) => dollars(r.price) }]} /></>;
     }}</Shown>
