@@ -31,6 +31,7 @@ type holds struct {
 type workload struct {
 	held      []heldPod // oldest first
 	newcomers []newcomer
+	replaced  []replaced // oldest first, for as long as newcomers are kept
 }
 
 // newcomer is a Pod that replaces none yet.
@@ -72,15 +73,13 @@ func (h *holds) arrived(name string, n newcomer, now time.Time) (released aggreg
 		return aggregate.Key{}, false
 	}
 	w := h.workload(name)
-	for i, d := range w.held {
-		if n.replaces(d) {
-			w.held = slices.Delete(w.held, i, i+1)
-			delete(h.until, d.key)
-			return d.key, true
-		}
+	d, ok := w.release(n, map[types.UID]bool{})
+	if !ok {
+		w.newcomers = append(w.newcomers, n)
+		return aggregate.Key{}, false
 	}
-	w.newcomers = append(w.newcomers, n)
-	return aggregate.Key{}, false
+	delete(h.until, d.key)
+	return d.key, true
 }
 
 // left says whether the demand of a deleted Pod is to be held under a key: no replacement has come before.
@@ -90,16 +89,72 @@ func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
 	}
 	w := h.workload(name)
 	w.newcomers = slices.DeleteFunc(w.newcomers, func(n newcomer) bool { return n.uid == d.uid || now.Sub(n.created) > newcomerKept })
-	for i, n := range w.newcomers {
-		if n.replaces(d) {
-			w.newcomers = slices.Delete(w.newcomers, i, i+1)
-			h.trim(name)
-			return false
-		}
+	if w.replace(d, map[types.UID]bool{}) {
+		return false
 	}
 	w.held = append(w.held, d)
 	h.until[d.key] = until
 	return true
+}
+
+// replaced is a deleted Pod and the Pod that stands for it. Requests do not come and go in the order of their Pods, so a later one may show
+// that pairs have to change.
+type replaced struct {
+	gone heldPod
+	by   newcomer
+}
+
+// repairMax bounds how many pairs are looked through for a change.
+const repairMax = 1000
+
+// release pairs a new Pod with a held one, which it returns; if there is none that it replaces, with one whose Pod replaces a held one.
+// tried are the Pods that were looked at.
+func (w *workload) release(n newcomer, tried map[types.UID]bool) (heldPod, bool) {
+	if len(w.held) == 0 {
+		return heldPod{}, false
+	}
+	if i := slices.IndexFunc(w.held, n.replaces); i >= 0 {
+		d := w.held[i]
+		w.held = slices.Delete(w.held, i, i+1)
+		w.replaced = append(w.replaced, replaced{d, n})
+		return d, true
+	}
+	for i := 0; i < len(w.replaced) && i < repairMax; i++ {
+		x := w.replaced[i]
+		if tried[x.by.uid] || !n.replaces(x.gone) {
+			continue
+		}
+		tried[x.by.uid] = true
+		if d, ok := w.release(x.by, tried); ok {
+			w.replaced[i].by = n
+			return d, true
+		}
+	}
+	return heldPod{}, false
+}
+
+// replace pairs a deleted Pod with a new one; if none replaces it, with one that stands for another, if that finds a new one.
+func (w *workload) replace(d heldPod, tried map[types.UID]bool) bool {
+	if len(w.newcomers) == 0 {
+		return false
+	}
+	if i := slices.IndexFunc(w.newcomers, func(n newcomer) bool { return n.replaces(d) }); i >= 0 {
+		w.replaced = append(w.replaced, replaced{d, w.newcomers[i]})
+		w.newcomers = slices.Delete(w.newcomers, i, i+1)
+		return true
+	}
+	for i := 0; i < len(w.replaced) && i < repairMax; i++ {
+		x := w.replaced[i]
+		if tried[x.gone.uid] || !x.by.replaces(d) {
+			continue
+		}
+		tried[x.gone.uid] = true
+		if w.replace(x.gone, tried) {
+			w.replaced[i].gone = d
+			return true
+		}
+	}
+	return false
 }
 
 // expired returns the keys whose time is over, and forgets them. later says until when demand is held that was held only until
@@ -142,11 +197,12 @@ func (h *holds) workload(name string) *workload {
 func (h *holds) prune(name string, now time.Time) {
 	w := h.workloads[name]
 	w.newcomers = slices.DeleteFunc(w.newcomers, func(n newcomer) bool { return now.Sub(n.created) > newcomerKept })
+	w.replaced = slices.DeleteFunc(w.replaced, func(x replaced) bool { return now.Sub(x.by.created) > newcomerKept })
 	h.trim(name)
 }
 
 func (h *holds) trim(name string) {
-	if w := h.workloads[name]; len(w.held)+len(w.newcomers) == 0 {
+	if w := h.workloads[name]; len(w.held)+len(w.newcomers)+len(w.replaced) == 0 {
 		delete(h.workloads, name)
 	}
 }

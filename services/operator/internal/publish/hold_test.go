@@ -3,6 +3,8 @@ package publish
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -189,4 +191,34 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 			t.Errorf("%d entries are left", n)
 		}
 	})
+}
+
+// OP-5.23: in whatever order the requests of Pods come and go, as many demands are held as Pods are not replaced. Each Pod is created after one
+// was deleted; some were created before others were deleted.
+func TestReplacementsInAnyOrder(t *testing.T) {
+	now := time.Now()
+	const pods = 4
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var events []func(h *holds)
+		ended := uint64(100)
+		for i := range pods {
+			ended += 1 + r.Uint64N(5)
+			d := heldPod{uid: types.UID(fmt.Sprint("old", i)), key: aggregate.Key{Name: fmt.Sprint("old", i)}, deleted: now, ended: ended}
+			n := newcomer{uid: types.UID(fmt.Sprint("new", i)), created: now, born: ended + r.Uint64N(8)}
+			events = append(events, func(h *holds) { h.left("w", d, now.Add(time.Minute), now) }, func(h *holds) { h.arrived("w", n, now) })
+		}
+		r.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+		h := newHolds()
+		for _, f := range events {
+			f(&h)
+		}
+		if w := h.workloads["w"]; len(h.until) != 0 || len(w.held) != 0 || len(w.newcomers) != 0 || len(w.replaced) != pods {
+			t.Fatalf("seed %d: %d demands are held, %+v", seed, len(h.until), w)
+		}
+		h.expired(now.Add(time.Hour), func(heldPod) time.Time { return time.Time{} })
+		if len(h.workloads) != 0 {
+			t.Fatalf("%d workloads are remembered", len(h.workloads))
+		}
+	}
 }
