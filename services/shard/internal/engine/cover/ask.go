@@ -3,6 +3,7 @@ package cover
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -63,6 +64,23 @@ func (c *Search) CostOf(p pick) uint64 { return uint64(c.mk.tier(p.Group).cost) 
 
 // NewAllocation says that what follows is asked in another allocation.
 func (c *Search) NewAllocation() { c.last.fresh = false }
+
+// HasFree reports whether a candidate index has a free machine that holds the unit.
+func (c *Search) HasFree(free *FreePool, k *Index, unit []int64) bool {
+	c.free, c.domain, c.mask, c.avoid, c.Spare = free, nil, nil, c.avoid[:0], c.Spare[:0]
+	c.mk = k
+	c.fitUsed()
+	c.mk.open(c.free.Gen)
+	for k := range inventory.Pool(2) {
+		c.pool = k
+		for s := range c.mk.groups {
+			if match.Covers(c.mk.supply(int32(s)), unit) && c.front(int32(s)) >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // answer is one machine of a group that was the whole answer, without a tie.
 type answer struct {

@@ -57,6 +57,10 @@ type Index struct {
 	bucket  demand.Bucket
 	version uint64
 
+	zones []*Index            // its parts by domain of top,
+	top   *inventory.Topology //
+	cut   uint64              // as of this version
+
 	groups []*supplyGroup
 	base   []int32    // number of the first group of each supply group; groups are numbered through the candidate index
 	of     []int32    // supply group of each group

@@ -21,9 +21,11 @@ type Indexes struct {
 	supplies []uint32 // the supplies that they have, in the order of the first class
 	totals   []int32  // by supply: classes
 	indexes  map[candidateKey]*Index
+	zones    map[zoneKey]*Index
 	stores   [][demand.Pinned + 1]*Index // of all machines, by frame and bucket
 	wholes   []wholeSupplies             // by id of the matcher
-	counts   []int32                     // by supply
+	part     []uint32
+	counts   []int32 // by supply
 	from     []int32
 	order    []uint32
 	grouped  []uint32
@@ -40,18 +42,19 @@ type wholeSupplies struct {
 
 // NewIndexes returns an empty set with a catalog of its own.
 func NewIndexes() *Indexes {
-	return &Indexes{Catalog: match.New(), indexes: map[candidateKey]*Index{}}
+	return &Indexes{Catalog: match.New(), indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
 }
 
 // Begin brings catalog and candidate indexes up to date with the tables. It reports whether everything was made again: what others remember of
 // the old things is then of no use.
 func (c *Indexes) Begin(w *engine.World) (anew bool) {
 	if anew = c.Catalog.Begin(w); anew {
-		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}}
+		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
 	}
 	if c.dropped != c.Catalog.Dropped || len(c.indexes) > 4*match.CatalogMax+8*w.Demand.FormLen() {
 		c.dropped = c.Catalog.Dropped
 		clear(c.indexes)
+		clear(c.zones)
 		c.stores = nil
 	}
 	if c.seen != c.Version+1 {
@@ -276,6 +279,7 @@ func (c *Indexes) groupsOf(b demand.Bucket) *supplyGroups {
 func (c *Indexes) Sweep(used []bool) {
 	c.Catalog.Sweep(used)
 	dead := func(k *Index) bool { return k.m != nil && c.ByID[k.m.ID] != k.m }
+	maps.DeleteFunc(c.zones, func(_ zoneKey, k *Index) bool { return dead(k) })
 	maps.DeleteFunc(c.indexes, func(_ candidateKey, k *Index) bool { return dead(k) })
 }
 

@@ -51,8 +51,8 @@ func (s *Spread) MayGo(i int, skew int32) bool {
 // spreadZone is one domain of a hard spread: a cover that takes one machine at a time.
 type spreadZone struct {
 	Search
-	Own   DomainIndex
-	value int32 // position in Spread.Values
+	Own   DomainIndex // used where byZone is false
+	value int32       // position in spreading.values
 }
 
 // zonePick is a machine that a spread takes: of a group, in a zone.
@@ -71,7 +71,7 @@ func (s *Spread) Begin(c *Search, whole *Index, k inventory.Pool) {
 	s.asked, s.open, s.picks, s.finish = c, s.open[:0], s.picks[:0], s.finish[:0]
 }
 
-// Add adds a domain, whose Own is filled and offered with Over. value is its position in Values.
+// Add adds a domain, which offers Over or OverOwn something next. value is its position in Values.
 func (s *Spread) Add(value int) *spreadZone {
 	if len(s.open) == cap(s.open) {
 		s.open = append(s.open, spreadZone{})
@@ -84,9 +84,19 @@ func (s *Spread) Add(value int) *spreadZone {
 	return z
 }
 
-// Over lets a domain offer what Own holds.
-func (z *spreadZone) Over(t *Domains, d int32) {
+// Over lets a domain offer what a candidate index holds. There is nothing to avoid.
+func (z *spreadZone) Over(k *Index) {
+	z.mk, z.domain, z.avoid, z.Spare = k, nil, z.avoid[:0], z.Spare[:0]
+	z.ready()
+}
+
+// OverOwn lets a domain offer what Own holds.
+func (z *spreadZone) OverOwn(t *Domains, d int32) {
 	z.In(&z.Own, t, d)
+	z.ready()
+}
+
+func (z *spreadZone) ready() {
 	z.fitUsed()
 	z.cuts.begin(&z.Search)
 	z.mk.open(z.free.Gen)

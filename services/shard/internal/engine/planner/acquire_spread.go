@@ -55,6 +55,9 @@ func (s *spreading) known(cl *clusterState, w *needState) {
 
 // freeForSpread reports whether a domain has a free machine that w could take.
 func (s *spreading) freeForSpread(cl *clusterState, w *needState, t *topState, d int) bool {
+	if s.byZone(cl, t) {
+		return s.cover.HasFree(s.free, s.zoneIndexes(cl, w, t)[d], cl.unit(w))
+	}
 	for k := range inventory.Pool(2) {
 		s.cover.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
 		for i, cell := range t.Top.Domains[d].Cells[k] {
@@ -73,8 +76,19 @@ func (s *spreading) inDomain(t *topState, d int) func(i inventory.Index) bool {
 	}
 }
 
+// byZone reports whether the free machines of a domain of t follow from classes alone. It is the hook of the candidate indexes by zone.
+func (s *spreading) byZone(cl *clusterState, t *topState) bool {
+	return !s.off.noZones && t.ByClass && len(s.w.Inventory.Avoided(cl.d.ID)) == 0
+}
+
+// zoneIndexes returns the candidate indexes of a Need by domain of a key that every class has one value of.
+func (s *spreading) zoneIndexes(cl *clusterState, w *needState, t *topState) []*cover.Index {
+	return s.cat.ZonesOf(s.cat.Of(cl.matcher(w), cl.f, w.bucket), t.Top)
+}
+
 // pick appends the machines of a pool that w takes, one chosen after the other. Each domain offers what the cover rule would take next, and
-// the best offer of the domains that keep the skew is taken.
+// the best offer of the domains that keep the skew is taken. The candidate index of a domain is that of its classes where these have one value of
+// the key, and is made from its machines otherwise.
 func (s *spreading) pick(cl *clusterState, w *needState, k inventory.Pool, into []cover.Machine) []cover.Machine {
 	t := s.tops.of(w.key)
 	if t == nil {
@@ -82,15 +96,23 @@ func (s *spreading) pick(cl *clusterState, w *needState, k inventory.Pool, into 
 	}
 	s.known(cl, w)
 	s.Begin(s.cover, s.cat.Of(cl.matcher(w), cl.f, w.bucket), k)
+	var zones []*cover.Index
+	if s.byZone(cl, t) {
+		zones = s.zoneIndexes(cl, w, t)
+	}
 	for d := range t.Top.Domains {
 		v := s.Find(t.Top.Domains[d].Value)
 		if v < 0 {
 			continue
 		}
 		z := s.Add(v)
+		if zones != nil {
+			z.Over(zones[d])
+			continue
+		}
 		z.AvoidFor(s.free, cl.d.ID, k, s.inDomain(t, d))
 		s.tops.candidatesIn(&z.Own, cl, w, t, d, k)
-		z.Over(&t.Domains, int32(d))
+		z.OverOwn(&t.Domains, int32(d))
 	}
 	return s.Take(w.skew, into)
 }

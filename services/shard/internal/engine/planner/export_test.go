@@ -8,12 +8,12 @@ import (
 // What the tests in planner_test need to know of the inside.
 
 // FastPaths names each fast path, and "all".
-func FastPaths() []string { return []string{"runs", "passing", "sums", "radix", "all"} }
+func FastPaths() []string { return []string{"runs", "passing", "sums", "zones", "radix", "all"} }
 
 // Without turns a fast path off.
 func (pl *Planner) Without(path string) {
 	is := func(name string) bool { return path == name || path == "all" }
-	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noRadix: is("radix")}
+	pl.off = fastPaths{noRuns: is("runs"), noPassing: is("passing"), noSums: is("sums"), noZones: is("zones"), noRadix: is("radix")}
 }
 
 // Took reports whether an allocation was made in a run.
