@@ -1,4 +1,4 @@
-// Package inclusters reads Pods, workloads and CapacityRequests of managed clusters for the console. It only gets and lists, and it never
+// Package inclusters reads Pods, workloads and CapacityRequests of managed clusters, for the console and for explain. It only gets and lists, and it never
 // guesses: a cluster that does not answer is named. Start at New.
 package inclusters
 
@@ -32,14 +32,14 @@ const (
 	namesMax = 100_000 // Pods of one cluster that are searched; a search says when there are more
 )
 
-var (
-	requests  = schema.GroupVersionResource{Group: v1alpha1.GroupVersion().Group, Version: v1alpha1.GroupVersion().Version, Resource: "capacityrequests"}
-	workloads = map[string]schema.GroupVersionResource{
-		"deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
-		"statefulset": {Group: "apps", Version: "v1", Resource: "statefulsets"},
-		"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
-	}
-)
+// Requests is the resource of CapacityRequests.
+var Requests = schema.GroupVersionResource{Group: v1alpha1.GroupVersion().Group, Version: v1alpha1.GroupVersion().Version, Resource: "capacityrequests"}
+
+var workloads = map[string]schema.GroupVersionResource{
+	"deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
+	"statefulset": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
+}
 
 // Reader is a clusters.Reader. Safe for concurrent use.
 type Reader struct {
@@ -188,25 +188,36 @@ func (r *Reader) Pod(ctx context.Context, id, namespace, name string) (clusters.
 
 // request notes what the Pod's CapacityRequest says.
 func (c *cluster) request(ctx context.Context, p *corev1.Pod, out *clusters.Pod) error {
+	r, err := RequestOf(ctx, c.dynamic, p)
+	switch {
+	case apierrors.IsNotFound(err):
+		out.Waits = "This cluster does not have the CapacityRequest CRD: `bigfleet crds apply` installs it."
+		return nil
+	case err != nil:
+		return c.refused("its CapacityRequest", err)
+	case r == nil:
+		return nil
+	}
+	return said(r, out)
+}
+
+// RequestOf finds the CapacityRequest of a Pod, page by page; nil if it has none. A cluster without the CRD answers NotFound.
+func RequestOf(ctx context.Context, d dynamic.Interface, p *corev1.Pod) (*unstructured.Unstructured, error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		list, err := c.dynamic.Resource(requests).Namespace(p.Namespace).List(ctx, options)
-		if apierrors.IsNotFound(err) {
-			out.Waits = "This cluster does not have the CapacityRequest CRD: `bigfleet crds apply` installs it."
-			return nil
-		}
+		list, err := d.Resource(Requests).Namespace(p.Namespace).List(ctx, options)
 		if err != nil {
-			return c.refused("its CapacityRequest", err)
+			return nil, err
 		}
 		for i := range list.Items {
 			for _, owner := range list.Items[i].GetOwnerReferences() {
 				if owner.UID == p.UID {
-					return said(&list.Items[i], out)
+					return &list.Items[i], nil
 				}
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return nil
+			return nil, nil
 		}
 	}
 }

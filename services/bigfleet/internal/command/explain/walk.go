@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/command/history"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 	"github.com/bigfleet-dev/bigfleet/services/operator"
@@ -29,8 +29,6 @@ import (
 
 // machineLabel names the machine behind a Node (WIRE-11).
 const machineLabel = "bigfleet.lucy.sh/machine-id"
-
-var requests = schema.GroupVersionResource{Group: v1alpha1.GroupVersion().Group, Version: v1alpha1.GroupVersion().Version, Resource: "capacityrequests"}
 
 // step is one station of the way from an object in a cluster to a verdict.
 type step struct {
@@ -87,7 +85,7 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 		return w.node(ctx, subject.Subject{Kind: subject.Node, Name: p.Spec.NodeName})
 	}
 	w.note("Pod", "%s, waiting for a Node%s", p.Status.Phase, scheduling(p))
-	list, err := w.dynamic.Resource(requests).Namespace(s.Scope).List(ctx, metav1.ListOptions{})
+	r, err := inclusters.RequestOf(ctx, w.dynamic, p)
 	if apierrors.IsNotFound(err) {
 		w.stop("this cluster does not have the CapacityRequest CRD: `bigfleet crds apply` installs it")
 		return nil
@@ -95,12 +93,8 @@ func (w *walk) pod(ctx context.Context, s subject.Subject) error {
 	if err != nil {
 		return app.KubeError("listing CapacityRequests", err)
 	}
-	for i := range list.Items {
-		for _, owner := range list.Items[i].GetOwnerReferences() {
-			if owner.UID == p.UID {
-				return w.fromRequest(ctx, &list.Items[i])
-			}
-		}
+	if r != nil {
+		return w.fromRequest(ctx, r)
 	}
 	w.stop("the Pod has no CapacityRequest: the pod controller is not running, excludes its namespace, or has not handled it yet (Pods of DaemonSets and terminating Pods get none)")
 	return nil
@@ -118,7 +112,7 @@ func scheduling(p *corev1.Pod) string {
 
 // request walks from a CapacityRequest.
 func (w *walk) request(ctx context.Context, s subject.Subject) error {
-	r, err := w.dynamic.Resource(requests).Namespace(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
+	r, err := w.dynamic.Resource(inclusters.Requests).Namespace(s.Scope).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return &exit.Error{Code: exit.NotFound, Message: fmt.Sprintf("there is no CapacityRequest %s/%s in this cluster", s.Scope, s.Name), Hint: "--kube-context names another cluster"}
 	}
