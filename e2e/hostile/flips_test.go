@@ -138,6 +138,26 @@ func (s *stage) makeState() {
 	}
 }
 
+// ended waits until a program answers or has ended, and tells the latter: a program may be alive for a moment before it reads its files and refuses them.
+func (s *stage) ended(name string) bool {
+	s.t.Helper()
+	client, url := s.caller(admin).http, "https://"+s.addrs[name]
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+		_, err := said(ctx, name, client, url)
+		cancel()
+		if err == nil {
+			return false
+		}
+		select {
+		case <-s.procs[name].Exited():
+			return true
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return false
+}
+
 // truth is what a program says that it holds.
 func (s *stage) truth(name string) string {
 	s.t.Helper()
@@ -199,7 +219,7 @@ func (s *stage) startDamaged(name, before string) string {
 	defer cancel()
 	err := p.Start(ctx)
 	defer p.Kill()
-	if err == nil {
+	if err == nil && !s.ended(name) {
 		if now := s.truth(name); now != before {
 			return fmt.Sprintf("it started and says\n%s\nbefore it said\n%s", now, before)
 		}

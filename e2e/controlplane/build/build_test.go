@@ -79,6 +79,15 @@ func TestKeyCoversEverything(t *testing.T) {
 	}
 }
 
+// smallBuilder is a builder for programs of a few lines: a disk with little room has enough for them.
+func smallBuilder(t *testing.T, c Config) (*builder, error) {
+	b, err := newBuilder(t.Context(), c)
+	if err == nil {
+		b.bytesNeed = 64 << 20
+	}
+	return b, err
+}
+
 // Many callers at once: one builds, all get the same working binary, and later callers do nothing.
 func TestOneOfManyCallersBuilds(t *testing.T) {
 	cacheDir := t.TempDir()
@@ -87,7 +96,7 @@ func TestOneOfManyCallersBuilds(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range dirs {
 		callers.Go(func() {
-			b, err := newBuilder(t.Context(), Config{CacheDir: cacheDir, Progress: progress})
+			b, err := smallBuilder(t, Config{CacheDir: cacheDir, Progress: progress})
 			if err != nil {
 				t.Error(err)
 				return
@@ -123,7 +132,7 @@ func TestOneOfManyCallersBuilds(t *testing.T) {
 // was killed before.
 func TestFailedBuildLeavesNoResult(t *testing.T) {
 	cacheDir := t.TempDir()
-	b, err := newBuilder(t.Context(), Config{CacheDir: cacheDir})
+	b, err := smallBuilder(t, Config{CacheDir: cacheDir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +173,7 @@ func TestMissingPrerequisites(t *testing.T) {
 // An interrupted caller gets the reason and leaves no result.
 func TestCancelledBuild(t *testing.T) {
 	cacheDir := t.TempDir()
-	b, err := newBuilder(t.Context(), Config{CacheDir: cacheDir})
+	b, err := smallBuilder(t, Config{CacheDir: cacheDir})
 	if err != nil {
 		t.Fatal(err)
 	}
