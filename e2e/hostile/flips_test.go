@@ -115,9 +115,9 @@ func (s *stage) makeState() {
 	coordinator := api.NewCoordinatorAdminClient(who.http, "https://"+s.addrs["coordinator"])
 	bind := &pb.BindClusterRequest{ClusterId: "red", ShardId: "shard-0"}
 	_, err := coordinator.BindCluster(ctx, connect.NewRequest(bind))
-	// The replica has not elected itself, or the shard has not reported yet.
+	// The replica has not elected itself, has just done so (COORD-6.1.2), or the shard has not reported yet.
 	early := func() bool {
-		return slices.Contains([]connect.Code{connect.CodeFailedPrecondition, connect.CodeNotFound}, connect.CodeOf(err))
+		return slices.Contains([]connect.Code{connect.CodeFailedPrecondition, connect.CodeUnavailable, connect.CodeNotFound}, connect.CodeOf(err))
 	}
 	for end := time.Now().Add(time.Minute); err != nil && early() && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		_, err = coordinator.BindCluster(ctx, connect.NewRequest(bind))
