@@ -274,15 +274,17 @@ func (s *shell) count(ctx context.Context, last uint64, always bool) (of uint64)
 	return of
 }
 
-// loadControl reads what a restart must not forget.
-func loadControl(db *store.Store, now core.At, unknown func(bucket, key string, err error)) (c core.Control, journal []core.JournalEntry, poisoned []core.Poison) {
+// loadStarted reads what a restart must not forget into the first event.
+func loadStarted(db *store.Store, now core.At, unknown func(bucket, key string, err error)) (e core.Started) {
 	l := loader{db, now, unknown}
+	c := &e.Control
 	c.Pauses = l.pauses()
 	c.Retired = l.names(core.BucketRetired)
 	c.Forgotten = load[core.Forgotten](&l, core.BucketForgotten)
 	c.Reservations = load[core.Reservation](&l, core.BucketReservations)
-	l.control(&c)
-	journal = load[core.JournalEntry](&l, core.BucketJournal)
-	poisoned = l.poisoned()
-	return c, journal, poisoned
+	l.control(c)
+	e.Journal = load[core.JournalEntry](&l, core.BucketJournal)
+	e.Poisoned = l.poisoned()
+	e.Room = load[core.KeptRoom](&l, core.BucketRoom)
+	return e
 }

@@ -30,7 +30,7 @@ func FuzzPersistedState(f *testing.F) {
 		if raw == nil {
 			raw = []byte{}
 		}
-		for _, bucket := range []string{core.BucketPauses, core.BucketRetired, core.BucketForgotten, core.BucketReservations, core.BucketJournal, core.BucketPoison} {
+		for _, bucket := range []string{core.BucketPauses, core.BucketRetired, core.BucketForgotten, core.BucketReservations, core.BucketJournal, core.BucketPoison, core.BucketRoom} {
 			db.Hint(bucket, "m1", raw)
 		}
 		for _, key := range []string{keyDryRun, keyLineage, keyView, keyDone, keyDomains} {
@@ -43,9 +43,10 @@ func FuzzPersistedState(f *testing.F) {
 			t.Fatal(err)
 		}
 		at := core.At{Mono: 1, Wall: 1_800_000_000 * core.Second}
-		control, journal, poisoned := loadControl(db, at, func(string, string, error) {})
+		first := loadStarted(db, at, func(string, string, error) {})
+		first.Config, first.Epoch = core.Config{ShardID: "s", Providers: []string{"p"}, Coordinated: true}, 1
 		c := core.New(nil)
-		c.Step(at, core.Started{Config: core.Config{ShardID: "s", Providers: []string{"p"}, Coordinated: true}, Epoch: 1, Control: control, Journal: journal, Poisoned: poisoned})
+		c.Step(at, first)
 		at.Mono += core.Minute
 		c.Step(at, core.Tick{})
 		if why := c.Broken(); why != "" {

@@ -223,10 +223,11 @@ func (s *shell) dial() (out []actuator.Provider, err error) {
 
 // begin gives the core its first event.
 func (s *shell) begin() error {
-	control, journal, poisoned := loadControl(s.store, s.loop.Now(), func(bucket, key string, err error) {
+	first := loadStarted(s.store, s.loop.Now(), func(bucket, key string, err error) {
 		s.log.Error("a value of shard.db is left out: it is of another build", "bucket", bucket, "key", key, "err", err)
 	})
-	s.loop.First(core.Started{Config: s.coreConfig(s.version, session.Features()), Epoch: s.epoch, Control: control, Journal: journal, Poisoned: poisoned})
+	first.Config, first.Epoch = s.coreConfig(s.version, session.Features()), s.epoch
+	s.loop.First(first)
 	s.log.Info("shard started", "version", s.version, "listen", s.Listener.Addr().String(), "providers", len(s.Providers),
 		"coordinator", s.CoordinatorAddr, "tls", s.identity != nil)
 	return nil

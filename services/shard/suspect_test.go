@@ -25,7 +25,7 @@ func TestContentThatEndsTwoProcessesIsBanned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, poisoned := loadControl(db, at, func(string, string, error) {}); len(poisoned) != banned {
+		if poisoned := loadStarted(db, at, func(string, string, error) {}).Poisoned; len(poisoned) != banned {
 			t.Errorf("after end %d: %v banned, %v counted", n+1, poisoned, ends)
 		}
 	}

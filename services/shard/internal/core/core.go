@@ -242,6 +242,13 @@ func (c *Core) start(s Started) {
 	for _, p := range s.Poisoned {
 		c.poison[p.Hash] = p.Until
 	}
+	for _, r := range s.Room {
+		if r.Cluster == "" {
+			continue
+		}
+		c.ledger.sharing.Inherit(r.Cluster, r.Rows)
+		c.left(c.clusters.ensure(r.Cluster))
+	}
 	c.classes.init(c.cfg.ExecuteConcurrency)
 	c.cycle.LastEnd = c.now - c.cfg.CycleMinSpacing
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
+
 // Config is what a core is made with. It is written into the decision log, so it holds plain values only. Guards are on
 // in the zero value: what turns one off says so (SHARD-4.11).
 type Config struct {
@@ -163,6 +165,7 @@ type Started struct {
 	Control  Control        `n:"3"`
 	Journal  []JournalEntry `n:"4"` // sorted by machine
 	Poisoned []Poison       `n:"5"` // sorted by hash
+	Room     []KeptRoom     `n:"6"` // sorted by cluster
 }
 
 // Control is what a person or the coordinator ordered and a restart must not forget (SHARD-5.4). Lists are sorted.
@@ -232,7 +235,13 @@ type PromiseNote struct {
 	Expires int64       `n:"4"` // wall clock; 0: never
 }
 
-// Buckets of shard.db. The shell loads them for Started; the core writes hints to the journal alone.
+// KeptRoom is the hint about what the ledgers know of the rows of one cluster (SHARD-13.20).
+type KeptRoom struct {
+	Cluster string           `n:"1"`
+	Rows    []ledger.KeptRow `n:"2"`
+}
+
+// Buckets of shard.db. The shell loads them for Started; the core writes hints to the journal and the room alone.
 const (
 	BucketPauses       = "pauses"
 	BucketControl      = "control"
@@ -241,4 +250,5 @@ const (
 	BucketReservations = "reservations"
 	BucketJournal      = "journal"
 	BucketPoison       = "poison"
+	BucketRoom         = "room"
 )

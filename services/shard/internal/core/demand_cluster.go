@@ -207,6 +207,7 @@ func (c *Core) forgetCluster(t timer) {
 	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: "forgotten: no session and no machine for an hour"})
 	delete(c.coord.home, cl.Name)
 	c.ledger.sharing.Forget(cl.Name)
+	c.emit(Persist{Bucket: BucketRoom, Key: cl.Name})
 	c.reading = slices.DeleteFunc(c.reading, func(x *cluster) bool { return x == cl })
 	c.unstage(cl)
 	c.world.Demand.Remove(cl.Name)

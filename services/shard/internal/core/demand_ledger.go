@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
@@ -57,13 +58,18 @@ func (c *Core) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleIn
 // advance prepares the ledgers for a plan.
 func (l *needLedger) advance(c *Core) {
 	c.wakePools()
-	for _, name := range l.sharing.Recount(c.world) {
+	for _, name := range l.sharing.Recount(c.world, c.now) {
 		l.publishHeadroom(c, name)
 	}
 }
 
-// publishHeadroom gives the engine the headroom of a cluster's rows, and reports whether it changed.
+// publishHeadroom gives the engine the headroom of a cluster's rows and keeps it for a restart. It reports whether it changed.
 func (l *needLedger) publishHeadroom(c *Core, name string) bool {
+	keep := Persist{Bucket: BucketRoom, Key: name}
+	if rows := l.sharing.Kept(name); len(rows) > 0 {
+		keep.Value = codec.Marshal(KeptRoom{Cluster: name, Rows: rows})
+	}
+	c.emit(keep)
 	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return l.sharing.Headroom(name, n.RowKey()) })
 }
 

@@ -83,6 +83,13 @@ func (s *shard) startProcess() {
 		}
 		e.Journal = append(e.Journal, j)
 	}
+	for _, name := range sortedKeys(d.room) {
+		var r core.KeptRoom
+		if err := codec.Unmarshal(d.room[name], &r); err != nil {
+			w.broken("room-unreadable", "SHARD-13.20", "", name, "what is kept of a cluster's rows does not read back: %v", err)
+		}
+		e.Room = append(e.Room, r)
+	}
 	if err := d.restore(&e.Control); err != nil {
 		w.broken("control-unreadable", "SHARD-5.4", "", "", "what the coordinator ordered does not read back: %v", err)
 	}

@@ -28,12 +28,13 @@ type disk struct {
 	retired   []string
 	forgotten []core.Forgotten
 	journal   map[string][]byte
+	room      map[string][]byte
 	control   map[string][]byte // what the coordinator ordered
 	reserved  map[string][]byte
 }
 
 func newDisk() disk {
-	return disk{pauses: map[string]core.Pause{}, journal: map[string][]byte{}, control: map[string][]byte{}, reserved: map[string][]byte{}}
+	return disk{pauses: map[string]core.Pause{}, journal: map[string][]byte{}, room: map[string][]byte{}, control: map[string][]byte{}, reserved: map[string][]byte{}}
 }
 
 // put writes one key, or takes it away.
@@ -48,6 +49,8 @@ func (d *disk) put(x core.Persist) {
 	switch x.Bucket {
 	case core.BucketJournal:
 		set(d.journal)
+	case core.BucketRoom:
+		set(d.room)
 	case core.BucketControl:
 		set(d.control)
 	case core.BucketReservations:

@@ -160,24 +160,6 @@ func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
 	return units
 }
 
-// Recount computes headroom again where demand has changed, and lists the clusters whose headroom changed, ascending. It is
-// called before a plan, so that a row that asks for more uses its headroom before anything is bought (ENG-11.17).
-func (s *Sharing) Recount(w *engine.World) (changed []string) {
-	for c, e := range s.clusters {
-		d := w.Demand.Cluster(c)
-		if d == nil || len(e.headroom.rows)+len(e.elsewhere.rows) == 0 || d.Version == e.headroom.counted {
-			continue
-		}
-		e.headroom.counted = d.Version
-		room, served := e.headroom.forget(d.Needs), e.elsewhere.forget(d.Needs)
-		if room || served {
-			changed = append(changed, c)
-		}
-	}
-	slices.Sort(changed)
-	return changed
-}
-
 // forget drops the headroom of rows that are gone, and computes that of the others again.
 func (x *headroom) forget(needs []demand.Need) (changed bool) {
 	live := make(map[demand.RowKey]rowHeadroom, len(x.rows))

@@ -43,6 +43,7 @@ type sharingEntry struct {
 	waits      map[demand.RowKey]int64 // reported rows that waited for machines: when that ended; waiting: not yet
 	headroom   headroom
 	elsewhere  elsewhere
+	inherited  []KeptRow // of the process before, until the cluster says what it asks for
 }
 
 func (s *Sharing) entry(cluster string) *sharingEntry {
@@ -266,6 +267,7 @@ type SharingEntry struct {
 	Vacant            []VacantEntry    `n:"21"`
 	StatesUnbound     bool             `n:"22"`
 	Unbound           []demand.RowKey  `n:"23"`
+	Inherited         []KeptRow        `n:"24"`
 }
 
 // SharingStuckAt says since when a reported row has been met, or until when it waited for machines.
@@ -295,6 +297,7 @@ func (s *Sharing) Entries() []SharingEntry {
 		x.HeadroomHelped, x.HeadroomFruitless, x.HeadroomMost = e.headroom.helped, e.headroom.fruitless, e.headroom.most
 		x.Since, x.Waits = times(e.since), times(e.waits)
 		e.elsewhere.save(&x)
+		x.Inherited = slices.Clone(e.inherited)
 		out = append(out, x)
 	}
 	return out
@@ -343,6 +346,7 @@ func (s *Sharing) Restore(entries []SharingEntry) {
 			e.waits[a.Row] = a.At
 		}
 		e.elsewhere.restore(&x)
+		e.inherited = slices.Clone(x.Inherited)
 		s.clusters[x.Cluster] = e
 	}
 }

@@ -59,7 +59,7 @@ func (s *shelter) cycle(t rapid.TB) {
 		s.w.Demand.SetFacts(y.name, demand.Facts{Heard: true, SharingPerMille: s.ledger.PerMille(y.name)})
 		s.w.Demand.SetUnplaced(y.name, func(n *demand.Need) bool { return s.ledger.Unplaced(y.name, n.RowKey(), s.now, s.policy) })
 	}
-	for _, c := range s.ledger.Recount(s.w) {
+	for _, c := range s.ledger.Recount(s.w, s.now) {
 		s.w.Demand.SetHeadroom(c, func(n *demand.Need) int64 { return s.ledger.Headroom(c, n.RowKey()) })
 	}
 	s.loop.cycle(t)
@@ -67,6 +67,17 @@ func (s *shelter) cycle(t rapid.TB) {
 	for _, c := range room {
 		s.w.Demand.SetHeadroom(c, func(n *demand.Need) int64 { return s.ledger.Headroom(c, n.RowKey()) })
 	}
+}
+
+// restart is a new process: it knows what the one before kept, and no more (SHARD-13.20).
+func (s *shelter) restart() {
+	var next ledger.Sharing
+	for _, y := range s.clusters {
+		next.Session(y.name, true)
+		next.Inherit(y.name, s.ledger.Kept(y.name))
+		s.w.Demand.SetHeadroom(y.name, func(*demand.Need) int64 { return 0 })
+	}
+	s.ledger = next
 }
 
 func (ld *load) waiting() (n int64) {
@@ -100,7 +111,8 @@ func (s *shelter) served() string {
 }
 
 // ENG-S72, ENG-11.16, ENG-4.12, OP-5.22: whatever Pods of several sizes come, on whatever machines, and however the scheduler spreads
-// them: in the end every Pod runs, or the fleet has no more for the cluster and says so. Then nothing moves.
+// them: in the end every Pod runs, or the fleet has no more for the cluster and says so. Then nothing moves, not even when the shard is
+// started again (SHARD-13.20).
 func TestEveryPodRunsOrARowIsShort(t *testing.T) {
 	units := []amounts3{{1, 1}, {1, 3}, {2, 1}, {2, 2}, {3, 2}, {4, 4}, {5, 3}, {7, 9}}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -138,6 +150,12 @@ func TestEveryPodRunsOrARowIsShort(t *testing.T) {
 			}
 			if n > 900 {
 				rt.Fatalf("after %d cycles: %q; moves %v", n, bad, s.moves())
+			}
+		}
+		s.restart()
+		for n := range 30 {
+			if s.cycle(rt); len(s.moves())+len(s.due) > 0 {
+				rt.Fatalf("%d cycles after a restart: %v\n%s", n, s.moves(), render(s.w, s.last))
 			}
 		}
 	})

@@ -205,7 +205,7 @@ func (r *room) plans(seconds int64, waits map[string]int64, unbound ...string) m
 		r.sharing.ReportUnbound("red", rows)
 		for range 4 { // a change is planned at once
 			r.w.Inventory.Advance(r.now * engine.Second)
-			for _, c := range r.sharing.Recount(r.w) {
+			for _, c := range r.sharing.Recount(r.w, r.now*engine.Second) {
 				r.set(c)
 			}
 			last = planner.Plan(engine.Input{World: r.w})
