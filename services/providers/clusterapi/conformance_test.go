@@ -8,6 +8,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
+	"github.com/bigfleet-dev/bigfleet/sdk/provider/substrate"
 
 	"go.uber.org/goleak"
 )
@@ -21,35 +22,73 @@ func TestMain(m *testing.M) {
 		return
 	}
 	p := program()
-	p.Build = func(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
-		f := newFakeCAPI(ctx, "conformance-a", "conformance-b")
-		b, err := newBackend(Config{Name: s.Common.Provider, settings: fakeSettings("large"), client: f.client, mapper: f.mapper, Log: s.Log})
+	p.Build = overManagementCluster
+	provider.Main(p)
+}
+
+// overManagementCluster is the real backend over a management cluster that outlives the program. With --control-addr the pretend cloud
+// of the SDK stands in front, so that every fault can be injected.
+func overManagementCluster(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
+	if err := os.MkdirAll(s.Common.DataDir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	f := newFakeCAPI(ctx, "conformance-a", "conformance-b")
+	if err := f.outlives(filepath.Join(s.Common.DataDir, "management-cluster.json")); err != nil {
+		return nil, nil, err
+	}
+	b, err := newBackend(Config{Name: s.Common.Provider, settings: fakeSettings("large"), client: f.client, mapper: f.mapper, Log: s.Log})
+	if err != nil || s.Common.ControlAddr == "" {
 		return b, options(), err
 	}
-	provider.Main(p)
+	cloud, err := substrate.New(substrate.Config{Name: s.Common.Provider, Offerings: s.Offerings})
+	if err != nil {
+		return nil, nil, err
+	}
+	served, err := cloud.Serve(s.Common.ControlAddr, s.Common.Files())
+	if err != nil {
+		return nil, nil, err
+	}
+	front, err := substrate.NewFront(served, b)
+	return front, options(), err
 }
 
 const offered = `
 reconcile_interval: 300ms
 shutdown_grace: 100ms
-timeouts: {create: 5s, configure: 5s, delete: 5s, drain_extra: 5s}
+timeouts: {create: 4s, configure: 4s, delete: 4s, drain_extra: 4s}
+retention: {failed: 1h, lost: 1h, stockout: 1h}
 offerings:
 - {name: large, instance_type: large, zone: zone-a, capacity_type: on_demand, count: 60, price_per_hour: 0.1, resources: {cpu: "4", memory: 16Gi}}
 - {name: spot, instance_type: large, zone: zone-b, capacity_type: spot, count: 60, price_per_hour: 0.03, interruption_probability: 0.02, resources: {cpu: "4", memory: 16Gi}}
 `
 
-// PROV-29.4: the provider passes core, cloud and spot. durable and fault need a management cluster that outlives the provider.
+// PROV-28.16, PROV-29.4: over a management cluster that outlives it the provider passes core, cloud and spot, and durable with a
+// readiness of its own; with faults in front of it, fault too.
 func TestConformance(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		name     string
+		control  bool
+		profiles []conformance.Profile
+	}{
+		{"durable", false, []conformance.Profile{conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable}},
+		{"fault", true, []conformance.Profile{conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable, conformance.Fault}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: c.control, Env: []string{asProvider + "=1"}}
+			file := filepath.Join(p.Dir, "config.yaml")
+			if err := os.WriteFile(file, []byte(offered), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.Args = []string{"--config", file}
+			p.StartT(t)
+			target := p.Target(c.profiles...)
+			target.Hooks.LoseStore = nil // Machines outlive the store, so the next start rightly waits for --adopt-store (PROV-17.7)
+			conformance.Run(t, target, conformance.Options{})
+		})
 	}
-	p := &conformance.Process{Path: self, Dir: t.TempDir(), Env: []string{asProvider + "=1"}}
-	file := filepath.Join(p.Dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(offered), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.Args = []string{"--config", file}
-	p.StartT(t)
-	conformance.Run(t, p.Target(conformance.Core, conformance.Cloud, conformance.Spot), conformance.Options{})
 }

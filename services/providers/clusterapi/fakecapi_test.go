@@ -2,7 +2,10 @@ package clusterapi
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -70,6 +73,66 @@ func newFakeCAPI(ctx context.Context, clusterNames ...string) *fakeCAPI {
 	})
 	go f.run(ctx)
 	return f
+}
+
+// outlives makes the management cluster one that a killed provider leaves behind: what is changed is in a file before it is answered.
+func (f *fakeCAPI) outlives(file string) error {
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		var kept []*unstructured.Unstructured
+		if err := json.Unmarshal(text, &kept); err != nil {
+			return err
+		}
+		for _, o := range kept {
+			resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+			if err := f.client.Tracker().Create(resource, o, o.GetNamespace()); err != nil {
+				return err
+			}
+		}
+	}
+	react := clienttesting.ObjectReaction(f.client.Tracker())
+	changes := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if o, ok := a.(clienttesting.CreateAction); ok && a.GetVerb() == "create" {
+			if u, ok := o.GetObject().(*unstructured.Unstructured); ok {
+				u.SetUID(uuid.NewUUID())
+			}
+		}
+		done, answer, err := react(a)
+		if err == nil {
+			err = f.keep(file)
+		}
+		return done, answer, err
+	}
+	for _, verb := range []string{"create", "update", "patch", "delete"} {
+		f.client.PrependReactor(verb, "*", changes)
+	}
+	return nil
+}
+
+// keep writes what the provider made. It is called by one change at a time.
+func (f *fakeCAPI) keep(file string) error {
+	var all []unstructured.Unstructured
+	for resource, kind := range map[schema.GroupVersionResource]string{machines: "Machine", secrets: "Secret", infraMachines: "FakeMachine"} {
+		list, err := f.client.Tracker().List(resource, resource.GroupVersion().WithKind(kind), fakeNamespace)
+		if err != nil {
+			return err
+		}
+		if u, ok := list.(*unstructured.UnstructuredList); ok {
+			all = append(all, u.Items...)
+		}
+	}
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = os.WriteFile(file+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	return err
 }
 
 func object(apiVersion, kind, name string, fields map[string]any) *unstructured.Unstructured {
