@@ -7,9 +7,9 @@
 // It owns the instances that carry its provider tag, and no others. It never evicts a Pod (PROV-11.13), and gives up no machine
 // because AWS does not answer.
 //
-// It is written on sdk/provider like anybody's. NewCommand is the program. Start at backend.go; boot.go configures and resets,
-// prices.go quotes, notices.go hears interruptions, model.go is the EC2 of the tests. Clauses are cited as PROV-n.m of
-// docs/spec/provider.md.
+// It is written on sdk/provider like anybody's. NewCommand is the program. Start at backend.go; launch.go launches, look.go reads what
+// there is, boot.go configures and resets, prices.go quotes, notices.go hears interruptions, model.go is the EC2 of the tests. Clauses
+// are cited as PROV-n.m of docs/spec/provider.md.
 package aws
 
 import (
