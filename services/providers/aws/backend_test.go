@@ -41,12 +41,18 @@ func newWorld(t *testing.T, change func(*settings), offerings ...provider.Offeri
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newWorldOver(t, m, m.cloud(), change, offerings...)
+}
+
+// newWorldOver is a world whose backend calls api, behind which is m.
+func newWorldOver(t *testing.T, m *model, api cloud, change func(*settings), offerings ...provider.Offering) *world {
+	t.Helper()
 	s := program().Config
-	s.LaunchTemplate.Name, s.Region = "nodes", "us-east-1"
+	s.LaunchTemplate.Name, s.Region = "nodes", api.region
 	if change != nil {
 		change(&s)
 	}
-	b, err := newBackend(Config{Name: "aws", settings: s, cloud: m.cloud(), Offerings: offerings, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
+	b, err := newBackend(Config{Name: "aws", settings: s, cloud: api, Offerings: offerings, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,33 +308,35 @@ func TestOtherDisks(t *testing.T) {
 	must(t, w.drain(one, "d1", "red"))
 }
 
+// life takes one machine through all of its states.
+func (w *world) life() error {
+	m, err := w.create(large, "create")
+	if err != nil {
+		return err
+	}
+	if err := w.configure(m, "configure", "red"); err != nil {
+		return err
+	}
+	if err := w.repeat(func(ctx context.Context) error { return w.b.Bind(ctx, m, provider.Binding{Cluster: "red"}) }); err != nil {
+		return err
+	}
+	if err := w.drain(m, "drain", "red"); err != nil {
+		return err
+	}
+	if err := w.repeat(func(ctx context.Context) error { return w.b.Unbind(ctx, m) }); err != nil {
+		return err
+	}
+	return w.repeat(func(ctx context.Context) error {
+		return w.b.Delete(ctx, provider.DeleteOp{ID: "delete", Machine: m, StoreID: "store"})
+	})
+}
+
 // PROV-15.6, 19: any call of AWS may fail, before or after it had its effect. Throttling, outages and lost answers are repeated and
 // end well with one effect; a refusal ends the operation with its class.
 func TestFaults(t *testing.T) {
-	life := func(w *world) error {
-		m, err := w.create(large, "create")
-		if err != nil {
-			return err
-		}
-		if err := w.configure(m, "configure", "red"); err != nil {
-			return err
-		}
-		if err := w.repeat(func(ctx context.Context) error { return w.b.Bind(ctx, m, provider.Binding{Cluster: "red"}) }); err != nil {
-			return err
-		}
-		if err := w.drain(m, "drain", "red"); err != nil {
-			return err
-		}
-		if err := w.repeat(func(ctx context.Context) error { return w.b.Unbind(ctx, m) }); err != nil {
-			return err
-		}
-		return w.repeat(func(ctx context.Context) error {
-			return w.b.Delete(ctx, provider.DeleteOp{ID: "delete", Machine: m, StoreID: "store"})
-		})
-	}
 	stopped := func(s *settings) { s.Idle = idleStopped }
 	clean := newWorld(t, stopped)
-	must(t, life(clean))
+	must(t, clean.life())
 	var names []string
 	for name := range clean.m.calls {
 		names = append(names, name)
@@ -353,7 +361,7 @@ func TestFaults(t *testing.T) {
 					failed = true
 					return fault[0], fault[1]
 				}
-				must(t, life(w))
+				must(t, w.life())
 				if !failed {
 					t.Fatal("the call was not made")
 				}
@@ -377,7 +385,7 @@ func TestFaults(t *testing.T) {
 				}
 				return nil, nil
 			}
-			err := life(w)
+			err := w.life()
 			if class, _ := provider.ClassOf(err); class != provider.ClassCredentials || !strings.Contains(err.Error(), "not authorized") {
 				t.Errorf("%v is %s", err, class)
 			}

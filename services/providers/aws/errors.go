@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -63,8 +64,17 @@ func classify(err error) error {
 	if as := classes[code]; as != nil {
 		return as(err)
 	}
+	var answer interface{ HTTPStatusCode() int }
+	status := 0
+	if errors.As(err, &answer) {
+		status = answer.HTTPStatusCode()
+	}
 	var api smithy.APIError
 	switch {
+	case status == http.StatusTooManyRequests:
+		return provider.RetryAfter(throttlePause, err)
+	case status >= http.StatusInternalServerError: // with or without a code: what stands before AWS answers without
+		return provider.Transient(err)
 	case errors.As(err, &api) && api.ErrorFault() == smithy.FaultServer:
 		return provider.Transient(err)
 	case errors.As(err, &api):

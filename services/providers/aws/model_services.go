@@ -96,8 +96,8 @@ func (m *model) DescribeInstanceStatus(ctx context.Context, _ *ec2.DescribeInsta
 	})
 }
 
-// modelZones are where the model sells every recorded type.
-var modelZones = []string{"us-east-1a", "us-east-1b", "us-east-1c"}
+// zones are where the model sells every recorded type.
+func (m *model) zones() []string { return []string{m.region + "a", m.region + "b", m.region + "c"} }
 
 func (m *model) DescribeInstanceTypes(ctx context.Context, in *ec2.DescribeInstanceTypesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
 	return do(ctx, m, "ec2.DescribeInstanceTypes", func() (*ec2.DescribeInstanceTypesOutput, error) {
@@ -137,7 +137,7 @@ func (m *model) DescribeInstanceTypeOfferings(ctx context.Context, in *ec2.Descr
 	return do(ctx, m, "ec2.DescribeInstanceTypeOfferings", func() (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 		out := &ec2.DescribeInstanceTypeOfferingsOutput{}
 		for _, name := range in.Filters[0].Values {
-			for _, zone := range modelZones {
+			for _, zone := range m.zones() {
 				out.InstanceTypeOfferings = append(out.InstanceTypeOfferings, types.InstanceTypeOffering{InstanceType: types.InstanceType(name), Location: &zone})
 			}
 		}
@@ -152,10 +152,10 @@ func (m *model) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSp
 	return do(ctx, m, "ec2.DescribeSpotPriceHistory", func() (*ec2.DescribeSpotPriceHistoryOutput, error) {
 		out := &ec2.DescribeSpotPriceHistoryOutput{}
 		for _, name := range in.InstanceTypes {
-			for _, zone := range modelZones {
+			for _, zone := range m.zones() {
 				out.SpotPriceHistory = append(out.SpotPriceHistory, types.SpotPrice{
 					InstanceType: name, AvailabilityZone: &zone, Timestamp: awssdk.Time(time.Now()),
-					SpotPrice: awssdk.String(strconv.FormatFloat(modelDiscount*recorded.Prices["us-east-1"][string(name)], 'f', 6, 64)),
+					SpotPrice: awssdk.String(strconv.FormatFloat(modelDiscount*recorded.Prices[m.region][string(name)], 'f', 6, 64)),
 				})
 			}
 		}
@@ -166,7 +166,7 @@ func (m *model) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSp
 func (m *model) DescribeCapacityReservations(ctx context.Context, in *ec2.DescribeCapacityReservationsInput, _ ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
 	return do(ctx, m, "ec2.DescribeCapacityReservations", func() (*ec2.DescribeCapacityReservationsOutput, error) {
 		return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []types.CapacityReservation{{
-			CapacityReservationId: &in.CapacityReservationIds[0], InstanceType: awssdk.String("m5.large"), AvailabilityZone: &modelZones[0],
+			CapacityReservationId: &in.CapacityReservationIds[0], InstanceType: awssdk.String("m5.large"), AvailabilityZone: awssdk.String(m.region + "a"),
 			TotalInstanceCount: awssdk.Int32(2), State: types.CapacityReservationStateActive,
 		}}}, nil
 	})
@@ -181,7 +181,7 @@ func (m *model) GetProducts(ctx context.Context, in *pricing.GetProductsInput, _
 			}
 		}
 		out := &pricing.GetProductsOutput{}
-		if price := recorded.Prices["us-east-1"][name]; price > 0 {
+		if price := recorded.Prices[m.region][name]; price > 0 {
 			out.PriceList = []string{fmt.Sprintf(`{"product":{"productFamily":"Compute Instance"},"terms":{"OnDemand":{"A.B":{"priceDimensions":{"A.B.C":{"unit":"Hrs","pricePerUnit":{"USD":"%.10f"}}}}}}}`, price)}
 		}
 		return out, nil
@@ -204,7 +204,7 @@ func (m *model) DescribeSavingsPlanRates(ctx context.Context, in *savingsplans.D
 				continue
 			}
 			for _, name := range f.Values {
-				price := recorded.Prices["us-east-1"][name]
+				price := recorded.Prices[m.region][name]
 				for usage, rate := range map[string]float64{"BoxUsage:" + name: modelDiscount * price, "UnusedBox:" + name: price} {
 					out.SearchResults = append(out.SearchResults, savingstypes.SavingsPlanRate{
 						Currency: savingstypes.CurrencyCodeUsd, Rate: awssdk.String(strconv.FormatFloat(rate, 'f', 6, 64)), UsageType: awssdk.String(usage),
