@@ -6,11 +6,19 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 )
 
+// bootstraps pulls boot data for machines that are to be configured.
+type bootstraps struct {
+	*shared
+	commands   *commands
+	dispatcher *dispatcher
+	ledger     *needLedger
+}
+
 // machineIDKey is the requirement that names the machine to a template (SHARD-16.2).
 const machineIDKey = "bigfleet.lucy.sh/machine-id"
 
 // pull asks the cluster's operator for a bootstrap blob (SHARD-16.1).
-func (c *Core) pull(o *operation) {
+func (c *bootstraps) pull(o *operation) {
 	cl := c.clusters.get(o.Cluster)
 	o.Pulls++
 	o.Phase, o.PullAt, o.BlobAt = phasePulling, c.now, 0
@@ -36,7 +44,7 @@ func translate(reqs []demand.Requirement, domain, machine string) []demand.Requi
 }
 
 // bootstrapAnswered takes the operator's answer. Late, unknown and foreign ones are counted and dropped; their bytes go.
-func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
+func (c *bootstraps) bootstrapAnswered(e BootstrapAnswered) {
 	o := c.ops.byRequest[e.Request]
 	if o == nil || o.Phase != phasePulling || o.Cluster != e.Cluster {
 		c.sample(MetricStrayAnswers, "bootstrap", 1)
@@ -45,7 +53,7 @@ func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
 	}
 	cl := c.clusters.get(o.Cluster)
 	if e.Undeliverable {
-		c.rollBack(o, OutcomeSessionLost, "the bootstrap request could not be sent")
+		c.commands.rollBack(o, OutcomeSessionLost, "the bootstrap request could not be sent")
 		return
 	}
 	if !cl.current(e.Session) {
@@ -66,7 +74,7 @@ func (c *Core) bootstrapAnswered(e BootstrapAnswered) {
 
 // blobRefused ends the operation before the provider was touched: nothing is Failed, the machine returns to Idle, and
 // the operator's words become the reason of the shortfall (SHARD-16.4, 16.5).
-func (c *Core) blobRefused(o *operation, cl *cluster, e BootstrapAnswered) {
+func (c *bootstraps) blobRefused(o *operation, cl *cluster, e BootstrapAnswered) {
 	fp := o.Need.Fingerprint
 	r := rampBlob
 	if e.Retryable {
@@ -75,10 +83,10 @@ func (c *Core) blobRefused(o *operation, cl *cluster, e BootstrapAnswered) {
 	c.blobBackoff(cl, fp, r)
 	cl.blobText[fp] = clipText(e.Error)
 	c.ledger.rowsChanged(cl.Name)
-	c.rollBack(o, OutcomeBlobError, clipText(e.Error))
+	c.commands.rollBack(o, OutcomeBlobError, clipText(e.Error))
 }
 
-func (c *Core) blobBackoff(cl *cluster, fingerprint string, r ramp) {
+func (c *bootstraps) blobBackoff(cl *cluster, fingerprint string, r ramp) {
 	b := cl.blobs[fingerprint]
 	if b == nil {
 		b = &backoff{}
@@ -93,7 +101,7 @@ func (c *Core) blobBackoff(cl *cluster, fingerprint string, r ramp) {
 
 // blobSuspected counts a refused or failed Configure against the need's template: one tenant's blob must not burn shared
 // machines (SHARD-14.10).
-func (c *Core) blobSuspected(o *operation, why string) {
+func (c *bootstraps) blobSuspected(o *operation, why string) {
 	if cl := c.clusters.get(o.Cluster); cl != nil {
 		c.blobBackoff(cl, o.Need.Fingerprint, rampBlob)
 		cl.failed[o.Need.Fingerprint] = clipText(why)
@@ -102,7 +110,7 @@ func (c *Core) blobSuspected(o *operation, why string) {
 }
 
 // templateWorked ends the row of failures of a template that configured a machine (SHARD-16.9).
-func (c *Core) templateWorked(o *operation) {
+func (c *bootstraps) templateWorked(o *operation) {
 	cl := c.clusters.get(o.Cluster)
 	if cl == nil || cl.blobs[o.Need.Fingerprint] == nil {
 		return
@@ -116,7 +124,7 @@ func (c *Core) templateWorked(o *operation) {
 
 // pullTimedOut ends a pull that the operator did not answer. Until one is answered, the cluster gets one pull at a time
 // (SHARD-15.4), after a pause.
-func (c *Core) pullTimedOut(request string) {
+func (c *bootstraps) pullTimedOut(request string) {
 	o := c.ops.byRequest[request]
 	if o == nil || o.Phase != phasePulling {
 		return
@@ -128,11 +136,11 @@ func (c *Core) pullTimedOut(request string) {
 		c.timers.add(cl.Timeouts.Until, timerDispatch, "")
 		c.holdsEnd(cl, cl.Timeouts.Until)
 	}
-	c.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("no bootstrap answer within %d s", c.cfg.BootstrapTimeout/Second))
+	c.commands.rollBack(o, OutcomeBlobTimeout, fmt.Sprintf("no bootstrap answer within %d s", c.cfg.BootstrapTimeout/Second))
 }
 
 // holdsEnd makes the cycle compute the cluster's holds again when one may have ended.
-func (c *Core) holdsEnd(cl *cluster, at int64) {
+func (c *bootstraps) holdsEnd(cl *cluster, at int64) {
 	c.cycle.HoldEnds = append(c.cycle.HoldEnds, holdEnd{at, cl.Name})
 }
 
@@ -143,7 +151,7 @@ type holdEnd struct {
 
 // blobFresh reports whether Configure may still be sent with the blob at hand: not with less than ten seconds, or half of
 // its life, left (SHARD-16.7).
-func (c *Core) blobFresh(o *operation) bool {
+func (c *bootstraps) blobFresh(o *operation) bool {
 	if o.BlobTTL <= 0 {
 		return true
 	}
@@ -151,26 +159,26 @@ func (c *Core) blobFresh(o *operation) bool {
 }
 
 // sendConfigure sends Configure, or pulls once more when the blob is too old.
-func (c *Core) sendConfigure(o *operation) {
+func (c *bootstraps) sendConfigure(o *operation) {
 	if o.BlobAt != 0 && c.blobFresh(o) {
-		c.send(o)
+		c.commands.send(o)
 		return
 	}
-	c.releaseSlot(o)
+	c.dispatcher.releaseSlot(o)
 	if o.BlobAt != 0 {
 		c.emit(DropBlob{Request: o.Request})
 	}
 	switch cl := c.clusters.get(o.Cluster); {
 	case o.Pulls >= pullAttempts:
 		o.BlobAt = 0
-		c.rollBack(o, OutcomeBlobExpired, "two bootstrap blobs expired before Configure could be sent")
+		c.commands.rollBack(o, OutcomeBlobExpired, "two bootstrap blobs expired before Configure could be sent")
 	case cl == nil || !cl.connected():
 		o.BlobAt = 0
-		c.rollBack(o, OutcomeSessionLost, "the blob expired and the cluster has no session to ask for another")
-	case c.clustersBusy()[o.Cluster] > c.clusterLimit(cl): // the operation itself is one of them
+		c.commands.rollBack(o, OutcomeSessionLost, "the blob expired and the cluster has no session to ask for another")
+	case c.dispatcher.clustersBusy()[o.Cluster] > c.dispatcher.clusterLimit(cl): // the operation itself is one of them
 		o.BlobAt = 0
-		c.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
-	case c.clusterCalls(o.Cluster) >= c.clusterLimit(cl):
+		c.commands.rollBack(o, OutcomeBlobExpired, "the blob expired and the cluster has no place for another pull")
+	case c.clusterCalls(o.Cluster) >= c.dispatcher.clusterLimit(cl):
 		o.BlobAt = 0 // it stays ready and pulls when one of the others has ended (SHARD-15.4)
 	default:
 		c.pull(o)
@@ -178,7 +186,7 @@ func (c *Core) sendConfigure(o *operation) {
 }
 
 // clusterCalls counts the pulls and Configures of a cluster that are under way now.
-func (c *Core) clusterCalls(name string) (n int64) {
+func (c *bootstraps) clusterCalls(name string) (n int64) {
 	for _, o := range c.ops.list {
 		if !o.Deleted && o.Kind == KindBootstrap && o.Cluster == name && (o.Phase == phasePulling || o.Phase == phaseSending) {
 			n++

@@ -8,7 +8,7 @@ import (
 
 // mayGrow checks the ceilings of a cluster: how many machines it may have and what they may cost per hour, those included
 // that are being made for it, and planned ones that go first (SHARD-19.11). One cluster cannot take the whole fleet, whatever priority it states.
-func (c *Core) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedReason {
+func (c *guards) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedReason {
 	machines, spend := c.cfg.ClusterMachinesMax, c.cfg.ClusterSpendMax
 	if cl == nil || machines == 0 && spend == 0 {
 		return notBlocked
@@ -27,7 +27,7 @@ func (c *Core) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedRea
 	if spend == 0 {
 		return notBlocked
 	}
-	for _, k := range c.machinesOf(cl) {
+	for _, k := range c.machines.machinesOf(cl) {
 		if inv.Cluster(k) == cl.Name && boundState(inv.State(k)) {
 			cost += inv.Price(k)
 		}
@@ -40,7 +40,7 @@ func (c *Core) mayGrow(cl *cluster, i inventory.Index, planned int64) blockedRea
 
 // mayPreempt checks what a preemption has beside the guards of every action: the ceilings of the cluster that it is for, and
 // the rate of preemptions over the shard.
-func (c *Core) mayPreempt(d *decision, pass *dispatchPass) blockedReason {
+func (c *guards) mayPreempt(d *decision, pass *dispatchPass) blockedReason {
 	if c.cfg.ClusterMachinesMax > 0 || c.cfg.ClusterSpendMax > 0 {
 		r := c.cycle.result
 		name, planned := r.View(c.world, d.action).PreemptorCluster, int64(0)
@@ -58,9 +58,9 @@ func (c *Core) mayPreempt(d *decision, pass *dispatchPass) blockedReason {
 		}
 	}
 	if n := c.cfg.PreemptRate; n > 0 {
-		c.guards.preempts.refill(c.now, n, Minute)
-		if !c.guards.preempts.has() {
-			pass.wake(c.guards.preempts.readyAt(Minute))
+		c.preempts.refill(c.now, n, Minute)
+		if !c.preempts.has() {
+			pass.wake(c.preempts.readyAt(Minute))
 			return blockedPreemptRate
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Core) mayPreempt(d *decision, pass *dispatchPass) blockedReason {
 }
 
 // ceilingText names the ceilings of a cluster.
-func (c *Core) ceilingText(cluster string) string {
+func (c *guards) ceilingText(cluster string) string {
 	text := "cluster " + cluster + " may have"
 	if n := c.cfg.ClusterMachinesMax; n > 0 {
 		text += fmt.Sprintf(" at most %d machines (--cluster-machines-max)", n)

@@ -7,20 +7,39 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// commands carries operations from their start to their one outcome.
+type commands struct {
+	*shared
+	bootstraps *bootstraps
+	coord      *coordinatorState
+	dispatcher *dispatcher
+	draining   *draining
+	guards     *guards
+	ledger     *needLedger
+	machines   *machines
+	merger     *merger
+	ownership  *ownership
+	pools      *poolSet
+	reconciler *reconciler
+	recovery   *recovery
+
+	opCount int64 // numbers operations
+}
+
 // send emits the operation's command. The caller has made sure of a slot.
-func (c *Core) send(o *operation) {
+func (c *commands) send(o *operation) {
 	o.Attempt++
 	o.Phase, o.Sent = phaseSending, c.now
 	c.provider(o.Provider).Breaker.sent()
 	if o.Attempt == 1 || o.Kind == KindBootstrap {
-		c.journalOp(o)
+		c.recovery.journalOp(o)
 	}
 	cmd := Command{Op: o.ID, Attempt: o.Attempt, Provider: o.Provider, RPC: o.rpc(), Machine: o.Machine, Timeout: c.cfg.ExecuteTimeout}
 	switch o.rpc() {
 	case RPCConfigure:
 		cmd.Cluster, cmd.Blob, cmd.Metadata = o.Cluster, o.Request, c.attribution(o.Attribution)
 	case RPCDrain:
-		cmd.GraceSecs = c.graceLeft(o)
+		cmd.GraceSecs = c.draining.graceLeft(o)
 		if o.DrainEnds > 0 && o.Attempt > 1 {
 			cmd.GraceSecs = max(0, (o.DrainEnds-c.now)/Second)
 		}
@@ -29,7 +48,7 @@ func (c *Core) send(o *operation) {
 }
 
 // commandDone takes the end of one attempt.
-func (c *Core) commandDone(e CommandDone) {
+func (c *commands) commandDone(e CommandDone) {
 	o := c.ops.byID[e.Op]
 	if o == nil || o.Phase != phaseSending || o.Attempt != e.Attempt {
 		return
@@ -37,11 +56,11 @@ func (c *Core) commandDone(e CommandDone) {
 	o.Token, o.ProviderOp = e.Token, e.ProviderOp
 	p := c.provider(o.Provider)
 	class := Classify(e.Code, e.Sent, e.Ack != nil && e.AckRejected == "")
-	c.observeRPC(o, e)
-	c.suspectIntruder(o, e.Code)
-	p.Breaker.done(c, p, hurtsBreaker(e.Code, class))
+	c.machines.observeRPC(o, e)
+	c.ownership.suspectIntruder(o, e.Code)
+	p.Breaker.done(c.shared, p, hurtsBreaker(e.Code, class))
 	p.throttle(class, e.Code)
-	c.releaseSlot(o)
+	c.dispatcher.releaseSlot(o)
 	if class == FenceSuspect {
 		c.fenceSuspected(o, e)
 		return
@@ -67,8 +86,8 @@ func (c *Core) commandDone(e CommandDone) {
 }
 
 // accepted merges the ack as a fact; the operation waits for its terminal state (SHARD-14.6).
-func (c *Core) accepted(o *operation, e CommandDone) {
-	c.backoffCleared(o)
+func (c *commands) accepted(o *operation, e CommandDone) {
+	c.guards.backoffCleared(o)
 	o.Phase, o.Accepted, o.Asks, o.Gone = phaseWaiting, c.now, 0, false
 	if o.rpc() == RPCConfigure {
 		c.emit(DropBlob{Request: o.Request})
@@ -80,51 +99,51 @@ func (c *Core) accepted(o *operation, e CommandDone) {
 	f := *e.Ack
 	if f.Machine.State == o.rpc().start() { // an ack whose snapshot predates the transition says nothing new
 		c.touched(o.Index)
-		c.announce(o.Index)
+		c.machines.announce(o.Index)
 		return
 	}
 	was := c.world.Inventory.Machine(o.Index)
-	c.adopt(o.Index, f, o)
+	c.merger.adopt(o.Index, f, o)
 	c.touched(o.Index)
 	if c.ops.byID[o.ID] != nil && was.State == c.world.Inventory.State(o.Index) {
-		c.announce(o.Index) // first shown now, although the record is what we made it at dispatch
+		c.machines.announce(o.Index) // first shown now, although the record is what we made it at dispatch
 	}
 }
 
 // notTouched rolls the operation back; the machine is never Failed for it.
-func (c *Core) notTouched(o *operation, e CommandDone) {
-	c.backoffFail(o, rampNotTouched)
+func (c *commands) notTouched(o *operation, e CommandDone) {
+	c.guards.backoffFail(o, rampNotTouched)
 	detail := fmt.Sprintf("%s: %s", e.Code, clipText(e.Detail))
 	c.rollBack(o, OutcomeNotTouched, detail)
 }
 
 // refused makes the machine Failed with the reason; a later fact with another state is adopted as ever (SHARD-14.8).
-func (c *Core) refused(o *operation, e CommandDone) {
-	c.backoffFail(o, rampRefused)
+func (c *commands) refused(o *operation, e CommandDone) {
+	c.guards.backoffFail(o, rampRefused)
 	switch o.rpc() {
 	case RPCConfigure:
-		c.blobSuspected(o, e.Detail)
+		c.bootstraps.blobSuspected(o, e.Detail)
 	case RPCCreate:
-		c.poolFailed(o)
+		c.pools.poolFailed(o)
 	}
 	inv := c.world.Inventory
 	m := inv.Machine(o.Index)
 	m.State, m.LastError = inventory.Failed, clipText(fmt.Sprintf("the provider refused %s: %s", o.rpc(), e.Detail))
 	if o.drains() && o.Instruction != "" {
-		c.cancelInstruction(o, "the provider refused the drain")
+		c.draining.cancelInstruction(o, "the provider refused the drain")
 	}
-	c.putKnown(o.Index, m)
+	c.machines.putKnown(o.Index, m)
 	inv.SetSince(o.Index, c.now)
 	inv.SetPromise(o.Index, nil)
 	c.touched(o.Index)
 	c.record(Record{Type: RecordMachineFailed, Machine: o.Machine, Provider: o.Provider, Cluster: o.Cluster,
 		From: o.Before.State, To: inventory.Failed, Detail: m.LastError})
 	c.end(o, OutcomeRefused, m.LastError)
-	c.announce(o.Index)
+	c.machines.announce(o.Index)
 }
 
 // unknown keeps the transitional state and asks with Get: a timeout proves nothing (SHARD-14.7).
-func (c *Core) unknown(o *operation, why string) {
+func (c *commands) unknown(o *operation, why string) {
 	o.Phase = phaseAsking
 	o.Asks++
 	c.cols.at(o.Index).mutation = 0
@@ -134,14 +153,14 @@ func (c *Core) unknown(o *operation, why string) {
 }
 
 // askAgain sends the Get that an unknown outcome waits for.
-func (c *Core) askAgain(id string) {
+func (c *commands) askAgain(id string) {
 	if o := c.ops.byID[id]; o != nil && o.Phase == phaseAsking {
-		c.want(o.Provider, o.Machine, getForOperation)
+		c.reconciler.want(o.Provider, o.Machine, getForOperation)
 	}
 }
 
 // answered judges an operation whose outcome was unknown by what Get says.
-func (c *Core) answered(o *operation, e GetDone) {
+func (c *commands) answered(o *operation, e GetDone) {
 	switch {
 	case e.NotFound && o.Gone:
 		c.vanish(o.Index, "the provider does not know the machine")
@@ -156,11 +175,11 @@ func (c *Core) answered(o *operation, e GetDone) {
 		s := e.Row.Machine.State
 		if s == o.rpc().middle() || s == o.rpc().target() {
 			o.Phase, o.Accepted = phaseWaiting, c.now
-			c.backoffCleared(o)
+			c.guards.backoffCleared(o)
 			c.provider(o.Provider).noteAccepted(c.now)
 		}
-		if c.adopt(o.Index, *e.Row, o) == mergedNothing {
-			c.announce(o.Index)
+		if c.merger.adopt(o.Index, *e.Row, o) == mergedNothing {
+			c.machines.announce(o.Index)
 		}
 		if c.ops.byID[o.ID] != nil && o.Phase == phaseAsking {
 			c.advance(o, o.Index, c.world.Inventory.Machine(o.Index))
@@ -170,16 +189,16 @@ func (c *Core) answered(o *operation, e GetDone) {
 
 // reboundElsewhere reports whether a machine that we drain serves somebody else: the drain has had its effect, and whoever owns the
 // Idle machine has configured it since, another shard for example. A second Drain would hit that workload.
-func (c *Core) reboundElsewhere(o *operation, f *Fact) bool {
-	return o.rpc() == RPCDrain && (f.Machine.Cluster != o.Cluster || c.cfg.Coordinated && !c.mine(&f.Machine, f.Owner))
+func (c *commands) reboundElsewhere(o *operation, f *Fact) bool {
+	return o.rpc() == RPCDrain && (f.Machine.Cluster != o.Cluster || c.cfg.Coordinated && !c.ownership.mine(&f.Machine, f.Owner))
 }
 
 // again sends the same command once more with a fresh token: the contract makes a repeat with the same target safe. At
 // most three attempts, then the operation is rolled back.
-func (c *Core) retry(o *operation) {
+func (c *commands) retry(o *operation) {
 	o.Gone = false
 	if o.Attempt >= commandAttempts {
-		c.backoffFail(o, rampNotTouched)
+		c.guards.backoffFail(o, rampNotTouched)
 		c.rollBack(o, OutcomeUnknown, fmt.Sprintf("%d attempts without an answer; the machine did not move", o.Attempt))
 		return
 	}
@@ -188,28 +207,28 @@ func (c *Core) retry(o *operation) {
 }
 
 // advance moves an operation by an adopted fact.
-func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
+func (c *commands) advance(o *operation, i inventory.Index, m inventory.Machine) {
 	if o.Phase == phaseInstructing { // a drain that waits for its operator is about this machine in that cluster, and nothing else
 		why := "the machine is " + m.State.String() + " already"
 		if m.State == inventory.Configured {
 			why = "the machine serves another cluster"
 		}
-		c.cancelInstruction(o, why)
+		c.draining.cancelInstruction(o, why)
 		c.endStale(o, why)
-		c.announce(i)
+		c.machines.announce(i)
 		return
 	}
 	r := o.rpc()
 	switch {
 	case m.State == r.target() && (r != RPCConfigure || m.Cluster == o.Cluster):
-		c.observePhase(o)
+		c.machines.observePhase(o)
 		switch {
 		case o.drains():
-			c.drained(o)
+			c.draining.drained(o)
 		case r == RPCCreate:
-			c.pools.created(c, m)
+			c.pools.created(m)
 		case r == RPCConfigure:
-			c.templateWorked(o)
+			c.bootstraps.templateWorked(o)
 		}
 		c.end(o, OutcomeSuccess, o.forced(c.now))
 	case m.State == r.middle() && (r != RPCConfigure || m.Cluster == o.Cluster):
@@ -219,15 +238,15 @@ func (c *Core) advance(o *operation, i inventory.Index, m inventory.Machine) {
 	case m.State == inventory.Failed:
 		c.failedOnTheWay(o, m)
 	case m.State == r.start() && (r != RPCDrain || m.Cluster == o.Cluster):
-		c.backoffFail(o, rampRefused)
+		c.guards.backoffFail(o, rampRefused)
 		c.end(o, OutcomeFailed, "the provider took the machine back to "+m.State.String())
 	default:
 		c.endStale(o, "the machine is "+m.State.String())
 	}
-	c.announce(i)
+	c.machines.announce(i)
 }
 
-func (c *Core) endStale(o *operation, detail string) {
+func (c *commands) endStale(o *operation, detail string) {
 	if o.drains() && o.Instruction != "" && !o.Acked {
 		delete(c.ops.byInstr, o.Instruction)
 	}
@@ -244,39 +263,39 @@ const (
 )
 
 // failedOnTheWay ends an operation whose machine failed after the command was accepted.
-func (c *Core) failedOnTheWay(o *operation, m inventory.Machine) {
-	c.backoffFail(o, rampRefused)
+func (c *commands) failedOnTheWay(o *operation, m inventory.Machine) {
+	c.guards.backoffFail(o, rampRefused)
 	switch o.rpc() {
 	case RPCConfigure:
 		if m.Failure == 0 || m.Failure == failureBootstrap || m.Failure == failureNotReady {
-			c.blobSuspected(o, m.LastError)
+			c.bootstraps.blobSuspected(o, m.LastError)
 		}
 	case RPCCreate:
 		if m.Failure == 0 || m.Failure == failureCapacity || m.Failure == failureQuota {
-			c.poolFailed(o)
+			c.pools.poolFailed(o)
 		}
 	}
 	c.end(o, OutcomeFailed, clipText(m.LastError))
 }
 
 // vanish removes a machine that the provider does not know any more (SHARD-13.13).
-func (c *Core) vanish(i inventory.Index, why string) {
+func (c *commands) vanish(i inventory.Index, why string) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
 	o := c.ops.byMachine[m.ID]
 	c.record(Record{Type: RecordMachineVanished, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster, From: m.State, Detail: why})
-	to, shown := c.shownTo(i)
-	if told := c.subscribed(i); !shown && told != "" {
+	to, shown := c.machines.shownTo(i)
+	if told := c.machines.subscribed(i); !shown && told != "" {
 		to, shown = told, true
 	}
 	if shown {
 		gone := m
 		gone.State, gone.LastError = inventory.Failed, "no longer exists at the provider"
-		c.release(i, to, gone)
+		c.machines.release(i, to, gone)
 	}
 	if o != nil {
 		if o.Kind == KindDelete {
-			c.observePhase(o)
+			c.machines.observePhase(o)
 			c.end(o, OutcomeSuccess, "")
 		} else {
 			if o.drains() {
@@ -286,16 +305,16 @@ func (c *Core) vanish(i inventory.Index, why string) {
 		}
 	}
 	if cl := c.clusters.get(m.Cluster); cl != nil && boundState(m.State) {
-		c.ledger.lostMachine(c, cl.Name)
+		c.ledger.lostMachine(cl.Name)
 	}
-	c.removeMachine(i)
-	c.giveBack(func(e Exception) bool { return e.Machine == m.ID })
+	c.machines.removeMachine(i)
+	c.ownership.giveBack(func(e Exception) bool { return e.Machine == m.ID })
 }
 
 // handOver starts the Bootstrap of a promised machine that has become Idle, if the last plan credited it to the need of
 // its promise; otherwise the promise ends (SHARD-15.9). So there is no window in which a promised machine is free, and
 // none is forced on a need that went away.
-func (c *Core) handOver(i inventory.Index) {
+func (c *commands) handOver(i inventory.Index) {
 	inv := c.world.Inventory
 	p, ok := inv.Promise(i)
 	if !ok || c.cycle.result == nil {
@@ -304,17 +323,17 @@ func (c *Core) handOver(i inventory.Index) {
 	ref, yes := c.cycle.result.HandsOver(i, p)
 	if !yes {
 		inv.SetPromise(i, nil)
-		c.announce(i)
+		c.machines.announce(i)
 		return
 	}
 	if p.Expires == 0 { // a start that is held back or undone must not keep the machine for ever for a need that may go away
 		p.Expires = c.now + c.policy.DrainMargin*Second
 		inv.SetPromise(i, &p)
 	}
-	d := c.decisionOf(engine.Action{Machine: i, Kind: KindBootstrap, Cause: engine.CauseHandover, Need: ref,
-		Cost: c.effectiveCost(i, p), Drain: -1})
+	d := c.cycle.decisionOf(engine.Action{Machine: i, Kind: KindBootstrap, Cause: engine.CauseHandover, Need: ref,
+		Cost: c.machines.effectiveCost(i, p), Drain: -1})
 	d.planned = c.now
-	if c.mayStart(d) == notBlocked {
-		c.startDecision(d)
+	if c.dispatcher.mayStart(d) == notBlocked {
+		c.dispatcher.startDecision(d)
 	}
 }

@@ -101,7 +101,7 @@ func TestStockOut(t *testing.T) {
 	if n := len(w.called(RPCCreate)); n != 2 {
 		t.Errorf("%d Creates: one to learn, one elsewhere", n)
 	}
-	if s := w.c.status(); len(s.Pools) != 1 || s.Pools[0].Type != "m4" {
+	if s := w.c.pub.status(); len(s.Pools) != 1 || s.Pools[0].Type != "m4" {
 		t.Errorf("pools %+v", s.Pools)
 	}
 }
@@ -123,7 +123,7 @@ func TestBreaker(t *testing.T) {
 	if n := len(w.calls); n > 60 {
 		t.Errorf("%d calls to a provider that is down", n)
 	}
-	if w.c.status().Providers[0].Breaker == 0 {
+	if w.c.pub.status().Providers[0].Breaker == 0 {
 		t.Error("the breaker is closed")
 	}
 	if w.state(inventory.Failed) != 0 || len(w.recorded(RecordMachineFailed)) != 0 {
@@ -134,7 +134,7 @@ func TestBreaker(t *testing.T) {
 	if w.state(inventory.Configured) != 10 {
 		t.Errorf("%d machines after the provider returned", w.state(inventory.Configured))
 	}
-	if w.c.status().Providers[0].Breaker != 0 {
+	if w.c.pub.status().Providers[0].Breaker != 0 {
 		t.Error("the breaker did not close")
 	}
 }

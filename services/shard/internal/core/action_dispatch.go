@@ -5,6 +5,20 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// dispatcher starts decisions that nothing holds back, and sends their commands.
+type dispatcher struct {
+	*shared
+	bootstraps *bootstraps
+	commands   *commands
+	draining   *draining
+	guards     *guards
+	machines   *machines
+	ownership  *ownership
+	recovery   *recovery
+
+	classes concurrencyClasses
+}
+
 // blockedReason is what keeps a decision from starting.
 type blockedReason uint8
 
@@ -48,7 +62,7 @@ func (h blockedReason) String() string {
 
 // dispatch sends what waits for a slot and starts decisions, in plan order inside each concurrency class, the concurrency classes in turn. One that
 // is blocked does not block those behind it (SHARD-15.6).
-func (c *Core) dispatch() {
+func (c *dispatcher) dispatch() {
 	s := &c.cycle
 	if !s.Redispatch || !c.started {
 		return
@@ -88,7 +102,7 @@ func (p *dispatchPass) wake(at int64) {
 }
 
 // startNext starts the first decision of a concurrency class, from position *at on, that may start.
-func (c *Core) startNext(k Kind, at *int, pass *dispatchPass) bool {
+func (c *dispatcher) startNext(k Kind, at *int, pass *dispatchPass) bool {
 	list := c.cycle.waiting[k]
 	for ; *at < len(list); *at++ {
 		if !c.classes.free(k) {
@@ -101,7 +115,7 @@ func (c *Core) startNext(k Kind, at *int, pass *dispatchPass) bool {
 		}
 		switch d.blocked = c.mayStartIn(d, pass); d.blocked {
 		case notBlocked:
-			c.spell(d)
+			c.cycle.spell(d)
 			c.startDecision(d)
 			if k == KindBootstrap && pass.busy != nil {
 				pass.busy[d.view.Cluster]++
@@ -113,14 +127,14 @@ func (c *Core) startNext(k Kind, at *int, pass *dispatchPass) bool {
 			c.sample(MetricDeduped, "", 1)
 			d.machine = ""
 		case blockedPaused, blockedDryRun:
-			c.suppress(d)
+			c.guards.suppress(d)
 		}
 	}
 	return false
 }
 
 // dropStarted takes started and outdated decisions out of a concurrency class.
-func (c *Core) dropStarted(k Kind) {
+func (c *dispatcher) dropStarted(k Kind) {
 	list := c.cycle.waiting[k]
 	kept := list[:0]
 	for i := range list {
@@ -133,9 +147,9 @@ func (c *Core) dropStarted(k Kind) {
 }
 
 // afterDispatch counts what the guards held and arranges to look again when one lets go.
-func (c *Core) afterDispatch(pass *dispatchPass) {
+func (c *dispatcher) afterDispatch(pass *dispatchPass) {
 	if pass.capped > 0 {
-		c.guards.noteCapped(c, pass)
+		c.guards.noteCapped(pass)
 	}
 	if pass.wakeAt > c.now {
 		c.timers.add(pass.wakeAt, timerDispatch, "")
@@ -143,12 +157,12 @@ func (c *Core) afterDispatch(pass *dispatchPass) {
 }
 
 // mayStart is mayStartIn outside a pass.
-func (c *Core) mayStart(d *decision) blockedReason {
+func (c *dispatcher) mayStart(d *decision) blockedReason {
 	return c.mayStartIn(d, &dispatchPass{})
 }
 
 // mayStartIn tells what keeps a decision from starting now.
-func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
+func (c *dispatcher) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	inv, k := c.world.Inventory, d.action.Kind
 	if !inv.Live(d.index) || inv.State(d.index) != startOf(k) || inv.ID(d.index) != d.machine {
 		return blockedState
@@ -169,7 +183,7 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 	}
 	m := inv.Machine(d.index)
 	p := c.provider(m.Provider)
-	if h := c.guards.blocks(c, k, name, m.Provider); h != notBlocked {
+	if h := c.guards.blocks(k, name, m.Provider); h != notBlocked {
 		return h
 	}
 	cl := c.clusters.get(name)
@@ -186,14 +200,14 @@ func (c *Core) mayStartIn(d *decision, pass *dispatchPass) blockedReason {
 		pass.wake(until)
 		return blockedBackoff
 	}
-	if h := p.mayCall(c, pass); h != notBlocked {
+	if h := p.mayCall(c.shared, pass); h != notBlocked {
 		return h
 	}
 	return c.passesGuards(d, cl, p, pass)
 }
 
 // mayReach checks what an action needs of its cluster.
-func (c *Core) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
+func (c *dispatcher) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
 	switch k {
 	case KindBootstrap, KindProvision:
 		if cl == nil || !cl.connected() {
@@ -225,31 +239,31 @@ func (c *Core) mayReach(k Kind, cl *cluster, pass *dispatchPass) blockedReason {
 }
 
 // passesGuards checks the volume guards; the ones that count come last, so that they count only what else could start.
-func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatchPass) blockedReason {
+func (c *dispatcher) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatchPass) blockedReason {
 	k := d.action.Kind
 	if (k == KindReclaim || k == KindDelete) && c.now-p.ListedAt > staleInventory {
 		return blockedStale
 	}
 	if k == KindBootstrap || k == KindProvision {
-		if h := c.mayGrow(cl, d.index, 0); h != notBlocked {
+		if h := c.guards.mayGrow(cl, d.index, 0); h != notBlocked {
 			return h
 		}
 	}
 	if k == KindPreempt {
-		if h := c.mayPreempt(d, pass); h != notBlocked {
+		if h := c.guards.mayPreempt(d, pass); h != notBlocked {
 			return h
 		}
 	}
 	if k == KindProvision {
-		if h := c.mayBuy(d.index, pass); h != notBlocked {
+		if h := c.guards.mayBuy(d.index, pass); h != notBlocked {
 			return h
 		}
 	}
 	if k == KindReclaim {
-		if h := c.mayRelease(d, cl, pass); h != notBlocked {
+		if h := c.guards.mayRelease(d, cl, pass); h != notBlocked {
 			return h
 		}
-		if at, ok := c.guards.budget(c, cl); !ok {
+		if at, ok := c.guards.budget(cl); !ok {
 			pass.capped++
 			pass.wake(at)
 			return blockedBudget
@@ -269,57 +283,57 @@ func (c *Core) passesGuards(d *decision, cl *cluster, p *provider, pass *dispatc
 }
 
 // startDecision starts a decision that may start.
-func (c *Core) startDecision(d *decision) {
+func (c *dispatcher) startDecision(d *decision) {
 	c.cycle.Started++
-	o := c.open(d)
+	o := c.commands.open(d)
 	inv := c.world.Inventory
 	cl := c.clusters.get(o.Cluster)
 	switch o.Kind {
 	case KindBootstrap:
-		c.move(o.Index, inventory.Configuring, o.Cluster)
+		c.machines.move(o.Index, inventory.Configuring, o.Cluster)
 		inv.SetStamp(o.Index, &o.Attribution)
 		inv.SetPromise(o.Index, nil)
 		inv.SetReadiness(o.Index, inventory.NoReport)
 		inv.SetOccupancy(o.Index, inventory.OccupancyUnknown)
 		inv.SetOutOfService(o.Index, false)
-		c.noteAcquired(o)
-		c.pull(o)
+		c.machines.noteAcquired(o)
+		c.bootstraps.pull(o)
 	case KindProvision:
-		c.move(o.Index, inventory.Creating, "")
+		c.machines.move(o.Index, inventory.Creating, "")
 		inv.SetPromise(o.Index, d.promise)
-		c.guards.bought(c)
-		c.noteBought(o.Index)
-		c.noteAcquired(o)
+		c.guards.bought()
+		c.ownership.noteBought(o.Index)
+		c.machines.noteAcquired(o)
 		o.Phase = phaseReady
 	case KindDelete:
-		c.move(o.Index, inventory.Deleting, "")
+		c.machines.move(o.Index, inventory.Deleting, "")
 		o.Phase = phaseReady
 	case KindReclaim:
 		c.guards.spend(cl)
 		if cl.Retired && !cl.connected() {
 			o.Phase, o.Alone = phaseReady, true
-			c.commit(o)
+			c.draining.commit(o)
 		} else {
-			c.instruct(o, cl)
+			c.draining.instruct(o, cl)
 		}
 	case KindPreempt:
 		if c.cfg.PreemptRate > 0 {
 			c.guards.preempts.take()
 		}
 		if cl != nil && cl.connected() {
-			c.instruct(o, cl)
+			c.draining.instruct(o, cl)
 		} else {
-			c.drainUnannounced(o)
+			c.draining.drainUnannounced(o)
 		}
 	}
-	c.journalOp(o)
+	c.recovery.journalOp(o)
 	if o.Phase == phaseReady {
 		c.trySend(o)
 	}
 }
 
 // sendReady sends the commands that were waiting for a slot, in the order of their operations.
-func (c *Core) sendReady() {
+func (c *dispatcher) sendReady() {
 	ready := 0
 	for _, o := range c.ops.list {
 		if o.Phase == phaseReady && !o.Deleted {
@@ -337,16 +351,16 @@ func (c *Core) sendReady() {
 }
 
 // trySend sends an operation's command if a slot is free and nothing stops it.
-func (c *Core) trySend(o *operation) {
+func (c *dispatcher) trySend(o *operation) {
 	if c.frozen() {
 		return
 	}
-	if h := c.guards.blocks(c, o.Kind, o.Cluster, o.Provider); h != notBlocked {
+	if h := c.guards.blocks(o.Kind, o.Cluster, o.Provider); h != notBlocked {
 		return // the pause's end looks again
 	}
 	p := c.provider(o.Provider)
 	pass := dispatchPass{}
-	if h := p.mayCall(c, &pass); h != notBlocked {
+	if h := p.mayCall(c.shared, &pass); h != notBlocked {
 		if pass.wakeAt > c.now {
 			c.timers.add(pass.wakeAt, timerDispatch, "")
 		}
@@ -357,10 +371,10 @@ func (c *Core) trySend(o *operation) {
 	}
 	switch o.rpc() {
 	case RPCConfigure:
-		c.sendConfigure(o)
+		c.bootstraps.sendConfigure(o)
 	case RPCDrain:
-		c.sendDrain(o)
+		c.draining.sendDrain(o)
 	default:
-		c.send(o)
+		c.commands.send(o)
 	}
 }

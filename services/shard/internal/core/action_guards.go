@@ -13,6 +13,12 @@ import (
 // guards stand between a decision and its start. They may slow or stop actions; they never add, reorder or change one
 // (SHARD-19.1).
 type guards struct {
+	*shared
+	coord     *coordinatorState
+	machines  *machines
+	ownership *ownership
+	pools     *poolSet
+
 	reclaim  tokenBucket // of the whole shard
 	creates  tokenBucket // of --provision-rate
 	preempts tokenBucket // of --preempt-rate
@@ -29,12 +35,12 @@ type drainBackoff struct {
 
 // mayRelease checks what a voluntary reclaim waits for beside the budget: a drain that was given up, and the time for which
 // the machine was not needed (SHARD-17.11, 19.10).
-func (c *Core) mayRelease(d *decision, cl *cluster, pass *dispatchPass) blockedReason {
-	if b := c.guards.drains[d.machine]; b != nil && b.Backoff.Until > c.now {
+func (c *guards) mayRelease(d *decision, cl *cluster, pass *dispatchPass) blockedReason {
+	if b := c.drains[d.machine]; b != nil && b.Backoff.Until > c.now {
 		pass.wake(b.Backoff.Until)
 		return blockedDrain
 	}
-	held := c.contentsOf(d.machine, cl)
+	held := c.machines.contentsOf(d.machine, cl)
 	switch {
 	case cl.Retired:
 		return notBlocked
@@ -51,15 +57,15 @@ func (c *Core) mayRelease(d *decision, cl *cluster, pass *dispatchPass) blockedR
 }
 
 // releaseDelay is for how long a machine has to be in excess before it is reclaimed.
-func (c *Core) releaseDelay(machine string, cl *cluster) int64 {
-	if held := c.contentsOf(machine, cl); held != nil && held.Pods <= 0 {
+func (c *guards) releaseDelay(machine string, cl *cluster) int64 {
+	if held := c.machines.contentsOf(machine, cl); held != nil && held.Pods <= 0 {
 		return max(0, c.cfg.ReleaseDelayEmpty)
 	}
 	return max(0, c.cfg.ReleaseDelay)
 }
 
 // pausedFor reports whether a pause covers an action.
-func (r *guards) pausedFor(c *Core, k Kind, cluster, provider string) bool {
+func (c *guards) pausedFor(k Kind, cluster, provider string) bool {
 	if c.cfg.Paused || c.coord.frozen() {
 		return true
 	}
@@ -74,7 +80,7 @@ func (r *guards) pausedFor(c *Core, k Kind, cluster, provider string) bool {
 }
 
 // pauseText names the pauses that cover acquisitions of a cluster: what, by whom and why.
-func (r *guards) pauseText(c *Core, cluster string) string {
+func (c *guards) pauseText(cluster string) string {
 	switch {
 	case c.cfg.Paused:
 		return "the shard was started with --actuation-paused"
@@ -104,9 +110,9 @@ func (r *guards) pauseText(c *Core, cluster string) string {
 }
 
 // blocks reports whether a pause or dry run stops an action (SHARD-19.5 to 19.7).
-func (r *guards) blocks(c *Core, k Kind, cluster, provider string) blockedReason {
+func (c *guards) blocks(k Kind, cluster, provider string) blockedReason {
 	switch {
-	case r.pausedFor(c, k, cluster, provider):
+	case c.pausedFor(k, cluster, provider):
 		return blockedPaused
 	case c.cfg.DryRun || c.ctl.DryRun:
 		return blockedDryRun
@@ -115,13 +121,13 @@ func (r *guards) blocks(c *Core, k Kind, cluster, provider string) blockedReason
 }
 
 // suppress counts a decision that a pause or dry run stops, once: when it first appears in a plan (SHARD-19.7).
-func (c *Core) suppress(d *decision) {
+func (c *guards) suppress(d *decision) {
 	key := planKey{d.machine, d.action.Kind}
 	if c.cycle.held[key] {
 		return
 	}
 	c.cycle.held[key] = true
-	c.spell(d)
+	c.cycle.spell(d)
 	t, m := RecordSuppressed, MetricSuppressed
 	if d.blocked == blockedDryRun {
 		t, m = RecordDryRun, MetricDryRun
@@ -132,34 +138,34 @@ func (c *Core) suppress(d *decision) {
 
 // budget reports whether both reclaim buckets have a token, and otherwise when (SHARD-19.3). Wall-clock rate and not a cap
 // per cycle, because everybody's roll-ups drive cycles.
-func (r *guards) budget(c *Core, cl *cluster) (readyAt int64, ok bool) {
+func (c *guards) budget(cl *cluster) (readyAt int64, ok bool) {
 	if c.cfg.ReclaimCapOff {
 		return 0, true
 	}
-	r.refill(c, cl)
-	if cl.Reclaim.has() && r.reclaim.has() {
+	c.refill(cl)
+	if cl.Reclaim.has() && c.reclaim.has() {
 		return 0, true
 	}
 	w := c.cfg.ReclaimCapWindow
-	return max(cl.Reclaim.readyAt(w), r.reclaim.readyAt(w), c.now+1), false
+	return max(cl.Reclaim.readyAt(w), c.reclaim.readyAt(w), c.now+1), false
 }
 
-func (r *guards) refill(c *Core, cl *cluster) {
+func (c *guards) refill(cl *cluster) {
 	w := c.cfg.ReclaimCapWindow
-	r.reclaim.refill(c.now, reclaimCapacity(c.world.Inventory.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), w)
+	c.reclaim.refill(c.now, reclaimCapacity(c.world.Inventory.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), w)
 	if cl != nil {
 		cl.Reclaim.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), w)
 	}
 }
 
 // spend takes one token from both buckets. A cancelled reclaim gives none back.
-func (r *guards) spend(cl *cluster) {
-	r.reclaim.take()
+func (c *guards) spend(cl *cluster) {
+	c.reclaim.take()
 	cl.Reclaim.take()
 }
 
 // noteCapped counts decisions that had to wait for the budget, each once.
-func (r *guards) noteCapped(c *Core, pass *dispatchPass) {
+func (c *guards) noteCapped(pass *dispatchPass) {
 	waiting := map[string]bool{}
 	for i := range c.cycle.waiting[KindReclaim] {
 		d := &c.cycle.waiting[KindReclaim][i]
@@ -167,32 +173,32 @@ func (r *guards) noteCapped(c *Core, pass *dispatchPass) {
 			continue
 		}
 		waiting[d.machine] = true
-		if !r.capped[d.machine] {
+		if !c.capped[d.machine] {
 			c.sample(MetricReclaimsCapped, "", 1)
 		}
 	}
-	r.capped = waiting
+	c.capped = waiting
 }
 
-func (r *guards) started(k Kind) {}
+func (c *guards) started(k Kind) {}
 
 // bought takes a token of --provision-rate.
-func (r *guards) bought(c *Core) {
+func (c *guards) bought() {
 	if c.cfg.ProvisionRate > 0 {
-		r.creates.take()
+		c.creates.take()
 	}
 }
 
 // mayBuy checks the spend brake and the pause after relabelled machines (SHARD-19.9, COORD-9.9d).
-func (c *Core) mayBuy(i inventory.Index, pass *dispatchPass) blockedReason {
+func (c *guards) mayBuy(i inventory.Index, pass *dispatchPass) blockedReason {
 	if n := c.cfg.ProvisionRate; n > 0 {
-		c.guards.creates.refill(c.now, n, Minute)
-		if !c.guards.creates.has() {
-			pass.wake(c.guards.creates.readyAt(Minute))
+		c.creates.refill(c.now, n, Minute)
+		if !c.creates.has() {
+			pass.wake(c.creates.readyAt(Minute))
 			return blockedRate
 		}
 	}
-	if c.quotaUsedUp(i) {
+	if c.ownership.quotaUsedUp(i) {
 		return blockedQuota
 	}
 	if len(c.coord.relabels) > 0 {
@@ -206,49 +212,49 @@ func (c *Core) mayBuy(i inventory.Index, pass *dispatchPass) blockedReason {
 }
 
 // backoffUntil is the time before which a command is not tried on a machine.
-func (r *guards) backoffUntil(machine string, rpc RPC) int64 {
-	if b := r.backoffs[machine]; b != nil {
+func (c *guards) backoffUntil(machine string, rpc RPC) int64 {
+	if b := c.backoffs[machine]; b != nil {
 		return b[rpc].Until
 	}
 	return 0
 }
 
-func (r *guards) forgetMachine(id string) {
-	delete(r.backoffs, id)
-	delete(r.capped, id)
-	delete(r.drains, id)
+func (c *guards) forgetMachine(id string) {
+	delete(c.backoffs, id)
+	delete(c.capped, id)
+	delete(c.drains, id)
 }
 
 // backoffFail starts or lengthens the pause of (machine, command) and shows it to the engine (SHARD-14.9).
-func (c *Core) backoffFail(o *operation, ramp ramp) {
-	if c.guards.backoffs == nil {
-		c.guards.backoffs = map[string]*[rpcs]backoff{}
+func (c *guards) backoffFail(o *operation, ramp ramp) {
+	if c.backoffs == nil {
+		c.backoffs = map[string]*[rpcs]backoff{}
 	}
-	b := c.guards.backoffs[o.Machine]
+	b := c.backoffs[o.Machine]
 	if b == nil {
 		b = &[rpcs]backoff{}
-		c.guards.backoffs[o.Machine] = b
+		c.backoffs[o.Machine] = b
 	}
 	b[o.rpc()].fail(ramp, c.now, o.Machine+"/"+o.rpc().String())
 	c.timers.add(b[o.rpc()].Until, timerDispatch, "")
 	if i, ok := c.world.Inventory.Find(o.Machine); ok {
-		c.guards.mark(c, i)
+		c.mark(i)
 	}
 }
 
-func (c *Core) backoffCleared(o *operation) {
-	if b := c.guards.backoffs[o.Machine]; b != nil {
+func (c *guards) backoffCleared(o *operation) {
+	if b := c.backoffs[o.Machine]; b != nil {
 		b[o.rpc()] = backoff{}
 		if *b == ([rpcs]backoff{}) {
-			delete(c.guards.backoffs, o.Machine)
+			delete(c.backoffs, o.Machine)
 		}
 	}
 }
 
 // mark withholds a machine from acquisition while the command that would acquire it is in backoff.
-func (r *guards) mark(c *Core, i inventory.Index) {
+func (c *guards) mark(i inventory.Index) {
 	inv := c.world.Inventory
-	b := r.backoffs[inv.ID(i)]
+	b := c.backoffs[inv.ID(i)]
 	until := int64(0)
 	if b != nil {
 		switch s := inv.State(i); s {
@@ -268,15 +274,15 @@ func (r *guards) mark(c *Core, i inventory.Index) {
 }
 
 // stateChanged keeps the marks of a machine right after a change of state.
-func (r *guards) stateChanged(c *Core, i inventory.Index, s inventory.State) {
-	if r.backoffs[c.world.Inventory.ID(i)] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
-		r.mark(c, i)
+func (c *guards) stateChanged(i inventory.Index, s inventory.State) {
+	if c.backoffs[c.world.Inventory.ID(i)] != nil || len(c.world.Inventory.Withheld(i)) > 0 {
+		c.mark(i)
 	}
-	c.pools.stateChanged(c, i, s)
+	c.pools.stateChanged(i, s)
 }
 
 // startPauses arms the expiry of the pauses that a restart brought back.
-func (c *Core) startPauses() {
+func (c *guards) startPauses() {
 	c.ctl.Pauses = slices.Clone(c.ctl.Pauses)
 	for i := range c.ctl.Pauses {
 		if p := &c.ctl.Pauses[i]; p.TTL > 0 {
@@ -287,7 +293,7 @@ func (c *Core) startPauses() {
 }
 
 // pauseExpired lifts a pause whose time is over. A pause that was set again keeps its own deadline.
-func (c *Core) pauseExpired(t timer) {
+func (c *guards) pauseExpired(t timer) {
 	id := t.Subject
 	if i := slices.IndexFunc(c.ctl.Pauses, func(p Pause) bool { return p.ID == id }); i < 0 || c.ctl.Pauses[i].Ends != t.At {
 		return
@@ -299,7 +305,7 @@ func (c *Core) pauseExpired(t timer) {
 }
 
 // liftPause takes a pause away.
-func (c *Core) liftPause(id string) (Pause, bool) {
+func (c *guards) liftPause(id string) (Pause, bool) {
 	i := slices.IndexFunc(c.ctl.Pauses, func(p Pause) bool { return p.ID == id })
 	if i < 0 {
 		return Pause{}, false
@@ -312,7 +318,7 @@ func (c *Core) liftPause(id string) (Pause, bool) {
 }
 
 // setPause adds or replaces a pause.
-func (c *Core) setPause(p Pause) {
+func (c *guards) setPause(p Pause) {
 	p.Ends = 0
 	if p.TTL > 0 {
 		p.Ends = c.now + p.TTL

@@ -134,7 +134,7 @@ func TestBlockedDecisionsLetOthersPass(t *testing.T) {
 	if n := len(sentOf[PullBootstrap](w)); n < 5 || w.state(inventory.Configured) != 4 {
 		t.Errorf("%d pulls and %d machines for blue while red, which goes first, waits for its operator", n, w.state(inventory.Configured))
 	}
-	if n := w.c.clusterCalls("red"); n != 1 {
+	if n := w.c.bootstraps.clusterCalls("red"); n != 1 {
 		t.Errorf("%d calls of red at a time", n)
 	}
 }

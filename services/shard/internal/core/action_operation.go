@@ -193,7 +193,7 @@ func (s *operations) remove(o *operation) {
 }
 
 // operationID makes the id of an operation: shard, epoch, counter (SHARD-4.4).
-func (c *Core) operationID(n int64) string {
+func (c *commands) operationID(n int64) string {
 	return c.cfg.ShardID + "/" + strconv.FormatInt(c.epoch, 10) + "/" + strconv.FormatInt(n, 10)
 }
 
@@ -202,7 +202,7 @@ func wireID(op string, what string, attempt int64) string {
 	return hex16(newHash().str(op).str(what).i64(attempt).sum())
 }
 
-func (c *Core) snapshot(i inventory.Index) before {
+func (c *commands) snapshot(i inventory.Index) before {
 	inv := c.world.Inventory
 	b := before{State: inv.State(i), Cluster: inv.Cluster(i), Since: inv.Since(i), Ready: uint8(inv.Readiness(i))}
 	if s, ok := inv.Stamp(i); ok {
@@ -215,7 +215,7 @@ func (c *Core) snapshot(i inventory.Index) before {
 }
 
 // open makes an operation of a decision and records its start. The caller moves the machine.
-func (c *Core) open(d *decision) *operation {
+func (c *commands) open(d *decision) *operation {
 	c.opCount++
 	v := &d.view
 	o := &operation{
@@ -242,9 +242,9 @@ func (c *Core) open(d *decision) *operation {
 }
 
 // end closes an operation with its one outcome (SHARD-15.11) and frees what it held.
-func (c *Core) end(o *operation, out Outcome, detail string) {
-	c.releaseSlot(o)
-	c.uncommit(o)
+func (c *commands) end(o *operation, out Outcome, detail string) {
+	c.dispatcher.releaseSlot(o)
+	c.draining.uncommit(o)
 	if o.Cause == engine.CauseNotJoined && out != OutcomeSuccess {
 		c.world.Inventory.Lift(o.Index, inventory.WithheldNotJoined, o.Cluster)
 	}
@@ -258,10 +258,10 @@ func (c *Core) end(o *operation, out Outcome, detail string) {
 	if out == OutcomeSuccess && o.Kind == KindDelete {
 		c.sample(MetricIdleReleases, "", 1)
 	}
-	c.requestOwed(o)
+	c.reconciler.requestOwed(o)
 	if c.cfg.Coordinated {
 		if i, ok := c.world.Inventory.Find(o.Machine); ok {
-			c.reown(i)
+			c.ownership.reown(i)
 		}
 		if len(c.coord.Waiting) > 0 {
 			c.timers.add(c.now, timerInstruction, "")
@@ -271,13 +271,13 @@ func (c *Core) end(o *operation, out Outcome, detail string) {
 }
 
 // restore puts the machine's record back to what it was before the operation.
-func (c *Core) restore(o *operation) {
+func (c *commands) restore(o *operation) {
 	inv := c.world.Inventory
 	if i, ok := inv.Find(o.Machine); !ok || i != o.Index {
 		return
 	}
-	c.uncommit(o)
-	c.move(o.Index, o.Before.State, o.Before.Cluster)
+	c.draining.uncommit(o)
+	c.machines.move(o.Index, o.Before.State, o.Before.Cluster)
 	inv.SetStamp(o.Index, o.Before.Attribution)
 	inv.SetPromise(o.Index, o.Before.Promise)
 	inv.SetSince(o.Index, o.Before.Since)
@@ -285,17 +285,17 @@ func (c *Core) restore(o *operation) {
 }
 
 // rollBack ends an operation of which no provider call can have taken effect (SHARD-14.1).
-func (c *Core) rollBack(o *operation, out Outcome, detail string) {
+func (c *commands) rollBack(o *operation, out Outcome, detail string) {
 	c.restore(o)
 	if o.drains() && o.Instruction != "" {
-		c.cancelInstruction(o, "the machine stays")
+		c.draining.cancelInstruction(o, "the machine stays")
 	}
 	c.end(o, out, detail)
-	c.announceRollback(o)
+	c.machines.announceRollback(o)
 }
 
 // attribution is what Configure stores at the provider (SHARD-13.14), in key order.
-func (c *Core) attribution(s Attribution) []KeyVal {
+func (c *commands) attribution(s Attribution) []KeyVal {
 	return []KeyVal{
 		{metaGroup, s.Group},
 		{metaInterruption, dollars(s.Interruption)},

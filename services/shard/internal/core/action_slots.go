@@ -19,7 +19,7 @@ func (l *concurrencyClasses) init(total int64) {
 func (l *concurrencyClasses) free(k Kind) bool { return l.used[k] < l.size[k] }
 
 // takeSlot reserves what a command needs: a place in its concurrency class and at its provider.
-func (c *Core) takeSlot(o *operation) bool {
+func (c *dispatcher) takeSlot(o *operation) bool {
 	p := c.provider(o.Provider)
 	if o.Slot {
 		return true
@@ -33,7 +33,7 @@ func (c *Core) takeSlot(o *operation) bool {
 	return true
 }
 
-func (c *Core) releaseSlot(o *operation) {
+func (c *dispatcher) releaseSlot(o *operation) {
 	if !o.Slot {
 		return
 	}
@@ -44,7 +44,7 @@ func (c *Core) releaseSlot(o *operation) {
 }
 
 // clustersBusy counts pulls and Configures by cluster (SHARD-15.4).
-func (c *Core) clustersBusy() map[string]int64 {
+func (c *dispatcher) clustersBusy() map[string]int64 {
 	busy := map[string]int64{}
 	for _, o := range c.ops.list {
 		if !o.Deleted && o.Kind == KindBootstrap && (o.Phase == phasePulling || o.Phase == phaseReady || o.Phase == phaseSending) {
@@ -54,7 +54,7 @@ func (c *Core) clustersBusy() map[string]int64 {
 	return busy
 }
 
-func (c *Core) clusterLimit(cl *cluster) int64 {
+func (c *dispatcher) clusterLimit(cl *cluster) int64 {
 	if cl.OneProbe {
 		return 1
 	}

@@ -5,7 +5,7 @@ import (
 )
 
 // adminClear clears the pauses of a cluster, need, pool or provider.
-func (c *Core) adminClear(e AdminAsked) {
+func (c *orders) adminClear(e AdminAsked) {
 	n := 0
 	switch {
 	case e.Pool != "":
@@ -15,7 +15,7 @@ func (c *Core) adminClear(e AdminAsked) {
 		}
 		n = 1
 		if !e.Check {
-			c.clearPool(e.Pool)
+			c.pools.clearPool(e.Pool)
 		}
 	case e.Provider != "":
 		i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.Name == e.Provider })
@@ -39,7 +39,7 @@ func (c *Core) adminClear(e AdminAsked) {
 	c.answer(e, CodeOK, "", n)
 }
 
-func (c *Core) clearProvider(p *provider, check bool) (n int) {
+func (c *orders) clearProvider(p *provider, check bool) (n int) {
 	if p.Breaker.Open {
 		n++
 	}
@@ -51,7 +51,7 @@ func (c *Core) clearProvider(p *provider, check bool) (n int) {
 		n++
 		if !check {
 			delete(c.guards.backoffs, id)
-			c.guards.mark(c, i)
+			c.guards.mark(i)
 		}
 	}
 	if !check {
@@ -60,7 +60,7 @@ func (c *Core) clearProvider(p *provider, check bool) (n int) {
 	return n
 }
 
-func (c *Core) clearCluster(cl *cluster, e AdminAsked) (n int) {
+func (c *orders) clearCluster(cl *cluster, e AdminAsked) (n int) {
 	for _, fp := range sortedKeys(cl.blobs) {
 		if e.Row.Fingerprint != "" && fp != e.Row.Fingerprint {
 			continue

@@ -8,7 +8,7 @@ import (
 )
 
 // adminAccept believes a roll-up that the guard holds, or a first one that asks for almost nothing (SHARD-11.4, 12.3).
-func (c *Core) adminAccept(e AdminAsked) {
+func (c *orders) adminAccept(e AdminAsked) {
 	cl := c.clusters.get(e.Cluster)
 	if cl == nil || cl.HeldRollup == nil && (cl.GateOpen || cl.Gate.Count == 0) {
 		c.answer(e, CodeNotFound, "no roll-up of this cluster is held", nil)
@@ -23,16 +23,16 @@ func (c *Core) adminAccept(e AdminAsked) {
 		if h := cl.HeldRollup; h != nil {
 			accepted := *h
 			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
-			c.unstage(cl)
-			c.acceptRollup(cl, accepted, totalsOf(h.Rows), c.world.Demand.StageAll(h.Rows))
+			c.rollups.unstage(cl)
+			c.rollups.acceptRollup(cl, accepted, totalsOf(h.Rows), c.world.Demand.StageAll(h.Rows))
 		}
-		c.openGate(cl, "accepted by "+e.Actor)
+		c.rollups.openGate(cl, "accepted by "+e.Actor)
 	}
 	c.answer(e, CodeOK, "", AcceptedRollup{Before: before, After: after, Surplus: max(0, cl.bound()-after)})
 }
 
 // adminRetire declares a silent cluster dead (SHARD-12.6). It is never automatic.
-func (c *Core) adminRetire(e AdminAsked) {
+func (c *orders) adminRetire(e AdminAsked) {
 	cl := c.clusters.get(e.Cluster)
 	if cl == nil {
 		c.answer(e, CodeNotFound, "no such cluster", nil)
@@ -46,7 +46,7 @@ func (c *Core) adminRetire(e AdminAsked) {
 	case cl.connected():
 		c.answer(e, CodeAborted, "the cluster has a live session: stop its operator first", nil)
 		return
-	case !c.silent(cl) && bound > 0:
+	case !c.pub.silent(cl) && bound > 0:
 		c.answer(e, CodeAborted, fmt.Sprintf("the cluster has reported within the last %d s", c.cfg.SilentAfter/Second), nil)
 		return
 	case abs(int64(bound)-e.Bound)*10 > int64(bound):
@@ -57,17 +57,17 @@ func (c *Core) adminRetire(e AdminAsked) {
 		cl.Retired, cl.Known, cl.Hash, cl.Rows, cl.Totals = true, false, "", 0, nil
 		c.ctl.Retired = append(slices.Clone(c.ctl.Retired), cl.Name)
 		slices.Sort(c.ctl.Retired)
-		c.unstage(cl)
+		c.rollups.unstage(cl)
 		c.world.Demand.Replace(cl.Name, nil, nil, c.now)
 		cl.holds, cl.facts = true, true
-		c.openGate(cl, "retired by "+e.Actor)
+		c.rollups.openGate(cl, "retired by "+e.Actor)
 		c.trigger(triggerAdmin)
 	}
 	c.answer(e, CodeOK, "", Retired{Bound: bound, Fresh: cl.Fresh})
 }
 
 // adminUnretire takes back that a cluster is dead.
-func (c *Core) adminUnretire(e AdminAsked) {
+func (c *orders) adminUnretire(e AdminAsked) {
 	cl := c.clusters.get(e.Cluster)
 	if cl == nil || !cl.Retired {
 		c.answer(e, CodeOK, "the cluster is not retired", nil)
@@ -80,7 +80,7 @@ func (c *Core) adminUnretire(e AdminAsked) {
 }
 
 // unretire takes the declaration back: nothing more is drained until the cluster's demand is known.
-func (c *Core) unretire(cl *cluster, why string) {
+func (c *orders) unretire(cl *cluster, why string) {
 	cl.Retired, cl.GateOpen, cl.Gate, cl.facts = false, false, confirmation{}, true
 	cl.changed()
 	c.ctl.Retired = slices.DeleteFunc(slices.Clone(c.ctl.Retired), func(n string) bool { return n == cl.Name })
@@ -89,7 +89,7 @@ func (c *Core) unretire(cl *cluster, why string) {
 	for _, o := range c.ops.ordered() {
 		if o.Cluster == cl.Name && o.Kind == KindReclaim && (o.Phase == phaseReady || o.Phase == phaseInstructing) &&
 			c.world.Inventory.State(o.Index) == inventory.Configured {
-			c.rollBack(o, OutcomeCancelled, why)
+			c.commands.rollBack(o, OutcomeCancelled, why)
 		}
 	}
 	c.trigger(triggerAdmin)

@@ -8,7 +8,7 @@ import (
 )
 
 // adminForget drops an unbound machine from the inventory; a bound one only when Get says that it does not exist.
-func (c *Core) adminForget(e AdminAsked) {
+func (c *orders) adminForget(e AdminAsked) {
 	i, known := c.world.Inventory.Find(e.Machine)
 	if !known {
 		if slices.ContainsFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine }) {
@@ -35,7 +35,7 @@ func (c *Core) adminForget(e AdminAsked) {
 }
 
 // forgetNow carries the order out and answers with what the machine cost an hour.
-func (c *Core) forgetNow(e AdminAsked, i inventory.Index) {
+func (c *orders) forgetNow(e AdminAsked, i inventory.Index) {
 	m := c.world.Inventory.Machine(i)
 	cost := ForgottenCost{}
 	if m.Exists() {
@@ -49,7 +49,7 @@ func (c *Core) forgetNow(e AdminAsked, i inventory.Index) {
 
 // forgetAfterGet judges the order to forget a bound machine by what its provider says now. A provider may allow nothing from FAILED, so a
 // machine that failed in its cluster is forgotten for a person who names that cluster.
-func (c *Core) forgetAfterGet(e AdminAsked, d GetDone) {
+func (c *orders) forgetAfterGet(e AdminAsked, d GetDone) {
 	i, known := c.world.Inventory.Find(e.Machine)
 	switch {
 	case d.NotFound:
@@ -77,21 +77,21 @@ func (c *Core) forgetAfterGet(e AdminAsked, d GetDone) {
 	}
 }
 
-func (c *Core) forget(i inventory.Index) {
+func (c *orders) forget(i inventory.Index) {
 	id := c.world.Inventory.ID(i)
 	list := slices.DeleteFunc(slices.Clone(c.ctl.Forgotten), func(f Forgotten) bool { return f.Machine == id })
 	list = append(list, Forgotten{Machine: id, State: uint8(c.world.Inventory.State(i))})
 	slices.SortFunc(list, func(a, b Forgotten) int { return strings.Compare(a.Machine, b.Machine) })
 	c.ctl.Forgotten = list
-	if to, shown := c.shownTo(i); shown {
-		c.release(i, to, c.world.Inventory.Machine(i))
+	if to, shown := c.machines.shownTo(i); shown {
+		c.machines.release(i, to, c.world.Inventory.Machine(i))
 	}
-	c.removeMachine(i)
+	c.machines.removeMachine(i)
 }
 
 // forgotten reports whether an order says to leave a machine alone that is not in the inventory. The order ends when the
 // provider shows another state.
-func (c *Core) forgotten(f Fact) bool {
+func (c *orders) forgotten(f Fact) bool {
 	at := slices.IndexFunc(c.ctl.Forgotten, func(x Forgotten) bool { return x.Machine == f.Machine.ID })
 	if at < 0 {
 		return false

@@ -65,13 +65,25 @@ type (
 	}
 )
 
-// adminState is the orders that wait for something.
-type adminState struct {
-	gets map[string][]AdminAsked // by machine
-	done map[int64]int           // ask to providers still to list
+// orders carries out what people order, and keeps the orders that wait for a List or a Get.
+type orders struct {
+	*shared
+	commands   *commands
+	coord      *coordinatorState
+	guards     *guards
+	machines   *machines
+	ownership  *ownership
+	pools      *poolSet
+	pub        *publisher
+	reconciler *reconciler
+	rollups    *rollups
+
+	answers []AdminAnswer           // of this step
+	gets    map[string][]AdminAsked // by machine
+	done    map[int64]int           // ask to providers still to list
 }
 
-func (c *Core) answer(e AdminAsked, code Code, text string, a any) {
+func (c *orders) answer(e AdminAsked, code Code, text string, a any) {
 	c.answers = append(c.answers, AdminAnswer{Ask: e.Ask, Code: code, Text: text, Answer: a})
 	if e.Check {
 		return
@@ -116,11 +128,11 @@ func (e AdminAsked) says() string {
 }
 
 // adminAsked carries out an order.
-func (c *Core) adminAsked(e AdminAsked) {
+func (c *orders) adminAsked(e AdminAsked) {
 	switch e.Command {
 	case AdminPause:
 		if !e.Check {
-			c.setPause(*e.Pause)
+			c.guards.setPause(*e.Pause)
 		}
 		c.answer(e, CodeOK, "", nil)
 	case AdminResume:
@@ -153,7 +165,7 @@ func (c *Core) adminAsked(e AdminAsked) {
 	}
 }
 
-func (c *Core) adminResume(e AdminAsked) {
+func (c *orders) adminResume(e AdminAsked) {
 	switch {
 	case e.PauseID == "flag":
 		c.answer(e, CodeAborted, "this pause is the start-up flag --actuation-paused; restart the shard without it", nil)
@@ -163,7 +175,7 @@ func (c *Core) adminResume(e AdminAsked) {
 		return
 	}
 	if !e.Check {
-		c.liftPause(e.PauseID)
+		c.guards.liftPause(e.PauseID)
 	}
 	c.answer(e, CodeOK, "", nil)
 }
@@ -172,7 +184,7 @@ func (c *Core) adminResume(e AdminAsked) {
 const anothersMachine = "another shard owns the machine: send the request to that shard"
 
 // adminRetry clears the machine's pauses and asks the provider; the answer is adopted.
-func (c *Core) adminRetry(e AdminAsked) {
+func (c *orders) adminRetry(e AdminAsked) {
 	f := slices.IndexFunc(c.ctl.Forgotten, func(f Forgotten) bool { return f.Machine == e.Machine })
 	i, known := c.world.Inventory.Find(e.Machine)
 	if !known && f < 0 {
@@ -192,8 +204,8 @@ func (c *Core) adminRetry(e AdminAsked) {
 		m := c.world.Inventory.Machine(i)
 		name = m.Provider
 		delete(c.guards.backoffs, e.Machine)
-		c.guards.mark(c, i)
-		c.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
+		c.guards.mark(i)
+		c.pools.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
 	}
 	if f >= 0 {
 		c.ctl.Forgotten = slices.Delete(slices.Clone(c.ctl.Forgotten), f, f+1)
@@ -202,22 +214,22 @@ func (c *Core) adminRetry(e AdminAsked) {
 	c.waitForGet(e, name)
 }
 
-func (c *Core) waitForGet(e AdminAsked, name string) {
-	if c.admin.gets == nil {
-		c.admin.gets = map[string][]AdminAsked{}
+func (c *orders) waitForGet(e AdminAsked, name string) {
+	if c.gets == nil {
+		c.gets = map[string][]AdminAsked{}
 	}
-	c.admin.gets[e.Machine] = append(c.admin.gets[e.Machine], e)
+	c.gets[e.Machine] = append(c.gets[e.Machine], e)
 	for _, p := range c.providers {
 		if name == "" || p.Name == name {
-			c.want(p.Name, e.Machine, getForAdmin)
+			c.reconciler.want(p.Name, e.Machine, getForAdmin)
 		}
 	}
 }
 
 // answerGetWaiters completes the orders that waited for a Get of a machine.
-func (c *Core) answerGetWaiters(machine string, d GetDone) {
-	waiting := c.admin.gets[machine]
-	delete(c.admin.gets, machine)
+func (c *orders) answerGetWaiters(machine string, d GetDone) {
+	waiting := c.gets[machine]
+	delete(c.gets, machine)
 	for _, e := range waiting {
 		switch {
 		case e.Command == AdminForget:
@@ -232,7 +244,7 @@ func (c *Core) answerGetWaiters(machine string, d GetDone) {
 	}
 }
 
-func (c *Core) adminReconcile(e AdminAsked) {
+func (c *orders) adminReconcile(e AdminAsked) {
 	n := 0
 	for _, p := range c.providers {
 		if e.Provider != "" && p.Name != e.Provider {
@@ -244,7 +256,7 @@ func (c *Core) adminReconcile(e AdminAsked) {
 		}
 		p.NextList = c.now
 		p.Waiters = append(p.Waiters, e.Ask)
-		c.requestList(p, true)
+		c.reconciler.requestList(p, true)
 	}
 	switch {
 	case n == 0:
@@ -252,23 +264,23 @@ func (c *Core) adminReconcile(e AdminAsked) {
 	case e.Check:
 		c.answer(e, CodeOK, "", nil)
 	default:
-		if c.admin.done == nil {
-			c.admin.done = map[int64]int{}
+		if c.done == nil {
+			c.done = map[int64]int{}
 		}
-		c.admin.done[e.Ask] = n
+		c.done[e.Ask] = n
 		c.record(Record{Type: RecordAdmin, Actor: e.Actor, Provider: e.Provider, Outcome: "ok", Detail: "reconcile_now: " + e.Reason})
 	}
 }
 
 // answerReconcile completes orders that waited for a full List.
-func (c *Core) answerReconcile(p *provider, l *list) {
+func (c *orders) answerReconcile(p *provider, l *list) {
 	waiting := p.Waiters
 	p.Waiters = nil
 	for _, ask := range waiting {
-		if c.admin.done[ask]--; c.admin.done[ask] > 0 {
+		if c.done[ask]--; c.done[ask] > 0 {
 			continue
 		}
-		delete(c.admin.done, ask)
+		delete(c.done, ask)
 		held := 0
 		for _, q := range c.providers {
 			held += q.Held
@@ -277,19 +289,19 @@ func (c *Core) answerReconcile(p *provider, l *list) {
 	}
 }
 
-func (c *Core) answerReconcileFailed(p *provider) {
+func (c *orders) answerReconcileFailed(p *provider) {
 	waiting := p.Waiters
 	p.Waiters = nil
 	for _, ask := range waiting {
-		if _, open := c.admin.done[ask]; open {
-			delete(c.admin.done, ask)
+		if _, open := c.done[ask]; open {
+			delete(c.done, ask)
 			c.answers = append(c.answers, AdminAnswer{Ask: ask, Code: CodeUnavailable, Text: "the provider did not answer: " + p.LastError})
 		}
 	}
 }
 
 // adminAbandon drops the reservation of a move that the coordinator will not end.
-func (c *Core) adminAbandon(e AdminAsked) {
+func (c *orders) adminAbandon(e AdminAsked) {
 	at := slices.IndexFunc(c.ctl.Reservations, func(r Reservation) bool { return r.Move == e.Move })
 	if at < 0 {
 		c.answer(e, CodeNotFound, "no reservation for this move", nil)
@@ -297,7 +309,7 @@ func (c *Core) adminAbandon(e AdminAsked) {
 	}
 	r := c.ctl.Reservations[at]
 	if !e.Check {
-		c.dropReservation(r.Move)
+		c.coord.dropReservation(r.Move)
 		c.takeBack(r.Move)
 	}
 	c.answer(e, CodeOK, "", r)
@@ -305,15 +317,15 @@ func (c *Core) adminAbandon(e AdminAsked) {
 
 // takeBack makes the machines this shard's again that its view gives to the recipient of a move. A view names them from
 // the reservation on, and the coordinator that could send another one may be gone.
-func (c *Core) takeBack(move string) {
+func (c *orders) takeBack(move string) {
 	given := func(x Exception) bool { return x.Move == move }
 	if c.ctl.View == nil || !slices.ContainsFunc(c.ctl.View.Out, given) {
 		return
 	}
-	v := c.editView()
+	v := c.coord.editView()
 	v.Out = slices.DeleteFunc(v.Out, given)
-	c.emit(c.keepView())
-	c.reownAll()
+	c.emit(c.coord.keepView())
+	c.ownership.reownAll()
 	c.trigger(triggerAdmin)
 }
 

@@ -103,7 +103,7 @@ func (x *Capture) Snapshot() *Snapshot {
 // captureSmall copies what does not grow with machines, clusters and needs.
 func (c *Core) captureSmall() *Snapshot {
 	s := &Snapshot{Config: c.cfg, Epoch: c.epoch, At: At{Mono: c.now, Wall: c.wall}, Stopping: c.stopping, Superseded: c.superseded,
-		Control: c.ctl, Ops: c.opCount, Gets: c.gets, Lists: c.lists, Mutations: c.mutations, Records: c.records, Rolling: uint64(c.rolling), Steps: c.steps,
+		Control: c.ctl, Ops: c.commands.opCount, Gets: c.reconciler.gets, Lists: c.reconciler.lists, Mutations: c.mutations, Records: c.records, Rolling: uint64(c.rolling), Steps: c.steps,
 		TimerSeq: c.timers.seq, Armed: c.armed}
 	s.Cycle = c.saveCycle()
 	for _, p := range c.providers {
@@ -113,8 +113,8 @@ func (c *Core) captureSmall() *Snapshot {
 		copied := *o
 		s.Open = append(s.Open, &copied)
 	}
-	for _, id := range sortedInts(c.getsByID) {
-		g := c.getsByID[id]
+	for _, id := range sortedInts(c.reconciler.getsByID) {
+		g := c.reconciler.getsByID[id]
 		s.GetsOpen = append(s.GetsOpen, savedGet{id, g.provider, g.machine, g.purpose, g.asked})
 	}
 	s.Timers = slices.Clone(c.timers.heap)
@@ -125,11 +125,11 @@ func (c *Core) captureSmall() *Snapshot {
 	}
 	s.Guards = savedGuards{c.guards.reclaim, c.guards.creates, c.guards.preempts}
 	s.Ledger = c.ledger.save()
-	for _, id := range sortedKeys(c.journal) {
-		s.Journal = append(s.Journal, c.journal[id])
+	for _, id := range sortedKeys(c.recovery.journal) {
+		s.Journal = append(s.Journal, c.recovery.journal[id])
 	}
-	for _, h := range sortedKeys(c.poison) {
-		s.Poison = append(s.Poison, Poison{h, c.poison[h]})
+	for _, h := range sortedKeys(c.rollups.poison) {
+		s.Poison = append(s.Poison, Poison{h, c.rollups.poison[h]})
 	}
 	for _, id := range sortedKeys(c.admin.gets) {
 		s.Waiting = append(s.Waiting, c.admin.gets[id]...)
@@ -258,13 +258,13 @@ func (x *Capture) saveCluster(cl *cluster) savedCluster {
 	return s
 }
 
-func (l *needLedger) save() savedLedger {
-	s := savedLedger{Parking: l.parking.Entries(), Sharing: l.sharing.Entries(), Join: l.join.Entries(), Oldest: l.oldest}
-	for _, name := range sortedKeys(l.lost) {
-		s.Lost = append(s.Lost, savedCount{name, l.lost[name]})
+func (c *needLedger) save() savedLedger {
+	s := savedLedger{Parking: c.parking.Entries(), Sharing: c.sharing.Entries(), Join: c.join.Entries(), Oldest: c.oldest}
+	for _, name := range sortedKeys(c.lost) {
+		s.Lost = append(s.Lost, savedCount{name, c.lost[name]})
 	}
-	for _, fp := range sortedKeys(l.shortfalls) {
-		s.Short = append(s.Short, savedCount{fp, l.shortfalls[fp].First})
+	for _, fp := range sortedKeys(c.shortfalls) {
+		s.Short = append(s.Short, savedCount{fp, c.shortfalls[fp].First})
 	}
 	return s
 }

@@ -5,8 +5,15 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// recovery resumes what the process before had begun, from its journal.
+type recovery struct {
+	*shared
+
+	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
+}
+
 // journalOp writes the hint that lets a restart restore what facts cannot show (SHARD-13.15).
-func (c *Core) journalOp(o *operation) {
+func (c *recovery) journalOp(o *operation) {
 	e := JournalEntry{Machine: o.Machine, Kind: o.Kind, Cluster: o.Cluster, For: o.Attribution, Grace: o.Grace,
 		Started: c.toWall(o.Started), Instruction: o.Instruction, PreemptorPriority: o.PreemptorPriority}
 	if o.DrainEnds > 0 {
@@ -23,7 +30,7 @@ func (c *Core) journalOp(o *operation) {
 
 // useJournal restores the intent of a machine found Creating and the reservation of one found Draining. A fact that
 // disagrees wins.
-func (c *Core) useJournal(i inventory.Index, m inventory.Machine) {
+func (c *recovery) useJournal(i inventory.Index, m inventory.Machine) {
 	e, ok := c.journal[m.ID]
 	if !ok {
 		return
@@ -54,13 +61,13 @@ func (c *Core) useJournal(i inventory.Index, m inventory.Machine) {
 
 // instructedBefore reports whether the process before told an operator to drain a machine and had not sent Drain yet. What
 // the operator does by that instruction goes on while this process knows nothing of it.
-func (c *Core) instructedBefore(e *JournalEntry, i inventory.Index) bool {
+func (c *recovery) instructedBefore(e *JournalEntry, i inventory.Index) bool {
 	inv := c.world.Inventory
 	return e.Instruction != "" && (e.Kind == KindReclaim || e.Kind == KindPreempt) && inv.State(i) == inventory.Configured && inv.Cluster(i) == e.Cluster
 }
 
 // dropJournal forgets the entries that no fact has used, once all facts are in.
-func (c *Core) dropJournal() {
+func (c *recovery) dropJournal() {
 	for _, id := range sortedKeys(c.journal) {
 		e := c.journal[id]
 		if i, ok := c.world.Inventory.Find(id); ok && (c.world.Inventory.State(i) == inventory.Draining || c.instructedBefore(&e, i)) {
@@ -73,7 +80,7 @@ func (c *Core) dropJournal() {
 
 // reissueJournaled repeats the instructions of drains that the process before began, with what is left of their grace
 // (SHARD-17.6, scenario 52).
-func (c *Core) reissueJournaled(cl *cluster) {
+func (c *recovery) reissueJournaled(cl *cluster) {
 	for _, id := range sortedKeys(c.journal) {
 		e := c.journal[id]
 		i, ok := c.world.Inventory.Find(id)
@@ -98,7 +105,7 @@ func (c *Core) reissueJournaled(cl *cluster) {
 }
 
 // journalEnds drops the entry of a machine whose inherited drain has ended.
-func (c *Core) journalEnds(id string) {
+func (c *recovery) journalEnds(id string) {
 	if _, ok := c.journal[id]; ok {
 		delete(c.journal, id)
 		c.emit(Persist{Bucket: BucketJournal, Key: id})

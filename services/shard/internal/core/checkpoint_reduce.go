@@ -39,13 +39,13 @@ func (c *Core) Reduced(e Event) Event {
 		}
 		return e
 	case ListPage:
-		if c.reduced.page != nil {
-			return *c.reduced.page
+		if c.reconciler.reduced.page != nil {
+			return *c.reconciler.reduced.page
 		}
 		return ListPage{List: e.List}
 	case ListDone:
-		if c.reduced.done != nil {
-			return *c.reduced.done
+		if c.reconciler.reduced.done != nil {
+			return *c.reconciler.reduced.done
 		}
 	}
 	return e

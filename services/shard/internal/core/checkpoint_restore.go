@@ -34,9 +34,9 @@ func (CheckpointTaken) effect() EffectKind { return EffectCheckpointTaken }
 // checkpoint hands out the state if it is wanted, and plans again as a core made of it does. What the planner and the
 // publications remember stays: it is what a core without memory comes to as well (ENG-21.1).
 func (c *Core) checkpoint(e CheckpointAsked) {
-	c.finishSweeps()
-	c.finishStaging()
-	c.finishStatuses()
+	c.outages.finishSweeps()
+	c.rollups.finishStaging()
+	c.pub.finishStatuses()
 	c.cycle.next = false
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
@@ -57,7 +57,7 @@ func (c *Core) replan() {
 	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.allListed() {
 		return
 	}
-	c.runCycle()
+	c.cycle.runCycle()
 }
 
 // Restore makes a core of a snapshot. It is in the state that the core had after it gave the snapshot out; the effects
@@ -68,9 +68,9 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c.configure(s.Config)
 	c.epoch, c.now, c.wall = s.Epoch, s.At.Mono, s.At.Wall
 	c.stopping, c.superseded, c.ctl = s.Stopping, s.Superseded, s.Control
-	c.opCount, c.gets, c.lists, c.mutations, c.records = s.Ops, s.Gets, s.Lists, s.Mutations, s.Records
+	c.commands.opCount, c.reconciler.gets, c.reconciler.lists, c.mutations, c.records = s.Ops, s.Gets, s.Lists, s.Mutations, s.Records
 	c.rolling, c.steps, c.armed = hash64(s.Rolling), s.Steps, s.Armed
-	c.classes.init(c.cfg.ExecuteConcurrency)
+	c.dispatcher.classes.init(c.cfg.ExecuteConcurrency)
 	for i := range s.Providers {
 		c.providers = append(c.providers, s.Providers[i].restore(c.cfg.ProviderConcurrency))
 	}
@@ -84,7 +84,7 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 		c.restoreOperation(o)
 	}
 	for _, g := range s.GetsOpen {
-		c.getsByID[g.ID] = &get{g.Provider, g.Machine, g.Purpose, g.Asked}
+		c.reconciler.getsByID[g.ID] = &get{g.Provider, g.Machine, g.Purpose, g.Asked}
 	}
 	for _, t := range s.Timers {
 		heap.Push(&c.timers.heap, t)
@@ -99,10 +99,10 @@ func Restore(policy *engine.Policy, s *Snapshot) (*Core, []Effect) {
 	c.guards.reclaim, c.guards.creates, c.guards.preempts = s.Guards.Reclaim, s.Guards.Creates, s.Guards.Preempts
 	c.ledger.restore(&s.Ledger)
 	for _, j := range s.Journal {
-		c.journal[j.Machine] = j
+		c.recovery.journal[j.Machine] = j
 	}
 	for _, p := range s.Poison {
-		c.poison[p.Hash] = p.Until
+		c.rollups.poison[p.Hash] = p.Until
 	}
 	c.restoreOrders(s)
 	c.coord.restore(&s.Coord)
@@ -173,7 +173,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 	cl := c.clusters.ensure(s.Name)
 	cl.keptCluster, cl.has = s.keptCluster, featuresOf(s.Features)
 	if cl.ReadFrom != 0 {
-		c.reading = append(c.reading, cl)
+		c.rollups.reading = append(c.rollups.reading, cl)
 	}
 	for _, b := range s.Blobs {
 		copied := b.Backoff
@@ -214,7 +214,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 
 func (c *Core) restoreMachine(s *savedMachine) {
 	inv := c.world.Inventory
-	i := c.putNew(s.Machine, s.Since)
+	i := c.machines.putNew(s.Machine, s.Since)
 	inv.SetStamp(i, s.Attribution)
 	inv.SetPromise(i, s.Promise)
 	for _, w := range s.Withheld {
@@ -227,15 +227,15 @@ func (c *Core) restoreMachine(s *savedMachine) {
 		_, out := cl.out[s.Machine.ID]
 		inv.SetOutOfService(i, out)
 	}
-	c.own(i, !s.Foreign)
+	c.machines.own(i, !s.Foreign)
 	inv.SetStuck(i, s.Stuck)
 	inv.SetAnnounced(i, s.Announced)
-	c.outageMoved(i)
+	c.outages.outageMoved(i)
 	c.cols.at(i).mutation = s.Mutation
 	c.cols.at(i).absent = absence{int32(s.Absent), s.AbsentAt}
 	id := s.Machine.ID
 	if s.Subscriber != "" {
-		c.subscribe(i, s.Subscriber)
+		c.machines.subscribe(i, s.Subscriber)
 	}
 	if s.Acquired != nil {
 		copied := *s.Acquired
@@ -278,31 +278,31 @@ func (c *Core) restoreOperation(saved *operation) {
 		c.ops.byInstr[o.Instruction] = &o
 	}
 	if o.Slot {
-		c.classes.used[o.Kind]++
+		c.dispatcher.classes.used[o.Kind]++
 	}
 	if o.Committed {
 		c.world.Inventory.SetLeaving(o.Index, true)
 	}
 }
 
-func (l *needLedger) restore(s *savedLedger) {
-	l.parking.Restore(s.Parking)
-	l.sharing.Restore(s.Sharing)
-	l.join.Restore(s.Join)
-	l.oldest, l.restored = s.Oldest, true
+func (c *needLedger) restore(s *savedLedger) {
+	c.parking.Restore(s.Parking)
+	c.sharing.Restore(s.Sharing)
+	c.join.Restore(s.Join)
+	c.oldest, c.restored = s.Oldest, true
 	for _, u := range s.Unmet {
-		rows := l.unmet[u.Cluster]
+		rows := c.unmet[u.Cluster]
 		if rows == nil {
 			rows = &shortRows{}
-			l.unmet[u.Cluster] = rows
+			c.unmet[u.Cluster] = rows
 		}
 		rows.list = append(rows.list, shortRow{key: u.Row, since: u.At})
 	}
 	for _, x := range s.Lost {
-		l.lost[x.Name] = x.N
+		c.lost[x.Name] = x.N
 	}
 	for _, x := range s.Short {
-		l.shortfalls[x.Name] = &shortfall{Fingerprint: x.Name, First: x.N}
+		c.shortfalls[x.Name] = &shortfall{Fingerprint: x.Name, First: x.N}
 	}
 }
 
@@ -311,37 +311,37 @@ func (k keptCoordinator) clone() keptCoordinator {
 	return k
 }
 
-func (s *coordinatorState) save() savedCoordinator {
-	x := savedCoordinator{keptCoordinator: s.keptCoordinator.clone(), Home: sortedKeys(s.home)}
-	for _, key := range sortedKeys(s.relabels) {
-		x.Relabels = append(x.Relabels, savedCount{key, s.relabels[key]})
+func (c *coordinatorState) save() savedCoordinator {
+	x := savedCoordinator{keptCoordinator: c.keptCoordinator.clone(), Home: sortedKeys(c.home)}
+	for _, key := range sortedKeys(c.relabels) {
+		x.Relabels = append(x.Relabels, savedCount{key, c.relabels[key]})
 	}
 	return x
 }
 
-func (s *coordinatorState) restore(x *savedCoordinator) {
-	s.keptCoordinator = x.keptCoordinator.clone()
+func (c *coordinatorState) restore(x *savedCoordinator) {
+	c.keptCoordinator = x.keptCoordinator.clone()
 	for _, name := range x.Home {
-		s.atHome(name)
+		c.atHome(name)
 	}
 	for _, r := range x.Relabels {
-		if s.relabels == nil {
-			s.relabels = map[string]int64{}
+		if c.relabels == nil {
+			c.relabels = map[string]int64{}
 		}
-		s.relabels[r.Name] = r.N
+		c.relabels[r.Name] = r.N
 	}
 }
 
 // setOwner remembers which shard a bound machine's metadata names.
-func (s *coordinatorState) setOwner(machine, owner string) {
+func (c *coordinatorState) setOwner(machine, owner string) {
 	if owner == "" {
-		delete(s.owners, machine)
+		delete(c.owners, machine)
 		return
 	}
-	if s.owners == nil {
-		s.owners = map[string]string{}
+	if c.owners == nil {
+		c.owners = map[string]string{}
 	}
-	s.owners[machine] = owner
+	c.owners[machine] = owner
 }
 
 // sortedInts is sortedKeys for numbers.

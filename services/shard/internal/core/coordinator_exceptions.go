@@ -12,7 +12,7 @@ import (
 // disk the coordinator hears of it, and only then may the machine be somebody else's.
 
 // endExceptions gives back the machines that are gone and those that are this shard's without an exception.
-func (c *Core) endExceptions() {
+func (c *ownership) endExceptions() {
 	inv := c.world.Inventory
 	c.giveBack(func(e Exception) bool {
 		i, known := inv.Find(e.Machine)
@@ -26,14 +26,14 @@ func (c *Core) endExceptions() {
 
 // slotAgain gives a machine back that came as a host or became one, and is a slot again. One whose Create failed is kept:
 // it was moved to be created.
-func (c *Core) slotReturned(id string, from inventory.State) {
+func (c *ownership) slotReturned(id string, from inventory.State) {
 	if from != 0 && from != inventory.Creating {
 		c.giveBack(func(e Exception) bool { return e.Machine == id })
 	}
 }
 
 // giveBack ends exceptions, but for those of moves that the leader has not decided: it would not know what is returned.
-func (c *Core) giveBack(over func(Exception) bool) {
+func (c *ownership) giveBack(over func(Exception) bool) {
 	v := c.ctl.View
 	if v == nil {
 		return
@@ -42,7 +42,7 @@ func (c *Core) giveBack(over func(Exception) bool) {
 	if !slices.ContainsFunc(v.In, ended) {
 		return
 	}
-	next := c.editView()
+	next := c.coord.editView()
 	next.In = slices.DeleteFunc(next.In, ended)
 	var ids []string
 	for _, e := range v.In {
@@ -56,11 +56,11 @@ func (c *Core) giveBack(over func(Exception) bool) {
 		}
 	}
 	c.record(Record{Type: RecordOwnership, Detail: clipText(fmt.Sprintf("given back, the exception ended: %s", strings.Join(ids, ", ")))})
-	c.emit(Notice{GivenBack: ids, Store: []Persist{c.keepView()}})
+	c.emit(Notice{GivenBack: ids, Store: []Persist{c.coord.keepView()}})
 }
 
 // keepReturned leaves out of a new view what was given back before the leader heard of it.
-func (c *Core) keepReturned(v *View) {
+func (c *ownership) keepReturned(v *View) {
 	if c.ctl.View == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (c *Core) keepReturned(v *View) {
 }
 
 // noticeReturned tells again, after a start, what the stored view says was given back.
-func (c *Core) noticeReturned() {
+func (c *ownership) noticeReturned() {
 	if v := c.ctl.View; v != nil && len(v.Returned) > 0 {
 		var ids []string
 		for _, e := range v.Returned {
@@ -85,7 +85,7 @@ func (c *Core) noticeReturned() {
 
 // suspectIntruder looks at a refused Configure: a provider that says that a machine under an exception is not Idle says
 // that somebody else acted on it (COORD-12.19).
-func (c *Core) suspectIntruder(o *operation, code Code) {
+func (c *ownership) suspectIntruder(o *operation, code Code) {
 	if o.rpc() != RPCConfigure || code != CodeAborted && code != CodeAlreadyExists || c.ctl.View == nil ||
 		!slices.ContainsFunc(c.ctl.View.In, func(e Exception) bool { return e.Machine == o.Machine }) {
 		return

@@ -12,7 +12,7 @@ import (
 
 // reserve keeps machines for a move: unclaimed ones, beyond this shard's own margin, fewer than asked being fine
 // (COORD-12.12).
-func (c *Core) reserve(x Instruction) {
+func (c *coordinatorState) reserve(x Instruction) {
 	r := x.Reserve
 	if i := slices.IndexFunc(c.ctl.Reservations, func(o Reservation) bool { return o.Move == r.Move }); i >= 0 {
 		c.reply(x, InstructionAccepted, "", c.ctl.Reservations[i].Machines)
@@ -49,7 +49,7 @@ func (c *Core) reserve(x Instruction) {
 	c.reply(x, InstructionAccepted, "", kept.Machines, Persist{Bucket: BucketReservations, Key: kept.Move, Value: codec.Marshal(kept)})
 }
 
-func (c *Core) reservable(r *ReserveInstruction, state inventory.State) (out []inventory.Index) {
+func (c *coordinatorState) reservable(r *ReserveInstruction, state inventory.State) (out []inventory.Index) {
 	inv := c.world.Inventory
 	for i := range inv.All() {
 		m := inv.Machine(i)
@@ -79,7 +79,7 @@ func holds(m *inventory.Machine, r *ReserveInstruction) bool {
 }
 
 // plannedFor reports whether the last plan takes a machine.
-func (c *Core) plannedFor(id string) bool {
+func (c *coordinatorState) plannedFor(id string) bool {
 	for _, k := range []Kind{KindBootstrap, KindProvision} {
 		if _, ok := c.cycle.planned[planKey{id, k}]; ok {
 			return true
@@ -90,18 +90,18 @@ func (c *Core) plannedFor(id string) bool {
 
 // transfer is either side of a move: the recipient asks the provider about each machine and adopts it, the donor then
 // lets go of what was adopted (COORD-12.14, 12.15).
-func (c *Core) transfer(x Instruction) {
+func (c *coordinatorState) transfer(x Instruction) {
 	t := x.Transfer
 	switch {
 	case t.Move == "":
 		c.reply(x, InstructionInvalid, "unsupported: no move id", nil)
 	case t.To == c.cfg.ShardID:
 		w := pendingInstruction{Instruction: x, Deadline: c.now + transferPatience, Pending: slices.Clone(t.Machines)}
-		c.coord.Waiting = append(c.coord.Waiting, w)
+		c.Waiting = append(c.Waiting, w)
 		c.timers.add(w.Deadline, timerInstruction, x.ID)
 		for _, id := range t.Machines {
 			for _, p := range c.providers {
-				c.want(p.Name, id, getForMove)
+				c.reconciler.want(p.Name, id, getForMove)
 			}
 		}
 		if len(t.Machines) == 0 {
@@ -115,9 +115,9 @@ func (c *Core) transfer(x Instruction) {
 }
 
 // moveAnswered counts a Get that a transfer waited for.
-func (c *Core) moveAnswered(machine string, f *Fact) {
-	for n := range c.coord.Waiting {
-		w := &c.coord.Waiting[n]
+func (c *coordinatorState) moveAnswered(machine string, f *Fact) {
+	for n := range c.Waiting {
+		w := &c.Waiting[n]
 		t := w.Instruction.Transfer
 		if t == nil || !slices.Contains(w.Pending, machine) {
 			continue
@@ -135,7 +135,7 @@ func (c *Core) moveAnswered(machine string, f *Fact) {
 }
 
 // adopted ends the recipient's part of a move.
-func (c *Core) adopted(w pendingInstruction) {
+func (c *coordinatorState) adopted(w pendingInstruction) {
 	if len(w.Taken) == 0 {
 		c.reply(w.Instruction, InstructionInvalid, "the provider shows none of the machines as free", nil)
 		return
@@ -147,13 +147,13 @@ func (c *Core) adopted(w pendingInstruction) {
 		v.Returned = slices.DeleteFunc(v.Returned, func(x Exception) bool { return x.Machine == id })
 		v.In = append(v.In, Exception{Machine: id, Owner: c.cfg.ShardID, Move: w.Instruction.Transfer.Move})
 	}
-	c.reownAll()
+	c.ownership.reownAll()
 	c.trigger(triggerAdmin)
 	c.reply(w.Instruction, InstructionAccepted, "", w.Taken, c.keepView())
 }
 
 // editView makes the view ready to be changed by a move; its version stays, so the coordinator's next one replaces it.
-func (c *Core) editView() *View {
+func (c *coordinatorState) editView() *View {
 	v := View{OnlyShard: true, Under: c.cfg.ProviderAddress}
 	if c.ctl.View != nil {
 		v = *c.ctl.View
@@ -164,7 +164,7 @@ func (c *Core) editView() *View {
 }
 
 // letGo ends the donor's part of a move: exactly the adopted machines leave, the others are free again.
-func (c *Core) letGo(x Instruction) {
+func (c *coordinatorState) letGo(x Instruction) {
 	t := x.Transfer
 	v := c.editView()
 	for _, id := range t.Machines {
@@ -172,12 +172,12 @@ func (c *Core) letGo(x Instruction) {
 		v.Out = append(v.Out, Exception{Machine: id, Owner: t.To, Move: t.Move})
 	}
 	c.dropReservation(t.Move)
-	c.reownAll()
+	c.ownership.reownAll()
 	c.reply(x, InstructionAccepted, "", nil, c.keepView(), Persist{Bucket: BucketReservations, Key: t.Move})
 }
 
 // cancelMove undoes what this shard did for a move, or says what it has adopted already.
-func (c *Core) cancelMove(x Instruction) {
+func (c *coordinatorState) cancelMove(x Instruction) {
 	var taken []string
 	if v := c.ctl.View; v != nil {
 		for _, e := range v.In {
@@ -186,7 +186,7 @@ func (c *Core) cancelMove(x Instruction) {
 			}
 		}
 	}
-	c.coord.Waiting = slices.DeleteFunc(c.coord.Waiting, func(w pendingInstruction) bool {
+	c.Waiting = slices.DeleteFunc(c.Waiting, func(w pendingInstruction) bool {
 		if r := w.Instruction.Reserve; r != nil && r.Move == x.CancelMove {
 			c.unreserve(append(slices.Clone(w.Pending), w.Taken...))
 			return true
@@ -200,7 +200,7 @@ func (c *Core) cancelMove(x Instruction) {
 
 // dropReservation frees the machines of a reservation. Nothing but a release, a cancellation or a person's order does
 // this, whatever time passes: the recipient may have adopted already (COORD-12.16).
-func (c *Core) dropReservation(move string) {
+func (c *coordinatorState) dropReservation(move string) {
 	inv := c.world.Inventory
 	c.ctl.Reservations = slices.DeleteFunc(slices.Clone(c.ctl.Reservations), func(r Reservation) bool {
 		if r.Move != move {
@@ -217,7 +217,7 @@ func (c *Core) dropReservation(move string) {
 }
 
 // markReserved keeps a reserved machine reserved after a restart.
-func (c *Core) markReserved(i inventory.Index) {
+func (c *coordinatorState) markReserved(i inventory.Index) {
 	id := c.world.Inventory.ID(i)
 	for _, r := range c.ctl.Reservations {
 		if slices.Contains(r.Machines, id) {
@@ -229,7 +229,7 @@ func (c *Core) markReserved(i inventory.Index) {
 // keepAdopted carries over what a move gave to this shard as long as the leader has not heard of it. Otherwise the answer
 // to the leader's withdrawal, "not adopted", would be made true by the view that came with it, with work under way on
 // those machines (COORD-12.14).
-func (c *Core) keepAdopted(v *View) {
+func (c *coordinatorState) keepAdopted(v *View) {
 	if c.ctl.View == nil {
 		return
 	}

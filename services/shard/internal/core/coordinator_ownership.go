@@ -8,6 +8,13 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// ownership decides which machines are this shard's, and withholds those beyond a quota.
+type ownership struct {
+	*shared
+	coord    *coordinatorState
+	machines *machines
+}
+
 // Keys that a machine answers from its own fields (ENG-6.1).
 const (
 	labelType   = "node.kubernetes.io/instance-type"
@@ -32,7 +39,7 @@ func labelOf(m *inventory.Machine, key string) (string, bool) {
 }
 
 // mine reports whether this shard may act on a machine (COORD-9.3, 9.10).
-func (c *Core) mine(m *inventory.Machine, owner string) bool {
+func (c *ownership) mine(m *inventory.Machine, owner string) bool {
 	if !c.cfg.Coordinated {
 		return true
 	}
@@ -79,12 +86,12 @@ func (v *View) covers(m *inventory.Machine) bool {
 }
 
 // ownsNothingYet reports whether nobody has said so far what this shard owns (COORD-9.10).
-func (c *Core) ownsNothingYet() bool {
+func (c *ownership) ownsNothingYet() bool {
 	return c.cfg.Coordinated && c.ctl.View == nil && !c.coord.Plain && !c.coord.Alone
 }
 
 // aloneNow makes this shard the only one of its provider, if nobody has said otherwise by now. A view ends it.
-func (c *Core) aloneNow() {
+func (c *ownership) aloneNow() {
 	if !c.ownsNothingYet() || c.coord.RepliedAt != 0 {
 		return
 	}
@@ -97,7 +104,7 @@ func (c *Core) aloneNow() {
 
 // mineWithoutView is ownership before any view: nothing but what names this shard, until a coordinator that does not
 // partition has answered; then everything, or the assigned domains.
-func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
+func (c *ownership) mineWithoutView(m *inventory.Machine, owner string) bool {
 	if !c.coord.Plain && c.coord.Alone {
 		return !boundState(m.State) || owner == "" || owner == c.cfg.ShardID
 	}
@@ -118,7 +125,7 @@ func (c *Core) mineWithoutView(m *inventory.Machine, owner string) bool {
 // startOwnership looks at the view of the process before. One of other providers says nothing about these: it is put
 // aside, and until the first answer the shard stands as one without a view (COORD-9.9g). The remembered instructions go
 // with it, or the view would be taken for one that is in force.
-func (c *Core) startOwnership() {
+func (c *ownership) startOwnership() {
 	v := c.ctl.View
 	if v == nil || v.Under == "" || v.Under == c.cfg.ProviderAddress {
 		if v != nil { // the process before served them
@@ -135,7 +142,7 @@ func (c *Core) startOwnership() {
 }
 
 // ownMachine notes what a fact says of ownership and marks the machine.
-func (c *Core) ownMachine(i inventory.Index, f Fact) {
+func (c *ownership) ownMachine(i inventory.Index, f Fact) {
 	if !c.cfg.Coordinated {
 		return
 	}
@@ -150,7 +157,7 @@ func (c *Core) ownMachine(i inventory.Index, f Fact) {
 
 // reown marks one machine as ours or another shard's. One with an open operation keeps its mark until that ends: two
 // shards on one provider must never both act on one machine (SHARD-21.6).
-func (c *Core) reown(i inventory.Index) {
+func (c *ownership) reown(i inventory.Index) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
 	mine := c.mine(&m, c.coord.owners[m.ID])
@@ -158,14 +165,14 @@ func (c *Core) reown(i inventory.Index) {
 		return
 	}
 	c.markElsewhere(i, &m, mine)
-	if c.own(i, mine) {
+	if c.machines.own(i, mine) {
 		c.trigger(triggerAdmin)
 	}
 }
 
 // markElsewhere marks a machine that is ours while it is bound and another shard's once it is Idle: its domain is. No need
 // here gains by draining it, so it is never a victim (SHARD-21.6).
-func (c *Core) markElsewhere(i inventory.Index, m *inventory.Machine, mine bool) {
+func (c *ownership) markElsewhere(i inventory.Index, m *inventory.Machine, mine bool) {
 	elsewhere := false
 	if mine && boundState(m.State) {
 		idle := *m
@@ -180,14 +187,14 @@ func (c *Core) markElsewhere(i inventory.Index, m *inventory.Machine, mine bool)
 }
 
 // reownAll applies a new view to every machine.
-func (c *Core) reownAll() {
+func (c *ownership) reownAll() {
 	for i := range c.world.Inventory.All() {
 		c.reown(i)
 	}
 }
 
 // losing lists the machines that the view takes away while an operation of ours is open on them.
-func (c *Core) losing() (out []string) {
+func (c *ownership) losing() (out []string) {
 	inv := c.world.Inventory
 	for _, o := range c.ops.ordered() {
 		i, ok := inv.Find(o.Machine)
@@ -203,7 +210,7 @@ func (c *Core) losing() (out []string) {
 }
 
 // boughtAsMine tells, before a fact replaces it, whether the slot that a Create was sent for is this shard's.
-func (c *Core) boughtAsMine(o *operation, i inventory.Index) bool {
+func (c *ownership) boughtAsMine(o *operation, i inventory.Index) bool {
 	if !c.cfg.Coordinated || o == nil || o.Kind != KindProvision {
 		return false
 	}
@@ -213,7 +220,7 @@ func (c *Core) boughtAsMine(o *operation, i inventory.Index) bool {
 
 // relabelled notices a machine that changed its owner between slot and host: it is given up, and Creates of its type and
 // zone pause (COORD-9.9d). One that a view took meanwhile (held is false) is given up too, and says nothing of its kind.
-func (c *Core) relabelled(o *operation, i inventory.Index, held bool) {
+func (c *ownership) relabelled(o *operation, i inventory.Index, held bool) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
 	if !c.cfg.Coordinated || o.Kind != KindProvision || c.mine(&m, "") {
@@ -234,7 +241,7 @@ func (c *Core) relabelled(o *operation, i inventory.Index, held bool) {
 }
 
 // applyQuotas withholds the slots of regions whose slice is used up (COORD-11.4). Fixed capacity is never counted.
-func (c *Core) applyQuotas() {
+func (c *ownership) applyQuotas() {
 	v := c.ctl.View
 	c.coord.used = nil
 	if v == nil || len(v.Quotas) == 0 {
@@ -261,7 +268,7 @@ func (c *Core) applyQuotas() {
 	}
 }
 
-func (c *Core) liftQuotas() {
+func (c *ownership) liftQuotas() {
 	for i := range c.world.Inventory.All() {
 		c.world.Inventory.Lift(i, inventory.WithheldQuota, "")
 	}
@@ -276,7 +283,7 @@ func (v *View) regionOf(m *inventory.Machine) string {
 }
 
 // quotaUsedUp reports whether a Create would exceed the slice of the machine's region. No row means unlimited.
-func (c *Core) quotaUsedUp(i inventory.Index) bool {
+func (c *ownership) quotaUsedUp(i inventory.Index) bool {
 	v := c.ctl.View
 	if v == nil || c.coord.used == nil {
 		return false
@@ -294,7 +301,7 @@ func (c *Core) quotaUsedUp(i inventory.Index) bool {
 }
 
 // noteBought counts a started Create against its slice, so that one cycle cannot overrun it.
-func (c *Core) noteBought(i inventory.Index) {
+func (c *ownership) noteBought(i inventory.Index) {
 	if v := c.ctl.View; v != nil && c.coord.used != nil {
 		if m := c.world.Inventory.Machine(i); m.CapacityType.Elastic() {
 			c.coord.used[v.regionOf(&m)]++

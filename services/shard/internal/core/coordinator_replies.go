@@ -11,6 +11,11 @@ import (
 
 // coordinatorState is what the core knows of the coordinator beyond Control.
 type coordinatorState struct {
+	*shared
+	ownership  *ownership
+	reconciler *reconciler
+	rollups    *rollups
+
 	keptCoordinator
 
 	foreign  int
@@ -38,7 +43,7 @@ const KeyRemoved = "removed"
 
 // frozen reports that the coordinator said that this process must start nothing: the shard was removed, or another process with a
 // higher epoch runs under its id.
-func (s *coordinatorState) frozen() bool { return s.Decommissioned || s.Disputed }
+func (c *coordinatorState) frozen() bool { return c.Decommissioned || c.Disputed }
 
 // pendingInstruction is one whose answer waits for operations or Gets.
 type pendingInstruction struct {
@@ -62,9 +67,9 @@ type CoordinatorStatus struct {
 	Reservations   []Reservation
 }
 
-func (c *Core) coordStatus() CoordinatorStatus {
-	return CoordinatorStatus{Lineage: c.ctl.Coordinator, View: c.ctl.View, RepliedAt: c.coord.RepliedAt, Decommissioned: c.coord.Decommissioned,
-		Disputed: c.coord.Disputed, Text: c.coord.Text, Address: c.coord.Address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
+func (c *coordinatorState) coordStatus() CoordinatorStatus {
+	return CoordinatorStatus{Lineage: c.ctl.Coordinator, View: c.ctl.View, RepliedAt: c.RepliedAt, Decommissioned: c.Decommissioned,
+		Disputed: c.Disputed, Text: c.Text, Address: c.Address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
 }
 
 // How long a view may wait for operations on machines that it takes away (COORD-9.9f), and a transfer for its Gets.
@@ -74,11 +79,11 @@ const (
 )
 
 // coordinatorReplied takes the answer to a report. A coordinator that is gone changes nothing (SHARD-2.2).
-func (c *Core) coordinatorReplied(e CoordinatorReplied) {
+func (c *coordinatorState) coordinatorReplied(e CoordinatorReplied) {
 	if e.Failed {
-		if e.Decommissioned && !c.coord.Decommissioned || e.EpochDisputed && !c.coord.Disputed { // silence takes neither back (SHARD-21.7)
-			c.coord.Decommissioned, c.coord.Disputed = c.coord.Decommissioned || e.Decommissioned, c.coord.Disputed || e.EpochDisputed
-			c.coord.Text = e.Text
+		if e.Decommissioned && !c.Decommissioned || e.EpochDisputed && !c.Disputed { // silence takes neither back (SHARD-21.7)
+			c.Decommissioned, c.Disputed = c.Decommissioned || e.Decommissioned, c.Disputed || e.EpochDisputed
+			c.Text = e.Text
 			if e.Decommissioned {
 				c.ctl.Removed = e.Text
 				c.emit(Persist{Bucket: BucketControl, Key: KeyRemoved, Value: []byte(e.Text)})
@@ -91,12 +96,12 @@ func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 	if e.Term != 0 && e.Term < c.ctl.Coordinator.Term {
 		return // a reply of the past is dropped whole (COORD-7.12)
 	}
-	if c.coord.frozen() {
+	if c.frozen() {
 		if c.ctl.Removed != "" {
 			c.ctl.Removed = ""
 			c.emit(Persist{Bucket: BucketControl, Key: KeyRemoved})
 		}
-		c.coord.Decommissioned, c.coord.Disputed, c.coord.Text = false, false, ""
+		c.Decommissioned, c.Disputed, c.Text = false, false, ""
 		c.cycle.Redispatch = true
 		c.trigger(triggerAdmin)
 	}
@@ -104,10 +109,10 @@ func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 	if e.UUID != "" {
 		c.ctl.Coordinator.UUID = e.UUID
 	}
-	c.coord.RepliedAt, c.coord.Address = c.now, e.Address
-	if plain := e.UUID == "" && c.ctl.Coordinator.UUID == ""; plain != c.coord.Plain {
-		c.coord.Plain = plain
-		c.reownAll()
+	c.RepliedAt, c.Address = c.now, e.Address
+	if plain := e.UUID == "" && c.ctl.Coordinator.UUID == ""; plain != c.Plain {
+		c.Plain = plain
+		c.ownership.reownAll()
 	}
 	for _, x := range e.Instructions {
 		c.instruction(x)
@@ -115,7 +120,7 @@ func (c *Core) coordinatorReplied(e CoordinatorReplied) {
 }
 
 // instruction answers one order by the rules of COORD-8.4. Handlers are idempotent without the done set too.
-func (c *Core) instruction(x Instruction) {
+func (c *coordinatorState) instruction(x Instruction) {
 	switch i := slices.IndexFunc(c.ctl.Done, func(d DoneAck) bool { return d.ID == x.ID }); {
 	case x.ID == "" || c.isWaiting(x.ID):
 		return
@@ -151,13 +156,13 @@ func (c *Core) instruction(x Instruction) {
 	}
 }
 
-func (c *Core) isWaiting(id string) bool {
-	return slices.ContainsFunc(c.coord.Waiting, func(w pendingInstruction) bool { return w.Instruction.ID == id })
+func (c *coordinatorState) isWaiting(id string) bool {
+	return slices.ContainsFunc(c.Waiting, func(w pendingInstruction) bool { return w.Instruction.ID == id })
 }
 
 // reply answers an instruction. What must survive a restart is in the effect, and the shell stores it before the answer
 // leaves.
-func (c *Core) reply(x Instruction, o InstructionOutcome, reason string, machines []string, keep ...Persist) {
+func (c *coordinatorState) reply(x Instruction, o InstructionOutcome, reason string, machines []string, keep ...Persist) {
 	a := AckInstruction{ID: x.ID, Term: x.Term, Outcome: o, Reason: reason, Machines: machines, Retryable: true, Store: keep}
 	if o == InstructionAccepted {
 		c.ctl.Done = append(slices.Clone(c.ctl.Done), DoneAck{ID: x.ID, Machines: machines})
@@ -199,12 +204,12 @@ func newer(a, b *View) bool {
 	return b == nil || cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index)) > 0
 }
 
-func (c *Core) keepView() Persist {
+func (c *coordinatorState) keepView() Persist {
 	return Persist{Bucket: BucketControl, Key: "view", Value: codec.Marshal(c.ctl.View)}
 }
 
 // setView obeys a newer view. The answer waits until no operation of ours is open on a machine that it takes away.
-func (c *Core) setView(x Instruction) {
+func (c *coordinatorState) setView(x Instruction) {
 	if !newer(x.SetView, c.ctl.View) {
 		c.reply(x, InstructionAccepted, "an equal or newer view is in force", nil)
 		return
@@ -212,35 +217,35 @@ func (c *Core) setView(x Instruction) {
 	v := *x.SetView
 	v.Under = c.cfg.ProviderAddress
 	c.keepAdopted(&v)
-	c.keepReturned(&v)
-	c.keepHome(&v)
+	c.ownership.keepReturned(&v)
+	c.ownership.keepHome(&v)
 	c.ctl.View = &v
 	c.record(Record{Type: RecordOwnership, Detail: fmt.Sprintf("view %d/%d: %d domains, default owner %v, only shard %v",
 		v.Term, v.Index, len(v.Owned), v.DefaultOwner, v.OnlyShard)})
 	c.emit(c.keepView())
-	c.reownAll()
-	c.endExceptions()
-	c.releaseNewcomers()
+	c.ownership.reownAll()
+	c.ownership.endExceptions()
+	c.rollups.releaseNewcomers()
 	c.trigger(triggerAdmin)
-	if lost := c.losing(); len(lost) > 0 {
+	if lost := c.ownership.losing(); len(lost) > 0 {
 		c.wait(pendingInstruction{Instruction: x, Deadline: c.now + viewPatience, Pending: lost})
 		return
 	}
 	c.reply(x, InstructionAccepted, "", nil, c.keepView())
 }
 
-func (c *Core) wait(w pendingInstruction) {
-	c.coord.Waiting = append(c.coord.Waiting, w)
+func (c *coordinatorState) wait(w pendingInstruction) {
+	c.Waiting = append(c.Waiting, w)
 	c.timers.add(w.Deadline, timerInstruction, w.Instruction.ID)
 }
 
 // retryInstructions looks again at the answers that wait: after an operation ended, a Get came, or a deadline passed.
-func (c *Core) retryInstructions() {
-	waiting := c.coord.Waiting
-	c.coord.Waiting = nil
+func (c *coordinatorState) retryInstructions() {
+	waiting := c.Waiting
+	c.Waiting = nil
 	for _, w := range waiting {
 		if w.Instruction.SetView != nil {
-			w.Pending = c.losing()
+			w.Pending = c.ownership.losing()
 		}
 		if w.Instruction.Reserve != nil {
 			c.drainedFor(&w)
@@ -248,7 +253,7 @@ func (c *Core) retryInstructions() {
 		late := c.now >= w.Deadline
 		switch {
 		case w.Instruction.SetView != nil && len(w.Pending) == 0:
-			c.reownAll()
+			c.ownership.reownAll()
 			c.reply(w.Instruction, InstructionAccepted, "", nil, c.keepView())
 		case w.Instruction.SetView != nil && late:
 			c.reply(w.Instruction, InstructionFailed, "operations are still open on machines that the view takes away", w.Pending)
@@ -257,13 +262,13 @@ func (c *Core) retryInstructions() {
 		case w.Instruction.Reserve != nil && (len(w.Pending) == 0 || late):
 			c.evicted(w)
 		default:
-			c.coord.Waiting = append(c.coord.Waiting, w)
+			c.Waiting = append(c.Waiting, w)
 		}
 	}
 }
 
 // assign changes the owned domains by one, for coordinators without views.
-func (c *Core) assign(x Instruction, d DomainRef, add bool) {
+func (c *coordinatorState) assign(x Instruction, d DomainRef, add bool) {
 	list := slices.DeleteFunc(slices.Clone(c.ctl.Domains), func(o DomainRef) bool { return o == d })
 	if add {
 		list = append(list, d)
@@ -272,12 +277,12 @@ func (c *Core) assign(x Instruction, d DomainRef, add bool) {
 		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value))
 	})
 	c.ctl.Domains = list
-	c.reownAll()
+	c.ownership.reownAll()
 	c.reply(x, InstructionAccepted, "", nil, Persist{Bucket: BucketControl, Key: "domains", Value: codec.Marshal(DomainSet{list})})
 }
 
 // releaseCluster lets go of a cluster that moved to another shard (COORD-10.5).
-func (c *Core) releaseCluster(x Instruction) {
+func (c *coordinatorState) releaseCluster(x Instruction) {
 	cl := c.clusters.get(x.ReleaseCluster)
 	if cl == nil {
 		c.reply(x, InstructionAccepted, "", nil)
@@ -293,8 +298,8 @@ func (c *Core) releaseCluster(x Instruction) {
 			return
 		}
 	}
-	delete(c.coord.home, cl.Name)
-	c.unstage(cl)
+	delete(c.home, cl.Name)
+	c.rollups.unstage(cl)
 	c.world.Demand.Remove(cl.Name)
 	cl.Known, cl.Hash, cl.Rows, cl.Totals, cl.GateOpen, cl.facts = false, "", 0, nil, false, true
 	cl.changed()

@@ -5,66 +5,67 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// Core is the state of one shard process. It is not safe for concurrent use.
+// Core is the state of one shard process. It is not safe for concurrent use. Each part owns what it decides by, and core_parts.go
+// says which others it calls.
 type Core struct {
-	cfg   Config
-	epoch int64
-	now   int64 // Mono of the step
-	wall  int64 // wall clock of the step, written out only
+	shared
+	reader
+
+	sessions   sessions
+	rollups    rollups
+	ledger     needLedger
+	machines   machines
+	merger     merger
+	pools      poolSet
+	risks      risks
+	reconciler reconciler
+	outages    outages
+	guards     guards
+	dispatcher dispatcher
+	commands   commands
+	bootstraps bootstraps
+	draining   draining
+	ownership  ownership
+	coord      coordinatorState
+	admin      orders
+	pub        publisher
+	recovery   recovery
+
+	rolling  hash64 // of every effect so far (SHARD-4.9)
+	rolled   int    // effects of this step that are in it
+	steps    int64
+	armed    int64 // last WakeAt; 0: none
+	captures bool  // at the next checkpoint
+}
+
+// shared is what every part reads and writes: the moment of the step, what is known of the fleet, open operations, deadlines,
+// and the effects of the step.
+type shared struct {
+	cfg    Config
+	policy *engine.Policy
+	epoch  int64
+	now    int64 // Mono of the step
+	wall   int64 // wall clock of the step, written out only
 
 	started    bool
 	stopping   bool
 	superseded string // evidence; empty: not superseded
 
-	world   *engine.World
-	planner *planner.Planner
-	audit   engine.Audit
-	offers  explain.Offers
-	policy  *engine.Policy
-	cols    columns
-
+	world     *engine.World
+	cols      columns
 	providers []*provider
 	clusters  clusterSet
 	ops       operations
-	getsByID  map[int64]*get
-	gets      int64 // numbers Gets
-	lists     int64 // numbers Lists
+	ctl       Control
+	cycle     cycleState
+	timers    timers
 	mutations int64 // mutation counter (SHARD-13.5)
-	opCount   int64
-	records   int64  // numbers decision records
-	rolling   hash64 // of every effect so far (SHARD-4.9)
-	rolled    int    // effects of this step that are in it
-	steps     int64
-
-	cycle   cycleState
-	classes concurrencyClasses
-	guards  guards
-	ctl     Control
-	pools   poolSet
-	ledger  needLedger
-	admin   adminState
-	coord   coordinatorState
-	pub     publisher
-	risks   risks
-	reading []*cluster              // new here, and waiting for the providers to be read
-	staging []*cluster              // with a roll-up that is being taken in, in turn
-	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
-	poison  map[string]int64        // content hash to Mono at which it ends
-
-	timers  timers
-	reduced reducer
-	armed   int64 // last WakeAt; 0: none
-	eff     []Effect
-	answers []AdminAnswer // of this step
-	probe   func(Phase)   // is told of the phases of a cycle; nil: nobody measures
-
-	captures    bool                    // at the next checkpoint
-	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
+	records   int64 // numbers decision records
+	eff       []Effect
+	probe     func(Phase) // is told of the phases of a cycle; nil: nobody measures
 }
 
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.
@@ -72,10 +73,8 @@ func New(policy *engine.Policy) *Core {
 	if policy == nil {
 		policy = engine.DefaultPolicy()
 	}
-	c := &Core{
-		world: engine.NewWorld(), planner: planner.NewPlanner(), policy: policy,
-		getsByID: map[int64]*get{}, journal: map[string]JournalEntry{}, poison: map[string]int64{},
-	}
+	c := &Core{shared: shared{world: engine.NewWorld(), policy: policy}}
+	c.wire()
 	c.clusters.init()
 	c.ops.init()
 	c.pools.init()
@@ -88,7 +87,7 @@ func New(policy *engine.Policy) *Core {
 // wrong with an event becomes a record or a count. The slice is valid until the next Step.
 func (c *Core) Step(at At, e Event) []Effect {
 	c.eff, c.rolled = c.eff[:0], 0
-	c.reduced = reducer{}
+	c.reconciler.reduced = reducer{}
 	if at.Mono > c.now { // a clock that went back is the shell's defect; history goes on where it was
 		c.now = at.Mono
 	}
@@ -117,39 +116,39 @@ func (c *Core) handle(e Event) {
 	}
 	switch e := e.(type) {
 	case SessionOpened:
-		c.sessionOpened(e)
+		c.sessions.sessionOpened(e)
 	case SessionClosed:
-		c.sessionClosed(e)
+		c.sessions.sessionClosed(e)
 	case RollupArrived:
-		c.rollupArrived(e)
+		c.rollups.rollupArrived(e)
 	case BootstrapAnswered:
-		c.bootstrapAnswered(e)
+		c.bootstraps.bootstrapAnswered(e)
 	case ReclaimAcked:
-		c.reclaimAcked(e)
+		c.draining.reclaimAcked(e)
 	case NodeReported:
-		c.nodeReported(e)
+		c.sessions.nodeReported(e)
 	case DrainReported:
-		c.drainReported(e)
+		c.draining.drainReported(e)
 	case UnplacedReported:
-		c.unplacedReported(e)
+		c.sessions.unplacedReported(e)
 	case ListPage:
-		c.listPage(e)
+		c.reconciler.listPage(e)
 	case ListDone:
-		c.listDone(e)
+		c.reconciler.listDone(e)
 	case GetDone:
-		c.getDone(e)
+		c.reconciler.getDone(e)
 	case CommandDone:
-		c.commandDone(e)
+		c.commands.commandDone(e)
 	case CoordinatorReplied:
-		c.coordinatorReplied(e)
+		c.coord.coordinatorReplied(e)
 	case AdminAsked:
-		c.adminAsked(e)
+		c.admin.adminAsked(e)
 	case Stopping:
 		c.stop()
 	case CheckpointAsked:
 		c.checkpoint(e)
 	case PlanDiffered:
-		c.planDiffered(e)
+		c.cycle.planDiffered(e)
 	case Tick, Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))
@@ -158,25 +157,25 @@ func (c *Core) handle(e Event) {
 
 // settle does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
 func (c *Core) afterEvent() {
-	c.watchOutages()
-	c.maybeCycle()
-	c.dispatch()
-	c.driveReconcile()
-	c.flushPublish()
-	for _, a := range c.answers { // after what readers see: who was told that an order is carried out reads it so (SHARD-24.1)
+	c.outages.watchOutages()
+	c.cycle.maybeCycle()
+	c.dispatcher.dispatch()
+	c.reconciler.driveReconcile()
+	c.pub.flushPublish()
+	for _, a := range c.admin.answers { // after what readers see: who was told that an order is carried out reads it so (SHARD-24.1)
 		c.emit(a)
 	}
-	c.answers = c.answers[:0]
+	c.admin.answers = c.admin.answers[:0]
 	c.arm()
 }
 
 // NextWake tells when the core wants a Tick, for the loop's timer.
 func (c *Core) NextWake() (mono int64, ok bool) { return c.armed, c.armed != 0 }
 
-func (c *Core) emit(e Effect) { c.eff = append(c.eff, e) }
+func (c *shared) emit(e Effect) { c.eff = append(c.eff, e) }
 
 // toWall turns a moment of Mono into the wall clock of this step, for display.
-func (c *Core) toWall(mono int64) int64 {
+func (c *shared) toWall(mono int64) int64 {
 	if mono == 0 {
 		return 0
 	}
@@ -220,7 +219,7 @@ func (l columns) clone() columns {
 func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%columnBlock] }
 
 // touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
-func (c *Core) touched(i inventory.Index) {
+func (c *shared) touched(i inventory.Index) {
 	c.mutations++
 	c.cols.at(i).mutation = c.mutations
 }
@@ -237,33 +236,33 @@ func (c *Core) start(s Started) {
 		c.providers = append(c.providers, newProvider(name, c.cfg.ProviderConcurrency))
 	}
 	for _, j := range s.Journal {
-		c.journal[j.Machine] = j
+		c.recovery.journal[j.Machine] = j
 	}
 	for _, p := range s.Poisoned {
-		c.poison[p.Hash] = p.Until
+		c.rollups.poison[p.Hash] = p.Until
 	}
 	for _, r := range s.Room {
 		if r.Cluster == "" {
 			continue
 		}
 		c.ledger.sharing.Inherit(r.Cluster, r.Rows)
-		c.left(c.clusters.ensure(r.Cluster))
+		c.sessions.left(c.clusters.ensure(r.Cluster))
 	}
-	c.classes.init(c.cfg.ExecuteConcurrency)
+	c.dispatcher.classes.init(c.cfg.ExecuteConcurrency)
 	c.cycle.LastEnd = c.now - c.cfg.CycleMinSpacing
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
-	c.startPauses()
-	c.startOwnership()
-	if c.cfg.AloneAfter > 0 && c.ownsNothingYet() {
+	c.guards.startPauses()
+	c.ownership.startOwnership()
+	if c.cfg.AloneAfter > 0 && c.ownership.ownsNothingYet() {
 		c.timers.add(c.now+c.cfg.AloneAfter, timerAlone, "")
 	}
 	for _, name := range s.Control.Retired {
 		c.clusters.ensure(name).Retired = true
-		c.openGate(c.clusters.get(name), "retired")
+		c.rollups.openGate(c.clusters.get(name), "retired")
 	}
 	c.record(Record{Type: RecordProcess, Detail: fmt.Sprintf("started, epoch %d, version %s", c.epoch, c.cfg.Version)})
 	for _, p := range c.providers {
-		c.requestList(p, true)
+		c.reconciler.requestList(p, true)
 	}
 	c.pub.dirty = true
 }
@@ -277,10 +276,10 @@ func (c *Core) stop() {
 	c.record(Record{Type: RecordProcess, Detail: "stopping"})
 	for _, o := range c.ops.ordered() {
 		if o.Phase == phasePulling || o.Phase == phaseReady {
-			c.rollBack(o, OutcomeCancelled, "the shard is stopping")
+			c.commands.rollBack(o, OutcomeCancelled, "the shard is stopping")
 		}
 	}
 }
 
 // frozen reports whether this process must not start anything: it is stopping or superseded.
-func (c *Core) frozen() bool { return c.stopping || c.superseded != "" }
+func (c *shared) frozen() bool { return c.stopping || c.superseded != "" }

@@ -257,7 +257,7 @@ func TestGangsThatFitNowhereAreParked(t *testing.T) {
 	parkedAt := int64(0)
 	for range 200 {
 		w.run(Second)
-		if w.c.hold(w.c.clusters.get("red"), &w.c.world.Demand.Cluster("red").Needs[0]) == demand.HeldParked {
+		if w.c.sessions.hold(w.c.clusters.get("red"), &w.c.world.Demand.Cluster("red").Needs[0]) == demand.HeldParked {
 			parkedAt = w.mono
 			break
 		}
@@ -265,13 +265,13 @@ func TestGangsThatFitNowhereAreParked(t *testing.T) {
 	if n := parkedAt / (10 * Second); n < 8 || n > 10 {
 		t.Fatalf("parked in nominal cycle %d", n)
 	}
-	if w.c.status().Short != 1 {
+	if w.c.pub.status().Short != 1 {
 		t.Error("a parked gang is no shortfall any more")
 	}
 	more := rack("m03", "r1")
 	w.provider["m03"] = &more
 	w.run(7 * Minute)
-	if w.c.ledger.parking.Len() != 0 || w.c.status().Short != 0 {
-		t.Errorf("%d gangs in the ledger, %d rows short, although a rack can hold it", w.c.ledger.parking.Len(), w.c.status().Short)
+	if w.c.ledger.parking.Len() != 0 || w.c.pub.status().Short != 0 {
+		t.Errorf("%d gangs in the ledger, %d rows short, although a rack can hold it", w.c.ledger.parking.Len(), w.c.pub.status().Short)
 	}
 }

@@ -27,7 +27,7 @@ func (c *Core) rollEffects() {
 // recorded every so many events, and a replay must give the same (SHARD-4.9). It costs the same whatever the size of the
 // fleet; StateDigest looks at the whole state.
 func (c *Core) Digest() uint64 {
-	return c.rolling.i64(c.steps).i64(c.opCount).i64(c.mutations).i64(c.records).i64(c.cycle.N).i64(c.timers.seq).
+	return c.rolling.i64(c.steps).i64(c.commands.opCount).i64(c.mutations).i64(c.records).i64(c.cycle.N).i64(c.timers.seq).
 		i64(int64(c.world.Inventory.Len())).i64(int64(c.world.Demand.Rows())).i64(int64(len(c.ops.byID))).sum()
 }
 

@@ -7,13 +7,13 @@ import (
 )
 
 // checkCheap asserts the invariants that cost little enough for production (SHARD-4.10).
-func (c *Core) checkCheap() {
+func (c *dispatcher) checkCheap() {
 	if why := c.cheap(); why != "" {
 		panic("core: broken invariant: " + why)
 	}
 }
 
-func (c *Core) cheap() string {
+func (c *dispatcher) cheap() string {
 	for _, k := range allKinds {
 		if c.classes.used[k] < 0 || c.classes.used[k] > c.classes.size[k] || c.ops.open[k] < 0 {
 			return fmt.Sprintf("concurrency class %s holds %d of %d", k, c.classes.used[k], c.classes.size[k])
@@ -33,7 +33,7 @@ func (c *Core) cheap() string {
 // Broken names the first broken invariant of the whole state, or "". It looks at everything and is for tests and
 // simulation (SHARD-4.10, 33.5).
 func (c *Core) Broken() string {
-	if why := c.cheap(); why != "" {
+	if why := c.dispatcher.cheap(); why != "" {
 		return why
 	}
 	inv := c.world.Inventory
@@ -76,8 +76,8 @@ func (c *Core) Broken() string {
 			slots[o.Kind]++
 		}
 	}
-	if slots != c.classes.used {
-		return fmt.Sprintf("operations hold slots %v, concurrency classes count %v", slots, c.classes.used)
+	if slots != c.dispatcher.classes.used {
+		return fmt.Sprintf("operations hold slots %v, concurrency classes count %v", slots, c.dispatcher.classes.used)
 	}
 	return ""
 }

@@ -101,7 +101,7 @@ func TestFailuresAreNotLatencies(t *testing.T) {
 	if w.count(MetricProvisioningLatency, "speculative") != 0 {
 		t.Error("a purchase that never came has a latency")
 	}
-	s := w.c.status()
+	s := w.c.pub.status()
 	if s.OldestAge < 59*Minute || s.Short != 1 {
 		t.Errorf("the oldest unmet need is %d s old, %d needs are unmet", s.OldestAge/Second, s.Short)
 	}

@@ -50,6 +50,6 @@ const (
 // ByHandover marks a started Bootstrap that a promise brought about (SHARD-15.9).
 const ByHandover = "handover"
 
-func (c *Core) sample(m Metric, label string, v int64) {
+func (c *shared) sample(m Metric, label string, v int64) {
 	c.emit(Sample{Metric: m, Label1: label, Value: v})
 }

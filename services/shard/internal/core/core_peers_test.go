@@ -207,7 +207,7 @@ func TestDecisionForAMachineThatMovedOn(t *testing.T) {
 	moved := waiting[0].machine
 	w.provider[moved].State, w.provider[moved].Cluster = inventory.Idle, ""
 	i, _ := w.c.world.Inventory.Find(moved)
-	w.c.move(i, inventory.Idle, "") // as a fact would, just before a dispatch
+	w.c.machines.move(i, inventory.Idle, "") // as a fact would, just before a dispatch
 	w.c.world.Inventory.SetStamp(i, nil)
 	w.c.cycle.Redispatch = true
 	before := w.count(MetricDeduped)

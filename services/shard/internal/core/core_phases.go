@@ -26,10 +26,10 @@ func (p Phase) String() string {
 // core; what it does changes no decision.
 func (c *Core) WatchPhases(f func(Phase)) {
 	c.probe = f
-	c.planner.Observe = func(p planner.Phase) { c.phase(Phase(p)) }
+	c.cycle.planner.Observe = func(p planner.Phase) { c.phase(Phase(p)) }
 }
 
-func (c *Core) phase(p Phase) {
+func (c *shared) phase(p Phase) {
 	if c.probe != nil {
 		c.probe(p)
 	}

@@ -89,7 +89,7 @@ func termsOf(s engine.ScoreTerms) Terms { return Terms(s) }
 
 // record numbers a record and emits it. The name of the machine's node is in it while the cluster reports the node: a person who
 // asks for a node that is gone knows no other name.
-func (c *Core) record(r Record) {
+func (c *shared) record(r Record) {
 	c.records++
 	if cl := c.clusters.get(r.Cluster); cl != nil && r.Machine != "" && r.Node == "" {
 		if n := cl.nodes[r.Machine]; n != nil {
@@ -104,7 +104,7 @@ func (c *Core) record(r Record) {
 }
 
 // recordOp records something about an operation.
-func (c *Core) recordOp(t RecordType, o *operation, outcome, detail string) {
+func (c *shared) recordOp(t RecordType, o *operation, outcome, detail string) {
 	r := Record{Type: t, Op: o.ID, Cycle: o.Cycle, Kind: o.Kind, Machine: o.Machine, Provider: o.Provider, Cluster: o.Cluster,
 		Fingerprint: o.Need.Fingerprint, Group: o.Need.Group, RowID: o.RowID, Priority: o.Priority, Cause: o.Cause, Detail: detail,
 		Cost: o.Cost, Score: o.Score, Price: o.Price, Grace: o.Grace, PreemptorPriority: o.PreemptorPriority, Outcome: outcome,
@@ -119,7 +119,7 @@ func (c *Core) recordOp(t RecordType, o *operation, outcome, detail string) {
 	c.record(r)
 }
 
-func (c *Core) recordOfDecision(t RecordType, d *decision) Record {
+func (c *shared) recordOfDecision(t RecordType, d *decision) Record {
 	v := &d.view
 	return Record{Type: t, Kind: v.Kind, Machine: v.Machine, Provider: c.world.Inventory.Machine(d.index).Provider, Cluster: v.Cluster,
 		Fingerprint: v.Row.Fingerprint, Group: v.Row.Group, RowID: v.RowID, Priority: v.Priority, Cause: v.Cause, Cost: v.Cost,

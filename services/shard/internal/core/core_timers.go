@@ -104,42 +104,42 @@ func (c *Core) runTimers() {
 				c.trigger(triggerInterval)
 			}
 		case timerPull:
-			c.pullTimedOut(t.Subject)
+			c.bootstraps.pullTimedOut(t.Subject)
 		case timerAckWait:
-			c.ackWaitOver(t.Subject)
+			c.draining.ackWaitOver(t.Subject)
 		case timerDrainEnd:
-			c.drainDeadline(t.Subject)
+			c.draining.drainDeadline(t.Subject)
 		case timerHandover:
-			c.handoverOver(t.Subject)
+			c.draining.handoverOver(t.Subject)
 		case timerRepeat:
-			c.repeatInstruction(t.Subject)
+			c.draining.repeatInstruction(t.Subject)
 		case timerAsk:
-			c.askAgain(t.Subject)
+			c.commands.askAgain(t.Subject)
 		case timerStuck:
-			c.watch(t.Subject)
+			c.machines.watch(t.Subject)
 		case timerAnnounced:
-			c.announcedStill(t.Subject)
+			c.risks.announcedStill(t.Subject)
 		case timerPause:
-			c.pauseExpired(t)
+			c.guards.pauseExpired(t)
 		case timerConfirm:
-			c.confirmGate(t.Subject)
+			c.rollups.confirmGate(t.Subject)
 		case timerFence:
-			c.fenceTimer(t.Subject)
+			c.commands.fenceTimer(t.Subject)
 		case timerStage:
-			c.stagePart()
+			c.rollups.stagePart()
 		case timerForget:
-			c.forgetCluster(t)
+			c.sessions.forgetCluster(t)
 		case timerAlone:
-			c.aloneNow()
+			c.ownership.aloneNow()
 		case timerPoison:
-			c.dropPoison()
+			c.rollups.dropPoison()
 		case timerInstruction:
-			c.retryInstructions()
+			c.coord.retryInstructions()
 		case timerDispatch:
 			c.trigger(triggerExpiry)
 		case timerHints:
 			if t.Subject == restOfHints && !c.frozen() {
-				c.hintsDue()
+				c.pub.hintsDue()
 			}
 		case timerSpacing, timerList, timerPublish:
 			// settle looks at these whenever anything happens

@@ -188,18 +188,18 @@ func (s *clusterSet) remove(cl *cluster) {
 const forgetAfter = Hour
 
 // left begins the time after which a cluster without a session is forgotten (SHARD-12.8).
-func (c *Core) left(cl *cluster) {
+func (c *sessions) left(cl *cluster) {
 	cl.ForgetAt = c.now + forgetAfter
 	c.timers.add(cl.ForgetAt, timerForget, cl.Name)
 }
 
 // forgetCluster forgets a cluster of which nothing is here but its name and its demand.
-func (c *Core) forgetCluster(t timer) {
+func (c *sessions) forgetCluster(t timer) {
 	cl := c.clusters.get(t.Subject)
 	if cl == nil || cl.connected() || cl.ForgetAt != t.At {
 		return
 	}
-	if cl.Retired || cl.counts != [9]int{} || len(c.machinesOf(cl)) > 0 ||
+	if cl.Retired || cl.counts != [9]int{} || len(c.machines.machinesOf(cl)) > 0 ||
 		slices.ContainsFunc(c.ops.ordered(), func(o *operation) bool { return o.Cluster == cl.Name }) {
 		c.left(cl)
 		return
@@ -208,8 +208,8 @@ func (c *Core) forgetCluster(t timer) {
 	delete(c.coord.home, cl.Name)
 	c.ledger.sharing.Forget(cl.Name)
 	c.emit(Persist{Bucket: BucketRoom, Key: cl.Name})
-	c.reading = slices.DeleteFunc(c.reading, func(x *cluster) bool { return x == cl })
-	c.unstage(cl)
+	c.rollups.reading = slices.DeleteFunc(c.rollups.reading, func(x *cluster) bool { return x == cl })
+	c.rollups.unstage(cl)
 	c.world.Demand.Remove(cl.Name)
 	c.clusters.remove(cl)
 	c.pub.dirty = true
@@ -217,11 +217,11 @@ func (c *Core) forgetCluster(t timer) {
 }
 
 // hold is why a Need of the cluster acquires nothing for now (SHARD-6.9). Parking has its own ledger.
-func (c *Core) hold(cl *cluster, n *demand.Need) demand.Hold {
+func (c *sessions) hold(cl *cluster, n *demand.Need) demand.Hold {
 	switch {
 	case !cl.connected():
 		return demand.HeldOffline
-	case c.unread(cl):
+	case c.rollups.unread(cl):
 		return demand.HeldNewCluster
 	case cl.templateUntil(n.Form.Fingerprint) > c.now:
 		return demand.HeldBootstrapBackoff
@@ -245,7 +245,7 @@ func (cl *cluster) templateUntil(fingerprint string) (until int64) {
 }
 
 // bringHoldsUpToDate tells the engine of holds and facts that may have changed (SHARD-6.7).
-func (c *Core) bringHoldsUpToDate() {
+func (c *sessions) bringHoldsUpToDate() {
 	for _, cl := range c.clusters.ordered {
 		if cl.holds {
 			cl.holds = false
@@ -258,10 +258,10 @@ func (c *Core) bringHoldsUpToDate() {
 	}
 }
 
-func (c *Core) factsOf(cl *cluster) demand.Facts {
+func (c *sessions) factsOf(cl *cluster) demand.Facts {
 	drained, failures := c.ledger.join.Counters(cl.Name, c.now, c.policy)
 	if at := c.ledger.join.NextChange(cl.Name, c.policy); at > 0 {
-		c.holdsEnd(cl, at)
+		c.bootstraps.holdsEnd(cl, at)
 	}
 	return demand.Facts{Heard: cl.GateOpen, SharingPerMille: c.ledger.sharing.PerMille(cl.Name), ReportsReadiness: cl.Reporting,
 		ReportingSince: cl.ReportingSince, JoinDrained: drained, JoinFailures: failures}

@@ -14,6 +14,10 @@ import (
 // how well shares hold, which nodes do not join. Ages count nominal cycles, because with evaluation on arrival a count
 // of evaluations is not a time (SHARD-26.2).
 type needLedger struct {
+	*shared
+	pools *poolSet
+	pub   *publisher
+
 	parking ledger.Parking
 	sharing ledger.Sharing
 	join    ledger.Join
@@ -45,76 +49,76 @@ type shortfall struct {
 	sum *formSum // while they are put in order
 }
 
-func (l *needLedger) init() {
-	l.unmet, l.lost, l.shortfalls = map[string]*shortRows{}, map[string]int64{}, map[string]*shortfall{}
+func (c *needLedger) init() {
+	c.unmet, c.lost, c.shortfalls = map[string]*shortRows{}, map[string]int64{}, map[string]*shortfall{}
 }
 
 // nominal is the nominal cycle that a moment lies in.
-func (c *Core) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
+func (c *shared) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
 
 // ageCycles is whole nominal cycles since a moment, plus 1 (SHARD-26.2).
-func (c *Core) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
+func (c *shared) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
 
 // advance prepares the ledgers for a plan.
-func (l *needLedger) advance(c *Core) {
-	c.wakePools()
-	for _, name := range l.sharing.Recount(c.world, c.now) {
-		l.publishHeadroom(c, name)
+func (c *needLedger) advance() {
+	c.pools.wakePools()
+	for _, name := range c.sharing.Recount(c.world, c.now) {
+		c.publishHeadroom(name)
 	}
 }
 
 // publishHeadroom gives the engine the headroom of a cluster's rows and keeps it for a restart. It reports whether it changed.
-func (l *needLedger) publishHeadroom(c *Core, name string) bool {
+func (c *needLedger) publishHeadroom(name string) bool {
 	keep := Persist{Bucket: BucketRoom, Key: name}
-	if rows := l.sharing.Kept(name); len(rows) > 0 {
+	if rows := c.sharing.Kept(name); len(rows) > 0 {
 		keep.Value = codec.Marshal(KeptRoom{Cluster: name, Rows: rows})
 	}
 	c.emit(keep)
-	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return l.sharing.Headroom(name, n.RowKey()) })
+	return c.world.Demand.SetHeadroom(name, func(n *demand.Need) int64 { return c.sharing.Headroom(name, n.RowKey()) })
 }
 
 // plan feeds the ledgers from a new plan (SHARD-6.7).
-func (l *needLedger) plan(c *Core, r *engine.Result) {
-	before := l.parking.Entries()
-	l.parking.Observe(r, c.nominal(c.now))
+func (c *needLedger) plan(r *engine.Result) {
+	before := c.parking.Entries()
+	c.parking.Observe(r, c.nominal(c.now))
 	for _, e := range before { // those whose hold may change with this plan
 		c.clusters.ensure(e.Cluster).holds = true
 	}
-	for _, e := range l.parking.Entries() {
+	for _, e := range c.parking.Entries() {
 		if e.Stalled+1 >= c.policy.ParkAfter {
 			c.clusters.ensure(e.Cluster).holds = true
 		}
 	}
-	levels, room := l.sharing.Observe(c.world, r, c.policy)
+	levels, room := c.sharing.Observe(c.world, r, c.policy)
 	for _, name := range levels {
 		c.clusters.ensure(name).facts = true
 		c.trigger(triggerNode)
 	}
 	for _, name := range room {
-		if l.publishHeadroom(c, name) {
+		if c.publishHeadroom(name) {
 			c.trigger(triggerNode)
 		}
 	}
-	l.markUnplaced(c)
-	l.observeShort(c, r)
+	c.markUnplaced()
+	c.observeShort(r)
 }
 
 // markUnplaced tells the engine which rows the scheduler cannot place although they are covered; their verdicts say so
 // (ENG-11.14).
-func (l *needLedger) markUnplaced(c *Core) {
-	names := l.sharing.ClustersStuck()
+func (c *needLedger) markUnplaced() {
+	names := c.sharing.ClustersStuck()
 	for _, d := range c.world.Demand.Clusters() {
 		if d.Unplaced != nil {
 			names = append(names, d.Name)
 		}
 	}
 	slices.Sort(names)
-	l.unplaced = 0
+	c.unplaced = 0
 	for _, name := range slices.Compact(names) {
 		c.world.Demand.SetUnplaced(name, func(n *demand.Need) bool {
-			is := l.sharing.Unplaced(name, n.RowKey(), c.now, c.policy)
+			is := c.sharing.Unplaced(name, n.RowKey(), c.now, c.policy)
 			if is {
-				l.unplaced++
+				c.unplaced++
 			}
 			return is
 		})
@@ -123,24 +127,24 @@ func (l *needLedger) markUnplaced(c *Core) {
 
 // leftShortAt is the event that left a need short: its arrival, the change of its demand, or the loss of a machine
 // (SHARD-27.2).
-func (l *needLedger) leftShortAt(c *Core, name string, n *demand.Need) int64 {
+func (c *needLedger) leftShortAt(name string, n *demand.Need) int64 {
 	at := n.Arrival
 	cl := c.clusters.get(name)
 	if cl != nil && cl.Disposition == DispositionAccepted && cl.DispAt > at {
 		at = cl.DispAt
 	}
-	if lost := l.lost[name]; lost > at {
+	if lost := c.lost[name]; lost > at {
 		at = lost
 	}
 	return at
 }
 
-func (l *needLedger) lostMachine(c *Core, name string) { l.lost[name] = c.now }
+func (c *needLedger) lostMachine(name string) { c.lost[name] = c.now }
 
 // rowsChanged makes the rows of a cluster appear again in the next publication.
-func (l *needLedger) rowsChanged(name string) {}
+func (c *needLedger) rowsChanged(name string) {}
 
 // after runs what follows a plan: hints and need statuses.
-func (l *needLedger) after(c *Core) {
-	c.hintsDue()
+func (c *needLedger) after() {
+	c.pub.hintsDue()
 }

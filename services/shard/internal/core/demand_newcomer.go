@@ -12,7 +12,7 @@ import (
 // newcomer begins the hold of a cluster whose session has just delivered its first roll-up. One that was at home here
 // has no machines that this shard did not configure itself, and neither has any cluster of a fleet of one shard. That a
 // view names it proves nothing: a person may have bound it here before it came.
-func (c *Core) newcomer(cl *cluster) {
+func (c *rollups) newcomer(cl *cluster) {
 	switch v := c.ctl.View; {
 	case !c.cfg.Coordinated || c.coord.home[cl.Name]:
 		return
@@ -23,19 +23,19 @@ func (c *Core) newcomer(cl *cluster) {
 	if cl.ReadFrom == 0 {
 		c.reading = append(c.reading, cl)
 	}
-	cl.ReadFrom, cl.ReadUntil, cl.holds = c.lists+1, c.now+newcomerIntervals*c.cfg.ReconcileInterval, true
-	c.holdsEnd(cl, cl.ReadUntil)
+	cl.ReadFrom, cl.ReadUntil, cl.holds = c.reconciler.lists+1, c.now+newcomerIntervals*c.cfg.ReconcileInterval, true
+	c.bootstraps.holdsEnd(cl, cl.ReadUntil)
 }
 
-func (s *coordinatorState) atHome(cluster string) {
-	if s.home == nil {
-		s.home = map[string]bool{}
+func (c *coordinatorState) atHome(cluster string) {
+	if c.home == nil {
+		c.home = map[string]bool{}
 	}
-	s.home[cluster] = true
+	c.home[cluster] = true
 }
 
 // keepHome forgets the clusters that a new view gives to others.
-func (c *Core) keepHome(v *View) {
+func (c *ownership) keepHome(v *View) {
 	old := c.ctl.View
 	maps.DeleteFunc(c.coord.home, func(name string, _ bool) bool {
 		left := old != nil && slices.Contains(old.Clusters, name) && !slices.Contains(v.Clusters, name)
@@ -44,19 +44,19 @@ func (c *Core) keepHome(v *View) {
 }
 
 // unread reports whether some provider has still to be read before the cluster may acquire.
-func (c *Core) unread(cl *cluster) bool {
+func (c *rollups) unread(cl *cluster) bool {
 	return cl.ReadFrom != 0 && slices.ContainsFunc(c.providers, func(p *provider) bool { return c.unreadAt(cl, p) })
 }
 
 // unreadAt is the same of one provider. One that does not answer must not keep a cluster waiting for ever.
-func (c *Core) unreadAt(cl *cluster, p *provider) bool {
+func (c *rollups) unreadAt(cl *cluster, p *provider) bool {
 	v := c.ctl.View
 	return v != nil && !v.OnlyShard && p.Read < cl.ReadFrom && c.now < cl.ReadUntil
 }
 
 // mustRead reports whether a List of a provider is wanted now, for clusters that wait for one. A provider whose Lists take
 // long is read no more often for this than for machines on their way (SHARD-13.3).
-func (c *Core) mustRead(p *provider) bool {
+func (c *rollups) mustRead(p *provider) bool {
 	if !p.Listed || !slices.ContainsFunc(c.reading, func(cl *cluster) bool { return c.unreadAt(cl, p) }) {
 		return false
 	}
@@ -72,7 +72,7 @@ func (c *Core) mustRead(p *provider) bool {
 }
 
 // releaseNewcomers ends the holds that have nothing left to wait for.
-func (c *Core) releaseNewcomers() {
+func (c *rollups) releaseNewcomers() {
 	c.reading = slices.DeleteFunc(c.reading, func(cl *cluster) bool {
 		if c.unread(cl) || c.ctl.View == nil && c.now < cl.ReadUntil {
 			return false

@@ -13,9 +13,24 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
+// rollups judges roll-ups and makes them the demand of their clusters.
+type rollups struct {
+	*shared
+	bootstraps *bootstraps
+	coord      *coordinatorState
+	draining   *draining
+	machines   *machines
+	pub        *publisher
+	reconciler *reconciler
+
+	reading []*cluster       // new here, and waiting for the providers to be read
+	staging []*cluster       // with a roll-up that is being taken in, in turn
+	poison  map[string]int64 // content hash to Mono at which it ends
+}
+
 // rollupArrived applies a roll-up if its session is the cluster's current one and nothing newer was applied. The
 // sender's timestamp orders nothing (SHARD-8.4). Exactly one disposition is sent (SHARD-8.6).
-func (c *Core) rollupArrived(e RollupArrived) {
+func (c *rollups) rollupArrived(e RollupArrived) {
 	cl := c.clusters.get(e.Cluster)
 	if !cl.current(e.Session) || e.Arrival <= cl.Arrival {
 		return
@@ -29,7 +44,7 @@ func (c *Core) rollupArrived(e RollupArrived) {
 }
 
 // processRollup finds the disposition of a roll-up.
-func (c *Core) processRollup(cl *cluster, e RollupArrived) {
+func (c *rollups) processRollup(cl *cluster, e RollupArrived) {
 	if e.Reject == nil {
 		if until, bad := c.poison[e.Hash]; bad && until > c.now {
 			e.Reject = &Rejection{Reason: "poison", NeedIndex: -1,
@@ -50,13 +65,13 @@ func (c *Core) processRollup(cl *cluster, e RollupArrived) {
 	default:
 		c.judgeRollup(cl, e)
 	}
-	c.notifyUnread(cl)
+	c.pub.notifyUnread(cl)
 	cl.changed()
 }
 
 // rejectRollup refuses a roll-up. The last accepted demand stays, the session lives, and nothing counts as a report
 // (SHARD-8.7).
-func (c *Core) rejectRollup(cl *cluster, e RollupArrived) {
+func (c *rollups) rejectRollup(cl *cluster, e RollupArrived) {
 	r := e.Reject
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionRejected, c.now, r.Reason
 	c.sample(MetricRollups, DispositionRejected.String(), 1)
@@ -68,7 +83,7 @@ func (c *Core) rejectRollup(cl *cluster, e RollupArrived) {
 		FieldPath: r.FieldPath, Warnings: e.Warnings}})
 }
 
-func (c *Core) rollupUnchanged(cl *cluster, e RollupArrived) {
+func (c *rollups) rollupUnchanged(cl *cluster, e RollupArrived) {
 	c.clearHeld(cl)
 	c.heardFrom(cl)
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionUnchanged, c.now, ""
@@ -77,13 +92,13 @@ func (c *Core) rollupUnchanged(cl *cluster, e RollupArrived) {
 	c.tryGate(cl)
 }
 
-func (c *Core) ackRollup(cl *cluster, e RollupArrived, d Disposition) {
+func (c *rollups) ackRollup(cl *cluster, e RollupArrived, d Disposition) {
 	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoRollup,
 		Rollup: &Rollup{Disposition: d, Timestamp: e.Timestamp, NeedIndex: -1, Warnings: e.Warnings}})
 }
 
 // heardFrom notes that this session has delivered demand.
-func (c *Core) heardFrom(cl *cluster) {
+func (c *rollups) heardFrom(cl *cluster) {
 	cl.Fresh = c.now
 	if !cl.Heard {
 		cl.Heard = true
@@ -94,9 +109,9 @@ func (c *Core) heardFrom(cl *cluster) {
 
 // judgeRollup asks the guard, replaces the demand and opens the gate: the one way in for every roll-up that passed the
 // ingest gate (SHARD-11.1).
-func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
+func (c *rollups) judgeRollup(cl *cluster, e RollupArrived) {
 	totals := totalsOf(e.Rows)
-	if why := cmp.Or(c.hides(cl, e.OutOfService), c.suspicious(cl, &e, totals)); why != "" && !c.cfg.RollupGuardOff {
+	if why := cmp.Or(c.draining.hides(cl, e.OutOfService), c.suspicious(cl, &e, totals)); why != "" && !c.cfg.RollupGuardOff {
 		if !cl.Held.add(c.now) {
 			c.holdRollup(cl, e, why)
 			return
@@ -109,7 +124,7 @@ func (c *Core) judgeRollup(cl *cluster, e RollupArrived) {
 	c.acceptRollup(cl, e, totals, c.world.Demand.StageAll(e.Rows))
 }
 
-func (c *Core) holdRollup(cl *cluster, e RollupArrived, why string) {
+func (c *rollups) holdRollup(cl *cluster, e RollupArrived, why string) {
 	cl.HeldRollup = &e
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionHeld, c.now, "guard"
 	c.sample(MetricRollups, DispositionHeld.String(), 1)
@@ -122,7 +137,7 @@ func (c *Core) holdRollup(cl *cluster, e RollupArrived, why string) {
 			HeldCount: int64(cl.Held.Count), HeldNeeded: guardReports, Warnings: e.Warnings}})
 }
 
-func (c *Core) clearHeld(cl *cluster) {
+func (c *rollups) clearHeld(cl *cluster) {
 	if cl.Held.Count > 0 {
 		c.emit(Sample{Metric: MetricRollupQuarantined, Label1: cl.Name, Value: 0})
 	}
@@ -130,14 +145,14 @@ func (c *Core) clearHeld(cl *cluster) {
 }
 
 // acceptRollup makes a roll-up whose rows are staged the cluster's demand.
-func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
+func (c *rollups) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quantity, rows *demand.Staging) {
 	c.clearHeld(cl)
 	first := !cl.Known
 	did := c.world.Demand.Commit(cl.Name, rows, e.Overhead, c.now)
 	if did.Merged > 0 {
 		c.sample(MetricRollupWarnings, "equal_rows", int64(did.Merged))
 	}
-	c.setOutOfService(cl, e.OutOfService)
+	c.draining.setOutOfService(cl, e.OutOfService)
 	cl.Known, cl.Hash, cl.Rows, cl.Totals = true, e.Hash, len(e.Rows), totals
 	cl.Disposition, cl.DispAt, cl.DispReason = DispositionAccepted, c.now, ""
 	cl.holds = true
@@ -160,7 +175,7 @@ func (c *Core) acceptRollup(cl *cluster, e RollupArrived, totals []resource.Quan
 
 // suspicious says why a roll-up looks like an accident, or "" (SHARD-11.3). Empty lists, wiped stores and zeroed
 // quantities are legal messages that mean "drain everything".
-func (c *Core) suspicious(cl *cluster, e *RollupArrived, totals []resource.Quantity) string {
+func (c *rollups) suspicious(cl *cluster, e *RollupArrived, totals []resource.Quantity) string {
 	if !cl.Known {
 		return ""
 	}
@@ -183,7 +198,7 @@ func (c *Core) suspicious(cl *cluster, e *RollupArrived, totals []resource.Quant
 }
 
 // withOutOfService adds what the machines offer that a roll-up takes out of service to what it asks for.
-func (c *Core) withOutOfService(e *RollupArrived, totals []resource.Quantity) []resource.Quantity {
+func (c *rollups) withOutOfService(e *RollupArrived, totals []resource.Quantity) []resource.Quantity {
 	sum := map[string]int64{}
 	for _, q := range totals {
 		sum[q.Name] = q.Milli
@@ -207,7 +222,7 @@ func (c *Core) withOutOfService(e *RollupArrived, totals []resource.Quantity) []
 
 // tryGate opens the cluster's reclaim gate, unless its first demand is next to nothing beside what is bound to it: then
 // the same confirmation as of a suspicious roll-up is needed (SHARD-12.2, 12.3).
-func (c *Core) tryGate(cl *cluster) {
+func (c *rollups) tryGate(cl *cluster) {
 	if cl.GateOpen || !cl.Known {
 		return
 	}
@@ -222,7 +237,7 @@ func (c *Core) tryGate(cl *cluster) {
 	c.openGate(cl, "first roll-up of this process")
 }
 
-func (c *Core) demandsLittle(cl *cluster) bool {
+func (c *rollups) demandsLittle(cl *cluster) bool {
 	if cl.bound() < guardRows {
 		return false
 	}
@@ -235,9 +250,9 @@ func (c *Core) demandsLittle(cl *cluster) bool {
 }
 
 // boundSupply sums the allocatable of the machines bound to the cluster.
-func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
+func (c *rollups) boundSupply(cl *cluster) []resource.Quantity {
 	sum := map[string]int64{}
-	for _, i := range c.machinesOf(cl) {
+	for _, i := range c.machines.machinesOf(cl) {
 		m := c.world.Inventory.Machine(i)
 		if m.Cluster != cl.Name || !boundState(m.State) {
 			continue
@@ -253,7 +268,7 @@ func (c *Core) boundSupply(cl *cluster) []resource.Quantity {
 	return sortedQuantities(sum)
 }
 
-func (c *Core) openGate(cl *cluster, why string) {
+func (c *rollups) openGate(cl *cluster, why string) {
 	if cl.GateOpen {
 		return
 	}
@@ -264,7 +279,7 @@ func (c *Core) openGate(cl *cluster, why string) {
 }
 
 // confirmGate is not timed: reports confirm. It exists for gates that waited for the first Lists.
-func (c *Core) confirmGate(name string) {
+func (c *rollups) confirmGate(name string) {
 	if cl := c.clusters.get(name); cl != nil && cl.GateWaits {
 		c.tryGate(cl)
 	}
@@ -301,7 +316,7 @@ func amountOf(list []resource.Quantity, name string) int64 {
 	return list[i].Milli
 }
 
-func (c *Core) dropPoison() {
+func (c *rollups) dropPoison() {
 	for _, h := range sortedKeys(c.poison) {
 		if c.poison[h] <= c.now {
 			delete(c.poison, h)

@@ -8,6 +8,22 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// sessions knows which operators are connected, and takes what they report beside roll-ups.
+type sessions struct {
+	*shared
+	admin      *orders
+	bootstraps *bootstraps
+	commands   *commands
+	coord      *coordinatorState
+	draining   *draining
+	ledger     *needLedger
+	machines   *machines
+	outages    *outages
+	pub        *publisher
+	reconciler *reconciler
+	rollups    *rollups
+}
+
 // Values of Acknowledgement.echo (WIRE-6.10).
 const (
 	echoHello    = "hello"
@@ -19,7 +35,7 @@ const (
 )
 
 // sessionOpened installs a session, replacing an older one, or renews the installed one (SHARD-7.3, 7.5).
-func (c *Core) sessionOpened(e SessionOpened) {
+func (c *sessions) sessionOpened(e SessionOpened) {
 	if old := c.clusters.get(e.Cluster); old != nil && e.Session < old.Session {
 		return // a stream that was replaced before its Hello got here
 	}
@@ -53,25 +69,25 @@ func (c *Core) sessionOpened(e SessionOpened) {
 	c.ledger.sharing.Session(cl.Name, cl.has.unplaced)
 	cl.Reporting = false // the full set of node reports comes again after each Hello ack
 	if !cl.has.nodeContents {
-		c.forgetContents(cl)
+		c.machines.forgetContents(cl)
 	}
 	cl.holds, cl.facts = true, true
 	cl.changed()
 	if cl.Retired {
-		c.unretire(cl, "the cluster's operator came back")
+		c.admin.unretire(cl, "the cluster's operator came back")
 	}
 	c.emit(SendAck{Cluster: cl.Name, Session: cl.Session, Echo: echoHello, Hello: true, Term: c.ctl.Coordinator.Term, Epoch: c.epoch})
 	c.resync(cl)
-	c.reissueInstructions(cl)
+	c.draining.reissueInstructions(cl)
 }
 
 // resync sends the state of every machine of the cluster and the marker behind them (SHARD-18.5). Before every provider
 // was listed once the marker would be a lie, on which the operator deletes node objects, so it waits (WIRE-6.21).
-func (c *Core) resync(cl *cluster) {
+func (c *sessions) resync(cl *cluster) {
 	n := int64(0)
-	for _, i := range c.machinesOf(cl) {
-		if to, told := c.shownTo(i); told && to == cl.Name {
-			c.sendNodeState(i, cl, false)
+	for _, i := range c.machines.machinesOf(cl) {
+		if to, told := c.machines.shownTo(i); told && to == cl.Name {
+			c.machines.sendNodeState(i, cl, false)
 			n++
 		}
 	}
@@ -81,7 +97,7 @@ func (c *Core) resync(cl *cluster) {
 }
 
 // finishResyncs sends the replay to every session that opened before the first Lists were in.
-func (c *Core) finishResyncs() {
+func (c *sessions) finishResyncs() {
 	for _, cl := range c.clusters.ordered {
 		if cl.connected() {
 			c.resync(cl)
@@ -90,7 +106,7 @@ func (c *Core) finishResyncs() {
 }
 
 // sessionClosed removes the session if it is the installed one; late clean-up of a replaced one changes nothing.
-func (c *Core) sessionClosed(e SessionClosed) {
+func (c *sessions) sessionClosed(e SessionClosed) {
 	cl := c.clusters.get(e.Cluster)
 	if !cl.current(e.Session) {
 		return
@@ -101,10 +117,10 @@ func (c *Core) sessionClosed(e SessionClosed) {
 }
 
 // loseSession ends what needed the session. Demand stays: silence is never "no demand" (SHARD-2.4).
-func (c *Core) loseSession(cl *cluster, reason string) {
+func (c *sessions) loseSession(cl *cluster, reason string) {
 	c.record(Record{Type: RecordSessionClosed, Cluster: cl.Name, Detail: reason})
 	cl.Session, cl.Heard, cl.Reporting = 0, false, false
-	c.unstage(cl)
+	c.rollups.unstage(cl)
 	c.left(cl)
 	c.ledger.sharing.SessionClosed(cl.Name)
 	cl.holds, cl.facts = true, true
@@ -115,15 +131,15 @@ func (c *Core) loseSession(cl *cluster, reason string) {
 		}
 		switch {
 		case o.Phase == phasePulling:
-			c.rollBack(o, OutcomeSessionLost, "the cluster's session ended during the bootstrap pull")
+			c.commands.rollBack(o, OutcomeSessionLost, "the cluster's session ended during the bootstrap pull")
 		case o.Phase == phaseInstructing && o.Kind == KindPreempt:
-			c.drainUnannounced(o)
+			c.draining.drainUnannounced(o)
 		}
 	}
 }
 
 // nodeReported keeps what a cluster sees of a machine's node. It feeds node names, latencies and ENG-17, nothing else.
-func (c *Core) nodeReported(e NodeReported) {
+func (c *sessions) nodeReported(e NodeReported) {
 	cl := c.clusters.get(e.Cluster)
 	if !cl.current(e.Session) {
 		return
@@ -160,31 +176,31 @@ func (c *Core) nodeReported(e NodeReported) {
 		next = inventory.ReadyLost
 	}
 	if c.world.Inventory.SetReadiness(i, next) {
-		c.outageMoved(i)
+		c.outages.outageMoved(i)
 		c.trigger(triggerNode)
 		if next == inventory.ReadyOnce {
 			c.ledger.join.Ready(cl.Name)
 			cl.facts = true
-			c.observeReady(i)
+			c.machines.observeReady(i)
 		}
 	}
-	c.occupied(i, cl)
+	c.machines.occupied(i, cl)
 	if e.Present && (was == nil || was.name != e.Node) {
-		c.announce(i) // the node name is known now
+		c.machines.announce(i) // the node name is known now
 	}
 }
 
 // nodeGone asks the provider about a Configured machine whose node is no more: an interrupted machine is known at once and
 // not with the next List. Many at a time are a List's business (SHARD-13.18).
-func (c *Core) nodeGone(i inventory.Index) {
+func (c *sessions) nodeGone(i inventory.Index) {
 	inv := c.world.Inventory
 	if p := c.provider(inv.Provider(i)); inv.State(i) == inventory.Configured && len(p.asked) < nodeGoneGetsMax {
-		c.want(p.Name, inv.ID(i), getForPoll)
+		c.reconciler.want(p.Name, inv.ID(i), getForPoll)
 	}
 }
 
 // unplacedReported keeps the newest report of Pods that the scheduler could not place (ENG-11.11).
-func (c *Core) unplacedReported(e UnplacedReported) {
+func (c *sessions) unplacedReported(e UnplacedReported) {
 	cl := c.clusters.get(e.Cluster)
 	if !cl.current(e.Session) {
 		return
@@ -214,7 +230,7 @@ func (c *Core) unplacedReported(e UnplacedReported) {
 }
 
 // rowsOf finds the keys of a cluster's rows by their ids, which are sorted.
-func (c *Core) rowsOf(cluster string, ids []string) map[demand.RowKey]bool {
+func (c *sessions) rowsOf(cluster string, ids []string) map[demand.RowKey]bool {
 	rows := map[demand.RowKey]bool{}
 	if d := c.world.Demand.Cluster(cluster); d != nil && len(ids) > 0 {
 		for i := range d.Needs {

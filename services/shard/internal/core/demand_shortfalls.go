@@ -36,51 +36,51 @@ func (s *shortRows) sinceOf(row demand.RowKey) int64 {
 	return 0
 }
 
-func (l *needLedger) unmetSince(name string, row demand.RowKey) int64 {
-	return l.unmet[name].sinceOf(row)
+func (c *needLedger) unmetSince(name string, row demand.RowKey) int64 {
+	return c.unmet[name].sinceOf(row)
 }
 
 // observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each
 // other.
-func (l *needLedger) observeShort(c *Core, r *engine.Result) {
-	l.observeVictims(c, r)
-	unmet := make(map[string]*shortRows, len(l.unmet))
-	l.since = 0
+func (c *needLedger) observeShort(r *engine.Result) {
+	c.observeVictims(r)
+	unmet := make(map[string]*shortRows, len(c.unmet))
+	c.since = 0
 	for _, b := range r.Blocks {
 		if len(b.Missing) == 0 {
 			continue
 		}
-		old := l.unmet[b.Cluster]
+		old := c.unmet[b.Cluster]
 		if old == nil || old.of != b {
-			old = l.shortIn(c, b, old)
+			old = c.shortIn(b, old)
 		}
 		unmet[b.Cluster] = old
 		for i := range old.list {
-			if at := old.list[i].since; l.since == 0 || at < l.since {
-				l.since = at
+			if at := old.list[i].since; c.since == 0 || at < c.since {
+				c.since = at
 			}
 		}
 	}
-	l.unmet = unmet
-	l.sumShortfalls(c, r)
-	l.logOldest(c)
+	c.unmet = unmet
+	c.sumShortfalls(r)
+	c.logOldest()
 }
 
 // observeVictims notes the clusters that this plan begins to take machines from: what is short there is so since now, and
 // not since the roll-up that once was met (SHARD-27.2).
-func (l *needLedger) observeVictims(c *Core, r *engine.Result) {
+func (c *needLedger) observeVictims(r *engine.Result) {
 	for _, a := range r.Actions {
 		if a.Kind != KindPreempt {
 			continue
 		}
 		if _, again := c.cycle.planned[planKey{c.world.Inventory.ID(a.Machine), a.Kind}]; !again {
-			l.lostMachine(c, c.world.Inventory.Cluster(a.Machine))
+			c.lostMachine(c.world.Inventory.Cluster(a.Machine))
 		}
 	}
 }
 
 // shortIn lists the short rows of a new block.
-func (l *needLedger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRows {
+func (c *needLedger) shortIn(b *engine.Block, old *shortRows) *shortRows {
 	out := &shortRows{of: b, list: make([]shortRow, 0, len(b.Missing))}
 	var before []shortRow
 	if old != nil {
@@ -104,7 +104,7 @@ func (l *needLedger) shortIn(c *Core, b *engine.Block, old *shortRows) *shortRow
 			fallthrough
 		default:
 			if x.since, known = moved[x.key]; !known {
-				x.since = l.leftShortAt(c, b.Cluster, n)
+				x.since = c.leftShortAt(b.Cluster, n)
 			}
 		}
 		out.list = append(out.list, x)
@@ -170,20 +170,20 @@ func addForm(list []formSum, at map[*demand.Form]int, x *formSum) []formSum {
 
 // sumShortfalls sums what rows lack by fingerprint, the members of folded gangs among them. It goes by cluster and not by
 // turn, which would jump through the memory of all blocks, and looks only at groups of blocks of which one is another now.
-func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
-	if !l.sumGroups(r) && !l.restored {
+func (c *needLedger) sumShortfalls(r *engine.Result) {
+	if !c.sumGroups(r) && !c.restored {
 		return
 	}
-	l.restored = false
+	c.restored = false
 	rows := 0
-	for _, s := range l.summed {
+	for _, s := range c.summed {
 		rows += len(s.forms)
 	}
 	forms, at := make([]formSum, 0, rows), make(map[*demand.Form]int, rows)
-	l.reasons = [8]int{}
-	for _, s := range l.summed {
+	c.reasons = [8]int{}
+	for _, s := range c.summed {
 		for k, n := range s.reasons {
-			l.reasons[k] += n
+			c.reasons[k] += n
 		}
 		for i := range s.forms {
 			forms = addForm(forms, at, &s.forms[i])
@@ -194,7 +194,7 @@ func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
 		s, f := &forms[i], &all[i]
 		*f = shortfall{Fingerprint: s.form.Fingerprint, First: c.now, Priority: s.form.Priority, Reqs: s.form.Requirements, Reason: s.reason,
 			Bucket: s.form.Interruption, sum: s}
-		if old := l.shortfalls[f.Fingerprint]; old != nil {
+		if old := c.shortfalls[f.Fingerprint]; old != nil {
 			f.First = old.First
 		}
 		short[f.Fingerprint], order[i] = f, f
@@ -209,12 +209,12 @@ func (l *needLedger) sumShortfalls(c *Core, r *engine.Result) {
 		}
 		f.sum = nil
 	}
-	l.shortfalls, l.order = short, order
+	c.shortfalls, c.order = short, order
 }
 
 // sumGroups brings the sums up to date and tells whether any is another now.
-func (l *needLedger) sumGroups(r *engine.Result) (changed bool) {
-	short := make([]*engine.Block, 0, len(l.summed)*shortSumBlocks)
+func (c *needLedger) sumGroups(r *engine.Result) (changed bool) {
+	short := make([]*engine.Block, 0, len(c.summed)*shortSumBlocks)
 	for _, b := range r.Blocks {
 		if len(b.Missing) > 0 {
 			short = append(short, b)
@@ -223,24 +223,24 @@ func (l *needLedger) sumGroups(r *engine.Result) (changed bool) {
 	n := 0
 	for part := range slices.Chunk(short, shortSumBlocks) {
 		switch {
-		case n == len(l.summed):
-			l.summed, changed = append(l.summed, sumOf(part)), true
-		case !slices.Equal(l.summed[n].blocks, part):
-			l.summed[n], changed = sumOf(part), true
+		case n == len(c.summed):
+			c.summed, changed = append(c.summed, sumOf(part)), true
+		case !slices.Equal(c.summed[n].blocks, part):
+			c.summed[n], changed = sumOf(part), true
 		}
 		n++
 	}
-	if n < len(l.summed) {
-		clear(l.summed[n:])
-		l.summed, changed = l.summed[:n], true
+	if n < len(c.summed) {
+		clear(c.summed[n:])
+		c.summed, changed = c.summed[:n], true
 	}
 	return changed
 }
 
 // logOldest names the three oldest shortfalls when that set changes (SHARD-26.3).
-func (l *needLedger) logOldest(c *Core) {
+func (c *needLedger) logOldest() {
 	var oldest []*shortfall
-	for _, s := range l.order {
+	for _, s := range c.order {
 		if len(oldest) == 3 && s.First >= oldest[2].First {
 			continue
 		}
@@ -256,10 +256,10 @@ func (l *needLedger) logOldest(c *Core) {
 		names = append(names, s.Fingerprint)
 	}
 	slices.Sort(names)
-	if text := strings.Join(names, ", "); text != l.oldest {
-		l.oldest = text
+	if text := strings.Join(names, ", "); text != c.oldest {
+		c.oldest = text
 		if text != "" {
-			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(l.order))})
+			c.emit(Sample{Metric: MetricShortfallLog, Label1: fmt.Sprintf("oldest shortfalls: %s", text), Value: int64(len(c.order))})
 		}
 	}
 }

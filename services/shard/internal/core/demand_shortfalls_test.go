@@ -40,7 +40,7 @@ func TestGangsThatAreCountedTogetherAreShortfalls(t *testing.T) {
 	if folded == 0 {
 		t.Fatal("the gangs were not counted together")
 	}
-	s := w.c.status()
+	s := w.c.pub.status()
 	if s.Short != 3 {
 		t.Errorf("%d rows are short: %v", s.Short, s.Unmet)
 	}
@@ -137,7 +137,7 @@ func (w *world) checkShortfalls(t *testing.T, when string) {
 			got[f.Fingerprint] += q.Milli
 		}
 	}
-	if s := w.c.status(); s.Short != short || fmt.Sprint(got) != fmt.Sprint(lacks) {
+	if s := w.c.pub.status(); s.Short != short || fmt.Sprint(got) != fmt.Sprint(lacks) {
 		t.Errorf("%s: %d rows lack %v, the ledger says %d and %v", when, short, lacks, s.Short, got)
 	}
 }
@@ -160,12 +160,12 @@ func TestUnmetSinceTheLoss(t *testing.T) {
 			w.run(Second)
 			w.rollup("red", needs(0, 4))
 			w.run(Hour)
-			if s := w.c.status(); s.Short != 0 {
+			if s := w.c.pub.status(); s.Short != 0 {
 				t.Fatalf("%d rows are short before the loss", s.Short)
 			}
 			lose(w)
 			w.run(5 * Minute)
-			if s := w.c.status(); s.Short != 1 || s.OldestAge < 4*Minute || s.OldestAge > 6*Minute {
+			if s := w.c.pub.status(); s.Short != 1 || s.OldestAge < 4*Minute || s.OldestAge > 6*Minute {
 				t.Errorf("%d rows are short, the oldest for %d s, 5 minutes after the loss", s.Short, s.OldestAge/Second)
 			}
 		})

@@ -18,7 +18,7 @@ type stagedRollup struct {
 }
 
 // stage begins to take in a roll-up.
-func (c *Core) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
+func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows)}
 	c.staging = append(c.staging, cl)
 	c.timers.add(c.now+1, timerStage, "")
@@ -26,7 +26,7 @@ func (c *Core) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 
 // unstage gives up what is on its way of a cluster whose session ended: its operator sends all of it again. What is left of
 // demand that went is given back in parts, too.
-func (c *Core) unstage(cl *cluster) {
+func (c *rollups) unstage(cl *cluster) {
 	if s := cl.staged; s != nil {
 		c.world.Demand.Drop(s.rows)
 		c.staging = slices.DeleteFunc(c.staging, func(x *cluster) bool { return x == cl })
@@ -36,7 +36,7 @@ func (c *Core) unstage(cl *cluster) {
 }
 
 // stagePart does one part of what is left to do: it gives back what demand used that is gone, then it takes in rows.
-func (c *Core) stagePart() {
+func (c *rollups) stagePart() {
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
 		c.staging = c.staging[1:]
@@ -53,7 +53,7 @@ func (c *Core) stagePart() {
 
 // staged makes a roll-up that is taken in the demand of its cluster, and looks at the one that came meanwhile. The plan follows with
 // the next event.
-func (c *Core) staged(cl *cluster) {
+func (c *rollups) staged(cl *cluster) {
 	s, queued := cl.staged, cl.queuedRollup
 	cl.staged, cl.queuedRollup = nil, nil
 	c.acceptRollup(cl, s.event, s.totals, s.rows)
@@ -61,19 +61,19 @@ func (c *Core) staged(cl *cluster) {
 	if queued != nil {
 		c.processRollup(cl, *queued)
 	}
-	c.notifyUnread(cl)
+	c.pub.notifyUnread(cl)
 	c.cycle.next = true
 }
 
 // TakesIn reports whether a roll-up with this content is being taken in: no plan has it yet.
-func (c *Core) TakesIn(hash string) bool {
-	return slices.ContainsFunc(c.staging, func(cl *cluster) bool {
+func (c *reader) TakesIn(hash string) bool {
+	return slices.ContainsFunc(c.rollups.staging, func(cl *cluster) bool {
 		return cl.staged.event.Hash == hash || cl.queuedRollup != nil && cl.queuedRollup.Hash == hash
 	})
 }
 
 // finishStaging takes in what is left at once, so that a checkpoint need not say how far it got.
-func (c *Core) finishStaging() {
+func (c *rollups) finishStaging() {
 	for len(c.staging) > 0 {
 		c.stagePart()
 	}

@@ -72,7 +72,7 @@ func sumDemand(list []*NeedBlock) (out []PenaltyDemand) {
 }
 
 // sharingLevels counts the clusters with demand by sharing level, in the order of engine.SharingLevels.
-func (c *Core) sharingLevels() (out [3]int) {
+func (c *publisher) sharingLevels() (out [3]int) {
 	levels := ledger.SharingLevels()
 	for _, cl := range c.world.Demand.Clusters() {
 		if len(cl.Needs) > 0 {

@@ -11,19 +11,21 @@
 // never sees a secret, and never judges by the text of a message. The shell around it turns I/O into events and effects
 // into I/O.
 //
-// The prefix of a file names its part. Read them in this order:
+// The core is made of parts. Each is a type that owns what it decides by, reads and writes what all share (type shared: the
+// moment, the fleet, open operations, deadlines, effects), and holds the parts that it calls; core_parts.go connects them.
+// The prefix of a file names its area. Read them in this order:
 //
-//	core.go, core_*   Step, events, effects, configuration, timers, records, invariants     SHARD-4, 5, 31 to 33
-//	demand_*          clusters, sessions, roll-ups and their guard, newcomers, unmet needs  SHARD-7, 8, 11, 12, 26
-//	machine_*         merging facts, moves between states, pools, deadlines, interruptions  SHARD-13, 14, 18
-//	provider_*        Lists, Gets, outcomes of calls, circuit breaker, fencing              SHARD-13, 14.6 to 14.12, 20
-//	plan_cycle.go     when the engine plans, and what happens to its actions                SHARD-6
-//	action_*          guards, dispatch, operations, commands, bootstrap                     SHARD-15, 16, 19
-//	drain_*           reclaim instructions, drains, evictions for moves                     SHARD-17
-//	coordinator_*     views, ownership, moves, exceptions                                   SHARD-21, COORD-9 to 12
-//	admin_*           orders of people                                                      SHARD-24
-//	read_*            what readers and operators are shown                                  SHARD-18, 23, 25, 26
-//	checkpoint_*      snapshots, restore, journal, reduced events                           SHARD-3, 13.15, 28
+//	core.go, core_*   Core, shared: Step, events, effects, configuration, timers, records, invariants   SHARD-4, 5, 31 to 33
+//	demand_*          sessions, rollups, needLedger: clusters, roll-ups and their guard, unmet needs     SHARD-7, 8, 11, 12, 26
+//	machine_*         merger, machines, poolSet, risks: facts, moves between states, interruptions        SHARD-13, 14, 18
+//	provider_*        reconciler, outages: Lists, Gets, outcomes of calls, circuit breaker, fencing       SHARD-13, 14.6 to 14.12, 20
+//	plan_*            cycleState: when the engine plans, and what happens to its actions                  SHARD-6
+//	action_*          guards, dispatcher, commands, bootstraps: from a decision to its outcome            SHARD-15, 16, 19
+//	drain_*           draining: reclaim instructions, drains, evictions for moves                         SHARD-17
+//	coordinator_*     coordinatorState, ownership: views, moves, exceptions                               SHARD-21, COORD-9 to 12
+//	admin_*           orders: what people order                                                           SHARD-24
+//	read_*            reader, publisher: what readers and operators are shown                             SHARD-18, 23, 25, 26
+//	checkpoint_*      recovery; snapshots, restore, journal, reduced events                               SHARD-3, 13.15, 28
 //
 // Start at Core.Step. Tests cite clauses of docs/spec/shard.md as SHARD-n.n.
 package core

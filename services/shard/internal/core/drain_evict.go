@@ -16,7 +16,7 @@ const evictPatience = 30 * Minute
 
 // evict begins a reservation of machines that have to be drained first (COORD-12.13). They are reserved from here on, so
 // that nobody takes them when they are Idle; they go through the same Reclaim, guards and budget as any other machine.
-func (c *Core) evict(x Instruction) {
+func (c *coordinatorState) evict(x Instruction) {
 	r := x.Reserve
 	if c.cycle.result == nil {
 		c.reply(x, InstructionFailed, "no cycle has run yet", nil)
@@ -45,14 +45,14 @@ func (c *Core) evict(x Instruction) {
 }
 
 // wantedBy reports whether a machine is of the kind that a move asks for.
-func (c *Core) wantedBy(r *ReserveInstruction, m *inventory.Machine) bool {
+func (c *coordinatorState) wantedBy(r *ReserveInstruction, m *inventory.Machine) bool {
 	return (r.InstanceType == "" || m.InstanceType == r.InstanceType) && (r.Zone == "" || m.Zone == r.Zone) &&
 		(r.CapacityType == 0 || uint8(m.CapacityType) == r.CapacityType) && satisfies(m, r.Requirements) && holds(m, r)
 }
 
 // planEvictions adds the drains of moves to the decisions of a new plan.
-func (c *Core) planEvictions(planned map[planKey]int64, wanted map[string]bool) {
-	for _, w := range c.coord.Waiting {
+func (c *coordinatorState) planEvictions(planned map[planKey]int64, wanted map[string]bool) {
+	for _, w := range c.Waiting {
 		r := w.Instruction.Reserve
 		if r == nil || len(w.Pending) == 0 {
 			continue
@@ -82,14 +82,14 @@ type eviction struct {
 }
 
 // evicting reports whether a machine's drain belongs to a move that still waits for it.
-func (c *Core) evicting(id string) bool {
-	return slices.ContainsFunc(c.coord.Waiting, func(w pendingInstruction) bool {
+func (c *coordinatorState) evicting(id string) bool {
+	return slices.ContainsFunc(c.Waiting, func(w pendingInstruction) bool {
 		return w.Instruction.Reserve != nil && slices.Contains(w.Pending, id)
 	})
 }
 
 // drainedFor looks which machines of a move are Idle, and which will never be.
-func (c *Core) drainedFor(w *pendingInstruction) {
+func (c *coordinatorState) drainedFor(w *pendingInstruction) {
 	inv := c.world.Inventory
 	w.Pending = slices.DeleteFunc(slices.Clone(w.Pending), func(id string) bool {
 		i, ok := inv.Find(id)
@@ -109,7 +109,7 @@ func (c *Core) drainedFor(w *pendingInstruction) {
 }
 
 // evicted answers a tier 3 reservation with what could be drained.
-func (c *Core) evicted(w pendingInstruction) {
+func (c *coordinatorState) evicted(w pendingInstruction) {
 	r := w.Instruction.Reserve
 	c.unreserve(w.Pending)
 	if len(w.Taken) == 0 {
@@ -124,7 +124,7 @@ func (c *Core) evicted(w pendingInstruction) {
 }
 
 // unreserve lets machines go that were marked for a move.
-func (c *Core) unreserve(ids []string) {
+func (c *coordinatorState) unreserve(ids []string) {
 	for _, id := range ids {
 		if i, ok := c.world.Inventory.Find(id); ok {
 			c.world.Inventory.Lift(i, inventory.WithheldReserved, "")

@@ -164,7 +164,7 @@ func TestOwnerOfBoundMachines(t *testing.T) {
 		view.OnlyShard = x.only
 		c.ctl.View = &view
 		m := host("m", inventory.Configured, x.cluster)
-		if got := c.mine(&m, x.owner); got != x.want {
+		if got := c.ownership.mine(&m, x.owner); got != x.want {
 			t.Errorf("cluster %s, named %q, only shard %v: mine is %v", x.cluster, x.owner, x.only, got)
 		}
 	}
@@ -181,7 +181,7 @@ func TestViewOfAnotherProviderIsIgnored(t *testing.T) {
 		c.Step(at, Started{Epoch: 9, Config: Config{ShardID: "shard-0", Providers: []string{"p"}, Coordinated: true, ProviderAddress: address},
 			Control: Control{View: old, Done: []DoneAck{{ID: "v1"}}}})
 		m := slot("m1")
-		if got := c.mine(&m, ""); got != (address == "old:9000") {
+		if got := c.ownership.mine(&m, ""); got != (address == "old:9000") {
 			t.Errorf("at %s a free machine is mine: %v", address, got)
 		}
 		if address == "old:9000" {
@@ -191,7 +191,7 @@ func TestViewOfAnotherProviderIsIgnored(t *testing.T) {
 			t.Error("the view is reported as in force")
 		}
 		c.Step(at, CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{set}})
-		if !c.mine(&m, "") || c.ctl.View == nil || c.ctl.View.Under != address {
+		if !c.ownership.mine(&m, "") || c.ctl.View == nil || c.ctl.View.Under != address {
 			t.Errorf("after the first answer the view is %+v", c.ctl.View)
 		}
 	}

@@ -8,9 +8,20 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// draining tells operators to cordon and evict, and drains when they have.
+type draining struct {
+	*shared
+	commands *commands
+	coord    *coordinatorState
+	guards   *guards
+	ledger   *needLedger
+	machines *machines
+	recovery *recovery
+}
+
 // instruct tells the operator to cordon and drain, before the provider's Drain: otherwise routine scale-down kills pods
 // without honouring disruption budgets (SHARD-17.1).
-func (c *Core) instruct(o *operation, cl *cluster) {
+func (c *draining) instruct(o *operation, cl *cluster) {
 	o.Phase = phaseInstructing
 	if o.Instruction == "" {
 		o.Instruction = wireID(o.ID, "reclaim", 1)
@@ -30,7 +41,7 @@ func (c *Core) instruct(o *operation, cl *cluster) {
 // commit makes a drain that nobody takes back any more count as begun: the operator has acknowledged it, or could not be
 // told of a change of mind. Were the machine still supply, the next plan would find another one in excess instead of it
 // and both would go (SHARD-17.4a). What the machine is reserved for counts on it from here.
-func (c *Core) commit(o *operation) {
+func (c *draining) commit(o *operation) {
 	inv := c.world.Inventory
 	if o.Committed || inv.State(o.Index) != inventory.Configured {
 		return
@@ -46,7 +57,7 @@ func (c *Core) commit(o *operation) {
 }
 
 // uncommit takes that back: the operation ends, or its operator came back as one that can be told.
-func (c *Core) uncommit(o *operation) {
+func (c *draining) uncommit(o *operation) {
 	if !o.Committed {
 		return
 	}
@@ -59,7 +70,7 @@ func (c *Core) uncommit(o *operation) {
 	c.trigger(triggerMachine)
 }
 
-func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled bool, reason string) {
+func (c *draining) sendInstruction(o *operation, cl *cluster, grace int64, cancelled bool, reason string) {
 	cause := CauseVoluntary
 	if o.Kind == KindPreempt {
 		cause = CausePreempt
@@ -73,7 +84,7 @@ func (c *Core) sendInstruction(o *operation, cl *cluster, grace int64, cancelled
 }
 
 // repeatInstruction sends an unacked instruction again, with the same id (SHARD-17.4).
-func (c *Core) repeatInstruction(id string) {
+func (c *draining) repeatInstruction(id string) {
 	o := c.ops.byID[id]
 	if o == nil || o.Phase != phaseInstructing || c.frozen() {
 		return
@@ -82,7 +93,7 @@ func (c *Core) repeatInstruction(id string) {
 	if o.Acked {
 		return
 	}
-	if cl := c.clusters.get(o.Cluster); cl != nil && cl.connected() && !c.guards.pausedFor(c, o.Kind, o.Cluster, o.Provider) {
+	if cl := c.clusters.get(o.Cluster); cl != nil && cl.connected() && !c.guards.pausedFor(o.Kind, o.Cluster, o.Provider) {
 		o.Repeats++
 		c.sendInstruction(o, cl, o.Grace, false, "")
 	}
@@ -90,7 +101,7 @@ func (c *Core) repeatInstruction(id string) {
 
 // reissueInstructions sends every open instruction of a cluster on its new session: unacked ones at once, and those of
 // machines that drain with what is left of their grace (SHARD-17.4, 17.6).
-func (c *Core) reissueInstructions(cl *cluster) {
+func (c *draining) reissueInstructions(cl *cluster) {
 	for _, o := range c.ops.ordered() {
 		if o.Cluster != cl.Name || !o.drains() || o.Instruction == "" {
 			continue
@@ -109,11 +120,11 @@ func (c *Core) reissueInstructions(cl *cluster) {
 			c.sendInstruction(o, cl, max(0, (o.DrainEnds-c.now)/Second), false, "")
 		}
 	}
-	c.reissueJournaled(cl)
+	c.recovery.reissueJournaled(cl)
 }
 
 // reclaimAcked takes the operator's word that the node is cordoned.
-func (c *Core) reclaimAcked(e ReclaimAcked) {
+func (c *draining) reclaimAcked(e ReclaimAcked) {
 	o := c.ops.byInstr[e.Instruction]
 	if o == nil || o.Cluster != e.Cluster {
 		c.sample(MetricStrayAnswers, "reclaim_ack", 1)
@@ -149,7 +160,7 @@ func (c *Core) reclaimAcked(e ReclaimAcked) {
 
 // armDeadline makes a drain wait for the operator's last word, if the operator gives one: Drain goes out when it says that
 // nothing is left, and not before (SHARD-17.10).
-func (c *Core) armDeadline(o *operation, cl *cluster) {
+func (c *draining) armDeadline(o *operation, cl *cluster) {
 	switch {
 	case !cl.has.drainReport:
 		o.Deadline = 0
@@ -164,7 +175,7 @@ func (c *Core) armDeadline(o *operation, cl *cluster) {
 }
 
 // graceLeft is what is left of an operation's grace, in whole seconds.
-func (c *Core) graceLeft(o *operation) int64 {
+func (c *draining) graceLeft(o *operation) int64 {
 	if o.Deadline == 0 {
 		return o.Grace
 	}
@@ -181,7 +192,7 @@ func (o *operation) drainEnds() int64 {
 
 // drainDeadline ends the wait for the operator's last word: a preemption drains at its own deadline, a voluntary reclaim is
 // given up unless the policy is to force it.
-func (c *Core) drainDeadline(id string) {
+func (c *draining) drainDeadline(id string) {
 	o := c.ops.byID[id]
 	if o == nil || o.Phase != phaseInstructing || o.Deadline == 0 {
 		return
@@ -195,7 +206,7 @@ func (c *Core) drainDeadline(id string) {
 
 // giveUpDrain ends a voluntary drain that its cluster does not let happen. The machine stays and is left alone for a while
 // (SHARD-17.11).
-func (c *Core) giveUpDrain(o *operation, why string) {
+func (c *draining) giveUpDrain(o *operation, why string) {
 	if n := len(o.Drain.Blocking); n > 0 {
 		why += "; blocked by " + strings.Join(o.Drain.Blocking[:min(n, 5)], ", ")
 	}
@@ -216,7 +227,7 @@ func (c *Core) giveUpDrain(o *operation, why string) {
 }
 
 // ackWaitOver drains for a Preempt whose ack did not come in time (SHARD-17.5).
-func (c *Core) ackWaitOver(id string) {
+func (c *draining) ackWaitOver(id string) {
 	o := c.ops.byID[id]
 	if o == nil || o.Phase != phaseInstructing || o.Kind != KindPreempt || o.Acked {
 		return
@@ -230,7 +241,7 @@ func (c *Core) ackWaitOver(id string) {
 
 // drainNow makes the operation ready to send Drain. The machine is Draining once the command leaves. A note says why
 // there was no ack.
-func (c *Core) drainNow(o *operation, note string) {
+func (c *draining) drainNow(o *operation, note string) {
 	if note != "" {
 		c.recordOp(RecordStarted, o, "", note)
 	}
@@ -241,7 +252,7 @@ func (c *Core) drainNow(o *operation, note string) {
 
 // drainUnannounced drains for a Preempt whose cluster has no session, so that nobody can evict (SHARD-17.5). First it waits
 // for one handover of the operator.
-func (c *Core) drainUnannounced(o *operation) {
+func (c *draining) drainUnannounced(o *operation) {
 	if c.cfg.SessionHandoverWait > 0 {
 		if o.Instruction == "" {
 			o.Instruction = wireID(o.ID, "reclaim", 1)
@@ -257,7 +268,7 @@ func (c *Core) drainUnannounced(o *operation) {
 }
 
 // handoverOver drains for a Preempt for which no session came.
-func (c *Core) handoverOver(id string) {
+func (c *draining) handoverOver(id string) {
 	o := c.ops.byID[id]
 	if o == nil || o.Phase != phaseInstructing || c.frozen() {
 		return
@@ -267,13 +278,13 @@ func (c *Core) handoverOver(id string) {
 	}
 }
 
-func (c *Core) drainWithoutSession(o *operation) {
+func (c *draining) drainWithoutSession(o *operation) {
 	c.sample(MetricEvictionsSkipped, "", 1)
 	c.drainNow(o, "eviction skipped: the cluster has no session")
 }
 
 // sendDrain moves the machine to Draining, with its reservation if it has one, and sends the command.
-func (c *Core) sendDrain(o *operation) {
+func (c *draining) sendDrain(o *operation) {
 	inv := c.world.Inventory
 	if inv.State(o.Index) != inventory.Draining {
 		o.DrainEnds = c.now + c.graceLeft(o)*Second
@@ -282,19 +293,19 @@ func (c *Core) sendDrain(o *operation) {
 			c.clusters.ensure(o.Cluster).facts = true
 			c.withholdUnjoined(o)
 		}
-		c.move(o.Index, inventory.Draining, o.Cluster)
+		c.machines.move(o.Index, inventory.Draining, o.Cluster)
 		if o.Promise != nil {
 			p := *o.Promise
 			p.Expires = o.DrainEnds + c.policy.DrainMargin*Second
 			inv.SetPromise(o.Index, &p)
 		}
-		c.announce(o.Index)
+		c.machines.announce(o.Index)
 	}
-	c.send(o)
+	c.commands.send(o)
 }
 
 // drained clears what bound the machine, when the drain has ended and not when it was acknowledged (SHARD-14.5).
-func (c *Core) drained(o *operation) {
+func (c *draining) drained(o *operation) {
 	delete(c.guards.drains, o.Machine)
 	delete(c.ops.byInstr, o.Instruction)
 	if o.Cause == engine.CauseNotJoined {
@@ -304,15 +315,15 @@ func (c *Core) drained(o *operation) {
 
 // withholdUnjoined keeps a machine from the cluster that its node did not join; others may use it (ENG-17.7). It holds from
 // the drain on: a plan may promise a machine that drains, and the cluster that gives it up would get it straight back.
-func (c *Core) withholdUnjoined(o *operation) {
+func (c *draining) withholdUnjoined(o *operation) {
 	c.world.Inventory.Withhold(o.Index, inventory.Withheld{Reason: inventory.WithheldNotJoined, Until: c.now + c.policy.JoinRetryHold, Cluster: o.Cluster})
 }
 
 // cancelUnwanted ends drains that the new plan does not ask for any more, as long as nothing but an instruction was
 // sent. A peer that cannot be told has cordoned for good: its operation waits for the ack and goes on (SHARD-17.4).
-func (c *Core) cancelUnwanted(wanted map[string]bool) {
+func (c *draining) cancelUnwanted(wanted map[string]bool) {
 	for _, o := range c.ops.ordered() {
-		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.evicting(o.Machine) {
+		if o.Phase != phaseInstructing || wanted[o.Machine] || o.Committed || c.coord.evicting(o.Machine) {
 			continue
 		}
 		cl := c.clusters.get(o.Cluster)
@@ -324,12 +335,12 @@ func (c *Core) cancelUnwanted(wanted map[string]bool) {
 	}
 }
 
-func (c *Core) endCancelled(o *operation, why string) {
-	c.end(o, OutcomeCancelled, why)
+func (c *draining) endCancelled(o *operation, why string) {
+	c.commands.end(o, OutcomeCancelled, why)
 }
 
 // cancelInstruction takes an instruction back, so that the operator uncordons.
-func (c *Core) cancelInstruction(o *operation, why string) {
+func (c *draining) cancelInstruction(o *operation, why string) {
 	delete(c.ops.byInstr, o.Instruction)
 	cl := c.clusters.get(o.Cluster)
 	if cl == nil || !cl.connected() || !cl.has.reclaimCancel {
@@ -340,7 +351,7 @@ func (c *Core) cancelInstruction(o *operation, why string) {
 }
 
 // drainReported keeps the operator's last word on a drain (SHARD-17.9).
-func (c *Core) drainReported(e DrainReported) {
+func (c *draining) drainReported(e DrainReported) {
 	o := c.ops.byInstr[e.Instruction]
 	if o == nil || o.Cluster != e.Cluster {
 		return

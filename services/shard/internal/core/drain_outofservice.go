@@ -36,7 +36,7 @@ func (o *OutOfService) String() string {
 
 // setOutOfService replaces what a cluster says of nodes that take no Pods. Such a machine is no supply for the Pods that
 // are elsewhere (SHARD-18.9).
-func (c *Core) setOutOfService(cl *cluster, list []OutOfService) {
+func (c *draining) setOutOfService(cl *cluster, list []OutOfService) {
 	inv := c.world.Inventory
 	before := cl.out
 	cl.out = nil
@@ -64,7 +64,7 @@ func (c *Core) setOutOfService(cl *cluster, list []OutOfService) {
 }
 
 // planOutOfService adds the reclaims of machines that take no Pods and hold none any more. The plan does not see them.
-func (c *Core) planOutOfService(planned map[planKey]int64, wanted map[string]bool) {
+func (c *draining) planOutOfService(planned map[planKey]int64, wanted map[string]bool) {
 	inv := c.world.Inventory
 	for _, cl := range c.clusters.ordered {
 		for _, id := range sortedKeys(cl.out) {
@@ -86,7 +86,7 @@ func (c *Core) planOutOfService(planned map[planKey]int64, wanted map[string]boo
 }
 
 // hides says why a roll-up that takes machines out of service looks like an accident, or "": half of a cluster at once.
-func (c *Core) hides(cl *cluster, list []OutOfService) string {
+func (c *draining) hides(cl *cluster, list []OutOfService) string {
 	fresh := 0
 	for i := range list {
 		if _, known := cl.out[list[i].Machine]; !known {

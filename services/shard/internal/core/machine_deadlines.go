@@ -7,7 +7,7 @@ import (
 )
 
 // stuckAfter is how long a machine may stay in its state before somebody should look, or 0 (SHARD-14.14).
-func (c *Core) stuckAfter(i inventory.Index) int64 {
+func (c *machines) stuckAfter(i inventory.Index) int64 {
 	switch c.world.Inventory.State(i) {
 	case inventory.Creating:
 		return c.cfg.CreatingStuckAfter
@@ -27,7 +27,7 @@ func (c *Core) stuckAfter(i inventory.Index) int64 {
 
 // watch marks a machine that takes too long and asks about it every minute. A stuck promise must not hide unmet demand
 // for ever, so it stops counting as supply; when it arrives it is ordinary supply.
-func (c *Core) watch(id string) {
+func (c *machines) watch(id string) {
 	inv := c.world.Inventory
 	i, ok := inv.Find(id)
 	if !ok {
@@ -51,7 +51,7 @@ func (c *Core) watch(id string) {
 		c.trigger(triggerExpiry)
 	}
 	if !c.frozen() {
-		c.want(m.Provider, id, getForStuck)
+		c.reconciler.want(m.Provider, id, getForStuck)
 	}
 	c.timers.add(c.now+stuckAskEvery, timerStuck, id)
 }

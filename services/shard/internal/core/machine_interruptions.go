@@ -36,21 +36,23 @@ func (r *risk) advance(now int64) {
 
 // risks are those of all pools. A new process starts over: the long run is the metric's.
 type risks struct {
+	*shared
+
 	since int64
 	pools map[riskKey]*risk
 }
 
-func (s *risks) of(key riskKey, now int64) *risk {
-	r := s.pools[key]
+func (c *risks) of(key riskKey, now int64) *risk {
+	r := c.pools[key]
 	if r == nil {
-		if len(s.pools) >= risksMax {
+		if len(c.pools) >= risksMax {
 			return nil
 		}
-		if s.pools == nil {
-			s.pools, s.since = map[riskKey]*risk{}, now
+		if c.pools == nil {
+			c.pools, c.since = map[riskKey]*risk{}, now
 		}
 		r = &risk{at: now}
-		s.pools[key] = r
+		c.pools[key] = r
 	}
 	r.advance(now)
 	return r
@@ -62,7 +64,7 @@ type hosting struct {
 	counts bool
 }
 
-func (c *Core) hostOf(i inventory.Index) hosting {
+func (c *risks) hostOf(i inventory.Index) hosting {
 	inv := c.world.Inventory
 	if s := inv.State(i); s < inventory.Idle || s > inventory.Draining || inv.Probability(i) >= certain {
 		return hosting{}
@@ -76,7 +78,7 @@ func (c *Core) hostOf(i inventory.Index) hosting {
 //
 // Only a probability that rises while the host is known is such a word: a provider that declares 1.0 of every host, or of a slot,
 // would otherwise be bought from without end (SHARD-13.19).
-func (c *Core) hosted(i inventory.Index, was hosting) {
+func (c *risks) hosted(i inventory.Index, was hosting) {
 	is := c.hostOf(i)
 	inv := c.world.Inventory
 	s := inv.State(i)
@@ -87,12 +89,12 @@ func (c *Core) hosted(i inventory.Index, was hosting) {
 		return
 	}
 	if was.counts {
-		if r := c.risks.of(was.key, c.now); r != nil {
+		if r := c.of(was.key, c.now); r != nil {
 			r.hosts--
 		}
 	}
 	if is.counts {
-		if r := c.risks.of(is.key, c.now); r != nil {
+		if r := c.of(is.key, c.now); r != nil {
 			r.hosts++
 		}
 		return
@@ -104,14 +106,14 @@ func (c *Core) hosted(i inventory.Index, was hosting) {
 	default:
 		return
 	}
-	if r := c.risks.of(was.key, c.now); r != nil {
+	if r := c.of(was.key, c.now); r != nil {
 		r.taken++
 	}
 	c.emit(Sample{Metric: MetricInterruptions, Label1: was.key.provider, Label2: was.key.class.String(), Value: 1})
 }
 
 // announced: the provider takes a host back. From here on it is no supply, so that its replacement is bought while it still serves.
-func (c *Core) announced(i inventory.Index) {
+func (c *risks) announced(i inventory.Index) {
 	inv := c.world.Inventory
 	inv.SetAnnounced(i, true)
 	m := inv.Machine(i)
@@ -121,7 +123,7 @@ func (c *Core) announced(i inventory.Index) {
 }
 
 // announcedStill ends an announcement that nothing came of.
-func (c *Core) announcedStill(id string) {
+func (c *risks) announcedStill(id string) {
 	inv := c.world.Inventory
 	i, known := inv.Find(id)
 	if !known || !inv.SetAnnounced(i, false) {
@@ -140,7 +142,7 @@ type SeenInterruptions struct {
 }
 
 // SeenInterruptions tells it of the pool of one machine; false when no host of it was ever seen.
-func (c *Core) SeenInterruptions(id string) (SeenInterruptions, bool) {
+func (c *reader) SeenInterruptions(id string) (SeenInterruptions, bool) {
 	i, known := c.world.Inventory.Find(id)
 	if !known {
 		return SeenInterruptions{}, false

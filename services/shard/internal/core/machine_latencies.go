@@ -13,7 +13,7 @@ type acquisition struct {
 	Bound bool   `n:"3"`
 }
 
-func (c *Core) noteAcquired(o *operation) {
+func (c *machines) noteAcquired(o *operation) {
 	if o.Unmet == 0 {
 		o.Unmet = c.now
 	}
@@ -26,7 +26,7 @@ func (c *Core) noteAcquired(o *operation) {
 }
 
 // observePhase samples how long a command took to its terminal fact. Failures are never put in success histograms.
-func (c *Core) observePhase(o *operation) {
+func (c *machines) observePhase(o *operation) {
 	if o.Sent == 0 {
 		return
 	}
@@ -34,11 +34,11 @@ func (c *Core) observePhase(o *operation) {
 	c.sample(m, "", c.now-o.Sent)
 }
 
-func (c *Core) observeRPC(o *operation, e CommandDone) {
+func (c *machines) observeRPC(o *operation, e CommandDone) {
 	c.emit(Sample{Metric: MetricProviderRPC, Label1: o.Provider + "\x00" + o.rpc().String(), Label2: e.Code.String(), Value: e.Duration})
 }
 
-func (c *Core) observeConfigured(i inventory.Index) {
+func (c *machines) observeConfigured(i inventory.Index) {
 	if a := c.pub.acquired[c.world.Inventory.ID(i)]; a != nil && !a.Bound {
 		a.Bound = true
 		c.sample(MetricProvisioningLatency, a.Path, c.now-a.Unmet)
@@ -46,7 +46,7 @@ func (c *Core) observeConfigured(i inventory.Index) {
 }
 
 // observeReady samples the latency that a user feels, once per machine acquired.
-func (c *Core) observeReady(i inventory.Index) {
+func (c *machines) observeReady(i inventory.Index) {
 	id := c.world.Inventory.ID(i)
 	if a := c.pub.acquired[id]; a != nil {
 		c.sample(MetricDemandToReady, a.Path, c.now-a.Unmet)
@@ -55,7 +55,7 @@ func (c *Core) observeReady(i inventory.Index) {
 }
 
 // effectiveCost is price plus probability times the penalty of the need a machine is promised to (ENG-7.4).
-func (c *Core) effectiveCost(i inventory.Index, p inventory.Promise) int64 {
+func (c *machines) effectiveCost(i inventory.Index, p inventory.Promise) int64 {
 	inv := c.world.Inventory
 	// probability is parts per million and the penalty half-dollars: 1e-6 x 0.5e6 micro-dollars is a half.
 	return inv.Price(i) + int64(inv.Probability(i))*int64(p.For.Interruption)/2

@@ -6,6 +6,19 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// merger merges what providers say of machines into the inventory.
+type merger struct {
+	*shared
+	admin     *orders
+	commands  *commands
+	coord     *coordinatorState
+	guards    *guards
+	ledger    *needLedger
+	machines  *machines
+	ownership *ownership
+	recovery  *recovery
+}
+
 // verdict on one fact.
 type merged uint8
 
@@ -19,21 +32,21 @@ const (
 //
 // A List answered before a Configure and applied after it would undo the binding and hand the machine to someone else:
 // so a fact is set aside while a command is in flight or a pull waits, and when the machine changed after the request.
-func (c *Core) merge(f Fact, asked int64) merged {
+func (c *merger) merge(f Fact, asked int64) merged {
 	i, known := c.world.Inventory.Find(f.Machine.ID)
 	_, did := c.mergeAt(i, known, f, asked)
 	return did
 }
 
 // mergeAt is merge for those who have looked for the machine. It answers where the machine is now, None if nowhere.
-func (c *Core) mergeAt(i inventory.Index, known bool, f Fact, asked int64) (inventory.Index, merged) {
+func (c *merger) mergeAt(i inventory.Index, known bool, f Fact, asked int64) (inventory.Index, merged) {
 	if !known {
 		return c.meet(f)
 	}
 	return i, c.mergeKnown(i, f, asked)
 }
 
-func (c *Core) mergeKnown(i inventory.Index, f Fact, asked int64) merged {
+func (c *merger) mergeKnown(i inventory.Index, f Fact, asked int64) merged {
 	o := c.ops.byMachine[f.Machine.ID]
 	if o != nil {
 		switch o.Phase {
@@ -42,7 +55,7 @@ func (c *Core) mergeKnown(i inventory.Index, f Fact, asked int64) merged {
 				return mergedSetAside
 			}
 			// Asked for after the operation began, and nothing of the operation was sent: what it began on is not so.
-			c.rollBack(o, OutcomeStaleState, "the machine is "+f.Machine.State.String())
+			c.commands.rollBack(o, OutcomeStaleState, "the machine is "+f.Machine.State.String())
 			return c.adopt(i, f, nil)
 		case phaseAsking:
 			if s := f.Machine.State; s != o.rpc().middle() && s != o.rpc().target() {
@@ -57,7 +70,7 @@ func (c *Core) mergeKnown(i inventory.Index, f Fact, asked int64) merged {
 }
 
 // adopt makes a fact the record of a machine, whatever edge it implies (SHARD-14.2).
-func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
+func (c *merger) adopt(i inventory.Index, f Fact, o *operation) merged {
 	inv := c.world.Inventory
 	old := inventory.Machine{State: inv.State(i), Cluster: inv.Cluster(i)} // what an edge is judged by
 	m := f.Machine
@@ -65,8 +78,8 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 		m.Cluster = "" // soft: a cluster on IDLE or DELETING is read as empty
 	}
 	explained, foreign := c.explains(o, old.State, m.State), inv.Foreign(i)
-	held := c.boughtAsMine(o, i)
-	if !c.putKnown(i, m) {
+	held := c.ownership.boughtAsMine(o, i)
+	if !c.machines.putKnown(i, m) {
 		return mergedNothing
 	}
 	if old.State != m.State || old.Cluster != m.Cluster {
@@ -80,14 +93,14 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 		}
 		c.attribute(i, old, m, f)
 	}
-	c.ownMachine(i, f)
+	c.ownership.ownMachine(i, f)
 	if o != nil && (old.State != m.State || o.Phase == phaseInstructing && m.Cluster != o.Cluster) {
 		if m.State == inventory.Idle {
-			c.relabelled(o, i, held)
+			c.ownership.relabelled(o, i, held)
 		}
-		c.advance(o, i, m)
+		c.commands.advance(o, i, m)
 	} else {
-		c.announce(i)
+		c.machines.announce(i)
 	}
 	c.afterEdge(i, old.State)
 	return mergedAdopted
@@ -95,7 +108,7 @@ func (c *Core) adopt(i inventory.Index, f Fact, o *operation) merged {
 
 // explains reports whether an operation of ours leads over an edge: to its target, or, where it does not succeed, to Failed
 // or back to where it began. How it ended is said by the operation itself.
-func (c *Core) explains(o *operation, from, to inventory.State) bool {
+func (c *merger) explains(o *operation, from, to inventory.State) bool {
 	if from == to {
 		return true
 	}
@@ -113,13 +126,13 @@ func (c *Core) explains(o *operation, from, to inventory.State) bool {
 }
 
 // noteEdge records edges that nobody commanded and bindings that contradict ours (SHARD-14.2, 14.4).
-func (c *Core) noteEdge(i inventory.Index, old, m inventory.Machine, explained bool) {
+func (c *merger) noteEdge(i inventory.Index, old, m inventory.Machine, explained bool) {
 	if !explained {
 		c.emit(Sample{Metric: MetricUnexpectedEdges, Label1: old.State.String(), Label2: m.State.String(), Value: 1})
 		c.record(Record{Type: RecordUnexpectedEdge, Machine: m.ID, Provider: m.Provider, Cluster: m.Cluster,
 			From: old.State, To: m.State, Detail: "no command of this shard caused this"})
 		if old.State == inventory.Configured && c.clusters.get(old.Cluster) != nil {
-			c.ledger.lostMachine(c, old.Cluster)
+			c.ledger.lostMachine(old.Cluster)
 		}
 	}
 	if old.Cluster != "" && m.Cluster != "" && old.Cluster != m.Cluster {
@@ -138,7 +151,7 @@ func (c *Core) noteEdge(i inventory.Index, old, m inventory.Machine, explained b
 }
 
 // attribute keeps, takes or clears the stamp and promise of a machine whose state or binding changed (SHARD-14.3).
-func (c *Core) attribute(i inventory.Index, old, m inventory.Machine, f Fact) {
+func (c *merger) attribute(i inventory.Index, old, m inventory.Machine, f Fact) {
 	inv := c.world.Inventory
 	switch {
 	case boundState(m.State):
@@ -172,50 +185,50 @@ func (c *Core) attribute(i inventory.Index, old, m inventory.Machine, f Fact) {
 
 // meet takes in a machine that was not known. Its attribution comes from the provider's echo (SHARD-13.14), or from
 // the journal where the echo cannot have it (SHARD-13.15).
-func (c *Core) meet(f Fact) (inventory.Index, merged) {
+func (c *merger) meet(f Fact) (inventory.Index, merged) {
 	inv := c.world.Inventory
 	m := f.Machine
 	if !boundState(m.State) && m.State != inventory.Failed {
 		m.Cluster = ""
 	}
-	if c.forgotten(f) {
+	if c.admin.forgotten(f) {
 		return inventory.None, mergedNothing
 	}
-	i := c.putNew(m, c.now)
+	i := c.machines.putNew(m, c.now)
 	c.cols.at(i).mutation = 0
 	if boundState(m.State) && f.HasStamp {
 		inv.SetStamp(i, &f.Stamp)
 	}
-	c.ownMachine(i, f)
-	c.useJournal(i, m)
-	c.markReserved(i)
-	c.announce(i)
+	c.ownership.ownMachine(i, f)
+	c.recovery.useJournal(i, m)
+	c.coord.markReserved(i)
+	c.machines.announce(i)
 	c.afterEdge(i, 0)
 	return i, mergedAdopted
 }
 
 // afterEdge arms the watchdog and starts what a new state calls for.
-func (c *Core) afterEdge(i inventory.Index, from inventory.State) {
+func (c *merger) afterEdge(i inventory.Index, from inventory.State) {
 	inv := c.world.Inventory
 	s := inv.State(i)
 	if s == from {
 		return
 	}
 	id := inv.ID(i)
-	if limit := c.stuckAfter(i); limit > 0 {
+	if limit := c.machines.stuckAfter(i); limit > 0 {
 		c.timers.add(c.now+limit, timerStuck, id)
 	}
 	if s != inventory.Draining && !(s == inventory.Configured && from == 0) { // 0: it was not known, and its entry was looked at
-		c.journalEnds(id)
+		c.recovery.journalEnds(id)
 	}
-	c.guards.stateChanged(c, i, s)
+	c.guards.stateChanged(i, s)
 	if s == inventory.Idle {
-		c.handOver(i)
+		c.commands.handOver(i)
 	}
 	if s == inventory.Configured {
-		c.observeConfigured(i)
+		c.machines.observeConfigured(i)
 	}
 	if s == inventory.Speculative {
-		c.slotReturned(id, from)
+		c.ownership.slotReturned(id, from)
 	}
 }

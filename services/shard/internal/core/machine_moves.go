@@ -7,6 +7,18 @@ import (
 	"slices"
 )
 
+// machines moves machines between states and shows each to the cluster that it serves.
+type machines struct {
+	*shared
+	coord      *coordinatorState
+	guards     *guards
+	outages    *outages
+	pools      *poolSet
+	pub        *publisher
+	reconciler *reconciler
+	risks      *risks
+}
+
 // boundState reports whether machines in a state have a cluster.
 func boundState(s inventory.State) bool {
 	return s == inventory.Configuring || s == inventory.Configured || s == inventory.Draining
@@ -15,7 +27,7 @@ func boundState(s inventory.State) bool {
 // count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state, cluster or owner
 // goes through move, putKnown, putNew, own or removeMachine, and nowhere else. Another shard's machines are not counted: what is held,
 // paced and told of a cluster here is about those that this shard can act on.
-func (c *Core) count(i inventory.Index, by int) {
+func (c *machines) count(i inventory.Index, by int) {
 	inv := c.world.Inventory
 	if inv.Cluster(i) == "" || inv.Foreign(i) {
 		return
@@ -26,7 +38,7 @@ func (c *Core) count(i inventory.Index, by int) {
 }
 
 // own marks a machine as ours or another shard's and reports whether that is new.
-func (c *Core) own(i inventory.Index, mine bool) bool {
+func (c *machines) own(i inventory.Index, mine bool) bool {
 	inv := c.world.Inventory
 	if inv.Foreign(i) != mine {
 		return false
@@ -43,63 +55,63 @@ func (c *Core) own(i inventory.Index, mine bool) bool {
 }
 
 // move stores a transition of our own making.
-func (c *Core) move(i inventory.Index, to inventory.State, name string) {
+func (c *machines) move(i inventory.Index, to inventory.State, name string) {
 	inv := c.world.Inventory
 	from, old := inv.State(i), inv.Cluster(i)
 	if from == to && old == name {
 		return
 	}
-	was := c.hostOf(i)
+	was := c.risks.hostOf(i)
 	c.count(i, -1)
 	inv.Move(i, to, name)
 	c.count(i, 1)
-	c.hosted(i, was)
+	c.risks.hosted(i, was)
 	if from != to {
 		inv.SetSince(i, c.now)
 		if limit := c.stuckAfter(i); limit > 0 {
 			c.timers.add(c.now+limit, timerStuck, inv.ID(i))
 		}
 	}
-	c.outageMoved(i)
+	c.outages.outageMoved(i)
 	c.cols.grow(inv.Bound())
 	c.touched(i)
 	c.trigger(triggerMachine)
 }
 
 // putKnown stores the provider's word on a machine that is known, and reports whether it is news.
-func (c *Core) putKnown(i inventory.Index, m inventory.Machine) bool {
+func (c *machines) putKnown(i inventory.Index, m inventory.Machine) bool {
 	inv := c.world.Inventory
 	if inv.Holds(i, &m) { // nearly every row of a full List
 		return false
 	}
-	was := c.hostOf(i)
+	was := c.risks.hostOf(i)
 	c.count(i, -1)
 	inv.Replace(i, m)
 	c.count(i, 1)
-	c.hosted(i, was)
-	c.outageMoved(i)
+	c.risks.hosted(i, was)
+	c.outages.outageMoved(i)
 	c.trigger(triggerMachine)
 	return true
 }
 
 // putNew stores the provider's word on a machine that is not known, in its state since a moment.
-func (c *Core) putNew(m inventory.Machine, since int64) inventory.Index {
+func (c *machines) putNew(m inventory.Machine, since int64) inventory.Index {
 	inv := c.world.Inventory
 	i := inv.PutNew(m, since)
 	c.provider(m.Provider).machines++
 	c.count(i, 1)
 	c.cols.grow(inv.Bound())
-	c.hosted(i, hosting{})
-	c.outageMoved(i)
+	c.risks.hosted(i, hosting{})
+	c.outages.outageMoved(i)
 	c.trigger(triggerMachine)
 	return i
 }
 
 // removeMachine forgets a machine and everything that hangs on it.
-func (c *Core) removeMachine(i inventory.Index) {
+func (c *machines) removeMachine(i inventory.Index) {
 	inv := c.world.Inventory
 	id := inv.ID(i)
-	if was := c.hostOf(i); was.counts {
+	if was := c.risks.hostOf(i); was.counts {
 		if r := c.risks.of(was.key, c.now); r != nil {
 			r.hosts--
 		}
@@ -129,7 +141,7 @@ func (c *Core) removeMachine(i inventory.Index) {
 // shownTo is the cluster that is to see a machine as its own: the one it is bound to, or the one it is being made for.
 // A machine is first shown when the provider has accepted the command, so that a roll-back leaves no object behind
 // (SHARD-18.4, 18.6).
-func (c *Core) shownTo(i inventory.Index) (string, bool) {
+func (c *machines) shownTo(i inventory.Index) (string, bool) {
 	inv := c.world.Inventory
 	id, shown := inv.ID(i), c.subscribed(i)
 	accepted := true
@@ -170,17 +182,17 @@ type subscriber struct {
 }
 
 // subscribed returns the cluster that was shown a machine.
-func (c *Core) subscribed(i inventory.Index) string {
+func (c *machines) subscribed(i inventory.Index) string {
 	return c.pub.subscribers[c.cols.at(i).subscriber].cluster
 }
 
 // subscribe notes which cluster was shown a machine.
-func (c *Core) subscribe(i inventory.Index, to string) {
+func (c *machines) subscribe(i inventory.Index, to string) {
 	if c.subscribed(i) == to {
 		return
 	}
 	c.unsubscribe(i)
-	p := &c.pub
+	p := c.pub
 	n, known := p.byCluster[to]
 	if !known {
 		if last := len(p.unused) - 1; last >= 0 {
@@ -196,12 +208,12 @@ func (c *Core) subscribe(i inventory.Index, to string) {
 	a.machines = append(a.machines, i)
 }
 
-func (c *Core) unsubscribe(i inventory.Index) {
+func (c *machines) unsubscribe(i inventory.Index) {
 	x := c.cols.at(i)
 	if x.subscriber == 0 {
 		return
 	}
-	p := &c.pub
+	p := c.pub
 	a := &p.subscribers[x.subscriber]
 	last := a.machines[len(a.machines)-1]
 	a.machines[x.subscriberAt] = last
@@ -217,7 +229,7 @@ func (c *Core) unsubscribe(i inventory.Index) {
 
 // machinesOf lists, by id, every machine that is bound to a cluster or that it was shown: a look at those alone, since a
 // shard has a hundred times as many. Whatever binds a machine or changes it announces it, so nothing else can be its.
-func (c *Core) machinesOf(cl *cluster) []inventory.Index {
+func (c *machines) machinesOf(cl *cluster) []inventory.Index {
 	inv := c.world.Inventory
 	var out []inventory.Index
 	if id, known := c.world.Space.Clusters.Find(cl.Name); known {
@@ -233,7 +245,7 @@ func (c *Core) machinesOf(cl *cluster) []inventory.Index {
 
 // announce tells the clusters concerned that something about a machine changed: the one that loses it first
 // (SHARD-18.1, 18.2).
-func (c *Core) announce(i inventory.Index) {
+func (c *machines) announce(i inventory.Index) {
 	to, shown := c.shownTo(i)
 	if before := c.subscribed(i); before != "" && before != to {
 		c.release(i, before, c.world.Inventory.Machine(i))
@@ -248,7 +260,7 @@ func (c *Core) announce(i inventory.Index) {
 }
 
 // release tells a cluster that a machine is no longer its own.
-func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
+func (c *machines) release(i inventory.Index, name string, m inventory.Machine) {
 	c.unsubscribe(i)
 	cl := c.clusters.get(name)
 	if cl == nil {
@@ -264,13 +276,13 @@ func (c *Core) release(i inventory.Index, name string, m inventory.Machine) {
 }
 
 // announceRollback takes back what a rolled-back operation may have shown.
-func (c *Core) announceRollback(o *operation) {
+func (c *machines) announceRollback(o *operation) {
 	if i, ok := c.world.Inventory.Find(o.Machine); ok && i == o.Index {
 		c.announce(i)
 	}
 }
 
-func (c *Core) sendNodeState(i inventory.Index, cl *cluster, released bool) {
+func (c *machines) sendNodeState(i inventory.Index, cl *cluster, released bool) {
 	inv := c.world.Inventory
 	m := inv.Machine(i)
 	s := SendNodeState{Cluster: cl.Name, Session: cl.Session, Machine: m, Released: released, Since: c.toWall(inv.Since(i))}

@@ -22,7 +22,7 @@ func occupancyOf(n *NodeContents) inventory.Occupancy {
 
 // occupied shows the engine what a node holds and which labels only the node has, and lets waiting releases be looked at again when
 // that has changed (SHARD-18.8, 18.10).
-func (c *Core) occupied(i inventory.Index, cl *cluster) {
+func (c *machines) occupied(i inventory.Index, cl *cluster) {
 	var held *NodeContents
 	var labels []inventory.Label
 	if n := cl.nodes[c.world.Inventory.ID(i)]; n != nil && n.contents != nil {
@@ -36,7 +36,7 @@ func (c *Core) occupied(i inventory.Index, cl *cluster) {
 }
 
 // forgetContents drops what was said of nodes, for a session that does not say it.
-func (c *Core) forgetContents(cl *cluster) {
+func (c *machines) forgetContents(cl *cluster) {
 	for _, id := range sortedKeys(cl.nodes) {
 		if n := cl.nodes[id]; n.contents != nil {
 			forgotten := *n
@@ -50,7 +50,7 @@ func (c *Core) forgetContents(cl *cluster) {
 }
 
 // contentsOf is what the node of a machine holds, or nil when that is not known.
-func (c *Core) contentsOf(machine string, cl *cluster) *NodeContents {
+func (c *machines) contentsOf(machine string, cl *cluster) *NodeContents {
 	if n := cl.nodes[machine]; n != nil {
 		return n.contents
 	}

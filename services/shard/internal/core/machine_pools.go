@@ -21,11 +21,13 @@ type pool struct {
 }
 
 type poolSet struct {
+	*shared
+
 	byKey map[string]*pool
 	order []*pool // by key
 }
 
-func (s *poolSet) init() { s.byKey = map[string]*pool{} }
+func (c *poolSet) init() { c.byKey = map[string]*pool{} }
 
 // PoolKey is how status prints a pool and ClearBackoff takes it.
 func PoolKey(provider, instanceType, zone string, class inventory.CapacityType) string {
@@ -33,19 +35,19 @@ func PoolKey(provider, instanceType, zone string, class inventory.CapacityType) 
 }
 
 // poolFailed withholds a pool after a Create of it was refused or failed, first for 30 s and then longer.
-func (c *Core) poolFailed(o *operation) {
+func (c *poolSet) poolFailed(o *operation) {
 	i, ok := c.world.Inventory.Find(o.Machine)
 	if !ok {
 		return
 	}
 	m := c.world.Inventory.Machine(i)
 	key := PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType)
-	p := c.pools.byKey[key]
+	p := c.byKey[key]
 	if p == nil {
 		p = &pool{Key: key, Provider: m.Provider, Type: m.InstanceType, Zone: m.Zone, Class: m.CapacityType}
-		c.pools.byKey[key] = p
-		at, _ := slices.BinarySearchFunc(c.pools.order, key, func(p *pool, k string) int { return strings.Compare(p.Key, k) })
-		c.pools.order = slices.Insert(c.pools.order, at, p)
+		c.byKey[key] = p
+		at, _ := slices.BinarySearchFunc(c.order, key, func(p *pool, k string) int { return strings.Compare(p.Key, k) })
+		c.order = slices.Insert(c.order, at, p)
 	}
 	p.Backoff.fail(rampPool, c.now, key)
 	p.Probe = ""
@@ -55,7 +57,7 @@ func (c *Core) poolFailed(o *operation) {
 }
 
 // markPool shows the pool's machines to the engine as withheld; after the pause all but one probe.
-func (c *Core) markPool(p *pool) {
+func (c *poolSet) markPool(p *pool) {
 	for _, i := range c.inPool(p) {
 		if c.world.Inventory.State(i) == inventory.Speculative {
 			c.markPooled(p, i)
@@ -64,7 +66,7 @@ func (c *Core) markPool(p *pool) {
 	c.trigger(triggerExpiry)
 }
 
-func (c *Core) markPooled(p *pool, i inventory.Index) {
+func (c *poolSet) markPooled(p *pool, i inventory.Index) {
 	inv := c.world.Inventory
 	if p.Backoff.Until <= c.now && (p.Probe == "" || p.Probe == inv.ID(i)) {
 		p.Probe = inv.ID(i)
@@ -75,7 +77,7 @@ func (c *Core) markPooled(p *pool, i inventory.Index) {
 }
 
 // inPool lists the machines of a pool by id. Each class is looked at once, each machine only for its class.
-func (c *Core) inPool(p *pool) []inventory.Index {
+func (c *poolSet) inPool(p *pool) []inventory.Index {
 	inv := c.world.Inventory
 	verdict := make([]uint8, inv.Classes()) // 0: not looked at
 	var out []inventory.Index
@@ -104,8 +106,8 @@ func (p *pool) holds(m *inventory.Machine) bool {
 }
 
 // wakePools lets one probe through for each pool whose pause is over.
-func (c *Core) wakePools() {
-	for _, p := range c.pools.order {
+func (c *poolSet) wakePools() {
+	for _, p := range c.order {
 		if p.Probe == "" && p.Backoff.Until <= c.now {
 			c.markPool(p)
 		}
@@ -113,13 +115,13 @@ func (c *Core) wakePools() {
 }
 
 // clearPool ends the memory of a pool.
-func (c *Core) clearPool(key string) bool {
-	p := c.pools.byKey[key]
+func (c *poolSet) clearPool(key string) bool {
+	p := c.byKey[key]
 	if p == nil {
 		return false
 	}
-	delete(c.pools.byKey, key)
-	c.pools.order = slices.DeleteFunc(c.pools.order, func(x *pool) bool { return x == p })
+	delete(c.byKey, key)
+	c.order = slices.DeleteFunc(c.order, func(x *pool) bool { return x == p })
 	for _, i := range c.inPool(p) {
 		c.world.Inventory.Lift(i, inventory.WithheldStockOut, "")
 	}
@@ -129,15 +131,15 @@ func (c *Core) clearPool(key string) bool {
 }
 
 // created ends the memory of the pool of a slot that became a host.
-func (s *poolSet) created(c *Core, m inventory.Machine) {
-	if len(s.order) > 0 {
+func (c *poolSet) created(m inventory.Machine) {
+	if len(c.order) > 0 {
 		c.clearPool(PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType))
 	}
 }
 
 // removed lets another machine be the probe.
-func (s *poolSet) removed(id string) {
-	for _, p := range s.order {
+func (c *poolSet) removed(id string) {
+	for _, p := range c.order {
 		if p.Probe == id {
 			p.Probe = ""
 		}
@@ -145,13 +147,13 @@ func (s *poolSet) removed(id string) {
 }
 
 // stateChanged follows a machine into and out of a pool: only slots are withheld.
-func (s *poolSet) stateChanged(c *Core, i inventory.Index, to inventory.State) {
-	if len(s.order) == 0 {
+func (c *poolSet) stateChanged(i inventory.Index, to inventory.State) {
+	if len(c.order) == 0 {
 		return
 	}
 	inv := c.world.Inventory
 	m := inv.Machine(i)
-	p := s.byKey[PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType)]
+	p := c.byKey[PoolKey(m.Provider, m.InstanceType, m.Zone, m.CapacityType)]
 	if p == nil {
 		return
 	}

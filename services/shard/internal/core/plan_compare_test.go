@@ -136,7 +136,7 @@ func TestComparisonDoesNotLengthenAStep(t *testing.T) {
 		w.mono += Second
 		w.c.now = w.mono
 		began := time.Now()
-		w.c.runCycle()
+		w.c.cycle.runCycle()
 		return time.Since(began)
 	}
 	w.tampered = true

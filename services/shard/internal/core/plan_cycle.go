@@ -5,6 +5,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -28,6 +29,19 @@ func (t trigger) String() string {
 
 // cycleState is the cadence of decisions and what the last plan left to start.
 type cycleState struct {
+	*shared
+	coord      *coordinatorState
+	dispatcher *dispatcher
+	draining   *draining
+	ledger     *needLedger
+	machines   *machines
+	ownership  *ownership
+	pub        *publisher
+	sessions   *sessions
+
+	planner     *planner.Planner
+	audit       engine.Audit
+	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
 	keptCycle
 
 	pending   [triggers]bool
@@ -80,14 +94,14 @@ type decision struct {
 }
 
 // trigger asks for a cycle.
-func (c *Core) trigger(t trigger) {
+func (c *shared) trigger(t trigger) {
 	c.cycle.pending[t] = true
 	c.cycle.wanted = true
 }
 
 // allListed reports whether each provider has delivered one complete full List in this process. No cycle runs before:
 // planning on half an inventory buys again what already exists (SHARD-6.6).
-func (c *Core) allListed() bool {
+func (c *shared) allListed() bool {
 	for _, p := range c.providers {
 		if !p.Listed {
 			return false
@@ -98,8 +112,8 @@ func (c *Core) allListed() bool {
 
 // maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
 // storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
-func (c *Core) maybeCycle() {
-	s := &c.cycle
+func (c *cycleState) maybeCycle() {
+	s := c
 	for len(s.HoldEnds) > 0 { // few; order does not matter, each only marks its cluster
 		i := slices.IndexFunc(s.HoldEnds, func(h holdEnd) bool { return h.At <= c.now })
 		if i < 0 {
@@ -128,16 +142,16 @@ func (c *Core) maybeCycle() {
 
 // ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
 // that take longer than the spacing would follow each other without a gap, with one event of anybody between two.
-func (s *cycleState) ended(at int64) {
-	if s.Open && at > s.LastEnd {
-		s.Took, s.LastEnd = at-s.LastEnd, at
+func (c *cycleState) ended(at int64) {
+	if c.Open && at > c.LastEnd {
+		c.Took, c.LastEnd = at-c.LastEnd, at
 	}
-	s.Open = false
+	c.Open = false
 }
 
 // runCycle is one cycle, in the order of SHARD-6.7.
-func (c *Core) runCycle() {
-	s := &c.cycle
+func (c *cycleState) runCycle() {
+	s := c
 	for t, set := range s.pending {
 		if set {
 			c.sample(MetricCycleTriggers, trigger(t).String(), 1)
@@ -149,16 +163,16 @@ func (c *Core) runCycle() {
 
 	c.phase(PhaseSnapread)
 	c.lapse(c.world.Inventory.Advance(c.now))
-	c.ledger.advance(c)
-	c.applyQuotas()
-	c.bringHoldsUpToDate()
+	c.ledger.advance()
+	c.ownership.applyQuotas()
+	c.sessions.bringHoldsUpToDate()
 	in := engine.Input{World: c.world, Cycle: s.N, Policy: c.policy}
 	r := c.planner.Plan(in)
 	if names := c.ledger.parking.Fruitless(r, c.policy); len(names) > 0 {
 		for _, name := range names {
 			c.clusters.ensure(name).holds = true
 		}
-		c.bringHoldsUpToDate()
+		c.sessions.bringHoldsUpToDate()
 		r = c.planner.Plan(in)
 	}
 	c.phase(PhaseNone)
@@ -169,7 +183,7 @@ func (c *Core) runCycle() {
 	c.phase(PhaseEmit)
 	c.keepPromises(r)
 	s.result = r
-	c.ledger.plan(c, r)
+	c.ledger.plan(r)
 	c.replaceDecisions(r)
 	for _, at := range s.Rollups {
 		c.sample(MetricCycleLag, "", c.now-at)
@@ -179,39 +193,39 @@ func (c *Core) runCycle() {
 	s.Redispatch = true
 	c.timers.add(c.now+c.cfg.CycleInterval, timerCycle, "")
 	c.phase(PhaseExecute)
-	c.dispatch()
+	c.dispatcher.dispatch()
 	c.phase(PhaseNone)
-	c.ledger.after(c)
+	c.ledger.after()
 	if s.wanted { // by what this plan taught: no event of others has to come first
 		c.timers.add(c.now+c.cfg.CycleMinSpacing, timerSpacing, "")
 	}
-	c.pub.cycle = true
-	c.checkCheap()
+	c.pub.cycled = true
+	c.dispatcher.checkCheap()
 }
 
 // lapse records promises and marks that ended by time.
-func (c *Core) lapse(list []inventory.Lapse) {
+func (c *cycleState) lapse(list []inventory.Lapse) {
 	for _, l := range list {
 		if l.Promise != nil {
-			c.announce(l.Index)
+			c.machines.announce(l.Index)
 		}
 	}
 }
 
 // keepPromises stores the promises that changed hands (ENG-15.4).
-func (c *Core) keepPromises(r *engine.Result) {
+func (c *cycleState) keepPromises(r *engine.Result) {
 	for _, p := range r.Promised {
 		to := p.To
 		if c.world.Inventory.SetPromise(p.Machine, &to) {
-			c.announce(p.Machine)
+			c.machines.announce(p.Machine)
 		}
 	}
 }
 
 // replaceDecisions makes the new plan's actions the ones to start. Decisions that did not start are not kept: a stale
 // decision is a wrong one, and the new plan has derived again what is still true (SHARD-6.8).
-func (c *Core) replaceDecisions(r *engine.Result) {
-	s := &c.cycle
+func (c *cycleState) replaceDecisions(r *engine.Result) {
+	s := c
 	dropped := 0
 	for k := range s.waiting {
 		dropped += len(s.waiting[k])
@@ -238,25 +252,25 @@ func (c *Core) replaceDecisions(r *engine.Result) {
 		}
 		s.waiting[a.Kind] = append(s.waiting[a.Kind], decision{action: a, index: a.Machine, machine: id, cycle: s.N, planned: at})
 	}
-	c.planEvictions(planned, wanted)
-	c.planOutOfService(planned, wanted)
+	c.coord.planEvictions(planned, wanted)
+	c.draining.planOutOfService(planned, wanted)
 	s.planned, s.held = planned, held
 	if n := dropped - again; n > 0 {
 		c.sample(MetricDropped, "", int64(n))
 	}
-	c.cancelUnwanted(wanted)
+	c.draining.cancelUnwanted(wanted)
 }
 
 // decisionOf makes a decision of an action of the last plan, spelled out.
-func (c *Core) decisionOf(a engine.Action) *decision {
-	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.cycle.N, planned: c.now}
+func (c *cycleState) decisionOf(a engine.Action) *decision {
+	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.N, planned: c.now}
 	c.spell(d)
 	return d
 }
 
 // spell fills in what a start needs.
-func (c *Core) spell(d *decision) {
-	r := c.cycle.result
+func (c *cycleState) spell(d *decision) {
+	r := c.result
 	d.view = r.View(c.world, d.action)
 	if e := d.evict; e != nil {
 		d.view.Grace, d.view.Score, d.view.Terms, d.view.PreemptorPriority = e.Grace, e.Score, e.Terms, e.priority

@@ -17,7 +17,7 @@ type fence struct {
 }
 
 // fenceSuspected takes a refusal by the fence.
-func (c *Core) fenceSuspected(o *operation, e CommandDone) {
+func (c *commands) fenceSuspected(o *operation, e CommandDone) {
 	p := c.provider(o.Provider)
 	f := &p.Fence
 	o.Phase = phaseFenced
@@ -40,7 +40,7 @@ func (c *Core) fenceSuspected(o *operation, e CommandDone) {
 }
 
 // confirmFence sends the one confirming attempt when nothing else is in flight, or after the time of one command.
-func (c *Core) confirmFence(p *provider) {
+func (c *commands) confirmFence(p *provider) {
 	f := &p.Fence
 	if !f.Suspect || f.Confirm != "" || c.superseded != "" || c.stopping {
 		return
@@ -50,21 +50,21 @@ func (c *Core) confirmFence(p *provider) {
 	}
 	for len(f.Refused) > 0 {
 		o := c.ops.byID[f.Refused[0]]
-		if o == nil || o.rpc() == RPCConfigure && (o.BlobAt == 0 || !c.blobFresh(o)) {
+		if o == nil || o.rpc() == RPCConfigure && (o.BlobAt == 0 || !c.bootstraps.blobFresh(o)) {
 			f.Refused = f.Refused[1:]
 			if o != nil {
 				c.rollBack(o, OutcomeFenced, "refused by the fence; the blob expired before it could be confirmed")
 			}
 			continue
 		}
-		if !c.classes.free(o.Kind) { // other providers fill it; the limit holds here too
+		if !c.dispatcher.classes.free(o.Kind) { // other providers fill it; the limit holds here too
 			c.timers.add(c.now+fenceClassRetry, timerFence, p.Name)
 			return
 		}
 		f.Confirm = o.ID
 		f.Tries++
 		o.Slot = true
-		c.classes.used[o.Kind]++
+		c.dispatcher.classes.used[o.Kind]++
 		p.Inflight++
 		c.send(o)
 		return
@@ -74,7 +74,7 @@ func (c *Core) confirmFence(p *provider) {
 }
 
 // ended looks at the end of any command that was not refused by the fence.
-func (f *fence) ended(c *Core, p *provider, o *operation, class Class, code Code) {
+func (f *fence) ended(c *commands, p *provider, o *operation, class Class, code Code) {
 	if !f.Suspect {
 		return
 	}
@@ -110,11 +110,11 @@ func (f *fence) ended(c *Core, p *provider, o *operation, class Class, code Code
 // unresolved keeps an operation whose confirming attempt had no answer in the fence's hands.
 func (f *fence) unresolved(o *operation) bool { return f.Suspect && slices.Contains(f.Refused, o.ID) }
 
-func (c *Core) fenceTimer(name string) { c.confirmFence(c.provider(name)) }
+func (c *commands) fenceTimer(name string) { c.confirmFence(c.provider(name)) }
 
 // supersede latches: no command, no pull, no instruction from here on, for the life of the process. Machines are left as
 // they are (SHARD-20.7).
-func (c *Core) supersede(evidence string) {
+func (c *commands) supersede(evidence string) {
 	if c.superseded != "" {
 		return
 	}

@@ -28,7 +28,7 @@ type get struct {
 }
 
 // want queues a Get. One per machine is queued or under way at a time.
-func (c *Core) want(providerName, machine string, why getPurpose) {
+func (c *reconciler) want(providerName, machine string, why getPurpose) {
 	p := c.provider(providerName)
 	if old, queued := p.wanted[machine]; queued {
 		p.wanted[machine] = max(old, why)
@@ -39,7 +39,7 @@ func (c *Core) want(providerName, machine string, why getPurpose) {
 }
 
 // sendGets sends queued Gets within the limit of the provider (SHARD-13.1).
-func (c *Core) sendGets(p *provider) {
+func (c *reconciler) sendGets(p *provider) {
 	for p.Gets < getConcurrency && len(p.asked) > 0 {
 		id := p.asked[0].machine
 		p.asked = p.asked[1:]
@@ -55,7 +55,7 @@ func (c *Core) sendGets(p *provider) {
 }
 
 // getDone takes the answer to a Get.
-func (c *Core) getDone(e GetDone) {
+func (c *reconciler) getDone(e GetDone) {
 	g := c.getsByID[e.Get]
 	if g == nil {
 		return
@@ -73,18 +73,18 @@ func (c *Core) getDone(e GetDone) {
 		e.Row.Machine.Provider = p.Name
 	}
 	if why == getForMove && (e.Row != nil || e.NotFound || e.Code != CodeOK) {
-		defer c.moveAnswered(g.machine, e.Row)
+		defer c.coord.moveAnswered(g.machine, e.Row)
 	}
 	if e.Code != CodeOK && !e.NotFound {
 		p.LastError, p.ErrorAt = "Get: "+e.Code.String()+": "+clipText(e.Error), c.now
 	}
 	if o := c.ops.byMachine[g.machine]; o != nil && o.Phase == phaseAsking {
 		if c.gets > 0 && g.asked >= c.cols.mutationOf(o.Index) {
-			c.answered(o, e)
+			c.commands.answered(o, e)
 		} else {
 			c.want(p.Name, g.machine, getForOperation)
 		}
-		c.answerGetWaiters(g.machine, e)
+		c.admin.answerGetWaiters(g.machine, e)
 		return
 	}
 	i, known := c.world.Inventory.Find(g.machine)
@@ -94,7 +94,7 @@ func (c *Core) getDone(e GetDone) {
 			c.goneByGet(p, i, why)
 		}
 	case e.Row != nil:
-		if c.merge(*e.Row, g.asked) == mergedSetAside {
+		if c.merger.merge(*e.Row, g.asked) == mergedSetAside {
 			p.owed[g.machine] = true
 		} else {
 			delete(p.owed, g.machine)
@@ -102,17 +102,17 @@ func (c *Core) getDone(e GetDone) {
 	case why == getForOwed:
 		p.owed[g.machine] = true // no answer: still owed
 	}
-	c.answerGetWaiters(g.machine, e)
+	c.admin.answerGetWaiters(g.machine, e)
 }
 
 // goneByGet removes a machine that Get does not know. An unbound one needs the full List to say so too, unless somebody
 // asked for exactly this machine.
-func (c *Core) goneByGet(p *provider, i inventory.Index, why getPurpose) {
+func (c *reconciler) goneByGet(p *provider, i inventory.Index, why getPurpose) {
 	if c.world.Inventory.Foreign(i) {
-		c.removeMachine(i)
+		c.machines.removeMachine(i)
 		return
 	}
-	c.vanish(i, "Get says that it does not exist")
+	c.commands.vanish(i, "Get says that it does not exist")
 }
 
 func (l *columns) mutationOf(i inventory.Index) int64 {
@@ -124,7 +124,7 @@ func (l *columns) mutationOf(i inventory.Index) int64 {
 
 // requestOwed fetches a machine whose facts were set aside while its operation ran: the cursor has moved past that delta
 // and it never comes again (SHARD-13.7).
-func (c *Core) requestOwed(o *operation) {
+func (c *reconciler) requestOwed(o *operation) {
 	p := c.provider(o.Provider)
 	if p.owed[o.Machine] {
 		delete(p.owed, o.Machine)

@@ -8,6 +8,25 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// reconciler asks providers for machines, and takes their answers.
+type reconciler struct {
+	*shared
+	admin     *orders
+	commands  *commands
+	coord     *coordinatorState
+	machines  *machines
+	merger    *merger
+	ownership *ownership
+	recovery  *recovery
+	rollups   *rollups
+	sessions  *sessions
+
+	lists    int64 // numbers Lists
+	gets     int64 // numbers Gets
+	getsByID map[int64]*get
+	reduced  reducer
+}
+
 // list is a List under way.
 type list struct {
 	id      int64
@@ -20,7 +39,7 @@ type list struct {
 }
 
 // requestList sends a List. At most one per provider runs (SHARD-13.1).
-func (c *Core) requestList(p *provider, full bool) {
+func (c *reconciler) requestList(p *provider, full bool) {
 	if p.list != nil {
 		p.NeedFull = p.NeedFull || full
 		return
@@ -37,13 +56,13 @@ func (c *Core) requestList(p *provider, full bool) {
 }
 
 // driveReconcile sends the Lists and Gets that are due.
-func (c *Core) driveReconcile() {
+func (c *reconciler) driveReconcile() {
 	for _, p := range c.providers {
 		if p.list == nil {
 			switch {
 			case p.NeedFull && c.now >= p.NextList:
 				c.requestList(p, true)
-			case c.mustRead(p):
+			case c.rollups.mustRead(p):
 				c.requestList(p, !c.incremental(p))
 			case p.Listed && c.now >= p.NextFull && (p.Fails == 0 || c.now >= p.NextList): // a dead provider is not asked without a pause
 				c.requestList(p, true)
@@ -60,7 +79,7 @@ func (c *Core) driveReconcile() {
 }
 
 // incremental reports whether the cursor is to be used (SHARD-13.2).
-func (c *Core) incremental(p *provider) bool {
+func (c *reconciler) incremental(p *provider) bool {
 	switch c.cfg.Incremental {
 	case IncrementalOff:
 		return false
@@ -72,7 +91,7 @@ func (c *Core) incremental(p *provider) bool {
 
 // pollInflight looks faster at machines whose command was accepted: after the poll interval, then at an eighth of the
 // age of the youngest such operation, never slower than the reconcile interval (SHARD-13.3).
-func (c *Core) pollInflight(p *provider) {
+func (c *reconciler) pollInflight(p *provider) {
 	var waiting []*operation
 	for _, o := range c.ops.list {
 		if !o.Deleted && o.Provider == p.Name && o.Phase == phaseWaiting {
@@ -110,7 +129,7 @@ func (c *Core) pollInflight(p *provider) {
 }
 
 // listOf finds the provider whose List has an id.
-func (c *Core) listOf(id int64) *provider {
+func (c *reconciler) listOf(id int64) *provider {
 	for _, p := range c.providers {
 		if p.list != nil && p.list.id == id {
 			return p
@@ -120,7 +139,7 @@ func (c *Core) listOf(id int64) *provider {
 }
 
 // listPage merges part of a List.
-func (c *Core) listPage(e ListPage) {
+func (c *reconciler) listPage(e ListPage) {
 	p := c.listOf(e.List)
 	if p == nil {
 		return
@@ -149,7 +168,7 @@ func (c *Core) listPage(e ListPage) {
 			_, wasRejected = p.rejects[f.Machine.ID]
 			delete(p.rejects, f.Machine.ID)
 		}
-		i, did := c.mergeAt(i, known, f, p.list.asked)
+		i, did := c.merger.mergeAt(i, known, f, p.list.asked)
 		switch did {
 		case mergedAdopted:
 			p.list.changed++
@@ -169,7 +188,7 @@ func (c *Core) listPage(e ListPage) {
 }
 
 // sawInList notes that a List showed a machine, and reports whether it had been missing before.
-func (c *Core) sawInList(p *provider, i inventory.Index) (back bool) {
+func (c *reconciler) sawInList(p *provider, i inventory.Index) (back bool) {
 	if i == inventory.None || !c.world.Inventory.Live(i) {
 		return false
 	}
@@ -183,7 +202,7 @@ func (c *Core) sawInList(p *provider, i inventory.Index) (back bool) {
 }
 
 // rejectMachine counts a refused record, and records it when it is news.
-func (c *Core) rejectMachine(r RejectedID, p *provider) {
+func (c *reconciler) rejectMachine(r RejectedID, p *provider) {
 	c.sample(MetricMachinesRejected, r.Reason, 1)
 	if p.rejects[r.ID] == r.Reason {
 		return
@@ -195,7 +214,7 @@ func (c *Core) rejectMachine(r RejectedID, p *provider) {
 }
 
 // listDone ends a List: the cursor is stored only now, when everything before it was merged (SHARD-13.8).
-func (c *Core) listDone(e ListDone) {
+func (c *reconciler) listDone(e ListDone) {
 	p := c.listOf(e.List)
 	if p == nil {
 		return
@@ -245,9 +264,9 @@ func (c *Core) listDone(e ListDone) {
 		clear(p.owed)
 	}
 	if whole {
-		c.answerReconcile(p, l)
+		c.admin.answerReconcile(p, l)
 	}
-	c.releaseNewcomers()
+	c.rollups.releaseNewcomers()
 }
 
 func listMode(full bool) string {
@@ -258,7 +277,7 @@ func listMode(full bool) string {
 }
 
 // listFailed tries again with backoff. Decisions go on and no machine fails because of it (SHARD-13.17).
-func (c *Core) listFailed(p *provider, e ListDone) {
+func (c *reconciler) listFailed(p *provider, e ListDone) {
 	p.Fails++
 	p.LastError, p.ErrorAt = fmt.Sprintf("List: %s: %s", e.Code, clipText(e.Error)), c.now
 	if len(p.Cursor) > 0 {
@@ -268,29 +287,29 @@ func (c *Core) listFailed(p *provider, e ListDone) {
 	r.most = max(c.cfg.ReconcileInterval, Second)
 	p.NextList = c.now + r.after(p.Fails)
 	c.sample(MetricReconcileErrors, p.Name, 1)
-	c.answerReconcileFailed(p)
-	c.releaseNewcomers()
+	c.admin.answerReconcileFailed(p)
+	c.rollups.releaseNewcomers()
 }
 
 // firstListed runs once, when the last provider has delivered its first full List.
-func (c *Core) firstListed() {
+func (c *reconciler) firstListed() {
 	if !c.allListed() {
 		return
 	}
-	c.dropJournal()
+	c.recovery.dropJournal()
 	for _, cl := range c.clusters.ordered {
 		if cl.GateWaits {
-			c.tryGate(cl)
+			c.rollups.tryGate(cl)
 		}
 	}
-	c.finishResyncs()
-	c.endExceptions()
+	c.sessions.finishResyncs()
+	c.ownership.endExceptions()
 	c.trigger(triggerMachine)
 }
 
 // removeAbsent removes the machines that a complete List did not show (SHARD-13.10), behind the guard: an empty success
 // is a provider bug more often than a vanished fleet (SHARD-13.11).
-func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
+func (c *reconciler) removeAbsent(p *provider, l *list, e ListDone) {
 	missing, known := c.absentFrom(p, l, e)
 	if !e.Reduced {
 		for _, i := range missing {
@@ -319,7 +338,7 @@ func (c *Core) removeAbsent(p *provider, l *list, e ListDone) {
 }
 
 // absentFrom finds the provider's machines that a List did not show and that were not set aside.
-func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory.Index, known int) {
+func (c *reconciler) absentFrom(p *provider, l *list, e ListDone) (missing []inventory.Index, known int) {
 	inv := c.world.Inventory
 	if e.Reduced {
 		for _, id := range e.Missing {
@@ -348,27 +367,27 @@ func (c *Core) absentFrom(p *provider, l *list, e ListDone) (missing []inventory
 }
 
 // commandInFlight reports whether facts about a machine are set aside now (SHARD-13.6).
-func (c *Core) commandInFlight(id string) bool {
+func (c *reconciler) commandInFlight(id string) bool {
 	o := c.ops.byMachine[id]
 	return o != nil && (o.Phase == phasePulling || o.Phase == phaseReady || o.Phase == phaseSending || o.Phase == phaseFenced)
 }
 
 // removeIfUnbound removes a machine that is gone; a bound one only when Get says not found.
-func (c *Core) removeIfUnbound(p *provider, i inventory.Index) {
+func (c *reconciler) removeIfUnbound(p *provider, i inventory.Index) {
 	inv := c.world.Inventory
 	if inv.Foreign(i) {
-		c.removeMachine(i)
+		c.machines.removeMachine(i)
 		return
 	}
 	if s := inv.State(i); boundState(s) || c.ops.byMachine[inv.ID(i)] != nil {
 		c.want(p.Name, inv.ID(i), getForAbsent)
 		return
 	}
-	c.vanish(i, "missing from a full List")
+	c.commands.vanish(i, "missing from a full List")
 }
 
 // removalReported takes a tombstone of an incremental List.
-func (c *Core) removalReported(p *provider, id string) {
+func (c *reconciler) removalReported(p *provider, id string) {
 	i, ok := c.world.Inventory.Find(id)
 	if !ok || c.world.Inventory.Provider(i) != p.Name || c.commandInFlight(id) {
 		return

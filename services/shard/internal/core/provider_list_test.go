@@ -82,11 +82,11 @@ func TestListsThatFail(t *testing.T) {
 	w.rollup("red", needs(0, 8))
 	w.run(30 * Second)
 	w.listErr = true
-	asked := w.c.lists
+	asked := w.c.reconciler.lists
 	w.run(6 * Minute)
 	w.rollup("red", needs(0, 4))
 	w.run(10 * Minute) // a full reconcile is due meanwhile
-	if n := w.c.lists - asked; n > 16*6+10 {
+	if n := w.c.reconciler.lists - asked; n > 16*6+10 {
 		t.Errorf("a provider that does not answer was asked %d times in 16 minutes", n)
 	}
 	if got := append(w.called(RPCDrain), w.called(RPCDelete)...); len(got) != 0 {
@@ -107,8 +107,8 @@ func TestStaleListDoesNotUndoABinding(t *testing.T) {
 	w.run(9500 * Millisecond)
 	w.tampered = true
 	stale := *w.fact("h1")
-	w.c.requestList(w.c.providers[0], true) // sent now, answered below
-	id := w.c.lists
+	w.c.reconciler.requestList(w.c.providers[0], true) // sent now, answered below
+	id := w.c.reconciler.lists
 	w.rollup("red", needs(0, 4))
 	w.run(Second)
 	if s := w.c.world.Inventory.State(0); s != inventory.Configuring {

@@ -7,6 +7,12 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// outages withholds the machines of providers that do not work.
+type outages struct {
+	*shared
+	pub *publisher
+}
+
 // outage says why the supply of a provider is withheld (SHARD-14.15).
 type outage uint8
 
@@ -26,7 +32,7 @@ const outageSweep = 8192
 // outageOf says whether a provider's supply is to be withheld now. A provider whose breaker is half open offers its supply
 // again once a List has ended well since the breaker opened; while the one call that is let through is under way, the rest
 // is withheld.
-func (c *Core) outageOf(p *provider) outage {
+func (c *outages) outageOf(p *provider) outage {
 	b := &p.Breaker
 	switch {
 	case b.Open && (b.Probing || c.now < b.Until || p.ListedAt <= b.Tripped):
@@ -38,7 +44,7 @@ func (c *Core) outageOf(p *provider) outage {
 }
 
 // watchOutages follows each provider into an outage and out of it, and continues the marking of its machines.
-func (c *Core) watchOutages() {
+func (c *outages) watchOutages() {
 	for _, p := range c.providers {
 		if o := c.outageOf(p); o != p.Outage {
 			c.outageChanged(p, o)
@@ -52,7 +58,7 @@ func (c *Core) watchOutages() {
 	}
 }
 
-func (c *Core) outageChanged(p *provider, o outage) {
+func (c *outages) outageChanged(p *provider, o outage) {
 	if (o == outageNone) != (p.Outage == outageNone) {
 		p.sweeping, p.swept = true, ""
 		detail := "supply is offered again"
@@ -70,7 +76,7 @@ func (c *Core) outageChanged(p *provider, o outage) {
 }
 
 // sweepOutage marks the next machines of a provider, by id, and reports whether some are left.
-func (c *Core) sweepOutage(p *provider, most int) (more bool) {
+func (c *outages) sweepOutage(p *provider, most int) (more bool) {
 	var batch []inventory.Index
 	for i := range c.world.Inventory.After(p.swept) {
 		if len(batch) == most {
@@ -91,7 +97,7 @@ func (c *Core) sweepOutage(p *provider, most int) (more bool) {
 }
 
 // finishSweeps marks what is left at once, so that a checkpoint need not say how far the marking got.
-func (c *Core) finishSweeps() {
+func (c *outages) finishSweeps() {
 	for _, p := range c.providers {
 		for p.sweeping {
 			c.sweepOutage(p, outageSweep)
@@ -101,7 +107,7 @@ func (c *Core) finishSweeps() {
 
 // markOutage shows the engine what an outage does to one machine. Free machines and possible victims are withheld. What is
 // on its way does not move, so it stops counting as supply; when it arrives it is ordinary supply.
-func (c *Core) markOutage(i inventory.Index) {
+func (c *outages) markOutage(i inventory.Index) {
 	inv := c.world.Inventory
 	out := c.provider(inv.Provider(i)).Outage != outageNone
 	free, moving := false, false
@@ -122,14 +128,14 @@ func (c *Core) markOutage(i inventory.Index) {
 }
 
 // outageMoved keeps the marks of a machine right after a change of its state.
-func (c *Core) outageMoved(i inventory.Index) {
+func (c *outages) outageMoved(i inventory.Index) {
 	if c.provider(c.world.Inventory.Provider(i)).Outage != outageNone || c.world.Inventory.Stalled(i) {
 		c.markOutage(i)
 	}
 }
 
 // outages names the providers whose supply is withheld, for people: "p1 does not answer commands since 14:02 UTC".
-func (c *Core) outages() string {
+func (c *outages) outages() string {
 	text := ""
 	for _, p := range c.providers {
 		if p.Outage == outageNone {
@@ -144,7 +150,7 @@ func (c *Core) outages() string {
 }
 
 // anyOutage reports whether the supply of some provider is withheld.
-func (c *Core) anyOutage() bool {
+func (c *outages) anyOutage() bool {
 	return slices.ContainsFunc(c.providers, func(p *provider) bool { return p.Outage != outageNone })
 }
 
@@ -155,7 +161,7 @@ func clockText(wall int64) string {
 }
 
 // outageReason is how verdicts name the outages that there are: an open circuit breaker, or an inventory that is too old.
-func (c *Core) outageReason() blockedReason {
+func (c *outages) outageReason() blockedReason {
 	if slices.ContainsFunc(c.providers, func(p *provider) bool { return p.Outage == outageBreaker }) {
 		return blockedBreaker
 	}

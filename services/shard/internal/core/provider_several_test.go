@@ -11,7 +11,7 @@ import (
 func TestAnIdBelongsToOneProvider(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Providers = []string{"p", "q"} }, slotsOf(1)...)
 	w.queue = nil // the Lists are answered here
-	if p, q := w.c.listOf(1), w.c.listOf(2); p == nil || q == nil || p.Name != "p" || q.Name != "q" {
+	if p, q := w.c.reconciler.listOf(1), w.c.reconciler.listOf(2); p == nil || q == nil || p.Name != "p" || q.Name != "q" {
 		t.Fatalf("the first Lists are of %v and %v", p, q)
 	}
 	same, other := slot("m01"), slot("q01")
@@ -66,7 +66,7 @@ func TestMachinesOnTheirWayArePolled(t *testing.T) {
 	if p := w.c.providers[0]; p.list != nil {
 		open = 1
 	}
-	if total := int(w.c.lists); total != asked+open {
+	if total := int(w.c.reconciler.lists); total != asked+open {
 		t.Errorf("%d Lists were sent, %d answered, %d open", total, asked, open)
 	}
 }

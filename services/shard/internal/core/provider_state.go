@@ -64,7 +64,7 @@ func newProvider(name string, limit int64) *provider {
 		rejects: map[string]string{}}
 }
 
-func (c *Core) provider(name string) *provider {
+func (c *shared) provider(name string) *provider {
 	i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.Name == name })
 	return c.providers[max(i, 0)]
 }
@@ -110,7 +110,7 @@ func (p *provider) noteAccepted(now int64) {
 }
 
 // mayCall tells what keeps a command from being sent to the provider now.
-func (p *provider) mayCall(c *Core, pass *dispatchPass) blockedReason {
+func (p *provider) mayCall(c *shared, pass *dispatchPass) blockedReason {
 	if p.Fence.Suspect {
 		return blockedFence
 	}
@@ -166,7 +166,7 @@ func (b *breaker) sent() {
 }
 
 // done takes the end of a call.
-func (b *breaker) done(c *Core, p *provider, hurt bool) {
+func (b *breaker) done(c *shared, p *provider, hurt bool) {
 	b.Probing = false
 	if !hurt {
 		if b.Open {

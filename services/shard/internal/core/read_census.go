@@ -37,7 +37,7 @@ func WithheldReasons() []string {
 
 // Count adds at most n machines from a position on and returns the position to go on from, or -1 at the end. The first
 // position is 0.
-func (c *Core) Count(s *Census, from, n int) (next int) {
+func (c *reader) Count(s *Census, from, n int) (next int) {
 	if s.Machines == nil {
 		s.Machines, s.Spend, s.Clusters = map[CensusKey]int{}, map[CensusKey]int64{}, map[string]int64{}
 	}
@@ -55,9 +55,9 @@ func (c *Core) Count(s *Census, from, n int) (next int) {
 }
 
 // CostPerHour is what the owned machines that exist cost, in millionths of a dollar.
-func (c *Core) CostPerHour() int64 { return c.world.Inventory.Billed() }
+func (c *reader) CostPerHour() int64 { return c.world.Inventory.Billed() }
 
-func (c *Core) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
+func (c *reader) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
 	inv, state := c.world.Inventory, r.State()
 	key := CensusKey{State: state, Capacity: inv.CapacityType(i)}
 	if inv.Exists(i) {
@@ -98,10 +98,10 @@ func (c *Core) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
 
 // unjoined reports whether a Configured machine has had no ready node for too long in a cluster that reports nodes
 // (SHARD-18.7).
-func (c *Core) unjoined(i inventory.Index) bool {
+func (c *reader) unjoined(i inventory.Index) bool {
 	cl := c.clusters.get(c.world.Inventory.Cluster(i))
 	return cl != nil && cl.Reporting && c.now-c.world.Inventory.Since(i) >= unjoinedAfter
 }
 
 // InventoryVersion grows with every change of the inventory.
-func (c *Core) InventoryVersion() uint64 { return c.world.Inventory.Version() }
+func (c *reader) InventoryVersion() uint64 { return c.world.Inventory.Version() }

@@ -19,7 +19,7 @@ type statusSent struct {
 
 // hintsDue computes the hints of the clusters whose turn it is: each at most once per interval, at most 200 of them and
 // so many needs in one step, the others in later steps (SHARD-25.3, 25.4). Hints are advice and reserve nothing.
-func (c *Core) hintsDue() {
+func (c *publisher) hintsDue() {
 	done, needs, next := 0, 0, int64(0)
 	for _, cl := range c.clusters.ordered {
 		if !cl.connected() {
@@ -54,7 +54,7 @@ const restOfHints = "rest"
 type hintBasis struct{ demand, inventory uint64 }
 
 // hintCluster sends what changed for one cluster.
-func (c *Core) hintCluster(cl *cluster, d *demand.Cluster) {
+func (c *publisher) hintCluster(cl *cluster, d *demand.Cluster) {
 	basis := hintBasis{inventory: c.world.Inventory.Version() + 1}
 	if d != nil {
 		basis.demand = d.Version
@@ -84,7 +84,7 @@ func (c *Core) hintCluster(cl *cluster, d *demand.Cluster) {
 	}
 }
 
-func (c *Core) sendHint(cl *cluster, h SendHint) {
+func (c *publisher) sendHint(cl *cluster, h SendHint) {
 	now := hintSent{h.Count, h.Confidence, h.PriceMicro, c.now, h.Requirements}
 	if old := cl.hints[h.Fingerprint]; old != nil && old.count == now.count && old.confidence == now.confidence && old.price == now.price {
 		return
@@ -95,7 +95,7 @@ func (c *Core) sendHint(cl *cluster, h SendHint) {
 }
 
 // hintFor counts the free machines that match and fit a need (SHARD-25.1, 25.2).
-func (c *Core) hintFor(d *demand.Cluster, n *demand.Need) SendHint {
+func (c *publisher) hintFor(d *demand.Cluster, n *demand.Need) SendHint {
 	h := SendHint{Fingerprint: n.Form.Stripped.Fingerprint, Requirements: n.Form.Stripped.Requirements, Confidence: ConfidenceNone}
 	o := c.offers.For(c.world, d, n)
 	h.Count = o.Idle + o.Speculative

@@ -8,6 +8,18 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
+// reader answers questions between steps. It changes nothing.
+type reader struct {
+	*shared
+	risks    *risks
+	rollups  *rollups
+	coord    *coordinatorState
+	guards   *guards
+	ledger   *needLedger
+	pub      *publisher
+	sessions *sessions
+}
+
 // MachineView is one machine as readers see it. Times are Mono.
 type MachineView struct {
 	Machine   inventory.Machine
@@ -39,7 +51,7 @@ const (
 
 // Ids lists the ids of all machines, ascending, from the one after the given id on, at most n. For readers that visit
 // the core between steps (SHARD-23.3).
-func (c *Core) Ids(after string, n int) []string {
+func (c *reader) Ids(after string, n int) []string {
 	inv := c.world.Inventory
 	out := make([]string, 0, min(n, inv.Len()))
 	for i := range inv.After(after) {
@@ -52,7 +64,7 @@ func (c *Core) Ids(after string, n int) []string {
 }
 
 // Machine describes one machine.
-func (c *Core) Machine(id string) (MachineView, bool) {
+func (c *reader) Machine(id string) (MachineView, bool) {
 	i, ok := c.world.Inventory.Find(id)
 	if !ok {
 		return MachineView{}, false
@@ -60,7 +72,7 @@ func (c *Core) Machine(id string) (MachineView, bool) {
 	return c.viewMachine(i), true
 }
 
-func (c *Core) viewMachine(i inventory.Index) MachineView {
+func (c *reader) viewMachine(i inventory.Index) MachineView {
 	inv := c.world.Inventory
 	v := MachineView{Machine: inv.Machine(i), Since: inv.Since(i), Readiness: inv.Readiness(i)}
 	id := v.Machine.ID
@@ -135,7 +147,7 @@ type NeedName struct {
 func (k *Kept) BlockedText() string { return k.Blocked.String() }
 
 // Why explains one machine from the last plan.
-func (c *Core) Why(id string) (Kept, bool) {
+func (c *reader) Why(id string) (Kept, bool) {
 	i, ok := c.world.Inventory.Find(id)
 	if !ok {
 		return Kept{}, false
@@ -173,10 +185,10 @@ func (c *Core) Why(id string) (Kept, bool) {
 }
 
 // whyBlocked says until when a release waits and what for.
-func (c *Core) whyBlocked(k *Kept, d *decision) {
+func (c *reader) whyBlocked(k *Kept, d *decision) {
 	switch cl := c.clusters.get(c.world.Inventory.Cluster(d.index)); {
 	case d.blocked == blockedRelease && cl != nil:
-		k.Until = d.planned + c.releaseDelay(d.machine, cl)
+		k.Until = d.planned + c.guards.releaseDelay(d.machine, cl)
 	case d.blocked == blockedDrain:
 		if b := c.guards.drains[d.machine]; b != nil {
 			k.Until, k.Because = b.Backoff.Until, b.Why
@@ -184,7 +196,7 @@ func (c *Core) whyBlocked(k *Kept, d *decision) {
 	}
 }
 
-func (c *Core) operationRecord(o *operation) Record {
+func (c *reader) operationRecord(o *operation) Record {
 	return Record{Wall: c.toWall(o.Started), Epoch: c.epoch, Cycle: o.Cycle, Type: RecordStarted, Op: o.ID, Kind: o.Kind, Machine: o.Machine,
 		Provider: o.Provider, Cluster: o.Cluster, Fingerprint: o.Need.Fingerprint, Group: o.Need.Group, RowID: o.RowID, Priority: o.Priority,
 		Cause: o.Cause, Detail: o.describe(), Cost: o.Cost, Score: o.Score, Price: o.Price, Grace: o.Grace,
@@ -192,11 +204,11 @@ func (c *Core) operationRecord(o *operation) Record {
 }
 
 // Now is the Mono of the last step, and Cycle the last cycle.
-func (c *Core) Now() int64   { return c.now }
-func (c *Core) Cycle() int64 { return c.cycle.N }
+func (c *reader) Now() int64   { return c.now }
+func (c *reader) Cycle() int64 { return c.cycle.N }
 
 // Hold returns until when an Idle machine is kept although nobody claims it, or 0.
-func (c *Core) HoldUntil(id string) int64 {
+func (c *reader) HoldUntil(id string) int64 {
 	i, ok := c.world.Inventory.Find(id)
 	if !ok || c.world.Inventory.State(i) != inventory.Idle {
 		return 0
@@ -215,7 +227,7 @@ type HintView struct {
 }
 
 // Hints lists what connected clusters were last told, by cluster and fingerprint; of one cluster, or of all.
-func (c *Core) Hints(only string) (out []HintView) {
+func (c *reader) Hints(only string) (out []HintView) {
 	for _, cl := range c.clusters.ordered {
 		if only != "" && cl.Name != only {
 			continue
@@ -233,14 +245,14 @@ func (c Confidence) String() string {
 }
 
 // Room is how many units a row shall have beyond what its cluster asks for (ENG-11.16).
-func (c *Core) FreezeBuffer(cluster string, row demand.RowKey) int64 {
+func (c *reader) FreezeBuffer(cluster string, row demand.RowKey) int64 {
 	return c.ledger.sharing.Headroom(cluster, row)
 }
 
 // Clusters describes all clusters, by name.
-func (c *Core) Clusters() (out []*ClusterView) {
+func (c *reader) Clusters() (out []*ClusterView) {
 	for _, cl := range c.clusters.ordered {
-		out = append(out, c.viewCluster(cl))
+		out = append(out, c.pub.viewCluster(cl))
 	}
 	return out
 }

@@ -5,12 +5,25 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // publisher is the state behind Publish and behind what clusters were told.
 type publisher struct {
-	cycle         bool // a cycle ran since the last publication
+	*shared
+	admin      *orders
+	coord      *coordinatorState
+	dispatcher *dispatcher
+	guards     *guards
+	ledger     *needLedger
+	outages    *outages
+	ownership  *ownership
+	pools      *poolSet
+	reconciler *reconciler
+
+	offers        explain.Offers
+	cycled        bool // a cycle ran since the last publication
 	dirty         bool // something else happened since then
 	blocksChanged bool // what holds actions back may be another in any block
 	lastAt        int64
@@ -23,9 +36,9 @@ type publisher struct {
 	acquired      map[string]*acquisition
 }
 
-func (p *publisher) init() {
-	p.needs, p.acquired = map[string]*NeedBlock{}, map[string]*acquisition{}
-	p.subscribers, p.byCluster = []subscriber{{}}, map[string]uint32{}
+func (c *publisher) init() {
+	c.needs, c.acquired = map[string]*NeedBlock{}, map[string]*acquisition{}
+	c.subscribers, c.byCluster = []subscriber{{}}, map[string]uint32{}
 }
 
 // publishEvery is how often readers see a change that caused no cycle.
@@ -33,25 +46,25 @@ const publishEvery = 100 * Millisecond
 
 // flushPublish emits what readers see: at once after a cycle and with the answer to an order, else soon after the first
 // change.
-func (c *Core) flushPublish() {
-	waits, ordered := c.pub.statusAt > 0 && c.now >= c.pub.statusAt, len(c.answers) > 0
-	if !c.pub.cycle && !c.pub.dirty && !waits && !ordered {
+func (c *publisher) flushPublish() {
+	waits, ordered := c.statusAt > 0 && c.now >= c.statusAt, len(c.admin.answers) > 0
+	if !c.cycled && !c.dirty && !waits && !ordered {
 		return
 	}
-	if next := c.pub.lastAt + publishEvery; !c.pub.cycle && !ordered && c.now < next && c.pub.lastAt != 0 {
+	if next := c.lastAt + publishEvery; !c.cycled && !ordered && c.now < next && c.lastAt != 0 {
 		c.timers.add(next, timerPublish, "")
 		return
 	}
-	c.pub.dirty = false
-	if c.pub.cycle || ordered {
-		c.pub.list = c.needBlocks(ordered || c.pub.blocksChanged)
-		c.pub.blocksChanged = false
+	c.dirty = false
+	if c.cycled || ordered {
+		c.list = c.needBlocks(ordered || c.blocksChanged)
+		c.blocksChanged = false
 		c.statusDue()
-	} else if c.pub.statusAt > 0 && c.now >= c.pub.statusAt {
+	} else if c.statusAt > 0 && c.now >= c.statusAt {
 		c.statusDue()
 	}
-	c.pub.cycle, c.pub.lastAt = false, c.now
-	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.pub.list, Status: c.status()}
+	c.cycled, c.lastAt = false, c.now
+	p := &Publish{At: c.now, Offset: c.wall - c.now, Needs: c.list, Status: c.status()}
 	for _, cl := range c.clusters.ordered {
 		if c.serves(cl) {
 			p.Clusters = append(p.Clusters, c.viewCluster(cl))
@@ -63,7 +76,7 @@ func (c *Core) flushPublish() {
 
 // needBlocks spells out the blocks that changed with the last plan; the others are kept. After an order what holds actions
 // back may be another in any of them.
-func (c *Core) needBlocks(ordered bool) []*NeedBlock {
+func (c *publisher) needBlocks(ordered bool) []*NeedBlock {
 	r := c.cycle.result
 	if r == nil {
 		return nil
@@ -72,7 +85,7 @@ func (c *Core) needBlocks(ordered bool) []*NeedBlock {
 	next := make(map[string]*NeedBlock, len(r.Blocks))
 	turns, blocked := turnsOf(r), c.blockedRows(r)
 	for at, b := range r.Blocks {
-		n := c.pub.needs[b.Cluster]
+		n := c.needs[b.Cluster]
 		switch {
 		case n == nil || n.of != b:
 			n = c.spellBlock(b, n, blocked)
@@ -83,7 +96,7 @@ func (c *Core) needBlocks(ordered bool) []*NeedBlock {
 		next[b.Cluster] = n
 		out = append(out, n)
 	}
-	c.pub.needs = next
+	c.needs = next
 	return out
 }
 
@@ -112,7 +125,7 @@ func turnsOf(r *engine.Result) [][]int32 {
 }
 
 // spellBlock writes the rows of a new block for readers. What its predecessor spelled out of equal rows is used again.
-func (c *Core) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) *NeedBlock {
+func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) *NeedBlock {
 	n := &NeedBlock{Cluster: b.Cluster, Rows: make([]NeedRow, len(b.Needs)), of: b, at: c.now}
 	same := old != nil && len(old.Rows) == len(b.Needs) && len(b.Needs) > 0 && &old.of.Needs[0] == &b.Needs[0]
 	for i := range b.Needs {
@@ -129,7 +142,7 @@ func (c *Core) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedRows) 
 
 // renewBlock brings the rows of a block that the plan did not touch up to date: what holds their actions back, and whose
 // turn it is, may have changed.
-func (c *Core) renewBlock(b *engine.Block, old *NeedBlock, turns []int32, blocked blockedRows) *NeedBlock {
+func (c *publisher) renewBlock(b *engine.Block, old *NeedBlock, turns []int32, blocked blockedRows) *NeedBlock {
 	marked := c.marked(old.Rows, b, blocked)
 	if marked && slices.Equal(turns, old.Turns) {
 		return old
@@ -153,7 +166,7 @@ type rowMark struct {
 }
 
 // mark writes the marks of a block's rows and sums up what is held back.
-func (c *Core) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
+func (c *publisher) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
 	n.HeldBack, n.HeldSince = 0, 0
 	c.marks(b, blocked, func(i int, m rowMark) bool {
 		r := &n.Rows[i]
@@ -175,14 +188,14 @@ func (c *Core) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
 }
 
 // marked reports whether rows say what mark would write.
-func (c *Core) marked(rows []NeedRow, b *engine.Block, blocked blockedRows) bool {
+func (c *publisher) marked(rows []NeedRow, b *engine.Block, blocked blockedRows) bool {
 	return c.marks(b, blocked, func(i int, m rowMark) bool {
 		return m == rowMark{rows[i].Since, rows[i].BlobText, rows[i].ConfigureFailed, rows[i].Blocked, rows[i].BlockedBy}
 	})
 }
 
 // marks visits the rows of a block until f answers false, and reports whether it never did.
-func (c *Core) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMark) bool) bool {
+func (c *publisher) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMark) bool) bool {
 	var short []shortRow
 	if s := c.ledger.unmet[b.Cluster]; s != nil {
 		short = s.list
@@ -210,8 +223,8 @@ func (c *Core) marks(b *engine.Block, blocked blockedRows, f func(i int, m rowMa
 	return true
 }
 
-func (c *Core) viewCluster(cl *cluster) *ClusterView {
-	silent, block := c.silent(cl), c.pub.needs[cl.Name]
+func (c *publisher) viewCluster(cl *cluster) *ClusterView {
+	silent, block := c.silent(cl), c.needs[cl.Name]
 	if s := cl.shown; s != nil && s.Silent == silent && s.of == block && len(s.Backoffs) == 0 && s.Tokens == c.tokensOf(cl) {
 		return s
 	}
@@ -247,7 +260,7 @@ func (c *Core) viewCluster(cl *cluster) *ClusterView {
 }
 
 // tokensOf is the level of a cluster's reclaim bucket now, in thousandths, without changing it.
-func (c *Core) tokensOf(cl *cluster) int64 {
+func (c *publisher) tokensOf(cl *cluster) int64 {
 	b := cl.Reclaim
 	b.refill(c.now, reclaimCapacity(cl.configured(), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
 	return b.Milli
@@ -255,17 +268,17 @@ func (c *Core) tokensOf(cl *cluster) int64 {
 
 // serves reports whether a cluster has anything to do with this shard. Of another shard's clusters the core may know machines
 // that it read from a provider which both share.
-func (c *Core) serves(cl *cluster) bool {
+func (c *publisher) serves(cl *cluster) bool {
 	return cl.connected() || cl.Arrival != 0 || cl.Retired || cl.Rows > 0 || cl.counts != [9]int{}
 }
 
 // silent reports whether a cluster with machines has not reported for long. The shard must not act on it by itself
 // (SHARD-12.5).
-func (c *Core) silent(cl *cluster) bool {
+func (c *publisher) silent(cl *cluster) bool {
 	return cl.bound() > 0 && c.now-cl.Fresh >= c.cfg.SilentAfter
 }
 
-func (s *Status) count(c *Core, cl *cluster) {
+func (s *Status) count(c *publisher, cl *cluster) {
 	if cl.connected() {
 		s.Sessions++
 	}
@@ -280,12 +293,12 @@ func (s *Status) count(c *Core, cl *cluster) {
 	}
 }
 
-func (c *Core) status() Status {
+func (c *publisher) status() Status {
 	inv := c.world.Inventory
 	s := Status{Config: c.cfg, Epoch: c.epoch, Machines: inv.Len(), Listed: c.allListed(), Stopping: c.stopping, Superseded: c.superseded,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun,
 		Pauses: c.ctl.Pauses, Cycle: c.cycle.N, CycleAt: c.cycle.At, Foreign: c.coord.foreign,
-		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coordStatus()}
+		Needs: c.world.Demand.Rows(), Parked: c.ledger.parking.Len(), Unmet: map[engine.UnmetReason]int{}, Coord: c.coord.coordStatus()}
 	for st := range s.States {
 		s.States[st] = inv.Count(inventory.State(st))
 	}
@@ -293,10 +306,10 @@ func (c *Core) status() Status {
 	b.refill(c.now, reclaimCapacity(inv.Count(inventory.Configured), c.cfg.ReclaimCapPerMille), c.cfg.ReclaimCapWindow)
 	s.Tokens = b.Milli
 	for _, k := range allKinds {
-		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.classes.used[k])
+		s.Waiting[k], s.Open[k], s.InFlight[k] = len(c.cycle.waiting[k]), c.ops.open[k], int(c.dispatcher.classes.used[k])
 	}
 	for _, p := range c.providers {
-		s.Providers = append(s.Providers, ProviderStatus{Name: p.Name, Listed: p.Listed, Machines: p.machines, ListedAt: p.ListedAt, Incremental: c.incremental(p),
+		s.Providers = append(s.Providers, ProviderStatus{Name: p.Name, Listed: p.Listed, Machines: p.machines, ListedAt: p.ListedAt, Incremental: c.reconciler.incremental(p),
 			Breaker: p.Breaker.state(c.now), Limit: p.limit(c.now), InFlight: p.Inflight, Held: p.Held, LastError: p.LastError, ErrorAt: p.ErrorAt})
 	}
 	for _, p := range c.pools.order {
@@ -308,7 +321,7 @@ func (c *Core) status() Status {
 	return s
 }
 
-func (c *Core) statusOfNeeds(s *Status) {
+func (c *publisher) statusOfNeeds(s *Status) {
 	r := c.cycle.result
 	if r == nil {
 		return
@@ -317,7 +330,7 @@ func (c *Core) statusOfNeeds(s *Status) {
 	for i := range r.Actions {
 		s.Planned[r.Actions[i].Kind]++
 	}
-	s.Demand = sumDemand(c.pub.list)
+	s.Demand = sumDemand(c.list)
 	s.Unplaced, s.Sharing = c.ledger.unplaced, c.sharingLevels()
 	for reason, n := range c.ledger.reasons {
 		if n > 0 {
@@ -328,7 +341,7 @@ func (c *Core) statusOfNeeds(s *Status) {
 	if since := c.ledger.since; since > 0 { // of the need, and not of the shortfall: that starts over with each attempt that fails
 		s.OldestAge = c.now - since
 	}
-	for _, b := range c.pub.list {
+	for _, b := range c.list {
 		s.HeldBack += b.HeldBack
 		if b.HeldSince > 0 {
 			s.OldestAge = max(s.OldestAge, c.now-b.HeldSince)
@@ -355,7 +368,7 @@ func (c *Core) statusOfNeeds(s *Status) {
 }
 
 // statusOfDrains lists the drains under way, oldest first, at most 100.
-func (c *Core) statusOfDrains(s *Status) {
+func (c *publisher) statusOfDrains(s *Status) {
 	for _, o := range c.ops.list {
 		if o.Deleted || !o.drains() || len(s.Drains) == 100 {
 			continue

@@ -26,7 +26,7 @@ type Frozen struct {
 }
 
 // Freeze takes the world in the time that copying the columns of its machines takes (SHARD-23.5).
-func (c *Core) Freeze(r *inventory.FreezeBuffer) *Frozen {
+func (c *reader) Freeze(r *inventory.FreezeBuffer) *Frozen {
 	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.N, At: c.now,
 		Paused: c.cfg.Paused || len(c.ctl.Pauses) > 0 || c.coord.frozen(), DryRun: c.cfg.DryRun || c.ctl.DryRun}}
 	for _, cl := range c.clusters.ordered {
@@ -36,7 +36,7 @@ func (c *Core) Freeze(r *inventory.FreezeBuffer) *Frozen {
 		}
 		list := make([]demand.Hold, len(d.Needs))
 		for i := range d.Needs {
-			list[i] = c.hold(cl, &d.Needs[i])
+			list[i] = c.sessions.hold(cl, &d.Needs[i])
 		}
 		f.holds[cl.Name] = list
 	}
@@ -98,7 +98,7 @@ func RecordOf(v *engine.View, provider string) Record {
 }
 
 // Planned lists the actions of the last plan, at most n, and how many there are in all.
-func (c *Core) Planned(n int) (out []Record, total int) {
+func (c *reader) Planned(n int) (out []Record, total int) {
 	r := c.cycle.result
 	if r == nil {
 		return nil, 0

@@ -141,7 +141,7 @@ type blockedRow struct {
 
 // blockedRows collects what blocks decisions and does not pass by itself within moments, and the rows whose machines are on
 // their way at a provider that does not answer.
-func (c *Core) blockedRows(r *engine.Result) blockedRows {
+func (c *publisher) blockedRows(r *engine.Result) blockedRows {
 	out := blockedRows{}
 	for _, k := range [...]Kind{KindBootstrap, KindProvision} {
 		for i := range c.cycle.waiting[k] {
@@ -154,7 +154,7 @@ func (c *Core) blockedRows(r *engine.Result) blockedRows {
 			}
 		}
 	}
-	if !c.anyOutage() {
+	if !c.outages.anyOutage() {
 		return out
 	}
 	blocks := make(map[string]*engine.Block, len(r.Blocks))
@@ -167,7 +167,7 @@ func (c *Core) blockedRows(r *engine.Result) blockedRows {
 			continue
 		}
 		if at, found := c.world.Demand.Position(o.Cluster, o.Need); found && at < len(b.Needs) {
-			out[blockedRow{b, int32(at)}] = c.outageReason()
+			out[blockedRow{b, int32(at)}] = c.outages.outageReason()
 		}
 	}
 	return out
@@ -175,7 +175,7 @@ func (c *Core) blockedRows(r *engine.Result) blockedRows {
 
 // blockedReasonOf tells what keeps a row from being served although it is planned for, or its supply from being used, and
 // names it.
-func (c *Core) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blockedReason, string) {
+func (c *publisher) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blockedReason, string) {
 	v := &b.Verdicts[i]
 	if v.Status == engine.Met {
 		return notBlocked, ""
@@ -189,11 +189,11 @@ func (c *Core) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blocke
 	}
 	switch {
 	case v.Bootstrap > 0:
-		h = cmp.Or(c.guards.blocks(c, KindBootstrap, b.Cluster, ""), h)
+		h = cmp.Or(c.guards.blocks(KindBootstrap, b.Cluster, ""), h)
 	case v.Provision > 0:
-		h = cmp.Or(c.guards.blocks(c, KindProvision, b.Cluster, ""), h)
-	case v.Status == engine.Short && (v.Detail == engine.DetailWithheld && c.anyOutage() || v.Detail == engine.DetailHeldByOthers && h != notBlocked):
-		h = c.outageReason()
+		h = cmp.Or(c.guards.blocks(KindProvision, b.Cluster, ""), h)
+	case v.Status == engine.Short && (v.Detail == engine.DetailWithheld && c.outages.anyOutage() || v.Detail == engine.DetailHeldByOthers && h != notBlocked):
+		h = c.outages.outageReason()
 	case h == blockedOutage || h == blockedBreaker:
 		h = notBlocked // other machines are on their way
 	}
@@ -204,10 +204,10 @@ func (c *Core) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blocke
 }
 
 // blockedText names what holds actions for a cluster back.
-func (c *Core) blockedText(h blockedReason, cluster string) string {
+func (c *publisher) blockedText(h blockedReason, cluster string) string {
 	switch h {
 	case blockedPaused:
-		return c.guards.pauseText(c, cluster)
+		return c.guards.pauseText(cluster)
 	case blockedDryRun:
 		return "the shard is in dry run"
 	case blockedRate:
@@ -215,11 +215,11 @@ func (c *Core) blockedText(h blockedReason, cluster string) string {
 	case blockedFence:
 		return "the provider refused a command as one of an older process; a second attempt decides"
 	case blockedCeiling:
-		return c.ceilingText(cluster)
+		return c.guards.ceilingText(cluster)
 	case blockedQuota:
 		return "the quota slice of this shard is used up"
 	case blockedOutage, blockedBreaker:
-		if text := c.outages(); text != "" {
+		if text := c.outages.outages(); text != "" {
 			return text
 		}
 	}
@@ -248,9 +248,9 @@ func (cl *cluster) heldSince(b *engine.Block, i int, m rowMark, now int64) int64
 
 // statusDue tells each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
 // (SHARD-25.5). It runs when blocks were rebuilt, and again when a row had to wait or was left over.
-func (c *Core) statusDue() {
+func (c *publisher) statusDue() {
 	next := int64(0)
-	for _, b := range c.pub.list {
+	for _, b := range c.list {
 		cl := c.clusters.get(b.Cluster)
 		if cl == nil || !cl.connected() || !cl.has.needStatus || cl.stated == b && !cl.statusWaits {
 			continue
@@ -259,7 +259,7 @@ func (c *Core) statusDue() {
 			next = at
 		}
 	}
-	if c.pub.statusAt = next; next > 0 {
+	if c.statusAt = next; next > 0 {
 		c.timers.add(next, timerHints, "")
 	}
 }
@@ -269,7 +269,7 @@ const statusPart = 1024
 
 // stateNeeds looks at the next rows of a block, and returns when to go on, or 0. A block that replaces one before all rows were
 // looked at goes on at the same place, so that the last rows have their turn.
-func (c *Core) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
+func (c *publisher) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
 	if cl.stated != b || cl.statusLeft == 0 {
 		cl.stated, cl.statusWaits, cl.statusLeft = b, false, len(b.Rows)
 	}
@@ -297,7 +297,7 @@ func (c *Core) stateNeeds(cl *cluster, b *NeedBlock, most int) (next int64) {
 }
 
 // finishStatuses looks at what is left at once, so that a checkpoint need not say how far it got.
-func (c *Core) finishStatuses() {
+func (c *publisher) finishStatuses() {
 	for _, cl := range c.clusters.ordered {
 		if cl.statusLeft > 0 && cl.connected() && cl.stated != nil {
 			c.stateNeeds(cl, cl.stated, cl.statusLeft)
@@ -308,7 +308,7 @@ func (c *Core) finishStatuses() {
 
 // notifyUnread tells a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
 // before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
-func (c *Core) notifyUnread(cl *cluster) {
+func (c *publisher) notifyUnread(cl *cluster) {
 	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })
 	demanded := c.world.Demand.Cluster(cl.Name)
 	if !dead || demanded == nil || !cl.has.needStatus {
@@ -326,11 +326,11 @@ func (c *Core) notifyUnread(cl *cluster) {
 }
 
 // stateNeed sends one verdict if it differs from what was sent last, or returns when it may.
-func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
+func (c *publisher) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 	text, detail := r.Text(), r.Detail()
 	satisfied := !r.Unmet()
 	// To a plan without a view all machines are another shard's, which says nothing to the owner of a Pod.
-	if !satisfied && c.ownsNothingYet() {
+	if !satisfied && c.ownership.ownsNothingYet() {
 		text, detail = "The coordinator has not yet told this shard which machines it owns; nothing is bought until it does.", DetailNewCluster
 	}
 	h := newHash().bool(satisfied).u64(uint64(r.Verdict.Reason)).u64(uint64(uint32(detail))).str(text).i64(r.Since).u64(uint64(uint32(r.Coming()))).sum()
@@ -352,7 +352,7 @@ func (c *Core) stateNeed(cl *cluster, r *NeedRow) (waitUntil int64) {
 }
 
 // forgetStatuses drops what was said of rows that are gone.
-func (c *Core) forgetStatuses(cl *cluster, b *NeedBlock) {
+func (c *publisher) forgetStatuses(cl *cluster, b *NeedBlock) {
 	if len(cl.statuses) <= len(b.Rows) {
 		return
 	}
