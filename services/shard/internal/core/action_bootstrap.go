@@ -11,7 +11,6 @@ type bootstraps struct {
 	*shared
 	commands   *commands
 	dispatcher *dispatcher
-	ledger     *needLedger
 }
 
 // machineIDKey is the requirement that names the machine to a template (SHARD-16.2).
@@ -82,7 +81,6 @@ func (c *bootstraps) blobRefused(o *operation, cl *cluster, e BootstrapAnswered)
 	}
 	c.blobBackoff(cl, fp, r)
 	cl.blobText[fp] = clipText(e.Error)
-	c.ledger.rowsChanged(cl.Name)
 	c.commands.rollBack(o, OutcomeBlobError, clipText(e.Error))
 }
 
@@ -105,7 +103,6 @@ func (c *bootstraps) blobSuspected(o *operation, why string) {
 	if cl := c.clusters.get(o.Cluster); cl != nil {
 		c.blobBackoff(cl, o.Need.Fingerprint, rampBlob)
 		cl.failed[o.Need.Fingerprint] = clipText(why)
-		c.ledger.rowsChanged(cl.Name)
 	}
 }
 
@@ -117,7 +114,6 @@ func (c *bootstraps) templateWorked(o *operation) {
 	}
 	delete(cl.blobs, o.Need.Fingerprint)
 	delete(cl.failed, o.Need.Fingerprint)
-	c.ledger.rowsChanged(cl.Name)
 	cl.holds = true
 	cl.changed()
 }

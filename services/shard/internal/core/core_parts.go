@@ -25,7 +25,7 @@ func (c *Core) wire() {
 		ledger: &c.ledger, machines: &c.machines, merger: &c.merger, ownership: &c.ownership, pools: &c.pools, reconciler: &c.reconciler,
 		recovery: &c.recovery,
 	}
-	c.bootstraps = bootstraps{shared: s, commands: &c.commands, dispatcher: &c.dispatcher, ledger: &c.ledger}
+	c.bootstraps = bootstraps{shared: s, commands: &c.commands, dispatcher: &c.dispatcher}
 	c.draining = draining{
 		shared: s, commands: &c.commands, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, machines: &c.machines, recovery: &c.recovery,
 	}
@@ -52,7 +52,7 @@ func (c *Core) wire() {
 		shared: s, admin: &c.admin, bootstraps: &c.bootstraps, commands: &c.commands, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
 		machines: &c.machines, outages: &c.outages, pub: &c.pub, reconciler: &c.reconciler, rollups: &c.rollups,
 	}
-	c.ledger = needLedger{shared: s, pools: &c.pools, pub: &c.pub}
+	c.ledger = needLedger{shared: s, pools: &c.pools}
 	c.cycle = cycleState{
 		shared: s, planner: planner.NewPlanner(), coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, ledger: &c.ledger,
 		machines: &c.machines, ownership: &c.ownership, pub: &c.pub, sessions: &c.sessions,

@@ -16,7 +16,6 @@ import (
 type needLedger struct {
 	*shared
 	pools *poolSet
-	pub   *publisher
 
 	parking ledger.Parking
 	sharing ledger.Sharing
@@ -140,11 +139,3 @@ func (c *needLedger) leftShortAt(name string, n *demand.Need) int64 {
 }
 
 func (c *needLedger) lostMachine(name string) { c.lost[name] = c.now }
-
-// rowsChanged makes the rows of a cluster appear again in the next publication.
-func (c *needLedger) rowsChanged(name string) {}
-
-// after runs what follows a plan: hints and need statuses.
-func (c *needLedger) after() {
-	c.pub.hintsDue()
-}

@@ -195,7 +195,7 @@ func (c *cycleState) runCycle() {
 	c.phase(PhaseExecute)
 	c.dispatcher.dispatch()
 	c.phase(PhaseNone)
-	c.ledger.after()
+	c.pub.hintsDue()
 	if s.wanted { // by what this plan taught: no event of others has to come first
 		c.timers.add(c.now+c.cfg.CycleMinSpacing, timerSpacing, "")
 	}

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+
 // Detail is the finer reason of a verdict (ENG-19.4, ENG-19.5). The numbers are those of the wire's NeedDetail; the
 // shell has details of its own, which no plan gives: 21 to 27. A detail is a constant, a line of detailCodes and a case of Reason.
 type Detail uint8
@@ -54,6 +56,20 @@ var detailCodes = [...]code{
 	DetailNodeNotReady:     {"NODE_NOT_READY", "A Node that joined is no longer Ready.", "Check the Node; the cluster is responsible for its recovery."},
 	DetailUnplaced:         {"UNPLACED", "Capacity covers the demand, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
 	DetailSpreadIgnored:    {"SPREAD_IGNORED", "The spread constraint is ignored because the need requires a single domain.", "Remove the spread constraint or the single-domain requirement."},
+}
+
+// MarkDetails are what marks on the machines that suit a need say of it, those named first that win a tie.
+var MarkDetails = [...]Detail{DetailStockOut, DetailQuota, DetailWithheld}
+
+// DetailOfMark is which of them a mark gives.
+func DetailOfMark(r inventory.WithheldReason) Detail {
+	switch r {
+	case inventory.WithheldStockOut:
+		return DetailStockOut
+	case inventory.WithheldQuota:
+		return DetailQuota
+	}
+	return DetailWithheld
 }
 
 // Planned reports whether a plan gives the detail. The others are the shell's.

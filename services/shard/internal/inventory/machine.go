@@ -34,28 +34,6 @@ func (s State) Stable() bool { return s == Speculative || s == Idle || s == Conf
 // Hosted reports whether there is a host in this state.
 func (s State) Hosted() bool { return s >= Idle && s <= Deleting }
 
-// Legal reports whether the state machine has an edge from one state to another (ENG-5.2). Commands take legal edges
-// only; facts may show any.
-func Legal(from, to State) bool {
-	switch from {
-	case Speculative:
-		return to == Creating
-	case Creating:
-		return to == Idle || to == Failed
-	case Idle:
-		return to == Configuring || to == Deleting
-	case Configuring:
-		return to == Configured || to == Failed || to == Idle
-	case Configured:
-		return to == Draining
-	case Draining:
-		return to == Idle || to == Failed
-	case Deleting:
-		return to == Speculative || to == Failed
-	}
-	return false
-}
-
 // String returns the name of the state in lower case.
 func (s State) String() string {
 	names := [states]string{"none", "speculative", "creating", "idle", "configuring", "configured", "draining", "deleting", "failed"}

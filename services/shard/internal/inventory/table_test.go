@@ -470,7 +470,7 @@ func TestLegalEdges(t *testing.T) {
 	var got []string
 	for from := Speculative; from <= Failed; from++ {
 		for to := Speculative; to <= Failed; to++ {
-			if Legal(from, to) {
+			if legal(from, to) {
 				got = append(got, fmt.Sprintf("%d>%d", from, to))
 			}
 		}

@@ -22,7 +22,7 @@ func TestWalksKeepTheRules(t *testing.T) {
 		for range 300 {
 			i, _ := tab.Find(string(rune('a' + r.IntN(n))))
 			from, to := tab.State(i), State(1+r.IntN(states-1))
-			if !Legal(from, to) {
+			if !legal(from, to) {
 				continue
 			}
 			cluster := ""
@@ -72,4 +72,26 @@ func check(t *rapid.T, tab *Table) {
 	if n != tab.Len() || n != 8 {
 		t.Fatalf("%d machines", n)
 	}
+}
+
+// legal reports whether the state machine has an edge from one state to another (ENG-5.2). Commands take legal edges
+// only; facts may show any.
+func legal(from, to State) bool {
+	switch from {
+	case Speculative:
+		return to == Creating
+	case Creating:
+		return to == Idle || to == Failed
+	case Idle:
+		return to == Configuring || to == Deleting
+	case Configuring:
+		return to == Configured || to == Failed || to == Idle
+	case Configured:
+		return to == Draining
+	case Draining:
+		return to == Idle || to == Failed
+	case Deleting:
+		return to == Speculative || to == Failed
+	}
+	return false
 }

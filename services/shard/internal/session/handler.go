@@ -69,7 +69,6 @@ type Handler struct {
 	large   chan struct{} // for the others
 	arrival atomic.Int64
 	control *loop.Source // opened and closed events, in order
-	wg      sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions map[string]*live
@@ -200,7 +199,6 @@ func (h *Handler) install(ctx context.Context, cluster string) (*live, context.C
 		fast:    h.cfg.Loop.Source("session", h.cfg.FastFrames, false),
 		rollups: h.cfg.Loop.Source("rollup", 1, false)}
 	h.sessions[cluster] = l
-	h.wg.Add(1)
 	h.mu.Unlock()
 	if old != nil {
 		old.cancel(errReplaced)
@@ -210,7 +208,6 @@ func (h *Handler) install(ctx context.Context, cluster string) (*live, context.C
 
 // run serves an installed session until something ends it.
 func (h *Handler) run(ctx context.Context, s *stream, l *live, hello *pb.Hello) error {
-	defer h.wg.Done()
 	log := h.cfg.Log.With("cluster", l.cluster, "session", l.number)
 	if v := hello.ProtocolVersion; v != "v1alpha1" {
 		log.Warn("the operator speaks another protocol version", "theirs", v, "ours", "v1alpha1")
@@ -298,13 +295,6 @@ func (h *Handler) receiveError(err error, missing string) error {
 	return rpc.NewError(connect.CodeInvalidArgument, missing)
 }
 
-// Sessions is how many streams are installed.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.sessions)
-}
-
 // Outboxes sums up the queues of all sessions, for the gauge.
 func (h *Handler) Outboxes() (depth map[string]int) {
 	depth = map[string]int{}
@@ -335,8 +325,5 @@ func (h *Handler) Close(e core.CloseSession) {
 		l.cancel(connect.NewError(connect.Code(e.Code), errors.New(e.Reason)))
 	}
 }
-
-// Wait returns when every stream has ended.
-func (h *Handler) Wait() { h.wg.Wait() }
 
 func errorText(err error) string { return strings.TrimSpace(err.Error()) }

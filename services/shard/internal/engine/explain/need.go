@@ -131,13 +131,6 @@ func ExplainNeed(w *engine.World, p *engine.Policy, r *engine.Result, ref engine
 	return e
 }
 
-// WhyNot says why a machine does not count for a Need, or Accepted. It is the same judgement that the funnel counts.
-func WhyNot(w *engine.World, r *engine.Result, ref engine.Ref, i inventory.Index) (Reject, string) {
-	x := newExplainer(w, r, ref)
-	why := x.judge(i)
-	return why, x.text(i, why)
-}
-
 // explainer answers questions about one Need of a result.
 type explainer struct {
 	w   *engine.World

@@ -298,29 +298,19 @@ func (re *reasons) withheldDetail(cl *clusterState, w *needState) engine.Detail 
 			}
 			for _, m := range inv.Withheld(i) {
 				if m.Cluster == "" || m.Cluster == cl.d.Name {
-					counts[withheldDetailOf(m.Reason)]++
+					counts[engine.DetailOfMark(m.Reason)]++
 					break
 				}
 			}
 		}
 	}
 	best := engine.DetailHeldByOthers
-	for _, x := range [...]engine.Detail{engine.DetailStockOut, engine.DetailQuota, engine.DetailWithheld} {
+	for _, x := range engine.MarkDetails {
 		if counts[x] > counts[best] {
 			best = x
 		}
 	}
 	return best
-}
-
-func withheldDetailOf(r inventory.WithheldReason) engine.Detail {
-	switch r {
-	case inventory.WithheldStockOut:
-		return engine.DetailStockOut
-	case inventory.WithheldQuota:
-		return engine.DetailQuota
-	}
-	return engine.DetailWithheld
 }
 
 // beyondHelp reports whether no class matches and fits. Then neither an allocation nor preemption can help.

@@ -283,19 +283,12 @@ func (n verdicts) withheldDetail(d *Need, left []*Machine) engine.Detail {
 			if w.Cluster != "" && w.Cluster != d.Cluster.Name {
 				continue
 			}
-			switch w.Reason {
-			case inventory.WithheldStockOut:
-				counts[engine.DetailStockOut]++
-			case inventory.WithheldQuota:
-				counts[engine.DetailQuota]++
-			default:
-				counts[engine.DetailWithheld]++
-			}
+			counts[engine.DetailOfMark(w.Reason)]++
 			break
 		}
 	}
 	best := engine.DetailHeldByOthers
-	for _, x := range []engine.Detail{engine.DetailStockOut, engine.DetailQuota, engine.DetailWithheld} {
+	for _, x := range engine.MarkDetails {
 		if counts[x] > counts[best] {
 			best = x
 		}
