@@ -41,6 +41,9 @@ func newBackend(c Config) (*backend, error) {
 	if c.Silence == 0 {
 		c.Silence = silenceDefault
 	}
+	if c.wakeEvery == 0 {
+		c.wakeEvery = wakeDefault
+	}
 	b := &backend{
 		config: c, log: c.Log.With("provider", c.Name), inventory: &inventory{file: c.Inventory, provider: c.Name}, news: make(chan struct{}, 1),
 		started: time.Now(),

@@ -18,6 +18,10 @@ func TestMain(m *testing.M) {
 		Main()
 		return
 	}
+	if role := os.Getenv(asRole); role != "" {
+		roles[role]()
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

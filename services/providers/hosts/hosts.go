@@ -38,6 +38,8 @@ type Config struct {
 	Secrets    string
 	Log        *slog.Logger          // required
 	Registerer prometheus.Registerer // nil: no metrics of its own
+
+	wakeEvery time.Duration // 0 means wakeDefault
 }
 
 // settings is the provider's own part of the configuration file.

@@ -66,12 +66,12 @@ func (b *backend) power(h *Entry) switcher {
 	return alwaysOn{}
 }
 
-// wakeEvery is how long a host that was switched on may take to report before it is switched on again.
-const wakeEvery = 30 * time.Second
+// wakeDefault is how long a host that was switched on may take to report before it is switched on again.
+const wakeDefault = 30 * time.Second
 
 // wake switches on a host whose agent is silent. The task waits for it.
 func (b *backend) wake(ctx context.Context, h *Entry) error {
-	if r, at := b.desk.last(h.Name); r != nil && time.Since(at) < wakeEvery {
+	if r, at := b.desk.last(h.Name); r != nil && time.Since(at) < b.config.wakeEvery {
 		return nil
 	}
 	if err := b.power(h).on(ctx); err != nil {

@@ -24,7 +24,7 @@ const (
 	kindReset     = "reset"
 
 	waitDefault  = 20 * time.Second // of one report; the provider may hold its answer that long
-	tendEvery    = 2 * time.Second  // how soon a kubelet that ended is started again
+	tendDefault  = 2 * time.Second
 	retryMin     = 200 * time.Millisecond
 	retryMax     = 10 * time.Second
 	problemMax   = 2048
@@ -41,6 +41,7 @@ type Config struct {
 	Version  string
 	Log      *slog.Logger  // required
 	Wait     time.Duration // 0 means 20 s
+	Tend     time.Duration // how soon a kubelet or a runtime that ended is started again; 0 means 2 s
 }
 
 // running is a task that runs.
@@ -64,6 +65,7 @@ type Agent struct {
 	needs   bool          // the task waits for its boot data, which only the provider has
 	changed chan struct{} // closed when now changes
 	running *running      // the task that runs; nil: none
+	tending *running      // the look after kubelet and runtime that runs; nil: none
 	work    sync.WaitGroup
 }
 
@@ -77,6 +79,9 @@ func New(c Config) (*Agent, error) {
 	}
 	if c.Wait == 0 {
 		c.Wait = waitDefault
+	}
+	if c.Tend == 0 {
+		c.Tend = tendDefault
 	}
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return nil, err
@@ -271,6 +276,7 @@ func (a *Agent) reset(r *pb.ResetHost) {
 	a.mu.Unlock()
 	if a.save(s) {
 		a.log.Info("task taken", "task", kindReset, "operation", s.Operation, "cluster", s.Cluster, "machine", s.Machine)
+		a.endTending()
 		a.launch(&task{grace: time.Duration(s.Grace) * time.Second})
 	}
 }
@@ -303,38 +309,6 @@ func (a *Agent) launch(t *task) {
 		a.running = nil
 		a.mu.Unlock()
 	})
-}
-
-// tend starts kubelet and runtime again when they ended by themselves, as after a reboot.
-func (a *Agent) tend(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		a.mu.Lock()
-		s, now := a.now, a.running
-		a.mu.Unlock()
-		if s.Phase != pb.HostPhase_HOST_PHASE_CONFIGURED || now != nil {
-			continue
-		}
-		kubelet, runtime := a.host.Runs()
-		var err error
-		if !runtime {
-			err = a.host.StartRuntime(ctx)
-		}
-		if err == nil && !kubelet {
-			err = a.host.StartKubelet(ctx, s.Kubelet)
-		}
-		if err != nil {
-			a.log.Error("what makes this host a node ended and cannot be started again; it is tried again", "err", err)
-		} else if !kubelet || !runtime {
-			a.log.Warn("what makes this host a node had ended and was started again", "kubelet", !kubelet, "runtime", !runtime)
-		}
-	}
 }
 
 func (a *Agent) state() State {

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func runAsAgent(dir string) {
 	m := NewPretended(dir)
 	point := os.Getenv(dieAt)
-	m.die = func(at string) {
+	m.At = func(at string) {
 		fmt.Println(at)
 		if at == point {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -221,7 +221,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			t.Fatalf("configure ended in %v", r)
 		}
 		m := NewPretended(p.dir)
-		if f := m.read(); f.Joins != 1 || len(f.Keys) != 1 || len(f.Processes) != 2 {
+		if f := m.Facts(); f.Joins != 1 || len(f.Keys) != 1 || len(f.Processes) != 2 {
 			t.Fatalf("after configure: %+v", f)
 		}
 		r = d.give(t, resetTask("reset-1"), pb.HostPhase_HOST_PHASE_CLEAN, pb.HostPhase_HOST_PHASE_QUARANTINED)
@@ -229,7 +229,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			t.Fatalf("reset ended in %v", r)
 		}
 		p.stop()
-		if f := m.read(); len(f.Files)+len(f.Keys)+len(f.Processes) > 0 || f.Remembered || f.Joins != 1 || f.Resets != 1 {
+		if f := m.Facts(); len(f.Files)+len(f.Keys)+len(f.Processes) > 0 || f.Remembered || f.Joins != 1 || f.Resets != 1 {
 			t.Fatalf("after reset: %+v", f)
 		}
 		return p

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,21 +77,43 @@ func replaceFile(name string, content []byte, mode fs.FileMode) error {
 	return errors.Join(os.Chmod(next, mode), os.Rename(next, name)) // a file of an earlier try keeps its mode
 }
 
-// StartRuntime starts containerd, waits until it answers, and imports the images that the host has.
+// StartRuntime starts containerd, waits until it answers, and imports the images that the host has. A containerd that is killed
+// meanwhile is started again.
 func (l *Linux) StartRuntime(ctx context.Context) error {
+	for {
+		err := l.startRuntime(ctx)
+		if err == nil || ctx.Err() != nil || l.Services.Runs(Runtime) {
+			return err
+		}
+		l.Log.Warn("the container runtime ended while it was started; it is started again", "err", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (l *Linux) startRuntime(ctx context.Context) error {
 	if err := l.Services.Start(ctx, Runtime, nil); err != nil {
 		return err
 	}
-	ctr := l.Ctr
-	if ctr == "" {
-		ctr = "ctr"
-	}
-	socket := l.RuntimeSock
-	if socket == "" {
-		socket = "/run/containerd/containerd.sock"
-	}
-	if err := until(ctx, 100*time.Millisecond, func() error { return run(ctx, ctr, "--address", socket, "version") }); err != nil {
-		return fmt.Errorf("the container runtime does not answer: %w", err)
+	ctr := cmp.Or(l.Ctr, "ctr")
+	socket := cmp.Or(l.RuntimeSock, "/run/containerd/containerd.sock")
+	for {
+		err := run(ctx, ctr, "--address", socket, "version")
+		if err == nil {
+			break
+		}
+		err = fmt.Errorf("the container runtime does not answer: %w", err)
+		if !l.Services.Runs(Runtime) {
+			return fmt.Errorf("%w; its last words: %s", err, l.Services.LastWords(Runtime))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 	if l.Images == "" {
 		return nil

@@ -52,6 +52,7 @@ const (
 	joinTimeout  = 4 * time.Minute // the provider gives a Configure 5 min by default
 	stepTimeout  = 2 * time.Minute
 	stepFiles    = "files" // the last step that needs the boot data itself
+	stepJoin     = "join"
 	remainsShown = 32
 )
 
@@ -62,7 +63,7 @@ var configureSteps = []step{
 	{stepFiles, func(ctx context.Context, a *Agent, t *task) error { return a.host.Write(ctx, t.boot.Files) }},
 	{"runtime", func(ctx context.Context, a *Agent, _ *task) error { return a.host.StartRuntime(ctx) }},
 	{"kubelet", func(ctx context.Context, a *Agent, t *task) error { return a.host.StartKubelet(ctx, t.flags) }},
-	{"join", func(ctx context.Context, a *Agent, _ *task) error { return a.host.Joined(ctx) }},
+	{stepJoin, func(ctx context.Context, a *Agent, _ *task) error { return a.host.Joined(ctx) }},
 }
 
 // resetSteps leave nothing of a cluster.
@@ -136,7 +137,7 @@ func (a *Agent) perform(ctx context.Context, t *task) {
 
 func (a *Agent) step(ctx context.Context, one step, t *task) error {
 	limit := stepTimeout + t.grace
-	if one.name == "join" {
+	if one.name == stepJoin {
 		limit = joinTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
