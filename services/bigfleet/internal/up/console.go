@@ -47,7 +47,7 @@ func (w *World) addConsole(g *process.Group) error {
 		c.Coordinators = []string{at}
 	}
 	run := w.equipped("console", nil, func(ctx context.Context, tel *telemetry.Telemetry, _ []*telemetry.OpsPort) error {
-		l, err := p.listen()
+		l, err := p.listen(ctx)
 		if err != nil {
 			return err
 		}

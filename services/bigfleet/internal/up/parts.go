@@ -82,7 +82,7 @@ func (w *World) providerMetrics(g *process.Group) (prometheus.Registerer, error)
 	if err != nil {
 		return nil, err
 	}
-	ops, err := opsPort(tel, at)
+	ops, err := opsPort(context.Background(), tel, at)
 	if err != nil {
 		return nil, err
 	}
@@ -193,11 +193,11 @@ func (w *World) addCoordinator(g *process.Group) error {
 		return err
 	}
 	w.coordinator = &role{name: "coordinator " + id, run: w.equipped("coordinator", metrics, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
-		listener, err := rpcs.listen()
+		listener, err := rpcs.listen(ctx)
 		if err != nil {
 			return err
 		}
-		raftListener, err := raft.listen()
+		raftListener, err := raft.listen(ctx)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}

@@ -2,6 +2,7 @@ package up
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
 )
@@ -53,7 +55,7 @@ func (c *Config) checkPorts() error {
 // port is an address that is held from the moment on that it was chosen: others are told it before it is served, and worlds that
 // start at the same time must not take each other's.
 type port struct {
-	addr string
+	addr, flag string
 
 	mu   sync.Mutex
 	held net.Listener
@@ -64,18 +66,45 @@ func hold(addr, flag string) (*port, error) {
 	if err != nil {
 		return nil, taken(err, flag)
 	}
-	return &port{addr: l.Addr().String(), held: l}, nil
+	return &port{addr: l.Addr().String(), flag: flag, held: l}, nil
 }
 
+// How long a role that comes back waits for its port: long enough for a program that looked for a free one, and took this one meanwhile.
+const (
+	portPatience = 10 * time.Second
+	portPause    = 100 * time.Millisecond
+)
+
 // listen returns what is held, or binds again for a role that comes back.
-func (p *port) listen() (net.Listener, error) {
+func (p *port) listen(ctx context.Context) (net.Listener, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.held; l != nil {
 		p.held = nil
 		return l, nil
 	}
-	return net.Listen("tcp", p.addr)
+	for limit := time.Now().Add(portPatience); ; {
+		l, err := net.Listen("tcp", p.addr)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+		if time.Now().After(limit) {
+			return nil, p.takenFor(portPatience)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(portPause):
+		}
+	}
+}
+
+func (p *port) takenFor(d time.Duration) error {
+	err := fmt.Errorf("another program took %s while this role was away, and has kept it for %v: end that program", p.addr, d)
+	if p.flag == "" {
+		return err
+	}
+	return fmt.Errorf("%w, or choose another address with %s", err, p.flag)
 }
 
 // drop gives up what nobody took.

@@ -102,7 +102,7 @@ func (w *World) equipped(component string, at *port, run func(context.Context, *
 		defer func() { _ = tel.Close(context.WithoutCancel(ctx)) }()
 		var ports []*telemetry.OpsPort
 		if at != nil {
-			ops, err := opsPort(tel, at)
+			ops, err := opsPort(ctx, tel, at)
 			if err != nil {
 				return err
 			}
@@ -112,12 +112,12 @@ func (w *World) equipped(component string, at *port, run func(context.Context, *
 	}
 }
 
-func opsPort(tel *telemetry.Telemetry, at *port) (*telemetry.OpsPort, error) {
+func opsPort(ctx context.Context, tel *telemetry.Telemetry, at *port) (*telemetry.OpsPort, error) {
 	ops, err := telemetry.NewOps(telemetry.OpsConfig{Gatherer: tel.Registry, Health: tel.Health, Log: tel.Log})
 	if err != nil {
 		return nil, err
 	}
-	l, err := at.listen()
+	l, err := at.listen(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (w *World) addShards(g *process.Group) error {
 			dir = filepath.Join(w.dir, s.id)
 		}
 		s.run = w.equipped("shard", metrics, func(ctx context.Context, tel *telemetry.Telemetry, ops []*telemetry.OpsPort) error {
-			l, err := rpcs.listen()
+			l, err := rpcs.listen(ctx)
 			if err != nil {
 				return err
 			}
