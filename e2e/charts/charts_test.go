@@ -26,7 +26,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden renders anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden renders again")
 
 const small = "clusterID: red\nshardAddress: bigfleet-shard-0.bigfleet-shard-headless.bigfleet-system.svc:7780\n"
 

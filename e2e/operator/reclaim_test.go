@@ -262,7 +262,7 @@ func TestReclaim(t *testing.T) {
 		w.until("Drained", func() bool { return w.phase("r1") == v1alpha1.NodeDrained })
 	})
 
-	// OP-8.14: a Node that is deleted, and one that has its name at once after: the second is drained anew, when it is asked for.
+	// OP-8.14: a Node that is deleted, and one that has its name at once after: the second is drained again, when it is asked for.
 	t.Run("a node that comes again", func(t *testing.T) {
 		t.Parallel()
 		w := w.with(t)

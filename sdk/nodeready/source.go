@@ -67,7 +67,7 @@ func NewSource(c Config) (*Source, error) {
 // followInterval is how soon a changed kubeconfig counts for those who wait already; a new call looks by itself.
 const followInterval = 2 * time.Second
 
-// follow begins watches anew whose cluster is reached in another way now.
+// follow begins watches again whose cluster is reached in another way now.
 func (s *Source) follow() {
 	ticker := time.NewTicker(followInterval)
 	defer ticker.Stop()
@@ -171,7 +171,7 @@ func (s *Source) Nodes(ctx context.Context, cluster string) ([]Node, error) {
 	return out, nil
 }
 
-// cluster returns the watch of a cluster, beginning it, or beginning it anew when the way to reach it changed.
+// cluster returns the watch of a cluster, beginning it, or beginning it again when the way to reach it changed.
 func (s *Source) cluster(name string) (*cluster, error) {
 	stamp, err := s.config.Clusters.Find(name)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Source) cluster(name string) (*cluster, error) {
 		return nil, fmt.Errorf("cluster %q: %w", name, err)
 	}
 	if c != nil {
-		s.config.Log.Info("the way to reach a cluster changed; its watch begins anew", "cluster", name)
+		s.config.Log.Info("the way to reach a cluster changed; its watch begins again", "cluster", name)
 		c.end()
 	}
 	s.clusters[name] = next

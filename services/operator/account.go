@@ -42,7 +42,7 @@ func (p *parts) rollupOutcome(o publish.Outcome) {
 	}
 	switch o.Result {
 	case "accepted":
-		// A shard may accept each heartbeat anew; what counts is when it first took the demand that is in force.
+		// A shard may accept each heartbeat again; what counts is when it first took the demand that is in force.
 		now.AcceptedSince = status.Second(o.At)
 		if was.Result == "accepted" && was.AcceptedSince != nil && (o.Change == 0 || o.Change == p.last.change) {
 			now.AcceptedSince = was.AcceptedSince

@@ -36,10 +36,10 @@ type suspects struct {
 	store *store.Store
 	log   *slog.Logger
 
-	mu       sync.Mutex
-	standing map[string]mark   // by content hash
-	last     map[string]string // the last content of each cluster that was marked
-	ends     map[string]int64  // processes that ended with the content marked
+	mu    sync.Mutex
+	marks map[string]mark   // by content hash
+	last  map[string]string // the last content of each cluster that was marked
+	ends  map[string]int64  // processes that ended with the content marked
 }
 
 // mark is what is known of marked content.
@@ -53,7 +53,7 @@ const unseenMax = time.Minute
 
 func newSuspects(db *store.Store, log *slog.Logger) (*suspects, error) {
 	ends, err := suspected(db)
-	return &suspects{store: db, log: log, standing: map[string]mark{}, last: map[string]string{}, ends: ends}, err
+	return &suspects{store: db, log: log, marks: map[string]mark{}, last: map[string]string{}, ends: ends}, err
 }
 
 // mark is called with each roll-up before the core gets it.
@@ -62,10 +62,10 @@ func (s *suspects) mark(r *core.RollupArrived) {
 		return
 	}
 	s.mu.Lock()
-	_, stands := s.standing[r.Hash]
+	_, stands := s.marks[r.Hash]
 	known, ends := stands || s.last[r.Cluster] == r.Hash, s.ends[r.Hash]
 	if !known {
-		s.standing[r.Hash], s.last[r.Cluster] = mark{at: time.Now()}, r.Hash
+		s.marks[r.Hash], s.last[r.Cluster] = mark{at: time.Now()}, r.Hash
 	}
 	s.mu.Unlock()
 	if known {
@@ -80,9 +80,9 @@ func (s *suspects) mark(r *core.RollupArrived) {
 func (s *suspects) seen(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m, stands := s.standing[hash]; stands {
+	if m, stands := s.marks[hash]; stands {
 		m.seen = true
-		s.standing[hash] = m
+		s.marks[hash] = m
 	}
 }
 
@@ -90,11 +90,11 @@ func (s *suspects) seen(hash string) {
 func (s *suspects) cleared(waits func(hash string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for hash, m := range s.standing {
+	for hash, m := range s.marks {
 		if m.seen && !waits(hash) || !m.seen && time.Since(m.at) > unseenMax {
 			s.store.Hint(bucketSuspect, hash, nil)
 			delete(s.ends, hash)
-			delete(s.standing, hash)
+			delete(s.marks, hash)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (o *stream) receive(acked *atomic.Int64) {
 	}
 }
 
-// churn is one operator that asks for something else five times a second until it is killed: each time the shard plans anew.
+// churn is one operator that asks for something else five times a second until it is killed: each time the shard plans again.
 func churn(ctx context.Context, s settings) error {
 	o, err := open(ctx, s.addr, "churn")
 	if err != nil {

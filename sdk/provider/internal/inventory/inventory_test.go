@@ -112,7 +112,7 @@ func (c *reader) page(t testing.TB, r *Inventory, max int) (done bool) {
 	if max > 0 && len(list.Machines) > max {
 		t.Fatalf("%d rows, cap %d", len(list.Machines), max)
 	}
-	// A scan whose own tombstones are forgotten before it ends (it took a day) begins anew. Clients cannot see that; their
+	// A scan whose own tombstones are forgotten before it ends (it took a day) begins again. Clients cannot see that; their
 	// picture is right after the next scan.
 	if p.Complete && (c.scanning == nil || p.Reset != "") {
 		c.scanning = map[string]*bigfleetv1alpha1.Machine{}

@@ -103,7 +103,7 @@ func (a *App) fit(text string) string {
 	return screen.String()
 }
 
-// moments finds the parts of times below 10 ms: a shard computes the time of day anew in each cycle, which differs by some ns.
+// moments finds the parts of times below 10 ms: a shard computes the time of day again in each cycle, which differs by some ns.
 var moments = regexp.MustCompile(`(UnixN(?:ano)?s":"\d+)\d{7}"`)
 
 // changed are the lines that say something new: one object per change.

@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 )
 
-// OPS-4.3: one object per change. A time of day that a shard computed anew is none, and neither is a note that was made before.
+// OPS-4.3: one object per change. A time of day that a shard computed again is none, and neither is a note that was made before.
 func TestWatchTellsOnlyChanges(t *testing.T) {
 	for _, c := range []struct {
 		name         string

@@ -44,7 +44,7 @@ type cloudMachine struct {
 	PricePerHour                 float64
 }
 
-// learn reads the truth anew.
+// learn reads the truth again.
 func learn(t *testing.T, w *world, command func(...string) string) *truth {
 	t.Helper()
 	out := &truth{w: w, nodes: map[string][]string{}, waiting: map[string]int{}}

@@ -27,10 +27,10 @@ func BenchmarkB11(b *testing.B) {
 	r := three(b)
 	n := r.leader()
 	var count atomic.Int64
-	commit := func(flying, times int) error {
+	commit := func(inFlight, times int) error {
 		var group sync.WaitGroup
-		errs := make([]error, flying)
-		for i := range flying {
+		errs := make([]error, inFlight)
+		for i := range inFlight {
 			group.Go(func() {
 				for range times {
 					ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
@@ -46,10 +46,10 @@ func BenchmarkB11(b *testing.B) {
 	}
 	r.commit(addShard("shard-0"))
 	for _, work := range []struct {
-		name          string
-		flying, times int
-		target        float64
-		bound         func(medianNS float64) []measure.Bound
+		name            string
+		inFlight, times int
+		target          float64
+		bound           func(medianNS float64) []measure.Bound
 	}{
 		{"one commit", 1, 1, 4, func(ns float64) []measure.Bound { return []measure.Bound{measure.Shown("commit p50", "ns", ns)} }},
 		{"256 proposals in flight", inFlight, rounds, 1, func(ns float64) []measure.Bound {
@@ -57,7 +57,7 @@ func BenchmarkB11(b *testing.B) {
 		}},
 	} {
 		b.Run(work.name, func(b *testing.B) {
-			many := work.flying * work.times
+			many := work.inFlight * work.times
 			floor, err := probe.Fsync(b.TempDir(), many)
 			if err != nil {
 				b.Fatal(err)
@@ -73,7 +73,7 @@ func BenchmarkB11(b *testing.B) {
 			before := 0
 			measure.Compare(b, measure.Pair{Bench: "B11", Size: map[string]any{"nodes": 3, "work": work.name}, WorkloadSum: "BindCluster of 20,000 clusters", Floor: floor, Target: work.target,
 				Prepare: func() { before = int(n.State().Index()) },
-				Subject: func() { failed = commit(work.flying, work.times) },
+				Subject: func() { failed = commit(work.inFlight, work.times) },
 				Oracle:  "every proposal is applied on the leader",
 				Check: func() error {
 					if failed == nil && int(n.State().Index()) < before+many {

@@ -58,10 +58,10 @@ func TestManyEqualRequestsAreOneRow(t *testing.T) {
 		"plain": "", "hard spread": `,"topologySpread":[{"topologyKey":"zone","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, shelf := New(0), new(request.SpecInterner)
+			a, interner := New(0), new(request.SpecInterner)
 			for i := range 25_000 {
 				r := req(t, fmt.Sprintf("n%d/r%d", i%7, i), `{"resources":{"cpu":"500m","memory":"1Gi"},"priority":5`+also+`}`)
-				if _, err := shelf.Strip(r); err != nil {
+				if _, err := interner.Strip(r); err != nil {
 					t.Fatal(err)
 				}
 				a.Set(r)
@@ -389,7 +389,7 @@ func TestIncrementalEqualsRebuild(t *testing.T) {
 		`{"resources":{"cpu":"-%d"},"priority":0}`,
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		a, shelf := New(0), new(request.SpecInterner)
+		a, interner := New(0), new(request.SpecInterner)
 		last := map[Key]*request.Request{}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			ns := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "namespace")
@@ -403,7 +403,7 @@ func TestIncrementalEqualsRebuild(t *testing.T) {
 				if err := json.Unmarshal([]byte(spec), &r.Spec); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := shelf.Strip(r); err != nil {
+				if _, err := interner.Strip(r); err != nil {
 					t.Fatal(err)
 				}
 				a.Set(r)

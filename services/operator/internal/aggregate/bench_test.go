@@ -36,7 +36,7 @@ const (
 // fleet makes the requests of a workload as the cache holds them: decoded from what the API server sends.
 func fleet(b testing.TB, w *workload.Requests) []*request.Request {
 	b.Helper()
-	out, shelf := make([]*request.Request, len(w.Profile)), new(request.SpecInterner)
+	out, interner := make([]*request.Request, len(w.Profile)), new(request.SpecInterner)
 	for i := range out {
 		body, err := json.Marshal(map[string]any{"spec": specOf(w, i)})
 		if err != nil {
@@ -48,7 +48,7 @@ func fleet(b testing.TB, w *workload.Requests) []*request.Request {
 		if err := json.Unmarshal(body, out[i]); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := shelf.Strip(out[i]); err != nil {
+		if _, err := interner.Strip(out[i]); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -398,7 +398,7 @@ func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {
 	return needs
 }
 
-// rebuild computes the demand anew from the requests. A difference is a bug of ours; the rebuild wins (OP-5.9).
+// rebuild computes the demand again from the requests. A difference is a bug of ours; the rebuild wins (OP-5.9).
 func (p *Publisher) rebuild() {
 	fresh, equal := p.demand.Rebuild(p.demand.Requests())
 	if !equal {

@@ -136,7 +136,7 @@ func newKeeper(t interface{ Fatal(...any) }, s client.Client) *Keeper {
 }
 
 // Scenario 43, OP-15.2, OP-15.3: whatever the cache has not seen yet, whichever write fails or is answered into the void, and
-// however often the controller starts anew: never two requests for one Pod, and in the end exactly one for each that is active.
+// however often the controller starts again: never two requests for one Pod, and in the end exactly one for each that is active.
 func TestNeverTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &server{live: map[types.NamespacedName]*Object{}, most: map[string]int{}}

@@ -29,7 +29,7 @@ func (k *Keeper) turn(p *corev1.Pod) int {
 	return k.turns[p.UID].taken
 }
 
-// resumeTurn finds the alternative that the request of a Pod states already: a controller that begins anew must not withdraw what is on
+// resumeTurn finds the alternative that the request of a Pod states already: a controller that begins again must not withdraw what is on
 // its way. It reports whether that is another one than the first.
 func (k *Keeper) resumeTurn(v view, have *Object, of int) bool {
 	k.mu.RLock()

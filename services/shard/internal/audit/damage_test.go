@@ -88,9 +88,9 @@ func TestAnyFlippedBitIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range whole {
-		spoiled := append([]byte(nil), whole...)
-		spoiled[n] ^= 1 << (n % 8)
-		if err := os.WriteFile(list[0].path, spoiled, 0o600); err != nil {
+		damaged := append([]byte(nil), whole...)
+		damaged[n] ^= 1 << (n % 8)
+		if err := os.WriteFile(list[0].path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		err := scan(list[0].path, func(block) bool { return true }, func(block, []byte) error { return nil })

@@ -192,7 +192,7 @@ type column struct {
 	mutation     int64 // value of the mutation counter at the last local change
 	listed       int64 // number of the List that last showed the machine
 	absent       absence
-	subscriber   uint32 // number of the audience that was shown the machine
+	subscriber   uint32 // number of the subscriber that was shown the machine
 	subscriberAt uint32 // place in it
 }
 

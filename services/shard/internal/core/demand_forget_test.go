@@ -8,7 +8,7 @@ import (
 )
 
 // SHARD-12.8: a cluster that left and has no machine is forgotten after an hour, with its demand; one that has machines, or came
-// back, is not. A name that comes again starts anew.
+// back, is not. A name that comes again starts again.
 func TestClustersThatLeftAreForgotten(t *testing.T) {
 	w := newWorld(t, nil, hostsOf(1, "kept")...)
 	for i := range 200 {

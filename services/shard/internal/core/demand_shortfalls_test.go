@@ -101,7 +101,7 @@ func TestShortfallsOfManyClusters(t *testing.T) {
 	w.run(5 * Second)
 	w.checkShortfalls(t, "one asks for more")
 	if now := w.c.ledger.summed; now[0] != before[0] || now[1] == before[1] || now[2] != before[2] {
-		t.Error("not the one sum that changed was made anew")
+		t.Error("not the one sum that changed was made again")
 	}
 	w.rollup(name(3), nil)
 	w.run(5 * Second)

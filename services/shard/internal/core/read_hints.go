@@ -65,7 +65,7 @@ func (c *publisher) hintCluster(cl *cluster, d *demand.Cluster) {
 	cl.hintBasis = basis
 	wanted := map[string]bool{}
 	if d != nil {
-		for i := range d.Needs { // turn order: priority first
+		for i := range d.Needs { // allocation order: priority first
 			n := &d.Needs[i]
 			fp := n.Form.Stripped.Fingerprint
 			if wanted[fp] || len(wanted) == hintsPerCluster {

@@ -83,15 +83,15 @@ func (c *publisher) needBlocks(ordered bool) []*NeedBlock {
 	}
 	out := make([]*NeedBlock, 0, len(r.Blocks))
 	next := make(map[string]*NeedBlock, len(r.Blocks))
-	turns, blocked := turnsOf(r), c.blockedRows(r)
+	places, blocked := placesOf(r), c.blockedRows(r)
 	for at, b := range r.Blocks {
 		n := c.needs[b.Cluster]
 		switch {
 		case n == nil || n.of != b:
 			n = c.spellBlock(b, n, blocked)
-			n.Turns = turns[at]
+			n.Places = places[at]
 		case ordered || hasShort(b) || n.HeldBack > 0 || len(blocked) > 0:
-			n = c.renewBlock(b, n, turns[at], blocked)
+			n = c.renewBlock(b, n, places[at], blocked)
 		}
 		next[b.Cluster] = n
 		out = append(out, n)
@@ -102,8 +102,8 @@ func (c *publisher) needBlocks(ordered bool) []*NeedBlock {
 
 func hasShort(b *engine.Block) bool { return len(b.Missing) > 0 }
 
-// turnsOf numbers the short rows of each block by their place among all short needs.
-func turnsOf(r *engine.Result) [][]int32 {
+// placesOf numbers the short rows of each block by their place among all short needs.
+func placesOf(r *engine.Result) [][]int32 {
 	out := make([][]int32, len(r.Blocks))
 	for k, ref := range r.Short {
 		b := r.Blocks[ref.Block]
@@ -142,13 +142,13 @@ func (c *publisher) spellBlock(b *engine.Block, old *NeedBlock, blocked blockedR
 
 // renewBlock brings the rows of a block that the plan did not touch up to date: what holds their actions back, and whose
 // turn it is, may have changed.
-func (c *publisher) renewBlock(b *engine.Block, old *NeedBlock, turns []int32, blocked blockedRows) *NeedBlock {
+func (c *publisher) renewBlock(b *engine.Block, old *NeedBlock, places []int32, blocked blockedRows) *NeedBlock {
 	marked := c.marked(old.Rows, b, blocked)
-	if marked && slices.Equal(turns, old.Turns) {
+	if marked && slices.Equal(places, old.Places) {
 		return old
 	}
 	n := *old
-	n.Turns, n.of, n.at = turns, b, c.now
+	n.Places, n.of, n.at = places, b, c.now
 	if !marked {
 		n.Rows = slices.Clone(n.Rows)
 		c.mark(&n, b, blocked)
@@ -386,12 +386,12 @@ func (p *Publish) AgeCycles(r *NeedRow) int64 {
 	return (p.At-r.Since)/p.Status.Config.CycleInterval + 1
 }
 
-// Turn is 1 plus how many short needs of the shard go before the i-th row of a block, or 0 if that is not short.
-func (b *NeedBlock) Turn(i int) int32 {
-	if b.Turns == nil {
+// Place is 1 plus how many short needs of the shard go before the i-th row of a block, or 0 if that is not short.
+func (b *NeedBlock) Place(i int) int32 {
+	if b.Places == nil {
 		return 0
 	}
-	return b.Turns[i]
+	return b.Places[i]
 }
 
 // Demand is the row as its cluster stated it.

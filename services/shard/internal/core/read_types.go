@@ -147,11 +147,11 @@ type BackoffView struct {
 	Text    string
 }
 
-// NeedBlock is the rows of one cluster with their verdicts, in turn order. Blocks share rows that did not change.
+// NeedBlock is the rows of one cluster with their verdicts, in allocation order. Blocks share rows that did not change.
 type NeedBlock struct {
 	Cluster string
 	Rows    []NeedRow
-	Turns   []int32         // of each row: 1 plus how many short needs of the shard go before it, 0 if it is not short; may be nil
+	Places  []int32         // of each row: 1 plus how many short needs of the shard go before it, 0 if it is not short; may be nil
 	Demand  []PenaltyDemand // in machines, by bucket
 
 	HeldBack  int   // rows that are held back

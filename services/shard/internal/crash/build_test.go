@@ -111,7 +111,7 @@ func overlayFile(dir string, edits map[string][][2]string, failpoint bool) (stri
 		text := string(raw)
 		for _, e := range list {
 			if !strings.Contains(text, e[0]) {
-				return "", &buildError{source + " has no " + e[0] + " any more; say anew where its points are", os.ErrNotExist}
+				return "", &buildError{source + " has no " + e[0] + " any more; say again where its points are", os.ErrNotExist}
 			}
 			text = strings.Replace(text, e[0], e[1], 1)
 		}

@@ -12,7 +12,7 @@ import (
 
 // SHARD-28.8: the program reopens its audit log at a SIGHUP, as log rotation asks for, and goes on running: nothing that was
 // written to the old file is lost, and what comes after is in the new one.
-func TestHangupOpensTheAuditLogAnew(t *testing.T) {
+func TestHangupOpensTheAuditLogAgain(t *testing.T) {
 	p := NewProvider(Slot("m1", 1, "4", "16Gi")).Serve(t)
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := run(t, program(t, false), dataDir(t), p.Addr, nil, "--audit-log", path)

@@ -47,11 +47,11 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 	p := NewProvider(list...)
 	p.Dwell = 2 * time.Second
-	var flying atomic.Int32
+	var inFlight atomic.Int32
 	var slow atomic.Bool
 	slow.Store(true)
 	p.Before = func(Call) error {
-		flying.Add(1)
+		inFlight.Add(1)
 		if slow.Load() {
 			time.Sleep(3 * time.Second)
 		}
@@ -70,7 +70,7 @@ func TestStopUnderLoad(t *testing.T) {
 		}
 		all = append(all, o)
 	}
-	Eventually(t, "50 commands are in flight", func() bool { return flying.Load() >= machines })
+	Eventually(t, "50 commands are in flight", func() bool { return inFlight.Load() >= machines })
 	began := time.Now()
 	s.stop()
 	if code := s.ended(t); code != 0 {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// turnKey is what mostly decides the turn of a Need, side by side in memory: a comparison of Needs reads the Form of each.
-type turnKey struct {
+// allocationKey is what mostly decides where a Need is in allocation order, side by side in memory: a comparison of Needs reads the Form of each.
+type allocationKey struct {
 	rank, arrival uint64 // ascending
 	size          Size
 	at            int32
 }
 
-func turnKeyOf(n *Need, at int) turnKey {
+func allocationKeyOf(n *Need, at int) allocationKey {
 	p := &n.Form.Profile
-	k := turnKey{size: n.Size, at: int32(at), arrival: uint64(n.Arrival) ^ 1<<63}
+	k := allocationKey{size: n.Size, at: int32(at), arrival: uint64(n.Arrival) ^ 1<<63}
 	if n.Arrival == 0 {
 		k.arrival = math.MaxUint64
 	}
@@ -24,13 +24,13 @@ func turnKeyOf(n *Need, at int) turnKey {
 	return k
 }
 
-// sortNeeds brings the Needs of one cluster into turn order: by rank, arrival, size, fingerprint and group (ENG-7.2).
+// sortNeeds brings the Needs of one cluster into allocation order: by rank, arrival, size, fingerprint and group (ENG-7.2).
 func sortNeeds(needs []Need) {
-	keys := make([]turnKey, len(needs))
+	keys := make([]allocationKey, len(needs))
 	for i := range needs {
-		keys[i] = turnKeyOf(&needs[i], i)
+		keys[i] = allocationKeyOf(&needs[i], i)
 	}
-	slices.SortFunc(keys, func(a, b turnKey) int {
+	slices.SortFunc(keys, func(a, b allocationKey) int {
 		if c := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.arrival, b.arrival), CompareSize(a.size, b.size)); c != 0 {
 			return c
 		}

@@ -13,7 +13,7 @@ type Saved struct {
 	Room     int64 `n:"5"`
 }
 
-// Save lists the rows of a cluster in turn order, with what the core said about each, and the overhead of its nodes.
+// Save lists the rows of a cluster in allocation order, with what the core said about each, and the overhead of its nodes.
 func (t *Table) Save(cluster string) (rows []Saved, overhead []resource.Quantity) {
 	c := t.clusters[cluster]
 	if c == nil {

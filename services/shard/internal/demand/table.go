@@ -13,7 +13,7 @@ import (
 type Cluster struct {
 	ID       symbol.ID // in Space.Clusters
 	Name     string
-	Needs    []Need  // in turn order; replaced as a whole, never changed in place
+	Needs    []Need  // in allocation order; replaced as a whole, never changed in place
 	Holds    []Hold  // of each Need; replaced as a whole
 	Unplaced []bool  // of each Need, or nil: covered, but its scheduler could not place Pods (ENG-11.14); replaced as a whole
 	Headroom []int64 // of each Need, or nil: min units to have beyond the aggregate (ENG-11.16), or less, if negative (ENG-11.18); replaced as a whole

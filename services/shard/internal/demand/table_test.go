@@ -93,7 +93,7 @@ func (m model) replace(cluster string, rows []Row, overhead []resource.Quantity,
 	c.rows, c.overhead = next, written(amounts(overhead))
 }
 
-// inOrder lists the row keys of a cluster in turn order (ENG-7.2), literally.
+// inOrder lists the row keys of a cluster in allocation order (ENG-7.2), literally.
 func (c *modelCluster) inOrder() []RowKey {
 	return slices.SortedFunc(maps.Keys(c.rows), func(a, b RowKey) int {
 		x, y := c.rows[a], c.rows[b]
@@ -202,7 +202,7 @@ func compareTable(t *rapid.T, tab *Table, m model) {
 	}
 }
 
-// ENG-4.8, ENG-7.2, SHARD-10.5, ENG-21.11: whatever is sent in whatever order, each row has what was asked for it, in turn order, with the
+// ENG-4.8, ENG-7.2, SHARD-10.5, ENG-21.11: whatever is sent in whatever order, each row has what was asked for it, in allocation order, with the
 // arrival, hold, mark and room that its key had before. Copies of every kind are of their moment, and nothing is left of what goes.
 func TestTableAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -216,7 +216,7 @@ func rowsOf(b *core.NeedBlock) (out []row) {
 		return nil
 	}
 	for i := range b.Rows {
-		out = append(out, row{b.Cluster, &b.Rows[i], b.Turn(i)})
+		out = append(out, row{b.Cluster, &b.Rows[i], b.Place(i)})
 	}
 	return out
 }

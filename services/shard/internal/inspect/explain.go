@@ -51,7 +51,7 @@ type explained struct {
 	of         *explain.NeedExplanation
 	cluster    string
 	row        *core.NeedRow
-	turn       int32
+	place      int32
 	suggestion string
 	cycle      int64
 }
@@ -69,7 +69,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		if !ok {
 			return nil
 		}
-		e := &explained{of: explain.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, turn: int32(plan.AllocationPosition(ref))}
+		e := &explained{of: explain.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, place: int32(plan.AllocationPosition(ref))}
 		e.cluster, e.row = core.Row(w.World, plan, ref)
 		if w.World.Inventory.Len() <= suggestMachines {
 			if x := explain.Suggest(w.Input(), plan, ref); x != nil {
@@ -85,7 +85,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		return nil, notFound("this shard has no such need in cluster " + q.ClusterId)
 	}
 	v := s.cfg.View()
-	shown := published(v, e.cluster, e.row, e.turn)
+	shown := published(v, e.cluster, e.row, e.place)
 	if shown.Own() { // what only the shell knows goes before what the engine makes of it
 		of := e.row.Verdict.Detail
 		e.of.Sentence, e.suggestion = strings.TrimSpace(strings.Replace(e.of.Sentence, of.Sentence(), "", 1))+" "+shown.Text(), shown.Remedy()
@@ -184,18 +184,18 @@ func findNeed(r *engine.Result, q *pb.NeedRef) (engine.Ref, bool) {
 
 // published is the row as the last cycle published it, which knows more than a plan does: since when it is short, and what
 // holds its actions back. A row that no cycle has seen yet is returned as it is.
-func published(v *core.Publish, cluster string, x *core.NeedRow, turn int32) row {
+func published(v *core.Publish, cluster string, x *core.NeedRow, place int32) row {
 	for _, b := range v.Needs {
 		if b.Cluster != cluster {
 			continue
 		}
 		for i := range b.Rows {
 			if n := &b.Rows[i]; n.Form.Fingerprint == x.Form.Fingerprint && n.Group == x.Group {
-				return row{cluster, n, b.Turn(i)}
+				return row{cluster, n, b.Place(i)}
 			}
 		}
 	}
-	return row{cluster, x, turn}
+	return row{cluster, x, place}
 }
 
 func (s *Server) explainMachine(ctx context.Context, id string) (*pb.ExplainResponse, error) {

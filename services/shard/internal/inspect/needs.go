@@ -20,7 +20,7 @@ import (
 type row struct {
 	cluster string
 	*core.NeedRow
-	turn int32 // among all short needs of the shard, from 1; 0: it is not short
+	place int32 // among all short needs of the shard, from 1; 0: it is not short
 }
 
 // compareRows is the order of InspectNeeds: priority descending, arrival, cluster, and then what makes it total.
@@ -94,7 +94,7 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 			if isShort {
 				short++
 			}
-			rows = append(rows, row{b.Cluster, n, b.Turn(i)})
+			rows = append(rows, row{b.Cluster, n, b.Place(i)})
 		}
 	}
 	slices.SortFunc(rows, compareRows)
@@ -136,7 +136,7 @@ func needView(v *core.Publish, r row) *pb.NeedView {
 		BootstrapCount: d.Bootstrap, ProvisionCount: d.Provision, SameDomain: r.Domain, SameSatisfiable: d.Satisfiable && r.Group != "",
 		AcquisitionParked: d.Hold == demand.HeldParked, ParkedAgeCycles: int32(r.Parked), UnmetReason: pb.UnmetReason(d.Reason),
 		Detail: pb.NeedDetail(r.Detail()), Hold: pb.NeedHold(d.Hold), Status: stateOf(r.NeedRow), OnTheWayCount: r.Coming(), SharedCount: d.Shared,
-		TurnPosition: r.turn, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
+		TurnPosition: r.place, CoveragePerMille: d.CoveragePerMille, CostUsdPerHour: convert.Dollars(d.Cost),
 	}
 	out.DetailText = r.Text()
 	if r.Unmet() {

@@ -52,9 +52,9 @@ func (t *Table) index(i Index, by int32) {
 	}
 	if r.InFlight() {
 		if by > 0 {
-			t.flying.insert(i, t.byOrder)
+			t.inFlight.insert(i, t.byOrder)
 		} else {
-			t.flying.remove(i, t.byOrder)
+			t.inFlight.remove(i, t.byOrder)
 		}
 	}
 	if id, ok := t.member(i); ok {
@@ -114,5 +114,5 @@ func (t *Table) Releasable(c CapacityType) *List { return &t.release[c-OnDemand]
 // Held returns the owned Idle and Speculative machines without promise that have a mark, by id.
 func (t *Table) Held() *List { return &t.held }
 
-// Flying returns the machines in flight, by id.
-func (t *Table) Flying() *List { return &t.flying }
+// InFlight returns the machines in flight, by id.
+func (t *Table) InFlight() *List { return &t.inFlight }

@@ -7,7 +7,7 @@ import (
 )
 
 // nodeLabels are two sets of labels of a machine whose node has labels that its provider did not state. What profiles are
-// matched with, Table.labels, is the first with the second laid over it.
+// matched with, Table.labels, is the first with the second put over it.
 type nodeLabels struct{ provider, node uint32 }
 
 // SetNodeLabels lays the labels of a machine's node over those that its provider states, or takes them away if there are none.
@@ -20,7 +20,7 @@ func (t *Table) SetNodeLabels(i Index, list []Label) bool {
 		return false
 	}
 	t.leave(i)
-	t.layLabels(i, node)
+	t.setNodeLabels(i, node)
 	t.enter(i)
 	return true
 }
@@ -31,9 +31,9 @@ func (t *Table) NodeLabels(i Index) []Label { return t.listLabels(t.labels[i]) }
 // OfNode are the labels that SetNodeLabels stored, sorted by key.
 func (t *Table) OfNode(i Index) []Label { return t.listLabels(t.nodeLabels[i].node) }
 
-// layLabels puts a set of labels of the node in the place of the one that a machine has, if any, and classes the machine. It takes
+// setNodeLabels puts a set of labels of the node in the place of the one that a machine has, if any, and classes the machine. It takes
 // over the caller's use of the set.
-func (t *Table) layLabels(i Index, node uint32) {
+func (t *Table) setNodeLabels(i Index, node uint32) {
 	old, had := t.nodeLabels[i]
 	before, provider := t.labels[i], t.labels[i]
 	if had {
@@ -59,7 +59,7 @@ func (t *Table) layLabels(i Index, node uint32) {
 	}
 }
 
-// overlaid is one set with another laid over it, with one user more.
+// overlaid is one set with another put over it, with one user more.
 func (t *Table) overlaid(under, over uint32) uint32 {
 	var words []symbol.ID
 	top := t.labelSets.get(over)

@@ -162,7 +162,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	for i := range c.release {
 		c.release[i] = t.release[i].clone()
 	}
-	c.flying, c.held = t.flying.clone(), t.held.clone()
+	c.inFlight, c.held = t.inFlight.clone(), t.held.clone()
 	c.stockLog.list, c.clusterLog.list = slices.Clone(t.stockLog.list), slices.Clone(t.clusterLog.list)
 	return &c
 }

@@ -63,7 +63,7 @@ type Table struct {
 	clusters   []clusterMembers // by symbol of the cluster
 	topology   []*Topology
 	release    [2]List // by hold clock: on-demand, spot
-	flying     List    // in flight, by id
+	inFlight   List    // in flight, by id
 	held       List    // owned, Idle or Speculative, without promise, with a mark; by id
 	counts     [states]int
 	billed     wide
@@ -180,7 +180,7 @@ func (t *Table) setCluster(i Index, r *Row, cluster string) {
 	if r.Cluster != old {
 		r.held = OccupancyUnknown // what the node held was in the cluster before
 		if _, has := t.nodeLabels[i]; has {
-			t.layLabels(i, 0)
+			t.setNodeLabels(i, 0)
 		}
 	}
 	t.dropCluster(old)

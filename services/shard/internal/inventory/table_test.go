@@ -32,7 +32,7 @@ type modelMachine struct {
 	node    []Label
 }
 
-// labels are those that profiles are matched with: the provider's, with the node's laid over them.
+// labels are those that profiles are matched with: the provider's, with the node's put over them.
 func (x *modelMachine) labels() []Label {
 	m := x.m
 	m.normalise()

@@ -284,7 +284,7 @@ func (c *checker) checkCommand(p *process, x core.Command) {
 		w.broken("provider-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands in flight at %s, at most %d", perProvider, x.Provider, c.s.config.ProviderConcurrency)
 	}
 	if most := classSize(op.Kind, c.s.config.ExecuteConcurrency); perKind > most {
-		w.broken("lane-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands of %s in flight, at most %d", perKind, op.Kind, most)
+		w.broken("class-limit", "SHARD-33.5.10", x.Machine, x.Cluster, "%d commands of %s in flight, at most %d", perKind, op.Kind, most)
 	}
 	if x.RPC == core.RPCDrain && op.Kind == core.KindReclaim && !c.retired[op.Cluster] && !c.acked[c.instr[x.Machine]] {
 		w.broken("drain-without-ack", "SHARD-33.5.2", x.Machine, op.Cluster, "%s of %s is drained although its operator did not say that it is cordoned", x.Machine, op.Cluster)

@@ -28,7 +28,7 @@ func (c *checker) guard(p *process, f *core.Fact, asked int64) {
 		return
 	}
 	g := guarded{id: f.Machine.ID, had: v.Machine.State, shown: f.Machine.State}
-	if _, flies := p.inflight[c.ofM[g.id]]; flies {
+	if _, is := p.inflight[c.ofM[g.id]]; is {
 		g.rule, g.why = "merged-in-flight", "while a command of it is in flight"
 	} else if asked < c.chosen[g.id] {
 		g.rule, g.why = "merged-old", "by a word that was asked for before its operation began"

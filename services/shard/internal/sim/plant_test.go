@@ -36,7 +36,7 @@ func plant(t *testing.T, defects map[string]defect) (bin string) {
 			for _, f := range before {
 				k := slices.IndexFunc(after, func(g function) bool { return g.key == f.key })
 				if k < 0 || after[k].head() != f.head() {
-					t.Fatalf("%s: the defect changes more than the body of %s; write it anew", name, f.key)
+					t.Fatalf("%s: the defect changes more than the body of %s; write it again", name, f.key)
 				}
 				if after[k].text() != f.text() {
 					changed = true
@@ -44,7 +44,7 @@ func plant(t *testing.T, defects map[string]defect) (bin string) {
 				}
 			}
 			if !changed {
-				t.Fatalf("%s: the defect changes no function of %s; write it anew", name, path)
+				t.Fatalf("%s: the defect changes no function of %s; write it again", name, path)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (d defect) patch(t *testing.T) map[string]string {
 			text = read(t, path)
 		}
 		if !strings.Contains(text, e.from) {
-			t.Fatalf("edit %d: %s has no %q any more; write the defect anew", i+1, e.file, e.from)
+			t.Fatalf("edit %d: %s has no %q any more; write the defect again", i+1, e.file, e.from)
 		}
 		out[path] = strings.Replace(text, e.from, e.to, 1)
 	}

@@ -54,7 +54,7 @@ func TestRegressions(t *testing.T) {
 		{"mixed", 10, "an operation went on that a stale List had begun (SHARD-13.6)"},
 		{"mixed", 972, "the same with a drain"},
 		{"mixed", 1345, "each probe of a parked gang made a lower row acquire and give back a machine (ENG-18.3)"},
-		{"mixed", 1917, "a confirming attempt went over the limit of its lane (SHARD-15.3)"},
+		{"mixed", 1917, "a confirming attempt went over the limit of its concurrency class (SHARD-15.3)"},
 		{"mixed", 712, "what an older process did was held against the newer one, which could not know it"},
 		{"mixed", 1074, "the newer process was taken to know what the older one was told"},
 		{"mixed", 265, "a word older than an instruction, which had changed nothing yet, was called too old (SHARD-13.6)"},

@@ -1969,9 +1969,9 @@ type ShiftQuota struct {
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Region.
 	Region string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
-	// Giver.
+	// Donor.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// Taker.
+	// Recipient.
 	To string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	// Machines.
 	Units         int32 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`

@@ -47,8 +47,8 @@ func NewIndexes() *Indexes {
 
 // Begin brings catalog and candidate indexes up to date with the tables. It reports whether everything was made again: what others remember of
 // the old things is then of no use.
-func (c *Indexes) Begin(w *engine.World) (anew bool) {
-	if anew = c.Catalog.Begin(w); anew {
+func (c *Indexes) Begin(w *engine.World) (fresh bool) {
+	if fresh = c.Catalog.Begin(w); fresh {
 		*c = Indexes{Catalog: c.Catalog, indexes: map[candidateKey]*Index{}, zones: map[zoneKey]*Index{}}
 	}
 	if c.dropped != c.Catalog.Dropped || len(c.indexes) > 4*match.CatalogMax+8*w.Demand.FormLen() {
@@ -62,7 +62,7 @@ func (c *Indexes) Begin(w *engine.World) (anew bool) {
 		c.buckets = [demand.Pinned + 1]supplyGroups{}
 		c.listGroups()
 	}
-	return anew
+	return fresh
 }
 
 // supplyGroups is all classes on supply groups, for one interruption bucket.

@@ -142,22 +142,22 @@ type explainer struct {
 	f   *match.Projection
 	m   *match.Matcher
 
-	single  []*match.Matcher // one for each requirement
-	classes []classVerdict
-	held    bool
-	same    string // key of Same, if the Need that was planned has one
-	spread  string
-	domain  string
-	agg     []int64
-	unit    []int64
-	rest    []int64
-	cut     []int64      // of the last contribution
-	whole   bool         // it counts in units, and they are Pods
-	room    int64        // units beyond what it asks for (ENG-11.16)
-	claims  []engine.Ref // by Index, of the claim that counts; Nobody where there is none
-	kinds   []engine.ClaimKind
-	shared  map[inventory.Index]bool // used by a share of the Need
-	shunned []inventory.Index
+	single   []*match.Matcher // one for each requirement
+	classes  []classVerdict
+	held     bool
+	same     string // key of Same, if the Need that was planned has one
+	spread   string
+	domain   string
+	agg      []int64
+	unit     []int64
+	rest     []int64
+	cut      []int64      // of the last contribution
+	whole    bool         // it counts in units, and they are Pods
+	room     int64        // units beyond what it asks for (ENG-11.16)
+	claims   []engine.Ref // by Index, of the claim that counts; Nobody where there is none
+	kinds    []engine.ClaimKind
+	shared   map[inventory.Index]bool // used by a share of the Need
+	excluded []inventory.Index
 }
 
 // classVerdict is what all machines of a class have in common.
@@ -179,7 +179,7 @@ func newExplainer(w *engine.World, r *engine.Result, ref engine.Ref) *explainer 
 			ref.Row = fold
 		}
 	}
-	x := &explainer{w: w, inv: w.Inventory, r: r, ref: ref, held: held, shunned: b.Excluded, shared: map[inventory.Index]bool{}}
+	x := &explainer{w: w, inv: w.Inventory, r: r, ref: ref, held: held, excluded: b.Excluded, shared: map[inventory.Index]bool{}}
 	x.n, _ = r.Need(ref)
 	x.cl = &demand.Cluster{Name: b.Cluster, Needs: []demand.Need{*x.n}}
 	if c := w.Demand.Cluster(b.Cluster); c != nil {
@@ -334,7 +334,7 @@ func (x *explainer) taken(i inventory.Index, row *inventory.Row, claim engine.Re
 		if x.inv.Cluster(i) != x.cl.Name {
 			return RejectElsewhere
 		}
-		if _, ok := slices.BinarySearch(x.shunned, i); ok {
+		if _, ok := slices.BinarySearch(x.excluded, i); ok {
 			return RejectNotJoined
 		}
 	case inventory.Idle, inventory.Speculative:

@@ -29,9 +29,9 @@ func (o *Offers) begin(w *engine.World) {
 	if o.cat == nil {
 		o.cat = match.New()
 	}
-	anew := o.cat.Begin(w)
+	fresh := o.cat.Begin(w)
 	inv := w.Inventory
-	if v := inv.StockVersion() + inv.ClassVersion(); anew || o.version != v {
+	if v := inv.StockVersion() + inv.ClassVersion(); fresh || o.version != v {
 		o.version, o.stocked = v, o.stocked[:0]
 		for id := range uint32(inv.Classes()) {
 			if x := inv.Class(id).Stock; x[inventory.IdlePool]+x[inventory.SpeculativePool] > 0 {

@@ -165,7 +165,7 @@ func (s *suggester) nodes() {
 		return
 	}
 	var edits []Edit
-	for _, i := range s.x.shunned {
+	for _, i := range s.x.excluded {
 		edits = append(edits, SetNode{s.in.World.Inventory.ID(i), true})
 	}
 	s.add("Make the missing Nodes join: "+engine.DetailNodeNotJoined.Remedy(), s.key, edits...)

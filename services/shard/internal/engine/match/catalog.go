@@ -53,9 +53,9 @@ const CatalogMax = 4096
 // split its classes.
 //
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
-func (c *Catalog) Begin(w *engine.World) (anew bool) {
+func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory
-	if anew = c.Inventory != inv || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; anew {
+	if fresh = c.Inventory != inv || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
 		*c = *New()
 		c.Inventory = inv
 	}
@@ -73,7 +73,7 @@ func (c *Catalog) Begin(w *engine.World) (anew bool) {
 		inv.SetTopologyKeys(topology)
 	}
 	if c.Version == inv.ClassVersion() && c.Serial != nil {
-		return anew
+		return fresh
 	}
 	before := c.Version
 	c.Version = inv.ClassVersion()
@@ -119,7 +119,7 @@ func (c *Catalog) Begin(w *engine.World) (anew bool) {
 	for _, f := range c.everyF {
 		f.sync(inv)
 	}
-	return anew
+	return fresh
 }
 
 // MatcherOf returns the matcher of a Form, up to date.

@@ -49,10 +49,10 @@ func sign(before bool) int {
 // allocationSorter sorts by allocation order, byte by byte, the least significant first, and only by the bytes in which allocations differ:
 // ranks are few and arrivals often equal, so that two or three passes do instead of a dozen comparisons for each allocation.
 type allocationSorter struct {
-	plain       bool // fastPaths.noRadix
-	keys, spare []keyed
-	turns       []allocation
-	standing    []pendingNeed
+	plain           bool // fastPaths.noRadix
+	keys, spare     []keyed
+	unsorted        []allocation
+	unsortedPending []pendingNeed
 }
 
 // keyed is one column of an allocation, and where in the list the allocation is.
@@ -70,9 +70,9 @@ func (s *allocationSorter) sort(list []allocation) {
 		return
 	}
 	s.arrange(len(list), func(i int32) *allocation { return &list[i] })
-	s.turns = append(s.turns[:0], list...)
+	s.unsorted = append(s.unsorted[:0], list...)
 	for i, k := range s.keys {
-		list[i] = s.turns[k.at]
+		list[i] = s.unsorted[k.at]
 	}
 	s.shrink()
 }
@@ -84,9 +84,9 @@ func (s *allocationSorter) sortPending(list []pendingNeed) {
 		return
 	}
 	s.arrange(len(list), func(i int32) *allocation { return &list[i].allocation })
-	s.standing = append(s.standing[:0], list...)
+	s.unsortedPending = append(s.unsortedPending[:0], list...)
 	for i, k := range s.keys {
-		list[i] = s.standing[k.at]
+		list[i] = s.unsortedPending[k.at]
 	}
 	s.shrink()
 }
@@ -106,7 +106,7 @@ func (s *allocationSorter) order(list []pendingNeed) []keyed {
 
 // shrink gives back the room of long lists, which are rare.
 func (s *allocationSorter) shrink() {
-	if cap(s.keys)+cap(s.spare)+cap(s.standing)+cap(s.turns) > keepAllocations {
+	if cap(s.keys)+cap(s.spare)+cap(s.unsortedPending)+cap(s.unsorted) > keepAllocations {
 		*s = allocationSorter{plain: s.plain}
 	}
 }
@@ -133,7 +133,7 @@ func (s *allocationSorter) arrange(n int, of func(i int32) *allocation) {
 	if sorted {
 		differ.cl, differ.need = 0, 0
 	}
-	for column := range turnColumns {
+	for column := range allocationColumns {
 		bits := differ.column(column)
 		if bits == 0 {
 			continue
@@ -169,7 +169,7 @@ func (s *allocationSorter) radix(differ uint32) {
 	}
 }
 
-const turnColumns = 6
+const allocationColumns = 6
 
 // column is a part of the order as a number: first the place of the Need, which counts least, then arrival, then rank.
 func (t *allocation) column(i int) uint32 {

@@ -73,16 +73,16 @@ func (qs *questions) numberOf(cl *clusterState, w *needState, x *scratch) uint32
 
 // run is the answer to a question: machines of one group, in the order of their ids.
 type run struct {
-	gen    uint32 // of the stock; 0 is no answer
-	epoch  uint32 // names this answer to clusters: see joins
-	pool   inventory.Pool
-	cost   int64
-	supply []int64
-	lanes  []lane
+	gen     uint32 // of the stock; 0 is no answer
+	epoch   uint32 // names this answer to clusters: see joins
+	pool    inventory.Pool
+	cost    int64
+	supply  []int64
+	cursors []classCursor
 }
 
-// lane is the machines of one class, read some at a time.
-type lane struct {
+// classCursor reads the machines of one class, some at a time.
+type classCursor struct {
 	class      uint32
 	order      uint32 // of its head, or drained
 	pos        int    // where that is in drawn
@@ -137,15 +137,15 @@ func (r *runs) begin(clusters int) {
 	clear(r.taken)
 }
 
-// drained is the order of the head of a lane that has no more machines.
+// drained is the order of the head of a cursor that has no more machines.
 const drained = math.MaxUint32
 
-// drawMost bounds how many rows a lane reads at once. It reads twice as many each time: rows lie anywhere in memory, and many side by
+// drawMost bounds how many rows a cursor reads at once. It reads twice as many each time: rows lie anywhere in memory, and many side by
 // side take the time of few.
 const drawMost = 1 << 13
 
-// look finds the head of the lane.
-func (l *lane) look(p *plan, k inventory.Pool) {
+// look finds the head of the class.
+func (l *classCursor) look(p *plan, k inventory.Pool) {
 	if l.pos < len(l.drawn) || l.draw(p, k) {
 		l.order = l.drawn[l.pos].order
 	} else {
@@ -154,7 +154,7 @@ func (l *lane) look(p *plan, k inventory.Pool) {
 }
 
 // draw reads the rows of the next machines of the list.
-func (l *lane) draw(p *plan, k inventory.Pool) bool {
+func (l *classCursor) draw(p *plan, k inventory.Pool) bool {
 	inv := p.w.Inventory
 	l.drawn, l.pos = slices.Grow(l.drawn[:0], l.nextRefill), 0
 	chunks := inv.Class(l.class).Pools[k].Chunks()
@@ -179,10 +179,10 @@ func (l *lane) draw(p *plan, k inventory.Pool) bool {
 // next returns the first free machine of the group, and its class.
 func (r *run) next(rs *runs) (d drawn, class uint32, ok bool) {
 	for {
-		var first *lane
+		var first *classCursor
 		order := uint32(drained)
-		for i := range r.lanes {
-			if l := &r.lanes[i]; l.order < order {
+		for i := range r.cursors {
+			if l := &r.cursors[i]; l.order < order {
 				first, order = l, l.order
 			}
 		}
@@ -220,11 +220,11 @@ func (rs *runs) answer(ask uint32) {
 	rs.lastAsk = 0
 	r.gen, r.epoch, r.pool, r.cost = x.Gen, rs.epoch, x.Pool, x.Cost
 	r.supply = append(r.supply[:0], x.Supply...)
-	r.lanes = slices.Grow(r.lanes[:0], len(x.Classes))[:len(x.Classes)]
+	r.cursors = slices.Grow(r.cursors[:0], len(x.Classes))[:len(x.Classes)]
 	for i, s := range x.Classes {
 		chunk, pos := rs.free.Start(x.Pool, s.Class)
-		r.lanes[i] = lane{class: s.Class, chunk: chunk, at: pos, nextRefill: 2, drawn: r.lanes[i].drawn[:0]}
-		r.lanes[i].look(rs.plan, x.Pool)
+		r.cursors[i] = classCursor{class: s.Class, chunk: chunk, at: pos, nextRefill: 2, drawn: r.cursors[i].drawn[:0]}
+		r.cursors[i].look(rs.plan, x.Pool)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 // BenchmarkOutput is the floor under the cold plans of B2, B4 and B5 that no engine gets below: it decides nothing. It is given
-// the answer, and writes it as a plan has to: in turn order the row of each machine that is taken is read, the machine is marked,
+// the answer, and writes it as a plan has to: in allocation order the row of each machine that is taken is read, the machine is marked,
 // its record and its action are written; then each cluster's claims and verdicts. Machines lie in memory as a fleet has them, not as
-// turns take them.
+// allocations take them.
 func BenchmarkOutput(b *testing.B) {
 	for name, gen := range map[string]func() *workload.World{
 		"B2": func() *workload.World {

@@ -256,7 +256,7 @@ func sameBlock(w, g *engine.Block) error {
 		}
 	}
 	return errors.Join(sameList("verdict", w.Verdicts, g.Verdicts), sameList("domain", w.Domains, g.Domains), sameList("claim", w.Claims, g.Claims), sameList("share", w.Shares, g.Shares),
-		sameList("shunned", w.Excluded, g.Excluded), sameList("guarded", w.Protected, g.Protected))
+		sameList("excluded", w.Excluded, g.Excluded), sameList("guarded", w.Protected, g.Protected))
 }
 
 func sameList[T comparable](what string, want, got []T) error {

@@ -36,10 +36,10 @@ type clusterState struct {
 	isDirty        bool     //
 	listed         bool     // in publisher.ready
 	spreads        bool     // of those that are short, some have a hard spread
-	looseOld       bool     // of looseAt: more may have been let go since
+	unclaimedStale bool     // of unclaimedAt: more may have been let go since
 	freed          bool     // credit let something go after others had looked for it
 	handsOver      bool     // an Idle machine was credited to a Need
-	anew           bool     // its machines were read again for this credit
+	reread         bool     // its machines were read again for this credit
 	inOrder        bool     // bound is in the order of walks
 	reported       bool     // its nodes reported when machines was listed
 	anyEmpty       bool     // some of machines has an empty node
@@ -70,14 +70,14 @@ type clusterState struct {
 	protected []inventory.Index
 	overdue   int
 
-	empty     []int32 // of machines: what an exchange gave back
-	looseAt   []int32 // those of bound that were unclaimed when it was listed
-	excess    int     // the unclaimed ones that are Configured and ours
-	shorts    int     // Needs that are short, after credit
-	newsAt    int     // where they are in pendingList.news
-	victimsAt int     // where what is bound is in targets.seen
-	block     *engine.Block
-	judged    uint64 // version of the classes, plus 1, that needState.none is about
+	empty       []int32 // of machines: what an exchange gave back
+	unclaimedAt []int32 // those of bound that were unclaimed when it was listed
+	excess      int     // the unclaimed ones that are Configured and ours
+	shorts      int     // Needs that are short, after credit
+	newsAt      int     // where they are in pendingList.news
+	victimsAt   int     // where what is bound is in targets.seen
+	block       *engine.Block
+	judged      uint64 // version of the classes, plus 1, that needState.none is about
 
 	_ [8]byte // up to whole lines of memory: see places
 }
@@ -131,7 +131,7 @@ const (
 	wChosen            // domain says where
 	wPossible          // its domain could cover it with what is free (10.6 key 2)
 	wLost              // something was taken over from it (15.4)
-	wLaid              // machineState.used of its claims is right
+	wPacked            // machineState.used of its claims is right
 	wFolded
 	wLate   // in allocationQueue.requeued
 	wJudged // none is right for the classes of clusterState.judged
@@ -155,7 +155,7 @@ type machineState struct {
 	ownNext int32
 	shares  int32 // first share on it, chained by share.nextOn
 	out     int32 // vector: what shares take, or -1
-	used    int32 // vector: what its claimant uses (11.3), or -1; right while the claimant has wLaid
+	used    int32 // vector: what its claimant uses (11.3), or -1; right while the claimant has wPacked
 	bits    machineBits
 	state   inventory.State
 	rank    uint8 // of what its node holds: a higher one is kept first

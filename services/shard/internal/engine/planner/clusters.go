@@ -50,7 +50,7 @@ func (cs *clusters) markStale(cl *clusterState) {
 		cl.stale = true
 		cs.marks[cl.at] |= staleMark
 		cs.stale = append(cs.stale, cl)
-		cs.withUnclaimed.add(cl, inLoose)
+		cs.withUnclaimed.add(cl, inUnclaimed)
 	}
 }
 
@@ -68,7 +68,7 @@ type setBits uint8
 
 const (
 	inHandsOver setBits = 1 << iota
-	inLoose
+	inUnclaimed
 	inExpiring
 	inGangs
 )
@@ -201,7 +201,7 @@ func (c *counted) add(o counted, by int) {
 // file puts the clusters that were credited where later steps and later plans look for them.
 func (cs *clusters) file() {
 	cs.handsOver.sweep(inHandsOver, func(cl *clusterState) bool { return !cl.gone && cl.handsOver })
-	cs.withUnclaimed.sweep(inLoose, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
+	cs.withUnclaimed.sweep(inUnclaimed, func(cl *clusterState) bool { return !cl.gone && cl.mayGive() })
 	cs.expiring.sweep(inExpiring, func(cl *clusterState) bool { return !cl.gone && cl.expires != 0 })
 	left := cs.reindexed // a cluster is gone or has no gang any more; the set is long and seldom read
 	for _, cl := range cs.dirty {
@@ -213,7 +213,7 @@ func (cs *clusters) file() {
 			cs.handsOver.add(cl, inHandsOver)
 		}
 		if cl.mayGive() {
-			cs.withUnclaimed.add(cl, inLoose)
+			cs.withUnclaimed.add(cl, inUnclaimed)
 		}
 		if cl.expires != 0 {
 			cs.expiring.add(cl, inExpiring)

@@ -62,7 +62,7 @@ func drawMarket(seed uint64) *market9 {
 type world9 struct {
 	view *views
 	free []*reference.Machine
-	want []*reference.Need // in turn order
+	want []*reference.Need // in allocation order
 	took [][]*reference.Machine
 	left []bool // short
 }

@@ -39,7 +39,7 @@ func (cl *clusterState) chain(w *needState, at int32) {
 // the allocation.
 func (cl *clusterState) claimFree(w *needState, at int32) {
 	cl.chain(w, at)
-	if w.bits &^= wLaid; w.slot >= 0 {
+	if w.bits &^= wPacked; w.slot >= 0 {
 		cl.unpack(w)
 	}
 	match.Subtract(cl.rest(w), cl.amount(w, cl.machines[at].class))
@@ -73,7 +73,7 @@ func (cl *clusterState) countUnclaimed(l *machineState, by int) {
 		return
 	}
 	cl.unclaimedCount += by
-	cl.looseOld = cl.looseOld || by > 0
+	cl.unclaimedStale = cl.unclaimedStale || by > 0
 	if l.state == inventory.Configured && l.bits&lForeign == 0 {
 		cl.excess += by
 	}
@@ -84,27 +84,27 @@ func (cl *clusterState) unclaimed() []int32 {
 	if cl.unclaimedCount == 0 {
 		return nil
 	}
-	if cl.looseOld || len(cl.looseAt) > 2*cl.unclaimedCount+8 {
-		if cl.unclaimedCount > looseFew && !cl.inOrder { // so that they are sorted once
+	if cl.unclaimedStale || len(cl.unclaimedAt) > 2*cl.unclaimedCount+8 {
+		if cl.unclaimedCount > unclaimedFew && !cl.inOrder { // so that they are sorted once
 			cl.walkOrder(cl.bound, nil)
 			cl.inOrder = true
 		}
-		cl.looseOld, cl.looseAt = false, cl.looseAt[:0]
+		cl.unclaimedStale, cl.unclaimedAt = false, cl.unclaimedAt[:0]
 		for _, at := range cl.bound {
 			if cl.machines[at].claim < 0 {
-				cl.looseAt = append(cl.looseAt, at)
+				cl.unclaimedAt = append(cl.unclaimedAt, at)
 			}
 		}
 		if !cl.inOrder {
-			var few [looseFew]walkKey
-			cl.walkOrder(cl.looseAt, few[:0])
+			var few [unclaimedFew]walkKey
+			cl.walkOrder(cl.unclaimedAt, few[:0])
 		}
 	}
-	return cl.looseAt
+	return cl.unclaimedAt
 }
 
-// looseFew is how many unclaimed machines are sorted by themselves.
-const looseFew = 16
+// unclaimedFew is how many unclaimed machines are sorted by themselves.
+const unclaimedFew = 16
 
 // recount computes the residual of a Need from its claims and shares.
 func (cl *clusterState) recount(w *needState) {

@@ -21,8 +21,8 @@ type members struct {
 func (m *members) read() {
 	cl := m.cl
 	reports := cl.d.Facts.ReportsReadiness
-	cl.anew = cl.gathered != cl.supplyVersion || cl.gathered == 0 || reports || cl.reported
-	if cl.anew {
+	cl.reread = cl.gathered != cl.supplyVersion || cl.gathered == 0 || reports || cl.reported
+	if cl.reread {
 		list, _ := m.w.Inventory.Members(cl.d.ID)
 		m.list(list)
 	} else {
@@ -53,7 +53,7 @@ func (m *members) rowKey(l *machineState) (key symbol.ID, keyed bool) {
 // gather finds out whose Own each machine is, and lists the machines for the walks of credit.
 func (m *members) gather() {
 	cl := m.cl
-	if cl.anew {
+	if cl.reread {
 		m.readiness()
 		m.arrange()
 		if len(cl.gangRows) > 0 && len(cl.machines) > 0 {
@@ -68,7 +68,7 @@ func (m *members) gather() {
 		}
 	}
 	m.linkOwn()
-	cl.unclaimedCount, cl.excess, cl.looseOld = len(cl.bound), 0, true
+	cl.unclaimedCount, cl.excess, cl.unclaimedStale = len(cl.bound), 0, true
 	for _, at := range cl.bound {
 		if l := &cl.machines[at]; l.state == inventory.Configured && l.bits&lForeign == 0 {
 			cl.excess++

@@ -50,7 +50,7 @@ type sharing struct {
 // given stay out of the way, so that a donor whose claims change never takes back what others count on (ENG-11.7).
 func (sh *sharing) packNeed(g *needState) {
 	cl, x := sh.cl, sh.x
-	g.bits |= wLaid
+	g.bits |= wPacked
 	x.list = x.list[:0]
 	for at := g.claims; at >= 0; at = cl.machines[at].next {
 		l := &cl.machines[at]
@@ -125,7 +125,7 @@ func (sh *sharing) listOffers(w *needState, list []int32) {
 // in the cache.
 func (sh *sharing) finishOffers(w *needState) {
 	cl := sh.cl
-	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wLaid != 0 || cl.d.Facts.SharingPerMille <= 0 {
+	if w.claims < 0 || w.at >= cl.lastRecipient || w.bits&wPacked != 0 || cl.d.Facts.SharingPerMille <= 0 {
 		return
 	}
 	if sh.usedUp(w) {
@@ -203,7 +203,7 @@ func (sh *sharing) usedUp(g *needState) bool {
 
 // unpack says that what the machines of a Need are used for is to be found out again. Until then they may offer anything.
 func (cl *clusterState) unpack(g *needState) {
-	g.bits &^= wLaid
+	g.bits &^= wPacked
 	if g.slot < 0 {
 		if cap(cl.donors) == 0 {
 			cl.donors, cl.offer = make([]donor, 0, len(cl.needs)), make([]int64, 0, len(cl.needs)*cl.dimensions())
@@ -338,7 +338,7 @@ func (sh *sharing) run(w *needState, keep func(l *machineState) bool) {
 			continue
 		}
 		g := &cl.needs[cl.donors[i].need]
-		if g.bits&wLaid == 0 {
+		if g.bits&wPacked == 0 {
 			if sh.usedUp(g) {
 				sh.dropDonor(g)
 				i--

@@ -51,7 +51,7 @@ func replay(t *testing.T, text string) (string, string) {
 		l := lines[at]
 		if l == "" || strings.HasPrefix(l, "#") {
 			out.WriteString(l + "\n")
-			if l == "# scene" { // everything begins anew
+			if l == "# scene" { // everything begins again
 				s = newStage()
 			}
 			at++

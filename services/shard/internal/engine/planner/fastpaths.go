@@ -1,6 +1,6 @@
 package planner
 
-// fastPaths says which fast paths are off. The plain path alone is complete, so a plan says the same with any of them off; only tests allocation
+// fastPaths says which fast paths are off. The plain path alone is complete, so a plan says the same with any of them off; only tests turn
 // one off. docs/engine-performance.md lists where each enters and what it earns.
 type fastPaths struct {
 	noRuns    bool // acquire_runs.go: each Need takes its own allocation

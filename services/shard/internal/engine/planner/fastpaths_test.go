@@ -53,7 +53,7 @@ func TestFastPathsDoNotShowInAHistory(t *testing.T) {
 	}
 }
 
-// ENG-7.2, ENG-21.9: the same in fleets with more turns than are sorted by comparison, with runs, spreads over zones and racks.
+// ENG-7.2, ENG-21.9: the same in fleets with more allocations than are sorted by comparison, with runs, spreads over zones and racks.
 func TestFastPathsDoNotShowInALargeFleet(t *testing.T) {
 	steady := workload.Steady(workload.Size{Machines: 6_000, Needs: 1_500, Clusters: 30}, 1)
 	steady.Unbind()
@@ -62,7 +62,7 @@ func TestFastPathsDoNotShowInALargeFleet(t *testing.T) {
 		first := planner.NewPlanner()
 		want := first.Plan(engine.Input{World: w})
 		if name == "one to one" && !first.Took() {
-			t.Error("no turn was taken in a run")
+			t.Error("no allocation was taken in a run")
 		}
 		for _, path := range planner.FastPaths() {
 			pl := planner.NewPlanner()
@@ -71,7 +71,7 @@ func TestFastPathsDoNotShowInALargeFleet(t *testing.T) {
 				t.Errorf("%s without %s: %v", name, path, err)
 			}
 			if (path == "runs" || path == "all") && pl.Took() {
-				t.Errorf("%s without %s: a turn was taken in a run", name, path)
+				t.Errorf("%s without %s: an allocation was taken in a run", name, path)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func (f *fleet) newcomer(x fleetMachine, w *engine.World) {
 	}
 }
 
-// squeeze brings machines whose ids all lie between the same two, until the inventory has to number all of them anew.
+// squeeze brings machines whose ids all lie between the same two, until the inventory has to number all of them again.
 func (f *fleet) squeeze(t source, sh shape, w *engine.World) {
 	if len(f.machines) == 0 {
 		return
@@ -164,7 +164,7 @@ func sameAnswers(w *engine.World, inc, full, slow *engine.Result) error {
 		}
 	}
 	if full.Counters.Allocations != inc.Counters.Allocations {
-		return fmt.Errorf("%d turns, incremental %d", full.Counters.Allocations, inc.Counters.Allocations)
+		return fmt.Errorf("%d allocations, incremental %d", full.Counters.Allocations, inc.Counters.Allocations)
 	}
 	return nil
 }

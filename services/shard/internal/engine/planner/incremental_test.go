@@ -10,7 +10,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 )
 
-// replan plans with a memory and says whose credit was found anew and whose verdicts were published anew.
+// replan plans with a memory and says whose credit was found again and whose verdicts were published again.
 func replan(t *testing.T, s *script, pl *planner.Planner, before *engine.Result) (r *engine.Result, credited int, published []string) {
 	t.Helper()
 	r = pl.Plan(engine.Input{World: s.w})
@@ -53,7 +53,7 @@ func TestUnchangedClustersKeepTheirBlocks(t *testing.T) {
 		s.lines(step.change)
 		r, credited, published := replan(t, s, pl, last)
 		if credited != step.credited || !slices.Equal(published, step.published) {
-			t.Errorf("%q: %d credited anew, published %v; want %d and %v", step.change, credited, published, step.credited, step.published)
+			t.Errorf("%q: %d credited again, published %v; want %d and %v", step.change, credited, published, step.credited, step.published)
 		}
 		last = r
 	}
@@ -77,7 +77,7 @@ func TestAMemoKnowsWhenItEnds(t *testing.T) {
 		s.w.Inventory.Advance(step.now * engine.Second)
 		r, credited, _ := replan(t, s, pl, last)
 		if int64(credited) != step.credited {
-			t.Errorf("at %d s %d clusters were credited anew, not %d", step.now, credited, step.credited)
+			t.Errorf("at %d s %d clusters were credited again, not %d", step.now, credited, step.credited)
 		}
 		last = r
 	}
@@ -109,7 +109,7 @@ func TestFoldsAreAskedWhenAClassComesOrGoes(t *testing.T) {
 		s.lines(step.change)
 		r, credited, _ := replan(t, s, pl, last)
 		if credited != step.credited {
-			t.Errorf("%q: %d clusters credited anew, not %d", step.change, credited, step.credited)
+			t.Errorf("%q: %d clusters credited again, not %d", step.change, credited, step.credited)
 		}
 		last = r
 	}
@@ -140,8 +140,8 @@ func TestAQuietPlanAllocatesForNoMachine(t *testing.T) {
 	}
 }
 
-// ENG-14.8, ENG-12.6: a Need that loses a machine in the turn of another has a turn of its own, and both are counted.
-func TestTurnsAndDisplacementsAreCounted(t *testing.T) {
+// ENG-14.8, ENG-12.6: a Need that loses a machine in the allocation of another has an allocation of its own, and both are counted.
+func TestAllocationsAndDisplacementsAreCounted(t *testing.T) {
 	s := newScript()
 	s.lines(`
 		need red/low cpu=4 unit=cpu:4 priority=1
@@ -150,12 +150,12 @@ func TestTurnsAndDisplacementsAreCounted(t *testing.T) {
 		machine m2 idle type=plain cpu=4 price=1`)
 	r := planner.Plan(engine.Input{World: s.w})
 	if c := r.Counters; c.OpenNeeds != 1 || c.Allocations != 2 || c.Displaced != 1 {
-		t.Errorf("%d open, %d turns, %d displaced", c.OpenNeeds, c.Allocations, c.Displaced)
+		t.Errorf("%d open, %d allocations, %d displaced", c.OpenNeeds, c.Allocations, c.Displaced)
 	}
 }
 
 // ENG-2.2, ENG-7.6, ENG-15.9: of victims that are alike the smallest id goes, also when new ids crowd between two others, so that the
-// inventory numbers them anew, while nothing happened to a cluster whose machines have other numbers now.
+// inventory numbers them again, while nothing happened to a cluster whose machines have other numbers now.
 func TestTheSmallestIdIsFoundAmongCrowdedOnes(t *testing.T) {
 	s := newScript()
 	s.lines(`

@@ -65,7 +65,7 @@ func render(w *engine.World, r *engine.Result) string {
 			lines = append(lines, fmt.Sprintf("  share %s %s %d\n", inv.ID(s.Machine), need(engine.Ref{Block: int32(at), Row: s.Row}), s.Units))
 		}
 		for _, i := range bl.Excluded {
-			lines = append(lines, fmt.Sprintf("  shunned %s\n", inv.ID(i)))
+			lines = append(lines, fmt.Sprintf("  excluded %s\n", inv.ID(i)))
 		}
 		for _, i := range bl.Protected {
 			lines = append(lines, fmt.Sprintf("  guarded %s\n", inv.ID(i)))

@@ -234,15 +234,15 @@ func TestPendingDemandOscillates(t *testing.T) {
 	}
 }
 
-// ENG-S51, ENG-11.9: a giver that grows and shrinks each minute for an hour costs its receivers at most one purchase each,
+// ENG-S51, ENG-11.9: a donor that grows and shrinks each minute for an hour costs its receivers at most one purchase each,
 // and takes no machine from them.
-func TestABreathingGiverDoesNotOscillate(t *testing.T) {
+func TestABreathingDonorDoesNotOscillate(t *testing.T) {
 	l := newLoop(51)
 	l.every = 19
 	l.dwell["create"], l.dwell["configure"] = 1, 1
 	l.slots("m", 20, "cpu=16 mem=32 price=1 label.rack=r1")
 	y := l.yard("blue")
-	giver := y.run("giver", 100, amounts3{1, 1}, 4)
+	donor := y.run("donor", 100, amounts3{1, 1}, 4)
 	for k := range 3 {
 		y.run(fmt.Sprintf("receiver%d", k), 10, amounts3{3, 3}, 1)
 	}
@@ -250,7 +250,7 @@ func TestABreathingGiverDoesNotOscillate(t *testing.T) {
 	before, drained := l.bought, 0
 	for n := range 360 {
 		if n%6 == 0 {
-			giver.scale(y, []int{4, 15}[n/6%2])
+			donor.scale(y, []int{4, 15}[n/6%2])
 		}
 		l.cycle(t)
 		for _, a := range l.actions {

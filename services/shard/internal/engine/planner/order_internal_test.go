@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawTurns draws turns that differ in few bits, and in which bits is drawn, too. Places are in order or not.
-func drawTurns(rt *rapid.T) []allocation {
+// drawAllocations draws allocations that differ in few bits, and in which bits is drawn, too. Places are in order or not.
+func drawAllocations(rt *rapid.T) []allocation {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3))
-	list := make([]allocation, rapid.IntRange(1, 5*radixMin).Draw(rt, "turns"))
+	list := make([]allocation, rapid.IntRange(1, 5*radixMin).Draw(rt, "allocations"))
 	ranks, arrivals := []uint64{r.Uint64() >> 8}, []uint64{math.MaxUint64}
 	for range r.IntN(6) {
 		ranks = append(ranks, ranks[0]^1<<r.IntN(48))
@@ -34,12 +34,12 @@ func drawTurns(rt *rapid.T) []allocation {
 	return list
 }
 
-// ENG-7.2: however many turns there are, and whatever a list before them left behind, they come in the order of comparison.
-func TestTurnsOfAnyNumberAreInOrder(t *testing.T) {
+// ENG-7.2: however many allocations there are, and whatever a list before them left behind, they come in the order of comparison.
+func TestAllocationsOfAnyNumberAreInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var s allocationSorter
 		for range 3 {
-			list := drawTurns(rt)
+			list := drawAllocations(rt)
 			want := slices.Clone(list)
 			slices.SortFunc(want, compareAllocations)
 			stand := make([]pendingNeed, len(list))
@@ -56,7 +56,7 @@ func TestTurnsOfAnyNumberAreInOrder(t *testing.T) {
 					at = int(keys[i].at)
 				}
 				if list[i] != want[i] || stand[i].allocation != want[i] || byOrder[at].allocation != want[i] {
-					rt.Fatalf("turn %d is %+v, %+v and %+v, not %+v", i, list[i], stand[i].allocation, byOrder[at].allocation, want[i])
+					rt.Fatalf("allocation %d is %+v, %+v and %+v, not %+v", i, list[i], stand[i].allocation, byOrder[at].allocation, want[i])
 				}
 			}
 		}

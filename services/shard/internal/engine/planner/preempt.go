@@ -218,7 +218,7 @@ type inFlight struct {
 func (pe *preemption) listInFlight() {
 	inv := pe.w.Inventory
 	pe.inFlightListed, pe.inFlight = true, pe.inFlight[:0]
-	for _, chunk := range inv.Flying().Chunks() { // by id
+	for _, chunk := range inv.InFlight().Chunks() { // by id
 		for _, i := range chunk {
 			pr, _ := inv.Promise(i)
 			r := inv.Row(i)

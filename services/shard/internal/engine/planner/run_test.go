@@ -16,8 +16,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// singles makes most rows ask for one unit, in a few forms that many rows share, and most machines free: long runs of turns
-// with one question, between turns of every other kind.
+// singles makes most rows ask for one unit, in a few forms that many rows share, and most machines free: long runs of allocations
+// with one question, between allocations of every other kind.
 func (f *fleet) singles(t source) {
 	for c := range f.clusters {
 		if chance(t, 80) {
@@ -52,9 +52,9 @@ func (f *fleet) singles(t source) {
 	}
 }
 
-// ENG-12.1, ENG-23.8, ENG-P11: turns that are taken in a run give what each of them alone would, on any number of workers, and
+// ENG-12.1, ENG-23.8, ENG-P11: allocations that are taken in a run give what each of them alone would, on any number of workers, and
 // with a memory.
-func TestRunsEqualTurns(t *testing.T) {
+func TestRunsEqualAllocations(t *testing.T) {
 	runs := 0
 	for theme, sh := range map[string]shape{
 		"alone":   {clusters: 4, rows: 10, machines: 50, twins: 30, bound: 5, speculative: 50, picky: 1, prices: 4},

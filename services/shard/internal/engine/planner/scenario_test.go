@@ -206,7 +206,7 @@ func TestFragmentedSharesAreGivenUp(t *testing.T) {
 	l := newLoop(53)
 	l.slots("m", 12, "cpu=16 mem=32 price=1 label.rack=r1")
 	y := l.yard("blue")
-	y.run("giver", 100, amounts3{1, 1}, 8)
+	y.run("donor", 100, amounts3{1, 1}, 8)
 	for k := range 3 {
 		y.run(fmt.Sprintf("receiver%d", k), 10, amounts3{2, 2}, 1)
 	}

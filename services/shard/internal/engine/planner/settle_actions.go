@@ -57,8 +57,8 @@ func sortIn(list []engine.Action, ids []uint32, at int) {
 func (as *actionList) grow(n int) {
 	if len(as.list)+n > min(cap(as.list), cap(as.orders)) {
 		likely := as.clusters.total.open
-		if turns := as.res.Counters.Allocations; turns > 0 && len(as.list) > 0 { // by what allocations have taken so far, and an eighth
-			likely = as.clusters.total.open * len(as.list) / turns * 9 / 8
+		if allocations := as.res.Counters.Allocations; allocations > 0 && len(as.list) > 0 { // by what allocations have taken so far, and an eighth
+			likely = as.clusters.total.open * len(as.list) / allocations * 9 / 8
 		}
 		n = max(n, likely-len(as.list), 64)
 		as.list, as.orders = slices.Grow(as.list, n), slices.Grow(as.orders, n)

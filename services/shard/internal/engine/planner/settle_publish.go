@@ -138,7 +138,7 @@ func (pub *publisher) blockOf(cl *clusterState) {
 func (pub *publisher) counters() {
 	c := &pub.res.Counters
 	c.Shares, c.Displaced, c.ExchangeTries, c.ExchangeSaved = pub.recipients, pub.queue.displaced, pub.exchange.tries, pub.exchange.saved
-	for _, chunk := range pub.w.Inventory.Flying().Chunks() {
+	for _, chunk := range pub.w.Inventory.InFlight().Chunks() {
 		for _, i := range chunk {
 			if pr, _ := pub.w.Inventory.Promise(i); pr.Cause == inventory.ForPreempt {
 				c.PromisesPreempt++

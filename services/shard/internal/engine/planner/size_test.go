@@ -13,11 +13,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// What small fleets do not reach: turns sorted by their bytes, runs of thousands of turns, logs that are full.
+// What small fleets do not reach: allocations sorted by their bytes, runs of thousands of allocations, logs that are full.
 
-// ENG-7.2, ENG-12.1, ENG-2.10: thousands of Needs of one machine each, and machines that are all alike: the first in turn order gets
+// ENG-7.2, ENG-12.1, ENG-2.10: thousands of Needs of one machine each, and machines that are all alike: the first in allocation order gets
 // the smallest id, the second the next one, with one worker and with two.
-func TestALongRunServesInTurnOrder(t *testing.T) {
+func TestALongRunServesInAllocationOrder(t *testing.T) {
 	const clusters, rows, machines = 12, 800, 10_000
 	w := engine.NewWorld()
 	one := []resource.Quantity{{Name: "cpu", Milli: 1000}}

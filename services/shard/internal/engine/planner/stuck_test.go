@@ -17,24 +17,24 @@ func TestWhoIsStuckLowersTheLevel(t *testing.T) {
 		old                bool // the report is not repeated
 		want               int32
 	}{
-		{name: "who has a share", stuck: "taker", want: 500},
-		{name: "who gives one", stuck: "giver", want: 500},
+		{name: "who has a share", stuck: "recipient", want: 500},
+		{name: "who gives one", stuck: "donor", want: 500},
 		{name: "who does neither", stuck: "alone", want: 1000},
 		{name: "nobody", stuck: "nobody", want: 1000},
-		{name: "the Node of its share is not Ready", stuck: "taker", world: "machine m1 node=lost", want: 1000},
-		{name: "the Node of its machine is not Ready", stuck: "giver", world: "machine m1 node=not-ready", want: 1000},
-		{name: "another Node is not Ready", stuck: "taker", world: "machine m2 node=lost", want: 500},
-		{name: "its machine is still starting", stuck: "giver", world: "machine m1 configuring=red", want: 1000},
-		{name: "the report is old", stuck: "taker", old: true, want: 1000},
+		{name: "the Node of its share is not Ready", stuck: "recipient", world: "machine m1 node=lost", want: 1000},
+		{name: "the Node of its machine is not Ready", stuck: "donor", world: "machine m1 node=not-ready", want: 1000},
+		{name: "another Node is not Ready", stuck: "recipient", world: "machine m2 node=lost", want: 500},
+		{name: "its machine is still starting", stuck: "donor", world: "machine m1 configuring=red", want: 1000},
+		{name: "the report is old", stuck: "recipient", old: true, want: 1000},
 		{name: "a gang that is folded", stuck: "gang", world: "need red/gang cpu=1 unit=cpu:1 same=rack", want: 500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript()
 			s.lines(`
-				need red/giver cpu=2 unit=cpu:2
-				need red/taker cpu=1 unit=cpu:1
+				need red/donor cpu=2 unit=cpu:2
+				need red/recipient cpu=1 unit=cpu:1
 				need red/alone cpu=4 unit=cpu:4
-				machine m1 configured=red for=giver cpu=4 label.rack=ra node=ready
+				machine m1 configured=red for=donor cpu=4 label.rack=ra node=ready
 				machine m2 configured=red for=alone cpu=4 label.rack=ra node=ready` + "\n" + c.world)
 			var sharing ledger.Sharing
 			sharing.Session("red", true)

@@ -9,7 +9,7 @@ import (
 )
 
 // ENG-15.14, 11.8: a gang that moves lets go of the machine that a held row has a share of. The row claims all of it, and is not among
-// the short, although it has no turn.
+// the short, although it has no allocation.
 func TestWhoIsCoveredByWhatAGangLetsGoIsNotShort(t *testing.T) {
 	s := newScript()
 	s.lines(`

@@ -68,9 +68,9 @@ func (n acquisition) reattribute(d *Need) {
 	}
 	list := n.bound(d.Cluster, lower)
 	slices.SortStableFunc(list, func(a, b *Machine) int { return cmp.Or(rank(a, b), packOrder(a, b)) })
-	flying := n.inFlight(d.Cluster, lower)
-	slices.SortStableFunc(flying, func(a, b *Machine) int { return cmp.Or(rank(a, b), byID(a, b)) })
-	list = append(list, flying...)
+	moving := n.inFlight(d.Cluster, lower)
+	slices.SortStableFunc(moving, func(a, b *Machine) int { return cmp.Or(rank(a, b), byID(a, b)) })
+	list = append(list, moving...)
 	for _, m := range list {
 		rest := n.residual(d)
 		if rest.IsZero() {
@@ -93,7 +93,7 @@ func (n acquisition) reattribute(d *Need) {
 				sh.to.received = slices.DeleteFunc(sh.to.received, func(x *Share) bool { return x == sh })
 			}
 		}
-		n.drop(m.claim, m) // its turn is still to come (ENG-12.6)
+		n.drop(m.claim, m) // its allocation is still to come (ENG-12.6)
 		n.claim(d, m)
 	}
 }

@@ -87,7 +87,7 @@ func (n *exchanging) exchange() {
 	n.Result.Counters.ExchangeTries, n.Result.Counters.ExchangeSaved = n.tries, n.saved
 }
 
-// wasFree reports whether d could have taken m before the turns.
+// wasFree reports whether d could have taken m before the allocations.
 func (n *exchanging) wasFree(d *Need, m *Machine) bool {
 	return !m.Foreign && m.Promise == nil && !WithheldFor(m, d.Cluster.Name) && n.Usable(d, m)
 }

@@ -114,11 +114,11 @@ func Plan(in engine.Input) *engine.Result {
 			n.Result.Counters.OpenNeeds++
 		}
 	}
-	turns := acquisition{covering{n}}
-	turns.allocate()
-	(&exchanging{acquisition: turns}).exchange()
-	turns.claimFreed()
-	preempting{turns}.preemption()
-	settling{verdicts{turns}}.settle()
+	acquiring := acquisition{covering{n}}
+	acquiring.allocate()
+	(&exchanging{acquisition: acquiring}).exchange()
+	acquiring.claimFreed()
+	preempting{acquiring}.preemption()
+	settling{verdicts{acquiring}}.settle()
 	return n.Result
 }

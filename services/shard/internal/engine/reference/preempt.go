@@ -110,8 +110,8 @@ func pick(list []*Machine, want func(m *Machine) bool) []*Machine {
 func (n preempting) takeover(d *Need) []*Machine {
 	rank := map[inventory.State]int{inventory.Idle: 0, inventory.Draining: 1, inventory.Creating: 2}
 	return n.selectMachines(func(m *Machine) bool {
-		_, flying := rank[m.Seen]
-		return flying && m.Promise != nil && !m.Foreign && m.goesTo == nil && m.claim != d && m.Promise.For.Priority < d.Form.Priority &&
+		_, moving := rank[m.Seen]
+		return moving && m.Promise != nil && !m.Foreign && m.goesTo == nil && m.claim != d && m.Promise.For.Priority < d.Form.Priority &&
 			n.effective(m) < int64(d.Form.Priority) && !WithheldFor(m, d.Cluster.Name) && n.Usable(d, m)
 	}, func(a, b *Machine) int {
 		return cmp.Or(cmp.Compare(a.Promise.For.Priority, b.Promise.For.Priority), cmp.Compare(rank[a.Seen], rank[b.Seen]),

@@ -1,0 +1,92 @@
+package deptest
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Word is one that the repository does not use, and the one that it uses instead: one thing has one word, and it is the field's.
+type Word struct {
+	Not, Use string
+	Below    string // the folder it is forbidden in; empty: everywhere
+}
+
+// Words are in the order of docs/style.md and of the parts of the shard.
+var Words = []Word{
+	{"chore", "step of an allocation", ""},
+	{"crew", "workers", ""},
+	{"shunned", "excluded", ""},
+	{"untell", "withdraw", ""},
+	{"audience", "subscribers", ""},
+	{"drainage", "drainPlan", ""},
+	{"prey", "victim", ""},
+	{"flyer", "inFlight", ""},
+	{"flying", "inFlight", ""},
+	{"flies", "is in flight", ""},
+	{"giver", "donor", ""},
+	{"taker", "recipient", ""},
+	{"shelf", "supplyGroup, interner", ""},
+	{"shelves", "supplyGroups", ""},
+	{"pile", "candidateIndex", ""},
+	{"rails", "guards", ""},
+	{"rungs", "the condition of the fast path", ""},
+	{"roster", "inventory, machines", ""},
+	{"teller", "StatusReporter", ""},
+	{"reign", "leadership", ""},
+	{"anew", "again", ""},
+	{"spoiled", "stale, damaged", ""},
+	{"lane", "concurrencyClass, queue", "services/shard"},
+	{"lanes", "concurrencyClasses, queues", "services/shard"},
+	{"loose", "unclaimed", "services/shard"},
+	{"laid", "packed", "services/shard/internal/engine"},
+}
+
+var (
+	letters = regexp.MustCompile(`[A-Za-z]+`)
+	parts   = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+)
+
+// CheckWords lists where files, relative to dir, use a word of the list: in names, comments and texts, as "file:line: what". Decisions
+// and specifications are left out, since they say what was, and test data and generated code are others' words.
+func CheckWords(dir string, files []string, words []Word) ([]string, error) {
+	var out []string
+	for _, name := range files {
+		if strings.HasPrefix(name, "gen/") || strings.HasPrefix(name, "docs/adr/") || strings.HasPrefix(name, "docs/spec/") ||
+			strings.HasPrefix(name, "tools/deptest/words") || strings.Contains("/"+name, "/testdata/") ||
+			!slices.Contains([]string{".go", ".md", ".proto"}, path.Ext(name)) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, wordsIn(name, string(text), words)...)
+	}
+	return out, nil
+}
+
+func wordsIn(file, text string, words []Word) (out []string) {
+	not := map[string]Word{}
+	for _, w := range words {
+		if strings.HasPrefix(file, w.Below) {
+			not[w.Not] = w
+		}
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		for _, name := range letters.FindAllString(line, -1) {
+			for _, part := range parts.FindAllString(name, -1) {
+				if w, found := not[strings.ToLower(part)]; found {
+					out = append(out, fmt.Sprintf("%s:%d: %q: write %s", file, n, name, w.Use))
+				}
+			}
+		}
+	}
+	return out
+}
