@@ -236,7 +236,10 @@ func (p *parts) build(ctx context.Context) (err error) {
 	p.labeller = machine.NewLabeller(p.machines, p.access.Client, p.log)
 	p.contents = contents.New(func(node string) { p.reports.TouchContents(node) })
 	p.reports = nodereport.New(p.machines, p.contents, p.nodeReady)
-	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound, p.contents.SetPod)
+	p.pods = pods.New(func(node string) { p.drains.Wake(node) }, p.podBound, func(old, now *pods.Pod) {
+		p.contents.SetPod(old, now)
+		p.demand.PodChanged(old, now)
+	})
 	p.outOfService = outofservice.New(outofservice.Config{Machines: p.machines, Pods: p.pods, NotReadyAfter: p.NodeNotReadyAfter, Changed: func(ids []string) {
 		p.upcoming.Touch(ids)
 		p.demand.Touch()

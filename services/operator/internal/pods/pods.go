@@ -190,6 +190,15 @@ func (s *Store) note(p *Pod) {
 	s.orders[p.UID] = o
 }
 
+// noteEnd keeps when a Pod was gone, if nothing showed before that it ends.
+func (s *Store) noteEnd(p *Pod) {
+	s.note(p)
+	if o := s.orders[p.UID]; o.ended == 0 {
+		o.ended, _ = strconv.ParseUint(p.ResourceVersion, 10, 64)
+		s.orders[p.UID] = o
+	}
+}
+
 // Order says when a Pod was new and when it began to end, as numbers that grow with each change of a Pod; 0 where that is not known.
 func (s *Store) Order(uid types.UID) (born, ended uint64) {
 	s.mu.RLock()
@@ -217,10 +226,10 @@ func (s *Store) Delete(p *Pod) {
 	s.mu.Lock()
 	known := s.byUID[p.UID]
 	if known != nil {
+		s.noteEnd(p)
 		p = known
 	}
 	delete(s.byUID, p.UID)
-	delete(s.orders, p.UID)
 	delete(s.stuck, p.UID)
 	delete(s.free, p.UID)
 	delete(s.byNode[p.Node], p.UID)
@@ -231,6 +240,9 @@ func (s *Store) Delete(p *Pod) {
 	if known != nil {
 		s.onChange(known, nil)
 	}
+	s.mu.Lock()
+	delete(s.orders, p.UID) // after who was told, who may ask for it
+	s.mu.Unlock()
 	if p.Node != "" {
 		s.onNode(p.Node)
 	}

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	heldMax       = 100_000         // demand beyond it is not held
 	clockGranular = time.Second     // of timestamps in Kubernetes
 	unclearFor    = 5 * time.Second // the watch of requests may be ahead of that of Pods
+	leavingGrace  = 600             // seconds; a Pod with a longer deletion grace keeps its request until it is gone (OP-15.8)
 )
 
 // holds keeps the demand of deleted Pods of controllers until their replacements ask, so that a rollout is no dip (OP-5.23).
@@ -61,6 +63,7 @@ func (n newcomer) replaces(d heldPod) bool {
 type podRequest struct {
 	key      aggregate.Key
 	workload string
+	over     bool // its demand was held or replaced before the request went
 }
 
 func newHolds() holds {
@@ -95,6 +98,18 @@ func (h *holds) left(name string, d heldPod, until, now time.Time) bool {
 	w.held = append(w.held, d)
 	h.until[d.key] = until
 	return true
+}
+
+// clear takes the deletion of a Pod whose request went before it was known.
+func (h *holds) clear(name string, uid types.UID, deleted time.Time, ended uint64, until time.Time) {
+	w := h.workloads[name]
+	if w == nil {
+		return
+	}
+	if i := slices.IndexFunc(w.held, func(d heldPod) bool { return d.uid == uid && d.ended == math.MaxUint64 }); i >= 0 {
+		w.held[i].deleted, w.held[i].ended = deleted, ended
+		h.until[w.held[i].key] = until
+	}
 }
 
 // replaced is a deleted Pod and the Pod that stands for it. Requests do not come and go in the order of their Pods, so a later one may show
@@ -218,7 +233,7 @@ func (p *Publisher) podArrived(r *request.Request, key aggregate.Key, uid types.
 	if pod != nil {
 		created, name = pod.CreationTimestamp.Time, pod.Workload
 	}
-	p.byPod[uid] = podRequest{key, name}
+	p.byPod[uid] = podRequest{key: key, workload: name}
 	born, _ := p.order(uid)
 	if released, ok := p.holds.arrived(name, newcomer{uid, created, born}, now); ok {
 		return p.demand.Delete(released)
@@ -227,34 +242,41 @@ func (p *Publisher) podArrived(r *request.Request, key aggregate.Key, uid types.
 }
 
 // hold keeps the demand of a request that goes with its Pod, if a controller will replace the Pod (OP-5.23).
-func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) {
+func (p *Publisher) hold(r *request.Request, key aggregate.Key, uid types.UID) (held bool) {
 	now, name := time.Now(), p.byPod[uid].workload
 	deleted, until := now, now.Add(p.Hold)
+	_, ended := p.order(uid)
 	if pod := p.pod(uid); pod != nil {
 		name = pod.Workload
 		switch {
 		case pod.Phase == corev1.PodSucceeded:
-			return // its work is done
+			return false // its work is done
 		case pod.DeletionTimestamp != nil:
 			deleted, until = p.deletion(pod)
 		case pod.Phase != corev1.PodFailed:
 			until = now.Add(unclearFor) // its deletion may not be known yet; else the request alone is withdrawn
+			if p.Order != nil {
+				ended = math.MaxUint64 // no Pod that is known was created after it
+			}
 		}
 	}
 	if name == "" || p.suspended[key] || p.demand.Row(key) == "" {
-		return
+		return false
 	}
-	held := &request.Request{Spec: r.Spec, Held: true}
-	held.Namespace, held.Name = r.Namespace, r.Name+heldSuffix
-	held.Acknowledge()
-	_, ended := p.order(uid)
-	if p.holds.left(name, heldPod{uid, aggregate.KeyOf(held), deleted, ended}, until, now) {
-		p.demand.Set(held)
+	d := &request.Request{Spec: r.Spec, Held: true}
+	d.Namespace, d.Name = r.Namespace, r.Name+heldSuffix
+	d.Acknowledge()
+	if held = p.holds.left(name, heldPod{uid, aggregate.KeyOf(d), deleted, ended}, until, now); held {
+		p.demand.Set(d)
 	}
+	return held
 }
 
-// deletion is when a Pod was deleted, and until when its demand is held.
+// deletion is when a Pod was deleted or failed, and until when its demand is held.
 func (p *Publisher) deletion(pod *pods.Pod) (deleted, until time.Time) {
+	if pod.DeletionTimestamp == nil {
+		return time.Now(), time.Now().Add(p.Hold)
+	}
 	grace := time.Duration(0)
 	if s := pod.DeletionGracePeriodSeconds; s != nil {
 		grace = time.Duration(*s) * time.Second

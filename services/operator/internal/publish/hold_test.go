@@ -26,9 +26,10 @@ func TestDemandIsHeldForReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := map[types.UID]*pods.Pod{}
 		var mu sync.Mutex
-		store := pods.New(nil, nil, nil)
+		var b *bench
+		store := pods.New(nil, nil, func(old, now *pods.Pod) { b.PodChanged(old, now) })
 		changes := 0
-		b := newBench(t, func(c *Config) {
+		b = newBench(t, func(c *Config) {
 			c.Pod = func(uid types.UID) *pods.Pod { mu.Lock(); defer mu.Unlock(); return known[uid] }
 			c.Order = store.Order
 		})

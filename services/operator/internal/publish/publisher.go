@@ -78,18 +78,20 @@ type Publisher struct {
 	byPod     map[types.UID]podRequest // requests by the Pod that controls them
 	ahead     map[aggregate.Key]bool   // requests that no Pod controls
 	holds     holds
-	suspended map[aggregate.Key]bool // requests of Pods on nodes out of service
-	change    uint64                 // changes of demand so far, from 1
-	synced    bool                   // the cache was complete once
-	changed   time.Time              // first change that was not sent; zero: none
-	link      Link                   // nil: no session
-	greeted   bool                   // the shard answered Hello, so its features are known
-	urgent    bool                   // send at once: a session opened
-	last      time.Time              // last roll-up
-	rests     time.Time              // before which nothing follows a large roll-up
-	paid      time.Time              // until when roll-ups used up one spacing each
-	stamp     int64                  // its timestamp
-	built     time.Time              // last rebuild
+	unclear   map[aggregate.Key]unclear   // requests whose Pods are not known yet
+	over      map[aggregate.Key]types.UID // requests that are there, and whose demand is held or replaced already
+	suspended map[aggregate.Key]bool      // requests of Pods on nodes out of service
+	change    uint64                      // changes of demand so far, from 1
+	synced    bool                        // the cache was complete once
+	changed   time.Time                   // first change that was not sent; zero: none
+	link      Link                        // nil: no session
+	greeted   bool                        // the shard answered Hello, so its features are known
+	urgent    bool                        // send at once: a session opened
+	last      time.Time                   // last roll-up
+	rests     time.Time                   // before which nothing follows a large roll-up
+	paid      time.Time                   // until when roll-ups used up one spacing each
+	stamp     int64                       // its timestamp
+	built     time.Time                   // last rebuild
 	tracker   tracker
 	oversized bool
 	outcome   *Outcome // of a roll-up that was not sent, to be told without the lock
@@ -116,7 +118,8 @@ func New(c Config) (*Publisher, error) {
 	if c.OnProblem == nil {
 		c.OnProblem = func(aggregate.Key) {}
 	}
-	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(), suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
+	return &Publisher{Config: c, wake: make(chan struct{}, 1), demand: aggregate.New(0), byPod: map[types.UID]podRequest{}, ahead: map[aggregate.Key]bool{}, holds: newHolds(),
+		unclear: map[aggregate.Key]unclear{}, over: map[aggregate.Key]types.UID{}, suspended: map[aggregate.Key]bool{}, change: 1, tracker: newTracker()}, nil
 }
 
 // Set takes the present form of a request from the cache.
@@ -129,15 +132,21 @@ func (p *Publisher) Set(r *request.Request) {
 	if !r.Pending() || r.DeletionTimestamp != nil {
 		p.tracker.forget(key)
 	}
-	changed := false
-	if _, uid, ok := r.Pod(); ok {
-		changed = p.podArrived(r, key, uid)
-	} else {
-		p.ahead[key] = true
-	}
-	p.touch(p.demand.Set(r) || changed)
+	p.set(r, key)
 	p.mu.Unlock()
 	p.OnProblem(key)
+}
+
+func (p *Publisher) set(r *request.Request, key aggregate.Key) {
+	_, uid, ok := r.Pod()
+	switch {
+	case !ok:
+		p.ahead[key] = true
+		p.touch(p.demand.Set(r))
+	case p.byPod[uid].over && p.byPod[uid].key == key || p.waits(r, key, uid):
+	default:
+		p.add(r, key, uid)
+	}
 }
 
 // Delete takes the end of a request from the cache.
@@ -145,6 +154,14 @@ func (p *Publisher) Delete(key aggregate.Key) {
 	p.mu.Lock()
 	p.tracker.forget(key)
 	delete(p.ahead, key)
+	if uid, over := p.over[key]; over {
+		delete(p.over, key)
+		delete(p.byPod, uid)
+	}
+	if u, waits := p.unclear[key]; waits {
+		delete(p.unclear, key)
+		delete(p.byPod, u.pod)
+	}
 	if r := p.demand.Request(key); r != nil {
 		if _, uid, ok := r.Pod(); ok && p.byPod[uid].key == key {
 			p.hold(r, key, uid)
@@ -277,12 +294,21 @@ func (p *Publisher) step(now time.Time) time.Duration {
 		return time.Hour // the wake channel says when that changes
 	}
 	p.expireHolds(now)
-	due := p.due()
-	if wait := due.Sub(now); wait > 0 {
-		return wait
+	next := p.countUnclear(now)
+	if p.due().After(now) {
+		return p.nextTurn(now, next)
 	}
 	p.send(now)
-	return max(0, p.due().Sub(now))
+	return p.nextTurn(now, next)
+}
+
+// nextTurn is how long it is until a roll-up is due, or a request has waited long enough for its Pod.
+func (p *Publisher) nextTurn(now, unclear time.Time) time.Duration {
+	wait := p.due().Sub(now)
+	if !unclear.IsZero() {
+		wait = min(wait, unclear.Sub(now))
+	}
+	return max(0, wait)
 }
 
 func (p *Publisher) due() time.Time {
