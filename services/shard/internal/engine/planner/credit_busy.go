@@ -134,26 +134,30 @@ func (c *crediting) dropEmpty() {
 	}
 	var list []int32
 	for i := range cl.needs {
-		w := &cl.needs[i]
-		if w.bits&(wSame|wSpread) != 0 || cl.short(w) {
-			continue
-		}
-		list = list[:0]
-		for at := w.claims; at >= 0; at = cl.machines[at].next {
-			if l := &cl.machines[at]; l.state == inventory.Configured && l.rank == emptyRank && l.bits&(lForeign|lKept) == 0 && l.shares < 0 {
-				list = append(list, at)
-			}
-		}
-		slices.SortFunc(list, cl.lastFirst)
-		for _, at := range list {
-			rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
-			if match.IsZero(rest) {
-				cl.release(at)
-				cl.recount(w)
-				cl.freed = true // a Need that found nothing may use it (ENG-12.9)
-			}
+		list = cl.dropEmptyOf(&cl.needs[i], list[:0])
+	}
+}
+
+// dropEmptyOf ends the claims of one Need. list is scratch.
+func (cl *clusterState) dropEmptyOf(w *needState, list []int32) []int32 {
+	if w.bits&(wSame|wSpread) != 0 || cl.short(w) {
+		return list
+	}
+	for at := w.claims; at >= 0; at = cl.machines[at].next {
+		if l := &cl.machines[at]; l.state == inventory.Configured && l.rank == emptyRank && l.bits&(lForeign|lKept) == 0 && l.shares < 0 {
+			list = append(list, at)
 		}
 	}
+	slices.SortFunc(list, cl.lastFirst)
+	for _, at := range list {
+		rest := cl.restOf(w, slices.Clone(cl.aggregate(w)), func(l *machineState) bool { return l == &cl.machines[at] })
+		if match.IsZero(rest) {
+			cl.release(at)
+			cl.recount(w)
+			cl.freed = true // a Need that found nothing may use it (ENG-12.9)
+		}
+	}
+	return list
 }
 
 var emptyRank = uint8(inventory.OccupancyEmpty.Rank())
@@ -171,6 +175,7 @@ func (c *crediting) keepInUse() {
 		if units <= 0 {
 			continue
 		}
+		claimed := false
 		for _, at := range cl.unclaimed() {
 			l := &cl.machines[at]
 			if l.state != inventory.Configured || l.claim >= 0 || l.bits&(lInUse|lExcluded) != lInUse || !cl.usable(w, l) {
@@ -180,7 +185,11 @@ func (c *crediting) keepInUse() {
 			cl.f.Project(&cl.need(w).Aggregate, all)
 			if rest := cl.restOf(w, all, nil); match.Touches(cl.worth(w, l, buf[:0]), rest) {
 				cl.claim(w, at)
+				claimed = true
 			}
+		}
+		if claimed && cl.anyEmpty {
+			cl.dropEmptyOf(w, nil)
 		}
 	}
 }

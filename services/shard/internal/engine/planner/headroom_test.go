@@ -110,6 +110,23 @@ func (s *shelter) served() string {
 	return ""
 }
 
+// empty names a machine that is kept although its node is empty and no row of its cluster is short.
+func (s *shelter) empty() string {
+	for _, y := range s.clusters {
+		short := false
+		for _, n := range s.w.Demand.Cluster(y.name).Needs {
+			v, _ := s.last.Verdict(y.name, n.RowKey())
+			short = short || v.Status == engine.Short
+		}
+		for _, i := range s.nodes(y) {
+			if len(y.pods[i]) == 0 && !short {
+				return fmt.Sprintf("%s of %s is empty", s.w.Inventory.ID(i), y.name)
+			}
+		}
+	}
+	return ""
+}
+
 // ENG-S72, ENG-11.16, ENG-4.12, OP-5.22: whatever Pods of several sizes come, on whatever machines, and however the scheduler spreads
 // them: in the end every Pod runs, or the fleet has no more for the cluster and says so. Then nothing moves, not even when the shard is
 // started again (SHARD-13.20).
@@ -151,6 +168,9 @@ func TestEveryPodRunsOrARowIsShort(t *testing.T) {
 			if n > 900 {
 				rt.Fatalf("after %d cycles: %q; moves %v", n, bad, s.moves())
 			}
+		}
+		if empty := s.empty(); s.contents && empty != "" {
+			rt.Fatalf("ENG-11.18: nothing moves, and %s: %+v\n%s", empty, s.ledger.Entries(), render(s.w, s.last))
 		}
 		s.restart()
 		for n := range 30 {

@@ -54,7 +54,9 @@ func (n crediting) credit(c *Cluster) {
 	n.keepBusy(c)
 	for _, d := range c.normalised {
 		n.dropEmpty(d)
-		n.keepInUse(d)
+		if n.keepInUse(d) {
+			n.dropEmpty(d)
+		}
 	}
 }
 
@@ -77,9 +79,10 @@ func (n crediting) dropEmpty(d *Need) {
 }
 
 // keepInUse lets a need of which Pods run elsewhere claim unclaimed machines in use, as they may run there (ENG-11.18).
-func (n crediting) keepInUse(d *Need) {
+// It reports whether it claims any.
+func (n crediting) keepInUse(d *Need) (claimed bool) {
 	if d.elsewhere.IsZero() {
-		return
+		return false
 	}
 	for _, m := range n.bound(d.Cluster, func(m *Machine) bool {
 		return m.Seen == inventory.Configured && m.inUse && m.claim == nil && n.Usable(d, m)
@@ -87,8 +90,10 @@ func (n crediting) keepInUse(d *Need) {
 		all := d.Aggregate.Add(d.elsewhere)
 		if rest := all.Sub(n.credited(d)); n.contributes(d, m, rest) {
 			n.claim(d, m)
+			claimed = true
 		}
 	}
+	return claimed
 }
 
 // keepBusy lets unclaimed machines take the place of claimed ones whose nodes hold less (ENG-9.12).
