@@ -83,6 +83,10 @@ modules-check: prerequisites ## Every module builds alone, without go.work.
 capi: prerequisites ## The provider for Cluster API on its real controllers: a burst of MACHINES=20; CERTIFY=1 runs the suite, too. Compiles for minutes once.
 	cd e2e/capi && GOWORK=off go test -count 1 -timeout 60m . -args -machines $(or $(MACHINES),20) $(if $(CERTIFY),-conformance)
 
+.PHONY: certify
+certify: prerequisites ## The providers aws, clusterapi and hosts through the whole suite with 10,000 machines each: core, cloud or bare-metal, spot, durable, fault, scale, and a soak of SOAK=5m.
+	for p in aws clusterapi hosts; do (cd services/providers/$$p && go test -count 1 -timeout 60m -run '^TestConformance$$' . -args -soak $(or $(SOAK),5m)) || exit 1; done
+
 .PHONY: bench
 bench: prerequisites ## Benchmarks B1 to B12 and PROV-25, recorded in docs/benchmarks/results: clean tree, quiet machine, half an hour. ONLY=B1,B8 for some.
 	cd e2e && go run ./bench/cmd/benchrun $(if $(ONLY),-only $(ONLY))

@@ -1,14 +1,19 @@
 package aws
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
 
 	"go.uber.org/goleak"
 )
+
+// soak makes it the whole certificate: make certify.
+var soak = flag.Duration("soak", 0, "repeat the suite that long, with 10,000 machines and profile scale")
 
 // asProvider, in the environment, makes the test binary the program, so that it can be killed.
 const asProvider = "BIGFLEET_AWS_TEST_PROGRAM"
@@ -38,14 +43,23 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	profiles, configuration := []conformance.Profile{conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable, conformance.Fault}, offered
+	if *soak > 0 {
+		profiles, configuration = append(profiles, conformance.Scale), wholeSize(offered)
+	}
 	p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: true, Env: []string{asProvider + "=1"}}
 	file := filepath.Join(p.Dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(offered), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.Args = []string{"--config", file}
 	p.StartT(t)
-	target := p.Target(conformance.Core, conformance.Cloud, conformance.Spot, conformance.Durable, conformance.Fault)
+	target := p.Target(profiles...)
 	target.Hooks.LoseStore = nil // instances outlive the store, so the next start rightly waits for --adopt-store (PROV-17.7)
-	conformance.Run(t, target, conformance.Options{})
+	conformance.Run(t, target, conformance.Options{Soak: *soak})
+}
+
+// wholeSize offers ten thousand machines, and gives them the time that a busy machine needs.
+func wholeSize(configuration string) string {
+	return strings.NewReplacer("count: 60", "count: 5000", "4s", "15s").Replace(configuration)
 }

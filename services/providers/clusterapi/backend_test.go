@@ -68,6 +68,23 @@ func configure(id, op string) provider.ConfigureOp {
 	return provider.ConfigureOp{ID: op, Machine: machine(id), Cluster: "red", Metadata: map[string]string{"k": "v"}, Blob: []byte("#cloud-config")}
 }
 
+// PROV-28.18: what the infrastructure names itself is not named by boot data; all else of it stays.
+func TestProviderIDStaysOutOfBootData(t *testing.T) {
+	const ref = "clusterapi://capi/m-1"
+	for blob, want := range map[string]string{
+		"kubelet \\\n  --node-labels=a=b \\\n      --provider-id=" + ref + "\nruncmd: []\n": "kubelet \\\n  --node-labels=a=b \\\n      \nruncmd: []\n",
+		"kubelet --provider-id=" + ref + " --v=2":                                           "kubelet  --v=2",
+		"--provider-id=" + ref:        "",
+		"--provider-id=" + ref + "0":  "--provider-id=" + ref + "0",
+		"--provider-id=hcloud://4711": "--provider-id=hcloud://4711",
+		"\x1f\x8b packed":             "\x1f\x8b packed",
+	} {
+		if got := string(withoutProviderID([]byte(blob), ref)); got != want {
+			t.Errorf("%q became %q, want %q", blob, got, want)
+		}
+	}
+}
+
 // PROV-12: a Configure makes the three objects of Cluster API's contract, once however often it is called, and a Drain
 // leaves none of them.
 func TestMachineOfACluster(t *testing.T) {

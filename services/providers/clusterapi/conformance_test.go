@@ -2,8 +2,10 @@ package clusterapi
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
@@ -12,6 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 )
+
+// soak makes it the whole certificate: make certify.
+var soak = flag.Duration("soak", 0, "repeat the suite that long, with 10,000 machines and profile scale")
 
 // asProvider, in the environment, makes the test binary the provider on a management cluster in memory.
 const asProvider = "BIGFLEET_CLUSTERAPI_TEST_PROGRAM"
@@ -65,6 +70,10 @@ offerings:
 // PROV-28.16, PROV-29.4: over a management cluster that outlives it the provider passes core, cloud and spot, and durable with a
 // readiness of its own; with faults in front of it, fault too.
 func TestConformance(t *testing.T) {
+	configuration, more := offered, []conformance.Profile(nil)
+	if *soak > 0 {
+		configuration, more = wholeSize(offered), []conformance.Profile{conformance.Scale}
+	}
 	for _, c := range []struct {
 		name     string
 		control  bool
@@ -81,14 +90,19 @@ func TestConformance(t *testing.T) {
 			}
 			p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: c.control, Env: []string{asProvider + "=1"}}
 			file := filepath.Join(p.Dir, "config.yaml")
-			if err := os.WriteFile(file, []byte(offered), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			p.Args = []string{"--config", file}
 			p.StartT(t)
-			target := p.Target(c.profiles...)
+			target := p.Target(append(c.profiles, more...)...)
 			target.Hooks.LoseStore = nil // Machines outlive the store, so the next start rightly waits for --adopt-store (PROV-17.7)
-			conformance.Run(t, target, conformance.Options{})
+			conformance.Run(t, target, conformance.Options{Soak: *soak})
 		})
 	}
+}
+
+// wholeSize offers ten thousand machines, and gives them the time that a busy machine needs.
+func wholeSize(configuration string) string {
+	return strings.NewReplacer("count: 60", "count: 5000", "4s", "15s").Replace(configuration)
 }

@@ -67,12 +67,18 @@ func bootSecret(providerName, storeID string, op provider.ConfigureOp, c cluster
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": bootstrapSecretType,
 		"data": map[string]any{
-			"value":  base64.StdEncoding.EncodeToString(op.Blob),
+			"value":  base64.StdEncoding.EncodeToString(withoutProviderID(op.Blob, op.Machine.HostRef)),
 			"format": base64.StdEncoding.EncodeToString([]byte(bootFormat(op.Blob))),
 		},
 	}}
 	marks(o, providerName, storeID, op, c)
 	return o
+}
+
+// withoutProviderID takes the kubelet's flag with our reference out of boot data. The reference names a slot. The infrastructure names
+// the server, its cloud controller writes that on the Node, and Cluster API finds the Node by it.
+func withoutProviderID(blob []byte, ref string) []byte {
+	return regexp.MustCompile(`--provider-id=`+regexp.QuoteMeta(ref)+`(\s|$)`).ReplaceAll(blob, []byte("$1"))
 }
 
 // bootFormat is the format that infrastructure providers read beside the data: Ignition is JSON, all else is cloud-config,

@@ -1,14 +1,21 @@
 package hosts
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
 
 	"go.uber.org/goleak"
 )
+
+// soak makes it the whole certificate: make certify.
+var soak = flag.Duration("soak", 0, "repeat the suite that long, with 10,000 hosts and profile scale")
 
 // asProvider, in the environment, makes the test binary the program, so that it can be killed.
 const asProvider = "BIGFLEET_HOSTS_TEST_PROGRAM"
@@ -33,17 +40,42 @@ func TestConformance(t *testing.T) {
 	}
 	p := &conformance.Process{Path: self, Dir: t.TempDir(), Control: true, Env: []string{asProvider + "=1"}}
 	file := filepath.Join(p.Dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(`
+	limit := 4 * time.Second
+	if *soak > 0 {
+		limit = 15 * time.Second // ten thousand agents share this machine
+	}
+	if err := os.WriteFile(file, fmt.Appendf(nil, `
 use_fake_backend: true
 reconcile_interval: 300ms
 shutdown_grace: 100ms
-timeouts: {create: 4s, configure: 4s, delete: 4s, drain_extra: 4s}
+timeouts: {create: %[1]s, configure: %[1]s, delete: %[1]s, drain_extra: %[1]s}
 retention: {failed: 1h, lost: 1h, stockout: 1h}
-`), 0o600); err != nil {
+`, limit), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.Args = []string{"--config", file}
+	if *soak > 0 {
+		p.Args = append(p.Args, "--inventory", writeInventory(t, 10_000))
+	}
 	p.StartT(t)
-	target := p.Target(conformance.Core, conformance.BareMetal, conformance.Fault, conformance.Durable)
-	conformance.Run(t, target, conformance.Options{})
+	profiles := []conformance.Profile{conformance.Core, conformance.BareMetal, conformance.Fault, conformance.Durable}
+	if *soak > 0 {
+		profiles = append(profiles, conformance.Scale)
+	}
+	conformance.Run(t, p.Target(profiles...), conformance.Options{Soak: *soak})
+}
+
+// writeInventory makes an inventory of n hosts.
+func writeInventory(t *testing.T, n int) string {
+	t.Helper()
+	var list strings.Builder
+	list.WriteString("defaults: {type: rack.64x, zone: z1, price_per_hour: 1, resources: {cpu: \"64\", memory: 256Gi, pods: \"110\"}}\nhosts:\n")
+	for i := range n {
+		fmt.Fprintf(&list, "- {name: host-%d, rack: r%d}\n", i, i/10)
+	}
+	file := filepath.Join(t.TempDir(), "inventory.yaml")
+	if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/providers/hosts/agent"
 )
 
-// pretendedHosts is how many hosts --use-fake-backend has.
+// pretendedHosts is how many hosts --use-fake-backend has without an inventory.
 const pretendedHosts = 60
 
 // fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
@@ -35,14 +36,12 @@ func buildFake(_ context.Context, s provider.Setup[settings]) (provider.Backend,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
-	var list strings.Builder
-	list.WriteString("defaults: {type: rack.64x, zone: pretended-1a, price_per_hour: 1, resources: {cpu: \"64\", memory: 256Gi, pods: \"110\"}}\nhosts:\n")
-	for i := range pretendedHosts {
-		fmt.Fprintf(&list, "- {name: pretended-%d, rack: r%d}\n", i, i/10)
-	}
-	inventory := filepath.Join(dir, "inventory.yaml")
-	if err := os.WriteFile(inventory, []byte(list.String()), 0o600); err != nil {
-		return nil, nil, err
+	inventory := s.Config.Inventory
+	if inventory == "" {
+		inventory = filepath.Join(dir, "inventory.yaml")
+		if err := os.WriteFile(inventory, pretendedInventory(), 0o600); err != nil {
+			return nil, nil, err
+		}
 	}
 	b, err := newBackend(Config{
 		Name: s.Common.Provider, Inventory: inventory, AgentAddr: "127.0.0.1:0", Silence: s.Config.Silence, Log: s.Log, Registerer: s.Registerer,
@@ -55,6 +54,15 @@ func buildFake(_ context.Context, s provider.Setup[settings]) (provider.Backend,
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, []provider.Option{provider.WithReadiness(provider.SubstrateReadiness())}, nil
+}
+
+func pretendedInventory() []byte {
+	var list strings.Builder
+	list.WriteString("defaults: {type: rack.64x, zone: pretended-1a, price_per_hour: 1, resources: {cpu: \"64\", memory: 256Gi, pods: \"110\"}}\nhosts:\n")
+	for i := range pretendedHosts {
+		fmt.Fprintf(&list, "- {name: pretended-%d, rack: r%d}\n", i, i/10)
+	}
+	return []byte(list.String())
 }
 
 func (f *fake) start(s provider.Setup[settings], dir string) error {
@@ -70,7 +78,10 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 	}
 	f.Undeletable = f.served.WithoutDelete()
 	ctx, stop := context.WithCancel(context.Background())
-	f.stop = stop
+	// All agents share connections, so that thousands of them need few files.
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	f.stop = func() { stop(); transport.CloseIdleConnections() }
 	for _, h := range f.b.inventory.all() {
 		home := filepath.Join(dir, h.Name)
 		if err := os.MkdirAll(home, 0o700); err != nil {
@@ -78,6 +89,7 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 		}
 		a, err := agent.New(agent.Config{
 			Name: h.Name, URL: "http://" + f.b.agents.String(), StateDir: home, Host: agent.NewPretended(home), Log: slog.New(slog.DiscardHandler),
+			Client: &http.Client{Transport: transport},
 		})
 		if err != nil {
 			return err

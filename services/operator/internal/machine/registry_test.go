@@ -30,13 +30,16 @@ func TestFind(t *testing.T) {
 		want     string // of machine m1
 		how      Match
 	}{
-		"nothing":                  {[]Machine{{ID: "m1"}}, nil, "", None},
-		"by label":                 {[]Machine{{ID: "m1"}}, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
-		"by label, never heard of": {nil, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
-		"by provider id":           {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "", "p1")}, "n", ByProvider},
-		"by the shard's name":      {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{node("n", "", "")}, "n", ByName},
-		"by id":                    {[]Machine{{ID: "m1"}}, []*corev1.Node{node("m1", "", "")}, "m1", ByID},
-		"by id, never heard of":    {nil, []*corev1.Node{node("m1", "", "")}, "", None},
+		"nothing":                   {[]Machine{{ID: "m1"}}, nil, "", None},
+		"by label":                  {[]Machine{{ID: "m1"}}, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
+		"by label, never heard of":  {nil, []*corev1.Node{node("n", "m1", "")}, "n", ByLabel},
+		"by provider id":            {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "", "p1")}, "n", ByProvider},
+		"by provider id of AWS":     {[]Machine{{ID: "m1", ProviderID: "aws:///us-east-1a/i-0abc"}}, []*corev1.Node{node("ip-10-0-0-1.ec2.internal", "", "aws:///us-east-1a/i-0abc")}, "ip-10-0-0-1.ec2.internal", ByProvider},
+		"by provider id of Hetzner": {[]Machine{{ID: "m1", ProviderID: "hcloud://4711"}}, []*corev1.Node{node("a", "", "hcloud://471"), node("b", "", "hcloud://4711")}, "b", ByProvider},
+		"another instance of AWS":   {[]Machine{{ID: "m1", ProviderID: "aws:///us-east-1a/i-0abc"}}, []*corev1.Node{node("n", "", "aws:///us-east-1a/i-0abd")}, "", None},
+		"by the shard's name":       {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{node("n", "", "")}, "n", ByName},
+		"by id":                     {[]Machine{{ID: "m1"}}, []*corev1.Node{node("m1", "", "")}, "m1", ByID},
+		"by id, never heard of":     {nil, []*corev1.Node{node("m1", "", "")}, "", None},
 		"a control plane by the shard's name": {[]Machine{{ID: "m1", NodeName: "n"}}, []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n",
 			Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}}, "", None},
 		"label before provider id, one node":                      {[]Machine{{ID: "m1", ProviderID: "p1"}}, []*corev1.Node{node("n", "m1", "p1")}, "n", ByLabel},
