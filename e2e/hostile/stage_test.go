@@ -65,12 +65,26 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	return newStageOf(t, nil, slots("0.1", 50))
+}
+
+// slots is a list of offerings.
+func slots(price string, count int) string {
+	return fmt.Sprintf("offerings:\n- {name: m, instance_type: m, zone: a, capacity_type: on_demand, count: %d, price_per_hour: %s, resources: {cpu: \"8\", memory: 32Gi}}\n", count, price)
+}
+
+// newStageOf starts a shard with flags, and a provider for each list of offerings: provider, provider-2 and so on.
+func newStageOf(t *testing.T, flags []string, offerings ...string) *stage {
+	t.Helper()
 	ca, err := devca.New("hostile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &stage{t: t, ca: ca, dir: t.TempDir(), addrs: map[string]string{}, procs: map[string]*proc.Process{}}
-	names := []string{"provider", "control", "provider-ops", "coordinator", "raft", "coordinator-ops", "shard", "shard-ops"}
+	names := []string{"coordinator", "raft", "coordinator-ops", "shard", "shard-ops"}
+	for i := range offerings {
+		names = append(names, provider(i), control(i), provider(i)+"-ops")
+	}
 	ports, err := loopback.ReserveN(len(names))
 	if err != nil {
 		t.Fatal(err)
@@ -79,17 +93,32 @@ func newStage(t *testing.T) *stage {
 		s.addrs[name] = ports[i].Addr()
 		t.Cleanup(ports[i].Release)
 	}
-	offerings := filepath.Join(s.dir, "offerings.yaml")
-	if err := os.WriteFile(offerings, []byte("offerings:\n- {name: m, type: m, price: 0.1, count: 50, zones: [a], cpu: 8, memory: 32Gi}\n"), 0o600); err != nil {
-		t.Fatal(err)
+	shard := []string{"--id", "shard-0", "--data-dir", s.dir + "/shard", "--listen", s.addrs["shard"], "--coordinator-addr", s.addrs["coordinator"]}
+	for i, text := range offerings {
+		name := provider(i)
+		file := filepath.Join(s.dir, name+".yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.run(name, "services/providers/sim/cmd/bigfleet-provider-sim", identity.ID{Kind: identity.Admin}, "--addr", s.addrs[name], "--provider", name, "--offerings", file,
+			"--time-scale", "1000", "--data-dir", s.dir+"/"+name, "--sim-control-addr", s.addrs[control(i)])
+		shard = append(shard, "--provider-addr", name+"="+s.addrs[name])
 	}
-	s.run("provider", "services/providers/sim/cmd/bigfleet-provider-sim", identity.ID{Kind: identity.Admin}, "--addr", s.addrs["provider"],
-		"--data-dir", s.dir+"/provider", "--sim-control-addr", s.addrs["control"])
 	s.run("coordinator", "services/coordinator/cmd/bigfleet-coordinator", identity.ID{Kind: identity.Coordinator, Name: "node-0"}, "--id", "node-0",
 		"--data-dir", s.dir+"/coordinator", "--listen", s.addrs["coordinator"], "--raft-bind", s.addrs["raft"], "--bootstrap", "--admin-rate", "-1")
-	s.run("shard", "services/shard/cmd/bigfleet-shard", identity.ID{Kind: identity.Shard, Name: "shard-0"}, "--id", "shard-0",
-		"--data-dir", s.dir+"/shard", "--listen", s.addrs["shard"], "--provider-addr", s.addrs["provider"], "--coordinator-addr", s.addrs["coordinator"])
+	s.run("shard", "services/shard/cmd/bigfleet-shard", identity.ID{Kind: identity.Shard, Name: "shard-0"}, append(shard, flags...)...)
 	return s
+}
+
+// provider and control name the i-th provider and its port for faults.
+func provider(i int) string { return numbered("provider", i) }
+func control(i int) string  { return numbered("control", i) }
+
+func numbered(name string, i int) string {
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprint(name, "-", i+1)
 }
 
 func (s *stage) run(name, program string, id identity.ID, args ...string) {
@@ -97,7 +126,7 @@ func (s *stage) run(name, program string, id identity.ID, args ...string) {
 	files := s.files(id)
 	args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA, "--metrics-addr", s.addrs[name+"-ops"], "--log-level", "warn")
 	var env []string
-	if name == "provider" { // as its chart does
+	if strings.HasPrefix(name, "provider") { // as its chart does
 		env = []string{fmt.Sprintf("GOMEMLIMIT=%d000000", limit(s.t, name)>>20)}
 	}
 	s.procs[name] = proc.StartT(s.t, proc.Config{Name: name, Path: proc.BuildT(s.t, program), Args: args, Env: env, Ready: proc.HTTP("http://"+s.addrs[name+"-ops"]+"/healthz", nil)})
@@ -121,7 +150,7 @@ func limit(t *testing.T, program string) int64 {
 		t.Fatal(err)
 	}
 	chart, path := "bigfleet", []string{program, "resources", "limits", "memory"}
-	if program == "provider" {
+	if strings.HasPrefix(program, "provider") {
 		chart, path = "bigfleet-provider-library", []string{"exports", "defaults", "resources", "limits", "memory"}
 	}
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "charts", chart, "values.yaml"))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,11 +17,19 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 )
 
-// session is the operator's side of one session, as far as roll-ups and their acknowledgements go.
+// session is the operator's side of one session, as far as roll-ups, their acknowledgements and boot data go.
 type session struct {
 	cluster string
 	stream  *connect.BidiStreamForClient[pb.OperatorMessage, pb.ShardMessage]
 	acks    chan *pb.RollupResult
+
+	sending sync.Mutex
+}
+
+func (x *session) send(m *pb.OperatorMessage) error {
+	x.sending.Lock()
+	defer x.sending.Unlock()
+	return x.stream.Send(m)
 }
 
 func (s *stage) session(cluster string, features ...string) *session {
@@ -31,7 +40,7 @@ func (s *stage) session(cluster string, features ...string) *session {
 	x.stream = api.NewShardClient(c.http, "https://"+s.addrs["shard"]).Session(ctx)
 	ended := make(chan struct{})
 	s.t.Cleanup(func() { cancel(); <-ended })
-	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}}); err != nil {
+	if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}}); err != nil {
 		s.t.Fatal(err)
 	}
 	go func() {
@@ -40,6 +49,11 @@ func (s *stage) session(cluster string, features ...string) *session {
 			m, err := x.stream.Receive()
 			if err != nil {
 				return
+			}
+			if ask := m.GetBootstrapRequest(); ask != nil {
+				if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_BootstrapResponse{BootstrapResponse: &pb.BootstrapBlobResponse{RequestId: ask.GetRequestId(), UserData: []byte("boot"), TtlSeconds: 3600}}}); err != nil {
+					return
+				}
 			}
 			if ack := m.GetAck().GetRollup(); ack != nil {
 				select {
@@ -55,7 +69,7 @@ func (s *stage) session(cluster string, features ...string) *session {
 // rollup sends demand and returns its acknowledgement and how long that took.
 func (x *session) rollup(ctx context.Context, needs []*pb.CapacityNeed) (*pb.RollupResult, time.Duration, error) {
 	began := time.Now()
-	if err := x.stream.Send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: x.cluster, TimestampUnixNanos: began.UnixNano(), Needs: needs}}}); err != nil {
+	if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Rollup{Rollup: &pb.ClusterCapacityNeeds{ClusterId: x.cluster, TimestampUnixNanos: began.UnixNano(), Needs: needs}}}); err != nil {
 		return nil, 0, err
 	}
 	for {
@@ -113,10 +127,22 @@ func (x *session) steady(t *testing.T, length time.Duration) []time.Duration {
 // percent is the duration that so many of a hundred stay below.
 func percent(took []time.Duration, n int) time.Duration { return took[len(took)*n/100] }
 
+// late is the part of the time that was spent in waits, beyond so much of each. Whoever waits sends nothing meanwhile, so that a few long
+// waits are few of all and much of the time.
+func late(took []time.Duration, bound, of time.Duration) float64 {
+	sum := time.Duration(0)
+	for _, d := range took {
+		sum += max(0, d-bound)
+	}
+	return float64(sum) / float64(of)
+}
+
 // SHARD-8.9, SHARD-32: a cluster that is told its verdicts states the most that all limits together allow, again and again. The shard stays
-// below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how
-// long all of it takes is measured in the same run.
+// below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how long all
+// of it takes, and how long an acknowledgement takes when nobody else asks for anything, is measured in the same run. A shard that takes such a
+// roll-up in one step, or plans and tells all of it in one, spends more than half of the time in waits that this test calls late.
 func TestWorstTenant(t *testing.T) {
+	const length, most = 20 * time.Second, 0.15
 	s := newStage(t)
 	honest := s.session("red")
 	alone := honest.steady(t, 3*time.Second)
@@ -139,7 +165,7 @@ func TestWorstTenant(t *testing.T) {
 			t.Logf("the largest roll-up is acknowledged in %s", took.Round(time.Millisecond))
 		}
 	}()
-	beside := honest.steady(t, 20*time.Second)
+	beside := honest.steady(t, length)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -148,18 +174,14 @@ func TestWorstTenant(t *testing.T) {
 		t.Fatal("no roll-up of the worst cluster was accepted")
 	}
 	slices.Sort(whole)
-	t.Logf("acknowledgements alone: half within %s, 99 %% within %s; beside %d of the largest roll-ups: half within %s, 90 %% within %s, 99 %% within %s",
-		percent(alone, 50), percent(alone, 99), len(whole), percent(beside, 50), percent(beside, 90), percent(beside, 99))
-	// A single late one may be the machine's; a shard that serves one roll-up at a time spends most of the time in late ones.
-	most, late := max(100*time.Millisecond, percent(whole, 50)/2), time.Duration(0)
-	for _, d := range beside {
-		if d > most/2 {
-			late += d
-		}
-	}
-	if percent(beside, 99) > most && late > 5*time.Second {
-		t.Errorf("99 of 100 acknowledgements of another cluster within %s, and %s of 20 s spent in waits above %s; half of the largest roll-ups take %s",
-			percent(beside, 99), late, most/2, percent(whole, 50))
+	bound := max(percent(whole, 50)/4, 5*percent(alone, 90), 100*time.Millisecond)
+	share := late(beside, bound, length)
+	t.Logf("acknowledgements alone: half within %s, 99 %% within %s; beside %d of the largest roll-ups: half within %s, 90 %% within %s, 99 %% within %s, the last %s",
+		percent(alone, 50), percent(alone, 99), len(whole), percent(beside, 50), percent(beside, 90), percent(beside, 99), beside[len(beside)-1])
+	t.Logf("late is beyond %s, as half of the largest roll-ups take %s: %.1f %% of the time", bound, percent(whole, 50), 100*share)
+	if share > most {
+		t.Errorf("%.0f %% of the time another cluster waited longer than %s, a quarter of what a largest roll-up takes; at most %.0f %% is its share",
+			100*share, bound, 100*most)
 	}
 	s.unharmed()
 }

@@ -97,8 +97,8 @@ func (s *shell) publish(p *core.Publish) {
 		s.saidReady = true
 		s.log.Info("shard is ready: every provider was listed once", "machines", p.Status.Machines)
 	}
-	if p.Status.Cycle != s.lastCycle {
-		s.lastCycle, s.cycled = p.Status.Cycle, true
+	if p.Status.Cycle != s.shownCycle {
+		s.shownCycle = p.Status.Cycle
 		s.reads.Remember(p, s.core)
 		s.meter.Planned(&p.Status.Counters)
 		if s.PhaseAttributionLog && p.Status.Cycle%attributeEvery == 0 {
@@ -110,10 +110,10 @@ func (s *shell) publish(p *core.Publish) {
 // observe measures a step; one that ran a cycle is a cycle.
 func (s *shell) observe(e core.Event, d time.Duration) {
 	s.meter.Step(e, d)
-	if !s.cycled {
+	if s.core.Cycles() == s.lastCycle {
 		return
 	}
-	s.cycled = false
+	s.lastCycle = s.core.Cycles()
 	s.suspects.cleared(s.core.TakesIn)
 	s.cycleTook.Store(int64(d))
 	if s.lastCycle > int64(s.MetricsWarmupCycles) {

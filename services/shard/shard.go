@@ -84,8 +84,8 @@ type shell struct {
 	comparisons chan *core.ComparePlan
 	cycleTook   atomic.Int64
 	suspects    *suspects // large roll-ups that no plan has survived yet
-	cycled      bool      // the step that is being applied ran a cycle; loop's goroutine only
-	lastCycle   int64
+	lastCycle   int64     // that has run, and that readers see; loop's goroutine only
+	shownCycle  int64
 	recording   bool // events go to the decision log
 	saidReady   bool // loop's goroutine only
 	refusing    atomic.Pointer[string]

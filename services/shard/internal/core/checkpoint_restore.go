@@ -37,6 +37,8 @@ func (c *Core) checkpoint(e CheckpointAsked) {
 	c.outages.finishSweeps()
 	c.rollups.finishStaging()
 	c.pub.finishStatuses()
+	c.ledger.listShort()
+	c.pub.notBefore = 0
 	c.cycle.next = false
 	c.rollEffects() // what a core made of the snapshot will not do
 	taken := CheckpointTaken{}
@@ -57,7 +59,9 @@ func (c *Core) replan() {
 	if c.cycle.result == nil && !c.cycle.ranBefore || c.frozen() || !c.allListed() {
 		return
 	}
+	c.ledger.allAtOnce = true
 	c.cycle.runCycle()
+	c.ledger.allAtOnce = false
 }
 
 // Restore makes a core of a snapshot. It is in the state that the core had after it gave the snapshot out; the effects

@@ -28,6 +28,7 @@ const (
 	timerAlone       // the coordinator has had its time to say what this shard owns
 	timerForget      // a cluster has been away for long; subject: cluster
 	timerStage       // large roll-ups are taken in part by part
+	timerListShort   // the short rows of the last plan are listed
 )
 
 // timer is one deadline. Deadlines are never taken out: whoever is woken checks whether it still means anything.
@@ -127,6 +128,9 @@ func (c *Core) runTimers() {
 			c.commands.fenceTimer(t.Subject)
 		case timerStage:
 			c.rollups.stagePart()
+		case timerListShort:
+			c.ledger.listShortPart()
+			c.pub.notBefore = c.now + 1
 		case timerForget:
 			c.sessions.forgetCluster(t)
 		case timerAlone:

@@ -25,12 +25,15 @@ type needLedger struct {
 	lost       map[string]int64      // last loss of a machine, by cluster
 	since      int64                 // when the row became short that has been so for longest; 0: none is
 	shortfalls map[string]*shortfall
-	order      []*shortfall // as reported
-	reasons    [8]int       // short rows of the last plan, by engine.UnmetReason
-	summed     []*shortSum  // that shortfalls and reasons are the sums of
-	restored   bool         // shortfalls are those of a snapshot, and no plan has summed them
-	oldest     string       // the three oldest, as last logged
-	unplaced   int          // rows that are stuck (ENG-11.11), of the last plan
+	order      []*shortfall   // as reported
+	reasons    [8]int         // short rows of the last plan, by engine.UnmetReason
+	summed     []*shortSum    // that shortfalls and reasons are the sums of
+	restored   bool           // shortfalls are those of a snapshot, and no plan has summed them
+	unlisted   *engine.Result // the last plan, if its short rows are not listed yet
+	unsummed   *engine.Result // the last plan, if they are not summed yet
+	allAtOnce  bool           // a checkpoint does not say what is not listed yet
+	oldest     string         // the three oldest, as last logged
+	unplaced   int            // rows that are stuck (ENG-11.11), of the last plan
 }
 
 // shortfall is what all clusters together lack of one profile (SHARD-26.1).
@@ -99,7 +102,12 @@ func (c *needLedger) plan(r *engine.Result) {
 		}
 	}
 	c.markUnplaced()
-	c.observeShort(r)
+	c.observeVictims(r)
+	if c.unlisted = r; c.allAtOnce || c.rowsToList(r) <= demand.PartRows {
+		c.listShort()
+		return
+	}
+	c.timers.add(c.now+1, timerListShort, "")
 }
 
 // markUnplaced tells the engine which rows the scheduler cannot place although they are covered; their verdicts say so

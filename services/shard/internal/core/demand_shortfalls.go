@@ -40,10 +40,39 @@ func (c *needLedger) unmetSince(name string, row demand.RowKey) int64 {
 	return c.unmet[name].sinceOf(row)
 }
 
-// observeShort keeps since when each row is short, and sums shortfalls by fingerprint: otherwise siblings hide each
-// other.
-func (c *needLedger) observeShort(r *engine.Result) {
-	c.observeVictims(r)
+// rowsToList is how many rows of a plan are short that the plan before did not have.
+func (c *needLedger) rowsToList(r *engine.Result) (n int) {
+	for _, b := range r.Blocks {
+		if old := c.unmet[b.Cluster]; old == nil || old.of != b {
+			n += len(b.Missing)
+		}
+	}
+	return n
+}
+
+// listShort does what a plan leaves of this: it keeps since when each row is short, and sums shortfalls by fingerprint, as otherwise
+// siblings hide each other. When many rows are new, each of the two is a step of its own (SHARD-8.9), and what readers see waits.
+func (c *needLedger) listShort() {
+	c.listRows()
+	c.sumRows()
+}
+
+// listShortPart does one of the two.
+func (c *needLedger) listShortPart() {
+	if c.unlisted == nil {
+		c.sumRows()
+		return
+	}
+	c.listRows()
+	c.timers.add(c.now+1, timerListShort, "")
+}
+
+func (c *needLedger) listRows() {
+	r := c.unlisted
+	if r == nil {
+		return
+	}
+	c.unlisted, c.unsummed = nil, r
 	unmet := make(map[string]*shortRows, len(c.unmet))
 	c.since = 0
 	for _, b := range r.Blocks {
@@ -62,8 +91,14 @@ func (c *needLedger) observeShort(r *engine.Result) {
 		}
 	}
 	c.unmet = unmet
-	c.sumShortfalls(r)
-	c.logOldest()
+}
+
+func (c *needLedger) sumRows() {
+	if r := c.unsummed; r != nil {
+		c.unsummed = nil
+		c.sumShortfalls(r)
+		c.logOldest()
+	}
 }
 
 // observeVictims notes the clusters that this plan begins to take machines from: what is short there is so since now, and

@@ -40,7 +40,7 @@ func (c *rollups) stagePart() {
 	if !c.world.Demand.Sweep(demand.PartRows) && len(c.staging) > 0 {
 		cl := c.staging[0]
 		c.staging = c.staging[1:]
-		if c.world.Demand.StageMore(cl.staged.rows, demand.PartRows) {
+		if rows := cl.staged.rows; c.world.Demand.StageMore(rows, demand.PartRows) || c.world.Demand.Order(cl.Name, rows, c.now) {
 			c.staging = append(c.staging, cl)
 		} else {
 			c.staged(cl)

@@ -93,6 +93,9 @@ type decision struct {
 	evict       *eviction     // not of the plan, but of a move
 }
 
+// Cycles is the number of the last cycle.
+func (c *Core) Cycles() int64 { return c.cycle.N }
+
 // trigger asks for a cycle.
 func (c *shared) trigger(t trigger) {
 	c.cycle.pending[t] = true
@@ -152,6 +155,7 @@ func (c *cycleState) ended(at int64) {
 // runCycle is one cycle, in the order of SHARD-6.7.
 func (c *cycleState) runCycle() {
 	s := c
+	c.ledger.listShort()
 	for t, set := range s.pending {
 		if set {
 			c.sample(MetricCycleTriggers, trigger(t).String(), 1)

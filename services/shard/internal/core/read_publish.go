@@ -27,6 +27,7 @@ type publisher struct {
 	dirty         bool // something else happened since then
 	blocksChanged bool // what holds actions back may be another in any block
 	lastAt        int64
+	notBefore     int64 // this step has done much already
 	statusAt      int64 // when a verdict that had to wait may be sent; 0: none waits
 	needs         map[string]*NeedBlock
 	list          []*NeedBlock
@@ -49,6 +50,12 @@ const publishEvery = 100 * Millisecond
 func (c *publisher) flushPublish() {
 	waits, ordered := c.statusAt > 0 && c.now >= c.statusAt, len(c.admin.answers) > 0
 	if !c.cycled && !c.dirty && !waits && !ordered {
+		return
+	}
+	if ordered {
+		c.ledger.listShort()
+	} else if c.ledger.unlisted != nil || c.ledger.unsummed != nil || c.now < c.notBefore {
+		c.timers.add(c.now+1, timerPublish, "")
 		return
 	}
 	if next := c.lastAt + publishEvery; !c.cycled && !ordered && c.now < next && c.lastAt != 0 {

@@ -10,11 +10,13 @@ const PartRows = 1024
 // clusters in between. The demand of the cluster stays as it is until Commit; Drop undoes what was taken in. A
 // Clone or Freeze of the Table counts what is staged or not yet swept for good: such copies do not live long.
 type Staging struct {
-	rows   []Row
-	next   int // first row that is not interned yet
-	needs  []Need
-	seen   keyIndex
-	merged int
+	rows    []Row
+	next    int // first row that is not interned yet
+	needs   []Need
+	seen    keyIndex
+	merged  int
+	ordered bool
+	added   int // row keys that the demand before does not have, once ordered
 }
 
 // IsLarge reports whether replacing the demand of a cluster by so many rows takes more than one part.

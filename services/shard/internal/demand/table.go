@@ -71,24 +71,35 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	return did
 }
 
-// Commit ends a replacement of which every row is interned. What the demand before it used is given back by Sweep if that is much.
-func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity, at int64) Replacement {
-	c := t.ensure(cluster)
-	did := Replacement{Merged: s.merged}
-	needs, byKey := s.needs, s.seen
-	old := c.byKey
-	for i := range needs {
-		n := &needs[i]
+// Order brings a replacement of which every row is interned into turn order, and reports whether it was not yet. Rows that are new arrive now.
+func (t *Table) Order(cluster string, s *Staging, at int64) bool {
+	if s.ordered {
+		return false
+	}
+	s.ordered = true
+	c := t.clusters[cluster]
+	for i := range s.needs {
+		n := &s.needs[i]
 		n.Size = SizeOf(t.space, &n.MinUnit)
 		n.Arrival = at
-		if j, ok := old.find(n.Key); ok {
-			n.Arrival = c.Needs[j].Arrival
-		} else {
-			did.Added++
+		if c != nil {
+			if j, ok := c.byKey.find(n.Key); ok {
+				n.Arrival = c.Needs[j].Arrival
+				continue
+			}
 		}
+		s.added++
 	}
-	did.Removed = len(c.Needs) - (len(needs) - did.Added)
-	sortNeeds(needs)
+	sortNeeds(s.needs)
+	return true
+}
+
+// Commit ends a replacement of which every row is interned. What the demand before it used is given back by Sweep if that is much.
+func (t *Table) Commit(cluster string, s *Staging, overhead []resource.Quantity, at int64) Replacement {
+	t.Order(cluster, s, at)
+	c := t.ensure(cluster)
+	did := Replacement{Merged: s.merged, Added: s.added, Removed: len(c.Needs) - (len(s.needs) - s.added)}
+	needs, byKey, old := s.needs, s.seen, c.byKey
 	over := resource.Intern(t.space.Dimensions, overhead)
 	did.Changed = !over.Equal(&c.Overhead) || !equalNeeds(needs, c.Needs)
 

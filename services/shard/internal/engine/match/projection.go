@@ -51,10 +51,16 @@ func (f *Projection) sync(inv *inventory.Table) {
 	}
 }
 
-// Project writes a vector in the order of the dimensions.
+// Project writes a vector in the order of the dimensions. Both are in ascending order, and a vector names few of many.
 func (f *Projection) Project(v *resource.Vector, into []int64) {
-	for j, d := range f.Dims {
-		into[j] = v.Get(d)
+	clear(into)
+	from := 0
+	for i := range v.Len() {
+		j, known := slices.BinarySearch(f.Dims[from:], v.Dim(i))
+		from += j
+		if known {
+			into[from] = v.Val(i)
+		}
 	}
 }
 

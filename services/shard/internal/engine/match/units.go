@@ -63,7 +63,10 @@ func WholeUnits(into, amount, unit []int64, most int32) {
 // AddHeadroom adds the units that a need gets beyond what it asks for (ENG-11.16). The gate bounds what is asked for, and the
 // ledger at most doubles it. An amount near the limit of int64 gets no headroom. Negative units are served elsewhere (ENG-11.18).
 func AddHeadroom(agg, unit []int64, units int64) {
-	if units <= 0 {
+	if units == 0 {
+		return
+	}
+	if units < 0 {
 		for j, u := range unit {
 			agg[j] = max(0, agg[j]-resource.MulSat(u, -units))
 		}

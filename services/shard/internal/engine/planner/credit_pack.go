@@ -249,6 +249,9 @@ func (nz *normalising) measureUnits() {
 			cl.least = append(cl.least, cl.unit(w)...)
 			continue
 		}
+		if match.IsZero(cl.least) { // and stays so, of needs that name different resources
+			continue
+		}
 		for j, u := range cl.unit(w) {
 			cl.least[j] = min(cl.least[j], u)
 		}
