@@ -37,7 +37,7 @@ func sortNeeds(needs []Need) {
 		x, y := &needs[a.at], &needs[b.at]
 		return cmp.Or(strings.Compare(x.Form.Fingerprint, y.Form.Fingerprint), strings.Compare(x.Group, y.Group))
 	})
-	if slices.IsSortedFunc(keys, func(a, b turnKey) int { return cmp.Compare(a.at, b.at) }) {
+	if slices.IsSortedFunc(keys, func(a, b allocationKey) int { return cmp.Compare(a.at, b.at) }) {
 		return
 	}
 	sorted := make([]Need, len(needs))

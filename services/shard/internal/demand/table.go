@@ -71,7 +71,7 @@ func (t *Table) Replace(cluster string, rows []Row, overhead []resource.Quantity
 	return did
 }
 
-// Order brings a replacement of which every row is interned into turn order, and reports whether it was not yet. Rows that are new arrive now.
+// Order brings a replacement of which every row is interned into allocation order, and reports whether it was not yet. Rows that are new arrive now.
 func (t *Table) Order(cluster string, s *Staging, at int64) bool {
 	if s.ordered {
 		return false
