@@ -211,7 +211,7 @@ func (w *warden) life(victim, point string) {
 	w.reach(pb.MachineState_MACHINE_STATE_CONFIGURED)
 	f := w.machine.Facts()
 	// Only the end of the provider cuts a Configure off: its boot data is a secret that no store has (PROV-12.6). The host is reset then and
-	// configured anew.
+	// configured again.
 	if again := f.Resets - before.Resets; f.Joins-before.Joins != 1+again || victim != "provider" && again > 0 || f.Mixed > 0 || len(f.Keys) != 1 || len(f.Files) == 0 {
 		w.Errorf("configured: %+v, before %+v", f, before)
 	}

@@ -2,21 +2,25 @@
 // this, Pods that fit on paper stay pending on a real node.
 //
 // A DaemonSet counts when its node selector and required node affinity would match a node that nobody has labelled by
-// hand: one with the labels that all nodes of machines share now, and those that every kubelet sets. One that runs on
-// some nodes only, such as a driver for GPUs, does not count: it is not overhead of every node.
+// hand: one with the labels that all nodes of machines share now, and those that every kubelet sets; and when it tolerates the
+// taints that all these machines register with. One that runs on some nodes only, such as a driver for GPUs, does not count: it
+// is not overhead of every node.
 //
 // Start at Sum.Text. Tests cite the operator specification as OP-n.n.
 package overhead
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
@@ -105,28 +109,36 @@ func (s *Sum) count() map[string]string {
 // fresh is a node that nobody has labelled by hand.
 func (s *Sum) fresh() *corev1.Node {
 	var shared map[string]string
+	var taints []corev1.Taint
 	seen := false
 	for _, n := range s.machines.Nodes() {
-		if _, ours := s.machines.MachineOf(n.Name); !ours {
+		id, ours := s.machines.MachineOf(n.Name)
+		if !ours {
 			continue
 		}
+		m, _ := s.machines.Machine(id)
 		if !seen {
-			seen, shared = true, maps.Clone(n.Labels)
+			seen, shared, taints = true, maps.Clone(n.Labels), slices.Clone(m.Taints)
 			continue
 		}
 		maps.DeleteFunc(shared, func(k, v string) bool { return n.Labels[k] != v })
+		taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool {
+			return !slices.ContainsFunc(m.Taints, func(x corev1.Taint) bool { return t.MatchTaint(&x) && t.Value == x.Value })
+		})
 	}
 	labels := map[string]string{
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", corev1.LabelHostname: "fresh",
 		corev1.LabelInstanceTypeStable: "fresh", corev1.LabelTopologyZone: "fresh", corev1.LabelTopologyRegion: "fresh",
 	}
 	maps.Copy(labels, shared)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: labels}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: labels}, Spec: corev1.NodeSpec{Taints: taints}}
 }
 
 func matches(p *corev1.PodSpec, n *corev1.Node) bool {
 	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *p}).Match(n)
-	return err == nil && ok
+	return err == nil && ok && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !scheduling.TolerationsTolerateTaint(logr.Discard(), p.Tolerations, &t, true)
+	})
 }
 
 // Strip drops what is not read of a DaemonSet, before it enters the cache.
@@ -147,7 +159,7 @@ func Strip(o any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion, DeletionTimestamp: d.DeletionTimestamp},
 		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: strip(spec.Containers), InitContainers: strip(spec.InitContainers), Overhead: spec.Overhead, Resources: spec.Resources,
-			NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
+			NodeSelector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
 		}}},
 	}, nil
 }

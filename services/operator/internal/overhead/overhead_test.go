@@ -70,3 +70,34 @@ func TestSum(t *testing.T) {
 	s.Set(gone)
 	want("one is being deleted", "100m", 6)
 }
+
+// OP-5.20: a DaemonSet that does not tolerate a taint with which every machine registers takes nothing of a fresh node.
+func TestTaintedMachines(t *testing.T) {
+	team := []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
+	machines := machine.New(func([]string) {})
+	s := New(machines, func() {})
+	join := func(id string, taints ...corev1.Taint) {
+		machines.Set(machine.Machine{ID: id, Taints: taints})
+		machines.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id}})
+	}
+	want := func(what, cpu string) {
+		t.Helper()
+		set := set("everywhere", "10m", func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} })
+		stripped, err := Strip(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Set(stripped.(*appsv1.DaemonSet))
+		if got := s.Text()["cpu"]; got != cpu {
+			t.Errorf("%s: cpu %s, want %s", what, got, cpu)
+		}
+	}
+	join("m1", team...)
+	s.Set(set("plain", "100m"))
+	want("one does not tolerate the taint of the team", "10m")
+	s.Set(set("ml", "1", func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Key: "team", Value: "ml"}} }))
+	s.Set(set("web", "2", func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Key: "team", Value: "web"}} }))
+	want("one tolerates it", "1010m")
+	join("m2", corev1.Taint{Key: "team", Value: "web", Effect: corev1.TaintEffectNoSchedule})
+	want("no taint is on all machines", "3110m")
+}

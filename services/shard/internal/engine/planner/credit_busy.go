@@ -134,12 +134,13 @@ func (c *crediting) dropEmpty() {
 	}
 	var list []int32
 	for i := range cl.needs {
-		list = cl.dropEmptyOf(&cl.needs[i], list[:0])
+		list = c.dropEmptyOf(&cl.needs[i], list[:0])
 	}
 }
 
 // dropEmptyOf ends the claims of one Need. list is scratch.
-func (cl *clusterState) dropEmptyOf(w *needState, list []int32) []int32 {
+func (c *crediting) dropEmptyOf(w *needState, list []int32) []int32 {
+	cl := c.cl
 	if w.bits&(wSame|wSpread) != 0 || cl.short(w) {
 		return list
 	}
@@ -189,7 +190,7 @@ func (c *crediting) keepInUse() {
 			}
 		}
 		if claimed && cl.anyEmpty {
-			cl.dropEmptyOf(w, nil)
+			c.dropEmptyOf(w, nil)
 		}
 	}
 }
