@@ -101,20 +101,24 @@ func (m *machine) at(address string) string {
 
 // start runs one Pod until the test ends and waits until its readiness probe succeeds.
 func (m *machine) start(s *appsv1.StatefulSet, ordinal int) error {
-	c := s.Spec.Template.Spec.Containers[0]
 	pod := s.Name + "-" + string(rune('0'+ordinal))
-	host := pod + "." + s.Spec.ServiceName + "." + s.Namespace + ".svc"
+	return m.run(s.Spec.Template.Spec, s.Namespace, pod, pod+"."+s.Spec.ServiceName+"."+s.Namespace+".svc")
+}
+
+// run starts a Pod whose ports are those of host.
+func (m *machine) run(spec corev1.PodSpec, namespace, pod, host string) error {
+	c := spec.Containers[0]
 	dir := m.t.TempDir()
-	files := m.mounted(s.Spec.Template.Spec, pod)
+	files := m.mounted(spec, pod)
 	var metrics string
 	var args []string
 	for _, a := range c.Args {
-		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", s.Namespace).Replace(a)
+		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", namespace).Replace(a)
 		a = clusterAddress.ReplaceAllStringFunc(files.Replace(a), m.at)
 		flag, value, _ := strings.Cut(a, "=")
 		switch {
-		case strings.HasPrefix(value, ":"): // a port of the Pod
-			value = m.at(host + value)
+		case strings.HasPrefix(value, ":"), flag == "--listen": // a port of the Pod
+			value = m.at(host + value[strings.LastIndex(value, ":"):])
 			if flag == "--metrics-addr" {
 				metrics = value
 			}

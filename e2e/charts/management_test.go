@@ -40,10 +40,17 @@ shard:
   actuationPaused: true
   dryRun: true
   auditLog: audit.jsonl
+console:
+  replicas: 2
+  viewers: 500
+  behindProxy: true
+  ingress: {enabled: true, className: nginx, annotations: {example.com/auth: sso}, hosts: [fleet.example.com], tls: [{hosts: [fleet.example.com], secretName: fleet-web}]}
+  tls: {secretName: console-tls}
+  clusters: {secretName: clusters, contexts: [red, blue]}
 requireTLS: true
-networkPolicy: {operatorCIDRs: [10.0.0.0/8], providerSelectors: [{podSelector: {matchLabels: {app: cloud}}}], prometheusNamespace: monitoring}
+networkPolicy: {operatorCIDRs: [10.0.0.0/8], proxySelectors: [{podSelector: {matchLabels: {app: proxy}}}], providerSelectors: [{podSelector: {matchLabels: {app: cloud}}}], prometheusNamespace: monitoring}
 image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
-metrics: {podMonitor: {enabled: true, labels: {team: fleet}}}
+metrics: {podMonitor: {enabled: true, labels: {team: fleet}}, serviceMonitor: {enabled: true}}
 backup: {enabled: true, schedule: "5 * * * *", volume: {persistentVolumeClaim: {claimName: backups}}, tls: {secretName: admin-tls}}
 otlpEndpoint: otel.observability:4317
 nodeSelector: {kubernetes.io/os: linux}
@@ -51,7 +58,7 @@ tolerations: [{key: control, operator: Exists}]
 podAnnotations: {example.com/a: b}
 podLabels: {example.com/c: d}
 priorityClassName: system-cluster-critical
-extraArgs: {coordinator: [--admin-rate=20], shard: [--max-sessions=500]}
+extraArgs: {coordinator: [--admin-rate=20], shard: [--max-sessions=500], console: [--viewers=600]}
 extraEnv: [{name: GOMEMLIMIT, value: 6GiB}]
 extraVolumes: [{name: extra, emptyDir: {}}]
 extraVolumeMounts: [{name: extra, mountPath: /extra}]
@@ -90,25 +97,32 @@ func statefulSets(t testing.TB, render []byte) map[string]*appsv1.StatefulSet {
 func TestBadManagementValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"": "shard.provider.addr is required",
-		"coordinator: {replicas: 2}\n" + oneProvider:                                                                        "replicas",
-		oneProvider + "logLevel: loud":                                                                                      "logLevel",
-		"shard: {provider: {addr: sim}}":                                                                                    "addr",
-		"shard: {replicas: 2, perShard: {\"0\": {provider-addr: [\"a:1\"]}}}":                                               "no entry for shard 1",
-		"shard: {perShard: {\"0\": {}}}":                                                                                    "provider-addr",
-		"shard: {reclaimCapFraction: 2, provider: {addr: \"a:1\"}}":                                                         "reclaimCapFraction",
-		"coordinator: {enabled: false}\nshard: {replicas: 2, provider: {addr: \"a:1\"}}":                                    "several shards without a coordinator",
-		"serviceAccount: {create: false}\n" + oneProvider:                                                                   "serviceAccount.name is required",
-		"coordinator: {raft: {heartbeat: soon}}\n" + oneProvider:                                                            "heartbeat",
-		"shard: {provider: {addr: \"a:1\"}, coordinatorAddr: http://x}":                                                     "coordinatorAddr",
-		"shard: {provider: {addr: \"a:1\"}, service: {external: {enabled: true, type: Any}}}":                               "type",
-		"shard: {provider: {addr: \"a:1\"}, storage: {size: much}}":                                                         "size",
-		"shard: {provider: {addr: \"a:1\"}, tls: {secretName: x, perOrdinal: true, mode: 1}}":                               "mode",
-		"shard: {provider: {addr: \"a:1\"}, auditLog: /var/log/decisions}":                                                  "auditLog",
-		"shard: {provider: {addr: \"a:1\"}}\nnetworkPolicy: {operatorCIDRs: 10.0.0.0/8}":                                    "operatorCIDRs",
-		"shard: {provider: {addr: \"a:1\"}}\nextraArgs: [--dry-run]":                                                        "extraArgs",
-		"backup: {enabled: true}\n" + oneProvider:                                                                           "backup.volume is required",
-		"backup: {enabled: true, schedule: hourly, volume: {emptyDir: {}}}\n" + oneProvider:                                 "schedule",
-		"backup: {enabled: true, volume: {emptyDir: {}}}\ncoordinator: {tls: {secretName: x}, replicas: 1}\n" + oneProvider: "backup.tls.secretName is required",
+		"coordinator: {replicas: 2}\n" + oneProvider:                                          "replicas",
+		oneProvider + "logLevel: loud":                                                        "logLevel",
+		"shard: {provider: {addr: sim}}":                                                      "addr",
+		"shard: {replicas: 2, perShard: {\"0\": {provider-addr: [\"a:1\"]}}}":                 "no entry for shard 1",
+		"shard: {perShard: {\"0\": {}}}":                                                      "provider-addr",
+		"shard: {reclaimCapFraction: 2, provider: {addr: \"a:1\"}}":                           "reclaimCapFraction",
+		"coordinator: {enabled: false}\nshard: {replicas: 2, provider: {addr: \"a:1\"}}":      "several shards without a coordinator",
+		"serviceAccount: {create: false}\n" + oneProvider:                                     "serviceAccount.name is required",
+		"coordinator: {raft: {heartbeat: soon}}\n" + oneProvider:                              "heartbeat",
+		"shard: {provider: {addr: \"a:1\"}, coordinatorAddr: http://x}":                       "coordinatorAddr",
+		"shard: {provider: {addr: \"a:1\"}, service: {external: {enabled: true, type: Any}}}": "type",
+		"shard: {provider: {addr: \"a:1\"}, storage: {size: much}}":                           "size",
+		"shard: {provider: {addr: \"a:1\"}, tls: {secretName: x, perOrdinal: true, mode: 1}}": "mode",
+		"shard: {provider: {addr: \"a:1\"}, auditLog: /var/log/decisions}":                    "auditLog",
+		"shard: {provider: {addr: \"a:1\"}}\nnetworkPolicy: {operatorCIDRs: 10.0.0.0/8}":      "operatorCIDRs",
+		"shard: {provider: {addr: \"a:1\"}}\nextraArgs: [--dry-run]":                          "extraArgs",
+		"backup: {enabled: true}\n" + oneProvider:                                             "backup.volume is required",
+		"backup: {enabled: true, schedule: hourly, volume: {emptyDir: {}}}\n" + oneProvider:   "schedule",
+		"backup: {enabled: true, volume: {emptyDir: {}}}\ncoordinator: {tls: {secretName: x}, replicas: 1}\nconsole: {enabled: false}\n" + oneProvider: "backup.tls.secretName is required",
+		"coordinator: {tls: {secretName: x, perOrdinal: true}}\n" + oneProvider:                                                                        "console.tls.secretName is required",
+		"console: {ingress: {enabled: true, hosts: [a.example.com]}}\n" + oneProvider:                                                                  "console.behindProxy",
+		"console: {browserTLS: {secretName: x}, ingress: {enabled: true}}\n" + oneProvider:                                                             "console.ingress.hosts is required",
+		"console: {behindProxy: true}\n" + oneProvider:                                                                                                 "networkPolicy.proxySelectors is required",
+		"console: {hosts: [\"https://a\"]}\n" + oneProvider:                                                                                            "hosts",
+		"console: {viewers: 0}\n" + oneProvider:                                                                                                        "viewers",
+		"coordinator: {enabled: false}\nshard: {enabled: false}\n":                                                                                     "there is nothing to show",
 	} {
 		_, err := Render(t.Context(), Release{Chart: "bigfleet", Name: "x", Namespace: "x", Values: values})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -214,6 +228,7 @@ func TestManagementStarts(t *testing.T) {
 		}
 	}
 	m.backup()
+	m.console(text)
 }
 
 // OPS-7.1, OPS-9.5: where the Prometheus operator's API is, the rules of deploy/monitoring are objects, whole but for those that the

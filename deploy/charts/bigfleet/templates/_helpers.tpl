@@ -11,7 +11,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The helpers below take {root, role}: role is coordinator or shard. */}}
+{{/* The helpers below take {root, role}: role is coordinator, shard or console. */}}
 {{- define "bigfleet.roleName" -}}
 {{ include "bigfleet.fullname" .root }}-{{ .role }}
 {{- end -}}
@@ -84,17 +84,34 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* "one" Secret for all Pods, one "each", none with a key of the "csi" driver, or empty for plaintext. */}}
 {{- define "bigfleet.tlsKind" -}}
 {{- $tls := (index .root.Values .role).tls -}}
+{{- $issuer := include "bigfleet.issuer" . -}}
 {{- if and $tls.secretName $tls.perOrdinal -}}each
 {{- else if $tls.secretName -}}one
-{{- else if and $tls.issuerRef $tls.csi -}}csi
-{{- else if or $tls.issuerRef .root.Values.requireTLS -}}each
+{{- else if and $issuer (fromJson $issuer).csi -}}csi
+{{- else if or $issuer .root.Values.requireTLS -}}{{ ternary "one" "each" (eq .role "console") }}
 {{- end -}}
+{{- end -}}
+
+{{/* The issuer of the role's certificates and whether the CSI driver asks it, as JSON; or empty. The console has those of the processes that it asks. */}}
+{{- define "bigfleet.issuer" -}}
+{{- $v := .root.Values -}}
+{{- $own := (index $v .role).tls -}}
+{{- $from := list $own -}}
+{{- if eq .role "console" -}}
+{{- if $v.coordinator.enabled }}{{ $from = append $from $v.coordinator.tls }}{{ end -}}
+{{- if $v.shard.enabled }}{{ $from = append $from $v.shard.tls }}{{ end -}}
+{{- end -}}
+{{- $found := dict -}}
+{{- range $from -}}
+{{- if and .issuerRef (not $found) }}{{ $found = dict "ref" .issuerRef "csi" (or .csi $own.csi) }}{{ end -}}
+{{- end -}}
+{{- with $found }}{{ toJson . }}{{ end -}}
 {{- end -}}
 
 {{/* The role's certificates come from the chart's own authority. */}}
 {{- define "bigfleet.ownTLS" -}}
 {{- $r := index .root.Values .role -}}
-{{- if and $r.enabled .root.Values.requireTLS (not $r.tls.secretName) (not $r.tls.issuerRef) -}}true{{- end -}}
+{{- if and $r.enabled .root.Values.requireTLS (not $r.tls.secretName) (not (include "bigfleet.issuer" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Hosts and ports of all providers, without the names that may stand before them. */}}
@@ -130,11 +147,15 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 - name: tls
   secret: {secretName: {{ $secret }}, defaultMode: 0440}
 {{- else if eq (include "bigfleet.tlsKind" .) "csi" }}
+{{- if eq .role "console" }}
+{{- include "bigfleet.csiVolume" (dict "root" .root "role" .role "uri" "bigfleet://readonly") }}
+{{- else }}
 {{- $name := include "bigfleet.roleName" . }}
 {{- $headless := include "bigfleet.headless" . }}
 {{- $names := list (printf "${POD_NAME}.%s.${POD_NAMESPACE}.svc" $headless) (printf "%s.${POD_NAMESPACE}.svc" $headless) }}
 {{- if eq .role "shard" }}{{ $names = append $names (printf "%s.${POD_NAMESPACE}.svc" $name) }}{{ end }}
 {{- include "bigfleet.csiVolume" (dict "root" .root "role" .role "uri" (printf "bigfleet://%s/${POD_NAME}" .role) "names" $names) }}
+{{- end }}
 {{- else if eq (include "bigfleet.tlsKind" .) "each" }}
 - name: tls
   projected:
@@ -156,7 +177,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* A key that is made on the node for this Pod alone, and renewed there. */}}
 {{- define "bigfleet.csiVolume" -}}
-{{- $issuer := (index .root.Values .role).tls.issuerRef }}
+{{- $issuer := (include "bigfleet.issuer" . | fromJson).ref }}
 - name: tls
   csi:
     driver: csi.cert-manager.io
@@ -175,7 +196,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
       {{- end }}
 {{- end -}}
 
-{{/* What both StatefulSets say of their Pods, but the container. */}}
+{{/* What every role says of its Pods, but the container. */}}
 {{- define "bigfleet.podSpec" -}}
 {{- $v := .root.Values -}}
 serviceAccountName: {{ include "bigfleet.serviceAccount" .root }}
