@@ -97,6 +97,15 @@ func TestConsoleIsClosedUntilItIsOpened(t *testing.T) {
 	if args := deployment(t, out).Spec.Template.Spec.Containers[0].Args; argOf(t, args, "--listen-cert") != "/etc/bigfleet/browser-tls/tls.crt" || argOf(t, args, "--listen") != ":7700" {
 		t.Errorf("with a certificate for browsers: %v", args)
 	}
+	out = render(t, consoleRelease("console: {behindProxy: true, hosts: [a.example.com], writes: {enabled: true, userHeader: X-User, users: [alice, bob]}}\nnetworkPolicy: {proxySelectors: [{podSelector: {}}]}\n"))
+	spec = deployment(t, out).Spec.Template.Spec
+	args = spec.Containers[0].Args
+	if !slices.Contains(args, "--allow-writes") || argOf(t, args, "--writers") != "alice,bob" || argOf(t, args, "--auth-header") != "X-User" || argOf(t, args, "--admin-cert") != "/etc/bigfleet/admin-tls/tls.crt" {
+		t.Errorf("with writes: %v", args)
+	}
+	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "admin-tls" && v.Secret.SecretName == "bigfleet-admin" }) {
+		t.Errorf("with writes and the chart's authority: %+v", spec.Volumes)
+	}
 	if out := render(t, consoleRelease("console: {enabled: false}\n")); strings.Contains(string(out), "component: console\n") || strings.Contains(string(out), "console-tls") {
 		t.Error("console.enabled: false renders a console")
 	}

@@ -45,6 +45,7 @@ console:
   viewers: 500
   behindProxy: true
   ingress: {enabled: true, className: nginx, annotations: {example.com/auth: sso}, hosts: [fleet.example.com], tls: [{hosts: [fleet.example.com], secretName: fleet-web}]}
+  writes: {enabled: true, userHeader: X-User, users: [alice@example.com], tls: {secretName: console-admin-tls}}
   tls: {secretName: console-tls}
   clusters: {secretName: clusters, contexts: [red, blue]}
 requireTLS: true
@@ -121,6 +122,7 @@ func TestBadManagementValues(t *testing.T) {
 		"console: {browserTLS: {secretName: x}, ingress: {enabled: true}}\n" + oneProvider:                                                             "console.ingress.hosts is required",
 		"console: {behindProxy: true}\n" + oneProvider:                                                                                                 "networkPolicy.proxySelectors is required",
 		"console: {hosts: [\"https://a\"]}\n" + oneProvider:                                                                                            "hosts",
+		"console: {writes: {enabled: true}}\n" + oneProvider:                                                                                           "console.writes.enabled needs",
 		"console: {viewers: 0}\n" + oneProvider:                                                                                                        "viewers",
 		"coordinator: {enabled: false}\nshard: {enabled: false}\n":                                                                                     "there is nothing to show",
 	} {

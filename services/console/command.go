@@ -29,9 +29,15 @@ func NewCommand(edit ...func(*Config) error) *cobra.Command {
 	fs.StringSliceVar(&c.Coordinators, "coordinator", []string{CoordinatorDefault}, "addresses of the coordinator's replicas; it lists the shards")
 	fs.StringSliceVar(&c.Shards, "shard", nil, "id=host:port of a shard that no coordinator lists; repeatable")
 	fs.IntVar(&c.Viewers, "viewers", ViewersDefault, "live streams of browsers at a time; a page holds at most three")
+	fs.BoolVar(&c.AllowWrites, "allow-writes", false, "people whom --writers names may give orders to shards: pause, resume, retry a machine, clear backoffs, accept a held report")
+	fs.StringVar(&c.AuthHeader, "auth-header", "", "header in which the proxy names the user; it must replace what the browser sent")
+	fs.StringSliceVar(&c.Writers, "writers", nil, "users who may give orders; * means everybody whom the proxy names")
+	fs.StringVar(&c.OrderTLS.Cert, "admin-cert", "", "certificate of bigfleet://admin for the orders, PEM; reads go under --tls-cert")
+	fs.StringVar(&c.OrderTLS.Key, "admin-key", "", "private key of --admin-cert, PEM")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		printed, err := config.Loader{Role: "console", Command: cmd, Shared: &shared, Check: func() error {
 			probe := c
+			probe.TLS = shared.TLS
 			return probe.check()
 		}}.Load()
 		if err != nil || printed {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -40,6 +42,12 @@ type Config struct {
 	TLS          identity.Files
 	Viewers      int // streams of browsers at a time; ViewersDefault
 
+	// AllowWrites lets people give orders to shards. Everything below is then required, but OrderTLS without TLS (OPS-6.2).
+	AllowWrites bool
+	AuthHeader  string         // header in which the proxy names the user
+	Writers     []string       // users who may; "*": everybody whom the proxy names
+	OrderTLS    identity.Files // a certificate of bigfleet://admin, for orders alone
+
 	// Sentence tells a record in words. nil means the record's own detail.
 	Sentence func(*pb.DecisionRecord) string
 	// Clusters reads objects of clusters, for the paths of Pods. nil means none is read.
@@ -74,8 +82,35 @@ func (c *Config) check() error {
 		}
 		c.shards[id] = addr
 	}
+	errs = append(errs, c.checkWrites())
 	if len(c.Coordinators) == 0 && len(c.Shards) == 0 {
 		errs = append(errs, errors.New("there is nothing to show: give --coordinator, or --shard for each shard"))
+	}
+	return errors.Join(errs...)
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
+
+// checkWrites wants all of what orders need, or nothing of it.
+func (c *Config) checkWrites() error {
+	if !c.AllowWrites {
+		if c.AuthHeader != "" || len(c.Writers) > 0 || c.OrderTLS != (identity.Files{}) {
+			return errors.New("--auth-header, --writers, --admin-cert and --admin-key do nothing without --allow-writes")
+		}
+		return nil
+	}
+	var errs []error
+	if !c.BehindProxy || c.AuthHeader == "" || len(c.Writers) == 0 || len(c.Hosts) == 0 {
+		errs = append(errs, errors.New("--allow-writes needs --behind-proxy, --auth-header, --writers and --hosts: a proxy that names who asks, who of them may, and the names of this console"))
+	}
+	if c.AuthHeader != "" && !headerName.MatchString(c.AuthHeader) {
+		errs = append(errs, fmt.Errorf("--auth-header %q is no name of a header", c.AuthHeader))
+	}
+	if slices.Contains(c.Writers, "") {
+		errs = append(errs, errors.New("--writers: a name is empty"))
+	}
+	if tls := c.TLS.Cert != ""; (c.OrderTLS.Cert != "") != tls || (c.OrderTLS.Key != "") != tls {
+		errs = append(errs, errors.New("--admin-cert and --admin-key: give both where --tls-cert is given, and none elsewhere; orders go under a certificate of their own"))
 	}
 	return errors.Join(errs...)
 }

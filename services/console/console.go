@@ -35,11 +35,16 @@ func Run(ctx context.Context, c Config) error {
 			c.Telemetry.Log.Warn("the console needs no more than a read identity", "identity", id.String())
 		}
 	}
-	set, err := sources.New(sources.Config{Log: c.Telemetry.Log, Coordinators: c.Coordinators, Shards: c.shards, Identity: source, Sentence: c.Sentence})
+	orderAs, err := c.orderIdentity(source)
 	if err != nil {
 		return config.Fail(err)
 	}
-	server, err := serve.New(serve.Config{Log: c.Telemetry.Log, Telemetry: c.Telemetry, Sources: set, Clusters: c.Clusters, Files: web.Files(), Hosts: c.Hosts, Viewers: c.Viewers})
+	set, err := sources.New(sources.Config{Log: c.Telemetry.Log, Coordinators: c.Coordinators, Shards: c.shards, Identity: source, Sentence: c.Sentence, Orders: c.AllowWrites, OrderAs: orderAs})
+	if err != nil {
+		return config.Fail(err)
+	}
+	server, err := serve.New(serve.Config{Log: c.Telemetry.Log, Telemetry: c.Telemetry, Sources: set, Clusters: c.Clusters, Files: web.Files(), Hosts: c.Hosts, Viewers: c.Viewers,
+		Orders: serve.Orders{UserHeader: c.AuthHeader, Users: c.Writers}})
 	if err != nil {
 		return err
 	}
@@ -63,6 +68,35 @@ func Run(ctx context.Context, c Config) error {
 	group.Add(process.Component{Name: "server", Run: func(ctx context.Context) error { return server.Run(ctx, listener) }})
 	c.Telemetry.Log.Info("console", "address", listener.Addr().String())
 	return group.Run(ctx)
+}
+
+// orderIdentity reads the certificate for orders, which names an administrator.
+func (c *Config) orderIdentity(reads *identity.Source) (*identity.Source, error) {
+	if !c.AllowWrites || reads == nil {
+		return nil, nil
+	}
+	files := c.OrderTLS
+	files.CA = c.TLS.CA
+	source, err := identity.Load(files, identity.Options{OnReload: func(r identity.Reload) {
+		if r.Err != nil {
+			c.Telemetry.Log.Error("the changed certificate for orders does not load, the last good one stays", "err", r.Err)
+		}
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("--admin-cert: %w", err)
+	}
+	if id, err := source.ID(); err != nil || id.Kind != identity.Admin {
+		return nil, fmt.Errorf("--admin-cert names %q: orders need bigfleet://admin", id.String())
+	}
+	m := c.Telemetry.Metrics("bigfleet_console_")
+	m.GaugeFunc("order_certificate_expiry_seconds", "Time until the certificate for orders ends.", func() float64 {
+		leaf, _ := source.Expiry()
+		return time.Until(leaf).Seconds()
+	})
+	if err := m.Err(); err != nil {
+		return nil, err
+	}
+	return source, nil
 }
 
 // listen binds the port, with the certificate for browsers where there is one.

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +20,7 @@ import (
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/devca"
 	"github.com/bigfleet-dev/bigfleet/services/console/web"
 )
 
@@ -335,4 +340,40 @@ func TestFiles(t *testing.T) {
 	if total > 500_000 || total < 20_000 {
 		t.Errorf("%d bytes compressed, want at most 500 KB, and an application at all", total)
 	}
+}
+
+// OPS-6.1: with a certificate for browsers, who has no certificate of the fleet reads all the same: TLS encrypts, it names nobody.
+func TestBrowsersOverTLS(t *testing.T) {
+	ca, err := devca.New("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Issue(devca.Request{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base, _, _ := serveConsole(t, &shardStub{name: "red"}, func(c *Config) {
+		c.ListenCert, c.ListenKey = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.PEM())
+	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	t.Cleanup(browser.CloseIdleConnections)
+	at := strings.Replace(base, "http:", "https:", 1)
+	eventually(t, "a read over TLS", func() bool {
+		got, err := bigfleetv1alpha1connect.NewShardReadClient(browser, at).GetStatus(t.Context(), connect.NewRequest(&pb.GetStatusRequest{}))
+		if err == nil {
+			return got.Msg.GetShardId() == "s0"
+		}
+		if connect.CodeOf(err) == connect.CodePermissionDenied {
+			t.Fatal(err)
+		}
+		return false
+	})
 }

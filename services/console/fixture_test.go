@@ -29,6 +29,7 @@ type shardStub struct {
 	cycle                      atomic.Int64
 	inspects, streams, watches atomic.Int64 // begun; under way; begun
 	name                       string       // of the cluster
+	orders                     *orderStub   // nil: no orders are served
 }
 
 func (s *shardStub) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
@@ -89,12 +90,21 @@ func (s *shardStub) WatchDecisions(ctx context.Context, _ *connect.Request[pb.Wa
 // serveShard runs a stub until stop.
 func serveShard(t *testing.T, s *shardStub, addr string) (at string, stop func()) {
 	t.Helper()
-	server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: []rpc.Service{{
+	services := []rpc.Service{{
 		Name: bigfleetv1alpha1connect.ShardReadName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(bigfleetv1alpha1connect.ShardReadName, rpc.Allow()),
 		New: func(o ...connect.HandlerOption) (string, http.Handler) {
 			return bigfleetv1alpha1connect.NewShardReadHandler(s, o...)
 		},
-	}}})
+	}}
+	if s.orders != nil {
+		services = append(services, rpc.Service{
+			Name: bigfleetv1alpha1connect.ShardAdminName, Limits: rpc.ReadLimits(), Access: rpc.AllowAll(bigfleetv1alpha1connect.ShardAdminName, rpc.AllowMutation()), Validate: true,
+			New: func(o ...connect.HandlerOption) (string, http.Handler) {
+				return bigfleetv1alpha1connect.NewShardAdminHandler(s.orders, o...)
+			},
+		})
+	}
+	server, err := rpc.NewServer(rpc.ServerConfig{Log: slog.New(slog.DiscardHandler), StopTimeout: time.Second, Services: services})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,10 +174,13 @@ func post(t *testing.T, url, body string, headers ...string) (int, string) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
-		if headers[i] == "Host" {
+		switch headers[i] {
+		case "Host":
 			r.Host = headers[i+1]
-		} else {
+		case "Content-Type":
 			r.Header.Set(headers[i], headers[i+1])
+		default:
+			r.Header.Add(headers[i], headers[i+1])
 		}
 	}
 	got, err := http.DefaultClient.Do(r)

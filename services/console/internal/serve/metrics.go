@@ -6,10 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-type refusals struct{ viewers prometheus.Counter }
+// counters are the metrics that a console counts up itself.
+type counters struct{ refused, orders prometheus.Counter }
 
 // meter registers the metrics of a console.
-func (c *Console) meter() (*refusals, error) {
+func (c *Console) meter() (*counters, error) {
 	m := c.Telemetry.Metrics("bigfleet_console_")
 	m.GaugeFunc("viewers", "Streams of browsers that are open.", func() float64 { return float64(c.viewers.Load()) })
 	m.GaugeFunc("source_age_seconds", "Age of the oldest answer among the sources; one that never answered counts since the start of the console.", c.oldest(time.Now()))
@@ -21,7 +22,10 @@ func (c *Console) meter() (*refusals, error) {
 		}
 		return n
 	})
-	out := &refusals{viewers: m.Counter("viewers_refused_total", "Streams refused because there were as many as --viewers allows.")}
+	out := &counters{
+		refused: m.Counter("viewers_refused_total", "Streams refused because there were as many as --viewers allows."),
+		orders:  m.Counter("orders_total", "Orders of people that were forwarded to shards, without those that were only checked."),
+	}
 	return out, m.Err()
 }
 

@@ -17,8 +17,9 @@ import (
 const shownMax = 50 // waiting needs and records on the overview
 
 // GetSources names the sources and how fresh each is.
-func (c *Console) GetSources(context.Context, *connect.Request[pb.GetSourcesRequest]) (*connect.Response[pb.GetSourcesResponse], error) {
-	return connect.NewResponse(&pb.GetSourcesResponse{Sources: c.statuses()}), nil
+func (c *Console) GetSources(ctx context.Context, _ *connect.Request[pb.GetSourcesRequest]) (*connect.Response[pb.GetSourcesResponse], error) {
+	v, _ := ctx.Value(viewerKey{}).(viewer)
+	return connect.NewResponse(&pb.GetSourcesResponse{Sources: c.statuses(), WritesAllowed: c.Orders.may(v), User: v.user}), nil
 }
 
 // statuses are all sources, with clusters where none is read: what that costs should be known (OPS-6.4).

@@ -37,13 +37,14 @@ type Config struct {
 	Files     fs.FS
 	Hosts     []string
 	Viewers   int // streams at a time
+	Orders    Orders
 }
 
 // Console answers browsers.
 type Console struct {
 	Config
 	viewers atomic.Int64
-	refused *refusals
+	told    *counters
 }
 
 // New returns the server of one port.
@@ -53,7 +54,7 @@ func New(c Config) (*rpc.Server, error) {
 		return nil, err
 	}
 	console := &Console{Config: c}
-	if console.refused, err = console.meter(); err != nil {
+	if console.told, err = console.meter(); err != nil {
 		return nil, err
 	}
 	limits := rpc.Limits{ReadMaxBytes: requestBytesMax, SendMaxBytes: answerBytesMax}
@@ -64,7 +65,7 @@ func New(c Config) (*rpc.Server, error) {
 	return rpc.NewServer(rpc.ServerConfig{
 		Log: c.Log, NoReflection: true,
 		HTTP:  map[string]http.Handler{"/": files},
-		Front: func(next http.Handler) http.Handler { return front(c.Hosts, next) },
+		Front: func(next http.Handler) http.Handler { return front(c.Hosts, noteViewer(c.Orders, next)) },
 		Services: []rpc.Service{
 			row(bigfleetv1alpha1connect.ConsoleName, func(o ...connect.HandlerOption) (string, http.Handler) {
 				return bigfleetv1alpha1connect.NewConsoleHandler(console, o...)
@@ -78,6 +79,10 @@ func New(c Config) (*rpc.Server, error) {
 			row(bigfleetv1alpha1connect.CoordinatorAdminName, func(o ...connect.HandlerOption) (string, http.Handler) {
 				return bigfleetv1alpha1connect.NewCoordinatorAdminHandler(leader, o...)
 			}),
+			{Name: bigfleetv1alpha1connect.ShardAdminName, Limits: limits, Access: rpc.AllowAll(bigfleetv1alpha1connect.ShardAdminName, rpc.HandlerDecides()), Gate: c.Orders.admit, Validate: true,
+				New: func(o ...connect.HandlerOption) (string, http.Handler) {
+					return bigfleetv1alpha1connect.NewShardAdminHandler(&orderGateway{Console: console}, o...)
+				}},
 		},
 	})
 }
@@ -89,7 +94,7 @@ func readsOnly(_ context.Context, procedure string) error {
 	if readable[procedure] {
 		return nil
 	}
-	return connect.NewError(connect.CodePermissionDenied, errors.New("this console only reads: give orders with the command line, under your own certificate"))
+	return errReadsOnly
 }
 
 // readable are the RPCs without side effects of the services that the console serves.
@@ -114,7 +119,7 @@ var errViewers = connect.NewError(connect.CodeResourceExhausted, errors.New("the
 func (c *Console) view() (leave func(), err error) {
 	if c.viewers.Add(1) > int64(c.Viewers) {
 		c.viewers.Add(-1)
-		c.refused.viewers.Inc()
+		c.told.refused.Inc()
 		return nil, errViewers
 	}
 	return func() { c.viewers.Add(-1) }, nil

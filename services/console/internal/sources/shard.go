@@ -29,9 +29,12 @@ const (
 type Shard struct {
 	ID   string
 	Read bigfleetv1alpha1connect.ShardReadClient
+	// Order carries the orders of people, under a certificate of its own; nil in a console that only reads.
+	Order bigfleetv1alpha1connect.ShardAdminClient
 
 	addr   string
 	client *rpc.Client
+	orders *rpc.Client // nil in a console that only reads
 	set    *Set
 	say    func(*pb.DecisionRecord) string
 	log    *slog.Logger
@@ -85,6 +88,13 @@ func (s *Shard) run(ctx context.Context) {
 	all.Go(func() { s.readNeeds(ctx) })
 	all.Go(func() { s.repeat(ctx, costEvery, s.note) })
 	all.Wait()
+}
+
+func (s *Shard) close() {
+	s.client.CloseIdle()
+	if s.orders != nil {
+		s.orders.CloseIdle()
+	}
 }
 
 func (s *Shard) repeat(ctx context.Context, every time.Duration, do func(context.Context)) {

@@ -34,6 +34,8 @@ type Config struct {
 	Shards       map[string]string // address by id, beside those that the coordinator lists
 	Identity     *identity.Source  // nil means plaintext
 	Sentence     func(*pb.DecisionRecord) string
+	Orders       bool             // people give orders
+	OrderAs      *identity.Source // nil means plaintext
 }
 
 // Set is every source of a fleet.
@@ -101,7 +103,10 @@ func (s *Set) Run(ctx context.Context) error {
 		s.shards[id] = next
 		ctx, stop := context.WithCancel(ctx)
 		next.stop = stop
-		all.Go(func() { defer next.client.CloseIdle(); next.run(ctx) })
+		all.Go(func() {
+			defer next.close()
+			next.run(ctx)
+		})
 	}
 	for id, addr := range s.cfg.Shards {
 		follow(id, addr)
@@ -265,10 +270,18 @@ func (s *Set) newShard(id, addr string) (*Shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	var orders *rpc.Client
+	var order bigfleetv1alpha1connect.ShardAdminClient
+	if s.cfg.Orders {
+		if orders, err = rpc.NewClient(rpc.ClientConfig{Addr: addr, Limits: rpc.ReadClientLimits(), Identity: s.cfg.OrderAs}); err != nil {
+			return nil, err
+		}
+		order = rpc.Stub(orders, bigfleetv1alpha1connect.NewShardAdminClient)
+	}
 	sentence := s.cfg.Sentence
 	if sentence == nil {
 		sentence = (*pb.DecisionRecord).GetDetail
 	}
-	return &Shard{ID: id, addr: addr, client: client, Read: rpc.Stub(client, bigfleetv1alpha1connect.NewShardReadClient), set: s, say: sentence,
+	return &Shard{ID: id, addr: addr, client: client, orders: orders, Order: order, Read: rpc.Stub(client, bigfleetv1alpha1connect.NewShardReadClient), set: s, say: sentence,
 		log: s.cfg.Log.With("shard", id), slots: make(chan struct{}, callsMax)}, nil
 }

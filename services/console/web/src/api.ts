@@ -4,12 +4,14 @@ import { createConnectTransport } from "@connectrpc/connect-web";
 import { Console } from "@bigfleet/api/v1alpha1/console";
 import { Coordinator } from "@bigfleet/api/v1alpha1/coordinator";
 import { CoordinatorAdmin } from "@bigfleet/api/v1alpha1/coordinatoradmin";
+import { ShardAdmin } from "@bigfleet/api/v1alpha1/shardadmin";
 import { ShardRead } from "@bigfleet/api/v1alpha1/shardread";
 
 const transport = createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true });
 
 export const live = createClient(Console, transport);
 export const shard = createClient(ShardRead, transport);
+export const order = createClient(ShardAdmin, transport);
 export const core = createClient(Coordinator, transport);
 export const admin = createClient(CoordinatorAdmin, transport);
 

@@ -7,13 +7,14 @@ import { Drawer } from "./drawers/drawer";
 import { Fleet } from "./fleet";
 import { span } from "./format";
 import { Help } from "./help";
-import { type Flow, useFlow, useNow } from "./live";
+import { type Flow, useAnswer, useFlow, useNow } from "./live";
 import { Demand } from "./places/demand";
 import { FleetPlace } from "./places/fleet";
 import { History } from "./places/history";
 import { Money } from "./places/money";
 import { Now } from "./places/now";
 import { System } from "./places/system";
+import { Rights } from "./rights";
 import { Search } from "./search";
 import { link, useQuery } from "./url";
 
@@ -21,6 +22,7 @@ const places: [string, string, string][] = [["/", "Now", "n"], ["/demand", "Dema
 
 export function App() {
   const flow = useFlow<WatchOverviewResponse, WatchOverviewResponse | undefined>(() => undefined, (signal) => live.watchOverview({}, { signal }), (_, m) => m, []) as Flow<WatchOverviewResponse>;
+  const rights = useAnswer((signal) => live.getSources({}, { signal }), [], 60_000);
   const [help, setHelp] = useState(false);
   useKeys(() => setHelp((h) => !h));
   const [path] = useLocation();
@@ -29,7 +31,7 @@ export function App() {
     document.title = `${here?.[1] ?? "Not found"} · BigFleet`;
   }, [path]);
   return (
-    <Fleet.Provider value={flow}>
+    <Rights.Provider value={rights.value}><Fleet.Provider value={flow}>
       <a class="skip" href="#main">Skip to the page</a>
       <div class="shell">
         <header class="top">
@@ -55,7 +57,7 @@ export function App() {
         <Drawer />
       </div>
       {help && <Help close={() => setHelp(false)} />}
-    </Fleet.Provider>
+    </Fleet.Provider></Rights.Provider>
   );
 }
 

@@ -15,15 +15,15 @@ export async function start(base, pictures = process.env.PICTURES) {
   if (pictures) mkdirSync(pictures, { recursive: true });
   const self = {
     wrong,
-    /** A fresh page. `lost` says that the console or a source goes away on purpose, so that failed requests are no defect. */
-    async open({ theme = "light", lost = false, width = 1280, height = 800 } = {}) {
-      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
+    /** A fresh page. `foreign` stands for another site's: it has no policy of ours and asks elsewhere. `lost` says that the console or a source goes away on purpose, so that failed requests are no defect. */
+    async open({ theme = "light", lost = false, foreign = false, width = 1280, height = 800 } = {}) {
+      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, bypassCSP: foreign });
       const page = await context.newPage();
       page.setDefaultTimeout(patience);
-      page.on("console", (m) => { if (m.type() === "error" && !(lost && /Failed to load resource|ERR_/.test(m.text()))) wrong.add(`${page.url()}: ${m.text()}`); });
+      page.on("console", (m) => { if (m.type() === "error" && !foreign && !(lost && /Failed to load resource|ERR_/.test(m.text()))) wrong.add(`${page.url()}: ${m.text()}`); });
       page.on("pageerror", (e) => wrong.add(`${page.url()}: ${e.message}`));
       page.on("dialog", (d) => { wrong.add(`${page.url()} opens a dialog: ${d.message()}`); d.dismiss(); });
-      page.on("request", (r) => { if (!r.url().startsWith(base) && !r.url().startsWith("data:")) wrong.add(`${page.url()} asks ${r.url()}`); });
+      page.on("request", (r) => { if (!foreign && !r.url().startsWith(base) && !r.url().startsWith("data:")) wrong.add(`${page.url()} asks ${r.url()}`); });
       await page.addInitScript(() => document.addEventListener("securitypolicyviolation", (e) => console.error(`the policy refused ${e.violatedDirective} ${e.blockedURI}`)));
       return page;
     },
@@ -65,6 +65,7 @@ export async function start(base, pictures = process.env.PICTURES) {
       for (const c of browser.contexts()) await c.close();
       console.log(`${title}: ${Date.now() - began} ms`);
     },
+    close: () => browser.close(),
     async end() {
       await browser.close();
       for (const w of wrong) console.log(`WRONG ${w}`);

@@ -18,7 +18,11 @@ import (
 
 // PauseActuation stops the start of operations. The same order twice gives the same pause.
 func (s *Server) PauseActuation(ctx context.Context, r *connect.Request[pb.PauseActuationRequest]) (*connect.Response[pb.PauseActuationResponse], error) {
-	p := s.pauseOf(ctx, r.Msg)
+	who, err := actor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := s.pauseOf(who, r.Msg)
 	e := core.AdminAsked{Command: core.AdminPause, Reason: r.Msg.Reason, Pause: p}
 	if r.Msg.ValidateOnly {
 		if _, err := s.do(ctx, e, true, nil); err != nil {
@@ -38,8 +42,8 @@ func (s *Server) PauseActuation(ctx context.Context, r *connect.Request[pb.Pause
 }
 
 // pauseOf makes the pause a request asks for, under the id of an equal one that is in force.
-func (s *Server) pauseOf(ctx context.Context, m *pb.PauseActuationRequest) *core.Pause {
-	p := &core.Pause{ID: newID(), Cluster: m.ClusterId, Provider: m.Provider, Reason: m.Reason, Actor: actor(ctx), Created: nowUnix(),
+func (s *Server) pauseOf(who string, m *pb.PauseActuationRequest) *core.Pause {
+	p := &core.Pause{ID: newID(), Cluster: m.ClusterId, Provider: m.Provider, Reason: m.Reason, Actor: who, Created: nowUnix(),
 		TTL: m.TtlSeconds * int64(time.Second)}
 	if m.TtlSeconds > 0 {
 		p.Expires = p.Created + p.TTL
@@ -132,7 +136,11 @@ func (s *Server) AcceptRollup(ctx context.Context, r *connect.Request[pb.AcceptR
 
 // ReconcileNow reads one provider, or all, in full.
 func (s *Server) ReconcileNow(ctx context.Context, r *connect.Request[pb.ReconcileNowRequest]) (*connect.Response[pb.ReconcileNowResponse], error) {
-	a, err := s.ask(ctx, core.AdminAsked{Command: core.AdminReconcile, Reason: r.Msg.Reason, Provider: r.Msg.Provider, Actor: actor(ctx)})
+	who, err := actor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.ask(ctx, core.AdminAsked{Command: core.AdminReconcile, Reason: r.Msg.Reason, Provider: r.Msg.Provider, Actor: who})
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -113,7 +116,10 @@ type durable struct {
 
 // do judges, stores and applies an order.
 func (s *Server) do(ctx context.Context, e core.AdminAsked, check bool, write *durable) (core.AdminAnswer, error) {
-	e.Actor = actor(ctx)
+	var err error
+	if e.Actor, err = actor(ctx); err != nil {
+		return core.AdminAnswer{}, err
+	}
 	s.order.Lock()
 	defer s.order.Unlock()
 	if check || write != nil {
@@ -132,13 +138,31 @@ func (s *Server) do(ctx context.Context, e core.AdminAsked, check bool, write *d
 	return s.ask(ctx, e)
 }
 
-// actor is who orders, from the certificate.
-func actor(ctx context.Context) string {
+// actorHeader names the person for whom an administrator gives an order: a console, which knows people by its proxy (WIRE-9.7). It adds a name
+// to the record and no right.
+const (
+	actorHeader = "bigfleet-actor"
+	actorMax    = 128 // bytes of the name
+)
+
+// actor is who orders: the certificate, and the person that it stands for.
+func actor(ctx context.Context) (string, error) {
 	p := rpc.PeerFrom(ctx)
+	who := "plaintext " + p.String()
 	if p.TLS {
-		return p.ID.String()
+		who = p.ID.String()
 	}
-	return "plaintext " + p.String()
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok || len(call.RequestHeader().Values(actorHeader)) == 0 {
+		return who, nil
+	}
+	names := call.RequestHeader().Values(actorHeader)
+	name := names[0]
+	odd := strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
+	if len(names) > 1 || name == "" || len(name) > actorMax || !utf8.ValidString(name) || odd {
+		return "", rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("the header %s is no name: want one of 1 to %d bytes of printable UTF-8", actorHeader, actorMax))
+	}
+	return who + " for " + name, nil
 }
 
 func newID() string {

@@ -5,6 +5,7 @@ import { Ask, Bar, Empty, Facts, Mark, Section, Sentence, Shown, Timeline } from
 import { clock, count, dollars, plainName, since, stateTone } from "../format";
 import { useAnswer } from "../live";
 import { event } from "../records";
+import { AcceptOrder, BackoffOrder, PauseOrder } from "../orders/orders";
 import { link } from "../url";
 import { Sheet } from "./drawer";
 
@@ -23,6 +24,7 @@ export function ClusterDrawer({ shardId, id }: { shardId: string; id: string }) 
               ["Needs", <Link href={link("/demand", { cluster: id })}>{count(c.needs)}, {count(c.unsatisfiedNeeds)} waiting</Link>], ["Cost", <Link href={link("/money", { by: "cluster" })}>{dollars(c.costPerHour)}/h</Link>],
               ["Machines may be taken back", c.gateOpen ? "yes" : "not before its first report"], ["Held reports", c.heldCount || ""], ["Backoffs", c.backoffs.join("; ")], ["Operator", c.operatorVersion], ["Retired", c.retired && "by a person"],
             ]} />
+            <p class="filters"><PauseOrder shardId={shardId} clusterId={id} />{c.backoffs.length > 0 && <BackoffOrder shardId={shardId} clusterId={id} />}{c.heldCount > 0 && <AcceptOrder shardId={shardId} clusterId={id} />}</p>
             <Section title={<Link href={link("/fleet/machines", { cluster: id })}>Machines</Link>}><Bar legend label="Machines" parts={Object.entries(c.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /></Section>
           </>
         );

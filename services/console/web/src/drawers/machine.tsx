@@ -8,6 +8,7 @@ import { Ask, Empty, Facts, Mark, Name, Section, Sentence, Timeline, Waiting } f
 import { amounts, capacityName, clock, dollars, since, stateName, toneOf } from "../format";
 import { useFlow, useNow } from "../live";
 import { event } from "../records";
+import { RetryOrder } from "../orders/orders";
 import { open, opened } from "../url";
 import { Sheet } from "./drawer";
 
@@ -27,7 +28,7 @@ export function MachineDrawer({ shardId, id }: { shardId: string; id: string }) 
       {flow.value && !v && <p class="note info">The machine is gone. This is what was recorded of it.</p>}
       {v && m && (
         <>
-          <p><Mark word={stateName(m.state)} tone={toneOf(m.state)} /> <span class="dim">for {since(v.stateSinceUnixNanos, now)}</span>{" "}{kept?.keepText && <Sentence>{kept.keepText}</Sentence>}</p>
+          <p><Mark word={stateName(m.state)} tone={toneOf(m.state)} /> <span class="dim">for {since(v.stateSinceUnixNanos, now)}</span>{" "}{kept?.keepText && <Sentence>{kept.keepText}</Sentence>} <RetryOrder shardId={v.shardId} machineId={id} /></p>
           {m.lastError && <p class="note bad"><Sentence>{m.lastError}</Sentence></p>}
           {kept?.drain && <p class="note warn">Draining: {kept.drain.podsLeft} Pods left until {clock(kept.drain.deadlineUnixNanos)}{kept.drain.blockingBudgets.length > 0 && <>. Budgets that refuse: {kept.drain.blockingBudgets.join(", ")}</>}.</p>}
           <Facts of={[

@@ -3,6 +3,7 @@ import { Link } from "wouter-preact";
 import { Ask, Bar, Empty, Facts, Mark, Section, Sentence, Table } from "../design/parts";
 import { useFleet } from "../fleet";
 import { capacityName, clock, count, dollars, plainName, since, span, stateTone } from "../format";
+import { BackoffOrder, PauseOrder, ResumeOrder } from "../orders/orders";
 import { link, open, opened } from "../url";
 import { Sheet } from "./drawer";
 
@@ -17,7 +18,8 @@ export function ShardDrawer({ id }: { id: string }) {
       {s && (
         <>
           <p>{s.ready ? <Mark shape="●" word="ready" tone="met" /> : <Mark shape="▲" word="not ready" tone="short" />} {s.superseded && <Mark shape="▲" word="superseded by another process" tone="short" />} {s.dryRun && <Mark shape="◇" word="dry run" tone="held" />}<br />{s.notReadyReasons.map((r) => <Sentence key={r}>{r} </Sentence>)}</p>
-          {s.pauses.map((p) => <p class="note warn" key={p.pauseId}>Paused{p.kinds.length ? ` (${p.kinds.length} kinds)` : ""}{p.clusterId && ` for ${p.clusterId}`} by {p.actor || "somebody"} since {clock(p.createdAtUnixNanos)}: <Sentence>{p.reason}</Sentence></p>)}
+          {s.pauses.map((p) => <p class="note warn" key={p.pauseId}>Paused{p.kinds.length ? ` (${p.kinds.length} kinds)` : ""}{p.clusterId && ` for ${p.clusterId}`} by {p.actor || "somebody"} since {clock(p.createdAtUnixNanos)}: <Sentence>{p.reason}</Sentence> {p.pauseId !== "flag" && <ResumeOrder shardId={id} pause={p} />}</p>)}
+          <p class="filters"><PauseOrder shardId={id} /></p>
           {s.warnings.map((w) => <p class="note warn" key={w}><Sentence>{w}</Sentence></p>)}
           <Facts of={[
             ["Cycle", `${s.cycle}, took ${span(Number(s.cycleDurationNanos) / 1e6)}, ended ${since(s.cycleAtUnixNanos)} ago`], ["Needs", <Link href={link("/demand", { shard: id })}>{count(s.needs)}, {count(s.unsatisfiedNeeds)} waiting</Link>], ["Sessions", count(s.sessions)], ["Silent clusters", s.silentClusters || ""],
@@ -26,7 +28,7 @@ export function ShardDrawer({ id }: { id: string }) {
           ]} />
           <Section title="Machines"><Bar legend label="Machines" parts={Object.entries(s.machinesByState).map(([k, n]) => ({ label: plainName(k), size: n, tone: stateTone[plainName(k)] ?? "dim" }))} /></Section>
           <Section title="Providers"><Table label="Providers" rows={s.providers} id={(p) => p.name} columns={[
-            { head: "Provider", cell: (p) => <Link href={link("/fleet/machines", { provider: p.name })}>{p.name}</Link> }, { head: "Breaker", cell: (p) => <span class={p.breaker === "closed" ? "met" : "short"}>{p.breaker}</span> }, { head: "Machines", num: true, cell: (p) => count(p.machines) }, { head: "Inventory age", num: true, cell: (p) => (p.inventoryAgeSeconds < 0 ? "never" : span(p.inventoryAgeSeconds * 1000)) }, { head: "Last failure", cell: (p) => <Sentence>{p.lastError}</Sentence> }]} /></Section>
+            { head: "Provider", cell: (p) => <span class="filters"><Link href={link("/fleet/machines", { provider: p.name })}>{p.name}</Link><PauseOrder shardId={id} provider={p.name} />{p.breaker !== "closed" && <BackoffOrder shardId={id} provider={p.name} />}</span> }, { head: "Breaker", cell: (p) => <span class={p.breaker === "closed" ? "met" : "short"}>{p.breaker}</span> }, { head: "Machines", num: true, cell: (p) => count(p.machines) }, { head: "Inventory age", num: true, cell: (p) => (p.inventoryAgeSeconds < 0 ? "never" : span(p.inventoryAgeSeconds * 1000)) }, { head: "Last failure", cell: (p) => <Sentence>{p.lastError}</Sentence> }]} /></Section>
           {s.providers.some((p) => p.stockedOutPools.length) && <Section title="Out of stock"><Table label="Out of stock" rows={s.providers.flatMap((p) => p.stockedOutPools)} id={(p) => p.pool} columns={[{ head: "Type", cell: (p) => p.instanceType }, { head: "Zone", cell: (p) => p.zone }, { head: "Class", cell: (p) => capacityName(p.capacityType) }, { head: "Next try", cell: (p) => clock(p.retryAtUnixNanos) }, { head: "Failures", num: true, cell: (p) => p.failures }]} /></Section>}
           {s.drains.length > 0 && <Section title="Drains"><Table label="Drains" rows={s.drains} id={(d) => d.machineId} columns={[{ head: "Machine", cell: (d) => <Link href={opened(open.machine(d.machineId, id))}>{d.machineId}</Link> }, { head: "Cluster", cell: (d) => d.clusterId }, { head: "Pods left", num: true, cell: (d) => d.podsLeft }, { head: "Budgets that refuse", cell: (d) => d.blockingBudgets.join(", ") }]} /></Section>}
         </>

@@ -8,6 +8,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { each, Missing, useFleet, useShards } from "../fleet";
 import { count, dollars, needName, plainName, since, standing, stateTone } from "../format";
 import { useAnswer, useNow } from "../live";
+import { ResumeOrder } from "../orders/orders";
 import { Line } from "../records";
 import { link, momentOf, open, opened, useQuery } from "../url";
 
@@ -56,7 +57,7 @@ function Live() {
           </Section>
           {v.warnings.length > 0 && <details><summary>{count(v.warnings.length)} {v.warnings.length === 1 ? "warning" : "warnings"} for those who run BigFleet</summary><ul class="list">{v.warnings.map((w) => <li key={w}><Sentence>{w}</Sentence></li>)}</ul></details>}
           <Section title={holds.length ? "What holds it back" : "Nothing holds it back"}>
-            <ul class="list">{holds.map((h) => <li key={h.key}><span><Link href={h.href}><Mark shape={h.bad ? "▲" : "◇"} word={h.word} tone={h.bad ? "short" : "held"} /></Link> <Sentence>{h.text}</Sentence></span></li>)}</ul>
+            <ul class="list">{holds.map((h) => <li key={h.key}><span><Link href={h.href}><Mark shape={h.bad ? "▲" : "◇"} word={h.word} tone={h.bad ? "short" : "held"} /></Link> <Sentence>{h.text}</Sentence> {h.order}</span></li>)}</ul>
           </Section>
         </div>
         <Section title="What the fleet does" end={<Link href={link("/history")}>history</Link>}>
@@ -107,15 +108,15 @@ export function Selectable<T>({ rows, href, children, kind = "wait" }: { rows: T
   return <ul class={`list ${kind}`}>{rows.map((r, i) => <li key={href(r)} class={i === on ? "on" : ""} style={i === on ? { background: "var(--paper-2)", boxShadow: "inset 3px 0 var(--link)" } : {}}>{children(r)}</li>)}</ul>;
 }
 
-type Hold = { key: string; word: string; text: string; href: string; bad: boolean };
+type Hold = { key: string; word: string; text: string; href: string; bad: boolean; order?: preact.ComponentChildren };
 function holdsBack(shards: import("@bigfleet/api/v1alpha1/shardread").GetStatusResponse[]): Hold[] {
   const out: Hold[] = [];
   for (const s of shards) {
     const href = opened(open.shard(s.shardId));
-    const add = (key: string, word: string, text: string, bad = false) => out.push({ key: `${s.shardId} ${key}`, word, text, href, bad });
+    const add = (key: string, word: string, text: string, bad = false, order?: preact.ComponentChildren) => out.push({ key: `${s.shardId} ${key}`, word, text, href, bad, order });
     for (const r of s.notReadyReasons) add(r, "not ready", `${s.shardId}: ${r}`, true);
     if (s.dryRun) add("dry", "dry run", `${s.shardId} decides and does nothing`);
-    for (const p of s.pauses) add(p.pauseId, "paused", `${s.shardId}${p.clusterId ? `, cluster ${p.clusterId}` : ""} by ${p.actor || "somebody"}: ${p.reason}`);
+    for (const p of s.pauses) add(p.pauseId, "paused", `${s.shardId}${p.clusterId ? `, cluster ${p.clusterId}` : ""} by ${p.actor || "somebody"}: ${p.reason}`, false, p.pauseId !== "flag" && <ResumeOrder shardId={s.shardId} pause={p} />);
     for (const p of s.providers) {
       if (p.breaker !== "closed" && p.breaker) add(`b ${p.name}`, "provider", `${p.name} (${s.shardId}), breaker ${p.breaker}: ${p.lastError}`, p.breaker === "open");
       if (p.removalsHeld) add(`r ${p.name}`, "removals held", `${p.removalsHeld} machines of ${p.name} vanished at once and are kept`);
