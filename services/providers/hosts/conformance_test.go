@@ -55,7 +55,7 @@ retention: {failed: 1h, lost: 1h, stockout: 1h}
 	}
 	p.Args = []string{"--config", file}
 	if *soak > 0 {
-		p.Args = append(p.Args, "--inventory", writeInventory(t, 10_000))
+		p.Args, p.Wait = append(p.Args, "--inventory", writeInventory(t, 10_000)), 5*time.Minute
 	}
 	p.StartT(t)
 	profiles := []conformance.Profile{conformance.Core, conformance.BareMetal, conformance.Fault, conformance.Durable}

@@ -103,11 +103,14 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 	return f.awaitAgents(ctx)
 }
 
-// agentsTime is how long pretended hosts may take to call; the inventory is whole then from the first look.
-const agentsTime = 30 * time.Second
+// How long pretended hosts may take to call; the inventory is whole then from the first look.
+const (
+	agentsTime = 30 * time.Second
+	agentTime  = 20 * time.Millisecond // more for each of them
+)
 
 func (f *fake) awaitAgents(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, agentsTime)
+	ctx, cancel := context.WithTimeout(ctx, agentsTime+agentTime*time.Duration(len(f.b.inventory.all())))
 	defer cancel()
 	for _, h := range f.b.inventory.all() {
 		for r, _ := f.b.desk.last(h.Name); r == nil; r, _ = f.b.desk.last(h.Name) {
