@@ -39,7 +39,11 @@ func (s *stage) session(cluster string, features ...string) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	x.stream = api.NewShardClient(c.http, "https://"+s.addrs["shard"]).Session(ctx)
 	ended := make(chan struct{})
-	s.t.Cleanup(func() { cancel(); <-ended })
+	s.t.Cleanup(func() {
+		cancel()
+		_ = x.stream.CloseRequest() // the transport looks at ctx only once it is done with what is sent
+		<-ended
+	})
 	if err := x.send(&pb.OperatorMessage{Payload: &pb.OperatorMessage_Hello{Hello: &pb.Hello{ClusterId: cluster, ProtocolVersion: "v1alpha1", Features: features}}}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -140,9 +144,9 @@ func late(took []time.Duration, bound, of time.Duration) float64 {
 // SHARD-8.9, SHARD-32: a cluster that is told its verdicts states the most that all limits together allow, again and again. The shard stays
 // below its chart's memory limit. Another cluster's acknowledgement waits for a part of such a roll-up and never for all of it: how long all
 // of it takes, and how long an acknowledgement takes when nobody else asks for anything, is measured in the same run. A shard that takes such a
-// roll-up in one step, or plans and tells all of it in one, spends more than half of the time in waits that this test calls late.
+// roll-up in one step, or plans and tells all of it in one, spends more than a third of the time in waits that this test calls late (42 % with parts switched off).
 func TestWorstTenant(t *testing.T) {
-	const length, most = 20 * time.Second, 0.15
+	const length, most = 20 * time.Second, 0.3
 	s := newStage(t)
 	honest := s.session("red")
 	alone := honest.steady(t, 3*time.Second)
