@@ -116,7 +116,7 @@ func (s *shard) meets(t testing.TB, priority int32) {
 // emptyWorld is a control plane without anything of BigFleet's.
 func emptyWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{TB: t, cp: start(t, controlplane.Scheduler)}
+	w := &world{TB: t, cp: start(t, controlplane.Config{Omit: []controlplane.Component{controlplane.Scheduler}})}
 	w.connect()
 	return w
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bigfleet-dev/bigfleet/e2e/controlplane"
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller"
@@ -117,7 +118,9 @@ func annotated(pairs ...string) func(*corev1.Pod) {
 // The life of Pods as the scheduler, kubelets and users shape it, and what becomes of their requests.
 func TestPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldOf(t, controlplane.Config{Args: map[controlplane.Component][]string{controlplane.APIServer: {
+		"--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+	}}})
 	s := startShard(t, allFeatures...)
 	w.operator(s)
 	w.podController()
@@ -329,6 +332,69 @@ func TestPods(t *testing.T) {
 		})
 		if after := w.requestOf("counted"); after.UID != before.UID || after.Generation != before.Generation {
 			t.Error("another Pod's request was written")
+		}
+	})
+	// OP-15.30, OP-5.24: gangs as Kubernetes itself and three projects write them reach the shard as one row each.
+	t.Run("gangs", func(t *testing.T) {
+		w := w.with(t)
+		for _, kind := range [][3]string{{"scheduling.x-k8s.io", "v1alpha1", "PodGroup"}, {"scheduling.volcano.sh", "v1beta1", "PodGroup"}, {"jobset.x-k8s.io", "v1alpha2", "JobSet"}} {
+			plural := strings.ToLower(kind[2]) + "s"
+			w.must(w.cp.ApplyYAML(t.Context(), []byte(fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[4]s.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: %[3]s, plural: %[4]s, singular: %[5]s, listKind: %[3]sList}
+  versions:
+  - name: %[2]s
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, kind[0], kind[1], kind[2], plural, strings.ToLower(kind[2])))))
+		}
+		for _, o := range []string{`
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: native, namespace: default}
+spec:
+  schedulingPolicy: {gang: {minCount: 2}}
+  schedulingConstraints: {topology: [{key: topology.kubernetes.io/zone}]}`, `
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: plugin, namespace: default}
+spec: {minMember: 2}`, `
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: volcano, namespace: default}
+spec: {minMember: 2}`, `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set, namespace: default}
+spec: {replicatedJobs: [{name: workers, replicas: 1, template: {spec: {parallelism: 2}}}]}`} {
+			w.until("the definition is served", func() bool { return w.cp.ApplyYAML(t.Context(), []byte(o)) == nil })
+		}
+		shapes := map[string]func(p *corev1.Pod){
+			"native":  func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("native")} },
+			"plugin":  func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "plugin" },
+			"volcano": annotated("scheduling.k8s.io/group-name", "volcano"),
+			"set":     func(p *corev1.Pod) { p.Labels["jobset.sigs.k8s.io/jobset-name"] = "set" },
+		}
+		at := int64(0)
+		for name, shape := range shapes {
+			at++
+			for i, cpu := range []int64{30 + at, 130 + at} {
+				w.create(pod("default", fmt.Sprint(name, "-", i), fmt.Sprint(cpu, "m"), shape))
+			}
+			s.needs(t, name+" is one row", func(n []*pb.CapacityNeed) bool {
+				return slices.ContainsFunc(n, func(n *pb.CapacityNeed) bool {
+					same := slices.ContainsFunc(n.Requirements, func(r *pb.NodeSelectorRequirement) bool {
+						return r.Operator == pb.NodeSelectorRequirement_OPERATOR_SAME && r.Key == "topology.kubernetes.io/zone"
+					})
+					return n.MinMembers == 2 && n.AggregateResources["cpu"] == fmt.Sprint(160+2*at, "m") && n.MinUnit["cpu"] == fmt.Sprint(130+at, "m") && same == (name == "native")
+				})
+			})
 		}
 	})
 	c.check(t)

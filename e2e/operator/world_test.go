@@ -93,16 +93,21 @@ type world struct {
 // slow machine would exceed the limit of each.
 var starts sync.Mutex
 
-func start(t testing.TB, omit ...controlplane.Component) *controlplane.ControlPlane {
+func start(t testing.TB, c controlplane.Config) *controlplane.ControlPlane {
 	t.Helper()
 	starts.Lock()
 	defer starts.Unlock()
-	return controlplane.StartT(t, controlplane.Config{Omit: omit})
+	return controlplane.StartT(t, c)
 }
 
 func newWorld(t testing.TB, omit ...controlplane.Component) *world {
 	t.Helper()
-	w := &world{TB: t, cp: start(t, omit...)}
+	return newWorldOf(t, controlplane.Config{Omit: omit})
+}
+
+func newWorldOf(t testing.TB, c controlplane.Config) *world {
+	t.Helper()
+	w := &world{TB: t, cp: start(t, c)}
 	for _, f := range crds.All() {
 		w.must(w.cp.ApplyYAML(t.Context(), f.YAML))
 	}

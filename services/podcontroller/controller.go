@@ -23,6 +23,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/config"
 	"github.com/bigfleet-dev/bigfleet/services/kit/process"
 	"github.com/bigfleet-dev/bigfleet/services/kit/telemetry"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/gangs"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/keeper"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/penalty"
 	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/translate"
@@ -37,6 +38,7 @@ type controller struct {
 	penalties *penalty.Defaults
 	keeper    *keeper.Keeper
 	volumes   *volumes.Store
+	gangs     *gangs.Watcher
 	leader    func(holds bool)
 	synced    []func() bool
 }
@@ -70,6 +72,7 @@ func Run(ctx context.Context, c Config) error {
 		group.Add(process.Component{Name: fmt.Sprintf("ops-%d", i), Kind: process.Restarts, Run: port.Run})
 	}
 	group.Add(process.Component{Name: "cache", Run: p.access.Cache.Start})
+	group.Add(process.Component{Name: "gangs", Run: p.gangs.Run})
 	group.Add(process.Component{Name: "controller", Run: func(ctx context.Context) error {
 		p.log.Info("reading the cluster; nothing is written before all of it is known", "apiserver", p.REST.Host, "limit", p.CacheSyncTimeout)
 		if err := apiaccess.Sync(ctx, p.CacheSyncTimeout, p.synced...); err != nil {
@@ -115,8 +118,12 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 		excluded[n] = true
 	}
 	p.volumes = volumes.New(func(pods []types.UID) { p.keeper.Enqueue(pods) })
+	if p.gangs, err = gangs.NewWatcher(p.access.REST, p.log, func(pods []types.UID) { p.keeper.Enqueue(pods) }); err != nil {
+		return nil, err
+	}
 	p.keeper, err = keeper.New(keeper.Config{
-		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of}, ExcludeNamespaces: excluded,
+		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of, Gang: p.gangs.Of},
+		Gathering: p.gangs.Waits, ExcludeNamespaces: excluded,
 		Unmanaged: p.unmanaged, CountForeign: p.CountForeignNodes, Workers: p.Workers, Record: p.events.Record, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
 	})
 	if err != nil {
@@ -171,7 +178,8 @@ func (p *controller) watch(ctx context.Context) error {
 		follow(ctx, p, &corev1.PersistentVolumeClaim{}, p.volumes.SetClaim, p.volumes.DeleteClaim),
 		follow(ctx, p, &corev1.PersistentVolume{}, p.volumes.SetVolume, p.volumes.DeleteVolume),
 		follow(ctx, p, &storagev1.StorageClass{}, p.volumes.SetClass, p.volumes.DeleteClass),
-		follow(ctx, p, &corev1.Pod{}, func(pod *corev1.Pod) { p.volumes.SetPod(pod); p.keeper.SetPod(pod) }, func(pod *corev1.Pod) { p.volumes.DeletePod(pod); p.keeper.DeletePod(pod) }),
+		follow(ctx, p, &corev1.Pod{}, func(pod *corev1.Pod) { p.volumes.SetPod(pod); p.gangs.SetPod(pod); p.keeper.SetPod(pod) },
+			func(pod *corev1.Pod) { p.volumes.DeletePod(pod); p.gangs.DeletePod(pod); p.keeper.DeletePod(pod) }),
 	)
 }
 

@@ -67,6 +67,9 @@ type CapacityRequestSpec struct {
 	// CoLocation asks that this Pod and its peers all land in one topology domain, such as one rack.
 	// +optional
 	CoLocation *CoLocation `json:"coLocation,omitempty"`
+	// Gang asks that this Pod and its peers of the gang get capacity together or not at all.
+	// +optional
+	Gang *Gang `json:"gang,omitempty"`
 	// InterruptionPenalty is what interrupting the Pod costs, in dollars (500m is half a dollar). It is rounded up to a
 	// power of two. Absent means $0, and so does a negative one.
 	// +optional
@@ -109,6 +112,20 @@ type CoLocation struct {
 	// NamespaceSelector selects further namespaces of peers by their labels.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// Gang is a group of Pods that run together or not at all. All requests of a namespace with the same gang, priority and constraints form one
+// row of demand: nothing is bought for it until enough of it can be had.
+type Gang struct {
+	// Name of the gang, unique in its namespace.
+	Name string `json:"name"`
+	// MinMembers is how many members run at all. Fewer get nothing; more are bought one by one once so many are covered.
+	// 0 or absent means that members may run one by one, in one domain if topologyKey is set.
+	// +optional
+	MinMembers int32 `json:"minMembers,omitempty"`
+	// TopologyKey is a node label whose value all members share. A coLocation of the request comes first.
+	// +optional
+	TopologyKey string `json:"topologyKey,omitempty"`
 }
 
 // CapacityRequestStatus is what became of the request.

@@ -154,6 +154,7 @@ func TestRequiredFieldsAndEnums(t *testing.T) {
 		"UpcomingNode spec.taints[] required":                      "effect,key",
 		"UpcomingNode status required":                             "phase",
 		"UpcomingNode status.phase enum":                           "Provisioning,Launched,Registered,Ready,Draining,Drained,Failed",
+		"CapacityRequest spec.gang required":                       "name",
 		"CapacityRequest spec.coLocation.labelSelector atomic":     "atomic",
 		"CapacityRequest spec.coLocation.namespaceSelector atomic": "atomic",
 		"UpcomingNode status.nodeRef atomic":                       "atomic",

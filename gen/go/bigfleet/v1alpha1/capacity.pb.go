@@ -555,6 +555,10 @@ type CapacityNeed struct {
 	MaxPerHost int32 `protobuf:"varint,1003,opt,name=max_per_host,json=maxPerHost,proto3" json:"max_per_host,omitempty"`
 	// The row's Pods have preemptionPolicy Never: nothing is preempted for it. Part of the row's identity.
 	NeverPreempts bool `protobuf:"varint,1004,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
+	// The fewest Pods of the row that run at all, all of them if the row has fewer: nothing is bought for it until so many can be covered. 0: Pods
+	// run one by one. A row that does not count in units is bought whole. Part of the row's identity (feature `gang`).
+	// Soft: negative (read as 0).
+	MinMembers    int32 `protobuf:"varint,1005,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,6 +682,13 @@ func (x *CapacityNeed) GetNeverPreempts() bool {
 		return x.NeverPreempts
 	}
 	return false
+}
+
+func (x *CapacityNeed) GetMinMembers() int32 {
+	if x != nil {
+		return x.MinMembers
+	}
+	return 0
 }
 
 // One toleration, as core/v1 has it, without tolerationSeconds.
@@ -915,7 +926,7 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_CORDONED\x10\x01\x12\x12\n" +
 	"\x0eREASON_TAINTED\x10\x02\x12\x14\n" +
-	"\x10REASON_NOT_READY\x10\x03\"\x86\v\n" +
+	"\x10REASON_NOT_READY\x10\x03\"\xa8\v\n" +
 	"\fCapacityNeed\x12X\n" +
 	"\frequirements\x18\x01 \x03(\v2*.bigfleet.v1alpha1.NodeSelectorRequirementB\b\xbaH\x05\x92\x01\x02\x10@R\frequirements\x12\xf3\x01\n" +
 	"\x13aggregate_resources\x18\x02 \x03(\v27.bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntryB\x88\x01\xbaH\x84\x01\x9a\x01\x80\x01\x10@\"\x05r\x03(\xbd\x02*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\x12aggregateResources\x12\x1a\n" +
@@ -930,7 +941,9 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x12tolerations_stated\x18\xea\a \x01(\bR\x11tolerationsStated\x12!\n" +
 	"\fmax_per_host\x18\xeb\a \x01(\x05R\n" +
 	"maxPerHost\x12&\n" +
-	"\x0enever_preempts\x18\xec\a \x01(\bR\rneverPreempts\x1aE\n" +
+	"\x0enever_preempts\x18\xec\a \x01(\bR\rneverPreempts\x12 \n" +
+	"\vmin_members\x18\xed\a \x01(\x05R\n" +
+	"minMembers\x1aE\n" +
 	"\x17AggregateResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +

@@ -204,6 +204,8 @@ const (
 	NeedDetail_NEED_DETAIL_LIMIT NeedDetail = 27
 	// A provider could not configure the last machine for it; the text has the provider's words.
 	NeedDetail_NEED_DETAIL_CONFIGURE_FAILED NeedDetail = 28
+	// Too little is free for all Pods of a gang that start together, so nothing is bought.
+	NeedDetail_NEED_DETAIL_GANG_SHORT NeedDetail = 29
 )
 
 // Enum value maps for NeedDetail.
@@ -238,6 +240,7 @@ var (
 		26: "NEED_DETAIL_PROVIDER_DOWN",
 		27: "NEED_DETAIL_LIMIT",
 		28: "NEED_DETAIL_CONFIGURE_FAILED",
+		29: "NEED_DETAIL_GANG_SHORT",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -269,6 +272,7 @@ var (
 		"NEED_DETAIL_PROVIDER_DOWN":     26,
 		"NEED_DETAIL_LIMIT":             27,
 		"NEED_DETAIL_CONFIGURE_FAILED":  28,
+		"NEED_DETAIL_GANG_SHORT":        29,
 	}
 )
 
@@ -5981,7 +5985,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\xe5\x06\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\x81\a\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -6013,7 +6017,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x17NEED_DETAIL_NEW_CLUSTER\x10\x19\x12\x1d\n" +
 	"\x19NEED_DETAIL_PROVIDER_DOWN\x10\x1a\x12\x15\n" +
 	"\x11NEED_DETAIL_LIMIT\x10\x1b\x12 \n" +
-	"\x1cNEED_DETAIL_CONFIGURE_FAILED\x10\x1c*\x8e\x01\n" +
+	"\x1cNEED_DETAIL_CONFIGURE_FAILED\x10\x1c\x12\x1a\n" +
+	"\x16NEED_DETAIL_GANG_SHORT\x10\x1d*\x8e\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +

@@ -254,6 +254,15 @@ export declare type CapacityNeed = Message<"bigfleet.v1alpha1.CapacityNeed"> & {
    * @generated from field: bool never_preempts = 1004;
    */
   neverPreempts: boolean;
+
+  /**
+   * The fewest Pods of the row that run at all, all of them if the row has fewer: nothing is bought for it until so many can be covered. 0: Pods
+   * run one by one. A row that does not count in units is bought whole. Part of the row's identity (feature `gang`).
+   * Soft: negative (read as 0).
+   *
+   * @generated from field: int32 min_members = 1005;
+   */
+  minMembers: number;
 };
 
 /**

@@ -3222,6 +3222,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_CONFIGURE_FAILED = 28;
    */
   CONFIGURE_FAILED = 28,
+
+  /**
+   * Too little is free for all Pods of a gang that start together, so nothing is bought.
+   *
+   * @generated from enum value: NEED_DETAIL_GANG_SHORT = 29;
+   */
+  GANG_SHORT = 29,
 }
 
 /**

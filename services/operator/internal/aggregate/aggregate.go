@@ -20,7 +20,7 @@ type Aggregate struct {
 	slots     index                          // where in members a request is
 	members   []member                       // slots; free ones have no request
 	free      []int32                        // slots to use again
-	plain     map[*request.Spec]*specVariant // in use, of specs without a co-location term
+	plain     map[*request.Spec]*specVariant // in use, of specs without a co-location term and a gang
 	colocated map[variantKey]*specVariant    // in use, of specs with one
 	rows      map[string]*row                // by identity; those with a member
 	families  map[familyID]*family           // rows that differ in the size of their requests, by their common profile
@@ -251,7 +251,7 @@ func (a *Aggregate) variant(r *request.Request) *specVariant {
 		return t
 	}
 	is := variantKey{spec: r.Spec}
-	if r.Spec.CoLocation != nil {
+	if grouped(r.Spec) {
 		is.namespace = r.Namespace
 		if t, ok := a.colocated[is]; ok {
 			return t
@@ -268,6 +268,9 @@ func (a *Aggregate) variant(r *request.Request) *specVariant {
 	return t
 }
 
+// grouped reports whether the namespace of a request is part of its identity.
+func grouped(s *request.Spec) bool { return s.CoLocation != nil || s.Gang != nil }
+
 // copyVariant adds a variant of another aggregate to this one.
 func (a *Aggregate) copyVariant(from *specVariant) *specVariant {
 	if t := a.lookupVariant(from.key); t != nil {
@@ -282,14 +285,14 @@ func (a *Aggregate) copyVariant(from *specVariant) *specVariant {
 
 // lookupVariant, addVariant and removeVariant manage the variants in use.
 func (a *Aggregate) lookupVariant(is variantKey) *specVariant {
-	if is.spec.CoLocation == nil {
+	if !grouped(is.spec) {
 		return a.plain[is.spec]
 	}
 	return a.colocated[is]
 }
 
 func (a *Aggregate) addVariant(t *specVariant) {
-	if t.key.spec.CoLocation == nil {
+	if !grouped(t.key.spec) {
 		a.plain[t.key.spec] = t
 	} else {
 		a.colocated[t.key] = t
@@ -297,7 +300,7 @@ func (a *Aggregate) addVariant(t *specVariant) {
 }
 
 func (a *Aggregate) removeVariant(t *specVariant) {
-	if t.key.spec.CoLocation == nil {
+	if !grouped(t.key.spec) {
 		delete(a.plain, t.key.spec)
 	} else {
 		delete(a.colocated, t.key)

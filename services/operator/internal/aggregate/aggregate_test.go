@@ -3,6 +3,7 @@ package aggregate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -147,6 +148,49 @@ func TestRowIdentity(t *testing.T) {
 }
 
 // OP-5.13, OP-5.14, OP-5.15, OP-5.16, OP-5.17. Scenarios 14, 15.
+// OP-5.24: requests of one gang are one row with its least number, also where their sizes differ; gangs of other names, namespaces and
+// domains stay apart; a co-location term of the Pods says where. What cannot be a gang is told.
+func TestGangs(t *testing.T) {
+	gang := func(cpu, rest string) string {
+		return `{"resources":{"cpu":"` + cpu + `"},"priority":0,"gang":{` + rest + `}}`
+	}
+	a := New(0)
+	set(t, a, gang("1", `"name":"podgroups.x/train","minMembers":3`), gang("1", `"name":"podgroups.x/train","minMembers":3`), gang("4", `"name":"podgroups.x/train","minMembers":3`))
+	n := a.Needs()
+	valid(t, n)
+	if len(n) != 1 || n[0].MinMembers != 3 || !strings.HasPrefix(n[0].Group, namedPrefix) || n[0].AggregateResources["cpu"] != "6" || n[0].MinUnit["cpu"] != "4" || len(n[0].Requirements) != 0 {
+		t.Fatalf("one gang: %v", n)
+	}
+	train := n[0].Group
+	a = New(0)
+	a.Set(req(t, "two/r", gang("1", `"name":"podgroups.x/train","minMembers":3`)))
+	a.Set(req(t, "default/other", gang("1", `"name":"podgroups.x/other","minMembers":3`)))
+	a.Set(req(t, "default/rack", gang("1", `"name":"podgroups.x/train","minMembers":3,"topologyKey":"rack"`)))
+	a.Set(req(t, "default/zone", `{"resources":{"cpu":"1"},"priority":0,"coLocation":{"topologyKey":"zone","labelSelector":{"matchLabels":{"a":"1"}}},"gang":{"name":"podgroups.x/train","topologyKey":"rack"}}`))
+	n = a.Needs()
+	valid(t, n)
+	keys := map[string]string{}
+	for _, r := range n {
+		if keys[r.Group] != "" || r.Group == train && len(r.Requirements) == 0 {
+			t.Errorf("group %s is there twice", r.Group)
+		}
+		keys[r.Group] = "none"
+		for _, q := range r.Requirements {
+			keys[r.Group] = q.Key
+		}
+	}
+	if got := slices.Sorted(maps.Values(keys)); !slices.Equal(got, []string{"none", "none", "rack", "zone"}) {
+		t.Errorf("domains %q of %v", got, n)
+	}
+	for _, bad := range []string{`"name":""`, `"name":"x","minMembers":-1`} {
+		a := New(0)
+		a.Set(req(t, "default/r", gang("1", bad)))
+		if len(a.Needs()) != 0 || len(a.problems) != 1 {
+			t.Errorf("%s: %v, %v", bad, a.Needs(), a.problems)
+		}
+	}
+}
+
 func TestCoLocation(t *testing.T) {
 	gang := func(topology, rest string) string {
 		return `{"resources":{"cpu":"1"},"priority":0,"coLocation":{"topologyKey":"` + topology + `",` + rest + `}}`

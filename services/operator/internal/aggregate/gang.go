@@ -14,7 +14,10 @@ import (
 
 // groupPrefix names the derivation of group names. Another derivation needs another prefix, because a gang's machines
 // carry the name for life (OP-5.15).
-const groupPrefix = "g1-"
+const (
+	groupPrefix = "g1-" // of a co-location term
+	namedPrefix = "n1-" // of a gang that its Pods name
+)
 
 // Group is the name of the gang that a co-location term forms, seen from a namespace. Equal terms give equal names in
 // every cluster and process; the name leaks no label (OP-5.14, OP-5.15).
@@ -23,6 +26,13 @@ func Group(namespace string, c *v1alpha1.CoLocation) string {
 	h := sha256.Sum256(term(room[:0], namespace, c))
 	out := append(room[:0], groupPrefix...)
 	return string(hex.AppendEncode(out, h[:16]))
+}
+
+// gangGroup is the name of a gang that its Pods name, seen from a namespace. within is the group that a co-location term of its Pods gives
+// them, or "" (OP-5.24).
+func gangGroup(within, namespace, name string) string {
+	h := sha256.Sum256(strconv.AppendQuote(strconv.AppendQuote(strconv.AppendQuote(nil, within), namespace), name))
+	return namedPrefix + hex.EncodeToString(h[:16])
 }
 
 // term is the canonical text of a co-location term. As in Kubernetes, the own namespace counts only if the term names

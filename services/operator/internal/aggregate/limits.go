@@ -5,6 +5,7 @@ package aggregate
 const (
 	requirementsMax     = 63   // 64 on the wire, one of them is ours: Same
 	requirementValueMax = 4096 // values of one requirement
+	gangNameBytesMax    = 1024 // of a gang
 	keyBytesMax         = 317  // keys of requirements, taints, topologies; names of resources
 	valueBytesMax       = 253  // values of requirements and tolerations
 	spreadMax           = 16   // spread constraints

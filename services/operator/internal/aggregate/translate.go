@@ -34,6 +34,7 @@ const (
 	ReasonSpread           = "InvalidTopologySpread"
 	ReasonToleration       = "InvalidToleration"
 	ReasonCoLocation       = "InvalidCoLocation"
+	ReasonGang             = "InvalidGang"
 	ReasonResources        = "InvalidResources"
 	ReasonTooManyResources = "TooManyResources"
 	ReasonEmptyCoLocation  = "EmptyCoLocation"
@@ -101,6 +102,11 @@ func translate(namespace string, s *request.Spec, room *scratch) (*profile, *Pro
 			return nil, p
 		}
 	}
+	if g := s.Gang; g != nil {
+		if p := joinGang(need, namespace, g); p != nil {
+			return nil, p
+		}
+	}
 	if need.Group == "" && len(need.Spread) == 0 {
 		return newShapeProfile(need, s.Resources, room), warning
 	}
@@ -116,6 +122,25 @@ func join(need *pb.CapacityNeed, namespace string, c *v1alpha1.CoLocation) *Prob
 	need.Requirements = append(need.Requirements, &pb.NodeSelectorRequirement{
 		Key: c.TopologyKey, Operator: pb.NodeSelectorRequirement_OPERATOR_SAME,
 	})
+	return nil
+}
+
+// joinGang makes the row a gang that is bought together or not at all (OP-5.24). A co-location term of its Pods says where; else the gang may.
+func joinGang(need *pb.CapacityNeed, namespace string, g *v1alpha1.Gang) *Problem {
+	switch {
+	case g.Name == "" || len(g.Name) > gangNameBytesMax:
+		return fatal(ReasonGang, "spec.gang.name", "has %d bytes; 1 to %d are allowed", len(g.Name), gangNameBytesMax)
+	case g.MinMembers < 0:
+		return fatal(ReasonGang, "spec.gang.minMembers", "is %d; at least 0 is needed", g.MinMembers)
+	case len(g.TopologyKey) > keyBytesMax:
+		return fatal(ReasonGang, "spec.gang.topologyKey", "has %d bytes; up to %d are allowed", len(g.TopologyKey), keyBytesMax)
+	}
+	if need.Group == "" && g.TopologyKey != "" {
+		need.Requirements = append(need.Requirements, &pb.NodeSelectorRequirement{
+			Key: g.TopologyKey, Operator: pb.NodeSelectorRequirement_OPERATOR_SAME,
+		})
+	}
+	need.Group, need.MinMembers = gangGroup(need.Group, namespace, g.Name), g.MinMembers
 	return nil
 }
 

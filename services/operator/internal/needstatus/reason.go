@@ -61,6 +61,7 @@ var byDetail = map[pb.NeedDetail]string{
 	pb.NeedDetail_NEED_DETAIL_NODE_NOT_JOINED: Provisioning, pb.NeedDetail_NEED_DETAIL_PREEMPTION_SHORT: PreemptionExhausted,
 	pb.NeedDetail_NEED_DETAIL_STOCK_OUT: StockOut, pb.NeedDetail_NEED_DETAIL_QUOTA: QuotaExceeded,
 	pb.NeedDetail_NEED_DETAIL_WITHHELD:       Withheld,
+	pb.NeedDetail_NEED_DETAIL_GANG_SHORT:     PriorityStarved,
 	pb.NeedDetail_NEED_DETAIL_HELD_BY_OTHERS: PriorityStarved, pb.NeedDetail_NEED_DETAIL_STARTING: Provisioning,
 	pb.NeedDetail_NEED_DETAIL_CREATING: Provisioning, pb.NeedDetail_NEED_DETAIL_WAITING_FOR_DRAIN: WaitingForDrain,
 	pb.NeedDetail_NEED_DETAIL_NODE_NOT_READY: Provisioning, pb.NeedDetail_NEED_DETAIL_BOOTSTRAP_ERROR: BootstrapFailed,

@@ -41,6 +41,7 @@ type Spec struct {
 	Spread              []v1alpha1.TopologySpread
 	Tolerations         []corev1.Toleration
 	CoLocation          *v1alpha1.CoLocation
+	Gang                *v1alpha1.Gang
 	InterruptionPenalty Quantity
 	ReclamationPenalty  Quantity
 	MaxPerHost          int32  // Pods of its kind on one node; 0: no limit
@@ -92,6 +93,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		TopologySpread      []v1alpha1.TopologySpread        `json:"topologySpread"`
 		Tolerations         []corev1.Toleration              `json:"tolerations"`
 		CoLocation          *v1alpha1.CoLocation             `json:"coLocation"`
+		Gang                *v1alpha1.Gang                   `json:"gang"`
 		InterruptionPenalty json.RawMessage                  `json:"interruptionPenalty"`
 		ReclamationPenalty  json.RawMessage                  `json:"reclamationPenalty"`
 		MaxPerHost          json.Number                      `json:"maxPerHost"`
@@ -103,6 +105,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	s.Requirements, s.Spread, s.Tolerations, s.CoLocation = in.Requirements, in.TopologySpread, in.Tolerations, in.CoLocation
+	s.Gang = in.Gang
 	if p := in.Priority; p != "" {
 		n, err := p.Int64()
 		if err != nil || n < math.MinInt32 || n > math.MaxInt32 {
@@ -153,7 +156,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 func (s Spec) MarshalJSON() ([]byte, error) {
 	out := v1alpha1.CapacityRequestSpec{
 		Requirements: s.Requirements, Priority: s.Priority, TopologySpread: s.Spread, Tolerations: s.Tolerations,
-		CoLocation: s.CoLocation, Resources: corev1.ResourceList{}, MaxPerHost: s.MaxPerHost,
+		CoLocation: s.CoLocation, Gang: s.Gang, Resources: corev1.ResourceList{}, MaxPerHost: s.MaxPerHost,
 	}
 	if s.NeverPreempts {
 		out.PreemptionPolicy = new(corev1.PreemptNever)

@@ -34,6 +34,7 @@ const (
 type Config struct {
 	Client            client.Client          // required
 	Defaults          translate.Defaults     // of Pods
+	Gathering         Gathering              // of gangs; nil means that no Pod waits for others
 	ExcludeNamespaces map[string]bool        // OP-15.9
 	Unmanaged         labels.Selector        // required: nodes that are not BigFleet's
 	CountForeign      bool                   // Pods on nodes that no machine stands behind ask as well
@@ -44,6 +45,10 @@ type Config struct {
 	Repairs           prometheus.Counter     // required: changes found only by the periodic resync
 	Log               *slog.Logger           // required
 }
+
+// Gathering says whether a pending Pod asks for nothing yet because its gang is not complete: for how long at most, 0 for as long as it is so,
+// and in words if only the owner can end it. Pods that it concerns are given to Enqueue when that changes.
+type Gathering func(p *corev1.Pod, now time.Time) (left time.Duration, why string, waits bool)
 
 // Keeper keeps requests.
 type Keeper struct {

@@ -109,6 +109,9 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (outcome string, 
 		k.queue.AddAfter(uid, left)
 		return OutcomeWaiting, nil
 	}
+	if k.gathers(uid, v) {
+		return OutcomeWaiting, nil
+	}
 	r := translate.Spec(v.pod, v.node.Object, k.Defaults)
 	if r.Eligibility == translate.Unsupported {
 		k.notify(v.pod, r)
@@ -137,6 +140,21 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (outcome string, 
 		k.Record(events.Event{Regarding: subject(v.pod), Warning: true, Reason: "CapacityRequestRefused", Message: refusal(err)})
 	}
 	return outcome, err
+}
+
+// gathers reports whether a Pod without a request waits for the other members of its gang (OP-15.30).
+func (k *Keeper) gathers(uid types.UID, v view) bool {
+	if k.Gathering == nil || v.pod.Spec.NodeName != "" || len(v.objects) > 0 {
+		return false
+	}
+	left, why, waits := k.Gathering(v.pod, time.Now())
+	if waits && left > 0 {
+		k.queue.AddAfter(uid, left)
+	}
+	if waits && why != "" && k.once(uid, why) {
+		k.Record(events.Event{Regarding: subject(v.pod), Reason: "GangIncomplete", Message: why})
+	}
+	return waits
 }
 
 var errForeign = errors.New("delete it, or its label if it is to stay for this Pod")
@@ -299,12 +317,7 @@ func (k *Keeper) notify(p *corev1.Pod, r translate.Result) {
 		return
 	}
 	text := strings.Join(r.Ignored, "\x00") + "\x01" + strings.Join(r.Reduced, "\x00") + "\x01" + strings.Join(r.Faults, "\x00")
-	sum := maphash.String(seed, text)
-	k.mu.Lock()
-	same := k.notified[p.UID] == sum
-	k.notified[p.UID] = sum
-	k.mu.Unlock()
-	if same {
+	if !k.once(p.UID, text) {
 		return
 	}
 	for _, kind := range r.Ignored {
@@ -320,6 +333,16 @@ func (k *Keeper) notify(p *corev1.Pod, r translate.Result) {
 	if len(r.Faults) > 0 {
 		k.Record(events.Event{Regarding: subject(p), Warning: true, Reason: "PenaltyUnreadable", Message: strings.Join(r.Faults, "; ")})
 	}
+}
+
+// once reports whether a text is not the last one that a Pod's owner was told.
+func (k *Keeper) once(pod types.UID, text string) bool {
+	sum := maphash.String(seed, text)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	same := k.notified[pod] == sum
+	k.notified[pod] = sum
+	return !same
 }
 
 var seed = maphash.MakeSeed() // only to tell texts apart within this process

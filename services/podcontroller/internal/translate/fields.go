@@ -52,7 +52,7 @@ func Fields() []Field {
 		{"nodeName", Exact, "a bound Pod asks for the node that it runs on, if that is a machine's", "TestForeignNodes"},
 		{"schedulingGates", Exact, "a gated Pod asks for nothing", "TestWhy"},
 		{"resourceClaims", Refused, "devices by DRA claims cannot be bought yet", "TestFieldsBeyondRequests"},
-		{"schedulingGroup", Approximate, "the Pod asks alone; an event names it", "TestFieldsBeyondRequests"},
+		{"schedulingGroup", Approximate, "Pods of a PodGroup with a gang policy get capacity together or not at all, in one value of its first topology key; its Pods with other constraints are a gang of their own; an event names a group that cannot be read", "TestForms"},
 		{"volumes", Approximate, "where a bound volume, or the class of one that waits for its Pod, can be is a requirement; a missing or unbound claim asks for nothing; Pods that no node can attach the volumes of get one more machine", "TestVolumes"},
 		{"schedulerName", Exact, "every scheduler's Pods ask; after 30 s also those whose scheduler says nothing", "TestForeignNodes"},
 	}

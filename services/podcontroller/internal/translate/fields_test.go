@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/clusters.md again")
@@ -40,7 +42,7 @@ func paths(t reflect.Type, prefix string) (out []string) {
 func TestEveryFieldHasADecision(t *testing.T) {
 	decided := map[string]bool{}
 	tests := ""
-	for _, file := range []string{"spec_test.go", "fields_test.go", "../keeper/keeper_test.go"} {
+	for _, file := range []string{"spec_test.go", "fields_test.go", "../keeper/keeper_test.go", "../gangs/gangs_test.go"} {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -107,8 +109,10 @@ func TestFieldsBeyondRequests(t *testing.T) {
 	if r.Eligibility != Counted || len(r.Spec.Requirements) != 1 {
 		t.Errorf("a bound Pod with claims: %+v", r)
 	}
-	r = Spec(pod(t, `{spec: {schedulingGroup: {podGroupName: g}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 3, whenUnsatisfiable: DoNotSchedule}]}}`), nil, floor())
-	if got := r.Approximations(); len(got) != 2 || !strings.Contains(strings.Join(got, ";"), "minDomains") || !strings.Contains(strings.Join(got, ";"), "schedulingGroup") {
+	unread := floor()
+	unread.Gang = func(*corev1.Pod) (*v1alpha1.Gang, bool) { return nil, true }
+	r = Spec(pod(t, `{spec: {schedulingGroup: {podGroupName: g}, topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, minDomains: 3, whenUnsatisfiable: DoNotSchedule}]}}`), nil, unread)
+	if got := r.Approximations(); len(got) != 2 || !strings.Contains(strings.Join(got, ";"), "minDomains") || !strings.Contains(strings.Join(got, ";"), "PodGroup") {
 		t.Errorf("named: %q", got)
 	}
 	plain := Spec(pod(t, `{spec: {}}`), nil, floor())

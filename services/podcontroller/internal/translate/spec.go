@@ -26,6 +26,8 @@ type Defaults struct {
 	// Volumes gives alternative terms for each volume of a Pod that cannot be on every node, and what a pending Pod waits for that no
 	// machine gives it; nil means that volumes are not read.
 	Volumes func(p *corev1.Pod) (terms [][]corev1.NodeSelectorTerm, waits string)
+	// Gang gives the gang of a Pod, or says that the object that defines it is not known; nil means that no Pod has one.
+	Gang func(p *corev1.Pod) (gang *v1alpha1.Gang, unread bool)
 	// Turn says how many alternatives of a pending Pod's node affinity have been tried in vain; nil means none.
 	Turn func(p *corev1.Pod) int
 	// Class gives the penalties of a PriorityClass; nil means none has any.
@@ -62,7 +64,7 @@ var fieldOf = map[string]string{
 	KindPodAntiAffinity: "required Pod anti-affinity, except against its own peers on kubernetes.io/hostname",
 	KindMinDomains:      "minDomains of topologySpreadConstraints",
 	KindNodePolicy:      "nodeAffinityPolicy and nodeTaintsPolicy of topologySpreadConstraints",
-	KindSchedulingGroup: "schedulingGroup",
+	KindSchedulingGroup: "the PodGroup or JobSet that the Pod belongs to, which cannot be read",
 	KindPerHost:         "host ports and required Pod anti-affinity on kubernetes.io/hostname, unless the shard limits Pods per host",
 }
 
@@ -89,8 +91,11 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 		r.Reduced = []string{"spec.resourceClaims cannot be satisfied: BigFleet does not buy devices for DRA claims, and no other machine would help this Pod"}
 		return r
 	}
-	if p.Spec.SchedulingGroup != nil {
-		r.Ignored = append(r.Ignored, KindSchedulingGroup)
+	if d.Gang != nil {
+		var unread bool
+		if r.Spec.Gang, unread = d.Gang(p); unread {
+			r.Ignored = append(r.Ignored, KindSchedulingGroup)
+		}
 	}
 	turn := 0
 	if r.Turns = turns(p); r.Turns > 0 && d.Turn != nil {

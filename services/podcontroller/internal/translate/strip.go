@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/kube/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/podcontroller/internal/gangs"
 )
 
 // StripPod drops what translation does not read of a Pod, before it enters the cache (OP-15.22).
@@ -32,8 +33,10 @@ func StripPod(o any) (any, error) {
 			ContainerStatuses: stripStatuses(p.Status.ContainerStatuses), InitContainerStatuses: stripStatuses(p.Status.InitContainerStatuses),
 		},
 	}
-	for _, k := range []string{corev1.MirrorPodAnnotationKey, "kubernetes.io/config.source", v1alpha1.AnnotationIgnore,
-		v1alpha1.AnnotationInterruptionPenalty, v1alpha1.AnnotationReclamationPenalty} {
+	gangLabels, gangAnnotations := gangs.Shape(p)
+	out.Labels = gangLabels
+	for _, k := range append(gangAnnotations, corev1.MirrorPodAnnotationKey, "kubernetes.io/config.source", v1alpha1.AnnotationIgnore,
+		v1alpha1.AnnotationInterruptionPenalty, v1alpha1.AnnotationReclamationPenalty) {
 		if v, ok := p.Annotations[k]; ok {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}

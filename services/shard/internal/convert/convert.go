@@ -86,7 +86,8 @@ func Need(r *demand.Row) *pb.CapacityNeed {
 	p := &r.Profile
 	n := &pb.CapacityNeed{Requirements: Requirements(p.Requirements), AggregateResources: QuantityMap(r.Aggregate), Priority: p.Priority,
 		InterruptionPenaltyBucket: pb.PenaltyBucket(p.Interruption), ReclamationPenaltyBucket: pb.PenaltyBucket(p.Reclamation),
-		MinUnit: QuantityMap(r.MinUnit), Group: r.Group, RowId: r.RowID, TolerationsStated: p.TolerationsStated, NeverPreempts: p.NeverPreempts, MaxPerHost: p.MaxPerHost}
+		MinUnit: QuantityMap(r.MinUnit), Group: r.Group, RowId: r.RowID, TolerationsStated: p.TolerationsStated, NeverPreempts: p.NeverPreempts, MaxPerHost: p.MaxPerHost,
+		MinMembers: p.MinMembers}
 	for _, s := range p.Spread {
 		n.Spread = append(n.Spread, &pb.TopologySpread{TopologyKey: s.Key, MaxSkew: s.MaxSkew,
 			WhenUnsatisfiable: pb.TopologySpread_WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE})

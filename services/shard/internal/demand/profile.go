@@ -64,7 +64,8 @@ type Profile struct {
 	Interruption      Bucket        `n:"6"`
 	Reclamation       Bucket        `n:"7"`
 	NeverPreempts     bool          `n:"8"` // nothing in use is preempted for it (ENG-15.6)
-	MaxPerHost        int32         `n:"9"` // units that one machine may hold; 0: as many as fit (ENG-4.12a)
+	MaxPerHost        int32         `n:"9"`  // units that one machine may hold; 0: as many as fit (ENG-4.12a)
+	MinMembers        int32         `n:"10"` // units that run together or not at all; 0: each for itself (ENG-4.13)
 }
 
 // Canonical returns the one spelling of a profile (ENG-4.3). It reads soft violations as WIRE-14.1 says: values of
@@ -96,7 +97,7 @@ func (p Profile) Canonical() Profile {
 	})
 	c.Tolerations = canonicalTolerations(p)
 	c.Interruption, c.Reclamation = p.Interruption.Canonical(), p.Reclamation.Canonical()
-	c.MaxPerHost = max(0, p.MaxPerHost)
+	c.MaxPerHost, c.MinMembers = max(0, p.MaxPerHost), max(0, p.MinMembers)
 	return c
 }
 
@@ -165,7 +166,7 @@ const FingerprintPrefix = "f1-"
 // number is a field of four bytes. In order: the number of requirements, and of each one its key, operator, number of
 // values and values; the number of spread terms, and of each one its key and skew; 1 or 0 for tolerations stated, the
 // number of tolerations, and of each one its key, operator, value and effect; priority; both buckets; "never-preempts" if it never
-// preempts; "max-per-host" and the number if it has such a limit.
+// preempts; "max-per-host" and the number if it has such a limit; "min-members" and the number if it is such a gang.
 func (p Profile) Fingerprint() string {
 	c := p.Canonical()
 	b := c.appendRequirements(make([]byte, 0, 256))
@@ -183,6 +184,9 @@ func (p Profile) Fingerprint() string {
 	}
 	if c.MaxPerHost > 0 {
 		b = appendNumber(appendField(b, "max-per-host"), int(c.MaxPerHost))
+	}
+	if c.MinMembers > 0 {
+		b = appendNumber(appendField(b, "min-members"), int(c.MinMembers))
 	}
 	return FingerprintPrefix + shortHash(b)
 }

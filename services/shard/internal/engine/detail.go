@@ -3,7 +3,7 @@ package engine
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 
 // Detail is the finer reason of a verdict (ENG-19.4, ENG-19.5). The numbers are those of the wire's NeedDetail; the
-// shell has details of its own, which no plan gives: 21 to 27. A detail is a constant, a line of detailCodes and a case of Reason.
+// shell has details of its own, which no plan gives: 21 to 28. A detail is a constant, a line of detailCodes and a case of Reason.
 type Detail uint8
 
 const (
@@ -28,6 +28,7 @@ const (
 	DetailNodeNotReady     Detail = 18
 	DetailUnplaced         Detail = 19
 	DetailSpreadIgnored    Detail = 20
+	DetailGangShort        Detail = 29
 )
 
 // Details is the length of an array indexed by Detail.
@@ -56,6 +57,7 @@ var detailCodes = [...]code{
 	DetailNodeNotReady:     {"NODE_NOT_READY", "A Node that joined is no longer Ready.", "Check the Node; the cluster is responsible for its recovery."},
 	DetailUnplaced:         {"UNPLACED", "Capacity covers the demand, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
 	DetailSpreadIgnored:    {"SPREAD_IGNORED", "The spread constraint is ignored because the need requires a single domain.", "Remove the spread constraint or the single-domain requirement."},
+	DetailGangShort:        {"GANG_SHORT", "Too few suitable machines are free for the Pods of the gang that start together, so nothing is bought for it.", "Add machines, make the gang smaller, or raise the priority."},
 }
 
 // MarkDetails are what marks on the machines that suit a need say of it, those named first that win a tie.

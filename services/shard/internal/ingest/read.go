@@ -74,6 +74,9 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	if p.MaxPerHost = n.GetMaxPerHost(); p.MaxPerHost < 0 {
 		r.warn("max_per_host", "needs[%d]: a negative max_per_host is read as 0", i)
 	}
+	if p.MinMembers = n.GetMinMembers(); p.MinMembers < 0 {
+		r.warn("min_members", "needs[%d]: a negative min_members is read as 0", i)
+	}
 	p.Priority = n.GetPriority()
 	p.Interruption = demand.Bucket(n.GetInterruptionPenaltyBucket())
 	p.Reclamation = demand.Bucket(n.GetReclamationPenaltyBucket())

@@ -25,6 +25,7 @@ type allocator struct {
 	cover    *cover.Search
 	x        *scratch
 	buf      []int64
+	sum      []int64
 }
 
 // allocate lets open Needs acquire machines, one after the other (ENG-12).
@@ -80,6 +81,9 @@ func (al *allocator) allocateNeed(cl *clusterState, w *needState) {
 			al.clusters.markStale(cl)
 		}
 	}
+	if w.bits&wGang != 0 && !al.canStart(cl, w) {
+		return
+	}
 	al.acquirer.acquire(cl, w, inventory.IdlePool)
 	al.acquirer.acquire(cl, w, inventory.SpeculativePool)
 	al.reattribute(cl, w)
@@ -104,12 +108,9 @@ func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int3
 	}
 	list := al.x.list[:0]
 	for _, at := range from {
-		l := &cl.machines[at]
-		if l.claim < 0 || cl.needs[l.claim].priority >= priority || l.bits&lExcluded != 0 || !cl.usable(w, l) ||
-			values != nil && values[at] != int64(w.domain) {
-			continue
+		if servesLower(cl, w, at, values) {
+			list = append(list, at)
 		}
-		list = append(list, at)
 	}
 	slices.SortFunc(list, func(a, b int32) int {
 		x, y := cl.need(&cl.needs[cl.machines[a].claim]), cl.need(&cl.needs[cl.machines[b].claim])
@@ -120,14 +121,7 @@ func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int3
 			break
 		}
 		l := &cl.machines[at]
-		worth := append(al.buf[:0], cl.supply(l)...)
-		al.buf = worth
-		for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
-			if s := &cl.shares[i]; s.to != w.at && cl.needs[s.to].priority >= priority {
-				match.Subtract(worth, cl.at_(s.vec, 0))
-			}
-		}
-		if !match.Touches(cl.inUnits(w, worth), cl.rest(w)) {
+		if !match.Touches(al.displaceable(cl, w, l), cl.rest(w)) {
 			continue
 		}
 		for i := l.shares; i >= 0; {
@@ -147,4 +141,23 @@ func (al *allocator) reattributeFrom(cl *clusterState, w *needState, from []int3
 		al.clusters.markStale(cl)
 	}
 	al.x.list = list
+}
+
+// servesLower reports whether a machine serves a lower priority than w. values are those of the key of a gang.
+func servesLower(cl *clusterState, w *needState, at int32, values []int64) bool {
+	l := &cl.machines[at]
+	return l.claim >= 0 && cl.needs[l.claim].priority < w.priority && l.bits&lExcluded == 0 && cl.usable(w, l) &&
+		(values == nil || values[at] == int64(w.domain))
+}
+
+// displaceable is what a machine counts for w when shares of lower priority on it are lost. The result may be al.buf.
+func (al *allocator) displaceable(cl *clusterState, w *needState, l *machineState) []int64 {
+	worth := append(al.buf[:0], cl.supply(l)...)
+	al.buf = worth
+	for i := l.shares; i >= 0; i = cl.shares[i].nextOn {
+		if s := &cl.shares[i]; s.to != w.at && cl.needs[s.to].priority >= w.priority {
+			match.Subtract(worth, cl.at_(s.vec, 0))
+		}
+	}
+	return cl.inUnits(w, worth)
 }

@@ -18,7 +18,7 @@ const (
 // noteIdle records that an allocation got nothing. Gangs are never recorded: they depend on more than what matches.
 func (pl *pendingList) noteIdle(s *pendingNeed, w *needState) {
 	switch {
-	case pl.off.noPassing || w.bits&(wSame|wFolded) != 0 || pl.clusters.marks[s.allocation.cl]&staleMark != 0:
+	case pl.off.noPassing || w.bits&(wSame|wGang|wFolded) != 0 || pl.clusters.marks[s.allocation.cl]&staleMark != 0:
 		s.idle = notIdle
 	case w.bits&wSpread != 0:
 		s.idle = idleSpread

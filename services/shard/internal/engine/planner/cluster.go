@@ -139,6 +139,7 @@ const (
 	wMany   // and more than one
 	wBought // took Speculative machines in this plan, and perhaps gave them back
 	wSpare  // has hard spread terms that its Same wins over (10.13)
+	wGang   // Pods of it start together or not at all (4.13)
 )
 
 // machineState is one machine in its cluster: a cache line.

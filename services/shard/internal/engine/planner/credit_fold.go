@@ -278,7 +278,7 @@ func (nz *normalising) sortFolds() {
 			nz.sortMembers(d.Members)
 		}
 		w := nz.add(&d.Need, nz.cat.Known(d.Need.Form), engine.FoldedRow+int32(i), hold)
-		w.bits |= wFolded
+		w.bits = w.bits&^wGang | wFolded // each unit is a whole gang
 	}
 	before := func(a, b *needState) int {
 		if c := engine.CompareAllocation(cl.need(a), "", cl.need(b), ""); c != 0 {

@@ -157,4 +157,7 @@ func (nz *normalising) measure(w *needState, n *demand.Need) {
 	case k == 1:
 		w.bits |= wWhole
 	}
+	if n.Form.MinMembers > 0 {
+		w.bits |= wGang
+	}
 }

@@ -335,7 +335,7 @@ func checkFleet(w *engine.World, p *engine.Policy, r *engine.Result, v *views, o
 
 // checkNeed: ENG-P3, that what counts and what is missing add up, shares on a machine left out for its claimant (ENG-P1), and
 // that no walk went on after the Need was covered: one machine at least is needed; ENG-P4, that no short plain Need is left
-// beside what it could use.
+// beside what it could use; ENG-P25, that nothing is taken for Pods that start together and cannot.
 func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref engine.Ref) error {
 	b := r.Blocks[ref.Block]
 	if ref.Row < engine.FoldedRow && b.Verdicts[ref.Row].Fold >= 0 {
@@ -380,6 +380,13 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 	if short == rest.IsZero() && !sharedOnly(b, ref) {
 		return fmt.Errorf("ENG-P3: %s lacks %v and is short: %v", d.Need.Group, rest.Quantities(v.n.World.Space.Dimensions), short)
 	}
+	lacks := d.LacksToStart(rest)
+	waits := ref.Row < engine.FoldedRow && !lacks.IsZero()
+	if waits && d.Spread == nil && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
+		return c.Row == ref.Row && (c.Kind == engine.ClaimIdle || c.Kind == engine.ClaimPurchased)
+	}) {
+		return fmt.Errorf("ENG-P25: %s cannot start and takes machines", d.Need.Group)
+	}
 	if !short || d.Same != nil || d.Spread != nil || heldNeed(b, v, ref) {
 		return nil
 	}
@@ -392,7 +399,7 @@ func checkNeed(r *engine.Result, v *views, on map[inventory.Index]*holder, ref e
 		mine := m.Seen.Bound() && m.Machine.Cluster == b.Cluster && !slices.Contains(b.Excluded, m.Index)
 		mine = mine || reference.InFlight(m, d.Cluster)
 		pool := !m.Foreign && (m.Seen == inventory.Idle || m.Seen == inventory.Speculative) && m.Promise == nil && !reference.WithheldFor(m, b.Cluster)
-		if mine || pool {
+		if mine || pool && !waits {
 			return fmt.Errorf("ENG-P4: %s is short and %s is left", d.Need.Group, m.Machine.ID)
 		}
 	}

@@ -18,12 +18,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ENG-P14: without Same and with sharing off, a Need of strictly lower priority that owns nothing, in a cluster with
+// ENG-P14: without Same, without Pods that start together, and with sharing off, a Need of strictly lower priority that owns nothing, in a cluster with
 // nothing left over, takes nothing from the others that are not held: as long as no promise is taken over, no residual of
 // theirs grows in any dimension.
 func TestALowerNeedTakesNothing(t *testing.T) {
 	sh := shapes["mixed"]
-	sh.plain, sh.same, sh.spread = true, 0, 0
+	sh.plain, sh.same, sh.spread, sh.together = true, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 14))
 		f := drawFleet(r, sh)

@@ -73,7 +73,7 @@ func (pe *preemption) run() {
 	pe.queue.visit(func(cl *clusterState, w *needState, _ *pendingNeed) {
 		if w.bits&wLost != 0 {
 			pe.allocator.claimUnclaimed(cl, w)
-			if !held(w) {
+			if !held(w) && (w.bits&wGang == 0 || pe.allocator.canStart(cl, w)) {
 				n := len(pe.actions.list)
 				pe.acquirer.acquire(cl, w, inventory.IdlePool)
 				pe.acquirer.acquire(cl, w, inventory.SpeculativePool)
@@ -126,6 +126,10 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 	h := &pe.request
 	h.cl, h.w = cl, w
 	h.rest = append(h.rest[:0], cl.rest(w)...)
+	starts := w.bits&(wGang|wSpread) == wGang && !match.IsZero(lacksToStart(cl, w, h.rest)) // it takes what is free as well, if it can start (15.3)
+	if starts {
+		match.Subtract(h.rest, pe.allocator.freeFor(cl, w))
+	}
 	if w.bits&wSpread != 0 {
 		pe.spread.known(cl, w)
 	}
@@ -155,9 +159,16 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 		}
 		pe.clusters.markStale(cl)
 	}
-	gang := w.bits&wSame != 0 && !match.Covers(cl.unit(w), cl.aggregate(w))
-	if gang && !match.IsZero(h.rest) {
+	gang := w.bits&(wSame|wGang) == wSame && !match.Covers(cl.unit(w), cl.aggregate(w))
+	if gang && !match.IsZero(h.rest) || w.bits&wGang != 0 && !match.IsZero(lacksToStart(cl, w, h.rest)) {
 		return // 15.3: part of a gang is of no use
+	}
+	if starts {
+		n := len(pe.actions.list)
+		pe.acquirer.acquire(cl, w, inventory.IdlePool)
+		pe.acquirer.acquire(cl, w, inventory.SpeculativePool)
+		pe.actions.resumed = pe.actions.resumed || len(pe.actions.list) > n
+		pe.unmet.gained = pe.unmet.gained || len(pe.actions.list) > n
 	}
 	for _, at := range over {
 		pe.takeOver(cl, w, &pe.inFlight[at])

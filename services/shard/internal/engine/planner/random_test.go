@@ -65,6 +65,7 @@ type shape struct {
 	clusters, rows, machines int
 	plain                    bool // no Same, no spread, no sharing: for laws that hold without them only
 	same, spread, twins      int  // Needs with Same, with hard spread, equal to another row but for the group
+	together                 int  // Needs whose Pods start together or not at all
 	bound, speculative       int  // machines bound to a cluster, and slots; the others are anything
 	picky                    int  // requirements, tolerations, taints, marks, odd states
 	prices                   int  // distinct prices; few make ties
@@ -72,15 +73,15 @@ type shape struct {
 
 // shapes are the themes that the laws are checked on.
 var shapes = map[string]shape{
-	"mixed":   {clusters: 3, rows: 5, machines: 14, same: 25, spread: 15, twins: 10, bound: 40, speculative: 25, picky: 15, prices: 6},
+	"mixed":   {clusters: 3, rows: 5, machines: 14, same: 25, spread: 15, twins: 10, bound: 40, speculative: 25, picky: 15, together: 15, prices: 6},
 	"market":  {clusters: 2, rows: 4, machines: 20, same: 0, spread: 10, twins: 0, bound: 5, speculative: 85, picky: 4, prices: 40},
 	"ties":    {clusters: 2, rows: 5, machines: 18, same: 10, spread: 25, twins: 20, bound: 20, speculative: 60, picky: 4, prices: 2},
-	"gangs":   {clusters: 2, rows: 7, machines: 18, same: 80, spread: 5, twins: 40, bound: 45, speculative: 30, picky: 5, prices: 4},
-	"crowded": {clusters: 4, rows: 6, machines: 14, same: 15, spread: 10, twins: 10, bound: 80, speculative: 5, picky: 8, prices: 6},
-	"sharing": {clusters: 2, rows: 9, machines: 10, same: 15, spread: 0, twins: 10, bound: 50, speculative: 35, picky: 2, prices: 6},
-	"picky":   {clusters: 3, rows: 5, machines: 14, same: 30, spread: 20, twins: 10, bound: 40, speculative: 25, picky: 50, prices: 6},
-	"slack":   {clusters: 2, rows: 3, machines: 18, same: 10, spread: 10, twins: 10, bound: 25, speculative: 5, picky: 6, prices: 2},
-	"spread":  {clusters: 2, rows: 5, machines: 12, same: 15, spread: 70, twins: 10, bound: 50, speculative: 25, picky: 8, prices: 4},
+	"gangs":   {clusters: 2, rows: 7, machines: 18, same: 80, spread: 5, twins: 40, bound: 45, speculative: 30, picky: 5, together: 50, prices: 4},
+	"crowded": {clusters: 4, rows: 6, machines: 14, same: 15, spread: 10, twins: 10, bound: 80, speculative: 5, picky: 8, together: 30, prices: 6},
+	"sharing": {clusters: 2, rows: 9, machines: 10, same: 15, spread: 0, twins: 10, bound: 50, speculative: 35, picky: 2, together: 10, prices: 6},
+	"picky":   {clusters: 3, rows: 5, machines: 14, same: 30, spread: 20, twins: 10, bound: 40, speculative: 25, picky: 50, together: 20, prices: 6},
+	"slack":   {clusters: 2, rows: 3, machines: 18, same: 10, spread: 10, twins: 10, bound: 25, speculative: 5, picky: 6, together: 40, prices: 2},
+	"spread":  {clusters: 2, rows: 5, machines: 12, same: 15, spread: 70, twins: 10, bound: 50, speculative: 25, picky: 8, together: 20, prices: 4},
 }
 
 var themes = []string{"mixed", "market", "ties", "gangs", "crowded", "sharing", "picky", "slack", "spread"}
@@ -200,6 +201,9 @@ func drawProfile(t source, sh shape) demand.Profile {
 	p.NeverPreempts = chance(t, 15)
 	if chance(t, 20) {
 		p.MaxPerHost = oneOf[int32](t, 1, 1, 2, 3)
+	}
+	if chance(t, sh.together) {
+		p.MinMembers = oneOf[int32](t, 1, 2, 3, 4, 7)
 	}
 	if sh.plain {
 		return p

@@ -101,7 +101,10 @@ func (re *reasons) of(cl *clusterState, w *needState, hold demand.Hold, x *scrat
 	if cl.victimsOf(w) > 0 {
 		return engine.DetailPreemptionShort
 	}
-	return re.withheldDetail(cl, w)
+	if d := re.withheldDetail(cl, w); d != engine.DetailHeldByOthers || w.bits&wGang == 0 || match.IsZero(lacksToStart(cl, w, cl.rest(w))) {
+		return d
+	}
+	return engine.DetailGangShort
 }
 
 // hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for

@@ -205,6 +205,8 @@ func (s *script) need(alias string, words []string) {
 			}
 		case k == "per-host":
 			p.MaxPerHost = int32(number(v))
+		case k == "together":
+			p.MinMembers = int32(number(v))
 		case k == "never-preempts":
 			p.NeverPreempts = true
 		case k == "group":

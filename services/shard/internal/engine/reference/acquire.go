@@ -6,6 +6,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // acquisition gives short needs machines, one need after the other (ENG-12).
@@ -28,10 +29,45 @@ func (n acquisition) allocate() {
 			n.share(d, func(m *Machine) bool { return true })
 			n.claimWhileShort(d, n.unclaimedInFlight(d))
 		}
+		if !n.canStart(d) {
+			continue
+		}
 		n.acquire(d, inventory.Idle)
 		n.acquire(d, inventory.Speculative)
 		n.reattribute(d)
 	}
+}
+
+// canStart reports whether what d has, what is free and what serves lower priorities in its cluster are enough for the Pods of a gang that start
+// together (ENG-12.10). What is no such gang can always start.
+func (n acquisition) canStart(d *Need) bool {
+	lacks := d.LacksToStart(n.residual(d)).Sub(n.freeFor(d))
+	for _, m := range n.selectMachines(func(m *Machine) bool { return n.servesLower(d, m) }, byID) {
+		lacks = lacks.Sub(n.displaceable(d, m))
+	}
+	return lacks.IsZero()
+}
+
+// LacksToStart is the part of a residual that a gang needs before any of its Pods run (ENG-4.13).
+func (d *Need) LacksToStart(rest resource.Vector) resource.Vector {
+	switch least := int64(d.Form.MinMembers); {
+	case least == 0 || len(d.members) > 0:
+		return resource.Vector{}
+	case d.inUnits():
+		beyond := d.Aggregate.Sub(d.MinUnit.Times(least))
+		return rest.Sub(beyond)
+	}
+	return rest
+}
+
+// freeFor is what the free machines that d may take count for it.
+func (n acquisition) freeFor(d *Need) (sum resource.Vector) {
+	for _, m := range n.Machines {
+		if n.free(d, m) && inside(d, m) {
+			sum = sum.Add(n.Yields(d, m))
+		}
+	}
+	return sum
 }
 
 // acquire takes free machines of one pool: the cheapest cover of the candidates of ENG-13.1.
@@ -60,9 +96,7 @@ func (n acquisition) acquire(d *Need, pool inventory.State) {
 
 // reattribute takes machines of the own cluster from needs of lower priority (ENG-12.5).
 func (n acquisition) reattribute(d *Need) {
-	lower := func(m *Machine) bool {
-		return m.claim != nil && m.claim != d && m.claim.Form.Priority < d.Form.Priority && n.Usable(d, m) && inside(d, m)
-	}
+	lower := func(m *Machine) bool { return n.servesLower(d, m) }
 	rank := func(a, b *Machine) int {
 		return demand.CompareRank(&b.claim.Form.Profile, &a.claim.Form.Profile)
 	}
@@ -76,13 +110,7 @@ func (n acquisition) reattribute(d *Need) {
 		if rest.IsZero() {
 			return
 		}
-		s := n.Supply(m, d.Cluster)
-		for _, sh := range m.shares {
-			if sh.to.Form.Priority >= d.Form.Priority && sh.to != d {
-				s = s.Sub(sh.taken)
-			}
-		}
-		if s = d.Gives(s); !s.Touches(&rest) {
+		if s := n.displaceable(d, m); !s.Touches(&rest) {
 			continue
 		}
 		n.displaced++
@@ -96,6 +124,23 @@ func (n acquisition) reattribute(d *Need) {
 		n.drop(m.claim, m) // its allocation is still to come (ENG-12.6)
 		n.claim(d, m)
 	}
+}
+
+// servesLower reports whether m is a machine of d's cluster that a need of lower priority claims.
+func (n acquisition) servesLower(d *Need, m *Machine) bool {
+	mine := m.Seen.Bound() && m.Cluster == d.Cluster.Name && !m.excluded || InFlight(m, d.Cluster)
+	return mine && m.claim != nil && m.claim != d && m.claim.Form.Priority < d.Form.Priority && n.Usable(d, m) && inside(d, m)
+}
+
+// displaceable is what m counts for d when shares of lower priority on it are lost.
+func (n acquisition) displaceable(d *Need, m *Machine) resource.Vector {
+	s := n.Supply(m, d.Cluster)
+	for _, sh := range m.shares {
+		if sh.to.Form.Priority >= d.Form.Priority && sh.to != d {
+			s = s.Sub(sh.taken)
+		}
+	}
+	return d.Gives(s)
 }
 
 // claimFreed lets each short need claim what others gave up after its allocation (ENG-12.9).

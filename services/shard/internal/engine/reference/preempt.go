@@ -20,7 +20,7 @@ func (n preempting) preemption() {
 	for _, d := range n.needs {
 		if d.lost {
 			n.claimUnclaimed(d)
-			if d.hold == demand.NotHeld {
+			if d.hold == demand.NotHeld && n.canStart(d) {
 				n.acquire(d, inventory.Idle)
 				n.acquire(d, inventory.Speculative)
 			}
@@ -28,8 +28,13 @@ func (n preempting) preemption() {
 		if d.hold != demand.NotHeld || !n.isShort(d) || d.Same != nil && !d.chosen {
 			continue
 		}
-		gang := d.Same != nil && !d.MinUnit.Covers(&d.Aggregate)
+		gang := d.Same != nil && !d.MinUnit.Covers(&d.Aggregate) && d.Form.MinMembers == 0
 		rest := n.residual(d)
+		lacks := d.LacksToStart(rest)
+		starts := d.Spread == nil && !lacks.IsZero() // it takes what is free as well, if it can start (ENG-15.3)
+		if starts {
+			rest = rest.Sub(n.freeFor(d))
+		}
 		counts := map[string]int{}
 		if d.Spread != nil {
 			counts = n.known(d)
@@ -65,8 +70,13 @@ func (n preempting) preemption() {
 				d.freed = d.freed.With(dim, resource.AddSat(d.freed.Get(dim), s.Get(dim)))
 			}
 		}
-		if gang && !rest.IsZero() {
+		lacks = d.LacksToStart(rest)
+		if gang && !rest.IsZero() || !lacks.IsZero() {
 			continue
+		}
+		if starts {
+			n.acquire(d, inventory.Idle)
+			n.acquire(d, inventory.Speculative)
 		}
 		for _, m := range over {
 			n.takeOver(d, m)

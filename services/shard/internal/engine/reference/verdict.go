@@ -252,7 +252,11 @@ func (n verdicts) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 	if d.victims > 0 {
 		return engine.DetailPreemptionShort
 	}
-	return n.withheldDetail(d, left)
+	detail, lacks := n.withheldDetail(d, left), d.LacksToStart(rest)
+	if detail == engine.DetailHeldByOthers && !lacks.IsZero() {
+		return engine.DetailGangShort
+	}
+	return detail
 }
 
 // domainExists says whether some domain could hold d if all its owned machines were free.
