@@ -1,0 +1,3 @@
+package shape
+
+const one = 1
