@@ -110,10 +110,10 @@ func (s *shell) publish(p *core.Publish) {
 // observe measures a step; one that ran a cycle is a cycle.
 func (s *shell) observe(e core.Event, d time.Duration) {
 	s.meter.Step(e, d)
-	if s.core.Cycles() == s.lastCycle {
+	if s.core.Cycle() == s.lastCycle {
 		return
 	}
-	s.lastCycle = s.core.Cycles()
+	s.lastCycle = s.core.Cycle()
 	s.suspects.cleared(s.core.TakesIn)
 	s.cycleTook.Store(int64(d))
 	if s.lastCycle > int64(s.MetricsWarmupCycles) {

@@ -6,13 +6,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 )
 
-// bootstraps pulls boot data for machines that are to be configured.
-type bootstraps struct {
-	*shared
-	commands   *commands
-	dispatcher *dispatcher
-}
-
 // machineIDKey is the requirement that names the machine to a template (SHARD-16.2).
 const machineIDKey = "bigfleet.lucy.sh/machine-id"
 

@@ -7,25 +7,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// commands carries operations from their start to their one outcome.
-type commands struct {
-	*shared
-	bootstraps *bootstraps
-	coord      *coordinatorState
-	dispatcher *dispatcher
-	draining   *draining
-	guards     *guards
-	ledger     *needLedger
-	machines   *machines
-	merger     *merger
-	ownership  *ownership
-	pools      *poolSet
-	reconciler *reconciler
-	recovery   *recovery
-
-	opCount int64 // numbers operations
-}
-
 // send emits the operation's command. The caller has made sure of a slot.
 func (c *commands) send(o *operation) {
 	o.Attempt++

@@ -5,20 +5,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// dispatcher starts decisions that nothing holds back, and sends their commands.
-type dispatcher struct {
-	*shared
-	bootstraps *bootstraps
-	commands   *commands
-	draining   *draining
-	guards     *guards
-	machines   *machines
-	ownership  *ownership
-	recovery   *recovery
-
-	classes concurrencyClasses
-}
-
 // blockedReason is what keeps a decision from starting.
 type blockedReason uint8
 

@@ -10,23 +10,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// guards stand between a decision and its start. They may slow or stop actions; they never add, reorder or change one
-// (SHARD-19.1).
-type guards struct {
-	*shared
-	coord     *coordinatorState
-	machines  *machines
-	ownership *ownership
-	pools     *poolSet
-
-	reclaim  tokenBucket // of the whole shard
-	creates  tokenBucket // of --provision-rate
-	preempts tokenBucket // of --preempt-rate
-	backoffs map[string]*[rpcs]backoff
-	capped   map[string]bool          // machines whose reclaim is known to wait for the budget
-	drains   map[string]*drainBackoff // machines whose drain was given up
-}
-
 // drainBackoff keeps a machine from being reclaimed again after its drain was given up.
 type drainBackoff struct {
 	Backoff backoff `n:"1"`

@@ -330,17 +330,6 @@ func dollars(p demand.Penalty) string {
 	return whole
 }
 
-func clipText(s string) string {
-	if len(s) <= errorTextMax {
-		return s
-	}
-	end := errorTextMax
-	for end > 0 && s[end]&0xC0 == 0x80 { // not inside a UTF-8 sequence
-		end--
-	}
-	return s[:end]
-}
-
 func (o *operation) describe() string {
 	return fmt.Sprintf("%s of %s (%s, attempt %d)", o.Kind, o.Machine, o.Phase, o.Attempt)
 }

@@ -65,24 +65,6 @@ type (
 	}
 )
 
-// orders carries out what people order, and keeps the orders that wait for a List or a Get.
-type orders struct {
-	*shared
-	commands   *commands
-	coord      *coordinatorState
-	guards     *guards
-	machines   *machines
-	ownership  *ownership
-	pools      *poolSet
-	pub        *publisher
-	reconciler *reconciler
-	rollups    *rollups
-
-	answers []AdminAnswer           // of this step
-	gets    map[string][]AdminAsked // by machine
-	done    map[int64]int           // ask to providers still to list
-}
-
 func (c *orders) answer(e AdminAsked, code Code, text string, a any) {
 	c.answers = append(c.answers, AdminAnswer{Ask: e.Ask, Code: code, Text: text, Answer: a})
 	if e.Check {

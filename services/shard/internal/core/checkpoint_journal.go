@@ -5,13 +5,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// recovery resumes what the process before had begun, from its journal.
-type recovery struct {
-	*shared
-
-	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
-}
-
 // journalOp writes the hint that lets a restart restore what facts cannot show (SHARD-13.15).
 func (c *recovery) journalOp(o *operation) {
 	e := JournalEntry{Machine: o.Machine, Kind: o.Kind, Cluster: o.Cluster, For: o.Attribution, Grace: o.Grace,

@@ -1,9 +1,7 @@
 package core
 
 import (
-	"cmp"
 	"container/heap"
-	"maps"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
@@ -347,6 +345,3 @@ func (c *coordinatorState) setOwner(machine, owner string) {
 	}
 	c.owners[machine] = owner
 }
-
-// sortedInts is sortedKeys for numbers.
-func sortedInts[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -8,13 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// ownership decides which machines are this shard's, and withholds those beyond a quota.
-type ownership struct {
-	*shared
-	coord    *coordinatorState
-	machines *machines
-}
-
 // Keys that a machine answers from its own fields (ENG-6.1).
 const (
 	labelType   = "node.kubernetes.io/instance-type"

@@ -9,22 +9,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 )
 
-// coordinatorState is what the core knows of the coordinator beyond Control.
-type coordinatorState struct {
-	*shared
-	ownership  *ownership
-	reconciler *reconciler
-	rollups    *rollups
-
-	keptCoordinator
-
-	foreign  int
-	owners   map[string]string // shard named by the metadata of a bound machine
-	relabels map[string]int64  // type/zone whose Creates pause, until
-	used     map[string]int64  // elastic machines held, by region
-	home     map[string]bool   // clusters that were served here without a break, so all their machines are known
-}
-
 // keptCoordinator is what a checkpoint keeps of the coordinator as it is.
 type keptCoordinator struct {
 	Decommissioned bool                 `n:"1"`

@@ -41,33 +41,6 @@ type Core struct {
 	captures bool  // at the next checkpoint
 }
 
-// shared is what every part reads and writes: the moment of the step, what is known of the fleet, open operations, deadlines,
-// and the effects of the step.
-type shared struct {
-	cfg    Config
-	policy *engine.Policy
-	epoch  int64
-	now    int64 // Mono of the step
-	wall   int64 // wall clock of the step, written out only
-
-	started    bool
-	stopping   bool
-	superseded string // evidence; empty: not superseded
-
-	world     *engine.World
-	cols      columns
-	providers []*provider
-	clusters  clusterSet
-	ops       operations
-	ctl       Control
-	cycle     cycleState
-	timers    timers
-	mutations int64 // mutation counter (SHARD-13.5)
-	records   int64 // numbers decision records
-	eff       []Effect
-	probe     func(Phase) // is told of the phases of a cycle; nil: nobody measures
-}
-
 // New returns a core that waits for Started. The policy is the engine's; nil means its default.
 func New(policy *engine.Policy) *Core {
 	if policy == nil {
@@ -172,16 +145,6 @@ func (c *Core) afterEvent() {
 // NextWake tells when the core wants a Tick, for the loop's timer.
 func (c *Core) NextWake() (mono int64, ok bool) { return c.armed, c.armed != 0 }
 
-func (c *shared) emit(e Effect) { c.eff = append(c.eff, e) }
-
-// toWall turns a moment of Mono into the wall clock of this step, for display.
-func (c *shared) toWall(mono int64) int64 {
-	if mono == 0 {
-		return 0
-	}
-	return c.wall - (c.now - mono)
-}
-
 // columns are what the core itself keeps for each machine, by Index: in blocks, so that a step that meets one machine more
 // never moves those of half a million (SHARD-4.7).
 type columns [][]column
@@ -217,12 +180,6 @@ func (l columns) clone() columns {
 }
 
 func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%columnBlock] }
-
-// touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
-func (c *shared) touched(i inventory.Index) {
-	c.mutations++
-	c.cols.at(i).mutation = c.mutations
-}
 
 func (c *Core) start(s Started) {
 	c.started = true
@@ -280,6 +237,3 @@ func (c *Core) stop() {
 		}
 	}
 }
-
-// frozen reports whether this process must not start anything: it is stopping or superseded.
-func (c *shared) frozen() bool { return c.stopping || c.superseded != "" }

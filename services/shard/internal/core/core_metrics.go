@@ -49,7 +49,3 @@ const (
 
 // ByHandover marks a started Bootstrap that a promise brought about (SHARD-15.9).
 const ByHandover = "handover"
-
-func (c *shared) sample(m Metric, label string, v int64) {
-	c.emit(Sample{Metric: m, Label1: label, Value: v})
-}

@@ -28,9 +28,3 @@ func (c *Core) WatchPhases(f func(Phase)) {
 	c.probe = f
 	c.cycle.planner.Observe = func(p planner.Phase) { c.phase(Phase(p)) }
 }
-
-func (c *shared) phase(p Phase) {
-	if c.probe != nil {
-		c.probe(p)
-	}
-}

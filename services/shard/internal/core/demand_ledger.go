@@ -6,35 +6,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/ledger"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
-
-// needLedger is what the core remembers from plan to plan about needs: since when they are short, which gangs are parked,
-// how well shares hold, which nodes do not join. Ages count nominal cycles, because with evaluation on arrival a count
-// of evaluations is not a time (SHARD-26.2).
-type needLedger struct {
-	*shared
-	pools *poolSet
-
-	parking ledger.Parking
-	sharing ledger.Sharing
-	join    ledger.Join
-
-	unmet      map[string]*shortRows // since when rows are short, by cluster
-	lost       map[string]int64      // last loss of a machine, by cluster
-	since      int64                 // when the row became short that has been so for longest; 0: none is
-	shortfalls map[string]*shortfall
-	order      []*shortfall   // as reported
-	reasons    [8]int         // short rows of the last plan, by engine.UnmetReason
-	summed     []*shortSum    // that shortfalls and reasons are the sums of
-	restored   bool           // shortfalls are those of a snapshot, and no plan has summed them
-	unlisted   *engine.Result // the last plan, if its short rows are not listed yet
-	unsummed   *engine.Result // the last plan, if they are not summed yet
-	allAtOnce  bool           // a checkpoint does not say what is not listed yet
-	oldest     string         // the three oldest, as last logged
-	unplaced   int            // rows that are stuck (ENG-11.11), of the last plan
-}
 
 // shortfall is what all clusters together lack of one profile (SHARD-26.1).
 type shortfall struct {
@@ -54,12 +27,6 @@ type shortfall struct {
 func (c *needLedger) init() {
 	c.unmet, c.lost, c.shortfalls = map[string]*shortRows{}, map[string]int64{}, map[string]*shortfall{}
 }
-
-// nominal is the nominal cycle that a moment lies in.
-func (c *shared) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
-
-// ageCycles is whole nominal cycles since a moment, plus 1 (SHARD-26.2).
-func (c *shared) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
 
 // advance prepares the ledgers for a plan.
 func (c *needLedger) advance() {

@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -12,21 +11,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
-
-// rollups judges roll-ups and makes them the demand of their clusters.
-type rollups struct {
-	*shared
-	bootstraps *bootstraps
-	coord      *coordinatorState
-	draining   *draining
-	machines   *machines
-	pub        *publisher
-	reconciler *reconciler
-
-	reading []*cluster       // new here, and waiting for the providers to be read
-	staging []*cluster       // with a roll-up that is being taken in, in turn
-	poison  map[string]int64 // content hash to Mono at which it ends
-}
 
 // rollupArrived applies a roll-up if its session is the cluster's current one and nothing newer was applied. The
 // sender's timestamp orders nothing (SHARD-8.4). Exactly one disposition is sent (SHARD-8.6).
@@ -324,6 +308,3 @@ func (c *rollups) dropPoison() {
 		}
 	}
 }
-
-// sortedKeys is how the core walks a map.
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,22 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// sessions knows which operators are connected, and takes what they report beside roll-ups.
-type sessions struct {
-	*shared
-	admin      *orders
-	bootstraps *bootstraps
-	commands   *commands
-	coord      *coordinatorState
-	draining   *draining
-	ledger     *needLedger
-	machines   *machines
-	outages    *outages
-	pub        *publisher
-	reconciler *reconciler
-	rollups    *rollups
-}
-
 // Values of Acknowledgement.echo (WIRE-6.10).
 const (
 	echoHello    = "hello"

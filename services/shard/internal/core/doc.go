@@ -12,7 +12,7 @@
 // into I/O.
 //
 // The core is made of parts. Each is a type that owns what it decides by, reads and writes what all share (type shared: the
-// moment, the fleet, open operations, deadlines, effects), and holds the parts that it calls; core_parts.go connects them.
+// moment, the fleet, open operations, deadlines, effects; core_shared.go), and holds the parts that it calls. core_parts.go has them all.
 // The prefix of a file names its area. Read them in this order:
 //
 //	core.go, core_*   Core, shared: Step, events, effects, configuration, timers, records, invariants   SHARD-4, 5, 31 to 33

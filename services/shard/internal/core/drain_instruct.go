@@ -8,17 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// draining tells operators to cordon and evict, and drains when they have.
-type draining struct {
-	*shared
-	commands *commands
-	coord    *coordinatorState
-	guards   *guards
-	ledger   *needLedger
-	machines *machines
-	recovery *recovery
-}
-
 // instruct tells the operator to cordon and drain, before the provider's Drain: otherwise routine scale-down kills pods
 // without honouring disruption budgets (SHARD-17.1).
 func (c *draining) instruct(o *operation, cl *cluster) {

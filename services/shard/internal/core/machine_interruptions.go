@@ -34,14 +34,6 @@ func (r *risk) advance(now int64) {
 	r.at += passed * Millisecond
 }
 
-// risks are those of all pools. A new process starts over: the long run is the metric's.
-type risks struct {
-	*shared
-
-	since int64
-	pools map[riskKey]*risk
-}
-
 func (c *risks) of(key riskKey, now int64) *risk {
 	r := c.pools[key]
 	if r == nil {

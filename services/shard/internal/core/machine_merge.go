@@ -6,19 +6,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// merger merges what providers say of machines into the inventory.
-type merger struct {
-	*shared
-	admin     *orders
-	commands  *commands
-	coord     *coordinatorState
-	guards    *guards
-	ledger    *needLedger
-	machines  *machines
-	ownership *ownership
-	recovery  *recovery
-}
-
 // verdict on one fact.
 type merged uint8
 

@@ -7,18 +7,6 @@ import (
 	"slices"
 )
 
-// machines moves machines between states and shows each to the cluster that it serves.
-type machines struct {
-	*shared
-	coord      *coordinatorState
-	guards     *guards
-	outages    *outages
-	pools      *poolSet
-	pub        *publisher
-	reconciler *reconciler
-	risks      *risks
-}
-
 // boundState reports whether machines in a state have a cluster.
 func boundState(s inventory.State) bool {
 	return s == inventory.Configuring || s == inventory.Configured || s == inventory.Draining

@@ -20,13 +20,6 @@ type pool struct {
 	Probe    string                 `n:"7"` // machine let through after the pause; empty: pausing
 }
 
-type poolSet struct {
-	*shared
-
-	byKey map[string]*pool
-	order []*pool // by key
-}
-
 func (c *poolSet) init() { c.byKey = map[string]*pool{} }
 
 // PoolKey is how status prints a pool and ClearBackoff takes it.

@@ -5,54 +5,8 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
-
-// trigger is why a cycle runs (SHARD-6.3).
-type trigger uint8
-
-const (
-	triggerRollup trigger = iota
-	triggerMachine
-	triggerSession
-	triggerNode
-	triggerExpiry
-	triggerAdmin
-	triggerInterval
-	triggers
-)
-
-func (t trigger) String() string {
-	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval"}[t]
-}
-
-// cycleState is the cadence of decisions and what the last plan left to start.
-type cycleState struct {
-	*shared
-	coord      *coordinatorState
-	dispatcher *dispatcher
-	draining   *draining
-	ledger     *needLedger
-	machines   *machines
-	ownership  *ownership
-	pub        *publisher
-	sessions   *sessions
-
-	planner     *planner.Planner
-	audit       engine.Audit
-	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
-	keptCycle
-
-	pending   [triggers]bool
-	wanted    bool
-	next      bool           // a large roll-up was taken in by this step: its plan is the next one's
-	result    *engine.Result // of the last cycle
-	waiting   [kinds][]decision
-	planned   map[planKey]int64 // when a decision that is still planned first appeared
-	held      map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
-	ranBefore bool              // restored: the core of the snapshot had a plan
-}
 
 // keptCycle is what a checkpoint keeps of the cadence as it is.
 type keptCycle struct {
@@ -91,26 +45,6 @@ type decision struct {
 	reqs        []demand.Requirement
 	blocked     blockedReason // what held it at the last look
 	evict       *eviction     // not of the plan, but of a move
-}
-
-// Cycles is the number of the last cycle.
-func (c *Core) Cycles() int64 { return c.cycle.N }
-
-// trigger asks for a cycle.
-func (c *shared) trigger(t trigger) {
-	c.cycle.pending[t] = true
-	c.cycle.wanted = true
-}
-
-// allListed reports whether each provider has delivered one complete full List in this process. No cycle runs before:
-// planning on half an inventory buys again what already exists (SHARD-6.6).
-func (c *shared) allListed() bool {
-	for _, p := range c.providers {
-		if !p.Listed {
-			return false
-		}
-	}
-	return true
 }
 
 // maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a

@@ -8,25 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// reconciler asks providers for machines, and takes their answers.
-type reconciler struct {
-	*shared
-	admin     *orders
-	commands  *commands
-	coord     *coordinatorState
-	machines  *machines
-	merger    *merger
-	ownership *ownership
-	recovery  *recovery
-	rollups   *rollups
-	sessions  *sessions
-
-	lists    int64 // numbers Lists
-	gets     int64 // numbers Gets
-	getsByID map[int64]*get
-	reduced  reducer
-}
-
 // list is a List under way.
 type list struct {
 	id      int64

@@ -7,12 +7,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// outages withholds the machines of providers that do not work.
-type outages struct {
-	*shared
-	pub *publisher
-}
-
 // outage says why the supply of a provider is withheld (SHARD-14.15).
 type outage uint8
 

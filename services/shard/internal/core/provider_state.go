@@ -64,11 +64,6 @@ func newProvider(name string, limit int64) *provider {
 		rejects: map[string]string{}}
 }
 
-func (c *shared) provider(name string) *provider {
-	i := slices.IndexFunc(c.providers, func(p *provider) bool { return p.Name == name })
-	return c.providers[max(i, 0)]
-}
-
 // limit is how many commands may be in flight now (SHARD-15.5).
 func (p *provider) limit(now int64) int64 {
 	if now < p.SlowUntil {

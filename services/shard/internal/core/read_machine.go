@@ -8,18 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// reader answers questions between steps. It changes nothing.
-type reader struct {
-	*shared
-	risks    *risks
-	rollups  *rollups
-	coord    *coordinatorState
-	guards   *guards
-	ledger   *needLedger
-	pub      *publisher
-	sessions *sessions
-}
-
 // MachineView is one machine as readers see it. Times are Mono.
 type MachineView struct {
 	Machine   inventory.Machine
@@ -118,10 +106,6 @@ func (c *reader) viewMachine(i inventory.Index) MachineView {
 	slices.Sort(v.Flags)
 	v.Flags = slices.Compact(v.Flags)
 	return v
-}
-
-func withheldText(r inventory.WithheldReason) string {
-	return [...]string{"", "backoff", "stock_out", "quota", "forgotten", "reserved", "not_joined", "elsewhere", "provider_down"}[r]
 }
 
 // Kept says why a machine is as it is (SHARD-23.1).

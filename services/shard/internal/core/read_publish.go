@@ -5,37 +5,8 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
-
-// publisher is the state behind Publish and behind what clusters were told.
-type publisher struct {
-	*shared
-	admin      *orders
-	coord      *coordinatorState
-	dispatcher *dispatcher
-	guards     *guards
-	ledger     *needLedger
-	outages    *outages
-	ownership  *ownership
-	pools      *poolSet
-	reconciler *reconciler
-
-	offers        explain.Offers
-	cycled        bool // a cycle ran since the last publication
-	dirty         bool // something else happened since then
-	blocksChanged bool // what holds actions back may be another in any block
-	lastAt        int64
-	notBefore     int64 // this step has done much already
-	statusAt      int64 // when a verdict that had to wait may be sent; 0: none waits
-	needs         map[string]*NeedBlock
-	list          []*NeedBlock
-	subscribers   []subscriber      // by number; 0 is no cluster
-	byCluster     map[string]uint32 // their numbers
-	unused        []uint32
-	acquired      map[string]*acquisition
-}
 
 func (c *publisher) init() {
 	c.needs, c.acquired = map[string]*NeedBlock{}, map[string]*acquisition{}
