@@ -110,8 +110,15 @@ func (s *shelter) served() string {
 	return ""
 }
 
-// empty names a machine that is kept although its node is empty and no row of its cluster is short.
+// empty names a machine that is kept although its node is empty and no row of its cluster is short. One of which another row has a share may
+// stay: each of the two rows needs it by its sum, in turn.
 func (s *shelter) empty() string {
+	shared := map[inventory.Index]bool{}
+	for _, b := range s.last.Blocks {
+		for _, x := range b.Shares {
+			shared[x.Machine] = true
+		}
+	}
 	for _, y := range s.clusters {
 		short := false
 		for _, n := range s.w.Demand.Cluster(y.name).Needs {
@@ -119,7 +126,7 @@ func (s *shelter) empty() string {
 			short = short || v.Status == engine.Short
 		}
 		for _, i := range s.nodes(y) {
-			if len(y.pods[i]) == 0 && !short {
+			if len(y.pods[i]) == 0 && !short && !shared[i] {
 				return fmt.Sprintf("%s of %s is empty", s.w.Inventory.ID(i), y.name)
 			}
 		}
