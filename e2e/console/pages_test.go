@@ -38,7 +38,53 @@ func TestPagesAndStories(t *testing.T) {
 	})
 	commands := filepath.Join(t.TempDir(), "commands.jsonl")
 	browse(t, "pages.mjs", []string{"COMMANDS=" + commands, "MACHINE=" + taken, "VICTIM=" + victim, "POD=" + f.pod("giant"), "READY=" + path(t, f)}, base)
+	sentences(t, f, at[2], taken, victim)
 	runQueries(t, commands, at[2], kubeconfig)
+}
+
+// OPS-6.10: what the console says of a record is what the command says of it, word for word: in a machine's life, while it is
+// followed, and in the records of Now.
+func sentences(t *testing.T, f *fleet, coordinator string, machines ...string) {
+	t.Helper()
+	said := func(what string, records []*v1.DecisionRecord, args ...string) {
+		out, err := exec.CommandContext(t.Context(), proc.BuildT(t, program), append([]string{"history", "--coordinator", coordinator, "-o", "wide"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		if len(records) == 0 {
+			t.Errorf("%s: no records", what)
+		}
+		for _, r := range records {
+			if r.GetDetail() == "" || !strings.Contains(string(out), r.GetDetail()) {
+				t.Errorf("%s: the console says %q, and the command:\n%s", what, r.GetDetail(), out)
+			}
+		}
+	}
+	for _, m := range machines {
+		got, err := f.read.GetMachineHistory(t.Context(), connect.NewRequest(&v1.GetMachineHistoryRequest{Subject: &v1.GetMachineHistoryRequest_MachineId{MachineId: m}, PageSize: 1000}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said("the life of "+m, got.Msg.GetRecords(), "machine/"+m)
+		live, err := f.console.WatchMachine(t.Context(), connect.NewRequest(&v1.WatchMachineRequest{MachineId: m}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !live.Receive() {
+			t.Fatal(live.Err())
+		}
+		said("the open page of "+m, live.Msg().GetRecords(), "machine/"+m)
+		_ = live.Close()
+	}
+	overview, err := f.console.WatchOverview(t.Context(), connect.NewRequest(&v1.WatchOverviewRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !overview.Receive() {
+		t.Fatal(overview.Err())
+	}
+	said("Now", overview.Msg().GetRecent(), "--limit", "5000")
+	_ = overview.Close()
 }
 
 // OPS-6.8: what stands behind "query" runs: each curl line brings JSON that is no error, and each command of ours succeeds.

@@ -141,7 +141,7 @@ func (p *pods) runJobs() {
 	}
 }
 
-// startAll runs the Pods of every StatefulSet, the provider's first, and returns when each shard has reported.
+// startAll runs the Pods of every StatefulSet, the provider's first, then the console's, and returns when each is ready.
 func (p *pods) startAll() {
 	p.t.Helper()
 	sets, err := p.cp.Client().AppsV1().StatefulSets(namespace).List(p.t.Context(), metav1.ListOptions{})
@@ -163,6 +163,13 @@ func (p *pods) startAll() {
 	if len(sets.Items) != 3 {
 		p.t.Fatalf("%d StatefulSets, want those of provider, coordinators and shards", len(sets.Items))
 	}
+	console, err := p.cp.Client().AppsV1().Deployments(namespace).Get(p.t.Context(), "bigfleet-console", metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.run(console.Spec.Template.Spec, console.Name, console.Name+"."+namespace+".svc"); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func rank(name string) int {
@@ -171,24 +178,29 @@ func rank(name string) int {
 
 // start runs one Pod from its image until the test ends and waits until it is ready.
 func (p *pods) start(s *appsv1.StatefulSet, ordinal int) error {
-	c := s.Spec.Template.Spec.Containers[0]
 	pod := fmt.Sprintf("%s-%d", s.Name, ordinal)
 	host := pod + "." + s.Spec.ServiceName + "." + s.Namespace + ".svc"
 	if *s.Spec.Replicas == 1 { // dialled by the name of its Service
 		host = s.Spec.ServiceName + "." + s.Namespace + ".svc"
 	}
-	mounts, err := p.mount(s.Spec.Template.Spec, c)
+	return p.run(s.Spec.Template.Spec, pod, host)
+}
+
+// run starts a Pod whose ports are those of host.
+func (p *pods) run(spec corev1.PodSpec, pod, host string) error {
+	c := spec.Containers[0]
+	mounts, err := p.mount(spec, c)
 	if err != nil {
 		return err
 	}
 	var metrics string
 	var args []string
 	for _, a := range c.Args {
-		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", s.Namespace).Replace(a)
+		a = strings.NewReplacer("$(POD_NAME)", pod, "$(POD_NAMESPACE)", namespace).Replace(a)
 		a = clusterAddress.ReplaceAllStringFunc(mounts.Replace(a), p.at)
 		flag, value, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(value, ":") { // a port of the Pod
-			value = p.at(host + value)
+		if strings.HasPrefix(value, ":") || flag == "--listen" { // a port of the Pod
+			value = p.at(host + value[strings.LastIndex(value, ":"):])
 			if flag == "--metrics-addr" {
 				metrics = value
 			}
