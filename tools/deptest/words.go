@@ -16,7 +16,7 @@ type Word struct {
 	Below    string // the folder it is forbidden in; empty: everywhere
 }
 
-// Words are in the order of docs/style.md and of the parts of the shard.
+// Words are those that were given up for a word of the field. docs/style.md has those of sentences.
 var Words = []Word{
 	{"chore", "step of an allocation", ""},
 	{"crew", "workers", "services/shard"},
