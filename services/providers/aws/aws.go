@@ -8,8 +8,8 @@
 // because AWS does not answer.
 //
 // It is written on sdk/provider like anybody's. NewCommand is the program. Start at backend.go; launch.go launches, look.go reads what
-// there is, boot.go configures and resets, prices.go quotes, notices.go hears interruptions, model.go is the EC2 of the tests. Clauses
-// are cited as PROV-n.m of docs/spec/provider.md.
+// there is, boot.go configures and resets, prices.go quotes, notices.go hears interruptions, model.go is the EC2 of the tests, and
+// http_test.go puts it on a network. Clauses are cited as PROV-n.m of docs/spec/provider.md.
 package aws
 
 import (
