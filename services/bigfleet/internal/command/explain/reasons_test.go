@@ -69,6 +69,10 @@ func reasons() []reason {
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 1, 0, virtual.Wants("memory", "24Gi")))
 			return "red", "web"
 		}, []string{"memory: it offers 16Gi, one Pod requests 24Gi", "Try: Request units that fit cloud-a-0"}},
+		{pb.NeedDetail_NEED_DETAIL_GANG_SHORT, []provider.Offering{virtual.Slots("a", "a", 2)}, nil, func(v *virtual.Fleet) (string, string) {
+			v.Operator("red", nil).Asks(virtual.Need("train", 3, 4, 0, func(n *pb.CapacityNeed) { n.MinMembers = 3 }))
+			return "red", "train"
+		}, []string{"Too few suitable machines are free for the Pods of the gang"}},
 		{pb.NeedDetail_NEED_DETAIL_SPREAD_BLOCKED, []provider.Offering{virtual.Slots("a", "a", 9), virtual.Slots("b", "b", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			red := v.Operator("red", nil)
 			red.Asks(virtual.Need("web", 2, 4, 0, virtual.Spread(virtual.ZoneKey)))
