@@ -63,7 +63,7 @@ type Profile struct {
 	Priority          int32         `n:"5"`
 	Interruption      Bucket        `n:"6"`
 	Reclamation       Bucket        `n:"7"`
-	NeverPreempts     bool          `n:"8"` // nothing in use is preempted for it (ENG-15.6)
+	NeverPreempts     bool          `n:"8"`  // nothing in use is preempted for it (ENG-15.6)
 	MaxPerHost        int32         `n:"9"`  // units that one machine may hold; 0: as many as fit (ENG-4.12a)
 	MinMembers        int32         `n:"10"` // units that run together or not at all; 0: each for itself (ENG-4.13)
 }
