@@ -99,6 +99,11 @@ bench-nightly: prerequisites ## All of them with B6b and B9, which need control 
 bench-provider: prerequisites ## Section 25 of the provider's specification alone, recorded in docs/benchmarks/results: six minutes.
 	cd e2e && go run ./bench/cmd/benchrun -only PROV
 
+.PHONY: bench-console
+bench-console: prerequisites ## B13, the console in Chromium on 500,000 machines (MACHINES=n) and 50,000 needs, recorded: clean tree, quiet machine, half an hour. Needs Node.
+	cd services/console/web && npm ci --no-audit --no-fund
+	cd e2e && BIGFLEET_BENCH_RESULTS=$(CURDIR)/docs/benchmarks/results go run ./bench/cmd/shardload -bench B13 -sessions 1000 -machines $(or $(MACHINES),500000) -needs $$(( $(or $(MACHINES),500000) / 10 ))
+
 .PHONY: bench-ci
 bench-ci: prerequisites ## The same at a tenth of each size, compared with e2e/bench/gates.yaml; four minutes, records nothing.
 	cd e2e && go run ./bench/cmd/benchrun -ci $(if $(ONLY),-only $(ONLY))

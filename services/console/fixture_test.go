@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,8 +73,12 @@ func (s *shardStub) ListMachines(context.Context, *connect.Request[pb.ListMachin
 	return connect.NewResponse(&pb.ListMachinesResponse{Machines: []*pb.MachineView{{Machine: &pb.Machine{Id: "m-1"}, NodeName: "ip-10-0-0-1"}}}), nil
 }
 
-func (s *shardStub) GetCost(context.Context, *connect.Request[pb.GetCostRequest]) (*connect.Response[pb.GetCostResponse], error) {
-	return connect.NewResponse(&pb.GetCostResponse{Points: []*pb.CostPoint{{AtUnixNanos: time.Now().UnixNano(), Rows: []*pb.CostRow{{Group: []string{s.name}, CostPerHourByState: map[string]float64{"MACHINE_STATE_CONFIGURED": 2.5}}}}}}), nil
+func (s *shardStub) GetCost(_ context.Context, r *connect.Request[pb.GetCostRequest]) (*connect.Response[pb.GetCostResponse], error) {
+	points := 1
+	if r.Msg.GetSeparate() {
+		points = len(r.Msg.GetGroupBy())
+	}
+	return connect.NewResponse(&pb.GetCostResponse{Points: slices.Repeat([]*pb.CostPoint{{AtUnixNanos: time.Now().UnixNano(), Rows: []*pb.CostRow{{Group: []string{s.name}, CostPerHourByState: map[string]float64{"MACHINE_STATE_CONFIGURED": 2.5}}}}}, points)}), nil
 }
 
 func (s *shardStub) WatchDecisions(ctx context.Context, _ *connect.Request[pb.WatchDecisionsRequest], out *connect.ServerStream[pb.WatchDecisionsResponse]) error {

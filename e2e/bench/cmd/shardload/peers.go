@@ -36,6 +36,8 @@ type fleet struct {
 	states     []uint8
 	bound      map[int]binding // of those that are Configured
 	configured func(cluster string)
+	spell      func(i int) *pb.Machine
+	find       func(id string) (int, error)
 }
 
 type binding struct {
@@ -45,6 +47,7 @@ type binding struct {
 
 func newFleet(idle, slots int) *fleet {
 	f := &fleet{states: make([]uint8, idle+slots), bound: map[int]binding{}}
+	f.spell, f.find = f.plain, f.numbered
 	for i := range f.states {
 		f.states[i] = uint8(pb.MachineState_MACHINE_STATE_SPECULATIVE)
 		if i < idle {
@@ -54,8 +57,8 @@ func newFleet(idle, slots int) *fleet {
 	return f
 }
 
-// record spells a machine out.
-func (f *fleet) record(i int) *pb.Machine {
+// plain spells a machine out.
+func (f *fleet) plain(i int) *pb.Machine {
 	b := f.bound[i]
 	m := &pb.Machine{Id: fmt.Sprintf("m%07d", i), State: pb.MachineState(f.states[i]), InstanceType: "m4", Zone: "z" + strconv.Itoa(i%8),
 		CapacityType: pb.CapacityType_CAPACITY_TYPE_RESERVED, PricePerHour: 1 + float64(i%40)/100,
@@ -96,10 +99,11 @@ func (f *fleet) move(id string, to pb.MachineState, cluster string, meta map[str
 	if delete(f.bound, i); cluster != "" {
 		f.bound[i] = binding{cluster, meta}
 	}
-	return connect.NewResponse(&pb.TransitionAck{OperationId: "op", Machine: f.record(i)}), nil
+	return connect.NewResponse(&pb.TransitionAck{OperationId: "op", Machine: f.spell(i)}), nil
 }
 
-func (f *fleet) find(id string) (int, error) {
+// numbered is the machine of an id.
+func (f *fleet) numbered(id string) (int, error) {
 	i, err := strconv.Atoi(strings.TrimPrefix(id, "m"))
 	if err != nil || i >= len(f.states) {
 		return 0, connect.NewError(connect.CodeNotFound, fmt.Errorf("no machine %s", id))
@@ -133,7 +137,7 @@ func (f *fleet) Get(_ context.Context, r *connect.Request[pb.MachineRef]) (*conn
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(f.record(i)), nil
+	return connect.NewResponse(f.spell(i)), nil
 }
 
 // listPage is how many machines one answer carries.
@@ -152,7 +156,7 @@ func (f *fleet) List(_ context.Context, r *connect.Request[pb.ListFilter]) (*con
 	}
 	out := &pb.MachineList{Revision: []byte(strconv.Itoa(end)), More: end < len(f.states), Complete: len(r.Msg.SinceRevision) == 0 || from < end}
 	for i := from; i < end; i++ { // nothing when all were read: what the shard commanded it knows from its acks
-		out.Machines = append(out.Machines, f.record(i))
+		out.Machines = append(out.Machines, f.spell(i))
 	}
 	return connect.NewResponse(out), nil
 }

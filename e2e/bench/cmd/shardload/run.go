@@ -56,7 +56,7 @@ func peer(s settings, role string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(me, "-role", role, "-addr", s.addr, "-sessions", strconv.Itoa(s.sessions), "-machines", strconv.Itoa(s.machines),
+	return start(me, "-role", role, "-addr", s.addr, "-sessions", strconv.Itoa(s.sessions), "-machines", strconv.Itoa(s.machines), "-needs", strconv.Itoa(s.needs),
 		"-warm", s.warm.String(), "-window", s.window.String(), "-period", s.period.String())
 }
 

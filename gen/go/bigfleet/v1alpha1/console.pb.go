@@ -417,7 +417,17 @@ type WatchNeedsRequest struct {
 	// Only needs that are not satisfied.
 	UnsatisfiedOnly bool `protobuf:"varint,3,opt,name=unsatisfied_only,json=unsatisfiedOnly,proto3" json:"unsatisfied_only,omitempty"`
 	// Only these reasons.
-	Reasons       []UnmetReason `protobuf:"varint,4,rep,packed,name=reasons,proto3,enum=bigfleet.v1alpha1.UnmetReason" json:"reasons,omitempty"`
+	Reasons []UnmetReason `protobuf:"varint,4,rep,packed,name=reasons,proto3,enum=bigfleet.v1alpha1.UnmetReason" json:"reasons,omitempty"`
+	// Only needs that stand so; `waiting`: all that are not satisfied. Empty: all.
+	Standing string `protobuf:"bytes,5,opt,name=standing,proto3" json:"standing,omitempty"`
+	// Only this priority and higher ones.
+	MinPriority *int32 `protobuf:"varint,6,opt,name=min_priority,json=minPriority,proto3,oneof" json:"min_priority,omitempty"`
+	// Only needs whose sentence holds this; case does not matter.
+	TextPart string `protobuf:"bytes,7,opt,name=text_part,json=textPart,proto3" json:"text_part,omitempty"`
+	// Only gangs.
+	GangsOnly bool `protobuf:"varint,8,opt,name=gangs_only,json=gangsOnly,proto3" json:"gangs_only,omitempty"`
+	// Only rows of this window; unset: all.
+	Window        *NeedWindow `protobuf:"bytes,9,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,6 +490,187 @@ func (x *WatchNeedsRequest) GetReasons() []UnmetReason {
 	return nil
 }
 
+func (x *WatchNeedsRequest) GetStanding() string {
+	if x != nil {
+		return x.Standing
+	}
+	return ""
+}
+
+func (x *WatchNeedsRequest) GetMinPriority() int32 {
+	if x != nil && x.MinPriority != nil {
+		return *x.MinPriority
+	}
+	return 0
+}
+
+func (x *WatchNeedsRequest) GetTextPart() string {
+	if x != nil {
+		return x.TextPart
+	}
+	return ""
+}
+
+func (x *WatchNeedsRequest) GetGangsOnly() bool {
+	if x != nil {
+		return x.GangsOnly
+	}
+	return false
+}
+
+func (x *WatchNeedsRequest) GetWindow() *NeedWindow {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+// Rows of a list, by their place among all that match.
+type NeedWindow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First row, from 0.
+	Offset int32 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Rows.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NeedWindow) Reset() {
+	*x = NeedWindow{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NeedWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NeedWindow) ProtoMessage() {}
+
+func (x *NeedWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NeedWindow.ProtoReflect.Descriptor instead.
+func (*NeedWindow) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *NeedWindow) GetOffset() int32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *NeedWindow) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// All needs that match, in numbers.
+type NeedSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Needs.
+	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Of them, by standing: `met`, `on the way`, `held back` or `short`.
+	ByStanding map[string]int32 `protobuf:"bytes,2,rep,name=by_standing,json=byStanding,proto3" json:"by_standing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Place of the first that is short, from 1; 0: none is.
+	Cut int32 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
+	// The largest amount of cpu that one asks for.
+	LargestCpu float64 `protobuf:"fixed64,4,opt,name=largest_cpu,json=largestCpu,proto3" json:"largest_cpu,omitempty"`
+	// The first row of the window that was asked for.
+	Offset int32 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Keys of the rows of the window, in order. Unset when they are as before.
+	Keys          []string `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NeedSummary) Reset() {
+	*x = NeedSummary{}
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NeedSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NeedSummary) ProtoMessage() {}
+
+func (x *NeedSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NeedSummary.ProtoReflect.Descriptor instead.
+func (*NeedSummary) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NeedSummary) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *NeedSummary) GetByStanding() map[string]int32 {
+	if x != nil {
+		return x.ByStanding
+	}
+	return nil
+}
+
+func (x *NeedSummary) GetCut() int32 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *NeedSummary) GetLargestCpu() float64 {
+	if x != nil {
+		return x.LargestCpu
+	}
+	return 0
+}
+
+func (x *NeedSummary) GetOffset() int32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *NeedSummary) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // Needs. The first frames build the snapshot; snapshot_complete ends it.
 type WatchNeedsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -490,14 +681,16 @@ type WatchNeedsResponse struct {
 	// The snapshot is complete.
 	SnapshotComplete bool `protobuf:"varint,3,opt,name=snapshot_complete,json=snapshotComplete,proto3" json:"snapshot_complete,omitempty"`
 	// Sources.
-	Sources       []*SourceStatus `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources []*SourceStatus `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
+	// With a window: what stands outside of it, and the order within.
+	Summary       *NeedSummary `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchNeedsResponse) Reset() {
 	*x = WatchNeedsResponse{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +702,7 @@ func (x *WatchNeedsResponse) String() string {
 func (*WatchNeedsResponse) ProtoMessage() {}
 
 func (x *WatchNeedsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +715,7 @@ func (x *WatchNeedsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNeedsResponse.ProtoReflect.Descriptor instead.
 func (*WatchNeedsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{6}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchNeedsResponse) GetUpserts() []*FleetNeed {
@@ -553,6 +746,13 @@ func (x *WatchNeedsResponse) GetSources() []*SourceStatus {
 	return nil
 }
 
+func (x *WatchNeedsResponse) GetSummary() *NeedSummary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
 // One need and where it is.
 type FleetNeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -568,7 +768,7 @@ type FleetNeed struct {
 
 func (x *FleetNeed) Reset() {
 	*x = FleetNeed{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[7]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +780,7 @@ func (x *FleetNeed) String() string {
 func (*FleetNeed) ProtoMessage() {}
 
 func (x *FleetNeed) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[7]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +793,7 @@ func (x *FleetNeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FleetNeed.ProtoReflect.Descriptor instead.
 func (*FleetNeed) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{7}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FleetNeed) GetKey() string {
@@ -630,7 +830,7 @@ type WatchMachineRequest struct {
 
 func (x *WatchMachineRequest) Reset() {
 	*x = WatchMachineRequest{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[8]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +842,7 @@ func (x *WatchMachineRequest) String() string {
 func (*WatchMachineRequest) ProtoMessage() {}
 
 func (x *WatchMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[8]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +855,7 @@ func (x *WatchMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachineRequest.ProtoReflect.Descriptor instead.
 func (*WatchMachineRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{8}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchMachineRequest) GetMachineId() string {
@@ -685,7 +885,7 @@ type WatchMachineResponse struct {
 
 func (x *WatchMachineResponse) Reset() {
 	*x = WatchMachineResponse{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[9]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +897,7 @@ func (x *WatchMachineResponse) String() string {
 func (*WatchMachineResponse) ProtoMessage() {}
 
 func (x *WatchMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[9]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +910,7 @@ func (x *WatchMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachineResponse.ProtoReflect.Descriptor instead.
 func (*WatchMachineResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{9}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchMachineResponse) GetMachine() *GetMachineResponse {
@@ -736,7 +936,7 @@ type WatchMovesRequest struct {
 
 func (x *WatchMovesRequest) Reset() {
 	*x = WatchMovesRequest{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[10]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +948,7 @@ func (x *WatchMovesRequest) String() string {
 func (*WatchMovesRequest) ProtoMessage() {}
 
 func (x *WatchMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[10]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +961,7 @@ func (x *WatchMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMovesRequest.ProtoReflect.Descriptor instead.
 func (*WatchMovesRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{10}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{12}
 }
 
 // Moves. The first frame is a snapshot.
@@ -777,7 +977,7 @@ type WatchMovesResponse struct {
 
 func (x *WatchMovesResponse) Reset() {
 	*x = WatchMovesResponse{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[11]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +989,7 @@ func (x *WatchMovesResponse) String() string {
 func (*WatchMovesResponse) ProtoMessage() {}
 
 func (x *WatchMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[11]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +1002,7 @@ func (x *WatchMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMovesResponse.ProtoReflect.Descriptor instead.
 func (*WatchMovesResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{11}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchMovesResponse) GetMoves() []*Move {
@@ -832,7 +1032,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1044,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[12]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1057,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{12}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -889,7 +1089,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1101,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[13]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1114,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{13}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -959,7 +1159,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1171,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[14]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1184,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{14}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -1044,7 +1244,7 @@ type GetPodPathRequest struct {
 
 func (x *GetPodPathRequest) Reset() {
 	*x = GetPodPathRequest{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1256,7 @@ func (x *GetPodPathRequest) String() string {
 func (*GetPodPathRequest) ProtoMessage() {}
 
 func (x *GetPodPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[15]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1269,7 @@ func (x *GetPodPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodPathRequest.ProtoReflect.Descriptor instead.
 func (*GetPodPathRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{15}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetPodPathRequest) GetClusterId() string {
@@ -1114,7 +1314,7 @@ type GetPodPathResponse struct {
 
 func (x *GetPodPathResponse) Reset() {
 	*x = GetPodPathResponse{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1326,7 @@ func (x *GetPodPathResponse) String() string {
 func (*GetPodPathResponse) ProtoMessage() {}
 
 func (x *GetPodPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[16]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1339,7 @@ func (x *GetPodPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodPathResponse.ProtoReflect.Descriptor instead.
 func (*GetPodPathResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{16}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetPodPathResponse) GetHops() []*PathHop {
@@ -1199,7 +1399,7 @@ type PathHop struct {
 
 func (x *PathHop) Reset() {
 	*x = PathHop{}
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1411,7 @@ func (x *PathHop) String() string {
 func (*PathHop) ProtoMessage() {}
 
 func (x *PathHop) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[17]
+	mi := &file_bigfleet_v1alpha1_console_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1424,7 @@ func (x *PathHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathHop.ProtoReflect.Descriptor instead.
 func (*PathHop) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{17}
+	return file_bigfleet_v1alpha1_console_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PathHop) GetHop() string {
@@ -1291,19 +1491,45 @@ const file_bigfleet_v1alpha1_console_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aC\n" +
 	"\x15ActionsPerMinuteEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xc8\x03\n" +
 	"\x11WatchNeedsRequest\x12\x19\n" +
 	"\bshard_id\x18\x01 \x01(\tR\ashardId\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12)\n" +
 	"\x10unsatisfied_only\x18\x03 \x01(\bR\x0funsatisfiedOnly\x12G\n" +
 	"\areasons\x18\x04 \x03(\x0e2\x1e.bigfleet.v1alpha1.UnmetReasonB\r\xbaH\n" +
-	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\areasons\"\xd7\x01\n" +
+	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\areasons\x12O\n" +
+	"\bstanding\x18\x05 \x01(\tB3\xbaH0r.R\x00R\awaitingR\x03metR\n" +
+	"on the wayR\theld backR\x05shortR\bstanding\x12&\n" +
+	"\fmin_priority\x18\x06 \x01(\x05H\x00R\vminPriority\x88\x01\x01\x12%\n" +
+	"\ttext_part\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\btextPart\x12\x1d\n" +
+	"\n" +
+	"gangs_only\x18\b \x01(\bR\tgangsOnly\x125\n" +
+	"\x06window\x18\t \x01(\v2\x1d.bigfleet.v1alpha1.NeedWindowR\x06windowB\x0f\n" +
+	"\r_min_priority\"O\n" +
+	"\n" +
+	"NeedWindow\x12\x1f\n" +
+	"\x06offset\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06offset\x12 \n" +
+	"\x05limit\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x01R\x05limit\"\x92\x02\n" +
+	"\vNeedSummary\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12O\n" +
+	"\vby_standing\x18\x02 \x03(\v2..bigfleet.v1alpha1.NeedSummary.ByStandingEntryR\n" +
+	"byStanding\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\x05R\x03cut\x12\x1f\n" +
+	"\vlargest_cpu\x18\x04 \x01(\x01R\n" +
+	"largestCpu\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12\x12\n" +
+	"\x04keys\x18\x06 \x03(\tR\x04keys\x1a=\n" +
+	"\x0fByStandingEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x91\x02\n" +
 	"\x12WatchNeedsResponse\x126\n" +
 	"\aupserts\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.FleetNeedR\aupserts\x12!\n" +
 	"\fremoved_keys\x18\x02 \x03(\tR\vremovedKeys\x12+\n" +
 	"\x11snapshot_complete\x18\x03 \x01(\bR\x10snapshotComplete\x129\n" +
-	"\asources\x18\x04 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\"i\n" +
+	"\asources\x18\x04 \x03(\v2\x1f.bigfleet.v1alpha1.SourceStatusR\asources\x128\n" +
+	"\asummary\x18\x05 \x01(\v2\x1e.bigfleet.v1alpha1.NeedSummaryR\asummary\"i\n" +
 	"\tFleetNeed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x19\n" +
 	"\bshard_id\x18\x02 \x01(\tR\ashardId\x12/\n" +
@@ -1381,7 +1607,7 @@ func file_bigfleet_v1alpha1_console_proto_rawDescGZIP() []byte {
 	return file_bigfleet_v1alpha1_console_proto_rawDescData
 }
 
-var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_bigfleet_v1alpha1_console_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*SourceStatus)(nil),          // 0: bigfleet.v1alpha1.SourceStatus
 	(*GetSourcesRequest)(nil),     // 1: bigfleet.v1alpha1.GetSourcesRequest
@@ -1389,69 +1615,75 @@ var file_bigfleet_v1alpha1_console_proto_goTypes = []any{
 	(*WatchOverviewRequest)(nil),  // 3: bigfleet.v1alpha1.WatchOverviewRequest
 	(*WatchOverviewResponse)(nil), // 4: bigfleet.v1alpha1.WatchOverviewResponse
 	(*WatchNeedsRequest)(nil),     // 5: bigfleet.v1alpha1.WatchNeedsRequest
-	(*WatchNeedsResponse)(nil),    // 6: bigfleet.v1alpha1.WatchNeedsResponse
-	(*FleetNeed)(nil),             // 7: bigfleet.v1alpha1.FleetNeed
-	(*WatchMachineRequest)(nil),   // 8: bigfleet.v1alpha1.WatchMachineRequest
-	(*WatchMachineResponse)(nil),  // 9: bigfleet.v1alpha1.WatchMachineResponse
-	(*WatchMovesRequest)(nil),     // 10: bigfleet.v1alpha1.WatchMovesRequest
-	(*WatchMovesResponse)(nil),    // 11: bigfleet.v1alpha1.WatchMovesResponse
-	(*SearchRequest)(nil),         // 12: bigfleet.v1alpha1.SearchRequest
-	(*SearchResponse)(nil),        // 13: bigfleet.v1alpha1.SearchResponse
-	(*SearchHit)(nil),             // 14: bigfleet.v1alpha1.SearchHit
-	(*GetPodPathRequest)(nil),     // 15: bigfleet.v1alpha1.GetPodPathRequest
-	(*GetPodPathResponse)(nil),    // 16: bigfleet.v1alpha1.GetPodPathResponse
-	(*PathHop)(nil),               // 17: bigfleet.v1alpha1.PathHop
-	nil,                           // 18: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	nil,                           // 19: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	nil,                           // 20: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
-	(*FleetStatus)(nil),           // 21: bigfleet.v1alpha1.FleetStatus
-	(*GetStatusResponse)(nil),     // 22: bigfleet.v1alpha1.GetStatusResponse
-	(*DecisionRecord)(nil),        // 23: bigfleet.v1alpha1.DecisionRecord
-	(UnmetReason)(0),              // 24: bigfleet.v1alpha1.UnmetReason
-	(*NeedView)(nil),              // 25: bigfleet.v1alpha1.NeedView
-	(*GetMachineResponse)(nil),    // 26: bigfleet.v1alpha1.GetMachineResponse
-	(*Move)(nil),                  // 27: bigfleet.v1alpha1.Move
-	(*DomainMove)(nil),            // 28: bigfleet.v1alpha1.DomainMove
+	(*NeedWindow)(nil),            // 6: bigfleet.v1alpha1.NeedWindow
+	(*NeedSummary)(nil),           // 7: bigfleet.v1alpha1.NeedSummary
+	(*WatchNeedsResponse)(nil),    // 8: bigfleet.v1alpha1.WatchNeedsResponse
+	(*FleetNeed)(nil),             // 9: bigfleet.v1alpha1.FleetNeed
+	(*WatchMachineRequest)(nil),   // 10: bigfleet.v1alpha1.WatchMachineRequest
+	(*WatchMachineResponse)(nil),  // 11: bigfleet.v1alpha1.WatchMachineResponse
+	(*WatchMovesRequest)(nil),     // 12: bigfleet.v1alpha1.WatchMovesRequest
+	(*WatchMovesResponse)(nil),    // 13: bigfleet.v1alpha1.WatchMovesResponse
+	(*SearchRequest)(nil),         // 14: bigfleet.v1alpha1.SearchRequest
+	(*SearchResponse)(nil),        // 15: bigfleet.v1alpha1.SearchResponse
+	(*SearchHit)(nil),             // 16: bigfleet.v1alpha1.SearchHit
+	(*GetPodPathRequest)(nil),     // 17: bigfleet.v1alpha1.GetPodPathRequest
+	(*GetPodPathResponse)(nil),    // 18: bigfleet.v1alpha1.GetPodPathResponse
+	(*PathHop)(nil),               // 19: bigfleet.v1alpha1.PathHop
+	nil,                           // 20: bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	nil,                           // 21: bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	nil,                           // 22: bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	nil,                           // 23: bigfleet.v1alpha1.NeedSummary.ByStandingEntry
+	(*FleetStatus)(nil),           // 24: bigfleet.v1alpha1.FleetStatus
+	(*GetStatusResponse)(nil),     // 25: bigfleet.v1alpha1.GetStatusResponse
+	(*DecisionRecord)(nil),        // 26: bigfleet.v1alpha1.DecisionRecord
+	(UnmetReason)(0),              // 27: bigfleet.v1alpha1.UnmetReason
+	(*NeedView)(nil),              // 28: bigfleet.v1alpha1.NeedView
+	(*GetMachineResponse)(nil),    // 29: bigfleet.v1alpha1.GetMachineResponse
+	(*Move)(nil),                  // 30: bigfleet.v1alpha1.Move
+	(*DomainMove)(nil),            // 31: bigfleet.v1alpha1.DomainMove
 }
 var file_bigfleet_v1alpha1_console_proto_depIdxs = []int32{
 	0,  // 0: bigfleet.v1alpha1.GetSourcesResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
 	0,  // 1: bigfleet.v1alpha1.WatchOverviewResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
-	21, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
-	22, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
-	18, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
-	19, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
-	20, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
-	7,  // 7: bigfleet.v1alpha1.WatchOverviewResponse.waiting:type_name -> bigfleet.v1alpha1.FleetNeed
-	23, // 8: bigfleet.v1alpha1.WatchOverviewResponse.recent:type_name -> bigfleet.v1alpha1.DecisionRecord
-	24, // 9: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
-	7,  // 10: bigfleet.v1alpha1.WatchNeedsResponse.upserts:type_name -> bigfleet.v1alpha1.FleetNeed
-	0,  // 11: bigfleet.v1alpha1.WatchNeedsResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
-	25, // 12: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
-	26, // 13: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
-	23, // 14: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
-	27, // 15: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
-	28, // 16: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
-	14, // 17: bigfleet.v1alpha1.SearchResponse.hits:type_name -> bigfleet.v1alpha1.SearchHit
-	17, // 18: bigfleet.v1alpha1.GetPodPathResponse.hops:type_name -> bigfleet.v1alpha1.PathHop
-	1,  // 19: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
-	3,  // 20: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
-	5,  // 21: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
-	8,  // 22: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
-	10, // 23: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
-	12, // 24: bigfleet.v1alpha1.Console.Search:input_type -> bigfleet.v1alpha1.SearchRequest
-	15, // 25: bigfleet.v1alpha1.Console.GetPodPath:input_type -> bigfleet.v1alpha1.GetPodPathRequest
-	2,  // 26: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
-	4,  // 27: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
-	6,  // 28: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
-	9,  // 29: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
-	11, // 30: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
-	13, // 31: bigfleet.v1alpha1.Console.Search:output_type -> bigfleet.v1alpha1.SearchResponse
-	16, // 32: bigfleet.v1alpha1.Console.GetPodPath:output_type -> bigfleet.v1alpha1.GetPodPathResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	24, // 2: bigfleet.v1alpha1.WatchOverviewResponse.fleet:type_name -> bigfleet.v1alpha1.FleetStatus
+	25, // 3: bigfleet.v1alpha1.WatchOverviewResponse.shards:type_name -> bigfleet.v1alpha1.GetStatusResponse
+	20, // 4: bigfleet.v1alpha1.WatchOverviewResponse.unsatisfied_by_reason:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.UnsatisfiedByReasonEntry
+	21, // 5: bigfleet.v1alpha1.WatchOverviewResponse.machines_by_state:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.MachinesByStateEntry
+	22, // 6: bigfleet.v1alpha1.WatchOverviewResponse.actions_per_minute:type_name -> bigfleet.v1alpha1.WatchOverviewResponse.ActionsPerMinuteEntry
+	9,  // 7: bigfleet.v1alpha1.WatchOverviewResponse.waiting:type_name -> bigfleet.v1alpha1.FleetNeed
+	26, // 8: bigfleet.v1alpha1.WatchOverviewResponse.recent:type_name -> bigfleet.v1alpha1.DecisionRecord
+	27, // 9: bigfleet.v1alpha1.WatchNeedsRequest.reasons:type_name -> bigfleet.v1alpha1.UnmetReason
+	6,  // 10: bigfleet.v1alpha1.WatchNeedsRequest.window:type_name -> bigfleet.v1alpha1.NeedWindow
+	23, // 11: bigfleet.v1alpha1.NeedSummary.by_standing:type_name -> bigfleet.v1alpha1.NeedSummary.ByStandingEntry
+	9,  // 12: bigfleet.v1alpha1.WatchNeedsResponse.upserts:type_name -> bigfleet.v1alpha1.FleetNeed
+	0,  // 13: bigfleet.v1alpha1.WatchNeedsResponse.sources:type_name -> bigfleet.v1alpha1.SourceStatus
+	7,  // 14: bigfleet.v1alpha1.WatchNeedsResponse.summary:type_name -> bigfleet.v1alpha1.NeedSummary
+	28, // 15: bigfleet.v1alpha1.FleetNeed.need:type_name -> bigfleet.v1alpha1.NeedView
+	29, // 16: bigfleet.v1alpha1.WatchMachineResponse.machine:type_name -> bigfleet.v1alpha1.GetMachineResponse
+	26, // 17: bigfleet.v1alpha1.WatchMachineResponse.records:type_name -> bigfleet.v1alpha1.DecisionRecord
+	30, // 18: bigfleet.v1alpha1.WatchMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
+	31, // 19: bigfleet.v1alpha1.WatchMovesResponse.domain_moves:type_name -> bigfleet.v1alpha1.DomainMove
+	16, // 20: bigfleet.v1alpha1.SearchResponse.hits:type_name -> bigfleet.v1alpha1.SearchHit
+	19, // 21: bigfleet.v1alpha1.GetPodPathResponse.hops:type_name -> bigfleet.v1alpha1.PathHop
+	1,  // 22: bigfleet.v1alpha1.Console.GetSources:input_type -> bigfleet.v1alpha1.GetSourcesRequest
+	3,  // 23: bigfleet.v1alpha1.Console.WatchOverview:input_type -> bigfleet.v1alpha1.WatchOverviewRequest
+	5,  // 24: bigfleet.v1alpha1.Console.WatchNeeds:input_type -> bigfleet.v1alpha1.WatchNeedsRequest
+	10, // 25: bigfleet.v1alpha1.Console.WatchMachine:input_type -> bigfleet.v1alpha1.WatchMachineRequest
+	12, // 26: bigfleet.v1alpha1.Console.WatchMoves:input_type -> bigfleet.v1alpha1.WatchMovesRequest
+	14, // 27: bigfleet.v1alpha1.Console.Search:input_type -> bigfleet.v1alpha1.SearchRequest
+	17, // 28: bigfleet.v1alpha1.Console.GetPodPath:input_type -> bigfleet.v1alpha1.GetPodPathRequest
+	2,  // 29: bigfleet.v1alpha1.Console.GetSources:output_type -> bigfleet.v1alpha1.GetSourcesResponse
+	4,  // 30: bigfleet.v1alpha1.Console.WatchOverview:output_type -> bigfleet.v1alpha1.WatchOverviewResponse
+	8,  // 31: bigfleet.v1alpha1.Console.WatchNeeds:output_type -> bigfleet.v1alpha1.WatchNeedsResponse
+	11, // 32: bigfleet.v1alpha1.Console.WatchMachine:output_type -> bigfleet.v1alpha1.WatchMachineResponse
+	13, // 33: bigfleet.v1alpha1.Console.WatchMoves:output_type -> bigfleet.v1alpha1.WatchMovesResponse
+	15, // 34: bigfleet.v1alpha1.Console.Search:output_type -> bigfleet.v1alpha1.SearchResponse
+	18, // 35: bigfleet.v1alpha1.Console.GetPodPath:output_type -> bigfleet.v1alpha1.GetPodPathResponse
+	29, // [29:36] is the sub-list for method output_type
+	22, // [22:29] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_console_proto_init() }
@@ -1462,13 +1694,14 @@ func file_bigfleet_v1alpha1_console_proto_init() {
 	file_bigfleet_v1alpha1_coordinatoradmin_proto_init()
 	file_bigfleet_v1alpha1_decision_proto_init()
 	file_bigfleet_v1alpha1_shardread_proto_init()
+	file_bigfleet_v1alpha1_console_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_console_proto_rawDesc), len(file_bigfleet_v1alpha1_console_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -588,7 +588,10 @@ type InspectNeedsRequest struct {
 	// Only this row_id.
 	RowId string `protobuf:"bytes,1002,opt,name=row_id,json=rowId,proto3" json:"row_id,omitempty"`
 	// The needs as they stood then, as far as the process remembers cycles; 0: now.
-	AtUnixNanos   int64 `protobuf:"varint,1003,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	AtUnixNanos int64 `protobuf:"varint,1003,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. Not with limit,
+	// page_token, unsatisfied_only, row_id and at_unix_nanos.
+	ChangedSince  string `protobuf:"bytes,1004,opt,name=changed_since,json=changedSince,proto3" json:"changed_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,6 +666,13 @@ func (x *InspectNeedsRequest) GetAtUnixNanos() int64 {
 		return x.AtUnixNanos
 	}
 	return 0
+}
+
+func (x *InspectNeedsRequest) GetChangedSince() string {
+	if x != nil {
+		return x.ChangedSince
+	}
+	return ""
 }
 
 // One frame of InspectNeeds.
@@ -766,7 +776,12 @@ type InspectNeedsHeader struct {
 	// Matching needs that are not satisfied, before the cap.
 	UnsatisfiedNeeds int32 `protobuf:"varint,1001,opt,name=unsatisfied_needs,json=unsatisfiedNeeds,proto3" json:"unsatisfied_needs,omitempty"`
 	// The shard.
-	ShardId       string `protobuf:"bytes,1002,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	ShardId string `protobuf:"bytes,1002,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// For InspectNeedsRequest.changed_since.
+	Revision string `protobuf:"bytes,1003,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Only clusters that changed follow. A cluster without needs does not: whoever has another number of needs than total_needs after all
+	// rows reads everything again.
+	ChangesOnly   bool `protobuf:"varint,1004,opt,name=changes_only,json=changesOnly,proto3" json:"changes_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +856,20 @@ func (x *InspectNeedsHeader) GetShardId() string {
 		return x.ShardId
 	}
 	return ""
+}
+
+func (x *InspectNeedsHeader) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *InspectNeedsHeader) GetChangesOnly() bool {
+	if x != nil {
+		return x.ChangesOnly
+	}
+	return false
 }
 
 // One need and the last verdict on it.
@@ -2747,8 +2776,16 @@ type ListMachinesRequest struct {
 	Flags []MachineFlag `protobuf:"varint,9,rep,packed,name=flags,proto3,enum=bigfleet.v1alpha1.MachineFlag" json:"flags,omitempty"`
 	// Only this fingerprint.
 	ProfileFingerprint string `protobuf:"bytes,10,opt,name=profile_fingerprint,json=profileFingerprint,proto3" json:"profile_fingerprint,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Leave out so many of the machines that match before the page begins.
+	Skip int32 `protobuf:"varint,11,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Count all machines that match, in ListMachinesResponse.total.
+	Count bool `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	// Only machines that this shard owns.
+	OwnedOnly bool `protobuf:"varint,13,opt,name=owned_only,json=ownedOnly,proto3" json:"owned_only,omitempty"`
+	// Only machines whose id or node name holds this; case does not matter.
+	NamePart      string `protobuf:"bytes,14,opt,name=name_part,json=namePart,proto3" json:"name_part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListMachinesRequest) Reset() {
@@ -2851,6 +2888,34 @@ func (x *ListMachinesRequest) GetProfileFingerprint() string {
 	return ""
 }
 
+func (x *ListMachinesRequest) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+func (x *ListMachinesRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
+func (x *ListMachinesRequest) GetOwnedOnly() bool {
+	if x != nil {
+		return x.OwnedOnly
+	}
+	return false
+}
+
+func (x *ListMachinesRequest) GetNamePart() string {
+	if x != nil {
+		return x.NamePart
+	}
+	return ""
+}
+
 // One page of machines.
 type ListMachinesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2861,7 +2926,9 @@ type ListMachinesResponse struct {
 	// First cycle the page spans.
 	FirstCycle int64 `protobuf:"varint,3,opt,name=first_cycle,json=firstCycle,proto3" json:"first_cycle,omitempty"`
 	// Last cycle the page spans.
-	LastCycle     int64 `protobuf:"varint,4,opt,name=last_cycle,json=lastCycle,proto3" json:"last_cycle,omitempty"`
+	LastCycle int64 `protobuf:"varint,4,opt,name=last_cycle,json=lastCycle,proto3" json:"last_cycle,omitempty"`
+	// Machines that match, on all pages; 0 unless ListMachinesRequest.count asks.
+	Total         int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2920,6 +2987,13 @@ func (x *ListMachinesResponse) GetFirstCycle() int64 {
 func (x *ListMachinesResponse) GetLastCycle() int64 {
 	if x != nil {
 		return x.LastCycle
+	}
+	return 0
+}
+
+func (x *ListMachinesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
 	}
 	return 0
 }
@@ -3846,7 +3920,9 @@ type GetCostRequest struct {
 	// Not newer; 0: now.
 	UntilUnixNanos int64 `protobuf:"varint,3,opt,name=until_unix_nanos,json=untilUnixNanos,proto3" json:"until_unix_nanos,omitempty"`
 	// Points in time at most; 0: 1.
-	Points        int32 `protobuf:"varint,4,opt,name=points,proto3" json:"points,omitempty"`
+	Points int32 `protobuf:"varint,4,opt,name=points,proto3" json:"points,omitempty"`
+	// Each key of group_by by itself: a point for each, in their order. Only now. Without it group_by has at most 3 keys.
+	Separate      bool `protobuf:"varint,5,opt,name=separate,proto3" json:"separate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3907,6 +3983,13 @@ func (x *GetCostRequest) GetPoints() int32 {
 		return x.Points
 	}
 	return 0
+}
+
+func (x *GetCostRequest) GetSeparate() bool {
+	if x != nil {
+		return x.Separate
+	}
+	return false
 }
 
 // Costs. Prices are the provider's words.
@@ -5497,7 +5580,7 @@ var File_bigfleet_v1alpha1_shardread_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\n" +
-	"!bigfleet/v1alpha1/shardread.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/decision.proto\x1a bigfleet/v1alpha1/provider.proto\x1a\x1bbuf/validate/validate.proto\"\xdc\x01\n" +
+	"!bigfleet/v1alpha1/shardread.proto\x12\x11bigfleet.v1alpha1\x1a bigfleet/v1alpha1/capacity.proto\x1a bigfleet/v1alpha1/decision.proto\x1a bigfleet/v1alpha1/provider.proto\x1a\x1bbuf/validate/validate.proto\"\x8b\x02\n" +
 	"\x13InspectNeedsRequest\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x14\n" +
@@ -5506,11 +5589,12 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"page_token\x18\xe8\a \x01(\tR\tpageToken\x12*\n" +
 	"\x10unsatisfied_only\x18\xe9\a \x01(\bR\x0funsatisfiedOnly\x12\x16\n" +
 	"\x06row_id\x18\xea\a \x01(\tR\x05rowId\x12,\n" +
-	"\rat_unix_nanos\x18\xeb\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vatUnixNanos\"\x93\x01\n" +
+	"\rat_unix_nanos\x18\xeb\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vatUnixNanos\x12-\n" +
+	"\rchanged_since\x18\xec\a \x01(\tB\a\xbaH\x04r\x02\x18@R\fchangedSince\"\x93\x01\n" +
 	"\x14InspectNeedsResponse\x12?\n" +
 	"\x06header\x18\x01 \x01(\v2%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00R\x06header\x121\n" +
 	"\x04need\x18\x02 \x01(\v2\x1b.bigfleet.v1alpha1.NeedViewH\x00R\x04needB\a\n" +
-	"\x05frame\"\xf3\x01\n" +
+	"\x05frame\"\xb4\x02\n" +
 	"\x12InspectNeedsHeader\x12\x14\n" +
 	"\x05cycle\x18\x01 \x01(\x03R\x05cycle\x123\n" +
 	"\x16computed_at_unix_nanos\x18\x02 \x01(\x03R\x13computedAtUnixNanos\x12\x1f\n" +
@@ -5518,7 +5602,9 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"totalNeeds\x12'\n" +
 	"\x0fnext_page_token\x18\xe8\a \x01(\tR\rnextPageToken\x12,\n" +
 	"\x11unsatisfied_needs\x18\xe9\a \x01(\x05R\x10unsatisfiedNeeds\x12\x1a\n" +
-	"\bshard_id\x18\xea\a \x01(\tR\ashardId\"\xa9\v\n" +
+	"\bshard_id\x18\xea\a \x01(\tR\ashardId\x12\x1b\n" +
+	"\brevision\x18\xeb\a \x01(\tR\brevision\x12\"\n" +
+	"\fchanges_only\x18\xec\a \x01(\bR\vchangesOnly\"\xa9\v\n" +
 	"\bNeedView\x12;\n" +
 	"\x04need\x18\x01 \x01(\v2\x1f.bigfleet.v1alpha1.CapacityNeedB\x06\xbaH\x03\xd8\x01\x03R\x04need\x12\x1d\n" +
 	"\n" +
@@ -5722,7 +5808,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"confidence\x18\x06 \x01(\tR\n" +
 	"confidence\x12\"\n" +
 	"\rcost_per_hour\x18\a \x01(\x01R\vcostPerHour\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\xe6\x03\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xdf\x04\n" +
 	"\x13ListMachinesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x88'(\x00R\bpageSize\x12\x1d\n" +
@@ -5740,14 +5826,20 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x05flags\x18\t \x03(\x0e2\x1e.bigfleet.v1alpha1.MachineFlagB\r\xbaH\n" +
 	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x05flags\x12/\n" +
 	"\x13profile_fingerprint\x18\n" +
-	" \x01(\tR\x12profileFingerprint\"\xba\x01\n" +
+	" \x01(\tR\x12profileFingerprint\x12\x1b\n" +
+	"\x04skip\x18\v \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04skip\x12\x14\n" +
+	"\x05count\x18\f \x01(\bR\x05count\x12\x1d\n" +
+	"\n" +
+	"owned_only\x18\r \x01(\bR\townedOnly\x12%\n" +
+	"\tname_part\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bnamePart\"\xd0\x01\n" +
 	"\x14ListMachinesResponse\x12:\n" +
 	"\bmachines\x18\x01 \x03(\v2\x1e.bigfleet.v1alpha1.MachineViewR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
 	"\vfirst_cycle\x18\x03 \x01(\x03R\n" +
 	"firstCycle\x12\x1d\n" +
 	"\n" +
-	"last_cycle\x18\x04 \x01(\x03R\tlastCycle\"\x89\x06\n" +
+	"last_cycle\x18\x04 \x01(\x03R\tlastCycle\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\"\x89\x06\n" +
 	"\vMachineView\x12<\n" +
 	"\amachine\x18\x01 \x01(\v2\x1a.bigfleet.v1alpha1.MachineB\x06\xbaH\x03\xd8\x01\x03R\amachine\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x123\n" +
@@ -5830,13 +5922,14 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x05needs\x18\x03 \x03(\v2\x1d.bigfleet.v1alpha1.NeedChangeR\x05needs\x12\x1f\n" +
 	"\vfirst_cycle\x18\x04 \x01(\x03R\n" +
 	"firstCycle\x12!\n" +
-	"\fsecond_cycle\x18\x05 \x01(\x03R\vsecondCycle\"\xed\x01\n" +
+	"\fsecond_cycle\x18\x05 \x01(\x03R\vsecondCycle\"\x89\x02\n" +
 	"\x0eGetCostRequest\x12c\n" +
-	"\bgroup_by\x18\x01 \x03(\tBH\xbaHE\x92\x01B\x10\x03\">r<R\aclusterR\bpriorityR\bproviderR\x04typeR\bcapacityR\x04zoneR\apenaltyR\agroupBy\x12(\n" +
+	"\bgroup_by\x18\x01 \x03(\tBH\xbaHE\x92\x01B\x10\a\">r<R\aclusterR\bpriorityR\bproviderR\x04typeR\bcapacityR\x04zoneR\apenaltyR\agroupBy\x12(\n" +
 	"\x10since_unix_nanos\x18\x02 \x01(\x03R\x0esinceUnixNanos\x12(\n" +
 	"\x10until_unix_nanos\x18\x03 \x01(\x03R\x0euntilUnixNanos\x12\"\n" +
 	"\x06points\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x06points\"d\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x06points\x12\x1a\n" +
+	"\bseparate\x18\x05 \x01(\bR\bseparate\"d\n" +
 	"\x0fGetCostResponse\x124\n" +
 	"\x06points\x18\x01 \x03(\v2\x1c.bigfleet.v1alpha1.CostPointR\x06points\x12\x1b\n" +
 	"\tspent_usd\x18\x02 \x01(\x01R\bspentUsd\"_\n" +

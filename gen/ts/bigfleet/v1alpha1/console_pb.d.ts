@@ -268,6 +268,41 @@ export declare type WatchNeedsRequest = Message<"bigfleet.v1alpha1.WatchNeedsReq
    * @generated from field: repeated bigfleet.v1alpha1.UnmetReason reasons = 4;
    */
   reasons: UnmetReason[];
+
+  /**
+   * Only needs that stand so; `waiting`: all that are not satisfied. Empty: all.
+   *
+   * @generated from field: string standing = 5;
+   */
+  standing: string;
+
+  /**
+   * Only this priority and higher ones.
+   *
+   * @generated from field: optional int32 min_priority = 6;
+   */
+  minPriority?: number | undefined;
+
+  /**
+   * Only needs whose sentence holds this; case does not matter.
+   *
+   * @generated from field: string text_part = 7;
+   */
+  textPart: string;
+
+  /**
+   * Only gangs.
+   *
+   * @generated from field: bool gangs_only = 8;
+   */
+  gangsOnly: boolean;
+
+  /**
+   * Only rows of this window; unset: all.
+   *
+   * @generated from field: bigfleet.v1alpha1.NeedWindow window = 9;
+   */
+  window?: NeedWindow | undefined;
 };
 
 /**
@@ -275,6 +310,88 @@ export declare type WatchNeedsRequest = Message<"bigfleet.v1alpha1.WatchNeedsReq
  * Use `create(WatchNeedsRequestSchema)` to create a new message.
  */
 export declare const WatchNeedsRequestSchema: GenMessage<WatchNeedsRequest>;
+
+/**
+ * Rows of a list, by their place among all that match.
+ *
+ * @generated from message bigfleet.v1alpha1.NeedWindow
+ */
+export declare type NeedWindow = Message<"bigfleet.v1alpha1.NeedWindow"> & {
+  /**
+   * First row, from 0.
+   *
+   * @generated from field: int32 offset = 1;
+   */
+  offset: number;
+
+  /**
+   * Rows.
+   *
+   * @generated from field: int32 limit = 2;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.NeedWindow.
+ * Use `create(NeedWindowSchema)` to create a new message.
+ */
+export declare const NeedWindowSchema: GenMessage<NeedWindow>;
+
+/**
+ * All needs that match, in numbers.
+ *
+ * @generated from message bigfleet.v1alpha1.NeedSummary
+ */
+export declare type NeedSummary = Message<"bigfleet.v1alpha1.NeedSummary"> & {
+  /**
+   * Needs.
+   *
+   * @generated from field: int32 total = 1;
+   */
+  total: number;
+
+  /**
+   * Of them, by standing: `met`, `on the way`, `held back` or `short`.
+   *
+   * @generated from field: map<string, int32> by_standing = 2;
+   */
+  byStanding: { [key: string]: number };
+
+  /**
+   * Place of the first that is short, from 1; 0: none is.
+   *
+   * @generated from field: int32 cut = 3;
+   */
+  cut: number;
+
+  /**
+   * The largest amount of cpu that one asks for.
+   *
+   * @generated from field: double largest_cpu = 4;
+   */
+  largestCpu: number;
+
+  /**
+   * The first row of the window that was asked for.
+   *
+   * @generated from field: int32 offset = 5;
+   */
+  offset: number;
+
+  /**
+   * Keys of the rows of the window, in order. Unset when they are as before.
+   *
+   * @generated from field: repeated string keys = 6;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.NeedSummary.
+ * Use `create(NeedSummarySchema)` to create a new message.
+ */
+export declare const NeedSummarySchema: GenMessage<NeedSummary>;
 
 /**
  * Needs. The first frames build the snapshot; snapshot_complete ends it.
@@ -309,6 +426,13 @@ export declare type WatchNeedsResponse = Message<"bigfleet.v1alpha1.WatchNeedsRe
    * @generated from field: repeated bigfleet.v1alpha1.SourceStatus sources = 4;
    */
   sources: SourceStatus[];
+
+  /**
+   * With a window: what stands outside of it, and the order within.
+   *
+   * @generated from field: bigfleet.v1alpha1.NeedSummary summary = 5;
+   */
+  summary?: NeedSummary | undefined;
 };
 
 /**

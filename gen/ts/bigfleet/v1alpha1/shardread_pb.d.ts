@@ -62,6 +62,14 @@ export declare type InspectNeedsRequest = Message<"bigfleet.v1alpha1.InspectNeed
    * @generated from field: int64 at_unix_nanos = 1003;
    */
   atUnixNanos: bigint;
+
+  /**
+   * InspectNeedsHeader.revision of an earlier answer: only the needs of clusters that changed since, each cluster whole. Not with limit,
+   * page_token, unsatisfied_only, row_id and at_unix_nanos.
+   *
+   * @generated from field: string changed_since = 1004;
+   */
+  changedSince: string;
 };
 
 /**
@@ -153,6 +161,21 @@ export declare type InspectNeedsHeader = Message<"bigfleet.v1alpha1.InspectNeeds
    * @generated from field: string shard_id = 1002;
    */
   shardId: string;
+
+  /**
+   * For InspectNeedsRequest.changed_since.
+   *
+   * @generated from field: string revision = 1003;
+   */
+  revision: string;
+
+  /**
+   * Only clusters that changed follow. A cluster without needs does not: whoever has another number of needs than total_needs after all
+   * rows reads everything again.
+   *
+   * @generated from field: bool changes_only = 1004;
+   */
+  changesOnly: boolean;
 };
 
 /**
@@ -1432,6 +1455,34 @@ export declare type ListMachinesRequest = Message<"bigfleet.v1alpha1.ListMachine
    * @generated from field: string profile_fingerprint = 10;
    */
   profileFingerprint: string;
+
+  /**
+   * Leave out so many of the machines that match before the page begins.
+   *
+   * @generated from field: int32 skip = 11;
+   */
+  skip: number;
+
+  /**
+   * Count all machines that match, in ListMachinesResponse.total.
+   *
+   * @generated from field: bool count = 12;
+   */
+  count: boolean;
+
+  /**
+   * Only machines that this shard owns.
+   *
+   * @generated from field: bool owned_only = 13;
+   */
+  ownedOnly: boolean;
+
+  /**
+   * Only machines whose id or node name holds this; case does not matter.
+   *
+   * @generated from field: string name_part = 14;
+   */
+  namePart: string;
 };
 
 /**
@@ -1473,6 +1524,13 @@ export declare type ListMachinesResponse = Message<"bigfleet.v1alpha1.ListMachin
    * @generated from field: int64 last_cycle = 4;
    */
   lastCycle: bigint;
+
+  /**
+   * Machines that match, on all pages; 0 unless ListMachinesRequest.count asks.
+   *
+   * @generated from field: int64 total = 5;
+   */
+  total: bigint;
 };
 
 /**
@@ -2055,6 +2113,13 @@ export declare type GetCostRequest = Message<"bigfleet.v1alpha1.GetCostRequest">
    * @generated from field: int32 points = 4;
    */
   points: number;
+
+  /**
+   * Each key of group_by by itself: a point for each, in their order. Only now. Without it group_by has at most 3 keys.
+   *
+   * @generated from field: bool separate = 5;
+   */
+  separate: boolean;
 };
 
 /**

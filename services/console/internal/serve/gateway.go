@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1/bigfleetv1alpha1connect"
@@ -55,24 +56,46 @@ func passed(err error) error {
 	return out
 }
 
+// shared is toShard for questions that many viewers ask alike.
+func shared[Req, Res any, PReq interface {
+	*Req
+	proto.Message
+}, PRes interface {
+	*Res
+	proto.Message
+}](ctx context.Context, g *shardGateway, req *connect.Request[Req],
+	call func(bigfleetv1alpha1connect.ShardReadClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error)) (*connect.Response[Res], error) {
+	shard, err := g.Sources.Shard(req.Header().Get(sources.TargetHeader))
+	if err != nil {
+		return nil, err
+	}
+	got, err := sources.Shared(ctx, shard, req.Spec().Procedure, PReq(req.Msg), func() (PRes, error) {
+		_, out, err := toShard(context.WithoutCancel(ctx), g, req, call) // others wait for it too
+		if err != nil {
+			return nil, err
+		}
+		return out.Msg, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse((*Res)(got)), nil
+}
+
 func (g *shardGateway) GetStatus(ctx context.Context, r *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
-	_, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetStatus)
-	return out, err
+	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetStatus)
 }
 
 func (g *shardGateway) ListClusters(ctx context.Context, r *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
-	_, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListClusters)
-	return out, err
+	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListClusters)
 }
 
 func (g *shardGateway) ListMachines(ctx context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
-	_, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListMachines)
-	return out, err
+	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListMachines)
 }
 
 func (g *shardGateway) ListHints(ctx context.Context, r *connect.Request[pb.ListHintsRequest]) (*connect.Response[pb.ListHintsResponse], error) {
-	_, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListHints)
-	return out, err
+	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.ListHints)
 }
 
 func (g *shardGateway) GetMachine(ctx context.Context, r *connect.Request[pb.GetMachineRequest]) (*connect.Response[pb.GetMachineResponse], error) {
@@ -128,8 +151,7 @@ func (g *shardGateway) GetCost(ctx context.Context, r *connect.Request[pb.GetCos
 			return connect.NewResponse(&pb.GetCostResponse{Points: points}), nil
 		}
 	}
-	_, out, err := toShard(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetCost)
-	return out, err
+	return shared(ctx, g, r, bigfleetv1alpha1connect.ShardReadClient.GetCost)
 }
 
 // tell puts the whole sentence into each record.

@@ -21,6 +21,9 @@ func (c *Console) WatchNeeds(ctx context.Context, req *connect.Request[pb.WatchN
 	}
 	defer leave()
 	defer c.Sources.Watch()()
+	if req.Msg.GetWindow() != nil {
+		return c.watchWindow(ctx, req.Msg, out)
+	}
 	sent := map[string]*pb.FleetNeed{}
 	complete := false
 	return c.every(ctx, func() error {

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/services/console/internal/sources"
 )
 
 const (
@@ -39,6 +40,19 @@ func (f *finder) add(h *pb.SearchHit) {
 	default:
 		f.more = true
 	}
+}
+
+func (f *finder) addMachine(shard string, m *pb.MachineView) {
+	x := m.GetMachine()
+	hit := &pb.SearchHit{Kind: "machine", Name: x.GetId(), ShardId: shard, ClusterId: x.GetCluster(), Target: x.GetId(), About: x.GetInstanceType() + " in " + x.GetZone()}
+	switch {
+	case strings.Contains(strings.ToLower(x.GetId()), f.part):
+	case strings.Contains(strings.ToLower(m.GetNodeName()), f.part):
+		hit.Kind, hit.Name, hit.About = "node", m.GetNodeName(), "node of "+x.GetId()
+	default: // a shard that does not know name_part
+		return
+	}
+	f.add(hit)
 }
 
 // Search finds things by a part of their name.
@@ -78,23 +92,24 @@ func (c *Console) Search(ctx context.Context, req *connect.Request[pb.SearchRequ
 				f.add(&pb.SearchHit{Kind: "need", Name: name, ShardId: shard.ID, ClusterId: n.GetClusterId(), Target: n.GetNeed().GetRowId(), About: n.GetDetailText()})
 			}
 		}
-		names, err := shard.Names(ctx)
+		if f.full() {
+			continue
+		}
+		req := &pb.ListMachinesRequest{NamePart: f.part, PageSize: int32(f.limit)} //nolint:gosec // at most 100
+		machines, err := sources.Shared(ctx, shard, "search", req, func() (*pb.ListMachinesResponse, error) {
+			got, err := shard.Read.ListMachines(ctx, connect.NewRequest(req))
+			if err != nil {
+				return nil, err
+			}
+			return got.Msg, nil
+		})
 		if err != nil {
 			out.Missing = append(out.Missing, shard.ID+": "+passed(err).Error())
 			continue
 		}
-		for _, e := range names {
-			if f.full() {
-				break
-			}
-			if !e.Holds(f.part) {
-				continue
-			}
-			hit := &pb.SearchHit{Kind: "machine", Name: e.ID, ShardId: shard.ID, ClusterId: e.Cluster, Target: e.ID, About: e.About}
-			if e.Node != "" && strings.Contains(strings.ToLower(e.Node), f.part) && !strings.Contains(strings.ToLower(e.ID), f.part) {
-				hit.Kind, hit.Name, hit.About = "node", e.Node, "node of "+e.ID
-			}
-			f.add(hit)
+		f.more = f.more || machines.GetNextPageToken() != ""
+		for _, m := range machines.GetMachines() {
+			f.addMachine(shard.ID, m)
 		}
 	}
 	c.findObjects(ctx, f, out)

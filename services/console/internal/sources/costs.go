@@ -13,10 +13,13 @@ import (
 )
 
 const (
-	costEvery  = 10 * time.Second // a shard's costs are noted
-	costsMax   = 8640             // notes of one dimension: a day
-	costGroups = 12               // the largest groups of a note; the rest is one
-	othersName = "others"
+	costEvery   = 10 * time.Second // a shard's costs are noted
+	costShare   = 500              // noting takes at most this part of a shard's time: a large shard's costs are noted less often
+	costLatest  = 2 * time.Minute  // and not later than this
+	costTimeout = 10 * time.Second
+	costsMax    = 8640 // notes of one dimension: a day
+	costGroups  = 12   // the largest groups of a note; the rest is one
+	othersName  = "others"
 )
 
 // costDimensions are those whose past is kept. Shards know present costs only.
@@ -28,23 +31,34 @@ type Costs struct {
 	notes map[string][]*pb.CostPoint // by dimension, oldest first
 }
 
-// note asks for the costs of now. It runs as often as costEvery says; a shard that does not answer leaves a gap.
-func (s *Shard) note(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	for _, d := range costDimensions {
-		got, err := s.Read.GetCost(ctx, connect.NewRequest(&pb.GetCostRequest{GroupBy: []string{d}}))
-		if err != nil || len(got.Msg.GetPoints()) == 0 {
+// notes asks for the costs of now, again and again; a shard that does not answer leaves a gap.
+func (s *Shard) notes(ctx context.Context) {
+	for {
+		began := time.Now()
+		s.note(ctx)
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(max(costEvery, min(costLatest, costShare*time.Since(began)))):
 		}
-		p := smaller(got.Msg.GetPoints()[len(got.Msg.GetPoints())-1])
-		s.costs.mu.Lock()
-		if s.costs.notes == nil {
-			s.costs.notes = map[string][]*pb.CostPoint{}
-		}
-		notes := append(s.costs.notes[d], p)
+	}
+}
+
+func (s *Shard) note(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, costTimeout)
+	defer cancel()
+	got, err := s.Read.GetCost(ctx, connect.NewRequest(&pb.GetCostRequest{GroupBy: costDimensions, Separate: true}))
+	if err != nil || len(got.Msg.GetPoints()) != len(costDimensions) {
+		return
+	}
+	s.costs.mu.Lock()
+	defer s.costs.mu.Unlock()
+	if s.costs.notes == nil {
+		s.costs.notes = map[string][]*pb.CostPoint{}
+	}
+	for i, d := range costDimensions {
+		notes := append(s.costs.notes[d], smaller(got.Msg.GetPoints()[i]))
 		s.costs.notes[d] = notes[max(0, len(notes)-costsMax):]
-		s.costs.mu.Unlock()
 	}
 }
 

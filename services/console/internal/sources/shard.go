@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +21,11 @@ const (
 	retryAfter   = time.Second      // before a lost stream is opened again
 	rateOver     = time.Minute      // actions are counted over
 	needsEvery   = time.Second      // at most, while somebody looks at needs
-	needsShare   = 20               // reading needs takes at most this part of the time: a large shard is read less often
+	needsShare   = 200              // reading what changed takes at most this part of the time: where much changes it is read less often
+	wholeShare   = 20               // the same of reading all, at the beginning and after a shard's start
+	needsLatest  = 10 * time.Second // and not later than this
 	needsTimeout = 30 * time.Second // of one reading
-	callsMax     = 16               // forwarded calls at a time to one shard
+	callsMax     = 4                // forwarded calls at a time to one shard, below what it allows one caller (SHARD-23.1)
 )
 
 // Shard follows one shard.
@@ -43,8 +46,9 @@ type Shard struct {
 
 	mu    sync.Mutex
 	state State
-	index Index
 	costs Costs
+
+	answers answers
 }
 
 // State is the newest that a shard said. What it points to is never changed.
@@ -63,6 +67,10 @@ type Needs struct {
 	At    time.Time
 	Cycle int64
 	Rows  []*pb.FleetNeed // a row that did not change is the same pointer as before
+
+	revision string // of the shard's view
+	clusters map[string][]*pb.FleetNeed
+	whole    bool // everything was read
 }
 
 // Snapshot is the newest state.
@@ -86,7 +94,7 @@ func (s *Shard) run(ctx context.Context) {
 	all.Go(func() { s.repeat(ctx, lookEvery, s.look) })
 	all.Go(func() { s.repeat(ctx, retryAfter, s.follow) })
 	all.Go(func() { s.readNeeds(ctx) })
-	all.Go(func() { s.repeat(ctx, costEvery, s.note) })
+	all.Go(func() { s.notes(ctx) })
 	all.Wait()
 }
 
@@ -212,38 +220,78 @@ func (s *Shard) readNeeds(ctx context.Context) {
 			s.log.Debug("needs could not be read", "err", err)
 			continue
 		}
-		wait = max(needsEvery, needsShare*time.Since(began))
+		if wait = max(needsEvery, needsShare*time.Since(began)); next.whole {
+			wait = max(needsEvery, min(wait, wholeShare*time.Since(began)))
+		}
+		wait = min(wait, needsLatest)
 		s.change(func(st *State) { st.Needs = next })
 	}
 }
 
+// inspect reads the needs of clusters that changed since before, or of all.
 func (s *Shard) inspect(ctx context.Context, before *Needs) (*Needs, error) {
 	ctx, cancel := context.WithTimeout(ctx, needsTimeout)
 	defer cancel()
-	stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(&pb.InspectNeedsRequest{}))
+	out := &Needs{At: time.Now(), clusters: map[string][]*pb.FleetNeed{}}
+	req := &pb.InspectNeedsRequest{}
+	if before != nil {
+		req.ChangedSince = before.revision
+	}
+	stream, err := s.Read.InspectNeeds(ctx, connect.NewRequest(req))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
-	known := map[string]*pb.FleetNeed{}
-	if before != nil {
-		for _, r := range before.Rows {
-			known[r.GetKey()] = r
-		}
-	}
-	out := &Needs{At: time.Now()}
+	total := 0
 	for stream.Receive() {
 		if h := stream.Msg().GetHeader(); h != nil {
-			out.Cycle = h.GetCycle()
+			out.Cycle, out.revision, out.whole, total = h.GetCycle(), h.GetRevision(), !h.GetChangesOnly(), int(h.GetTotalNeeds())
 			continue
 		}
-		row := &pb.FleetNeed{Key: key(s.ID, stream.Msg().GetNeed()), ShardId: s.ID, Need: stream.Msg().GetNeed()}
-		if old := known[row.Key]; old != nil && proto.Equal(old, row) {
-			row = old
-		}
-		out.Rows = append(out.Rows, row)
+		n := stream.Msg().GetNeed()
+		out.clusters[n.GetClusterId()] = append(out.clusters[n.GetClusterId()], &pb.FleetNeed{Key: key(s.ID, n), ShardId: s.ID, Need: n})
 	}
-	return out, stream.Err()
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	out.after(before)
+	if !out.whole && len(out.Rows) != total { // a cluster's last need went
+		return s.inspect(ctx, nil)
+	}
+	return out, nil
+}
+
+// after takes over what did not change.
+func (n *Needs) after(before *Needs) {
+	if before != nil {
+		for cluster, rows := range n.clusters {
+			keep(rows, before.clusters[cluster])
+		}
+		if !n.whole {
+			for cluster, rows := range before.clusters {
+				if n.clusters[cluster] == nil {
+					n.clusters[cluster] = rows
+				}
+			}
+		}
+	}
+	for _, rows := range n.clusters {
+		n.Rows = append(n.Rows, rows...)
+	}
+	slices.SortFunc(n.Rows, precedes)
+}
+
+// keep puts the rows of before in the place of equal ones.
+func keep(rows, before []*pb.FleetNeed) {
+	known := make(map[string]*pb.FleetNeed, len(before))
+	for _, r := range before {
+		known[r.GetKey()] = r
+	}
+	for i, r := range rows {
+		if old := known[r.GetKey()]; old != nil && proto.Equal(old, r) {
+			rows[i] = old
+		}
+	}
 }
 
 // Slot bounds what is forwarded to one shard at a time. Its error says that there is no room.

@@ -6,15 +6,15 @@ export type Flow<T> = { value: T | undefined; at: number; lost: string; since: n
 
 /**
  * Follows a stream while the page is visible. A stream that breaks is opened again, after half a second, then more, at most five.
- * Hidden pages hold none: a browser has six connections to a server that speaks HTTP/1.1.
+ * `keep` shows the old value until the first message of another stream. Hidden pages hold none: a browser has six connections to a server that speaks HTTP/1.1.
  */
-export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => AsyncIterable<M>) | undefined, fold: (state: T, message: M) => T, deps: unknown[]): Flow<T> {
+export function useFlow<M, T>(begin: () => T, open: ((signal: AbortSignal) => AsyncIterable<M>) | undefined, fold: (state: T, message: M) => T, deps: unknown[], keep = false): Flow<T> {
   const [flow, set] = useState<Flow<T>>({ value: undefined, at: 0, lost: "", since: Date.now() });
   useEffect(() => {
     let stop = new AbortController();
     let timer = 0;
     let wait = 500;
-    set({ value: undefined, at: 0, lost: "", since: Date.now() });
+    set((f) => (keep ? f : { value: undefined, at: 0, lost: "", since: Date.now() }));
     const run = async () => {
       if (!open || document.hidden) return;
       const mine = new AbortController();

@@ -14,79 +14,137 @@ export const asMachine = (v: MachineView): MachineRow => ({
 /** Shards see each other's machines too; each machine is shown by its owner. */
 export const owned = (v: MachineView) => !v.flags.includes(MachineFlag.FOREIGN);
 
-const pageSize = 500;
+const pageSize = 200;
 const kept = 40; // pages
-type Page = { shard: string; token: string; rows: MachineRow[] | undefined; size: number };
+const atOnce = 3; // questions
+const most = 1_100_000; // rows: a browser draws no taller list
+type Page = { rows: MachineRow[]; used: number };
 type Filter = { states: MachineState[]; clusterId: string; provider: string; instanceType: string; zone: string; capacityTypes: CapacityType[] };
+type Part = { shard: string; total: number | undefined; pages: Map<number, Page>; tokens: Map<number, string>; busy: Set<number>; error: string };
+const part = (shard: string): Part => ({ shard, total: undefined, pages: new Map(), tokens: new Map([[0, ""]]), busy: new Set(), error: "" });
 
-/** A window over all machines that match. The token of each page is kept, its rows only near the window. */
+/**
+ * A window over all machines that match. Pages come in any order: the token of the nearest page before, and how many to leave out from there.
+ * Only pages near the window are kept.
+ */
 export function useMachines(shards: string[], filter: Filter) {
   const [, draw] = useReducer((n: number) => n + 1, 0);
-  const book = useRef({ pages: [] as Page[], next: undefined as { shard: number; token: string } | undefined, busy: false, error: "", stop: new AbortController() });
   const key = JSON.stringify([shards, filter]);
+  const book = useRef({ key: "", parts: [] as Part[], first: 0, last: 60, clock: 0, stop: new AbortController(), old: undefined as Part[] | undefined });
   const b = book.current;
-  const load = async (page: Page) => {
-    const got = await shard.listMachines({ ...filter, pageSize, pageToken: page.token }, at(page.shard, b.stop.signal));
-    page.rows = got.machines.filter(owned).map(asMachine);
-    page.size = page.rows.length;
-    return got.nextPageToken;
+  const ask = (p: Part, from: number, size: number, count = false) => {
+    let page = Math.floor(from / pageSize);
+    while (page > 0 && !p.tokens.has(page)) page--;
+    return shard.listMachines({ ...filter, ownedOnly: true, pageSize: size, pageToken: p.tokens.get(page) ?? "", skip: from - page * pageSize, count }, at(p.shard, b.stop.signal));
   };
-  const more = async () => {
-    if (b.busy || !b.next) return;
-    b.busy = true;
+  const lengthOf = (p: Part) => p.total ?? Math.max(0, ...[...p.pages].map(([k, x]) => k * pageSize + x.rows.length)) + (p.tokens.size > 1 || p.pages.size === 0 ? 1 : 0);
+  const find = (parts: Part[], i: number): [Part, number] | undefined => {
+    let left = i;
+    for (const p of parts) {
+      const n = lengthOf(p);
+      if (left < n) return [p, left];
+      left -= n;
+    }
+    return undefined;
+  };
+  const load = async (p: Part, k: number) => {
     const mine = b.stop;
-    const from = b.next;
-    const page: Page = { shard: shards[from.shard] ?? "", token: from.token, rows: undefined, size: 0 };
+    p.busy.add(k);
     try {
-      const token = await load(page);
+      const got = await ask(p, k * pageSize, pageSize);
       if (mine.signal.aborted) return;
-      if (page.size > 0) b.pages.push(page);
-      b.next = token ? { shard: from.shard, token } : from.shard + 1 < shards.length ? { shard: from.shard + 1, token: "" } : undefined;
-      b.error = "";
+      p.pages.set(k, { rows: got.machines.filter(owned).map(asMachine), used: ++b.clock });
+      if (got.nextPageToken) p.tokens.set(k + 1, got.nextPageToken);
+      else p.total ??= k * pageSize + got.machines.length;
+      p.error = "";
+      b.old = undefined;
     } catch (e) {
       if (mine.signal.aborted) return;
-      b.error = said(e);
+      p.error = said(e);
+    } finally {
+      p.busy.delete(k);
     }
-    b.busy = false;
     draw(0);
-    if (!b.error && page.size === 0) more();
+    if (!p.error) fill();
+  };
+  /** Loads what is missing near the window, the rows in it first. */
+  const fill = () => {
+    const need: [Part, number][] = [];
+    for (const i of [b.first, b.last, b.last + pageSize, b.last + 2 * pageSize, b.first - pageSize]) {
+      const hit = i >= 0 ? find(b.parts, i) : undefined;
+      if (!hit) continue;
+      const k = Math.floor(hit[1] / pageSize);
+      const page = hit[0].pages.get(k);
+      if (page) page.used = ++b.clock;
+      else if (!hit[0].busy.has(k) && !need.some(([p, n]) => p === hit[0] && n === k)) need.push([hit[0], k]);
+    }
+    let busy = b.parts.reduce((n, p) => n + p.busy.size, 0);
+    for (const [p, k] of need) if (busy < atOnce) {
+      busy++;
+      load(p, k);
+    }
+    for (const p of b.parts) while (p.pages.size > kept) p.pages.delete([...p.pages].reduce((x, y) => (y[1].used < x[1].used ? y : x))[0]);
+  };
+  const countAll = async (p: Part) => {
+    const mine = b.stop;
+    const got = await ask(p, 0, 1, true).catch(() => undefined);
+    if (!got || mine.signal.aborted) return;
+    const total = Math.max(0, Math.min(most, Number(got.total)));
+    if (p.total !== undefined && p.total !== total) { // places have moved
+      p.tokens = new Map([[0, ""]]);
+      for (const k of p.pages.keys()) if (k * pageSize > b.last + pageSize || (k + 1) * pageSize < b.first - pageSize) p.pages.delete(k);
+    }
+    p.total = total;
+    draw(0);
+  };
+  /** States change: the rows in view are read again, and only they. */
+  const renew = async () => {
+    for (const p of b.parts) {
+      const [from, to] = [find(b.parts, b.first), find(b.parts, b.last)];
+      const first = from?.[0] === p ? from[1] : to?.[0] === p ? 0 : -1;
+      if (first < 0) continue;
+      const mine = b.stop;
+      const got = await ask(p, first, Math.min(200, b.last - b.first + 1)).catch(() => undefined);
+      if (!got || mine.signal.aborted) continue;
+      got.machines.filter(owned).map(asMachine).forEach((r, n) => {
+        const page = p.pages.get(Math.floor((first + n) / pageSize));
+        if (page) page.rows[(first + n) % pageSize] = r;
+      });
+      draw(0);
+    }
   };
   useEffect(() => {
     b.stop.abort();
-    Object.assign(b, { pages: [], next: shards.length ? { shard: 0, token: "" } : undefined, busy: false, error: "", stop: new AbortController() });
+    Object.assign(b, { key, parts: shards.map(part), first: 0, last: 60, stop: new AbortController(), old: b.parts.some((p) => p.pages.size > 0) ? b.parts : undefined });
     draw(0);
-    more();
-    const fresh = setInterval(() => { // rows in view are read again: states change
+    fill();
+    const counted = setTimeout(() => b.parts.forEach(countAll), 0);
+    let beat = 0;
+    const fresh = setInterval(() => {
       if (document.hidden) return;
-      if (b.error || b.pages.length === 0) more();
-      else for (const p of b.pages.filter((x) => x.rows).slice(0, 2)) load(p).then(() => draw(0), () => undefined);
+      if (b.parts.some((p) => p.error || p.pages.size === 0)) fill();
+      else renew();
+      if (++beat % 12 === 0) b.parts.forEach(countAll);
     }, 5000);
     return () => {
+      clearTimeout(counted);
       clearInterval(fresh);
       b.stop.abort();
     };
   }, [key]);
-  const known = b.pages.reduce((n, p) => n + p.size, 0);
-  const find = (i: number): [Page, number] | undefined => {
-    let left = i;
-    for (const p of b.pages) {
-      if (left < p.size) return [p, left];
-      left -= p.size;
-    }
-    return undefined;
-  };
+  const parts = b.old ?? b.parts; // until the first page of another question is there
+  const count = parts.reduce((n, p) => n + lengthOf(p), 0);
+  const known = parts.reduce((n, p) => n + (p.total ?? 0), 0);
   return {
-    known, more: !!b.next, loading: b.busy, error: b.error, count: known + (b.next ? 1 : 0),
+    known, counted: b.parts.length > 0 && b.parts.every((p) => p.total !== undefined), loading: b.key !== key || !!b.old || b.parts.some((p) => p.pages.size === 0 && p.total !== 0), error: b.parts.find((p) => p.error)?.error ?? "", count,
     row: (i: number): MachineRow | undefined => {
-      const hit = find(i);
-      return hit?.[0].rows?.[hit[1]];
+      const hit = find(parts, i);
+      return hit?.[0].pages.get(Math.floor(hit[1] / pageSize))?.rows[hit[1] % pageSize];
     },
     want: (first: number, last: number) => {
-      if (last >= known - 50) more();
-      const near = new Set([find(first)?.[0], find(last)?.[0]]);
-      for (const p of near) if (p && !p.rows) load(p).then(() => draw(0), () => undefined);
-      const full = b.pages.filter((p) => p.rows && !near.has(p));
-      for (const p of full.slice(0, Math.max(0, full.length - kept))) p.rows = undefined;
+      b.first = first;
+      b.last = last;
+      fill();
     },
   };
 }

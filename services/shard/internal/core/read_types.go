@@ -161,6 +161,9 @@ type NeedBlock struct {
 	at int64
 }
 
+// ChangedAt is the Mono of the last change.
+func (b *NeedBlock) ChangedAt() int64 { return b.at }
+
 // PenaltyDemand is how many machines the needs of one interruption penalty ask for.
 type PenaltyDemand struct {
 	Bucket   demand.Bucket

@@ -3,9 +3,9 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,6 +14,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/kit/rpc"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/convert"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // GetCost tells dollars per hour by group and state, now. What it was in the past is not kept by a shard: a request for
@@ -27,12 +28,31 @@ func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostReque
 	if r.Msg.SinceUnixNanos != 0 || r.Msg.Points > 1 {
 		return nil, rpc.NewError(connect.CodeUnimplemented, "a running shard reports present costs only; `bigfleet cost --record DIR` reads past costs from its decision log")
 	}
-	bill := NewBill(r.Msg.GroupBy)
-	if err := s.walk(ctx, bill.Add); err != nil {
+	bills := []*Bill{NewBill(r.Msg.GroupBy)}
+	switch {
+	case r.Msg.Separate:
+		bills = bills[:0]
+		for _, by := range r.Msg.GroupBy {
+			bills = append(bills, NewBill([]string{by}))
+		}
+	case len(r.Msg.GroupBy) > groupsMax:
+		return nil, rpc.NewError(connect.CodeInvalidArgument, fmt.Sprintf("group_by has %d keys, of which at most %d are combined; `separate` answers for each by itself", len(r.Msg.GroupBy), groupsMax))
+	}
+	if err := s.walkPaid(ctx, func(m *core.MachineView) {
+		for _, bill := range bills {
+			bill.add(m)
+		}
+	}); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.GetCostResponse{Points: []*pb.CostPoint{bill.Point(time.Now().UnixNano())}}), nil
+	out := &pb.GetCostResponse{}
+	for _, bill := range bills {
+		out.Points = append(out.Points, bill.Point(time.Now().UnixNano()))
+	}
+	return connect.NewResponse(out), nil
 }
+
+const groupsMax = 3
 
 // Bill adds up what machines cost an hour, by group and state.
 type Bill struct {
@@ -48,18 +68,27 @@ func (b *Bill) Add(m *core.MachineView) {
 	if slices.Contains(m.Flags, core.FlagForeign) || !m.Machine.Exists() {
 		return
 	}
-	group := make([]string, 0, len(b.by))
-	for _, by := range b.by {
-		group = append(group, groupOf(by, m))
+	b.add(m)
+}
+
+func (b *Bill) add(m *core.MachineView) {
+	key := ""
+	for i, by := range b.by {
+		if i > 0 {
+			key += "\x00"
+		}
+		key += groupOf(by, m) // of one group this copies nothing
 	}
-	key := strings.Join(group, "\x00")
 	row := b.rows[key]
 	if row == nil {
-		row = &costRow{group: group, byState: map[string]int64{}}
+		row = &costRow{byState: map[inventory.State]int64{}}
+		for _, by := range b.by {
+			row.group = append(row.group, groupOf(by, m))
+		}
 		b.rows[key] = row
 	}
 	row.machines++
-	row.byState[pb.MachineState(m.Machine.State).String()] += m.Machine.Price
+	row.byState[m.Machine.State] += m.Machine.Price
 }
 
 // Point is what was added, as of a time.
@@ -68,7 +97,7 @@ func (b *Bill) Point(atUnixNanos int64) *pb.CostPoint {
 	for _, row := range b.rows { // sorted below
 		out := &pb.CostRow{Group: row.group, Machines: row.machines, CostPerHourByState: map[string]float64{}}
 		for state, micro := range row.byState {
-			out.CostPerHourByState[state] = convert.Dollars(micro)
+			out.CostPerHourByState[pb.MachineState(state).String()] = convert.Dollars(micro)
 		}
 		point.Rows = append(point.Rows, out)
 	}
@@ -79,7 +108,7 @@ func (b *Bill) Point(atUnixNanos int64) *pb.CostPoint {
 type costRow struct {
 	group    []string
 	machines int32
-	byState  map[string]int64
+	byState  map[inventory.State]int64
 }
 
 func groupOf(by string, m *core.MachineView) string {
@@ -100,18 +129,20 @@ func groupOf(by string, m *core.MachineView) string {
 	return strconv.FormatFloat(m.Stamp.Interruption.Dollars(), 'f', -1, 64)
 }
 
-// walk visits every machine in chunks between the core's steps.
-func (s *Server) walk(ctx context.Context, each func(*core.MachineView)) error {
+// walkPaid visits every machine that this shard pays for, in chunks between the core's steps.
+func (s *Server) walkPaid(ctx context.Context, each func(*core.MachineView)) error {
+	q := &core.MachineColumns{Owned: true, States: hosted}
 	after, more := "", true
 	for more {
 		if err := s.visit(ctx, func(c *core.Core) {
-			ids := c.Ids(after, visitMachines)
-			more = len(ids) == visitMachines
-			for _, id := range ids {
-				if m, ok := c.Machine(id); ok {
+			var found []inventory.Index
+			table := c.MachineTable()
+			found, after, more = table.Select(after, q, visitPaid, visitRows)
+			for _, i := range found {
+				if table.Exists(i) {
+					m := table.Priced(i)
 					each(&m)
 				}
-				after = id
 			}
 		}); err != nil {
 			return err
@@ -119,3 +150,6 @@ func (s *Server) walk(ctx context.Context, each func(*core.MachineView)) error {
 	}
 	return nil
 }
+
+// hosted are the states in which a machine may cost something.
+var hosted = []inventory.State{inventory.Creating, inventory.Idle, inventory.Configuring, inventory.Configured, inventory.Draining, inventory.Deleting, inventory.Failed}

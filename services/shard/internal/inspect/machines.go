@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,10 +16,11 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// visitFor and visitMachines bound one visit of the core: 2 ms and `list-page` machines (SHARD-23.3).
+// Bounds of one visit of the core (SHARD-23.3): 2 ms, rows that are looked at, and machines that are added up.
 const (
-	visitFor      = 2 * time.Millisecond
-	visitMachines = 256
+	visitFor  = 2 * time.Millisecond
+	visitRows = 8192
+	visitPaid = 2048
 )
 
 // ListMachines pages through machines, by id.
@@ -40,59 +42,112 @@ func (s *Server) ListMachines(ctx context.Context, r *connect.Request[pb.ListMac
 	if len(key) > 0 {
 		after = key[0]
 	}
-	size := pageSize(r.Msg.PageSize, 1000)
-	out := &pb.ListMachinesResponse{}
-	for more := true; more && len(out.Machines) <= size; {
-		err := s.visit(ctx, func(c *core.Core) {
-			if out.FirstCycle == 0 {
-				out.FirstCycle = c.Cycle()
-			}
-			out.LastCycle = c.Cycle()
-			view := s.cfg.View()
-			stop := time.Now().Add(visitFor)
-			ids := c.Ids(after, visitMachines)
-			more = len(ids) == visitMachines
-			for n, id := range ids {
-				if m, ok := c.Machine(id); ok && matches(r.Msg, only, &m) {
-					out.Machines = append(out.Machines, s.machine(view, &m))
-				}
-				after = id
-				if len(out.Machines) > size {
-					more = true
-					return
-				}
-				if n%64 == 63 && time.Now().After(stop) {
-					more = more || n+1 < len(ids)
-					return
-				}
-			}
-		})
-		if err != nil {
+	l := listing{q: r.Msg, columns: columnsOf(r.Msg, only), size: pageSize(r.Msg.PageSize, 1000), skip: int(r.Msg.Skip), after: after, out: &pb.ListMachinesResponse{}}
+	if r.Msg.Count && after != "" { // what stands before the page counts too
+		all := l
+		all.after, all.skip, all.size, all.out = "", 0, -1, &pb.ListMachinesResponse{}
+		if err := s.run(ctx, &all); err != nil {
 			return nil, err
 		}
+		l.counted, l.out.Total = true, all.out.Total
 	}
-	if len(out.Machines) > size {
-		out.Machines = out.Machines[:size]
-		out.NextPageToken = token(out.Machines[size-1].Machine.Id)
+	if err := s.run(ctx, &l); err != nil {
+		return nil, err
 	}
-	return connect.NewResponse(out), nil
+	return connect.NewResponse(l.answer()), nil
 }
 
-func matches(q *pb.ListMachinesRequest, only string, m *core.MachineView) bool {
-	x := &m.Machine
-	switch {
-	case len(q.States) > 0 && !slices.Contains(q.States, pb.MachineState(x.State)):
-	case only != "" && x.Cluster != only && m.Intended != only:
-	case q.Provider != "" && x.Provider != q.Provider:
-	case q.InstanceType != "" && x.InstanceType != q.InstanceType:
-	case q.Zone != "" && x.Zone != q.Zone:
-	case len(q.CapacityTypes) > 0 && !slices.Contains(q.CapacityTypes, pb.CapacityType(x.CapacityType)):
-	case q.ProfileFingerprint != "" && m.Stamp.Fingerprint != q.ProfileFingerprint:
-	case len(q.Flags) > 0 && !slices.ContainsFunc(m.Flags, func(f core.MachineFlag) bool { return slices.Contains(q.Flags, pb.MachineFlag(f)) }):
-	default:
-		return true
+// listing is one page on its way.
+type listing struct {
+	q       *pb.ListMachinesRequest
+	columns *core.MachineColumns
+	size    int // of the page; below 0: none is asked for
+	skip    int
+	counted bool // what matches is counted already
+	after   string
+	out     *pb.ListMachinesResponse
+}
+
+// full says that the page and one machine more are there: then there is another page.
+func (l *listing) full() bool { return len(l.out.Machines) > l.size }
+
+func (s *Server) run(ctx context.Context, l *listing) error {
+	counts := l.q.Count && !l.counted
+	for more := true; more && (counts || !l.full()); {
+		if err := s.visit(ctx, func(c *core.Core) { more = l.visit(s, c, counts) }); err != nil {
+			return err
+		}
 	}
-	return false
+	return nil
+}
+
+// visit goes on for as long as one visit may take, and says whether there are more machines to look at.
+func (l *listing) visit(s *Server, c *core.Core, counts bool) (more bool) {
+	if l.out.FirstCycle == 0 {
+		l.out.FirstCycle = c.Cycle()
+	}
+	l.out.LastCycle = c.Cycle()
+	view, stop := s.cfg.View(), time.Now().Add(visitFor)
+	all, described, most := !l.exact(), 0, visitRows
+	if all && !counts {
+		most = min(most, l.skip+l.size+1-len(l.out.Machines))
+	}
+	table := c.MachineTable()
+	found, last, more := table.Select(l.after, l.columns, most, visitRows)
+	for n, i := range found {
+		if described > 0 && described%64 == 0 && time.Now().After(stop) {
+			l.after = table.ID(found[n-1])
+			return true
+		}
+		var m core.MachineView
+		if wanted := !l.full() && l.skip == 0; wanted || !all {
+			if m, described = table.MachineAt(i), described+1; !l.matches(&m) {
+				continue
+			}
+			if wanted {
+				l.out.Machines = append(l.out.Machines, s.machine(view, &m))
+			}
+		}
+		if counts {
+			l.out.Total++
+		} else if l.full() {
+			break
+		}
+		if l.skip > 0 {
+			l.skip--
+		}
+	}
+	l.after = last
+	return more
+}
+
+func (l *listing) answer() *pb.ListMachinesResponse {
+	out := l.out
+	if l.full() {
+		out.Machines = out.Machines[:l.size]
+		out.NextPageToken = token(out.Machines[l.size-1].Machine.Id)
+	}
+	return out
+}
+
+// columnsOf is the part of a selection that is answered without describing machines.
+func columnsOf(q *pb.ListMachinesRequest, only string) *core.MachineColumns {
+	out := &core.MachineColumns{Cluster: only, Provider: q.Provider, Type: q.InstanceType, Zone: q.Zone, Owned: q.OwnedOnly, Part: strings.ToLower(q.NamePart)}
+	for _, x := range q.States {
+		out.States = append(out.States, inventory.State(x))
+	}
+	for _, x := range q.CapacityTypes {
+		out.Capacity = append(out.Capacity, inventory.CapacityType(x))
+	}
+	return out
+}
+
+// exact says that columns do not decide.
+func (l *listing) exact() bool { return l.q.ProfileFingerprint != "" || len(l.q.Flags) > 0 }
+
+func (l *listing) matches(m *core.MachineView) bool {
+	return (l.q.ProfileFingerprint == "" || m.Stamp.Fingerprint == l.q.ProfileFingerprint) &&
+		(len(l.q.Flags) == 0 || slices.ContainsFunc(m.Flags, func(f core.MachineFlag) bool { return slices.Contains(l.q.Flags, pb.MachineFlag(f)) }))
 }
 
 func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {

@@ -57,14 +57,15 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 		}
 		v = then.publish()
 	}
-	rows, short := selectRows(v, only, q)
+	since, changes := s.since(q)
+	rows, total, short := selectRows(v, only, q, since)
 	done()
-	total := len(rows)
 	if len(after) > 0 {
 		rows = rows[position(rows, after):]
 	}
 	header := &pb.InspectNeedsHeader{Cycle: v.Status.Cycle, ComputedAtUnixNanos: v.Wall(v.Status.CycleAt), TotalNeeds: int32(total),
-		UnsatisfiedNeeds: int32(short), ShardId: s.cfg.ShardID}
+		UnsatisfiedNeeds: int32(short), ShardId: s.cfg.ShardID,
+		Revision: s.revision(v.At), ChangesOnly: changes}
 	if n := int(q.Limit); n > 0 && len(rows) > n {
 		rows = rows[:n]
 		header.NextPageToken = rowToken(rows[n-1])
@@ -80,11 +81,27 @@ func (s *Server) InspectNeeds(ctx context.Context, r *connect.Request[pb.Inspect
 	return nil
 }
 
-func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows []row, short int) {
+// revision names a view of this process; since is the view that a request names, where only changes are asked for.
+func (s *Server) revision(at int64) string {
+	return strconv.FormatInt(s.cfg.Started.UnixNano(), 36) + "." + strconv.FormatInt(at, 36)
+}
+
+func (s *Server) since(q *pb.InspectNeedsRequest) (at int64, changes bool) {
+	process, text, _ := strings.Cut(q.ChangedSince, ".")
+	at, err := strconv.ParseInt(text, 36, 64)
+	if err != nil || process != strconv.FormatInt(s.cfg.Started.UnixNano(), 36) || q.Limit > 0 || q.PageToken != "" || q.UnsatisfiedOnly || q.RowId != "" || q.AtUnixNanos != 0 {
+		return -1, false
+	}
+	return at, true
+}
+
+// selectRows are the rows of the clusters that changed after a time, in order, and how many match whenever they changed.
+func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest, since int64) (rows []row, total, short int) {
 	for _, b := range v.Needs {
 		if only != "" && b.Cluster != only {
 			continue
 		}
+		old := b.ChangedAt() < since // what changed at that very moment comes again: the view may have been taken within it
 		for i := range b.Rows {
 			n := &b.Rows[i]
 			isShort := n.Unmet()
@@ -94,11 +111,13 @@ func selectRows(v *core.Publish, only string, q *pb.InspectNeedsRequest) (rows [
 			if isShort {
 				short++
 			}
-			rows = append(rows, row{b.Cluster, n, b.Place(i)})
+			if total++; !old {
+				rows = append(rows, row{b.Cluster, n, b.Place(i)})
+			}
 		}
 	}
 	slices.SortFunc(rows, compareRows)
-	return rows, short
+	return rows, total, short
 }
 
 func rowToken(r row) string {

@@ -5,9 +5,9 @@ import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 
 const height = 28;
 
-export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cut }: {
+export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cut, busy }: {
   count: number; head: ComponentChildren; row: (i: number) => ComponentChildren; label: string; kind: string;
-  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; keyOf: (i: number) => string; cut?: number | undefined;
+  onOpen: (i: number) => void; onRange?: (first: number, last: number) => void; keyOf: (i: number) => string; cut?: number | undefined; busy?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [, draw] = useReducer((n: number) => n + 1, 0);
@@ -45,7 +45,7 @@ export function Rows({ count, head, row, label, kind, onOpen, onRange, keyOf, cu
     return () => document.removeEventListener("keydown", keys);
   });
   return (
-    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} tabIndex={0}>
+    <div class={`grid ${kind}`} ref={box} role="table" aria-label={label} aria-rowcount={count + 1} aria-busy={busy || undefined} tabIndex={0}>
       <div class="h" role="row">{head}</div>
       <div role="rowgroup" style={{ height: `${virtual.current.getTotalSize() - height}px` }}>
         {items.map((it) => (

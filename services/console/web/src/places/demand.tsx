@@ -1,6 +1,6 @@
 // Demand: who wants what, and who gets it? Needs in order of precedence, with the line below which they are short.
-import type { FleetNeed, WatchNeedsResponse } from "@bigfleet/api/v1alpha1/console";
-import { useMemo } from "preact/hooks";
+import type { FleetNeed, NeedSummary, WatchNeedsResponse } from "@bigfleet/api/v1alpha1/console";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { at, live, shard } from "../api";
 import { Ask, Bar, Choice, Empty, Mark, Name, Sentence, Shown, Text, Waiting } from "../design/parts";
@@ -10,7 +10,9 @@ import { amounts, count, needName, shortRow, since, standing, value } from "../f
 import { useAnswer, useFlow, useNow } from "../live";
 import { momentOf, open, opened, useQuery } from "../url";
 
-type Book = { rows: Map<string, FleetNeed>; complete: boolean; version: number };
+type Book = { asked: string; rows: Map<string, FleetNeed>; keys: string[]; summary: NeedSummary | undefined; complete: boolean };
+/** A ladder of any length: only rows near the window are at hand. */
+type List = { count: number; tally: Record<string, number>; cut: number; largest: number; row: (i: number) => FleetNeed | undefined; want?: (first: number, last: number) => void; busy?: boolean };
 
 export function Demand() {
   const [q, change] = useQuery();
@@ -32,16 +34,37 @@ export function Demand() {
   );
 }
 
+const windowRows = 240;
+
 function Live() {
   const [q] = useQuery();
-  const flow = useFlow<WatchNeedsResponse, Book>(() => ({ rows: new Map(), complete: false, version: 0 }), (signal) => live.watchNeeds({ clusterId: q.cluster ?? "", shardId: q.shard ?? "" }, { signal }), (b, m) => {
+  const asked = JSON.stringify([q.cluster, q.shard, q.show, q.priority, q.reason, q.gang]);
+  const [place, move] = useState({ asked, offset: 0 });
+  const offset = place.asked === asked ? place.offset : 0;
+  const settle = useRef(0);
+  useEffect(() => () => clearTimeout(settle.current), []);
+  const flow = useFlow<WatchNeedsResponse, Book>(() => ({ asked, rows: new Map(), keys: [], summary: undefined, complete: false }), (signal) => live.watchNeeds({
+    clusterId: q.cluster ?? "", shardId: q.shard ?? "", standing: q.show ?? "", textPart: q.reason ?? "", gangsOnly: q.gang === "1", window: { offset, limit: windowRows },
+    ...(q.priority && Number.isInteger(Number(q.priority)) ? { minPriority: Number(q.priority) } : {}),
+  }, { signal }), (b, m) => {
     for (const r of m.upserts) b.rows.set(r.key, r);
     for (const k of m.removedKeys) b.rows.delete(k);
-    return { rows: b.rows, complete: b.complete || m.snapshotComplete, version: m.upserts.length || m.removedKeys.length ? b.version + 1 : b.version };
-  }, [q.cluster, q.shard]);
-  const rows = useMemo(() => [...(flow.value?.rows.values() ?? [])], [flow.value?.version, flow.value?.rows]);
-  if (!flow.value) return flow.lost ? <p class="note bad" role="alert">{flow.lost}</p> : <Waiting what="Reading the needs…" />;
-  return <>{flow.lost && <p class="note warn" role="status">Not live, connecting again. {flow.lost}</p>}<Ladder rows={rows} complete={flow.value.complete} /></>;
+    return { ...b, keys: m.summary?.keys.length || m.summary?.total === 0 ? m.summary.keys : b.keys, summary: m.summary ?? b.summary, complete: b.complete || m.snapshotComplete };
+  }, [asked, offset], true);
+  const book = flow.value;
+  if (!book?.summary) return flow.lost ? <p class="note bad" role="alert">{flow.lost}</p> : <Waiting what="Reading the needs…" />;
+  const { summary } = book;
+  const list: List = {
+    count: summary.total, tally: summary.byStanding, cut: summary.cut - 1, largest: Math.max(1, summary.largestCpu), busy: book.asked !== asked,
+    row: (i) => book.rows.get(book.keys[i - summary.offset] ?? ""),
+    want: (first, last) => {
+      if (first >= summary.offset && last < summary.offset + windowRows) return;
+      if (summary.offset + windowRows >= summary.total && first >= summary.offset) return;
+      clearTimeout(settle.current); // while the list is scrolled fast, no window is asked for
+      settle.current = window.setTimeout(() => move({ asked, offset: Math.max(0, first - 90) }), 60);
+    },
+  };
+  return <>{flow.lost && <p class="note warn" role="status">Not live, connecting again. {flow.lost}</p>}<Ladder key={book.asked} list={list} complete={book.complete} /></>;
 }
 
 function Past({ moment }: { moment: bigint }) {
@@ -53,51 +76,58 @@ function Past({ moment }: { moment: bigint }) {
     return rows;
   }) : undefined, [ids.join(), moment, q.cluster]);
   if (ids.length === 0) return <Waiting />;
-  return <Shown of={answer}>{(a) => <><Missing of={a.missing} /><Ladder rows={a.got.flatMap(([, r]) => r)} complete /></>}</Shown>;
+  return <Shown of={answer}>{(a) => <><Missing of={a.missing} /><Then rows={a.got.flatMap(([, r]) => r)} /></>}</Shown>;
 }
 
-function Ladder({ rows, complete }: { rows: FleetNeed[]; complete: boolean }) {
+/** The ladder of another moment: all its rows are here. */
+function Then({ rows }: { rows: FleetNeed[] }) {
   const [q] = useQuery();
-  const [, go] = useLocation();
-  const now = useNow();
-  const fleet = useFleet();
-  const shown = useMemo(() => {
+  const list = useMemo((): List => {
     const least = q.priority ? Number(q.priority) : Number.NEGATIVE_INFINITY;
     const part = (q.reason ?? "").toLowerCase();
-    return rows.filter((r) => {
+    const shown = rows.filter((r) => {
       const n = r.need;
       if (!n || (q.shard && r.shardId !== q.shard)) return false;
       const word = standing(n).word;
       return (!q.show || (q.show === "waiting" ? !n.satisfied : word === q.show)) && (Number.isNaN(least) || (n.need?.priority ?? 0) >= least) && (!part || n.detailText.toLowerCase().includes(part)) && (q.gang !== "1" || !!n.need?.requirements.some((x) => x.operator === 5));
     }).sort((a, b) => (b.need?.need?.priority ?? 0) - (a.need?.need?.priority ?? 0) || Number((a.need?.arrivalUnixNanos ?? 0n) - (b.need?.arrivalUnixNanos ?? 0n)) || (a.key < b.key ? -1 : 1));
+    const tally: Record<string, number> = {};
+    for (const r of shown) if (r.need) tally[standing(r.need).word] = (tally[standing(r.need).word] ?? 0) + 1;
+    return { count: shown.length, tally, cut: shown.findIndex((r) => r.need && standing(r.need).word === "short"), largest: shown.reduce((n, r) => Math.max(n, size(r)), 1), row: (i) => shown[i] };
   }, [rows, q.show, q.priority, q.reason, q.shard, q.gang]);
-  const cut = shown.findIndex((r) => r.need && standing(r.need).word === "short");
-  const biggest = useMemo(() => Math.max(1, ...shown.map((r) => size(r))), [shown]);
+  return <Ladder list={list} complete />;
+}
+
+function Ladder({ list, complete }: { list: List; complete: boolean }) {
+  const [q] = useQuery();
+  const [, go] = useLocation();
+  const now = useNow();
+  const fleet = useFleet();
+  const { cut, tally } = list;
+  const filtered = !!(q.cluster || q.shard || q.show || q.priority || q.reason || q.gang);
   const href = (i: number) => {
-    const r = shown[i];
+    const r = list.row(i);
     const n = r?.need;
     return r && n ? opened(open.need(r.shardId, n.clusterId, n.need?.rowId ?? "", n.profileFingerprint, n.need?.group ?? "")) : "";
   };
-  const tally = new Map<string, number>();
-  for (const r of shown) if (r.need) tally.set(standing(r.need).word, (tally.get(standing(r.need).word) ?? 0) + 1);
   const tones = { met: "met", "on the way": "way", "held back": "held", short: "short" } as const;
-  if (complete && rows.length === 0) return <Empty>{Number(fleet.value?.needs ?? 0n) > 0 ? "Nothing matches." : "Nothing asks for capacity. A cluster's operator reports its needs here within seconds of the first Pod."}</Empty>;
-  if (!complete && rows.length === 0) return <Waiting what="Reading the needs…" />;
+  if (complete && list.count === 0 && !filtered) return <Empty>{Number(fleet.value?.needs ?? 0n) > 0 ? "Nothing matches." : "Nothing asks for capacity. A cluster's operator reports its needs here within seconds of the first Pod."}</Empty>;
+  if (!complete && list.count === 0) return <Waiting what="Reading the needs…" />;
   return (
     <>
-      {!complete && <p class="dim" role="status">{count(rows.length)} read so far…</p>}
-      <Bar legend label="Needs" parts={(Object.keys(tones) as (keyof typeof tones)[]).map((k) => ({ label: k, size: tally.get(k) ?? 0, tone: tones[k] }))} />
+      {!complete && <p class="dim" role="status">{count(list.count)} read so far…</p>}
+      <Bar legend label="Needs" parts={(Object.keys(tones) as (keyof typeof tones)[]).map((k) => ({ label: k, size: tally[k] ?? 0, tone: tones[k] }))} />
       {cut >= 0 && !q.show && <p><span class="short">The cut</span> <span class="dim">is at row {count(cut + 1)}: the first need that is short. Needs of other shape below it may still be met.</span></p>}
-      {shown.length === 0 ? <Empty>No need matches these filters.</Empty> : (
-        <Rows kind="ladder" label="Needs in order of precedence" count={shown.length} cut={cut > 0 ? cut : undefined} keyOf={(i) => shown[i]?.key ?? String(i)} onOpen={(i) => go(href(i))}
+      {list.count === 0 ? <Empty>No need matches these filters.</Empty> : (
+        <Rows kind="ladder" label="Needs in order of precedence" count={list.count} busy={!!list.busy} {...(list.want ? { onRange: list.want } : {})} cut={cut > 0 ? cut : undefined} keyOf={(i) => list.row(i)?.key ?? String(i)} onOpen={(i) => go(href(i))}
           head={<><Head num>Priority</Head><Head>State</Head><Head>Need</Head><Head wide>Asks for</Head><Head wide>Covered</Head><Head>Why</Head><Head num wide>Waits</Head></>}
           row={(i) => {
-            const r = shown[i];
+            const r = list.row(i);
             const n = r?.need;
-            if (!n) return null;
+            if (!n) return <Cell><span class="dim">…</span></Cell>;
             const s = standing(n);
             return <><Cell num>{count(n.need?.priority ?? 0)}</Cell><Cell><Mark shape={s.shape} word={s.word} tone={s.tone} /></Cell><Cell><a href={href(i)} onClick={(e) => { e.preventDefault(); go(href(i)); }}><Name>{`${n.clusterId}/${shortRow(n)}`}</Name></a></Cell><Cell wide><span title={amounts(n.need?.aggregateResources)}>{amounts(n.need?.aggregateResources)}</span></Cell>
-              <Cell wide><span style={{ display: "block", width: `${Math.max(12, 100 * Math.sqrt(size(r) / biggest))}%` }}><Bar thin label={needName(n)} total={1000} parts={n.satisfied ? [{ label: s.word, size: 1000, tone: s.tone }] : [{ label: "covered", size: n.coveragePerMille, tone: "met", text: `${n.coveragePerMille / 10} %` }, { label: s.word, size: 1000 - n.coveragePerMille, tone: s.tone }]} /></span></Cell>
+              <Cell wide><span style={{ display: "block", width: `${Math.max(12, 100 * Math.sqrt(size(r) / list.largest))}%` }}><Bar thin label={needName(n)} total={1000} parts={n.satisfied ? [{ label: s.word, size: 1000, tone: s.tone }] : [{ label: "covered", size: n.coveragePerMille, tone: "met", text: `${n.coveragePerMille / 10} %` }, { label: s.word, size: 1000 - n.coveragePerMille, tone: s.tone }]} /></span></Cell>
               <Cell><span title={n.detailText.slice(0, 1000)}><Sentence>{n.detailText}</Sentence></span></Cell><Cell num wide>{n.satisfied ? "" : since(n.unmetSinceUnixNanos, now)}</Cell></>;
           }} />
       )}

@@ -1,6 +1,7 @@
 // Fleet: what do we have?
 import type { CapacityType, MachineState } from "@bigfleet/api/v1alpha1/provider";
 import type { ClusterView } from "@bigfleet/api/v1alpha1/shardread";
+import { useEffect, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { at, shard } from "../api";
 import { MachineMap } from "../design/map";
@@ -29,6 +30,7 @@ export function FleetPlace({ tab }: { tab: string }) {
 const mapMost = 20000;
 function Machinery() {
   const ids = useShards();
+  const [large, setLarge] = useState(false); // a large map is read less often
   const [, go] = useLocation();
   const [q, change] = useQuery();
   const answer = useAnswer(ids.length ? (s) => each(ids, async (id) => {
@@ -41,7 +43,8 @@ function Machinery() {
       pageToken = page.nextPageToken;
     } while (pageToken && rows.length < mapMost / ids.length);
     return { rows, more: !!pageToken };
-  }) : undefined, [ids.join()], 3000);
+  }) : undefined, [ids.join()], large ? 30000 : 3000);
+  useEffect(() => setLarge((answer.value?.got.reduce((n, [, x]) => n + x.rows.length, 0) ?? 0) > 2000), [answer.value]);
   const by = q.by ?? "zone";
   if (ids.length === 0) return <Waiting />;
   return (
@@ -90,9 +93,9 @@ function List() {
         <Choice label="Shard" value={q.shard ?? ""} options={[["", "all"], ...ids.map((s): [string, string] => [s, s])]} onChange={(v) => change({ shard: v })} />
         <Ask rpc="ShardRead/ListMachines" target={q.shard || ids[0]} body={Object.fromEntries(Object.entries(filter).filter(([, v]) => v.length > 0))} cli={`bigfleet get machines${q.cluster ? ` --cluster ${q.cluster}` : ""}`} />
       </div>
-      <p class="dim" role="status">{list.error ? <span class="short">{list.error}</span> : filtered ? `${count(list.known)}${list.more ? " and more" : ""} match` : `${count(Math.max(total, list.known))} machines and slots`}</p>
-      {list.known === 0 && !list.more && !list.loading ? <Empty>{filtered ? "No machine matches these filters." : "No provider has offered a machine yet."}</Empty> : (
-        <Rows kind="machines" label="Machines" count={list.count} keyOf={(i) => String(i)} onRange={list.want} onOpen={(i) => { const r = list.row(i); if (r) go(opened(open.machine(r.id, r.shard))); }}
+      <p class="dim" role="status">{list.error ? <span class="short">{list.error}</span> : filtered ? (list.counted ? `${count(list.known)} match` : "Counting…") : `${count(Math.max(total, list.known))} machines and slots`}</p>
+      {list.counted && list.known === 0 && !list.loading ? <Empty>{filtered ? "No machine matches these filters." : "No provider has offered a machine yet."}</Empty> : (
+        <Rows key={JSON.stringify([filter, q.shard])} kind="machines" label="Machines" count={list.count} busy={list.loading} keyOf={(i) => String(i)} onRange={list.want} onOpen={(i) => { const r = list.row(i); if (r) go(opened(open.machine(r.id, r.shard))); }}
           head={<><Head>Machine</Head><Head>State</Head><Head wide>Type</Head><Head wide>Zone</Head><Head>Cluster</Head><Head wide>Class</Head><Head num wide>$/h</Head><Head wide>Node</Head></>}
           row={(i) => <MachineCells r={list.row(i)} now={now} />} />
       )}
