@@ -261,7 +261,7 @@ func (x Move_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Move_State.Descriptor instead.
 func (Move_State) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{41, 0}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // Asks for the replica.
@@ -2757,8 +2757,10 @@ type GetRebalanceResponse struct {
 	Policy *RebalancePolicy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Last sweep.
 	LastSweepAtUnixNanos int64 `protobuf:"varint,2,opt,name=last_sweep_at_unix_nanos,json=lastSweepAtUnixNanos,proto3" json:"last_sweep_at_unix_nanos,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Shortfalls for which the last sweep found machines, and may not move any of them yet.
+	Waiting       []*WaitingShortfall `protobuf:"bytes,3,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRebalanceResponse) Reset() {
@@ -2805,6 +2807,95 @@ func (x *GetRebalanceResponse) GetLastSweepAtUnixNanos() int64 {
 	return 0
 }
 
+func (x *GetRebalanceResponse) GetWaiting() []*WaitingShortfall {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+// A shortfall that a later sweep may serve.
+type WaitingShortfall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shard that is short.
+	ShardId string `protobuf:"bytes,1,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// The need: fingerprint.
+	Fingerprint string `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// Its priority.
+	Priority int32 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	// For how long it is short.
+	AgeSeconds int64 `protobuf:"varint,4,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
+	// What was looked at, and why nothing was taken.
+	Donors        []*DonorVerdict `protobuf:"bytes,5,rep,name=donors,proto3" json:"donors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingShortfall) Reset() {
+	*x = WaitingShortfall{}
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingShortfall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingShortfall) ProtoMessage() {}
+
+func (x *WaitingShortfall) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingShortfall.ProtoReflect.Descriptor instead.
+func (*WaitingShortfall) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *WaitingShortfall) GetShardId() string {
+	if x != nil {
+		return x.ShardId
+	}
+	return ""
+}
+
+func (x *WaitingShortfall) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *WaitingShortfall) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *WaitingShortfall) GetAgeSeconds() int64 {
+	if x != nil {
+		return x.AgeSeconds
+	}
+	return 0
+}
+
+func (x *WaitingShortfall) GetDonors() []*DonorVerdict {
+	if x != nil {
+		return x.Donors
+	}
+	return nil
+}
+
 // Sets the policy.
 type SetRebalanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2818,7 +2909,7 @@ type SetRebalanceRequest struct {
 
 func (x *SetRebalanceRequest) Reset() {
 	*x = SetRebalanceRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2921,7 @@ func (x *SetRebalanceRequest) String() string {
 func (*SetRebalanceRequest) ProtoMessage() {}
 
 func (x *SetRebalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[39]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2934,7 @@ func (x *SetRebalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRebalanceRequest.ProtoReflect.Descriptor instead.
 func (*SetRebalanceRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{39}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetRebalanceRequest) GetPolicy() *RebalancePolicy {
@@ -2871,7 +2962,7 @@ type SetRebalanceResponse struct {
 
 func (x *SetRebalanceResponse) Reset() {
 	*x = SetRebalanceResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2974,7 @@ func (x *SetRebalanceResponse) String() string {
 func (*SetRebalanceResponse) ProtoMessage() {}
 
 func (x *SetRebalanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[40]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2987,7 @@ func (x *SetRebalanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRebalanceResponse.ProtoReflect.Descriptor instead.
 func (*SetRebalanceResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{40}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetRebalanceResponse) GetPolicy() *RebalancePolicy {
@@ -2939,7 +3030,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3042,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[41]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3055,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{41}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Move) GetMoveId() string {
@@ -3066,7 +3157,7 @@ type DonorVerdict struct {
 
 func (x *DonorVerdict) Reset() {
 	*x = DonorVerdict{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3078,7 +3169,7 @@ func (x *DonorVerdict) String() string {
 func (*DonorVerdict) ProtoMessage() {}
 
 func (x *DonorVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[42]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3182,7 @@ func (x *DonorVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DonorVerdict.ProtoReflect.Descriptor instead.
 func (*DonorVerdict) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{42}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DonorVerdict) GetShardId() string {
@@ -3128,7 +3219,7 @@ type ListMovesRequest struct {
 
 func (x *ListMovesRequest) Reset() {
 	*x = ListMovesRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3231,7 @@ func (x *ListMovesRequest) String() string {
 func (*ListMovesRequest) ProtoMessage() {}
 
 func (x *ListMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[43]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3244,7 @@ func (x *ListMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMovesRequest.ProtoReflect.Descriptor instead.
 func (*ListMovesRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{43}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListMovesRequest) GetShardId() string {
@@ -3181,7 +3272,7 @@ type ListMovesResponse struct {
 
 func (x *ListMovesResponse) Reset() {
 	*x = ListMovesResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3284,7 @@ func (x *ListMovesResponse) String() string {
 func (*ListMovesResponse) ProtoMessage() {}
 
 func (x *ListMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[44]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3297,7 @@ func (x *ListMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMovesResponse.ProtoReflect.Descriptor instead.
 func (*ListMovesResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{44}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListMovesResponse) GetMoves() []*Move {
@@ -3229,7 +3320,7 @@ type CancelMoveRequest struct {
 
 func (x *CancelMoveRequest) Reset() {
 	*x = CancelMoveRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3332,7 @@ func (x *CancelMoveRequest) String() string {
 func (*CancelMoveRequest) ProtoMessage() {}
 
 func (x *CancelMoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[45]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3345,7 @@ func (x *CancelMoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMoveRequest.ProtoReflect.Descriptor instead.
 func (*CancelMoveRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{45}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelMoveRequest) GetMoveId() string {
@@ -3282,7 +3373,7 @@ type CancelMoveResponse struct {
 
 func (x *CancelMoveResponse) Reset() {
 	*x = CancelMoveResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[46]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3385,7 @@ func (x *CancelMoveResponse) String() string {
 func (*CancelMoveResponse) ProtoMessage() {}
 
 func (x *CancelMoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[46]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3398,7 @@ func (x *CancelMoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMoveResponse.ProtoReflect.Descriptor instead.
 func (*CancelMoveResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{46}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelMoveResponse) GetMove() *Move {
@@ -3330,7 +3421,7 @@ type ListInstructionsRequest struct {
 
 func (x *ListInstructionsRequest) Reset() {
 	*x = ListInstructionsRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[47]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3433,7 @@ func (x *ListInstructionsRequest) String() string {
 func (*ListInstructionsRequest) ProtoMessage() {}
 
 func (x *ListInstructionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[47]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3446,7 @@ func (x *ListInstructionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstructionsRequest.ProtoReflect.Descriptor instead.
 func (*ListInstructionsRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{47}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListInstructionsRequest) GetShardId() string {
@@ -3383,7 +3474,7 @@ type ListInstructionsResponse struct {
 
 func (x *ListInstructionsResponse) Reset() {
 	*x = ListInstructionsResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[48]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3486,7 @@ func (x *ListInstructionsResponse) String() string {
 func (*ListInstructionsResponse) ProtoMessage() {}
 
 func (x *ListInstructionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[48]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3499,7 @@ func (x *ListInstructionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstructionsResponse.ProtoReflect.Descriptor instead.
 func (*ListInstructionsResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{48}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListInstructionsResponse) GetInstructions() []*PendingInstruction {
@@ -3439,7 +3530,7 @@ type PendingInstruction struct {
 
 func (x *PendingInstruction) Reset() {
 	*x = PendingInstruction{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[49]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3542,7 @@ func (x *PendingInstruction) String() string {
 func (*PendingInstruction) ProtoMessage() {}
 
 func (x *PendingInstruction) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[49]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3555,7 @@ func (x *PendingInstruction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingInstruction.ProtoReflect.Descriptor instead.
 func (*PendingInstruction) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{49}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PendingInstruction) GetShardId() string {
@@ -3524,7 +3615,7 @@ type RetryInstructionRequest struct {
 
 func (x *RetryInstructionRequest) Reset() {
 	*x = RetryInstructionRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[50]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3627,7 @@ func (x *RetryInstructionRequest) String() string {
 func (*RetryInstructionRequest) ProtoMessage() {}
 
 func (x *RetryInstructionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[50]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3640,7 @@ func (x *RetryInstructionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryInstructionRequest.ProtoReflect.Descriptor instead.
 func (*RetryInstructionRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{50}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RetryInstructionRequest) GetShardId() string {
@@ -3582,7 +3673,7 @@ type RetryInstructionResponse struct {
 
 func (x *RetryInstructionResponse) Reset() {
 	*x = RetryInstructionResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[51]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3685,7 @@ func (x *RetryInstructionResponse) String() string {
 func (*RetryInstructionResponse) ProtoMessage() {}
 
 func (x *RetryInstructionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[51]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3698,7 @@ func (x *RetryInstructionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryInstructionResponse.ProtoReflect.Descriptor instead.
 func (*RetryInstructionResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{51}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{52}
 }
 
 // Empties a shard.
@@ -3625,7 +3716,7 @@ type DrainShardRequest struct {
 
 func (x *DrainShardRequest) Reset() {
 	*x = DrainShardRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[52]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3728,7 @@ func (x *DrainShardRequest) String() string {
 func (*DrainShardRequest) ProtoMessage() {}
 
 func (x *DrainShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[52]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3741,7 @@ func (x *DrainShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainShardRequest.ProtoReflect.Descriptor instead.
 func (*DrainShardRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{52}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DrainShardRequest) GetShardId() string {
@@ -3687,7 +3778,7 @@ type DrainShardResponse struct {
 
 func (x *DrainShardResponse) Reset() {
 	*x = DrainShardResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[53]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3790,7 @@ func (x *DrainShardResponse) String() string {
 func (*DrainShardResponse) ProtoMessage() {}
 
 func (x *DrainShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[53]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3803,7 @@ func (x *DrainShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainShardResponse.ProtoReflect.Descriptor instead.
 func (*DrainShardResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{53}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DrainShardResponse) GetDomains() int32 {
@@ -3742,7 +3833,7 @@ type ReadmitShardRequest struct {
 
 func (x *ReadmitShardRequest) Reset() {
 	*x = ReadmitShardRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[54]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3845,7 @@ func (x *ReadmitShardRequest) String() string {
 func (*ReadmitShardRequest) ProtoMessage() {}
 
 func (x *ReadmitShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[54]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3858,7 @@ func (x *ReadmitShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadmitShardRequest.ProtoReflect.Descriptor instead.
 func (*ReadmitShardRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{54}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadmitShardRequest) GetShardId() string {
@@ -3793,7 +3884,7 @@ type ReadmitShardResponse struct {
 
 func (x *ReadmitShardResponse) Reset() {
 	*x = ReadmitShardResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[55]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3896,7 @@ func (x *ReadmitShardResponse) String() string {
 func (*ReadmitShardResponse) ProtoMessage() {}
 
 func (x *ReadmitShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[55]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3909,7 @@ func (x *ReadmitShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadmitShardResponse.ProtoReflect.Descriptor instead.
 func (*ReadmitShardResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{55}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{56}
 }
 
 // Accepts a lower epoch.
@@ -3836,7 +3927,7 @@ type ResetShardEpochRequest struct {
 
 func (x *ResetShardEpochRequest) Reset() {
 	*x = ResetShardEpochRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[56]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +3939,7 @@ func (x *ResetShardEpochRequest) String() string {
 func (*ResetShardEpochRequest) ProtoMessage() {}
 
 func (x *ResetShardEpochRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[56]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +3952,7 @@ func (x *ResetShardEpochRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetShardEpochRequest.ProtoReflect.Descriptor instead.
 func (*ResetShardEpochRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{56}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResetShardEpochRequest) GetShardId() string {
@@ -3894,7 +3985,7 @@ type ResetShardEpochResponse struct {
 
 func (x *ResetShardEpochResponse) Reset() {
 	*x = ResetShardEpochResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[57]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3997,7 @@ func (x *ResetShardEpochResponse) String() string {
 func (*ResetShardEpochResponse) ProtoMessage() {}
 
 func (x *ResetShardEpochResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[57]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4010,7 @@ func (x *ResetShardEpochResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetShardEpochResponse.ProtoReflect.Descriptor instead.
 func (*ResetShardEpochResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{57}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{58}
 }
 
 // Removes a peer.
@@ -3937,7 +4028,7 @@ type RemoveRaftPeerRequest struct {
 
 func (x *RemoveRaftPeerRequest) Reset() {
 	*x = RemoveRaftPeerRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[58]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4040,7 @@ func (x *RemoveRaftPeerRequest) String() string {
 func (*RemoveRaftPeerRequest) ProtoMessage() {}
 
 func (x *RemoveRaftPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[58]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4053,7 @@ func (x *RemoveRaftPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRaftPeerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRaftPeerRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{58}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RemoveRaftPeerRequest) GetNodeId() string {
@@ -3995,7 +4086,7 @@ type RemoveRaftPeerResponse struct {
 
 func (x *RemoveRaftPeerResponse) Reset() {
 	*x = RemoveRaftPeerResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[59]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4098,7 @@ func (x *RemoveRaftPeerResponse) String() string {
 func (*RemoveRaftPeerResponse) ProtoMessage() {}
 
 func (x *RemoveRaftPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[59]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4111,7 @@ func (x *RemoveRaftPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRaftPeerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveRaftPeerResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{59}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{60}
 }
 
 // Lets a peer join again.
@@ -4036,7 +4127,7 @@ type ReadmitRaftPeerRequest struct {
 
 func (x *ReadmitRaftPeerRequest) Reset() {
 	*x = ReadmitRaftPeerRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[60]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4139,7 @@ func (x *ReadmitRaftPeerRequest) String() string {
 func (*ReadmitRaftPeerRequest) ProtoMessage() {}
 
 func (x *ReadmitRaftPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[60]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4152,7 @@ func (x *ReadmitRaftPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadmitRaftPeerRequest.ProtoReflect.Descriptor instead.
 func (*ReadmitRaftPeerRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{60}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadmitRaftPeerRequest) GetNodeId() string {
@@ -4087,7 +4178,7 @@ type ReadmitRaftPeerResponse struct {
 
 func (x *ReadmitRaftPeerResponse) Reset() {
 	*x = ReadmitRaftPeerResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[61]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4190,7 @@ func (x *ReadmitRaftPeerResponse) String() string {
 func (*ReadmitRaftPeerResponse) ProtoMessage() {}
 
 func (x *ReadmitRaftPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[61]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4203,7 @@ func (x *ReadmitRaftPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadmitRaftPeerResponse.ProtoReflect.Descriptor instead.
 func (*ReadmitRaftPeerResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{61}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{62}
 }
 
 // Hands leadership over.
@@ -4128,7 +4219,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[62]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4231,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[62]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4244,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{62}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TransferLeadershipRequest) GetNodeId() string {
@@ -4181,7 +4272,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[63]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4284,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[63]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4297,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{63}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() *LeaderHint {
@@ -4235,7 +4326,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[64]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4338,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[64]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4351,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{64}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -4311,7 +4402,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[65]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4414,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[65]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4427,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{65}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4376,7 +4467,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[66]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4479,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[66]
+	mi := &file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4492,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{66}
+	return file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AuditRecord) GetIndex() uint64 {
@@ -4639,10 +4730,18 @@ const file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDesc = "" +
 	"\tdonor_cap\x18\a \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bdonorCap\x12-\n" +
 	"\x0emax_open_moves\x18\b \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fmaxOpenMoves\x12.\n" +
 	"\x0emax_exceptions\x18\t \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxExceptions\"\x15\n" +
-	"\x13GetRebalanceRequest\"\x8a\x01\n" +
+	"\x13GetRebalanceRequest\"\xd3\x01\n" +
 	"\x14GetRebalanceResponse\x12:\n" +
 	"\x06policy\x18\x01 \x01(\v2\".bigfleet.v1alpha1.RebalancePolicyR\x06policy\x126\n" +
-	"\x18last_sweep_at_unix_nanos\x18\x02 \x01(\x03R\x14lastSweepAtUnixNanos\"~\n" +
+	"\x18last_sweep_at_unix_nanos\x18\x02 \x01(\x03R\x14lastSweepAtUnixNanos\x12G\n" +
+	"\awaiting\x18\x03 \x03(\v2#.bigfleet.v1alpha1.WaitingShortfallB\b\xbaH\x05\x92\x01\x02\x10dR\awaiting\"\xcf\x01\n" +
+	"\x10WaitingShortfall\x12\x19\n" +
+	"\bshard_id\x18\x01 \x01(\tR\ashardId\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12\x1f\n" +
+	"\vage_seconds\x18\x04 \x01(\x03R\n" +
+	"ageSeconds\x12A\n" +
+	"\x06donors\x18\x05 \x03(\v2\x1f.bigfleet.v1alpha1.DonorVerdictB\b\xbaH\x05\x92\x01\x02\x102R\x06donors\"~\n" +
 	"\x13SetRebalanceRequest\x12B\n" +
 	"\x06policy\x18\x01 \x01(\v2\".bigfleet.v1alpha1.RebalancePolicyB\x06\xbaH\x03\xc8\x01\x01R\x06policy\x12#\n" +
 	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\"R\n" +
@@ -4813,7 +4912,7 @@ func file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_coordinatoradmin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_bigfleet_v1alpha1_coordinatoradmin_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_bigfleet_v1alpha1_coordinatoradmin_proto_goTypes = []any{
 	(UnownedPolicy)(0),                   // 0: bigfleet.v1alpha1.UnownedPolicy
 	(RebalanceMode)(0),                   // 1: bigfleet.v1alpha1.RebalanceMode
@@ -4858,144 +4957,147 @@ var file_bigfleet_v1alpha1_coordinatoradmin_proto_goTypes = []any{
 	(*RebalancePolicy)(nil),              // 40: bigfleet.v1alpha1.RebalancePolicy
 	(*GetRebalanceRequest)(nil),          // 41: bigfleet.v1alpha1.GetRebalanceRequest
 	(*GetRebalanceResponse)(nil),         // 42: bigfleet.v1alpha1.GetRebalanceResponse
-	(*SetRebalanceRequest)(nil),          // 43: bigfleet.v1alpha1.SetRebalanceRequest
-	(*SetRebalanceResponse)(nil),         // 44: bigfleet.v1alpha1.SetRebalanceResponse
-	(*Move)(nil),                         // 45: bigfleet.v1alpha1.Move
-	(*DonorVerdict)(nil),                 // 46: bigfleet.v1alpha1.DonorVerdict
-	(*ListMovesRequest)(nil),             // 47: bigfleet.v1alpha1.ListMovesRequest
-	(*ListMovesResponse)(nil),            // 48: bigfleet.v1alpha1.ListMovesResponse
-	(*CancelMoveRequest)(nil),            // 49: bigfleet.v1alpha1.CancelMoveRequest
-	(*CancelMoveResponse)(nil),           // 50: bigfleet.v1alpha1.CancelMoveResponse
-	(*ListInstructionsRequest)(nil),      // 51: bigfleet.v1alpha1.ListInstructionsRequest
-	(*ListInstructionsResponse)(nil),     // 52: bigfleet.v1alpha1.ListInstructionsResponse
-	(*PendingInstruction)(nil),           // 53: bigfleet.v1alpha1.PendingInstruction
-	(*RetryInstructionRequest)(nil),      // 54: bigfleet.v1alpha1.RetryInstructionRequest
-	(*RetryInstructionResponse)(nil),     // 55: bigfleet.v1alpha1.RetryInstructionResponse
-	(*DrainShardRequest)(nil),            // 56: bigfleet.v1alpha1.DrainShardRequest
-	(*DrainShardResponse)(nil),           // 57: bigfleet.v1alpha1.DrainShardResponse
-	(*ReadmitShardRequest)(nil),          // 58: bigfleet.v1alpha1.ReadmitShardRequest
-	(*ReadmitShardResponse)(nil),         // 59: bigfleet.v1alpha1.ReadmitShardResponse
-	(*ResetShardEpochRequest)(nil),       // 60: bigfleet.v1alpha1.ResetShardEpochRequest
-	(*ResetShardEpochResponse)(nil),      // 61: bigfleet.v1alpha1.ResetShardEpochResponse
-	(*RemoveRaftPeerRequest)(nil),        // 62: bigfleet.v1alpha1.RemoveRaftPeerRequest
-	(*RemoveRaftPeerResponse)(nil),       // 63: bigfleet.v1alpha1.RemoveRaftPeerResponse
-	(*ReadmitRaftPeerRequest)(nil),       // 64: bigfleet.v1alpha1.ReadmitRaftPeerRequest
-	(*ReadmitRaftPeerResponse)(nil),      // 65: bigfleet.v1alpha1.ReadmitRaftPeerResponse
-	(*TransferLeadershipRequest)(nil),    // 66: bigfleet.v1alpha1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil),   // 67: bigfleet.v1alpha1.TransferLeadershipResponse
-	(*ListAuditRequest)(nil),             // 68: bigfleet.v1alpha1.ListAuditRequest
-	(*ListAuditResponse)(nil),            // 69: bigfleet.v1alpha1.ListAuditResponse
-	(*AuditRecord)(nil),                  // 70: bigfleet.v1alpha1.AuditRecord
-	nil,                                  // 71: bigfleet.v1alpha1.Quota.SlicesEntry
-	nil,                                  // 72: bigfleet.v1alpha1.Quota.HeldBackEntry
-	(*LeaderHint)(nil),                   // 73: bigfleet.v1alpha1.LeaderHint
-	(*ShardRegistryEntry)(nil),           // 74: bigfleet.v1alpha1.ShardRegistryEntry
-	(*ShardReportSnapshot)(nil),          // 75: bigfleet.v1alpha1.ShardReportSnapshot
-	(*DomainAssignment)(nil),             // 76: bigfleet.v1alpha1.DomainAssignment
-	(MoveTier)(0),                        // 77: bigfleet.v1alpha1.MoveTier
-	(*CoordinatorInstruction)(nil),       // 78: bigfleet.v1alpha1.CoordinatorInstruction
-	(*InstructAck)(nil),                  // 79: bigfleet.v1alpha1.InstructAck
+	(*WaitingShortfall)(nil),             // 43: bigfleet.v1alpha1.WaitingShortfall
+	(*SetRebalanceRequest)(nil),          // 44: bigfleet.v1alpha1.SetRebalanceRequest
+	(*SetRebalanceResponse)(nil),         // 45: bigfleet.v1alpha1.SetRebalanceResponse
+	(*Move)(nil),                         // 46: bigfleet.v1alpha1.Move
+	(*DonorVerdict)(nil),                 // 47: bigfleet.v1alpha1.DonorVerdict
+	(*ListMovesRequest)(nil),             // 48: bigfleet.v1alpha1.ListMovesRequest
+	(*ListMovesResponse)(nil),            // 49: bigfleet.v1alpha1.ListMovesResponse
+	(*CancelMoveRequest)(nil),            // 50: bigfleet.v1alpha1.CancelMoveRequest
+	(*CancelMoveResponse)(nil),           // 51: bigfleet.v1alpha1.CancelMoveResponse
+	(*ListInstructionsRequest)(nil),      // 52: bigfleet.v1alpha1.ListInstructionsRequest
+	(*ListInstructionsResponse)(nil),     // 53: bigfleet.v1alpha1.ListInstructionsResponse
+	(*PendingInstruction)(nil),           // 54: bigfleet.v1alpha1.PendingInstruction
+	(*RetryInstructionRequest)(nil),      // 55: bigfleet.v1alpha1.RetryInstructionRequest
+	(*RetryInstructionResponse)(nil),     // 56: bigfleet.v1alpha1.RetryInstructionResponse
+	(*DrainShardRequest)(nil),            // 57: bigfleet.v1alpha1.DrainShardRequest
+	(*DrainShardResponse)(nil),           // 58: bigfleet.v1alpha1.DrainShardResponse
+	(*ReadmitShardRequest)(nil),          // 59: bigfleet.v1alpha1.ReadmitShardRequest
+	(*ReadmitShardResponse)(nil),         // 60: bigfleet.v1alpha1.ReadmitShardResponse
+	(*ResetShardEpochRequest)(nil),       // 61: bigfleet.v1alpha1.ResetShardEpochRequest
+	(*ResetShardEpochResponse)(nil),      // 62: bigfleet.v1alpha1.ResetShardEpochResponse
+	(*RemoveRaftPeerRequest)(nil),        // 63: bigfleet.v1alpha1.RemoveRaftPeerRequest
+	(*RemoveRaftPeerResponse)(nil),       // 64: bigfleet.v1alpha1.RemoveRaftPeerResponse
+	(*ReadmitRaftPeerRequest)(nil),       // 65: bigfleet.v1alpha1.ReadmitRaftPeerRequest
+	(*ReadmitRaftPeerResponse)(nil),      // 66: bigfleet.v1alpha1.ReadmitRaftPeerResponse
+	(*TransferLeadershipRequest)(nil),    // 67: bigfleet.v1alpha1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil),   // 68: bigfleet.v1alpha1.TransferLeadershipResponse
+	(*ListAuditRequest)(nil),             // 69: bigfleet.v1alpha1.ListAuditRequest
+	(*ListAuditResponse)(nil),            // 70: bigfleet.v1alpha1.ListAuditResponse
+	(*AuditRecord)(nil),                  // 71: bigfleet.v1alpha1.AuditRecord
+	nil,                                  // 72: bigfleet.v1alpha1.Quota.SlicesEntry
+	nil,                                  // 73: bigfleet.v1alpha1.Quota.HeldBackEntry
+	(*LeaderHint)(nil),                   // 74: bigfleet.v1alpha1.LeaderHint
+	(*ShardRegistryEntry)(nil),           // 75: bigfleet.v1alpha1.ShardRegistryEntry
+	(*ShardReportSnapshot)(nil),          // 76: bigfleet.v1alpha1.ShardReportSnapshot
+	(*DomainAssignment)(nil),             // 77: bigfleet.v1alpha1.DomainAssignment
+	(MoveTier)(0),                        // 78: bigfleet.v1alpha1.MoveTier
+	(*CoordinatorInstruction)(nil),       // 79: bigfleet.v1alpha1.CoordinatorInstruction
+	(*InstructAck)(nil),                  // 80: bigfleet.v1alpha1.InstructAck
 }
 var file_bigfleet_v1alpha1_coordinatoradmin_proto_depIdxs = []int32{
-	73, // 0: bigfleet.v1alpha1.GetCoordinatorStatusResponse.leader:type_name -> bigfleet.v1alpha1.LeaderHint
+	74, // 0: bigfleet.v1alpha1.GetCoordinatorStatusResponse.leader:type_name -> bigfleet.v1alpha1.LeaderHint
 	6,  // 1: bigfleet.v1alpha1.GetCoordinatorStatusResponse.peers:type_name -> bigfleet.v1alpha1.RaftPeer
 	9,  // 2: bigfleet.v1alpha1.GetFleetStatusResponse.status:type_name -> bigfleet.v1alpha1.FleetStatus
-	74, // 3: bigfleet.v1alpha1.FleetStatus.shards:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
+	75, // 3: bigfleet.v1alpha1.FleetStatus.shards:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
 	14, // 4: bigfleet.v1alpha1.FleetStatus.conflicts:type_name -> bigfleet.v1alpha1.ClusterBinding
 	9,  // 5: bigfleet.v1alpha1.WatchFleetResponse.status:type_name -> bigfleet.v1alpha1.FleetStatus
-	74, // 6: bigfleet.v1alpha1.WatchFleetResponse.shard:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
-	75, // 7: bigfleet.v1alpha1.WatchFleetResponse.report:type_name -> bigfleet.v1alpha1.ShardReportSnapshot
+	75, // 6: bigfleet.v1alpha1.WatchFleetResponse.shard:type_name -> bigfleet.v1alpha1.ShardRegistryEntry
+	76, // 7: bigfleet.v1alpha1.WatchFleetResponse.report:type_name -> bigfleet.v1alpha1.ShardReportSnapshot
 	14, // 8: bigfleet.v1alpha1.WatchFleetResponse.binding:type_name -> bigfleet.v1alpha1.ClusterBinding
-	76, // 9: bigfleet.v1alpha1.WatchFleetResponse.domain:type_name -> bigfleet.v1alpha1.DomainAssignment
-	45, // 10: bigfleet.v1alpha1.WatchFleetResponse.move:type_name -> bigfleet.v1alpha1.Move
-	70, // 11: bigfleet.v1alpha1.WatchFleetResponse.audit:type_name -> bigfleet.v1alpha1.AuditRecord
+	77, // 9: bigfleet.v1alpha1.WatchFleetResponse.domain:type_name -> bigfleet.v1alpha1.DomainAssignment
+	46, // 10: bigfleet.v1alpha1.WatchFleetResponse.move:type_name -> bigfleet.v1alpha1.Move
+	71, // 11: bigfleet.v1alpha1.WatchFleetResponse.audit:type_name -> bigfleet.v1alpha1.AuditRecord
 	14, // 12: bigfleet.v1alpha1.ListClusterBindingsResponse.bindings:type_name -> bigfleet.v1alpha1.ClusterBinding
 	2,  // 13: bigfleet.v1alpha1.ClusterBinding.source:type_name -> bigfleet.v1alpha1.ClusterBinding.Source
 	23, // 14: bigfleet.v1alpha1.ListDomainMovesResponse.moves:type_name -> bigfleet.v1alpha1.DomainMove
-	76, // 15: bigfleet.v1alpha1.DomainMove.domain:type_name -> bigfleet.v1alpha1.DomainAssignment
+	77, // 15: bigfleet.v1alpha1.DomainMove.domain:type_name -> bigfleet.v1alpha1.DomainAssignment
 	0,  // 16: bigfleet.v1alpha1.ProviderRegistration.unowned_policy:type_name -> bigfleet.v1alpha1.UnownedPolicy
 	26, // 17: bigfleet.v1alpha1.ListProvidersResponse.providers:type_name -> bigfleet.v1alpha1.ProviderRegistration
 	26, // 18: bigfleet.v1alpha1.UpsertProviderRequest.provider:type_name -> bigfleet.v1alpha1.ProviderRegistration
-	71, // 19: bigfleet.v1alpha1.Quota.slices:type_name -> bigfleet.v1alpha1.Quota.SlicesEntry
-	72, // 20: bigfleet.v1alpha1.Quota.held_back:type_name -> bigfleet.v1alpha1.Quota.HeldBackEntry
+	72, // 19: bigfleet.v1alpha1.Quota.slices:type_name -> bigfleet.v1alpha1.Quota.SlicesEntry
+	73, // 20: bigfleet.v1alpha1.Quota.held_back:type_name -> bigfleet.v1alpha1.Quota.HeldBackEntry
 	33, // 21: bigfleet.v1alpha1.ListQuotasResponse.quotas:type_name -> bigfleet.v1alpha1.Quota
 	33, // 22: bigfleet.v1alpha1.SetQuotaRequest.quota:type_name -> bigfleet.v1alpha1.Quota
 	1,  // 23: bigfleet.v1alpha1.RebalancePolicy.mode:type_name -> bigfleet.v1alpha1.RebalanceMode
-	77, // 24: bigfleet.v1alpha1.RebalancePolicy.max_tier:type_name -> bigfleet.v1alpha1.MoveTier
+	78, // 24: bigfleet.v1alpha1.RebalancePolicy.max_tier:type_name -> bigfleet.v1alpha1.MoveTier
 	40, // 25: bigfleet.v1alpha1.GetRebalanceResponse.policy:type_name -> bigfleet.v1alpha1.RebalancePolicy
-	40, // 26: bigfleet.v1alpha1.SetRebalanceRequest.policy:type_name -> bigfleet.v1alpha1.RebalancePolicy
-	40, // 27: bigfleet.v1alpha1.SetRebalanceResponse.policy:type_name -> bigfleet.v1alpha1.RebalancePolicy
-	77, // 28: bigfleet.v1alpha1.Move.tier:type_name -> bigfleet.v1alpha1.MoveTier
-	3,  // 29: bigfleet.v1alpha1.Move.state:type_name -> bigfleet.v1alpha1.Move.State
-	46, // 30: bigfleet.v1alpha1.Move.donors:type_name -> bigfleet.v1alpha1.DonorVerdict
-	45, // 31: bigfleet.v1alpha1.ListMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
-	45, // 32: bigfleet.v1alpha1.CancelMoveResponse.move:type_name -> bigfleet.v1alpha1.Move
-	53, // 33: bigfleet.v1alpha1.ListInstructionsResponse.instructions:type_name -> bigfleet.v1alpha1.PendingInstruction
-	78, // 34: bigfleet.v1alpha1.PendingInstruction.instruction:type_name -> bigfleet.v1alpha1.CoordinatorInstruction
-	79, // 35: bigfleet.v1alpha1.PendingInstruction.last_ack:type_name -> bigfleet.v1alpha1.InstructAck
-	73, // 36: bigfleet.v1alpha1.TransferLeadershipResponse.leader:type_name -> bigfleet.v1alpha1.LeaderHint
-	70, // 37: bigfleet.v1alpha1.ListAuditResponse.records:type_name -> bigfleet.v1alpha1.AuditRecord
-	4,  // 38: bigfleet.v1alpha1.CoordinatorAdmin.GetCoordinatorStatus:input_type -> bigfleet.v1alpha1.GetCoordinatorStatusRequest
-	7,  // 39: bigfleet.v1alpha1.CoordinatorAdmin.GetFleetStatus:input_type -> bigfleet.v1alpha1.GetFleetStatusRequest
-	10, // 40: bigfleet.v1alpha1.CoordinatorAdmin.WatchFleet:input_type -> bigfleet.v1alpha1.WatchFleetRequest
-	12, // 41: bigfleet.v1alpha1.CoordinatorAdmin.ListClusterBindings:input_type -> bigfleet.v1alpha1.ListClusterBindingsRequest
-	15, // 42: bigfleet.v1alpha1.CoordinatorAdmin.BindCluster:input_type -> bigfleet.v1alpha1.BindClusterRequest
-	17, // 43: bigfleet.v1alpha1.CoordinatorAdmin.UnbindCluster:input_type -> bigfleet.v1alpha1.UnbindClusterRequest
-	19, // 44: bigfleet.v1alpha1.CoordinatorAdmin.MoveDomain:input_type -> bigfleet.v1alpha1.MoveDomainRequest
-	21, // 45: bigfleet.v1alpha1.CoordinatorAdmin.ListDomainMoves:input_type -> bigfleet.v1alpha1.ListDomainMovesRequest
-	24, // 46: bigfleet.v1alpha1.CoordinatorAdmin.FinishDomainMove:input_type -> bigfleet.v1alpha1.FinishDomainMoveRequest
-	27, // 47: bigfleet.v1alpha1.CoordinatorAdmin.ListProviders:input_type -> bigfleet.v1alpha1.ListProvidersRequest
-	29, // 48: bigfleet.v1alpha1.CoordinatorAdmin.UpsertProvider:input_type -> bigfleet.v1alpha1.UpsertProviderRequest
-	31, // 49: bigfleet.v1alpha1.CoordinatorAdmin.RemoveProvider:input_type -> bigfleet.v1alpha1.RemoveProviderRequest
-	34, // 50: bigfleet.v1alpha1.CoordinatorAdmin.ListQuotas:input_type -> bigfleet.v1alpha1.ListQuotasRequest
-	36, // 51: bigfleet.v1alpha1.CoordinatorAdmin.SetQuota:input_type -> bigfleet.v1alpha1.SetQuotaRequest
-	38, // 52: bigfleet.v1alpha1.CoordinatorAdmin.DeleteQuota:input_type -> bigfleet.v1alpha1.DeleteQuotaRequest
-	41, // 53: bigfleet.v1alpha1.CoordinatorAdmin.GetRebalance:input_type -> bigfleet.v1alpha1.GetRebalanceRequest
-	43, // 54: bigfleet.v1alpha1.CoordinatorAdmin.SetRebalance:input_type -> bigfleet.v1alpha1.SetRebalanceRequest
-	47, // 55: bigfleet.v1alpha1.CoordinatorAdmin.ListMoves:input_type -> bigfleet.v1alpha1.ListMovesRequest
-	49, // 56: bigfleet.v1alpha1.CoordinatorAdmin.CancelMove:input_type -> bigfleet.v1alpha1.CancelMoveRequest
-	51, // 57: bigfleet.v1alpha1.CoordinatorAdmin.ListInstructions:input_type -> bigfleet.v1alpha1.ListInstructionsRequest
-	54, // 58: bigfleet.v1alpha1.CoordinatorAdmin.RetryInstruction:input_type -> bigfleet.v1alpha1.RetryInstructionRequest
-	56, // 59: bigfleet.v1alpha1.CoordinatorAdmin.DrainShard:input_type -> bigfleet.v1alpha1.DrainShardRequest
-	58, // 60: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitShard:input_type -> bigfleet.v1alpha1.ReadmitShardRequest
-	60, // 61: bigfleet.v1alpha1.CoordinatorAdmin.ResetShardEpoch:input_type -> bigfleet.v1alpha1.ResetShardEpochRequest
-	62, // 62: bigfleet.v1alpha1.CoordinatorAdmin.RemoveRaftPeer:input_type -> bigfleet.v1alpha1.RemoveRaftPeerRequest
-	64, // 63: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitRaftPeer:input_type -> bigfleet.v1alpha1.ReadmitRaftPeerRequest
-	66, // 64: bigfleet.v1alpha1.CoordinatorAdmin.TransferLeadership:input_type -> bigfleet.v1alpha1.TransferLeadershipRequest
-	68, // 65: bigfleet.v1alpha1.CoordinatorAdmin.ListAudit:input_type -> bigfleet.v1alpha1.ListAuditRequest
-	5,  // 66: bigfleet.v1alpha1.CoordinatorAdmin.GetCoordinatorStatus:output_type -> bigfleet.v1alpha1.GetCoordinatorStatusResponse
-	8,  // 67: bigfleet.v1alpha1.CoordinatorAdmin.GetFleetStatus:output_type -> bigfleet.v1alpha1.GetFleetStatusResponse
-	11, // 68: bigfleet.v1alpha1.CoordinatorAdmin.WatchFleet:output_type -> bigfleet.v1alpha1.WatchFleetResponse
-	13, // 69: bigfleet.v1alpha1.CoordinatorAdmin.ListClusterBindings:output_type -> bigfleet.v1alpha1.ListClusterBindingsResponse
-	16, // 70: bigfleet.v1alpha1.CoordinatorAdmin.BindCluster:output_type -> bigfleet.v1alpha1.BindClusterResponse
-	18, // 71: bigfleet.v1alpha1.CoordinatorAdmin.UnbindCluster:output_type -> bigfleet.v1alpha1.UnbindClusterResponse
-	20, // 72: bigfleet.v1alpha1.CoordinatorAdmin.MoveDomain:output_type -> bigfleet.v1alpha1.MoveDomainResponse
-	22, // 73: bigfleet.v1alpha1.CoordinatorAdmin.ListDomainMoves:output_type -> bigfleet.v1alpha1.ListDomainMovesResponse
-	25, // 74: bigfleet.v1alpha1.CoordinatorAdmin.FinishDomainMove:output_type -> bigfleet.v1alpha1.FinishDomainMoveResponse
-	28, // 75: bigfleet.v1alpha1.CoordinatorAdmin.ListProviders:output_type -> bigfleet.v1alpha1.ListProvidersResponse
-	30, // 76: bigfleet.v1alpha1.CoordinatorAdmin.UpsertProvider:output_type -> bigfleet.v1alpha1.UpsertProviderResponse
-	32, // 77: bigfleet.v1alpha1.CoordinatorAdmin.RemoveProvider:output_type -> bigfleet.v1alpha1.RemoveProviderResponse
-	35, // 78: bigfleet.v1alpha1.CoordinatorAdmin.ListQuotas:output_type -> bigfleet.v1alpha1.ListQuotasResponse
-	37, // 79: bigfleet.v1alpha1.CoordinatorAdmin.SetQuota:output_type -> bigfleet.v1alpha1.SetQuotaResponse
-	39, // 80: bigfleet.v1alpha1.CoordinatorAdmin.DeleteQuota:output_type -> bigfleet.v1alpha1.DeleteQuotaResponse
-	42, // 81: bigfleet.v1alpha1.CoordinatorAdmin.GetRebalance:output_type -> bigfleet.v1alpha1.GetRebalanceResponse
-	44, // 82: bigfleet.v1alpha1.CoordinatorAdmin.SetRebalance:output_type -> bigfleet.v1alpha1.SetRebalanceResponse
-	48, // 83: bigfleet.v1alpha1.CoordinatorAdmin.ListMoves:output_type -> bigfleet.v1alpha1.ListMovesResponse
-	50, // 84: bigfleet.v1alpha1.CoordinatorAdmin.CancelMove:output_type -> bigfleet.v1alpha1.CancelMoveResponse
-	52, // 85: bigfleet.v1alpha1.CoordinatorAdmin.ListInstructions:output_type -> bigfleet.v1alpha1.ListInstructionsResponse
-	55, // 86: bigfleet.v1alpha1.CoordinatorAdmin.RetryInstruction:output_type -> bigfleet.v1alpha1.RetryInstructionResponse
-	57, // 87: bigfleet.v1alpha1.CoordinatorAdmin.DrainShard:output_type -> bigfleet.v1alpha1.DrainShardResponse
-	59, // 88: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitShard:output_type -> bigfleet.v1alpha1.ReadmitShardResponse
-	61, // 89: bigfleet.v1alpha1.CoordinatorAdmin.ResetShardEpoch:output_type -> bigfleet.v1alpha1.ResetShardEpochResponse
-	63, // 90: bigfleet.v1alpha1.CoordinatorAdmin.RemoveRaftPeer:output_type -> bigfleet.v1alpha1.RemoveRaftPeerResponse
-	65, // 91: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitRaftPeer:output_type -> bigfleet.v1alpha1.ReadmitRaftPeerResponse
-	67, // 92: bigfleet.v1alpha1.CoordinatorAdmin.TransferLeadership:output_type -> bigfleet.v1alpha1.TransferLeadershipResponse
-	69, // 93: bigfleet.v1alpha1.CoordinatorAdmin.ListAudit:output_type -> bigfleet.v1alpha1.ListAuditResponse
-	66, // [66:94] is the sub-list for method output_type
-	38, // [38:66] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	43, // 26: bigfleet.v1alpha1.GetRebalanceResponse.waiting:type_name -> bigfleet.v1alpha1.WaitingShortfall
+	47, // 27: bigfleet.v1alpha1.WaitingShortfall.donors:type_name -> bigfleet.v1alpha1.DonorVerdict
+	40, // 28: bigfleet.v1alpha1.SetRebalanceRequest.policy:type_name -> bigfleet.v1alpha1.RebalancePolicy
+	40, // 29: bigfleet.v1alpha1.SetRebalanceResponse.policy:type_name -> bigfleet.v1alpha1.RebalancePolicy
+	78, // 30: bigfleet.v1alpha1.Move.tier:type_name -> bigfleet.v1alpha1.MoveTier
+	3,  // 31: bigfleet.v1alpha1.Move.state:type_name -> bigfleet.v1alpha1.Move.State
+	47, // 32: bigfleet.v1alpha1.Move.donors:type_name -> bigfleet.v1alpha1.DonorVerdict
+	46, // 33: bigfleet.v1alpha1.ListMovesResponse.moves:type_name -> bigfleet.v1alpha1.Move
+	46, // 34: bigfleet.v1alpha1.CancelMoveResponse.move:type_name -> bigfleet.v1alpha1.Move
+	54, // 35: bigfleet.v1alpha1.ListInstructionsResponse.instructions:type_name -> bigfleet.v1alpha1.PendingInstruction
+	79, // 36: bigfleet.v1alpha1.PendingInstruction.instruction:type_name -> bigfleet.v1alpha1.CoordinatorInstruction
+	80, // 37: bigfleet.v1alpha1.PendingInstruction.last_ack:type_name -> bigfleet.v1alpha1.InstructAck
+	74, // 38: bigfleet.v1alpha1.TransferLeadershipResponse.leader:type_name -> bigfleet.v1alpha1.LeaderHint
+	71, // 39: bigfleet.v1alpha1.ListAuditResponse.records:type_name -> bigfleet.v1alpha1.AuditRecord
+	4,  // 40: bigfleet.v1alpha1.CoordinatorAdmin.GetCoordinatorStatus:input_type -> bigfleet.v1alpha1.GetCoordinatorStatusRequest
+	7,  // 41: bigfleet.v1alpha1.CoordinatorAdmin.GetFleetStatus:input_type -> bigfleet.v1alpha1.GetFleetStatusRequest
+	10, // 42: bigfleet.v1alpha1.CoordinatorAdmin.WatchFleet:input_type -> bigfleet.v1alpha1.WatchFleetRequest
+	12, // 43: bigfleet.v1alpha1.CoordinatorAdmin.ListClusterBindings:input_type -> bigfleet.v1alpha1.ListClusterBindingsRequest
+	15, // 44: bigfleet.v1alpha1.CoordinatorAdmin.BindCluster:input_type -> bigfleet.v1alpha1.BindClusterRequest
+	17, // 45: bigfleet.v1alpha1.CoordinatorAdmin.UnbindCluster:input_type -> bigfleet.v1alpha1.UnbindClusterRequest
+	19, // 46: bigfleet.v1alpha1.CoordinatorAdmin.MoveDomain:input_type -> bigfleet.v1alpha1.MoveDomainRequest
+	21, // 47: bigfleet.v1alpha1.CoordinatorAdmin.ListDomainMoves:input_type -> bigfleet.v1alpha1.ListDomainMovesRequest
+	24, // 48: bigfleet.v1alpha1.CoordinatorAdmin.FinishDomainMove:input_type -> bigfleet.v1alpha1.FinishDomainMoveRequest
+	27, // 49: bigfleet.v1alpha1.CoordinatorAdmin.ListProviders:input_type -> bigfleet.v1alpha1.ListProvidersRequest
+	29, // 50: bigfleet.v1alpha1.CoordinatorAdmin.UpsertProvider:input_type -> bigfleet.v1alpha1.UpsertProviderRequest
+	31, // 51: bigfleet.v1alpha1.CoordinatorAdmin.RemoveProvider:input_type -> bigfleet.v1alpha1.RemoveProviderRequest
+	34, // 52: bigfleet.v1alpha1.CoordinatorAdmin.ListQuotas:input_type -> bigfleet.v1alpha1.ListQuotasRequest
+	36, // 53: bigfleet.v1alpha1.CoordinatorAdmin.SetQuota:input_type -> bigfleet.v1alpha1.SetQuotaRequest
+	38, // 54: bigfleet.v1alpha1.CoordinatorAdmin.DeleteQuota:input_type -> bigfleet.v1alpha1.DeleteQuotaRequest
+	41, // 55: bigfleet.v1alpha1.CoordinatorAdmin.GetRebalance:input_type -> bigfleet.v1alpha1.GetRebalanceRequest
+	44, // 56: bigfleet.v1alpha1.CoordinatorAdmin.SetRebalance:input_type -> bigfleet.v1alpha1.SetRebalanceRequest
+	48, // 57: bigfleet.v1alpha1.CoordinatorAdmin.ListMoves:input_type -> bigfleet.v1alpha1.ListMovesRequest
+	50, // 58: bigfleet.v1alpha1.CoordinatorAdmin.CancelMove:input_type -> bigfleet.v1alpha1.CancelMoveRequest
+	52, // 59: bigfleet.v1alpha1.CoordinatorAdmin.ListInstructions:input_type -> bigfleet.v1alpha1.ListInstructionsRequest
+	55, // 60: bigfleet.v1alpha1.CoordinatorAdmin.RetryInstruction:input_type -> bigfleet.v1alpha1.RetryInstructionRequest
+	57, // 61: bigfleet.v1alpha1.CoordinatorAdmin.DrainShard:input_type -> bigfleet.v1alpha1.DrainShardRequest
+	59, // 62: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitShard:input_type -> bigfleet.v1alpha1.ReadmitShardRequest
+	61, // 63: bigfleet.v1alpha1.CoordinatorAdmin.ResetShardEpoch:input_type -> bigfleet.v1alpha1.ResetShardEpochRequest
+	63, // 64: bigfleet.v1alpha1.CoordinatorAdmin.RemoveRaftPeer:input_type -> bigfleet.v1alpha1.RemoveRaftPeerRequest
+	65, // 65: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitRaftPeer:input_type -> bigfleet.v1alpha1.ReadmitRaftPeerRequest
+	67, // 66: bigfleet.v1alpha1.CoordinatorAdmin.TransferLeadership:input_type -> bigfleet.v1alpha1.TransferLeadershipRequest
+	69, // 67: bigfleet.v1alpha1.CoordinatorAdmin.ListAudit:input_type -> bigfleet.v1alpha1.ListAuditRequest
+	5,  // 68: bigfleet.v1alpha1.CoordinatorAdmin.GetCoordinatorStatus:output_type -> bigfleet.v1alpha1.GetCoordinatorStatusResponse
+	8,  // 69: bigfleet.v1alpha1.CoordinatorAdmin.GetFleetStatus:output_type -> bigfleet.v1alpha1.GetFleetStatusResponse
+	11, // 70: bigfleet.v1alpha1.CoordinatorAdmin.WatchFleet:output_type -> bigfleet.v1alpha1.WatchFleetResponse
+	13, // 71: bigfleet.v1alpha1.CoordinatorAdmin.ListClusterBindings:output_type -> bigfleet.v1alpha1.ListClusterBindingsResponse
+	16, // 72: bigfleet.v1alpha1.CoordinatorAdmin.BindCluster:output_type -> bigfleet.v1alpha1.BindClusterResponse
+	18, // 73: bigfleet.v1alpha1.CoordinatorAdmin.UnbindCluster:output_type -> bigfleet.v1alpha1.UnbindClusterResponse
+	20, // 74: bigfleet.v1alpha1.CoordinatorAdmin.MoveDomain:output_type -> bigfleet.v1alpha1.MoveDomainResponse
+	22, // 75: bigfleet.v1alpha1.CoordinatorAdmin.ListDomainMoves:output_type -> bigfleet.v1alpha1.ListDomainMovesResponse
+	25, // 76: bigfleet.v1alpha1.CoordinatorAdmin.FinishDomainMove:output_type -> bigfleet.v1alpha1.FinishDomainMoveResponse
+	28, // 77: bigfleet.v1alpha1.CoordinatorAdmin.ListProviders:output_type -> bigfleet.v1alpha1.ListProvidersResponse
+	30, // 78: bigfleet.v1alpha1.CoordinatorAdmin.UpsertProvider:output_type -> bigfleet.v1alpha1.UpsertProviderResponse
+	32, // 79: bigfleet.v1alpha1.CoordinatorAdmin.RemoveProvider:output_type -> bigfleet.v1alpha1.RemoveProviderResponse
+	35, // 80: bigfleet.v1alpha1.CoordinatorAdmin.ListQuotas:output_type -> bigfleet.v1alpha1.ListQuotasResponse
+	37, // 81: bigfleet.v1alpha1.CoordinatorAdmin.SetQuota:output_type -> bigfleet.v1alpha1.SetQuotaResponse
+	39, // 82: bigfleet.v1alpha1.CoordinatorAdmin.DeleteQuota:output_type -> bigfleet.v1alpha1.DeleteQuotaResponse
+	42, // 83: bigfleet.v1alpha1.CoordinatorAdmin.GetRebalance:output_type -> bigfleet.v1alpha1.GetRebalanceResponse
+	45, // 84: bigfleet.v1alpha1.CoordinatorAdmin.SetRebalance:output_type -> bigfleet.v1alpha1.SetRebalanceResponse
+	49, // 85: bigfleet.v1alpha1.CoordinatorAdmin.ListMoves:output_type -> bigfleet.v1alpha1.ListMovesResponse
+	51, // 86: bigfleet.v1alpha1.CoordinatorAdmin.CancelMove:output_type -> bigfleet.v1alpha1.CancelMoveResponse
+	53, // 87: bigfleet.v1alpha1.CoordinatorAdmin.ListInstructions:output_type -> bigfleet.v1alpha1.ListInstructionsResponse
+	56, // 88: bigfleet.v1alpha1.CoordinatorAdmin.RetryInstruction:output_type -> bigfleet.v1alpha1.RetryInstructionResponse
+	58, // 89: bigfleet.v1alpha1.CoordinatorAdmin.DrainShard:output_type -> bigfleet.v1alpha1.DrainShardResponse
+	60, // 90: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitShard:output_type -> bigfleet.v1alpha1.ReadmitShardResponse
+	62, // 91: bigfleet.v1alpha1.CoordinatorAdmin.ResetShardEpoch:output_type -> bigfleet.v1alpha1.ResetShardEpochResponse
+	64, // 92: bigfleet.v1alpha1.CoordinatorAdmin.RemoveRaftPeer:output_type -> bigfleet.v1alpha1.RemoveRaftPeerResponse
+	66, // 93: bigfleet.v1alpha1.CoordinatorAdmin.ReadmitRaftPeer:output_type -> bigfleet.v1alpha1.ReadmitRaftPeerResponse
+	68, // 94: bigfleet.v1alpha1.CoordinatorAdmin.TransferLeadership:output_type -> bigfleet.v1alpha1.TransferLeadershipResponse
+	70, // 95: bigfleet.v1alpha1.CoordinatorAdmin.ListAudit:output_type -> bigfleet.v1alpha1.ListAuditResponse
+	68, // [68:96] is the sub-list for method output_type
+	40, // [40:68] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_coordinatoradmin_proto_init() }
@@ -5019,7 +5121,7 @@ func file_bigfleet_v1alpha1_coordinatoradmin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDesc), len(file_bigfleet_v1alpha1_coordinatoradmin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   69,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

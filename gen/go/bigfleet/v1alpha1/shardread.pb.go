@@ -206,6 +206,8 @@ const (
 	NeedDetail_NEED_DETAIL_CONFIGURE_FAILED NeedDetail = 28
 	// Too little is free for all Pods of a gang that start together, so nothing is bought.
 	NeedDetail_NEED_DETAIL_GANG_SHORT NeedDetail = 29
+	// The suitable machines that are free belong to another shard.
+	NeedDetail_NEED_DETAIL_OTHER_SHARD NeedDetail = 30
 )
 
 // Enum value maps for NeedDetail.
@@ -241,6 +243,7 @@ var (
 		27: "NEED_DETAIL_LIMIT",
 		28: "NEED_DETAIL_CONFIGURE_FAILED",
 		29: "NEED_DETAIL_GANG_SHORT",
+		30: "NEED_DETAIL_OTHER_SHARD",
 	}
 	NeedDetail_value = map[string]int32{
 		"NEED_DETAIL_UNSPECIFIED":       0,
@@ -273,6 +276,7 @@ var (
 		"NEED_DETAIL_LIMIT":             27,
 		"NEED_DETAIL_CONFIGURE_FAILED":  28,
 		"NEED_DETAIL_GANG_SHORT":        29,
+		"NEED_DETAIL_OTHER_SHARD":       30,
 	}
 )
 
@@ -3034,7 +3038,9 @@ type MachineView struct {
 	// The cluster says Ready.
 	NodeReady bool `protobuf:"varint,16,opt,name=node_ready,json=nodeReady,proto3" json:"node_ready,omitempty"`
 	// Shard.
-	ShardId       string `protobuf:"bytes,17,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	ShardId string `protobuf:"bytes,17,opt,name=shard_id,json=shardId,proto3" json:"shard_id,omitempty"`
+	// It has a host, which costs its price (ENG-5.1). Absent from older shards.
+	HasHost       *bool `protobuf:"varint,18,opt,name=has_host,json=hasHost,proto3,oneof" json:"has_host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3186,6 +3192,13 @@ func (x *MachineView) GetShardId() string {
 		return x.ShardId
 	}
 	return ""
+}
+
+func (x *MachineView) GetHasHost() bool {
+	if x != nil && x.HasHost != nil {
+		return *x.HasHost
+	}
+	return false
 }
 
 // Selects one machine.
@@ -5839,7 +5852,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"firstCycle\x12\x1d\n" +
 	"\n" +
 	"last_cycle\x18\x04 \x01(\x03R\tlastCycle\x12\x14\n" +
-	"\x05total\x18\x05 \x01(\x03R\x05total\"\x89\x06\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\"\xb6\x06\n" +
 	"\vMachineView\x12<\n" +
 	"\amachine\x18\x01 \x01(\v2\x1a.bigfleet.v1alpha1.MachineB\x06\xbaH\x03\xd8\x01\x03R\amachine\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x123\n" +
@@ -5859,7 +5872,9 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\tnode_name\x18\x0f \x01(\tR\bnodeName\x12\x1d\n" +
 	"\n" +
 	"node_ready\x18\x10 \x01(\bR\tnodeReady\x12\x19\n" +
-	"\bshard_id\x18\x11 \x01(\tR\ashardId\";\n" +
+	"\bshard_id\x18\x11 \x01(\tR\ashardId\x12\x1e\n" +
+	"\bhas_host\x18\x12 \x01(\bH\x00R\ahasHost\x88\x01\x01B\v\n" +
+	"\t_has_host\";\n" +
 	"\x11GetMachineRequest\x12&\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tmachineId\"\xbf\x03\n" +
@@ -6078,7 +6093,7 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x16NEED_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eNEED_STATE_MET\x10\x01\x12\x19\n" +
 	"\x15NEED_STATE_ON_THE_WAY\x10\x02\x12\x14\n" +
-	"\x10NEED_STATE_SHORT\x10\x03*\x81\a\n" +
+	"\x10NEED_STATE_SHORT\x10\x03*\x9e\a\n" +
 	"\n" +
 	"NeedDetail\x12\x1b\n" +
 	"\x17NEED_DETAIL_UNSPECIFIED\x10\x00\x12\x1f\n" +
@@ -6111,7 +6126,8 @@ const file_bigfleet_v1alpha1_shardread_proto_rawDesc = "" +
 	"\x19NEED_DETAIL_PROVIDER_DOWN\x10\x1a\x12\x15\n" +
 	"\x11NEED_DETAIL_LIMIT\x10\x1b\x12 \n" +
 	"\x1cNEED_DETAIL_CONFIGURE_FAILED\x10\x1c\x12\x1a\n" +
-	"\x16NEED_DETAIL_GANG_SHORT\x10\x1d*\x8e\x01\n" +
+	"\x16NEED_DETAIL_GANG_SHORT\x10\x1d\x12\x1b\n" +
+	"\x17NEED_DETAIL_OTHER_SHARD\x10\x1e*\x8e\x01\n" +
 	"\bNeedHold\x12\x19\n" +
 	"\x15NEED_HOLD_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NEED_HOLD_PARKED\x10\x01\x12\x15\n" +
@@ -6386,6 +6402,7 @@ func file_bigfleet_v1alpha1_shardread_proto_init() {
 		(*InspectNeedsResponse_Header)(nil),
 		(*InspectNeedsResponse_Need)(nil),
 	}
+	file_bigfleet_v1alpha1_shardread_proto_msgTypes[22].OneofWrappers = []any{}
 	file_bigfleet_v1alpha1_shardread_proto_msgTypes[27].OneofWrappers = []any{
 		(*GetMachineHistoryRequest_MachineId)(nil),
 		(*GetMachineHistoryRequest_Need)(nil),

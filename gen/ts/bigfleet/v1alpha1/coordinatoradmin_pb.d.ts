@@ -1371,6 +1371,13 @@ export declare type GetRebalanceResponse = Message<"bigfleet.v1alpha1.GetRebalan
    * @generated from field: int64 last_sweep_at_unix_nanos = 2;
    */
   lastSweepAtUnixNanos: bigint;
+
+  /**
+   * Shortfalls for which the last sweep found machines, and may not move any of them yet.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.WaitingShortfall waiting = 3;
+   */
+  waiting: WaitingShortfall[];
 };
 
 /**
@@ -1378,6 +1385,54 @@ export declare type GetRebalanceResponse = Message<"bigfleet.v1alpha1.GetRebalan
  * Use `create(GetRebalanceResponseSchema)` to create a new message.
  */
 export declare const GetRebalanceResponseSchema: GenMessage<GetRebalanceResponse>;
+
+/**
+ * A shortfall that a later sweep may serve.
+ *
+ * @generated from message bigfleet.v1alpha1.WaitingShortfall
+ */
+export declare type WaitingShortfall = Message<"bigfleet.v1alpha1.WaitingShortfall"> & {
+  /**
+   * The shard that is short.
+   *
+   * @generated from field: string shard_id = 1;
+   */
+  shardId: string;
+
+  /**
+   * The need: fingerprint.
+   *
+   * @generated from field: string fingerprint = 2;
+   */
+  fingerprint: string;
+
+  /**
+   * Its priority.
+   *
+   * @generated from field: int32 priority = 3;
+   */
+  priority: number;
+
+  /**
+   * For how long it is short.
+   *
+   * @generated from field: int64 age_seconds = 4;
+   */
+  ageSeconds: bigint;
+
+  /**
+   * What was looked at, and why nothing was taken.
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.DonorVerdict donors = 5;
+   */
+  donors: DonorVerdict[];
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.WaitingShortfall.
+ * Use `create(WaitingShortfallSchema)` to create a new message.
+ */
+export declare const WaitingShortfallSchema: GenMessage<WaitingShortfall>;
 
 /**
  * Sets the policy.

@@ -1663,6 +1663,13 @@ export declare type MachineView = Message<"bigfleet.v1alpha1.MachineView"> & {
    * @generated from field: string shard_id = 17;
    */
   shardId: string;
+
+  /**
+   * It has a host, which costs its price (ENG-5.1). Absent from older shards.
+   *
+   * @generated from field: optional bool has_host = 18;
+   */
+  hasHost?: boolean | undefined;
 };
 
 /**
@@ -3294,6 +3301,13 @@ export enum NeedDetail {
    * @generated from enum value: NEED_DETAIL_GANG_SHORT = 29;
    */
   GANG_SHORT = 29,
+
+  /**
+   * The suitable machines that are free belong to another shard.
+   *
+   * @generated from enum value: NEED_DETAIL_OTHER_SHARD = 30;
+   */
+  OTHER_SHARD = 30,
 }
 
 /**

@@ -283,7 +283,12 @@ func (a *App) Mutates(c *cobra.Command) *cobra.Command {
 		return c
 	}
 	c.Flags().StringVar(&a.Reason, "reason", "", "reason for the change; recorded in the audit log")
-	_ = c.MarkFlagRequired("reason") // fails only for an unknown flag
+	_ = c.MarkFlagRequired("reason")                // fails only for an unknown flag
+	c.PreRun = func(c *cobra.Command, _ []string) { // cobra asks for required flags after it
+		if a.DryRun && !c.Flags().Changed("reason") {
+			_ = c.Flags().Set("reason", "dry run")
+		}
+	}
 	return c
 }
 

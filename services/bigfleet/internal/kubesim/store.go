@@ -164,6 +164,14 @@ func (s *Store) prepare(t *table, o *Object) error {
 	if o.GetName() == "" {
 		return apierrors.NewBadRequest("metadata.name is empty: set it or metadata.generateName")
 	}
+	if t.resource.GroupVersionResource == Namespaces {
+		labels := o.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["kubernetes.io/metadata.name"] = o.GetName()
+		o.SetLabels(labels)
+	}
 	if !t.resource.Namespaced {
 		o.SetNamespace("")
 	} else if o.GetNamespace() == "" {

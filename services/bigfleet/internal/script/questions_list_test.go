@@ -57,6 +57,14 @@ func aboutDemand() []question {
 				}
 			}},
 		{"Which machines would the need take, at what price?", "explain need/blue/URGENT --candidates", 0, []string{"Met: …", "Candidates, cheapest first: …"}, "", nil},
+		{"Which needs are those of my namespace?", "get needs --namespace default --kube-context red", 0,
+			[]string{"red/HUGE  default (3)  0  short  …", "red/BATCH  default (12)  -10  short  …"}, "the Pods of the namespace", func(t *testing.T, _ *truth, out string) {
+				if n := lines(out, "^red/"); n != 3 || lines(out, "^blue/") != 0 {
+					t.Errorf("%d needs are listed; the namespace has three kinds of Pods", n)
+				}
+			}},
+		{"And those of my team, by a label of its namespaces?", "get needs --team default --team-label kubernetes.io/metadata.name --unmet --kube-context red", 0,
+			[]string{"red/HUGE  default (3)  0  short  …"}, "", nil},
 		{"Which needs wait behind higher priorities?", "get needs --reason priority-starved", 0, []string{"red/BATCH  -10  short  …"}, "", nil},
 		{"In which order are needs served?", "top --once", 0, []string{"blue/URGENT  1000000  met  100%  2  0  PRICE  …", "---- needs below this line are short ----"}, "", nil},
 		{"Is all demand of a cluster met? (in a script)", "wait --for satisfied cluster/blue", 0, []string{"N of N needs are met"}, "the Pods of the cluster, none of which waits", func(t *testing.T, x *truth, _ string) {

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// waitingMax bounds the shortfalls that are named as waiting.
+	waitingMax = 100
 	// verdictsMax bounds the donors named in one proposal.
 	verdictsMax = 50
 	// looksMax bounds one sweep: what is left comes with the next one, in the same order.
@@ -70,6 +72,13 @@ type Proposal struct {
 	Donors    []*v1.DonorVerdict
 }
 
+// Waiting is a shortfall for which there are machines, none of which may move now.
+type Waiting struct {
+	To        string
+	Shortfall *Shortfall
+	Donors    []*v1.DonorVerdict
+}
+
 type pair struct{ a, b string }
 
 // slot is a bucket of a shard, as far as a move names it: type, zone and capacity type.
@@ -90,6 +99,7 @@ type sweep struct {
 	pools   *pools
 	looks   int
 	out     []Proposal
+	waits   []Waiting
 }
 
 type lookup struct {
@@ -105,8 +115,8 @@ type candidate struct {
 	surplus int32
 }
 
-// Sweep returns the moves that should be made now, in the order of what they serve.
-func Sweep(in Input) []Proposal {
+// Sweep returns the moves that should be made now, and what waits for one, both in the order of what they serve.
+func Sweep(in Input) ([]Proposal, []Waiting) {
 	s := &sweep{in: in, cooling: map[pair]int64{}, busy: map[slot]bool{},
 		waiting: map[pair]bool{}, held: map[slot]int32{}, given: map[string]int32{}, memo: map[lookup][]candidate{}}
 	s.pools = newPools(in.Shards)
@@ -125,7 +135,7 @@ func Sweep(in Input) []Proposal {
 		need := heap.Pop(queue).(need)
 		s.serve(need)
 	}
-	return s.out
+	return s.out, s.waits
 }
 
 // cool notes for how long a move delays others between its two shards (COORD-12.9).
@@ -222,6 +232,9 @@ func (s *sweep) serve(n need) {
 		s.propose(n, tier, best, want, verdicts)
 		return
 	}
+	if len(verdicts) > 0 && len(s.waits) < waitingMax {
+		s.waits = append(s.waits, Waiting{n.shard.ID, n.shortfall, verdicts})
+	}
 }
 
 // choose picks the donor: cheaper, then larger surplus, then id (COORD-12.8).
@@ -309,7 +322,7 @@ func (s *sweep) surplus(donor *Shard, b *Bucket, tier v1.MoveTier) int32 {
 	case v1.MoveTier_MOVE_TIER_IDLE:
 		have = b.Idle - s.heldBy(donor, b)
 		if !donor.Draining {
-			have -= max(1, int32(math.Ceil(float64(b.Idle)*s.in.Policy.GetDonorMargin())))
+			have -= int32(float64(b.Idle) * s.in.Policy.GetDonorMargin()) // rounded down: three of three may go
 		}
 	case v1.MoveTier_MOVE_TIER_QUOTA:
 		have = b.Speculative - s.heldBy(donor, b)

@@ -59,6 +59,11 @@ func describe(list []Proposal) string {
 }
 
 // COORD-12.3 to 12.10, COORD-21.48: who is served, by whom, with how much, and who is not.
+func proposed(in Input) []Proposal {
+	out, _ := Sweep(in)
+	return out
+}
+
 func TestSweep(t *testing.T) {
 	supply := func(idle, speculative int32) []*v1.SupplyBucket {
 		return []*v1.SupplyBucket{bucket("c5", "a", idle, speculative, 1)}
@@ -72,7 +77,7 @@ func TestSweep(t *testing.T) {
 			f.shard("needy", nil, short("x", "18", 61))
 		}, "tier 1: 5 c5/a donor -> needy for x"},
 		"slots when nothing is idle": {func(f *fixture) {
-			f.shard("donor", supply(1, 50))
+			f.shard("donor", supply(0, 50))
 			f.shard("needy", nil, short("x", "18", 61))
 		}, "tier 2: 5 c5/a donor -> needy for x"},
 		"tier 3 needs the policy": {func(f *fixture) {
@@ -114,9 +119,17 @@ func TestSweep(t *testing.T) {
 			f.shard("b", supply(100, 0)).Moves = false
 			f.shard("c", supply(100, 0)).EpochChanged = true
 			f.shard("d", supply(100, 0), short("own", "400", 1))
-			f.shard("e", supply(1, 0)) // its margin
+			f.shard("e", supply(0, 0))
 			f.shard("needy", nil, short("x", "4", 99))
 		}, ""},
+		"three of three go, whatever the margin": {func(f *fixture) {
+			f.shard("donor", supply(3, 0))
+			f.shard("needy", nil, short("x", "40", 99))
+		}, "tier 1: 3 c5/a donor -> needy for x"},
+		"the margin of a large pool stays": {func(f *fixture) {
+			f.shard("donor", supply(20, 0)).Machines = 3000
+			f.shard("needy", nil, short("x", "400", 99))
+		}, "tier 1: 18 c5/a donor -> needy for x"},
 		"a draining shard gives everything": {func(f *fixture) {
 			sh := f.shard("old", supply(3, 0), short("own", "400", 99))
 			sh.Draining, sh.Machines = true, 300
@@ -206,7 +219,7 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			tc.world(f)
-			if got := describe(Sweep(f.in)); got != tc.want {
+			if got := describe(proposed(f.in)); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
 		})
@@ -219,8 +232,21 @@ func TestOneReportIsNotEnough(t *testing.T) {
 	f.shard("donor", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1)})
 	sh := f.shard("needy", nil, short("x", "4", 99))
 	sh.Shortfalls, _ = f.interner.Shortfalls([]*v1.Shortfall{short("x", "4", 99)}, nil, 100)
-	if got := Sweep(f.in); len(got) != 0 {
+	if got := proposed(f.in); len(got) != 0 {
 		t.Fatal(describe(got))
+	}
+}
+
+// COORD-12.9: a shortfall that no donor may serve now is named, with when the next move may start.
+func TestWhatWaitsIsNamed(t *testing.T) {
+	f := newFixture()
+	f.in.Flows = []Flow{{From: "a", To: "needy", AgeSeconds: 5}}
+	f.shard("a", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1)})
+	f.shard("needy", nil, short("x", "4", 99))
+	got, waits := Sweep(f.in)
+	if len(got) != 0 || len(waits) != 1 || waits[0].To != "needy" || waits[0].Shortfall.Fingerprint != "x" || len(waits[0].Donors) != 1 ||
+		waits[0].Donors[0].GetShardId() != "a" || !strings.Contains(waits[0].Donors[0].GetReason(), "may start in 55 s") {
+		t.Fatalf("%s, %+v", describe(got), waits)
 	}
 }
 
@@ -231,7 +257,7 @@ func TestProposalsExplainThemselves(t *testing.T) {
 	f.shard("a", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 1)})
 	f.shard("b", []*v1.SupplyBucket{bucket("c5", "a", 100, 0, 2)})
 	f.shard("needy", nil, short("x", "4", 99))
-	got := Sweep(f.in)
+	got := proposed(f.in)
 	if len(got) != 1 || len(got[0].Donors) != 2 || got[0].Donors[0].GetTaken() || !strings.Contains(got[0].Donors[0].GetReason(), "may start in 55 s") ||
 		!got[0].Donors[1].GetTaken() || !strings.Contains(got[0].Reason, "needy has been short for 99 s") {
 		t.Fatalf("%+v", got)
@@ -257,8 +283,8 @@ func TestSweepKeepsItsLimits(t *testing.T) {
 			sh.Provider = rapid.SampledFrom([]string{"sim", "other"}).Draw(t, "provider")
 			sh.Draining = rapid.IntRange(0, 5).Draw(t, "draining") == 0
 		}
-		got := Sweep(f.in)
-		if d := cmp.Diff(describe(got), describe(Sweep(f.in))); d != "" {
+		got := proposed(f.in)
+		if d := cmp.Diff(describe(got), describe(proposed(f.in))); d != "" {
 			t.Fatalf("two runs differ: %s", d)
 		}
 		byID := map[string]*Shard{}

@@ -171,7 +171,8 @@ func (s *Server) GetRebalance(ctx context.Context, _ *connect.Request[v1.GetReba
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&v1.GetRebalanceResponse{Policy: st.Policy(), LastSweepAtUnixNanos: nanos(leadOf(ctx).registry.LastSweep())}), nil
+	registry := leadOf(ctx).registry
+	return connect.NewResponse(&v1.GetRebalanceResponse{Policy: st.Policy(), LastSweepAtUnixNanos: nanos(registry.LastSweep()), Waiting: registry.Waiting()}), nil
 }
 
 // ListMoves lists moves, newest first: open, finished within the hour, and proposed by dry runs.

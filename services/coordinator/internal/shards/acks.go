@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -186,7 +187,7 @@ func (d *ShardRegistry) rested(st *fleet.State, m *pb.Move, ids []string) []stri
 
 // invalid: the shard can never do it.
 func (d *ShardRegistry) invalid(st *fleet.State, s *shard, o *pendingInstruction, now time.Time) []*pb.Operation {
-	if ops := d.abort(st, o, "the shard refused the step as impossible"); ops != nil {
+	if ops := d.abort(st, o, "the shard refused the step: "+cmp.Or(o.last.GetReason(), "no reason was given")); ops != nil {
 		return ops
 	}
 	d.config.Log.Error("an instruction was refused as invalid", "shard", s.id, "instruction", o.subject, "reason", o.last.GetReason())

@@ -19,6 +19,7 @@ type sweeps struct {
 	mu       sync.Mutex
 	last     time.Time
 	proposed []*v1.Move
+	waiting  []rebalance.Waiting // since the last sweep
 }
 
 // LastSweep is when the rebalancer last looked at the fleet, or the zero time.
@@ -26,6 +27,16 @@ func (d *ShardRegistry) LastSweep() time.Time {
 	d.sweeps.mu.Lock()
 	defer d.sweeps.mu.Unlock()
 	return d.sweeps.last
+}
+
+// Waiting lists the shortfalls that the last sweep could not serve yet.
+func (d *ShardRegistry) Waiting() (out []*v1.WaitingShortfall) {
+	d.sweeps.mu.Lock()
+	defer d.sweeps.mu.Unlock()
+	for _, w := range d.sweeps.waiting {
+		out = append(out, &v1.WaitingShortfall{ShardId: w.To, Fingerprint: w.Shortfall.Fingerprint, Priority: w.Shortfall.Priority, AgeSeconds: w.Shortfall.AgeSeconds, Donors: w.Donors})
+	}
+	return out
 }
 
 // Proposed lists what dry runs would have moved, newest first.
@@ -44,6 +55,9 @@ func (d *ShardRegistry) sweep(now time.Time) {
 	st := d.config.Group.State()
 	mode := st.Policy().GetMode()
 	if mode == v1.RebalanceMode_REBALANCE_MODE_OFF || mode == v1.RebalanceMode_REBALANCE_MODE_UNSPECIFIED {
+		d.sweeps.mu.Lock()
+		d.sweeps.waiting = nil
+		d.sweeps.mu.Unlock()
 		d.cancelPlanned(st)
 		return
 	}
@@ -51,10 +65,10 @@ func (d *ShardRegistry) sweep(now time.Time) {
 		return
 	}
 	start := time.Now()
-	proposals := rebalance.Sweep(d.input(st, now))
+	proposals, waiting := rebalance.Sweep(d.input(st, now))
 	d.config.Metrics.Sweep.Observe(time.Since(start).Seconds())
 	d.sweeps.mu.Lock()
-	d.sweeps.last = now
+	d.sweeps.last, d.sweeps.waiting = now, waiting
 	d.sweeps.mu.Unlock()
 	if mode == v1.RebalanceMode_REBALANCE_MODE_DRY_RUN {
 		d.note(proposals, now)

@@ -31,8 +31,8 @@ func (c *coordinatorState) reserve(x Instruction) {
 		return
 	}
 	free := c.reservable(r, state)
-	if state == inventory.Idle { // at least one, or a tenth of the bucket, stays here
-		free = free[:max(0, len(free)-max(1, len(free)/10))]
+	if state == inventory.Idle { // a tenth of the bucket stays here, which of a small one is no machine
+		free = free[:len(free)-len(free)/10]
 	}
 	free = free[:min(len(free), int(r.Count))]
 	if len(free) == 0 {

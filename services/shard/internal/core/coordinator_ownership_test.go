@@ -162,7 +162,7 @@ func TestReserveAndRelease(t *testing.T) {
 	w := newWorld(t, coordinated, machines...)
 	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})
 	w.run(Second)
-	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "r1", Term: 1, Reserve: &ReserveInstruction{Move: "m1", To: "other", InstanceType: "m4", Count: 9, Tier: 1}}}})
+	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "r1", Term: 1, Reserve: &ReserveInstruction{Move: "m1", To: "other", InstanceType: "m4", Count: 3, Tier: 1}}}})
 	a := w.acks[len(w.acks)-1]
 	if a.Outcome != InstructionAccepted || len(a.Machines) != 3 {
 		t.Fatalf("reserved %+v", a)
@@ -180,6 +180,25 @@ func TestReserveAndRelease(t *testing.T) {
 	}
 	if w.c.coord.foreign != 2 {
 		t.Errorf("%d machines were let go", w.c.coord.foreign)
+	}
+}
+
+// COORD-12.12: a tenth of the idle machines stays with the donor, rounded down: three of three may go.
+func TestMarginOfADonor(t *testing.T) {
+	for idle, want := range map[int]int{1: 1, 3: 3, 20: 18} {
+		machines := []inventory.Machine{}
+		for i := range idle {
+			m := host(fmt.Sprint("i", i), inventory.Idle, "")
+			m.CapacityType = inventory.Reserved
+			machines = append(machines, m)
+		}
+		w := newWorld(t, coordinated, machines...)
+		w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: &View{Term: 1, Index: 1, OnlyShard: true}}}})
+		w.run(Second)
+		w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "r1", Term: 1, Reserve: &ReserveInstruction{Move: "m1", To: "other", InstanceType: "m4", Count: 99, Tier: 1}}}})
+		if a := w.acks[len(w.acks)-1]; a.Outcome != InstructionAccepted || len(a.Machines) != want {
+			t.Errorf("of %d idle machines it reserves %d, want %d", idle, len(a.Machines), want)
+		}
 	}
 }
 

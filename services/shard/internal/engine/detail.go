@@ -29,6 +29,7 @@ const (
 	DetailUnplaced         Detail = 19
 	DetailSpreadIgnored    Detail = 20
 	DetailGangShort        Detail = 29
+	DetailOtherShard       Detail = 30
 )
 
 // Details is the length of an array indexed by Detail.
@@ -58,6 +59,8 @@ var detailCodes = [...]code{
 	DetailUnplaced:         {"UNPLACED", "Capacity covers the demand, but the scheduler has not placed all Pods.", "Check the events of the pending Pods."},
 	DetailSpreadIgnored:    {"SPREAD_IGNORED", "The spread constraint is ignored because the need requires a single domain.", "Remove the spread constraint or the single-domain requirement."},
 	DetailGangShort:        {"GANG_SHORT", "Too few suitable machines are free for the Pods of the gang that start together, so nothing is bought for it.", "Add machines, make the gang smaller, or raise the priority."},
+	DetailOtherShard: {"OTHER_SHARD", "The suitable machines that are free belong to another shard.",
+		"The coordinator moves machines to a shard that stays short. `bigfleet rebalance status` shows what it waits for, and `bigfleet get moves` the moves."},
 }
 
 // MarkDetails are what marks on the machines that suit a need say of it, those named first that win a tie.
@@ -100,7 +103,7 @@ const (
 // Reason is the coarse reason of a short row with this detail, by the table of ENG-19.4.
 func (d Detail) Reason() UnmetReason {
 	switch d {
-	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall:
+	case DetailNoMatch, DetailDimensionMissing, DetailTooSmall, DetailOtherShard:
 		return NoMatchingSupply
 	case DetailParked, DetailDomainTooSmall, DetailSpreadBlocked:
 		return TopologyUnsatisfiable

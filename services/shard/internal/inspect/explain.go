@@ -71,7 +71,7 @@ func (s *Server) explainNeed(ctx context.Context, q *pb.NeedRef) (*pb.ExplainRes
 		}
 		e := &explained{of: explain.ExplainNeed(w.World, w.Policy, plan, ref), cycle: w.Cycle, place: int32(plan.AllocationPosition(ref))}
 		e.cluster, e.row = core.Row(w.World, plan, ref)
-		if w.World.Inventory.Len() <= suggestMachines {
+		if w.World.Inventory.Len() <= suggestMachines && e.of.Verdict.Detail != engine.DetailOtherShard { // its remedy is the move
 			if x := explain.Suggest(w.Input(), plan, ref); x != nil {
 				e.suggestion = x.Say
 			}

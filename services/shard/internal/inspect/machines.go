@@ -151,7 +151,7 @@ func (l *listing) matches(m *core.MachineView) bool {
 }
 
 func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {
-	out := &pb.MachineView{Machine: convert.Machine(&m.Machine, &m.Stamp), Provider: m.Machine.Provider, StateSinceUnixNanos: v.Wall(m.Since),
+	out := &pb.MachineView{Machine: convert.Machine(&m.Machine, &m.Stamp), HasHost: new(m.Machine.Exists()), Provider: m.Machine.Provider, StateSinceUnixNanos: v.Wall(m.Since),
 		IntendedClusterId: m.Intended, ProfileFingerprint: m.Stamp.Fingerprint, Group: m.Stamp.Group, Priority: m.Stamp.Priority,
 		InterruptionPenaltyDollars: m.Stamp.Interruption.Dollars(), ReclamationPenaltyDollars: m.Stamp.Reclamation.Dollars(),
 		OperationId: m.Op, OperationKind: pb.ActionKind(m.OpKind), WithheldReason: m.Withheld, BackoffUntilUnixNanos: v.Wall(m.Backoff),

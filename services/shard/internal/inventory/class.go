@@ -18,6 +18,7 @@ type Class struct {
 	Counts      [states]int32 // machines by state as the engine sees it, owned or not
 	Stock       [pools]int32  // owned Idle and Speculative machines, whatever their promises and marks
 	Pools       [pools]List   // owned, without promise and without a mark for all; by id
+	Elsewhere   int32         // Idle and Speculative machines of other shards
 
 	labels uint32 // in Table.projected
 	refs   int32

@@ -57,7 +57,7 @@ func (t *Table) Freeze(r *FreezeBuffer) *Frozen {
 		labelSets:  t.labelSets.clone(), projected: t.projected.clone(), stamps: t.stamps.clone(),
 		classes: slices.Clone(t.classes), freeClass: slices.Clone(t.freeClass), serial: t.serial, classVersion: t.classVersion,
 		valueKeys: slices.Clone(t.valueKeys), presenceKeys: slices.Clone(t.presenceKeys), typeKey: t.typeKey, zoneKey: t.zoneKey,
-		version: t.version, now: t.now,
+		version: t.version, now: t.now, elsewhereVersion: t.elsewhereVersion,
 	}}
 	for _, top := range t.topology {
 		x := frozenTopology{key: top.Key, values: make([]symbol.ID, len(top.Domains))}
@@ -83,7 +83,7 @@ func (f *Frozen) Thaw(space *symbol.Space) *Table {
 	t.classIDs = make(map[classKey]uint32, len(t.classes))
 	for id := range t.classes {
 		c := &t.classes[id]
-		c.Counts, c.Stock, c.Pools = [states]int32{}, [pools]int32{}, [pools]List{}
+		c.Counts, c.Stock, c.Pools, c.Elsewhere = [states]int32{}, [pools]int32{}, [pools]List{}, 0
 		if c.refs > 0 {
 			t.classIDs[classKey{c.Shape, c.labels}] = uint32(id)
 		}

@@ -27,6 +27,11 @@ func (t *Table) index(i Index, by int32) {
 			t.stockChanged(r.Class)
 		}
 	}
+	if r.flags&isForeign != 0 && (r.Seen() == Idle || r.Seen() == Speculative) {
+		if c.Elsewhere += by; c.Elsewhere == 0 || by > 0 && c.Elsewhere == 1 {
+			t.elsewhereVersion++
+		}
+	}
 	if k, ok := r.pool(); ok {
 		t.indexFree(i, k, by)
 	}

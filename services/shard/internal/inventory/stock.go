@@ -18,6 +18,10 @@ func (t *Table) StockChanges(since uint64) (classes []uint32, ok bool) {
 	return l.list[since-l.base:], true
 }
 
+// ElsewhereVersion grows when a class gains its first, or loses its last, Idle or Speculative machine of another shard. It is 0
+// as long as there was none.
+func (t *Table) ElsewhereVersion() uint64 { return t.elsewhereVersion }
+
 // stockLog remembers the last classes whose stock changed between some and none.
 type stockLog struct {
 	list []uint32

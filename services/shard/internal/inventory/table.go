@@ -60,17 +60,18 @@ type Table struct {
 	words        []symbol.ID
 
 	// Indexes and counts.
-	clusters   []clusterMembers // by symbol of the cluster
-	topology   []*Topology
-	release    [2]List // by hold clock: on-demand, spot
-	inFlight   List    // in flight, by id
-	held       List    // owned, Idle or Speculative, without promise, with a mark; by id
-	counts     [states]int
-	billed     wide
-	clusterLog clusterLog
-	stockLog   stockLog
-	version    uint64
-	now        int64
+	clusters         []clusterMembers // by symbol of the cluster
+	topology         []*Topology
+	release          [2]List // by hold clock: on-demand, spot
+	inFlight         List    // in flight, by id
+	held             List    // owned, Idle or Speculative, without promise, with a mark; by id
+	counts           [states]int
+	billed           wide
+	clusterLog       clusterLog
+	stockLog         stockLog
+	elsewhereVersion uint64
+	version          uint64
+	now              int64
 }
 
 type failure struct {

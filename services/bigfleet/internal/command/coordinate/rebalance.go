@@ -20,7 +20,7 @@ import (
 
 func newRebalanceStatus(a *app.App) *cobra.Command {
 	return a.Watchable(&cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "Show the rebalancer's policy", Example: "  bigfleet rebalance status",
+		Use: "status", Args: cobra.NoArgs, Short: "Show the rebalancer's policy, and the shortfalls that wait for a move", Example: "  bigfleet rebalance status",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.Read(c.Context(), func(ctx context.Context) error { return rebalanceStatus(ctx, a) })
 		},
@@ -57,6 +57,25 @@ func rebalanceStatus(ctx context.Context, a *app.App) error {
 		gates = append(gates, (time.Duration(s) * time.Second).String())
 	}
 	_, err = fmt.Fprintf(a.Out, "a shortfall triggers moves of tier 1, 2 and 3 after %s; a shard donates at most %g%% of its machines in one sweep\n", strings.Join(gates, ", "), 100*p.GetDonorCap())
+	if err != nil {
+		return err
+	}
+	for _, w := range got.GetWaiting() {
+		if err := sayWaiting(a, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayWaiting prints a shortfall that no move may serve yet, and why.
+func sayWaiting(a *app.App, w *bigfleetv1alpha1.WaitingShortfall) error {
+	_, err := fmt.Fprintln(a.Out, output.Line("\n%s has been short for %s at priority %d (profile %s). No machine may move to it now:", w.GetShardId(), time.Duration(w.GetAgeSeconds())*time.Second, w.GetPriority(), w.GetFingerprint()))
+	for _, d := range w.GetDonors() {
+		if err == nil {
+			_, err = fmt.Fprintln(a.Out, output.Line("  %s: %s", d.GetShardId(), d.GetReason()))
+		}
+	}
 	return err
 }
 

@@ -92,7 +92,7 @@ func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
 			return out, err
 		}
 		for _, m := range got.Msg.GetMachines() {
-			if exists(m.GetMachine()) && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
+			if costs(m) && !slices.Contains(m.GetFlags(), bigfleetv1alpha1.MachineFlag_MACHINE_FLAG_FOREIGN) {
 				out.machines = append(out.machines, m)
 			}
 		}
@@ -113,15 +113,12 @@ func take(ctx context.Context, s fleet.Shard) (out stock, err error) {
 	return out, stream.Err()
 }
 
-// exists reports whether a machine has a host, and so costs its price (ENG-5.1).
-func exists(m *bigfleetv1alpha1.Machine) bool {
-	switch m.GetState() {
-	case bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE, bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING, bigfleetv1alpha1.MachineState_MACHINE_STATE_UNSPECIFIED:
-		return false
-	case bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED:
-		return m.GetHost().GetRef() != "" && m.GetFailure() != bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_HOST_LOST
+// costs reports whether a machine has a host, and so costs its price. Of a shard too old to say it, the state decides.
+func costs(v *bigfleetv1alpha1.MachineView) bool {
+	if v.HasHost != nil {
+		return v.GetHasHost()
 	}
-	return true
+	return v.GetMachine().GetState() > bigfleetv1alpha1.MachineState_MACHINE_STATE_CREATING
 }
 
 // weigh adds up by cluster, the largest waste first.

@@ -40,23 +40,22 @@ func TestWaste(t *testing.T) {
 	}
 }
 
-// ENG-5.1, OPS-4.19: a machine without a host costs nothing: a Create on its way, and a failed one that has none or lost it.
+// ENG-5.1, OPS-4.19: a machine costs its price if its shard says that it has a host. Of a shard too old to say it, the state decides.
 func TestWhatCosts(t *testing.T) {
-	host := &pb.HostRef{Ref: "h"}
+	yes, no := true, false
 	for _, x := range []struct {
-		m    *pb.Machine
-		want bool
+		state pb.MachineState
+		host  *bool
+		want  bool
 	}{
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_SPECULATIVE}, false},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_CREATING}, false},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_IDLE, Host: host}, true},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_DELETING, Host: host}, true},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED, Host: host}, true},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED}, false},
-		{&pb.Machine{State: pb.MachineState_MACHINE_STATE_FAILED, Host: host, Failure: pb.MachineFailure_MACHINE_FAILURE_HOST_LOST}, false},
+		{pb.MachineState_MACHINE_STATE_FAILED, &yes, true},
+		{pb.MachineState_MACHINE_STATE_FAILED, &no, false},
+		{pb.MachineState_MACHINE_STATE_IDLE, nil, true},
+		{pb.MachineState_MACHINE_STATE_CREATING, nil, false},
+		{pb.MachineState_MACHINE_STATE_SPECULATIVE, nil, false},
 	} {
-		if got := exists(x.m); got != x.want {
-			t.Errorf("%v costs: %v", x.m, got)
+		if got := costs(&pb.MachineView{Machine: &pb.Machine{State: x.state}, HasHost: x.host}); got != x.want {
+			t.Errorf("%v with host %v costs: %v", x.state, x.host, got)
 		}
 	}
 }

@@ -14,11 +14,14 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/client-go/dynamic"
 
 	bigfleetv1alpha1 "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/app"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/exit"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/fleet"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/inclusters"
+	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/output"
 	"github.com/bigfleet-dev/bigfleet/services/bigfleet/internal/subject"
 )
 
@@ -72,6 +75,34 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 		return a.Format.Message(a.Out, got)
 	}
 	say(a, a.Out, s, got, candidates)
+	return sayOwners(ctx, a, s, cluster)
+}
+
+// sayOwners names the namespaces that request a need, if the kube context on the command line is its cluster.
+func sayOwners(ctx context.Context, a *app.App, s subject.Subject, cluster string) error {
+	if s.Kind != subject.Need || !a.HasKube() || s.Scope != cluster && s.Scope != a.KubeContext() {
+		return nil
+	}
+	cfg, err := a.Kube()
+	if err != nil {
+		return err
+	}
+	requests, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return exit.Usagef("kubeconfig: %v", err)
+	}
+	rows, whole, err := inclusters.RowsOf(ctx, requests, nil)
+	if err != nil {
+		return app.KubeError("listing CapacityRequests", err)
+	}
+	for row := range rows {
+		if who := rows.Namespaces(row); strings.HasPrefix(row, s.Name) {
+			_, _ = fmt.Fprintln(a.Out, output.Line("Requested by: %s.", who))
+		}
+	}
+	if !whole {
+		a.Notef("the cluster has more CapacityRequests than are read at once")
+	}
 	return nil
 }
 

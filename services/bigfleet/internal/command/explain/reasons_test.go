@@ -121,11 +121,11 @@ func reasons() []reason {
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
 		}, []string{"Most are used by train of cluster red (priority 1000)", "2 machines  need/red/train  priority 1000", "Try: Add 1 machine like cloud-a-0."}},
-		{pb.NeedDetail_NEED_DETAIL_HELD_BY_OTHERS, []provider.Offering{virtual.Slots("a", "a", 2)}, coordinated, func(v *virtual.Fleet) (string, string) {
+		{pb.NeedDetail_NEED_DETAIL_OTHER_SHARD, []provider.Offering{virtual.Slots("a", "a", 2)}, coordinated, func(v *virtual.Fleet) (string, string) {
 			v.Views("v1", 1, &pb.ShardView{PartitionKeys: []string{virtual.ZoneKey}, OwnedDomains: []*pb.DomainRef{{TopologyKey: virtual.ZoneKey, TopologyValue: "b"}}})
 			v.Operator("blue", nil).Asks(virtual.Need("web", 1, 4, 0))
 			return "blue", "web"
-		}, []string{"No suitable machine is free. 2 machines: Other shards own them.", "Try: "}},
+		}, []string{"The suitable machines that are free belong to another shard. 2 machines: Other shards own them.", "Try: The coordinator moves machines to a shard that stays short. `bigfleet rebalance status` shows what it waits for"}},
 		{pb.NeedDetail_NEED_DETAIL_STARTING, []provider.Offering{virtual.Slots("a", "a", 1)}, nil, func(v *virtual.Fleet) (string, string) {
 			v.Behaves(&pb.Behaviour{Call: "Configure", LatencyMillis: 60_000})
 			v.Operator("red", nil).Asks(virtual.Need("web", 1, 4, 0))

@@ -29,6 +29,7 @@ type filter struct {
 	name                                  string // the optional second argument
 	sort                                  string // a column's head
 	at                                    string // a time in the past
+	namespace, team, label                string // owners of needs
 }
 
 // bind adds the flags that one kind takes, or all of them.
@@ -57,6 +58,13 @@ func (f *filter) bind(fs *pflag.FlagSet, takes func(flag string) bool) {
 		{"at", func(n string) {
 			fs.StringVar(&f.at, n, "", "the needs as they stood at this time, as far as the shards remember: "+when.Forms)
 		}},
+		{"namespace", func(n string) {
+			fs.StringVarP(&f.namespace, n, "n", "", "only needs that this namespace of the cluster of --kube-context requests")
+		}},
+		{"team", func(n string) {
+			fs.StringVar(&f.team, n, "", "only needs that this team requests: the namespaces of the cluster of --kube-context with its label")
+		}},
+		{"team-label", func(n string) { fs.StringVar(&f.label, n, teamLabel, "label of a namespace that names its team") }},
 	} {
 		if takes(b.name) {
 			b.add(b.name)
@@ -86,7 +94,7 @@ func (k kind) fromShards() bool {
 func kinds() []kind {
 	return []kind{
 		{[]string{"machines", "machine", "m"}, "machines of every shard", []string{"cluster", "provider", "zone", "type", "state", "flag", "all"}, machines},
-		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at"}, needs},
+		{[]string{"needs", "need", "n"}, "demand, highest precedence first", []string{"cluster", "reason", "unmet", "at", "namespace", "team", "team-label"}, needs},
 		{[]string{"clusters", "cluster", "c"}, "clusters with their sessions and demand", []string{"cluster"}, clusters},
 		{[]string{"sessions", "session"}, "connected operators and their versions", []string{"cluster"}, sessions},
 		{[]string{"shards", "shard", "s"}, "shards the coordinator knows", nil, shards},
@@ -135,7 +143,7 @@ func New(a *app.App) *cobra.Command {
 			}
 			return a.Complete(map[string]string{k.names[min(1, len(k.names)-1)]: ""})(c, nil, typed)
 		},
-		Example: "  bigfleet get needs --unmet\n  bigfleet get machines --cluster red --state configured -o wide",
+		Example: "  bigfleet get needs --unmet\n  bigfleet get needs --namespace web --kube-context red\n  bigfleet get machines --cluster red --state configured -o wide",
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := find(args[0], names)
 			if of, name, whole := strings.Cut(args[0], "/"); whole && len(args) == 1 { // as -o name prints it
@@ -160,7 +168,7 @@ func New(a *app.App) *cobra.Command {
 
 // fits refuses a flag that selects nothing of the kind: without that, `get quotas --zone a` would show every quota.
 func (k kind) fits(fs *pflag.FlagSet) error {
-	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "all", "reason", "unmet", "at"} {
+	for _, name := range []string{"cluster", "provider", "zone", "type", "state", "flag", "all", "reason", "unmet", "at", "namespace", "team", "team-label"} {
 		if fs.Changed(name) && !slices.Contains(k.takes, name) {
 			say := "takes no filter"
 			if len(k.takes) > 0 {

@@ -184,6 +184,10 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if err != nil {
 		return output.List{}, err
 	}
+	who, err := f.owners(ctx, a)
+	if err != nil {
+		return output.List{}, err
+	}
 	at, now := int64(0), a.Now()
 	if f.at != "" {
 		if now, err = when.Parse("at", f.at, now); err != nil {
@@ -214,6 +218,11 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 	if i := slices.IndexFunc(items, func(n *bigfleetv1alpha1.NeedView) bool { return subject.NeedName(n) == f.name }); i >= 0 {
 		items, of = items[i:i+1], of[i:i+1] // the whole name; otherwise its first letters do, as everywhere
 	}
+	if who != nil {
+		if items, of, err = who.selects(items, of, f.cluster != ""); err != nil {
+			return output.List{}, err
+		}
+	}
 	list := by(table("need/", columns("NAME", "PRIORITY", "STATUS", "UNMET FOR", "-WANTS", "-MACHINES", "-ON THE WAY", "-SHORT OF", "+COST", "+GROUP", "+DOMAIN", "WHY"), items,
 		func(n *bigfleetv1alpha1.NeedView) []string {
 			return []string{
@@ -224,6 +233,9 @@ func needs(ctx context.Context, a *app.App, f filter) (output.List, error) {
 		}), of)
 	for i, n := range items {
 		list.Names[i] = "need/" + subject.NeedName(n)
+	}
+	if who != nil {
+		who.column(&list, items)
 	}
 	return list, failed
 }

@@ -1,6 +1,6 @@
 // Money: where does it go?
 import type { GetCostResponse, MachineView } from "@bigfleet/api/v1alpha1/shardread";
-import { MachineFailure, MachineState } from "@bigfleet/api/v1alpha1/provider";
+import { MachineState } from "@bigfleet/api/v1alpha1/provider";
 import { Link } from "wouter-preact";
 import { at, shard } from "../api";
 import { Chart, type Series } from "../design/chart";
@@ -100,8 +100,8 @@ function Over({ answers, by, onPick }: { answers: [string, GetCostResponse][]; b
   return <><Chart stacked label="Cost over time" times={times} series={series} format={(n) => `${dollars(n)}/h`} onPick={(from) => onPick(from)} /><p class="dim">Drag over the chart to see every page as it was at that moment.</p></>;
 }
 
-/** paid says whether a machine of the shard has a host, and so costs its price (ENG-5.1). */
-const paid = (m: MachineView) => owned(m) && (m.machine?.state !== MachineState.FAILED || (!!m.machine.host?.ref && m.machine.failure !== MachineFailure.HOST_LOST));
+/** paid says whether a machine of the shard has a host, and so costs its price. Older shards do not say it. */
+const paid = (m: MachineView) => owned(m) && (m.hasHost ?? true);
 
 function Waste() {
   const ids = useShards();

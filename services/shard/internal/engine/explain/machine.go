@@ -34,6 +34,8 @@ func ExplainMachine(w *engine.World, p *engine.Policy, r *engine.Result, i inven
 		case k.Reason == engine.KeepWithheld:
 			say, do := engine.MarkSentence(k.Mark)
 			e.Sentence, e.Change = "It is withheld: "+say+".", do
+		case k.Reason == engine.KeepFailed && w.Inventory.Machine(i).Failure == inventory.FailureHostLost:
+			e.Sentence, e.Change = "Its host is lost, and it costs nothing now.", "Its provider removes it and offers a new machine in its place. No action is needed."
 		case e.Need != nil && (k.Reason == engine.KeepClaimed || k.Reason == engine.KeepClaimedWithShares || k.Reason == engine.KeepPromised):
 			name := fmt.Sprintf("%s of cluster %s, priority %d", rowName(*e.Need), e.Need.Cluster, e.Need.Priority)
 			if reader != "" && e.Need.Cluster != reader {

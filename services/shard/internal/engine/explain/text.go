@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -60,8 +59,9 @@ func (x *explainer) verdict(e *NeedExplanation) string {
 		} else if lost := lostOf(e.Funnel, "free"); lost != "" {
 			s += " " + lost
 		}
-		if foreign(e.Funnel) {
-			s += " The coordinator moves machines to a shard that stays short: `bigfleet get moves` lists the moves, and `bigfleet rebalance status` shows the policy."
+	case engine.DetailOtherShard:
+		if lost := lostOf(e.Funnel, "free"); lost != "" {
+			s += " " + lost
 		}
 	}
 	return s
@@ -105,13 +105,6 @@ func lostOf(funnel []FunnelStep, step string) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// foreign reports whether machines that fit belong to other shards.
-func foreign(funnel []FunnelStep) bool {
-	return slices.ContainsFunc(funnel, func(f FunnelStep) bool {
-		return f.Name == "free" && slices.ContainsFunc(f.Lost, func(l Loss) bool { return l.Why == RejectForeign })
-	})
 }
 
 func join(s string, d engine.Detail) string {

@@ -101,10 +101,25 @@ func (re *reasons) of(cl *clusterState, w *needState, hold demand.Hold, x *scrat
 	if cl.victimsOf(w) > 0 {
 		return engine.DetailPreemptionShort
 	}
-	if d := re.withheldDetail(cl, w); d != engine.DetailHeldByOthers || w.bits&wGang == 0 || match.IsZero(lacksToStart(cl, w, cl.rest(w))) {
-		return d
+	detail := re.withheldDetail(cl, w)
+	switch {
+	case detail != engine.DetailHeldByOthers:
+	case w.bits&wGang != 0 && !match.IsZero(lacksToStart(cl, w, cl.rest(w))):
+		return engine.DetailGangShort
+	case re.elsewhere(cl, w):
+		return engine.DetailOtherShard
 	}
-	return engine.DetailGangShort
+	return detail
+}
+
+// elsewhere reports whether another shard has something free that w could use and that a move could bring (COORD-12.3).
+func (re *reasons) elsewhere(cl *clusterState, w *needState) bool {
+	if re.w.Inventory.ElsewhereVersion() == 0 || w.bits&(wSame|wSpread) != 0 {
+		return false
+	}
+	return slices.ContainsFunc(cl.matcher(w).Classes, func(c uint32) bool {
+		return re.w.Inventory.Class(c).Elsewhere > 0 && cl.fits(w, c) && match.Touches(cl.f.Supply(c), cl.rest(w))
+	})
 }
 
 // hopeless says why no machine of any class could serve w, whatever its state, or NoDetail. The answer is remembered for

@@ -21,6 +21,7 @@ type publisher struct {
 	x        *scratch
 
 	blocks     []*engine.Block // of the plan before
+	elsewhere  uint64          // Inventory.ElsewhereVersion then
 	recipients int             // in them
 	ready      []*clusterState
 }
@@ -63,8 +64,10 @@ func (pub *publisher) publish() {
 	for _, cl := range pub.clusters.stale {
 		renew(cl)
 	}
+	moved := pub.elsewhere != pub.w.Inventory.ElsewhereVersion() // what other shards have free
+	pub.elsewhere = pub.w.Inventory.ElsewhereVersion()
 	pub.unmet.eachShort(func(ref engine.Ref, s *pendingNeed) {
-		if cl := pub.clusters.states[ref.Block]; s != nil && (!s.fixed || s.moved) && !pub.pending.reasonStays(s) && cl.checked != pub.plans {
+		if cl := pub.clusters.states[ref.Block]; s != nil && (!s.fixed || s.moved) && (!pub.pending.reasonStays(s) || moved) && cl.checked != pub.plans {
 			cl.checked = pub.plans
 			if !pub.reasonsValid(cl) {
 				cl.block = nil

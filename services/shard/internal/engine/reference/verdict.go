@@ -256,6 +256,14 @@ func (n verdicts) shortDetail(d *Need, hold demand.Hold) engine.Detail {
 	if detail == engine.DetailHeldByOthers && !lacks.IsZero() {
 		return engine.DetailGangShort
 	}
+	if detail == engine.DetailHeldByOthers && d.Same == nil && d.Spread == nil {
+		for _, m := range fit {
+			s := n.Supply(m, d.Cluster)
+			if m.Foreign && (m.Seen == inventory.Idle || m.Seen == inventory.Speculative) && s.Touches(&rest) {
+				return engine.DetailOtherShard
+			}
+		}
+	}
 	return detail
 }
 
