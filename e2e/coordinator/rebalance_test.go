@@ -96,7 +96,7 @@ func (f *fleet) moved(tier v1.MoveTier) (ids []string) {
 }
 
 // COORD-12.10, tier 1: machines that stand idle at one shard work for a cluster of the other one. They are the same
-// machines, the donor keeps its margin, and none is bought.
+// machines, no more than are short, and none is bought.
 func TestIdleMachinesMove(t *testing.T) {
 	f := newFleet(t, fiveMachines, "--reclaim-cap-fraction", "0")
 	f.assign(ownZones, 5)
@@ -121,7 +121,7 @@ func TestIdleMachinesMove(t *testing.T) {
 		}
 	}
 	if n := len(f.working(0, v1.MachineState_MACHINE_STATE_IDLE)); n != 1 {
-		t.Errorf("COORD-12.7: %d idle machines stay with the donor", n)
+		t.Errorf("COORD-12.8: %d idle machines stay with the donor", n)
 	}
 	f.whole(5)
 }
