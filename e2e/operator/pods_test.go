@@ -416,9 +416,13 @@ func testReplacedPodsCountOnce(t *testing.T, w *world) {
 	})
 	s.send(t, reclaim("0000000000000047", 120, "old"))
 	w.until("all run on the new node", func() bool { return len(w.podsOn("node-new")) == pods && w.phase("old") == v1alpha1.NodeDrained })
-	alive, most, made := c.counts()
-	if alive != pods || made != 2*pods {
-		t.Errorf("%d requests now, %d ever; want %d, %d", alive, made, pods, 2*pods)
+	var alive, most, made int
+	w.until("each Pod has had its request", func() bool { // a Pod may run before its request is written
+		alive, most, made = c.counts()
+		return alive == pods && made >= 2*pods
+	})
+	if made != 2*pods {
+		t.Errorf("%d requests were made for %d Pods", made, 2*pods)
 	}
 	t.Logf("at most %d requests existed at once", most) // a delete and a create may cross; what counts is what the shard is told
 	// OP-5.23: nor does it fall below, from the time it was whole.
