@@ -70,7 +70,7 @@ func shared[Req, Res any, PReq interface {
 		return nil, err
 	}
 	got, err := sources.Shared(ctx, shard, req.Spec().Procedure, PReq(req.Msg), func() (PRes, error) {
-		_, out, err := toShard(context.WithoutCancel(ctx), g, req, call) // others wait for it too
+		_, out, err := toShard(ctx, g, req, call)
 		if err != nil {
 			return nil, err
 		}

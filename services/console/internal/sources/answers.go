@@ -25,38 +25,38 @@ type answer struct {
 	until time.Time // set when it is ready
 	value proto.Message
 	err   error
+	left  bool // who asked has left
 }
 
-// Shared asks the shard, or gives what it said to an equal question a moment ago. Nobody may change the answer.
+// Shared asks the shard, or gives what it said to an equal question a moment ago. Who asks and leaves ends the call, and one of those who wait
+// asks anew: a page that is gone costs the shard nothing. Nobody may change the answer.
 func Shared[Req, Res proto.Message](ctx context.Context, s *Shard, procedure string, req Req, ask func() (Res, error)) (Res, error) {
 	var none Res
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
 		return none, err
 	}
-	a, mine := s.answers.take(procedure + "\x00" + string(text))
-	if mine {
-		began := time.Now()
-		got, err := ask()
-		a.value, a.err = got, err
-		if err == nil {
+	key := procedure + "\x00" + string(text)
+	for {
+		a, mine := s.answers.take(key)
+		if mine {
+			began := time.Now()
+			got, err := ask()
+			a.value, a.err, a.left = got, err, ctx.Err() != nil
 			a.until = time.Now().Add(min(answerLast, answerShare*time.Since(began)))
+			close(a.ready)
+			return got, err
 		}
-		close(a.ready)
-	}
-	select {
-	case <-a.ready:
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-	if a.err != nil {
-		if !mine && ctx.Err() == nil {
-			return ask() // what failed for another, who may have left, may work now
+		select {
+		case <-a.ready:
+		case <-ctx.Done():
+			return none, ctx.Err()
 		}
-		return none, a.err
+		if a.err == nil || !a.left {
+			got, _ := a.value.(Res)
+			return got, a.err
+		}
 	}
-	got, _ := a.value.(Res)
-	return got, nil
 }
 
 func (x *answers) take(key string) (a *answer, mine bool) {

@@ -1,0 +1,69 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+)
+
+// OPS-6.3: equal questions cost a shard one call. Who asked and leaves ends the call, and one of those who wait asks anew.
+func TestWhoLeavesEndsItsQuestion(t *testing.T) {
+	s, question := &Shard{}, &pb.GetStatusRequest{}
+	type got struct {
+		answer *pb.GetStatusResponse
+		err    error
+	}
+	asked := make(chan struct{}, 10)
+	ask := func(ctx context.Context, answer *pb.GetStatusResponse) <-chan got {
+		out := make(chan got, 1)
+		go func() {
+			res, err := Shared(ctx, s, "status", question, func() (*pb.GetStatusResponse, error) {
+				asked <- struct{}{}
+				if answer == nil {
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}
+				return answer, nil
+			})
+			out <- got{res, err}
+		}()
+		return out
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	first := ask(leaving, nil)
+	<-asked
+	want := &pb.GetStatusResponse{ShardId: "a"}
+	waiting := []<-chan got{ask(t.Context(), want), ask(t.Context(), want), ask(t.Context(), want)}
+	leave()
+	if g := <-first; !errors.Is(g.err, context.Canceled) {
+		t.Errorf("who left got %v, %v", g.answer, g.err)
+	}
+	for _, w := range waiting {
+		select {
+		case g := <-w:
+			if g.err != nil || g.answer.GetShardId() != "a" {
+				t.Errorf("who waited got %v, %v", g.answer, g.err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("who waited got nothing")
+		}
+	}
+	if n := len(asked); n < 1 || n > 3 {
+		t.Errorf("those who waited asked %d times", n)
+	}
+}
+
+// A shard's refusal is the answer of all who wait, and is not kept.
+func TestRefusalIsNotKept(t *testing.T) {
+	s := &Shard{}
+	refused := errors.New("refused")
+	for _, want := range []error{refused, nil} {
+		_, err := Shared(t.Context(), s, "status", &pb.GetStatusRequest{}, func() (*pb.GetStatusResponse, error) { return &pb.GetStatusResponse{}, want })
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+}
