@@ -210,7 +210,7 @@ func (v *Fleet) Kept(reason pb.KeepReason, says string) string {
 			}
 			last += out
 		}
-		pause = min(pause+pause/4, time.Minute)
+		pause = min(pause+pause/4, 15*time.Second)
 	}
 	v.T.Fatalf("no machine is ever kept for %s with %q; last:\n%s", reason, says, last)
 	return ""
@@ -232,7 +232,12 @@ func (v *Fleet) Configured(cluster string, n int) (names []string) {
 	v.T.Helper()
 	v.Until(fmt.Sprintf("%d machines serve %s", n, cluster), func() bool {
 		_, out := v.Bigfleet("get", "machines", "--state", "configured", "--cluster", cluster, "-o", "name")
-		names = strings.Fields(strings.ReplaceAll(out, "machine/", ""))
+		names = names[:0]
+		for _, word := range strings.Fields(out) {
+			if name, is := strings.CutPrefix(word, "machine/"); is { // and no word of a sentence that says that there is none
+				names = append(names, name)
+			}
+		}
 		return len(names) == n
 	})
 	return names
