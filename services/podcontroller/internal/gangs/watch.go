@@ -9,10 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -92,7 +93,14 @@ func (w *Watcher) follow(ctx context.Context, kind schema.GroupVersionResource) 
 		}
 	}
 	w.Store.setServed(kind, true)
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, kind, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{ // package dynamicinformer would compile the clients of all API groups
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return w.client.Resource(kind).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return w.client.Resource(kind).Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
 	_ = informer.SetTransform(strip)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.log.Debug("a watch of objects that define gangs is broken; the last known state stays in force", "kind", kind.GroupResource(), "err", err)
