@@ -3,6 +3,7 @@ package hosts
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,14 +52,7 @@ func newWarden(t *testing.T) *warden {
 	w.machine = agent.NewPretended(w.dir)
 	s := httptest.NewServer(w)
 	w.url = s.URL
-	for _, addr := range []*string{&w.rpc, &w.desk} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		*addr = l.Addr().String()
-		_ = l.Close()
-	}
+	w.rpc, w.desk = freeAddr(t), freeAddr(t)
 	for name, text := range map[string]string{
 		"inventory.yaml": fmt.Sprintf("defaults: {type: rack.64x, zone: z1, resources: {cpu: \"64\"}}\nhosts:\n- {name: one, power: {redfish: %q}}\n", w.url+"/redfish/one"),
 		"config.yaml":    fmt.Sprintf("inventory: %s\nrecovery: resume\nreconcile_interval: 100ms\nretention: {failed: 100ms, lost: 1h, stockout: 1h}\n", filepath.Join(w.dir, "inventory.yaml")),
@@ -89,6 +83,20 @@ func newWarden(t *testing.T) *warden {
 		w.begin(name)
 	}
 	return w
+}
+
+// freeAddr is a loopback address below the ports that connections get by themselves: none takes it while a killed program is away.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 // begin starts a program; the lock is held.
