@@ -130,7 +130,8 @@ var fleetSituations = map[string][]situation{
 	"InstructionsStuck":   gauge("bigfleet_coordinator_instructions_stuck", `kind="adopt"`, "1", "0", 11*time.Minute, "kind=adopt"),
 	"FleetCertificateExpiry": append(gauge("bigfleet_certificate_expiry_seconds", `use="leaf",job="bigfleet-system/bigfleet-shard"`, "604000", "700000", time.Minute, "use=leaf"),
 		situation{series: []string{one("bigfleet_certificate_expiry_seconds", `use="leaf",job="x/bigfleet-operator"`, "604000x9")}, at: time.Minute, quiet: true}), // its own alert
-	"FleetCertificateExpirySoon": gauge("bigfleet_certificate_expiry_seconds", `use="leaf",job="bigfleet-system/bigfleet-coordinator"`, "86000", "604000", time.Minute, "severity=page"),
+	"FleetCertificateExpirySoon": append(gauge("bigfleet_certificate_expiry_seconds", `use="leaf",job="bigfleet-system/bigfleet-coordinator"`, "86000", "604000", time.Minute, "severity=page"),
+		gauge("bigfleet_console_order_certificate_expiry_seconds", `job="bigfleet-system/bigfleet-console"`, "86000", "604000", time.Minute, "severity=page")...),
 	"DiskFilling": {
 		{series: disk("10"), at: 6 * time.Minute, labels: "persistentvolumeclaim=data-bigfleet-shard-0"},
 		{series: disk("20"), at: 6 * time.Minute, quiet: true},
@@ -217,7 +218,7 @@ func TestFleetAlertsAreExplained(t *testing.T) {
 		return string(raw)
 	}
 	runbook, ops := read("docs", "runbook.md"), read("docs", "spec", "operations.md")
-	tables := read("docs", "spec", "shard.md") + read("docs", "spec", "coordinator.md")
+	tables := read("docs", "spec", "shard.md") + read("docs", "spec", "coordinator.md") + read("docs", "console.md")
 	_, table, _ := strings.Cut(ops, "### 9.3")
 	table, _, _ = strings.Cut(table, "\n## ")
 	rules := fleetRules(t)
