@@ -12,7 +12,20 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		for _, dir := range built {
+			_ = os.RemoveAll(dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// built are the directories of all programs, which the whole run uses; building guards them.
+var (
+	building sync.Mutex
+	built    []string
+)
 
 // edits put the points into a copy of the sources. An edit whose text is not there any more fails the build.
 var edits = map[string][][2]string{
@@ -68,6 +81,9 @@ func buildWith(edits map[string][][2]string, failpoint bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	building.Lock()
+	built = append(built, dir)
+	building.Unlock()
 	if err := os.Chmod(dir, 0o755); err != nil { // another user runs it
 		return "", err
 	}
