@@ -44,6 +44,9 @@ func TestEveryValueCompletes(t *testing.T) {
 			return
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kind, _ := pflag.UnquoteUsage(f); strings.Contains(kind, " ") { // words in backquotes name the kind of value
+				t.Errorf("`bigfleet %s --help` calls the value of --%s %q", strings.TrimPrefix(c.CommandPath(), "bigfleet "), f.Name, kind)
+			}
 			_, completed := c.GetFlagCompletionFunc(f.Name)
 			free := slices.Contains(words, f.Name) || slices.Contains(files, f.Name)
 			delete(unused, f.Name)

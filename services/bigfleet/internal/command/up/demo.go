@@ -35,7 +35,7 @@ func NewDemo(a *app.App) *cobra.Command {
 		Example: "  bigfleet demo critical\n  bigfleet demo shift red blue\n  bigfleet demo reset",
 		RunE:    func(cmd *cobra.Command, args []string) error { return play(cmd.Context(), a, at, args[0], args[1:]) },
 	}
-	cmd.Flags().StringVar(&at, "at", world.DefaultDemoListen, "address of the demo port of `bigfleet up`, if it is not the default")
+	cmd.Flags().StringVar(&at, "at", world.DefaultDemoListen, "address of the demo port of bigfleet up, if it is not the default")
 	return cmd
 }
 

@@ -82,7 +82,7 @@ func newUp(a *app.App, c world.Config) *cobra.Command {
 	f.BoolVar(&c.NoCoordinator, "no-coordinator", false, "run without a coordinator: the shard works alone")
 	f.StringVar(&c.ProviderListen, "provider-listen", world.DefaultProviderListen, "address of the provider's port")
 	f.StringVar(&c.ControlListen, "control-listen", world.DefaultControlListen, "address of SubstrateControl, the API that changes the simulated cloud")
-	f.StringVar(&c.DemoListen, "demo-listen", "", "address of the demo port, which `bigfleet demo` dials (default "+world.DefaultDemoListen+", or a free port)")
+	f.StringVar(&c.DemoListen, "demo-listen", "", "address of the demo port, which bigfleet demo dials (default "+world.DefaultDemoListen+", or a free port)")
 	f.StringVar(&c.ConsoleListen, "console", "", "address of the web UI, 0 for off (default 127.0.0.1:7700, or a free port)")
 	f.StringSliceVar(&fl.providers, "provider", nil, "host:port or name=host:port of a provider to use instead of the simulated cloud; repeatable")
 	f.StringSliceVar(&fl.kubeconfig, "kubeconfig", nil, "kubeconfig of a real cluster to use instead of simulated ones; repeatable") // shadows the global one, which takes a single file
