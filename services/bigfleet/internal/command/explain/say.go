@@ -83,8 +83,12 @@ func say(a *app.App, w io.Writer, s subject.Subject, r *bigfleetv1alpha1.Explain
 
 func sayMachine(line func(string, ...any), a *app.App, m *bigfleetv1alpha1.GetMachineResponse) {
 	v := m.GetMachine().GetMachine()
-	line("%s has been %s for %s: %s, %s, zone %s, %s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
-		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), output.Dollars(v.GetPricePerHour()))
+	price := ", " + output.Dollars(v.GetPricePerHour())
+	if host := m.GetMachine().HasHost; v.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED && host != nil && !*host {
+		price = "" // nothing is paid, and nothing is offered
+	}
+	line("%s has been %s for %s: %s, %s, zone %s%s.", v.GetId(), output.Enum("MACHINE_STATE_", v.GetState().String()), output.Age(a.Now(), m.GetMachine().GetStateSinceUnixNanos()),
+		v.GetInstanceType(), output.Enum("CAPACITY_TYPE_", v.GetCapacityType().String()), output.Dash(v.GetZone()), price)
 	seen := interruptions(m.GetSeenInterruptions())
 	if seen != "" {
 		seen = " Observed for such machines: " + seen + "."
