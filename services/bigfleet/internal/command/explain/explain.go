@@ -75,11 +75,11 @@ func Run(ctx context.Context, a *app.App, s subject.Subject, cluster string, can
 		return a.Format.Message(a.Out, got)
 	}
 	say(a, a.Out, s, got, candidates)
-	return sayOwners(ctx, a, s, cluster)
+	return sayOwners(ctx, a, s, got.GetNeed().GetNeed().GetRowId(), cluster)
 }
 
-// sayOwners names the namespaces that request a need, if the kube context on the command line is its cluster.
-func sayOwners(ctx context.Context, a *app.App, s subject.Subject, cluster string) error {
+// sayOwners names the namespaces that request the row of a need, if the kube context on the command line is its cluster.
+func sayOwners(ctx context.Context, a *app.App, s subject.Subject, row, cluster string) error {
 	if s.Kind != subject.Need || !a.HasKube() || s.Scope != cluster && s.Scope != a.KubeContext() {
 		return nil
 	}
@@ -95,10 +95,8 @@ func sayOwners(ctx context.Context, a *app.App, s subject.Subject, cluster strin
 	if err != nil {
 		return app.KubeError("listing CapacityRequests", err)
 	}
-	for row := range rows {
-		if who := rows.Namespaces(row); strings.HasPrefix(row, s.Name) {
-			_, _ = fmt.Fprintln(a.Out, output.Line("Requested by: %s.", who))
-		}
+	if who := rows.Namespaces(row); who != "" {
+		_, _ = fmt.Fprintln(a.Out, output.Line("Requested by: %s.", who))
 	}
 	if !whole {
 		a.Notef("the cluster has more CapacityRequests than are read at once")
