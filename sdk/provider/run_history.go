@@ -60,12 +60,24 @@ type lastError struct {
 	mu      sync.Mutex
 	attempt string // of the backend's newest attempt
 	call    string // of the newest substrate call, empty once it succeeded
+	atGate  bool   // the attempt under way did its work and waits for the node
+	ofGate  bool   // attempt failed there
 }
 
 func (l *lastError) set(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attempt = err.Error()
+	l.attempt, l.ofGate, l.atGate = err.Error(), l.atGate, false
+}
+
+// worked notes that only the node is waited for: what the work met before was overcome.
+func (l *lastError) worked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call, l.atGate = "", true
+	if !l.ofGate {
+		l.attempt = ""
+	}
 }
 
 // called notes how the newest try of a substrate call ended.

@@ -112,7 +112,7 @@ var errLimit = errors.New("the time limit of the transition passed")
 // attempts repeats transient errors with exponential backoff and full jitter until the context ends (PROV-19.2).
 func (p *Provider) attempts(ctx context.Context, w *work, last *lastError) (lifecycle.Result, error) {
 	for attempt, pause := 1, retryBase; ; attempt, pause = attempt+1, min(2*pause, retryMax) {
-		result, err := p.perform(ctx, w)
+		result, err := p.perform(ctx, w, last)
 		class, after := ClassOf(err)
 		if err == nil || class != ClassTransient {
 			return result, err
@@ -131,7 +131,7 @@ func (p *Provider) attempts(ctx context.Context, w *work, last *lastError) (life
 }
 
 // perform is one attempt: the backend's call, the binding on the host, the readiness gate.
-func (p *Provider) perform(ctx context.Context, w *work) (result lifecycle.Result, err error) {
+func (p *Provider) perform(ctx context.Context, w *work, last *lastError) (result lifecycle.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.panicked(v, "machine", w.machine, "kind", w.kind.Label())
@@ -156,6 +156,7 @@ func (p *Provider) perform(ctx context.Context, w *work) (result lifecycle.Resul
 				return result, fmt.Errorf("write the binding on the host: %w", err)
 			}
 		}
+		last.worked()
 		return result, p.await(ctx, m)
 	case Drain:
 		if err := p.backend.Drain(ctx, DrainOp{ID: w.id, Machine: m, Cluster: w.cluster, Grace: w.grace}); err != nil {
