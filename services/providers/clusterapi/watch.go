@@ -20,6 +20,7 @@ const noticesMax = 1024
 // watch holds the Machines of this provider as the management cluster shows them. It polls nothing.
 type watch struct {
 	informer cache.SharedIndexInformer
+	answers  func(context.Context) error // asks the API server once
 	notices  chan provider.Notice
 	stopped  context.Context
 	end      context.CancelFunc
@@ -34,6 +35,10 @@ func newWatch(client dynamic.Interface, providerName string) *watch {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, machines, metav1.NamespaceAll, 0,
 		cache.Indexers{byMachine: machineIndex}, func(o *metav1.ListOptions) { o.LabelSelector = labelProvider + "=" + providerName }).Informer()
 	w := &watch{informer: informer, notices: make(chan provider.Notice, noticesMax), waiting: map[string]map[chan struct{}]bool{}}
+	w.answers = func(ctx context.Context) error {
+		_, err := client.Resource(machines).List(ctx, metav1.ListOptions{LabelSelector: labelProvider + "=" + providerName, Limit: 1})
+		return err
+	}
 	w.stopped, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -103,6 +108,11 @@ const syncTime = 10 * time.Second
 func (w *watch) all(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
+	if !w.informer.HasSynced() { // which repeats a refused connection and tells nobody
+		if err := w.answers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
