@@ -53,7 +53,11 @@ func outer(dir, name string) error {
 	}
 	_ = tell.Close()
 	if n, _ := ready.Read(make([]byte, 1)); n == 1 {
-		if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+		file := filepath.Join(dir, "pid") // is there whole or not at all
+		if err := os.WriteFile(file+".new", []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(file+".new", file); err != nil {
 			return err
 		}
 	}
