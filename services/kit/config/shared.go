@@ -34,7 +34,7 @@ func (s *Shared) Bind(fs *pflag.FlagSet, metricsAddr string) {
 	fs.StringVar(&s.MetricsAddr, "metrics-addr", metricsAddr, "where /metrics, /healthz and /readyz are served, without TLS; 0 = off")
 	fs.BoolVar(&s.EnablePprof, "enable-pprof", false, "serve profiles under /debug/pprof/ on the metrics port to loopback peers (off by default: profiles show memory)")
 	fs.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "OTLP gRPC endpoint for traces, host:port or http(s)://host:port; empty = tracing off")
-	fs.StringVar(&s.TLS.Cert, "tls-cert", "", "own certificate, PEM, with intermediates; all three TLS files or none")
+	fs.StringVar(&s.TLS.Cert, "tls-cert", "", "certificate of this process, PEM, with intermediates; all three TLS files or none")
 	fs.StringVar(&s.TLS.Key, "tls-key", "", "private key of --tls-cert, PEM")
 	fs.StringVar(&s.TLS.CA, "tls-ca", "", "CA bundle, PEM, for peers of both directions")
 	fs.BoolVar(&s.RequireTLS, "require-tls", false, "refuse to start without TLS")

@@ -111,7 +111,7 @@ type StaleTermError struct {
 }
 
 func (e *StaleTermError) Error() string {
-	return fmt.Sprintf("the coordinator at %s answers with term %d, and term %d was seen: it does not lead any more", e.Addr, e.Got, e.Seen)
+	return fmt.Sprintf("the coordinator at %s answered with term %d, but term %d was seen: it no longer leads", e.Addr, e.Got, e.Seen)
 }
 
 // NoLeaderError means that no replica answered as leader before the deadline.

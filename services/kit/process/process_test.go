@@ -105,7 +105,7 @@ func TestFatalPart(t *testing.T) {
 		want string
 	}{
 		"error":  {func(context.Context) error { return errors.New("disk is gone") }, "loop: disk is gone"},
-		"end":    {func(context.Context) error { return nil }, "loop: ended without being asked"},
+		"end":    {func(context.Context) error { return nil }, "loop: ended unexpectedly"},
 		"panic":  {func(context.Context) error { panic("index 7") }, "loop: panic: index 7"},
 		"cancel": {func(context.Context) error { return context.Canceled }, "loop: context canceled"},
 	} {

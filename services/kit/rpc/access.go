@@ -96,7 +96,7 @@ func (a Access) judge(p Peer, insecureAdmin bool) error {
 		}
 		return p.Require(a.kinds...)
 	default:
-		return connect.NewError(connect.CodePermissionDenied, errors.New("this may not be called"))
+		return connect.NewError(connect.CodePermissionDenied, errors.New("this method must not be called"))
 	}
 }
 

@@ -125,7 +125,7 @@ func checkValue(fd protoreflect.FieldDescriptor, kind protoreflect.Kind, v proto
 }
 
 func tooLarge(fd protoreflect.FieldDescriptor, n int, unit string, most int) error {
-	return fmt.Errorf("%s has %d %s, at most %d are taken", fd.FullName().Name(), n, unit, most)
+	return fmt.Errorf("%s has %d %s; at most %d are allowed", fd.FullName().Name(), n, unit, most)
 }
 
 func rules(fd protoreflect.FieldDescriptor) *validate.FieldRules {

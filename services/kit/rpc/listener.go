@@ -29,7 +29,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		default:
 			_ = conn.Close()
 			if repeats, ok := l.sampler.take(""); ok {
-				l.log.Warn("connection refused: too many are open", "limit", cap(l.free), "peer", conn.RemoteAddr().String(), "repeated", repeats)
+				l.log.Warn("connection refused: too many connections are open", "limit", cap(l.free), "peer", conn.RemoteAddr().String(), "repeated", repeats)
 			}
 		}
 	}

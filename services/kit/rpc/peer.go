@@ -61,7 +61,7 @@ func (p Peer) RequireID(want identity.ID) error {
 		return connect.NewError(connect.CodePermissionDenied, p.Err)
 	}
 	if p.ID != want {
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the certificate says %s, the request %s", p.ID, want))
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the certificate is that of %s, and the request is for %s", p.ID, want))
 	}
 	return nil
 }

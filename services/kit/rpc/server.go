@@ -328,7 +328,7 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) error {
 		err = errors.Join(err, <-failed)
 	}
 	if stopErr != nil {
-		s.config.Log.Warn("calls were cut at the end of the stop", "err", stopErr)
+		s.config.Log.Warn("calls were still running at the end of the shutdown and were cut off", "err", stopErr)
 	}
 	return err
 }

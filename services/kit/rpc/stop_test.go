@@ -121,7 +121,7 @@ func TestHardStop(t *testing.T) {
 	if err := <-cause; !errors.Is(err, rpc.ErrStopping) {
 		t.Errorf("cause %v", err)
 	}
-	if !strings.Contains(p.logs.String(), "cut at the end of the stop") {
+	if !strings.Contains(p.logs.String(), "at the end of the shutdown and were cut off") {
 		t.Error("the log does not say that calls were cut")
 	}
 }
@@ -247,7 +247,7 @@ func TestConnectionLimit(t *testing.T) {
 			t.Fatalf("no room after the connections ended: %v", err)
 		}
 	}
-	if !strings.Contains(p.logs.String(), "too many are open") {
+	if !strings.Contains(p.logs.String(), "too many connections are open") {
 		t.Error("the log does not name the limit")
 	}
 }

@@ -47,7 +47,7 @@ func ReadBuild() Build {
 func registerBuild(reg prometheus.Registerer, component string) error {
 	b := ReadBuild()
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "bigfleet_build_info", Help: "Always 1; the labels say what is running.",
+		Name: "bigfleet_build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"component": component, "version": b.Version, "commit": b.Commit, "date": b.Date, "go": b.Go},
 	}, func() float64 { return 1 }))
 }

@@ -16,13 +16,13 @@ func (t *Telemetry) LoadIdentity(files identity.Files) (*identity.Source, error)
 		return nil, nil
 	}
 	metrics := t.Metrics("bigfleet_certificate_")
-	reloads := metrics.CounterVec("reload_total", "Changed TLS files: taken into use (ok), or refused while the last good set stays (failed).", "outcome")
+	reloads := metrics.CounterVec("reload_total", "Reloads of changed TLS files: in use (ok), or refused, and the last valid set stays in use (failed).", "outcome")
 	reloads.WithLabelValues("ok")
 	reloads.WithLabelValues("failed")
 	source, err := identity.Load(files, identity.Options{OnReload: func(r identity.Reload) {
 		if r.Err != nil {
 			reloads.WithLabelValues("failed").Inc()
-			t.Log.Error("changed TLS files do not load, the last good set stays", "identity", r.ID.String(), "err", r.Err)
+			t.Log.Error("changed TLS files cannot be loaded; the last valid set stays in use", "identity", r.ID.String(), "err", r.Err)
 			return
 		}
 		reloads.WithLabelValues("ok").Inc()
@@ -43,7 +43,7 @@ func (t *Telemetry) LoadIdentity(files identity.Files) (*identity.Source, error)
 	leaf, _ := source.Expiry()
 	if err != nil {
 		// Only a provider may serve without an identity (WIRE-2.6); a caller without one is refused everywhere.
-		t.Log.Warn("the own certificate has no identity", "err", err, "not_after", leaf)
+		t.Log.Warn("the certificate of this process has no identity", "err", err, "not_after", leaf)
 	} else {
 		t.Log.Info("TLS is on", "identity", id.String(), "not_after", leaf)
 	}

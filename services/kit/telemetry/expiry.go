@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
 )
 
-const expiryHelp = "Seconds until the own certificate (use=leaf) or the CA that vouches for it (use=ca) ends; negative after that."
+const expiryHelp = "Seconds until the certificate of this process (use=leaf) or the CA that signed it (use=ca) expires; negative after that."
 
 // expiry reads the certificate in force at each scrape.
 type expiry struct{ source *identity.Source }

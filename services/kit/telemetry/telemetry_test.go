@@ -265,7 +265,7 @@ func TestIdentityMetrics(t *testing.T) {
 	if got := value(`bigfleet_certificate_expiry_seconds{use="leaf"}`); !strings.HasPrefix(got, "35") {
 		t.Errorf("the new leaf ends in %s s, want about 3599", got)
 	}
-	if !strings.Contains(buf.String(), "the last good set stays") {
+	if !strings.Contains(buf.String(), "the last valid set stays in use") {
 		t.Error("the log does not tell of the failed reload")
 	}
 	if source, err := tel.LoadIdentity(identity.Files{}); source != nil || err != nil || !strings.Contains(buf.String(), "TLS is off") {
