@@ -69,7 +69,7 @@ func rollupEvent(o publish.Outcome, large bool) (reason, message string) {
 	case o.Result == "too_large":
 		return "RollupTooLarge", "exceeds the size limit of a roll-up and was not sent; the last accepted demand stays in force: " + why
 	case large:
-		return "RollupLarge", fmt.Sprintf("has %d rows in %d bytes; the soft limits are %d rows and %d bytes. Look for requests that differ without need.",
+		return "RollupLarge", fmt.Sprintf("has %d rows in %d bytes; the soft limits are %d rows and %d bytes. Look for requests that differ unnecessarily.",
 			o.Rows, o.Bytes, publish.RowsSoft, publish.BytesSoft)
 	}
 	return "", ""
@@ -83,9 +83,9 @@ func outOfServiceReason(e outofservice.Entry) (reason, message string) {
 	since := e.Since.UTC().Format(time.TimeOnly + " MST")
 	switch e.Reason {
 	case pb.MachineOutOfService_REASON_CORDONED:
-		return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned by someone other than BigFleet. It does not count as capacity; it leaves when its Pods are gone."
+		return upcoming.ReasonCordoned, "Node " + e.Node + " was cordoned by someone other than BigFleet. It does not count as capacity; it is released when its Pods are gone."
 	case pb.MachineOutOfService_REASON_TAINTED:
-		return upcoming.ReasonTainted, "Node " + e.Node + " has taint " + e.Detail + ", which BigFleet did not set. It does not count as capacity; it leaves when its Pods are gone."
+		return upcoming.ReasonTainted, "Node " + e.Node + " has taint " + e.Detail + ", which BigFleet did not set. It does not count as capacity; it is released when its Pods are gone."
 	}
 	if e.Capped {
 		return upcoming.ReasonNodeLost, "Node " + e.Node + " has not been Ready since " + since + ". Too many nodes are lost at once, so BigFleet waits for it instead of replacing it."

@@ -19,7 +19,7 @@ func TestRollupEvents(t *testing.T) {
 		"held":      {publish.Outcome{Result: "held", Text: "fewer than a tenth of the rows", HeldCount: 1, HeldNeeded: 3}, false, "RollupHeld", []string{"1 of 3", "stays in force", "a tenth"}},
 		"rejected":  {publish.Outcome{Result: "rejected", Reason: "quantity", FieldPath: "needs[3].min_unit", Text: "12x is no quantity"}, false, "RollupRejected", []string{"quantity: needs[3].min_unit: 12x", "stays in force"}},
 		"too large": {publish.Outcome{Result: "too_large", Rows: 60_000}, true, "RollupTooLarge", []string{"was not sent", "stays in force"}},
-		"large":     {publish.Outcome{Result: "accepted", Rows: 1200, Bytes: 99_000}, true, "RollupLarge", []string{"1200 rows", "99000 bytes", "without need"}},
+		"large":     {publish.Outcome{Result: "accepted", Rows: 1200, Bytes: 99_000}, true, "RollupLarge", []string{"1200 rows", "99000 bytes", "differ unnecessarily"}},
 		"taken":     {publish.Outcome{Result: "accepted", Rows: 8}, false, "", nil},
 	} {
 		reason, message := rollupEvent(c.outcome, c.large)

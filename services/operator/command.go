@@ -33,7 +33,7 @@ func NewCommand() *cobra.Command {
 	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
 	fs.DurationVar(&c.CacheSyncTimeout, "cache-sync-timeout", cacheSyncDefault, "how long the first listing of all objects may take")
 	fs.Float32Var(&c.QPS, "qps", -1, "API requests per second; negative means no limit here (other controllers default to 20)")
-	fs.IntVar(&c.Burst, "burst", 0, "API requests at once when --qps is positive; 0 means twice --qps")
+	fs.IntVar(&c.Burst, "burst", 0, "burst of API requests when --qps is positive; 0 means twice --qps")
 
 	fs.DurationVar(&c.RollupDebounce, "rollup-debounce", 250*time.Millisecond, "delay between a change of demand and the roll-up that reports it")
 	fs.DurationVar(&c.RollupInterval, "rollup-interval", 10*time.Second, "how often the demand is repeated without a change; 0 means 10s")
@@ -42,7 +42,7 @@ func NewCommand() *cobra.Command {
 	fs.IntVar(&c.DispatchConcurrency, "dispatch-concurrency", 32, "UpcomingNodes written in parallel")
 	fs.IntVar(&c.AckConcurrency, "ack-concurrency", 4, "CapacityRequests acknowledged in parallel")
 	fs.Float64Var(&c.AckQPS, "ack-qps", 400, "CapacityRequests acknowledged per second")
-	fs.DurationVar(&c.DemandHold, "demand-hold", 3*time.Minute, "how long the demand of a deleted Pod of a controller is held for its replacement, beyond the Pod's grace")
+	fs.DurationVar(&c.DemandHold, "demand-hold", 3*time.Minute, "how long the demand of a deleted Pod of a controller is kept for its replacement, after the Pod's grace period")
 	fs.DurationVar(&c.NodeJoinTimeout, "node-join-timeout", 10*time.Minute, "time after which a configured machine without a Ready Node is reported as never joined")
 	fs.DurationVar(&c.DrainedNodeTimeout, "drained-node-timeout", 2*time.Minute, "time after which the operator deletes the Node of a machine that it drained and that is gone")
 	fs.BoolVar(&c.KeepDrainedNodes, "keep-drained-nodes", false, "never delete a Node")

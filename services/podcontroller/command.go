@@ -27,13 +27,13 @@ func NewCommand() *cobra.Command {
 	fs.StringVar(&c.PriorityClassDefaults, "priority-class-defaults", "", "YAML file with the penalties that PriorityClasses have by default, in dollars")
 	fs.StringSliceVar(&c.ExcludeNamespaces, "exclude-namespaces", nil, "namespaces whose Pods get no CapacityRequest")
 	fs.StringVar(&c.UnmanagedNodeSelector, "unmanaged-node-selector", UnmanagedNodeSelectorDefault, "labels of nodes that are not BigFleet's; Pods bound to them get no CapacityRequest")
-	fs.BoolVar(&c.CountForeignNodes, "count-foreign-nodes", false, "count Pods on nodes that no machine of BigFleet stands behind as well")
+	fs.BoolVar(&c.CountForeignNodes, "count-foreign-nodes", false, "also count Pods on nodes that are not machines of BigFleet")
 	fs.StringVar(&c.BestEffortFloor, "best-effort-floor", BestEffortFloorDefault, "what a Pod without cpu and memory requests counts as")
 	fs.BoolVar(&c.NoLeaderElection, "no-leader-election", false, "work without holding the Lease; only for a single replica")
-	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods looked at in parallel")
+	fs.IntVar(&c.Workers, "workers", WorkersDefault, "Pods reconciled in parallel")
 	fs.DurationVar(&c.CacheSyncTimeout, "cache-sync-timeout", cacheSyncDefault, "how long the first listing of all objects may take")
 	fs.Float32Var(&c.QPS, "qps", -1, "API requests per second; negative means no limit here (other controllers default to 20)")
-	fs.IntVar(&c.Burst, "burst", 0, "API requests at once when --qps is positive; 0 means twice --qps")
+	fs.IntVar(&c.Burst, "burst", 0, "burst of API requests when --qps is positive; 0 means twice --qps")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		printed, err := config.Loader{Role: "podcontroller", Command: cmd, Shared: &shared, Check: func() error {
 			probe := c

@@ -95,12 +95,12 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 		return nil, err
 	}
 	m := telemetry.NewMetrics(p.Telemetry.Registry, "bigfleet_")
-	reconciles := m.CounterVec("unschedulable_pod_controller_reconciles_total", "Looks at Pods by outcome.", "outcome")
+	reconciles := m.CounterVec("unschedulable_pod_controller_reconciles_total", "Reconciliations of Pods by outcome.", "outcome")
 	for _, o := range keeper.Outcomes() {
 		reconciles.WithLabelValues(o)
 	}
 	unsupported := m.CounterVec("podcontroller_unsupported_constraints_total", "Constraints of Pods that have no effect on capacity, by kind.", "kind")
-	repairs := m.Counter("podcontroller_resync_repairs_total", "Changes that only the periodic full look found: a bug, or somebody else's edit that was missed.")
+	repairs := m.Counter("podcontroller_resync_repairs_total", "Changes that only the periodic full check found: a bug, or a missed edit by another client.")
 	dropped := m.Counter("podcontroller_events_dropped_total", "Kubernetes events that were not written.")
 	leader := m.Gauge("podcontroller_leader", "1 while this process holds the Lease.")
 	p.leader = func(holds bool) {

@@ -81,7 +81,7 @@ func (a *Aggregate) Problem(key Key) *Problem {
 	}
 	if t := a.members[slot].variant; t != nil && t.excluded {
 		return fatal(ReasonTooManyResources, "spec.resources",
-			"names resources beyond the %d most used among requests with the same constraints", resourcesMax)
+			"requests resources that are not among the %d most used ones of requests with the same constraints", resourcesMax)
 	}
 	return a.problems[slot]
 }

@@ -53,7 +53,7 @@ type Taint struct{ Key, Value, Effect string }
 func (d *Data) Token() (string, error) {
 	if d.token == nil {
 		if d.tokens == nil {
-			return "", errors.New("this operator hands out no bootstrap tokens")
+			return "", errors.New("this operator issues no bootstrap tokens")
 		}
 		t, err := d.tokens.Take(d.ctx, d.MachineID, d.ttl)
 		if err != nil {
@@ -135,7 +135,7 @@ func (d *Data) NodeTaints() (string, error) {
 	var out []string
 	for _, t := range d.Taints {
 		if len(validation.IsQualifiedName(t.Key)) > 0 || len(validation.IsValidLabelValue(t.Value)) > 0 || !slices.Contains(effects, t.Effect) {
-			return "", fmt.Errorf("%q is no taint that a kubelet can register with", t.Key+"="+t.Value+":"+t.Effect)
+			return "", fmt.Errorf("%q is not a taint that a kubelet can register with", t.Key+"="+t.Value+":"+t.Effect)
 		}
 		out = append(out, t.Key+"="+t.Value+":"+t.Effect)
 	}

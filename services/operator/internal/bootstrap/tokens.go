@@ -276,7 +276,7 @@ func (t *Tokens) delete(ctx context.Context, id string) {
 	defer cancel()
 	err := t.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: secretName(id)}})
 	if err != nil && !apierrors.IsNotFound(err) {
-		t.Log.Warn("a bootstrap token that is over could not be deleted", "token", id, "err", err)
+		t.Log.Warn("a bootstrap token that is no longer needed could not be deleted", "token", id, "err", err)
 		return
 	}
 	t.mu.Lock()

@@ -117,7 +117,7 @@ func checkSkew(kubelet, server string) error {
 	behind := int(s.Minor()) - int(k.Minor())
 	if k.Major() != s.Major() || behind < 0 || behind > olderMax { // patch versions do not matter, as in Kubernetes' own policy
 		return problem(pb.BootstrapBlobResponse_ERROR_CLASS_SKEW, false,
-			"kubelet %s does not fit API server %s: it must not be newer, and at most %d minor versions older", kubelet, server, olderMax)
+			"kubelet %s is not compatible with API server %s: it must not be newer, and at most %d minor versions older", kubelet, server, olderMax)
 	}
 	return nil
 }

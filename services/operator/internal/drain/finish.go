@@ -63,7 +63,7 @@ func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 		if err == nil || apierrors.IsNotFound(err) {
 			break
 		}
-		d.Log.Warn("a node could not be given back", "node", t.node, "err", err)
+		d.Log.Warn("the drain of a node could not be undone", "node", t.node, "err", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -79,7 +79,7 @@ func (d *Drainer) giveBack(ctx context.Context, t *drain, reason, why string) {
 		delete(d.drains, t.node)
 	}
 	d.mu.Unlock()
-	d.Log.Info("a node is given back", "node", t.node, "machine", t.state.Machine, "uncordoned", uncordon, "why", why)
+	d.Log.Info("the drain of a node is cancelled", "node", t.node, "machine", t.state.Machine, "uncordoned", uncordon, "why", why)
 }
 
 // report sends the progress of the drain to the shard (OP-8.13).

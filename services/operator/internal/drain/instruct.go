@@ -76,7 +76,7 @@ func (d *Drainer) targets(in *pb.ReclaimInstruction) []target {
 		switch how {
 		case machine.Foreign:
 			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_NOT_FOUND,
-				Message: fmt.Sprintf("Node %s is no machine of BigFleet: it has neither the label nor the provider id of one. It was left alone.", entry)}
+				Message: fmt.Sprintf("Node %s is not a machine of BigFleet: it has neither the label nor the provider id of one. It was not changed.", entry)}
 		case machine.None:
 			t.failure = &pb.NodeFailure{Node: entry, Reason: pb.NodeFailure_REASON_NOT_FOUND,
 				Message: fmt.Sprintf("No Node of this cluster belongs to machine %s or is named %s.", t.machine, entry)}
@@ -145,7 +145,7 @@ func (d *Drainer) Cancel(c *pb.ReclaimCancel) {
 			continue
 		}
 		t.releasing = true
-		d.Log.Info("a reclaim is taken back", "instruction", c.InstructionId, "machine", t.state.Machine, "node", name, "reason", c.Reason)
+		d.Log.Info("a reclaim is cancelled", "instruction", c.InstructionId, "machine", t.state.Machine, "node", name, "reason", c.Reason)
 		d.tasks.Go(func() { d.giveBack(d.base, t, reasonCancelled, c.Reason) })
 	}
 }

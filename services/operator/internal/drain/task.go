@@ -267,7 +267,7 @@ func (t *drain) uncordoned(n *corev1.Node) bool {
 func (t *drain) yieldToUser(ctx context.Context) {
 	t.finish(outcomeStopped, reasonUser)
 	if err := t.patchNode(ctx, releasePatch(false)); err != nil && !apierrors.IsNotFound(err) {
-		t.d.Log.Warn("the note of a drain could not be removed", "node", t.node, "err", err)
+		t.d.Log.Warn("the annotations of a drain could not be removed", "node", t.node, "err", err)
 	}
 }
 

@@ -298,7 +298,7 @@ func (w *Writer) converge(ctx context.Context, name string, have *v1alpha1.Avail
 	}
 	err := w.Client.Patch(ctx, next, client.MergeFrom(have))
 	if apierrors.IsNotFound(err) {
-		return nil, false, errors.New("the object is gone; it is written again")
+		return nil, false, errors.New("the object is gone; it is created again")
 	}
 	return next, err == nil, err
 }
@@ -309,7 +309,7 @@ func (w *Writer) stamp(ctx context.Context, o *v1alpha1.AvailableCapacity) (*v1a
 	next.Status.UpdatedAt = new(metav1.Now().Rfc3339Copy())
 	err := w.Client.Status().Patch(ctx, next, client.MergeFrom(o))
 	if apierrors.IsNotFound(err) {
-		return nil, errors.New("the object is gone; it is written again")
+		return nil, errors.New("the object is gone; it is created again")
 	}
 	return next, err
 }

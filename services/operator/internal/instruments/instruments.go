@@ -66,7 +66,7 @@ func New(reg prometheus.Registerer, r Reads) (*Instruments, error) {
 		AggregationMismatch:  m.Counter("aggregation_mismatch_total", "Rebuilds of the demand that differed from the incremental state: a bug."),
 		Requests:             m.GaugeVec("requests", "CapacityRequests by phase.", "phase"),
 		RequestsInvalid:      m.Gauge("requests_invalid", "CapacityRequests that cannot be translated."),
-		AcknowledgeDuration:  m.Histogram("acknowledge_duration_seconds", "Duration of one acknowledging patch."),
+		AcknowledgeDuration:  m.Histogram("acknowledge_duration_seconds", "Duration of one patch that acknowledges a request."),
 		Acknowledged:         m.Counter("acknowledged_total", "CapacityRequests acknowledged."),
 		Reconnects:           m.Counter("session_reconnects_total", "Sessions that were open and ended."),
 		OutboxDropped:        m.Counter("outbox_dropped_total", "Responses and reports dropped because too many waited."),
@@ -90,7 +90,7 @@ func New(reg prometheus.Registerer, r Reads) (*Instruments, error) {
 		QuantitiesUnreadable: m.Counter("quantities_unreadable_total", "Quantities of the shard's frames that cannot be read and were skipped."),
 		metrics:              m,
 	}
-	m.GaugeFunc("cache_age_seconds", "How long the watch of CapacityRequests is broken; 0 while it works.", r.CacheAge)
+	m.GaugeFunc("cache_age_seconds", "How long the watch of CapacityRequests has been broken; 0 while it works.", r.CacheAge)
 	m.GaugeFunc("rollup_accepted_age_seconds", "Age of the last roll-up that the shard accepted; -1 before the first.", r.AcceptedAge)
 	m.GaugeFunc("evictions_stopped", "1 while the ConfigMap bigfleet-operator-stop stops all evictions.", func() float64 {
 		if r.EvictionsStopped() {

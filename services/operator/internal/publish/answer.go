@@ -129,7 +129,7 @@ func (p *Publisher) answered(a *pb.Acknowledgement, result string) Outcome {
 			p.release(p.tracker.upTo(a.Rollup.TimestampUnixNanos))
 		}
 	} else {
-		p.Log.Warn("the shard did not take the roll-up", "result", result, "reason", o.Reason, "field", o.FieldPath, "message", o.Text,
+		p.Log.Warn("the shard did not accept the roll-up", "result", result, "reason", o.Reason, "field", o.FieldPath, "message", o.Text,
 			"held", o.HeldCount, "held_needed", o.HeldNeeded)
 	}
 	return o

@@ -270,7 +270,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) Alive() error {
 	began := p.turn.Load()
 	if still := time.Since(time.Unix(0, began)); began != 0 && still > p.Heartbeat+stuckAfter {
-		return fmt.Errorf("the demand has not been looked at for %s", still.Round(time.Second))
+		return fmt.Errorf("the demand has not been checked for %s", still.Round(time.Second))
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func notHelped(class string) events.Event {
 // fields are words of the scheduler's classes, and the fields of a Pod behind them.
 var fields = []struct{ word, field string }{
 	{"anti-affinity", "spec.affinity.podAntiAffinity, its own or that of Pods that run"},
-	{"pod affinity", "spec.affinity.podAffinity: no Pod that it asks for runs in a domain with room"},
+	{"pod affinity", "spec.affinity.podAffinity: no Pod that it must be near runs in a domain with enough capacity"},
 	{"topology spread", "spec.topologySpreadConstraints"},
 	{"free ports", "hostPort in spec.containers.ports"},
 	{"olume", "spec.volumes"},

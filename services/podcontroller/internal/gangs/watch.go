@@ -84,7 +84,7 @@ func (w *Watcher) follow(ctx context.Context, kind schema.GroupVersionResource) 
 		}
 		if !told && ctx.Err() == nil {
 			told = true
-			w.log.Warn("Pods refer to objects that cannot be read; they ask for capacity one by one", "kind", kind.GroupResource(), "version", kind.Version, "err", err)
+			w.log.Warn("Pods refer to objects that cannot be read; each requests capacity on its own", "kind", kind.GroupResource(), "version", kind.Version, "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -157,7 +157,7 @@ func (k *Keeper) gathers(uid types.UID, v view) bool {
 	return waits
 }
 
-var errForeign = errors.New("delete it, or its label if it is to stay for this Pod")
+var errForeign = errors.New("delete it; to keep it for this Pod, remove only its label")
 
 // refusal is the event text for the owner of a Pod.
 func refusal(err error) string {
@@ -258,7 +258,7 @@ func (k *Keeper) update(ctx context.Context, uid types.UID, have *Object, want *
 	if err := k.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if apierrors.IsNotFound(err) {
 			_ = k.delete(ctx, uid, have) // the cached object is gone
-			return OutcomeError, errors.New("the CapacityRequest is gone; it is made again")
+			return OutcomeError, errors.New("the CapacityRequest is gone; it is created again")
 		}
 		return OutcomeError, err
 	}

@@ -104,7 +104,7 @@ func (k *Keeper) handle(ctx context.Context, uid types.UID) {
 	}
 	k.mu.Unlock()
 	if err != nil {
-		k.Log.Warn("a CapacityRequest could not be kept in step", "pod_uid", uid, "err", err)
+		k.Log.Warn("a CapacityRequest could not be updated", "pod_uid", uid, "err", err)
 		k.queue.AddRateLimited(uid)
 		return
 	}

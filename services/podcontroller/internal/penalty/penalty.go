@@ -101,7 +101,7 @@ func (d *Defaults) Watch(ctx context.Context, log *slog.Logger, changed func()) 
 			err = d.use(b)
 		}
 		if err != nil {
-			log.Error("the PriorityClass defaults cannot be used; the last good ones stay", "file", d.path, "err", err)
+			log.Error("the PriorityClass defaults cannot be used; the last valid ones stay in force", "file", d.path, "err", err)
 			bad = b
 			continue
 		}
