@@ -101,7 +101,7 @@ func (b *Batcher[In, Out]) begin(j *joint[In, Out]) {
 	defer j.cancel()
 	defer func() {
 		if v := recover(); v != nil {
-			j.err = fmt.Errorf("the batch call broke down (panic): %v", v)
+			j.err = fmt.Errorf("the batch call failed (panic): %v", v)
 		}
 	}()
 	if j.ctx.Err() != nil {

@@ -216,7 +216,7 @@ func (s *settings) checkBounds() error {
 		{"limits.tombstones", s.tombstones < 0, s.tombstones, "0"},
 	} {
 		if x.low {
-			all = append(all, fmt.Errorf("%s: %v is too little; the least is %s", x.key, x.value, x.bound))
+			all = append(all, fmt.Errorf("%s: %v is too small; the minimum is %s", x.key, x.value, x.bound))
 		}
 	}
 	if s.blobBytes < 1 || s.blobBytes > BlobBytesMax {

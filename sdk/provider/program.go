@@ -119,7 +119,7 @@ func (p Program[C]) Command() *cobra.Command {
 
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &StartError{fmt.Errorf("%q is no flag, and nothing but flags is taken; --help lists them", args[0])}
+		return &StartError{fmt.Errorf("%q is not a flag, and only flags are allowed; --help lists them", args[0])}
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func watchOfferings(ctx context.Context, p *Provider, file string, log *slog.Log
 			err = p.SetOfferings(list...)
 		}
 		if err != nil {
-			log.Error("the changed offerings are refused, the old ones stay", "err", err)
+			log.Error("the changed offerings are refused; the old ones stay in force", "err", err)
 			continue
 		}
 		log.Info("offerings reloaded", "file", file, "offerings", len(list))

@@ -174,16 +174,16 @@ func (c Common) Options() ([]Option, error) {
 		all = append(all, fmt.Errorf("janitor: %q is neither on nor off", c.Janitor))
 	}
 	if c.SeedCount < 0 {
-		all = append(all, fmt.Errorf("seed_count: %d is no number of slots", c.SeedCount))
+		all = append(all, fmt.Errorf("seed_count: %d is not a number of slots", c.SeedCount))
 	}
 	if c.SeedCount > seedCountMax {
-		all = append(all, fmt.Errorf("seed_count: %d is too many; the most is %d", c.SeedCount, seedCountMax))
+		all = append(all, fmt.Errorf("seed_count: %d is too many; the largest number is %d", c.SeedCount, seedCountMax))
 	}
 	if c.ReconcileInterval > reconcileMax {
-		all = append(all, fmt.Errorf("reconcile_interval: %s is too much; the most is %s", c.ReconcileInterval, reconcileMax))
+		all = append(all, fmt.Errorf("reconcile_interval: %s is too long; the longest is %s", c.ReconcileInterval, reconcileMax))
 	}
 	if id, err := hex.DecodeString(c.AdoptStore); err != nil || len(id) != 0 && len(id) != 16 {
-		all = append(all, fmt.Errorf("adopt_store: %q is no id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
+		all = append(all, fmt.Errorf("adopt_store: %q is not the id of a store; the id is 32 hexadecimal digits, and the provider that does not become ready names it", c.AdoptStore))
 	}
 	for _, a := range []struct{ name, addr string }{{"addr", c.Addr}, {"metrics_addr", c.MetricsAddr}, {"control_addr", c.ControlAddr}} {
 		if err := checkAddress(a.addr); err != nil && a.addr != "" && (a.addr != "0" || a.name == "addr") {
@@ -225,7 +225,7 @@ func checkAddress(addr string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%q is no address; write HOST:PORT or :PORT, with a port up to 65535", addr)
+		return fmt.Errorf("%q is not an address; write HOST:PORT or :PORT, with a port up to 65535", addr)
 	}
 	return nil
 }

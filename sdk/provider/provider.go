@@ -350,7 +350,7 @@ func (p *Provider) stop(loops *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-time.After(p.set.shutdownGrace):
-		p.log.Warn("running work is cut off; the next start judges it", "transitions", p.queue.busy())
+		p.log.Warn("running operations are cut off; the next start decides what became of them", "transitions", p.queue.busy())
 	}
 	p.endWork(errStopping)
 	<-done // a Backend's calls end with their context

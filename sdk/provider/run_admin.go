@@ -168,7 +168,7 @@ func (a admin) AcknowledgeLoss(_ context.Context, req *connect.Request[bigfleetv
 	}
 	held := p.losses.holding()
 	if len(held) != int(req.Msg.GetHosts()) {
-		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("%d hosts are held, the order is about %d; look again", len(held), req.Msg.GetHosts()))
+		return nil, server.Error(connect.CodeAborted, fmt.Sprintf("%d hosts are held, but the request is for %d; read the state again", len(held), req.Msg.GetHosts()))
 	}
 	out := &bigfleetv1alpha1.AcknowledgeLossResponse{Ids: held}
 	if req.Msg.GetValidateOnly() {
@@ -222,5 +222,5 @@ func (p *Provider) adminReady() error {
 	if p.phase.Load() == serving && p.inventory.WriteError() == nil {
 		return nil
 	}
-	return server.Error(connect.CodeUnavailable, "nothing was done: the provider starts, stops or cannot write its store", retryHint(time.Second))
+	return server.Error(connect.CodeUnavailable, "nothing was done: the provider is starting, is stopping or cannot write its store", retryHint(time.Second))
 }

@@ -107,7 +107,7 @@ func (p *Provider) sweepLoop(ctx context.Context) {
 			swept = now
 			age := inventory.Age{UnknownMark: UnknownMarkTTL, SilentShard: SilentShardTTL, Tombstone: p.set.tombstoneTTL}
 			if err := p.inventory.Sweep(age); err != nil {
-				p.log.Error("old marks and tombstones could not be forgotten", "err", err)
+				p.log.Error("old marks and tombstones could not be deleted", "err", err)
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func (p *Provider) teardown(ctx context.Context, d Deleter, m Machine, why strin
 	defer func() {
 		if v := recover(); v != nil {
 			p.panicked(v, "machine", m.ID)
-			err = errors.New("the backend broke down (panic)")
+			err = errors.New("the backend failed (panic)")
 		}
 	}()
 	ctx, cancel := context.WithTimeout(p.callers.in(ctx), p.set.timeouts.Delete)
@@ -268,7 +268,7 @@ func (p *Provider) reset(ctx context.Context, resetter Resetter, m Machine, forc
 	defer func() {
 		if v := recover(); v != nil {
 			p.panicked(v, "machine", m.ID)
-			err = errors.New("the backend broke down (panic)")
+			err = errors.New("the backend failed (panic)")
 		}
 	}()
 	ctx, cancel := context.WithTimeout(p.callers.in(ctx), p.set.timeouts.limit(Drain, 0))

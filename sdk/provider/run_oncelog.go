@@ -31,6 +31,6 @@ func (o *onceLog) news(subject, text string) bool {
 func (p *Provider) reject(reason, machine string, err error) {
 	p.metrics.rejected.WithLabelValues(reason).Inc()
 	if p.rejected.news(reason+machine, err.Error()) {
-		p.log.Warn("an observed record breaks a rule and is skipped", "reason", reason, "machine", machine, "err", err)
+		p.log.Warn("an observed record violates the contract and is skipped", "reason", reason, "machine", machine, "err", err)
 	}
 }

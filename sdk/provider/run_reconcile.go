@@ -96,7 +96,7 @@ func (p *Provider) describe(ctx context.Context, v *view) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			p.panicked(x, "call", "Describe")
-			err = errors.New("the backend broke down (panic) in Describe")
+			err = errors.New("the backend failed (panic) in Describe")
 		}
 	}()
 	if err := p.backend.Describe(ctx, v.found); err != nil {
@@ -192,7 +192,7 @@ func (v *view) compare(r *lifecycle.Record, h Host) {
 	if _, binds := v.p.backend.(Binder); binds && h.Binding != nil && h.Binding.Cluster != r.Cluster && r.State != lifecycle.Failed {
 		v.p.metrics.drift.Inc()
 		if v.p.rejected.news("drift"+r.ID, h.Binding.Cluster) {
-			v.p.log.Warn("the marks on a host name another cluster than the store; the store counts", "machine", r.ID,
+			v.p.log.Warn("the marks on a host name another cluster than the store; the store is believed", "machine", r.ID,
 				"cluster", r.Cluster, "marks", h.Binding.Cluster)
 		}
 	}
@@ -277,7 +277,7 @@ func (p *Provider) welcome(b *batch, h Host) error {
 		})
 	}
 	if h.Attributes == nil {
-		p.reject("describe", id, fmt.Errorf("host %s is unknown and says nothing about itself", h.Ref))
+		p.reject("describe", id, fmt.Errorf("host %s is unknown and has no description", h.Ref))
 		return nil
 	}
 	shape, err := lifecycle.NewShape(cloneAttributes(*h.Attributes))
@@ -295,7 +295,7 @@ const ownedOrigin = "host:"
 func (p *Provider) notifyLoop(ctx context.Context, n Notifier) {
 	for ctx.Err() == nil {
 		if err := n.Notify(p.callers.in(ctx), p.notice); err != nil && ctx.Err() == nil {
-			p.log.Error("the backend's notices ended; they begin again", "err", err)
+			p.log.Error("the backend's notices ended; they are requested again", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -46,7 +46,7 @@ func (p *Provider) start(w *work) {
 		if p.queue.remove(w) {
 			p.blobs.give(len(w.blob))
 			p.fail(w, bigfleetv1alpha1.MachineFailure_MACHINE_FAILURE_TIMEOUT,
-				fmt.Sprintf("waited %s for a free place and was not begun; nothing was done at the substrate", 2*w.limit), "timeout")
+				fmt.Sprintf("waited %s in the queue and was not started; nothing was done at the substrate", 2*w.limit), "timeout")
 		}
 	})
 	if p.queue.push(w) {
@@ -135,7 +135,7 @@ func (p *Provider) perform(ctx context.Context, w *work, last *lastError) (resul
 	defer func() {
 		if v := recover(); v != nil {
 			p.panicked(v, "machine", w.machine, "kind", w.kind.Label())
-			err = errors.New("the backend broke down (panic); the log of the provider has the details")
+			err = errors.New("the backend failed (panic); the log of the provider has the details")
 		}
 	}()
 	row := p.inventory.Get(w.machine)
@@ -268,10 +268,10 @@ func (p *Provider) timeout(w *work, last string) {
 // conclude commits the end of a transition. The caller holds the slot. full says that there was no room for it.
 func (p *Provider) conclude(w *work, slot *inventory.Slot, next *lifecycle.Record, outcome string) (full bool) {
 	if err := p.inventory.Commit(inventory.Change{Slot: slot, Record: next}); errors.Is(err, store.ErrFull) {
-		p.log.Warn("the end of a transition waits for room in the store", "machine", w.machine, "kind", w.kind.Label(), "operation", w.id, "err", err)
+		p.log.Warn("the result of a transition waits for space in the store", "machine", w.machine, "kind", w.kind.Label(), "operation", w.id, "err", err)
 		return true
 	} else if err != nil {
-		p.log.Error("the end of a transition could not be stored; the next start will call it interrupted",
+		p.log.Error("the result of a transition could not be stored; the next start will report it as interrupted",
 			"machine", w.machine, "kind", w.kind.Label(), "operation", w.id, "err", err)
 		return false
 	}
@@ -297,7 +297,7 @@ func (p *Provider) conclude(w *work, slot *inventory.Slot, next *lifecycle.Recor
 // late drops the result of a transition that was failed before. Its host belongs to no machine; the janitor finds it by its marks.
 func (p *Provider) late(w *work, result lifecycle.Result) {
 	p.metrics.transitions.WithLabelValues(w.kind.Label(), "late").Inc()
-	p.log.Warn("a transition finished after it was failed; its result is thrown away", "kind", w.kind.Label(),
+	p.log.Warn("a transition finished after it had failed; its result is discarded", "kind", w.kind.Label(),
 		"machine", w.machine, "operation", w.id, "host", result.Host.Ref)
 	if result.Host.Present() {
 		p.janitor.orphan(result.Host.Ref, w.machine, w.id, time.Now())

@@ -19,7 +19,7 @@ func afterwards() []behaviour {
 	return []behaviour{
 		{
 			name: "field/every-record-seen", profile: Core, clauses: []string{"PROV-3.1", "PROV-3.7", "PROV-9.1", "PROV-9.2", "PROV-9.5", "PROV-9.10"},
-			says: "emit no record, in any answer, that breaks a rule of sections 3 and 9",
+			says: "emit no record, in any answer, that violates a rule of sections 3 and 9",
 			do: func(c *Case) {
 				c.suite.mu.Lock()
 				defer c.suite.mu.Unlock()

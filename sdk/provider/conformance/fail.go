@@ -124,7 +124,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/late-success", profile: Fault, spends: 1, slots: 1, needsSlots: true, clauses: []string{"PROV-11.3"},
-			says: "throw a completion away that comes after the limit: the machine stays FAILED",
+			says: "discard a completion that comes after the limit: the machine stays FAILED",
 			do: func(c *Case) {
 				id := c.slot()
 				c.limited()
@@ -171,7 +171,7 @@ func failBehaviours() []behaviour {
 		},
 		behaviour{
 			name: "fail/transient", profile: Fault, hosts: 1, clauses: []string{"PROV-11.1"},
-			says: "ride out errors that vanish by themselves",
+			says: "recover from transient errors of the substrate",
 			do: func(c *Case) {
 				id := c.host()
 				b := behave("Configure", id, refuse)

@@ -136,7 +136,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(b, "left FAILED, for the provider's operator to retire: %s\n", strings.Join(r.Failed, ", "))
 	}
 	if len(r.Left) > 0 {
-		fmt.Fprintf(b, "left with a host, for the provider's operator to give back: %s\n", strings.Join(r.Left, ", "))
+		fmt.Fprintf(b, "left with a host, for the provider's operator to return: %s\n", strings.Join(r.Left, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -278,7 +278,7 @@ func (s *suite) judge(ctx context.Context, b behaviour, missing string) (r Resul
 	c := s.newCase(ctx, b)
 	outcome, reason := c.play(b.do)
 	if left := c.tidy(); left != "" && outcome == Pass {
-		outcome, reason = Fail, "machines could not be brought back: "+left
+		outcome, reason = Fail, "machines could not be restored: "+left
 	}
 	r.Outcome, r.Reason, r.Machines, r.Evidence = outcome, reason, slices.Sorted(maps.Keys(c.taken)), c.evidence
 	if outcome != Pass {
@@ -305,7 +305,7 @@ func (c *Case) play(do func(*Case)) (outcome Outcome, reason string) {
 				outcome, reason = Fail, found
 			}
 		default:
-			outcome, reason = CannotJudge, fmt.Sprintf("the suite itself broke down: %v\n%s", v, debug.Stack())
+			outcome, reason = CannotJudge, fmt.Sprintf("the suite itself failed: %v\n%s", v, debug.Stack())
 		}
 	}()
 	do(c)

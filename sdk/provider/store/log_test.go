@@ -406,7 +406,7 @@ func TestFileWithoutALog(t *testing.T) {
 // What a system call says is told with the file and the way out, and stays within reach.
 func TestSentences(t *testing.T) {
 	for cause, want := range map[error]string{
-		syscall.ENOSPC: "make room", syscall.EROFS: "read-only", syscall.EIO: "replace the disk", os.ErrPermission: "write access",
+		syscall.ENOSPC: "free some space", syscall.EROFS: "read-only", syscall.EIO: "replace the disk", os.ErrPermission: "write access",
 		store.ErrDamaged: "--adopt-store",
 	} {
 		err := store.Explain("x.db", &os.PathError{Op: "write", Path: "x.db", Err: cause})
@@ -441,7 +441,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	for i := 1; i < 3; i++ {
 		err = s.Commit(batch(i))
-		if !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "make room") {
+		if !errors.Is(err, syscall.ENOSPC) || !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "free some space") {
 			t.Errorf("a full disk: %v", err)
 		}
 	}

@@ -63,12 +63,12 @@ func (s *settings) Validate() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Prices)) {
 		if p := s.Prices[key]; !(p >= 0 && p < 1e6) {
-			all = append(all, fmt.Errorf("price_overrides[%s]: %v is no price in USD per hour", key, p))
+			all = append(all, fmt.Errorf("price_overrides[%s]: %v is not a price in USD per hour", key, p))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Interruption)) {
 		if p := s.Interruption[key]; !(p > 0 && p < 1) {
-			all = append(all, fmt.Errorf("interruption_per_month[%s]: %v is no share between 0 and 1", key, p))
+			all = append(all, fmt.Errorf("interruption_per_month[%s]: %v is not between 0 and 1", key, p))
 		}
 	}
 	if !(s.Rebalance >= 0 && s.Rebalance <= 1) {
@@ -95,7 +95,7 @@ func (s *settings) complete(offerings []provider.Offering) error {
 	for _, o := range offerings {
 		reserved[o.Key()] = o.CapacityType == provider.Reserved
 		if o.CapacityType == provider.BareMetal {
-			all = append(all, fmt.Errorf("offering %q: an instance can be given back, so it is on_demand, spot or reserved, also when its type is metal", o.Key()))
+			all = append(all, fmt.Errorf("offering %q: an instance can be returned, so its capacity type is on_demand, spot or reserved, also for metal types", o.Key()))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Reservations)) {
@@ -149,7 +149,7 @@ func program() provider.Program[settings] {
 
 func build(ctx context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 	if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 	}
 	if err := s.Config.complete(s.Offerings); err != nil {
 		return nil, nil, err

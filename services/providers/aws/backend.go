@@ -114,7 +114,7 @@ func ref(zone, id string) string { return "aws:///" + zone + "/" + id }
 func instanceID(ref string) (string, error) {
 	id := ref[strings.LastIndexByte(ref, '/')+1:]
 	if !strings.HasPrefix(ref, "aws:///") || !strings.HasPrefix(id, "i-") {
-		return "", fmt.Errorf("host %q is no EC2 instance (aws:///zone/i-...)", ref)
+		return "", fmt.Errorf("host %q is not an EC2 instance (aws:///zone/i-...)", ref)
 	}
 	return id, nil
 }

@@ -127,7 +127,7 @@ func (b *backend) send(ctx context.Context, id string, script []string) (command
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("the Systems Manager agent of %s has not called: look at its instance profile (AmazonSSMManagedInstanceCore), its image and its way to the network: %w",
+			return "", fmt.Errorf("the Systems Manager agent of %s has not connected: check its instance profile (AmazonSSMManagedInstanceCore), its image and its network access: %w",
 				id, context.Cause(ctx))
 		case <-time.After(b.poll):
 		}
@@ -239,7 +239,7 @@ func (b *backend) replaceRoot(ctx context.Context, operation, id string) error {
 		case types.ReplaceRootVolumeTaskStateSucceeded:
 			return nil
 		case types.ReplaceRootVolumeTaskStateFailed, types.ReplaceRootVolumeTaskStateFailedDetached:
-			return fmt.Errorf("%s is %s: the root volume of %s is the old one", task, state, id)
+			return fmt.Errorf("%s is %s: the root volume of %s was not replaced", task, state, id)
 		}
 		select {
 		case <-ctx.Done():
@@ -324,10 +324,10 @@ func (b *backend) binding(machine string, tags map[string]string) *provider.Bind
 	out := &provider.Binding{Cluster: tags[tagCluster]}
 	switch {
 	case tags[tagDigest] != "":
-		b.log.Debug("the metadata of an instance was too large for a tag; only its digest is there", "machine", machine)
+		b.log.Debug("the metadata of an instance was too large for a tag; only its digest is stored", "machine", machine)
 	case tags[tagMetadata] != "":
 		if err := json.Unmarshal([]byte(tags[tagMetadata]), &out.Metadata); err != nil {
-			b.log.Warn("the binding of an instance cannot be read whole", "machine", machine, "err", err)
+			b.log.Warn("the binding of an instance can be read only in part", "machine", machine, "err", err)
 		}
 	}
 	return out

@@ -61,7 +61,7 @@ func (b *backend) followQueue(ctx context.Context, send func(provider.Notice)) {
 			}
 			if _, err := b.cloud.sqs.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &b.settings.QueueURL, ReceiptHandle: m.ReceiptHandle}); err != nil && ctx.Err() == nil {
 				b.metrics.queueErrors.Inc()
-				b.log.Warn("a notice could not be deleted from the queue; it comes again", "err", err)
+				b.log.Warn("a notice could not be deleted from the queue; it will be delivered again", "err", err)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (b *backend) scheduled(ctx context.Context, told map[string]bool, send func
 				next[id] = true
 				if !told[id] {
 					b.metrics.notices.WithLabelValues("scheduled").Inc()
-					b.log.Info("EC2 will end an instance", "machine", machine, "event", e.Code, "not_before", fmt.Sprint(awssdk.ToTime(e.NotBefore)))
+					b.log.Info("EC2 will terminate an instance", "machine", machine, "event", e.Code, "not_before", fmt.Sprint(awssdk.ToTime(e.NotBefore)))
 					send(provider.Notice{MachineID: machine, InterruptionProbability: 1})
 				}
 			}

@@ -29,7 +29,7 @@ func offeringsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "offerings", Short: "Print offerings of EC2 for the configuration file, with shapes and prices",
 		Long: "Print offerings of EC2 for the configuration file. Shapes and prices come from AWS; with --offline they come from the\n" +
-			"recorded table in this program, which knows few types and regions and names its day.",
+			"recorded table in this program, which has few types and regions and states its date.",
 		Example: "  bigfleet-provider-aws offerings --region eu-west-1 --types m5.large,c6g.large --zones eu-west-1a,eu-west-1b --count 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ func offeringsCommand() *cobra.Command {
 	f.StringSliceVar(&w.zones, "zones", nil, "availability zones")
 	f.StringSliceVar(&w.capacity, "capacity-types", []string{"on_demand", "spot"}, "on_demand, spot")
 	f.IntVar(&w.count, "count", 20, "slots of each offering")
-	f.BoolVar(&w.offline, "offline", false, "ask nobody: recorded shapes and prices")
+	f.BoolVar(&w.offline, "offline", false, "use recorded shapes and prices; make no call to AWS")
 	for _, name := range []string{"region", "types", "zones"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // a flag of this function
@@ -90,7 +90,7 @@ func (w wish) sections(ctx context.Context) (out []section, note string, err err
 	for _, name := range w.types {
 		s, ok := shapes[name]
 		if !ok {
-			return nil, "", fmt.Errorf("no shape of %s is known; known are %s", name, strings.Join(slices.Sorted(maps.Keys(shapes)), ", "))
+			return nil, "", fmt.Errorf("no shape is recorded for %s; there are shapes for %s", name, strings.Join(slices.Sorted(maps.Keys(shapes)), ", "))
 		}
 		for _, capacity := range w.capacity {
 			if capacity != "spot" && capacity != "on_demand" {
@@ -127,12 +127,12 @@ func (w wish) ask(ctx context.Context) (map[string]shape, pricer, string, error)
 	if w.offline {
 		list := recorded.Prices[w.region]
 		if list == nil {
-			return nil, nil, "", fmt.Errorf("no prices of %s are recorded; recorded are %s", w.region, strings.Join(slices.Sorted(maps.Keys(recorded.Prices)), ", "))
+			return nil, nil, "", fmt.Errorf("no prices are recorded for %s; there are prices for %s", w.region, strings.Join(slices.Sorted(maps.Keys(recorded.Prices)), ", "))
 		}
-		note := fmt.Sprintf("Recorded on %s by %s. Spot has the on-demand price here, until AWS is asked.", recorded.Recorded, recorded.Source)
+		note := fmt.Sprintf("Recorded on %s by %s. Spot has the on-demand price here; run without --offline for spot prices.", recorded.Recorded, recorded.Source)
 		return recorded.Types, func(name, _, _ string) (float64, error) {
 			if list[name] == 0 {
-				return 0, fmt.Errorf("no price of %s in %s is recorded", name, w.region)
+				return 0, fmt.Errorf("no price is recorded for %s in %s", name, w.region)
 			}
 			return list[name], nil
 		}, note, nil
@@ -162,13 +162,13 @@ func (w wish) askCloud(ctx context.Context, api cloud) (map[string]shape, pricer
 		if capacity == "spot" {
 			p, ok := spot[poolKey{instanceType: name, zone: zone}]
 			if !ok {
-				return 0, fmt.Errorf("AWS names no price of spot %s in %s: leave it out", name, zone)
+				return 0, fmt.Errorf("AWS has no spot price for %s in %s: leave it out", name, zone)
 			}
 			return p, nil
 		}
 		l, err := b.listPrice(ctx, name)
 		return l.price, err
-	}, "Asked of AWS on " + time.Now().UTC().Format(time.DateOnly) + ".", nil
+	}, "Read from AWS on " + time.Now().UTC().Format(time.DateOnly) + ".", nil
 }
 
 // discard is for work that no program runs.

@@ -228,15 +228,15 @@ func (b *backend) make(ctx context.Context, resource schema.GroupVersionResource
 	what := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, provider.Transient(fmt.Errorf("%s just went away", what))
+		return nil, provider.Transient(fmt.Errorf("%s was deleted in the meantime", what))
 	case err != nil:
 		return nil, nodeready.Classify(err)
 	case !b.ours(there):
-		return nil, fmt.Errorf("%s belongs to somebody else; rename this provider or remove the object", what)
+		return nil, fmt.Errorf("%s is not managed by this provider; rename the provider or remove the object", what)
 	case there.GetAnnotations()[annotationOperation] == o.GetAnnotations()[annotationOperation] && there.GetDeletionTimestamp() == nil:
 		return there, nil
 	}
-	b.log.Warn("an object of an earlier binding is in the way and is removed", "object", what)
+	b.log.Warn("an object of an earlier binding still exists and is removed", "object", what)
 	if err := b.remove(ctx, resource, there.GetNamespace(), there.GetName()); err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func TestPlaceIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = b.Configure(t.Context(), configure("m-1", "op-3"))
-	if class, _ := provider.ClassOf(err); err == nil || class != provider.ClassPermanent || !strings.Contains(err.Error(), "somebody else") {
+	if class, _ := provider.ClassOf(err); err == nil || class != provider.ClassPermanent || !strings.Contains(err.Error(), "is not managed by this provider") {
 		t.Errorf("a Secret of somebody else: %v", err)
 	}
 	if f.get(t, secrets, "m-1") == nil {
@@ -284,7 +284,7 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	if err := (&settings{}).complete([]provider.Offering{{Attributes: provider.Attributes{InstanceType: "large"}}}); err == nil ||
-		!strings.Contains(err.Error(), "no cluster is named") || !strings.Contains(err.Error(), "templates[large]") {
+		!strings.Contains(err.Error(), "no cluster is configured") || !strings.Contains(err.Error(), "templates[large]") {
 		t.Errorf("nothing configured: %v", err)
 	}
 	op := configure("m-0", "op")

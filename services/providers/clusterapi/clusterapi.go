@@ -82,7 +82,7 @@ func (s *settings) Validate() error {
 func (s *settings) complete(offerings []provider.Offering) error {
 	var all []error
 	if s.Namespace == "" && len(s.Clusters) == 0 {
-		all = append(all, errors.New("no cluster is named: give clusters, or namespace (--namespace)"))
+		all = append(all, errors.New("no cluster is configured: give clusters, or namespace (--namespace)"))
 	}
 	missing := map[string]bool{}
 	for _, o := range offerings {
@@ -106,7 +106,7 @@ func (s *settings) find(id string) (cluster, error) {
 		return cluster{}, fmt.Errorf("cluster %q has no Cluster object: add it to clusters, or give namespace (--namespace)", id)
 	}
 	if why := validation.IsDNS1123Subdomain(id); len(why) > 0 {
-		return cluster{}, fmt.Errorf("cluster id %q is no object name: add it to clusters with the name of its Cluster object", id)
+		return cluster{}, fmt.Errorf("cluster id %q is not an object name: add it to clusters with the name of its Cluster object", id)
 	}
 	return cluster{Namespace: s.Namespace, Name: id}, nil
 }
@@ -149,7 +149,7 @@ func program() provider.Program[settings] {
 		Name: "clusterapi", Short: "Provider whose machines are Machines of Cluster API",
 		Build: func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-				return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
+				return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 			}
 			if err := s.Config.complete(s.Offerings); err != nil {
 				return nil, nil, err

@@ -86,9 +86,9 @@ func (b *backend) foreign(m *unstructured.Unstructured) provider.Host {
 		Binding: &provider.Binding{Cluster: a[annotationCluster]},
 	}
 	if a[annotationDigest] != "" {
-		b.log.Warn("the metadata of a Machine was too large to be kept on it; only its digest is there", "machine", id)
+		b.log.Warn("the metadata of a Machine was too large to be kept on it; only its digest is stored", "machine", id)
 	} else if err := json.Unmarshal([]byte(a[annotationMetadata]), &h.Binding.Metadata); err != nil {
-		b.log.Warn("the binding of a Machine cannot be read whole", "machine", id, "err", err)
+		b.log.Warn("the binding of a Machine can be read only in part", "machine", id, "err", err)
 	}
 	var attributes provider.Attributes
 	if err := json.Unmarshal([]byte(a[annotationMachine]), &attributes); err != nil {
@@ -107,12 +107,12 @@ func (b *backend) removeOrphans(ctx context.Context, unexplained []*unstructured
 			continue // bound since the round began, or on its way out
 		}
 		uid := m.GetUID()
-		b.log.Warn("a Machine that no binding explains is removed", "machine", id, "namespace", m.GetNamespace())
+		b.log.Warn("a Machine without a binding is removed", "machine", id, "namespace", m.GetNamespace())
 		err := b.client.Resource(machines).Namespace(m.GetNamespace()).Delete(ctx, m.GetName(), metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid},
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			b.log.Warn("it could not be removed; the next round tries again", "machine", id, "err", err)
+			b.log.Warn("it could not be removed; the next round retries", "machine", id, "err", err)
 		}
 	}
 	return ctx.Err()

@@ -65,7 +65,7 @@ func newBackend(c Config) (*backend, error) {
 	b.server, b.agents = server, addr
 	b.all.Go(func() {
 		if err := <-ended; err != nil && !errors.Is(err, http.ErrServerClosed) {
-			b.log.Error("the agents' port ended: no host can be configured or reset before a restart", "err", err)
+			b.log.Error("the agents' port ended: no host can be configured or reset until this provider is restarted", "err", err)
 		}
 	})
 	b.all.Go(b.follow)

@@ -61,10 +61,10 @@ type agentTLS struct {
 // Validate is called by sdk/provider.
 func (s *settings) Validate() error {
 	if s.Silence < time.Second {
-		return fmt.Errorf("silence: %v is too little; the least is 1s", s.Silence)
+		return fmt.Errorf("silence: %v is too short; the shortest is 1s", s.Silence)
 	}
 	if s.Silence > silenceMax {
-		return fmt.Errorf("silence: %v is too much; the most is %v: until then a dead host is offered", s.Silence, silenceMax)
+		return fmt.Errorf("silence: %v is too long; the longest is %v, because a dead host is offered until then", s.Silence, silenceMax)
 	}
 	return nil
 }
@@ -106,9 +106,9 @@ func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []p
 	case c.KubeconfigDir == "":
 		return nil, nil, errors.New("--kubeconfig-dir (kubeconfig_dir) is missing: nodes are watched and removed with the kubeconfigs in it")
 	case s.Common.ControlAddr != "" && s.Common.ControlAddr != "0": // PROV-24.4
-		return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
+		return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 	case len(s.Offerings) > 0:
-		return nil, nil, errors.New("offerings are slots of a cloud; hosts stand in the inventory")
+		return nil, nil, errors.New("offerings are for clouds; list hosts in the inventory")
 	}
 	b, err := newBackend(Config{
 		Name: s.Common.Provider, Inventory: c.Inventory, Clusters: nodeready.Kubeconfigs{Dir: c.KubeconfigDir}, AgentAddr: c.AgentAddr,

@@ -259,7 +259,7 @@ hosts:
 - {name: b, type: t, zone: z, capacity_type: spot}
 - {name: b, type: t, zone: z, resources: {cpu: "1"}, provider_id: nonsense, power: {wake_on_lan: x, redfish: "ftp://x"}}
 `), "hosts")
-	for _, want := range []string{`"A"`, "type and zone", `"spot"`, "resources are required", `"b" stands twice`, "nonsense", "not both", "no hardware address", "no URL"} {
+	for _, want := range []string{`"A"`, "type and zone", `"spot"`, "resources are required", `"b" is listed twice`, "nonsense", "not both", "not a hardware address", "not the URL"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}

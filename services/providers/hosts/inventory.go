@@ -80,7 +80,7 @@ func parseInventory(text []byte, providerName string) ([]Entry, error) {
 			all = append(all, fmt.Errorf("host %d (%q): %w", i+1, h.Name, err))
 		}
 		if names[h.Name] {
-			all = append(all, fmt.Errorf("host %q stands twice", h.Name))
+			all = append(all, fmt.Errorf("host %q is listed twice", h.Name))
 		}
 		if other := ids[h.ProviderID]; other != "" {
 			all = append(all, fmt.Errorf("hosts %q and %q have one provider_id %q", other, h.Name, h.ProviderID))
@@ -129,7 +129,7 @@ func (h *Entry) check() error {
 		all = append(all, errors.New("type and zone are required"))
 	}
 	if capacityTypes[h.Capacity] == 0 {
-		all = append(all, fmt.Errorf("capacity_type %q is neither bare_metal nor reserved: these hosts cannot be given back", h.Capacity))
+		all = append(all, fmt.Errorf("capacity_type %q is neither bare_metal nor reserved: these hosts cannot be returned", h.Capacity))
 	}
 	if len(h.Resources) == 0 {
 		all = append(all, errors.New("resources are required, such as {cpu: \"32\", memory: 128Gi}"))

@@ -11,7 +11,7 @@ import (
 
 var (
 	hostsDesc  = prometheus.NewDesc("bigfleet_provider_hosts", "Hosts of the inventory by what their agents last said.", []string{"phase"}, nil)
-	silentDesc = prometheus.NewDesc("bigfleet_provider_hosts_silent", "Hosts whose agent is silent, or was never heard.", nil, nil)
+	silentDesc = prometheus.NewDesc("bigfleet_provider_hosts_silent", "Hosts whose agent is silent or has never reported.", nil, nil)
 )
 
 // registerMetrics adds what only this provider has.

@@ -35,16 +35,16 @@ func (p Power) check() error {
 	}
 	if p.Redfish != "" {
 		if u, err := url.Parse(p.Redfish); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-			all = append(all, errors.New("power: redfish is no URL of a system without a password in it"))
+			all = append(all, errors.New("power: redfish is not the URL of a system, or holds a password"))
 		}
 	}
 	if p.WakeMAC != "" {
 		if mac, err := net.ParseMAC(p.WakeMAC); err != nil || len(mac) != 6 {
-			all = append(all, fmt.Errorf("power: wake_on_lan %q is no hardware address", p.WakeMAC))
+			all = append(all, fmt.Errorf("power: wake_on_lan %q is not a hardware address", p.WakeMAC))
 		}
 	}
 	if p.Password != "" && p.Password != filepath.Base(p.Password) {
-		all = append(all, fmt.Errorf("power: password_file %q is no plain file name", p.Password))
+		all = append(all, fmt.Errorf("power: password_file %q is not a plain file name", p.Password))
 	}
 	return errors.Join(all...)
 }
@@ -139,7 +139,7 @@ func (r redfish) on(ctx context.Context) error {
 	}
 	var system struct{ PowerState string }
 	if err := json.Unmarshal(answer, &system); err != nil {
-		return fmt.Errorf("the answer of %s is no system of Redfish: %w", r.url, err)
+		return fmt.Errorf("the answer of %s is not a Redfish system: %w", r.url, err)
 	}
 	if system.PowerState == "On" || system.PowerState == "PoweringOn" {
 		return nil
@@ -172,7 +172,7 @@ func (r redfish) call(ctx context.Context, method, path string, body []byte) ([]
 	}
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
-		return nil, provider.Credentials(fmt.Errorf("%s refuses the user: %s", r.url, answer.Status))
+		return nil, provider.Credentials(fmt.Errorf("%s rejects the user: %s", r.url, answer.Status))
 	case answer.StatusCode >= 500:
 		return nil, provider.Transient(fmt.Errorf("%s: %s", r.url, answer.Status))
 	case answer.StatusCode >= 300:

@@ -163,20 +163,20 @@ func (b *backend) claim(ctx context.Context, client typedcorev1.CoreV1Interface,
 	there, err := client.Nodes().Get(ctx, op.Machine.ID, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return provider.Transient(fmt.Errorf("node %s just went away", op.Machine.ID))
+		return provider.Transient(fmt.Errorf("node %s was deleted in the meantime", op.Machine.ID))
 	case err != nil:
 		return nodeready.Classify(err)
 	case there.Annotations[annotationOperation] == op.ID && there.DeletionTimestamp == nil:
 		return nil
 	case there.Labels[labelProvider] != b.name || there.Annotations[annotationStore] != b.fleet.StoreID():
-		return fmt.Errorf("cluster %q has a node %s that belongs to somebody else; rename this provider or remove the node", op.Cluster, there.Name)
+		return fmt.Errorf("cluster %q has a node %s that is not managed by this provider; rename the provider or remove the node", op.Cluster, there.Name)
 	}
 	// A leftover of ours, from a Configure that failed half-way.
-	b.log.Warn("a node of an earlier binding is in the way and is removed", "cluster", op.Cluster, "machine", op.Machine.ID)
+	b.log.Warn("a node of an earlier binding still exists and is removed", "cluster", op.Cluster, "machine", op.Machine.ID)
 	if err := b.removeNode(ctx, op.Cluster, op.Machine.ID); err != nil {
 		return err
 	}
-	return provider.RetryAfter(50*time.Millisecond, fmt.Errorf("node %s was in the way", op.Machine.ID))
+	return provider.RetryAfter(50*time.Millisecond, fmt.Errorf("node %s of an earlier binding is being removed", op.Machine.ID))
 }
 
 // Bind implements provider.Binder: Configure has written the binding with the Node.

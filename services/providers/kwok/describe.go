@@ -132,7 +132,7 @@ func (b *backend) survey(ctx context.Context, cluster string, bound map[place]bo
 		}
 		b.log.Warn("a node of this provider without a machine is removed", "cluster", p.cluster, "machine", p.machine)
 		if err := b.removeNode(ctx, p.cluster, p.machine); err != nil {
-			b.log.Warn("it could not be removed; the next round tries again", "cluster", p.cluster, "machine", p.machine, "err", err)
+			b.log.Warn("it could not be removed; the next round retries", "cluster", p.cluster, "machine", p.machine, "err", err)
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func (b *backend) foreign(n nodeready.Node, id, store string) provider.Host {
 	h := provider.Host{Ref: n.ProviderID, MachineID: id, StoreID: store, OperationID: n.Annotations[annotationOperation]}
 	binding, err := bindingOf(n.Annotations)
 	if err != nil {
-		b.log.Warn("the binding of a node cannot be read whole", "machine", id, "err", err)
+		b.log.Warn("the binding of a node can be read only in part", "machine", id, "err", err)
 	}
 	h.Binding = binding
 	var attributes provider.Attributes

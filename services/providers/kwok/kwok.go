@@ -46,10 +46,10 @@ type Config struct {
 // Delays make the virtual hosts as slow as real ones. Jitter is the share, 0 to 1, by which each is drawn shorter or
 // longer.
 type Delays struct {
-	Create    time.Duration `yaml:"create" doc:"Time to make a host."`
+	Create    time.Duration `yaml:"create" doc:"Time to create a host."`
 	Configure time.Duration `yaml:"configure" doc:"Time before the Node appears."`
 	Drain     time.Duration `yaml:"drain" doc:"Time to reset a host after its Node is gone."`
-	Delete    time.Duration `yaml:"delete" doc:"Time to give a host back."`
+	Delete    time.Duration `yaml:"delete" doc:"Time to return a host."`
 	Jitter    float64       `yaml:"jitter" doc:"Share, 0 to 1, by which each delay is drawn shorter or longer."`
 }
 
@@ -80,7 +80,7 @@ func New(c Config) (*provider.Provider, error) {
 type settings struct {
 	Clusters      map[string]clusterSection `yaml:"clusters" doc:"Clusters by id."`
 	KubeconfigDir string                    `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id."`
-	Default       clusterSection            `yaml:"default" doc:"Kubeconfig of every cluster that is named nowhere else."`
+	Default       clusterSection            `yaml:"default" doc:"Kubeconfig of every cluster that is not configured elsewhere."`
 	Delays        Delays                    `yaml:"delays" doc:"How long the virtual hosts take; all zero by default."`
 }
 
@@ -103,7 +103,7 @@ func (s *settings) Validate() error {
 // named says why no machine could join a cluster. The fake backend needs none.
 func (s settings) named() error {
 	if len(s.Clusters) == 0 && s.KubeconfigDir == "" && s.Default.Kubeconfig == "" {
-		return errors.New("no cluster is named: give clusters, kubeconfig_dir (--kubeconfig-dir) or default (--kubeconfig)")
+		return errors.New("no cluster is configured: give clusters, kubeconfig_dir (--kubeconfig-dir) or default (--kubeconfig)")
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s settings) named() error {
 func (s settings) unreadable() (all []error) {
 	if s.Default.Kubeconfig != "" {
 		if err := nodeready.Check(nodeready.Kubeconfig{File: s.Default.Kubeconfig, Context: s.Default.Context}); err != nil {
-			all = append(all, fmt.Errorf("--kubeconfig (default.kubeconfig), for every cluster that is named nowhere else: %w", err))
+			all = append(all, fmt.Errorf("--kubeconfig (default.kubeconfig), for every cluster that is not configured elsewhere: %w", err))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Clusters)) {
@@ -160,13 +160,13 @@ func Main() { provider.Main(program()) }
 
 func program() provider.Program[settings] {
 	return provider.Program[settings]{
-		Name: "kwok", Short: "Provider that makes Node objects and lets kwok play their kubelets",
+		Name: "kwok", Short: "Provider that creates Node objects and lets kwok simulate their kubelets",
 		Build: func(_ context.Context, s provider.Setup[settings]) (provider.Backend, []provider.Option, error) {
 			if err := s.Config.named(); err != nil {
 				return nil, nil, err
 			}
 			if a := s.Common.ControlAddr; a != "" && a != "0" { // PROV-24.4
-				return nil, nil, errors.New("--control-addr (control_addr) steers a fake substrate, and this one is real: leave it out, or give --use-fake-backend")
+				return nil, nil, errors.New("--control-addr (control_addr) controls a fake substrate, and this one is real: leave it out, or set --use-fake-backend")
 			}
 			for _, err := range s.Config.unreadable() {
 				s.Log.Warn("a kubeconfig cannot be used now; Configure for its clusters is refused until it can", "err", err)
@@ -187,12 +187,12 @@ func program() provider.Program[settings] {
 		Flags: func(cmd *cobra.Command, s *settings) {
 			f := cmd.Flags()
 			f.StringVar(&s.KubeconfigDir, "kubeconfig-dir", "", "directory with a kubeconfig per cluster id (<id>, <id>.yaml or <id>.kubeconfig)")
-			f.StringVar(&s.Default.Kubeconfig, "kubeconfig", "", "kubeconfig of every cluster that is named nowhere else")
+			f.StringVar(&s.Default.Kubeconfig, "kubeconfig", "", "kubeconfig of every cluster that is not configured elsewhere")
 			f.StringVar(&s.Default.Context, "context", "", "context of --kubeconfig")
-			f.DurationVar(&s.Delays.Create, "create-delay", 0, "time to make a host")
+			f.DurationVar(&s.Delays.Create, "create-delay", 0, "time to create a host")
 			f.DurationVar(&s.Delays.Configure, "configure-delay", 0, "time before the Node appears")
 			f.DurationVar(&s.Delays.Drain, "drain-delay", 0, "time to reset a host after its Node is gone")
-			f.DurationVar(&s.Delays.Delete, "delete-delay", 0, "time to give a host back")
+			f.DurationVar(&s.Delays.Delete, "delete-delay", 0, "time to return a host")
 		},
 	}
 }

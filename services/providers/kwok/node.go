@@ -148,7 +148,7 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 func checkNode(m provider.Machine) error {
 	var all []error
 	if !nodeName.MatchString(m.ID) {
-		all = append(all, fmt.Errorf("machine id %q is no node name", m.ID))
+		all = append(all, fmt.Errorf("machine id %q is not a node name", m.ID))
 	}
 	for k, v := range m.Labels {
 		for _, why := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)...) {

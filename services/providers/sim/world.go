@@ -21,7 +21,7 @@ type World struct {
 	Transient map[string]float64           `yaml:"transient" doc:"Probability by call that it fails and may be repeated."`
 	Market    Market                       `yaml:"market" doc:"Spot prices and interruptions."`
 	Stock     []Stock                      `yaml:"stock" doc:"Pools with less stock than quota; the first that fits counts."`
-	NoDelete  bool                         `yaml:"no_delete" doc:"Machines cannot be given back."`
+	NoDelete  bool                         `yaml:"no_delete" doc:"Machines cannot be returned."`
 }
 
 // Market is the spot market.

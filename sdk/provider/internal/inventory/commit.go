@@ -201,7 +201,7 @@ func (r *Inventory) fail(err error) error {
 		r.broken.Store(b)
 		return b.err
 	}
-	b := &broken{err: fmt.Errorf("the store %s is full, the provider goes on once there is room: %w", r.config.Store.Describe(), err), healed: make(chan struct{})}
+	b := &broken{err: fmt.Errorf("the store %s is full, the provider continues once there is space: %w", r.config.Store.Describe(), err), healed: make(chan struct{})}
 	r.broken.Store(b)
 	return b.err
 }

@@ -32,7 +32,7 @@ func (r *Inventory) load() error {
 		}
 		slot := r.slotWhileLoading(row.id)
 		if old := slot.row.Load(); old != nil {
-			return fmt.Errorf("%s: machine %q is there twice: the file is damaged; restore a copy", r.config.Store.Describe(), row.id)
+			return fmt.Errorf("%s: machine %q is stored twice: the file is damaged; restore a copy", r.config.Store.Describe(), row.id)
 		}
 		r.place(slot, nil, row)
 	}

@@ -128,7 +128,7 @@ func (s *Server) denied(who peer, procedure, shard string) (reason, message stri
 	a := accessOf(procedure)
 	if !who.tls {
 		if a == adminWrite && !who.loopback {
-			return "remote_plaintext", "orders to a provider without TLS are taken from its own machine only"
+			return "remote_plaintext", "a provider without TLS takes mutations from its own machine only"
 		}
 		return "", ""
 	}

@@ -71,9 +71,9 @@ func staleBecause(offered, mark lifecycle.Token) string {
 	case offered.Epoch < mark.Epoch:
 		return "another process of this shard has taken over"
 	case offered.Sequence == mark.Sequence:
-		return "an order with this token was here before; every order, also a repeated one, needs a higher sequence"
+		return "this token was used before; every call, also a repeated one, needs a higher sequence"
 	}
-	return "a later order of the same epoch was here before; this one came late, or two processes use one epoch"
+	return "a call with a later token of the same epoch came first; this call is late, or two processes use one epoch"
 }
 
 // Outdated is the answer to a shard process whose epoch is below the claimed one (PROV-6.18). The detail names no machine

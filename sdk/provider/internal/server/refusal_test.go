@@ -16,7 +16,7 @@ func TestWhyATokenIsStale(t *testing.T) {
 	}{
 		{lifecycle.Token{Epoch: 6, Sequence: 99}, "another process of this shard has taken over"},
 		{lifecycle.Token{Epoch: 7, Sequence: 9}, "also a repeated one, needs a higher sequence"},
-		{lifecycle.Token{Epoch: 7, Sequence: 8}, "a later order of the same epoch was here before"},
+		{lifecycle.Token{Epoch: 7, Sequence: 8}, "a call with a later token of the same epoch came first"},
 	} {
 		err := Refusal(lifecycle.Decision{Reason: lifecycle.Stale}, lifecycle.Request{Token: c.offered, ShardID: "s", MachineID: "m"}, nil, &mark, lifecycle.Rules{})
 		if !strings.Contains(err.Error(), c.want) || c.offered.Epoch == mark.Epoch && strings.Contains(err.Error(), "taken over") {

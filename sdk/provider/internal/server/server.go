@@ -95,7 +95,7 @@ func New(c Config) *Server {
 		tracing, err := otelconnect.NewInterceptor(otelconnect.WithTracerProvider(c.Tracer), otelconnect.WithoutMetrics(),
 			otelconnect.WithTrustRemote(), otelconnect.WithPropagator(propagation.TraceContext{}))
 		if err != nil {
-			c.Log.Error("no traces of calls", "err", err)
+			c.Log.Error("calls cannot be traced", "err", err)
 		} else {
 			inner = append([]connect.Interceptor{tracing}, inner...)
 		}

@@ -112,7 +112,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		a.log.Warn("the provider does not answer; what runs here goes on", "url", a.config.URL, "err", err)
+		a.log.Warn("the provider does not answer; workloads on this host keep running", "url", a.config.URL, "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -129,7 +129,7 @@ func (a *Agent) begin(ctx context.Context) error {
 	case pb.HostPhase_HOST_PHASE_UNSPECIFIED:
 		s = State{Phase: pb.HostPhase_HOST_PHASE_CLEAN}
 		if err := a.mustBeClean(ctx); err != nil {
-			s = State{Phase: pb.HostPhase_HOST_PHASE_QUARANTINED, Problem: "the first look at the host: " + err.Error() + "; the command reset removes them"}
+			s = State{Phase: pb.HostPhase_HOST_PHASE_QUARANTINED, Problem: "the first check of the host: " + err.Error() + "; the command reset removes them"}
 			if left, ok := errors.AsType[*leftError](err); ok {
 				s.Remains = left.left[:min(len(left.left), remainsShown)]
 			}
@@ -222,7 +222,7 @@ func (a *Agent) configure(c *pb.ConfigureHost) {
 	}
 	again := needs && s.Operation == c.GetOperationId()
 	if !again && s.Phase != pb.HostPhase_HOST_PHASE_CLEAN {
-		a.refuse(s, c, fmt.Errorf("the host is not clean but %s for cluster %q; only a reset helps", phaseName(s.Phase), s.Cluster))
+		a.refuse(s, c, fmt.Errorf("the host is %s for cluster %q; it must be reset first", phaseName(s.Phase), s.Cluster))
 		return
 	}
 	boot, err := ParseBootData(c.GetBootData())

@@ -282,7 +282,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	// A quarantined host takes nothing but a reset.
 	r = d.give(t, configureTask("c2", "blue"), pb.HostPhase_HOST_PHASE_QUARANTINED, pb.HostPhase_HOST_PHASE_CONFIGURED)
-	if r.GetPhase() != pb.HostPhase_HOST_PHASE_QUARANTINED || !strings.Contains(r.GetProblem(), "only a reset helps") {
+	if r.GetPhase() != pb.HostPhase_HOST_PHASE_QUARANTINED || !strings.Contains(r.GetProblem(), "it must be reset first") {
 		t.Fatalf("report %v", r)
 	}
 	m.mu.Lock()
@@ -332,15 +332,15 @@ func TestTend(t *testing.T) {
 // PROV-32.3: boot data that asks for more than files of a kubelet and its flags is refused, and the answer holds no content.
 func TestBootDataIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ data, want string }{
-		"script":     {"#!/bin/sh\nrm -rf /\n", "no #cloud-config"},
-		"command":    {strings.Replace(bootData, "[systemctl, daemon-reload]", "[curl, http://evil]", 1), "runs no command"},
+		"script":     {"#!/bin/sh\nrm -rf /\n", "not a #cloud-config"},
+		"command":    {strings.Replace(bootData, "[systemctl, daemon-reload]", "[curl, http://evil]", 1), "runs only the commands"},
 		"other file": {strings.Replace(bootData, "/etc/kubernetes/bootstrap-kubelet.conf", "/root/.ssh/authorized_keys", 1), "only files below"},
 		"dots":       {strings.Replace(bootData, "/etc/kubernetes/bootstrap-kubelet.conf", "/etc/kubernetes/../shadow", 1), "only files below"},
 		"users":      {bootData + "users: [{name: eve}]\n", "more than write_files and runcmd"},
 		"root dir":   {strings.Replace(bootData, "--node-labels=a=b", "--root-dir=/srv", 1), "set by the host"},
 		"far path":   {strings.Replace(bootData, "--kubeconfig=/etc/kubernetes/kubelet.conf", "--kubeconfig=/etc/passwd", 1), "paths must be below"},
 		"program":    {strings.Replace(bootData, "ExecStart=/usr/bin/kubelet", "ExecStart=/bin/sh", 1), "not with /usr/bin/kubelet"},
-		"variable":   {strings.Replace(bootData, "--node-labels=a=b", "--node-labels=$EVIL", 1), "no flag of the form"},
+		"variable":   {strings.Replace(bootData, "--node-labels=a=b", "--node-labels=$EVIL", 1), "not a flag of the form"},
 		"none":       {"#cloud-config\nwrite_files: []\n", "starts no kubelet"},
 		"owner":      {strings.Replace(bootData, `permissions: "0600"`, "owner: eve", 1), "not root"},
 		"two":        {bootData + "---\na: b\n", "more than one document"},

@@ -57,7 +57,7 @@ var commands = [][]string{
 // the same kinds of files; what asks for anything else is refused whole. Errors hold no content, because it is secret.
 func ParseBootData(data []byte) (BootData, error) {
 	if !bytes.HasPrefix(data, []byte("#cloud-config\n")) {
-		return BootData{}, errors.New("the boot data is no #cloud-config")
+		return BootData{}, errors.New("the boot data is not a #cloud-config")
 	}
 	var c cloudConfig
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -73,7 +73,7 @@ func ParseBootData(data []byte) (BootData, error) {
 	}
 	for _, run := range c.Run {
 		if !slices.ContainsFunc(commands, func(ok []string) bool { return slices.Equal(ok, run) }) {
-			return BootData{}, fmt.Errorf("the boot data wants to run %.80q: an agent runs no command of others, only what starts the kubelet may stand there", strings.Join(run, " "))
+			return BootData{}, fmt.Errorf("the boot data runs %.80q: an agent runs only the commands that start the kubelet", strings.Join(run, " "))
 		}
 	}
 	var out BootData
@@ -101,7 +101,7 @@ func firstLine(err error) string {
 			return strings.TrimSpace(line)
 		}
 	}
-	return "it is no YAML of that form"
+	return "it is not YAML of that form"
 }
 
 func fileOf(name, owner, permissions, encoding, content string) (File, error) {
@@ -116,7 +116,7 @@ func fileOf(name, owner, permissions, encoding, content string) (File, error) {
 	if permissions != "" {
 		mode, err := strconv.ParseUint(permissions, 8, 32)
 		if err != nil || mode > 0o777 {
-			return File{}, fmt.Errorf("%s: the permissions %.20q are no octal mode up to 0777", name, permissions)
+			return File{}, fmt.Errorf("%s: the permissions %.20q are not an octal mode up to 0777", name, permissions)
 		}
 		f.Mode = fs.FileMode(mode)
 	}
@@ -126,7 +126,7 @@ func fileOf(name, owner, permissions, encoding, content string) (File, error) {
 	case "b64", "base64":
 		decoded, err := base64.StdEncoding.DecodeString(content)
 		if err != nil {
-			return File{}, fmt.Errorf("%s: the content is no base64", name)
+			return File{}, fmt.Errorf("%s: the content is not base64", name)
 		}
 		f.Content = decoded
 	default:
@@ -168,7 +168,7 @@ var directories = []string{"--root-dir", "--container-runtime-endpoint", "--imag
 func checkFlag(word string) error {
 	name, value, joined := strings.Cut(word, "=")
 	if !strings.HasPrefix(name, "--") || strings.ContainsAny(word, `"'$%;`) {
-		return fmt.Errorf("%.80q is no flag of the form --name=value without quotes and variables", word)
+		return fmt.Errorf("%.80q is not a flag of the form --name=value without quotes and variables", word)
 	}
 	if slices.Contains(directories, name) {
 		return fmt.Errorf("%s is set by the host, not by boot data", name)

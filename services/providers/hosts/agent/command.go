@@ -69,7 +69,7 @@ func read(name string) (file, error) {
 	secure := f.TLS != (tlsFiles{})
 	switch {
 	case !strings.HasPrefix(f.Provider, "https://") && !strings.HasPrefix(f.Provider, "http://"):
-		err = fmt.Errorf("provider %q is no URL, such as https://provider-hosts:9010", f.Provider)
+		err = fmt.Errorf("provider %q is not a URL, such as https://provider-hosts:9010", f.Provider)
 	case secure != strings.HasPrefix(f.Provider, "https://"):
 		err = errors.New("tls and an https:// provider go together: give both or none")
 	case f.Services != "systemd" && f.Services != "direct":
@@ -120,7 +120,7 @@ func NewCommand() *cobra.Command {
 	var config string
 	log := func(cmd *cobra.Command) *slog.Logger { return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)) }
 	root := &cobra.Command{
-		Use: "bigfleet-hostagent", Short: "Makes this machine a node of a cluster and resets it, as its provider says", Args: cobra.NoArgs,
+		Use: "bigfleet-hostagent", Short: "Makes this machine a node of a cluster and resets it, as its provider instructs", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true, Version: version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := read(config)
@@ -154,9 +154,9 @@ func NewCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), one)
 			}
 			if len(left) > 0 {
-				return fmt.Errorf("%d things are left", len(left))
+				return fmt.Errorf("%d items of a cluster are left", len(left))
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "nothing of a cluster is on this machine")
+			fmt.Fprintln(cmd.OutOrStdout(), "nothing of a cluster is left on this machine")
 			return nil
 		},
 	}
@@ -164,7 +164,7 @@ func NewCommand() *cobra.Command {
 	reset := &cobra.Command{
 		Use: "reset", Short: "Reset this machine now; stop the agent first", Args: cobra.NoArgs,
 		Long: "Ends kubelet, containers and runtime, and removes keys, certificates, images, volumes and logs of the cluster. Stop the agent first. " +
-			"Whatever runs in Pods here ends.",
+			"All Pods of this machine end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := read(config)
 			if err != nil {

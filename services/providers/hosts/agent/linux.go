@@ -85,7 +85,7 @@ func (l *Linux) StartRuntime(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || l.Services.Runs(Runtime) {
 			return err
 		}
-		l.Log.Warn("the container runtime ended while it was started; it is started again", "err", err)
+		l.Log.Warn("the container runtime ended during its start; it is restarted", "err", err)
 		select {
 		case <-ctx.Done():
 			return err
@@ -107,7 +107,7 @@ func (l *Linux) startRuntime(ctx context.Context) error {
 		}
 		err = fmt.Errorf("the container runtime does not answer: %w", err)
 		if !l.Services.Runs(Runtime) {
-			return fmt.Errorf("%w; its last words: %s", err, l.Services.LastWords(Runtime))
+			return fmt.Errorf("%w; its last output: %s", err, l.Services.LastWords(Runtime))
 		}
 		select {
 		case <-ctx.Done():
@@ -161,7 +161,7 @@ func (l *Linux) Joined(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w; its last words: %s", err, l.Services.LastWords(Kubelet))
+		return fmt.Errorf("%w; its last output: %s", err, l.Services.LastWords(Kubelet))
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (l *Linux) EndContainers(ctx context.Context, grace time.Duration) error {
 	}
 	for _, dir := range slices.Backward(l.podCgroups()) { // children first
 		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			l.Log.Debug("a cgroup stays for now", "cgroup", dir, "err", err)
+			l.Log.Debug("a cgroup cannot be removed yet", "cgroup", dir, "err", err)
 		}
 	}
 	return nil

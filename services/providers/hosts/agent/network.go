@@ -18,7 +18,7 @@ func (l *Linux) RestoreNetwork(ctx context.Context) error {
 	for _, name := range l.addedLinks() {
 		// One that went with its peer is no error; the look sees what stays.
 		if err := run(ctx, "ip", "link", "delete", name); err != nil {
-			l.Log.Debug("a link stays for now", "link", name, "err", err)
+			l.Log.Debug("a network link cannot be removed yet", "link", name, "err", err)
 		}
 	}
 	before := l.remembered()

@@ -55,9 +55,9 @@ func (a *Agent) tendOnce(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil: // a reset, or the end of the agent
 	case err != nil:
-		a.log.Error("what makes this host a node ended and cannot be started again; it is tried again", "err", err)
+		a.log.Error("the kubelet or the container runtime ended and cannot be restarted; it is retried", "err", err)
 	case !kubelet || !runtime:
-		a.log.Warn("what makes this host a node had ended and was started again", "kubelet", !kubelet, "runtime", !runtime)
+		a.log.Warn("the kubelet or the container runtime had ended and was restarted", "kubelet", !kubelet, "runtime", !runtime)
 	}
 }
 
