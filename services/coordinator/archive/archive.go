@@ -133,7 +133,7 @@ func ReadMeta(path string) (Meta, error) {
 	tape := tar.NewReader(in)
 	head, err := tape.Next()
 	if err != nil || head.Name != MetaFile {
-		return Meta{}, fmt.Errorf("%s is no archive of a coordinator", path)
+		return Meta{}, fmt.Errorf("%s is not an archive of a coordinator", path)
 	}
 	var m Meta
 	if err := json.NewDecoder(io.LimitReader(tape, metaBytesMax)).Decode(&m); err != nil {
@@ -218,7 +218,7 @@ func readTar(path string) ([]file, error) {
 			return nil, fmt.Errorf("the archive is damaged or cut short: %w", err)
 		}
 		if len(out) >= len(want) || head.Name != want[len(out)] || head.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("entry %q does not belong there: an archive holds %s, in this order", head.Name, strings.Join(want, ", "))
+			return nil, fmt.Errorf("entry %q is unexpected: an archive holds %s, in this order", head.Name, strings.Join(want, ", "))
 		}
 		if head.Size > fileMax {
 			return nil, fmt.Errorf("entry %q says it is %d bytes long", head.Name, head.Size)
@@ -248,7 +248,7 @@ func verify(found []file) (*Archive, error) {
 	if sums == nil {
 		a.Warnings = append(a.Warnings, "the archive has no checksums")
 	} else if want := files(meta, state)[2].data; !bytes.Equal(bytes.TrimSpace(sums), bytes.TrimSpace(want)) {
-		return nil, fmt.Errorf("the checksums of %s do not fit: the archive is damaged", SumsFile)
+		return nil, fmt.Errorf("the checksums of %s do not match: the archive is damaged", SumsFile)
 	}
 	if err := json.Unmarshal(meta, &a.Meta); err != nil {
 		return nil, fmt.Errorf("%s: %w", MetaFile, err)
@@ -264,9 +264,9 @@ func verify(found []file) (*Archive, error) {
 	case a.Meta.Index == 0 || a.state.Index() == 0:
 		return nil, errors.New("the archive was taken at index 0: it holds nothing to restore")
 	case a.Meta.Index < a.state.Index():
-		return nil, fmt.Errorf("%s says index %d and the state has %d: they are not of one snapshot", MetaFile, a.Meta.Index, a.state.Index())
+		return nil, fmt.Errorf("%s says index %d and the state has %d: they are from different snapshots", MetaFile, a.Meta.Index, a.state.Index())
 	case a.Meta.StateHash != "" && a.Meta.StateHash != a.state.Hash():
-		return nil, fmt.Errorf("%s and %s are not of one snapshot: the hashes differ", MetaFile, StateFile)
+		return nil, fmt.Errorf("%s and %s are from different snapshots: the hashes differ", MetaFile, StateFile)
 	}
 	return a, nil
 }

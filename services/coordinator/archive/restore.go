@@ -45,7 +45,7 @@ func Restore(a *Archive, r Restoration) (Restored, error) {
 	case r.DataDir == "" || r.NodeID == "" || r.RaftAdvertise == "":
 		return Restored{}, errors.New("a restore needs a data directory, a node id and the stable Raft name of that node")
 	case r.FenceStride < 0 || r.FenceAtLeast < 0:
-		return Restored{}, errors.New("the fencing term may not fall")
+		return Restored{}, errors.New("the fencing term must not decrease")
 	}
 	if r.FenceStride == 0 {
 		r.FenceStride = FenceStride
@@ -60,7 +60,7 @@ func Restore(a *Archive, r Restoration) (Restored, error) {
 	peer := &pb.Peer{NodeId: r.NodeID, RaftAddress: r.RaftAdvertise, FeatureLevelMax: fleet.Level}
 	next := fleet.RestoreFrom(a.state, uuid, r.NodeID, peer, r.FenceStride, r.FenceAtLeast, now.UnixNano())
 	if err := next.Check(); err != nil {
-		return Restored{}, fmt.Errorf("the restored state breaks a rule: %w", err)
+		return Restored{}, fmt.Errorf("the restored state is inconsistent: %w", err)
 	}
 	kept, err := store.Restore(r.DataDir, store.Restored{
 		Index: a.Meta.Index, Term: a.Meta.Term, ClusterUUID: uuid, At: now,

@@ -58,7 +58,7 @@ func (s *State) checkDomains() error {
 			return fmt.Errorf("%s is stored under another key", what)
 		}
 		if d.GetOwner() == "" && d.GetNext() == "" || InHandover(d) && len(d.GetReleasers()) == 0 || !InHandover(d) && len(d.GetReleasers()) > 0 {
-			return fmt.Errorf("%s has no owner, or a handover without anybody to wait for", what)
+			return fmt.Errorf("%s has no owner, or a handover that waits for no shard", what)
 		}
 		for _, shard := range []string{d.GetOwner(), d.GetNext()} {
 			if shard == "" {
@@ -114,7 +114,7 @@ func (s *State) checkQuotas() error {
 			total += int64(sl.GetTarget())
 		}
 		if total > int64(q.GetDeclared()) {
-			return fmt.Errorf("%s gives away %d units of %d", what, total, q.GetDeclared())
+			return fmt.Errorf("%s assigns %d units, but only %d are declared", what, total, q.GetDeclared())
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func (a *applier) bumpFence(op *pb.BumpFence) *Refusal {
 	meta := proto.CloneOf(a.s.Meta())
 	next := max(meta.GetFencingTerm()+1, op.GetAtLeast(), op.GetRaftTerm())
 	if next <= meta.GetFencingTerm() {
-		return invalid("the fencing term is used up")
+		return invalid("the fencing term has reached its largest value")
 	}
 	meta.FencingTerm = next
 	a.putMeta(meta)
@@ -57,7 +57,7 @@ func (a *applier) setFeatureLevel(op *pb.SetFeatureLevel) *Refusal {
 	case op.GetLevel() == meta.GetFeatureLevel():
 		return nil
 	case op.GetLevel() < meta.GetFeatureLevel():
-		return refused("level-falls", "", "the feature level is %d and may not fall to %d", meta.GetFeatureLevel(), op.GetLevel())
+		return refused("level-falls", "", "the feature level is %d and must not decrease to %d", meta.GetFeatureLevel(), op.GetLevel())
 	}
 	meta = proto.CloneOf(meta)
 	meta.FeatureLevel = op.GetLevel()

@@ -45,7 +45,7 @@ func (a *applier) createMove(op *pb.CreateMove) *Refusal {
 	}
 	policy, reserved := a.s.Policy(), int64(a.s.exceptions.len())
 	if int64(a.s.openMoves.len()) >= int64(policy.GetMaxOpenMoves()) {
-		return &Refusal{Kind: Full, Reason: "open-moves", Say: "the fleet has its most open moves"}
+		return &Refusal{Kind: Full, Reason: "open-moves", Say: "the fleet has the largest number of open moves"}
 	}
 	for other := range a.s.OpenMoves() {
 		if other.GetState() != v1.Move_STATE_ADOPTED {
@@ -53,7 +53,7 @@ func (a *applier) createMove(op *pb.CreateMove) *Refusal {
 		}
 	}
 	if reserved+int64(m.GetWanted()) > int64(policy.GetMaxExceptions()) {
-		return &Refusal{Kind: Full, Reason: "exceptions", Say: "the fleet has its most machine exceptions"}
+		return &Refusal{Kind: Full, Reason: "exceptions", Say: "the fleet has the largest number of machine exceptions"}
 	}
 	m = proto.CloneOf(m)
 	m.StartedAtUnixNanos, m.UpdatedAtUnixNanos, m.MachineIds = a.at, a.at, nil
@@ -72,7 +72,7 @@ func (a *applier) advanceMove(op *pb.AdvanceMove) *Refusal {
 		return nil
 	}
 	if !slices.Contains(transitions[op.GetExpected()], op.GetNext()) {
-		return invalid("a move does not go from %s to %s", op.GetExpected(), op.GetNext())
+		return invalid("a move cannot change from %s to %s", op.GetExpected(), op.GetNext())
 	}
 	a.step(proto.CloneOf(old), op.GetNext(), op.GetMachineIds(), op.GetReason())
 	return nil
@@ -146,7 +146,7 @@ func (a *applier) putExceptionOp(op *pb.PutException) *Refusal {
 	if old := a.s.Exception(e.GetProvider(), e.GetMachineId()); old.GetOwner() == e.GetOwner() {
 		return nil
 	} else if old == nil && a.s.exceptions.len() >= int(a.s.Policy().GetMaxExceptions()) {
-		return &Refusal{Kind: Full, Reason: "exceptions", Say: "the fleet has its most machine exceptions"}
+		return &Refusal{Kind: Full, Reason: "exceptions", Say: "the fleet has the largest number of machine exceptions"}
 	}
 	a.except(e.GetProvider(), e.GetMachineId(), e.GetOwner(), e.GetMoveId())
 	return nil

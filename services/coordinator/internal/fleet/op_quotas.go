@@ -33,7 +33,7 @@ func (a *applier) setQuota(op *pb.SetQuota) *Refusal {
 	}
 	if want.GetDeclared() < 0 || total > int64(want.GetDeclared()) {
 		return refused("over-declared", "lower a slice or raise the declared total",
-			"the slices and the units under way add up to %d, above the declared %d", total, want.GetDeclared())
+			"the slices and the units in transfer add up to %d, more than the declared %d", total, want.GetDeclared())
 	}
 	row := &pb.Quota{Provider: want.GetProvider(), Region: want.GetRegion(), Declared: want.GetDeclared(), Transits: old.GetTransits()}
 	for _, s := range old.GetSlices() {
@@ -106,7 +106,7 @@ func (a *applier) shiftQuota(op *pb.ShiftQuota) *Refusal {
 		return r
 	}
 	if op.GetUnits() < 0 || sliceOf(old, op.GetFrom()).GetTarget() < op.GetUnits() {
-		return refused("slice-too-small", "shift less", "shard %q has %d units, %d are asked for", op.GetFrom(), sliceOf(old, op.GetFrom()).GetTarget(), op.GetUnits())
+		return refused("slice-too-small", "shift less", "shard %q has %d units, but %d are requested", op.GetFrom(), sliceOf(old, op.GetFrom()).GetTarget(), op.GetUnits())
 	}
 	row := proto.CloneOf(old)
 	addTarget(row, op.GetFrom(), -op.GetUnits())

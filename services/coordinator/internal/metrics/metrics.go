@@ -72,25 +72,25 @@ func New(m *telemetry.Metrics) (*Set, error) {
 		SnapshotBytes:   m.Gauge("snapshot_bytes", "Size of the newest Raft snapshot."),
 		DiskBytes:       m.Gauge("disk_bytes", "Size of the data directory."),
 		SnapshotSeconds: m.Histogram("snapshot_duration_seconds", "Time to write one Raft snapshot."),
-		Handshakes:      m.CounterVec("raft_handshake_refused_total", "Raft connections that were turned away.", "reason"),
+		Handshakes:      m.CounterVec("raft_handshake_refused_total", "Raft connections that were refused.", "reason"),
 		Joins:           m.CounterVec("join_attempts_total", "Attempts of this replica to join the group.", "result"),
 
 		Shards:          m.GaugeVec("shards", "Registered shards by state.", "state"),
 		ReportAge:       m.GaugeVec("shard_report_age_seconds", "Seconds since the last report to this leader.", "shard"),
-		Reports:         m.CounterVec("reports_total", "Reports by result: stored, stale, identity, busy (sent away for a while), or the code of the refusal.", "result"),
-		ReportsWaiting:  m.Gauge("reports_waiting", "Reports that are being read or wait for their turn, once a second; above the limit they are sent away for a while."),
-		ReportSurplus:   m.CounterVec("report_surplus_total", "Entries of reports above a limit, which were left out.", "what"),
+		Reports:         m.CounterVec("reports_total", "Reports by result: stored, stale, identity, busy (refused with a time to retry), or the error code.", "result"),
+		ReportsWaiting:  m.Gauge("reports_waiting", "Reports that are being read or are queued, measured once per second. Reports above the limit are refused with a time to retry."),
+		ReportSurplus:   m.CounterVec("report_surplus_total", "Entries of reports that were dropped because they exceeded a limit.", "what"),
 		AddressFlaps:    m.Counter("shard_address_flaps_total", "Changes of a shard's address or provider that came too soon after the last."),
 		EpochRegressed:  m.Counter("report_epoch_regressed_total", "Reports with an epoch below the highest recorded one: two processes with one id."),
 		TermJumps:       m.Counter("report_term_jumps_total", "Reports whose observed term is implausibly far ahead."),
 		Domains:         m.Gauge("domains", "Assigned domains."),
 		DomainMoves:     m.Gauge("domain_moves_open", "Handovers under way."),
 		Conflicts:       m.Gauge("cluster_binding_conflicts", "Clusters with a live session at two shards."),
-		Exceptions:      m.Gauge("exceptions", "Machines whose owner is not the one their domain says."),
-		LegacyProviders: m.Gauge("providers_shared_with_legacy_shards", "Providers that a shard without views shares with another: it may adopt everything."),
+		Exceptions:      m.Gauge("exceptions", "Machines whose owner differs from the owner of their domain."),
+		LegacyProviders: m.Gauge("providers_shared_with_legacy_shards", "Providers that several shards share although one of them does not know ownership views: that one may adopt every machine."),
 
 		Pending:         m.GaugeVec("pending_instructions", "Instructions without a terminal ack.", "shard"),
-		Stuck:           m.GaugeVec("instructions_stuck", "Instructions that were given up.", "kind"),
+		Stuck:           m.GaugeVec("instructions_stuck", "Instructions that were abandoned.", "kind"),
 		Sent:            m.CounterVec("instructions_sent_total", "Instructions sent, repetitions included.", "kind"),
 		Acks:            m.CounterVec("instruction_acks_total", "Acks of instructions.", "kind", "outcome"),
 		AcksWithoutWork: m.Counter("instruction_acks_unknown_total", "Acks of instructions that are not pending."),
@@ -99,7 +99,7 @@ func New(m *telemetry.Metrics) (*Set, error) {
 		MovesTotal: m.CounterVec("moves_total", "Moves that ended.", "tier", "outcome"),
 		Sweep:      m.Histogram("rebalance_sweep_duration_seconds", "Time of one sweep of the rebalancer."),
 
-		Admin:         m.CounterVec("admin_requests_total", "Calls of the admin surface.", "method", "role", "code"),
+		Admin:         m.CounterVec("admin_requests_total", "Calls of admin RPCs.", "method", "role", "code"),
 		ExportSuccess: m.Gauge("snapshot_export_last_success_timestamp_seconds", "When the last export succeeded."),
 		ExportBytes:   m.Gauge("snapshot_export_bytes", "Size of the newest export."),
 		ExportSeconds: m.Histogram("snapshot_export_duration_seconds", "Time of one export."),
@@ -108,7 +108,7 @@ func New(m *telemetry.Metrics) (*Set, error) {
 		reg:           m,
 	}
 	build := telemetry.ReadBuild()
-	m.GaugeVec("build_info", "Always 1; the labels say what runs.", "version", "commit").WithLabelValues(build.Version, build.Commit).Set(1)
+	m.GaugeVec("build_info", "Always 1; the labels describe the build.", "version", "commit").WithLabelValues(build.Version, build.Commit).Set(1)
 	return s, m.Err()
 }
 

@@ -151,7 +151,7 @@ func (l *Layer) greet(ctx context.Context, c *conn, id *identity.ID, expected st
 		return hello{}, fmt.Errorf("node %q belongs to group %q, this one to %q", theirs.node, theirs.uuid, mine.uuid)
 	case expected != "" && theirs.node != expected:
 		l.c.OnRefused("wrong-node")
-		return hello{}, fmt.Errorf("node %q answers where %q is expected: the name may still lead to an old address", theirs.node, expected)
+		return hello{}, fmt.Errorf("node %q answered instead of %q: the name may still resolve to an old address", theirs.node, expected)
 	case id != nil && id.Kind == identity.Coordinator && id.Name != theirs.node:
 		l.c.OnRefused("identity")
 		return hello{}, fmt.Errorf("node %q has the certificate of %s", theirs.node, id)

@@ -44,9 +44,9 @@ var errNotRaft = errors.New("the other end does not speak BigFleet's Raft protoc
 func stranger(first byte) error {
 	switch first {
 	case 'P', 'G', 'H', 'O', 'D': // PRI and POST, GET, HEAD, OPTIONS, DELETE
-		return fmt.Errorf("%w but HTTP: this is the port of --raft-bind; --peers, --join-addr and clients want that of --listen", errNotRaft)
+		return fmt.Errorf("%w but HTTP: this is the port of --raft-bind; --peers, --join-addr and clients need the port of --listen", errNotRaft)
 	case 0x16: // a TLS handshake record
-		return fmt.Errorf("%w but TLS, which this replica has not: give it --tls-cert, --tls-key and --tls-ca", errNotRaft)
+		return fmt.Errorf("%w but TLS, which this replica does not use: set --tls-cert, --tls-key and --tls-ca", errNotRaft)
 	}
 	return errNotRaft
 }

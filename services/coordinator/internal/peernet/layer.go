@@ -94,7 +94,7 @@ func Listen(c Config) (*Layer, error) {
 		}
 	}
 	if (c.Mode == Plaintext) != (c.Identity == nil) {
-		return nil, fmt.Errorf("Raft transport %q does not fit: certificates are given: %v", c.Mode, c.Identity != nil)
+		return nil, fmt.Errorf("Raft transport %q contradicts the TLS settings: certificates are given: %v", c.Mode, c.Identity != nil)
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
@@ -174,7 +174,7 @@ func (l *Layer) listen() {
 				l.welcome(raw)
 			})
 		default:
-			l.refuse(raw, "too-many", errors.New("too many connections that have not said who they are"))
+			l.refuse(raw, "too-many", errors.New("too many connections have not stated their identity yet"))
 		}
 	}
 }

@@ -270,7 +270,7 @@ func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
 	}
 	budget := int32(max(least, math.Floor(float64(c.donor.Machines)*s.in.Policy.GetDonorCap()))) - s.given[c.donor.ID]
 	if budget <= 0 {
-		return 0, "it has given as much as one sweep may take from it"
+		return 0, "this sweep has already taken the most machines that it may take from it"
 	}
 	want := machinesFor(n.shortfall.Deficit, c.bucket.Allocatable)
 	if want == 0 {
@@ -280,7 +280,7 @@ func (s *sweep) amount(n need, tier v1.MoveTier, c candidate) (int32, string) {
 	if tier == v1.MoveTier_MOVE_TIER_QUOTA && s.in.Slice != nil {
 		if units, limited := s.in.Slice(n.shard.Provider, c.bucket.Kind.Region, c.donor.ID); limited && int64(units) < give {
 			if give = int64(units); give <= 0 {
-				return 0, "it has no quota units left to give with its slots"
+				return 0, "it has no quota units left to transfer"
 			}
 		}
 	}

@@ -236,7 +236,7 @@ func (n *Node) tryBootstrap(ctx context.Context, m *Membership) bool {
 		return false
 	}
 	if m.Force {
-		n.config.Log.Warn("a new group is begun without asking anybody: --force-bootstrap")
+		n.config.Log.Warn("starting a new group without asking the other replicas: --force-bootstrap")
 	} else if others := max(m.Expect, len(m.Peers)) - 1; others > 0 {
 		empty, found := n.askAround(ctx, m)
 		if found != "" {
@@ -244,17 +244,17 @@ func (n *Node) tryBootstrap(ctx context.Context, m *Membership) bool {
 			return false
 		}
 		if empty < others {
-			n.config.Log.Info("waiting for the other replicas before a group is begun", "answered", empty, "expected", others)
+			n.config.Log.Info("waiting for the other replicas before a group is started", "answered", empty, "expected", others)
 			return false
 		}
 	}
 	err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(n.config.NodeID), Address: raft.ServerAddress(n.config.RaftAdvertise)}}}).Error()
 	if err != nil {
-		n.config.Log.Error("a group could not be begun", "err", err)
+		n.config.Log.Error("a group could not be started", "err", err)
 		return false
 	}
-	n.config.Log.Info("a new group is begun")
+	n.config.Log.Info("a new group is started")
 	return true
 }
 

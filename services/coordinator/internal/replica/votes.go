@@ -37,7 +37,7 @@ func (n *Node) admit(call raft.RPC) {
 	if voter == "" || !newer(index, term, r.Stats()) {
 		return
 	}
-	n.config.Log.Info("a candidate with a newer log is no voter in this replica's configuration: its log decides", "candidate", string(header.ID))
+	n.config.Log.Info("a candidate is not a voter in this replica's configuration; its request is considered because its log is newer", "candidate", string(header.ID))
 	// Raft reads the id for this check alone. Votes are counted and stored by address.
 	header.ID = []byte(voter)
 }

@@ -76,7 +76,7 @@ func (p *pacer) later(now time.Time) time.Duration {
 // refusedKey marks a call that is refused before anything of it is read; its value is the error.
 type refusedKey struct{}
 
-var errFull = errors.New("more reports at once than can be answered in time")
+var errFull = errors.New("too many shards report at the same time")
 
 // admit lets reports in a few at a time, before anything of them is decoded; see shards.WorkSlots. A report is read whole
 // before its turn, so that a slow link takes none. What is refused must not cost as much as what is taken: of reports beyond
@@ -130,7 +130,7 @@ func (a *admission) enter(w http.ResponseWriter, r *http.Request) (context.Conte
 // busy is the answer to a report that cannot be answered in time.
 func (a *admission) busy() error {
 	wait := a.returns.later(time.Now())
-	return rpc.NewError(connect.CodeUnavailable, "more shards report at once than can be answered in time: report again after the time in the detail",
+	return rpc.NewError(connect.CodeUnavailable, "too many shards report at the same time: report again after the time in the detail",
 		&v1.RetryHint{AfterMillis: max(wait.Milliseconds(), 1)})
 }
 

@@ -83,8 +83,8 @@ func (g *gate) through(ctx context.Context, procedure string, call func(context.
 		return s.noLeadership()
 	}
 	if counted && !s.limit.allow(callerOf(ctx), time.Now()) {
-		return rpc.NewError(connect.CodeResourceExhausted, "too many admin calls in a second from this caller: slow down",
-			&v1.Problem{Reason: "rate-limit", Message: "more admin calls in a second than one caller may make", Hint: "slow down"})
+		return rpc.NewError(connect.CodeResourceExhausted, "too many admin calls per second from this caller: slow down",
+			&v1.Problem{Reason: "rate-limit", Message: "more admin calls per second than one caller may make", Hint: "slow down"})
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leadKey{}, lead{leadership, s.registry(leadership)}))
 	defer cancel(nil)

@@ -47,7 +47,7 @@ func (s *Server) handOver(ctx context.Context, req connect.AnyRequest, validateO
 		waited = append(waited, r.GetShardId())
 	}
 	if err := leadOf(ctx).registry.CommitAcked(ctx, waited...); err != nil {
-		s.config.Log.Warn("a handover that needs no ack is not finished yet", "domain", key+"="+value, "err", err) // the next tick does
+		s.config.Log.Warn("a handover without acks could not be finished; the next tick retries", "domain", key+"="+value, "err", err) // the next tick does
 	}
 	return nil
 }

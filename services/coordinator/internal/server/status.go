@@ -146,7 +146,7 @@ func waitingFor(look func(string, bool) shards.SoftState, d *pb.Domain) string {
 	case len(silent) > 0:
 		return "shard " + strings.Join(silent, ", ") + " does not report; if it is down for good, finish the handover with force"
 	case len(asked) > 0:
-		return "shard " + strings.Join(asked, ", ") + " to end its actions on the machines and let go"
+		return "shard " + strings.Join(asked, ", ") + " to end its actions on the machines and release the domain"
 	}
 	return "the coordinator to commit the end"
 }

@@ -142,7 +142,7 @@ func (d *ShardRegistry) advance(st *fleet.State, o *pendingInstruction, a *v1.In
 	case kindWithdraw:
 		next = v1.Move_STATE_CANCELLING
 		if len(ids) > 0 {
-			next, why = v1.Move_STATE_ADOPTED, "the recipient had adopted already"
+			next, why = v1.Move_STATE_ADOPTED, "the recipient had already adopted the machines"
 		}
 	case kindCancel:
 		next, ids = v1.Move_STATE_ABORTED, nil
@@ -207,7 +207,7 @@ func (d *ShardRegistry) failed(st *fleet.State, s *shard, o *pendingInstruction,
 			return ops
 		}
 		o.stuck = true
-		d.config.Log.Error("an instruction was given up", "shard", s.id, "instruction", o.subject, "attempts", o.attempt, "reason", a.GetReason())
+		d.config.Log.Error("an instruction was abandoned", "shard", s.id, "instruction", o.subject, "attempts", o.attempt, "reason", a.GetReason())
 	}
 	o.next = now.Add(min(retryMin<<min(o.attempt-1, 5), retryMax))
 	o.attempt++

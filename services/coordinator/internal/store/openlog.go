@@ -126,7 +126,7 @@ func (l *Log) openSegment(path string, newest bool) error {
 			// A rotation that a crash cut short: nothing in it was acknowledged.
 			return errors.Join(file.Close(), os.Remove(path), syncDir(l.dir))
 		}
-		return errors.Join(fmt.Errorf("%s is damaged: its header does not check out", path), file.Close())
+		return errors.Join(fmt.Errorf("%s is damaged: its header is not valid", path), file.Close())
 	}
 	s.first = first
 	l.segments = append(l.segments, s)
@@ -144,7 +144,7 @@ func (l *Log) openSegment(path string, newest bool) error {
 	}
 	acknowledged := l.mark.segment > first || l.mark.segment == first && uint64(s.end) < l.mark.end
 	if acknowledged || !newest {
-		return fmt.Errorf("%s is damaged at byte %d, behind entry %d, where acknowledged entries stood", path, s.end, first+uint64(len(s.offs))-1)
+		return fmt.Errorf("%s is damaged at byte %d, behind entry %d, where acknowledged entries were", path, s.end, first+uint64(len(s.offs))-1)
 	}
 	return errors.Join(file.Truncate(s.end), l.opts.sync(file))
 }

@@ -65,7 +65,7 @@ func OpenStable(path string, onFailure func(error)) (*Stable, error) {
 		}
 	}
 	if damaged {
-		return nil, fmt.Errorf("%s is damaged: it does not check out", path)
+		return nil, fmt.Errorf("%s is damaged: its checksum does not match", path)
 	}
 	if s.file, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
 		return nil, err
