@@ -217,13 +217,15 @@ func (m *management) addCluster(t *testing.T, name string) {
 	if err := secret.NewCertificatesForInitialControlPlane(&bootstrapv1.ClusterConfiguration{}).LookupOrGenerate(t.Context(), m.client, key, owner); err != nil {
 		t.Fatal(err)
 	}
-	m.until(t, name+" has an endpoint", func() bool {
-		return m.client.Get(t.Context(), key, c) == nil && c.Spec.ControlPlaneEndpoint.Port != 0
+	m.until(t, name+" has an endpoint", func() (bool, string) {
+		err := m.client.Get(t.Context(), key, c)
+		return err == nil && c.Spec.ControlPlaneEndpoint.Port != 0, fmt.Sprint(c.ResourceVersion, err)
 	})
 	m.addControlPlaneMachine(t, c)
-	m.until(t, name+" has an API server", func() bool {
+	m.until(t, name+" has an API server", func() (bool, string) {
 		var d infrav1.DevMachine
-		return m.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name + "-control-plane"}, &d) == nil && d.Spec.ProviderID != ""
+		err := m.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name + "-control-plane"}, &d)
+		return err == nil && d.Spec.ProviderID != "", fmt.Sprint(d.ResourceVersion, err)
 	})
 	// What a control plane provider says once its first API server answers. Cluster API connects to the cluster from then on.
 	if err := m.client.Get(t.Context(), key, c); err != nil {
@@ -262,6 +264,25 @@ func (m *management) workers(t *testing.T) []clusterv1.Machine {
 	return list.Items
 }
 
+// progress counts how far Cluster API is with the Machines of the provider.
+func (m *management) progress(t *testing.T) string {
+	t.Helper()
+	server, node, deleting := 0, 0, 0
+	all := m.workers(t)
+	for _, one := range all {
+		if one.Spec.ProviderID != "" {
+			server++
+		}
+		if one.Status.NodeRef.IsDefined() {
+			node++
+		}
+		if one.DeletionTimestamp != nil {
+			deleting++
+		}
+	}
+	return fmt.Sprintf("%d Machines: %d with a server, %d with a Node, %d being deleted", len(all), server, node, deleting)
+}
+
 // left names what the provider made and what still exists.
 func (m *management) left(t *testing.T) (all []string) {
 	t.Helper()
@@ -280,12 +301,24 @@ func (m *management) left(t *testing.T) (all []string) {
 	return all
 }
 
-func (m *management) until(t *testing.T, what string, done func() bool) {
+// stall is how long nothing may move before a wait gives up. A wait that sees progress has no other end: how long a burst takes is a matter
+// of the machine that runs it.
+const stall = 5 * time.Minute
+
+// until waits until done says so. seen is what done looked at; it must change now and then.
+func (m *management) until(t *testing.T, what string, done func() (ok bool, seen string)) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if done() {
+	last, moved := "", time.Now()
+	for {
+		ok, seen := done()
+		switch {
+		case ok:
 			return
+		case seen != last:
+			last, moved = seen, time.Now()
+		case time.Since(moved) > stall:
+			t.Fatalf("%s: nothing has moved for %s; last seen: %s", what, stall, seen)
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	t.Fatalf("never: %s", what)
 }

@@ -48,6 +48,7 @@ kubeconfig: %s
 namespace: %s
 templates: {server: {api_version: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, name: %s}}
 reconcile_interval: 1s
+timeouts: {create: 1h, configure: 1h, delete: 1h, drain_extra: 1h} # a busy machine is no reason to fail
 offerings:
 - {name: server, instance_type: server, zone: zone-a, capacity_type: on_demand, count: %d, price_per_hour: 0.1, resources: {cpu: "4", memory: 16Gi}}
 `, m.Kubeconfig(), namespace, templateName, *burstFlag+100)
@@ -56,6 +57,11 @@ offerings:
 		t.Fatal(err)
 	}
 	p.Args = []string{"--config", file}
+	t.Cleanup(func() {
+		if text, err := os.ReadFile(p.LogFile()); err == nil && t.Failed() {
+			t.Logf("the provider's log ends with\n%s", text[max(0, len(text)-8<<10):])
+		}
+	})
 	p.StartT(t)
 	return p
 }
@@ -78,7 +84,7 @@ func TestClusterAPI(t *testing.T) {
 		target.Clusters = clusters
 		conformance.Run(t, target, conformance.Options{})
 	})
-	m.until(t, "the suite has left nothing", func() bool { return len(m.left(t)) == 0 })
+	m.until(t, "the suite has left nothing", func() (bool, string) { left := m.left(t); return len(left) == 0, fmt.Sprint(left) })
 }
 
 // burst takes all machines at once, looks, and gives them back.
@@ -89,35 +95,40 @@ func burst(t *testing.T, m *management, addr string, clusters []string) {
 	defer transport.CloseIdleConnections()
 	api := bigfleetv1alpha1connect.NewCapacityProviderClient(&http.Client{Transport: transport}, "http://"+addr, connect.WithGRPC())
 	list := func(state bigfleetv1alpha1.MachineState) (ids []string) {
-		res, err := api.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{States: []bigfleetv1alpha1.MachineState{state}}))
+		res, err := api.List(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ListFilter{}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range res.Msg.GetMachines() {
-			ids = append(ids, one.GetId())
+			if one.GetState() == bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED {
+				t.Fatalf("%s is FAILED: %s", one.GetId(), one.GetLastError())
+			}
+			if one.GetState() == state {
+				ids = append(ids, one.GetId())
+			}
 		}
 		return ids
 	}
+	// all waits until the whole burst is in a state. What Cluster API changes on the way is progress, too.
+	all := func(state bigfleetv1alpha1.MachineState) {
+		m.until(t, fmt.Sprintf("%d machines are %s", machinesMax, state), func() (bool, string) {
+			n := len(list(state))
+			return n == machinesMax, fmt.Sprintf("%d of %d machines, %s", n, machinesMax, m.progress(t))
+		})
+	}
 	each := func(ids []string, call func(i int, id string) error) {
-		var all sync.WaitGroup
+		var calls sync.WaitGroup
 		places := make(chan struct{}, 50)
 		for i, id := range ids {
 			places <- struct{}{}
-			all.Go(func() {
+			calls.Go(func() {
 				defer func() { <-places }()
 				if err := call(i, id); err != nil {
 					t.Errorf("%s: %v", id, err)
 				}
 			})
 		}
-		all.Wait()
-	}
-	var failed []string
-	for _, id := range list(bigfleetv1alpha1.MachineState_MACHINE_STATE_FAILED) {
-		failed = append(failed, id)
-	}
-	if len(failed) > 0 {
-		t.Fatalf("machines of the suite are FAILED: %v", failed)
+		calls.Wait()
 	}
 	ids := list(bigfleetv1alpha1.MachineState_MACHINE_STATE_SPECULATIVE)[:machinesMax]
 	idle := bigfleetv1alpha1.MachineState_MACHINE_STATE_IDLE
@@ -125,7 +136,7 @@ func burst(t *testing.T, m *management, addr string, clusters []string) {
 		_, err := api.Create(t.Context(), connect.NewRequest(&bigfleetv1alpha1.CreateRequest{MachineId: id}))
 		return err
 	})
-	m.until(t, "all are IDLE", func() bool { return len(list(idle)) >= machinesMax })
+	all(idle)
 	began := time.Now()
 	each(ids, func(i int, id string) error {
 		_, err := api.Configure(t.Context(), connect.NewRequest(&bigfleetv1alpha1.ConfigureRequest{
@@ -133,7 +144,7 @@ func burst(t *testing.T, m *management, addr string, clusters []string) {
 		}))
 		return err
 	})
-	m.until(t, "all are CONFIGURED", func() bool { return len(list(bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED)) == machinesMax })
+	all(bigfleetv1alpha1.MachineState_MACHINE_STATE_CONFIGURED)
 	t.Logf("%d machines configured in %s", machinesMax, time.Since(began).Round(100*time.Millisecond))
 	nodes := map[string]string{}
 	for _, one := range m.workers(t) {
@@ -157,7 +168,7 @@ func burst(t *testing.T, m *management, addr string, clusters []string) {
 		_, err := api.Drain(t.Context(), connect.NewRequest(&bigfleetv1alpha1.DrainRequest{MachineId: id}))
 		return err
 	})
-	m.until(t, "all are IDLE again", func() bool { return len(list(idle)) >= machinesMax })
+	all(idle)
 	t.Logf("%d machines drained in %s", machinesMax, time.Since(began).Round(100*time.Millisecond))
 	if left := m.left(t); len(left) > 0 {
 		t.Errorf("left after all drains: %v", left)

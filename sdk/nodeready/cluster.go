@@ -45,7 +45,7 @@ func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, er
 		return client.Nodes().Watch(ctx, o)
 	}
 	w.informer = cache.NewSharedIndexInformer(
-		&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: begin}, &corev1.Node{}, 0, cache.Indexers{
+		ListWatch(list, begin), &corev1.Node{}, 0, cache.Indexers{
 			byProviderID: func(o any) ([]string, error) {
 				if id := o.(*corev1.Node).Spec.ProviderID; id != "" {
 					return []string{id}, nil
@@ -53,6 +53,11 @@ func newCluster(name, stamp string, config *rest.Config, c Config) (*cluster, er
 				return nil, nil
 			},
 		})
+	if err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		c.Log.Warn("the Nodes of a cluster cannot be watched; this is tried again", "cluster", name, "err", err)
+	}); err != nil {
+		return nil, err
+	}
 	if err := w.informer.SetTransform(strip); err != nil {
 		return nil, err
 	}

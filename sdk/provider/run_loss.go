@@ -112,7 +112,7 @@ func (p *Provider) giveUp(ids []string) error {
 			if r == nil {
 				return nil, false
 			}
-			next, ok := lifecycle.Lose(r, fmt.Sprintf("host %s is gone; nothing of it answers at the substrate", r.Host.Ref), now)
+			next, ok := lifecycle.Lose(r, fmt.Sprintf("%s is gone: nothing of it answers at the substrate", r.Host.Ref), now)
 			if !ok {
 				return nil, false
 			}

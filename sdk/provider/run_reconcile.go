@@ -58,6 +58,9 @@ func (p *Provider) ask() {
 	}
 }
 
+// restMax bounds the rest after a round.
+const restMax = time.Second
+
 func (p *Provider) reconcileLoop(ctx context.Context) {
 	ticker := time.NewTicker(p.set.reconcile)
 	defer ticker.Stop()
@@ -68,8 +71,15 @@ func (p *Provider) reconcileLoop(ctx context.Context) {
 		case <-ticker.C:
 		case <-p.rounds:
 		}
+		began := time.Now()
 		if err := p.round(ctx); err != nil && ctx.Err() == nil {
 			p.log.Error("reconcile failed; nothing was changed by it", "err", err)
+		}
+		// Hints come in bursts, and a round costs as much as the inventory is large: rounds take at most half of the time.
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(time.Since(began), restMax)):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -269,10 +270,20 @@ func (c *Case) listTimed(f *bigfleetv1alpha1.ListFilter) (*bigfleetv1alpha1.Mach
 	return res.Msg, took
 }
 
-// ceiling checks a time against its limit in PROV-25.11, stretched by the target's slack.
-func (c *Case) ceiling(what string, took, limit time.Duration) {
+// ceilingRounds is how often a time is taken before it counts as too long: other work of a moment is no fault of the provider.
+const ceilingRounds = 3
+
+// ceiling checks the best of some rounds against its limit in PROV-25.11, stretched by the target's slack.
+func (c *Case) ceiling(what string, limit time.Duration, measure func() time.Duration) {
 	limit = time.Duration(float64(limit) * c.Slack)
-	c.check(took <= limit, "%s took %s, the ceiling is %s", what, took, limit)
+	var took []time.Duration
+	for range ceilingRounds {
+		took = append(took, measure())
+		if took[len(took)-1] <= limit {
+			return
+		}
+	}
+	c.check(false, "%s took %s, the ceiling is %s", what, slices.Min(took), limit)
 }
 
 // saw checks a record wherever it comes from.

@@ -59,7 +59,8 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, target, conformance.Options{Soak: *soak})
 }
 
-// wholeSize offers ten thousand machines, and gives them the time that a busy machine needs.
+// wholeSize offers ten thousand machines. A round of reconcile costs as much as there are machines, so it comes less often, and a transition has
+// the time that a busy machine needs.
 func wholeSize(configuration string) string {
-	return strings.NewReplacer("count: 60", "count: 5000", "4s", "15s").Replace(configuration)
+	return strings.NewReplacer("count: 60", "count: 5000", "reconcile_interval: 300ms", "reconcile_interval: 3s", "4s", "30s").Replace(configuration)
 }

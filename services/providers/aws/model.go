@@ -107,8 +107,23 @@ func apiError(code, format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// do makes one call: faults around it, its effect under the lock, and the file after it.
+// do makes one call that changes something: faults around it, its effect under the lock, and the file after it.
 func do[T any](ctx context.Context, m *model, name string, effect func() (*T, error)) (*T, error) {
+	return answer(ctx, m, name, func() (*T, error) {
+		out, err := effect()
+		if err == nil {
+			err = m.save()
+		}
+		return out, err
+	})
+}
+
+// read makes one call that changes nothing. Pollers make thousands of them, and the file holds every instance.
+func read[T any](ctx context.Context, m *model, name string, effect func() (*T, error)) (*T, error) {
+	return answer(ctx, m, name, effect)
+}
+
+func answer[T any](ctx context.Context, m *model, name string, effect func() (*T, error)) (*T, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -124,9 +139,6 @@ func do[T any](ctx context.Context, m *model, name string, effect func() (*T, er
 	}
 	out, err := effect()
 	if err != nil {
-		return nil, err
-	}
-	if err := m.save(); err != nil {
 		return nil, err
 	}
 	return out, after
@@ -194,7 +206,7 @@ func (m *model) show(i *modelInstance) types.Instance {
 }
 
 func (m *model) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
-	return do(ctx, m, "ec2.DescribeInstances", func() (*ec2.DescribeInstancesOutput, error) {
+	return read(ctx, m, "ec2.DescribeInstances", func() (*ec2.DescribeInstancesOutput, error) {
 		out := &ec2.DescribeInstancesOutput{}
 		after := awssdk.ToString(in.NextToken)
 		for _, id := range slices.Sorted(maps.Keys(m.Instances)) {
@@ -236,8 +248,24 @@ func (m *model) TerminateInstances(ctx context.Context, in *ec2.TerminateInstanc
 		i, err := m.get(in.InstanceIds)
 		if err == nil && i.State != types.InstanceStateNameTerminated {
 			m.turn(i, types.InstanceStateNameShuttingDown, types.InstanceStateNameTerminated)
+			m.forgetOld()
 		}
 		return &ec2.TerminateInstancesOutput{}, err
+	})
+}
+
+// terminatedKept is how long a terminated instance is shown. AWS shows it for about an hour.
+const terminatedKept = time.Minute
+
+// forgetOld drops instances that were terminated long ago with what belonged to them. Without it a long run would spend its time on them.
+func (m *model) forgetOld() {
+	maps.DeleteFunc(m.Instances, func(_ string, i *modelInstance) bool {
+		return i.State == types.InstanceStateNameTerminated && time.Since(i.Since) > terminatedKept
+	})
+	maps.DeleteFunc(m.Tasks, func(_ string, t *modelTask) bool { return m.Instances[t.Instance] == nil })
+	maps.DeleteFunc(m.Commands, func(_ string, c *modelCommand) bool { return m.Instances[c.Instance] == nil })
+	maps.DeleteFunc(m.Tokens, func(_ string, t modelToken) bool {
+		return m.Tasks[t.Made] == nil && m.Instances[t.Made] == nil
 	})
 }
 
@@ -313,7 +341,7 @@ func (m *model) task(t *modelTask) *types.ReplaceRootVolumeTask {
 }
 
 func (m *model) DescribeReplaceRootVolumeTasks(ctx context.Context, in *ec2.DescribeReplaceRootVolumeTasksInput, _ ...func(*ec2.Options)) (*ec2.DescribeReplaceRootVolumeTasksOutput, error) {
-	return do(ctx, m, "ec2.DescribeReplaceRootVolumeTasks", func() (*ec2.DescribeReplaceRootVolumeTasksOutput, error) {
+	return read(ctx, m, "ec2.DescribeReplaceRootVolumeTasks", func() (*ec2.DescribeReplaceRootVolumeTasksOutput, error) {
 		out := &ec2.DescribeReplaceRootVolumeTasksOutput{}
 		for _, id := range in.ReplaceRootVolumeTaskIds {
 			if t := m.Tasks[id]; t != nil {

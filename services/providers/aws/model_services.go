@@ -40,7 +40,7 @@ func (m *model) SendCommand(ctx context.Context, in *ssm.SendCommandInput, _ ...
 
 // GetCommandInvocation does not know a command that was sent a moment ago.
 func (m *model) GetCommandInvocation(ctx context.Context, in *ssm.GetCommandInvocationInput, _ ...func(*ssm.Options)) (*ssm.GetCommandInvocationOutput, error) {
-	return do(ctx, m, "ssm.GetCommandInvocation", func() (*ssm.GetCommandInvocationOutput, error) {
+	return read(ctx, m, "ssm.GetCommandInvocation", func() (*ssm.GetCommandInvocationOutput, error) {
 		c := m.Commands[*in.CommandId]
 		if c == nil || c.Instance != *in.InstanceId || time.Since(c.Since) < m.lag/2 {
 			return nil, apiError("InvocationDoesNotExist", "The command %s has no invocation on %s", *in.CommandId, *in.InstanceId)
@@ -58,7 +58,7 @@ func (m *model) GetCommandInvocation(ctx context.Context, in *ssm.GetCommandInvo
 
 // ReceiveMessage waits less than SQS does.
 func (m *model) ReceiveMessage(ctx context.Context, _ *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
-	out, err := do(ctx, m, "sqs.ReceiveMessage", func() (*sqs.ReceiveMessageOutput, error) {
+	out, err := read(ctx, m, "sqs.ReceiveMessage", func() (*sqs.ReceiveMessageOutput, error) {
 		out := &sqs.ReceiveMessageOutput{}
 		for n, body := range m.queue {
 			out.Messages = append(out.Messages, sqstypes.Message{Body: awssdk.String(body), ReceiptHandle: awssdk.String(strconv.Itoa(m.acked + n))})
@@ -83,7 +83,7 @@ func (m *model) DeleteMessage(ctx context.Context, _ *sqs.DeleteMessageInput, _ 
 
 // DescribeInstanceStatus has no scheduled event, unless a test says so.
 func (m *model) DescribeInstanceStatus(ctx context.Context, _ *ec2.DescribeInstanceStatusInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error) {
-	return do(ctx, m, "ec2.DescribeInstanceStatus", func() (*ec2.DescribeInstanceStatusOutput, error) {
+	return read(ctx, m, "ec2.DescribeInstanceStatus", func() (*ec2.DescribeInstanceStatusOutput, error) {
 		out := &ec2.DescribeInstanceStatusOutput{}
 		for id, i := range m.Instances {
 			if i.Tags["test/retired"] != "" {
@@ -100,7 +100,7 @@ func (m *model) DescribeInstanceStatus(ctx context.Context, _ *ec2.DescribeInsta
 func (m *model) zones() []string { return []string{m.region + "a", m.region + "b", m.region + "c"} }
 
 func (m *model) DescribeInstanceTypes(ctx context.Context, in *ec2.DescribeInstanceTypesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
-	return do(ctx, m, "ec2.DescribeInstanceTypes", func() (*ec2.DescribeInstanceTypesOutput, error) {
+	return read(ctx, m, "ec2.DescribeInstanceTypes", func() (*ec2.DescribeInstanceTypesOutput, error) {
 		out := &ec2.DescribeInstanceTypesOutput{}
 		for _, name := range in.InstanceTypes {
 			s, ok := recorded.Types[string(name)]
@@ -134,7 +134,7 @@ func (s shape) info(name types.InstanceType) types.InstanceTypeInfo {
 }
 
 func (m *model) DescribeInstanceTypeOfferings(ctx context.Context, in *ec2.DescribeInstanceTypeOfferingsInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
-	return do(ctx, m, "ec2.DescribeInstanceTypeOfferings", func() (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+	return read(ctx, m, "ec2.DescribeInstanceTypeOfferings", func() (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 		out := &ec2.DescribeInstanceTypeOfferingsOutput{}
 		for _, name := range in.Filters[0].Values {
 			for _, zone := range m.zones() {
@@ -149,7 +149,7 @@ func (m *model) DescribeInstanceTypeOfferings(ctx context.Context, in *ec2.Descr
 const modelDiscount = 0.5
 
 func (m *model) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSpotPriceHistoryInput, _ ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
-	return do(ctx, m, "ec2.DescribeSpotPriceHistory", func() (*ec2.DescribeSpotPriceHistoryOutput, error) {
+	return read(ctx, m, "ec2.DescribeSpotPriceHistory", func() (*ec2.DescribeSpotPriceHistoryOutput, error) {
 		out := &ec2.DescribeSpotPriceHistoryOutput{}
 		for _, name := range in.InstanceTypes {
 			for _, zone := range m.zones() {
@@ -164,7 +164,7 @@ func (m *model) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSp
 }
 
 func (m *model) DescribeCapacityReservations(ctx context.Context, in *ec2.DescribeCapacityReservationsInput, _ ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
-	return do(ctx, m, "ec2.DescribeCapacityReservations", func() (*ec2.DescribeCapacityReservationsOutput, error) {
+	return read(ctx, m, "ec2.DescribeCapacityReservations", func() (*ec2.DescribeCapacityReservationsOutput, error) {
 		return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []types.CapacityReservation{{
 			CapacityReservationId: &in.CapacityReservationIds[0], InstanceType: awssdk.String("m5.large"), AvailabilityZone: awssdk.String(m.region + "a"),
 			TotalInstanceCount: awssdk.Int32(2), State: types.CapacityReservationStateActive,
@@ -173,7 +173,7 @@ func (m *model) DescribeCapacityReservations(ctx context.Context, in *ec2.Descri
 }
 
 func (m *model) GetProducts(ctx context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
-	return do(ctx, m, "pricing.GetProducts", func() (*pricing.GetProductsOutput, error) {
+	return read(ctx, m, "pricing.GetProducts", func() (*pricing.GetProductsOutput, error) {
 		name := ""
 		for _, f := range in.Filters {
 			if *f.Field == "instanceType" {
@@ -189,7 +189,7 @@ func (m *model) GetProducts(ctx context.Context, in *pricing.GetProductsInput, _
 }
 
 func (m *model) DescribeSavingsPlans(ctx context.Context, _ *savingsplans.DescribeSavingsPlansInput, _ ...func(*savingsplans.Options)) (*savingsplans.DescribeSavingsPlansOutput, error) {
-	return do(ctx, m, "savingsplans.DescribeSavingsPlans", func() (*savingsplans.DescribeSavingsPlansOutput, error) {
+	return read(ctx, m, "savingsplans.DescribeSavingsPlans", func() (*savingsplans.DescribeSavingsPlansOutput, error) {
 		return &savingsplans.DescribeSavingsPlansOutput{SavingsPlans: []savingstypes.SavingsPlan{{
 			SavingsPlanId: awssdk.String("plan"), Commitment: awssdk.String("1.0"), Currency: savingstypes.CurrencyCodeUsd,
 		}}}, nil
@@ -197,7 +197,7 @@ func (m *model) DescribeSavingsPlans(ctx context.Context, _ *savingsplans.Descri
 }
 
 func (m *model) DescribeSavingsPlanRates(ctx context.Context, in *savingsplans.DescribeSavingsPlanRatesInput, _ ...func(*savingsplans.Options)) (*savingsplans.DescribeSavingsPlanRatesOutput, error) {
-	return do(ctx, m, "savingsplans.DescribeSavingsPlanRates", func() (*savingsplans.DescribeSavingsPlanRatesOutput, error) {
+	return read(ctx, m, "savingsplans.DescribeSavingsPlanRates", func() (*savingsplans.DescribeSavingsPlanRatesOutput, error) {
 		out := &savingsplans.DescribeSavingsPlanRatesOutput{}
 		for _, f := range in.Filters {
 			if f.Name != savingstypes.SavingsPlanRateFilterNameInstanceType {

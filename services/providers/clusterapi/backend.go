@@ -72,7 +72,7 @@ func newBackend(c Config) (*backend, error) {
 		name: c.Name, settings: c.settings, orphanAge: c.OrphanAge, log: c.Log.With("provider", c.Name),
 		client: c.client, mapper: c.mapper,
 	}
-	b.seen = newWatch(c.client, c.Name)
+	b.seen = newWatch(c.client, c.Name, b.log)
 	return b, nil
 }
 

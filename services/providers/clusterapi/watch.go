@@ -2,15 +2,18 @@ package clusterapi
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/bigfleet-dev/bigfleet/sdk/nodeready"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -31,14 +34,27 @@ type watch struct {
 	waiting map[string]map[chan struct{}]bool // by machine id
 }
 
-func newWatch(client dynamic.Interface, providerName string) *watch {
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, machines, metav1.NamespaceAll, 0,
-		cache.Indexers{byMachine: machineIndex}, func(o *metav1.ListOptions) { o.LabelSelector = labelProvider + "=" + providerName }).Informer()
+func newWatch(client dynamic.Interface, providerName string, log *slog.Logger) *watch {
+	selector, all := labelProvider+"="+providerName, client.Resource(machines)
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		o.LabelSelector = selector
+		return all.List(ctx, o)
+	}
+	begin := func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+		o.LabelSelector = selector
+		return all.Watch(ctx, o)
+	}
+	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(nodeready.ListWatch(list, begin), client),
+		&unstructured.Unstructured{}, cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byMachine: machineIndex}, ObjectDescription: machines.String()})
 	w := &watch{informer: informer, notices: make(chan provider.Notice, noticesMax), waiting: map[string]map[chan struct{}]bool{}}
 	w.answers = func(ctx context.Context) error {
-		_, err := client.Resource(machines).List(ctx, metav1.ListOptions{LabelSelector: labelProvider + "=" + providerName, Limit: 1})
+		_, err := all.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
 		return err
 	}
+	// The informer has not started, so setting the handler cannot fail.
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.Warn("the Machines of the management cluster cannot be watched; this is tried again", "err", err)
+	})
 	w.stopped, w.end = context.WithCancel(context.Background())
 	return w
 }

@@ -88,7 +88,11 @@ func (d *desk) ReportHost(ctx context.Context, req *connect.Request[pb.ReportHos
 	if before == nil || before.GetPhase() != r.GetPhase() || before.GetOperationId() != r.GetOperationId() || before.GetProblem() != r.GetProblem() {
 		p.changed()
 		d.news()
-		d.log.Info("host", "host", r.GetHost(), "phase", phaseName(r.GetPhase()), "cluster", r.GetClusterId(), "operation", r.GetOperationId(),
+		level := slog.LevelInfo
+		if before == nil && r.GetProblem() == "" {
+			level = slog.LevelDebug // after a start all hosts report at once, and the metric counts them
+		}
+		d.log.Log(ctx, level, "host", "host", r.GetHost(), "phase", phaseName(r.GetPhase()), "cluster", r.GetClusterId(), "operation", r.GetOperationId(),
 			"step", r.GetStep(), "problem", r.GetProblem(), "remains", strings.Join(r.GetRemains(), ", "))
 	}
 	d.mu.Unlock()

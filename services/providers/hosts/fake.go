@@ -21,6 +21,9 @@ import (
 // pretendedHosts is how many hosts --use-fake-backend has without an inventory.
 const pretendedHosts = 60
 
+// pretendedWait is how long a report of a pretended host waits for a task. Thousands of agents share one processor, so they report seldom.
+const pretendedWait = 50 * time.Second
+
 // fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
 // front of it stands the pretend cloud of the SDK, so that every fault can be injected. No cluster is asked.
 type fake struct {
@@ -89,7 +92,7 @@ func (f *fake) start(s provider.Setup[settings], dir string) error {
 		}
 		a, err := agent.New(agent.Config{
 			Name: h.Name, URL: "http://" + f.b.agents.String(), StateDir: home, Host: agent.NewPretended(home), Log: slog.New(slog.DiscardHandler),
-			Client: &http.Client{Transport: transport},
+			Client: &http.Client{Transport: transport}, Wait: pretendedWait,
 		})
 		if err != nil {
 			return err

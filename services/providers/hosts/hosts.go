@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/identity"
@@ -35,7 +36,10 @@ type Config struct {
 	TLS       identity.Files     // of the agents' port; empty serves plaintext, to loopback alone
 	Silence   time.Duration      // after which an agent counts as silent; 0 means 2 min
 	// Secrets is the directory of the files that power controls name; empty: none can be used.
-	Secrets    string
+	Secrets string
+	// PowerPrograms are command lines by name, for hosts whose power control is neither Redfish nor wake-on-LAN.
+	PowerPrograms map[string][]string
+
 	Log        *slog.Logger          // required
 	Registerer prometheus.Registerer // nil: no metrics of its own
 
@@ -50,6 +54,8 @@ type settings struct {
 	KubeconfigDir string        `yaml:"kubeconfig_dir" doc:"Directory with a kubeconfig per cluster id: <id>, <id>.yaml or <id>.kubeconfig."`
 	Silence       time.Duration `yaml:"silence" doc:"After this long without a report an agent counts as silent, and its idle host is not offered."`
 	Secrets       string        `yaml:"secrets_dir" doc:"Directory of the password files that power controls of the inventory name."`
+	// No flag: what the provider may run is the file's alone.
+	PowerPrograms map[string][]string `yaml:"power_programs" doc:"Command lines by name that switch hosts on, such as ipmitool's; {address}, {user} and {password_file} come from the inventory, and status or on is appended."`
 }
 
 type agentTLS struct {
@@ -65,6 +71,11 @@ func (s *settings) Validate() error {
 	}
 	if s.Silence > silenceMax {
 		return fmt.Errorf("silence: %v is too long; the longest is %v, because a dead host is offered until then", s.Silence, silenceMax)
+	}
+	for name, words := range s.PowerPrograms {
+		if len(words) == 0 || words[0] == "" || strings.Contains(words[0], "{") {
+			return fmt.Errorf("power_programs[%s]: the first word must be a program, and not one that the inventory chooses", name)
+		}
 	}
 	return nil
 }
@@ -112,7 +123,8 @@ func build(_ context.Context, s provider.Setup[settings]) (provider.Backend, []p
 	}
 	b, err := newBackend(Config{
 		Name: s.Common.Provider, Inventory: c.Inventory, Clusters: nodeready.Kubeconfigs{Dir: c.KubeconfigDir}, AgentAddr: c.AgentAddr,
-		TLS: agentFiles(c.AgentTLS, s.Common.Files()), Silence: c.Silence, Secrets: c.Secrets, Log: s.Log, Registerer: s.Registerer,
+		TLS: agentFiles(c.AgentTLS, s.Common.Files()), Silence: c.Silence, Secrets: c.Secrets,
+		PowerPrograms: c.PowerPrograms, Log: s.Log, Registerer: s.Registerer,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -259,7 +259,7 @@ hosts:
 - {name: b, type: t, zone: z, capacity_type: spot}
 - {name: b, type: t, zone: z, resources: {cpu: "1"}, provider_id: nonsense, power: {wake_on_lan: x, redfish: "ftp://x"}}
 `), "hosts")
-	for _, want := range []string{`"A"`, "type and zone", `"spot"`, "resources are required", `"b" is listed twice`, "nonsense", "not both", "not a hardware address", "not the URL"} {
+	for _, want := range []string{`"A"`, "type and zone", `"spot"`, "resources are required", `"b" is listed twice`, "nonsense", "give one of", "not a hardware address", "not the URL"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
@@ -333,5 +333,46 @@ func TestWakeOnLAN(t *testing.T) {
 	n, _, err := l.ReadFrom(packet)
 	if err != nil || n != 102 || packet[5] != 0xff || !slices.Equal(packet[6:12], packet[96:102]) || packet[6] != 0x52 {
 		t.Errorf("%v, %d bytes, %x", err, n, packet[:n])
+	}
+}
+
+// PROV-32.10: a program of the configuration switches a host on that is off, with what the inventory says; the inventory chooses no program.
+func TestPowerProgram(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	script := "#!/bin/sh\necho \"$@\" >> " + dir + "/calls\nfor last; do :; done\ncase $last in\nstatus) echo \"Chassis Power is $(cat " + state + ")\" ;;\non) echo on > " + state + " ;;\nesac\n"
+	for name, text := range map[string]string{"ipmi": script, "bmc-7": "secret", "state": "off\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &backend{config: Config{Secrets: dir, PowerPrograms: map[string][]string{"ipmi": {filepath.Join(dir, "ipmi"), "-H", "{address}", "-U", "{user}", "-f", "{password_file}", "power"}}}}
+	one := b.power(&Entry{Power: Power{Program: "ipmi", Address: "bmc 7", User: "u", Password: "bmc-7"}})
+	for range 2 {
+		if err := one.on(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given := "-H bmc 7 -U u -f " + dir + "/bmc-7 power "
+	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != given+"status\n"+given+"on\n"+given+"status\n" {
+		t.Errorf("%v\n%s", err, calls)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ipmi"), []byte("#!/bin/sh\necho Unable to establish LAN session\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := one.on(t.Context())
+	if class, _ := provider.ClassOf(err); class != provider.ClassTransient || !strings.Contains(err.Error(), "Unable to establish") {
+		t.Errorf("%v", err)
+	}
+	if err := b.power(&Entry{Power: Power{Program: "other"}}).ready(); err == nil || !strings.Contains(err.Error(), "power_programs[other]") {
+		t.Errorf("a program that the configuration does not have: %v", err)
+	}
+	for _, bad := range []Power{{Program: "ipmi", Address: "-x"}, {Program: "ipmi", User: "-o"}, {Program: "ipmi", Redfish: "http://bmc"}} {
+		if bad.check() == nil {
+			t.Errorf("accepted: %+v", bad)
+		}
+	}
+	if err := (&settings{Silence: time.Minute, PowerPrograms: map[string][]string{"any": {"{address}"}}}).Validate(); err == nil {
+		t.Error("the inventory may choose the program")
 	}
 }

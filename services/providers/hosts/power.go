@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,16 +24,27 @@ import (
 // Power says how a host is switched on. Empty means that it is always on.
 type Power struct {
 	Redfish  string `yaml:"redfish"`       // URL of the system, such as https://bmc-7/redfish/v1/Systems/1
-	User     string `yaml:"user"`          // of Redfish
+	User     string `yaml:"user"`          // of Redfish, or that the program gets
 	Password string `yaml:"password_file"` // name of a file in --secrets-dir
+	Program  string `yaml:"program"`       // name of one of power_programs, for what is neither Redfish nor wake-on-LAN
+	Address  string `yaml:"address"`       // that the program gets
 	WakeMAC  string `yaml:"wake_on_lan"`   // hardware address
 	WakeTo   string `yaml:"broadcast"`     // host:port that the packet goes to; empty: 255.255.255.255:9
 }
 
 func (p Power) check() error {
 	var all []error
-	if p.Redfish != "" && p.WakeMAC != "" {
-		all = append(all, errors.New("power: give redfish or wake_on_lan, not both"))
+	given := 0
+	for _, one := range []string{p.Redfish, p.WakeMAC, p.Program} {
+		if one != "" {
+			given++
+		}
+	}
+	if given > 1 {
+		all = append(all, errors.New("power: give one of redfish, wake_on_lan and program"))
+	}
+	if strings.HasPrefix(p.Address, "-") || strings.HasPrefix(p.User, "-") {
+		all = append(all, errors.New("power: address and user must not begin with '-', because a program would take them as flags"))
 	}
 	if p.Redfish != "" {
 		if u, err := url.Parse(p.Redfish); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
@@ -60,6 +73,8 @@ func (b *backend) power(h *Entry) switcher {
 	switch p := h.Power; {
 	case p.Redfish != "":
 		return redfish{url: strings.TrimSuffix(p.Redfish, "/"), user: p.User, file: filepath.Join(b.config.Secrets, p.Password), client: http.DefaultClient}
+	case p.Program != "":
+		return b.powerProgram(p)
 	case p.WakeMAC != "":
 		return wakeOnLAN{mac: p.WakeMAC, to: cmp.Or(p.WakeTo, "255.255.255.255:9")}
 	}
@@ -78,6 +93,71 @@ func (b *backend) wake(ctx context.Context, h *Entry) error {
 		return fmt.Errorf("switch host %s on: %w", h.Name, err)
 	}
 	return nil
+}
+
+// powerProgram fills what the inventory says into the command line that the configuration gives. Only the configuration says what runs.
+func (b *backend) powerProgram(p Power) switcher {
+	out := powerProgram{name: p.Program}
+	if p.Password != "" {
+		out.file = filepath.Join(b.config.Secrets, p.Password)
+	}
+	fill := strings.NewReplacer("{address}", p.Address, "{user}", p.User, "{password_file}", out.file)
+	for _, word := range b.config.PowerPrograms[p.Program] {
+		out.words = append(out.words, fill.Replace(word))
+	}
+	return out
+}
+
+// powerProgram is a program that takes "status" and "on" as its last word and answers status with a line that ends with "on" or "off", as
+// ipmitool does.
+type powerProgram struct {
+	name  string
+	words []string
+	file  string // of the password; empty: none
+}
+
+// programTimeout is how long one call of a program may take.
+const programTimeout = 30 * time.Second
+
+func (p powerProgram) ready() error {
+	if len(p.words) == 0 {
+		return fmt.Errorf("power: the configuration has no power_programs[%s]", p.name)
+	}
+	_, err := exec.LookPath(p.words[0])
+	if p.file != "" {
+		if _, failed := os.Stat(p.file); failed != nil {
+			err = errors.Join(err, fmt.Errorf("the password for power program %s: %w", p.name, failed))
+		}
+	}
+	return err
+}
+
+func (p powerProgram) on(ctx context.Context) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	said, err := p.call(ctx, "status")
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(strings.ToLower(said))
+	if len(words) > 0 && words[len(words)-1] == "on" {
+		return nil
+	}
+	_, err = p.call(ctx, "on")
+	return err
+}
+
+func (p powerProgram) call(ctx context.Context, what string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.words[0], append(slices.Clone(p.words[1:]), what)...)
+	cmd.WaitDelay = time.Second // a child that keeps its output open does not hold this call
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", provider.Transient(fmt.Errorf("power program %s %s: %w: %.300s", p.name, what, err, bytes.TrimSpace(out)))
+	}
+	return string(out), nil
 }
 
 type alwaysOn struct{}

@@ -27,6 +27,7 @@ const (
 	tendDefault  = 2 * time.Second
 	retryMin     = 200 * time.Millisecond
 	retryMax     = 10 * time.Second
+	warnEvery    = 10 * time.Minute
 	problemMax   = 2048
 	remainsBytes = 256
 )
@@ -103,16 +104,23 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.work.Go(func() { a.tend(ctx) })
+	var said time.Time // of the last warning: a provider may be away for days
 	for pause := retryMin; ctx.Err() == nil; {
 		err := a.report(ctx)
 		if err == nil {
-			pause = retryMin
+			if !said.IsZero() {
+				a.log.Info("the provider answers again")
+			}
+			pause, said = retryMin, time.Time{}
 			continue
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		a.log.Warn("the provider does not answer; workloads on this host keep running", "url", a.config.URL, "err", err)
+		if time.Since(said) > warnEvery {
+			a.log.Warn("the provider does not answer; workloads on this host keep running", "url", a.config.URL, "err", err)
+			said = time.Now()
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

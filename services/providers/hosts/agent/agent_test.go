@@ -343,6 +343,10 @@ func TestBootDataIsRefused(t *testing.T) {
 		"variable":   {strings.Replace(bootData, "--node-labels=a=b", "--node-labels=$EVIL", 1), "not a flag of the form"},
 		"none":       {"#cloud-config\nwrite_files: []\n", "starts no kubelet"},
 		"owner":      {strings.Replace(bootData, `permissions: "0600"`, "owner: eve", 1), "not root"},
+		"before":     {strings.Replace(bootData, "    [Service]\n", "    [Service]\n    ExecStartPre=/bin/sh -c evil\n", 1), "only [Service] and ExecStart"},
+		"spaced":     {strings.Replace(bootData, "    ExecStart=\n", "    ExecStart = /bin/sh\n", 1), "only [Service] and ExecStart"},
+		"plugin":     {strings.Replace(bootData, "--node-labels=a=b", "--image-credential-provider-bin-dir=/etc/kubernetes/bin", 1), "set by the host"},
+		"exec":       {strings.Replace(bootData, "content: token", "content: 'users: [{name: u, user: {exec: {command: /bin/sh}}}]'", 1), "runs a program"},
 		"two":        {bootData + "---\na: b\n", "more than one document"},
 	} {
 		if _, err := ParseBootData([]byte(c.data)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "token\n") {

@@ -82,6 +82,9 @@ func ParseBootData(data []byte) (BootData, error) {
 		if err != nil {
 			return BootData{}, err
 		}
+		if runsProgram(file.Content) {
+			return BootData{}, fmt.Errorf("%s is a kubeconfig that runs a program (exec): boot data carries a token or a certificate", f.Path)
+		}
 		out.Files = append(out.Files, file)
 		if path.Dir(f.Path) == dropInDir {
 			if out.Kubelet, err = kubeletFlags(file.Content, out.Kubelet); err != nil {
@@ -93,6 +96,26 @@ func ParseBootData(data []byte) (BootData, error) {
 		return BootData{}, fmt.Errorf("the boot data starts no kubelet: a file of %s must hold its ExecStart", dropInDir)
 	}
 	return out, nil
+}
+
+// runsProgram says whether a file is a kubeconfig whose user is a program that a kubelet would run.
+func runsProgram(content []byte) bool {
+	var kubeconfig struct {
+		Users []struct {
+			User struct {
+				Exec any `yaml:"exec"`
+			} `yaml:"user"`
+		} `yaml:"users"`
+	}
+	if yaml.Unmarshal(content, &kubeconfig) != nil { // not YAML of that form, such as a certificate; a kubelet's parser may be more lenient
+		return slices.ContainsFunc([]string{"exec", `\x`, `\u`}, func(mark string) bool { return bytes.Contains(content, []byte(mark)) })
+	}
+	for _, u := range kubeconfig.Users {
+		if u.User.Exec != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func firstLine(err error) string {
@@ -140,9 +163,13 @@ func kubeletFlags(unit []byte, before []string) ([]string, error) {
 	text := strings.ReplaceAll(string(unit), "\\\n", " ")
 	flags := before
 	for line := range strings.Lines(text) {
-		value, found := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
-		if !found {
+		line = strings.TrimSpace(line)
+		value, found := strings.CutPrefix(line, "ExecStart=")
+		switch {
+		case line == "", line == "[Service]", strings.HasPrefix(line, "#"), strings.HasPrefix(line, ";"):
 			continue
+		case !found: // such as ExecStartPre, which systemd would run
+			return nil, fmt.Errorf("it holds %.80q: a drop-in may hold only [Service] and ExecStart", line)
 		}
 		words := strings.Fields(value)
 		if len(words) == 0 {
@@ -165,12 +192,15 @@ func kubeletFlags(unit []byte, before []string) ([]string, error) {
 // directories are flags that move what a reset removes to another place.
 var directories = []string{"--root-dir", "--container-runtime-endpoint", "--image-service-endpoint", "--pod-manifest-path", "--volume-plugin-dir", "--config-dir"}
 
+// programs are flags whose files a kubelet runs.
+var programs = []string{"--image-credential-provider-bin-dir", "--image-credential-provider-config"}
+
 func checkFlag(word string) error {
 	name, value, joined := strings.Cut(word, "=")
 	if !strings.HasPrefix(name, "--") || strings.ContainsAny(word, `"'$%;`) {
 		return fmt.Errorf("%.80q is not a flag of the form --name=value without quotes and variables", word)
 	}
-	if slices.Contains(directories, name) {
+	if slices.Contains(directories, name) || slices.Contains(programs, name) {
 		return fmt.Errorf("%s is set by the host, not by boot data", name)
 	}
 	if joined && strings.HasPrefix(value, "/") {

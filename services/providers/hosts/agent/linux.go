@@ -27,10 +27,14 @@ type Linux struct {
 	PluginDir   string   // CNI plugins; what a cluster adds there is removed; empty: /opt/cni/bin
 	HealthzURL  string   // of the kubelet; empty: http://127.0.0.1:10248/healthz
 	RuntimeSock string   // of containerd; empty: /run/containerd/containerd.sock
+	Root        string   // where the machine's files are; empty: /
 	Log         *slog.Logger
 }
 
-// logDir takes what kubelet and runtime say when no journald does. It goes with the cluster.
+// at is where a file of the machine is.
+func (l *Linux) at(name string) string { return filepath.Join("/", l.Root, name) }
+
+// logDir takes what kubelet and runtime say. It goes with the cluster.
 const logDir = "/var/log/bigfleet-node"
 
 // tenant is every directory that a cluster writes into: a reset empties them. What is mounted there on the clean host stays
@@ -43,7 +47,7 @@ var tenant = []string{
 // Write writes the boot data's files and the host's CNI configuration.
 func (l *Linux) Write(_ context.Context, files []File) error {
 	for _, f := range files {
-		if err := replaceFile(f.Path, f.Content, f.Mode); err != nil {
+		if err := replaceFile(l.at(f.Path), f.Content, f.Mode); err != nil {
 			return err
 		}
 	}
@@ -59,7 +63,7 @@ func (l *Linux) Write(_ context.Context, files []File) error {
 		if err != nil {
 			return err
 		}
-		if err := replaceFile(filepath.Join("/etc/cni/net.d", e.Name()), text, 0o600); err != nil {
+		if err := replaceFile(l.at(filepath.Join("/etc/cni/net.d", e.Name())), text, 0o600); err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,7 @@ func (l *Linux) Joined(ctx context.Context) error {
 		url = "http://127.0.0.1:10248/healthz"
 	}
 	err := until(ctx, 100*time.Millisecond, func() error {
-		if _, err := os.Stat(certificate); err != nil {
+		if _, err := os.Stat(l.at(certificate)); err != nil {
 			return errors.New("the kubelet has no certificate of the cluster yet: does the cluster approve its request, and does the kubelet reach the API server?")
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -207,11 +211,11 @@ func (l *Linux) Unmount(context.Context) error {
 // Wipe empties the tenant's directories, and takes away plugins that the host did not have.
 func (l *Linux) Wipe(context.Context) error {
 	for _, dir := range tenant {
-		if err := l.empty(dir); err != nil {
+		if err := l.empty(l.at(dir)); err != nil {
 			return err
 		}
 	}
-	names, err := filepath.Glob("/run/netns/cni-*")
+	names, err := filepath.Glob(l.at("/run/netns/cni-*"))
 	if err != nil {
 		return err
 	}
@@ -255,6 +259,11 @@ func (l *Linux) empty(dir string) error {
 		}
 	}
 	return nil
+}
+
+// BoundLogs implements Host.
+func (l *Linux) BoundLogs() error {
+	return errors.Join(cutLog(logOf(l.Root, Kubelet), logBytesMax), cutLog(logOf(l.Root, Runtime), logBytesMax))
 }
 
 // Runs implements Host.

@@ -143,7 +143,7 @@ func (l *Linux) Look(ctx context.Context) (left []string, err error) {
 		left = append(left, "mount "+point)
 	}
 	for _, dir := range tenant {
-		if err := l.files(dir, &left); err != nil {
+		if err := l.files(l.at(dir), &left); err != nil {
 			return nil, err
 		}
 	}

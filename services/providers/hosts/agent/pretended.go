@@ -178,6 +178,9 @@ func (m *Pretended) Look(context.Context) (left []string, err error) {
 	return left, err
 }
 
+// BoundLogs implements Host.
+func (m *Pretended) BoundLogs() error { return nil }
+
 // Runs implements Host.
 func (m *Pretended) Runs() (kubelet, runtime bool) {
 	f := m.Facts()

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -34,6 +36,45 @@ type Services interface {
 	LastWords(s Service) string
 }
 
+// Both kinds of services write what the programs say to files of logDir, so that a reset removes it with the cluster.
+const (
+	logBytesMax  = 64 << 20 // of one file; it is cut then, and its end is kept in a second one
+	logBytesKept = 16 << 20
+	wordsBytes   = 16 << 10 // that are read for LastWords
+)
+
+func logOf(root string, s Service) string { return filepath.Join("/", root, logDir, string(s)+".log") }
+
+// end reads at most the last n bytes of a file.
+func end(file string, n int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(max(0, info.Size()-n), io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, n))
+}
+
+// cutLog keeps a log from filling the disk. The program goes on writing to the same file, which it opened to append.
+func cutLog(file string, most int64) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() <= most {
+		return nil // none yet, or small
+	}
+	text, err := end(file, logBytesKept)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file+".1", text, 0o640), os.Truncate(file, 0))
+}
+
 const stopPatience = 10 * time.Second // from SIGTERM to SIGKILL
 
 // Direct runs the programs without a service manager, each in a session of its own.
@@ -50,7 +91,7 @@ func (d Direct) Start(_ context.Context, s Service, args []string) error {
 	if err := os.MkdirAll(logDir, 0o750); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(d.log(s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	log, err := os.OpenFile(logOf("", s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err
 	}
@@ -65,8 +106,6 @@ func (d Direct) Start(_ context.Context, s Service, args []string) error {
 	return nil
 }
 
-func (d Direct) log(s Service) string { return filepath.Join(logDir, string(s)+".log") }
-
 // Stop implements Services.
 func (d Direct) Stop(ctx context.Context, s Service) error {
 	return endProcesses(ctx, stopPatience, func() []int { return processesOf(d.Programs[s]) })
@@ -76,10 +115,10 @@ func (d Direct) Stop(ctx context.Context, s Service) error {
 func (d Direct) Runs(s Service) bool { return len(processesOf(d.Programs[s])) > 0 }
 
 // LastWords implements Services.
-func (d Direct) LastWords(s Service) string { return tail(d.log(s)) }
+func (d Direct) LastWords(s Service) string { return tail(logOf("", s)) }
 
 func tail(file string) string {
-	text, err := os.ReadFile(file)
+	text, err := end(file, wordsBytes)
 	if err != nil {
 		return "none"
 	}
@@ -87,22 +126,40 @@ func tail(file string) string {
 	return string(bytes.Join(lines[max(0, len(lines)-3):], []byte(" | ")))
 }
 
-// Systemd uses the units of the distribution. The kubelet's flags go into a drop-in that sorts last.
-type Systemd struct{ Kubelet string } // path of the program; empty: /usr/bin/kubelet
+// Systemd uses the units of the distribution, with drop-ins of its own that sort last.
+type Systemd struct {
+	Kubelet string // path of the program; empty: /usr/bin/kubelet
+	Root    string // where the machine's files are; empty: /
+}
 
-const ownDropIn = dropInDir + "/99-bigfleet-hostagent.conf"
+const (
+	runtimeDropInDir = "/etc/systemd/system/containerd.service.d"
+	ownDropIn        = "99-bigfleet-hostagent.conf"
+)
 
-// Start implements Services.
-func (d Systemd) Start(ctx context.Context, s Service, args []string) error {
+func (d Systemd) dropIn(s Service) string {
 	if s == Kubelet {
-		program := d.Kubelet
-		if program == "" {
-			program = "/usr/bin/kubelet"
+		return filepath.Join("/", d.Root, dropInDir, ownDropIn)
+	}
+	return filepath.Join("/", d.Root, runtimeDropInDir, ownDropIn)
+}
+
+// Start implements Services. What the programs say goes to files: a journal would keep it for the next cluster to read.
+func (d Systemd) Start(ctx context.Context, s Service, args []string) error {
+	log := filepath.Join(logDir, string(s)+".log")
+	unit := "[Service]\nStandardOutput=append:" + log + "\nStandardError=append:" + log + "\n"
+	if s == Kubelet {
+		words := []string{unitWord(cmp.Or(d.Kubelet, "/usr/bin/kubelet"))}
+		for _, arg := range args {
+			words = append(words, unitWord(arg))
 		}
-		unit := "[Service]\nExecStart=\nExecStart=" + strings.Join(append([]string{program}, args...), " ") + "\n"
-		if err := replaceFile(ownDropIn, []byte(unit), 0o644); err != nil {
-			return err
-		}
+		unit += "ExecStart=\nExecStart=" + strings.Join(words, " ") + "\n"
+	}
+	if err := os.MkdirAll(filepath.Dir(logOf(d.Root, s)), 0o750); err != nil { // systemd does not make it
+		return err
+	}
+	if err := replaceFile(d.dropIn(s), []byte(unit), 0o644); err != nil {
+		return err
 	}
 	if err := run(ctx, "systemctl", "daemon-reload"); err != nil {
 		return err
@@ -110,9 +167,24 @@ func (d Systemd) Start(ctx context.Context, s Service, args []string) error {
 	return run(ctx, "systemctl", "enable", "--now", string(s)+".service")
 }
 
+// unitWord is a word of ExecStart: systemd expands % and $, and splits at blanks.
+func unitWord(word string) string {
+	word = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`).Replace(word)
+	if word == "" || strings.ContainsAny(word, " \t'\"\\;") {
+		return `"` + word + `"`
+	}
+	return word
+}
+
 // Stop implements Services. Containers outlive the units, so the unit's other processes are not ended here.
-func (Systemd) Stop(ctx context.Context, s Service) error {
-	return run(ctx, "systemctl", "disable", "--now", string(s)+".service")
+func (d Systemd) Stop(ctx context.Context, s Service) error {
+	if err := run(ctx, "systemctl", "disable", "--now", string(s)+".service"); err != nil {
+		return err
+	}
+	if err := os.Remove(d.dropIn(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return run(ctx, "systemctl", "daemon-reload")
 }
 
 // Runs implements Services.
@@ -120,8 +192,11 @@ func (Systemd) Runs(s Service) bool {
 	return exec.Command("systemctl", "--quiet", "is-active", string(s)+".service").Run() == nil
 }
 
-// LastWords implements Services.
-func (Systemd) LastWords(s Service) string {
+// LastWords implements Services. A unit that systemd could not start at all has said nothing to its file.
+func (d Systemd) LastWords(s Service) string {
+	if words := tail(logOf(d.Root, s)); words != "" && words != "none" {
+		return words
+	}
 	out, err := exec.Command("journalctl", "--unit", string(s)+".service", "--lines", "3", "--output", "cat", "--no-pager").Output()
 	if err != nil {
 		return "none"
@@ -166,7 +241,7 @@ func processes(mine func(exe string) bool) (out []int) {
 
 // podCgroups lists the directories of the kubelet's Pods in every hierarchy, parents first.
 func (l *Linux) podCgroups() (dirs []string) {
-	const root = "/sys/fs/cgroup"
+	root := l.at("/sys/fs/cgroup")
 	places := []string{root} // of version 2
 	entries, err := os.ReadDir(root)
 	if err != nil {

@@ -31,6 +31,8 @@ type Host interface {
 	Look(ctx context.Context) ([]string, error)
 	// Forget drops what Remember noted.
 	Forget(ctx context.Context) error
+	// BoundLogs keeps what kubelet and runtime say from filling the disk. It is called every few seconds.
+	BoundLogs() error
 	// Runs says whether kubelet and runtime run.
 	Runs() (kubelet, runtime bool)
 }

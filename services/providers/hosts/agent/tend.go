@@ -44,6 +44,9 @@ func (a *Agent) tendOnce(ctx context.Context) {
 		a.tending = nil
 		a.mu.Unlock()
 	}()
+	if err := a.host.BoundLogs(); err != nil {
+		a.log.Warn("the log of the kubelet or of the container runtime cannot be cut; it grows", "err", err)
+	}
 	kubelet, runtime := a.host.Runs()
 	var err error
 	if !runtime {
