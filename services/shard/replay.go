@@ -181,7 +181,7 @@ func writeState(out io.Writer, c *core.Core) error {
 				cluster = m.Intended
 			}
 			if _, err := fmt.Fprintf(out, "machine %s %s %s %s cluster=%q need=%q operation=%q\n", id, m.Machine.State, m.Machine.InstanceType,
-				m.Machine.Zone, cluster, m.Stamp.Fingerprint, m.Op); err != nil {
+				m.Machine.Zone, cluster, m.Attribution.Fingerprint, m.Op); err != nil {
 				return err
 			}
 			after = id

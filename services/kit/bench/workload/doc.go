@@ -8,7 +8,7 @@
 // two sizes, so that a change of a generator shows as a failed test and starts a new history of results.
 //
 // It is test gear: a dependency test keeps it out of every binary. It must never read a clock, the environment or
-// map order, and it knows nothing of any service: fingerprints and stamps come from the caller (World.Stamp).
+// map order, and it knows nothing of any service: fingerprints and attributions come from the caller (World.Attribution).
 //
 // Start at Steady; then Gangs, One, Small, NewRequests, NewSessions.
 package workload

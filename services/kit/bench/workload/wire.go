@@ -40,8 +40,8 @@ func (w *World) Machine(i int) *pb.Machine {
 	}
 	if f.Cluster[i] >= 0 {
 		m.Cluster = ClusterName(f.Cluster[i])
-		if w.Stamp != nil && f.Need[i] >= 0 {
-			m.ShardMetadata = w.Stamp(f.Need[i])
+		if w.Attribution != nil && f.Need[i] >= 0 {
+			m.ShardMetadata = w.Attribution(f.Need[i])
 		}
 	}
 	return m

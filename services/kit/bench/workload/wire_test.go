@@ -105,7 +105,7 @@ func TestMessagesAreValid(t *testing.T) {
 		worlds = append(worlds, workload.Small(i, 1))
 	}
 	for _, w := range worlds {
-		w.Stamp = func(row int32) map[string]string { return map[string]string{"row": fmt.Sprint(row)} }
+		w.Attribution = func(row int32) map[string]string { return map[string]string{"row": fmt.Sprint(row)} }
 		for i := range min(w.Fleet.Len(), 2_000) {
 			m := w.Machine(i)
 			check(m)

@@ -10,8 +10,8 @@ type World struct {
 	Fleet  *Fleet
 	Demand *Demand
 
-	// Stamp, if set, gives the shard_metadata of machines bound for a row. What is in it is the shard's business.
-	Stamp func(row int32) map[string]string
+	// Attribution, if set, gives the shard_metadata of machines bound for a row. What is in it is the shard's business.
+	Attribution func(row int32) map[string]string
 
 	churn *rand.Rand
 }

@@ -10,15 +10,15 @@ import (
 
 // tracker remembers which requests were in which roll-up until the shard says that it has them.
 type tracker struct {
-	batches []batch // by stamp, growing
+	batches []batch // by timestamp, growing
 	handed  map[aggregate.Key]struct{}
 	sentAt  map[int64]Outcome // roll-ups without an answer yet
 	heard   time.Time         // the session opened, or the shard answered a roll-up
 }
 
 type batch struct {
-	stamp int64
-	keys  []aggregate.Key
+	timestamp int64
+	keys      []aggregate.Key
 }
 
 func newTracker() tracker {
@@ -36,7 +36,7 @@ func (t *tracker) opened(now time.Time) {
 
 // sent notes a roll-up and the requests that are in it for the first time. A request is handed on once, even if its
 // object changes before the acknowledgement is visible.
-func (t *tracker) sent(stamp int64, now time.Time, keys []aggregate.Key, o Outcome) {
+func (t *tracker) sent(timestamp int64, now time.Time, keys []aggregate.Key, o Outcome) {
 	fresh := keys[:0]
 	for _, k := range keys {
 		if _, known := t.handed[k]; !known {
@@ -47,22 +47,22 @@ func (t *tracker) sent(stamp int64, now time.Time, keys []aggregate.Key, o Outco
 	if len(t.sentAt) >= batchesMax {
 		clear(t.sentAt)
 	}
-	o.At, o.OfTimestampNs = now, stamp
-	t.sentAt[stamp] = o
+	o.At, o.OfTimestampNs = now, timestamp
+	t.sentAt[timestamp] = o
 	if len(fresh) == 0 {
 		return
 	}
 	if len(t.batches) >= batchesMax {
 		end := &t.batches[len(t.batches)-1]
-		end.stamp, end.keys = stamp, append(end.keys, fresh...)
+		end.timestamp, end.keys = timestamp, append(end.keys, fresh...)
 		return
 	}
-	t.batches = append(t.batches, batch{stamp, fresh})
+	t.batches = append(t.batches, batch{timestamp, fresh})
 }
 
 // upTo takes the requests of all roll-ups up to one.
-func (t *tracker) upTo(stamp int64) (keys []aggregate.Key) {
-	for len(t.batches) > 0 && t.batches[0].stamp <= stamp {
+func (t *tracker) upTo(timestamp int64) (keys []aggregate.Key) {
+	for len(t.batches) > 0 && t.batches[0].timestamp <= timestamp {
 		keys = append(keys, t.batches[0].keys...)
 		t.batches = t.batches[1:]
 	}
@@ -119,7 +119,7 @@ func (p *Publisher) answered(a *pb.Acknowledgement, result string) Outcome {
 		}
 		o.Reason, o.Text, o.FieldPath, o.HeldCount, o.HeldNeeded = r.Reason, r.Message, r.FieldPath, r.HeldCount, r.HeldNeeded
 		o.OfTimestampNs = r.TimestampUnixNanos
-		p.Log.Debug("a roll-up is answered", "stamp", r.TimestampUnixNanos, "result", result)
+		p.Log.Debug("a roll-up is answered", "timestamp", r.TimestampUnixNanos, "result", result)
 	}
 	o.At, o.Result = now, result
 	p.Instruments.Rollups.WithLabelValues(result).Inc()

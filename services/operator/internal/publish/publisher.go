@@ -85,7 +85,7 @@ type Publisher struct {
 	last      time.Time                   // last roll-up
 	rests     time.Time                   // before which nothing follows a large roll-up
 	paid      time.Time                   // until when roll-ups used up one spacing each
-	stamp     int64                       // its timestamp
+	timestamp int64                       // of the roll-up that was sent last
 	built     time.Time                   // last rebuild
 	tracker   tracker
 	oversized bool

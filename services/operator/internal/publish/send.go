@@ -133,7 +133,7 @@ func (p *Publisher) send(now time.Time) {
 		return
 	}
 	p.oversized = false
-	p.Log.Debug("a roll-up is sent", "stamp", needs.TimestampUnixNanos, "rows", len(needs.Needs), "bytes", size)
+	p.Log.Debug("a roll-up is sent", "timestamp", needs.TimestampUnixNanos, "rows", len(needs.Needs), "bytes", size)
 	p.link.Rollup(needs)
 	p.tracker.sent(needs.TimestampUnixNanos, now, p.demand.TakeWaiting(), outcomeOf(needs, size, p.change))
 	p.settle(now)
@@ -185,8 +185,8 @@ func labelKeys(needs []*pb.CapacityNeed) []string {
 }
 
 func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {
-	p.stamp = max(now.UnixNano(), p.stamp+1) // strictly grows, so that an acknowledgement names one roll-up (OP-5.4)
-	needs := &pb.ClusterCapacityNeeds{ClusterId: p.ClusterID, TimestampUnixNanos: p.stamp, Needs: p.demand.Needs()}
+	p.timestamp = max(now.UnixNano(), p.timestamp+1) // strictly grows, so that an acknowledgement names one roll-up (OP-5.4)
+	needs := &pb.ClusterCapacityNeeds{ClusterId: p.ClusterID, TimestampUnixNanos: p.timestamp, Needs: p.demand.Needs()}
 	if p.Overhead != nil {
 		needs.NodeOverhead = p.Overhead()
 	}

@@ -268,7 +268,7 @@ func (l *Log) take(e entry) error {
 			return err
 		}
 	}
-	l.stamp(e.wall)
+	l.noteTime(e.wall)
 	if r := e.rollup; r != nil {
 		e.event = encode(r.step, r.at, r.event, r.digest)
 	}
@@ -283,7 +283,7 @@ func (l *Log) take(e entry) error {
 	return nil
 }
 
-func (l *Log) stamp(wall int64) {
+func (l *Log) noteTime(wall int64) {
 	if l.first == 0 {
 		l.first = wall
 	}

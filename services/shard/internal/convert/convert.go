@@ -99,7 +99,7 @@ func Need(r *demand.Row) *pb.CapacityNeed {
 }
 
 // Machine writes a machine as the shard knows it.
-func Machine(m *inventory.Machine, stamp *inventory.Stamp) *pb.Machine {
+func Machine(m *inventory.Machine, attribution *inventory.Attribution) *pb.Machine {
 	out := &pb.Machine{Id: m.ID, State: pb.MachineState(m.State), InstanceType: m.InstanceType, Zone: m.Zone,
 		CapacityType: pb.CapacityType(m.CapacityType), PricePerHour: Dollars(m.Price), InterruptionProbability: float64(m.Probability) / 1e6,
 		Resources: Quantities(m.Resources), Allocatable: Quantities(m.Allocatable), Labels: Labels(m), LastError: m.LastError,

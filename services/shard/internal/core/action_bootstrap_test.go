@@ -142,7 +142,7 @@ func TestBadBlobTouchesOneMachinePerPause(t *testing.T) {
 	}
 }
 
-// Scenario 27, SHARD-14.1: a session that ends between dispatch and answer leaves the machine Idle and without a stamp.
+// Scenario 27, SHARD-14.1: a session that ends between dispatch and answer leaves the machine Idle and without an attribution.
 func TestLostSessionRollsBack(t *testing.T) {
 	w := newWorld(t, nil, host("h1", inventory.Idle, ""))
 	w.blob = func(PullBootstrap) *BootstrapAnswered { return nil }
@@ -158,8 +158,8 @@ func TestLostSessionRollsBack(t *testing.T) {
 	if s := w.c.world.Inventory.State(i); s != inventory.Idle {
 		t.Errorf("the machine is %v", s)
 	}
-	if _, ok := w.c.world.Inventory.Stamp(i); ok {
-		t.Error("the stamp is still there")
+	if _, ok := w.c.world.Inventory.Attribution(i); ok {
+		t.Error("the attribution is still there")
 	}
 	if got := w.outcomes(KindBootstrap)["session_lost"]; got != 1 {
 		t.Errorf("ended %v", w.outcomes(KindBootstrap))

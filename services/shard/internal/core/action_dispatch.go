@@ -277,7 +277,7 @@ func (c *dispatcher) startDecision(d *decision) {
 	switch o.Kind {
 	case KindBootstrap:
 		c.machines.move(o.Index, inventory.Configuring, o.Cluster)
-		inv.SetStamp(o.Index, &o.Attribution)
+		inv.SetAttribution(o.Index, &o.Attribution)
 		inv.SetPromise(o.Index, nil)
 		inv.SetReadiness(o.Index, inventory.NoReport)
 		inv.SetOccupancy(o.Index, inventory.OccupancyUnknown)

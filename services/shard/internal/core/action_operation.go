@@ -205,7 +205,7 @@ func wireID(op string, what string, attempt int64) string {
 func (c *commands) snapshot(i inventory.Index) before {
 	inv := c.world.Inventory
 	b := before{State: inv.State(i), Cluster: inv.Cluster(i), Since: inv.Since(i), Ready: uint8(inv.Readiness(i))}
-	if s, ok := inv.Stamp(i); ok {
+	if s, ok := inv.Attribution(i); ok {
 		b.Attribution = &s
 	}
 	if p, ok := inv.Promise(i); ok {
@@ -278,7 +278,7 @@ func (c *commands) restore(o *operation) {
 	}
 	c.draining.uncommit(o)
 	c.machines.move(o.Index, o.Before.State, o.Before.Cluster)
-	inv.SetStamp(o.Index, o.Before.Attribution)
+	inv.SetAttribution(o.Index, o.Before.Attribution)
 	inv.SetPromise(o.Index, o.Before.Promise)
 	inv.SetSince(o.Index, o.Before.Since)
 	inv.SetReadiness(o.Index, inventory.Readiness(o.Before.Ready))

@@ -195,7 +195,7 @@ func (x *Capture) saveMachine(i inventory.Index) savedMachine {
 		Foreign: inv.Foreign(i), Stuck: inv.Stuck(i), Announced: inv.Announced(i), Mutation: col.mutation,
 		Absent: int64(col.absent.lists), AbsentAt: col.absent.since}
 	id := m.Machine.ID
-	if s, ok := inv.Stamp(i); ok {
+	if s, ok := inv.Attribution(i); ok {
 		m.Attribution = &s
 	}
 	if p, ok := inv.Promise(i); ok {

@@ -217,7 +217,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 func (c *Core) restoreMachine(s *savedMachine) {
 	inv := c.world.Inventory
 	i := c.machines.putNew(s.Machine, s.Since)
-	inv.SetStamp(i, s.Attribution)
+	inv.SetAttribution(i, s.Attribution)
 	inv.SetPromise(i, s.Promise)
 	for _, w := range s.Withheld {
 		inv.Withhold(i, w)

@@ -93,26 +93,26 @@ type savedGet struct {
 }
 
 type savedMachine struct {
-	Machine     inventory.Machine    `n:"1"`
-	Attribution *inventory.Stamp     `n:"2"`
-	Promise     *inventory.Promise   `n:"3"`
-	Withheld    []inventory.Withheld `n:"4"`
-	Since       int64                `n:"5"`
-	Readiness   inventory.Readiness  `n:"6"`
-	Foreign     bool                 `n:"7"`
-	Stuck       bool                 `n:"8"`
-	Mutation    int64                `n:"9"` // stamp column
-	Absent      int64                `n:"11"`
-	AbsentAt    int64                `n:"12"`
-	Subscriber  string               `n:"13"`
-	Acquired    *acquisition         `n:"14"`
-	Backoffs    []savedBackoff       `n:"15"`
-	Capped      bool                 `n:"16"`
-	Owner       string               `n:"17"`
-	Announced   bool                 `n:"18"`
-	Drain       *drainBackoff        `n:"19"`
-	Occupancy   inventory.Occupancy  `n:"20"`
-	NodeLabels  []inventory.Label    `n:"21"` // of its node alone
+	Machine     inventory.Machine      `n:"1"`
+	Attribution *inventory.Attribution `n:"2"`
+	Promise     *inventory.Promise     `n:"3"`
+	Withheld    []inventory.Withheld   `n:"4"`
+	Since       int64                  `n:"5"`
+	Readiness   inventory.Readiness    `n:"6"`
+	Foreign     bool                   `n:"7"`
+	Stuck       bool                   `n:"8"`
+	Mutation    int64                  `n:"9"` // mutation column
+	Absent      int64                  `n:"11"`
+	AbsentAt    int64                  `n:"12"`
+	Subscriber  string                 `n:"13"`
+	Acquired    *acquisition           `n:"14"`
+	Backoffs    []savedBackoff         `n:"15"`
+	Capped      bool                   `n:"16"`
+	Owner       string                 `n:"17"`
+	Announced   bool                   `n:"18"`
+	Drain       *drainBackoff          `n:"19"`
+	Occupancy   inventory.Occupancy    `n:"20"`
+	NodeLabels  []inventory.Label      `n:"21"` // of its node alone
 }
 
 type savedBackoff struct {

@@ -91,7 +91,7 @@ func TestFailedCreateKeepsTheException(t *testing.T) {
 func TestExceptionsAfterAStart(t *testing.T) {
 	stored := zones(1, "b1", "gone")
 	stored.Returned = []Exception{{Machine: "old", Owner: "shard-0", Move: "m-old"}}
-	w := &world{t: t, c: New(nil), mono: Second, wall: 1_800_000_000 * Second, provider: map[string]*inventory.Machine{}, stamps: map[string]Attribution{},
+	w := &world{t: t, c: New(nil), mono: Second, wall: 1_800_000_000 * Second, provider: map[string]*inventory.Machine{}, attributions: map[string]Attribution{},
 		samples: map[string]int64{}, sessions: map[string]int64{}, deleted: map[string]bool{}}
 	m := zoned("b1", "zb", inventory.Idle, "")
 	w.provider["b1"], w.listErr = &m, true

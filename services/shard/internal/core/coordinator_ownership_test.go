@@ -318,7 +318,7 @@ func TestDoneInstructionsAreForgottenInOrder(t *testing.T) {
 // for a cluster of its own. The Drain has had its effect: it is not sent again, at a machine that serves somebody else.
 func TestLostDrainIsNotRepeatedAtAnothersMachine(t *testing.T) {
 	w := newWorld(t, coordinated, zoned("a1", "za", inventory.Configured, "red"))
-	w.stamps["a1"] = Attribution{Fingerprint: "f", Priority: 1}
+	w.attributions["a1"] = Attribution{Fingerprint: "f", Priority: 1}
 	view := &View{Term: 1, Index: 1, PartitionKeys: []string{labelZone}, Clusters: []string{"red"}}
 	w.step(CoordinatorReplied{Term: 1, UUID: "u", Instructions: []Instruction{{ID: "v1", Term: 1, SetView: view}}})
 	w.reply = func(Command) (Code, bool) { return CodeDeadlineExceeded, true }
@@ -334,7 +334,7 @@ func TestLostDrainIsNotRepeatedAtAnothersMachine(t *testing.T) {
 	}
 	w.provider["a1"].State, w.provider["a1"].Cluster = inventory.Configured, "blue"
 	w.owner = "shard-1"
-	w.stamps["a1"] = Attribution{Fingerprint: "g", Priority: 2}
+	w.attributions["a1"] = Attribution{Fingerprint: "g", Priority: 2}
 	w.run(5 * Minute)
 	if n := len(w.called(RPCDrain)); n != 1 {
 		t.Errorf("%d Drains were sent", n)

@@ -8,8 +8,8 @@ import (
 
 type quantity = resource.Quantity
 
-// Stamp is the attribution of a machine, as the inventory keeps it.
-type Attribution = inventory.Stamp
+// Attribution says for which row a machine was bound, as the inventory keeps it.
+type Attribution = inventory.Attribution
 
 // Lineage is which coordinator this shard follows: the highest fencing term seen and the identity of its group.
 type Lineage struct {

@@ -94,8 +94,8 @@ func (c *Core) brokenMachine(i inventory.Index) string {
 	case m.State == inventory.Failed && m.LastError == "":
 		return "failed without a reason"
 	}
-	if s, ok := inv.Stamp(i); ok && m.State == inventory.Idle {
-		return fmt.Sprintf("idle with the stamp of %s", s.Fingerprint)
+	if s, ok := inv.Attribution(i); ok && m.State == inventory.Idle {
+		return fmt.Sprintf("idle with the attribution of %s", s.Fingerprint)
 	}
 	if p, ok := inv.Promise(i); ok && m.State == inventory.Configured && (o == nil || !o.Committed) {
 		return "promised to " + p.Cluster + " although no drain of it is certain"

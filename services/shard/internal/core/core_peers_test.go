@@ -141,9 +141,9 @@ func TestAsynchronousProvider(t *testing.T) {
 		}
 		configuring = true
 		n := &w.c.world.Demand.Cluster("red").Needs[0]
-		want := inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: 7, Interruption: n.Form.Interruption.Penalty(),
+		want := inventory.Attribution{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: 7, Interruption: n.Form.Interruption.Penalty(),
 			Reclamation: n.Form.Reclamation.Penalty()}
-		if s, _ := w.c.world.Inventory.Stamp(i); s != want {
+		if s, _ := w.c.world.Inventory.Attribution(i); s != want {
 			t.Fatalf("configuring with %+v, want %+v", s, want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAsynchronousProvider(t *testing.T) {
 		if !known {
 			t.Fatal("the machine is gone")
 		}
-		s, has := w.c.world.Inventory.Stamp(i)
+		s, has := w.c.world.Inventory.Attribution(i)
 		switch w.c.world.Inventory.State(i) {
 		case inventory.Draining:
 			drained = true
@@ -208,7 +208,7 @@ func TestDecisionForAMachineThatMovedOn(t *testing.T) {
 	w.provider[moved].State, w.provider[moved].Cluster = inventory.Idle, ""
 	i, _ := w.c.world.Inventory.Find(moved)
 	w.c.machines.move(i, inventory.Idle, "") // as a fact would, just before a dispatch
-	w.c.world.Inventory.SetStamp(i, nil)
+	w.c.world.Inventory.SetAttribution(i, nil)
 	w.c.cycle.Redispatch = true
 	before := w.count(MetricDeduped)
 	w.c.cycle.wanted = false

@@ -31,16 +31,16 @@ type world struct {
 	arrival int64
 	session int64
 
-	provider map[string]*inventory.Machine // what is true
-	stamps   map[string]Attribution
-	calls    []Command
-	sent     []Effect // everything that went to operators
-	records  []Record
-	samples  map[string]int64
-	sessions map[string]int64
-	log      []logged // every event, for replays
-	deleted  map[string]bool
-	owner    string // that configured what is bound; empty: this shard
+	provider     map[string]*inventory.Machine // what is true
+	attributions map[string]Attribution
+	calls        []Command
+	sent         []Effect // everything that went to operators
+	records      []Record
+	samples      map[string]int64
+	sessions     map[string]int64
+	log          []logged // every event, for replays
+	deleted      map[string]bool
+	owner        string // that configured what is bound; empty: this shard
 
 	dwell   int64                                  // of transitions at the provider
 	reply   func(Command) (Code, bool)             // false: no effect took place; nil: accepted
@@ -77,7 +77,7 @@ func newWorld(t testing.TB, edit func(*Config), machines ...inventory.Machine) *
 
 // worldWith is newWorld with what an earlier process stored.
 func worldWith(t testing.TB, control Control, edit func(*Config), machines ...inventory.Machine) *world {
-	w := &world{t: t, c: New(nil), mono: Second, wall: 1_800_000_000 * Second, provider: map[string]*inventory.Machine{}, stamps: map[string]Attribution{},
+	w := &world{t: t, c: New(nil), mono: Second, wall: 1_800_000_000 * Second, provider: map[string]*inventory.Machine{}, attributions: map[string]Attribution{},
 		samples: map[string]int64{}, sessions: map[string]int64{}, deleted: map[string]bool{}}
 	for i := range machines {
 		w.provider[machines[i].ID] = &machines[i]
@@ -217,8 +217,8 @@ func (w *world) fact(id string) *Fact {
 		return nil
 	}
 	f := &Fact{Machine: *m}
-	if s, ok := w.stamps[id]; ok && boundState(m.State) {
-		f.Stamp, f.HasStamp, f.Owner = s, true, cmp.Or(w.owner, "shard-0")
+	if s, ok := w.attributions[id]; ok && boundState(m.State) {
+		f.Attribution, f.HasAttribution, f.Owner = s, true, cmp.Or(w.owner, "shard-0")
 	}
 	return f
 }
@@ -261,11 +261,11 @@ func (w *world) move(m *inventory.Machine, to inventory.State, x Command) {
 	case inventory.Configuring:
 		m.Cluster = x.Cluster
 		if o := w.c.ops.byID[x.Op]; o != nil {
-			w.stamps[m.ID] = o.Attribution
+			w.attributions[m.ID] = o.Attribution
 		}
 	case inventory.Idle:
 		m.Cluster, m.HostProvider, m.HostRef = "", "p", "ref-"+m.ID
-		delete(w.stamps, m.ID)
+		delete(w.attributions, m.ID)
 	case inventory.Speculative:
 		m.HostProvider, m.HostRef = "", ""
 	}

@@ -30,7 +30,7 @@ func hints(w *world) map[string]KeptRoom {
 
 // restarted is a new process over the same machines, with what the one before kept.
 func (w *world) restarted(kept map[string]KeptRoom) *world {
-	next := &world{t: w.t, c: New(nil), mono: Second, wall: w.wall + Minute, provider: map[string]*inventory.Machine{}, stamps: w.stamps,
+	next := &world{t: w.t, c: New(nil), mono: Second, wall: w.wall + Minute, provider: map[string]*inventory.Machine{}, attributions: w.attributions,
 		samples: map[string]int64{}, sessions: map[string]int64{}, deleted: map[string]bool{}}
 	for id, m := range w.provider {
 		copied := *m

@@ -252,7 +252,7 @@ func TestInstructionOfTheProcessBeforeIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept = append(kept, back)
-	next := &world{t: t, c: New(nil), mono: Second, wall: w.wall, provider: w.provider, stamps: w.stamps, samples: map[string]int64{}, sessions: map[string]int64{}}
+	next := &world{t: t, c: New(nil), mono: Second, wall: w.wall, provider: w.provider, attributions: w.attributions, samples: map[string]int64{}, sessions: map[string]int64{}}
 	next.step(Started{Config: Config{ShardID: "shard-0", Providers: []string{"p"}, ReclaimCapOff: true, ReleaseDelay: -1}, Epoch: 8, Journal: kept})
 	next.run(Second)
 	next.connect("red")

@@ -10,10 +10,10 @@ import (
 // Fact is what a provider says about one machine, after the gate.
 type Fact struct {
 	Machine inventory.Machine `n:"1"`
-	// Stamp is the attribution echoed in shard_metadata. Keys that were absent or malformed leave zeros (SHARD-13.14).
-	Stamp    inventory.Stamp `n:"2"`
-	HasStamp bool            `n:"3"`
-	Owner    string          `n:"4"` // bigfleet.lucy.sh/owner-shard
+	// Attribution is what the provider echoes of shard_metadata. Keys that were absent or malformed leave zeros (SHARD-13.14).
+	Attribution    inventory.Attribution `n:"2"`
+	HasAttribution bool                  `n:"3"`
+	Owner          string                `n:"4"` // bigfleet.lucy.sh/owner-shard
 }
 
 // RollupArrived is one whole demand of one cluster, gated and in core form, or its rejection.

@@ -137,16 +137,16 @@ func (c *merger) noteEdge(i inventory.Index, old, m inventory.Machine, explained
 	}
 }
 
-// attribute keeps, takes or clears the stamp and promise of a machine whose state or binding changed (SHARD-14.3).
+// attribute keeps, takes or clears the attribution and promise of a machine whose state or binding changed (SHARD-14.3).
 func (c *merger) attribute(i inventory.Index, old, m inventory.Machine, f Fact) {
 	inv := c.world.Inventory
 	switch {
 	case boundState(m.State):
 		if m.Cluster != old.Cluster {
-			if f.HasStamp {
-				inv.SetStamp(i, &f.Stamp)
+			if f.HasAttribution {
+				inv.SetAttribution(i, &f.Attribution)
 			} else {
-				inv.SetStamp(i, nil)
+				inv.SetAttribution(i, nil)
 			}
 			if p, ok := inv.Promise(i); ok && p.Cluster != m.Cluster {
 				inv.SetPromise(i, nil)
@@ -159,14 +159,14 @@ func (c *merger) attribute(i inventory.Index, old, m inventory.Machine, f Fact) 
 	case m.State == inventory.Failed:
 		inv.SetPromise(i, nil)
 	default:
-		inv.SetStamp(i, nil) // a dead workload's priority must not stay on an Idle machine
+		inv.SetAttribution(i, nil) // a dead workload's priority must not stay on an Idle machine
 		inv.SetReadiness(i, inventory.NoReport)
 		if m.State == inventory.Speculative || m.State == inventory.Deleting {
 			inv.SetPromise(i, nil)
 		}
 	}
 	if m.State == inventory.Configured && old.State != inventory.Configured {
-		inv.SetPromise(i, nil) // bound now: the stamp says for whom
+		inv.SetPromise(i, nil) // bound now: the attribution says for whom
 	}
 }
 
@@ -183,8 +183,8 @@ func (c *merger) meet(f Fact) (inventory.Index, merged) {
 	}
 	i := c.machines.putNew(m, c.now)
 	c.cols.at(i).mutation = 0
-	if boundState(m.State) && f.HasStamp {
-		inv.SetStamp(i, &f.Stamp)
+	if boundState(m.State) && f.HasAttribution {
+		inv.SetAttribution(i, &f.Attribution)
 	}
 	c.ownership.ownMachine(i, f)
 	c.recovery.useJournal(i, m)

@@ -278,12 +278,12 @@ func (c *machines) sendNodeState(i inventory.Index, cl *cluster, released bool) 
 	if n := cl.nodes[m.ID]; n != nil {
 		s.Node = n.name
 	}
-	stamp, ok := inv.Stamp(i)
+	attribution, ok := inv.Attribution(i)
 	if p, promised := inv.Promise(i); promised && p.Cluster == cl.Name {
-		stamp, ok = p.For, true
+		attribution, ok = p.For, true
 	}
 	if ok {
-		s.For = demand.RowKey{Fingerprint: stamp.Fingerprint, Group: stamp.Group}
+		s.For = demand.RowKey{Fingerprint: attribution.Fingerprint, Group: attribution.Group}
 		if at, found := c.world.Demand.Position(cl.Name, s.For); found {
 			s.RowID = c.world.Demand.Cluster(cl.Name).Needs[at].RowID
 		}

@@ -217,7 +217,7 @@ func (c *cycleState) spell(d *decision) {
 		d.view.Grace = t / Second
 	}
 	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
-		d.attribution = r.Stamp(d.action.Need)
+		d.attribution = r.Attribution(d.action.Need)
 		n, _ := r.Need(d.action.Need)
 		d.reqs = n.Form.Requirements
 		d.view.Row = n.RowKey()

@@ -72,8 +72,8 @@ func (c *reader) countMachine(s *Census, i inventory.Index, r *inventory.Row) {
 	case r.Promised() && state != inventory.Draining:
 		p, _ := inv.Promise(i)
 		key.Bucket = demand.BucketOf(p.For.Interruption)
-	case r.Stamp != 0:
-		key.Bucket = demand.BucketOf(inv.StampRow(r.Stamp).Interruption)
+	case r.Attribution != 0:
+		key.Bucket = demand.BucketOf(inv.AttributionRow(r.Attribution).Interruption)
 	}
 	s.Machines[key]++
 	if inv.Stuck(i) {

@@ -10,18 +10,18 @@ import (
 
 // MachineView is one machine as readers see it. Times are Mono.
 type MachineView struct {
-	Machine   inventory.Machine
-	Stamp     inventory.Stamp
-	Intended  string // cluster it is being made for
-	Since     int64
-	Op        string
-	OpKind    Kind
-	Flags     []MachineFlag
-	Withheld  string
-	Backoff   int64
-	Node      string
-	Ready     bool
-	Readiness inventory.Readiness
+	Machine     inventory.Machine
+	Attribution inventory.Attribution
+	Intended    string // cluster it is being made for
+	Since       int64
+	Op          string
+	OpKind      Kind
+	Flags       []MachineFlag
+	Withheld    string
+	Backoff     int64
+	Node        string
+	Ready       bool
+	Readiness   inventory.Readiness
 }
 
 // MachineFlag is something unusual about a machine. The numbers are those of the wire.
@@ -64,11 +64,11 @@ func (c *reader) viewMachine(i inventory.Index) MachineView {
 	inv := c.world.Inventory
 	v := MachineView{Machine: inv.Machine(i), Since: inv.Since(i), Readiness: inv.Readiness(i)}
 	id := v.Machine.ID
-	v.Stamp, _ = inv.Stamp(i)
+	v.Attribution, _ = inv.Attribution(i)
 	if p, ok := inv.Promise(i); ok {
 		v.Intended = p.Cluster
 		if v.Machine.State != inventory.Draining {
-			v.Stamp = p.For
+			v.Attribution = p.For
 		}
 	}
 	if o := c.ops.byMachine[id]; o != nil {

@@ -106,10 +106,10 @@ func (t MachineTable) Priced(i inventory.Index) (v MachineView) {
 	s, text := inv.Shape(inv.Class(inv.Row(i).Class).Shape), inv.Space().Strings
 	v.Machine.Provider, v.Machine.InstanceType, v.Machine.Zone = text.Text(s.Provider), text.Text(s.Type), text.Text(s.Zone)
 	v.Machine.CapacityType, v.Machine.Price, v.Machine.State, v.Machine.Cluster = s.Capacity, s.Price, inv.State(i), inv.Cluster(i)
-	v.Stamp, _ = inv.Stamp(i)
+	v.Attribution, _ = inv.Attribution(i)
 	if p, ok := inv.Promise(i); ok {
 		if v.Intended = p.Cluster; v.Machine.State != inventory.Draining {
-			v.Stamp = p.For
+			v.Attribution = p.For
 		}
 	}
 	return v

@@ -59,7 +59,7 @@ func BucketOf(p Penalty) Bucket {
 	return Pinned
 }
 
-// PenaltyOfDollars reads a penalty that was written down in dollars, for example as a stamp in machine metadata. It
+// PenaltyOfDollars reads a penalty that was written down in dollars, for example as an attribution in machine metadata. It
 // rounds up to half-dollars; not-a-number and amounts below zero are 0; above 2^23 dollars it is Pinned (ENG-4.5).
 func PenaltyOfDollars(dollars float64) Penalty {
 	if !(dollars > 0) { // also false for not-a-number

@@ -156,7 +156,7 @@ func (p Profile) WithoutSame() Profile {
 	return p
 }
 
-// FingerprintPrefix marks fingerprints of the format of this version. Stamps with another one are not ours (ENG-5.6).
+// FingerprintPrefix marks fingerprints of the format of this version. Attributions with another one are not ours (ENG-5.6).
 const FingerprintPrefix = "f1-"
 
 // Fingerprint names a profile: "f1-" and the first 32 hex digits of SHA-256 over its canonical form (ENG-4.4). The form

@@ -88,7 +88,7 @@ type View struct {
 	Kind              Kind
 	Cause             Cause
 	Cluster           string        // where the machine goes to, or comes from
-	Row               demand.RowKey // of the Need served or harmed; from the stamp if that Need is gone
+	Row               demand.RowKey // of the Need served or harmed; from the attribution if that Need is gone
 	RowID             string
 	Priority          int32 // of the Need served or harmed
 	Interruption      demand.Penalty

@@ -80,8 +80,8 @@ func (x *Audit) drain(w *World, r *Result, a *Action) string {
 	if home == cluster {
 		return "it is a victim inside its own cluster (P6)"
 	}
-	if s := inv.StampRow(inv.Row(a.Machine).Stamp); inv.Row(a.Machine).Stamp != 0 && s.Priority >= need.Form.Priority {
-		return fmt.Sprintf("it is stamped %d and taken for %d (P10)", s.Priority, need.Form.Priority)
+	if s := inv.AttributionRow(inv.Row(a.Machine).Attribution); inv.Row(a.Machine).Attribution != 0 && s.Priority >= need.Form.Priority {
+		return fmt.Sprintf("it is attributed priority %d and taken for %d (P10)", s.Priority, need.Form.Priority)
 	}
 	return ""
 }

@@ -22,7 +22,7 @@
 //
 //   - stores Result.Promises with Inventory.SetPromise: promises that changed hands (ENG-15.4);
 //   - replaces the decisions not yet started by Result.Actions, in that order. Starting one, it moves the machine,
-//     and stores Result.Promise(a) for actions that make one and Result.Stamp(a) for those that bind;
+//     and stores Result.Promise(a) for actions that make one and Result.Attribution(a) for those that bind;
 //   - passes the verdicts to its ledgers: parking (ENG-18), sharing (ENG-11), joining (ENG-17);
 //   - asks Result.HandsOver when a promised machine becomes Idle (ENG-5.9).
 //

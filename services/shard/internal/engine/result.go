@@ -233,14 +233,14 @@ func (r *Result) Names(ref Ref, fingerprint, group string) bool {
 	return false
 }
 
-// Stamp returns the attribution that a machine gets when it is bound for a Need (ENG-5.5).
-func (r *Result) Stamp(ref Ref) inventory.Stamp {
+// Attribution returns what a machine is attributed to when it is bound for a Need (ENG-5.5).
+func (r *Result) Attribution(ref Ref) inventory.Attribution {
 	n, _ := r.Need(ref)
-	return StampOf(n)
+	return AttributionOf(n)
 }
 
-func StampOf(n *demand.Need) inventory.Stamp {
-	return inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: n.Form.Priority,
+func AttributionOf(n *demand.Need) inventory.Attribution {
+	return inventory.Attribution{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: n.Form.Priority,
 		Interruption: n.Form.Interruption.Penalty(), Reclamation: n.Form.Reclamation.Penalty()}
 }
 
@@ -252,11 +252,11 @@ func (r *Result) Promise(a Action, now int64, p *Policy) (inventory.Promise, boo
 	switch {
 	case a.Kind == Provision:
 		_, cluster := r.Need(a.Need)
-		return inventory.Promise{Cluster: cluster, For: r.Stamp(a.Need), Cause: inventory.ForCreate}, true
+		return inventory.Promise{Cluster: cluster, For: r.Attribution(a.Need), Cause: inventory.ForCreate}, true
 	case a.Drain >= 0 && !r.Drains[a.Drain].Preemptor.None():
 		d := r.Drains[a.Drain]
 		_, cluster := r.Need(d.Preemptor)
-		return inventory.Promise{Cluster: cluster, For: r.Stamp(d.Preemptor), Cause: inventory.ForPreempt,
+		return inventory.Promise{Cluster: cluster, For: r.Attribution(d.Preemptor), Cause: inventory.ForPreempt,
 			Expires: now + (d.Grace+p.DrainMargin)*Second}, true
 	}
 	return inventory.Promise{}, false
@@ -266,7 +266,7 @@ func (r *Result) Promise(a Action, now int64, p *Policy) (inventory.Promise, boo
 func (r *Result) View(w *World, a Action) View {
 	v := View{Machine: w.Inventory.ID(a.Machine), Kind: a.Kind, Cause: a.Cause, Cost: a.Cost, Price: w.Inventory.Price(a.Machine),
 		Cluster: w.Inventory.Cluster(a.Machine)}
-	if s, ok := w.Inventory.Stamp(a.Machine); ok {
+	if s, ok := w.Inventory.Attribution(a.Machine); ok {
 		v.Row = demand.RowKey{Fingerprint: s.Fingerprint, Group: s.Group}
 		v.Priority, v.Interruption, v.Reclamation = s.Priority, s.Interruption, s.Reclamation
 	}

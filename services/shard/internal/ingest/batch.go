@@ -17,22 +17,22 @@ import (
 // record offers and is labelled with is read once, and the records after it share it. What it gives out of a record is what
 // Gate.Machine gives out of the message. A Batch is for one goroutine.
 type Batch struct {
-	gate    *Gate
-	seed    maphash.Seed
-	parts   parts
-	texts   map[string]string
-	labels  memo[[]inventory.Label]
-	amounts memo[[]resource.Quantity]
-	stamps  memo[parsedMetadata]
-	taints  map[string][]inventory.Taint
-	room    []byte // of ids and hosts of the records to come
+	gate         *Gate
+	seed         maphash.Seed
+	parts        parts
+	texts        map[string]string
+	labels       memo[[]inventory.Label]
+	amounts      memo[[]resource.Quantity]
+	attributions memo[parsedMetadata]
+	taints       map[string][]inventory.Taint
+	room         []byte // of ids and hosts of the records to come
 }
 
 // echo is what metadata says.
 type parsedMetadata struct {
-	stamp inventory.Stamp
-	has   bool
-	owner string
+	attribution inventory.Attribution
+	has         bool
+	owner       string
 }
 
 // batchKnown is how many readings of a kind a Batch remembers before it starts over.
@@ -81,7 +81,7 @@ func (m memo[T]) put(e *entries, value T) {
 // Batch returns a Batch that remembers nothing yet.
 func (g *Gate) Batch() *Batch {
 	return &Batch{gate: g, seed: maphash.MakeSeed(), texts: map[string]string{}, labels: memo[[]inventory.Label]{},
-		amounts: memo[[]resource.Quantity]{}, stamps: memo[parsedMetadata]{}, taints: map[string][]inventory.Taint{}}
+		amounts: memo[[]resource.Quantity]{}, attributions: memo[parsedMetadata]{}, taints: map[string][]inventory.Taint{}}
 }
 
 // Record reads and gates one record. Of a refused one the fact has the id. An error says that the bytes are no record, which
@@ -152,7 +152,7 @@ func (b *Batch) fact() (f core.Fact, ok bool) {
 		return f, false
 	}
 	said, ok := b.parsed()
-	f.Stamp, f.HasStamp, f.Owner = said.stamp, said.has, said.owner
+	f.Attribution, f.HasAttribution, f.Owner = said.attribution, said.has, said.owner
 	return f, ok
 }
 
@@ -230,7 +230,7 @@ func (b *Batch) parsed() (parsedMetadata, bool) {
 	if len(e.list) == 0 {
 		return parsedMetadata{}, true
 	}
-	if known, ok := b.stamps.get(e); ok {
+	if known, ok := b.attributions.get(e); ok {
 		return known, true
 	}
 	said, ok := decode(e)
@@ -239,8 +239,8 @@ func (b *Batch) parsed() (parsedMetadata, bool) {
 	}
 	f := core.Fact{}
 	readMetadata(&f, said)
-	out := parsedMetadata{f.Stamp, f.HasStamp, f.Owner}
-	b.stamps.put(e, out)
+	out := parsedMetadata{f.Attribution, f.HasAttribution, f.Owner}
+	b.attributions.put(e, out)
 	return out, true
 }
 

@@ -33,24 +33,24 @@ func TestMetadataIsReadKeyByKey(t *testing.T) {
 		return f
 	}
 	whole := read(func(map[string]string) {})
-	if s := whole.Stamp; !whole.HasStamp || s.Priority != 7 || s.Interruption != demand.PenaltyOfDollars(2.5) || s.Fingerprint != "f1-x" || s.Group != "g" || whole.Owner != "shard-9" {
+	if s := whole.Attribution; !whole.HasAttribution || s.Priority != 7 || s.Interruption != demand.PenaltyOfDollars(2.5) || s.Fingerprint != "f1-x" || s.Group != "g" || whole.Owner != "shard-9" {
 		t.Fatalf("read %+v", whole)
 	}
 	for _, bad := range []string{"", "x", "7.5", "99999999999", "0x7"} {
 		f := read(func(m map[string]string) { m[priority], m["somebody.else/key"] = bad, "v" })
-		want := whole.Stamp
+		want := whole.Attribution
 		want.Priority = 0
-		if !f.HasStamp || f.Stamp != want {
-			t.Errorf("priority %q: read %+v", bad, f.Stamp)
+		if !f.HasAttribution || f.Attribution != want {
+			t.Errorf("priority %q: read %+v", bad, f.Attribution)
 		}
 	}
 	for _, bad := range []string{"x", "NaN", "1,5"} {
 		f := read(func(m map[string]string) { m[interruption] = bad })
-		if f.Stamp.Interruption != 0 || f.Stamp.Priority != 7 {
-			t.Errorf("penalty %q: read %+v", bad, f.Stamp)
+		if f.Attribution.Interruption != 0 || f.Attribution.Priority != 7 {
+			t.Errorf("penalty %q: read %+v", bad, f.Attribution)
 		}
 	}
-	if f := read(func(m map[string]string) { clear(m) }); f.HasStamp || f.Owner != "" {
+	if f := read(func(m map[string]string) { clear(m) }); f.HasAttribution || f.Owner != "" {
 		t.Errorf("no metadata: read %+v", f)
 	}
 }

@@ -129,21 +129,21 @@ func supply(field string, m map[string]string) ([]resource.Quantity, *Refused) {
 func readMetadata(f *core.Fact, m map[string]string) {
 	priority, interruption, reclamation, fingerprint, group, owner := core.MetadataKeys()
 	if v, ok := m[fingerprint]; ok {
-		f.Stamp.Fingerprint, f.HasStamp = v, true
+		f.Attribution.Fingerprint, f.HasAttribution = v, true
 	}
 	if v, ok := m[group]; ok {
-		f.Stamp.Group = v
+		f.Attribution.Group = v
 	}
 	if v, ok := m[priority]; ok {
 		if n, err := strconv.ParseInt(v, 10, 32); err == nil {
-			f.Stamp.Priority, f.HasStamp = int32(n), true
+			f.Attribution.Priority, f.HasAttribution = int32(n), true
 		}
 	}
 	if p, ok := penalty(m[interruption]); ok {
-		f.Stamp.Interruption, f.HasStamp = p, true
+		f.Attribution.Interruption, f.HasAttribution = p, true
 	}
 	if p, ok := penalty(m[reclamation]); ok {
-		f.Stamp.Reclamation, f.HasStamp = p, true
+		f.Attribution.Reclamation, f.HasAttribution = p, true
 	}
 	f.Owner = m[owner]
 }

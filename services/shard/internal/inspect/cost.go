@@ -116,7 +116,7 @@ func groupOf(by string, m *core.MachineView) string {
 	case "cluster":
 		return cmp.Or(m.Machine.Cluster, m.Intended)
 	case "priority":
-		return strconv.FormatInt(int64(m.Stamp.Priority), 10)
+		return strconv.FormatInt(int64(m.Attribution.Priority), 10)
 	case "provider":
 		return m.Machine.Provider
 	case "type":
@@ -126,7 +126,7 @@ func groupOf(by string, m *core.MachineView) string {
 	case "zone":
 		return m.Machine.Zone
 	}
-	return strconv.FormatFloat(m.Stamp.Interruption.Dollars(), 'f', -1, 64)
+	return strconv.FormatFloat(m.Attribution.Interruption.Dollars(), 'f', -1, 64)
 }
 
 // walkPaid visits every machine that this shard pays for, in chunks between the core's steps.

@@ -146,14 +146,14 @@ func columnsOf(q *pb.ListMachinesRequest, only string) *core.MachineColumns {
 func (l *listing) exact() bool { return l.q.ProfileFingerprint != "" || len(l.q.Flags) > 0 }
 
 func (l *listing) matches(m *core.MachineView) bool {
-	return (l.q.ProfileFingerprint == "" || m.Stamp.Fingerprint == l.q.ProfileFingerprint) &&
+	return (l.q.ProfileFingerprint == "" || m.Attribution.Fingerprint == l.q.ProfileFingerprint) &&
 		(len(l.q.Flags) == 0 || slices.ContainsFunc(m.Flags, func(f core.MachineFlag) bool { return slices.Contains(l.q.Flags, pb.MachineFlag(f)) }))
 }
 
 func (s *Server) machine(v *core.Publish, m *core.MachineView) *pb.MachineView {
-	out := &pb.MachineView{Machine: convert.Machine(&m.Machine, &m.Stamp), HasHost: new(m.Machine.Exists()), Provider: m.Machine.Provider, StateSinceUnixNanos: v.Wall(m.Since),
-		IntendedClusterId: m.Intended, ProfileFingerprint: m.Stamp.Fingerprint, Group: m.Stamp.Group, Priority: m.Stamp.Priority,
-		InterruptionPenaltyDollars: m.Stamp.Interruption.Dollars(), ReclamationPenaltyDollars: m.Stamp.Reclamation.Dollars(),
+	out := &pb.MachineView{Machine: convert.Machine(&m.Machine, &m.Attribution), HasHost: new(m.Machine.Exists()), Provider: m.Machine.Provider, StateSinceUnixNanos: v.Wall(m.Since),
+		IntendedClusterId: m.Intended, ProfileFingerprint: m.Attribution.Fingerprint, Group: m.Attribution.Group, Priority: m.Attribution.Priority,
+		InterruptionPenaltyDollars: m.Attribution.Interruption.Dollars(), ReclamationPenaltyDollars: m.Attribution.Reclamation.Dollars(),
 		OperationId: m.Op, OperationKind: pb.ActionKind(m.OpKind), WithheldReason: m.Withheld, BackoffUntilUnixNanos: v.Wall(m.Backoff),
 		NodeName: m.Node, NodeReady: m.Ready, ShardId: s.cfg.ShardID}
 	for _, f := range m.Flags {

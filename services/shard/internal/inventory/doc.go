@@ -7,8 +7,8 @@
 // # Who drives it
 //
 // The core is the only writer, between plans. Put stores the provider's word about one machine; the Set methods store
-// the shard's own: stamp, promise, withheld marks, readiness, ownership. No method of the table does two of these at
-// once: who moves a machine to Idle also clears its stamp. Each writer compares first, so that storing what is already
+// the shard's own: attribution, promise, withheld marks, readiness, ownership. No method of the table does two of these at
+// once: who moves a machine to Idle also clears its attribution. Each writer compares first, so that storing what is already
 // there costs nothing downstream, and advances the versions that Planner watches only for real changes.
 //
 // At the start of each cycle, before the plan, the core calls Advance with the time of the plan. It drops what has

@@ -168,8 +168,8 @@ func ProbabilityOf(p float64) int32 {
 	return max(1, int32(p*1e6+0.5))
 }
 
-// Stamp remembers for which Need a machine was bound (ENG-5.5). Fields that were never known are zero.
-type Stamp struct {
+// Attribution remembers for which Need a machine was bound (ENG-5.5). Fields that were never known are zero.
+type Attribution struct {
 	Fingerprint  string         `n:"1"`
 	Group        string         `n:"2"`
 	Priority     int32          `n:"3"`
@@ -177,14 +177,14 @@ type Stamp struct {
 	Reclamation  demand.Penalty `n:"5"`
 }
 
-// Ours reports whether the stamp was written in our fingerprint format. A bound machine without such a stamp is adopted:
+// Ours reports whether the attribution was written in our fingerprint format. A bound machine without such an attribution is adopted:
 // full supply for its cluster, and nobody's own (ENG-5.6).
-func (s *Stamp) Ours() bool { return strings.HasPrefix(s.Fingerprint, demand.FingerprintPrefix) }
+func (s *Attribution) Ours() bool { return strings.HasPrefix(s.Fingerprint, demand.FingerprintPrefix) }
 
 // Promise says to whom a machine on its way belongs (ENG-5.8).
 type Promise struct {
 	Cluster string       `n:"1"`
-	For     Stamp        `n:"2"`
+	For     Attribution  `n:"2"`
 	Cause   PromiseCause `n:"3"`
 	Expires int64        `n:"4"` // nanoseconds of the shard's clock; 0 means never
 }

@@ -45,19 +45,19 @@ func (t *Table) Seen(i Index) State { return t.rows.at(i).Seen() }
 // Cluster returns the cluster a machine is bound to, or "".
 func (t *Table) Cluster(i Index) string { return t.space.Clusters.Text(t.rows.at(i).Cluster) }
 
-// Stamp returns the attribution of a machine.
-func (t *Table) Stamp(i Index) (Stamp, bool) {
-	id := t.rows.at(i).Stamp
+// Attribution says for which Need a machine was bound.
+func (t *Table) Attribution(i Index) (Attribution, bool) {
+	id := t.rows.at(i).Attribution
 	if id == 0 {
-		return Stamp{}, false
+		return Attribution{}, false
 	}
-	s := &t.stamps.all[id]
+	s := &t.attributions.all[id]
 	fp, group := t.space.Keys.Text(s.Key)
-	return Stamp{Fingerprint: fp, Group: group, Priority: s.Priority, Interruption: s.Interruption, Reclamation: s.Reclamation}, true
+	return Attribution{Fingerprint: fp, Group: group, Priority: s.Priority, Interruption: s.Interruption, Reclamation: s.Reclamation}, true
 }
 
-// StampRow returns a stamp by its number in Row; that of 0 is empty.
-func (t *Table) StampRow(id uint32) *StampRow { return &t.stamps.all[id] }
+// AttributionRow returns an attribution by its number in Row; that of 0 is empty.
+func (t *Table) AttributionRow(id uint32) *AttributionRow { return &t.attributions.all[id] }
 
 // Promise returns the promise of a machine.
 func (t *Table) Promise(i Index) (Promise, bool) {
@@ -141,7 +141,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 	c.free, c.removed = slices.Clone(t.free), slices.Clone(t.removed)
 	c.promises, c.marks, c.errors, c.nodeLabels = maps.Clone(t.promises), maps.Clone(t.marks), maps.Clone(t.errors), maps.Clone(t.nodeLabels)
 	c.expiry = slices.Clone(t.expiry)
-	c.shapes, c.labelSets, c.projected, c.stamps = t.shapes.clone(), t.labelSets.clone(), t.projected.clone(), t.stamps.clone()
+	c.shapes, c.labelSets, c.projected, c.attributions = t.shapes.clone(), t.labelSets.clone(), t.projected.clone(), t.attributions.clone()
 	c.classes = slices.Clone(t.classes)
 	for i := range c.classes {
 		for k := range c.classes[i].Pools {

@@ -5,15 +5,15 @@ import "github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 // Row is the part of a machine that plans touch: half a cache line, without pointers. Readers get a pointer into the
 // table, valid until the next write.
 type Row struct {
-	Class   uint32    // in Table.Class
-	Cluster symbol.ID // as the provider says it or the shard moved it, in Space.Clusters
-	Stamp   uint32    // in Table.StampOf; 0 is none
-	Order   uint32    // compares as the id does; changes when machines come
-	Since   int64
-	pos     uint32 // in its cluster's members
-	flags   flags
-	held    Occupancy
-	out     bool // its node takes no Pods
+	Class       uint32    // in Table.Class
+	Cluster     symbol.ID // as the provider says it or the shard moved it, in Space.Clusters
+	Attribution uint32    // in Table.AttributionRow; 0 is none
+	Order       uint32    // compares as the id does; changes when machines come
+	Since       int64
+	pos         uint32 // in its cluster's members
+	flags       flags
+	held        Occupancy
+	out         bool // its node takes no Pods
 }
 
 type flags uint16

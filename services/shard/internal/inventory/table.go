@@ -51,7 +51,7 @@ type Table struct {
 	freeClass    []uint32
 	serial       uint32
 	classVersion uint64
-	stamps       stampTable
+	attributions attributionTable
 	valueKeys    []symbol.ID
 	presenceKeys []symbol.ID
 	typeKey      symbol.ID
@@ -82,7 +82,7 @@ type failure struct {
 // New returns an empty table in the given space.
 func New(space *symbol.Space) *Table {
 	t := &Table{space: space, promises: map[Index]Promise{}, marks: map[Index][]Withheld{}, errors: map[Index]failure{},
-		shapes: newShapes(), labelSets: newLabelSets(), projected: newLabelSets(), classIDs: map[classKey]uint32{}, stamps: newStampTable()}
+		shapes: newShapes(), labelSets: newLabelSets(), projected: newLabelSets(), classIDs: map[classKey]uint32{}, attributions: newAttributionTable()}
 	t.typeKey, t.zoneKey = space.Strings.Intern(TypeKey), space.Strings.Intern(ZoneKey)
 	return t
 }
@@ -227,7 +227,7 @@ func (t *Table) Remove(i Index) {
 	r := t.rows.at(i)
 	t.byID.remove(t, i)
 	t.order.drop(t, i)
-	t.stamps.release(t.space, r.Stamp)
+	t.attributions.release(t.space, r.Attribution)
 	if p, ok := t.promises[i]; ok {
 		delete(t.promises, i)
 		t.releasePromise(p)
@@ -257,19 +257,19 @@ func (t *Table) Remove(i Index) {
 	t.compactHosts()
 }
 
-// SetStamp stores or, with nil, clears the attribution of a machine.
-func (t *Table) SetStamp(i Index, s *Stamp) bool {
+// SetAttribution stores or, with nil, clears the attribution of a machine.
+func (t *Table) SetAttribution(i Index, s *Attribution) bool {
 	r := t.rows.at(i)
-	if old, has := t.Stamp(i); has == (s != nil) && (s == nil || old == *s) {
+	if old, has := t.Attribution(i); has == (s != nil) && (s == nil || old == *s) {
 		return false
 	}
 	id := uint32(0)
 	if s != nil {
-		id = t.stamps.intern(t.space, s)
+		id = t.attributions.intern(t.space, s)
 	}
-	old := r.Stamp
-	r.Stamp = id
-	t.stamps.release(t.space, old)
+	old := r.Attribution
+	r.Attribution = id
+	t.attributions.release(t.space, old)
 	t.touch(i)
 	return true
 }

@@ -19,17 +19,17 @@ type model struct {
 }
 
 type modelMachine struct {
-	m       Machine
-	stamp   *Stamp
-	promise *Promise
-	marks   map[[2]string]Withheld
-	since   int64
-	ready   Readiness
-	foreign bool
-	stuck   bool
-	leaving bool
-	taken   bool // announced as taken back
-	node    []Label
+	m           Machine
+	attribution *Attribution
+	promise     *Promise
+	marks       map[[2]string]Withheld
+	since       int64
+	ready       Readiness
+	foreign     bool
+	stuck       bool
+	leaving     bool
+	taken       bool // announced as taken back
+	node        []Label
 }
 
 // labels are those that profiles are matched with: the provider's, with the node's put over them.
@@ -203,14 +203,14 @@ func step(t *rapid.T, tab *Table, mod *model) {
 		delete(mod.machines, id)
 		tab.Remove(i)
 	case 2, 3:
-		s := Stamp{Fingerprint: rapid.SampledFrom([]string{"f1-a", "old"}).Draw(t, "fp"), Priority: int32(op)}
-		x.stamp = &s
-		tab.SetStamp(i, &s)
+		s := Attribution{Fingerprint: rapid.SampledFrom([]string{"f1-a", "old"}).Draw(t, "fp"), Priority: int32(op)}
+		x.attribution = &s
+		tab.SetAttribution(i, &s)
 	case 4:
-		x.stamp = nil
-		tab.SetStamp(i, nil)
+		x.attribution = nil
+		tab.SetAttribution(i, nil)
 	case 5, 6:
-		p := Promise{Cluster: cluster, For: Stamp{Fingerprint: "f1-p"}, Expires: rapid.SampledFrom([]int64{0, 5, 50}).Draw(t, "expires")}
+		p := Promise{Cluster: cluster, For: Attribution{Fingerprint: "f1-p"}, Expires: rapid.SampledFrom([]int64{0, 5, 50}).Draw(t, "expires")}
 		x.promise = &p
 		tab.SetPromise(i, &p)
 	case 7:
@@ -303,9 +303,9 @@ func compare(t *rapid.T, tab *Table, mod *model) {
 				t.Fatalf("%s of %v is %v, %v", key, x.labels(), v, has)
 			}
 		}
-		s, has := tab.Stamp(i)
-		if has != (x.stamp != nil) || has && s != *x.stamp {
-			t.Fatalf("stamp of %s: %v", id, s)
+		s, has := tab.Attribution(i)
+		if has != (x.attribution != nil) || has && s != *x.attribution {
+			t.Fatalf("attribution of %s: %v", id, s)
 		}
 		if tab.Since(i) != x.since || tab.Readiness(i) != x.ready || tab.Foreign(i) != x.foreign || tab.Seen(i) != x.seen() ||
 			tab.Announced(i) != x.taken || tab.Stuck(i) != x.stuck {

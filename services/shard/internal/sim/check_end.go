@@ -48,8 +48,8 @@ func (c *checker) sameInventory(p *process) {
 			w.broken("price-differs", "SHARD-13.9", id, "", "%s costs %d and the shard believes %d", id, m.Price, v.Machine.Price)
 		case c.overdue(m) && c.ownsAtEnd(m):
 			w.broken("kept-idle", "ENG-16.7", id, v.Intended, "%s has been Idle for %s and costs money (flags %v, promised to %q)", id, clock(w.now-m.since), v.Flags, v.Intended)
-		case m.State == inventory.Idle && (v.Stamp.Fingerprint != "" && v.Intended == ""):
-			w.broken("stamp-stays", "SHARD-14.3", id, "", "%s is Idle and still bears the priority of its last workload", id)
+		case m.State == inventory.Idle && (v.Attribution.Fingerprint != "" && v.Intended == ""):
+			w.broken("attribution-stays", "SHARD-14.3", id, "", "%s is Idle and still bears the priority of its last workload", id)
 		}
 	}
 	for _, q := range w.providers {

@@ -62,7 +62,7 @@ func (c *checker) supplyOf(p *process, name string) []supply {
 			continue
 		}
 		op := c.ops[c.ofM[id]]
-		s := supply{Machine: m, row: v.Stamp.Fingerprint, leaving: op.Kind == core.KindReclaim || op.Kind == core.KindPreempt, doubt: c.stuck[id] || slices.Contains(v.Flags, core.FlagStuck) || m.Probability >= announced}
+		s := supply{Machine: m, row: v.Attribution.Fingerprint, leaving: op.Kind == core.KindReclaim || op.Kind == core.KindPreempt, doubt: c.stuck[id] || slices.Contains(v.Flags, core.FlagStuck) || m.Probability >= announced}
 		if m.State == inventory.Configured && v.Readiness < inventory.ReadyOnce && p.core.Now()-v.Since >= c.w.policy.JoinTimeout {
 			s.doubt = true
 		}

@@ -161,12 +161,12 @@ func (m *machine) detach(why string) {
 // fact is what the provider says now.
 func (m *machine) fact() core.Fact {
 	f := core.Fact{Machine: m.Machine}
-	f.Stamp, f.HasStamp, f.Owner = attributionOf(m.meta)
+	f.Attribution, f.HasAttribution, f.Owner = attributionOf(m.meta)
 	return f
 }
 
-// stampOf reads the attribution back, as the gate does.
-func attributionOf(meta []core.KeyVal) (s inventory.Stamp, has bool, owner string) {
+// attributionOf reads the attribution back, as the gate does.
+func attributionOf(meta []core.KeyVal) (s inventory.Attribution, has bool, owner string) {
 	priority, interruption, reclamation, fingerprint, group, ownerKey := core.MetadataKeys()
 	for _, kv := range meta {
 		switch kv.Key {

@@ -140,9 +140,9 @@ func (x *explainer) heard(cluster string) bool {
 	return c != nil && c.Facts.Heard
 }
 
-// used reports whether the stamp of a machine, or a share on it, stands as high as the Need (ENG-15.7).
+// used reports whether the attribution of a machine, or a share on it, stands as high as the Need (ENG-15.7).
 func (x *explainer) used(i inventory.Index, block int32) bool {
-	if s, ok := x.inv.Stamp(i); ok && x.inv.Seen(i).Bound() && s.Priority >= x.n.Form.Priority {
+	if s, ok := x.inv.Attribution(i); ok && x.inv.Seen(i).Bound() && s.Priority >= x.n.Form.Priority {
 		return true
 	}
 	return slices.ContainsFunc(x.r.Blocks[block].Shares, func(s engine.Share) bool {
@@ -287,7 +287,7 @@ func (x *explainer) domains() []DomainRank {
 		switch kind := x.kinds[i]; {
 		case row.Bound() || counts && (kind == engine.ClaimInFlight || kind == engine.ClaimKept || kind == engine.ClaimPromised):
 			match.Add(s.sum, sup)
-			if st, ok := x.inv.Stamp(i); ok && st.Fingerprint == x.n.Form.Fingerprint && st.Group == x.n.Group {
+			if st, ok := x.inv.Attribution(i); ok && st.Fingerprint == x.n.Form.Fingerprint && st.Group == x.n.Group {
 				match.Add(s.own, sup)
 			}
 		case row.Seen() == inventory.Idle:

@@ -66,7 +66,7 @@ type Standing uint8
 const (
 	StandsHigher    Standing = iota // of higher priority
 	StandsEqual                     // of equal priority
-	StandsUsed                      // its stamp, or somebody with a share on it, is of equal or higher priority
+	StandsUsed                      // its attribution, or somebody with a share on it, is of equal or higher priority
 	StandsInCluster                 // in the Need's own cluster: kube-scheduler moves Pods there by priority
 	StandsForeign                   // machines of another shard
 	StandsUnheard                   // its cluster has not reported since the shard started

@@ -152,7 +152,7 @@ func CarryOut(w *engine.World, r *engine.Result, p *engine.Policy) {
 		switch a.Kind {
 		case engine.Bootstrap, engine.Provision:
 			_, cluster := r.Need(a.Need)
-			settleIn(inv, a.Machine, cluster, r.Stamp(a.Need))
+			settleIn(inv, a.Machine, cluster, r.Attribution(a.Need))
 		case engine.Preempt, engine.Reclaim:
 			if a.Cause == engine.CauseNotJoined {
 				inv.Withhold(a.Machine, inventory.Withheld{Reason: inventory.WithheldNotJoined, Cluster: inv.Cluster(a.Machine), Until: now + p.JoinRetryHold})
@@ -173,10 +173,10 @@ func CarryOut(w *engine.World, r *engine.Result, p *engine.Policy) {
 }
 
 // settleIn makes a machine a Configured one of a cluster, with a Node that has joined.
-func settleIn(inv *inventory.Table, i inventory.Index, cluster string, s inventory.Stamp) {
+func settleIn(inv *inventory.Table, i inventory.Index, cluster string, s inventory.Attribution) {
 	inv.SetPromise(i, nil)
 	inv.Move(i, inventory.Configured, cluster)
-	inv.SetStamp(i, &s)
+	inv.SetAttribution(i, &s)
 	inv.SetSince(i, inv.Now())
 	inv.SetReadiness(i, inventory.ReadyOnce)
 }
@@ -194,10 +194,10 @@ func arrive(inv *inventory.Table, r *engine.Result, p *engine.Policy, i inventor
 	case inventory.Creating, inventory.Draining:
 		inv.Move(i, inventory.Idle, "")
 		inv.SetLeaving(i, false)
-		inv.SetStamp(i, nil)
+		inv.SetAttribution(i, nil)
 		if promise, ok := inv.Promise(i); ok { // ENG-5.9
 			if ref, ok := r.HandsOver(i, promise); ok {
-				settleIn(inv, i, promise.Cluster, r.Stamp(ref))
+				settleIn(inv, i, promise.Cluster, r.Attribution(ref))
 				return
 			}
 			inv.SetPromise(i, nil)

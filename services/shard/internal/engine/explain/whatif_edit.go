@@ -217,7 +217,7 @@ func (e PutMachine) Apply(w *engine.World) string {
 		inv.SetSince(i, inv.Now())
 		inv.SetPromise(i, nil)
 		if !e.Machine.State.Bound() || cluster != e.Machine.Cluster {
-			inv.SetStamp(i, nil)
+			inv.SetAttribution(i, nil)
 			inv.SetReadiness(i, inventory.NoReport)
 		}
 	}

@@ -93,18 +93,18 @@ type classCursor struct {
 
 // drawn is a machine that is free, or was when its row was read.
 type drawn struct {
-	idx   inventory.Index
-	order uint32
-	stamp uint32
+	idx         inventory.Index
+	order       uint32
+	attribution uint32
 }
 
 // pending is a machine that a Need took in a run.
 type pending struct {
-	want  int32
-	idx   inventory.Index
-	order uint32
-	stamp uint32
-	kind  cover.Kind
+	want        int32
+	idx         inventory.Index
+	order       uint32
+	attribution uint32
+	kind        cover.Kind
 }
 
 // runs is the answers of the plan at work, and what came of them.
@@ -170,7 +170,7 @@ func (l *classCursor) draw(p *plan, k inventory.Pool) bool {
 	}
 	for i := range l.drawn {
 		r := inv.Row(l.drawn[i].idx)
-		l.drawn[i].order, l.drawn[i].stamp = r.Order, r.Stamp
+		l.drawn[i].order, l.drawn[i].attribution = r.Order, r.Attribution
 	}
 	l.nextRefill = min(2*l.nextRefill, drawMost)
 	return len(l.drawn) > 0
@@ -289,7 +289,7 @@ func (rs *runs) runOn() bool {
 		if *list == nil {
 			rs.pend(rs.clusters.states[s.allocation.cl])
 		}
-		*list = append(*list, pending{s.allocation.need, d.idx, d.order, d.stamp, cover.Kind(class<<1 | uint32(r.pool))})
+		*list = append(*list, pending{s.allocation.need, d.idx, d.order, d.attribution, cover.Kind(class<<1 | uint32(r.pool))})
 	}
 	return rs.queue.at > from
 }
@@ -327,8 +327,8 @@ func (rs *runs) settlePending(cl *clusterState) {
 	for _, x := range list {
 		l := machineState{idx: x.idx, class: x.kind.Class(), order: x.order, state: inventory.Idle, bits: lAcquired, claim: -1, next: -1, owner: -1,
 			ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(x.kind.Class()).Price}
-		if x.stamp != 0 {
-			l.recl = inv.StampRow(x.stamp).Reclamation
+		if x.attribution != 0 {
+			l.recl = inv.AttributionRow(x.attribution).Reclamation
 		}
 		w := &cl.needs[x.want]
 		if x.kind.Pool() == inventory.SpeculativePool {

@@ -49,8 +49,8 @@ func (aq *acquirer) keepFree(cl *clusterState, w *needState, i inventory.Index, 
 	inv := aq.w.Inventory
 	l := machineState{idx: i, class: class, order: r.Order, state: r.Seen(), bits: lAcquired, claim: -1, next: -1, owner: -1,
 		ownNext: -1, shares: -1, out: -1, used: -1, price: inv.Class(class).Price}
-	if r.Stamp != 0 {
-		l.recl = inv.StampRow(r.Stamp).Reclamation
+	if r.Attribution != 0 {
+		l.recl = inv.AttributionRow(r.Attribution).Reclamation
 	}
 	if at := cl.vacated(i); at >= 0 {
 		l.used = cl.machines[at].used

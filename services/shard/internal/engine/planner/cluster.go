@@ -145,11 +145,11 @@ const (
 // machineState is one machine in its cluster: a cache line.
 type machineState struct {
 	price   int64
-	recl    demand.Penalty // stamped
+	recl    demand.Penalty // of its attribution
 	idx     inventory.Index
 	class   uint32
 	order   uint32
-	key     symbol.ID // of the stamp, if lKeyed
+	key     symbol.ID // of the attribution, if lKeyed
 	claim   int32     // position in needs, or -1
 	next    int32     // in the claimant's chain
 	owner   int32     // position in needs of the Need whose Own it is, or -1
@@ -168,11 +168,11 @@ const (
 	lKept     machineBits = 1 << iota // claimed, but credited with nothing
 	lAcquired                         // taken from a free pool by this plan
 	lExcluded                         // not credited for not having joined
-	lOurs                             // stamped in our format
+	lOurs                             // its attribution is in our format
 	lGone                             // promised to another by section 15, or drained by it
 	lPreempt                          // drained as a Preempt
 	lForeign                          // owned by another shard
-	lKeyed                            // key says for which row it is stamped
+	lKeyed                            // key says for which row it is attributed
 	lInUse                            // its node is known to hold something
 )
 

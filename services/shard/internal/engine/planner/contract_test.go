@@ -23,9 +23,9 @@ func inputs(w *engine.World) string {
 			continue
 		}
 		m := inv.Machine(i)
-		stamp, stamped := inv.Stamp(i)
+		attribution, attributed := inv.Attribution(i)
 		promise, promised := inv.Promise(i)
-		fmt.Fprintf(&b, "%+v %+v %v %+v %v %+v %+v\n", m, stamp, stamped, promise, promised, inv.Withheld(i), *inv.Row(i))
+		fmt.Fprintf(&b, "%+v %+v %v %+v %v %+v %+v\n", m, attribution, attributed, promise, promised, inv.Withheld(i), *inv.Row(i))
 	}
 	for _, c := range w.Demand.Clusters() {
 		fmt.Fprintf(&b, "%s %+v %v %v version %d\n", c.Name, c.Facts, c.Holds, c.Overhead.Quantities(w.Space.Dimensions), c.Version)
@@ -38,7 +38,7 @@ func inputs(w *engine.World) string {
 	return b.String()
 }
 
-// ENG-2.5, ENG-2.1: a plan changes nothing of what it is given: machines, stamps, promises, marks, rows, facts.
+// ENG-2.5, ENG-2.1: a plan changes nothing of what it is given: machines, attributions, promises, marks, rows, facts.
 func TestAPlanChangesNoInput(t *testing.T) {
 	checkFleets(t, func(f *fleet) error {
 		w := f.build(straight)
@@ -109,7 +109,7 @@ func TestANeedIsAmounts(t *testing.T) {
 	}
 }
 
-// ENG-4.2, ENG-5.5: rows that differ in a penalty alone are two, and each machine carries the stamp of the one that took it, whole.
+// ENG-4.2, ENG-5.5: rows that differ in a penalty alone are two, and each machine carries the attribution of the one that took it, whole.
 func TestPenaltiesArePartOfTheProfile(t *testing.T) {
 	s := newScript()
 	s.lines(`
@@ -121,19 +121,19 @@ func TestPenaltiesArePartOfTheProfile(t *testing.T) {
 	}
 	s.replace("red")
 	r := planner.Plan(engine.Input{World: s.w})
-	seen := map[inventory.Stamp]bool{}
+	seen := map[inventory.Attribution]bool{}
 	for _, a := range r.Actions {
-		stamp := r.Stamp(a.Need)
+		attribution := r.Attribution(a.Need)
 		n, _ := r.Need(a.Need)
-		want := inventory.Stamp{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: 7, Interruption: n.Form.Interruption.Penalty(),
+		want := inventory.Attribution{Fingerprint: n.Form.Fingerprint, Group: n.Group, Priority: 7, Interruption: n.Form.Interruption.Penalty(),
 			Reclamation: n.Form.Reclamation.Penalty()}
-		if stamp != want || stamp.Fingerprint == "" || stamp.Interruption == 0 {
-			t.Errorf("stamp %+v, want %+v", stamp, want)
+		if attribution != want || attribution.Fingerprint == "" || attribution.Interruption == 0 {
+			t.Errorf("attribution %+v, want %+v", attribution, want)
 		}
-		seen[stamp] = true
+		seen[attribution] = true
 	}
 	if len(seen) != 2 {
-		t.Errorf("%d stamps for two rows", len(seen))
+		t.Errorf("%d attributions for two rows", len(seen))
 	}
 }
 

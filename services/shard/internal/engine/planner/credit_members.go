@@ -40,7 +40,7 @@ func (m *members) read() {
 	}
 }
 
-// rowKey is the key of the row that a machine is stamped with, or promised to. A promise names its row by text: the row may be
+// rowKey is the key of the row that a machine is attributed to, or promised to. A promise names its row by text: the row may be
 // new.
 func (m *members) rowKey(l *machineState) (key symbol.ID, keyed bool) {
 	if l.state.Bound() {
@@ -113,8 +113,8 @@ func (m *members) list(list []inventory.Index) {
 		case o == inventory.OccupancyEmpty:
 			cl.anyEmpty = true
 		}
-		if r.Stamp != 0 {
-			s := inv.StampRow(r.Stamp)
+		if r.Attribution != 0 {
+			s := inv.AttributionRow(r.Attribution)
 			l.recl, l.key = s.Reclamation, s.Key
 			l.bits |= lKeyed
 			if s.Ours {

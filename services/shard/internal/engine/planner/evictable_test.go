@@ -12,7 +12,7 @@ import (
 )
 
 // COORD-12.13, ENG-15.9: what a Need of another shard may have drained, best first: claimed machines of heard clusters, below it in priority and in
-// interruption penalty, by what serves on them now and by their stamps.
+// interruption penalty, by what serves on them now and by their attributions.
 func TestEvictableMachines(t *testing.T) {
 	s := newScript()
 	s.lines(`
@@ -54,15 +54,15 @@ func TestEvictableMachines(t *testing.T) {
 	check(10, penalty, "[]")
 	check(1000, demand.BucketOf(0), "[]") // no penalty is below that of the requester
 
-	change := func(id string, stamp inventory.Stamp) {
+	change := func(id string, attribution inventory.Attribution) {
 		i, _ := s.w.Inventory.Find(id)
-		s.w.Inventory.SetStamp(i, &stamp)
+		s.w.Inventory.SetAttribution(i, &attribution)
 	}
 	k := s.w.Demand.Cluster("red").Needs
 	low := slices.IndexFunc(k, func(n demand.Need) bool { return n.Form.Priority == 10 })
-	change("m2", inventory.Stamp{Fingerprint: k[low].Form.Fingerprint, Priority: 600}) // it serves less than it was bought for
+	change("m2", inventory.Attribution{Fingerprint: k[low].Form.Fingerprint, Priority: 600}) // it serves less than it was bought for
 	check(500, penalty, "[m1 m4]")
-	change("m2", inventory.Stamp{Fingerprint: k[low].Form.Fingerprint, Priority: 10, Interruption: 27})
+	change("m2", inventory.Attribution{Fingerprint: k[low].Form.Fingerprint, Priority: 10, Interruption: 27})
 	check(500, penalty, "[m1 m4]")
 	i, _ := s.w.Inventory.Find("m1")
 	s.w.Inventory.SetPromise(i, &inventory.Promise{Cluster: "blue", Expires: 1 << 62})

@@ -268,8 +268,8 @@ func checkDrain(w *engine.World, r *engine.Result, v *views, i inventory.Index, 
 			return fmt.Errorf("ENG-P10: %s serves priority %d and is taken for %d", id, x.Form.Priority, n.Form.Priority)
 		}
 	}
-	if s, ok := inv.Stamp(i); ok && s.Priority >= n.Form.Priority {
-		return fmt.Errorf("ENG-P6: %s is stamped %d and taken for %d", id, s.Priority, n.Form.Priority)
+	if s, ok := inv.Attribution(i); ok && s.Priority >= n.Form.Priority {
+		return fmt.Errorf("ENG-P6: %s is attributed priority %d and taken for %d", id, s.Priority, n.Form.Priority)
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func TestEverySharingLevel(t *testing.T) {
 }
 
 // ENG-P22, second half, ENG-11.9, ENG-11.13: a fleet at rest drains nothing when the level goes down, and nothing when it
-// goes up again. A machine without a stamp, and a cluster where a Need holds what is stamped for another, are the exceptions that the
+// goes up again. A machine without an attribution, and a cluster where a Need holds what is attributed to another, are the exceptions that the
 // clause names. So is a machine that a cheaper purchase of its row makes excess (ENG-16.5).
 func TestChangingTheLevelDrainsNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { changeLevels(rt, rapid.Uint64().Draw(rt, "seed")) })
@@ -222,7 +222,7 @@ func TestChangingTheLevelDrainsNothing(t *testing.T) {
 // again, the row gets its own back, and what it bought is excess.
 func TestRaisingTheLevelGivesBackWhatWasReattributed(t *testing.T) {
 	if n := changeLevels(t, 0xcbf6897e); n != 1 {
-		t.Errorf("%d machines drained in clusters that hold what is stamped for others, not 1", n)
+		t.Errorf("%d machines drained in clusters that hold what is attributed to others, not 1", n)
 	}
 }
 
@@ -258,11 +258,11 @@ func changeLevels(t rapid.TB, seed uint64) (excepted int) {
 	return excepted
 }
 
-// borrows reports whether a row of a cluster holds a machine that is stamped for another row of it.
+// borrows reports whether a row of a cluster holds a machine that is attributed to another row of it.
 func (l *loop) borrows(cluster string) bool {
 	b, at := l.last.Block(cluster)
 	return b != nil && slices.ContainsFunc(b.Claims, func(c engine.Claim) bool {
-		s, ok := l.w.Inventory.Stamp(c.Machine)
+		s, ok := l.w.Inventory.Attribution(c.Machine)
 		return ok && c.Kind == engine.ClaimBound && !l.last.Names(engine.Ref{Block: at, Row: c.Row}, s.Fingerprint, s.Group)
 	})
 }

@@ -24,7 +24,7 @@ func times(n int) int {
 }
 
 // drawLoop makes a random world of the harness: types of machines, some of them whole devices with few cpus, clusters that
-// already have unstamped machines, workloads of several priorities, gangs.
+// already have unattributed machines, workloads of several priorities, gangs.
 func drawLoop(seed uint64) *loop {
 	l := newLoop(seed)
 	r := l.rng
@@ -32,7 +32,7 @@ func drawLoop(seed uint64) *loop {
 	for _, what := range []string{"create", "configure", "drain", "delete"} {
 		l.dwell[what] = []int{0, 1, 2, 3, 5}[r.IntN(5)]
 	}
-	l.unstamp = []int{0, 0, 30}[r.IntN(3)]
+	l.unattributed = []int{0, 0, 30}[r.IntN(3)]
 	for rack := range 2 + r.IntN(3) {
 		l.slots(fmt.Sprintf("small%d-", rack), 4+r.IntN(6), fmt.Sprintf("cpu=4 mem=8 price=1 type=small zone=a label.rack=r%d", rack+1))
 		l.slots(fmt.Sprintf("big%d-", rack), 1+r.IntN(3), fmt.Sprintf("cpu=16 mem=32 price=3.5 type=big zone=b spot risk=0.01 label.rack=r%d", rack+1))
@@ -322,7 +322,7 @@ func TestPreemptsDoNotWaitForReclaims(t *testing.T) {
 	other := gone.run("old", 2000, amounts3{4, 4}, 6)
 	other.profile.Requirements = []demand.Requirement{{Key: "rack", Op: demand.In, Values: []string{"r1"}}}
 	l.settle(t, 100, 3)
-	other.scale(gone, 1) // five machines are excess from now on, stamped higher than what comes
+	other.scale(gone, 1) // five machines are excess from now on, attributed to a higher priority than what comes
 	vip := high.run("vip", 1000, amounts3{4, 4}, 8)
 	vip.profile.Interruption = 5
 	for range 20 { // the budget is used up: Reclaims are planned each time and never start

@@ -20,21 +20,21 @@ import (
 )
 
 // loop is the closed-loop harness of ENG-26.2: Pods that are evicted, made again and bound, a packing scheduler in each
-// cluster, machines that take their time in every state and finish in any order, losses, stamps that are missing, and
+// cluster, machines that take their time in every state and finish in any order, losses, attributions that are missing, and
 // several clusters on one pool. What the clusters ask for follows from their Pods alone, and the engine acts on it.
 type loop struct {
 	*stage
-	rng      *rand.Rand
-	clusters []*yard
-	pending  bool             // rows are made of pending Pods only, which ENG-4.11 forbids
-	unstamp  int              // per cent of bound machines whose stamp gets lost
-	scatter  bool             // Pods of one priority are bound in any order, each to the emptiest node
-	every    int              // engines and invariants are compared in each so many cycles
-	bought   int              // Bootstraps of free Idle machines and Provisions
-	drained  map[string]int   // by cluster: Reclaims of machines that carry a stamp, but for those that a cheaper purchase made excess (ENG-16.5)
-	prices   map[string]int64 // by cluster and row: the cheapest machine acquired since drained was cleared
-	broken   []inventory.Index
-	actions  []engine.Action // of the last cycle
+	rng          *rand.Rand
+	clusters     []*yard
+	pending      bool             // rows are made of pending Pods only, which ENG-4.11 forbids
+	unattributed int              // per cent of bound machines whose attribution gets lost
+	scatter      bool             // Pods of one priority are bound in any order, each to the emptiest node
+	every        int              // engines and invariants are compared in each so many cycles
+	bought       int              // Bootstraps of free Idle machines and Provisions
+	drained      map[string]int   // by cluster: Reclaims of machines that carry an attribution, but for those that a cheaper purchase made excess (ENG-16.5)
+	prices       map[string]int64 // by cluster and row: the cheapest machine acquired since drained was cleared
+	broken       []inventory.Index
+	actions      []engine.Action // of the last cycle
 }
 
 // yard is one cluster: its workloads and what runs where.
@@ -153,7 +153,7 @@ func (l *loop) cycle(t rapid.TB) {
 				l.prices[key] = price
 			}
 		}
-		if s, ok := l.w.Inventory.Stamp(a.Machine); ok && a.Kind == engine.Reclaim {
+		if s, ok := l.w.Inventory.Attribution(a.Machine); ok && a.Kind == engine.Reclaim {
 			cluster := l.w.Inventory.Cluster(a.Machine)
 			if cheapest, bought := l.prices[cluster+s.Fingerprint+s.Group]; !bought || cheapest >= l.w.Inventory.Price(a.Machine) {
 				l.drained[cluster]++
@@ -161,7 +161,7 @@ func (l *loop) cycle(t rapid.TB) {
 		}
 	}
 	l.execute(l.last)
-	l.loseStamps()
+	l.loseAttributions()
 }
 
 // finishSome ends what is due, in any order, and some of it late.
@@ -184,14 +184,14 @@ func (l *loop) finishSome() {
 	l.broken = slices.DeleteFunc(l.broken, func(i inventory.Index) bool { return l.w.Inventory.State(i) != inventory.Failed })
 }
 
-// loseStamps makes some bound machines look as if another version had bound them.
-func (l *loop) loseStamps() {
-	if l.unstamp == 0 {
+// loseAttributions makes some bound machines look as if another version had bound them.
+func (l *loop) loseAttributions() {
+	if l.unattributed == 0 {
 		return
 	}
 	for _, a := range l.actions {
-		if (a.Kind == engine.Bootstrap) && l.rng.IntN(100) < l.unstamp {
-			l.w.Inventory.SetStamp(a.Machine, nil)
+		if (a.Kind == engine.Bootstrap) && l.rng.IntN(100) < l.unattributed {
+			l.w.Inventory.SetAttribution(a.Machine, nil)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (l *loop) lose(y *yard) bool {
 	i := nodes[l.rng.IntN(len(nodes))]
 	delete(l.due, i)
 	l.w.Inventory.Move(i, inventory.Failed, "")
-	l.w.Inventory.SetStamp(i, nil)
+	l.w.Inventory.SetAttribution(i, nil)
 	l.broken = append(l.broken, i)
 	return true
 }

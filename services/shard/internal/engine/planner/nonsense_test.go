@@ -55,7 +55,7 @@ func TestExtremesOfMoneyAndPriority(t *testing.T) {
 		need blue/high cpu=8 unit=cpu:1 priority=%d interruption=27 reclamation=27
 		need white/zero cpu=4 priority=0
 		machine m1 cpu=4 configured=red for=low spot risk=1
-		machine m2 cpu=4 configured=red stamp=f1-gone:%d:8589934592:8589934592
+		machine m2 cpu=4 configured=red attribution=f1-gone:%d:8589934592:8589934592
 	`, math.MinInt32, math.MaxInt32, math.MinInt32))
 	for i, price := range []int64{0, 1, math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
 		s.w.Inventory.Put(inventory.Machine{ID: fmt.Sprintf("p%d", i), State: inventory.Speculative, Price: price, Probability: 1_000_000,

@@ -176,12 +176,12 @@ func (pe *preemption) preemptFor(cl *clusterState, w *needState) {
 	for _, v := range excess {
 		src := pe.clusters.states[v.cl]
 		l := &src.machines[v.at]
-		stamped := int32(0)
-		if stamp := pe.stampOf(l); stamp != 0 {
-			stamped = pe.w.Inventory.StampRow(stamp).Priority
+		attributed := int32(0)
+		if attribution := pe.attributionOf(l); attribution != 0 {
+			attributed = pe.w.Inventory.AttributionRow(attribution).Priority
 		}
-		d := drainPlan{kind: engine.Reclaim, cause: engine.CauseExcessPromised, gap: int64(w.priority) - int64(stamped)}
-		if w.priority > stamped {
+		d := drainPlan{kind: engine.Reclaim, cause: engine.CauseExcessPromised, gap: int64(w.priority) - int64(attributed)}
+		if w.priority > attributed {
 			d.kind, d.cause = engine.Preempt, engine.CauseExcessTaken
 		}
 		pe.drainFor(cl, w, v, d)
@@ -298,8 +298,8 @@ func (cs *clusters) machineOf(i inventory.Index, cluster string) (*clusterState,
 func (p *plan) effective(cl *clusterState, l *machineState) int64 {
 	e := int64(-1 << 40)
 	if l.state.Bound() {
-		if stamp := p.stampOf(l); stamp != 0 {
-			e = int64(p.w.Inventory.StampRow(stamp).Priority)
+		if attribution := p.attributionOf(l); attribution != 0 {
+			e = int64(p.w.Inventory.AttributionRow(attribution).Priority)
 		}
 	}
 	if l.claim >= 0 {
@@ -363,7 +363,7 @@ func (pe *preemption) excessFor(h *request) []victim {
 }
 
 // victimsFor lists the victims of 15.6 that are needed, best first. Takeovers may have changed who counts on one since
-// they were listed; the order stays, as stamps do.
+// they were listed; the order stays, as attributions do.
 func (pe *preemption) victimsFor(h *request) []victim {
 	if match.IsZero(h.rest) || h.cl.need(h.w).Form.NeverPreempts {
 		return nil
@@ -374,14 +374,14 @@ func (pe *preemption) victimsFor(h *request) []victim {
 	return pe.victims.choose(h, int64(h.w.priority))
 }
 
-// stampOf is the number of a machine's stamp, or 0.
-func (p *plan) stampOf(l *machineState) uint32 { return p.w.Inventory.Row(l.idx).Stamp }
+// attributionOf is the number of a machine's attribution, or 0.
+func (p *plan) attributionOf(l *machineState) uint32 { return p.w.Inventory.Row(l.idx).Attribution }
 
 // scoreTerms is ENG-15.9.
 func (p *plan) scoreTerms(i inventory.Index, gap int64) engine.ScoreTerms {
-	var s inventory.StampRow
-	if stamp := p.w.Inventory.Row(i).Stamp; stamp != 0 {
-		s = *p.w.Inventory.StampRow(stamp)
+	var s inventory.AttributionRow
+	if attribution := p.w.Inventory.Row(i).Attribution; attribution != 0 {
+		s = *p.w.Inventory.AttributionRow(attribution)
 	}
 	cents := func(x demand.Penalty) int64 { return max(1, int64(x)*50) }
 	w := p.policy.VictimWeights

@@ -48,8 +48,8 @@ func Evictable(w *engine.World, p *engine.Policy, r *engine.Result, priority int
 				continue
 			}
 			penalty := holders[i].Form.Interruption.Canonical()
-			if row.Stamp != 0 {
-				s := inv.StampRow(row.Stamp)
+			if row.Attribution != 0 {
+				s := inv.AttributionRow(row.Attribution)
 				top, penalty = max(top, s.Priority), max(penalty, demand.BucketOf(s.Interruption))
 			}
 			if top >= priority || penalty >= interruption.Canonical() {

@@ -38,18 +38,18 @@ type fleetRow struct {
 }
 
 type fleetMachine struct {
-	m       inventory.Machine
-	stamp   *inventory.Stamp
-	promise *inventory.Promise
-	marks   []inventory.Withheld
-	since   int64
-	ready   inventory.Readiness
-	foreign bool
-	stuck   bool
-	leaving bool // its drain cannot be stopped any more
-	holds   inventory.Occupancy
-	labels  []inventory.Label // of its node alone
-	taken   bool              // its provider takes it back
+	m           inventory.Machine
+	attribution *inventory.Attribution
+	promise     *inventory.Promise
+	marks       []inventory.Withheld
+	since       int64
+	ready       inventory.Readiness
+	foreign     bool
+	stuck       bool
+	leaving     bool // its drain cannot be stopped any more
+	holds       inventory.Occupancy
+	labels      []inventory.Label // of its node alone
+	taken       bool              // its provider takes it back
 }
 
 // Fleets are drawn from a seed, which rapid draws, and not value by value: even spreads find more than small values do,
@@ -140,8 +140,8 @@ func (f *fleet) smaller() []*fleet {
 		if len(m.marks) > 0 {
 			with(func(c *fleet) { c.machines[i].marks = nil })
 		}
-		if m.stamp != nil {
-			with(func(c *fleet) { c.machines[i].stamp = nil })
+		if m.attribution != nil {
+			with(func(c *fleet) { c.machines[i].attribution = nil })
 		}
 		if len(m.m.Taints)+len(m.m.Labels) > 0 {
 			with(func(c *fleet) { c.machines[i].m.Taints, c.machines[i].m.Labels = nil, nil })
@@ -161,8 +161,8 @@ func (f *fleet) String() string {
 	for _, m := range f.machines {
 		fmt.Fprintf(&b, "machine %+v since %ds ready %d foreign %v stuck %v leaving %v taken %v marks %v holds %d\n", m.m, m.since/engine.Second, m.ready, m.foreign, m.stuck,
 			m.leaving, m.taken, m.marks, m.holds)
-		if m.stamp != nil {
-			fmt.Fprintf(&b, "  stamp %+v\n", *m.stamp)
+		if m.attribution != nil {
+			fmt.Fprintf(&b, "  attribution %+v\n", *m.attribution)
 		}
 		if m.promise != nil {
 			fmt.Fprintf(&b, "  promise %+v\n", *m.promise)
@@ -307,21 +307,21 @@ func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
 	}
 	x.ready = oneOf(t, inventory.ReadyOnce, inventory.ReadyOnce, inventory.NoReport, inventory.NotReady, inventory.ReadyLost)
 	cluster := oneOf(t, f.clusters...)
-	stamp := drawStamp(t, cluster)
+	attribution := drawAttribution(t, cluster)
 	switch x.m.State {
 	case inventory.Configuring, inventory.Configured, inventory.Draining:
 		x.m.Cluster = cluster.name
 		x.drawContents(t)
 		if chance(t, 85) {
-			x.stamp = &stamp
+			x.attribution = &attribution
 		}
 		if x.m.State == inventory.Draining && chance(t, 60) {
-			x.promise = &inventory.Promise{Cluster: oneOf(t, f.clusters...).name, For: stamp, Cause: inventory.ForPreempt,
+			x.promise = &inventory.Promise{Cluster: oneOf(t, f.clusters...).name, For: attribution, Cause: inventory.ForPreempt,
 				Expires: oneOf[int64](t, 0, 500, 2000) * engine.Second}
 		}
 	case inventory.Creating, inventory.Idle:
 		if chance(t, 50) {
-			x.promise = &inventory.Promise{Cluster: cluster.name, For: stamp, Cause: inventory.ForCreate}
+			x.promise = &inventory.Promise{Cluster: cluster.name, For: attribution, Cause: inventory.ForCreate}
 		}
 	}
 	if chance(t, sh.picky) {
@@ -331,15 +331,15 @@ func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
 	return x
 }
 
-// drawStamp is mostly that of a row of the cluster, sometimes that of one that is gone, sometimes foreign.
-func drawStamp(t source, c fleetCluster) inventory.Stamp {
+// drawAttribution is mostly that of a row of the cluster, sometimes that of one that is gone, sometimes foreign.
+func drawAttribution(t source, c fleetCluster) inventory.Attribution {
 	if len(c.rows) > 0 && chance(t, 75) {
 		r := oneOf(t, c.rows...)
 		p := r.row.Profile.Canonical()
-		return inventory.Stamp{Fingerprint: p.Fingerprint(), Group: r.row.Group, Priority: p.Priority,
+		return inventory.Attribution{Fingerprint: p.Fingerprint(), Group: r.row.Group, Priority: p.Priority,
 			Interruption: p.Interruption.Penalty(), Reclamation: p.Reclamation.Penalty()}
 	}
-	return inventory.Stamp{Fingerprint: oneOf(t, "f1-gone", "f1-gone", "v0-old"), Group: "g1",
+	return inventory.Attribution{Fingerprint: oneOf(t, "f1-gone", "f1-gone", "v0-old"), Group: "g1",
 		Priority: oneOf[int32](t, 0, 10, 100, 1000), Reclamation: oneOf[demand.Penalty](t, 0, 1, 16)}
 }
 
@@ -433,7 +433,7 @@ func (x *fleetMachine) drawContents(t source) {
 
 func (x *fleetMachine) apply(w *engine.World) {
 	i, _ := w.Inventory.Put(x.m)
-	w.Inventory.SetStamp(i, x.stamp)
+	w.Inventory.SetAttribution(i, x.attribution)
 	w.Inventory.SetPromise(i, x.promise)
 	for _, m := range w.Inventory.Withheld(i) {
 		w.Inventory.Lift(i, m.Reason, m.Cluster)

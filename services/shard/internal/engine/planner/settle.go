@@ -101,16 +101,16 @@ func (cl *clusterState) actionFor(inv *inventory.Table, w *needState, l *machine
 	return 0, 0
 }
 
-// harmed is the Need that a drained machine was claimed by, or else the row that it was stamped for, or Nobody.
+// harmed is the Need that a drained machine was claimed by, or else the row that it was attributed to, or Nobody.
 func (st *settling) harmed(cl *clusterState, l *machineState) engine.Ref {
 	if l.claim >= 0 {
 		return engine.Ref{Block: cl.at, Row: cl.needs[l.claim].row}
 	}
-	stamp := st.stampOf(l)
-	if stamp == 0 {
+	attribution := st.attributionOf(l)
+	if attribution == 0 {
 		return engine.Nobody
 	}
-	key := st.w.Inventory.StampRow(stamp).Key
+	key := st.w.Inventory.AttributionRow(attribution).Key
 	if row, ok := cl.d.Row(key); ok {
 		return engine.Ref{Block: cl.at, Row: int32(row)}
 	}
@@ -280,12 +280,12 @@ func (st *settling) promises() {
 		pr, _ := inv.Promise(h.idx)
 		cl, _ := st.clusters.state(h.to)
 		st.res.Promised = append(st.res.Promised, engine.Promised{Machine: h.idx, To: inventory.Promise{Cluster: cl.d.Name,
-			For: st.clusters.stampFor(h.to), Cause: pr.Cause, Expires: pr.Expires}})
+			For: st.clusters.attributionFor(h.to), Cause: pr.Cause, Expires: pr.Expires}})
 	}
 	slices.SortFunc(st.res.Promised, func(a, b engine.Promised) int { return cmp.Compare(inv.Row(a.Machine).Order, inv.Row(b.Machine).Order) })
 }
 
-func (cs *clusters) stampFor(t allocation) inventory.Stamp {
+func (cs *clusters) attributionFor(t allocation) inventory.Attribution {
 	cl, w := cs.state(t)
-	return engine.StampOf(cl.need(w))
+	return engine.AttributionOf(cl.need(w))
 }

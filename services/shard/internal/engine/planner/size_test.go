@@ -87,7 +87,7 @@ func TestLargeFleetsPlanAlike(t *testing.T) {
 				at, _ := bw.w.Inventory.Find(bw.gen.Fleet.ID[i])
 				if bw.w.Inventory.Row(at).State().Bound() {
 					bw.w.Inventory.Move(at, inventory.Idle, "")
-					bw.w.Inventory.SetStamp(at, nil)
+					bw.w.Inventory.SetAttribution(at, nil)
 				}
 			}
 			check("nothing bound any more")

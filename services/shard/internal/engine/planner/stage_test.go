@@ -123,8 +123,8 @@ func (s *stage) execute(r *engine.Result) {
 		switch a.Kind {
 		case engine.Bootstrap:
 			_, cluster := r.Need(a.Need)
-			stamp := r.Stamp(a.Need)
-			s.bind(i, cluster, stamp)
+			attribution := r.Attribution(a.Need)
+			s.bind(i, cluster, attribution)
 		case engine.Provision:
 			p, _ := r.Promise(a, s.now, s.policy)
 			inv.Move(i, inventory.Creating, "")
@@ -147,11 +147,11 @@ func (s *stage) execute(r *engine.Result) {
 	}
 }
 
-func (s *stage) bind(i inventory.Index, cluster string, stamp inventory.Stamp) {
+func (s *stage) bind(i inventory.Index, cluster string, attribution inventory.Attribution) {
 	inv := s.w.Inventory
 	inv.SetPromise(i, nil)
 	inv.Move(i, inventory.Configuring, cluster)
-	inv.SetStamp(i, &stamp)
+	inv.SetAttribution(i, &attribution)
 	inv.SetReadiness(i, inventory.NoReport)
 	s.start(i, "configure")
 }
@@ -183,11 +183,11 @@ func (s *stage) arrive(i inventory.Index) {
 	switch inv.State(i) {
 	case inventory.Creating, inventory.Draining:
 		inv.Move(i, inventory.Idle, "")
-		inv.SetStamp(i, nil)
+		inv.SetAttribution(i, nil)
 		inv.SetSince(i, s.now)
 		if p, ok := inv.Promise(i); ok {
 			if ref, ok := s.last.HandsOver(i, p); ok {
-				s.bind(i, p.Cluster, s.last.Stamp(ref))
+				s.bind(i, p.Cluster, s.last.Attribution(ref))
 			} else {
 				inv.SetPromise(i, nil)
 			}

@@ -19,7 +19,7 @@ type benchWorld struct {
 	sum  string // of what was generated
 }
 
-// newBenchWorld fills a World as the core would: roll-ups accepted, machines listed, stamps on what is bound.
+// newBenchWorld fills a World as the core would: roll-ups accepted, machines listed, attributions on what is bound.
 func newBenchWorld(gen *workload.World) *benchWorld {
 	b := newBenchDemand(gen)
 	b.fillMachines()
@@ -96,7 +96,7 @@ func amounts(cpu, memory, gpus int64) []resource.Quantity {
 	return out
 }
 
-// putMachine stores machine i as its provider says it, and the stamp of the row that it is bound for.
+// putMachine stores machine i as its provider says it, and the attribution of the row that it is bound for.
 func (b *benchWorld) putMachine(i int32) {
 	f := b.gen.Fleet
 	k := f.Kinds[f.Kind[i]]
@@ -118,10 +118,10 @@ func (b *benchWorld) putMachine(i int32) {
 	b.w.Inventory.SetReadiness(at, inventory.ReadyOnce)
 	if need := f.Need[i]; need >= 0 {
 		r := &b.rows[need]
-		b.w.Inventory.SetStamp(at, &inventory.Stamp{Fingerprint: r.Fingerprint, Group: r.Group, Priority: r.Profile.Priority,
+		b.w.Inventory.SetAttribution(at, &inventory.Attribution{Fingerprint: r.Fingerprint, Group: r.Group, Priority: r.Profile.Priority,
 			Interruption: r.Profile.Interruption.Penalty(), Reclamation: r.Profile.Reclamation.Penalty()})
 	} else {
-		b.w.Inventory.SetStamp(at, nil)
+		b.w.Inventory.SetAttribution(at, nil)
 	}
 }
 
@@ -148,14 +148,14 @@ func (b *benchWorld) settle(r *engine.Result) {
 		switch a.Kind {
 		case engine.Bootstrap, engine.Provision:
 			_, cluster := r.Need(a.Need)
-			stamp := r.Stamp(a.Need)
+			attribution := r.Attribution(a.Need)
 			inv.SetPromise(i, nil)
 			inv.Move(i, inventory.Configured, cluster)
-			inv.SetStamp(i, &stamp)
+			inv.SetAttribution(i, &attribution)
 			inv.SetReadiness(i, inventory.ReadyOnce)
 		case engine.Preempt, engine.Reclaim:
 			inv.Move(i, inventory.Idle, "")
-			inv.SetStamp(i, nil)
+			inv.SetAttribution(i, nil)
 		case engine.Delete:
 			inv.Move(i, inventory.Speculative, "")
 		}

@@ -286,8 +286,8 @@ func (s *script) machine(id string, words []string) {
 	}
 	var after []func(i inventory.Index)
 	later := func(f func(i inventory.Index)) { after = append(after, f) }
-	stamp := inventory.Stamp{}
-	stamped, clearStamp := false, false
+	attribution := inventory.Attribution{}
+	attributed, clearAttribution := false, false
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		if st, ok := stateWords[k]; ok {
@@ -295,7 +295,7 @@ func (s *script) machine(id string, words []string) {
 			if v != "" {
 				m.Cluster = v
 			}
-			clearStamp = !st.Bound() && st != inventory.Draining
+			clearAttribution = !st.Bound() && st != inventory.Draining
 			continue
 		}
 		if c, ok := capacityWords[k]; ok {
@@ -329,18 +329,18 @@ func (s *script) machine(id string, words []string) {
 				effect = demand.NoSchedule
 			}
 			m.Taints = append(m.Taints, inventory.Taint{Key: key, Effect: effect})
-		case k == "for": // stamped for this Need, penalties and all
+		case k == "for": // attributed to this Need, penalties and all
 			r := s.rows[m.Cluster+"/"+v]
 			if r == nil {
 				panic("no need " + m.Cluster + "/" + v)
 			}
-			stamp, stamped = stampOf(r), true
-		case k == "stamp": // fingerprint:priority:interruption:reclamation, penalties in dollars
+			attribution, attributed = attributionOf(r), true
+		case k == "attribution": // fingerprint:priority:interruption:reclamation, penalties in dollars
 			f := strings.Split(v, ":")
-			stamp, stamped = inventory.Stamp{Fingerprint: f[0], Priority: int32(number(f[1]))}, true
+			attribution, attributed = inventory.Attribution{Fingerprint: f[0], Priority: int32(number(f[1]))}, true
 			if len(f) > 2 {
-				stamp.Interruption = demand.Penalty(2 * number(f[2]))
-				stamp.Reclamation = demand.Penalty(2 * number(f[3]))
+				attribution.Interruption = demand.Penalty(2 * number(f[2]))
+				attribution.Reclamation = demand.Penalty(2 * number(f[3]))
 			}
 		case k == "promised", k == "reserved-for": // for a Need that bought it, or that preempted it
 			p := inventory.Promise{Cause: inventory.ForCreate}
@@ -349,9 +349,9 @@ func (s *script) machine(id string, words []string) {
 			}
 			p.Cluster, _, _ = strings.Cut(v, "/")
 			if r := s.rows[v]; r != nil {
-				p.For = stampOf(r)
+				p.For = attributionOf(r)
 			} else {
-				p.For = inventory.Stamp{Fingerprint: "f1-gone", Group: v}
+				p.For = inventory.Attribution{Fingerprint: "f1-gone", Group: v}
 			}
 			later(func(i inventory.Index) { s.w.Inventory.SetPromise(i, &p) })
 		case k == "unpromised":
@@ -404,19 +404,19 @@ func (s *script) machine(id string, words []string) {
 		}
 	}
 	i, _ = s.w.Inventory.Put(m)
-	if clearStamp {
-		s.w.Inventory.SetStamp(i, nil)
+	if clearAttribution {
+		s.w.Inventory.SetAttribution(i, nil)
 	}
-	if stamped {
-		s.w.Inventory.SetStamp(i, &stamp)
+	if attributed {
+		s.w.Inventory.SetAttribution(i, &attribution)
 	}
 	for _, f := range after {
 		f(i)
 	}
 }
 
-func stampOf(r *scriptRow) inventory.Stamp {
-	return inventory.Stamp{Fingerprint: r.row.Fingerprint, Group: r.row.Group, Priority: r.row.Profile.Priority,
+func attributionOf(r *scriptRow) inventory.Attribution {
+	return inventory.Attribution{Fingerprint: r.row.Fingerprint, Group: r.row.Group, Priority: r.row.Profile.Priority,
 		Interruption: r.row.Profile.Interruption.Penalty(), Reclamation: r.row.Profile.Reclamation.Penalty()}
 }
 

@@ -188,7 +188,7 @@ func (n *State) own(d *Need, m *Machine) bool {
 }
 
 // names reports whether a stamp is that of d, or of a member of d.
-func names(d *Need, s *inventory.Stamp) bool {
+func names(d *Need, s *inventory.Attribution) bool {
 	if s.Fingerprint == d.Form.Fingerprint && s.Group == d.Group {
 		return true
 	}

@@ -26,7 +26,7 @@ type Machine struct {
 	inventory.Machine
 	Seen    inventory.State // the state that counts
 	supply  resource.Vector // without the overhead of a cluster
-	stamp   *inventory.Stamp
+	stamp   *inventory.Attribution
 	Promise *inventory.Promise
 	Marks   []inventory.Withheld
 	Foreign bool // another shard owns it

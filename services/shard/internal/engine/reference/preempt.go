@@ -195,7 +195,7 @@ func (n preempting) candidates(d *Need) []*Machine {
 func (n preempting) victimScore(d *Need, m *Machine) (gap int64, t engine.ScoreTerms) {
 	gap = int64(d.Form.Priority) - n.effective(m)
 	cents := func(p demand.Penalty) int64 { return max(1, int64(p)*50) }
-	var stamp inventory.Stamp
+	var stamp inventory.Attribution
 	if m.stamp != nil {
 		stamp = *m.stamp
 	}

@@ -39,7 +39,7 @@ func (n settling) publish() {
 	for _, m := range n.Machines {
 		if m.goesTo != nil && m.preempt == nil {
 			out.Promised = append(out.Promised, engine.Promised{Machine: m.Index, To: inventory.Promise{Cluster: m.goesTo.Cluster.Name,
-				For: out.Stamp(ref(m.goesTo)), Cause: m.Promise.Cause, Expires: m.Promise.Expires}})
+				For: out.Attribution(ref(m.goesTo)), Cause: m.Promise.Cause, Expires: m.Promise.Expires}})
 		}
 	}
 	for _, d := range n.needs {

@@ -22,7 +22,7 @@ func (n *State) Load() {
 			list = m.Resources
 		}
 		m.supply, _ = resource.Find(n.World.Space.Dimensions, list)
-		if s, ok := inv.Stamp(i); ok {
+		if s, ok := inv.Attribution(i); ok {
 			m.stamp = &s
 		}
 		if p, ok := inv.Promise(i); ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// StampRow is a stamp in numbers, as plans read it.
-type StampRow struct {
+// AttributionRow is an attribution in numbers, as plans read it.
+type AttributionRow struct {
 	Key          symbol.ID // row key, in Space.Keys
 	Ours         bool      // written in our fingerprint format
 	Priority     int32
@@ -17,20 +17,20 @@ type StampRow struct {
 	Reclamation  demand.Penalty
 }
 
-// stampTable holds each distinct stamp once. Number 0 is no stamp.
-type stampTable struct {
+// attributionTable holds each distinct attribution once. Number 0 is no attribution.
+type attributionTable struct {
 	index hashIndex
-	all   []StampRow
+	all   []AttributionRow
 	refs  []int32
 	free  []uint32
 }
 
-func newStampTable() stampTable {
-	return stampTable{all: []StampRow{{}}, refs: []int32{0}}
+func newAttributionTable() attributionTable {
+	return attributionTable{all: []AttributionRow{{}}, refs: []int32{0}}
 }
 
-func (t *stampTable) intern(space *symbol.Space, s *Stamp) uint32 {
-	r := StampRow{Key: space.Keys.Intern(s.Fingerprint, s.Group), Ours: s.Ours(), Priority: s.Priority, Interruption: s.Interruption,
+func (t *attributionTable) intern(space *symbol.Space, s *Attribution) uint32 {
+	r := AttributionRow{Key: space.Keys.Intern(s.Fingerprint, s.Group), Ours: s.Ours(), Priority: s.Priority, Interruption: s.Interruption,
 		Reclamation: s.Reclamation}
 	h := r.hash()
 	id, ok := t.index.find(h, func(id uint32) bool { return t.all[id] == r })
@@ -50,7 +50,7 @@ func (t *stampTable) intern(space *symbol.Space, s *Stamp) uint32 {
 	return id
 }
 
-func (t *stampTable) release(space *symbol.Space, id uint32) {
+func (t *attributionTable) release(space *symbol.Space, id uint32) {
 	if id == 0 {
 		return
 	}
@@ -59,18 +59,18 @@ func (t *stampTable) release(space *symbol.Space, id uint32) {
 	}
 	space.Keys.Release(t.all[id].Key)
 	t.index.remove(t.hash(id), id, t.hash)
-	t.all[id] = StampRow{}
+	t.all[id] = AttributionRow{}
 	t.free = append(t.free, id)
 }
 
-func (t *stampTable) hash(id uint32) uint64 { return t.all[id].hash() }
+func (t *attributionTable) hash(id uint32) uint64 { return t.all[id].hash() }
 
-func (r *StampRow) hash() uint64 {
+func (r *AttributionRow) hash() uint64 {
 	return hashNumbers(uint64(r.Key), uint64(uint32(r.Priority)), uint64(r.Interruption), uint64(r.Reclamation))
 }
 
-func (t *stampTable) clone() stampTable {
-	return stampTable{index: t.index.clone(), all: slices.Clone(t.all), refs: slices.Clone(t.refs), free: slices.Clone(t.free)}
+func (t *attributionTable) clone() attributionTable {
+	return attributionTable{index: t.index.clone(), all: slices.Clone(t.all), refs: slices.Clone(t.refs), free: slices.Clone(t.free)}
 }
 
 // internLabels returns the set of a list of labels, sorted by key, and adds one user.
