@@ -68,7 +68,7 @@ func (c *coordinatorState) planEvictions(planned map[planKey]int64, wanted map[s
 				at = c.now
 			}
 			planned[key], wanted[id] = at, true
-			a := engine.Action{Kind: KindReclaim, Machine: v.Machine, Need: engine.Nobody, Drain: -1, Cause: engine.CauseMoved}
+			a := engine.Action{Kind: KindReclaim, Machine: v.Machine, Need: engine.NoNeed, Drain: -1, Cause: engine.CauseMoved}
 			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: v.Machine, machine: id,
 				cycle: c.cycle.N, planned: at, evict: &eviction{v, r.Priority}})
 		}

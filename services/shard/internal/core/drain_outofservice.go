@@ -78,7 +78,7 @@ func (c *draining) planOutOfService(planned map[planKey]int64, wanted map[string
 				at = c.now
 			}
 			planned[key], wanted[id] = at, true
-			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.Nobody, Drain: -1, Cause: engine.CauseExcess}
+			a := engine.Action{Kind: KindReclaim, Machine: i, Need: engine.NoNeed, Drain: -1, Cause: engine.CauseExcess}
 			c.cycle.waiting[KindReclaim] = append(c.cycle.waiting[KindReclaim], decision{action: a, index: i, machine: id, cycle: c.cycle.N, planned: at,
 				evict: &eviction{Evictee: planner.Evictee{Machine: i, Grace: c.policy.ReclaimGrace}}})
 		}

@@ -45,14 +45,14 @@ const (
 )
 
 // Ref names one Need inside a Result: Row counts the rows of a block's demand, and folded Needs (ENG-8.3) from FoldedRow
-// on. Nobody is the Ref without a Need.
+// on. NoNeed is the Ref of none.
 type Ref struct{ Block, Row int32 }
 
 // FoldedRow is the Row of the first folded Need of a block.
 const FoldedRow = 1 << 30
 
-// Nobody names no Need.
-var Nobody = Ref{-1, -1}
+// NoNeed names none.
+var NoNeed = Ref{-1, -1}
 
 // None reports whether r names no Need.
 func (r Ref) None() bool { return r.Block < 0 }
@@ -70,7 +70,7 @@ type Action struct {
 // Drain is what a Preempt or Reclaim has beside its action.
 type Drain struct {
 	Grace     int64 // whole seconds
-	Preemptor Ref   // to whom the machine is promised; Nobody for a plain Reclaim
+	Preemptor Ref   // to whom the machine is promised; NoNeed for a plain Reclaim
 	Gap       int64 // priority of the preemptor minus effective priority
 	Score     int64 // victim score in micro-points (ENG-15.9); 0 where none was computed
 	Terms     ScoreTerms

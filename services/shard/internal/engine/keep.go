@@ -46,7 +46,7 @@ func (r *Result) Keep(w *World, p *Policy, i inventory.Index) Keep {
 		}
 	}
 	inv := w.Inventory
-	k := Keep{Need: Nobody}
+	k := Keep{Need: NoNeed}
 	claim, ref, receivers := r.claimOf(w, i)
 	k.Need, k.Recipients = ref, receivers
 	claimed := !ref.None()
@@ -136,7 +136,7 @@ func (r *Result) claimOf(w *World, i inventory.Index) (Claim, Ref, int) {
 		}
 		return c, Ref{at, c.Row}, n
 	}
-	return Claim{}, Nobody, 0
+	return Claim{}, NoNeed, 0
 }
 
 func (r *Result) guarded(w *World, i inventory.Index) bool {

@@ -143,14 +143,14 @@ func (b *Block) Domain(row int32) string {
 func (r *Result) Verdict(cluster string, key demand.RowKey) (*Verdict, Ref) {
 	b, at := r.Block(cluster)
 	if b == nil {
-		return nil, Nobody
+		return nil, NoNeed
 	}
 	for i := range b.Needs {
 		if b.Needs[i].Group == key.Group && b.Needs[i].Form.Fingerprint == key.Fingerprint {
 			return &b.Verdicts[i], Ref{at, int32(i)}
 		}
 	}
-	return nil, Nobody
+	return nil, NoNeed
 }
 
 // AllocationPosition is 1 plus the number of short Needs before a short row in allocation order, and 0 for a row that is not short.
@@ -205,14 +205,14 @@ func (r *Result) Claim(cluster string, i inventory.Index) (Claim, bool) {
 func (r *Result) HandsOver(i inventory.Index, p inventory.Promise) (Ref, bool) {
 	c, ok := r.Claim(p.Cluster, i)
 	if !ok || c.Kind == ClaimKept {
-		return Nobody, false
+		return NoNeed, false
 	}
 	_, at := r.Block(p.Cluster)
 	ref := Ref{at, c.Row}
 	if r.Names(ref, p.For.Fingerprint, p.For.Group) {
 		return ref, true
 	}
-	return Nobody, false
+	return NoNeed, false
 }
 
 // Names reports whether a row key is that of a Need or, for a folded Need, of one of its members (ENG-5.7).

@@ -170,7 +170,7 @@ func candidate(c *explain.Candidate) *pb.Candidate {
 func findNeed(r *engine.Result, q *pb.NeedRef) (engine.Ref, bool) {
 	b, at := r.Block(q.ClusterId)
 	if b == nil {
-		return engine.Nobody, false
+		return engine.NoNeed, false
 	}
 	for i := range b.Needs {
 		n := &b.Needs[i]
@@ -179,7 +179,7 @@ func findNeed(r *engine.Result, q *pb.NeedRef) (engine.Ref, bool) {
 			return engine.Ref{Block: at, Row: int32(i)}, true
 		}
 	}
-	return engine.Nobody, false
+	return engine.NoNeed, false
 }
 
 // published is the row as the last cycle published it, which knows more than a plan does: since when it is short, and what

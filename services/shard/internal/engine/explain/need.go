@@ -154,7 +154,7 @@ type explainer struct {
 	cut      []int64      // of the last contribution
 	whole    bool         // it counts in units, and they are Pods
 	room     int64        // units beyond what it asks for (ENG-11.16)
-	claims   []engine.Ref // by Index, of the claim that counts; Nobody where there is none
+	claims   []engine.Ref // by Index, of the claim that counts; NoNeed where there is none
 	kinds    []engine.ClaimKind
 	shared   map[inventory.Index]bool // used by a share of the Need
 	excluded []inventory.Index
@@ -234,7 +234,7 @@ func (x *explainer) missing(b *engine.Block) {
 func (x *explainer) claimed() {
 	x.claims, x.kinds = make([]engine.Ref, x.inv.Bound()), make([]engine.ClaimKind, x.inv.Bound())
 	for i := range x.claims {
-		x.claims[i] = engine.Nobody
+		x.claims[i] = engine.NoNeed
 	}
 	for bi, b := range x.r.Blocks {
 		for _, c := range b.Claims {

@@ -32,7 +32,7 @@ type Answer struct {
 	CostThen     int64 // after the actions with the edits
 }
 
-// RowChange is a row whose verdict differs. Before is a row of Base, After one of Final; Nobody where there is no such row.
+// RowChange is a row whose verdict differs. Before is a row of Base, After one of Final; NoNeed where there is no such row.
 type RowChange struct {
 	Cluster       string
 	Key           demand.RowKey
@@ -110,7 +110,7 @@ func (a *Answer) compare(before *engine.World) {
 		for i := range b.Needs {
 			key := b.Needs[i].RowKey()
 			if _, now := a.Base.Verdict(b.Cluster, key); now.None() {
-				a.Changes = append(a.Changes, RowChange{b.Cluster, key, engine.Nobody, engine.Ref{Block: int32(bi), Row: int32(i)}})
+				a.Changes = append(a.Changes, RowChange{b.Cluster, key, engine.NoNeed, engine.Ref{Block: int32(bi), Row: int32(i)}})
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func newFullOracle(w *engine.World, r *engine.Result) *fullOracle {
 	n := w.Inventory.Bound()
 	o := &fullOracle{w: w, r: r, naive: &reference.State{World: w}, claimed: make([]engine.Ref, n), acts: make([]bool, n), matches: map[matchKey]bool{}}
 	for i := range o.claimed {
-		o.claimed[i] = engine.Nobody
+		o.claimed[i] = engine.NoNeed
 	}
 	return o
 }

@@ -21,7 +21,7 @@ func (s *stage) ref(t *testing.T, alias string) engine.Ref {
 		}
 	}
 	t.Fatalf("no need %s in the last plan", alias)
-	return engine.Nobody
+	return engine.NoNeed
 }
 
 // explain prints what ExplainNeed answers about the last plan, and what Suggest would change.

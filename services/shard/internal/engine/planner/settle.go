@@ -101,14 +101,14 @@ func (cl *clusterState) actionFor(inv *inventory.Table, w *needState, l *machine
 	return 0, 0
 }
 
-// harmed is the Need that a drained machine was claimed by, or else the row that it was attributed to, or Nobody.
+// harmed is the Need that a drained machine was claimed by, or else the row that it was attributed to, or NoNeed.
 func (st *settling) harmed(cl *clusterState, l *machineState) engine.Ref {
 	if l.claim >= 0 {
 		return engine.Ref{Block: cl.at, Row: cl.needs[l.claim].row}
 	}
 	attribution := st.attributionOf(l)
 	if attribution == 0 {
-		return engine.Nobody
+		return engine.NoNeed
 	}
 	key := st.w.Inventory.AttributionRow(attribution).Key
 	if row, ok := cl.d.Row(key); ok {
@@ -117,7 +117,7 @@ func (st *settling) harmed(cl *clusterState, l *machineState) engine.Ref {
 	if l.owner >= 0 {
 		return engine.Ref{Block: cl.at, Row: cl.needs[l.owner].row}
 	}
-	return engine.Nobody
+	return engine.NoNeed
 }
 
 func (st *settling) drainAction(cl *clusterState, l *machineState, k engine.Kind, c engine.Cause, d engine.Drain) {
@@ -195,7 +195,7 @@ func (st *settling) promisedAt(cl *clusterState, at int32) int32 {
 
 func (st *settling) reclaim(cl *clusterState, at int32) {
 	l := &cl.machines[at]
-	d := engine.Drain{Grace: st.policy.ReclaimGrace, Preemptor: engine.Nobody}
+	d := engine.Drain{Grace: st.policy.ReclaimGrace, Preemptor: engine.NoNeed}
 	cause := engine.CauseExcess
 	if i := st.promisedAt(cl, at); i >= 0 {
 		d.Preemptor, d.Gap = st.clusters.refOf(st.preemption.drained[i].preemptor), st.preemption.drained[i].gap
@@ -247,7 +247,7 @@ func (st *settling) releases() {
 					break oldest
 				}
 				if !st.free.IsTaken(i) {
-					st.res.Actions = append(st.res.Actions, engine.Action{Machine: i, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.Nobody,
+					st.res.Actions = append(st.res.Actions, engine.Action{Machine: i, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.NoNeed,
 						Cost: inv.Class(r.Class).Price, Drain: -1})
 				}
 			}

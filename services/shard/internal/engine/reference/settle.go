@@ -13,7 +13,7 @@ import (
 // ref names a need in the result.
 func ref(d *Need) engine.Ref {
 	if d == nil {
-		return engine.Nobody
+		return engine.NoNeed
 	}
 	return engine.Ref{Block: d.Cluster.block, Row: d.row}
 }
@@ -75,7 +75,7 @@ func (n settling) harmed(m *Machine) engine.Ref {
 			}
 		}
 	}
-	return engine.Nobody
+	return engine.NoNeed
 }
 
 // drains writes Preempts in the order of their choice, then Reclaims of excess in rounds over the clusters (ENG-16.1, 16.4).
@@ -116,7 +116,7 @@ func (n settling) drains() {
 			}
 			any = true
 			m := list[round]
-			dr := engine.Drain{Grace: n.Policy.ReclaimGrace, Preemptor: engine.Nobody}
+			dr := engine.Drain{Grace: n.Policy.ReclaimGrace, Preemptor: engine.NoNeed}
 			if m.preempt != nil {
 				dr.Preemptor, dr.Gap = ref(m.preempt.preemptor), m.preempt.gap
 			}
@@ -174,6 +174,6 @@ func (n settling) release() {
 			n.Now-m.since >= hold
 	}, func(a, b *Machine) int { return cmp.Or(cmp.Compare(b.Price, a.Price), byID(a, b)) })
 	for _, m := range list {
-		n.Result.Actions = append(n.Result.Actions, engine.Action{Machine: m.Index, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.Nobody, Cost: m.Price, Drain: -1})
+		n.Result.Actions = append(n.Result.Actions, engine.Action{Machine: m.Index, Kind: engine.Delete, Cause: engine.CauseRelease, Need: engine.NoNeed, Cost: m.Price, Drain: -1})
 	}
 }
