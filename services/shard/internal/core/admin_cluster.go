@@ -22,7 +22,7 @@ func (c *orders) adminAccept(e AdminAsked) {
 	if !e.Check {
 		if h := cl.HeldRollup; h != nil {
 			accepted := *h
-			accepted.Received = 0 // the lag of its cycle is not the time in which nobody accepted it
+			accepted.Received = 0 // the lag of its cycle does not count the wait for the order
 			c.rollups.unstage(cl)
 			c.rollups.acceptRollup(cl, accepted, totalsOf(h.Rows), c.world.Demand.StageAll(h.Rows))
 		}

@@ -52,7 +52,7 @@ func (c *recovery) useJournal(i inventory.Index, m inventory.Machine) {
 	c.emit(Persist{Bucket: BucketJournal, Key: m.ID})
 }
 
-// instructedBefore reports whether the process before told an operator to drain a machine and had not sent Drain yet. What
+// instructedBefore reports whether the process before instructed an operator to drain a machine and had not sent Drain yet. What
 // the operator does by that instruction goes on while this process knows nothing of it.
 func (c *recovery) instructedBefore(e *JournalEntry, i inventory.Index) bool {
 	inv := c.world.Inventory

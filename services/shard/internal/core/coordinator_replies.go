@@ -14,7 +14,7 @@ type keptCoordinator struct {
 	Decommissioned bool                 `n:"1"`
 	Disputed       bool                 `n:"2"`
 	Plain          bool                 `n:"3"`  // a coordinator that does not partition has answered
-	Alone          bool                 `n:"11"` // nobody has answered for so long that this shard is the only one (COORD-9.10)
+	Alone          bool                 `n:"11"` // no coordinator has answered for so long that this shard is the only one (COORD-9.10)
 	Text           string               `n:"4"`
 	Address        string               `n:"5"`
 	RepliedAt      int64                `n:"6"`

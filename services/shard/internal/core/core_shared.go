@@ -33,7 +33,7 @@ type shared struct {
 	mutations int64 // mutation counter (SHARD-13.5)
 	records   int64 // numbers decision records
 	eff       []Effect
-	probe     func(Phase) // is told of the phases of a cycle; nil: nobody measures
+	probe     func(Phase) // is called as each phase of a cycle begins; nil: not measured
 }
 
 func (c *shared) emit(e Effect) { c.eff = append(c.eff, e) }

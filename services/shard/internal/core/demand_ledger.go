@@ -77,7 +77,7 @@ func (c *needLedger) plan(r *engine.Result) {
 	c.timers.add(c.now+1, timerListShort, "")
 }
 
-// markUnplaced tells the engine which rows the scheduler cannot place although they are covered; their verdicts say so
+// markUnplaced marks for the engine which rows the scheduler cannot place although they are covered; their verdicts say so
 // (ENG-11.14).
 func (c *needLedger) markUnplaced() {
 	names := c.sharing.ClustersStuck()

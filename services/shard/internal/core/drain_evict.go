@@ -15,7 +15,7 @@ import (
 const evictPatience = 30 * Minute
 
 // evict begins a reservation of machines that have to be drained first (COORD-12.13). They are reserved from here on, so
-// that nobody takes them when they are Idle; they go through the same Reclaim, guards and budget as any other machine.
+// that no need takes them when they are Idle; they go through the same Reclaim, guards and budget as any other machine.
 func (c *coordinatorState) evict(x Instruction) {
 	r := x.Reserve
 	if c.cycle.result == nil {

@@ -14,7 +14,7 @@ const (
 	risksMax = 8192
 )
 
-// riskKey is a pool as a provider prices it: what one interruption tells of the next.
+// riskKey is a pool as a provider prices it: what one interruption says of the next.
 type riskKey struct {
 	provider, instanceType, zone string
 	class                        inventory.CapacityType
@@ -133,7 +133,7 @@ type SeenInterruptions struct {
 	Since int64
 }
 
-// SeenInterruptions tells it of the pool of one machine; false when no host of it was ever seen.
+// SeenInterruptions answers it for the pool of one machine; false when no host of it was ever seen.
 func (c *reader) SeenInterruptions(id string) (SeenInterruptions, bool) {
 	i, known := c.world.Inventory.Find(id)
 	if !known {

@@ -14,7 +14,7 @@ func boundState(s inventory.State) bool {
 
 // count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state, cluster or owner
 // goes through move, putKnown, putNew, own or removeMachine, and nowhere else. Another shard's machines are not counted: what is held,
-// paced and told of a cluster here is about those that this shard can act on.
+// paced and published of a cluster here is about those that this shard can act on.
 func (c *machines) count(i inventory.Index, by int) {
 	inv := c.world.Inventory
 	if inv.Cluster(i) == "" || inv.Foreign(i) {
@@ -231,7 +231,7 @@ func (c *machines) machinesOf(cl *cluster) []inventory.Index {
 	return slices.Compact(out)
 }
 
-// announce tells the clusters concerned that something about a machine changed: the one that loses it first
+// announce notifies the clusters concerned that something about a machine changed: the one that loses it first
 // (SHARD-18.1, 18.2).
 func (c *machines) announce(i inventory.Index) {
 	to, shown := c.shownTo(i)
@@ -247,7 +247,7 @@ func (c *machines) announce(i inventory.Index) {
 	}
 }
 
-// release tells a cluster that a machine is no longer its own.
+// release notifies a cluster that a machine is no longer its own.
 func (c *machines) release(i inventory.Index, name string, m inventory.Machine) {
 	c.unsubscribe(i)
 	cl := c.clusters.get(name)

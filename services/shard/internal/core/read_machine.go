@@ -191,7 +191,7 @@ func (c *reader) operationRecord(o *operation) Record {
 func (c *reader) Now() int64   { return c.now }
 func (c *reader) Cycle() int64 { return c.cycle.N }
 
-// Hold returns until when an Idle machine is kept although nobody claims it, or 0.
+// Hold returns until when an Idle machine is kept although no need claims it, or 0.
 func (c *reader) HoldUntil(id string) int64 {
 	i, ok := c.world.Inventory.Find(id)
 	if !ok || c.world.Inventory.State(i) != inventory.Idle {
@@ -210,7 +210,7 @@ type HintView struct {
 	Confidence           Confidence
 }
 
-// Hints lists what connected clusters were last told, by cluster and fingerprint; of one cluster, or of all.
+// Hints lists the hints that connected clusters were sent last, by cluster and fingerprint; of one cluster, or of all.
 func (c *reader) Hints(only string) (out []HintView) {
 	for _, cl := range c.clusters.ordered {
 		if only != "" && cl.Name != only {

@@ -173,7 +173,7 @@ func (c *publisher) blockedRows(r *engine.Result) blockedRows {
 	return out
 }
 
-// blockedReasonOf tells what keeps a row from being served although it is planned for, or its supply from being used, and
+// blockedReasonOf says what keeps a row from being served although it is planned for, or its supply from being used, and
 // names it.
 func (c *publisher) blockedReasonOf(b *engine.Block, i int, rows blockedRows) (blockedReason, string) {
 	v := &b.Verdicts[i]
@@ -246,7 +246,7 @@ func (cl *cluster) heldSince(b *engine.Block, i int, m rowMark, now int64) int64
 	return cl.heldBack[key]
 }
 
-// statusDue tells each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
+// statusDue notifies each cluster's operator which verdicts on its rows have changed, at most once per 5 s and row
 // (SHARD-25.5). It runs when blocks were rebuilt, and again when a row had to wait or was left over.
 func (c *publisher) statusDue() {
 	next := int64(0)
@@ -306,7 +306,7 @@ func (c *publisher) finishStatuses() {
 	}
 }
 
-// notifyUnread tells a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
+// notifyUnread notifies a cluster's operator why nothing is decided while a provider does not answer its first List: no cycle runs
 // before (SHARD-6.6), so no verdict speaks of the rows, and their Pods would wait without a word.
 func (c *publisher) notifyUnread(cl *cluster) {
 	dead := slices.ContainsFunc(c.providers, func(p *provider) bool { return !p.Listed && p.Fails > 0 })

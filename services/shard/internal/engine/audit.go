@@ -47,7 +47,7 @@ func (x *Audit) action(w *World, p *Policy, r *Result, a *Action) string {
 	switch a.Kind {
 	case Bootstrap, Provision:
 		if a.Need.None() {
-			return "it is for nobody (P9)"
+			return "it is for no need (P9)"
 		}
 		if to, promised := inv.Promise(a.Machine); promised && to.Cluster != r.Blocks[a.Need.Block].Cluster {
 			return "it is promised to cluster " + to.Cluster + " (P1)"
@@ -74,7 +74,7 @@ func (x *Audit) drain(w *World, r *Result, a *Action) string {
 	}
 	to := r.Drains[a.Drain].Preemptor
 	if to.None() {
-		return "it is a victim of nobody (P6)"
+		return "it is the victim of no need (P6)"
 	}
 	need, home := r.Need(to)
 	if home == cluster {

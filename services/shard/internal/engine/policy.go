@@ -88,7 +88,7 @@ func (p *Policy) DrainSeconds(ofMachine int32) int64 {
 	return max(1, p.DrainEstimate)
 }
 
-// OrDefault returns p, or the constants of ENG-24 if p is nil. Nobody changes what it returns.
+// OrDefault returns p, or the constants of ENG-24 if p is nil. What it returns must not be changed.
 func (p *Policy) OrDefault() *Policy {
 	if p == nil {
 		return defaultPolicy

@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// Result is what one plan says (ENG-2.6). Nobody changes it; unchanged blocks are shared with the result before.
+// Result is what one plan says (ENG-2.6). It is never changed; unchanged blocks are shared with the result before.
 type Result struct {
 	Now, Cycle int64
 	Actions    []Action // in the order of ENG-2.10

@@ -1,4 +1,4 @@
-// Package epoch keeps the number that tells one life of a shard process from the next.
+// Package epoch keeps the number of the life of a shard process.
 //
 // Every mutating provider call carries the epoch, and a provider refuses an older one. A process that takes an epoch
 // at or below that of its predecessor is therefore refused everywhere, and one that takes a number twice can act beside

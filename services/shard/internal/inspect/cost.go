@@ -17,7 +17,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// GetCost tells dollars per hour by group and state, now. What it was in the past is not kept by a shard: a request for
+// GetCost answers dollars per hour by group and state, now. What it was in the past is not kept by a shard: a request for
 // it is refused rather than answered with a guess; shard.Replay finds it in the decision log.
 func (s *Server) GetCost(ctx context.Context, r *connect.Request[pb.GetCostRequest]) (*connect.Response[pb.GetCostResponse], error) {
 	done, err := s.reads.take(ctx)

@@ -105,7 +105,7 @@ func subject(ctx context.Context, m *pb.GetMachineHistoryRequest) (match func(*p
 }
 
 // keepAlive is how often a stream that follows sends a frame although nothing happened (WIRE-9.5). lookEvery is how often it looks
-// for new records: the core's loop wakes nobody, so that readers cost it nothing.
+// for new records: the core's loop wakes no reader, so that readers cost it nothing.
 const (
 	keepAlive = 10 * time.Second
 	lookEvery = 100 * time.Millisecond

@@ -17,7 +17,7 @@ import (
 
 // Replan is a plan from where a replay stopped (SHARD-28.10): the question of Plan, asked of the past.
 type Replan struct {
-	Core      *core.Core // nobody else steps it
+	Core      *core.Core // nothing else steps it
 	View      *core.Publish
 	ShardID   string
 	Gate      *ingest.Gate

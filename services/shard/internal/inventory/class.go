@@ -7,10 +7,10 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// Class is machines that no Need can tell apart, but for their values of topology keys (ENG-6.5): one Shape, and equal
+// Class is machines that no Need can distinguish, but for their values of topology keys (ENG-6.5): one Shape, and equal
 // labels as far as some profile looks at them. How machines are split into classes changes no result.
 type Class struct {
-	Serial      uint32 // never given twice, so that memories of a class whose number was given away can be told
+	Serial      uint32 // never given twice, so that a cached class whose number was given away is recognised
 	Shape       uint32
 	Price       int64
 	Probability int32
@@ -35,8 +35,8 @@ type MatchKeys struct {
 	Presence []string // Exists, DoesNotExist, and Same and hard spread
 }
 
-// SetMatchKeys tells the table which keys profiles look at. If it was told of all of them before, nothing happens;
-// otherwise machines are classed again. Keys that nobody looks at any more are forgotten when they are many.
+// SetMatchKeys states which keys profiles look at. If all of them were stated before, nothing happens;
+// otherwise machines are classed again. Keys that no profile looks at any more are forgotten when they are many.
 func (t *Table) SetMatchKeys(k MatchKeys) {
 	const spare = 16
 	known := func(old []symbol.ID, keys []string) bool {

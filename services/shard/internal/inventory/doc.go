@@ -2,7 +2,7 @@
 // them for its own decisions (ENG-5).
 //
 // It owns the machine table, its indexes and its counts. It judges nothing: gates stand before it, and whether a fact is
-// adopted is for the core to say (SHARD-13, SHARD-14). It reads no clock: Advance is told the time.
+// adopted is for the core to say (SHARD-13, SHARD-14). It reads no clock: Advance takes the time.
 //
 // # Who drives it
 //

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// idIndex finds machines by id. It is many small indexes, told apart by the first bits of the hash, so that the insert
+// idIndex finds machines by id. It is many small indexes, chosen by the first bits of the hash, so that the insert
 // that meets a full one moves a few thousand entries and never half a million (SHARD-4.7).
 type idIndex [idParts]hashIndex
 

@@ -54,7 +54,7 @@ const (
 	Spot                CapacityType = 4
 )
 
-// Elastic reports whether machines of this type may be released when nobody claims them (ENG-16.7).
+// Elastic reports whether machines of this type may be released when no need claims them (ENG-16.7).
 func (c CapacityType) Elastic() bool { return c == OnDemand || c == Spot }
 
 // String returns the name of the type in lower case, with dashes.
@@ -178,7 +178,7 @@ type Attribution struct {
 }
 
 // Ours reports whether the attribution was written in our fingerprint format. A bound machine without such an attribution is adopted:
-// full supply for its cluster, and nobody's own (ENG-5.6).
+// full supply for its cluster, and the Own of no Need (ENG-5.6).
 func (s *Attribution) Ours() bool { return strings.HasPrefix(s.Fingerprint, demand.FingerprintPrefix) }
 
 // Promise says to whom a machine on its way belongs (ENG-5.8).

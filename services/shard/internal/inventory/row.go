@@ -110,7 +110,7 @@ func (r *Row) stock() (Pool, bool) {
 // sound reports whether the machine is ours and has not failed.
 func (r *Row) sound() bool { return r.flags&isForeign == 0 && r.Seen() != Failed }
 
-// releasable reports whether the machine is deleted when its hold is over and nobody claims it.
+// releasable reports whether the machine is deleted when its hold is over and no need claims it.
 func (r *Row) releasable() bool {
 	return r.flags&(isForeign|isPromised|markedStays) == 0 && r.Seen() == Idle
 }

@@ -57,7 +57,7 @@ func (a *texts) text(r textRef) string {
 	return unsafe.String(&b[head], int(n))
 }
 
-// drop says that nobody names the string at r any more.
+// drop ends the use of the string at r.
 func (a *texts) drop(r textRef) { a.dead += len(a.text(r)) }
 
 // wasteful reports whether more than half of a good deal of memory is dead.

@@ -91,7 +91,7 @@ func (d *Domain) RunStart(k Pool, class uint32) (chunk, pos int) {
 	return chunk, pos
 }
 
-// SetTopologyKeys tells the table for which keys to keep Topology. Keys that are not listed are forgotten.
+// SetTopologyKeys states for which keys the table keeps a Topology. Keys that are not listed are forgotten.
 func (t *Table) SetTopologyKeys(keys []string) {
 	var next []*Topology
 	for _, key := range keys {

@@ -4,7 +4,7 @@
 // that have something, stamps it with the time, calls Step, and hands the effects on before it takes the next. The
 // order in which events reach Step is the order of history.
 //
-// A source is bounded. When it is full its producer waits and nobody else does, so one chatty tenant slows itself only.
+// A source is bounded. When it is full its producer waits and no other does, so one chatty tenant slows itself only.
 // Pages of provider lists are the bulk of all work: at most one of them goes between two other waiting events.
 //
 // The package knows nothing about what the events mean and judges no effect. A panic in Step is fatal: OnPanic records

@@ -1,4 +1,4 @@
-// Package order serves ShardAdmin: what a person may tell one shard.
+// Package order serves ShardAdmin: what a person may order of one shard.
 //
 // Each order is first judged by the core without changing anything, then stored if it must survive a restart, and only
 // then given to the core for good, so that nothing is answered that a crash could undo (SHARD-5.4). One exception: a

@@ -1,4 +1,4 @@
-// Package report is the shard's side of ReportShard: it tells the coordinator what the shard has and lacks, and brings
+// Package report is the shard's side of ReportShard: it reports to the coordinator what the shard has and lacks, and brings
 // the coordinator's instructions to the core.
 //
 // It is one goroutine on the leader-finding client of kit. It never waits for the core: a report is built from the last
@@ -64,7 +64,7 @@ type Config struct {
 	Core                      *core.Core // touched through visits only
 	View                      func() *core.Publish
 	Store                     Store
-	// Stores names the stores behind the providers, once all have answered; nil: nobody knows them.
+	// Stores names the stores behind the providers, once all have answered; nil: unknown.
 	Stores    func() (list []string, known bool)
 	Log       *slog.Logger
 	OnDropped func(acks int) // hears of acks that were dropped at the bound
@@ -134,7 +134,7 @@ func (r *Reporter) Notice(n core.Notice) {
 	}
 }
 
-// State tells when a coordinator last answered (zero: never) and what the last failure was.
+// State says when a coordinator last answered (zero: never) and what the last failure was.
 func (r *Reporter) State() (answered time.Time, lastError string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,7 +319,7 @@ func (r *Reporter) requeue(report *pb.ShardReport) {
 	r.violations = append(report.OwnershipViolations, r.violations...)
 	r.violations = r.violations[:min(len(r.violations), violationsMax)]
 	if report.ClustersComplete {
-		r.sentLink = 0 // nobody knows whether it arrived
+		r.sentLink = 0 // it may not have arrived
 	}
 	r.acks = append(report.InstructionAcks, r.acks...)
 	if n := len(r.acks) - acksMax; n > 0 {

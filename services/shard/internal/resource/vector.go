@@ -64,7 +64,7 @@ func Intern(t *symbol.Table, list []Quantity) Vector {
 }
 
 // Find builds the vector of a list without adding users, for questions about vectors that exist. known is false if a
-// positive amount is in a dimension that nobody uses; that dimension is then missing.
+// positive amount is in a dimension without users; that dimension is then missing.
 func Find(t *symbol.Table, list []Quantity) (v Vector, known bool) {
 	known = true
 	for _, q := range list {

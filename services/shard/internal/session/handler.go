@@ -28,9 +28,9 @@ type Config struct {
 	ShardID string // required, for the Hello ack
 	Version string
 	Gate    *ingest.Gate // required
-	// Ceilings are what clusters may state. The zero value lets nobody state anything.
+	// Ceilings are what clusters may state. The zero value lets no cluster state anything.
 	Ceilings Ceilings
-	// Mark is told of each roll-up that passed the gate before the core is. It may wait for the disk. May be nil.
+	// Mark is called with each roll-up that passed the gate, before the core gets it. It may wait for the disk. May be nil.
 	Mark    func(*core.RollupArrived)
 	Loop    *loop.Loop   // required
 	Blobs   *Blobs       // required
@@ -264,15 +264,15 @@ func ended(err error) error {
 	return err
 }
 
-// open tells the core of the session and returns when the core knows: frames of the session come from other queues, and
-// one that overtook the opening would be taken for a frame of nobody.
+// open hands the session to the core and returns when the core has it: frames of the session come from other queues, and
+// one that overtook the opening would belong to no session.
 func (h *Handler) open(ctx context.Context, l *live, hello *pb.Hello) {
 	defer h.control.Visit(ctx, func() {})
 	h.control.Push(context.WithoutCancel(ctx), core.SessionOpened{Cluster: l.cluster, Session: l.number, Features: hello.Features,
 		ProtocolVersion: hello.ProtocolVersion, OperatorVersion: hello.OperatorVersion, Instance: hello.InstanceId})
 }
 
-// remove takes the session out, itself only, and tells the core.
+// remove takes the session out, itself only, and reports it to the core.
 func (h *Handler) remove(l *live) {
 	h.mu.Lock()
 	if h.sessions[l.cluster] == l {
@@ -286,7 +286,7 @@ func (h *Handler) remove(l *live) {
 	l.drop()
 }
 
-// receiveError tells an operator's error from its silence.
+// receiveError distinguishes an operator's error from its silence.
 func (h *Handler) receiveError(err error, missing string) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {
 		h.cfg.Observe.FrameOversize()

@@ -78,7 +78,7 @@ func NewOutbox(l OutboxLimits) *Outbox {
 
 // Put queues a frame. It answers false when the session has to end as a slow consumer: too many essential frames wait,
 // or the bytes do not fit although every hint and need status was dropped. After Close it answers true and does nothing.
-// When begin is true nobody takes frames out, and the caller has to see to it that somebody calls Next until that answers
+// When begin is true no goroutine takes frames out, and the caller has to start one that calls Next until that answers
 // false: at rest a session has no writer.
 func (o *Outbox) Put(f Frame) (begin, ok bool) {
 	o.mu.Lock()
@@ -174,7 +174,7 @@ func (o *Outbox) took(f Frame) {
 	o.bytes -= f.Bytes
 }
 
-// Stopped is closed when the outbox is closed and nobody takes frames out any more.
+// Stopped is closed when the outbox is closed and no goroutine takes frames out any more.
 func (o *Outbox) Stopped() <-chan struct{} { return o.stopped }
 
 // Close drops everything; later frames are dropped too.

@@ -127,7 +127,7 @@ func unplaced(l *live, m *pb.UnplacedPods) core.UnplacedReported {
 // blobTTLMaxSeconds is 100 years: more than any credential lives, and a sum of times still fits.
 const blobTTLMaxSeconds = 100 * 365 * 24 * 3600
 
-// bootstrap keeps the secret bytes here and tells the core what it may know of them (SHARD-4.6).
+// bootstrap keeps the secret bytes here and gives the core what it may know of them (SHARD-4.6).
 func (h *Handler) bootstrap(ctx context.Context, l *live, r *pb.BootstrapBlobResponse) {
 	e := core.BootstrapAnswered{Request: r.RequestId, Cluster: l.cluster, Session: l.number, Error: r.Error, Retryable: r.Retryable,
 		Length: int64(len(r.UserData))}

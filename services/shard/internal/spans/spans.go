@@ -3,7 +3,7 @@
 //
 // The shell shows it each event and its effects; the core knows nothing of spans. The operation id is an attribute of an
 // operation and of everything under it, so that the traces of a shard, an operator and a provider can be joined. It owns
-// the open spans and nothing else, and it never decides anything. Without a tracer that records, nobody makes one.
+// the open spans and nothing else, and it never decides anything. Without a tracer that records, none is made.
 //
 // A Spans is used by the loop's goroutine alone; the contexts that it gives out may be used anywhere. Start at Spans.Step.
 package spans

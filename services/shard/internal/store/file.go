@@ -17,7 +17,7 @@ import (
 // The file is a magic line and frames of package wal. Metadata: kind 1, number 8, big endian. A batch has the number after the one
 // before it, and a body of writes: length of the bucket, bucket, length of the key, key, 0 for a deletion or 1 + length of the
 // value, value. Behind each batch stands a seal with its number, which says that the batch was acknowledged: damage of the
-// newest batch is so told from a batch that a crash cut off.
+// newest batch is so distinguished from a batch that a crash cut off.
 const (
 	magic     = "bigfleet shard state 1\n"
 	kindBatch = 1
@@ -148,7 +148,7 @@ func (f *file) append(batch map[place][]byte, all content) error {
 		f.broken = f.f.Truncate(f.end) != nil
 		return err
 	}
-	if err := f.f.Sync(); err != nil { // nobody knows what of it is on the disk
+	if err := f.f.Sync(); err != nil { // what of it is on the disk is unknown
 		f.broken = true
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package symbol turns the strings of the shard's core into small numbers, so that passes over half a million machines
 // compare integers and touch no string.
 //
-// A Table holds each string once and counts its users; a string that nobody uses is forgotten and its number is given
+// A Table holds each string once and counts its users; a string without users is forgotten and its number is given
 // to a later one (ENG-21.11). Numbers therefore depend on history: they MUST NOT decide anything, break a tie or leave
 // the process. Whoever orders things orders them by text (ENG-2.2).
 //

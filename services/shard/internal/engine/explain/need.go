@@ -307,7 +307,7 @@ func (x *explainer) judge(i inventory.Index) Reject {
 	return x.free(i, row)
 }
 
-// taken finds out whether a machine that fits is not to be had: somebody else's, or nobody's to give.
+// taken finds out whether a machine that fits is not available: another need's, or of another shard.
 func (x *explainer) taken(i inventory.Index, row *inventory.Row, claim engine.Ref) Reject {
 	seen := row.Seen()
 	switch {

@@ -11,11 +11,11 @@ const (
 	RejectTooSmall                  // one unit does not fit
 	RejectForeign                   // another shard owns it
 	RejectFailed                    // it failed, or is stuck
-	RejectLeaving                   // it is being released, or being made for nobody
+	RejectLeaving                   // it is being released, or being made for no need
 	RejectNotJoined                 // Configured, but its Node never joined
 	RejectServes                    // another Need claims it
 	RejectPromised                  // it is on its way to another Need
-	RejectElsewhere                 // bound in another cluster, where nobody claims it
+	RejectElsewhere                 // bound in another cluster, where no need claims it
 	RejectWithheld                  // it carries a mark
 	RejectDomain                    // outside the domain that the gang chose
 	RejectUseless                   // it offers nothing of what is asked for
@@ -72,7 +72,7 @@ const (
 	StandsUnheard                   // its cluster has not reported since the shard started
 	StandsComing                    // still being configured
 	StandsWhole                     // the Need is a gang, and all that could be freed would not hold it
-	StandsUnasked                   // the Need is held, so it preempts nobody
+	StandsUnasked                   // the Need is held, so it preempts nothing
 	StandsUnneeded                  // gentler or better means were enough
 
 	standings = 10

@@ -291,7 +291,7 @@ func restocked(r inventory.WithheldReason) bool {
 	return r == inventory.WithheldStockOut || r == inventory.WithheldQuota || r == inventory.WithheldBackoff
 }
 
-// Apply shows every machine of the zone as failed and its host as lost: nobody pays for it.
+// Apply shows every machine of the zone as failed and its host as lost: it costs nothing.
 func (e DrainZone) Apply(w *engine.World) string {
 	inv := w.Inventory
 	if !(Pool{Zone: e.Zone}).each(w, func(i inventory.Index, m inventory.Machine) bool {

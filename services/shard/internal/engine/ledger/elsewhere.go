@@ -31,7 +31,7 @@ type rowElsewhere struct {
 // vacancy is since when a node is empty while the rows on its machine ask for no more than before.
 type vacancy struct{ since, asked int64 }
 
-// of is what is served elsewhere of a row that asks for so many units. When it asks for less, nobody knows which of its Pods ended: its
+// of is what is served elsewhere of a row that asks for so many units. When it asks for less, it is unknown which of its Pods ended: its
 // own machines stay until they are empty.
 func (x rowElsewhere) of(asked int64) rowElsewhere {
 	x.units = max(0, min(x.units, asked-x.held))

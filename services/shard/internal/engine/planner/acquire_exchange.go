@@ -170,7 +170,7 @@ func (e *exchange) try(order ...allocation) bool {
 	e.actions.resumed = true
 	e.actions.muted = true // given back and taken again, it is the same action
 	old := make([][]inventory.Index, len(order))
-	told := len(e.free.Taken)
+	before := len(e.free.Taken)
 	for i, t := range order {
 		cl, w := e.clusters.state(t)
 		old[i] = e.giveBackAll(cl, w)
@@ -180,7 +180,7 @@ func (e *exchange) try(order ...allocation) bool {
 		e.acquirer.acquire(cl, w, inventory.SpeculativePool)
 	}
 	e.actions.muted = false
-	e.apply(old, told)
+	e.apply(old, before)
 	return true
 }
 
@@ -188,7 +188,7 @@ func (e *exchange) try(order ...allocation) bool {
 // are not touched. ok means that all would be covered for less and no short Need could use what is left over.
 func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
 	var was, is cover.Sum
-	inv, told := e.w.Inventory, len(e.free.Taken)
+	inv, before := e.w.Inventory, len(e.free.Taken)
 	e.old, e.again = e.old[:0], e.again[:0]
 	for _, t := range order {
 		cl, w := e.clusters.state(t)
@@ -212,7 +212,7 @@ func (e *exchange) weigh(order []allocation) (saved int64, ok bool) {
 	for _, m := range e.old {
 		e.free.Take(m.Index, m.Class, inventory.SpeculativePool)
 	}
-	e.free.Forget(told)
+	e.free.Forget(before)
 	was.Sub(is.Lo, 1)
 	return int64(was.Lo), ok
 }
@@ -277,10 +277,10 @@ func (e *exchange) boughtLast(cl *clusterState, w *needState) {
 }
 
 // applyExchange updates the topologies after a kept try: some returned machines are free now, and some machines taken since freePool.list had
-// length told are new.
-func (e *exchange) apply(old [][]inventory.Index, told int) {
-	taken := slices.Clone(e.free.Taken[told:])
-	e.free.Forget(told)
+// length before are new.
+func (e *exchange) apply(old [][]inventory.Index, before int) {
+	taken := slices.Clone(e.free.Taken[before:])
+	e.free.Forget(before)
 	e.tops.notify()
 	was := slices.Concat(old...)
 	for _, i := range was {

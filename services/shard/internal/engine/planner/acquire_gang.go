@@ -47,7 +47,7 @@ func (ga *gangAllocator) allocate(cl *clusterState, w *needState) bool {
 	return true
 }
 
-// creditableNow: what a gang holds or kept, unclaimed bound machines, and its Own in flight that nobody else counts.
+// creditableNow: what a gang holds or kept, unclaimed bound machines, and its Own in flight that no other Need counts.
 func creditableNow(w *needState, l *machineState) bool {
 	switch {
 	case l.bits&(lExcluded|lGone) != 0:

@@ -49,11 +49,11 @@ func TestAuditStopsWhatIsBroken(t *testing.T) {
 		"a second action (P8)":                       good.Actions[0],
 		"it is configured (P8)":                      {Machine: at("mine"), Kind: engine.Provision, Need: engine.Ref{Block: blue, Row: 0}},
 		"it is idle (P8)":                            {Machine: at("idle"), Kind: engine.Reclaim, Need: engine.NoNeed},
-		"it is for nobody (P9)":                      {Machine: at("idle"), Kind: engine.Bootstrap, Need: engine.NoNeed},
+		"it is for no need (P9)":                     {Machine: at("idle"), Kind: engine.Bootstrap, Need: engine.NoNeed},
 		"promised to cluster red (P1)":               {Machine: at("promised"), Kind: engine.Bootstrap, Need: engine.Ref{Block: blue, Row: 0}},
 		"must not be released yet (P7)":              {Machine: at("idle"), Kind: engine.Delete, Need: engine.NoNeed},
 		"green was not heard (P5)":                   {Machine: at("silent"), Kind: engine.Reclaim, Need: engine.NoNeed},
-		"a victim of nobody (P6)":                    {Machine: at("mine"), Kind: engine.Preempt, Cause: engine.CauseInversion, Drain: 0},
+		"the victim of no need (P6)":                 {Machine: at("mine"), Kind: engine.Preempt, Cause: engine.CauseInversion, Drain: 0},
 		"inside its own cluster (P6)":                {Machine: at("mine"), Kind: engine.Preempt, Cause: engine.CauseInversion, Drain: 1},
 		"attributed priority 5 and taken for 5 (P10": {Machine: at("mine"), Kind: engine.Preempt, Cause: engine.CauseInversion, Drain: 2},
 	} {

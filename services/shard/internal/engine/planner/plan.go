@@ -13,7 +13,7 @@ func Plan(in engine.Input) *engine.Result { return NewPlanner().Plan(in) }
 type Planner struct {
 	p   *planning // nil remembers nothing
 	off fastPaths
-	// Observe, if set, is told which phase of a plan begins. It decides nothing and must not touch the world.
+	// Observe, if set, is called as each phase of a plan begins. It decides nothing and must not touch the world.
 	Observe func(Phase)
 }
 

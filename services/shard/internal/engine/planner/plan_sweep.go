@@ -3,7 +3,7 @@ package planner
 // Rows come and go with profiles that name ever new values. What is remembered of requirements that no row has any more is
 // swept away when there is as much of it as of the others (ENG-21.11).
 
-// sweep forgets the matchers that no Need at work uses, once they are half of all. Nobody but the Needs of clusters keeps
+// sweep forgets the matchers that no Need at work uses, once they are half of all. Only the Needs of clusters keep
 // the id of a matcher from plan to plan; topologies, which keep counts for some, begin again.
 func (p *planning) sweep() {
 	if !p.cat.SweepDue() {
