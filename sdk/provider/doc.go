@@ -18,5 +18,16 @@
 // older one. Packages under internal promise nothing. Link gen/go only once: two generated copies of the proto package
 // bigfleet.v1alpha1 cannot live in one binary.
 //
+// # Files
+//
+// What a third party writes against has a file of its own: backend.go (Backend and its optional parts), offering.go (what it offers),
+// call.go (one call of it), batcher.go (many calls in one), option.go and limits.go (settings), readiness.go (when a Node is Ready), and
+// provider.go (New, Run). A prefix names the rest:
+//
+//   - program_*: program.go is Main, a whole program: flags, config, catalogue, traces.
+//   - run_*: what happens while a Provider runs. run_mutate.go, run_queue.go and run_transition.go carry out what BigFleet asks for;
+//     run_reconcile.go, run_janitor.go and run_loss.go follow what the backend lists; run_offers.go, run_prices.go and run_stockout.go say
+//     what can be bought; run_claims.go fences stale callers; run_admin.go, run_history.go and run_metrics.go are for people.
+//
 // Clauses are cited as PROV-n.m of docs/spec/provider.md.
 package provider

@@ -18,8 +18,8 @@
 //
 // # Files
 //
-// A prefix names the phase. plan.go runs the phases, and planning.go lists the steps and which may use which. clusters.go follows which clusters
-// changed; cluster.go and its files hold the state of one.
+// A prefix names the phase. plan.go runs the phases (plan_sweep.go forgets what no plan uses), and planning.go lists the steps and which may
+// use which. clusters.go follows which clusters changed; cluster.go and cluster_* hold the state of one.
 //
 //   - credit_*: which machines each need has already: normalisation, own machines, shares, domains (ENG-8 to 11, 17).
 //   - acquire_*: allocations, one need after the other: domains of gangs, spreads, exchange (ENG-7, 10, 12, 13.10).
