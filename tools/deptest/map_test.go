@@ -34,3 +34,43 @@ func TestEngineMapIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// docs/clauses.md leads from each section of the other specifications to code that exists. Sections without code say what was asked of others.
+func TestClauseMapIsComplete(t *testing.T) {
+	p := pointers(t)
+	page := read(t, "docs/clauses.md")
+	bases := map[string]string{"shard": "services/shard/", "coordinator": "services/coordinator/"}
+	for spec, without := range map[string]string{"shard": "", "provider": "", "coordinator": "20", "operator": "20", "operations": "15"} {
+		_, table, found := strings.Cut(page, "(spec/"+spec+".md) | Code |\n|---|---|\n")
+		if !found {
+			t.Fatalf("docs/clauses.md has no table of spec/%s.md", spec)
+		}
+		table, _, _ = strings.Cut(table, "\n\n")
+		known := map[string]bool{without: true}
+		for row := range strings.Lines(table) {
+			cells := strings.SplitN(row, "|", 3)
+			numbers := regexp.MustCompile(`^ ((?:\d+, )*\d+) `).FindStringSubmatch(cells[1])
+			if numbers == nil {
+				t.Errorf("a row without sections: %s", row)
+				continue
+			}
+			for _, n := range strings.Split(numbers[1], ", ") {
+				known[n] = true
+			}
+			paths := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1)
+			if len(paths) == 0 {
+				t.Errorf("section %s leads to no code", numbers[1])
+			}
+			for _, f := range paths {
+				if !p.exists[f[1]] && !p.exists[bases[spec]+f[1]] {
+					t.Errorf("section %s of %s leads to %s, which does not exist", numbers[1], spec, f[1])
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?m)^## (\d+)\. `).FindAllStringSubmatch(read(t, "docs/spec/"+spec+".md"), -1) {
+			if !known[m[1]] {
+				t.Errorf("docs/clauses.md says nothing of section %s of spec/%s.md", m[1], spec)
+			}
+		}
+	}
+}
