@@ -24,8 +24,8 @@
 //   - credit_*: which machines each need has already: normalisation, own machines, shares, domains (ENG-8 to 11, 17).
 //   - acquire_*: allocations, one need after the other: domains of gangs, spreads, exchange (ENG-7, 10, 12, 13.10).
 //     Package cover finds the cheapest machines (ENG-13).
-//   - preempt_*: machines of needs with lower priority (ENG-15).
-//   - settle_*: actions, verdicts and the published result (ENG-16, 19).
+//   - preempt.go, preempt_*: machines of needs with lower priority (ENG-15).
+//   - settle.go, settle_*: actions, verdicts and the published result (ENG-16, 19).
 //
 // Start at Plan, then credit.go and acquire.go. Tests cite clauses of docs/spec/engine.md as ENG-n.n.
 package planner
