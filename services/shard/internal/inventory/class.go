@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"slices"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
@@ -29,64 +27,14 @@ const presence = ^symbol.ID(0)
 
 type classKey struct{ shape, labels uint32 }
 
-// MatchKeys says which label keys profiles look at: some for their values, some only for being there (ENG-6.5).
-type MatchKeys struct {
-	Values   []string // In, NotIn, and Same with values listed
-	Presence []string // Exists, DoesNotExist, and Same and hard spread
-}
-
-// SetMatchKeys states which keys profiles look at. If all of them were stated before, nothing happens;
-// otherwise machines are classed again. Keys that no profile looks at any more are forgotten when they are many.
-func (t *Table) SetMatchKeys(k MatchKeys) {
-	const spare = 16
-	known := func(old []symbol.ID, keys []string) bool {
-		for _, key := range keys {
-			id, ok := t.space.Strings.Find(key)
-			if !ok {
-				return false
-			}
-			if _, in := slices.BinarySearch(old, id); !in {
-				return false
-			}
-		}
-		return len(old) <= len(keys)+spare
-	}
-	if known(t.valueKeys, k.Values) && known(t.presenceKeys, k.Presence) {
-		return
-	}
-	for _, id := range slices.Concat(t.valueKeys, t.presenceKeys) {
-		defer t.space.Strings.Release(id)
-	}
-	t.valueKeys, t.presenceKeys = nil, nil
-	for _, key := range k.Values {
-		t.valueKeys = append(t.valueKeys, t.space.Strings.Intern(key))
-	}
-	for _, key := range k.Presence {
-		t.presenceKeys = append(t.presenceKeys, t.space.Strings.Intern(key))
-	}
-	slices.Sort(t.valueKeys)
-	slices.Sort(t.presenceKeys)
-	for i := range Index(t.rows.n) {
-		if t.rows.at(i).flags&isLive == 0 {
-			continue
-		}
-		old := t.rows.at(i).Class
-		if id := t.classFor(t.classes[old].Shape, t.labels[i]); id != old {
-			t.leave(Index(i))
-			t.rows.at(i).Class = id
-			t.enter(Index(i))
-		}
-		t.releaseClass(old) // classFor has added a user, the same one or another
-	}
-}
-
 // classFor returns the class for a shape and a label set and adds one user. The shape's own count is not touched.
 func (t *Table) classFor(shape, labels uint32) uint32 {
 	t.words = t.words[:0]
 	for w := t.labelSets.get(labels); len(w) > 0; w = w[2:] {
-		if _, ok := slices.BinarySearch(t.valueKeys, w[0]); ok {
+		switch t.keys.use(w[0]) {
+		case byValue:
 			t.words = append(t.words, w[0], w[1])
-		} else if _, ok := slices.BinarySearch(t.presenceKeys, w[0]); ok {
+		case byPresence:
 			t.words = append(t.words, w[0], presence)
 		}
 	}

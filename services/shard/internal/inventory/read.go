@@ -149,7 +149,7 @@ func (t *Table) Clone(space *symbol.Space) *Table {
 		}
 	}
 	c.classIDs, c.freeClass = maps.Clone(t.classIDs), slices.Clone(t.freeClass)
-	c.valueKeys, c.presenceKeys = slices.Clone(t.valueKeys), slices.Clone(t.presenceKeys)
+	c.keys = t.keys.clone()
 	c.scratch, c.words = nil, nil
 	c.clusters = slices.Clone(t.clusters)
 	for i := range c.clusters {

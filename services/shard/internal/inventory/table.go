@@ -52,8 +52,7 @@ type Table struct {
 	serial       uint32
 	classVersion uint64
 	attributions attributionTable
-	valueKeys    []symbol.ID
-	presenceKeys []symbol.ID
+	keys         matchKeys
 	typeKey      symbol.ID
 	zoneKey      symbol.ID
 	scratch      []byte

@@ -52,6 +52,9 @@ const CatalogMax = 4096
 // Begin brings the catalog up to date with the tables. It reports to the inventory which label keys profiles read, which may
 // split its classes.
 //
+// A key keeps its number while a profile reads it. A number that is given to another key was that of one that no machine has, and so is that of the
+// other: what is remembered of machines by the number of a key stays right.
+//
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
 func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory

@@ -49,7 +49,6 @@ type clusterState struct {
 	demandVersion uint64
 	supplyVersion uint64
 	gathered      uint64 // supplyVersion of machines, bound, flight and byID
-	keys          uint64 // version of the keys of columns
 	classVersion  uint64
 	foldVersion   uint64
 	expires       int64 // when readiness changes its answer by itself; 0 is never
@@ -79,7 +78,7 @@ type clusterState struct {
 	block       *engine.Block
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
 
-	_ [8]byte // up to whole lines of memory: see places
+	_ [16]byte // up to whole lines of memory: see places
 }
 
 // needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.

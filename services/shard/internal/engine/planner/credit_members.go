@@ -28,7 +28,7 @@ func (m *members) read() {
 	} else {
 		m.renew()
 	}
-	cl.gathered, cl.reported, cl.keys = cl.supplyVersion, reports, m.w.Demand.KeysVersion()
+	cl.gathered, cl.reported = cl.supplyVersion, reports
 	for at := range cl.machines {
 		l := &cl.machines[at]
 		l.owner = -1
@@ -152,9 +152,6 @@ func (m *members) renew() {
 		l := &cl.machines[i]
 		l.claim, l.next, l.ownNext, l.shares, l.out, l.used = -1, -1, -1, -1, -1, -1
 		l.bits &= lOurs | lForeign | lKeyed | lInUse
-	}
-	if cl.keys != m.w.Demand.KeysVersion() {
-		cl.columns = cl.columns[:0]
 	}
 	for i := range cl.columns {
 		if c := &cl.columns[i]; len(c.values) > cl.members {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/explain"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
@@ -22,6 +23,9 @@ func (f *fleet) change(t source, sh shape, w *engine.World) {
 		i := t.IntN(len(f.machines))
 		x := drawMachine(t, sh, f, i)
 		x.m.ID = f.machines[i].m.ID
+		if chance(t, 30) {
+			x.m.Labels = append(x.m.Labels, inventory.Label{Key: passingKey(t), Value: oneOf(t, "r1", "ssd", "own")})
+		}
 		f.machines[i] = x
 		x.apply(w)
 	case n < 5 && len(f.machines) > 0: // only what its node holds, or its price
@@ -46,7 +50,11 @@ func (f *fleet) change(t source, sh shape, w *engine.World) {
 		c := &f.clusters[t.IntN(len(f.clusters))]
 		switch t.IntN(4) {
 		case 0:
-			c.rows = append(c.rows, drawRow(t, sh, c))
+			row := drawRow(t, sh, c)
+			if chance(t, 25) {
+				row.row.Profile.Requirements = append(slices.Clone(row.row.Profile.Requirements), drawPassing(t, &row.row.Profile)...)
+			}
+			c.rows = append(c.rows, row)
 		case 1:
 			if len(c.rows) > 0 {
 				i := t.IntN(len(c.rows))
@@ -64,6 +72,21 @@ func (f *fleet) change(t source, sh shape, w *engine.World) {
 		}
 		c.apply(w, straight)
 	}
+}
+
+// passingKey is a label key that few machines and rows have: it comes into use and goes again, and its number is given to another.
+func passingKey(t source) string { return fmt.Sprint("key", t.IntN(8)) }
+
+// drawPassing draws a requirement with such a key.
+func drawPassing(t source, p *demand.Profile) []demand.Requirement {
+	r := demand.Requirement{Key: passingKey(t), Op: oneOf(t, demand.Same, demand.In, demand.NotIn, demand.Exists, demand.DoesNotExist)}
+	switch _, gang := p.SameKey(); {
+	case r.Op == demand.Same && (gang || p.MinMembers > 0):
+		return nil
+	case r.Op == demand.In || r.Op == demand.NotIn:
+		r.Values = []string{"r1", "own"}
+	}
+	return []demand.Requirement{r}
 }
 
 func (f *fleet) newcomer(x fleetMachine, w *engine.World) {

@@ -59,6 +59,40 @@ func TestUnchangedClustersKeepTheirBlocks(t *testing.T) {
 	}
 }
 
+// ENG-6.5a, ENG-21.2: a cluster whose rows name ever new label keys is credited again, and no other cluster is: neither for keys that no machine
+// has, nor for one that machines have and that was named before.
+func TestLabelKeysOfOneClusterLeaveTheOthersAlone(t *testing.T) {
+	s := newScript()
+	s.lines(`
+		need red/web cpu=4 unit=cpu:4
+		need blue/web cpu=4 unit=cpu:4 same=rack
+		need green/web cpu=4 unit=cpu:4 spread=zone:1
+		machine m1 configured=red for=web cpu=4 label.team=red
+		machine m2 configured=blue for=web cpu=4 label.rack=ra label.team=blue
+		machine m3 configured=green for=web cpu=4 zone=a
+		need red/again cpu=1 unit=cpu:1 exists=team`)
+	pl := planner.NewPlanner()
+	last := pl.Plan(engine.Input{World: s.w})
+	for i := range 40 {
+		s.lines("withdraw red/again")
+		switch i % 4 {
+		case 0:
+			s.lines(fmt.Sprintf("need red/again cpu=1 unit=cpu:1 in=key%d:x", i))
+		case 1:
+			s.lines(fmt.Sprintf("need red/again cpu=8 unit=cpu:4 same=key%d", i))
+		case 2:
+			s.lines(fmt.Sprintf("need red/again cpu=8 unit=cpu:4 spread=key%d:1", i))
+		case 3:
+			s.lines("need red/again cpu=1 unit=cpu:1 exists=team")
+		}
+		r, credited, published := replan(t, s, pl, last)
+		if credited > 1 || !slices.Equal(published, []string{"red"}) {
+			t.Errorf("change %d: %d credited again, published %v", i, credited, published)
+		}
+		last = r
+	}
+}
+
 // ENG-21.2: a memo says from when on it is out of date: a Node that never joins makes its cluster dirty at join_timeout, not
 // before, and the clock alone makes no other dirty.
 func TestAMemoKnowsWhenItEnds(t *testing.T) {

@@ -70,10 +70,6 @@ func (p *planning) begin(in engine.Input) {
 	if p.cat == nil {
 		p.cat = cover.NewIndexes()
 	}
-	if v := p.w.Demand.KeysVersion(); p.keysVersion != v { // label keys may have other numbers now, and Needs remember them
-		p.keysVersion = v
-		p.cat = cover.NewIndexes()
-	}
 	p.sweep()
 	if p.cat.Begin(p.w) { // matchers and frames are other ones now
 		p.clusters.forget()

@@ -60,8 +60,7 @@ type planning struct {
 	reasons    reasons
 	publisher  publisher
 
-	orders      uint64 // version of Row.Order
-	keysVersion uint64
+	orders uint64 // version of Row.Order
 }
 
 // newPlanning hands each step what it uses.
