@@ -126,6 +126,9 @@ func (c *Config) bounds() (errs []error) {
 			errs = append(errs, fmt.Errorf("--%s %v: want %v to %v", d.flag, d.value, d.min, d.most))
 		}
 	}
+	if d := c.BootstrapTTL; d%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("--bootstrap-ttl %v: want whole seconds, as tokens end with one", d))
+	}
 	for _, n := range []struct {
 		flag        string
 		value, most float64

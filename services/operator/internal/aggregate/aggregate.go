@@ -32,6 +32,8 @@ type Aggregate struct {
 	invalid   int                            // requests with a fatal problem
 	pending   int                            // requests not acknowledged
 	waiting   []int32                        // slots that TakeWaiting may return
+	narrowed  bool                           // some rows are left out of the roll-up
+	turned    []Key                          // see TakeTurned
 	scratch   scratch
 }
 
@@ -340,17 +342,20 @@ func sameNeed(a, b *pb.CapacityNeed) bool {
 	return a.RowId == b.RowId && same(a.AggregateResources, b.AggregateResources) && same(a.MinUnit, b.MinUnit)
 }
 
-// Needs are the rows in their fixed order: larger priority first, then by identity. The rows are shared and must not be
-// changed.
+// Needs are the rows in their fixed order: larger priority first, then by identity. Rows that a shard would refuse all of them for are left
+// out. The rows are shared and must not be changed.
 func (a *Aggregate) Needs() []*pb.CapacityNeed {
 	if a.moves = 0; a.order == nil {
 		a.order = a.sorted()
 	}
 	needs := make([]*pb.CapacityNeed, len(a.order))
 	for i, r := range a.order {
-		needs[i] = r.need()
+		fresh, before := r.sent == nil, r.truncated
+		if needs[i] = r.need(); fresh && (before || r.truncated) {
+			a.turn(r)
+		}
 	}
-	return needs
+	return a.narrow(needs)
 }
 
 // sorted are the rows as they are sent. They are sorted by copies of what they are compared by: a third of the time.

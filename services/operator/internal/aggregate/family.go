@@ -102,7 +102,7 @@ func (a *Aggregate) updateOverflow(f *family, at int) {
 
 // show puts a row on the wire.
 func (a *Aggregate) show(r *row) {
-	r.onWire, r.sent = true, nil
+	r.onWire, r.sent, r.left = true, nil, leftForNothing
 	for _, t := range r.variants {
 		t.excluded = false // it may have been excluded in the overflow row
 	}

@@ -83,6 +83,9 @@ func (a *Aggregate) Problem(key Key) *Problem {
 		return fatal(ReasonTooManyResources, "spec.resources",
 			"requests resources that are not among the %d most used ones of requests with the same constraints", resourcesMax)
 	}
+	if t := a.members[slot].variant; t != nil && t.row.wireRow().left != leftForNothing {
+		return t.row.wireRow().left.problem()
+	}
 	return a.problems[slot]
 }
 
@@ -101,7 +104,7 @@ func (a *Aggregate) TakeWaiting() []Key {
 		if !m.waiting { // taken, acknowledged or gone meanwhile; a slot may be listed twice
 			continue
 		}
-		if m.waiting = false; !m.variant.excluded {
+		if m.waiting = false; !m.variant.excluded && m.variant.row.wireRow().left == leftForNothing {
 			out = append(out, KeyOf(m.request))
 		}
 	}

@@ -43,6 +43,7 @@ type row struct {
 	overflowOf *family // set for the overflow row of a family
 	onWire     bool    // in the roll-up
 	truncated  bool    // some of its variants are excluded
+	left       leftOut // why it is not in the roll-up
 
 	// Backing arrays. Where rows are many, most have one variant with few resources and need no further memory.
 	inline struct {

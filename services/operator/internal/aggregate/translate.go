@@ -37,6 +37,8 @@ const (
 	ReasonGang             = "InvalidGang"
 	ReasonResources        = "InvalidResources"
 	ReasonTooManyResources = "TooManyResources"
+	ReasonTooManyKeys      = "TooManyKeys"
+	ReasonTooManyShapes    = "TooManyShapes"
 	ReasonEmptyCoLocation  = "EmptyCoLocation"
 	ReasonNegativePenalty  = "NegativePenalty"
 )

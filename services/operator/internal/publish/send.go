@@ -44,12 +44,15 @@ func (p *Publisher) Alive() error {
 	return nil
 }
 
-// tell tells what became of a roll-up that was not sent.
+// tell tells what became of a roll-up that was not sent, and which requests were left out of one or are in again.
 func (p *Publisher) tell() {
 	p.mu.Lock()
-	o := p.outcome
-	p.outcome = nil
+	o, turned := p.outcome, p.turned
+	p.outcome, p.turned = nil, nil
 	p.mu.Unlock()
+	for _, key := range turned {
+		p.OnProblem(key)
+	}
 	if o != nil {
 		p.OnOutcome(*o)
 	}
@@ -114,6 +117,7 @@ func (p *Publisher) send(now time.Time) {
 	out := p.suspend()
 	needs := p.build(now)
 	needs.OutOfService = out
+	p.turned = append(p.turned, p.demand.TakeTurned()...)
 	if p.OnKeys != nil {
 		p.OnKeys(labelKeys(needs.Needs))
 	}
