@@ -28,10 +28,11 @@ func ceilings(priorities, penalties []string) (session.Ceilings, error) {
 		}),
 		readCeiling("--cluster-penalty-max", penalties, &out.Penalty, func(text string) (pb.PenaltyBucket, error) {
 			dollars, err := strconv.ParseFloat(text, 64)
-			if err == nil && !(dollars >= 0 && dollars <= 1<<33) {
-				err = errors.New("it must be from 0 to 2^33 dollars")
+			if err != nil {
+				return 0, err
 			}
-			return pb.PenaltyBucket(largestBucket(dollars)), err
+			b, err := bucketOf(dollars)
+			return pb.PenaltyBucket(b), err
 		}))
 }
 
@@ -60,12 +61,15 @@ func readCeiling[T any](flag string, values []string, to *session.Ceiling[T], pa
 	return errors.Join(errs...)
 }
 
-// largestBucket is the last bucket that costs no more than that.
-func largestBucket(dollars float64) demand.Bucket {
-	most := demand.Penalty(math.Floor(2 * dollars))
-	b := demand.Pinned
-	for b > demand.Zero && b.Penalty() > most {
-		b--
+// bucketOf is the bucket of an amount. Penalties come in buckets: any other amount would be another one than was written.
+func bucketOf(dollars float64) (demand.Bucket, error) {
+	if !(dollars >= 0 && dollars <= 1<<33) {
+		return 0, errors.New("it must be from 0 to 2^33 dollars")
 	}
-	return b
+	above := demand.BucketOf(demand.Penalty(math.Ceil(2 * dollars)))
+	if float64(above.Penalty()) == 2*dollars {
+		return above, nil
+	}
+	inDollars := func(b demand.Bucket) string { return strconv.FormatFloat(float64(b.Penalty())/2, 'f', -1, 64) }
+	return 0, fmt.Errorf("penalties come in steps of 0, 0.5, 1, 2, 4 and so on: give %s or %s", inDollars(above-1), inDollars(above))
 }

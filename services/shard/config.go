@@ -3,10 +3,12 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -185,9 +187,13 @@ func (c *Config) check() error {
 		fail("--reclaim-cap-fraction %v must be between 0 and 1", f)
 	} else if f > 0 && f < 0.001 {
 		fail("--reclaim-cap-fraction %v is less than a thousandth, the smallest part; 0 means no limit, --actuation-paused reclaims nothing", f)
+	} else if m := f * 1000; math.Abs(m-math.Round(m)) > 1e-6 {
+		fail("--reclaim-cap-fraction %v is no whole number of thousandths: give %v or %v", f, math.Floor(m)/1000, math.Ceil(m)/1000)
 	}
 	if s := c.ClusterSpendMax; s < 0 || s > 1e9 || s != s || s > 0 && s < 0.000001 {
 		fail("--cluster-spend-max %v must be 0, or between a millionth and a billion dollars per hour", s)
+	} else if text := strconv.FormatFloat(s, 'f', 6, 64); s != parsed(text) {
+		fail("--cluster-spend-max %v has parts smaller than a millionth of a dollar: give %s", s, strings.TrimRight(text, "0"))
 	}
 	if _, err := ceilings(c.ClusterPriorityMax, c.ClusterPenaltyMax); err != nil {
 		errs = append(errs, err)
@@ -197,6 +203,8 @@ func (c *Config) check() error {
 	}
 	if d := c.DrainDeadline; d != 0 && (d < time.Second || d > 24*time.Hour) {
 		fail("--drain-deadline %s must be between 1 second and 24 hours", d)
+	} else if d%time.Second != 0 {
+		fail("--drain-deadline %s must be whole seconds: operators are told seconds", d)
 	}
 	if w := c.SessionHandoverWait; w > 5*time.Minute {
 		fail("--session-handover-wait %s is more than 5 minutes", w)
@@ -234,6 +242,11 @@ func (c *Config) check() error {
 		fail("shard.Config: Telemetry is required")
 	}
 	return errors.Join(errs...)
+}
+
+func parsed(text string) float64 {
+	f, _ := strconv.ParseFloat(text, 64)
+	return f
 }
 
 // checkNotZero refuses zeros that a person wrote: in a Config they stand for the default, and who asks for nothing would get
@@ -292,9 +305,9 @@ func (c *Config) coreConfig(version string, features []string) core.Config {
 		FullReconcileInterval: int64(c.FullReconcileInterval), InflightPollInterval: int64(c.InflightPoll),
 		ExecuteConcurrency: int64(c.ExecuteConcurrency), ExecutePerCluster: int64(c.ExecutePerCluster), ProviderConcurrency: int64(c.ProviderConcurrency),
 		BootstrapTimeout: int64(c.BootstrapTimeout), ExecuteTimeout: int64(c.ExecuteTimeout), MaxActionsPerCycle: int64(c.MaxActionsPerCycle),
-		PreemptRate: int64(c.PreemptRate), ClusterMachinesMax: int64(c.ClusterMachinesMax), ClusterSpendMax: int64(c.ClusterSpendMax * 1e6),
+		PreemptRate: int64(c.PreemptRate), ClusterMachinesMax: int64(c.ClusterMachinesMax), ClusterSpendMax: int64(math.Round(c.ClusterSpendMax * 1e6)),
 		ProvisionRate: int64(c.ProvisionRate), ReclaimCapWindow: int64(c.ReclaimCapWindow), RollupGuardOff: c.NoRollupGuard,
-		ReclaimCapPerMille: int64(c.ReclaimCapFraction*1000 + 1e-9), ReclaimCapOff: c.ReclaimCapFraction == 0,
+		ReclaimCapPerMille: int64(math.Round(c.ReclaimCapFraction * 1000)), ReclaimCapOff: c.ReclaimCapFraction == 0,
 		SilentAfter: int64(c.SilentAfter), CreatingStuckAfter: int64(c.CreatingStuckAfter), ConfiguringStuckAfter: int64(c.ConfiguringStuckAfter),
 		ReleaseDelay: int64(c.ReleaseDelay), ReleaseDelayEmpty: int64(c.ReleaseDelayEmpty), SessionHandoverWait: int64(c.SessionHandoverWait),
 		EmptyAfter: int64(c.ReleaseUnusedAfter),

@@ -41,7 +41,7 @@ func program() provider.Program[settings] {
 			f := cmd.Flags()
 			f.StringVar(&s.Preset, "preset", s.Preset, "calm, lively or storm")
 			f.Int64Var(&s.Seed, "seed", s.Seed, "seed of all random draws; any number, also 0 and negative ones")
-			f.Float64Var(&s.TimeScale, "time-scale", s.TimeScale, "simulated seconds per second, 1 to 10000")
+			f.Float64Var(&s.TimeScale, "time-scale", s.TimeScale, "simulated seconds per second, 1 to 10000; 0 means 1")
 			f.BoolVar(&s.NoDelete, "no-delete", s.NoDelete, "machines cannot be returned")
 			f.StringVar(&s.Control, "sim-control-addr", s.Control, "address of SubstrateControl when --control-addr is not given; 0 or off for none")
 		},

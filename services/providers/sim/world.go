@@ -15,7 +15,7 @@ type World struct {
 	Preset string `yaml:"preset" doc:"calm, lively or storm: the values of everything that is not given."`
 	Seed   int64  `yaml:"seed" doc:"Fixes every draw."`
 	// TimeScale is simulated seconds per second, 1 to 10,000.
-	TimeScale float64                      `yaml:"time_scale" doc:"Simulated seconds per second, 1 to 10000."`
+	TimeScale float64                      `yaml:"time_scale" doc:"Simulated seconds per second, 1 to 10000; 0 means 1."`
 	Latency   map[string]substrate.Latency `yaml:"latency" doc:"Latency by call: Create, Configure, Ready, Drain, Delete, Describe; an empty name is for all others."`
 	Failures  map[string]float64           `yaml:"failures" doc:"Probability by call that it fails for good."`
 	Transient map[string]float64           `yaml:"transient" doc:"Probability by call that it fails and may be repeated."`

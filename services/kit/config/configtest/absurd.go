@@ -4,6 +4,7 @@ package configtest
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,18 +61,33 @@ func RefusesAbsurd(t *testing.T, command func() *cobra.Command, base ...string) 
 	}
 }
 
+// zero is 0 as a number of its own in a sentence.
+var zero = regexp.MustCompile(`(^|[^0-9.])0(s|ms)?($|[^0-9.]|[.]($| ))`)
+
+// inForce reports whether the printed settings give a flag this value, in a line of its own. A setting of a section may have lost the word that
+// the section has: configure-delay is configure of delays.
+func inForce(printed, flag, value string) bool {
+	key := flag[strings.LastIndex(flag, ".")+1:]
+	keys := regexp.QuoteMeta(key)
+	if at := strings.LastIndex(key, "-"); at > 0 && strings.Contains(printed, key[at+1:]+"s:") {
+		keys += "|" + regexp.QuoteMeta(key[:at])
+	}
+	keys = strings.NewReplacer("-", "[-_]", "_", "[-_]").Replace(keys)
+	return regexp.MustCompile(`(?m)^ *(` + keys + `): *"?` + regexp.QuoteMeta(value) + `"?( +#.*)?$`).MatchString(printed)
+}
+
 // notMeant says why an accepted value is not one that somebody may mean, "" when it is one.
 func notMeant(f *pflag.Flag, value, printed string) string {
 	same := f.Value
 	if err := same.Set(value); err != nil {
 		return fmt.Sprint("cannot be read: ", err)
 	}
-	if !strings.Contains(printed, same.String()) {
+	if !inForce(printed, f.Name, same.String()) {
 		return "is not in force as it was given"
 	}
 	switch strings.TrimSuffix(value, "s") {
 	case "0":
-		if !strings.Contains(f.Usage, "0") && f.DefValue != "0" && f.DefValue != "0s" {
+		if !zero.MatchString(f.Usage) && f.DefValue != "0" && f.DefValue != "0s" {
 			return "the help does not say what 0 means"
 		}
 	case "-1":

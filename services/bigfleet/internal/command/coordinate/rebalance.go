@@ -154,6 +154,9 @@ func (r rebalance) over(p *bigfleetv1alpha1.RebalancePolicy, given *pflag.FlagSe
 			if d != 0 && d < time.Second {
 				return exit.Usagef("--age-gates: %v is less than a second", d)
 			}
+			if d%time.Second != 0 {
+				return exit.Usagef("--age-gates: %v: want whole seconds", d)
+			}
 			p.AgeGatesSeconds = append(p.AgeGatesSeconds, int64(d/time.Second))
 		}
 	}

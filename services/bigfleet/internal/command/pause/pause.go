@@ -35,6 +35,9 @@ func New(a *app.App) *cobra.Command {
 			if expires < 0 || c.Flags().Changed("for") && expires < time.Second {
 				return exit.Usagef("--for %v: want at least 1s", expires)
 			}
+			if expires%time.Second != 0 {
+				return exit.Usagef("--for %v: want whole seconds", expires)
+			}
 			req := &bigfleetv1alpha1.PauseActuationRequest{
 				ClusterId: cluster, Provider: provider, Reason: a.Reason, TtlSeconds: int64(expires.Seconds()), ValidateOnly: a.DryRun,
 			}
