@@ -133,11 +133,6 @@ func (c *bootstraps) holdsEnd(cl *cluster, at int64) {
 	c.cycle.HoldEnds = append(c.cycle.HoldEnds, holdEnd{at, cl.Name})
 }
 
-type holdEnd struct {
-	At      int64  `n:"1"`
-	Cluster string `n:"2"`
-}
-
 // blobFresh reports whether Configure may still be sent with the blob at hand: not with less than ten seconds, or half of
 // its life, left (SHARD-16.7).
 func (c *bootstraps) blobFresh(o *operation) bool {

@@ -7,27 +7,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// send emits the operation's command. The caller has made sure of a slot.
-func (c *commands) send(o *operation) {
-	o.Attempt++
-	o.Phase, o.Sent = phaseSending, c.now
-	c.provider(o.Provider).Breaker.sent()
-	if o.Attempt == 1 || o.Kind == KindBootstrap {
-		c.recovery.journalOp(o)
-	}
-	cmd := Command{Op: o.ID, Attempt: o.Attempt, Provider: o.Provider, RPC: o.rpc(), Machine: o.Machine, Timeout: c.cfg.ExecuteTimeout}
-	switch o.rpc() {
-	case RPCConfigure:
-		cmd.Cluster, cmd.Blob, cmd.Metadata = o.Cluster, o.Request, c.attribution(o.Attribution)
-	case RPCDrain:
-		cmd.GraceSecs = c.draining.graceLeft(o)
-		if o.DrainEnds > 0 && o.Attempt > 1 {
-			cmd.GraceSecs = max(0, (o.DrainEnds-c.now)/Second)
-		}
-	}
-	c.emit(cmd)
-}
-
 // commandDone takes the end of one attempt.
 func (c *commands) commandDone(e CommandDone) {
 	o := c.ops.byID[e.Op]
@@ -311,7 +290,7 @@ func (c *commands) handOver(i inventory.Index) {
 		p.Expires = c.now + c.policy.DrainMargin*Second
 		inv.SetPromise(i, &p)
 	}
-	d := c.cycle.decisionOf(engine.Action{Machine: i, Kind: KindBootstrap, Cause: engine.CauseHandover, Need: ref,
+	d := c.decisionOf(engine.Action{Machine: i, Kind: KindBootstrap, Cause: engine.CauseHandover, Need: ref,
 		Cost: c.machines.effectiveCost(i, p), Drain: -1})
 	d.planned = c.now
 	if c.dispatcher.mayStart(d) == notBlocked {

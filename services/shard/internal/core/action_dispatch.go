@@ -5,47 +5,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// blockedReason is what keeps a decision from starting.
-type blockedReason uint8
-
-const (
-	notBlocked    blockedReason = iota
-	blockedState                // the start state no longer holds
-	blockedBusy                 // an operation is open
-	blockedFrozen               // stopping or superseded
-	blockedPaused
-	blockedDryRun
-	blockedGate
-	blockedSession
-	blockedReport // this session has not delivered demand yet
-	blockedStale  // the provider's inventory is too old
-	blockedBudget
-	blockedBackoff
-	blockedClass
-	blockedCluster
-	blockedProvider
-	blockedBreaker
-	blockedFence
-	blockedMax
-	blockedRate
-	blockedQuota
-	blockedForeign
-	blockedOutage  // of supply, and never of a decision
-	blockedDrain   // its drain was given up a while ago
-	blockedRelease // it has not been in excess for long enough
-	blockedCeiling // its cluster may not have more
-	blockedPreemptRate
-	blockedProtected // its node holds Pods that must not be disturbed
-)
-
-func (h blockedReason) String() string {
-	return [...]string{"", "state", "busy", "frozen", "paused", "dry_run", "gate", "no_session", "no_report", "stale_inventory",
-		"reclaim_budget", "backoff", "concurrency", "cluster_limit", "provider_limit", "breaker", "fence", "max_actions",
-		"provision_rate", "quota", "foreign", "provider_down",
-		"drain_backoff", "release_delay",
-		"cluster_ceiling", "preempt_rate", "protected_pods"}[h]
-}
-
 // dispatch sends what waits for a slot and starts decisions, in plan order inside each concurrency class, the concurrency classes in turn. One that
 // is blocked does not block those behind it (SHARD-15.6).
 func (c *dispatcher) dispatch() {
@@ -74,19 +33,6 @@ func (c *dispatcher) dispatch() {
 	c.afterDispatch(&pass)
 }
 
-// dispatchPass remembers, within one pass, what was counted.
-type dispatchPass struct {
-	busy   map[string]int64 // pulls and Configures by cluster; counted when first asked for
-	capped int64
-	wakeAt int64
-}
-
-func (p *dispatchPass) wake(at int64) {
-	if at > 0 && (p.wakeAt == 0 || at < p.wakeAt) {
-		p.wakeAt = at
-	}
-}
-
 // startNext starts the first decision of a concurrency class, from position *at on, that may start.
 func (c *dispatcher) startNext(k Kind, at *int, pass *dispatchPass) bool {
 	list := c.cycle.waiting[k]
@@ -101,7 +47,7 @@ func (c *dispatcher) startNext(k Kind, at *int, pass *dispatchPass) bool {
 		}
 		switch d.blocked = c.mayStartIn(d, pass); d.blocked {
 		case notBlocked:
-			c.cycle.spell(d)
+			c.spell(d)
 			c.startDecision(d)
 			if k == KindBootstrap && pass.busy != nil {
 				pass.busy[d.view.Cluster]++

@@ -6,15 +6,8 @@ import (
 	"strings"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
-
-// drainBackoff keeps a machine from being reclaimed again after its drain was given up.
-type drainBackoff struct {
-	Backoff backoff `n:"1"`
-	Why     string  `n:"2"`
-}
 
 // mayRelease checks what a voluntary reclaim waits for beside the budget: a drain that was given up, and the time for which
 // the machine was not needed (SHARD-17.11, 19.10).
@@ -110,7 +103,7 @@ func (c *guards) suppress(d *decision) {
 		return
 	}
 	c.cycle.held[key] = true
-	c.cycle.spell(d)
+	c.spell(d)
 	t, m := RecordSuppressed, MetricSuppressed
 	if d.blocked == blockedDryRun {
 		t, m = RecordDryRun, MetricDryRun

@@ -1,23 +1,5 @@
 package core
 
-// concurrencyClasses bound the commands in flight by kind (SHARD-15.3).
-type concurrencyClasses struct {
-	size [kinds]int64
-	used [kinds]int64
-}
-
-// init shares the concurrency out: Bootstrap a half, Provision a quarter, Preempt an eighth, Reclaim and Delete a
-// sixteenth each, everyone at least one.
-func (l *concurrencyClasses) init(total int64) {
-	for k, share := range [kinds]int64{0, 2, 4, 8, 16, 16} {
-		if k > 0 {
-			l.size[k] = max(1, total/share)
-		}
-	}
-}
-
-func (l *concurrencyClasses) free(k Kind) bool { return l.used[k] < l.size[k] }
-
 // takeSlot reserves what a command needs: a place in its concurrency class and at its provider.
 func (c *dispatcher) takeSlot(o *operation) bool {
 	p := c.provider(o.Provider)

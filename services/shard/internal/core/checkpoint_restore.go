@@ -58,7 +58,7 @@ func (c *Core) replan() {
 		return
 	}
 	c.ledger.allAtOnce = true
-	c.cycle.runCycle()
+	c.plans.runCycle()
 	c.ledger.allAtOnce = false
 }
 
@@ -332,16 +332,4 @@ func (c *coordinatorState) restore(x *savedCoordinator) {
 		}
 		c.relabels[r.Name] = r.N
 	}
-}
-
-// setOwner remembers which shard a bound machine's metadata names.
-func (c *coordinatorState) setOwner(machine, owner string) {
-	if owner == "" {
-		delete(c.owners, machine)
-		return
-	}
-	if c.owners == nil {
-		c.owners = map[string]string{}
-	}
-	c.owners[machine] = owner
 }

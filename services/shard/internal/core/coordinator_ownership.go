@@ -324,3 +324,15 @@ func satisfies(m *inventory.Machine, reqs []demand.Requirement) bool {
 	}
 	return true
 }
+
+// setOwner remembers which shard a bound machine's metadata names.
+func (c *coordinatorState) setOwner(machine, owner string) {
+	if owner == "" {
+		delete(c.owners, machine)
+		return
+	}
+	if c.owners == nil {
+		c.owners = map[string]string{}
+	}
+	c.owners[machine] = owner
+}

@@ -9,58 +9,14 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 )
 
-// keptCoordinator is what a checkpoint keeps of the coordinator as it is.
-type keptCoordinator struct {
-	Decommissioned bool                 `n:"1"`
-	Disputed       bool                 `n:"2"`
-	Plain          bool                 `n:"3"`  // a coordinator that does not partition has answered
-	Alone          bool                 `n:"11"` // no coordinator has answered for so long that this shard is the only one (COORD-9.10)
-	Text           string               `n:"4"`
-	Address        string               `n:"5"`
-	RepliedAt      int64                `n:"6"`
-	Quotas         bool                 `n:"9"`
-	Waiting        []pendingInstruction `n:"7"` // instructions that cannot be answered yet
-}
-
-// KeyRemoved is where the bucket "control" keeps that this shard was removed from the fleet.
-const KeyRemoved = "removed"
-
 // frozen reports that the coordinator said that this process must start nothing: the shard was removed, or another process with a
 // higher epoch runs under its id.
 func (c *coordinatorState) frozen() bool { return c.Decommissioned || c.Disputed }
-
-// pendingInstruction is one whose answer waits for operations or Gets.
-type pendingInstruction struct {
-	Instruction Instruction `n:"1"`
-	Deadline    int64       `n:"2"`
-	Pending     []string    `n:"3"` // machines still to be looked at
-	Taken       []string    `n:"4"`
-}
-
-// CoordinatorStatus describes the coordinator client's side of the core.
-type CoordinatorStatus struct {
-	Lineage        Lineage
-	View           *View
-	RepliedAt      int64
-	Decommissioned bool
-	Disputed       bool
-	Text           string
-	Address        string
-	Error          string // of the last report; filled in by the shell
-	Domains        []DomainRef
-	Reservations   []Reservation
-}
 
 func (c *coordinatorState) coordStatus() CoordinatorStatus {
 	return CoordinatorStatus{Lineage: c.ctl.Coordinator, View: c.ctl.View, RepliedAt: c.RepliedAt, Decommissioned: c.Decommissioned,
 		Disputed: c.Disputed, Text: c.Text, Address: c.Address, Domains: c.ctl.Domains, Reservations: c.ctl.Reservations}
 }
-
-// How long a view may wait for operations on machines that it takes away (COORD-9.9f), and a transfer for its Gets.
-const (
-	viewPatience     = 10 * Minute
-	transferPatience = Minute
-)
 
 // coordinatorReplied takes the answer to a report. A coordinator that is gone changes nothing (SHARD-2.2).
 func (c *coordinatorState) coordinatorReplied(e CoordinatorReplied) {
@@ -140,56 +96,8 @@ func (c *coordinatorState) instruction(x Instruction) {
 	}
 }
 
-func (c *coordinatorState) isWaiting(id string) bool {
-	return slices.ContainsFunc(c.Waiting, func(w pendingInstruction) bool { return w.Instruction.ID == id })
-}
-
-// reply answers an instruction. What must survive a restart is in the effect, and the shell stores it before the answer
-// leaves.
-func (c *coordinatorState) reply(x Instruction, o InstructionOutcome, reason string, machines []string, keep ...Persist) {
-	a := AckInstruction{ID: x.ID, Term: x.Term, Outcome: o, Reason: reason, Machines: machines, Retryable: true, Store: keep}
-	if o == InstructionAccepted {
-		c.ctl.Done = append(slices.Clone(c.ctl.Done), DoneAck{ID: x.ID, Machines: machines})
-		if n := len(c.ctl.Done) - instructionsDone; n > 0 {
-			c.ctl.Done = c.ctl.Done[n:]
-		}
-		a.Store = append(a.Store, Persist{Bucket: BucketControl, Key: "done", Value: codec.Marshal(DoneSet{c.ctl.Done})})
-	}
-	c.sample(MetricInstructions, o.String(), 1)
-	c.record(Record{Type: RecordInstruction, Outcome: o.String(), Detail: clipText(fmt.Sprintf("%s: %s %s", x.ID, x.kind(), reason))})
-	c.emit(a)
-}
-
-func (o InstructionOutcome) String() string {
-	return [...]string{"none", "accepted", "rejected_stale", "rejected_invalid", "failed"}[o]
-}
-
-func (x *Instruction) kind() string {
-	switch {
-	case x.SetView != nil:
-		return "set_view"
-	case x.Assign != nil:
-		return "assign_domain"
-	case x.Unassign != nil:
-		return "unassign_domain"
-	case x.ReleaseCluster != "":
-		return "release_cluster"
-	case x.Reserve != nil:
-		return "reserve_machines"
-	case x.Transfer != nil:
-		return "transfer"
-	case x.CancelMove != "":
-		return "cancel_move"
-	}
-	return "unknown"
-}
-
 func newer(a, b *View) bool {
 	return b == nil || cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index)) > 0
-}
-
-func (c *coordinatorState) keepView() Persist {
-	return Persist{Bucket: BucketControl, Key: "view", Value: codec.Marshal(c.ctl.View)}
 }
 
 // setView obeys a newer view. The answer waits until no operation of ours is open on a machine that it takes away.
@@ -216,39 +124,6 @@ func (c *coordinatorState) setView(x Instruction) {
 		return
 	}
 	c.reply(x, InstructionAccepted, "", nil, c.keepView())
-}
-
-func (c *coordinatorState) wait(w pendingInstruction) {
-	c.Waiting = append(c.Waiting, w)
-	c.timers.add(w.Deadline, timerInstruction, w.Instruction.ID)
-}
-
-// retryInstructions looks again at the answers that wait: after an operation ended, a Get came, or a deadline passed.
-func (c *coordinatorState) retryInstructions() {
-	waiting := c.Waiting
-	c.Waiting = nil
-	for _, w := range waiting {
-		if w.Instruction.SetView != nil {
-			w.Pending = c.ownership.losing()
-		}
-		if w.Instruction.Reserve != nil {
-			c.drainedFor(&w)
-		}
-		late := c.now >= w.Deadline
-		switch {
-		case w.Instruction.SetView != nil && len(w.Pending) == 0:
-			c.ownership.reownAll()
-			c.reply(w.Instruction, InstructionAccepted, "", nil, c.keepView())
-		case w.Instruction.SetView != nil && late:
-			c.reply(w.Instruction, InstructionFailed, "operations are still open on machines that the view takes away", w.Pending)
-		case w.Instruction.Transfer != nil && (len(w.Pending) == 0 || late):
-			c.adopted(w)
-		case w.Instruction.Reserve != nil && (len(w.Pending) == 0 || late):
-			c.evicted(w)
-		default:
-			c.Waiting = append(c.Waiting, w)
-		}
-	}
 }
 
 // assign changes the owned domains by one, for coordinators without views.

@@ -163,3 +163,41 @@ type (
 		Domains []DomainRef `n:"1"`
 	}
 )
+
+// keptCoordinator is what a checkpoint keeps of the coordinator as it is.
+type keptCoordinator struct {
+	Decommissioned bool                 `n:"1"`
+	Disputed       bool                 `n:"2"`
+	Plain          bool                 `n:"3"`  // a coordinator that does not partition has answered
+	Alone          bool                 `n:"11"` // no coordinator has answered for so long that this shard is the only one (COORD-9.10)
+	Text           string               `n:"4"`
+	Address        string               `n:"5"`
+	RepliedAt      int64                `n:"6"`
+	Quotas         bool                 `n:"9"`
+	Waiting        []pendingInstruction `n:"7"` // instructions that cannot be answered yet
+}
+
+// KeyRemoved is where the bucket "control" keeps that this shard was removed from the fleet.
+const KeyRemoved = "removed"
+
+// pendingInstruction is one whose answer waits for operations or Gets.
+type pendingInstruction struct {
+	Instruction Instruction `n:"1"`
+	Deadline    int64       `n:"2"`
+	Pending     []string    `n:"3"` // machines still to be looked at
+	Taken       []string    `n:"4"`
+}
+
+// CoordinatorStatus describes the coordinator client's side of the core.
+type CoordinatorStatus struct {
+	Lineage        Lineage
+	View           *View
+	RepliedAt      int64
+	Decommissioned bool
+	Disputed       bool
+	Text           string
+	Address        string
+	Error          string // of the last report; filled in by the shell
+	Domains        []DomainRef
+	Reservations   []Reservation
+}

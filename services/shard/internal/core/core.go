@@ -2,9 +2,9 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
@@ -23,6 +23,7 @@ type Core struct {
 	risks      risks
 	reconciler reconciler
 	outages    outages
+	plans      planning
 	guards     guards
 	dispatcher dispatcher
 	commands   commands
@@ -46,7 +47,7 @@ func New(policy *engine.Policy) *Core {
 	if policy == nil {
 		policy = engine.DefaultPolicy()
 	}
-	c := &Core{shared: shared{world: engine.NewWorld(), policy: policy}}
+	c := &Core{shared: shared{step: step{world: engine.NewWorld(), policy: policy}}}
 	c.wire()
 	c.clusters.init()
 	c.ops.init()
@@ -73,7 +74,7 @@ func (c *Core) Step(at At, e Event) []Effect {
 		}
 		return c.eff
 	}
-	c.cycle.ended(at.Ended)
+	c.plans.ended(at.Ended)
 	c.cycle.next = false
 	c.handle(e)
 	c.runTimers()
@@ -121,7 +122,7 @@ func (c *Core) handle(e Event) {
 	case CheckpointAsked:
 		c.checkpoint(e)
 	case PlanDiffered:
-		c.cycle.planDiffered(e)
+		c.plans.planDiffered(e)
 	case Tick, Started:
 	default:
 		panic(fmt.Sprintf("core: unknown event %T", e))
@@ -131,7 +132,7 @@ func (c *Core) handle(e Event) {
 // settle does what may follow from any event: the cycle, dispatch, Lists and Gets that are due, the alarm clock.
 func (c *Core) afterEvent() {
 	c.outages.watchOutages()
-	c.cycle.maybeCycle()
+	c.plans.maybeCycle()
 	c.dispatcher.dispatch()
 	c.reconciler.driveReconcile()
 	c.pub.flushPublish()
@@ -144,42 +145,6 @@ func (c *Core) afterEvent() {
 
 // NextWake tells when the core wants a Tick, for the loop's timer.
 func (c *Core) NextWake() (mono int64, ok bool) { return c.armed, c.armed != 0 }
-
-// columns are what the core itself keeps for each machine, by Index: in blocks, so that a step that meets one machine more
-// never moves those of half a million (SHARD-4.7).
-type columns [][]column
-
-const columnBlock = 4096
-
-type column struct {
-	mutation     int64 // value of the mutation counter at the last local change
-	listed       int64 // number of the List that last showed the machine
-	absent       absence
-	subscriber   uint32 // number of the subscriber that was shown the machine
-	subscriberAt uint32 // place in it
-}
-
-// absence counts the full Lists a machine was missing from, for the removal guard.
-type absence struct {
-	lists int32
-	since int64
-}
-
-func (l *columns) grow(n int) {
-	for len(*l)*columnBlock < n {
-		*l = append(*l, make([]column, columnBlock))
-	}
-}
-
-func (l columns) clone() columns {
-	out := make(columns, len(l))
-	for k, block := range l {
-		out[k] = slices.Clone(block)
-	}
-	return out
-}
-
-func (l columns) at(i inventory.Index) *column { return &l[i/columnBlock][i%columnBlock] }
 
 func (c *Core) start(s Started) {
 	c.started = true
@@ -237,3 +202,155 @@ func (c *Core) stop() {
 		}
 	}
 }
+
+// configure takes the configuration, and what the engine's policy has of it.
+func (c *Core) configure(cfg Config) {
+	c.cfg = cfg
+	if cfg.EmptyAfter != 0 { // of an older record
+		policy := *c.policy
+		policy.EmptyAfter = cfg.EmptyAfter
+		c.policy = &policy
+	}
+}
+
+// wire connects the parts. Each holds those that it calls, and nothing of the core beside them and what all share.
+func (c *Core) wire() {
+	s, st := &c.shared, &c.step
+	c.pub = publisher{
+		shared: s, admin: &c.admin, coord: &c.coord, dispatcher: &c.dispatcher, guards: &c.guards, ledger: &c.ledger, outages: &c.outages,
+		ownership: &c.ownership, pools: &c.pools, reconciler: &c.reconciler,
+	}
+	c.admin = orders{
+		shared: s, commands: &c.commands, coord: &c.coord, guards: &c.guards, machines: &c.machines, ownership: &c.ownership, pools: &c.pools,
+		pub: &c.pub, reconciler: &c.reconciler, rollups: &c.rollups,
+	}
+	c.ownership = ownership{shared: s, coord: &c.coord, machines: &c.machines}
+	c.coord = coordinatorState{shared: s, ownership: &c.ownership, reconciler: &c.reconciler, rollups: &c.rollups}
+	c.guards = guards{shared: s, coord: &c.coord, machines: &c.machines, ownership: &c.ownership, pools: &c.pools}
+	c.dispatcher = dispatcher{
+		shared: s, bootstraps: &c.bootstraps, commands: &c.commands, draining: &c.draining, guards: &c.guards, machines: &c.machines,
+		ownership: &c.ownership, recovery: &c.recovery,
+	}
+	c.commands = commands{
+		shared: s, bootstraps: &c.bootstraps, coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, guards: &c.guards,
+		ledger: &c.ledger, machines: &c.machines, merger: &c.merger, ownership: &c.ownership, pools: &c.pools, reconciler: &c.reconciler,
+		recovery: &c.recovery,
+	}
+	c.bootstraps = bootstraps{shared: s, commands: &c.commands, dispatcher: &c.dispatcher}
+	c.draining = draining{
+		shared: s, commands: &c.commands, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, machines: &c.machines, recovery: &c.recovery,
+	}
+	c.machines = machines{
+		shared: s, coord: &c.coord, guards: &c.guards, outages: &c.outages, pools: &c.pools, pub: &c.pub, reconciler: &c.reconciler,
+		risks: &c.risks,
+	}
+	c.pools = poolSet{step: st}
+	c.risks = risks{step: st}
+	c.merger = merger{
+		shared: s, admin: &c.admin, commands: &c.commands, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, machines: &c.machines,
+		ownership: &c.ownership, recovery: &c.recovery,
+	}
+	c.reconciler = reconciler{
+		shared: s, getsByID: map[int64]*get{}, admin: &c.admin, commands: &c.commands, coord: &c.coord, machines: &c.machines, merger: &c.merger,
+		ownership: &c.ownership, recovery: &c.recovery, rollups: &c.rollups, sessions: &c.sessions,
+	}
+	c.outages = outages{shared: s, pub: &c.pub}
+	c.rollups = rollups{
+		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, coord: &c.coord, draining: &c.draining, machines: &c.machines,
+		pub: &c.pub, reconciler: &c.reconciler,
+	}
+	c.sessions = sessions{
+		shared: s, admin: &c.admin, bootstraps: &c.bootstraps, commands: &c.commands, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
+		machines: &c.machines, outages: &c.outages, pub: &c.pub, reconciler: &c.reconciler, rollups: &c.rollups,
+	}
+	c.ledger = needLedger{step: st, pools: &c.pools}
+	c.plans = planning{
+		shared: s, planner: planner.NewPlanner(), coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, ledger: &c.ledger,
+		machines: &c.machines, ownership: &c.ownership, pub: &c.pub, sessions: &c.sessions,
+	}
+	c.recovery = recovery{step: st, journal: map[string]JournalEntry{}}
+	c.reader = reader{
+		shared: s, risks: &c.risks, rollups: &c.rollups, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, pub: &c.pub, sessions: &c.sessions,
+	}
+}
+
+// runTimers handles every deadline that has passed. Time is honoured at any event, so a late Tick changes nothing.
+func (c *Core) runTimers() {
+	for {
+		t, ok := c.timers.due(c.now)
+		if !ok {
+			return
+		}
+		switch t.Kind {
+		case timerCycle: // each cycle arms one, so all but the last are of cycles that others have followed
+			if c.now-c.cycle.At >= c.cfg.CycleInterval {
+				c.trigger(triggerInterval)
+			}
+		case timerPull:
+			c.bootstraps.pullTimedOut(t.Subject)
+		case timerAckWait:
+			c.draining.ackWaitOver(t.Subject)
+		case timerDrainEnd:
+			c.draining.drainDeadline(t.Subject)
+		case timerHandover:
+			c.draining.handoverOver(t.Subject)
+		case timerRepeat:
+			c.draining.repeatInstruction(t.Subject)
+		case timerAsk:
+			c.commands.askAgain(t.Subject)
+		case timerStuck:
+			c.machines.watch(t.Subject)
+		case timerAnnounced:
+			c.risks.announcedStill(t.Subject)
+		case timerPause:
+			c.guards.pauseExpired(t)
+		case timerConfirm:
+			c.rollups.confirmGate(t.Subject)
+		case timerFence:
+			c.commands.fenceTimer(t.Subject)
+		case timerStage:
+			c.rollups.stagePart()
+		case timerListShort:
+			c.ledger.listShortPart()
+			c.pub.notBefore = c.now + 1
+		case timerForget:
+			c.sessions.forgetCluster(t)
+		case timerAlone:
+			c.ownership.aloneNow()
+		case timerPoison:
+			c.rollups.dropPoison()
+		case timerInstruction:
+			c.coord.retryInstructions()
+		case timerDispatch:
+			c.trigger(triggerExpiry)
+		case timerHints:
+			if t.Subject == restOfHints && !c.frozen() {
+				c.pub.hintsDue()
+			}
+		case timerSpacing, timerList, timerPublish:
+			// settle looks at these whenever anything happens
+		}
+	}
+}
+
+// arm asks for a Tick at the earliest deadline, if that is not what was asked for last.
+func (c *Core) arm() {
+	next := int64(0)
+	if len(c.timers.heap) > 0 {
+		next = max(c.timers.heap[0].At, c.now+1)
+	}
+	if next != c.armed && next != 0 {
+		c.emit(WakeAt{Mono: next})
+	}
+	c.armed = next
+}
+
+// WatchPhases makes the core tell f which phase of a cycle begins, and PhaseNone when it is over. f must not touch the
+// core; what it does changes no decision.
+func (c *Core) WatchPhases(f func(Phase)) {
+	c.probe = f
+	c.plans.planner.Observe = func(p planner.Phase) { c.phase(Phase(p)) }
+}
+
+// CompareNext makes the next cycle emit ComparePlan. The columns of the world are copied into room, which the shell made ready before.
+func (c *Core) CompareNext(room *inventory.FreezeBuffer) { c.plans.compareRoom = room }

@@ -101,16 +101,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// configure takes the configuration, and what the engine's policy has of it.
-func (c *Core) configure(cfg Config) {
-	c.cfg = cfg
-	if cfg.EmptyAfter != 0 { // of an older record
-		policy := *c.policy
-		policy.EmptyAfter = cfg.EmptyAfter
-		c.policy = &policy
-	}
-}
-
 // Constants of SHARD-32.
 const (
 	guardRows    = 10

@@ -45,7 +45,7 @@ type rollups struct {
 // how well shares hold, which nodes do not join. Ages count nominal cycles, because with evaluation on arrival a count
 // of evaluations is not a time (SHARD-26.2).
 type needLedger struct {
-	*shared
+	*step
 	pools *poolSet
 
 	parking ledger.Parking
@@ -93,7 +93,7 @@ type machines struct {
 }
 
 type poolSet struct {
-	*shared
+	*step
 
 	byKey map[string]*pool
 	order []*pool // by key
@@ -101,7 +101,7 @@ type poolSet struct {
 
 // risks are those of all pools. A new process starts over: the long run is the metric's.
 type risks struct {
-	*shared
+	*step
 
 	since int64
 	pools map[riskKey]*risk
@@ -132,8 +132,8 @@ type outages struct {
 	pub *publisher
 }
 
-// cycleState is the cadence of decisions and what the last plan left to start.
-type cycleState struct {
+// planning runs the cycles: it plans, and replaces the decisions that wait.
+type planning struct {
 	*shared
 	coord      *coordinatorState
 	dispatcher *dispatcher
@@ -147,16 +147,6 @@ type cycleState struct {
 	planner     *planner.Planner
 	audit       engine.Audit
 	compareRoom *inventory.FreezeBuffer // for a comparison of the next plan; nil: none is wanted
-	keptCycle
-
-	pending   [triggers]bool
-	wanted    bool
-	next      bool           // a large roll-up was taken in by this step: its plan is the next one's
-	result    *engine.Result // of the last cycle
-	waiting   [kinds][]decision
-	planned   map[planKey]int64 // when a decision that is still planned first appeared
-	held      map[planKey]bool  // decisions that a pause or dry run suppressed and that were counted
-	ranBefore bool              // restored: the core of the snapshot had a plan
 }
 
 // guards stand between a decision and its start. They may slow or stop actions; they never add, reorder or change one
@@ -310,68 +300,7 @@ type reader struct {
 
 // recovery resumes what the process before had begun, from its journal.
 type recovery struct {
-	*shared
+	*step
 
 	journal map[string]JournalEntry // of the process before, by machine, until used or disproved
-}
-
-// wire connects the parts. Each holds those that it calls, and nothing of the core beside them and what all share.
-func (c *Core) wire() {
-	s := &c.shared
-	c.pub = publisher{
-		shared: s, admin: &c.admin, coord: &c.coord, dispatcher: &c.dispatcher, guards: &c.guards, ledger: &c.ledger, outages: &c.outages,
-		ownership: &c.ownership, pools: &c.pools, reconciler: &c.reconciler,
-	}
-	c.admin = orders{
-		shared: s, commands: &c.commands, coord: &c.coord, guards: &c.guards, machines: &c.machines, ownership: &c.ownership, pools: &c.pools,
-		pub: &c.pub, reconciler: &c.reconciler, rollups: &c.rollups,
-	}
-	c.ownership = ownership{shared: s, coord: &c.coord, machines: &c.machines}
-	c.coord = coordinatorState{shared: s, ownership: &c.ownership, reconciler: &c.reconciler, rollups: &c.rollups}
-	c.guards = guards{shared: s, coord: &c.coord, machines: &c.machines, ownership: &c.ownership, pools: &c.pools}
-	c.dispatcher = dispatcher{
-		shared: s, bootstraps: &c.bootstraps, commands: &c.commands, draining: &c.draining, guards: &c.guards, machines: &c.machines,
-		ownership: &c.ownership, recovery: &c.recovery,
-	}
-	c.commands = commands{
-		shared: s, bootstraps: &c.bootstraps, coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, guards: &c.guards,
-		ledger: &c.ledger, machines: &c.machines, merger: &c.merger, ownership: &c.ownership, pools: &c.pools, reconciler: &c.reconciler,
-		recovery: &c.recovery,
-	}
-	c.bootstraps = bootstraps{shared: s, commands: &c.commands, dispatcher: &c.dispatcher}
-	c.draining = draining{
-		shared: s, commands: &c.commands, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, machines: &c.machines, recovery: &c.recovery,
-	}
-	c.machines = machines{
-		shared: s, coord: &c.coord, guards: &c.guards, outages: &c.outages, pools: &c.pools, pub: &c.pub, reconciler: &c.reconciler,
-		risks: &c.risks,
-	}
-	c.pools = poolSet{shared: s}
-	c.risks = risks{shared: s}
-	c.merger = merger{
-		shared: s, admin: &c.admin, commands: &c.commands, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, machines: &c.machines,
-		ownership: &c.ownership, recovery: &c.recovery,
-	}
-	c.reconciler = reconciler{
-		shared: s, getsByID: map[int64]*get{}, admin: &c.admin, commands: &c.commands, coord: &c.coord, machines: &c.machines, merger: &c.merger,
-		ownership: &c.ownership, recovery: &c.recovery, rollups: &c.rollups, sessions: &c.sessions,
-	}
-	c.outages = outages{shared: s, pub: &c.pub}
-	c.rollups = rollups{
-		shared: s, poison: map[string]int64{}, bootstraps: &c.bootstraps, coord: &c.coord, draining: &c.draining, machines: &c.machines,
-		pub: &c.pub, reconciler: &c.reconciler,
-	}
-	c.sessions = sessions{
-		shared: s, admin: &c.admin, bootstraps: &c.bootstraps, commands: &c.commands, coord: &c.coord, draining: &c.draining, ledger: &c.ledger,
-		machines: &c.machines, outages: &c.outages, pub: &c.pub, reconciler: &c.reconciler, rollups: &c.rollups,
-	}
-	c.ledger = needLedger{shared: s, pools: &c.pools}
-	c.cycle = cycleState{
-		shared: s, planner: planner.NewPlanner(), coord: &c.coord, dispatcher: &c.dispatcher, draining: &c.draining, ledger: &c.ledger,
-		machines: &c.machines, ownership: &c.ownership, pub: &c.pub, sessions: &c.sessions,
-	}
-	c.recovery = recovery{shared: s, journal: map[string]JournalEntry{}}
-	c.reader = reader{
-		shared: s, risks: &c.risks, rollups: &c.rollups, coord: &c.coord, guards: &c.guards, ledger: &c.ledger, pub: &c.pub, sessions: &c.sessions,
-	}
 }

@@ -1,9 +1,5 @@
 package core
 
-import (
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
-)
-
 // Phase is a part of a cycle, for cycle_phase_duration_seconds (SHARD-29.3). The core reads no clock: it says which
 // phase begins, and whoever watches measures.
 type Phase uint8
@@ -20,11 +16,4 @@ const (
 // String returns the label value of the phase.
 func (p Phase) String() string {
 	return [...]string{"none", "phase1", "phase2", "phase3", "snapread", "emit", "execute"}[p]
-}
-
-// WatchPhases makes the core tell f which phase of a cycle begins, and PhaseNone when it is over. f must not touch the
-// core; what it does changes no decision.
-func (c *Core) WatchPhases(f func(Phase)) {
-	c.probe = f
-	c.cycle.planner.Observe = func(p planner.Phase) { c.phase(Phase(p)) }
 }

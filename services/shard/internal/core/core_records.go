@@ -89,7 +89,7 @@ func termsOf(s engine.ScoreTerms) Terms { return Terms(s) }
 
 // record numbers a record and emits it. The name of the machine's node is in it while the cluster reports the node: a person who
 // asks for a node that is gone knows no other name.
-func (c *shared) record(r Record) {
+func (c *step) record(r Record) {
 	c.records++
 	if cl := c.clusters.get(r.Cluster); cl != nil && r.Machine != "" && r.Node == "" {
 		if n := cl.nodes[r.Machine]; n != nil {

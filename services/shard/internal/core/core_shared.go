@@ -9,26 +9,18 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// shared is what every part reads and writes: the moment of the step, what is known of the fleet, open operations, deadlines,
-// and the effects of the step.
-type shared struct {
+// step is what every part reads and writes: the moment, what is known of the fleet, the last plan, deadlines, and effects.
+type step struct {
 	cfg    Config
 	policy *engine.Policy
 	epoch  int64
-	now    int64 // Mono of the step
-	wall   int64 // wall clock of the step, written out only
-
-	started    bool
-	stopping   bool
-	superseded string // evidence; empty: not superseded
+	now    int64 // Mono
+	wall   int64 // wall clock, written out only
 
 	world     *engine.World
 	cols      columns
-	providers []*provider
 	clusters  clusterSet
-	ops       operations
-	ctl       Control
-	cycle     cycleState
+	cycle     lastPlan
 	timers    timers
 	mutations int64 // mutation counter (SHARD-13.5)
 	records   int64 // numbers decision records
@@ -36,10 +28,23 @@ type shared struct {
 	probe     func(Phase) // is called as each phase of a cycle begins; nil: not measured
 }
 
-func (c *shared) emit(e Effect) { c.eff = append(c.eff, e) }
+// shared is step, and what is under way: calls of providers, open operations, orders of people. Parts that start or end nothing hold step alone.
+type shared struct {
+	step
+
+	started    bool
+	stopping   bool
+	superseded string // evidence; empty: not superseded
+
+	providers []*provider
+	ops       operations
+	ctl       Control
+}
+
+func (c *step) emit(e Effect) { c.eff = append(c.eff, e) }
 
 // toWall turns a moment of Mono into the wall clock of this step, for display.
-func (c *shared) toWall(mono int64) int64 {
+func (c *step) toWall(mono int64) int64 {
 	if mono == 0 {
 		return 0
 	}
@@ -47,7 +52,7 @@ func (c *shared) toWall(mono int64) int64 {
 }
 
 // touched gives a machine the next value of the mutation counter, so that facts from before are set aside.
-func (c *shared) touched(i inventory.Index) {
+func (c *step) touched(i inventory.Index) {
 	c.mutations++
 	c.cols.at(i).mutation = c.mutations
 }
@@ -56,25 +61,25 @@ func (c *shared) touched(i inventory.Index) {
 func (c *shared) frozen() bool { return c.stopping || c.superseded != "" }
 
 // sample counts or measures something for one metric.
-func (c *shared) sample(m Metric, label string, v int64) {
+func (c *step) sample(m Metric, label string, v int64) {
 	c.emit(Sample{Metric: m, Label1: label, Value: v})
 }
 
 // phase says which phase of a cycle begins.
-func (c *shared) phase(p Phase) {
+func (c *step) phase(p Phase) {
 	if c.probe != nil {
 		c.probe(p)
 	}
 }
 
 // nominal is the nominal cycle that a moment lies in.
-func (c *shared) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
+func (c *step) nominal(mono int64) int64 { return mono / c.cfg.CycleInterval }
 
 // ageCycles is whole nominal cycles since a moment, plus 1 (SHARD-26.2).
-func (c *shared) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
+func (c *step) ageCycles(since int64) int64 { return (c.now-since)/c.cfg.CycleInterval + 1 }
 
 // trigger asks for a cycle.
-func (c *shared) trigger(t trigger) {
+func (c *step) trigger(t trigger) {
 	c.cycle.pending[t] = true
 	c.cycle.wanted = true
 }
@@ -119,20 +124,9 @@ func withheldText(r inventory.WithheldReason) string {
 	return [...]string{"", "backoff", "stock_out", "quota", "forgotten", "reserved", "not_joined", "elsewhere", "provider_down"}[r]
 }
 
-// trigger is why a cycle runs (SHARD-6.3).
-type trigger uint8
-
-const (
-	triggerRollup trigger = iota
-	triggerMachine
-	triggerSession
-	triggerNode
-	triggerExpiry
-	triggerAdmin
-	triggerInterval
-	triggers
-)
-
-func (t trigger) String() string {
-	return [...]string{"rollup", "machine", "session", "node", "expiry", "admin", "interval"}[t]
+func abs(v int64) int64 {
+	if v < 0 {
+		return -v
+	}
+	return v
 }

@@ -79,86 +79,19 @@ func (t *timers) due(now int64) (timer, bool) {
 
 type timerHeap []timer
 
-func (h timerHeap) Len() int      { return len(h) }
+func (h timerHeap) Len() int { return len(h) }
+
 func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
 func (h timerHeap) Less(i, j int) bool {
 	return h[i].At < h[j].At || h[i].At == h[j].At && h[i].Seq < h[j].Seq
 }
+
 func (h *timerHeap) Push(x any) { *h = append(*h, x.(timer)) }
+
 func (h *timerHeap) Pop() any {
 	old := *h
 	e := old[len(old)-1]
 	*h = old[:len(old)-1]
 	return e
-}
-
-// runTimers handles every deadline that has passed. Time is honoured at any event, so a late Tick changes nothing.
-func (c *Core) runTimers() {
-	for {
-		t, ok := c.timers.due(c.now)
-		if !ok {
-			return
-		}
-		switch t.Kind {
-		case timerCycle: // each cycle arms one, so all but the last are of cycles that others have followed
-			if c.now-c.cycle.At >= c.cfg.CycleInterval {
-				c.trigger(triggerInterval)
-			}
-		case timerPull:
-			c.bootstraps.pullTimedOut(t.Subject)
-		case timerAckWait:
-			c.draining.ackWaitOver(t.Subject)
-		case timerDrainEnd:
-			c.draining.drainDeadline(t.Subject)
-		case timerHandover:
-			c.draining.handoverOver(t.Subject)
-		case timerRepeat:
-			c.draining.repeatInstruction(t.Subject)
-		case timerAsk:
-			c.commands.askAgain(t.Subject)
-		case timerStuck:
-			c.machines.watch(t.Subject)
-		case timerAnnounced:
-			c.risks.announcedStill(t.Subject)
-		case timerPause:
-			c.guards.pauseExpired(t)
-		case timerConfirm:
-			c.rollups.confirmGate(t.Subject)
-		case timerFence:
-			c.commands.fenceTimer(t.Subject)
-		case timerStage:
-			c.rollups.stagePart()
-		case timerListShort:
-			c.ledger.listShortPart()
-			c.pub.notBefore = c.now + 1
-		case timerForget:
-			c.sessions.forgetCluster(t)
-		case timerAlone:
-			c.ownership.aloneNow()
-		case timerPoison:
-			c.rollups.dropPoison()
-		case timerInstruction:
-			c.coord.retryInstructions()
-		case timerDispatch:
-			c.trigger(triggerExpiry)
-		case timerHints:
-			if t.Subject == restOfHints && !c.frozen() {
-				c.pub.hintsDue()
-			}
-		case timerSpacing, timerList, timerPublish:
-			// settle looks at these whenever anything happens
-		}
-	}
-}
-
-// arm asks for a Tick at the earliest deadline, if that is not what was asked for last.
-func (c *Core) arm() {
-	next := int64(0)
-	if len(c.timers.heap) > 0 {
-		next = max(c.timers.heap[0].At, c.now+1)
-	}
-	if next != c.armed && next != 0 {
-		c.emit(WakeAt{Mono: next})
-	}
-	c.armed = next
 }

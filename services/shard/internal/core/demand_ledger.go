@@ -6,23 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/codec"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
-
-// shortfall is what all clusters together lack of one profile (SHARD-26.1).
-type shortfall struct {
-	Fingerprint string
-	First       int64
-	Priority    int32
-	Residual    []resource.Quantity // of the first ones of a report
-	MinUnit     []resource.Quantity // the same
-	Reqs        []demand.Requirement
-	Reason      engine.UnmetReason
-	Group       string
-	Bucket      demand.Bucket
-
-	sum *formSum // while they are put in order
-}
 
 func (c *needLedger) init() {
 	c.unmet, c.lost, c.shortfalls = map[string]*shortRows{}, map[string]int64{}, map[string]*shortfall{}

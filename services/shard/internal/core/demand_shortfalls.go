@@ -8,21 +8,7 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
-
-// shortRows are the short rows of one cluster and since when each is. The list is replaced, not changed, and only when the
-// cluster's block is: a shard that is out of machines has tens of thousands of short rows, and most stand as they stood.
-type shortRows struct {
-	of   *engine.Block
-	list []shortRow // in the order of the block
-}
-
-type shortRow struct {
-	at    int32 // position in the block
-	key   demand.RowKey
-	since int64
-}
 
 // since is when a row became short, or 0.
 func (s *shortRows) sinceOf(row demand.RowKey) int64 {
@@ -145,22 +131,6 @@ func (c *needLedger) shortIn(b *engine.Block, old *shortRows) *shortRows {
 		out.list = append(out.list, x)
 	}
 	return out
-}
-
-// shortSum is the sum of the short rows of a few blocks, for as long as these stand. A plan that changes nothing about a cluster
-// says so by sharing its block with the one before, so nearly all sums of a shard that is out of machines are known.
-type shortSum struct {
-	blocks  []*engine.Block // with short rows, in order
-	forms   []formSum       // in the order in which they are met
-	reasons [8]int
-}
-
-// formSum is what rows of one form lack together.
-type formSum struct {
-	form           *demand.Form
-	residual, unit resource.Vector
-	arrival        int64 // of the row that goes first, whose reason is told
-	reason         engine.UnmetReason
 }
 
 // add takes in rows of the same form that come after.

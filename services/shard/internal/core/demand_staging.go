@@ -10,13 +10,6 @@ import (
 // A large roll-up is taken in part by part, one for each event or Tick, and clusters with one take turns (SHARD-8.9). Why: at
 // all limits of a roll-up it would hold up the acknowledgements of every other cluster.
 
-// stagedRollup is an accepted roll-up that is being taken in.
-type stagedRollup struct {
-	event  RollupArrived
-	totals []resource.Quantity
-	rows   *demand.Staging
-}
-
 // stage begins to take in a roll-up.
 func (c *rollups) stage(cl *cluster, e RollupArrived, totals []resource.Quantity) {
 	cl.staged = &stagedRollup{e, totals, c.world.Demand.Stage(e.Rows)}

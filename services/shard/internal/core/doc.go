@@ -11,15 +11,16 @@
 // never sees a secret, and never judges by the text of a message. The shell around it turns I/O into events and effects
 // into I/O.
 //
-// The core is made of parts. Each is a type that owns what it decides by, reads and writes what all share (type shared: the
-// moment, the fleet, open operations, deadlines, effects; core_shared.go), and holds the parts that it calls. core_parts.go has them all.
-// The prefix of a file names its area. Read them in this order:
+// The core is made of parts. Each is a type that owns what it decides by and holds the parts that it calls; core_parts.go has them all. All read and
+// write a step: the moment, the fleet, the last plan, deadlines, effects (core_shared.go). Most hold shared, which is a step and what is under way: open
+// operations, calls of providers, orders of people.
+// The prefix of a file names its area; the one that ends in _types declares its data. Read them in this order:
 //
 //	core.go, core_*   Core, shared: Step, events, effects, configuration, timers, records, invariants   SHARD-4, 5, 31 to 33
 //	demand_*          sessions, rollups, needLedger: clusters, roll-ups and their guard, unmet needs     SHARD-7, 8, 11, 12, 26
 //	machine_*         merger, machines, poolSet, risks: facts, moves between states, interruptions        SHARD-13, 14, 18
 //	provider_*        reconciler, outages: Lists, Gets, outcomes of calls, circuit breaker, fencing       SHARD-13, 14.6 to 14.12, 20
-//	plan_*            cycleState: when the engine plans, and what happens to its actions                  SHARD-6
+//	plan_*            planning: when the engine plans, and what happens to its actions                    SHARD-6
 //	action_*          guards, dispatcher, commands, bootstraps: from a decision to its outcome            SHARD-15, 16, 19
 //	drain_*           draining: reclaim instructions, drains, evictions for moves                         SHARD-17
 //	coordinator_*     coordinatorState, ownership: views, moves, exceptions                               SHARD-21, COORD-9 to 12

@@ -75,12 +75,6 @@ func (c *coordinatorState) planEvictions(planned map[planKey]int64, wanted map[s
 	}
 }
 
-// eviction is what a drain for a move has beside an action of the plan.
-type eviction struct {
-	planner.Evictee
-	priority int32
-}
-
 // evicting reports whether a machine's drain belongs to a move that still waits for it.
 func (c *coordinatorState) evicting(id string) bool {
 	return slices.ContainsFunc(c.Waiting, func(w pendingInstruction) bool {

@@ -8,15 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// OutOfService is a machine whose node takes no Pods now. The roll-up that names it leaves the Pods on it out of its needs.
-type OutOfService struct {
-	Machine string `n:"1"`
-	Reason  int32  `n:"2"` // number of bigfleet.v1alpha1.MachineOutOfService.Reason
-	Since   int64  `n:"3"` // wall clock of the cluster
-	Pods    int64  `n:"4"` // that a drain has to evict; they keep the machine
-	Detail  string `n:"5"`
-}
-
 // String says why the node takes no Pods: "cordoned since 14:02 UTC".
 func (o *OutOfService) String() string {
 	why := "takes no Pods"

@@ -1,8 +1,6 @@
 package core
 
-import (
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-)
+import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 
 const (
 	certain = 1_000_000 // parts per million: what a provider says of a host once it knows that it is taken back (PROV-26.6)
@@ -13,26 +11,6 @@ const (
 	// risksMax bounds the pools whose interruptions are counted: types times zones of the largest clouds.
 	risksMax = 8192
 )
-
-// riskKey is a pool as a provider prices it: what one interruption says of the next.
-type riskKey struct {
-	provider, instanceType, zone string
-	class                        inventory.CapacityType
-}
-
-// risk is how often hosts of a pool were taken back while this process looked. Nothing decides by it (SHARD-23.7).
-type risk struct {
-	hosts  int64 // that count now
-	millis int64 // that hosts were there, up to at
-	at     int64
-	taken  int64
-}
-
-func (r *risk) advance(now int64) {
-	passed := max(0, now-r.at) / Millisecond
-	r.millis += passed * r.hosts
-	r.at += passed * Millisecond
-}
 
 func (c *risks) of(key riskKey, now int64) *risk {
 	r := c.pools[key]
@@ -48,12 +26,6 @@ func (c *risks) of(key riskKey, now int64) *risk {
 	}
 	r.advance(now)
 	return r
-}
-
-// hosting is what a machine counts as: a host of a pool that its provider means to leave alone, or nothing.
-type hosting struct {
-	key    riskKey
-	counts bool
 }
 
 func (c *risks) hostOf(i inventory.Index) hosting {
@@ -124,13 +96,6 @@ func (c *risks) announcedStill(id string) {
 	c.record(Record{Type: RecordInterruption, Machine: id, Provider: inv.Machine(i).Provider, Cluster: inv.Cluster(i), From: inv.State(i), To: inv.State(i),
 		Detail: "announced, but it was not taken back: it counts again"})
 	c.trigger(triggerMachine)
-}
-
-// SeenInterruptions is how often hosts of a machine's pool were taken back since a moment of Mono, in so many hours of theirs.
-type SeenInterruptions struct {
-	Taken int64
-	Hours float64
-	Since int64
 }
 
 // SeenInterruptions answers it for the pool of one machine; false when no host of it was ever seen.

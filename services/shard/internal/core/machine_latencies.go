@@ -5,14 +5,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// acquisition is a machine on its way to a need, for the latency histograms (SHARD-27.5). A time lost in a restart is
-// not sampled.
-type acquisition struct {
-	Path  string `n:"1"` // idle or speculative
-	Unmet int64  `n:"2"`
-	Bound bool   `n:"3"`
-}
-
 func (c *machines) noteAcquired(o *operation) {
 	if o.Unmet == 0 {
 		o.Unmet = c.now

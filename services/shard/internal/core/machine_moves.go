@@ -2,15 +2,11 @@ package core
 
 import (
 	"cmp"
+	"slices"
+
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-	"slices"
 )
-
-// boundState reports whether machines in a state have a cluster.
-func boundState(s inventory.State) bool {
-	return s == inventory.Configuring || s == inventory.Configured || s == inventory.Draining
-}
 
 // count keeps the per-cluster counts of bound machines in step with the inventory. Every change of state, cluster or owner
 // goes through move, putKnown, putNew, own or removeMachine, and nowhere else. Another shard's machines are not counted: what is held,
@@ -160,13 +156,6 @@ func (c *machines) shownTo(i inventory.Index) (string, bool) {
 		}
 	}
 	return to, to != ""
-}
-
-// subscriber is a cluster and the machines that it was shown. Half of a fleet is shown to some cluster, so the lists hold
-// indexes and not ids.
-type subscriber struct {
-	cluster  string
-	machines []inventory.Index // in no order
 }
 
 // subscribed returns the cluster that was shown a machine.

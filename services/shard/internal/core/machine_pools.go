@@ -9,23 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// A pool is what is out of stock together: provider, type, zone and capacity type (SHARD-14.11).
-type pool struct {
-	Key      string                 `n:"1"`
-	Provider string                 `n:"2"`
-	Type     string                 `n:"3"`
-	Zone     string                 `n:"4"`
-	Class    inventory.CapacityType `n:"5"`
-	Backoff  backoff                `n:"6"`
-	Probe    string                 `n:"7"` // machine let through after the pause; empty: pausing
-}
-
 func (c *poolSet) init() { c.byKey = map[string]*pool{} }
-
-// PoolKey is how status prints a pool and ClearBackoff takes it.
-func PoolKey(provider, instanceType, zone string, class inventory.CapacityType) string {
-	return provider + "/" + instanceType + "/" + zone + "/" + class.String()
-}
 
 // poolFailed withholds a pool after a Create of it was refused or failed, first for 30 s and then longer.
 func (c *poolSet) poolFailed(o *operation) {
@@ -92,10 +76,6 @@ func (c *poolSet) inPool(p *pool) []inventory.Index {
 	}
 	slices.SortFunc(out, func(a, b inventory.Index) int { return cmp.Compare(inv.Row(a).Order, inv.Row(b).Order) })
 	return out
-}
-
-func (p *pool) holds(m *inventory.Machine) bool {
-	return m.Provider == p.Provider && m.InstanceType == p.Type && m.Zone == p.Zone && m.CapacityType == p.Class
 }
 
 // wakePools lets one probe through for each pool whose pause is over.

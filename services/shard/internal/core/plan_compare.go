@@ -6,7 +6,6 @@ import (
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/planner"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
 // A plan is compared with one made from nothing after so many cycles, but at most every minute and at least every ten.
@@ -29,9 +28,6 @@ func (k *CompareCadence) Due(mono, cycle int64) bool {
 	return true
 }
 
-// CompareNext makes the next cycle emit ComparePlan. The columns of the world are copied into room, which the shell made ready before.
-func (c *Core) CompareNext(room *inventory.FreezeBuffer) { c.cycle.compareRoom = room }
-
 // ComparePlan asks for a comparison of a plan with one made from nothing, beside the loop (SHARD-6.10).
 type ComparePlan struct {
 	Cycle  int64
@@ -51,11 +47,11 @@ type PlanDiffered struct {
 func (PlanDiffered) event() EventKind { return KindPlanDiffered }
 
 // compareBeside hands out a plan and the world it was made from, if the shell asked for it.
-func (c *cycleState) compareBeside(r *engine.Result) {
+func (c *planning) compareBeside(r *engine.Result) {
 	if c.compareRoom == nil {
 		return
 	}
-	c.emit(&ComparePlan{Cycle: c.N, world: c.world.Freeze(c.compareRoom), policy: *c.policy.OrDefault(), result: r})
+	c.emit(&ComparePlan{Cycle: c.cycle.N, world: c.world.Freeze(c.compareRoom), policy: *c.policy.OrDefault(), result: r})
 	c.compareRoom = nil
 }
 
@@ -66,7 +62,7 @@ func (x *ComparePlan) Difference() string {
 }
 
 // planDiffered records a difference and drops what the planner remembers, so that the next plan is made from nothing.
-func (c *cycleState) planDiffered(e PlanDiffered) {
+func (c *planning) planDiffered(e PlanDiffered) {
 	c.sample(MetricPlanMismatch, "", 1)
 	c.record(Record{Type: RecordProcess, Outcome: "plan_mismatch",
 		Detail: clipText(fmt.Sprintf("the incremental plan of cycle %d differs from the full one: %s; the next plan is made from nothing", e.Cycle, e.Where))})

@@ -136,7 +136,7 @@ func TestComparisonDoesNotLengthenAStep(t *testing.T) {
 		w.mono += Second
 		w.c.now = w.mono
 		began := time.Now()
-		w.c.cycle.runCycle()
+		w.c.plans.runCycle()
 		return time.Since(began)
 	}
 	w.tampered = true

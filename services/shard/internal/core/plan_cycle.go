@@ -3,54 +3,14 @@ package core
 import (
 	"slices"
 
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// keptCycle is what a checkpoint keeps of the cadence as it is.
-type keptCycle struct {
-	N       int64 `n:"1"` // cycles of this process
-	At      int64 `n:"2"` // Mono of the last one
-	Wall    int64 `n:"3"`
-	LastEnd int64 `n:"4"`
-	Took    int64 `n:"14"` // the last one and the step it ran in
-	Open    bool  `n:"15"` // the step in which a cycle ran has not been seen to end
-
-	Started  int64 `n:"10"` // starts in this cycle, for --max-actions-per-cycle
-	Deferred bool  `n:"11"` // some start had to wait for the next cycle
-
-	Redispatch bool      `n:"13"` // something that may let a decision go has changed
-	HoldEnds   []holdEnd `n:"7"`
-	Rollups    []int64   `n:"8"` // when roll-ups were received that no cycle has used yet
-}
-
-type planKey struct {
-	Machine string
-	Kind    Kind
-}
-
-// decision is one action of the last plan that has not started.
-type decision struct {
-	action  engine.Action
-	index   inventory.Index
-	machine string
-	cycle   int64
-	planned int64
-
-	// Filled in when it starts.
-	view        engine.View
-	attribution Attribution
-	promise     *inventory.Promise
-	reqs        []demand.Requirement
-	blocked     blockedReason // what held it at the last look
-	evict       *eviction     // not of the plan, but of a move
-}
-
 // maybeCycle runs a cycle if one is wanted and the last one is long enough ago: the first change is served at once and a
 // storm costs at most ten cycles a second and half of the loop's time (SHARD-6.4).
-func (c *cycleState) maybeCycle() {
-	s := c
+func (c *planning) maybeCycle() {
+	s := &c.cycle
 	for len(s.HoldEnds) > 0 { // few; order does not matter, each only marks its cluster
 		i := slices.IndexFunc(s.HoldEnds, func(h holdEnd) bool { return h.At <= c.now })
 		if i < 0 {
@@ -79,16 +39,17 @@ func (c *cycleState) maybeCycle() {
 
 // ended takes note of when the step of the last cycle was over. Spacing counts from there: counted from its start, cycles
 // that take longer than the spacing would follow each other without a gap, with one event of anybody between two.
-func (c *cycleState) ended(at int64) {
-	if c.Open && at > c.LastEnd {
-		c.Took, c.LastEnd = at-c.LastEnd, at
+func (c *planning) ended(at int64) {
+	s := &c.cycle
+	if s.Open && at > s.LastEnd {
+		s.Took, s.LastEnd = at-s.LastEnd, at
 	}
-	c.Open = false
+	s.Open = false
 }
 
 // runCycle is one cycle, in the order of SHARD-6.7.
-func (c *cycleState) runCycle() {
-	s := c
+func (c *planning) runCycle() {
+	s := &c.cycle
 	c.ledger.listShort()
 	for t, set := range s.pending {
 		if set {
@@ -142,7 +103,7 @@ func (c *cycleState) runCycle() {
 }
 
 // lapse records promises and marks that ended by time.
-func (c *cycleState) lapse(list []inventory.Lapse) {
+func (c *planning) lapse(list []inventory.Lapse) {
 	for _, l := range list {
 		if l.Promise != nil {
 			c.machines.announce(l.Index)
@@ -151,7 +112,7 @@ func (c *cycleState) lapse(list []inventory.Lapse) {
 }
 
 // keepPromises stores the promises that changed hands (ENG-15.4).
-func (c *cycleState) keepPromises(r *engine.Result) {
+func (c *planning) keepPromises(r *engine.Result) {
 	for _, p := range r.Promised {
 		to := p.To
 		if c.world.Inventory.SetPromise(p.Machine, &to) {
@@ -162,8 +123,8 @@ func (c *cycleState) keepPromises(r *engine.Result) {
 
 // replaceDecisions makes the new plan's actions the ones to start. Decisions that did not start are not kept: a stale
 // decision is a wrong one, and the new plan has derived again what is still true (SHARD-6.8).
-func (c *cycleState) replaceDecisions(r *engine.Result) {
-	s := c
+func (c *planning) replaceDecisions(r *engine.Result) {
+	s := &c.cycle
 	dropped := 0
 	for k := range s.waiting {
 		dropped += len(s.waiting[k])
@@ -197,32 +158,4 @@ func (c *cycleState) replaceDecisions(r *engine.Result) {
 		c.sample(MetricDropped, "", int64(n))
 	}
 	c.draining.cancelUnwanted(wanted)
-}
-
-// decisionOf makes a decision of an action of the last plan, spelled out.
-func (c *cycleState) decisionOf(a engine.Action) *decision {
-	d := &decision{action: a, index: a.Machine, machine: c.world.Inventory.ID(a.Machine), cycle: c.N, planned: c.now}
-	c.spell(d)
-	return d
-}
-
-// spell fills in what a start needs.
-func (c *cycleState) spell(d *decision) {
-	r := c.result
-	d.view = r.View(c.world, d.action)
-	if e := d.evict; e != nil {
-		d.view.Grace, d.view.Score, d.view.Terms, d.view.PreemptorPriority = e.Grace, e.Score, e.Terms, e.priority
-	}
-	if t := c.cfg.DrainDeadline; t > 0 && d.action.Kind == KindReclaim && d.view.Grace == c.policy.ReclaimGrace {
-		d.view.Grace = t / Second
-	}
-	if d.action.Kind == KindBootstrap || d.action.Kind == KindProvision {
-		d.attribution = r.Attribution(d.action.Need)
-		n, _ := r.Need(d.action.Need)
-		d.reqs = n.Form.Requirements
-		d.view.Row = n.RowKey()
-	}
-	if p, ok := r.Promise(d.action, c.now, c.policy); ok {
-		d.promise = &p
-	}
 }

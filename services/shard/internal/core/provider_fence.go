@@ -5,17 +5,6 @@ import (
 	"slices"
 )
 
-// fence is the suspicion that a newer process has this shard's identity (SHARD-20.6). A provider that mixes up the order
-// of tokens must not stop a healthy shard, and a zombie's second attempt is refused as surely as its first.
-type fence struct {
-	Suspect bool     `n:"1"`
-	Since   int64    `n:"2"`
-	Refused []string `n:"3"` // operations refused by the fence, oldest first
-	Confirm string   `n:"4"` // operation of the confirming attempt; empty: not sent
-	Tries   int      `n:"5"`
-	NextTry int64    `n:"6"`
-}
-
 // fenceSuspected takes a refusal by the fence.
 func (c *commands) fenceSuspected(o *operation, e CommandDone) {
 	p := c.provider(o.Provider)

@@ -2,31 +2,6 @@ package core
 
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 
-// getPurpose is why a machine is asked for. The larger one wins when several want the same machine.
-type getPurpose uint8
-
-const (
-	getForPoll      getPurpose = iota + 1 // its command was accepted: has it arrived?
-	getForOwed                            // a fact about it was set aside
-	getForStuck                           // it takes too long
-	getForAbsent                          // a full List did not show it
-	getForAdmin                           // a person wants to know
-	getForMove                            // it is to be adopted from another shard
-	getForOperation                       // an outcome is unknown
-)
-
-type want struct {
-	machine string
-}
-
-// get is a Get under way.
-type get struct {
-	provider string
-	machine  string
-	purpose  getPurpose
-	asked    int64
-}
-
 // want queues a Get. One per machine is queued or under way at a time.
 func (c *reconciler) want(providerName, machine string, why getPurpose) {
 	p := c.provider(providerName)
@@ -113,13 +88,6 @@ func (c *reconciler) goneByGet(p *provider, i inventory.Index, why getPurpose) {
 		return
 	}
 	c.commands.vanish(i, "Get says that it does not exist")
-}
-
-func (l *columns) mutationOf(i inventory.Index) int64 {
-	if int(i) < len(*l)*columnBlock {
-		return l.at(i).mutation
-	}
-	return 0
 }
 
 // requestOwed fetches a machine whose facts were set aside while its operation ran: the cursor has moved past that delta

@@ -8,17 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// list is a List under way.
-type list struct {
-	id      int64
-	full    bool  // asked without a cursor
-	asked   int64 // mutation counter when it was sent (SHARD-13.5)
-	started int64
-	seen    int64
-	changed int64
-	shown   int // machines of the inventory that it has shown
-}
-
 // requestList sends a List. At most one per provider runs (SHARD-13.1).
 func (c *reconciler) requestList(p *provider, full bool) {
 	if p.list != nil {

@@ -7,19 +7,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// outage says why the supply of a provider is withheld (SHARD-14.15).
-type outage uint8
-
-const (
-	outageNone    outage = iota
-	outageBreaker        // its circuit breaker is open
-	outageStale          // its inventory is too old
-)
-
-func (o outage) String() string {
-	return [...]string{"", "does not answer commands", "has not listed its machines"}[o]
-}
-
 // outageSweep bounds the machines that one step marks, so that the outage of a large provider does not stop the loop.
 const outageSweep = 8192
 

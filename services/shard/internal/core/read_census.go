@@ -5,25 +5,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// Census is a count of all machines for the gauges of SHARD-29.3. Whoever wants one fills it in chunks between steps
-// (SHARD-23.3), so it may straddle some: each machine is counted once, as it was when its turn came.
-type Census struct {
-	Machines map[CensusKey]int    // owned by this shard
-	Spend    map[CensusKey]int64  // of those that cost something, micro-dollars per hour; Bucket is 0
-	Clusters map[string]int64     // the same by the cluster that a machine is in or made for; "" for none
-	Stuck    [9]int               // by state
-	Failed   [2]int               // unbound, bound
-	Withheld [withheldReasons]int // by inventory.WithheldReason
-	Unjoined int
-}
-
-// CensusKey is one kind of machine.
-type CensusKey struct {
-	State    inventory.State
-	Capacity inventory.CapacityType
-	Bucket   demand.Bucket // of the interruption penalty that protects it; 0: none
-}
-
 const withheldReasons = inventory.WithheldReasons
 
 // WithheldReasons names the reasons of Census.Withheld, by position; that of 0 is empty.

@@ -2,21 +2,6 @@ package core
 
 import "github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 
-// hintSent is the last hint a session got for one shape.
-type hintSent struct {
-	count      int64
-	confidence Confidence
-	price      int64
-	at         int64
-	reqs       []demand.Requirement // of the shape, for the last word on it
-}
-
-// statusSent is the last verdict a session got for one row.
-type statusSent struct {
-	hash uint64
-	at   int64
-}
-
 // hintsDue computes the hints of the clusters whose turn it is: each at most once per interval, at most 200 of them and
 // so many needs in one step, the others in later steps (SHARD-25.3, 25.4). Hints are advice and reserve nothing.
 func (c *publisher) hintsDue() {
@@ -49,9 +34,6 @@ func (c *publisher) hintsDue() {
 // restOfHints is the subject of the deadline at which hintsDue goes on. It is no reason for a cycle: with 5,000 clusters
 // there are 25 such steps in each interval.
 const restOfHints = "rest"
-
-// hintBasis is what the hints of a cluster were computed from. With equal versions they come out the same.
-type hintBasis struct{ demand, inventory uint64 }
 
 // hintCluster sends what changed for one cluster.
 func (c *publisher) hintCluster(cl *cluster, d *demand.Cluster) {

@@ -4,37 +4,7 @@ import (
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
-)
-
-// MachineView is one machine as readers see it. Times are Mono.
-type MachineView struct {
-	Machine     inventory.Machine
-	Attribution inventory.Attribution
-	Intended    string // cluster it is being made for
-	Since       int64
-	Op          string
-	OpKind      Kind
-	Flags       []MachineFlag
-	Withheld    string
-	Backoff     int64
-	Node        string
-	Ready       bool
-	Readiness   inventory.Readiness
-}
-
-// MachineFlag is something unusual about a machine. The numbers are those of the wire.
-type MachineFlag uint8
-
-const (
-	FlagStuck     MachineFlag = 1
-	FlagForeign   MachineFlag = 2
-	FlagWithheld  MachineFlag = 3
-	FlagUnjoined  MachineFlag = 4
-	FlagForgotten MachineFlag = 5
-	FlagReserved  MachineFlag = 6
-	FlagBusy      MachineFlag = 7
 )
 
 // Ids lists the ids of all machines, ascending, from the one after the given id on, at most n. For readers that visit
@@ -108,25 +78,6 @@ func (c *reader) viewMachine(i inventory.Index) MachineView {
 	return v
 }
 
-// Kept says why a machine is as it is (SHARD-23.1).
-type Kept struct {
-	Keep    engine.Keep
-	Need    NeedName
-	Blocked blockedReason // what holds a planned action back
-	Until   int64         // Mono: when that ends; 0: not known
-	Because string        // what is known of it
-	Out     *OutOfService // its node takes no Pods; nil: it does
-	Op      *Record
-	Drain   *DrainStatus
-	Planned Kind
-}
-
-// NeedName names a need for readers.
-type NeedName struct {
-	Cluster, Fingerprint, Group, RowID string
-	Priority                           int32
-}
-
 // HeldText names what holds an action back, or "".
 func (k *Kept) BlockedText() string { return k.Blocked.String() }
 
@@ -188,7 +139,8 @@ func (c *reader) operationRecord(o *operation) Record {
 }
 
 // Now is the Mono of the last step, and Cycle the last cycle.
-func (c *reader) Now() int64   { return c.now }
+func (c *reader) Now() int64 { return c.now }
+
 func (c *reader) Cycle() int64 { return c.cycle.N }
 
 // Hold returns until when an Idle machine is kept although no need claims it, or 0.
@@ -201,13 +153,6 @@ func (c *reader) HoldUntil(id string) int64 {
 		return c.world.Inventory.Since(i) + hold
 	}
 	return 0
-}
-
-// HintView is one hint as it was last sent.
-type HintView struct {
-	Cluster, Fingerprint string
-	Count, PriceMicro    int64
-	Confidence           Confidence
 }
 
 // Hints lists the hints that connected clusters were sent last, by cluster and fingerprint; of one cluster, or of all.

@@ -134,15 +134,6 @@ func (c *publisher) renewBlock(b *engine.Block, old *NeedBlock, places []int32, 
 	return &n
 }
 
-// rowMark is what the core knows of a row and a plan does not.
-type rowMark struct {
-	since    int64
-	blobText string
-	failed   string
-	blocked  blockedReason
-	by       string // what holds it back, by name
-}
-
 // mark writes the marks of a block's rows and sums up what is held back.
 func (c *publisher) mark(n *NeedBlock, b *engine.Block, blocked blockedRows) {
 	n.HeldBack, n.HeldSince = 0, 0

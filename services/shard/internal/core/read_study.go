@@ -6,25 +6,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 )
 
-// Study is a copy of everything that a plan reads, for questions that are answered off the loop: why, and what if
-// (SHARD-23.5). Nothing that is done with it reaches the core.
-type Study struct {
-	World  *engine.World
-	Policy *engine.Policy
-	Cycle  int64 // last cycle
-	At     int64 // Mono
-	Paused bool
-	DryRun bool
-}
-
-// Frozen is what a Study is made from, off the loop.
-type Frozen struct {
-	world *engine.Frozen
-	study Study
-	now   int64
-	holds map[string][]demand.Hold
-}
-
 // Freeze takes the world in the time that copying the columns of its machines takes (SHARD-23.5).
 func (c *reader) Freeze(r *inventory.FreezeBuffer) *Frozen {
 	f := &Frozen{world: c.world.Freeze(r), now: c.now, holds: map[string][]demand.Hold{}, study: Study{Policy: c.policy, Cycle: c.cycle.N, At: c.now,

@@ -196,3 +196,105 @@ type Summary struct {
 	Total, Available int
 	ByType, ByZone   map[string]int
 }
+
+// MachineView is one machine as readers see it. Times are Mono.
+type MachineView struct {
+	Machine     inventory.Machine
+	Attribution inventory.Attribution
+	Intended    string // cluster it is being made for
+	Since       int64
+	Op          string
+	OpKind      Kind
+	Flags       []MachineFlag
+	Withheld    string
+	Backoff     int64
+	Node        string
+	Ready       bool
+	Readiness   inventory.Readiness
+}
+
+// MachineFlag is something unusual about a machine. The numbers are those of the wire.
+type MachineFlag uint8
+
+const (
+	FlagStuck     MachineFlag = 1
+	FlagForeign   MachineFlag = 2
+	FlagWithheld  MachineFlag = 3
+	FlagUnjoined  MachineFlag = 4
+	FlagForgotten MachineFlag = 5
+	FlagReserved  MachineFlag = 6
+	FlagBusy      MachineFlag = 7
+)
+
+// Kept says why a machine is as it is (SHARD-23.1).
+type Kept struct {
+	Keep    engine.Keep
+	Need    NeedName
+	Blocked blockedReason // what holds a planned action back
+	Until   int64         // Mono: when that ends; 0: not known
+	Because string        // what is known of it
+	Out     *OutOfService // its node takes no Pods; nil: it does
+	Op      *Record
+	Drain   *DrainStatus
+	Planned Kind
+}
+
+// NeedName names a need for readers.
+type NeedName struct {
+	Cluster, Fingerprint, Group, RowID string
+	Priority                           int32
+}
+
+// HintView is one hint as it was last sent.
+type HintView struct {
+	Cluster, Fingerprint string
+	Count, PriceMicro    int64
+	Confidence           Confidence
+}
+
+// rowMark is what the core knows of a row and a plan does not.
+type rowMark struct {
+	since    int64
+	blobText string
+	failed   string
+	blocked  blockedReason
+	by       string // what holds it back, by name
+}
+
+// Study is a copy of everything that a plan reads, for questions that are answered off the loop: why, and what if
+// (SHARD-23.5). Nothing that is done with it reaches the core.
+type Study struct {
+	World  *engine.World
+	Policy *engine.Policy
+	Cycle  int64 // last cycle
+	At     int64 // Mono
+	Paused bool
+	DryRun bool
+}
+
+// Frozen is what a Study is made from, off the loop.
+type Frozen struct {
+	world *engine.Frozen
+	study Study
+	now   int64
+	holds map[string][]demand.Hold
+}
+
+// Census is a count of all machines for the gauges of SHARD-29.3. Whoever wants one fills it in chunks between steps
+// (SHARD-23.3), so it may straddle some: each machine is counted once, as it was when its turn came.
+type Census struct {
+	Machines map[CensusKey]int    // owned by this shard
+	Spend    map[CensusKey]int64  // of those that cost something, micro-dollars per hour; Bucket is 0
+	Clusters map[string]int64     // the same by the cluster that a machine is in or made for; "" for none
+	Stuck    [9]int               // by state
+	Failed   [2]int               // unbound, bound
+	Withheld [withheldReasons]int // by inventory.WithheldReason
+	Unjoined int
+}
+
+// CensusKey is one kind of machine.
+type CensusKey struct {
+	State    inventory.State
+	Capacity inventory.CapacityType
+	Bucket   demand.Bucket // of the interruption penalty that protects it; 0: none
+}

@@ -184,3 +184,63 @@ func (b *breaker) done(c *shared, p *provider, hurt bool) {
 			Detail: fmt.Sprintf("breaker open for %d s", (b.Until-c.now)/Second)})
 	}
 }
+
+// list is a List under way.
+type list struct {
+	id      int64
+	full    bool  // asked without a cursor
+	asked   int64 // mutation counter when it was sent (SHARD-13.5)
+	started int64
+	seen    int64
+	changed int64
+	shown   int // machines of the inventory that it has shown
+}
+
+// getPurpose is why a machine is asked for. The larger one wins when several want the same machine.
+type getPurpose uint8
+
+const (
+	getForPoll      getPurpose = iota + 1 // its command was accepted: has it arrived?
+	getForOwed                            // a fact about it was set aside
+	getForStuck                           // it takes too long
+	getForAbsent                          // a full List did not show it
+	getForAdmin                           // a person wants to know
+	getForMove                            // it is to be adopted from another shard
+	getForOperation                       // an outcome is unknown
+)
+
+type want struct {
+	machine string
+}
+
+// get is a Get under way.
+type get struct {
+	provider string
+	machine  string
+	purpose  getPurpose
+	asked    int64
+}
+
+// outage says why the supply of a provider is withheld (SHARD-14.15).
+type outage uint8
+
+const (
+	outageNone    outage = iota
+	outageBreaker        // its circuit breaker is open
+	outageStale          // its inventory is too old
+)
+
+func (o outage) String() string {
+	return [...]string{"", "does not answer commands", "has not listed its machines"}[o]
+}
+
+// fence is the suspicion that a newer process has this shard's identity (SHARD-20.6). A provider that mixes up the order
+// of tokens must not stop a healthy shard, and a zombie's second attempt is refused as surely as its first.
+type fence struct {
+	Suspect bool     `n:"1"`
+	Since   int64    `n:"2"`
+	Refused []string `n:"3"` // operations refused by the fence, oldest first
+	Confirm string   `n:"4"` // operation of the confirming attempt; empty: not sent
+	Tries   int      `n:"5"`
+	NextTry int64    `n:"6"`
+}
