@@ -3,6 +3,7 @@ package real
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,16 +28,23 @@ type world struct {
 	ctx context.Context
 }
 
+// stall is how long a wait sees nothing new before it gives up.
+const stall = 3 * time.Minute
+
 func (w *world) until(what string, done func() (bool, string)) {
 	w.Helper()
-	began := time.Now()
+	last, moved := "", time.Now()
 	for {
 		ok, seen := done()
-		if ok {
+		switch {
+		case ok:
 			return
-		}
-		if time.Since(began) > 90*time.Second || w.ctx.Err() != nil {
-			w.Fatalf("%s: not within 90 s; last seen: %s", what, seen)
+		case w.ctx.Err() != nil:
+			w.Fatalf("%s: the test ended; last seen: %s", what, seen)
+		case seen != last:
+			last, moved = seen, time.Now()
+		case time.Since(moved) > stall:
+			w.Fatalf("%s: nothing new for %s; last seen: %s", what, stall, seen)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -120,7 +128,7 @@ ps -e -o args= | grep -E 'kubelet|containerd|/hello' | grep -v -e hostagent -e g
 grep -E 'kubelet/|containerd/|netns' /proc/self/mountinfo
 ip -o link | cut -d: -f2 | grep -v -E ' (lo|eth0@|tunl0|sit0|ip6tnl0|gre0|gretap0|erspan0)'
 iptables-save 2>/dev/null | grep -E 'KUBE-|CNI-'
-find / -xdev -name 'kubelet-client*' -o -xdev -name 'bootstrap-kubelet.conf' 2>/dev/null | grep -v ^/tmp
+find /etc /opt /run /srv /var -xdev -name 'kubelet-client*' -o -xdev -name 'bootstrap-kubelet.conf' 2>/dev/null
 true`
 	out, err := h.Run(w.ctx, "sh", "-c", look)
 	if err != nil || strings.TrimSpace(out) != "" {
@@ -138,7 +146,7 @@ func TestReal(t *testing.T) {
 	if err := Missing(); err != nil {
 		t.Skipf("no container can be run here: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "bigfleet-real-")
 	if err != nil {
@@ -332,8 +340,10 @@ func aHostMoves(w *world) {
 	if err := red.Client().PolicyV1().PodDisruptionBudgets("default").Delete(w.ctx, "guard", metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
+	began := time.Now()
 	w.answering(blue, "app", 3)
 	w.answering(red, "web", 1)
+	w.Logf("the host serves blue %s after the budget let go", time.Since(began).Round(100*time.Millisecond))
 	var moved []string
 	for name := range w.nodes(blue) {
 		if before[name] != nil {
@@ -358,7 +368,9 @@ func aHostMoves(w *world) {
 			w.Fatal(err)
 		}
 	}
+	began = time.Now()
 	w.idle(4)
+	w.Logf("all hosts are idle %s after the Deployments were scaled to 0", time.Since(began).Round(100*time.Millisecond))
 	for _, h := range w.Hosts {
 		w.clean(h)
 	}
@@ -367,8 +379,8 @@ func aHostMoves(w *world) {
 	}
 }
 
-// killedOnTheWay: the agent dies while it configures, and agent and provider while they reset. The host serves in the end, once, and is
-// clean in the end.
+// killedOnTheWay: each program dies while a host becomes a node, and while it is reset. The host serves in the end, once, and is clean in
+// the end. Three lives of a host, because some deaths hide others.
 func killedOnTheWay(w *world) {
 	red := w.Cluster("red")
 	restart := func(name string, p interface {
@@ -380,37 +392,66 @@ func killedOnTheWay(w *world) {
 			w.Fatalf("%s: %v", name, err)
 		}
 	}
-	in := func(state pb.MachineState) (h *Host) {
-		w.until("a machine is "+state.String(), func() (bool, string) {
-			for _, m := range w.machines() {
-				if m.GetState() == state {
-					_, name, _ := strings.Cut(strings.TrimPrefix(m.GetHost().GetRef(), "hosts://"), "/")
-					h = w.host(name)
-				}
-			}
-			return h != nil, ""
+	crash := func(h *Host, program string, must bool) {
+		w.until(program+" of "+h.Name+" is killed", func() (bool, string) {
+			err := h.Kill(w.ctx, program)
+			return err == nil || !must, fmt.Sprint(err)
 		})
-		return h
 	}
-	if err := red.Scale(w.ctx, "web", 1); err != nil {
-		w.Fatal(err)
+	for _, life := range []struct {
+		name                  string
+		configuring, draining func(h *Host)
+	}{
+		{"agent and shard", func(h *Host) {
+			restart("agent", h.Agent)
+			restart("shard", w.Shard)
+		}, func(h *Host) {
+			restart("agent", h.Agent)
+			restart("provider", w.Provider)
+			restart("shard", w.Shard)
+		}},
+		{"kubelet and containerd", func(h *Host) { // each as soon as it runs; the agent starts them again
+			crash(h, "containerd", true)
+			crash(h, "kubelet", true)
+		}, func(h *Host) { crash(h, "containerd", false) }}, // the reset may have ended it
+		{"provider", func(*Host) { restart("provider", w.Provider) }, func(h *Host) { crash(h, "kubelet", false) }},
+	} {
+		began := time.Now()
+		if err := red.Scale(w.ctx, "web", 1); err != nil {
+			w.Fatal(err)
+		}
+		life.configuring(w.in(pb.MachineState_MACHINE_STATE_CONFIGURING))
+		w.answering(red, "web", 1)
+		w.until("one node serves red", func() (bool, string) { // a Configure that the provider's death cut off is reset first
+			nodes := w.nodes(red)
+			return len(nodes) == 1, fmt.Sprint(slices.Collect(maps.Keys(nodes)))
+		})
+		if err := red.Scale(w.ctx, "web", 0); err != nil {
+			w.Fatal(err)
+		}
+		life.draining(w.in(pb.MachineState_MACHINE_STATE_DRAINING))
+		w.idle(4)
+		for _, h := range w.Hosts {
+			w.clean(h)
+		}
+		w.Logf("killed: %s, %s", life.name, time.Since(began).Round(100*time.Millisecond))
 	}
-	h := in(pb.MachineState_MACHINE_STATE_CONFIGURING)
-	restart("agent", h.Agent)
-	w.answering(red, "web", 1)
-	if n := len(w.nodes(red)); n != 1 {
-		w.Errorf("%d nodes", n)
-	}
-	if err := red.Scale(w.ctx, "web", 0); err != nil {
-		w.Fatal(err)
-	}
-	h = in(pb.MachineState_MACHINE_STATE_DRAINING)
-	restart("agent", h.Agent)
-	restart("provider", w.Provider)
-	w.idle(4)
-	for _, h := range w.Hosts {
-		w.clean(h)
-	}
+}
+
+// in waits until a machine is in a state and returns its host.
+func (w *world) in(state pb.MachineState) (h *Host) {
+	w.Helper()
+	w.until("a machine is "+state.String(), func() (bool, string) {
+		all := w.machines()
+		for _, m := range all {
+			if m.GetState() == state {
+				_, name, _ := strings.Cut(strings.TrimPrefix(m.GetHost().GetRef(), "hosts://"), "/")
+				h = w.host(name)
+			}
+		}
+		return h != nil, fmt.Sprint(all)
+	})
+	return h
 }
 
 // left checks that the test leaves nothing on this machine.

@@ -210,9 +210,9 @@ func fenceBehaviours() []behaviour {
 					c.check(!c.probe(id, fence{}), "an unfenced call is stale")
 				}
 				c.check(c.probe(id, fence{shard, 5, 5}) && !c.probe(id, fence{shard, 5, 6}), "unfenced calls moved a mark")
-				epoch := c.suite.epoch // the empty shard id is shared by all runs
-				c.check(!c.probe(id, fence{"", epoch, 7}), "the empty shard id with a number is stale on first contact")
-				c.check(c.probe(id, fence{"", epoch, 7}) && c.probe(id, fence{"", epoch, 6}), "the empty shard id with a number is not fenced")
+				epoch, n := c.suite.epoch, c.suite.seq.Add(1) // the empty shard id is shared by all runs and all passes of a soak
+				c.check(!c.probe(id, fence{"", epoch, n}), "the empty shard id with a number is stale on first contact")
+				c.check(c.probe(id, fence{"", epoch, n}) && c.probe(id, fence{"", epoch, n - 1}), "the empty shard id with a number is not fenced")
 				c.check(!c.probe(id, fence{}), "an unfenced call is stale after fenced ones of the empty id")
 			},
 		},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bigfleet-dev/bigfleet/sdk/provider"
 	"github.com/bigfleet-dev/bigfleet/sdk/provider/conformance"
@@ -17,6 +18,9 @@ import (
 
 // soak makes it the whole certificate: make certify.
 var soak = flag.Duration("soak", 0, "repeat the suite that long, with 10,000 machines and profile scale")
+
+// limit is that of a transition with soak: a machine that does other work needs more, and some behaviours wait for it.
+var limit = flag.Duration("limit", 30*time.Second, "limit of a transition in a soak, at most 2m")
 
 // asProvider, in the environment, makes the test binary the provider on a management cluster in memory.
 const asProvider = "BIGFLEET_CLUSTERAPI_TEST_PROGRAM"
@@ -105,5 +109,5 @@ func TestConformance(t *testing.T) {
 // wholeSize offers ten thousand machines. A round of reconcile costs as much as there are machines, so it comes less often, and a transition has
 // the time that a busy machine needs.
 func wholeSize(configuration string) string {
-	return strings.NewReplacer("count: 60", "count: 5000", "reconcile_interval: 300ms", "reconcile_interval: 3s", "4s", "30s").Replace(configuration)
+	return strings.NewReplacer("count: 60", "count: 5000", "reconcile_interval: 300ms", "reconcile_interval: 3s", "4s", limit.String()).Replace(configuration)
 }

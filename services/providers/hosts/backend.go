@@ -69,6 +69,7 @@ func newBackend(c Config) (*backend, error) {
 		}
 	})
 	b.all.Go(b.follow)
+	b.log.Info("inventory read", "file", c.Inventory, "hosts", len(b.inventory.all()))
 	b.log.Info("agents' port", "addr", addr.String())
 	return b, registerMetrics(c, b)
 }

@@ -72,13 +72,18 @@ type switcher interface {
 func (b *backend) power(h *Entry) switcher {
 	switch p := h.Power; {
 	case p.Redfish != "":
-		return redfish{url: strings.TrimSuffix(p.Redfish, "/"), user: p.User, file: filepath.Join(b.config.Secrets, p.Password), client: http.DefaultClient}
+		return redfish{url: strings.TrimSuffix(p.Redfish, "/"), user: p.User, file: b.secret(p.Password), client: http.DefaultClient}
 	case p.Program != "":
 		return b.powerProgram(p)
 	case p.WakeMAC != "":
 		return wakeOnLAN{mac: p.WakeMAC, to: cmp.Or(p.WakeTo, "255.255.255.255:9")}
 	}
 	return alwaysOn{}
+}
+
+// secret is the file of a password, below a directory that does not exist where none is configured: the error names what to set.
+func (b *backend) secret(name string) string {
+	return filepath.Join(cmp.Or(b.config.Secrets, "(--secrets-dir is not set)"), name)
 }
 
 // wakeDefault is how long a host that was switched on may take to report before it is switched on again.
@@ -99,7 +104,7 @@ func (b *backend) wake(ctx context.Context, h *Entry) error {
 func (b *backend) powerProgram(p Power) switcher {
 	out := powerProgram{name: p.Program}
 	if p.Password != "" {
-		out.file = filepath.Join(b.config.Secrets, p.Password)
+		out.file = b.secret(p.Password)
 	}
 	fill := strings.NewReplacer("{address}", p.Address, "{user}", p.User, "{password_file}", out.file)
 	for _, word := range b.config.PowerPrograms[p.Program] {
