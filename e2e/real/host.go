@@ -34,6 +34,7 @@ type Host struct {
 
 func (h *Host) address() string    { return fmt.Sprintf("10.231.0.%d", 10+h.n) }
 func (h *Host) cgroupRoot() string { return "/bfreal-" + h.Name }
+func (h *Host) link() string       { return fmt.Sprintf("bfr%d", h.n) }
 
 // startHost makes the namespaces, the network and the cgroups of a host.
 func startHost(ctx context.Context, program, dir string, n int) (*Host, error) {
@@ -60,7 +61,8 @@ func startHost(ctx context.Context, program, dir string, n int) (*Host, error) {
 	if err := h.makeCgroups(); err != nil {
 		return h, err
 	}
-	outside, pid := fmt.Sprintf("bfr%d", n), strconv.Itoa(h.pid)
+	outside, pid := h.link(), strconv.Itoa(h.pid)
+	removeLink(outside) // of a killed run
 	for _, command := range []string{
 		"ip link add " + outside + " type veth peer name eth0 netns " + pid,
 		"ip link set " + outside + " master " + bridgeName + " up",
@@ -87,7 +89,9 @@ func makeBridge(ctx context.Context) error {
 	return nil
 }
 
-func removeBridge() { _ = shell(context.Background(), "ip link delete "+bridgeName) } // may be missing
+func removeBridge() { removeLink(bridgeName) }
+
+func removeLink(name string) { _ = shell(context.Background(), "ip link delete "+name) } // may be missing
 
 // inside is the command line of a program in the host's namespaces.
 func (h *Host) inside(command ...string) []string {
@@ -117,6 +121,7 @@ func (h *Host) stop() error {
 	if h.init != nil {
 		h.init.Kill()
 	}
+	removeLink(h.link()) // a connection that was cut off keeps the namespace and its link for a while
 	var failed error
 	for _, dir := range h.cgroups() {
 		failed = errors.Join(failed, removeCgroup(dir))
