@@ -8,7 +8,6 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
-	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Catalog is what is known about the classes of machines: which match which requirements, and what they supply in the
@@ -22,7 +21,6 @@ type Catalog struct {
 	supplies     map[string]uint32
 	Dropped      uint64   // how often supplies got other numbers
 	changed      []uint32 // classes that are other ones since the plan before
-	byValue      map[symbol.ID]map[symbol.ID][]uint32
 	Examples     []uint32 // by supply: 1 plus a class that has it, or 0
 
 	forms    []formEntry // by Form.ID
@@ -85,7 +83,7 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 		clear(c.Serial)
 		c.Dropped++
 	}
-	c.changed, c.byValue = c.changed[:0], map[symbol.ID]map[symbol.ID][]uint32{}
+	c.changed = c.changed[:0]
 	for id := range inv.Classes() {
 		cl := inv.Class(uint32(id))
 		if id == len(c.Serial) {
@@ -181,25 +179,6 @@ func (c *Catalog) Supplies() int { return len(c.Examples) }
 func (c *Catalog) Example(supply uint32) (class uint32, ok bool) {
 	e := c.Examples[supply]
 	return e - 1, e != 0
-}
-
-// classesWith returns the classes with one value of a key that profiles test for its values, ascending.
-func (c *Catalog) classesWith(key, value symbol.ID) []uint32 {
-	values := c.byValue[key]
-	if values == nil {
-		values = map[symbol.ID][]uint32{}
-		for id := range c.Inventory.Classes() {
-			cl := c.Inventory.Class(uint32(id))
-			if cl.Serial == 0 {
-				continue
-			}
-			if v, has := c.Inventory.ClassValue(cl, key); has {
-				values[v] = append(values[v], uint32(id))
-			}
-		}
-		c.byValue[key] = values
-	}
-	return values[value]
 }
 
 // SweepMin is how many matchers are not worth a sweep.

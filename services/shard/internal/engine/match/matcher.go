@@ -40,19 +40,8 @@ func (m *Matcher) Sync(c *Catalog) {
 	m.resolve(inv)
 	m.set = slices.Grow(m.set[:0], (inv.Classes()+63)/64)[:(inv.Classes()+63)/64]
 	clear(m.set)
-	// Classes with a listed value are looked up; the other requirements are checked on these.
-	listed := slices.IndexFunc(m.terms, func(t term) bool { return t.op == demand.In })
-	switch {
-	case listed < 0:
-		for id := range inv.Classes() {
-			m.ask(inv, uint32(id))
-		}
-	case m.terms[listed].known:
-		for _, v := range m.terms[listed].values {
-			for _, id := range c.classesWith(m.terms[listed].key, v) {
-				m.ask(inv, id)
-			}
-		}
+	for id := range inv.Classes() {
+		m.ask(inv, uint32(id))
 	}
 	m.list()
 }

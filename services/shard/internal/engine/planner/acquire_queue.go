@@ -1,17 +1,20 @@
 package planner
 
-import "sort"
+import (
+	"container/heap"
+	"sort"
+)
 
 // allocationQueue is the order in which Needs get allocations.
 type allocationQueue struct {
 	clusters *clusters
 	unmet    *unmetNeeds
 
-	entries   []pendingNeed // in order,
-	order     []keyed       // or in this order
-	at        int           // how many of them have been visited
-	requeued  []allocation  // a heap: Needs that lost something and get another allocation (12.6)
-	displaced int           // how often that happened
+	entries   []pendingNeed  // in order,
+	order     []keyed        // or in this order
+	at        int            // how many of them have been visited
+	requeued  allocationHeap // Needs that lost something and get another allocation (12.6)
+	displaced int            // how often that happened
 }
 
 // begin queues Needs: as they lie, or in the given order.
@@ -47,7 +50,7 @@ func (q *allocationQueue) visit(visit func(cl *clusterState, w *needState, s *pe
 			continue
 		}
 		if len(q.requeued) > 0 && (q.at == len(q.entries) || compareAllocations(q.requeued[0], q.next(q.at).allocation) < 0) {
-			cl, w := q.clusters.state(q.popRequeued())
+			cl, w := q.clusters.state(heap.Pop(&q.requeued).(allocation))
 			w.bits &^= wLate
 			visit(cl, w, nil)
 			continue
@@ -81,37 +84,18 @@ func (q *allocationQueue) requeue(cl *clusterState, w *needState) {
 		return
 	}
 	w.bits |= wLate
-	h := append(q.requeued, allocationOf(cl, w))
-	for c := len(h) - 1; c > 0; {
-		up := (c - 1) / 2
-		if compareAllocations(h[up], h[c]) <= 0 {
-			break
-		}
-		h[up], h[c] = h[c], h[up]
-		c = up
-	}
-	q.requeued = h
+	heap.Push(&q.requeued, allocationOf(cl, w))
 }
 
-func (q *allocationQueue) popRequeued() allocation {
-	h := q.requeued
-	t := h[0]
-	h[0] = h[len(h)-1]
-	h = h[:len(h)-1]
-	for up := 0; ; {
-		c := 2*up + 1
-		if c >= len(h) {
-			break
-		}
-		if c+1 < len(h) && compareAllocations(h[c+1], h[c]) < 0 {
-			c++
-		}
-		if compareAllocations(h[up], h[c]) <= 0 {
-			break
-		}
-		h[up], h[c] = h[c], h[up]
-		up = c
-	}
-	q.requeued = h
-	return t
+// allocationHeap has the next allocation first.
+type allocationHeap []allocation
+
+func (h allocationHeap) Len() int           { return len(h) }
+func (h allocationHeap) Less(i, j int) bool { return compareAllocations(h[i], h[j]) < 0 }
+func (h allocationHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *allocationHeap) Push(x any)        { *h = append(*h, x.(allocation)) }
+func (h *allocationHeap) Pop() (x any) {
+	last := len(*h) - 1
+	x, *h = (*h)[last], (*h)[:last]
+	return x
 }

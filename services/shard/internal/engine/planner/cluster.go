@@ -77,8 +77,6 @@ type clusterState struct {
 	victimsAt   int     // where what is bound is in targets.seen
 	block       *engine.Block
 	judged      uint64 // version of the classes, plus 1, that needState.none is about
-
-	_ [16]byte // up to whole lines of memory: see places
 }
 
 // needState is one Need at work: a cache line without pointers, so that an allocation reads one line of it and a collection none.

@@ -15,7 +15,7 @@ type clusters struct {
 
 	states    []*clusterState // by block
 	byID      []*clusterState // by symbol of the cluster
-	places    places          // of all of them
+	leaving   []*clusterState // those that were there when they were last listed
 	marks     []uint8         // of each
 	reindexed bool            // states were listed again in this plan
 	dirty     []*clusterState // credited again in this plan
@@ -166,7 +166,7 @@ func (cs *clusters) checkAll() {
 	for _, cl := range cs.states {
 		cl.gone = true
 	}
-	cs.places.leaving = append(cs.places.leaving[:0], cs.states...)
+	cs.leaving = append(cs.leaving[:0], cs.states...)
 	cs.states = cs.states[:0]
 	cs.reindexed = true
 	cs.marks = slices.Grow(cs.marks[:0], len(cs.w.Demand.Clusters()))[:len(cs.w.Demand.Clusters())]
@@ -178,8 +178,7 @@ func (cs *clusters) checkAll() {
 		}
 		cl := cs.byID[d.ID]
 		if cl == nil || cl.d != d {
-			cl = cs.places.take(len(cs.w.Demand.Clusters()) - at)
-			cl.d, cl.stale = d, true
+			cl = &clusterState{d: d, stale: true}
 			cs.byID[d.ID] = cl
 		}
 		cl.at, cl.gone = int32(at), false
@@ -233,10 +232,12 @@ func (cs *clusters) endCredit() {
 		cl.isDirty = false
 		cs.marks[cl.at] &^= dirtyMark
 	}
-	if cs.reindexed {
-		cs.leavePlaces()
+	for _, cl := range cs.leaving {
+		if cl.gone && cs.byID[cl.d.ID] == cl { // else another cluster has the number now
+			cs.byID[cl.d.ID] = nil
+		}
 	}
-	cs.reindexed = false
+	cs.leaving, cs.reindexed = nil, false
 }
 
 // valid reports whether what is remembered of a cluster is still right.
@@ -259,44 +260,3 @@ func (cl *clusterState) mayGive() bool { return cl.excess > 0 || len(cl.excluded
 
 // counted is what a cluster adds to the counters.
 type counted struct{ open, overdue, protected int }
-
-// places is the memory of cluster states, many in one piece: the garbage collector scans them in order, and neighbours share cache lines.
-type places struct {
-	rest    []clusterState  // of the last piece
-	vacant  []*clusterState // where clusters were that are gone
-	leaving []*clusterState // those that were there before the last look at which there are
-}
-
-// piece is how many clusters lie together at the most.
-const piece = 256
-
-// take returns an empty place, of so many that may be asked for.
-func (s *places) take(of int) *clusterState {
-	if n := len(s.vacant); n > 0 {
-		cl := s.vacant[n-1]
-		s.vacant = s.vacant[:n-1]
-		return cl
-	}
-	if len(s.rest) == 0 {
-		s.rest = make([]clusterState, min(of, piece))
-	}
-	cl := &s.rest[0]
-	s.rest = s.rest[1:]
-	return cl
-}
-
-// leavePlaces empties the places of clusters that are gone, once nothing else names them.
-func (cs *clusters) leavePlaces() {
-	s := &cs.places
-	for _, cl := range s.leaving {
-		if !cl.gone {
-			continue
-		}
-		if id := cl.d.ID; cs.byID[id] == cl { // else another cluster has the number now
-			cs.byID[id] = nil
-		}
-		*cl = clusterState{}
-		s.vacant = append(s.vacant, cl)
-	}
-	s.leaving = s.leaving[:0]
-}

@@ -62,7 +62,7 @@ func (sh *sharing) packNeed(g *needState) {
 		}
 		x.list = append(x.list, at)
 	}
-	sh.sortKeep(x.list)
+	slices.SortFunc(x.list, cl.pack)
 	x.rest = append(x.rest[:0], cl.aggregate(g)...)
 	var buf [8]int64
 	for _, at := range x.list {
@@ -139,23 +139,6 @@ func (sh *sharing) finishOffers(w *needState) {
 	}
 	if sh.packNeed(w); cl.donors[w.slot].n == 0 {
 		sh.dropDonor(w)
-	}
-}
-
-// sortKeep puts machines into keep order. Mostly these are a few.
-func (sh *sharing) sortKeep(list []int32) {
-	cl := sh.cl
-	if len(list) > 16 {
-		slices.SortFunc(list, cl.pack)
-		return
-	}
-	for i := 1; i < len(list); i++ {
-		x := list[i]
-		j := i
-		for ; j > 0 && cl.pack(list[j-1], x) > 0; j-- {
-			list[j] = list[j-1]
-		}
-		list[j] = x
 	}
 }
 

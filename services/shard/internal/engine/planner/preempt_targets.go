@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"container/heap"
 	"math"
 	"slices"
 
@@ -28,7 +29,7 @@ type targets struct {
 	groups   []targetGroup  // by effective priority, ascending
 	chains   []targetChain  // by topology key
 	ofClass  []int32        // scratch: 1 plus the group of a class that was made last
-	heads    []int32        // scratch: a heap of positions, one of each group that suits
+	heads    []int32        // scratch: positions, one of each group that suits
 	lowestBy []lowestTarget // by id of the matcher
 }
 
@@ -187,7 +188,7 @@ func (x *targets) choose(h *request, below int64) []victim {
 	if h.w.bits&wSame != 0 {
 		return x.chooseInDomain(h, below)
 	}
-	x.heads = x.heads[:0]
+	heads := &targetHeap{targets: x, at: x.heads[:0]}
 	for i := range x.groups {
 		g := &x.groups[i]
 		if g.effective >= below {
@@ -195,27 +196,31 @@ func (x *targets) choose(h *request, below int64) []victim {
 		}
 		if h.cl.fits(h.w, g.class) {
 			if at := x.first(g); at >= 0 {
-				x.push(at)
+				heads.at = append(heads.at, at)
 			}
 		}
 	}
+	heap.Init(heads)
 	var out []victim
-	for len(x.heads) > 0 && !match.IsZero(h.rest) {
-		at := x.heads[0]
+	for len(heads.at) > 0 && !match.IsZero(h.rest) {
+		at := heads.at[0]
 		t := &x.list[at]
 		g := &x.groups[t.group]
 		if !match.Touches(h.cl.f.Supply(g.class), h.rest) {
-			x.replace(-1) // nothing of this kind is of use any more
+			heap.Pop(heads) // nothing of this kind is of use any more
 			continue
 		}
 		if v, ok := x.take(h, t); ok {
 			out = append(out, v)
 		}
 		if at++; at == g.end {
-			at = -1
+			heap.Pop(heads)
+			continue
 		}
-		x.replace(at)
+		heads.at[0] = at
+		heap.Fix(heads, 0)
 	}
+	x.heads = heads.at
 	return out
 }
 
@@ -299,46 +304,20 @@ func (x *targets) chain(key symbol.ID) (*targetChain, bool) {
 	return &x.chains[len(x.chains)-1], true
 }
 
-func (x *targets) push(at int32) {
-	h := append(x.heads, at)
-	for c := len(h) - 1; c > 0; {
-		up := (c - 1) / 2
-		if x.compare(&x.list[h[up]], &x.list[h[c]]) <= 0 {
-			break
-		}
-		h[up], h[c] = h[c], h[up]
-		c = up
-	}
-	x.heads = h
+// targetHeap is positions in targets.list, the best machine first.
+type targetHeap struct {
+	*targets
+	at []int32
 }
 
-// replace puts another position in the place of the least one, or none if it is -1.
-func (x *targets) replace(at int32) {
-	h := x.heads
-	if at < 0 {
-		at = h[len(h)-1]
-		h = h[:len(h)-1]
-		x.heads = h
-		if len(h) == 0 {
-			return
-		}
-	}
-	up := 0
-	for {
-		c := 2*up + 1
-		if c >= len(h) {
-			break
-		}
-		if c+1 < len(h) && x.compare(&x.list[h[c+1]], &x.list[h[c]]) < 0 {
-			c++
-		}
-		if x.compare(&x.list[at], &x.list[h[c]]) <= 0 {
-			break
-		}
-		h[up] = h[c]
-		up = c
-	}
-	h[up] = at
+func (h *targetHeap) Len() int           { return len(h.at) }
+func (h *targetHeap) Less(i, j int) bool { return h.compare(&h.list[h.at[i]], &h.list[h.at[j]]) < 0 }
+func (h *targetHeap) Swap(i, j int)      { h.at[i], h.at[j] = h.at[j], h.at[i] }
+func (h *targetHeap) Push(x any)         { h.at = append(h.at, x.(int32)) }
+func (h *targetHeap) Pop() any {
+	last := len(h.at) - 1
+	h.at = h.at[:last]
+	return nil
 }
 
 // listExcess lists the unclaimed Configured machines of heard clusters, by price (15.5).

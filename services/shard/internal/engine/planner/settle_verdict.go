@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -71,24 +72,11 @@ func (vs *verdicts) block(cl *clusterState) *engine.Block {
 // inDomain reports whether a row of demand has chosen a domain.
 func (w *needState) inDomain() bool { return w.bits&(wFolded|wSame|wChosen) == wSame|wChosen }
 
-// sortMissing puts what is missing into the order of rows, and tells the verdicts where it is. Entries are large, and a cluster
-// may have a thousand: each changes places once at the most.
+// sortMissing puts what is missing into the order of rows, and notes in the verdicts where it is.
 func sortMissing(b *engine.Block) {
+	slices.SortFunc(b.Missing, func(x, y engine.Missing) int { return cmp.Compare(x.Row, y.Row) })
 	for i := range b.Missing {
 		b.Verdicts[b.Missing[i].Row].Missing = int32(i)
-	}
-	next := int32(0)
-	for row := range b.Verdicts {
-		at := b.Verdicts[row].Missing
-		if at < 0 {
-			continue
-		}
-		if at != next {
-			b.Missing[at], b.Missing[next] = b.Missing[next], b.Missing[at]
-			b.Verdicts[b.Missing[at].Row].Missing = at
-			b.Verdicts[row].Missing = next
-		}
-		next++
 	}
 }
 
