@@ -36,7 +36,8 @@ func admission(t *testing.T, cp *controlplane.ControlPlane) {
 		return c.Create(t.Context(), request("tried", spec), client.DryRunAll)
 	}
 	bad := map[string]string{
-		"{priority: 0, resources: {cpu: 1}, requirements: [{key: gpus, operator: Gt, values: ['5']}]}":                            "gpus Gt: the operator cannot be used; In, NotIn, Exists and DoesNotExist can",
+		"{priority: 0, resources: {cpu: 1}, requirements: [{key: gpus, operator: Near, values: ['5']}]}":                          "gpus Near: the operator cannot be used; In, NotIn, Exists, DoesNotExist, Gt and Lt can",
+		"{priority: 0, resources: {cpu: 1}, requirements: [{key: gpus, operator: Gt, values: [many]}]}":                           "gpus Gt needs exactly one value, and that is an integer",
 		"{priority: 0, resources: {cpu: 1}, requirements: [{key: zone, operator: In}]}":                                           "zone In has no values",
 		"{priority: 0, resources: {cpu: 1}, requirements: [{key: zone, operator: NotIn, values: []}]}":                            "zone NotIn has no values",
 		"{priority: 0, resources: {cpu: 1}, topologySpread: [{topologyKey: zone, maxSkew: 0, whenUnsatisfiable: DoNotSchedule}]}": "maxSkew of zone is less than 1",

@@ -103,7 +103,8 @@ func TestRollups(t *testing.T) {
 		resources := map[string]any{"cpu": "1"}
 		w.raw("good", map[string]any{"resources": resources, "priority": int64(1)})
 		for name, spec := range map[string]map[string]any{
-			"gt":        {"resources": resources, "priority": int64(1), "requirements": []any{map[string]any{"key": "n", "operator": "Gt", "values": []any{"1"}}}},
+			"near":      {"resources": resources, "priority": int64(1), "requirements": []any{map[string]any{"key": "n", "operator": "Near", "values": []any{"1"}}}},
+			"number":    {"resources": resources, "priority": int64(1), "requirements": []any{map[string]any{"key": "n", "operator": "Gt", "values": []any{"many"}}}},
 			"no-values": {"resources": resources, "priority": int64(1), "requirements": []any{map[string]any{"key": "n", "operator": "In"}}},
 			"skew":      {"resources": resources, "priority": int64(1), "topologySpread": []any{map[string]any{"topologyKey": "z", "maxSkew": int64(0), "whenUnsatisfiable": "DoNotSchedule"}}},
 			"negative":  {"resources": map[string]any{"cpu": "-1"}, "priority": int64(1)},
@@ -116,7 +117,7 @@ func TestRollups(t *testing.T) {
 			})
 		}
 		needs := s.needs(t, "the good one alone is sent", func(n []*pb.CapacityNeed) bool { return len(n) == 1 && n[0].AggregateResources["cpu"] == "1" })
-		if len(needs) != 1 || w.phaseOf("gt") != "Pending" {
+		if len(needs) != 1 || w.phaseOf("near") != "Pending" {
 			t.Error("an untranslatable request is counted or acknowledged (OP-6.4)")
 		}
 		// A valid one that is edited into nonsense keeps its last contribution, says so, and comes back.
@@ -124,7 +125,7 @@ func TestRollups(t *testing.T) {
 			o := request("default", "good", `{}`)
 			w.must(w.client.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(body))))
 		}
-		patch(`{"spec":{"resources":{"cpu":"7"},"requirements":[{"key":"n","operator":"Lt","values":["1"]}]}}`)
+		patch(`{"spec":{"resources":{"cpu":"7"},"requirements":[{"key":"n","operator":"Lt","values":["few"]}]}}`)
 		w.until("it is told", func() bool {
 			c := w.condition("good", v1alpha1.ConditionValid)
 			return c != nil && c.Status == metav1.ConditionFalse

@@ -78,6 +78,9 @@ func rollupEvent(o publish.Outcome, large bool) (reason, message string) {
 // outOfServiceMax bounds the list in the status: a ConfigMap holds 1 MiB.
 const outOfServiceMax = 200
 
+// nodeShapesMax bounds that list.
+const nodeShapesMax = 200
+
 // outOfServiceReason explains why a node takes no Pods.
 func outOfServiceReason(e outofservice.Entry) (reason, message string) {
 	since := e.Since.UTC().Format(time.TimeOnly + " MST")
@@ -128,6 +131,11 @@ func (p *parts) account() status.Account {
 		Versions: status.Versions{Operator: telemetry.ReadBuild().Version, Shard: s.ShardVersion},
 	}
 	p.demand.Read(func(a *aggregate.Aggregate) { out.InvalidRequests = a.Invalid() })
+	for _, d := range p.overhead.Differences() {
+		if len(out.NodeShapes) < nodeShapesMax {
+			out.NodeShapes = append(out.NodeShapes, status.NodeShape{InstanceType: d.InstanceType, Resource: d.Resource, Offered: d.Offered, Found: d.Found, Nodes: d.Nodes})
+		}
+	}
 	for i, e := range p.outOfService.Entries() {
 		if i >= outOfServiceMax {
 			out.OutOfServiceMore++

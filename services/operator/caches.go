@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,12 +41,13 @@ func kinds() []apiaccess.Kind {
 		{GVK: core.WithKind("ConfigMap"), Resource: "configmaps"},
 		{GVK: appsv1.SchemeGroupVersion.WithKind("DaemonSet"), Resource: "daemonsets"},
 		{GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets"},
+		{GVK: storagev1.SchemeGroupVersion.WithKind("CSINode"), Resource: "csinodes", Cluster: true},
 	}
 }
 
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, request.Register} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, request.Register} {
 		if err := add(s); err != nil {
 			return nil, err
 		}
@@ -69,6 +71,7 @@ func (p *parts) connect() (*apiaccess.Access, error) {
 			&appsv1.DaemonSet{}: {Transform: overhead.Strip},
 			&corev1.ConfigMap{}: {Transform: cache.TransformStripManagedFields(), Namespaces: map[string]cache.Config{p.Namespace: {}},
 				Field: fields.OneTermEqualSelector("metadata.name", status.StopName)},
+			&storagev1.CSINode{}:            {Transform: cache.TransformStripManagedFields()},
 			&policyv1.PodDisruptionBudget{}: {Transform: cache.TransformStripManagedFields()},
 			&v1alpha1.UpcomingNode{}:        {Transform: cache.TransformStripManagedFields()},
 			&v1alpha1.AvailableCapacity{}:   {Transform: cache.TransformStripManagedFields()},
@@ -103,6 +106,7 @@ func (p *parts) watch(ctx context.Context) error {
 		}),
 		follow(ctx, p, &corev1.Pod{}, p.pods.Set, p.pods.Delete),
 		follow(ctx, p, &appsv1.DaemonSet{}, p.overhead.Set, p.overhead.Delete),
+		follow(ctx, p, &storagev1.CSINode{}, p.overhead.SetCSINode, p.overhead.DeleteCSINode),
 		follow(ctx, p, &corev1.ConfigMap{}, p.stop.set, p.stop.gone),
 		follow(ctx, p, &v1alpha1.UpcomingNode{}, p.upcoming.SetObject, p.upcoming.DeleteObject),
 		follow(ctx, p, &v1alpha1.AvailableCapacity{}, p.hints.SetObject, func(o *v1alpha1.AvailableCapacity) { p.hints.DeleteObject(o.Name) }),

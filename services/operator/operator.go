@@ -176,6 +176,7 @@ func (p *parts) work(ctx context.Context) error {
 	add("reports", p.reports.Run)
 	add("labels", p.labeller.Run)
 	add("out-of-service", p.outOfService.Run)
+	add("overhead", p.overhead.Run)
 	add("need-status", p.needStatus.Run)
 	add("unplaced", p.unplaced.Run)
 	if p.tokens != nil {
@@ -232,6 +233,7 @@ func (p *parts) build(ctx context.Context) (err error) {
 		p.reports.Touch(ids)
 		p.labeller.Touch(ids)
 		p.outOfService.Touch(ids)
+		p.overhead.Touch()
 	})
 	p.labeller = machine.NewLabeller(p.machines, p.access.Client, p.log)
 	p.contents = contents.New(func(node string) { p.reports.TouchContents(node) })
@@ -257,13 +259,13 @@ func (p *parts) build(ctx context.Context) (err error) {
 
 // buildDemand makes what goes up.
 func (p *parts) buildDemand() (err error) {
-	p.acks, err = acknowledge.New(acknowledge.Config{Client: p.access.Client, Concurrency: p.AckConcurrency, PerSecond: p.AckQPS, Instruments: p.instruments, Log: p.log})
+	p.acks, err = acknowledge.New(acknowledge.Config{Client: p.access.Client, Concurrency: p.AckConcurrency, PerSecond: p.AckQPS, Rest: p.AckRest, Waits: func(k aggregate.Key) bool { return p.demand.Waits(k) }, Instruments: p.instruments, Log: p.log})
 	if err != nil {
 		return err
 	}
 	p.overhead = overhead.New(p.machines, func() { p.demand.Touch() })
 	p.demand, err = publish.New(publish.Config{
-		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, Overhead: p.overhead.Text, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
+		ClusterID: p.ClusterID, Acknowledge: p.acks.Add, AcknowledgePods: p.acks.AddPods, Overhead: p.overhead.Text, Rooms: p.overhead.Rooms, OutOfService: p.outOfService.List, Pod: p.pods.Get, Order: p.pods.Order, Hold: p.DemandHold, OnOutcome: p.rollupOutcome,
 		OnProblem: func(key aggregate.Key) { p.needStatus.Changed(key) }, OnKeys: p.reports.SetKeys,
 		Debounce: p.RollupDebounce, Heartbeat: p.RollupInterval, Instruments: p.instruments, Log: p.log,
 	})
@@ -383,7 +385,7 @@ func (p *parts) podBound(pod *pods.Pod) {
 
 // know notes what a node state says of a machine.
 func (p *parts) know(m *pb.NodeStateUpdate) {
-	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName, RowID: m.RowId, Labels: m.Labels}
+	known := machine.Machine{ID: m.MachineId, ProviderID: m.ProviderId, NodeName: m.NodeName, RowID: m.RowId, Labels: m.Labels, Resources: m.GetResources().GetResources()}
 	for _, t := range m.Taints {
 		known.Taints = append(known.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}

@@ -122,7 +122,7 @@ func (p *controller) build(ctx context.Context) (closeMetrics func(), err error)
 		return nil, err
 	}
 	p.keeper, err = keeper.New(keeper.Config{
-		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of, Gang: p.gangs.Of},
+		Client: p.access.Client, Defaults: translate.Defaults{Floor: p.floor, Class: p.penalties.Class, Volumes: p.volumes.Of, Attaches: p.volumes.Attaches, Gang: p.gangs.Of},
 		Gathering: p.gangs.Waits, ExcludeNamespaces: excluded,
 		Unmanaged: p.unmanaged, CountForeign: p.CountForeignNodes, Workers: p.Workers, Record: p.events.Record, Reconciles: reconciles, Unsupported: unsupported, Repairs: repairs, Log: p.log,
 	})

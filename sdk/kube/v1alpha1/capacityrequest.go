@@ -44,14 +44,18 @@ type CapacityRequest struct {
 
 // CapacityRequestSpec is the demand of one Pod.
 type CapacityRequestSpec struct {
-	// Requirements are ANDed constraints on the labels of the node. Empty means any node. The operators In, NotIn, Exists and
-	// DoesNotExist can be used; with Gt, Lt or another one the request is not counted, as its condition Valid says.
+	// Requirements are ANDed constraints on the labels of the node. Empty means any node. The operators In, NotIn, Exists,
+	// DoesNotExist, Gt and Lt can be used; with another one the request is not counted, as its condition Valid says.
 	// +optional
 	// +listType=atomic
 	Requirements []corev1.NodeSelectorRequirement `json:"requirements,omitempty"`
 	// Resources is the request of this one Pod, for example {cpu: 500m, memory: 1Gi}. A request without resources counts
 	// as zero.
 	Resources corev1.ResourceList `json:"resources"`
+	// AttachedVolumes is how many volumes of each CSI driver the Pod attaches to its node, for example {ebs.csi.aws.com: 2}. They
+	// count against what a node can attach, where that is known.
+	// +optional
+	AttachedVolumes map[string]int32 `json:"attachedVolumes,omitempty"`
 	// Priority is the value of the Pod's PriorityClass; larger is served first and may take machines from smaller. Use 0
 	// for Pods without one.
 	Priority int32 `json:"priority"`

@@ -194,6 +194,13 @@ func (in *CapacityRequestSpec) DeepCopyInto(out *CapacityRequestSpec) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.AttachedVolumes != nil {
+		in, out := &in.AttachedVolumes, &out.AttachedVolumes
+		*out = make(map[string]int32, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.TopologySpread != nil {
 		in, out := &in.TopologySpread, &out.TopologySpread
 		*out = make([]TopologySpread, len(*in))

@@ -1,7 +1,7 @@
 // Package events writes Kubernetes events, which users see in `kubectl describe`.
 //
 // Events are best effort. An event is written in the background, at most once per object and reason in five minutes, within a
-// rate for the whole process. It is dropped and counted when the queue is full or the API server refuses it. Nothing waits
+// rate for the whole process. One that says the same again later is counted on the first, with its times, as kubelets do it. It is dropped and counted when the queue is full or the API server refuses it. Nothing waits
 // for an event or depends on one.
 //
 // Writer.Record never blocks. Start at New; Run writes until its context ends.
@@ -10,6 +10,7 @@ package events
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +62,16 @@ type Writer struct {
 	Config
 	queue chan Event
 	mu    sync.Mutex
-	last  map[key]time.Time
+	last  map[key]told
+}
+
+// told is the last event of an object and reason.
+type told struct {
+	at      time.Time
+	more    int32 // since it was written
+	message string
+	count   int32  // that the API server has
+	name    string // of its object; empty: not written, or not known to be
 }
 
 type key struct {
@@ -82,21 +93,30 @@ func New(c Config) (*Writer, error) {
 	if c.UID == nil {
 		c.UID = func(Subject) types.UID { return "" }
 	}
-	return &Writer{Config: c, queue: make(chan Event, queueMax), last: map[key]time.Time{}}, nil
+	return &Writer{Config: c, queue: make(chan Event, queueMax), last: map[key]told{}}, nil
 }
 
 // Record queues an event, unless one of the same object and reason was queued a short while ago.
 func (w *Writer) Record(n Event) {
-	k, now := key{n.Regarding.UID, n.Regarding.Kind + "/" + n.Regarding.Namespace + "/" + n.Regarding.Name, n.Reason}, time.Now()
+	k, now := keyOf(n), time.Now()
 	w.mu.Lock()
-	if t, ok := w.last[k]; ok && now.Sub(t) < w.Quiet {
+	t, ok := w.last[k]
+	if ok && now.Sub(t.at) < w.Quiet {
+		if t.message == n.Message {
+			t.more++
+			w.last[k] = t
+		}
 		w.mu.Unlock()
 		return
 	}
 	if len(w.last) >= rememberedMax {
 		clear(w.last)
 	}
-	w.last[k] = now
+	if t.message != n.Message {
+		t = told{message: n.Message}
+	}
+	t.at = now
+	w.last[k] = t
 	w.mu.Unlock()
 	select {
 	case w.queue <- n:
@@ -114,7 +134,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case n := <-w.queue:
-			if err := w.Client.Create(ctx, w.object(n)); err != nil && ctx.Err() == nil {
+			if err := w.write(ctx, n); err != nil && ctx.Err() == nil {
 				w.Dropped()
 				w.Log.Debug("an event was not written", "reason", n.Reason, "about", n.Regarding.Name, "err", err)
 			}
@@ -127,14 +147,57 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
+// write creates an event, or counts one that the API server still has.
+func (w *Writer) write(ctx context.Context, n Event) error {
+	k := keyOf(n)
+	w.mu.Lock()
+	t := w.last[k]
+	w.mu.Unlock()
+	if t.name != "" && t.message == n.Message {
+		count := t.count + t.more + 1
+		body, err := json.Marshal(map[string]any{"count": count, "lastTimestamp": metav1.Now()})
+		if err != nil {
+			return err
+		}
+		err = w.Client.Patch(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(n), Name: t.name}}, client.RawPatch(types.MergePatchType, body))
+		if !apierrors.IsNotFound(err) { // events end after an hour
+			w.wrote(k, n.Message, t.name, count, err)
+			return err
+		}
+	}
+	o := w.object(n)
+	err := w.Client.Create(ctx, o)
+	w.wrote(k, n.Message, o.Name, 1, err)
+	return err
+}
+
+// wrote notes what the API server has.
+func (w *Writer) wrote(k key, message, name string, count int32, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t, ok := w.last[k]
+	if !ok || err != nil || t.message != message {
+		return
+	}
+	t.name, t.count, t.more = name, count, 0
+	w.last[k] = t
+}
+
+func keyOf(n Event) key {
+	return key{n.Regarding.UID, n.Regarding.Kind + "/" + n.Regarding.Namespace + "/" + n.Regarding.Name, n.Reason}
+}
+
+func namespaceOf(n Event) string {
+	if n.Regarding.Namespace == "" {
+		return metav1.NamespaceDefault // the only place the API server takes them, with kube-system
+	}
+	return n.Regarding.Namespace
+}
+
 func (w *Writer) object(n Event) *corev1.Event {
 	now := metav1.Now()
 	if n.Regarding.UID == "" {
 		n.Regarding.UID = w.UID(n.Regarding)
-	}
-	namespace := n.Regarding.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // the only place the API server takes them, with kube-system
 	}
 	kind := corev1.EventTypeNormal
 	if n.Warning {
@@ -148,7 +211,7 @@ func (w *Writer) object(n Event) *corev1.Event {
 		name = name[:220]
 	}
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.Trim(name, ".-") + "." + strings.ToLower(rand.Text()[:16])},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(n), Name: strings.Trim(name, ".-") + "." + strings.ToLower(rand.Text()[:16])},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: n.Regarding.APIVersion, Kind: n.Regarding.Kind, Namespace: n.Regarding.Namespace, Name: n.Regarding.Name, UID: n.Regarding.UID,
 		},

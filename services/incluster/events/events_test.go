@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -25,8 +27,10 @@ type server struct {
 	client.Client
 	err error
 
-	mu     sync.Mutex
-	events []*corev1.Event
+	mu      sync.Mutex
+	events  []*corev1.Event
+	stored  []*corev1.Event
+	patches int
 }
 
 // taken are the events that came since it was asked last.
@@ -38,11 +42,29 @@ func (s *server) taken() []*corev1.Event {
 	return out
 }
 
+// Patch counts an event that is there.
+func (s *server) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, err := p.Data(o)
+	if err != nil || p.Type() != types.MergePatchType {
+		return fmt.Errorf("patch %s: %v", p.Type(), err)
+	}
+	for _, e := range s.stored {
+		if e.Namespace == o.GetNamespace() && e.Name == o.GetName() {
+			s.patches++
+			return json.Unmarshal(body, e)
+		}
+	}
+	return apierrors.NewNotFound(corev1.Resource("events"), o.GetName())
+}
+
 func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.events = append(s.events, o.(*corev1.Event))
+		s.stored = append(s.stored, o.(*corev1.Event))
 	}
 	return s.err
 }
@@ -80,18 +102,19 @@ func run(t *testing.T, c Config, do func(w *Writer)) {
 func TestBudget(t *testing.T) {
 	s := &server{}
 	run(t, Config{Client: s}, func(w *Writer) {
-		for range 300 {
+		for range 299 {
 			w.Record(Event{Regarding: about("web"), Reason: "NoCapacity", Message: "x"})
 			pause(time.Second)
 		}
 		if n := len(s.taken()); n != 1 {
 			t.Errorf("%d events of one reason in 5 min", n)
 		}
-		w.Record(Event{Regarding: about("web"), Reason: "NoCapacity", Message: "x"})
+		pause(time.Second)
+		w.Record(Event{Regarding: about("web"), Reason: "NoCapacity", Message: "y"})
 		w.Record(Event{Regarding: about("web"), Reason: "CapacityOnTheWay", Message: "x"})
 		pause(time.Second)
 		if n := len(s.taken()); n != 2 {
-			t.Errorf("%d events; want the same after 5 min, and another reason at once", n)
+			t.Errorf("%d events; want another message after 5 min, and another reason at once", n)
 		}
 		for i := range 100 {
 			w.Record(Event{Regarding: about(fmt.Sprint("p", i)), Reason: "NoCapacity", Message: "x"})
@@ -129,6 +152,51 @@ func TestDropped(t *testing.T) {
 	if dropped != 1 {
 		t.Errorf("%d dropped, want the refused one", dropped)
 	}
+}
+
+// OP-14.3: an event that says the same again is counted on the first one, with those that were not written in between; another message is
+// another event, and so is one whose first is gone.
+func TestCounted(t *testing.T) {
+	s := &server{}
+	run(t, Config{Client: s}, func(w *Writer) {
+		say := func(message string) {
+			w.Record(Event{Regarding: about("web"), Reason: "NoCapacity", Message: message})
+			pause(time.Minute)
+		}
+		for range 11 {
+			say("none")
+		}
+		if len(s.stored) != 1 || s.stored[0].Count != 11 || s.patches != 2 || s.stored[0].LastTimestamp.Sub(s.stored[0].FirstTimestamp.Time) != 10*time.Minute {
+			t.Fatalf("%d events, %d patches: %+v", len(s.stored), s.patches, s.stored[0])
+		}
+		pause(5 * time.Minute)
+		say("other")
+		if len(s.stored) != 2 || s.stored[1].Count != 1 || s.stored[1].Message != "other" {
+			t.Errorf("another message: %+v", s.stored)
+		}
+		pause(5 * time.Minute)
+		s.mu.Lock()
+		s.stored = nil // after an hour
+		s.mu.Unlock()
+		say("other")
+		if len(s.stored) != 1 || s.stored[0].Count != 1 {
+			t.Errorf("after its first is gone: %+v", s.stored)
+		}
+		pause(5 * time.Minute)
+		s.mu.Lock()
+		s.err = errors.New("refused")
+		s.mu.Unlock()
+		w.Record(Event{Regarding: about("api"), Reason: "NoCapacity", Message: "none"})
+		pause(5 * time.Minute)
+		s.mu.Lock()
+		s.err = nil
+		s.mu.Unlock()
+		w.Record(Event{Regarding: about("api"), Reason: "NoCapacity", Message: "none"})
+		pause(time.Second)
+		if len(s.stored) != 2 || s.stored[1].InvolvedObject.Name != "api" {
+			t.Errorf("one whose first was refused: %+v", s.stored)
+		}
+	})
 }
 
 // `kubectl describe` looks for events by uid: a subject named without one gets that of the object, at the time of writing.

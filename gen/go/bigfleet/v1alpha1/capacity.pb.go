@@ -231,7 +231,7 @@ func (x MachineOutOfService_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MachineOutOfService_Reason.Descriptor instead.
 func (MachineOutOfService_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{2, 0}
 }
 
 // How values are compared.
@@ -250,17 +250,23 @@ const (
 	NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST NodeSelectorRequirement_Operator = 4
 	// All machines of the row share one value of the key. Wire only, never on a CRD, never across shards.
 	NodeSelectorRequirement_OPERATOR_SAME NodeSelectorRequirement_Operator = 5
+	// The key's value is an integer greater than the one in values (feature `node-limits`).
+	NodeSelectorRequirement_OPERATOR_GT NodeSelectorRequirement_Operator = 1000
+	// The key's value is an integer less than the one in values (feature `node-limits`).
+	NodeSelectorRequirement_OPERATOR_LT NodeSelectorRequirement_Operator = 1001
 )
 
 // Enum value maps for NodeSelectorRequirement_Operator.
 var (
 	NodeSelectorRequirement_Operator_name = map[int32]string{
-		0: "OPERATOR_UNSPECIFIED",
-		1: "OPERATOR_IN",
-		2: "OPERATOR_NOT_IN",
-		3: "OPERATOR_EXISTS",
-		4: "OPERATOR_DOES_NOT_EXIST",
-		5: "OPERATOR_SAME",
+		0:    "OPERATOR_UNSPECIFIED",
+		1:    "OPERATOR_IN",
+		2:    "OPERATOR_NOT_IN",
+		3:    "OPERATOR_EXISTS",
+		4:    "OPERATOR_DOES_NOT_EXIST",
+		5:    "OPERATOR_SAME",
+		1000: "OPERATOR_GT",
+		1001: "OPERATOR_LT",
 	}
 	NodeSelectorRequirement_Operator_value = map[string]int32{
 		"OPERATOR_UNSPECIFIED":    0,
@@ -269,6 +275,8 @@ var (
 		"OPERATOR_EXISTS":         3,
 		"OPERATOR_DOES_NOT_EXIST": 4,
 		"OPERATOR_SAME":           5,
+		"OPERATOR_GT":             1000,
+		"OPERATOR_LT":             1001,
 	}
 )
 
@@ -296,7 +304,7 @@ func (x NodeSelectorRequirement_Operator) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeSelectorRequirement_Operator.Descriptor instead.
 func (NodeSelectorRequirement_Operator) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Whether the constraint is hard.
@@ -349,7 +357,7 @@ func (x TopologySpread_WhenUnsatisfiable) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TopologySpread_WhenUnsatisfiable.Descriptor instead.
 func (TopologySpread_WhenUnsatisfiable) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // Full replacement of one cluster's demand. There are no deltas; a row that is absent is withdrawn.
@@ -368,7 +376,11 @@ type ClusterCapacityNeeds struct {
 	// Machines of the cluster whose nodes take no Pods now (feature `out-of-service`). They count as no supply, and the needs
 	// leave out the Pods on them. Full set each time.
 	// Soft: an id that is not bound to the cluster, or named twice (entry ignored).
-	OutOfService  []*MachineOutOfService `protobuf:"bytes,1001,rep,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"`
+	OutOfService []*MachineOutOfService `protobuf:"bytes,1001,rep,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"`
+	// What the cluster has learnt of its Nodes, by instance type, where it differs from what providers say (feature `node-limits`). Full set
+	// each time.
+	// Soft: a type named twice (the first counts).
+	NodeRooms     []*NodeRoom `protobuf:"bytes,1002,rep,name=node_rooms,json=nodeRooms,proto3" json:"node_rooms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -438,6 +450,69 @@ func (x *ClusterCapacityNeeds) GetOutOfService() []*MachineOutOfService {
 	return nil
 }
 
+func (x *ClusterCapacityNeeds) GetNodeRooms() []*NodeRoom {
+	if x != nil {
+		return x.NodeRooms
+	}
+	return nil
+}
+
+// What a machine of one instance type has for Pods, as the cluster's joined Nodes of the type report it.
+type NodeRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Instance type.
+	InstanceType string `protobuf:"bytes,1,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
+	// What is left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken
+	// off; one that is missing or not positive does not.
+	Resources     map[string]string `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRoom) Reset() {
+	*x = NodeRoom{}
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRoom) ProtoMessage() {}
+
+func (x *NodeRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
+func (*NodeRoom) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeRoom) GetInstanceType() string {
+	if x != nil {
+		return x.InstanceType
+	}
+	return ""
+}
+
+func (x *NodeRoom) GetResources() map[string]string {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 // One machine whose node takes no Pods now.
 type MachineOutOfService struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -458,7 +533,7 @@ type MachineOutOfService struct {
 
 func (x *MachineOutOfService) Reset() {
 	*x = MachineOutOfService{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +545,7 @@ func (x *MachineOutOfService) String() string {
 func (*MachineOutOfService) ProtoMessage() {}
 
 func (x *MachineOutOfService) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[1]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +558,7 @@ func (x *MachineOutOfService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineOutOfService.ProtoReflect.Descriptor instead.
 func (*MachineOutOfService) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{1}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *MachineOutOfService) GetMachineId() string {
@@ -565,7 +640,7 @@ type CapacityNeed struct {
 
 func (x *CapacityNeed) Reset() {
 	*x = CapacityNeed{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +652,7 @@ func (x *CapacityNeed) String() string {
 func (*CapacityNeed) ProtoMessage() {}
 
 func (x *CapacityNeed) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[2]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +665,7 @@ func (x *CapacityNeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapacityNeed.ProtoReflect.Descriptor instead.
 func (*CapacityNeed) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{2}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CapacityNeed) GetRequirements() []*NodeSelectorRequirement {
@@ -710,7 +785,7 @@ type Toleration struct {
 
 func (x *Toleration) Reset() {
 	*x = Toleration{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +797,7 @@ func (x *Toleration) String() string {
 func (*Toleration) ProtoMessage() {}
 
 func (x *Toleration) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[3]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +810,7 @@ func (x *Toleration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Toleration.ProtoReflect.Descriptor instead.
 func (*Toleration) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{3}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Toleration) GetKey() string {
@@ -775,7 +850,8 @@ type NodeSelectorRequirement struct {
 	// Match operator.
 	Operator NodeSelectorRequirement_Operator `protobuf:"varint,2,opt,name=operator,proto3,enum=bigfleet.v1alpha1.NodeSelectorRequirement_Operator" json:"operator,omitempty"`
 	// Operands; for Same, optionally the permitted values.
-	// Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored).
+	// Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored); not exactly one integer
+	// for GT and LT (never matches).
 	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -783,7 +859,7 @@ type NodeSelectorRequirement struct {
 
 func (x *NodeSelectorRequirement) Reset() {
 	*x = NodeSelectorRequirement{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +871,7 @@ func (x *NodeSelectorRequirement) String() string {
 func (*NodeSelectorRequirement) ProtoMessage() {}
 
 func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[4]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +884,7 @@ func (x *NodeSelectorRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSelectorRequirement.ProtoReflect.Descriptor instead.
 func (*NodeSelectorRequirement) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{4}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeSelectorRequirement) GetKey() string {
@@ -850,7 +926,7 @@ type TopologySpread struct {
 
 func (x *TopologySpread) Reset() {
 	*x = TopologySpread{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +938,7 @@ func (x *TopologySpread) String() string {
 func (*TopologySpread) ProtoMessage() {}
 
 func (x *TopologySpread) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[5]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +951,7 @@ func (x *TopologySpread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologySpread.ProtoReflect.Descriptor instead.
 func (*TopologySpread) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{5}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TopologySpread) GetTopologyKey() string {
@@ -903,7 +979,7 @@ var File_bigfleet_v1alpha1_capacity_proto protoreflect.FileDescriptor
 
 const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\n" +
-	" bigfleet/v1alpha1/capacity.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\xcb\x04\n" +
+	" bigfleet/v1alpha1/capacity.proto\x12\x11bigfleet.v1alpha1\x1a\x1bbuf/validate/validate.proto\"\x93\x05\n" +
 	"\x14ClusterCapacityNeeds\x12K\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tB,\xbaH)r'2%^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,252}$R\tclusterId\x120\n" +
@@ -911,8 +987,17 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x05needs\x18\x03 \x03(\v2\x1f.bigfleet.v1alpha1.CapacityNeedR\x05needs\x12\xe0\x01\n" +
 	"\rnode_overhead\x18\xe8\a \x03(\v29.bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntryB\x7f\xbaH|\x9a\x01y\x10@*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\fnodeOverhead\x12Y\n" +
 	"\x0eout_of_service\x18\xe9\a \x03(\v2&.bigfleet.v1alpha1.MachineOutOfServiceB\n" +
-	"\xbaH\a\x92\x01\x04\x10І\x03R\foutOfService\x1a?\n" +
+	"\xbaH\a\x92\x01\x04\x10І\x03R\foutOfService\x12F\n" +
+	"\n" +
+	"node_rooms\x18\xea\a \x03(\v2\x1b.bigfleet.v1alpha1.NodeRoomB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\tnodeRooms\x1a?\n" +
 	"\x11NodeOverheadEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x02\n" +
+	"\bNodeRoom\x12/\n" +
+	"\rinstance_type\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\xfd\x01R\finstanceType\x12\xd3\x01\n" +
+	"\tresources\x18\x02 \x03(\v2*.bigfleet.v1alpha1.NodeRoom.ResourcesEntryB\x88\x01\xbaH\x84\x01\x9a\x01\x80\x01\x10@\"\x05r\x03(\xbd\x02*urs2q^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$R\tresources\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x02\n" +
 	"\x13MachineOutOfService\x12'\n" +
@@ -956,20 +1041,22 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x03key\x12#\n" +
 	"\boperator\x18\x02 \x01(\tB\a\xbaH\x04r\x02(\x10R\boperator\x12\x1e\n" +
 	"\x05value\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xfd\x01R\x05value\x12\x1f\n" +
-	"\x06effect\x18\x04 \x01(\tB\a\xbaH\x04r\x02( R\x06effect\"\xce\x02\n" +
+	"\x06effect\x18\x04 \x01(\tB\a\xbaH\x04r\x02( R\x06effect\"\xf2\x02\n" +
 	"\x17NodeSelectorRequirement\x12\x1a\n" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x03key\x12[\n" +
 	"\boperator\x18\x02 \x01(\x0e23.bigfleet.v1alpha1.NodeSelectorRequirement.OperatorB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\boperator\x12(\n" +
 	"\x06values\x18\x03 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10\x80 \"\x05r\x03(\xfd\x01R\x06values\"\x8f\x01\n" +
+	"\x10\x80 \"\x05r\x03(\xfd\x01R\x06values\"\xb3\x01\n" +
 	"\bOperator\x12\x18\n" +
 	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
 	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\x12\x11\n" +
-	"\rOPERATOR_SAME\x10\x05\"\xd0\x02\n" +
+	"\rOPERATOR_SAME\x10\x05\x12\x10\n" +
+	"\vOPERATOR_GT\x10\xe8\a\x12\x10\n" +
+	"\vOPERATOR_LT\x10\xe9\a\"\xd0\x02\n" +
 	"\x0eTopologySpread\x12+\n" +
 	"\ftopology_key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\vtopologyKey\x12\x19\n" +
 	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x12l\n" +
@@ -1023,41 +1110,45 @@ func file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_capacity_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(PenaltyBucket)(0),                    // 0: bigfleet.v1alpha1.PenaltyBucket
 	(MachineOutOfService_Reason)(0),       // 1: bigfleet.v1alpha1.MachineOutOfService.Reason
 	(NodeSelectorRequirement_Operator)(0), // 2: bigfleet.v1alpha1.NodeSelectorRequirement.Operator
 	(TopologySpread_WhenUnsatisfiable)(0), // 3: bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
 	(*ClusterCapacityNeeds)(nil),          // 4: bigfleet.v1alpha1.ClusterCapacityNeeds
-	(*MachineOutOfService)(nil),           // 5: bigfleet.v1alpha1.MachineOutOfService
-	(*CapacityNeed)(nil),                  // 6: bigfleet.v1alpha1.CapacityNeed
-	(*Toleration)(nil),                    // 7: bigfleet.v1alpha1.Toleration
-	(*NodeSelectorRequirement)(nil),       // 8: bigfleet.v1alpha1.NodeSelectorRequirement
-	(*TopologySpread)(nil),                // 9: bigfleet.v1alpha1.TopologySpread
-	nil,                                   // 10: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	nil,                                   // 11: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	nil,                                   // 12: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	(*NodeRoom)(nil),                      // 5: bigfleet.v1alpha1.NodeRoom
+	(*MachineOutOfService)(nil),           // 6: bigfleet.v1alpha1.MachineOutOfService
+	(*CapacityNeed)(nil),                  // 7: bigfleet.v1alpha1.CapacityNeed
+	(*Toleration)(nil),                    // 8: bigfleet.v1alpha1.Toleration
+	(*NodeSelectorRequirement)(nil),       // 9: bigfleet.v1alpha1.NodeSelectorRequirement
+	(*TopologySpread)(nil),                // 10: bigfleet.v1alpha1.TopologySpread
+	nil,                                   // 11: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	nil,                                   // 12: bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	nil,                                   // 13: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	nil,                                   // 14: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
 }
 var file_bigfleet_v1alpha1_capacity_proto_depIdxs = []int32{
-	6,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
-	10, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	5,  // 2: bigfleet.v1alpha1.ClusterCapacityNeeds.out_of_service:type_name -> bigfleet.v1alpha1.MachineOutOfService
-	1,  // 3: bigfleet.v1alpha1.MachineOutOfService.reason:type_name -> bigfleet.v1alpha1.MachineOutOfService.Reason
-	8,  // 4: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	11, // 5: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	9,  // 6: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
-	0,  // 7: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	0,  // 8: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	12, // 9: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
-	7,  // 10: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
-	2,  // 11: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
-	3,  // 12: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	7,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
+	11, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	6,  // 2: bigfleet.v1alpha1.ClusterCapacityNeeds.out_of_service:type_name -> bigfleet.v1alpha1.MachineOutOfService
+	5,  // 3: bigfleet.v1alpha1.ClusterCapacityNeeds.node_rooms:type_name -> bigfleet.v1alpha1.NodeRoom
+	12, // 4: bigfleet.v1alpha1.NodeRoom.resources:type_name -> bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	1,  // 5: bigfleet.v1alpha1.MachineOutOfService.reason:type_name -> bigfleet.v1alpha1.MachineOutOfService.Reason
+	9,  // 6: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
+	13, // 7: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	10, // 8: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
+	0,  // 9: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	0,  // 10: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
+	14, // 11: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	8,  // 12: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
+	2,  // 13: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
+	3,  // 14: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_capacity_proto_init() }
@@ -1071,7 +1162,7 @@ func file_bigfleet_v1alpha1_capacity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_capacity_proto_rawDesc), len(file_bigfleet_v1alpha1_capacity_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

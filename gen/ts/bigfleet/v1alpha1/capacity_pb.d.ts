@@ -56,6 +56,15 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
    * @generated from field: repeated bigfleet.v1alpha1.MachineOutOfService out_of_service = 1001;
    */
   outOfService: MachineOutOfService[];
+
+  /**
+   * What the cluster has learnt of its Nodes, by instance type, where it differs from what providers say (feature `node-limits`). Full set
+   * each time.
+   * Soft: a type named twice (the first counts).
+   *
+   * @generated from field: repeated bigfleet.v1alpha1.NodeRoom node_rooms = 1002;
+   */
+  nodeRooms: NodeRoom[];
 };
 
 /**
@@ -63,6 +72,34 @@ export declare type ClusterCapacityNeeds = Message<"bigfleet.v1alpha1.ClusterCap
  * Use `create(ClusterCapacityNeedsSchema)` to create a new message.
  */
 export declare const ClusterCapacityNeedsSchema: GenMessage<ClusterCapacityNeeds>;
+
+/**
+ * What a machine of one instance type has for Pods, as the cluster's joined Nodes of the type report it.
+ *
+ * @generated from message bigfleet.v1alpha1.NodeRoom
+ */
+export declare type NodeRoom = Message<"bigfleet.v1alpha1.NodeRoom"> & {
+  /**
+   * Instance type.
+   *
+   * @generated from field: string instance_type = 1;
+   */
+  instanceType: string;
+
+  /**
+   * What is left for Pods after the cluster's DaemonSets. A resource that is named replaces what the provider says, with node_overhead taken
+   * off; one that is missing or not positive does not.
+   *
+   * @generated from field: map<string, string> resources = 2;
+   */
+  resources: { [key: string]: string };
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.NodeRoom.
+ * Use `create(NodeRoomSchema)` to create a new message.
+ */
+export declare const NodeRoomSchema: GenMessage<NodeRoom>;
 
 /**
  * One machine whose node takes no Pods now.
@@ -337,7 +374,8 @@ export declare type NodeSelectorRequirement = Message<"bigfleet.v1alpha1.NodeSel
 
   /**
    * Operands; for Same, optionally the permitted values.
-   * Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored).
+   * Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored); not exactly one integer
+   * for GT and LT (never matches).
    *
    * @generated from field: repeated string values = 3;
    */
@@ -397,6 +435,20 @@ export enum NodeSelectorRequirement_Operator {
    * @generated from enum value: OPERATOR_SAME = 5;
    */
   SAME = 5,
+
+  /**
+   * The key's value is an integer greater than the one in values (feature `node-limits`).
+   *
+   * @generated from enum value: OPERATOR_GT = 1000;
+   */
+  GT = 1000,
+
+  /**
+   * The key's value is an integer less than the one in values (feature `node-limits`).
+   *
+   * @generated from enum value: OPERATOR_LT = 1001;
+   */
+  LT = 1001,
 }
 
 /**

@@ -58,6 +58,7 @@ func served() []Resource {
 		named("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true, true, "pdb"),
 		named("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false, false, "pc"),
 		named("storage.k8s.io", "v1", "storageclasses", "StorageClass", false, false, "sc"),
+		named("storage.k8s.io", "v1", "csinodes", "CSINode", false, false),
 		named(fleetGroup, fleetVersion, "capacityrequests", "CapacityRequest", true, true, "cr", "crs"),
 		named(fleetGroup, fleetVersion, "availablecapacities", "AvailableCapacity", false, true, "avc"),
 		named(fleetGroup, fleetVersion, "upcomingnodes", "UpcomingNode", false, true, "upn"),

@@ -35,6 +35,7 @@ type Aggregate struct {
 	narrowed  bool                           // some rows are left out of the roll-up
 	turned    []Key                          // see TakeTurned
 	scratch   scratch
+	limits    bool // the shard has FeatureLimits
 }
 
 type member struct {
@@ -313,7 +314,7 @@ func (a *Aggregate) removeVariant(t *specVariant) {
 // requests that could be counted once and cannot now are carried over.
 func (a *Aggregate) Rebuild(requests []*request.Request) (fresh *Aggregate, equal bool) {
 	fresh = New(len(requests))
-	fresh.suspended = a.suspended
+	fresh.suspended, fresh.limits = a.suspended, a.limits
 	for _, r := range requests {
 		if r.DeletionTimestamp != nil {
 			continue
@@ -351,7 +352,7 @@ func (a *Aggregate) Needs() []*pb.CapacityNeed {
 	needs := make([]*pb.CapacityNeed, len(a.order))
 	for i, r := range a.order {
 		fresh, before := r.sent == nil, r.truncated
-		if needs[i] = r.need(); fresh && (before || r.truncated) {
+		if needs[i] = r.need(a.limits); fresh && (before || r.truncated) {
 			a.turn(r)
 		}
 	}

@@ -172,7 +172,9 @@ func TestPenaltyBuckets(t *testing.T) {
 func TestUntranslatableRequests(t *testing.T) {
 	long := strings.Repeat("x", 318)
 	for spec, want := range map[string]string{
-		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Gt","values":["1"]}]}`:            "spec.requirements[0].operator",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Near","values":["1"]}]}`:          "spec.requirements[0].operator",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Gt","values":["x"]}]}`:            "spec.requirements[0].values",
+		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"Lt","values":["1","2"]}]}`:        "spec.requirements[0].values",
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"rack","operator":"Same"}]}`:                      "spec.requirements[0].operator", // OP-1.5: not for producers
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"In"}]}`:                           "spec.requirements[0].values",
 		`{"resources":{"cpu":"1"},"requirements":[{"key":"n","operator":"NotIn","values":[]}]}`:            "spec.requirements[0].values",
@@ -220,7 +222,7 @@ func repeat(format string, n int) string {
 
 // OP-5.12: an edit that breaks a request does not withdraw the node under its Pod; deleting the request does.
 func TestLastValidContributionStays(t *testing.T) {
-	good, bad := `{"resources":{"cpu":"2"},"priority":0}`, `{"resources":{"cpu":"9"},"priority":0,"requirements":[{"key":"n","operator":"Gt","values":["1"]}]}`
+	good, bad := `{"resources":{"cpu":"2"},"priority":0}`, `{"resources":{"cpu":"9"},"priority":0,"requirements":[{"key":"n","operator":"Near","values":["1"]}]}`
 	a := New(0)
 	set(t, a, good)
 	if a.Set(req(t, "r0", bad)) {

@@ -155,7 +155,7 @@ func (r *row) remove(t *specVariant) {
 }
 
 // need is the row as it is sent. It is built once per change and never modified afterwards.
-func (r *row) need() *pb.CapacityNeed {
+func (r *row) need(limits bool) *pb.CapacityNeed {
 	if r.sent != nil {
 		return r.sent
 	}
@@ -187,6 +187,7 @@ func (r *row) need() *pb.CapacityNeed {
 			r.sent.AggregateResources[d.name] = d.total.text(d.name)
 		}
 	}
+	r.forShard(variants, limits, one)
 	return r.sent
 }
 

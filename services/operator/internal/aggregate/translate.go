@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,8 @@ var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Opera
 	corev1.NodeSelectorOpNotIn:        pb.NodeSelectorRequirement_OPERATOR_NOT_IN,
 	corev1.NodeSelectorOpExists:       pb.NodeSelectorRequirement_OPERATOR_EXISTS,
 	corev1.NodeSelectorOpDoesNotExist: pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST,
+	corev1.NodeSelectorOpGt:           pb.NodeSelectorRequirement_OPERATOR_GT,
+	corev1.NodeSelectorOpLt:           pb.NodeSelectorRequirement_OPERATOR_LT,
 }
 
 // translate gives the canonical profile of a request, or a fatal problem. A problem beside a profile is a warning.
@@ -161,6 +164,11 @@ func canonical[T any](list []T, compare func(a, b T) int) []T {
 	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
+func integer(s string) bool {
+	_, err := strconv.ParseInt(s, 10, 64)
+	return err == nil
+}
+
 func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequirement, *Problem) {
 	out := make([]*pb.NodeSelectorRequirement, 0, len(in)+1) // and one more for a gang
 	for i, r := range in {
@@ -168,13 +176,19 @@ func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequir
 		op, known := operators[r.Operator]
 		switch {
 		case !known:
-			return nil, fatal(ReasonOperator, field.of(".operator"), "%q cannot be used; In, NotIn, Exists and DoesNotExist can", r.Operator)
+			return nil, fatal(ReasonOperator, field.of(".operator"), "%q cannot be used; In, NotIn, Exists, DoesNotExist, Gt and Lt can", r.Operator)
 		case r.Key == "" || len(r.Key) > keyBytesMax:
 			return nil, fatal(ReasonRequirement, field.of(".key"), "has %d bytes; 1 to %d are allowed", len(r.Key), keyBytesMax)
 		case len(r.Values) > requirementValueMax:
 			return nil, fatal(ReasonRequirement, field.of(".values"), "has more than %d entries", requirementValueMax)
 		}
 		next := &pb.NodeSelectorRequirement{Key: r.Key, Operator: op}
+		if op == pb.NodeSelectorRequirement_OPERATOR_GT || op == pb.NodeSelectorRequirement_OPERATOR_LT {
+			if len(r.Values) != 1 || !integer(r.Values[0]) {
+				return nil, fatal(ReasonRequirement, field.of(".values"), "is %q; %s needs exactly one integer", r.Values, r.Operator)
+			}
+			next.Values = slices.Clone(r.Values)
+		}
 		if op == pb.NodeSelectorRequirement_OPERATOR_IN || op == pb.NodeSelectorRequirement_OPERATOR_NOT_IN {
 			if len(r.Values) == 0 {
 				return nil, fatal(ReasonRequirement, field.of(".values"), "is empty; %s needs at least one", r.Operator)

@@ -251,6 +251,7 @@ func (r *Renderer) data(ctx context.Context, in *pb.BootstrapRequest) *Data {
 var operatorNames = map[pb.NodeSelectorRequirement_Operator]string{
 	pb.NodeSelectorRequirement_OPERATOR_IN: "In", pb.NodeSelectorRequirement_OPERATOR_NOT_IN: "NotIn",
 	pb.NodeSelectorRequirement_OPERATOR_EXISTS: "Exists", pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST: "DoesNotExist",
+	pb.NodeSelectorRequirement_OPERATOR_GT: "Gt", pb.NodeSelectorRequirement_OPERATOR_LT: "Lt",
 }
 
 // versions fills the versions and refuses a kubelet that the API server cannot serve (OP-7.11).

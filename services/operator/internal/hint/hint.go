@@ -138,6 +138,7 @@ var confidence = map[pb.AvailableCapacityUpdate_Confidence]v1alpha1.Availability
 var operators = map[pb.NodeSelectorRequirement_Operator]corev1.NodeSelectorOperator{
 	pb.NodeSelectorRequirement_OPERATOR_IN: corev1.NodeSelectorOpIn, pb.NodeSelectorRequirement_OPERATOR_NOT_IN: corev1.NodeSelectorOpNotIn,
 	pb.NodeSelectorRequirement_OPERATOR_EXISTS: corev1.NodeSelectorOpExists, pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST: corev1.NodeSelectorOpDoesNotExist,
+	pb.NodeSelectorRequirement_OPERATOR_GT: corev1.NodeSelectorOpGt, pb.NodeSelectorRequirement_OPERATOR_LT: corev1.NodeSelectorOpLt,
 }
 
 func (w *Writer) spec(m *pb.AvailableCapacityUpdate) v1alpha1.AvailableCapacitySpec {

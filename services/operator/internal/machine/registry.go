@@ -32,11 +32,12 @@ type Machine struct {
 	Leaving                  bool              // the shard takes it back
 	Labels                   map[string]string // that the shard expects of the Node; never modified
 	Taints                   []corev1.Taint    // that the machine registers with; never modified
+	Resources                map[string]string // that the Node should have for Pods and DaemonSets; never modified
 }
 
 func (m Machine) equal(other Machine) bool {
 	return m.ID == other.ID && m.ProviderID == other.ProviderID && m.NodeName == other.NodeName && m.RowID == other.RowID &&
-		m.Configured.Equal(other.Configured) && m.Leaving == other.Leaving && maps.Equal(m.Labels, other.Labels) && slices.Equal(m.Taints, other.Taints)
+		m.Configured.Equal(other.Configured) && m.Leaving == other.Leaving && maps.Equal(m.Labels, other.Labels) && slices.Equal(m.Taints, other.Taints) && maps.Equal(m.Resources, other.Resources)
 }
 
 // names is a small set.

@@ -6,7 +6,10 @@
 // taints that all these machines register with. One that runs on some nodes only, such as a driver for GPUs, does not count: it
 // is not overhead of every node.
 //
-// Start at Sum.Text. Tests cite the operator specification as OP-n.n.
+// It also learns what Nodes of an instance type really have for Pods: what their kubelets report, less the DaemonSets that run on Nodes of
+// that type (OP-5.25). Where that differs from what the shard would believe, Rooms says so.
+//
+// Start at Sum.Text and Sum.Rooms. Tests cite the operator specification as OP-n.n.
 package overhead
 
 import (
@@ -15,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/protobuf/proto"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +27,8 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
+	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/machine"
 )
 
@@ -36,11 +42,16 @@ type Sum struct {
 	mu   sync.Mutex
 	sets map[types.UID]*appsv1.DaemonSet
 	last map[string]string
+
+	csi    map[string]amounts // attach limits by Node
+	shapes map[string]*shape  // by instance type
+	rooms  []*pb.NodeRoom
+	wake   chan struct{}
 }
 
 // New returns an empty Sum. changed hears when the sum may have changed; it must not block.
 func New(machines *machine.Registry, changed func()) *Sum {
-	return &Sum{machines: machines, changed: changed, sets: map[types.UID]*appsv1.DaemonSet{}}
+	return &Sum{machines: machines, changed: changed, sets: map[types.UID]*appsv1.DaemonSet{}, csi: map[string]amounts{}, shapes: map[string]*shape{}, wake: make(chan struct{}, 1)}
 }
 
 // Set takes the present form of a DaemonSet.
@@ -60,10 +71,13 @@ func (s *Sum) Delete(d *appsv1.DaemonSet) {
 }
 
 func (s *Sum) recount() {
-	now := s.count()
+	fresh := s.fresh()
+	s.learn()
 	s.mu.Lock()
-	same := maps.Equal(now, s.last)
-	s.last = now
+	general := s.daemons(fresh)
+	now, rooms := general.text(), s.state(general)
+	same := maps.Equal(now, s.last) && slices.EqualFunc(rooms, s.rooms, func(a, b *pb.NodeRoom) bool { return proto.Equal(a, b) })
+	s.last, s.rooms = now, rooms
 	s.mu.Unlock()
 	if !same {
 		s.changed()
@@ -77,31 +91,34 @@ func (s *Sum) Text() map[string]string {
 	return s.last
 }
 
-func (s *Sum) count() map[string]string {
-	fresh := s.fresh()
-	total := corev1.ResourceList{}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// daemons sums the DaemonSets that run on a node like this one, each with one Pod of the kubelet's limit. s.mu is held.
+func (s *Sum) daemons(on *corev1.Node) amounts {
+	total := amounts{}
 	for _, d := range s.sets {
-		if d.DeletionTimestamp != nil || !matches(&d.Spec.Template.Spec, fresh) {
+		if d.DeletionTimestamp != nil || !matches(&d.Spec.Template.Spec, on) {
 			continue
 		}
 		pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
 		for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-			sum := total[name]
-			sum.Add(q)
-			total[name] = sum
+			if q.Sign() > 0 {
+				total[string(name)] += q.MilliValue()
+			}
 		}
+		total[pods] += 1000
 	}
-	var out map[string]string
-	for name, q := range total {
-		if q.Sign() <= 0 || len(out) >= resourcesMax {
-			continue
+	return total
+}
+
+// text writes the largest list that the wire takes; nil when there is nothing.
+func (a amounts) text() (out map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if len(out) >= resourcesMax {
+			break
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[string(name)] = q.String()
+		out[name] = quantity.Format(name, a[name])
 	}
 	return out
 }
@@ -126,12 +143,19 @@ func (s *Sum) fresh() *corev1.Node {
 			return !slices.ContainsFunc(m.Taints, func(x corev1.Taint) bool { return t.MatchTaint(&x) && t.Value == x.Value })
 		})
 	}
+	return withDefaults(&corev1.Node{ObjectMeta: metaOf(shared), Spec: corev1.NodeSpec{Taints: taints}})
+}
+
+func metaOf(labels map[string]string) metav1.ObjectMeta { return metav1.ObjectMeta{Labels: labels} }
+
+// withDefaults adds the labels that every kubelet sets.
+func withDefaults(n *corev1.Node) *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", corev1.LabelHostname: "fresh",
 		corev1.LabelInstanceTypeStable: "fresh", corev1.LabelTopologyZone: "fresh", corev1.LabelTopologyRegion: "fresh",
 	}
-	maps.Copy(labels, shared)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: labels}, Spec: corev1.NodeSpec{Taints: taints}}
+	maps.Copy(labels, n.Labels)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh", Labels: labels}, Spec: n.Spec}
 }
 
 func matches(p *corev1.PodSpec, n *corev1.Node) bool {

@@ -194,6 +194,9 @@ func (p *Publisher) build(now time.Time) *pb.ClusterCapacityNeeds {
 	if p.Overhead != nil {
 		needs.NodeOverhead = p.Overhead()
 	}
+	if p.Rooms != nil && p.demand.Limits() {
+		needs.NodeRooms = p.Rooms()
+	}
 	return needs
 }
 
@@ -240,13 +243,21 @@ func (p *Publisher) gauge() {
 
 // release hands requests to the Acknowledger, those that still wait.
 func (p *Publisher) release(keys []aggregate.Key) {
+	var of []aggregate.Key
 	out := keys[:0]
 	for _, k := range keys {
-		if p.demand.Waits(k) {
+		switch {
+		case !p.demand.Waits(k):
+		case p.AcknowledgePods == nil || p.ahead[k]:
 			out = append(out, k)
+		default:
+			of = append(of, k)
 		}
 	}
 	if len(out) > 0 {
 		p.Acknowledge(out)
+	}
+	if len(of) > 0 {
+		p.AcknowledgePods(of)
 	}
 }

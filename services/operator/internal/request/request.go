@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,6 +99,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		ReclamationPenalty  json.RawMessage                  `json:"reclamationPenalty"`
 		MaxPerHost          json.Number                      `json:"maxPerHost"`
 		PreemptionPolicy    string                           `json:"preemptionPolicy"`
+		AttachedVolumes     map[string]json.Number           `json:"attachedVolumes"`
 	}
 	*s = Spec{text: unique.Make(string(b))}
 	if err := json.Unmarshal(b, &in); err != nil {
@@ -135,6 +137,7 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 			s.Resources = append(s.Resources, Amount{name, q.Milli})
 		}
 	}
+	s.readVolumes(in.AttachedVolumes)
 	for _, p := range []struct {
 		field string
 		in    json.RawMessage
@@ -152,6 +155,26 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// AttachPrefix begins the name of the resource that volumes of a CSI driver count as.
+const AttachPrefix = "attachable-volumes-csi-"
+
+// readVolumes adds the volumes of each driver to the resources.
+func (s *Spec) readVolumes(in map[string]json.Number) {
+	for _, driver := range slices.Sorted(maps.Keys(in)) {
+		n, err := in[driver].Int64()
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			s.Fault = &Fault{"spec.attachedVolumes." + driver, fmt.Sprintf("%s is not a whole number from 0 on", in[driver])}
+			return
+		}
+		if n > 0 {
+			s.Resources = append(s.Resources, Amount{AttachPrefix + driver, n * 1000})
+		}
+	}
+	if len(in) > 0 {
+		slices.SortFunc(s.Resources, func(a, b Amount) int { return strings.Compare(a.Name, b.Name) })
+	}
+}
+
 // MarshalJSON writes the fields that a Spec keeps; it exists for tests and logs, the operator never writes a spec.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	out := v1alpha1.CapacityRequestSpec{
@@ -162,6 +185,13 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 		out.PreemptionPolicy = new(corev1.PreemptNever)
 	}
 	for _, a := range s.Resources {
+		if driver, ok := strings.CutPrefix(a.Name, AttachPrefix); ok {
+			if out.AttachedVolumes == nil {
+				out.AttachedVolumes = map[string]int32{}
+			}
+			out.AttachedVolumes[driver] = int32(a.Milli / 1000)
+			continue
+		}
 		out.Resources[corev1.ResourceName(a.Name)] = *resource.NewMilliQuantity(a.Milli, resource.DecimalSI)
 	}
 	for _, p := range []struct {

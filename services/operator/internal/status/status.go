@@ -47,6 +47,7 @@ type Account struct {
 	DrainsMore       int            `json:"drainsMore,omitempty"`       // not listed
 	OutOfService     []OutOfService `json:"outOfService,omitempty"`     // machines whose nodes take no Pods
 	OutOfServiceMore int            `json:"outOfServiceMore,omitempty"` // not listed
+	NodeShapes       []NodeShape    `json:"nodeShapes,omitempty"`       // instance types whose Nodes are not as they were offered
 	EvictionsStopped bool           `json:"evictionsStopped,omitempty"`
 	WatchBrokenSince *Time          `json:"watchBrokenSince,omitempty"` // of CapacityRequests
 	Versions         Versions       `json:"versions"`
@@ -99,6 +100,15 @@ type OutOfService struct {
 	Since   Time   `json:"since"`
 	// AboveCap says that too many nodes are lost at once: BigFleet waits for this one instead of replacing it.
 	AboveCap bool `json:"aboveCap,omitempty"`
+}
+
+// NodeShape is a resource of which the Nodes of an instance type have something else than their provider says (OP-5.25).
+type NodeShape struct {
+	InstanceType string `json:"instanceType"`
+	Resource     string `json:"resource"`
+	Offered      string `json:"offered,omitempty"`
+	Found        string `json:"found"`
+	Nodes        int    `json:"nodes"`
 }
 
 // Versions of what works together.

@@ -32,7 +32,7 @@ func Fields() []Field {
 		{"initContainers.ports", Approximate, "as above", "TestPerHost"},
 		{"nodeSelector", Exact, "a requirement each", "TestRequirements"},
 		{"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", Approximate,
-			"one term, or several that differ in the values of one key, is exact; others are tried one after the other; Gt and Lt are refused. Event CapacityReduced", "TestAlternativesTakeTurns"},
+			"one term, or several that differ in the values of one key, is exact, with every operator; others are tried one after the other, with event CapacityReduced", "TestAlternativesTakeTurns"},
 		{"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
 		{required, Approximate, "the first term makes a gang; an event names further ones", "TestTheRest"},
 		{"affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", Approximate, "not counted: it never keeps a Pod from running", "TestFieldsBeyondRequests"},
@@ -53,7 +53,7 @@ func Fields() []Field {
 		{"schedulingGates", Exact, "a gated Pod requests nothing", "TestWhy"},
 		{"resourceClaims", Refused, "devices by DRA claims cannot be bought yet", "TestFieldsBeyondRequests"},
 		{"schedulingGroup", Approximate, "Pods of a PodGroup with a gang policy get capacity together or not at all, in one value of its first topology key; its Pods with other constraints are a gang of their own; an event names a group that cannot be read", "TestForms"},
-		{"volumes", Approximate, "where a bound volume, or the class of one that waits for its Pod, can be is a requirement; a Pod with a missing or unbound claim requests nothing; Pods that no node can attach the volumes of get one more machine", "TestVolumes"},
+		{"volumes", Approximate, "where a bound volume, or the class of one that waits for its Pod, can be is a requirement; a Pod with a missing or unbound claim requests nothing; volumes count against what CSI drivers attach to a Node of the type, once one has joined; a volume that Pods share counts for each", "TestVolumes"},
 		{"schedulerName", Exact, "Pods of every scheduler request capacity; after 30 s also those whose scheduler reports nothing", "TestForeignNodes"},
 	}
 	for _, path := range []string{

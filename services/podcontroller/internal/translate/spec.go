@@ -26,6 +26,8 @@ type Defaults struct {
 	// Volumes gives alternative terms for each volume of a Pod that cannot be on every node, and what a pending Pod waits for that no
 	// machine gives it; nil means that volumes are not read.
 	Volumes func(p *corev1.Pod) (terms [][]corev1.NodeSelectorTerm, waits string)
+	// Attaches counts the volumes of each CSI driver that a Pod attaches; nil means that they are not counted.
+	Attaches func(p *corev1.Pod) map[string]int32
 	// Gang gives the gang of a Pod, or says that the object that defines it is not known; nil means that no Pod has one.
 	Gang func(p *corev1.Pod) (gang *v1alpha1.Gang, unread bool)
 	// Turn says how many alternatives of a pending Pod's node affinity have been tried in vain; nil means none.
@@ -129,6 +131,9 @@ func Spec(p *corev1.Pod, n *corev1.Node, d Defaults) Result {
 	}
 	r.Spec.Requirements = terms
 	r.Spec.Resources = resources(p, d.Floor)
+	if d.Attaches != nil {
+		r.Spec.AttachedVolumes = d.Attaches(p)
+	}
 	if p.Spec.Priority != nil {
 		r.Spec.Priority = *p.Spec.Priority
 	}

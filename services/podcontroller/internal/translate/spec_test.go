@@ -77,10 +77,12 @@ func TestRequirements(t *testing.T) {
 		"bound to a second-term node":      {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}}`, node("z=b"), "z In b", true, false},
 		"bound, node not known":            {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}}`, nil, "w In a", true, false},
 		"an empty term selects nothing":    {`{` + affinity + `[{}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", false, false},
-		"Gt pending":                       {`{` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}]}}}}`, nil, "", true, true},
-		"Gt bound":                         {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}, {key: z, operator: Exists}]}]}}}}`, node("n=5", "z=1"), "z Exists", true, false},
-		"only Gt bound":                    {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: n, operator: Lt, values: ["4"]}]}]}}}}`, node("n=3"), "node.kubernetes.io/instance-type Exists", true, false},
-		"Gt with a usable alternative":     {`{` + affinity + `[{matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", true, false},
+		"Gt pending":                       {`{` + affinity + `[{matchExpressions: [{key: gen, operator: Gt, values: ["4"]}]}]}}}}`, nil, "gen Gt 4", false, false},
+		"Gt bound":                         {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: gen, operator: Gt, values: ["4"]}, {key: z, operator: Exists}]}]}}}}`, node("gen=5", "z=1"), "gen Gt 4; z Exists", false, false},
+		"only Gt bound":                    {`{nodeName: n, ` + affinity + `[{matchExpressions: [{key: gen, operator: Lt, values: ["4"]}]}]}}}}`, node("gen=3"), "gen Lt 4", false, false},
+		"Gt with an alternative":           {`{` + affinity + `[{matchExpressions: [{key: gen, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "gen Gt 4", true, false},
+		"alternatives with one Gt":         {`{` + affinity + `[{matchExpressions: [{key: gen, operator: Gt, values: ["4"]}, {key: z, operator: In, values: [a]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}, {key: gen, operator: Gt, values: ["4"]}]}]}}}}`, nil, "gen Gt 4; z In a,b", false, false},
+		"only a named node":                {`{` + affinity + `[{matchExpressions: [{key: gen, operator: Exists}], matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]}}}}`, nil, "", true, true},
 		"a named node with an alternative": {`{` + affinity + `[{matchFields: [{key: metadata.name, operator: In, values: [n1]}]}, {matchExpressions: [{key: z, operator: Exists}]}]}}}}`, nil, "z Exists", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,12 +97,12 @@ func TestRequirements(t *testing.T) {
 // OP-15.12: alternatives that do not merge are stated one after the other, those that cannot be expressed never, and of a Pod that runs the one
 // that its node satisfies whatever was tried.
 func TestAlternativesTakeTurns(t *testing.T) {
-	const terms = affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchExpressions: [{key: n, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}`
-	for turn, want := range []string{"w In a", "z In b", "w In a"} {
+	const terms = affinity + `[{matchExpressions: [{key: w, operator: In, values: [a]}]}, {matchFields: [{key: metadata.name, operator: In, values: [n1]}]}, {matchExpressions: [{key: gen, operator: Gt, values: ["4"]}]}, {matchExpressions: [{key: z, operator: In, values: [b]}]}]}}}`
+	for turn, want := range []string{"w In a", "gen Gt 4", "z In b", "w In a"} {
 		d := floor()
 		d.Turn = func(*corev1.Pod) int { return turn }
 		r := Spec(pod(t, `spec: {`+terms+`}`), nil, d)
-		if words(r.Spec.Requirements) != want || r.Turns != 2 || len(r.Reduced) != 1 {
+		if words(r.Spec.Requirements) != want || r.Turns != 3 || len(r.Reduced) != 1 {
 			t.Errorf("turn %d of %d: %q, %q", turn, r.Turns, words(r.Spec.Requirements), r.Reduced)
 		}
 		if r := Spec(pod(t, `spec: {nodeName: n, `+terms+`}`), node("z=b"), d); words(r.Spec.Requirements) != "z In b" || r.Turns != 0 {

@@ -22,7 +22,7 @@ func term(terms []corev1.NodeSelectorTerm, turn int, p *corev1.Pod, n *corev1.No
 	if p.Spec.NodeName == "" {
 		usable := slices.DeleteFunc(slices.Clone(terms), func(t corev1.NodeSelectorTerm) bool { return !expressible(t) })
 		if len(usable) == 0 {
-			return nil, []string{"No term of the node affinity can be expressed: CapacityRequests have no Gt and Lt"}, false
+			return nil, []string{"No term of the node affinity can be expressed: CapacityRequests select by labels, not by fields"}, false
 		}
 		if merged, exact := merge(usable); exact {
 			return merged, lost(len(terms)-len(usable), "cannot be expressed and %s left out"), true
@@ -79,7 +79,8 @@ func lost(terms int, format string) []string {
 
 func known(op corev1.NodeSelectorOperator) bool {
 	switch op {
-	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist,
+		corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		return true
 	}
 	return false

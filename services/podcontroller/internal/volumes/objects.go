@@ -106,12 +106,15 @@ func Strip(o any) (any, error) {
 	case *corev1.PersistentVolume:
 		out := &corev1.PersistentVolume{ObjectMeta: meta(o.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}}
 		out.Labels = o.Labels
+		if driver := driverOf(o); driver != "" {
+			out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver}
+		}
 		if c := o.Spec.ClaimRef; c != nil {
 			out.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name}
 		}
 		return out, nil
 	case *storagev1.StorageClass:
-		return &storagev1.StorageClass{ObjectMeta: meta(o.ObjectMeta), VolumeBindingMode: o.VolumeBindingMode, AllowedTopologies: o.AllowedTopologies}, nil
+		return &storagev1.StorageClass{ObjectMeta: meta(o.ObjectMeta), Provisioner: o.Provisioner, VolumeBindingMode: o.VolumeBindingMode, AllowedTopologies: o.AllowedTopologies}, nil
 	}
 	return o, nil
 }

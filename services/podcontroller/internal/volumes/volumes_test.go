@@ -127,3 +127,33 @@ func TestUsersHearOfChanges(t *testing.T) {
 		t.Errorf("left: %v", s.users)
 	}
 }
+
+// OP-15.29: volumes are counted by the driver that attaches them: of a bound volume, or of the class that is about to make it; those of the
+// tree by the driver that they were moved to; each claim once.
+func TestAttaches(t *testing.T) {
+	s := New(func([]types.UID) {})
+	for _, c := range []string{
+		`{metadata: {namespace: a, name: bound}, spec: {volumeName: pv}}`, `{metadata: {namespace: a, name: old}, spec: {volumeName: old}}`,
+		`{metadata: {namespace: a, name: late}, spec: {storageClassName: late}}`, `{metadata: {namespace: a, name: local}, spec: {storageClassName: local}}`,
+		`{metadata: {namespace: a, name: lost}, spec: {volumeName: gone}}`,
+	} {
+		s.SetClaim(strip(t, read[corev1.PersistentVolumeClaim](t, c)))
+	}
+	s.SetVolume(strip(t, read[corev1.PersistentVolume](t, `{metadata: {name: pv}, spec: {csi: {driver: ebs.csi.aws.com, volumeHandle: x}}}`)))
+	s.SetVolume(strip(t, read[corev1.PersistentVolume](t, `{metadata: {name: old}, spec: {awsElasticBlockStore: {volumeID: x}}}`)))
+	s.SetClass(strip(t, read[storagev1.StorageClass](t, `{metadata: {name: late}, provisioner: pd.csi.storage.gke.io, volumeBindingMode: WaitForFirstConsumer}`)))
+	s.SetClass(strip(t, read[storagev1.StorageClass](t, `{metadata: {name: local}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)))
+	for text, want := range map[string]string{
+		`[{name: v, emptyDir: {}}]`: "map[]",
+		`[{name: v, persistentVolumeClaim: {claimName: bound}}, {name: w, persistentVolumeClaim: {claimName: bound}}]`: "map[ebs.csi.aws.com:1]",
+		`[{name: v, persistentVolumeClaim: {claimName: bound}}, {name: w, persistentVolumeClaim: {claimName: old}}]`:   "map[ebs.csi.aws.com:2]",
+		`[{name: v, persistentVolumeClaim: {claimName: late}}, {name: w, persistentVolumeClaim: {claimName: local}}]`:  "map[pd.csi.storage.gke.io:1]",
+		`[{name: v, persistentVolumeClaim: {claimName: lost}}, {name: w, persistentVolumeClaim: {claimName: none}}]`:   "map[]",
+		`[{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: late}}}}]`:                              "map[pd.csi.storage.gke.io:1]",
+	} {
+		p := read[corev1.Pod](t, `{metadata: {namespace: a, name: p, uid: p}, spec: {volumes: `+text+`}}`)
+		if got := fmt.Sprint(s.Attaches(p)); got != want {
+			t.Errorf("%s attaches %s, want %s", text, got, want)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func Taints(list []inventory.Taint) []*pb.Taint {
 func Requirements(list []demand.Requirement) []*pb.NodeSelectorRequirement {
 	out := make([]*pb.NodeSelectorRequirement, 0, len(list))
 	for _, r := range list {
-		out = append(out, &pb.NodeSelectorRequirement{Key: r.Key, Operator: pb.NodeSelectorRequirement_Operator(r.Op), Values: r.Values})
+		out = append(out, &pb.NodeSelectorRequirement{Key: r.Key, Operator: pb.NodeSelectorRequirement_Operator(r.Op.Wire()), Values: r.Values})
 	}
 	return out
 }

@@ -254,6 +254,7 @@ func (x *Capture) saveCluster(cl *cluster) savedCluster {
 	if d := x.world.Demand.Cluster(cl.Name); d != nil {
 		s.InTable, s.Facts = true, d.Facts
 		s.Demand, s.Overhead = x.world.Demand.Save(cl.Name)
+		s.Rooms = x.world.Demand.Rooms(cl.Name)
 	}
 	return s
 }

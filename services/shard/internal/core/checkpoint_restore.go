@@ -210,6 +210,7 @@ func (c *Core) restoreCluster(s *savedCluster) {
 	}
 	if s.InTable {
 		c.world.Demand.Restore(s.Name, s.Demand, s.Overhead)
+		c.world.Demand.SetRooms(s.Name, s.Rooms)
 		c.world.Demand.SetFacts(s.Name, s.Facts)
 	}
 }

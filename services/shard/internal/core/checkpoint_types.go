@@ -137,6 +137,7 @@ type savedCluster struct {
 	HeldBack []savedHeldBack     `n:"41"`
 	Out      []OutOfService      `n:"42"`
 	Failed   []KeyVal            `n:"44"`
+	Rooms    []demand.Room       `n:"45"`
 }
 
 type savedHeldBack struct {

@@ -317,6 +317,8 @@ func satisfies(m *inventory.Machine, reqs []demand.Requirement) bool {
 			ok = has
 		case demand.DoesNotExist:
 			ok = !has
+		case demand.Gt, demand.Lt:
+			ok = has && r.Compares(value)
 		}
 		if !ok {
 			return false

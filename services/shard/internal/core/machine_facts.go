@@ -31,6 +31,7 @@ type RollupArrived struct {
 	RowCount     int64               `n:"11"` // rows as sent; Rows is absent from the reduced log when the content is unchanged
 	Received     int64               `n:"12"` // Mono when the message came, before the gate; for cycle_lag_seconds. 0: with the event
 	OutOfService []OutOfService      `n:"13"` // by machine
+	Rooms        []demand.Room       `n:"14"` // what the cluster has learnt of its Nodes
 }
 
 // Rejection says why a roll-up was refused (WIRE-3.9).

@@ -84,7 +84,7 @@ func (t *Table) FormLen() int { return int(t.formIDs) }
 
 // keyUse counts which label keys the profiles in the demand look at, and how (ENG-6.5).
 type keyUse struct {
-	values   map[string]int // In, NotIn, and Same with values listed
+	values   map[string]int // In, NotIn, Gt, Lt, and Same with values listed
 	presence map[string]int // Exists, DoesNotExist, Same and hard spread
 	topology map[string]int // Same and hard spread
 	version  uint64         // grows when a key comes into use or goes out of it
@@ -97,7 +97,7 @@ func newKeyUse() keyUse {
 func (k *keyUse) add(f *Form, by int) {
 	for _, r := range f.Requirements {
 		switch r.Op {
-		case In, NotIn:
+		case In, NotIn, Gt, Lt:
 			k.count(k.values, r.Key, by)
 		case Same:
 			if len(r.Values) > 0 {

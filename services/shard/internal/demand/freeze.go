@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
@@ -16,6 +17,7 @@ type Frozen struct {
 // Freeze takes the table as it is. The table may change at once.
 func (t *Table) Freeze() *Frozen {
 	f := &Frozen{clusters: make([]Cluster, len(t.ordered)), table: Table{freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
+		learnt: maps.Clone(t.learnt), learntVersion: t.learntVersion,
 		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows, part: t.part, logBase: t.logBase + uint64(len(t.log))}}
 	for i, c := range t.ordered {
 		f.clusters[i] = *c

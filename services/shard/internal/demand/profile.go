@@ -13,7 +13,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// Operator says how the values of a requirement are compared. The numbers are those of the wire.
+// Operator says how the values of a requirement are compared. The numbers up to Same are those of the wire.
 type Operator uint8
 
 const (
@@ -22,6 +22,8 @@ const (
 	Exists       Operator = 3
 	DoesNotExist Operator = 4
 	Same         Operator = 5
+	Gt           Operator = 6 // 1000 on the wire
+	Lt           Operator = 7 // 1001
 )
 
 // Requirement is one constraint on the machines of a Need (ENG-6.2).

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Cluster struct {
 	Version  uint64 // grows with every change of what the engine reads
 
 	byKey keyIndex // positions in Needs
+	rooms []room   // what its Nodes report, by number of the type; replaced as a whole
 }
 
 // Table is the demand of a shard. It is not safe for concurrent use.
@@ -43,6 +45,9 @@ type Table struct {
 
 	part      int      // rows that are taken in or given back at once; PartRows
 	discarded [][]Need // left the demand; what they use is still counted
+
+	learnt        map[symbol.ID]int // clusters that have learnt of an instance type
+	learntVersion uint64
 }
 
 // changeLogMax is how many changes are remembered for readers that follow them; who is further behind starts over.
@@ -50,7 +55,8 @@ const changeLogMax = 1 << 14
 
 // NewTable returns an empty table in the given space.
 func NewTable(space *symbol.Space) *Table {
-	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, rules: map[string]*rules{}, keys: newKeyUse(), part: PartRows}
+	return &Table{space: space, clusters: map[string]*Cluster{}, forms: map[string]*Form{}, rules: map[string]*rules{}, keys: newKeyUse(), part: PartRows,
+		learnt: map[symbol.ID]int{}}
 }
 
 // Replacement says what Replace did.
@@ -188,6 +194,7 @@ func (t *Table) Remove(cluster string) bool {
 		return false
 	}
 	c.Overhead.Release(t.space.Dimensions)
+	t.releaseRooms(c.rooms)
 	t.discard(c.Needs)
 	t.rows -= len(c.Needs)
 	delete(t.clusters, cluster)
@@ -337,7 +344,7 @@ func (t *Table) Space() *symbol.Space { return t.space }
 func (t *Table) Clone(space *symbol.Space) *Table {
 	c := &Table{space: space, clusters: make(map[string]*Cluster, len(t.clusters)), ordered: make([]*Cluster, len(t.ordered)),
 		forms: make(map[string]*Form, len(t.forms)), rules: make(map[string]*rules, len(t.rules)), freeForm: slices.Clone(t.freeForm), formIDs: t.formIDs,
-		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows, part: t.part}
+		keys: t.keys.clone(), version: t.version, set: t.set, rows: t.rows, part: t.part, learnt: maps.Clone(t.learnt), learntVersion: t.learntVersion}
 	copies := make(map[*Form]*Form, len(t.forms))
 	for fp, f := range t.forms {
 		g := *f

@@ -6,7 +6,7 @@ import pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 // anything. As with plain, what it does not recognise goes to both, and a test holds it to never recognising what they refuse.
 // The rules are half of what taking in an unchanged roll-up costs, and each operator sends one every ten seconds.
 func plainRollup(m *pb.ClusterCapacityNeeds) bool {
-	if !plainCluster(m.ClusterId) || len(m.OutOfService) > 0 || len(m.NodeOverhead) > 64 || !plainAmounts(m.NodeOverhead) {
+	if !plainCluster(m.ClusterId) || len(m.OutOfService) > 0 || len(m.NodeRooms) > 0 || len(m.NodeOverhead) > 64 || !plainAmounts(m.NodeOverhead) {
 		return false
 	}
 	for _, n := range m.Needs {

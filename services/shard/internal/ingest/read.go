@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
@@ -51,7 +52,7 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	p := &row.Profile
 	same := false
 	for _, q := range n.GetRequirements() {
-		op := demand.Operator(q.GetOperator())
+		op := demand.OperatorOf(int32(q.GetOperator()))
 		switch {
 		case q.GetKey() == "":
 			r.warn("empty_key", "needs[%d]: a requirement has no key", i)
@@ -59,6 +60,8 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 			r.warn("values_on_exists", "needs[%d]: values of %s are ignored", i, q.GetKey())
 		case (op == demand.In || op == demand.NotIn) && len(q.GetValues()) == 0:
 			r.warn("values_missing", "needs[%d]: %s has no values", i, q.GetKey())
+		case (op == demand.Gt || op == demand.Lt) && !comparable(q.GetValues()):
+			r.warn("values_not_integer", "needs[%d]: %s is not compared with exactly one integer: no machine matches", i, q.GetKey())
 		}
 		same = same || op == demand.Same
 		p.Requirements = append(p.Requirements, demand.Requirement{Key: q.GetKey(), Op: op, Values: q.GetValues()})
@@ -84,6 +87,15 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	row.MinUnit = r.quantities(i, "min_unit", n.GetMinUnit())
 	r.minUnit(i, &row)
 	return row
+}
+
+// comparable reports whether values are what Gt and Lt need.
+func comparable(values []string) bool {
+	if len(values) != 1 {
+		return false
+	}
+	_, err := strconv.ParseInt(values[0], 10, 64)
+	return err == nil
 }
 
 func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {

@@ -75,9 +75,12 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		e.Rows = append(e.Rows, row)
 	}
 	e.Overhead = r.quantities(-1, "node_overhead", m.NodeOverhead)
+	for _, n := range m.NodeRooms {
+		e.Rooms = append(e.Rooms, demand.Room{Type: n.GetInstanceType(), Amounts: r.quantities(-1, "node_rooms", n.GetResources())})
+	}
 	e.Warnings = r.warnings
 	if e.Reject = cmp.Or(sums(e.Rows), tooWide(e.Rows), tooManyKeys(e.Rows)); e.Reject != nil {
-		e.Rows, e.Overhead = nil, nil
+		e.Rows, e.Overhead, e.Rooms = nil, nil, nil
 		return e
 	}
 	slices.SortStableFunc(e.Rows, func(a, b demand.Row) int {
@@ -87,7 +90,7 @@ func (g *Gate) Rollup(m *pb.ClusterCapacityNeeds, cluster string, size int, now 
 		return strings.Compare(a.Group, b.Group)
 	})
 	e.OutOfService = outOfService(m.OutOfService)
-	e.Hash = contentHash(e.Rows, e.Overhead, e.OutOfService)
+	e.Hash = contentHash(e.Rows, e.Overhead, e.OutOfService, e.Rooms)
 	return e
 }
 
@@ -154,7 +157,7 @@ func ofViolation(bad *protovalidate.ValidationError) *core.Rejection {
 }
 
 func isQuantityPath(path string) bool {
-	return strings.Contains(path, "aggregate_resources") || strings.Contains(path, "min_unit") || strings.Contains(path, "node_overhead")
+	return strings.Contains(path, "aggregate_resources") || strings.Contains(path, "min_unit") || strings.Contains(path, "node_overhead") || strings.Contains(path, "node_rooms")
 }
 
 // olderGeneration finds field number 4, which an older generation used for a replica count: both decode without error
@@ -192,6 +195,11 @@ func parses(m *pb.ClusterCapacityNeeds) *core.Rejection {
 	}
 	if r := check(-1, "node_overhead", m.NodeOverhead); r != nil {
 		return r
+	}
+	for i, n := range m.NodeRooms {
+		if r := check(-1, fmt.Sprintf("node_rooms[%d].resources", i), n.GetResources()); r != nil {
+			return r
+		}
 	}
 	for i, n := range m.Needs {
 		prefix := fmt.Sprintf("needs[%d].", i)
@@ -284,13 +292,14 @@ func outOfService(list []*pb.MachineOutOfService) (out []core.OutOfService) {
 }
 
 // contentHash names the content of a roll-up: equal content, whatever the order of rows on the wire, has equal names.
-func contentHash(rows []demand.Row, overhead []resource.Quantity, out []core.OutOfService) string {
+func contentHash(rows []demand.Row, overhead []resource.Quantity, out []core.OutOfService, rooms []demand.Room) string {
 	type content struct {
 		Rows     []demand.Row        `n:"1"`
 		Overhead []resource.Quantity `n:"2"`
 		Out      []core.OutOfService `n:"3"`
+		Rooms    []demand.Room       `n:"4"`
 	}
-	sum := sha256.Sum256(codec.Marshal(content{rows, overhead, out}))
+	sum := sha256.Sum256(codec.Marshal(content{rows, overhead, out, rooms}))
 	return hex.EncodeToString(sum[:16])
 }
 

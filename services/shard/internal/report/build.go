@@ -60,10 +60,19 @@ func (r *Reporter) build(ctx context.Context) *pb.ShardReport {
 }
 
 func shortfall(v *core.Publish, s *core.Shortfall) *pb.Shortfall {
-	return &pb.Shortfall{Requirements: convert.Requirements(s.Reqs), Deficit: convert.Quantities(s.Residual), Priority: s.Priority,
+	return &pb.Shortfall{Requirements: convert.Requirements(s.Reqs), Deficit: convert.Quantities(hardware(s.Residual)), Priority: s.Priority,
 		AgeCycles: int32(s.AgeCycles), InterruptionPenaltyBucket: pb.PenaltyBucket(s.Bucket), AgeSeconds: (v.At - s.Since) / core.Second,
-		MinUnit: convert.Quantities(s.MinUnit), Fingerprint: s.Fingerprint, UnmetReason: pb.UnmetReason(s.Reason),
+		MinUnit: convert.Quantities(hardware(s.MinUnit)), Fingerprint: s.Fingerprint, UnmetReason: pb.UnmetReason(s.Reason),
 		TopologyBound: slices.ContainsFunc(s.Reqs, func(q demand.Requirement) bool { return q.Op == demand.Same })}
+}
+
+// hardware leaves out the limits of kubelets and CSI drivers, which the supply of other shards need not state, unless nothing else is asked for.
+func hardware(list []resource.Quantity) []resource.Quantity {
+	out := slices.DeleteFunc(slices.Clone(list), func(q resource.Quantity) bool { return resource.IsLimit(q.Name) })
+	if len(out) == 0 {
+		return list
+	}
+	return out
 }
 
 func links(v *core.Publish) (out []*pb.ClusterLink) {

@@ -101,7 +101,7 @@ func statusFrame(e core.SendNeedStatus) Frame {
 
 // Features are what this shard understands, for the Hello ack (WIRE-2.8).
 func Features() []string {
-	f := []string{"rollup-ack", "node-report", "node-contents", "out-of-service", "per-host-limit", "gang", "drain-report", "unplaced-pods", "need-status", "reclaim-cancel", "released"}
+	f := []string{"rollup-ack", "node-report", "node-contents", "out-of-service", "per-host-limit", "gang", "node-limits", "drain-report", "unplaced-pods", "need-status", "reclaim-cancel", "released"}
 	slices.Sort(f)
 	return f
 }

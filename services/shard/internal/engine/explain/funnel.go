@@ -374,7 +374,7 @@ func (x *explainer) absent() string {
 
 // requirement spells a requirement out.
 func requirement(q demand.Requirement) string {
-	op := [...]string{"?", "in", "not in", "exists", "does not exist", "same"}
+	op := [...]string{"?", "in", "not in", "exists", "does not exist", "same", "greater than", "less than"}
 	s := q.Key + " " + op[min(int(q.Op), len(op)-1)]
 	if len(q.Values) > 0 {
 		s += " (" + strings.Join(q.Values, ", ") + ")"

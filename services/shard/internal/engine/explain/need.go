@@ -184,6 +184,7 @@ func newExplainer(w *engine.World, r *engine.Result, ref engine.Ref) *explainer 
 	x.cl = &demand.Cluster{Name: b.Cluster, Needs: []demand.Need{*x.n}}
 	if c := w.Demand.Cluster(b.Cluster); c != nil {
 		x.cl.ID, x.cl.Overhead, x.cl.Facts = c.ID, c.Overhead, c.Facts
+		x.cl.CopyRooms(c)
 		x.room = c.HeadroomOf(int(ref.Row))
 	}
 	cat := match.New()

@@ -51,7 +51,7 @@ func (o *Offers) For(w *engine.World, d *demand.Cluster, n *demand.Need) Offer {
 			continue
 		}
 		class := inv.Class(id)
-		supply := class.Supply.Sub(d.Overhead)
+		supply := d.Supply(w.Space, inv.Shape(class.Shape).Type, &class.Supply, &n.MinUnit, &n.Aggregate)
 		if !supply.Covers(&n.MinUnit) || !supply.Touches(&n.Aggregate) {
 			continue
 		}

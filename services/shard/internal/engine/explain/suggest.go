@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -333,6 +335,8 @@ func answer(m *inventory.Machine, q demand.Requirement, domain string) {
 		}
 	case demand.DoesNotExist:
 		setLabel(m, q.Key, "")
+	case demand.Gt, demand.Lt:
+		setLabel(m, q.Key, beyond(q, has))
 	case demand.Same:
 		switch {
 		case domain != "":
@@ -376,6 +380,9 @@ func setLabel(m *inventory.Machine, key, value string) {
 func (s *suggester) enlarge(m *inventory.Machine, lack []resource.Quantity) {
 	over := s.x.cl.Overhead.Quantities(s.in.World.Space.Dimensions)
 	raise := func(name string, milli int64) {
+		if resource.IsLimit(name) { // more machines help, not one whose kubelet takes more Pods
+			return
+		}
 		at := slices.IndexFunc(m.Resources, func(q resource.Quantity) bool { return q.Name == name })
 		if at < 0 {
 			at = len(m.Resources)
@@ -398,6 +405,21 @@ func (s *suggester) enlarge(m *inventory.Machine, lack []resource.Quantity) {
 	}
 }
 
+// beyond is a value that answers Gt or Lt: the one that is there if it does.
+func beyond(q demand.Requirement, has string) string {
+	if q.Compares(has) || len(q.Values) != 1 {
+		return has
+	}
+	n, err := strconv.ParseInt(q.Values[0], 10, 64)
+	switch {
+	case err != nil || q.Op == demand.Gt && n == math.MaxInt64 || q.Op == demand.Lt && n == math.MinInt64:
+		return has
+	case q.Op == demand.Gt:
+		return strconv.FormatInt(n+1, 10)
+	}
+	return strconv.FormatInt(n-1, 10)
+}
+
 func milliOf(list []resource.Quantity, name string) int64 {
 	for _, q := range list {
 		if q.Name == name {
@@ -411,7 +433,8 @@ func milliOf(list []resource.Quantity, name string) int64 {
 func copies(m *inventory.Machine, lack, over []resource.Quantity) int {
 	n := int64(1)
 	for _, q := range lack {
-		if each := milliOf(m.Resources, q.Name) - milliOf(over, q.Name); q.Milli > 0 && each > 0 {
+		each := cmp.Or(milliOf(m.Resources, q.Name), resource.Unstated(q.Name)) - milliOf(over, q.Name)
+		if q.Milli > 0 && each > 0 {
 			n = max(n, (q.Milli-1)/each+1)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine/match"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
 // arrivals answers, for one cluster and one plan, whether machines that the Pods of a Need could use are still on their way
@@ -30,7 +31,7 @@ func (a *arrivals) awaits(b *engine.Block, n *demand.Need) bool {
 	}
 	m := match.NewMatcher(n.Form, a.w.Inventory)
 	return slices.ContainsFunc(a.classes, func(class uint32) bool {
-		return m.Matches(a.w.Inventory, class) && unitsOn(a.w.Inventory.Class(class), a.cluster, n) > 0
+		return m.Matches(a.w.Inventory, class) && unitsOn(a.w, class, a.cluster, n) > 0
 	})
 }
 
@@ -64,11 +65,23 @@ func coming(r *inventory.Row, reports bool) bool {
 }
 
 // unitsOn is how many min units of a Need a machine of a class holds in its cluster.
-func unitsOn(class *inventory.Class, c *demand.Cluster, n *demand.Need) int64 {
+func unitsOn(w *engine.World, class uint32, c *demand.Cluster, n *demand.Need) int64 {
+	room := roomOf(w, class, c, &n.MinUnit)
+	return unitsIn(&room, n)
+}
+
+// roomOf is what a machine of a class has for a cluster, in the dimensions of a vector.
+func roomOf(w *engine.World, class uint32, c *demand.Cluster, of *resource.Vector) resource.Vector {
+	x := w.Inventory.Class(class)
+	return c.Supply(w.Space, w.Inventory.Shape(x.Shape).Type, &x.Supply, of)
+}
+
+// unitsIn is how many min units of a Need there is room for.
+func unitsIn(room *resource.Vector, n *demand.Need) int64 {
 	fit := int64(math.MaxInt64)
 	for i := range n.MinUnit.Len() {
 		d := n.MinUnit.Dim(i)
-		fit = min(fit, max(0, class.Supply.Get(d)-c.Overhead.Get(d))/max(1, n.MinUnit.Val(i)))
+		fit = min(fit, room.Get(d)/max(1, n.MinUnit.Val(i)))
 	}
 	if n.MinUnit.Len() == 0 {
 		return 1

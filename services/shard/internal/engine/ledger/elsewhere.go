@@ -179,13 +179,13 @@ func unitsHeld(w *engine.World, b *engine.Block, row int32, without map[inventor
 		if c.Row != row || without[c.Machine] || cl == nil {
 			continue
 		}
-		class := inventory.Class{Supply: w.Inventory.Class(w.Inventory.Row(c.Machine).Class).Supply}
+		room := roomOf(w, w.Inventory.Row(c.Machine).Class, cl, &n.MinUnit)
 		for _, s := range b.Shares {
 			if s.Machine == c.Machine && s.Row != row {
-				class.Supply = class.Supply.Sub(unitOf(b, s.Row).Times(s.Units))
+				room = room.Sub(unitOf(b, s.Row).Times(s.Units))
 			}
 		}
-		units = resource.AddSat(units, unitsOn(&class, cl, n))
+		units = resource.AddSat(units, unitsIn(&room, n))
 	}
 	for _, s := range b.Shares {
 		if s.Row == row && !without[s.Machine] {

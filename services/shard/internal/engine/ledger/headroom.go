@@ -149,7 +149,7 @@ func unitsCounted(w *engine.World, b *engine.Block, row int32) (units int64) {
 	n, cl := &b.Needs[row], w.Demand.Cluster(b.Cluster)
 	for _, c := range b.Claims {
 		if c.Row == row && n.MinUnit.Len() > 0 && cl != nil {
-			units = resource.AddSat(units, unitsOn(w.Inventory.Class(w.Inventory.Row(c.Machine).Class), cl, n))
+			units = resource.AddSat(units, unitsOn(w, w.Inventory.Row(c.Machine).Class, cl, n))
 		}
 	}
 	for _, s := range b.Shares {

@@ -15,6 +15,7 @@ import (
 type Catalog struct {
 	Inventory    *inventory.Table
 	Keys         *uint64 // version of the keys that the inventory knows
+	learnt       uint64  // version of the types that clusters have learnt of
 	Version      uint64
 	SupplyNumber []uint32 // by class: a number for its whole supply; equal supplies have equal numbers
 	Serial       []uint32
@@ -56,9 +57,9 @@ const CatalogMax = 4096
 // It reports whether everything was rebuilt: ids and pointers of before are then invalid.
 func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 	d, inv := w.Demand, w.Inventory
-	if fresh = c.Inventory != inv || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
+	if fresh = c.Inventory != inv || c.learnt != d.LearntVersion() || len(c.Matchers) > CatalogMax+d.FormLen() || len(c.frames) > CatalogMax; fresh {
 		*c = *New()
-		c.Inventory = inv
+		c.Inventory, c.learnt = inv, d.LearntVersion()
 	}
 	if c.Keys == nil || *c.Keys != d.KeysVersion() {
 		v := d.KeysVersion()
@@ -98,6 +99,9 @@ func (c *Catalog) Begin(w *engine.World) (fresh bool) {
 			continue
 		}
 		c.scratch = cl.Supply.AppendKey(c.scratch[:0])
+		if typ := inv.Shape(cl.Shape).Type; d.Learnt(typ) { // its supply may be another one in some cluster
+			c.scratch = append(c.scratch, byte(typ), byte(typ>>8), byte(typ>>16), byte(typ>>24))
+		}
 		n, ok := c.supplies[string(c.scratch)]
 		if !ok {
 			n = uint32(len(c.supplies) + 1)
@@ -151,10 +155,10 @@ type LastProjection struct {
 
 // ProjectionOf returns the projection of a cluster, up to date. It is for concurrent use; x remembers the last one.
 func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastProjection) *Projection {
-	if f := x.Projection; f != nil && slices.Equal(f.Dims, dims) && f.overhead.Equal(&d.Overhead) {
+	if f := x.Projection; f != nil && slices.Equal(f.Dims, dims) && f.cluster.Overhead.Equal(&d.Overhead) && f.cluster.SameRooms(d) {
 		return f
 	}
-	b := d.Overhead.AppendKey(x.key[:0])
+	b := d.AppendSupplyKey(x.key[:0])
 	for _, n := range dims {
 		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 	}
@@ -163,13 +167,20 @@ func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastPr
 	defer c.framing.Unlock()
 	f := c.frames[string(b)]
 	if f == nil {
-		f = &Projection{Number: len(c.everyF), ID: string(b), Dims: slices.Clone(dims), overhead: d.Overhead}
+		f = &Projection{Number: len(c.everyF), ID: string(b), Dims: slices.Clone(dims), cluster: supplyOf(d)}
 		c.frames[string(b)] = f
 		c.everyF = append(c.everyF, f)
 	}
 	f.sync(c.Inventory)
 	x.Projection = f
 	return f
+}
+
+// supplyOf keeps of a cluster what its supplies depend on.
+func supplyOf(d *demand.Cluster) *demand.Cluster {
+	c := &demand.Cluster{Overhead: d.Overhead}
+	c.CopyRooms(d)
+	return c
 }
 
 // Supplies is the length of an array indexed by supply.

@@ -27,7 +27,8 @@ type term struct {
 	key    symbol.ID
 	known  bool // the key is known
 	values []symbol.ID
-	any    bool // Same without values: presence is enough
+	any    bool                // Same without values: presence is enough
+	number *demand.Requirement // of Gt and Lt, which read the value as an integer
 }
 
 // Sync brings the answers up to date with the classes of the table.
@@ -96,6 +97,10 @@ func (m *Matcher) resolve(inv *inventory.Table) {
 	m.terms = m.terms[:0]
 	for _, r := range m.Form.Requirements {
 		t := term{op: r.Op, any: r.Op == demand.Same && len(r.Values) == 0}
+		if r.Op == demand.Gt || r.Op == demand.Lt {
+			q := r
+			t.number = &q
+		}
 		t.key, t.known = str.Find(r.Key)
 		for _, v := range r.Values {
 			if id, ok := str.Find(v); ok {
@@ -136,6 +141,8 @@ func (m *Matcher) match(inv *inventory.Table, c *inventory.Class) bool {
 			ok = has
 		case demand.DoesNotExist:
 			ok = !has
+		case demand.Gt, demand.Lt:
+			ok = has && t.number.Compares(inv.Space().Strings.Text(v))
 		case demand.Same:
 			ok = has && (t.any || slices.Contains(t.values, v))
 		}

@@ -8,17 +8,17 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
 )
 
-// Projection is a list of dimensions and a node overhead. All amounts of one cluster are slices in the order of these dimensions,
+// Projection is a list of dimensions, a node overhead, and what is learnt of Nodes. All amounts of one cluster are slices in the order of these dimensions,
 // and a row of the projection is the supply of a class for that cluster (ENG-3.6). Clusters that ask for the same dimensions
-// with the same overhead share a projection.
+// with the same overhead, and have learnt the same, share a projection.
 type Projection struct {
-	Number   int            // its position in Catalog.everyF
-	ID       string         // overhead and dimensions, spelled out
-	Dims     []resource.Dim // ascending
-	overhead resource.Vector
-	supply   []int64 // by class, len(dims) each
-	Serial   []uint32
-	version  uint64
+	Number  int             // its position in Catalog.everyF
+	ID      string          // overhead and dimensions, spelled out
+	Dims    []resource.Dim  // ascending
+	cluster *demand.Cluster // what one of the clusters has learnt, and its overhead
+	supply  []int64         // by class, len(dims) each
+	Serial  []uint32
+	version uint64
 }
 
 // Supply returns the supply of a class.
@@ -46,7 +46,7 @@ func (f *Projection) sync(inv *inventory.Table) {
 		f.Serial[id] = c.Serial
 		row := f.Supply(uint32(id))
 		for j, d := range f.Dims {
-			row[j] = max(0, c.Supply.Get(d)-f.overhead.Get(d))
+			row[j] = f.cluster.Offer(inv.Space(), inv.Shape(c.Shape).Type, &c.Supply, d)
 		}
 	}
 }

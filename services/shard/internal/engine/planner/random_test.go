@@ -26,6 +26,7 @@ type fleetCluster struct {
 	name     string
 	facts    demand.Facts
 	overhead []resource.Quantity
+	rooms    []demand.Room
 	rows     []fleetRow
 }
 
@@ -153,7 +154,7 @@ func (f *fleet) smaller() []*fleet {
 func (f *fleet) String() string {
 	var b strings.Builder
 	for _, c := range f.clusters {
-		fmt.Fprintf(&b, "cluster %s %+v overhead %v\n", c.name, c.facts, c.overhead)
+		fmt.Fprintf(&b, "cluster %s %+v overhead %v rooms %v\n", c.name, c.facts, c.overhead, c.rooms)
 		for _, r := range c.rows {
 			fmt.Fprintf(&b, "  row %+v arrival %d hold %d\n", r.row, r.arrival, r.hold)
 		}
@@ -191,6 +192,9 @@ func drawProfile(t source, sh shape) demand.Profile {
 	}
 	if chance(t, sh.picky) {
 		add(demand.Requirement{Key: "disk", Op: oneOf(t, demand.Exists, demand.DoesNotExist, demand.NotIn), Values: []string{"hdd"}})
+	}
+	if chance(t, sh.picky/2) {
+		add(demand.Requirement{Key: "gen", Op: oneOf(t, demand.Gt, demand.Lt), Values: []string{oneOf(t, "2", "3", "x")}})
 	}
 	if chance(t, sh.picky) {
 		p.TolerationsStated = true
@@ -252,6 +256,14 @@ func drawRow(t source, sh shape, c *fleetCluster) fleetRow {
 			r.MinUnit, r.Aggregate = append(r.MinUnit, milli("mem", mem)), append(r.Aggregate, milli("mem", k*mem))
 		}
 	}
+	if chance(t, 20) { // Pods and volumes are limits of a node, which few machines state
+		name, k := oneOf(t, "pods", "pods", "attachable-volumes-csi-x"), oneOf[int64](t, 1, 2, 3, 5)
+		if len(r.MinUnit) > 0 && r.MinUnit[0].Milli > 0 {
+			k = max(1, r.Aggregate[0].Milli/r.MinUnit[0].Milli)
+			r.MinUnit = append(slices.Clone(r.MinUnit), milli(name, 1))
+		}
+		r.Aggregate = append(slices.Clone(r.Aggregate), milli(name, k))
+	}
 	room := int64(0)
 	if chance(t, 15) {
 		room = oneOf[int64](t, -1, -1, -2, -3, -10, 1, 2)
@@ -281,6 +293,12 @@ func drawMachine(t source, sh shape, f *fleet, i int) fleetMachine {
 	}
 	if chance(t, 90) {
 		m.Labels = append(m.Labels, inventory.Label{Key: "rack", Value: oneOf(t, "r1", "r2", "r3")})
+	}
+	if chance(t, 10) {
+		m.Resources = append(m.Resources, milli("pods", oneOf[int64](t, 1, 2, 5)))
+	}
+	if chance(t, 40) {
+		m.Labels = append(m.Labels, inventory.Label{Key: "gen", Value: oneOf(t, "1", "3", "12", "new")})
 	}
 	if chance(t, 40) {
 		m.Labels = append(m.Labels, inventory.Label{Key: "disk", Value: oneOf(t, "ssd", "hdd")})
@@ -357,6 +375,9 @@ func drawFleet(t source, sh shape) *fleet {
 		if chance(t, 30) {
 			c.overhead = []resource.Quantity{milli("cpu", 1)}
 		}
+		for chance(t, 20) {
+			c.rooms = append(c.rooms, drawRoom(t))
+		}
 		for range t.IntN(sh.rows + 1) {
 			c.rows = append(c.rows, drawRow(t, sh, &c))
 		}
@@ -366,6 +387,17 @@ func drawFleet(t source, sh shape) *fleet {
 		f.machines = append(f.machines, drawMachine(t, sh, f, i))
 	}
 	return f
+}
+
+// drawRoom is what a cluster has learnt of a type.
+func drawRoom(t source) demand.Room {
+	r := demand.Room{Type: oneOf(t, "small", "mid", "large", "other")}
+	for _, name := range []string{"cpu", "mem", "pods", "attachable-volumes-csi-x"} {
+		if chance(t, 50) {
+			r.Amounts = append(r.Amounts, milli(name, oneOf[int64](t, 1, 2, 3, 6)))
+		}
+	}
+	return r
 }
 
 // build makes a world of it. order permutes what is inserted when: no result may depend on it.
@@ -405,6 +437,7 @@ func (c *fleetCluster) apply(w *engine.World, order func(n int) []int) {
 		}
 		w.Demand.Replace(c.name, rows, c.overhead, at)
 	}
+	w.Demand.SetRooms(c.name, c.rooms)
 	held, marked, room := map[demand.RowKey]demand.Hold{}, map[demand.RowKey]bool{}, map[demand.RowKey]int64{}
 	for i := range c.rows {
 		k := demand.RowKey{Fingerprint: c.rows[i].row.Profile.Fingerprint(), Group: c.rows[i].row.Group}

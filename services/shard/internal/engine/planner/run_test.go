@@ -21,7 +21,7 @@ import (
 func (f *fleet) singles(t source) {
 	for c := range f.clusters {
 		if chance(t, 80) {
-			f.clusters[c].overhead = nil
+			f.clusters[c].overhead, f.clusters[c].rooms = nil, nil
 		}
 		for i := range f.clusters[c].rows {
 			r := &f.clusters[c].rows[i]

@@ -54,6 +54,9 @@ func (f *fleet) enlarge() {
 	}
 	for c := range f.clusters {
 		f.clusters[c].overhead = grow(f.clusters[c].overhead)
+		for i := range f.clusters[c].rooms {
+			f.clusters[c].rooms[i].Amounts = grow(f.clusters[c].rooms[i].Amounts)
+		}
 		for i := range f.clusters[c].rows {
 			row := &f.clusters[c].rows[i].row
 			row.Aggregate, row.MinUnit = grow(row.Aggregate), grow(row.MinUnit)

@@ -131,6 +131,10 @@ func (s *script) cluster(name string, words []string) {
 			f.JoinFailures = int32(number(v))
 		case "overhead":
 			s.over[name] = quantities(v)
+		case "room": // type:amounts
+			typ, amounts, _ := strings.Cut(v, ":")
+			s.w.Demand.SetFacts(name, f)
+			s.w.Demand.SetRooms(name, []demand.Room{{Type: typ, Amounts: quantities(amounts)}})
 		default:
 			panic("cluster: " + w)
 		}
@@ -154,7 +158,7 @@ func quantities(v string) []resource.Quantity {
 	return out
 }
 
-var resources = map[string]bool{"cpu": true, "mem": true, "gpu": true, "disk": true, "x1": true, "x2": true, "x3": true}
+var resources = map[string]bool{"pods": true, "attachable-volumes-csi-x": true, "cpu": true, "mem": true, "gpu": true, "disk": true, "x1": true, "x2": true, "x3": true}
 
 func (s *script) need(alias string, words []string) {
 	cluster, name, _ := strings.Cut(alias, "/")
@@ -188,6 +192,10 @@ func (s *script) need(alias string, words []string) {
 			p.Reclamation = demand.Bucket(number(v))
 		case k == "in":
 			p.Requirements = append(p.Requirements, demand.Requirement{Key: keyOf(label), Op: demand.In, Values: values})
+		case k == "gt":
+			p.Requirements = append(p.Requirements, demand.Requirement{Key: keyOf(label), Op: demand.Gt, Values: values})
+		case k == "lt":
+			p.Requirements = append(p.Requirements, demand.Requirement{Key: keyOf(label), Op: demand.Lt, Values: values})
 		case k == "notin":
 			p.Requirements = append(p.Requirements, demand.Requirement{Key: keyOf(label), Op: demand.NotIn, Values: values})
 		case k == "exists":

@@ -27,7 +27,7 @@ func (n covering) group(d *Need, list []*Machine) []*supplyGroup {
 next:
 	for _, m := range list {
 		for _, g := range out {
-			if g.cost == n.Cost(d, m) && g.whole.Equal(&m.supply) {
+			if g.cost == n.Cost(d, m) && g.whole.Equal(&m.supply) && (g.free[0].typ == m.typ || !n.World.Demand.Learnt(g.free[0].typ) && !n.World.Demand.Learnt(m.typ)) {
 				g.free = append(g.free, m)
 				continue next
 			}

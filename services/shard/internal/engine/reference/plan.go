@@ -5,6 +5,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/engine"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // State is one plan at work, and what every step asks of it. Each step is a type of its own.
@@ -26,6 +27,7 @@ type Machine struct {
 	inventory.Machine
 	Seen    inventory.State // the state that counts
 	supply  resource.Vector // without the overhead of a cluster
+	typ     symbol.ID       // its instance type in Space.Strings; 0: none
 	stamp   *inventory.Attribution
 	Promise *inventory.Promise
 	Marks   []inventory.Withheld

@@ -22,6 +22,7 @@ func (n *State) Load() {
 			list = m.Resources
 		}
 		m.supply, _ = resource.Find(n.World.Space.Dimensions, list)
+		m.typ, _ = n.World.Space.Strings.Find(m.InstanceType)
 		if s, ok := inv.Attribution(i); ok {
 			m.stamp = &s
 		}
@@ -65,6 +66,8 @@ func (n *State) Match(d *Need, m *Machine) bool {
 			ok = has
 		case demand.DoesNotExist:
 			ok = !has
+		case demand.Gt, demand.Lt:
+			ok = has && r.Compares(v)
 		case demand.Same:
 			ok = has && (len(r.Values) == 0 || slices.Contains(r.Values, v))
 		}
@@ -86,9 +89,14 @@ func (n *State) Match(d *Need, m *Machine) bool {
 	return true
 }
 
-// Supply is what m offers in a cluster: allocatable resources less the overhead of the cluster (ENG-3.6).
+// Supply is what m offers in a cluster: what the cluster has learnt of its type, else its allocatable resources less the overhead of the
+// cluster (ENG-3.6, 3.8), in the dimensions that the cluster asks for.
 func (n *State) Supply(m *Machine, c *Cluster) resource.Vector {
-	return m.supply.Sub(c.Overhead)
+	var asked []*resource.Vector
+	for i := range c.Needs {
+		asked = append(asked, &c.Needs[i].Aggregate, &c.Needs[i].MinUnit)
+	}
+	return c.Supply(n.World.Space, m.typ, &m.supply, asked...)
 }
 
 // Usable reports whether m matches and one unit of d fits (ENG-6.3).

@@ -1,0 +1,46 @@
+package demand
+
+import "strconv"
+
+// Compares reports whether a label's value answers Gt or Lt, as kube-scheduler reads them: both sides are integers, or nothing matches.
+func (r *Requirement) Compares(value string) bool {
+	if len(r.Values) != 1 {
+		return false
+	}
+	have, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return false
+	}
+	want, err := strconv.ParseInt(r.Values[0], 10, 64)
+	if err != nil {
+		return false
+	}
+	if r.Op == Gt {
+		return have > want
+	}
+	return have < want
+}
+
+// OperatorOf reads an operator of the wire, and Wire writes it.
+func OperatorOf(wire int32) Operator {
+	switch wire {
+	case wireGt:
+		return Gt
+	case wireLt:
+		return Lt
+	}
+	return Operator(wire)
+}
+
+// Wire is the number of an operator on the wire.
+func (o Operator) Wire() int32 {
+	switch o {
+	case Gt:
+		return wireGt
+	case Lt:
+		return wireLt
+	}
+	return int32(o)
+}
+
+const wireGt, wireLt = 1000, 1001
