@@ -93,6 +93,11 @@ func (c *Cluster) SameRooms(d *Cluster) bool {
 	return slices.EqualFunc(c.rooms, d.rooms, func(a, b room) bool { return a.typ == b.typ && a.amounts.Equal(&b.amounts) })
 }
 
+// Knows reports whether the cluster has learnt something of an instance type.
+func (c *Cluster) Knows(typ symbol.ID) bool {
+	return slices.ContainsFunc(c.rooms, func(r room) bool { return r.typ == typ })
+}
+
 // CopyRooms gives a cluster what another has learnt.
 func (c *Cluster) CopyRooms(from *Cluster) { c.rooms = from.rooms }
 
@@ -109,7 +114,8 @@ func (c *Cluster) AppendSupplyKey(b []byte) []byte {
 
 // Offer is how much of one resource a machine has for the Pods of the cluster: what the cluster has learnt of machines of its type; else
 // what its provider says, less what DaemonSets take (ENG-3.6, 3.8).
-func (c *Cluster) Offer(space *symbol.Space, typ symbol.ID, supply *resource.Vector, d resource.Dim) int64 {
+// unstated is what a machine has that does not name the resource.
+func (c *Cluster) Offer(typ symbol.ID, supply *resource.Vector, d resource.Dim, unstated int64) int64 {
 	if i, ok := slices.BinarySearchFunc(c.rooms, typ, func(r room, typ symbol.ID) int { return cmp.Compare(r.typ, typ) }); ok {
 		if v := c.rooms[i].amounts.Get(d); v > 0 {
 			return v
@@ -117,7 +123,7 @@ func (c *Cluster) Offer(space *symbol.Space, typ symbol.ID, supply *resource.Vec
 	}
 	have := supply.Get(d)
 	if have == 0 {
-		have = resource.Unstated(space.Dimensions.Text(d))
+		have = unstated
 	}
 	return max(0, have-c.Overhead.Get(d))
 }
@@ -127,7 +133,7 @@ func (c *Cluster) Supply(space *symbol.Space, typ symbol.ID, supply *resource.Ve
 	for _, v := range of {
 		for i := range v.Len() {
 			if d := v.Dim(i); out.Get(d) == 0 {
-				out = out.With(d, c.Offer(space, typ, supply, d))
+				out = out.With(d, c.Offer(typ, supply, d, resource.Unstated(space.Dimensions.Text(d))))
 			}
 		}
 	}

@@ -290,6 +290,9 @@ func (s *suggester) template() (inventory.Machine, string) {
 	}
 	if i, ok := inv.Find(like); ok {
 		m = inv.Machine(i)
+		if s.x.cl.Knows(inv.Shape(inv.Class(inv.Row(i).Class).Shape).Type) {
+			m.InstanceType = "" // a larger machine is of another type
+		}
 	}
 	m.Taints, m.Allocatable = nil, nil
 	m.Labels = slices.Clone(m.Labels)

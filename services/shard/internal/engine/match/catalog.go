@@ -1,6 +1,7 @@
 package match
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 
@@ -155,12 +156,16 @@ type LastProjection struct {
 
 // ProjectionOf returns the projection of a cluster, up to date. It is for concurrent use; x remembers the last one.
 func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastProjection) *Projection {
-	if f := x.Projection; f != nil && slices.Equal(f.Dims, dims) && f.cluster.Overhead.Equal(&d.Overhead) && f.cluster.SameRooms(d) {
+	if f := x.Projection; f != nil && slices.Equal(f.Dims, dims) && f.cluster.Overhead.Equal(&d.Overhead) && f.cluster.SameRooms(d) &&
+		f.sameLimits(c.Inventory.Space().Dimensions) {
 		return f
 	}
 	b := d.AppendSupplyKey(x.key[:0])
 	for _, n := range dims {
 		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	}
+	for _, n := range dims { // the number of a limit may be given to a resource that is none
+		b = binary.LittleEndian.AppendUint64(b, uint64(resource.Unstated(c.Inventory.Space().Dimensions.Text(n))))
 	}
 	x.key = b
 	c.framing.Lock()
@@ -168,6 +173,9 @@ func (c *Catalog) ProjectionOf(d *demand.Cluster, dims []resource.Dim, x *LastPr
 	f := c.frames[string(b)]
 	if f == nil {
 		f = &Projection{Number: len(c.everyF), ID: string(b), Dims: slices.Clone(dims), cluster: supplyOf(d)}
+		for _, n := range dims {
+			f.unstated = append(f.unstated, resource.Unstated(c.Inventory.Space().Dimensions.Text(n)))
+		}
 		c.frames[string(b)] = f
 		c.everyF = append(c.everyF, f)
 	}

@@ -6,19 +6,21 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/demand"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/inventory"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/resource"
+	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
 // Projection is a list of dimensions, a node overhead, and what is learnt of Nodes. All amounts of one cluster are slices in the order of these dimensions,
 // and a row of the projection is the supply of a class for that cluster (ENG-3.6). Clusters that ask for the same dimensions
 // with the same overhead, and have learnt the same, share a projection.
 type Projection struct {
-	Number  int             // its position in Catalog.everyF
-	ID      string          // overhead and dimensions, spelled out
-	Dims    []resource.Dim  // ascending
-	cluster *demand.Cluster // what one of the clusters has learnt, and its overhead
-	supply  []int64         // by class, len(dims) each
-	Serial  []uint32
-	version uint64
+	Number   int             // its position in Catalog.everyF
+	ID       string          // overhead and dimensions, spelled out
+	Dims     []resource.Dim  // ascending
+	cluster  *demand.Cluster // what one of the clusters has learnt, and its overhead
+	unstated []int64         // by dimension, of machines that do not name it
+	supply   []int64         // by class, len(dims) each
+	Serial   []uint32
+	version  uint64
 }
 
 // Supply returns the supply of a class.
@@ -46,9 +48,19 @@ func (f *Projection) sync(inv *inventory.Table) {
 		f.Serial[id] = c.Serial
 		row := f.Supply(uint32(id))
 		for j, d := range f.Dims {
-			row[j] = f.cluster.Offer(inv.Space(), inv.Shape(c.Shape).Type, &c.Supply, d)
+			row[j] = f.cluster.Offer(inv.Shape(c.Shape).Type, &c.Supply, d, f.unstated[j])
 		}
 	}
+}
+
+// sameLimits reports whether the dimensions still are the limits that they were: numbers are given again.
+func (f *Projection) sameLimits(dims *symbol.Table) bool {
+	for j, d := range f.Dims {
+		if f.unstated[j] != resource.Unstated(dims.Text(d)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Project writes a vector in the order of the dimensions. Both are in ascending order, and a vector names few of many.

@@ -3,6 +3,7 @@ package planner_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,7 +155,7 @@ func TestSuggestionsHelp(t *testing.T) {
 			s := explain.Suggest(in, r, ref)
 			if s == nil {
 				n, c := r.Need(ref)
-				if requirementsClash(n) {
+				if requirementsClash(w, n) {
 					continue
 				}
 				e := explain.ExplainNeed(w, f.policy, r, ref)
@@ -171,8 +172,11 @@ func TestSuggestionsHelp(t *testing.T) {
 }
 
 // requirementsClash reports whether no machine whatsoever can match.
-func requirementsClash(n *demand.Need) bool {
+func requirementsClash(w *engine.World, n *demand.Need) bool {
 	for i, a := range n.Form.Requirements {
+		if a.Key == keyOf("type") && slices.ContainsFunc(a.Values, func(v string) bool { typ, _ := w.Space.Strings.Find(v); return w.Demand.Learnt(typ) }) {
+			return true // what the cluster has learnt of the types that it lists
+		}
 		for _, b := range n.Form.Requirements[:i] {
 			if a.Key == b.Key {
 				return true

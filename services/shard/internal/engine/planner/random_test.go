@@ -194,7 +194,7 @@ func drawProfile(t source, sh shape) demand.Profile {
 		add(demand.Requirement{Key: "disk", Op: oneOf(t, demand.Exists, demand.DoesNotExist, demand.NotIn), Values: []string{"hdd"}})
 	}
 	if chance(t, sh.picky/2) {
-		add(demand.Requirement{Key: "gen", Op: oneOf(t, demand.Gt, demand.Lt), Values: []string{oneOf(t, "2", "3", "x")}})
+		add(demand.Requirement{Key: "gen", Op: oneOf(t, demand.Gt, demand.Lt), Values: []string{oneOf(t, "2", "3")}})
 	}
 	if chance(t, sh.picky) {
 		p.TolerationsStated = true
