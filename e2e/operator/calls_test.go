@@ -163,6 +163,8 @@ type rights struct {
 
 // rarely are rights that no test can wait for, with the reason.
 var rarely = map[string]string{
+	"bigfleet-operator: events patch":                                "an event is counted when it repeats after five minutes (OP-14.3)",
+	"bigfleet-pod-controller: events patch":                          "as above",
 	"bigfleet-operator: availablecapacities.bigfleet.lucy.sh delete": "hints end ten minutes after the shard withdrew them (OP-13.4)",
 }
 

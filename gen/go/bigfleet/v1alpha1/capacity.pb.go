@@ -250,23 +250,17 @@ const (
 	NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST NodeSelectorRequirement_Operator = 4
 	// All machines of the row share one value of the key. Wire only, never on a CRD, never across shards.
 	NodeSelectorRequirement_OPERATOR_SAME NodeSelectorRequirement_Operator = 5
-	// The key's value is an integer greater than the one in values (feature `node-limits`).
-	NodeSelectorRequirement_OPERATOR_GT NodeSelectorRequirement_Operator = 1000
-	// The key's value is an integer less than the one in values (feature `node-limits`).
-	NodeSelectorRequirement_OPERATOR_LT NodeSelectorRequirement_Operator = 1001
 )
 
 // Enum value maps for NodeSelectorRequirement_Operator.
 var (
 	NodeSelectorRequirement_Operator_name = map[int32]string{
-		0:    "OPERATOR_UNSPECIFIED",
-		1:    "OPERATOR_IN",
-		2:    "OPERATOR_NOT_IN",
-		3:    "OPERATOR_EXISTS",
-		4:    "OPERATOR_DOES_NOT_EXIST",
-		5:    "OPERATOR_SAME",
-		1000: "OPERATOR_GT",
-		1001: "OPERATOR_LT",
+		0: "OPERATOR_UNSPECIFIED",
+		1: "OPERATOR_IN",
+		2: "OPERATOR_NOT_IN",
+		3: "OPERATOR_EXISTS",
+		4: "OPERATOR_DOES_NOT_EXIST",
+		5: "OPERATOR_SAME",
 	}
 	NodeSelectorRequirement_Operator_value = map[string]int32{
 		"OPERATOR_UNSPECIFIED":    0,
@@ -275,8 +269,6 @@ var (
 		"OPERATOR_EXISTS":         3,
 		"OPERATOR_DOES_NOT_EXIST": 4,
 		"OPERATOR_SAME":           5,
-		"OPERATOR_GT":             1000,
-		"OPERATOR_LT":             1001,
 	}
 )
 
@@ -357,7 +349,7 @@ func (x TopologySpread_WhenUnsatisfiable) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TopologySpread_WhenUnsatisfiable.Descriptor instead.
 func (TopologySpread_WhenUnsatisfiable) EnumDescriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6, 0}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Full replacement of one cluster's demand. There are no deltas; a row that is absent is withdrawn.
@@ -850,9 +842,11 @@ type NodeSelectorRequirement struct {
 	// Match operator.
 	Operator NodeSelectorRequirement_Operator `protobuf:"varint,2,opt,name=operator,proto3,enum=bigfleet.v1alpha1.NodeSelectorRequirement_Operator" json:"operator,omitempty"`
 	// Operands; for Same, optionally the permitted values.
-	// Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored); not exactly one integer
-	// for GT and LT (never matches).
-	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	// Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored).
+	Values []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	// With EXISTS: the value is compared as an integer, as Gt and Lt of Kubernetes do (feature `node-limits`).
+	// Soft: set with another operator (ignored).
+	Comparison    *LabelComparison `protobuf:"bytes,1000,opt,name=comparison,proto3" json:"comparison,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -908,6 +902,68 @@ func (x *NodeSelectorRequirement) GetValues() []string {
 	return nil
 }
 
+func (x *NodeSelectorRequirement) GetComparison() *LabelComparison {
+	if x != nil {
+		return x.Comparison
+	}
+	return nil
+}
+
+// What a label's value, read as an integer, is compared with. What is no integer does not match.
+type LabelComparison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value must be less; otherwise it must be greater.
+	Less bool `protobuf:"varint,1,opt,name=less,proto3" json:"less,omitempty"`
+	// What it is compared with.
+	Bound         int64 `protobuf:"varint,2,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelComparison) Reset() {
+	*x = LabelComparison{}
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelComparison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelComparison) ProtoMessage() {}
+
+func (x *LabelComparison) ProtoReflect() protoreflect.Message {
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelComparison.ProtoReflect.Descriptor instead.
+func (*LabelComparison) Descriptor() ([]byte, []int) {
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LabelComparison) GetLess() bool {
+	if x != nil {
+		return x.Less
+	}
+	return false
+}
+
+func (x *LabelComparison) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
 // One spread constraint.
 type TopologySpread struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -926,7 +982,7 @@ type TopologySpread struct {
 
 func (x *TopologySpread) Reset() {
 	*x = TopologySpread{}
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +994,7 @@ func (x *TopologySpread) String() string {
 func (*TopologySpread) ProtoMessage() {}
 
 func (x *TopologySpread) ProtoReflect() protoreflect.Message {
-	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[6]
+	mi := &file_bigfleet_v1alpha1_capacity_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1007,7 @@ func (x *TopologySpread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologySpread.ProtoReflect.Descriptor instead.
 func (*TopologySpread) Descriptor() ([]byte, []int) {
-	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{6}
+	return file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TopologySpread) GetTopologyKey() string {
@@ -1041,22 +1097,26 @@ const file_bigfleet_v1alpha1_capacity_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x03key\x12#\n" +
 	"\boperator\x18\x02 \x01(\tB\a\xbaH\x04r\x02(\x10R\boperator\x12\x1e\n" +
 	"\x05value\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xfd\x01R\x05value\x12\x1f\n" +
-	"\x06effect\x18\x04 \x01(\tB\a\xbaH\x04r\x02( R\x06effect\"\xf2\x02\n" +
+	"\x06effect\x18\x04 \x01(\tB\a\xbaH\x04r\x02( R\x06effect\"\x93\x03\n" +
 	"\x17NodeSelectorRequirement\x12\x1a\n" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\x03key\x12[\n" +
 	"\boperator\x18\x02 \x01(\x0e23.bigfleet.v1alpha1.NodeSelectorRequirement.OperatorB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\boperator\x12(\n" +
 	"\x06values\x18\x03 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10\x80 \"\x05r\x03(\xfd\x01R\x06values\"\xb3\x01\n" +
+	"\x10\x80 \"\x05r\x03(\xfd\x01R\x06values\x12C\n" +
+	"\n" +
+	"comparison\x18\xe8\a \x01(\v2\".bigfleet.v1alpha1.LabelComparisonR\n" +
+	"comparison\"\x8f\x01\n" +
 	"\bOperator\x12\x18\n" +
 	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
 	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04\x12\x11\n" +
-	"\rOPERATOR_SAME\x10\x05\x12\x10\n" +
-	"\vOPERATOR_GT\x10\xe8\a\x12\x10\n" +
-	"\vOPERATOR_LT\x10\xe9\a\"\xd0\x02\n" +
+	"\rOPERATOR_SAME\x10\x05\";\n" +
+	"\x0fLabelComparison\x12\x12\n" +
+	"\x04less\x18\x01 \x01(\bR\x04less\x12\x14\n" +
+	"\x05bound\x18\x02 \x01(\x03R\x05bound\"\xd0\x02\n" +
 	"\x0eTopologySpread\x12+\n" +
 	"\ftopology_key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\xbd\x02R\vtopologyKey\x12\x19\n" +
 	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x12l\n" +
@@ -1110,7 +1170,7 @@ func file_bigfleet_v1alpha1_capacity_proto_rawDescGZIP() []byte {
 }
 
 var file_bigfleet_v1alpha1_capacity_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_bigfleet_v1alpha1_capacity_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(PenaltyBucket)(0),                    // 0: bigfleet.v1alpha1.PenaltyBucket
 	(MachineOutOfService_Reason)(0),       // 1: bigfleet.v1alpha1.MachineOutOfService.Reason
@@ -1122,33 +1182,35 @@ var file_bigfleet_v1alpha1_capacity_proto_goTypes = []any{
 	(*CapacityNeed)(nil),                  // 7: bigfleet.v1alpha1.CapacityNeed
 	(*Toleration)(nil),                    // 8: bigfleet.v1alpha1.Toleration
 	(*NodeSelectorRequirement)(nil),       // 9: bigfleet.v1alpha1.NodeSelectorRequirement
-	(*TopologySpread)(nil),                // 10: bigfleet.v1alpha1.TopologySpread
-	nil,                                   // 11: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
-	nil,                                   // 12: bigfleet.v1alpha1.NodeRoom.ResourcesEntry
-	nil,                                   // 13: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	nil,                                   // 14: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	(*LabelComparison)(nil),               // 10: bigfleet.v1alpha1.LabelComparison
+	(*TopologySpread)(nil),                // 11: bigfleet.v1alpha1.TopologySpread
+	nil,                                   // 12: bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	nil,                                   // 13: bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	nil,                                   // 14: bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	nil,                                   // 15: bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
 }
 var file_bigfleet_v1alpha1_capacity_proto_depIdxs = []int32{
 	7,  // 0: bigfleet.v1alpha1.ClusterCapacityNeeds.needs:type_name -> bigfleet.v1alpha1.CapacityNeed
-	11, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
+	12, // 1: bigfleet.v1alpha1.ClusterCapacityNeeds.node_overhead:type_name -> bigfleet.v1alpha1.ClusterCapacityNeeds.NodeOverheadEntry
 	6,  // 2: bigfleet.v1alpha1.ClusterCapacityNeeds.out_of_service:type_name -> bigfleet.v1alpha1.MachineOutOfService
 	5,  // 3: bigfleet.v1alpha1.ClusterCapacityNeeds.node_rooms:type_name -> bigfleet.v1alpha1.NodeRoom
-	12, // 4: bigfleet.v1alpha1.NodeRoom.resources:type_name -> bigfleet.v1alpha1.NodeRoom.ResourcesEntry
+	13, // 4: bigfleet.v1alpha1.NodeRoom.resources:type_name -> bigfleet.v1alpha1.NodeRoom.ResourcesEntry
 	1,  // 5: bigfleet.v1alpha1.MachineOutOfService.reason:type_name -> bigfleet.v1alpha1.MachineOutOfService.Reason
 	9,  // 6: bigfleet.v1alpha1.CapacityNeed.requirements:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement
-	13, // 7: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
-	10, // 8: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
+	14, // 7: bigfleet.v1alpha1.CapacityNeed.aggregate_resources:type_name -> bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry
+	11, // 8: bigfleet.v1alpha1.CapacityNeed.spread:type_name -> bigfleet.v1alpha1.TopologySpread
 	0,  // 9: bigfleet.v1alpha1.CapacityNeed.interruption_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
 	0,  // 10: bigfleet.v1alpha1.CapacityNeed.reclamation_penalty_bucket:type_name -> bigfleet.v1alpha1.PenaltyBucket
-	14, // 11: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
+	15, // 11: bigfleet.v1alpha1.CapacityNeed.min_unit:type_name -> bigfleet.v1alpha1.CapacityNeed.MinUnitEntry
 	8,  // 12: bigfleet.v1alpha1.CapacityNeed.tolerations:type_name -> bigfleet.v1alpha1.Toleration
 	2,  // 13: bigfleet.v1alpha1.NodeSelectorRequirement.operator:type_name -> bigfleet.v1alpha1.NodeSelectorRequirement.Operator
-	3,  // 14: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 14: bigfleet.v1alpha1.NodeSelectorRequirement.comparison:type_name -> bigfleet.v1alpha1.LabelComparison
+	3,  // 15: bigfleet.v1alpha1.TopologySpread.when_unsatisfiable:type_name -> bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_bigfleet_v1alpha1_capacity_proto_init() }
@@ -1162,7 +1224,7 @@ func file_bigfleet_v1alpha1_capacity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bigfleet_v1alpha1_capacity_proto_rawDesc), len(file_bigfleet_v1alpha1_capacity_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

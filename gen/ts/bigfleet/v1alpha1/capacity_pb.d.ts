@@ -374,12 +374,19 @@ export declare type NodeSelectorRequirement = Message<"bigfleet.v1alpha1.NodeSel
 
   /**
    * Operands; for Same, optionally the permitted values.
-   * Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored); not exactly one integer
-   * for GT and LT (never matches).
+   * Soft: empty for IN (never matches) and NOT_IN (always matches); set for EXISTS and DOES_NOT_EXIST (ignored).
    *
    * @generated from field: repeated string values = 3;
    */
   values: string[];
+
+  /**
+   * With EXISTS: the value is compared as an integer, as Gt and Lt of Kubernetes do (feature `node-limits`).
+   * Soft: set with another operator (ignored).
+   *
+   * @generated from field: bigfleet.v1alpha1.LabelComparison comparison = 1000;
+   */
+  comparison?: LabelComparison | undefined;
 };
 
 /**
@@ -435,26 +442,39 @@ export enum NodeSelectorRequirement_Operator {
    * @generated from enum value: OPERATOR_SAME = 5;
    */
   SAME = 5,
-
-  /**
-   * The key's value is an integer greater than the one in values (feature `node-limits`).
-   *
-   * @generated from enum value: OPERATOR_GT = 1000;
-   */
-  GT = 1000,
-
-  /**
-   * The key's value is an integer less than the one in values (feature `node-limits`).
-   *
-   * @generated from enum value: OPERATOR_LT = 1001;
-   */
-  LT = 1001,
 }
 
 /**
  * Describes the enum bigfleet.v1alpha1.NodeSelectorRequirement.Operator.
  */
 export declare const NodeSelectorRequirement_OperatorSchema: GenEnum<NodeSelectorRequirement_Operator>;
+
+/**
+ * What a label's value, read as an integer, is compared with. What is no integer does not match.
+ *
+ * @generated from message bigfleet.v1alpha1.LabelComparison
+ */
+export declare type LabelComparison = Message<"bigfleet.v1alpha1.LabelComparison"> & {
+  /**
+   * The value must be less; otherwise it must be greater.
+   *
+   * @generated from field: bool less = 1;
+   */
+  less: boolean;
+
+  /**
+   * What it is compared with.
+   *
+   * @generated from field: int64 bound = 2;
+   */
+  bound: bigint;
+};
+
+/**
+ * Describes the message bigfleet.v1alpha1.LabelComparison.
+ * Use `create(LabelComparisonSchema)` to create a new message.
+ */
+export declare const LabelComparisonSchema: GenMessage<LabelComparison>;
 
 /**
  * One spread constraint.

@@ -3,6 +3,7 @@ package rebalance
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -151,6 +152,9 @@ func (b *Interner) requirements(list []*v1.NodeSelectorRequirement) *Requirement
 	same := false
 	for _, r := range list {
 		key.WriteString(r.GetKey() + "\x00" + r.GetOperator().String() + "\x00" + strings.Join(r.GetValues(), "\x01") + "\x00")
+		if c := r.GetComparison(); c != nil {
+			fmt.Fprintf(&key, "%v %d\x00", c.GetLess(), c.GetBound())
+		}
 		same = same || r.GetOperator() == v1.NodeSelectorRequirement_OPERATOR_SAME
 	}
 	return intern(&b.reqs, b.most, key.String(), func() *Requirements { return &Requirements{Wire: list, Same: same} })

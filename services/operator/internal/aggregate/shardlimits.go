@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// FeatureLimits is the feature of shards that count Pods and attached volumes against what a Node takes, and know Gt and Lt (OP-5.25).
+// FeatureLimits is the feature of shards that count Pods and attached volumes against what a Node takes, and compare labels as numbers (OP-5.25).
 const FeatureLimits = "node-limits"
 
 const (
@@ -39,13 +38,11 @@ func (a *Aggregate) SetLimits(on bool) (changed bool) {
 func (a *Aggregate) Limits() bool { return a.limits }
 
 // forShard makes a row one that the shard can read. Each request is one Pod of its Node. A shard without the feature would find no machine for
-// a resource that no provider names, and would refuse operators that it does not know: it gets the row without volumes, and a label that is
-// compared need only be there. shared says that both vectors are one map.
+// a resource that no provider names: it gets the row without volumes. shared says that both vectors are one map.
 func (r *row) forShard(variants []*specVariant, limits, shared bool) {
 	n := r.sent
 	if !limits {
 		n.MinUnit, n.AggregateResources = withoutVolumes(n.MinUnit), withoutVolumes(n.AggregateResources)
-		n.Requirements = withoutNumbers(n.Requirements)
 		return
 	}
 	var total sum
@@ -82,21 +79,4 @@ func withoutVolumes(m map[string]string) map[string]string {
 		}
 	}
 	return m
-}
-
-// withoutNumbers asks for the presence of labels that are compared with numbers.
-func withoutNumbers(in []*pb.NodeSelectorRequirement) []*pb.NodeSelectorRequirement {
-	number := func(q *pb.NodeSelectorRequirement) bool {
-		return q.Operator == pb.NodeSelectorRequirement_OPERATOR_GT || q.Operator == pb.NodeSelectorRequirement_OPERATOR_LT
-	}
-	if !slices.ContainsFunc(in, number) {
-		return in
-	}
-	out := slices.Clone(in)
-	for i, q := range out {
-		if number(q) {
-			out[i] = &pb.NodeSelectorRequirement{Key: q.Key, Operator: pb.NodeSelectorRequirement_OPERATOR_EXISTS}
-		}
-	}
-	return out
 }

@@ -85,22 +85,22 @@ func TestPodsOfSharedRows(t *testing.T) {
 	}
 }
 
-// OP-5.25: volumes count against what a CSI driver attaches; labels are compared as numbers. A shard that knows neither gets a row that it
-// can read and that a machine for these Pods satisfies.
+// OP-5.25, OP-15.13: volumes count against what a CSI driver attaches; labels are compared as numbers. A shard that knows neither gets a row
+// that it can read and that a machine for these Pods satisfies.
 func TestVolumesAndNumbers(t *testing.T) {
 	a := New(0)
 	set(t, a, `{"resources":{"cpu":"1"},"attachedVolumes":{"ebs.csi.aws.com":2},"requirements":[{"key":"gen","operator":"Gt","values":["3"]},{"key":"zone","operator":"In","values":["a"]}]}`,
 		`{"resources":{"cpu":"1"},"attachedVolumes":{"ebs.csi.aws.com":2},"requirements":[{"key":"zone","operator":"In","values":["a"]},{"key":"gen","operator":"Gt","values":["3"]}]}`)
 	old := a.Needs()
 	valid(t, old)
-	if n := old[0]; len(old) != 1 || len(n.MinUnit) != 1 || len(n.Requirements) != 2 || n.Requirements[0].Operator != pb.NodeSelectorRequirement_OPERATOR_EXISTS || len(n.Requirements[0].Values) != 0 {
+	if n := old[0]; len(old) != 1 || len(n.MinUnit) != 1 || len(n.Requirements) != 2 || n.Requirements[0].Operator != pb.NodeSelectorRequirement_OPERATOR_EXISTS || len(n.Requirements[0].Values) != 0 ||
+		n.Requirements[0].Comparison == nil || n.Requirements[0].Comparison.Less || n.Requirements[0].Comparison.Bound != 3 {
 		t.Errorf("for an old shard: %v", old)
 	}
 	a.SetLimits(true)
 	now := a.Needs()
 	valid(t, now)
-	if n := now[0]; n.MinUnit["attachable-volumes-csi-ebs.csi.aws.com"] != "2" || n.AggregateResources["attachable-volumes-csi-ebs.csi.aws.com"] != "4" ||
-		n.Requirements[0].Operator != pb.NodeSelectorRequirement_OPERATOR_GT || n.Requirements[0].Values[0] != "3" || n.RowId != old[0].RowId {
+	if n := now[0]; n.MinUnit["attachable-volumes-csi-ebs.csi.aws.com"] != "2" || n.AggregateResources["attachable-volumes-csi-ebs.csi.aws.com"] != "4" || n.RowId != old[0].RowId {
 		t.Errorf("for a new shard: %v", n)
 	}
 	a.Set(req(t, "bad", `{"resources":{"cpu":"1"},"attachedVolumes":{"x":-1}}`))

@@ -60,8 +60,8 @@ var operators = map[corev1.NodeSelectorOperator]pb.NodeSelectorRequirement_Opera
 	corev1.NodeSelectorOpNotIn:        pb.NodeSelectorRequirement_OPERATOR_NOT_IN,
 	corev1.NodeSelectorOpExists:       pb.NodeSelectorRequirement_OPERATOR_EXISTS,
 	corev1.NodeSelectorOpDoesNotExist: pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST,
-	corev1.NodeSelectorOpGt:           pb.NodeSelectorRequirement_OPERATOR_GT,
-	corev1.NodeSelectorOpLt:           pb.NodeSelectorRequirement_OPERATOR_LT,
+	corev1.NodeSelectorOpGt:           pb.NodeSelectorRequirement_OPERATOR_EXISTS, // with a comparison
+	corev1.NodeSelectorOpLt:           pb.NodeSelectorRequirement_OPERATOR_EXISTS,
 }
 
 // translate gives the canonical profile of a request, or a fatal problem. A problem beside a profile is a warning.
@@ -164,9 +164,27 @@ func canonical[T any](list []T, compare func(a, b T) int) []T {
 	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
-func integer(s string) bool {
-	_, err := strconv.ParseInt(s, 10, 64)
-	return err == nil
+// compareNumbers orders comparisons; none comes first.
+func compareNumbers(a, b *pb.LabelComparison) int {
+	key := func(c *pb.LabelComparison) (kind int) {
+		switch {
+		case c == nil:
+			return 0
+		case c.Less:
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.GetBound(), b.GetBound()))
+}
+
+// integer reads what a label is compared with.
+func integer(values []string) (int64, bool) {
+	if len(values) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	return n, err == nil
 }
 
 func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequirement, *Problem) {
@@ -183,11 +201,12 @@ func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequir
 			return nil, fatal(ReasonRequirement, field.of(".values"), "has more than %d entries", requirementValueMax)
 		}
 		next := &pb.NodeSelectorRequirement{Key: r.Key, Operator: op}
-		if op == pb.NodeSelectorRequirement_OPERATOR_GT || op == pb.NodeSelectorRequirement_OPERATOR_LT {
-			if len(r.Values) != 1 || !integer(r.Values[0]) {
+		if r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+			bound, ok := integer(r.Values)
+			if !ok {
 				return nil, fatal(ReasonRequirement, field.of(".values"), "is %q; %s needs exactly one integer", r.Values, r.Operator)
 			}
-			next.Values = slices.Clone(r.Values)
+			next.Comparison = &pb.LabelComparison{Less: r.Operator == corev1.NodeSelectorOpLt, Bound: bound}
 		}
 		if op == pb.NodeSelectorRequirement_OPERATOR_IN || op == pb.NodeSelectorRequirement_OPERATOR_NOT_IN {
 			if len(r.Values) == 0 {
@@ -201,7 +220,8 @@ func requirements(in []corev1.NodeSelectorRequirement) ([]*pb.NodeSelectorRequir
 		out = append(out, next)
 	}
 	out = canonical(out, func(a, b *pb.NodeSelectorRequirement) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values),
+			compareNumbers(a.Comparison, b.Comparison))
 	})
 	if len(out) > requirementsMax {
 		return nil, fatal(ReasonRequirement, "spec.requirements", "has more than %d entries", requirementsMax)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"text/template"
 	"time"
 
@@ -224,6 +225,11 @@ func (r *Renderer) data(ctx context.Context, in *pb.BootstrapRequest) *Data {
 	}
 	for _, q := range in.Requirements {
 		op, values := operatorNames[q.Operator], q.Values
+		if c := q.Comparison; c != nil && op == "Exists" {
+			if op, values = "Gt", []string{strconv.FormatInt(c.Bound, 10)}; c.Less {
+				op = "Lt"
+			}
+		}
 		if q.Operator == pb.NodeSelectorRequirement_OPERATOR_SAME {
 			if len(values) != 1 {
 				continue
@@ -251,7 +257,6 @@ func (r *Renderer) data(ctx context.Context, in *pb.BootstrapRequest) *Data {
 var operatorNames = map[pb.NodeSelectorRequirement_Operator]string{
 	pb.NodeSelectorRequirement_OPERATOR_IN: "In", pb.NodeSelectorRequirement_OPERATOR_NOT_IN: "NotIn",
 	pb.NodeSelectorRequirement_OPERATOR_EXISTS: "Exists", pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST: "DoesNotExist",
-	pb.NodeSelectorRequirement_OPERATOR_GT: "Gt", pb.NodeSelectorRequirement_OPERATOR_LT: "Lt",
 }
 
 // versions fills the versions and refuses a kubelet that the API server cannot serve (OP-7.11).

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -138,7 +139,6 @@ var confidence = map[pb.AvailableCapacityUpdate_Confidence]v1alpha1.Availability
 var operators = map[pb.NodeSelectorRequirement_Operator]corev1.NodeSelectorOperator{
 	pb.NodeSelectorRequirement_OPERATOR_IN: corev1.NodeSelectorOpIn, pb.NodeSelectorRequirement_OPERATOR_NOT_IN: corev1.NodeSelectorOpNotIn,
 	pb.NodeSelectorRequirement_OPERATOR_EXISTS: corev1.NodeSelectorOpExists, pb.NodeSelectorRequirement_OPERATOR_DOES_NOT_EXIST: corev1.NodeSelectorOpDoesNotExist,
-	pb.NodeSelectorRequirement_OPERATOR_GT: corev1.NodeSelectorOpGt, pb.NodeSelectorRequirement_OPERATOR_LT: corev1.NodeSelectorOpLt,
 }
 
 func (w *Writer) spec(m *pb.AvailableCapacityUpdate) v1alpha1.AvailableCapacitySpec {
@@ -151,7 +151,13 @@ func (w *Writer) spec(m *pb.AvailableCapacityUpdate) v1alpha1.AvailableCapacityS
 	}
 	for _, r := range m.Requirements {
 		if op, ok := operators[r.Operator]; ok { // Same is not for the CRD
-			out.Requirements = append(out.Requirements, corev1.NodeSelectorRequirement{Key: r.Key, Operator: op, Values: r.Values})
+			values := r.Values
+			if c := r.Comparison; c != nil && op == corev1.NodeSelectorOpExists {
+				if op, values = corev1.NodeSelectorOpGt, []string{strconv.FormatInt(c.Bound, 10)}; c.Less {
+					op = corev1.NodeSelectorOpLt
+				}
+			}
+			out.Requirements = append(out.Requirements, corev1.NodeSelectorRequirement{Key: r.Key, Operator: op, Values: values})
 		}
 	}
 	for name, text := range m.GetResources().GetResources() {

@@ -3,6 +3,8 @@
 package convert
 
 import (
+	"strconv"
+
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 	"github.com/bigfleet-dev/bigfleet/sdk/identity/quantity"
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/core"
@@ -76,7 +78,12 @@ func Taints(list []inventory.Taint) []*pb.Taint {
 func Requirements(list []demand.Requirement) []*pb.NodeSelectorRequirement {
 	out := make([]*pb.NodeSelectorRequirement, 0, len(list))
 	for _, r := range list {
-		out = append(out, &pb.NodeSelectorRequirement{Key: r.Key, Operator: pb.NodeSelectorRequirement_Operator(r.Op.Wire()), Values: r.Values})
+		q := &pb.NodeSelectorRequirement{Key: r.Key, Operator: pb.NodeSelectorRequirement_Operator(r.Op), Values: r.Values}
+		if r.Op == demand.Gt || r.Op == demand.Lt {
+			bound, _ := strconv.ParseInt(r.Values[0], 10, 64) // what came in was a number
+			q.Operator, q.Values, q.Comparison = pb.NodeSelectorRequirement_OPERATOR_EXISTS, nil, &pb.LabelComparison{Less: r.Op == demand.Lt, Bound: bound}
+		}
+		out = append(out, q)
 	}
 	return out
 }

@@ -20,27 +20,3 @@ func (r *Requirement) Compares(value string) bool {
 	}
 	return have < want
 }
-
-// OperatorOf reads an operator of the wire, and Wire writes it.
-func OperatorOf(wire int32) Operator {
-	switch wire {
-	case wireGt:
-		return Gt
-	case wireLt:
-		return Lt
-	}
-	return Operator(wire)
-}
-
-// Wire is the number of an operator on the wire.
-func (o Operator) Wire() int32 {
-	switch o {
-	case Gt:
-		return wireGt
-	case Lt:
-		return wireLt
-	}
-	return int32(o)
-}
-
-const wireGt, wireLt = 1000, 1001

@@ -22,8 +22,8 @@ const (
 	Exists       Operator = 3
 	DoesNotExist Operator = 4
 	Same         Operator = 5
-	Gt           Operator = 6 // 1000 on the wire
-	Lt           Operator = 7 // 1001
+	Gt           Operator = 6 // Exists with a comparison on the wire
+	Lt           Operator = 7
 )
 
 // Requirement is one constraint on the machines of a Need (ENG-6.2).

@@ -85,7 +85,7 @@ func reserve(m *pb.ReserveMachines) (*core.ReserveInstruction, string) {
 		CapacityType: uint8(m.GetCapacityType()), Count: int64(m.GetCount()), Tier: uint8(m.GetTier()), Priority: m.GetRequesterPriority(),
 		Interruption: demand.Bucket(m.GetRequesterInterruptionBucket())}
 	for _, q := range m.GetRequirements() {
-		out.Requirements = append(out.Requirements, demand.Requirement{Key: q.GetKey(), Op: demand.OperatorOf(int32(q.GetOperator())), Values: q.GetValues()})
+		out.Requirements = append(out.Requirements, requirement(q))
 	}
 	unit := m.GetMinUnit().GetResources()
 	for _, name := range sortedNames(unit) {

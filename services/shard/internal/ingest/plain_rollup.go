@@ -75,7 +75,7 @@ func plainVector(m map[string]string) bool {
 }
 
 func plainRequirement(r *pb.NodeSelectorRequirement) bool {
-	if r == nil || len(r.Key) > 317 || r.Operator < pb.NodeSelectorRequirement_OPERATOR_IN || r.Operator > pb.NodeSelectorRequirement_OPERATOR_SAME ||
+	if r == nil || len(r.Key) > 317 || r.Operator < pb.NodeSelectorRequirement_OPERATOR_IN || r.Operator > pb.NodeSelectorRequirement_OPERATOR_SAME || r.Comparison != nil ||
 		len(r.Values) > 4096 {
 		return false
 	}

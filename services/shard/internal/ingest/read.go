@@ -52,7 +52,7 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	p := &row.Profile
 	same := false
 	for _, q := range n.GetRequirements() {
-		op := demand.OperatorOf(int32(q.GetOperator()))
+		op := demand.Operator(q.GetOperator())
 		switch {
 		case q.GetKey() == "":
 			r.warn("empty_key", "needs[%d]: a requirement has no key", i)
@@ -60,11 +60,11 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 			r.warn("values_on_exists", "needs[%d]: values of %s are ignored", i, q.GetKey())
 		case (op == demand.In || op == demand.NotIn) && len(q.GetValues()) == 0:
 			r.warn("values_missing", "needs[%d]: %s has no values", i, q.GetKey())
-		case (op == demand.Gt || op == demand.Lt) && !comparable(q.GetValues()):
-			r.warn("values_not_integer", "needs[%d]: %s is not compared with exactly one integer: no machine matches", i, q.GetKey())
+		case op != demand.Exists && q.GetComparison() != nil:
+			r.warn("comparison", "needs[%d]: the comparison of %s is ignored, for its operator is not Exists", i, q.GetKey())
 		}
 		same = same || op == demand.Same
-		p.Requirements = append(p.Requirements, demand.Requirement{Key: q.GetKey(), Op: op, Values: q.GetValues()})
+		p.Requirements = append(p.Requirements, requirement(q))
 	}
 	if same && row.Group == "" {
 		r.warn("same_without_group", "needs[%d]: Same without a group", i)
@@ -89,13 +89,17 @@ func (r *reader) need(i int, n *pb.CapacityNeed) demand.Row {
 	return row
 }
 
-// comparable reports whether values are what Gt and Lt need.
-func comparable(values []string) bool {
-	if len(values) != 1 {
-		return false
+// requirement reads one of the wire: Exists with a comparison is Gt or Lt.
+func requirement(q *pb.NodeSelectorRequirement) demand.Requirement {
+	out := demand.Requirement{Key: q.GetKey(), Op: demand.Operator(q.GetOperator()), Values: q.GetValues()}
+	if out.Op != demand.Exists || q.GetComparison() == nil {
+		return out
 	}
-	_, err := strconv.ParseInt(values[0], 10, 64)
-	return err == nil
+	out.Op, out.Values = demand.Gt, []string{strconv.FormatInt(q.GetComparison().GetBound(), 10)}
+	if q.GetComparison().GetLess() {
+		out.Op = demand.Lt
+	}
+	return out
 }
 
 func (r *reader) spread(i int, n *pb.CapacityNeed, p *demand.Profile) {
