@@ -9,7 +9,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/operator/internal/request"
 )
 
-// FeatureLimits is the feature of shards that count Pods and attached volumes against what a Node takes, and compare labels as numbers (OP-5.25).
+// FeatureLimits is the feature of shards that count Pods and attached volumes against what a Node takes, and compare labels as numbers (OP-5.26).
 const FeatureLimits = "node-limits"
 
 const (

@@ -8,7 +8,7 @@ import (
 	pb "github.com/bigfleet-dev/bigfleet/gen/go/bigfleet/v1alpha1"
 )
 
-// OP-5.25: each request is a Pod of its Node, in rows of one size, in sums of sizes and in gangs; what has no resources counts as nothing,
+// OP-5.26: each request is a Pod of its Node, in rows of one size, in sums of sizes and in gangs; what has no resources counts as nothing,
 // and a producer that states pods is believed. A shard without the feature gets none of it, and comes to the same rows.
 func TestPodsCount(t *testing.T) {
 	gang := `,"gang":{"name":"g","minMembers":2}`
@@ -57,7 +57,7 @@ func TestPodsCount(t *testing.T) {
 	}
 }
 
-// OP-5.22, OP-5.25: the row that the smallest sizes share counts them all, as they come and go.
+// OP-5.22, OP-5.26: the row that the smallest sizes share counts them all, as they come and go.
 func TestPodsOfSharedRows(t *testing.T) {
 	a := New(0)
 	a.SetLimits(true)
@@ -85,7 +85,7 @@ func TestPodsOfSharedRows(t *testing.T) {
 	}
 }
 
-// OP-5.25, OP-15.13: volumes count against what a CSI driver attaches; labels are compared as numbers. A shard that knows neither gets a row
+// OP-5.26, OP-15.13: volumes count against what a CSI driver attaches; labels are compared as numbers. A shard that knows neither gets a row
 // that it can read and that a machine for these Pods satisfies.
 func TestVolumesAndNumbers(t *testing.T) {
 	a := New(0)

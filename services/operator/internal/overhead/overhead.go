@@ -7,7 +7,7 @@
 // is not overhead of every node.
 //
 // It also learns what Nodes of an instance type really have for Pods: what their kubelets report, less the DaemonSets that run on Nodes of
-// that type (OP-5.25). Where that differs from what the shard would believe, Rooms says so.
+// that type (OP-5.26). Where that differs from what the shard would believe, Rooms says so.
 //
 // Start at Sum.Text and Sum.Rooms. Tests cite the operator specification as OP-n.n.
 package overhead

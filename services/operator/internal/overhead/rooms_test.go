@@ -69,7 +69,7 @@ type (
 	byType = map[string]amount
 )
 
-// OP-5.25: what Nodes of a type report in the place of what was offered is learnt, told, and kept for the next machine of the type.
+// OP-5.26: what Nodes of a type report in the place of what was offered is learnt, told, and kept for the next machine of the type.
 func TestLearnt(t *testing.T) {
 	c := newCluster(t)
 	offered := amount{"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
@@ -97,7 +97,7 @@ func TestLearnt(t *testing.T) {
 	c.want("more than was offered, and something that was not", byType{"big": {"cpu": "3920m", "memory": "15Gi", "pods": "29"}, "other": {"cpu": "5", "example.com/fuse": "2"}})
 }
 
-// OP-5.20, OP-5.25: DaemonSets count by type: with its labels, operating system and taints, and each takes one of the kubelet's Pods.
+// OP-5.20, OP-5.26: DaemonSets count by type: with its labels, operating system and taints, and each takes one of the kubelet's Pods.
 func TestDaemonsByType(t *testing.T) {
 	c := newCluster(t)
 	c.offer("a", "plain", amount{"cpu": "4", "pods": "110"})
@@ -121,7 +121,7 @@ func TestDaemonsByType(t *testing.T) {
 	c.want("and after it", byType{"gpu": {"cpu": "6700m"}, "windows": {"cpu": "7900m", "pods": "109"}})
 }
 
-// OP-5.25: what CSI drivers attach to a Node of the type is learnt from CSINodes.
+// OP-5.26: what CSI drivers attach to a Node of the type is learnt from CSINodes.
 func TestAttachLimits(t *testing.T) {
 	c := newCluster(t)
 	c.offer("a", "big", amount{"cpu": "4"})
@@ -148,7 +148,7 @@ func TestAttachLimits(t *testing.T) {
 	c.want("the driver of a second Node has not started", byType{"big": {"attachable-volumes-csi-ebs.csi.aws.com": "25"}})
 }
 
-// OP-5.25: changes of Nodes are counted once they rest, without a DaemonSet that changes.
+// OP-5.26: changes of Nodes are counted once they rest, without a DaemonSet that changes.
 func TestNodesAreLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

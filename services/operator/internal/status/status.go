@@ -102,7 +102,7 @@ type OutOfService struct {
 	AboveCap bool `json:"aboveCap,omitempty"`
 }
 
-// NodeShape is a resource of which the Nodes of an instance type have something else than their provider says (OP-5.25).
+// NodeShape is a resource of which the Nodes of an instance type have something else than their provider says (OP-5.26).
 type NodeShape struct {
 	InstanceType string `json:"instanceType"`
 	Resource     string `json:"resource"`

@@ -8,7 +8,7 @@ import (
 
 // MatchKeys says which label keys profiles look at: some for their values, some only for being there (ENG-6.5).
 type MatchKeys struct {
-	Values   []string // In, NotIn, and Same with values listed
+	Values   []string // In, NotIn, Gt, Lt, and Same with values listed
 	Presence []string // Exists, DoesNotExist, and Same and hard spread
 }
 
