@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"go.uber.org/goleak"
@@ -124,13 +125,8 @@ func TestPackWaitAndScaleDown(t *testing.T) {
 		t.Errorf("the waiting Pod says %+v", cond)
 	}
 
-	d, err := c.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	zero := int32(0)
-	d.Spec.Replicas = &zero
-	if _, err := c.AppsV1().Deployments("default").Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+	zero := []byte(`{"spec":{"replicas":0}}`) // a patch: its controller writes the status meanwhile
+	if _, err := c.AppsV1().Deployments("default").Patch(t.Context(), "web", types.MergePatchType, zero, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wantPods(t, c, "web", map[string]int{})
