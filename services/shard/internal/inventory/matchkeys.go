@@ -6,7 +6,7 @@ import (
 	"github.com/bigfleet-dev/bigfleet/services/shard/internal/symbol"
 )
 
-// MatchKeys says which label keys profiles look at: some for their values, some only for being there (ENG-6.5).
+// MatchKeys says which label keys profiles look at: some for their values, some only for being there (ENG-6.5, 6.5a).
 type MatchKeys struct {
 	Values   []string // In, NotIn, Gt, Lt, and Same with values listed
 	Presence []string // Exists, DoesNotExist, and Same and hard spread
