@@ -21,7 +21,8 @@ import (
 // pretendedHosts is how many hosts --use-fake-backend has without an inventory.
 const pretendedHosts = 60
 
-// pretendedWait is how long a report of a pretended host waits for a task. Thousands of agents share one processor, so they report seldom.
+// pretendedWait is how long a report of a pretended host waits for a task. Thousands of agents share one process with the
+// provider, so they report seldom.
 const pretendedWait = 50 * time.Second
 
 // fake is the real backend with pretended hosts: its desk, its inventory and real agents, each on a machine whose facts are a file. In
