@@ -44,6 +44,8 @@ var Words = []Word{
 	{"lanes", "concurrencyClasses, queues", "services/shard/internal/engine"},
 	{"loose", "unclaimed", "services/shard/internal/engine"},
 	{"laid", "packed", "services/shard/internal/engine"},
+	{"stamp", "attribution, timestamp", "services/shard"},
+	{"stamped", "attributed", "services/shard"},
 }
 
 var (

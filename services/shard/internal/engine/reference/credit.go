@@ -31,7 +31,7 @@ func (n crediting) credit(c *Cluster) {
 			continue
 		}
 		n.claimWhileShort(d, n.bound(c, func(m *Machine) bool {
-			return unclaimed(m) && (m.stamp == nil || !m.stamp.Ours()) && n.Usable(d, m)
+			return unclaimed(m) && (m.attribution == nil || !m.attribution.Ours()) && n.Usable(d, m)
 		}))
 		n.share(d, func(m *Machine) bool { return m.Seen.Bound() })
 		n.claimWhileShort(d, n.bound(c, func(m *Machine) bool { return unclaimed(m) && n.Usable(d, m) }))
@@ -182,12 +182,12 @@ func (n crediting) holdsMore(c *Cluster, e, m *Machine) bool {
 // own reports whether m was bound or promised for d (ENG-5.7).
 func (n *State) own(d *Need, m *Machine) bool {
 	if m.Seen.Bound() {
-		return m.Cluster == d.Cluster.Name && m.stamp != nil && names(d, m.stamp)
+		return m.Cluster == d.Cluster.Name && m.attribution != nil && names(d, m.attribution)
 	}
 	return InFlight(m, d.Cluster) && names(d, &m.Promise.For)
 }
 
-// names reports whether a stamp is that of d, or of a member of d.
+// names reports whether an attribution is that of d, or of a member of d.
 func names(d *Need, s *inventory.Attribution) bool {
 	if s.Fingerprint == d.Form.Fingerprint && s.Group == d.Group {
 		return true

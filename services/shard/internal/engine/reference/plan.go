@@ -25,15 +25,15 @@ type State struct {
 type Machine struct {
 	Index inventory.Index
 	inventory.Machine
-	Seen    inventory.State // the state that counts
-	supply  resource.Vector // without the overhead of a cluster
-	typ     symbol.ID       // its instance type in Space.Strings; 0: none
-	stamp   *inventory.Attribution
-	Promise *inventory.Promise
-	Marks   []inventory.Withheld
-	Foreign bool // another shard owns it
-	since   int64
-	ready   inventory.Readiness
+	Seen        inventory.State // the state that counts
+	supply      resource.Vector // without the overhead of a cluster
+	typ         symbol.ID       // its instance type in Space.Strings; 0: none
+	attribution *inventory.Attribution
+	Promise     *inventory.Promise
+	Marks       []inventory.Withheld
+	Foreign     bool // another shard owns it
+	since       int64
+	ready       inventory.Readiness
 
 	claim     *Need // that claims it now
 	kept      bool  // claimed, but credited with nothing (ENG-10.3)

@@ -82,16 +82,16 @@ func (n preempting) preemption() {
 			n.takeOver(d, m)
 		}
 		for _, m := range excess {
-			kind, stamped := engine.Reclaim, int32(0)
-			if m.stamp != nil {
-				stamped = m.stamp.Priority
+			kind, attributed := engine.Reclaim, int32(0)
+			if m.attribution != nil {
+				attributed = m.attribution.Priority
 			}
 			cause := engine.CauseExcessPromised
-			if d.Form.Priority > stamped {
+			if d.Form.Priority > attributed {
 				kind, cause = engine.Preempt, engine.CauseExcessTaken
 			}
 			order++
-			m.preempt = &plannedDrain{kind: kind, cause: cause, preemptor: d, gap: int64(d.Form.Priority) - int64(stamped), order: order}
+			m.preempt = &plannedDrain{kind: kind, cause: cause, preemptor: d, gap: int64(d.Form.Priority) - int64(attributed), order: order}
 			m.goesTo = d
 			d.promised = append(d.promised, m)
 		}
@@ -132,8 +132,8 @@ func (n preempting) takeover(d *Need) []*Machine {
 // effective is the effective priority of ENG-15.7; of a machine in flight, that of those it was credited to.
 func (n preempting) effective(m *Machine) int64 {
 	p := int64(-1 << 40)
-	if m.Seen.Bound() && m.stamp != nil {
-		p = int64(m.stamp.Priority)
+	if m.Seen.Bound() && m.attribution != nil {
+		p = int64(m.attribution.Priority)
 	}
 	if m.claim != nil {
 		p = max(p, int64(m.claim.Form.Priority))
@@ -191,20 +191,20 @@ func (n preempting) candidates(d *Need) []*Machine {
 	return list
 }
 
-// victimScore rates a victim: the priority gap, the time of a drain, and the penalties of its stamp (ENG-15.9).
+// victimScore rates a victim: the priority gap, the time of a drain, and the penalties of its attribution (ENG-15.9).
 func (n preempting) victimScore(d *Need, m *Machine) (gap int64, t engine.ScoreTerms) {
 	gap = int64(d.Form.Priority) - n.effective(m)
 	cents := func(p demand.Penalty) int64 { return max(1, int64(p)*50) }
-	var stamp inventory.Attribution
-	if m.stamp != nil {
-		stamp = *m.stamp
+	var attribution inventory.Attribution
+	if m.attribution != nil {
+		attribution = *m.attribution
 	}
 	w := n.Policy.VictimWeights
 	return gap, engine.ScoreTerms{
 		Priority:     w.Priority * 100_000 * gap,
 		Drain:        w.Drain * 100_000 / n.Policy.DrainSeconds(m.DrainSeconds),
-		Interruption: w.Interruption * 10_000_000 / cents(stamp.Interruption),
-		Reclamation:  w.Reclamation * 10_000_000 / cents(stamp.Reclamation),
+		Interruption: w.Interruption * 10_000_000 / cents(attribution.Interruption),
+		Reclamation:  w.Reclamation * 10_000_000 / cents(attribution.Reclamation),
 	}
 }
 

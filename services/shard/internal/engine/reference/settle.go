@@ -55,22 +55,22 @@ func (n settling) acquisitions() {
 	}
 }
 
-// harmed is the row that a drained machine was stamped for, if it is still in the demand.
+// harmed is the row that a drained machine was attributed to, if it is still in the demand.
 func (n settling) harmed(m *Machine) engine.Ref {
 	if m.claim != nil {
 		return ref(m.claim)
 	}
 	for _, c := range n.Clusters {
-		if c.Name != m.Cluster || m.stamp == nil {
+		if c.Name != m.Cluster || m.attribution == nil {
 			continue
 		}
 		for i := range c.Needs {
-			if k := c.Needs[i].RowKey(); k.Fingerprint == m.stamp.Fingerprint && k.Group == m.stamp.Group {
+			if k := c.Needs[i].RowKey(); k.Fingerprint == m.attribution.Fingerprint && k.Group == m.attribution.Group {
 				return engine.Ref{Block: c.block, Row: int32(i)}
 			}
 		}
 		for _, f := range c.folded {
-			if f.Form.Fingerprint == m.stamp.Fingerprint && f.Group == m.stamp.Group {
+			if f.Form.Fingerprint == m.attribution.Fingerprint && f.Group == m.attribution.Group {
 				return ref(f)
 			}
 		}

@@ -24,7 +24,7 @@ func (n *State) Load() {
 		m.supply, _ = resource.Find(n.World.Space.Dimensions, list)
 		m.typ, _ = n.World.Space.Strings.Find(m.InstanceType)
 		if s, ok := inv.Attribution(i); ok {
-			m.stamp = &s
+			m.attribution = &s
 		}
 		if p, ok := inv.Promise(i); ok {
 			m.Promise = &p
@@ -152,10 +152,10 @@ func packOrder(a, b *Machine) int {
 }
 
 func reclamation(m *Machine) demand.Penalty {
-	if m.stamp == nil {
+	if m.attribution == nil {
 		return 0
 	}
-	return m.stamp.Reclamation
+	return m.attribution.Reclamation
 }
 
 func byID(a, b *Machine) int { return strings.Compare(a.ID, b.ID) }
