@@ -229,7 +229,7 @@ func TestRights(t *testing.T) {
 			"upcomingnodes.bigfleet.lucy.sh get,list,watch,create,patch,delete", "availablecapacities.bigfleet.lucy.sh get,list,watch,create,patch,delete",
 			"upcomingnodes/status.bigfleet.lucy.sh patch", "availablecapacities/status.bigfleet.lucy.sh patch", "nodes list,watch,patch,delete", "pods list,watch", "daemonsets.apps list,watch",
 			"poddisruptionbudgets.policy list,watch",
-			"pods/eviction create", "events create",
+			"pods/eviction create", "events create,patch", "csinodes.storage.k8s.io list,watch",
 		},
 		"operator Role bigfleet-system": {"leases.coordination.k8s.io get,create,update", "configmaps get,list,watch,create,patch"},
 		"operator Role kube-public":     {"configmaps=cluster-info get"},
@@ -237,7 +237,7 @@ func TestRights(t *testing.T) {
 		"pod-controller ClusterRole": {
 			"persistentvolumeclaims list,watch", "persistentvolumes list,watch", "storageclasses.storage.k8s.io list,watch",
 			"podgroups.scheduling.k8s.io list,watch", "podgroups.scheduling.x-k8s.io list,watch", "podgroups.scheduling.volcano.sh list,watch", "jobsets.jobset.x-k8s.io list,watch",
-			"pods list,watch", "nodes list,watch", "upcomingnodes.bigfleet.lucy.sh list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create",
+			"pods list,watch", "nodes list,watch", "upcomingnodes.bigfleet.lucy.sh list,watch", "capacityrequests.bigfleet.lucy.sh get,list,watch,create,patch,delete", "events create,patch",
 		},
 		"pod-controller Role bigfleet-system": {"leases.coordination.k8s.io get,create,update"},
 	}
